@@ -1,0 +1,68 @@
+"""The words every other layer speaks: examples, scores, errors, configs, runs.
+
+Nothing here knows about models, training or any task.
+"""
+
+from groupwise.core.config import Config, dump_config, load_config
+from groupwise.core.digests import digest_bytes, digest_file, digest_json
+from groupwise.core.errors import (
+    ConfigError,
+    DataError,
+    EvaluationError,
+    GroupwiseError,
+    JudgeError,
+    ModelError,
+    RewardError,
+    RunError,
+    SandboxError,
+    ServingError,
+    TrainingError,
+)
+from groupwise.core.example import (
+    Completion,
+    Example,
+    Message,
+    Picture,
+    Score,
+    make_example,
+    read_picture,
+)
+from groupwise.core.jsonl import append_jsonl, read_jsonl, write_json, write_jsonl, write_text
+from groupwise.core.runs import RunFolder, describe_machine
+from groupwise.core.seeds import derive_seed, seed_everything
+
+__all__ = [
+    "Completion",
+    "Config",
+    "ConfigError",
+    "DataError",
+    "EvaluationError",
+    "Example",
+    "GroupwiseError",
+    "JudgeError",
+    "Message",
+    "ModelError",
+    "Picture",
+    "RewardError",
+    "RunError",
+    "RunFolder",
+    "SandboxError",
+    "Score",
+    "ServingError",
+    "TrainingError",
+    "append_jsonl",
+    "derive_seed",
+    "describe_machine",
+    "digest_bytes",
+    "digest_file",
+    "digest_json",
+    "dump_config",
+    "load_config",
+    "make_example",
+    "read_jsonl",
+    "read_picture",
+    "seed_everything",
+    "write_json",
+    "write_jsonl",
+    "write_text",
+]

@@ -1,0 +1,130 @@
+"""Configuration: one YAML file plus ``--set a.b=value``, checked as a whole.
+
+Config classes stand beside the code they configure. All problems are reported at once, each
+with its file, its key, what was given, what is allowed and the nearest known name.
+"""
+
+import difflib
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, TypeVar, get_args
+
+import yaml
+from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic_core import ErrorDetails
+
+from groupwise.core.errors import ConfigError
+from groupwise.core.yaml_loader import parse_yaml
+
+C = TypeVar("C", bound="Config")
+
+
+class Config(BaseModel):
+    """Base of all configs: frozen, and unknown keys are errors."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, validate_default=True)
+
+
+def load_config(
+    config_type: type[C], source: Path | Mapping[str, Any], *, overrides: Sequence[str] = ()
+) -> C:
+    """Read a config and apply ``key.path=value`` overrides (values are YAML).
+
+    Raises:
+        ConfigError: listing every problem of the file and the overrides.
+    """
+    name = str(source) if isinstance(source, Path) else "config"
+    values = _read_mapping(source) if isinstance(source, Path) else _copy(source)
+    for override in overrides:
+        _apply_override(values, override)
+    try:
+        return config_type.model_validate(values)
+    except ValidationError as error:
+        problems = [_describe_problem(detail, config_type) for detail in error.errors()]
+        lines = "".join(f"\n  {name}: {problem}" for problem in problems)
+        raise ConfigError(f"{len(problems)} problem(s) in the configuration:{lines}\n ") from error
+
+
+def dump_config(config: Config) -> dict[str, Any]:
+    """Return the resolved config as JSON values, defaults included."""
+    return config.model_dump(mode="json")
+
+
+def _read_mapping(path: Path) -> dict[str, Any]:
+    try:
+        value = parse_yaml(path.read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigError(f"cannot read the configuration {path} ({error})") from error
+    except yaml.YAMLError as error:
+        where = " ".join(str(error).split())
+        raise ConfigError(f"{path} is not valid YAML ({where})") from error
+    if not isinstance(value, dict):
+        raise ConfigError(
+            f"{path} is not a configuration", got=type(value).__name__, expected="keys and values"
+        )
+    return value  # pyright: ignore[reportUnknownVariableType]
+
+
+def _copy(source: Mapping[str, Any]) -> dict[str, Any]:
+    return {
+        key: _copy(value) if isinstance(value, Mapping) else value  # pyright: ignore
+        for key, value in source.items()
+    }
+
+
+def _apply_override(values: dict[str, Any], override: str) -> None:
+    key, equals, text = override.partition("=")
+    names = [name.strip() for name in key.split(".")]
+    if not equals or not all(names):
+        raise ConfigError("cannot apply --set", got=repr(override), expected="key.path=value")
+    for name in names[:-1]:
+        inner = values.setdefault(name, {})
+        if not isinstance(inner, dict):
+            raise ConfigError(
+                f"cannot apply --set {override}", got=f"a value at {name}", expected="a section"
+            )
+        values = inner  # pyright: ignore[reportUnknownVariableType]
+    try:
+        values[names[-1]] = parse_yaml(text)
+    except yaml.YAMLError as error:
+        raise ConfigError(
+            f"cannot apply --set {key}", got=repr(text), expected="a YAML value"
+        ) from error
+
+
+def _describe_problem(detail: ErrorDetails, config_type: type[Config]) -> str:
+    key = ".".join(str(part) for part in detail["loc"])
+    given = detail["input"]
+    if detail["type"] == "extra_forbidden":
+        return f"{key}: unknown key{_suggest_name(detail['loc'], config_type)}"
+    if detail["type"] == "missing":
+        return f"{key}: missing"
+    message = detail["msg"].removeprefix("Value error, ")
+    if isinstance(given, dict | list) and detail["type"] == "value_error":
+        return f"{key}: {message}" if key else message
+    return f"{key}: {message}; got {given!r}"
+
+
+def _suggest_name(location: tuple[int | str, ...], config_type: type[Config]) -> str:
+    owner = _find_section(location[:-1], config_type)
+    allowed = sorted(owner.model_fields) if owner else []
+    near = difflib.get_close_matches(str(location[-1]), allowed, n=1)
+    hint = f"; did you mean {near[0]!r}?" if near else ""
+    return f"{hint} (allowed: {', '.join(allowed)})" if allowed else hint
+
+
+def _find_section(path: tuple[int | str, ...], config_type: type[Config]) -> type[Config] | None:
+    section = config_type
+    for part in path:
+        found = section.model_fields.get(str(part))
+        inner = _find_config_type(found.annotation) if found else None
+        if inner is None:
+            return None
+        section = inner
+    return section
+
+
+def _find_config_type(annotation: Any) -> type[Config] | None:
+    if isinstance(annotation, type) and issubclass(annotation, Config):
+        return annotation
+    return next((t for a in get_args(annotation) if (t := _find_config_type(a))), None)

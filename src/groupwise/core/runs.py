@@ -1,0 +1,136 @@
+"""The run folder: one folder per run, one process at a time, a manifest before any work."""
+
+import fcntl
+import json
+import os
+import platform
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any
+
+from groupwise.core.digests import digest_json
+from groupwise.core.errors import RunError
+from groupwise.core.jsonl import append_jsonl, write_json
+
+_PACKAGES = (
+    "groupwise",
+    "torch",
+    "transformers",
+    "trl",
+    "peft",
+    "accelerate",
+    "datasets",
+    "numpy",
+    "pillow",
+    "scikit-learn",
+)
+
+
+class RunFolder:
+    """A folder that holds everything one run reads, writes and was told.
+
+    ``manifest.json`` has the resolved config, its digest, digests of the inputs, seeds,
+    package versions, git revision and hardware. ``history.jsonl`` has one row per start.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    @property
+    def manifest_path(self) -> Path:
+        """Where the manifest is."""
+        return self.path / "manifest.json"
+
+    def read_manifest(self) -> dict[str, Any]:
+        """Return the manifest.
+
+        Raises:
+            RunError: if the folder holds no run.
+        """
+        if not self.manifest_path.is_file():
+            raise RunError(f"{self.path} holds no run", fix="check --out, or start it first")
+        return json.loads(self.manifest_path.read_text(encoding="utf-8"))
+
+    def write_manifest(
+        self, *, recipe: str, config: Mapping[str, Any], inputs: Mapping[str, str], seed: int
+    ) -> None:
+        """Write ``manifest.json`` and append this start to ``history.jsonl``."""
+        manifest = {
+            "recipe": recipe,
+            "config": dict(config),
+            "config_digest": digest_json(dict(config)),
+            "inputs": dict(inputs),
+            "seed": seed,
+            "started_at": datetime.now(UTC).isoformat(timespec="seconds"),
+            **describe_machine(),
+        }
+        write_json(self.manifest_path, manifest)
+        append_jsonl(self.path / "history.jsonl", manifest)
+
+    @contextmanager
+    def lock(self) -> Iterator[None]:
+        """Hold the folder for this process; the lock goes with the process, however it ends.
+
+        Raises:
+            RunError: if another process works in this folder, or it cannot be written.
+        """
+        try:
+            self.path.mkdir(parents=True, exist_ok=True)
+            descriptor = os.open(self.path / ".lock", os.O_RDWR | os.O_CREAT, 0o644)
+        except OSError as error:
+            raise RunError(f"cannot write to {self.path} ({error.strerror})") from error
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            os.close(descriptor)
+            raise RunError(
+                f"another process is working in {self.path}", fix="wait for it or use another --out"
+            ) from error
+        try:
+            yield
+        finally:
+            os.close(descriptor)
+
+
+def describe_machine() -> dict[str, Any]:
+    """Return package versions, the git revision of the working folder and the hardware."""
+    return {
+        "packages": {name: found for name in _PACKAGES if (found := _find_version(name))},
+        "python": platform.python_version(),
+        "git_revision": _find_git_revision(),
+        "hardware": {
+            "machine": platform.machine(),
+            "system": platform.system(),
+            "num_cpus": len(os.sched_getaffinity(0)),
+            "memory_mib": os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // 2**20,
+            "accelerators": _list_accelerators(),
+        },
+        "command": [Path(sys.argv[0]).name, *sys.argv[1:]],
+    }
+
+
+def _find_version(package: str) -> str | None:
+    try:
+        return version(package)
+    except PackageNotFoundError:
+        return None
+
+
+def _find_git_revision() -> str | None:
+    command = ["git", "describe", "--always", "--dirty", "--abbrev=40", "--exclude=*"]
+    try:
+        found = subprocess.run(command, capture_output=True, text=True, timeout=10, check=False)
+    except (OSError, subprocess.TimeoutExpired):
+        return None
+    return found.stdout.strip() or None
+
+
+def _list_accelerators() -> list[str]:
+    import torch
+
+    return [torch.cuda.get_device_name(index) for index in range(torch.cuda.device_count())]

@@ -1,0 +1,1 @@
+"""On-task: does this screenshot show work on the described task?"""
