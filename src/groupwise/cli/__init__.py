@@ -1,1 +1,3 @@
-"""Placeholder."""
+"""The command line: one file per verb. It parses, calls the library and prints."""
+
+__all__: list[str] = []

@@ -42,7 +42,7 @@ def load_config(
     except ValidationError as error:
         problems = [_describe_problem(detail, config_type) for detail in error.errors()]
         lines = "".join(f"\n  {name}: {problem}" for problem in problems)
-        raise ConfigError(f"{len(problems)} problem(s) in the configuration:{lines}\n ") from error
+        raise ConfigError(f"{len(problems)} problem(s) in the configuration:{lines}") from error
 
 
 def dump_config(config: Config) -> dict[str, Any]:

@@ -30,7 +30,8 @@ class GroupwiseError(Exception):
             parts.append(f"expected {expected}")
         if fix is not None:
             parts.append(fix)
-        super().__init__("; ".join(parts) + ("" if parts[-1].endswith((".", "!")) else "."))
+        has_end = parts[-1].endswith((".", "!")) or "\n" in parts[-1]
+        super().__init__("; ".join(parts) + ("" if has_end else "."))
 
 
 class ConfigError(GroupwiseError):

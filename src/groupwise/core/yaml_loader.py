@@ -25,24 +25,33 @@ class _Loader(yaml.SafeLoader):
         return super().construct_mapping(node, deep=deep)
 
 
-_Loader.yaml_implicit_resolvers = {
-    first: [rule for rule in rules if not rule[0].endswith((":bool", ":float", ":int"))]
-    for first, rules in yaml.SafeLoader.yaml_implicit_resolvers.items()
-}
-_Loader.add_implicit_resolver(
-    "tag:yaml.org,2002:bool", re.compile(r"^(?:true|false|True|False|TRUE|FALSE)$"), list("tTfF")
+_BOOL = r"^(?:true|false|True|False|TRUE|FALSE)$"
+_INT = r"^[-+]?(?:0|[1-9][0-9]*)$"
+_FLOAT = (
+    r"^(?:[-+]?(?:(?:\.[0-9]+|[0-9]+\.[0-9]*)(?:[eE][-+]?[0-9]+)?|[0-9]+[eE][-+]?[0-9]+)"
+    r"|[-+]?\.inf|\.nan)$"
 )
-_Loader.add_implicit_resolver(
-    "tag:yaml.org,2002:int", re.compile(r"^[-+]?(?:0|[1-9][0-9]*)$"), list("-+0123456789")
-)
-_Loader.add_implicit_resolver(
-    "tag:yaml.org,2002:float",
-    re.compile(
-        r"^(?:[-+]?(?:(?:\.[0-9]+|[0-9]+\.[0-9]*)(?:[eE][-+]?[0-9]+)?|[0-9]+[eE][-+]?[0-9]+)"
-        r"|[-+]?\.inf|\.nan)$"
-    ),
-    list("-+.0123456789"),
-)
+_SCALARS = [
+    ("tag:yaml.org,2002:bool", re.compile(_BOOL), "tTfF"),
+    ("tag:yaml.org,2002:int", re.compile(_INT), "-+0123456789"),
+    ("tag:yaml.org,2002:float", re.compile(_FLOAT), "-+.0123456789"),
+]
+
+
+def _build_resolvers() -> dict[str, list[tuple[str, re.Pattern[str]]]]:
+    """Return PyYAML's table (first character to rules) with the scalars of YAML 1.2."""
+    replaced = {tag for tag, _, _ in _SCALARS}
+    table = {
+        first: [rule for rule in rules if rule[0] not in replaced]
+        for first, rules in yaml.SafeLoader.yaml_implicit_resolvers.items()
+    }
+    for tag, pattern, firsts in _SCALARS:
+        for first in firsts:
+            table.setdefault(first, []).append((tag, pattern))
+    return table
+
+
+_Loader.yaml_implicit_resolvers = _build_resolvers()
 
 
 def parse_yaml(text: str) -> Any:

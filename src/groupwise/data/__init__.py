@@ -1,1 +1,44 @@
-"""Placeholder."""
+"""Data: screenshots, pairs, splits, drawn desktops, and the audit that says what to trust."""
+
+from groupwise.data.audit import DataAudit, Pilot, SplitSummary, audit_data, expect_dead_groups
+from groupwise.data.audit_files import render_audit, write_audit
+from groupwise.data.desktops import ACTIVITIES, draw_desktop, write_desktops, write_task
+from groupwise.data.drops import Drop, DropLog
+from groupwise.data.findings import Finding
+from groupwise.data.lengths import LengthSummary, TokenBudget
+from groupwise.data.pairs import Pair, make_pairs
+from groupwise.data.perceptual import NearDuplicate, find_near_duplicates, hash_picture
+from groupwise.data.screenshots import LoadedScreens, Screenshot, load_screenshots
+from groupwise.data.splits import split_by_fold, split_by_session
+from groupwise.data.text_leakage import TextLeakage, measure_text_leakage
+
+__all__ = [
+    "ACTIVITIES",
+    "DataAudit",
+    "Drop",
+    "DropLog",
+    "Finding",
+    "LengthSummary",
+    "LoadedScreens",
+    "NearDuplicate",
+    "Pair",
+    "Pilot",
+    "Screenshot",
+    "SplitSummary",
+    "TextLeakage",
+    "TokenBudget",
+    "audit_data",
+    "draw_desktop",
+    "expect_dead_groups",
+    "find_near_duplicates",
+    "hash_picture",
+    "load_screenshots",
+    "make_pairs",
+    "measure_text_leakage",
+    "render_audit",
+    "split_by_fold",
+    "split_by_session",
+    "write_audit",
+    "write_desktops",
+    "write_task",
+]

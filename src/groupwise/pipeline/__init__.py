@@ -1,1 +1,36 @@
-"""Placeholder."""
+"""Recipes as steps: reused when nothing they depend on changed, continued when interrupted.
+
+Knows nothing about models, data or training; a recipe brings those as callables.
+"""
+
+from groupwise.pipeline.checkup import Check, check_machine
+from groupwise.pipeline.recipe import (
+    Preview,
+    Recipe,
+    find_config,
+    find_recipe,
+    find_recipes,
+    list_configs,
+)
+from groupwise.pipeline.run import check_recipe, list_changed_settings, run_recipe
+from groupwise.pipeline.runner import StepProgress, StepState, run_steps
+from groupwise.pipeline.steps import Step, StepContext
+
+__all__ = [
+    "Check",
+    "Preview",
+    "Recipe",
+    "Step",
+    "StepContext",
+    "StepProgress",
+    "StepState",
+    "check_machine",
+    "check_recipe",
+    "find_config",
+    "find_recipe",
+    "find_recipes",
+    "list_changed_settings",
+    "list_configs",
+    "run_recipe",
+    "run_steps",
+]

@@ -1,1 +1,21 @@
-"""Placeholder."""
+"""Rewards: from an example and a completion to a Score in [0, 1], or to "cannot be scored".
+
+One file per reward. The answer contract here is the only parser of answers: rewards, metrics
+and reports all read a completion through it.
+"""
+
+from groupwise.rewards.answer_format import AnswerFormat
+from groupwise.rewards.answers import Answer, AnswerContract
+from groupwise.rewards.label_match import LabelMatch
+from groupwise.rewards.reward import Reward
+from groupwise.rewards.reward_set import RewardSet, WeightedReward
+
+__all__ = [
+    "Answer",
+    "AnswerContract",
+    "AnswerFormat",
+    "LabelMatch",
+    "Reward",
+    "RewardSet",
+    "WeightedReward",
+]

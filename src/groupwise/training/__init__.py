@@ -1,1 +1,29 @@
-"""Placeholder."""
+"""Training: supervised fine-tuning and GRPO. The only door to TRL."""
+
+from groupwise.training.augmentation import augment_picture
+from groupwise.training.gate import GateResult, judge_gate, score_alone
+from groupwise.training.grpo import train_grpo
+from groupwise.training.rows import RowCollator, RowsOfEpoch, SftRow
+from groupwise.training.settings import (
+    GrpoSettings,
+    PictureAugmentation,
+    SftSettings,
+    TrainerSettings,
+)
+from groupwise.training.sft import train_sft
+
+__all__ = [
+    "GateResult",
+    "GrpoSettings",
+    "PictureAugmentation",
+    "RowCollator",
+    "RowsOfEpoch",
+    "SftRow",
+    "SftSettings",
+    "TrainerSettings",
+    "augment_picture",
+    "judge_gate",
+    "score_alone",
+    "train_grpo",
+    "train_sft",
+]

@@ -1,0 +1,117 @@
+"""``groupwise run``: run a recipe, continue it, or only check it."""
+
+import json
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+from rich.table import Table
+
+from groupwise.core import Config, ConfigError, RunFolder, load_config
+from groupwise.pipeline import (
+    Preview,
+    Recipe,
+    StepProgress,
+    check_recipe,
+    find_config,
+    find_recipe,
+    list_changed_settings,
+    run_recipe,
+)
+
+RecipeName = Annotated[str, typer.Argument(metavar="RECIPE", help="See `groupwise recipes`.")]
+ConfigName = Annotated[
+    str | None, typer.Option("--config", metavar="NAME_OR_FILE", help="A config or a YAML file.")
+]
+Settings = Annotated[
+    list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Change one setting.")
+]
+Out = Annotated[
+    Path | None, typer.Option("--out", metavar="DIR", help="Run folder [runs/<config name>].")
+]
+Debug = Annotated[bool, typer.Option("--debug", help="Show tracebacks of all errors.")]
+
+
+def run(
+    recipe: RecipeName,
+    *,
+    config: ConfigName = None,
+    settings: Settings = None,
+    out: Out = None,
+    resume: Annotated[
+        bool, typer.Option("--resume", help="Continue a run; start nothing new.")
+    ] = False,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Check everything, print it, write nothing.")
+    ] = False,
+    debug: Debug = False,
+) -> None:
+    """Run a recipe. Running it again continues: what did not change is reused."""
+    found = find_recipe(recipe)
+    folder = out or choose_folder(found, config)
+    resolved = resolve_config(found, config, settings or [], folder if resume else None)
+    if dry_run:
+        _print_preview(check_recipe(found, resolved, out=folder, is_resume=resume))
+        return
+    changed = list_changed_settings(resolved, out=folder)
+    if changed:
+        typer.echo(f"changed since the last start: {', '.join(changed)}", err=True)
+    run_recipe(found, resolved, out=folder, is_resume=resume, report_progress=print_progress)
+    _print_headline(folder)
+    if (folder / "report.html").is_file():
+        typer.echo(f"report: {folder / 'report.html'}")
+
+
+def choose_folder(recipe: Recipe[Any], config: str | None) -> Path:
+    """Return the run folder of a config where none is given."""
+    return Path("runs") / find_config(recipe, config).stem
+
+
+def resolve_config(
+    recipe: Recipe[Any], name: str | None, settings: list[str], recorded: Path | None = None
+) -> Config:
+    """Load the config called ``name``; without a name, what the run ``recorded`` if given."""
+    if name is None and recorded is not None:
+        manifest = RunFolder(recorded).read_manifest()
+        if manifest["recipe"] == recipe.name:
+            return load_config(recipe.config_type, manifest["config"], overrides=settings)
+    return load_config(recipe.config_type, find_config(recipe, name), overrides=settings)
+
+
+def print_progress(progress: StepProgress) -> None:
+    """Print one line when a step begins and one when it has ended, on stderr."""
+    where = f"[{progress.position}/{progress.num_steps}] {progress.name}"
+    if progress.duration_s is None:
+        what = f": {progress.summary}" if progress.summary else ""
+        again = " (continuing)" if progress.state == "resumed" else ""
+        typer.echo(f"{where}{what}{again}", err=True)
+        return
+    left = f"; left: {', '.join(progress.remaining)}" if progress.remaining else ""
+    typer.echo(f"{where} {progress.state} in {progress.duration_s:.1f} s{left}", err=True)
+
+
+def _print_preview(preview: Preview) -> None:
+    table = Table(box=None, show_header=False)
+    for name, value in preview.facts:
+        table.add_row(name, value)
+    Console(highlight=False, markup=False, soft_wrap=True).print(table)
+    if preview.problems:
+        lines = "".join(f"\n  {problem}" for problem in preview.problems)
+        raise ConfigError(f"{len(preview.problems)} problem(s) stop this run:{lines}")
+    typer.echo("ready: nothing was written")
+
+
+def _print_headline(folder: Path) -> None:
+    """Print each policy's accuracy as it stands in ``evaluate/metrics.json``."""
+    path = folder / "evaluate" / "metrics.json"
+    if not path.is_file():
+        return
+    table = Table("policy", "split", "accuracy", "95 % interval", "n", box=None)
+    for metric in json.loads(path.read_text(encoding="utf-8")):
+        policy, _, name = metric["name"].partition("/")
+        if name == "accuracy":
+            interval = f"{metric['low']:.1%} – {metric['high']:.1%}"
+            accuracy = f"{metric['value']:.1%}"
+            table.add_row(policy, metric["split"], accuracy, interval, str(metric["n"]))
+    Console(highlight=False, markup=False).print(table)

@@ -1,0 +1,243 @@
+"""The data audit: can a result on these splits be trusted?
+
+It counts, compares and says so; it changes nothing and stops nothing. Errors are for the caller
+to act on.
+"""
+
+import math
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from groupwise.core import ConfigError, Example
+from groupwise.data.drops import DropLog
+from groupwise.data.findings import MAX_PLACES, Finding
+from groupwise.data.leakage import (
+    Splits,
+    check_examples,
+    check_groups,
+    check_near_pictures,
+    check_pictures,
+    check_tasks,
+)
+from groupwise.data.lengths import LengthSummary, TokenBudget, check_lengths, measure_lengths
+
+MAX_NEAR_DISTANCE = 2
+UNBALANCED_SHARE = 0.8
+MANY_DROPPED_SHARE = 0.01
+MANY_DEAD_SHARE = 0.5
+
+
+@dataclass(frozen=True, slots=True)
+class Pilot:
+    """A first measurement of a policy: the pass rate of each item, in [0, 1], and group size."""
+
+    pass_rates: Sequence[float]
+    group_size: int
+
+
+@dataclass(frozen=True, slots=True)
+class SplitSummary:
+    """Counts of one split.
+
+    Attributes:
+        num_examples: rows.
+        num_groups: different groups.
+        num_pictures: pictures with different bytes.
+        labels: rows by label; ``(none)`` for rows without one.
+        group_sizes: smallest, median and largest number of rows of a group.
+        num_one_label_groups: groups of at least two rows that all have the same label.
+        lengths: prompt lengths, or None if they were not counted.
+    """
+
+    num_examples: int
+    num_groups: int
+    num_pictures: int
+    labels: Mapping[str, int]
+    group_sizes: tuple[int, int, int] | None
+    num_one_label_groups: int
+    lengths: LengthSummary | None
+
+
+@dataclass(frozen=True, slots=True)
+class DataAudit:
+    """All that an audit found.
+
+    Attributes:
+        findings: errors first, then warnings, then information.
+        splits: counts by split.
+        num_rows: rows read, or None if not known.
+        drops: the drop log as JSON values, or None if there was none.
+        dead_group_share: expected share of groups whose completions all earn the same, or None
+            without a pilot.
+    """
+
+    findings: tuple[Finding, ...]
+    splits: Mapping[str, SplitSummary]
+    num_rows: int | None = None
+    drops: Mapping[str, Any] | None = None
+    dead_group_share: float | None = None
+
+    @property
+    def errors(self) -> tuple[Finding, ...]:
+        """Findings that make results wrong."""
+        return tuple(finding for finding in self.findings if finding.level == "error")
+
+    @property
+    def warnings(self) -> tuple[Finding, ...]:
+        """Findings that may make results wrong."""
+        return tuple(finding for finding in self.findings if finding.level == "warning")
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the audit as JSON values."""
+        return {
+            "findings": [finding.to_json() for finding in self.findings],
+            "splits": {split: asdict(summary) for split, summary in self.splits.items()},
+            "num_rows": self.num_rows,
+            "drops": dict(self.drops) if self.drops is not None else None,
+            "dead_group_share": self.dead_group_share,
+        }
+
+
+def audit_data(
+    splits: Splits,
+    *,
+    drops: DropLog | None = None,
+    num_rows: int | None = None,
+    budget: TokenBudget | None = None,
+    count_tokens: Callable[[Example], int] | None = None,
+    pilot: Pilot | None = None,
+) -> DataAudit:
+    """Audit the examples of named splits.
+
+    Args:
+        splits: examples by split.
+        drops: what the loader dropped.
+        num_rows: rows the loader read, dropped ones included.
+        budget: longest prompt; needs ``count_tokens``.
+        count_tokens: tokens of a prompt with its pictures.
+        pilot: pass rates of a policy, for the expected share of dead groups.
+
+    Raises:
+        ConfigError: if there is a budget but no way to count tokens.
+        DataError: if a picture can no longer be read.
+    """
+    if budget is not None and count_tokens is None:
+        raise ConfigError("a token budget needs count_tokens", got="a budget only")
+    lengths = {
+        split: measure_lengths(examples, count_tokens, budget)
+        for split, examples in splits.items()
+        if count_tokens is not None and examples
+    }
+    dead_share = expect_dead_groups(pilot) if pilot else None
+    findings = [
+        *_check_rows(drops, num_rows),
+        *_check_labels(splits),
+        *check_groups(splits),
+        *check_examples(splits),
+        *check_pictures(splits),
+        *check_near_pictures(splits, max_distance=MAX_NEAR_DISTANCE),
+        *check_tasks(splits),
+        *check_lengths(lengths, budget),
+        *_check_dead_groups(dead_share),
+    ]
+    order = ("error", "warning", "info")
+    return DataAudit(
+        tuple(sorted(findings, key=lambda finding: order.index(finding.level))),
+        {
+            split: _summarise(examples, lengths[split][0] if split in lengths else None)
+            for split, examples in splits.items()
+        },
+        num_rows,
+        drops.to_json() if drops is not None else None,
+        dead_share,
+    )
+
+
+def expect_dead_groups(pilot: Pilot) -> float:
+    """Return the expected share of groups in which all completions pass or all fail.
+
+    Mean over items of p^G + (1 - p)^G with pass rate p and group size G.
+
+    Raises:
+        ConfigError: if there is no pass rate, one is outside [0, 1], or the size is below 1.
+    """
+    rates = pilot.pass_rates
+    if not rates or pilot.group_size < 1 or not all(0 <= rate <= 1 for rate in rates):
+        raise ConfigError(
+            "a pilot cannot be used",
+            got=f"{len(rates)} pass rates, group size {pilot.group_size}",
+            expected="pass rates in [0, 1] and a group size >= 1",
+        )
+    if pilot.group_size == 1:
+        return 1.0
+    size = pilot.group_size
+    return min(1.0, math.fsum(rate**size + (1 - rate) ** size for rate in rates) / len(rates))
+
+
+def _check_rows(drops: DropLog | None, num_rows: int | None) -> Iterator[Finding]:
+    if drops is None or not drops.total:
+        return
+    where = tuple(f"{drop.reason}: {drop.where}" for drop in drops.rows[:MAX_PLACES])
+    if num_rows is not None and drops.total > num_rows:
+        message = f"{drops.total} rows were dropped of {num_rows} that were read."
+        yield Finding("error", "rows_do_not_add_up", message, drops.total, where)
+        return
+    reasons = ", ".join(f"{count} {reason}" for reason, count in drops.counts.items())
+    of_rows = f" of {num_rows}" if num_rows is not None else ""
+    is_many = num_rows is None or drops.total > MANY_DROPPED_SHARE * num_rows
+    yield Finding(
+        "warning" if is_many else "info",
+        "rows_dropped",
+        f"{drops.total}{of_rows} rows were not used: {reasons}.",
+        drops.total,
+        where,
+    )
+
+
+def _check_labels(splits: Splits) -> Iterator[Finding]:
+    every = {example.label for examples in splits.values() for example in examples} - {None}
+    for split, examples in splits.items():
+        counts = Counter(example.label for example in examples if example.label is not None)
+        num_none = len(examples) - counts.total()
+        if not examples:
+            yield Finding("error", "empty_split", f"The split {split} has no examples.", 0)
+        if counts and num_none:
+            message = f"{num_none} examples of split {split} have no label."
+            yield Finding("warning", "unlabelled_examples", message, num_none)
+        if not counts or len(every) < 2:
+            continue
+        label, count = max(counts.items(), key=lambda item: (item[1], item[0]))
+        if len(counts) == 1:
+            message = f"All labels of split {split} are {label}."
+            yield Finding("warning", "one_label", message, count)
+        elif count > UNBALANCED_SHARE * counts.total():
+            share = count / counts.total()
+            message = f"{share:.1%} of the labels of split {split} are {label}."
+            yield Finding("warning", "unbalanced_labels", message, count)
+
+
+def _check_dead_groups(share: float | None) -> Iterator[Finding]:
+    if share is not None:
+        message = f"About {share:.1%} of the groups will be dead: all of it passes or all fails."
+        yield Finding("warning" if share > MANY_DEAD_SHARE else "info", "dead_groups", message, 0)
+
+
+def _summarise(examples: Sequence[Example], lengths: LengthSummary | None) -> SplitSummary:
+    groups: dict[str, list[str | None]] = defaultdict(list)
+    for example in examples:
+        groups[example.group].append(example.label)
+    sizes = sorted(len(labels) for labels in groups.values())
+    labels = Counter(example.label or "(none)" for example in examples)
+    return SplitSummary(
+        num_examples=len(examples),
+        num_groups=len(groups),
+        num_pictures=len({picture.digest for e in examples for picture in e.pictures}),
+        labels=dict(sorted(labels.items())),
+        group_sizes=(sizes[0], sizes[len(sizes) // 2], sizes[-1]) if sizes else None,
+        num_one_label_groups=sum(
+            len(found) > 1 and len(set(found)) == 1 for found in groups.values()
+        ),
+        lengths=lengths,
+    )

@@ -1,0 +1,96 @@
+"""Writes a data audit as ``audit.json`` for programs and ``audit.md`` for people."""
+
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+from groupwise.core import write_json, write_text
+from groupwise.data.audit import DataAudit
+from groupwise.data.findings import Finding
+
+
+def write_audit(audit: DataAudit, folder: Path) -> DataAudit:
+    """Write both files into ``folder`` and return the audit as given."""
+    write_json(folder / "audit.json", audit.to_json())
+    write_text(folder / "audit.md", render_audit(audit))
+    return audit
+
+
+def render_audit(audit: DataAudit) -> str:
+    """Return the audit as Markdown."""
+    num_errors, num_warnings = len(audit.errors), len(audit.warnings)
+    lines = ["# Data audit", "", f"{num_errors} error(s), {num_warnings} warning(s).", ""]
+    lines += _render_findings(audit.findings)
+    lines += _render_splits(audit)
+    lines += _render_lengths(audit)
+    if audit.num_rows is not None:
+        dropped = audit.drops["total"] if audit.drops else 0
+        lines += [f"Rows read: {audit.num_rows}; used: {audit.num_rows - dropped}.", ""]
+    if audit.drops and audit.drops["counts"]:
+        lines += ["## Rows not used", ""]
+        lines += _render_table(("reason", "rows"), audit.drops["counts"].items())
+    return "\n".join(lines)
+
+
+def _render_findings(findings: Sequence[Finding]) -> list[str]:
+    lines: list[str] = []
+    for finding in findings:
+        lines.append(f"- **{finding.level}** `{finding.name}`: {_escape(finding.message)}")
+        lines += [f"  - {_escape(place)}" for place in finding.where]
+        if finding.where and finding.count > len(finding.where):
+            lines.append(f"  - and {finding.count - len(finding.where)} more")
+    return [*(lines or ["Nothing was found."]), ""]
+
+
+def _render_splits(audit: DataAudit) -> list[str]:
+    rows = [
+        (
+            split,
+            summary.num_examples,
+            summary.num_groups,
+            summary.num_pictures,
+            ", ".join(f"{label} {count}" for label, count in summary.labels.items()),
+            " / ".join(map(str, summary.group_sizes)) if summary.group_sizes else "",
+            summary.num_one_label_groups,
+        )
+        for split, summary in audit.splits.items()
+    ]
+    header = (
+        "split",
+        "examples",
+        "groups",
+        "pictures",
+        "labels",
+        "group size (min / median / max)",
+        "groups with one label",
+    )
+    return ["## Splits", "", *_render_table(header, rows)]
+
+
+def _render_lengths(audit: DataAudit) -> list[str]:
+    rows = [
+        (
+            split,
+            lengths.min,
+            lengths.median,
+            lengths.p90,
+            lengths.p99,
+            lengths.max,
+            "" if lengths.budget is None else lengths.budget,
+            "" if lengths.budget is None else f"{lengths.num_over} ({lengths.share_over:.1%})",
+        )
+        for split, summary in audit.splits.items()
+        if (lengths := summary.lengths) is not None
+    ]
+    if not rows:
+        return []
+    header = ("split", "min", "median", "p90", "p99", "max", "budget", "over the budget")
+    return ["## Prompt lengths in tokens", "", *_render_table(header, rows)]
+
+
+def _render_table(header: Sequence[str], rows: Iterable[Sequence[object]]) -> list[str]:
+    lines = [header, ["---"] * len(header), *rows]
+    return [*(f"| {' | '.join(_escape(str(cell)) for cell in line)} |" for line in lines), ""]
+
+
+def _escape(text: str) -> str:
+    return " ".join(text.replace("|", "\\|").replace("<", "&lt;").split())

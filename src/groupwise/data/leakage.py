@@ -1,0 +1,173 @@
+"""Checks for leakage between splits and duplicates within them, over examples of any task."""
+
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from itertools import combinations
+
+from groupwise.core import Example, Picture, digest_json
+from groupwise.data.findings import Finding, report_places
+from groupwise.data.perceptual import find_near_duplicates, hash_picture
+
+Splits = Mapping[str, Sequence[Example]]
+
+
+def check_groups(splits: Splits) -> list[Finding]:
+    """Find groups (sessions, orders) that stand in two splits."""
+    owners = _find_owners(splits, lambda example: [example.group])
+    return report_places(
+        "error",
+        "group_in_two_splits",
+        "{count} groups stand in more than one split; split by group.",
+        _list_shared(owners),
+    )
+
+
+def check_examples(splits: Splits) -> list[Finding]:
+    """Find examples that stand twice, and equal inputs with different labels."""
+    owners = _find_owners(splits, lambda example: [example.id])
+    repeated = [
+        f"{split}: {identity}"
+        for split, examples in splits.items()
+        for identity in _find_repeated(example.id for example in examples)
+    ]
+    labels: dict[str, set[str]] = defaultdict(set)
+    for example in _chain(splits):
+        labels[_identify_input(example)].add(example.label or "")
+    torn = {key for key, found in labels.items() if len(found) > 1}
+    contradictions = sorted(
+        {example.id for example in _chain(splits) if torn and _identify_input(example) in torn}
+    )
+    return [
+        *report_places(
+            "error",
+            "example_in_two_splits",
+            "{count} examples stand in more than one split.",
+            _list_shared(owners),
+        ),
+        *report_places(
+            "warning", "repeated_example", "{count} examples stand twice in a split.", repeated
+        ),
+        *report_places(
+            "warning",
+            "contradicting_labels",
+            "{count} examples have the same input as another one but a different label.",
+            contradictions,
+        ),
+    ]
+
+
+def check_tasks(splits: Splits) -> list[Finding]:
+    """Find task texts (``fields["task"]``) that stand in two splits."""
+    owners = _find_owners(splits, _list_tasks)
+    return report_places(
+        "info",
+        "task_in_two_splits",
+        "{count} task texts stand in more than one split.",
+        _list_shared(owners),
+    )
+
+
+def check_pictures(splits: Splits) -> list[Finding]:
+    """Find pictures with the same bytes in two splits, or in two groups of one split."""
+    owners = _find_owners(splits, lambda example: [p.digest for p in example.pictures])
+    names = {picture.digest: _name(picture) for e in _chain(splits) for picture in e.pictures}
+    groups: dict[str, set[str]] = defaultdict(set)
+    for example in _chain(splits):
+        for picture in example.pictures:
+            groups[picture.digest].add(example.group)
+    shared = {digest for digest, found in owners.items() if len(found) > 1}
+    repeated = sorted(
+        f"{names[digest]} in groups {', '.join(sorted(found)[:3])}"
+        for digest, found in groups.items()
+        if len(found) > 1 and digest not in shared
+    )
+    places = sorted(f"{names[digest]} in {' and '.join(owners[digest])}" for digest in shared)
+    return [
+        *report_places(
+            "error",
+            "picture_in_two_splits",
+            "{count} pictures stand with the same bytes in more than one split.",
+            places,
+        ),
+        *report_places(
+            "info",
+            "picture_in_two_groups",
+            "{count} pictures stand with the same bytes in more than one group of a split.",
+            repeated,
+        ),
+    ]
+
+
+def check_near_pictures(splits: Splits, *, max_distance: int) -> list[Finding]:
+    """Find pictures of one split that look like one of another; equal bytes do not count here."""
+    by_split = {
+        split: list({p.digest: p for example in examples for p in example.pictures}.values())
+        for split, examples in splits.items()
+    }
+    hashes: dict[str, int] = {}
+    for picture in (picture for found in by_split.values() for picture in found):
+        if picture.digest not in hashes:
+            hashes[picture.digest] = hash_picture(picture.path)
+    places: list[str] = []
+    for first, second in combinations(by_split, 2):
+        known = {picture.digest for picture in by_split[first]}
+        fresh = [picture for picture in by_split[second] if picture.digest not in known]
+        for near in find_near_duplicates(
+            [hashes[picture.digest] for picture in fresh],
+            [hashes[picture.digest] for picture in by_split[first]],
+            max_distance=max_distance,
+        ):
+            like = by_split[first][near.other]
+            places.append(
+                f"{second}: {_name(fresh[near.index])} is like {first}: {_name(like)} "
+                f"({near.distance} of 64 bits differ)"
+            )
+    return report_places(
+        "warning",
+        "near_duplicate_pictures",
+        "{count} pictures look like a picture of another split.",
+        places,
+    )
+
+
+def _chain(splits: Splits) -> Iterable[Example]:
+    return (example for examples in splits.values() for example in examples)
+
+
+def _find_owners(
+    splits: Splits, list_keys: Callable[[Example], Sequence[str]]
+) -> dict[str, list[str]]:
+    """Return the splits each key stands in, in the order of the splits."""
+    owners: dict[str, list[str]] = {}
+    for split, examples in splits.items():
+        for key in dict.fromkeys(key for example in examples for key in list_keys(example)):
+            owners.setdefault(key, []).append(split)
+    return owners
+
+
+def _list_shared(owners: Mapping[str, Sequence[str]]) -> list[str]:
+    return sorted(f"{key} in {' and '.join(o)}" for key, o in owners.items() if len(o) > 1)
+
+
+def _find_repeated(keys: Iterable[str]) -> list[str]:
+    seen: set[str] = set()
+    repeated: dict[str, None] = {}
+    for key in keys:
+        if key in seen:
+            repeated[key] = None
+        seen.add(key)
+    return list(repeated)
+
+
+def _list_tasks(example: Example) -> list[str]:
+    task = example.fields.get("task")
+    return [task] if isinstance(task, str) else []
+
+
+def _identify_input(example: Example) -> str:
+    turns = [[message.role, message.text] for message in example.prompt]
+    return digest_json([turns, [picture.digest for picture in example.pictures]])
+
+
+def _name(picture: Picture) -> str:
+    return f"{picture.path.parent.name}/{picture.path.name}"

@@ -1,0 +1,80 @@
+"""Prompt lengths in tokens against a budget: what a limit would reject, before it does."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from pydantic import Field
+
+from groupwise.core import Config, Example
+from groupwise.data.findings import MAX_PLACES, Finding
+
+MAX_REJECTED_SHARE = 0.01
+
+
+class TokenBudget(Config):
+    """The longest prompt a run takes.
+
+    Attributes:
+        max_prompt_tokens: tokens of a prompt, those of its pictures included.
+        allow_rejecting: accept that more than 1 % of a split's rows are rejected.
+    """
+
+    max_prompt_tokens: int = Field(ge=1)
+    allow_rejecting: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class LengthSummary:
+    """Prompt lengths of a split in tokens; quantiles are lengths that occur.
+
+    ``budget``, ``num_over`` and ``share_over`` (in [0, 1]) say how many prompts are longer than
+    the budget; without a budget they are None, 0 and 0.
+    """
+
+    min: int
+    median: int
+    p90: int
+    p99: int
+    max: int
+    budget: int | None
+    num_over: int
+    share_over: float
+
+
+def measure_lengths(
+    examples: Sequence[Example],
+    count_tokens: Callable[[Example], int],
+    budget: TokenBudget | None = None,
+) -> tuple[LengthSummary, list[str]]:
+    """Return the summary and the ids of the examples over the budget; at least one example."""
+    lengths = [count_tokens(example) for example in examples]
+    limit = budget.max_prompt_tokens if budget else None
+    over = [
+        example.id
+        for example, length in zip(examples, lengths, strict=True)
+        if limit is not None and length > limit
+    ]
+    quantiles = np.quantile(lengths, [0, 0.5, 0.9, 0.99, 1], method="inverted_cdf")
+    low, median, p90, p99, high = (int(value) for value in quantiles)
+    share = len(over) / len(lengths)
+    return LengthSummary(low, median, p90, p99, high, limit, len(over), share), over
+
+
+def check_lengths(
+    summaries: Mapping[str, tuple[LengthSummary, list[str]]], budget: TokenBudget | None
+) -> list[Finding]:
+    """Return a finding per split with prompts over the budget."""
+    findings: list[Finding] = []
+    for split, (lengths, over) in summaries.items():
+        if budget is None or not over:
+            continue
+        is_error = lengths.share_over > MAX_REJECTED_SHARE and not budget.allow_rejecting
+        message = (
+            f"The prompt budget of {budget.max_prompt_tokens} tokens rejects {len(over)} rows "
+            f"({lengths.share_over:.1%}) of split {split}; the longest has {lengths.max}"
+            + (", raise it or allow rejecting." if is_error else ".")
+        )
+        level = "error" if is_error else "warning"
+        findings.append(Finding(level, "over_budget", message, len(over), tuple(over[:MAX_PLACES])))
+    return findings

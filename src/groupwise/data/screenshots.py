@@ -1,0 +1,210 @@
+"""Loads a folder of screenshots with tasks, sessions and, where there are any, labels.
+
+Every row is either used or dropped with a counted reason; nothing is mended or guessed. Pairs
+and splits are made elsewhere.
+"""
+
+import re
+import struct
+import warnings
+import zlib
+from dataclasses import dataclass
+from io import BytesIO
+from pathlib import Path
+from typing import Any
+
+from PIL import Image, ImageOps
+
+from groupwise.core import DataError, Picture, digest_bytes
+from groupwise.data.drops import DropLog
+from groupwise.data.index_rows import IndexRow, find_index, read_rows
+
+LABELS = ("on-task", "off-task")
+
+_PICTURE_KEYS = ("image", "path", "screenshot")
+_TASK_KEYS = ("task", "task_description", "task_en")
+# What Pillow's decoders are known to raise on damaged files.
+_UNDECODABLE = (
+    OSError,
+    SyntaxError,
+    ValueError,
+    EOFError,
+    ArithmeticError,
+    LookupError,
+    TypeError,
+    struct.error,
+    zlib.error,
+    Image.DecompressionBombError,
+)
+_CJK = re.compile("[\u3400-\u9fff\uf900-\ufaff]")
+
+
+@dataclass(frozen=True, slots=True)
+class Screenshot:
+    """One screenshot and what its row says.
+
+    Attributes:
+        picture: the file and its digest.
+        session: what is never split.
+        task: what the person of this session said they work on.
+        activity: kind of work the task is, or None.
+        label: ``on-task``, ``off-task`` or None where nobody judged.
+        fold: number of a fixed split, or None.
+        language: of the task; as given, else ``zh`` if it has Chinese characters, else ``en``.
+        difficulty: as given, or None.
+        source: where the row comes from; ``captured`` if not given.
+        width: pixels as shown, EXIF rotation applied.
+        height: pixels as shown, EXIF rotation applied.
+    """
+
+    picture: Picture
+    session: str
+    task: str
+    activity: str | None
+    label: str | None
+    fold: int | None
+    language: str
+    difficulty: str | None
+    source: str
+    width: int
+    height: int
+
+
+@dataclass(frozen=True, slots=True)
+class LoadedScreens:
+    """What came out of a folder: ``num_rows == len(screens) + drops.total``."""
+
+    screens: tuple[Screenshot, ...]
+    drops: DropLog
+    num_rows: int
+
+
+class _UnusableRowError(Exception):
+    """Carries reason and detail from the reading of one row to the drop log."""
+
+    def __init__(self, reason: str, detail: str) -> None:
+        super().__init__(reason)
+        self.reason = reason
+        self.detail = detail
+
+
+def load_screenshots(root: Path) -> LoadedScreens:
+    """Load a screenshot set.
+
+    The folder has ``index.jsonl`` or exactly one CSV or JSONL file, with the columns ``image``
+    (or ``path``, ``screenshot``; relative to the folder), ``task`` (or ``task_description``,
+    ``task_en``), ``session`` and, if there are any, ``label``, ``activity``, ``fold``,
+    ``language``, ``difficulty``, ``source``. Other columns are ignored. Each picture is fully
+    decoded once.
+
+    Raises:
+        DataError: if there is no index or no usable row.
+    """
+    index = find_index(root)
+    drops = DropLog()
+    rows = read_rows(index, drops)
+    num_rows = len(rows) + drops.total
+    sizes: dict[Path, tuple[Picture, int, int]] = {}
+    screens: list[Screenshot] = []
+    for row in rows:
+        try:
+            screens.append(_read_screenshot(row, root, sizes))
+        except _UnusableRowError as error:
+            drops.add(error.reason, f"{row.where} ({error.detail})")
+    if not screens:
+        raise DataError(
+            f"{index} has no usable row",
+            got=", ".join(f"{num} x {reason}" for reason, num in drops.counts.items()) or "no rows",
+            expected="rows with image, task, session and, if judged, label",
+        )
+    return LoadedScreens(tuple(screens), drops, num_rows)
+
+
+def _read_screenshot(
+    row: IndexRow, root: Path, sizes: dict[Path, tuple[Picture, int, int]]
+) -> Screenshot:
+    name = _require_text(row, _PICTURE_KEYS, "missing picture name")
+    task = _require_text(row, _TASK_KEYS, "missing task")
+    session = _require_text(row, ("session",), "missing session")
+    label = _read_label(row.values.get("label"))
+    fold = _read_fold(row.values.get("fold"))
+    path = root / name
+    if path not in sizes:
+        sizes[path] = _decode_picture(path)
+    picture, width, height = sizes[path]
+    return Screenshot(
+        picture=picture,
+        session=session,
+        task=task,
+        activity=_find_text(row, ("activity",)),
+        label=label,
+        fold=fold,
+        language=_find_text(row, ("language",)) or ("zh" if _CJK.search(task) else "en"),
+        difficulty=_find_text(row, ("difficulty",)),
+        source=_find_text(row, ("source",)) or "captured",
+        width=width,
+        height=height,
+    )
+
+
+def _find_text(row: IndexRow, keys: tuple[str, ...]) -> str | None:
+    """Return the first non-empty value under one of the keys; numbers count as their text."""
+    for key in keys:
+        value = row.values.get(key)
+        if not isinstance(value, str | int) or isinstance(value, bool):
+            continue
+        text = str(value).strip()
+        if "\0" in text or (not text.isprintable() and _has_surrogates(text)):
+            raise _UnusableRowError("text is not Unicode", key)
+        if text:
+            return text
+    return None
+
+
+def _has_surrogates(text: str) -> bool:
+    return any("\ud800" <= character <= "\udfff" for character in text)
+
+
+def _require_text(row: IndexRow, keys: tuple[str, ...], reason: str) -> str:
+    text = _find_text(row, keys)
+    if text is None:
+        raise _UnusableRowError(reason, f"no {' or '.join(keys)}")
+    return text
+
+
+def _read_label(value: Any) -> str | None:
+    if value is None or (isinstance(value, str) and not value.strip()):
+        return None
+    label = value.strip().lower() if isinstance(value, str) else None
+    if label not in LABELS:
+        raise _UnusableRowError("label outside the set", f"got {str(value)[:40]!r}")
+    return label
+
+
+def _read_fold(value: Any) -> int | None:
+    if value is None or (isinstance(value, str) and not value.strip()):
+        return None
+    if isinstance(value, bool) or not re.fullmatch(r"\s*-?[0-9]{1,9}\s*", str(value)):
+        raise _UnusableRowError("fold is not a whole number", f"got {str(value)[:40]!r}")
+    return int(value)
+
+
+def _decode_picture(path: Path) -> tuple[Picture, int, int]:
+    """Return the picture and its size as shown; decoding whole is what finds torn files."""
+    try:
+        if path.exists() and not path.is_file():
+            raise _UnusableRowError("unreadable picture", f"{path.name}: not a file")
+        content = path.read_bytes()
+    except FileNotFoundError:
+        raise _UnusableRowError("missing picture", path.name) from None
+    except (OSError, ValueError) as error:
+        raise _UnusableRowError("unreadable picture", f"{path.name}: {error}") from None
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            with Image.open(BytesIO(content)) as image:
+                image.load()
+                width, height = ImageOps.exif_transpose(image).size
+    except _UNDECODABLE as error:
+        raise _UnusableRowError("unreadable picture", f"{path.name}: {error}") from None
+    return Picture(path, digest_bytes(content)), width, height

@@ -1,0 +1,137 @@
+"""Splits screens so that no session stands on two sides. Nothing here shuffles single rows."""
+
+import math
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+
+from groupwise.core import ConfigError, DataError, derive_seed
+from groupwise.data.screenshots import Screenshot
+
+
+def split_by_session(
+    screens: Sequence[Screenshot], *, shares: Mapping[str, float], seed: int
+) -> dict[str, list[Screenshot]]:
+    """Split whole sessions by shares of their number, each activity about evenly.
+
+    The sessions stand in a row, activity by activity, in an order derived from the seed, and
+    each goes to the split that is furthest behind its share; the counts are exact to rounding.
+    A session's activity is the one most of its screens have. The order of ``screens`` changes
+    nothing but the order within a split.
+
+    Raises:
+        ConfigError: if shares are not positive or do not add up to 1.
+        DataError: if there are too few sessions to give every split one.
+    """
+    _check_shares(shares)
+    sessions = _order_sessions(screens, seed)
+    quotas = _round_shares(shares, len(sessions))
+    empty = [name for name, quota in quotas.items() if quota == 0]
+    if empty:
+        raise DataError(
+            f"the split {empty[0]!r} would be empty",
+            got=f"{len(sessions)} session(s) for the shares {dict(shares)}",
+            fix="give more sessions or another share",
+        )
+    counts = dict.fromkeys(quotas, 0)
+    side: dict[str, str] = {}
+    for position, session in enumerate(sessions, start=1):
+        lags = {
+            name: quota / len(sessions) * position - counts[name]
+            for name, quota in quotas.items()
+            if counts[name] < quota
+        }
+        side[session] = max(lags, key=lambda name: lags[name])
+        counts[side[session]] += 1
+    return {name: [s for s in screens if side[s.session] == name] for name in quotas}
+
+
+def split_by_fold(
+    screens: Sequence[Screenshot], folds: Mapping[str, Sequence[int]]
+) -> dict[str, list[Screenshot]]:
+    """Split by the ``fold`` of the screens; folds that no split names are left out.
+
+    Raises:
+        ConfigError: if a split names no fold, or two splits the same one.
+        DataError: if a screen has no fold, a fold has no screens, or a session would stand in
+            two splits.
+    """
+    owner = _assign_folds(folds)
+    unfolded = [screen for screen in screens if screen.fold is None]
+    if unfolded:
+        raise DataError(
+            f"{len(unfolded)} of {len(screens)} screens have no fold",
+            got=f"for example {unfolded[0].picture.path.name}",
+            fix="give every row a fold, or split by session",
+        )
+    known = {screen.fold for screen in screens}
+    missing = sorted(fold for fold in owner if fold not in known)
+    if missing:
+        raise DataError(
+            f"fold {missing[0]} of split {owner[missing[0]]!r} has no screens",
+            got=f"folds {sorted(fold for fold in known if fold is not None)}",
+        )
+    splits: dict[str, list[Screenshot]] = {name: [] for name in folds}
+    for screen in screens:
+        if screen.fold is not None and screen.fold in owner:
+            splits[owner[screen.fold]].append(screen)
+    _check_sessions(splits)
+    return splits
+
+
+def _check_shares(shares: Mapping[str, float]) -> None:
+    wrong = [s for s in shares.values() if not (math.isfinite(s) and s > 0)]
+    if wrong or not math.isclose(math.fsum(shares.values()), 1.0, abs_tol=1e-6):
+        raise ConfigError(
+            "shares of splits are wrong", got=dict(shares), expected="numbers > 0 that add up to 1"
+        )
+
+
+def _order_sessions(screens: Iterable[Screenshot], seed: int) -> list[str]:
+    activities: dict[str, Counter[str]] = defaultdict(Counter)
+    for screen in screens:
+        activities[screen.session][screen.activity or ""] += 1
+    keys: dict[str, tuple[int, str, int, str]] = {}
+    for session, counts in activities.items():
+        activity = min(counts, key=lambda name: (-counts[name], name))
+        keys[session] = (
+            derive_seed(seed, "activity", activity),
+            activity,
+            derive_seed(seed, "session", session),
+            session,
+        )
+    return sorted(keys, key=lambda session: keys[session])
+
+
+def _round_shares(shares: Mapping[str, float], total: int) -> dict[str, int]:
+    """Return whole numbers that add up to ``total``, by largest remainders."""
+    exact = {name: share * total for name, share in shares.items()}
+    quotas = {name: math.floor(value + 1e-9) for name, value in exact.items()}
+    by_remainder = sorted(shares, key=lambda name: (quotas[name] - exact[name], name))
+    for name in by_remainder[: total - sum(quotas.values())]:
+        quotas[name] += 1
+    return quotas
+
+
+def _assign_folds(folds: Mapping[str, Sequence[int]]) -> dict[int, str]:
+    owner: dict[int, str] = {}
+    for name, numbers in folds.items():
+        if not numbers:
+            raise ConfigError(f"the split {name!r} names no fold", fix="give it at least one")
+        for number in numbers:
+            if owner.setdefault(number, name) != name:
+                raise ConfigError(
+                    f"fold {number} is in two splits", got=f"{owner[number]!r} and {name!r}"
+                )
+    return owner
+
+
+def _check_sessions(splits: Mapping[str, Sequence[Screenshot]]) -> None:
+    side: dict[str, str] = {}
+    for name, screens in splits.items():
+        for screen in screens:
+            if side.setdefault(screen.session, name) != name:
+                raise DataError(
+                    f"session {screen.session} is in two splits",
+                    got=f"{side[screen.session]!r} and {name!r}",
+                    fix="give all its rows folds of one split",
+                )

@@ -1,0 +1,167 @@
+"""Baselines that cannot see the task whole: the majority label, the text alone, the picture alone.
+
+A policy that is no better than these has not learned the task. They train on the training
+split only and know nothing of prompts, models or rewards.
+"""
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from groupwise.core import EvaluationError, Example, Picture, derive_seed
+from groupwise.evaluation.predictions import Prediction
+from groupwise.evaluation.untyped import (
+    LogisticRegression,
+    RandomForestClassifier,
+    TfidfVectorizer,
+    make_pipeline,
+    make_union,
+)
+from groupwise.models import open_picture
+
+THUMBNAIL_SIZE = (32, 24)
+_NUM_TREES = 200
+Pixels = NDArray[np.float32]
+
+
+def predict_majority(
+    train: Sequence[Example], test: Sequence[Example], *, split: str, seed: int
+) -> list[Prediction]:
+    """Answer the most frequent training label always; probabilities are the training shares.
+
+    Of equally frequent labels the first by name is taken, whatever the seed.
+
+    Raises:
+        EvaluationError: if an example has no label or there is no training example.
+    """
+    counts = Counter(_read_labels(train))
+    names = sorted(counts)
+    shares = np.asarray([[counts[name] / len(train) for name in names]] * len(test))
+    return _to_predictions(test, "majority", split, names, shares)
+
+
+def predict_text_only(
+    train: Sequence[Example], test: Sequence[Example], *, split: str, seed: int
+) -> list[Prediction]:
+    """Answer from the task's text: TF-IDF of words and characters with logistic regression.
+
+    The text is ``fields["task"]`` where there is one, else the prompt.
+
+    Raises:
+        EvaluationError: if an example has no label, or the training labels or texts do not
+            differ.
+    """
+    labels = _read_labels(train)
+    _require_two(labels)
+    texts = [_read_text(example) for example in train]
+    if not any(text.strip() for text in texts):
+        raise EvaluationError("the text-only baseline has no text", fix="give prompts or tasks")
+    features = make_union(
+        TfidfVectorizer(ngram_range=(1, 2), token_pattern=r"(?u)\b\w+\b", sublinear_tf=True),
+        TfidfVectorizer(analyzer="char", ngram_range=(1, 4), sublinear_tf=True),
+    )
+    model: Any = make_pipeline(
+        features,
+        LogisticRegression(max_iter=2000, random_state=derive_seed(seed, "text_only")),
+    )
+    model.fit(texts, labels)
+    rows: Any = model.predict_proba([_read_text(example) for example in test]) if test else ()
+    return _to_predictions(test, "text_only", split, list(model.classes_), rows)
+
+
+def predict_picture_only(
+    train: Sequence[Example], test: Sequence[Example], *, split: str, seed: int
+) -> list[Prediction]:
+    """Answer from the pictures: a random forest on 32 x 24 RGB thumbnails.
+
+    Raises:
+        EvaluationError: if an example has no label or no picture, the numbers of pictures
+            differ, or the training labels do not differ.
+    """
+    labels = _read_labels(train)
+    _require_two(labels)
+    _require_pictures([*train, *test])
+    thumbnails: dict[str, Pixels] = {}
+    model: Any = RandomForestClassifier(
+        n_estimators=_NUM_TREES, n_jobs=1, random_state=derive_seed(seed, "picture_only")
+    )
+    model.fit([_read_pixels(example, thumbnails) for example in train], labels)
+    pixels = [_read_pixels(example, thumbnails) for example in test]
+    rows: Any = model.predict_proba(pixels) if test else ()
+    return _to_predictions(test, "picture_only", split, list(model.classes_), rows)
+
+
+def _read_labels(examples: Sequence[Example]) -> list[str]:
+    labels = [example.label for example in examples if example.label is not None]
+    if not labels or len(labels) < len(examples):
+        raise EvaluationError(
+            "a baseline needs labelled training examples",
+            got=f"{len(labels)} labels for {len(examples)} examples",
+        )
+    return labels
+
+
+def _require_two(labels: Sequence[str]) -> None:
+    if len(set(labels)) < 2:
+        raise EvaluationError(
+            "a baseline needs two labels to learn from", got=f"only {labels[0]!r} in training"
+        )
+
+
+def _require_pictures(examples: Sequence[Example]) -> None:
+    numbers = sorted({len(example.pictures) for example in examples})
+    if len(numbers) != 1 or numbers[0] == 0:
+        raise EvaluationError(
+            "the picture-only baseline needs the same number of pictures in every example",
+            got=f"{numbers} pictures",
+        )
+
+
+def _read_text(example: Example) -> str:
+    task = example.fields.get("task")
+    if isinstance(task, str):
+        return task
+    return "\n".join(message.text for message in example.prompt)
+
+
+def _read_pixels(example: Example, thumbnails: dict[str, Pixels]) -> Pixels:
+    for picture in example.pictures:
+        if picture.digest not in thumbnails:
+            thumbnails[picture.digest] = _shrink_picture(picture)
+    return np.concatenate([thumbnails[picture.digest] for picture in example.pictures])
+
+
+def _shrink_picture(picture: Picture) -> Pixels:
+    small = open_picture(Path(picture.path)).resize(THUMBNAIL_SIZE)
+    return np.asarray(small, dtype=np.float32).reshape(-1) / np.float32(255)
+
+
+def _to_predictions(
+    test: Sequence[Example],
+    policy: str,
+    split: str,
+    names: Sequence[str],
+    probabilities: Iterable[NDArray[np.float64]],
+) -> list[Prediction]:
+    """Turn probabilities (items, labels) into predictions of the likeliest label."""
+    truths = _read_labels(test) if test else []
+    names = [str(name) for name in names]
+    return [
+        Prediction(
+            example_id=example.id,
+            group=example.group,
+            split=split,
+            policy=policy,
+            label=truth,
+            predicted=(predicted := names[int(row.argmax())]),
+            text=predicted,
+            probabilities=dict(zip(names, map(float, row), strict=True)),
+            pictures=tuple(str(picture.path) for picture in example.pictures),
+            fields=dict(example.fields),
+        )
+        for example, truth, row in zip(test, truths, probabilities, strict=True)
+    ]

@@ -1,0 +1,224 @@
+"""Metrics: one number per policy, split and name, each with its interval, n and split digest.
+
+Names are ``POLICY/METRIC``. What cannot be computed is left out and never 0. Comparing two
+policies is the job of ``paired``.
+"""
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from groupwise.core import EvaluationError, derive_seed, write_json
+from groupwise.evaluation.calibration import bin_reliability, score_brier, score_calibration_error
+from groupwise.evaluation.confusion import count_confusion, encode_answers
+from groupwise.evaluation.intervals import (
+    Interval,
+    bound_clustered,
+    bound_share,
+    draw_groups,
+    widen_interval,
+)
+from groupwise.evaluation.predictions import Prediction, digest_items, group_by_policy
+from groupwise.evaluation.resampling import fill_cells, score_cells
+from groupwise.evaluation.untyped import precision_recall_fscore_support
+
+METRIC_VERSION = 1
+MAX_SLICES = 20
+_LATENCY_RESAMPLES = 500
+_QUANTILES = {"latency_p50_s": 0.5, "latency_p95_s": 0.95}
+
+
+@dataclass(frozen=True, slots=True)
+class Metric:
+    """One measured number.
+
+    Attributes:
+        name: ``POLICY/METRIC``, such as ``grpo/accuracy`` or ``grpo/accuracy[language=zh]``.
+        split: name of the split.
+        value: the number; shares are in [0, 1], latencies in seconds.
+        low: lower end of the 95 % interval.
+        high: upper end.
+        n: number of items it is computed on.
+        split_digest: digest of the whole split's item ids and labels.
+    """
+
+    name: str
+    split: str
+    value: float
+    low: float
+    high: float
+    n: int
+    split_digest: str
+
+    @property
+    def policy(self) -> str:
+        """The part of the name before the stroke."""
+        return self.name.partition("/")[0]
+
+    @property
+    def measure(self) -> str:
+        """The part of the name after the stroke."""
+        return self.name.partition("/")[2]
+
+
+Row = tuple[str, float, Interval, int]
+
+
+def compute_metrics(
+    predictions: Sequence[Prediction],
+    *,
+    labels: Sequence[str],
+    seed: int = 0,
+    slices: Sequence[str] = (),
+) -> list[Metric]:
+    """Compute every metric of every policy on every split.
+
+    Per policy: accuracy (an invalid answer is wrong), invalid_rate, precision:LABEL and
+    recall:LABEL with Wilson intervals; accuracy_clustered (the same value), balanced_accuracy,
+    f1:LABEL, brier, ece, latency_p50_s and latency_p95_s with intervals from drawing whole
+    groups; accuracy[FIELD=VALUE] of each value of the fields named in ``slices``. With a
+    single group nothing is known about other groups: accuracy_clustered is left out and the
+    other drawn intervals are [0, 1] (latencies: lowest to highest).
+
+    Raises:
+        EvaluationError: without predictions, with a label outside the set, an item answered
+            twice by one policy, or a slice of more than 20 values.
+    """
+    if not predictions:
+        raise EvaluationError("there are no predictions to evaluate")
+    found: list[Metric] = []
+    for (split, policy), items in group_by_policy(predictions).items():
+        digest = digest_items(items)
+        seed_here = derive_seed(seed, "metrics", split)
+        found += [
+            Metric(f"{policy}/{name}", split, value, *widen_interval(ends, value), n, digest)
+            for name, value, ends, n in _measure(items, labels, slices, seed_here)
+        ]
+    return found
+
+
+def _measure(
+    items: Sequence[Prediction], labels: Sequence[str], slices: Sequence[str], seed: int
+) -> Iterator[Row]:
+    yield from _measure_shares(items, labels)
+    yield from _measure_drawn(items, labels, seed)
+    yield from _measure_latency(items, seed)
+    for name in slices:
+        yield from _measure_slices(items, name)
+
+
+def _measure_shares(items: Sequence[Prediction], labels: Sequence[str]) -> Iterator[Row]:
+    confusion = count_confusion(items, labels)
+    yield _rate("accuracy", confusion.num_correct, confusion.num_items)
+    yield _rate("invalid_rate", confusion.num_invalid, confusion.num_items)
+    for index, label in enumerate(labels):
+        hits = confusion.counts[index][index]
+        num_answered = sum(row[index] for row in confusion.counts)
+        num_true = sum(confusion.counts[index])
+        if num_answered:
+            yield _rate(f"precision:{label}", hits, num_answered)
+        if num_true:
+            yield _rate(f"recall:{label}", hits, num_true)
+
+
+def _rate(name: str, num_hits: int, num_items: int) -> Row:
+    return name, num_hits / num_items, bound_share(num_hits, num_items), num_items
+
+
+def _measure_drawn(items: Sequence[Prediction], labels: Sequence[str], seed: int) -> Iterator[Row]:
+    num_known = sum(item.probabilities is not None for item in items)
+    values = {**_score_classes(items, labels), **_score_probabilities(items, labels)}
+    cells = fill_cells(items, labels)
+    drawn = bound_clustered(
+        [item.group for item in items], cells, lambda sums: score_cells(sums, labels), seed=seed
+    )
+    for (name, value), ends in zip(values.items(), drawn, strict=True):
+        if value is None or (ends is None and name == "accuracy_clustered"):
+            continue
+        yield name, value, ends or (0.0, 1.0), num_known if name in ("brier", "ece") else len(items)
+
+
+def _score_classes(items: Sequence[Prediction], labels: Sequence[str]) -> dict[str, float | None]:
+    truths, answers = encode_answers(items, labels)
+    numbers = list(range(len(labels)))
+    scores: Any = precision_recall_fscore_support(
+        truths, answers, labels=numbers, average=None, zero_division=np.nan
+    )
+    recall: list[float] = scores[1].tolist()
+    f1: list[float] = scores[2].tolist()
+    correct = [item.is_correct for item in items]
+    return {
+        "accuracy_clustered": float(np.mean(correct)),
+        "balanced_accuracy": float(np.nanmean(recall)),
+        **{
+            f"f1:{label}": value if np.isfinite(value) else None
+            for label, value in zip(labels, f1, strict=True)
+        },
+    }
+
+
+def _score_probabilities(
+    items: Sequence[Prediction], labels: Sequence[str]
+) -> dict[str, float | None]:
+    error = score_calibration_error(bin_reliability(items, labels))
+    return {"brier": score_brier(items, labels), "ece": error}
+
+
+def _measure_latency(items: Sequence[Prediction], seed: int) -> Iterator[Row]:
+    known: dict[str, list[float]] = {}
+    for item in items:
+        if item.latency_s is not None:
+            known.setdefault(item.group, []).append(item.latency_s)
+    if not known:
+        return
+    groups = [np.asarray(known[name], dtype=np.float64) for name in sorted(known)]
+    every = np.concatenate(groups)
+    quantiles = list(_QUANTILES.values())
+
+    def score(drawn: Sequence[int]) -> NDArray[np.float64]:
+        return np.quantile(np.concatenate([groups[i] for i in drawn]), quantiles)
+
+    ends = [(float(every.min()), float(every.max()))] * len(quantiles)
+    if len(groups) > 1:
+        draws = draw_groups(len(groups), score, seed=seed, num_resamples=_LATENCY_RESAMPLES)
+        ends = [(float(a), float(b)) for a, b in np.quantile(draws, [0.025, 0.975], axis=1).T]
+    for name, value, pair in zip(_QUANTILES, np.quantile(every, quantiles), ends, strict=True):
+        yield name, float(value), pair, len(every)
+
+
+def _measure_slices(items: Sequence[Prediction], field: str) -> Iterator[Row]:
+    parts: dict[str, list[bool]] = {}
+    for item in items:
+        if item.fields.get(field) is not None:
+            parts.setdefault(str(item.fields[field]), []).append(item.is_correct)
+    if len(parts) > MAX_SLICES:
+        raise EvaluationError(
+            f"cannot slice by {field}", got=f"{len(parts)} values", expected=f"{MAX_SLICES} or less"
+        )
+    for value in sorted(parts):
+        yield _rate(f"accuracy[{field}={value}]", sum(parts[value]), len(parts[value]))
+
+
+def write_metrics(path: Path, metrics: Sequence[Metric]) -> None:
+    """Replace ``path`` by a JSON list of metrics."""
+    write_json(path, [asdict(metric) for metric in metrics])
+
+
+def read_metrics(path: Path) -> list[Metric]:
+    """Return the metrics of a file.
+
+    Raises:
+        EvaluationError: if the file is missing or is not a list of metrics.
+    """
+    try:
+        rows: list[Mapping[str, Any]] = json.loads(path.read_text(encoding="utf-8"))
+        return [Metric(**row) for row in rows]
+    except OSError as error:
+        raise EvaluationError(f"cannot read {path} ({error.strerror})") from error
+    except (ValueError, TypeError) as error:
+        raise EvaluationError(f"{path} is not a list of metrics ({error})") from error

@@ -1,0 +1,185 @@
+"""Predictions: one row per item and policy, the source of every number in a report.
+
+Rows are read and checked here. Nothing is counted or averaged here.
+"""
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, fields
+from pathlib import Path
+from typing import Any
+
+from groupwise.core import EvaluationError, digest_json, read_jsonl, write_jsonl
+
+POLICY_ORDER = (
+    "majority",
+    "text_only",
+    "picture_only",
+    "prompt",
+    "sft",
+    "sft_same_labels",
+    "grpo",
+)
+_SUM_TOLERANCE = 1e-3
+
+
+@dataclass(frozen=True, slots=True)
+class Prediction:
+    """What one policy answered to one item.
+
+    Attributes:
+        example_id: content id of the item.
+        group: what statistics are clustered by (a session).
+        split: the name of the split the item is in.
+        policy: who answered, a name without ``/``.
+        label: the truth.
+        predicted: the label answered; None = the answer was invalid, which is never a class.
+        reason: why the answer was invalid; empty for a valid one.
+        text: the answer as it was given.
+        probabilities: probability by label, summing to 1 (a label left out has 0), or None where
+            not known.
+        latency_s: seconds for this answer, or None where not measured.
+        pictures: paths of the item's pictures.
+        fields: the item's JSON values that reports show or slice by.
+
+    Raises:
+        EvaluationError: if the row contradicts itself.
+    """
+
+    example_id: str
+    group: str
+    split: str
+    policy: str
+    label: str
+    predicted: str | None
+    reason: str = ""
+    text: str = ""
+    probabilities: Mapping[str, float] | None = None
+    latency_s: float | None = None
+    pictures: tuple[str, ...] = ()
+    fields: Mapping[str, Any] = field(default_factory=dict[str, Any])
+
+    def __post_init__(self) -> None:
+        """Refuse rows that would give a wrong number later."""
+        where = f"the prediction of {self.policy} for {self.example_id}"
+        if not self.policy or "/" in self.policy:
+            raise EvaluationError(
+                "a policy's name is wrong", got=repr(self.policy), expected="a name without '/'"
+            )
+        if (self.predicted is None) != bool(self.reason):
+            raise EvaluationError(
+                f"{where} contradicts itself",
+                got=f"predicted {self.predicted!r} with reason {self.reason!r}",
+                expected="a reason for an invalid answer and none for a valid one",
+            )
+        if self.probabilities is not None:
+            _check_probabilities(self.probabilities, where)
+        if self.latency_s is not None and not 0 <= self.latency_s < math.inf:
+            raise EvaluationError(f"{where} has a wrong latency", got=f"{self.latency_s} s")
+
+    @property
+    def is_correct(self) -> bool:
+        """Whether the answered label is the truth; an invalid answer is wrong."""
+        return self.predicted == self.label
+
+    @property
+    def confidence(self) -> float | None:
+        """Probability of the answered label; None where invalid or not known."""
+        if self.probabilities is None or self.predicted is None:
+            return None
+        return self.probabilities.get(self.predicted)
+
+
+def _check_probabilities(probabilities: Mapping[str, float], where: str) -> None:
+    values = list(probabilities.values())
+    if not all(0 <= value <= 1 for value in values) or abs(sum(values) - 1) > _SUM_TOLERANCE:
+        raise EvaluationError(
+            f"{where} has wrong probabilities",
+            got=dict(probabilities),
+            expected="values in [0, 1] that sum to 1",
+        )
+
+
+def write_predictions(path: Path, predictions: Iterable[Prediction]) -> None:
+    """Replace ``path`` by one JSON row per prediction."""
+    write_jsonl(path, (asdict(prediction) for prediction in predictions))
+
+
+def read_predictions(path: Path) -> list[Prediction]:
+    """Return the predictions of a file.
+
+    Raises:
+        DataError: if the file is missing or a line is not a JSON object.
+        EvaluationError: if a row has other keys than a Prediction or contradicts itself.
+    """
+    return [_parse_row(row, f"{path} row {n}") for n, row in enumerate(read_jsonl(path), start=1)]
+
+
+def _parse_row(row: dict[str, Any], where: str) -> Prediction:
+    known = {item.name for item in fields(Prediction)}
+    if set(row) != known:
+        raise EvaluationError(
+            f"{where} is not a prediction",
+            got=f"the keys {sorted(row)}",
+            expected=f"the keys {sorted(known)}",
+        )
+    row["pictures"] = tuple(row["pictures"])
+    return Prediction(**row)
+
+
+def group_by_policy(predictions: Iterable[Prediction]) -> dict[tuple[str, str], list[Prediction]]:
+    """Return predictions by (split, policy), splits by name and policies in report order.
+
+    Items are sorted by their id, so that the order of rows never changes a result.
+
+    Raises:
+        EvaluationError: if a policy answered one item of a split twice.
+    """
+    found: dict[tuple[str, str], dict[str, Prediction]] = {}
+    for item in predictions:
+        items = found.setdefault((item.split, item.policy), {})
+        if item.example_id in items:
+            raise EvaluationError(
+                f"{item.policy} has two predictions for item {item.example_id} of {item.split}",
+                fix="write each item once per policy and split",
+            )
+        items[item.example_id] = item
+    keys = sorted(found, key=lambda key: (key[0], rank_policy(key[1])))
+    return {key: [found[key][name] for name in sorted(found[key])] for key in keys}
+
+
+def rank_policy(policy: str) -> tuple[int, str]:
+    """Return the sort key of a policy: the known ones in their order, then others by name."""
+    known = policy in POLICY_ORDER
+    return (POLICY_ORDER.index(policy) if known else len(POLICY_ORDER), policy)
+
+
+def digest_items(predictions: Iterable[Prediction]) -> str:
+    """Return the digest of a split: its sorted item ids with their labels."""
+    return digest_json(sorted([item.example_id, item.label] for item in predictions))
+
+
+def check_labels(predictions: Iterable[Prediction], labels: Sequence[str]) -> None:
+    """Refuse labels outside the set.
+
+    Raises:
+        EvaluationError: if labels repeat, or a truth, an answer or the probabilities' keys
+            are not among them.
+    """
+    allowed = set(labels)
+    if len(allowed) != len(labels) or len(labels) < 2:
+        raise EvaluationError("wrong labels", got=list(labels), expected="two or more, each once")
+    for item in predictions:
+        given = {item.label, *([] if item.predicted is None else [item.predicted])}
+        if not given <= allowed:
+            raise EvaluationError(
+                f"{item.policy} has a label outside the set for item {item.example_id}",
+                got=sorted(given - allowed),
+                expected=list(labels),
+            )
+        if item.probabilities is not None and not set(item.probabilities) <= allowed:
+            raise EvaluationError(
+                f"{item.policy} has probabilities of other labels for item {item.example_id}",
+                got=sorted(item.probabilities),
+                expected=list(labels),
+            )

@@ -1,0 +1,126 @@
+"""The findings in words, made from numbers only: the same numbers give the same sentences.
+
+A sentence whose numbers are not there is left out. Nothing here recommends or explains.
+"""
+
+from collections.abc import Iterator, Sequence
+
+from groupwise.evaluation.metrics import Metric
+from groupwise.evaluation.paired import PairedComparison
+from groupwise.evaluation.report.content import BLIND_POLICIES, Headline, HeadlineRow, title_policy
+from groupwise.evaluation.report.numbers import (
+    count_things,
+    format_duration,
+    format_p_value,
+    format_points,
+    format_points_interval,
+    format_share,
+    format_share_interval,
+)
+
+CLEAR_P = 0.05
+
+
+def state_findings(
+    headline: Headline | None,
+    comparisons: Sequence[PairedComparison],
+    metrics: Sequence[Metric],
+    num_groups: int,
+) -> tuple[str, ...]:
+    """Return the sentences of the findings paragraph for one headline table."""
+    if headline is None:
+        return ()
+    last = headline.rows[-1]
+    here = {metric.name: metric for metric in metrics if metric.split == headline.split}
+    return (
+        *_state_last(last, headline, num_groups),
+        *_state_gains(last, [one for one in comparisons if one.split == headline.split]),
+        *_state_blind(headline),
+        *_state_labels(last.policy, here),
+        *_state_answers(last, here),
+    )
+
+
+def _state_last(last: HeadlineRow, headline: Headline, num_groups: int) -> Iterator[str]:
+    metric = last.accuracy
+    where = f"{headline.split} ({count_things(metric.n, 'item')}"
+    where += f" in {count_things(num_groups, 'group')})" if num_groups else ")"
+    ends = format_share_interval(metric.low, metric.high)
+    clustered = (
+        f"; {format_share_interval(last.clustered.low, last.clustered.high)} when whole groups "
+        "are drawn"
+        if last.clustered
+        else ""
+    )
+    yield (
+        f"On {where}, {last.title} is right in {format_share(metric.value)} of the cases "
+        f"(95 % interval {ends}{clustered})."
+    )
+
+
+def _state_gains(last: HeadlineRow, comparisons: Sequence[PairedComparison]) -> Iterator[str]:
+    for one in comparisons:
+        if one.policy_b == last.policy and one.policy_a not in BLIND_POLICIES:
+            yield describe_comparison(one)
+
+
+def describe_comparison(one: PairedComparison) -> str:
+    """Say in one or two sentences how policy b differs from policy a."""
+    a, b = title_policy(one.policy_a), title_policy(one.policy_b)
+    ends = f"95 % interval {format_points_interval(one.low, one.high)}"
+    p = f"{format_p_value(one.p_value_clustered)} by groups"
+    if one.p_value_holm != one.p_value_clustered:
+        p += f", {format_p_value(one.p_value_holm)} after Holm"
+    if one.p_value_holm >= CLEAR_P or one.low <= 0 <= one.high:
+        return (
+            f"{b} and {a} cannot be told apart on these items: the difference is "
+            f"{format_points(one.difference)} points ({ends}; {p})."
+        )
+    word = "more" if one.difference > 0 else "fewer"
+    points = format_points(abs(one.difference)).lstrip("+")
+    return (
+        f"{b} gets {points} points {word} right than {a} ({ends}; {p}): "
+        f"{count_things(one.num_b_only, 'item')} only {b} has right, "
+        f"{one.num_a_only} only {a}."
+    )
+
+
+def _state_blind(headline: Headline) -> Iterator[str]:
+    blind = [row for row in headline.rows if row.policy in BLIND_POLICIES]
+    if blind and blind[-1] is not headline.rows[-1]:
+        best = max(blind, key=lambda row: row.accuracy.value)
+        names = "baseline" if len(blind) == 1 else f"best of the {len(blind)} baselines"
+        yield (
+            f"The {names} that do not see the whole task, {best.title}, reaches "
+            f"{format_share(best.accuracy.value)}."
+        )
+
+
+def _state_labels(policy: str, here: dict[str, Metric]) -> Iterator[str]:
+    prefix = f"{policy}/recall:"
+    recalls = [metric for name, metric in here.items() if name.startswith(prefix)]
+    if len(recalls) < 2:
+        return
+    worst = min(recalls, key=lambda metric: metric.value)
+    best = max(recalls, key=lambda metric: metric.value)
+    if worst.value < best.value:
+        yield (
+            f"Of the items that are {worst.name.removeprefix(prefix)} it finds "
+            f"{format_share(worst.value)}, of those that are {best.name.removeprefix(prefix)} "
+            f"{format_share(best.value)}."
+        )
+
+
+def _state_answers(last: HeadlineRow, here: dict[str, Metric]) -> Iterator[str]:
+    if last.invalid_rate is not None:
+        rate = last.invalid_rate.value
+        share = "None of its answers is" if rate == 0 else f"{format_share(rate)} of its answers are"
+        yield f"{share} invalid."
+    error = here.get(f"{last.policy}/ece")
+    if error is not None:
+        yield (
+            f"Its confidence differs from its accuracy by {format_share(error.value)} on average."
+        )
+    latency = here.get(f"{last.policy}/latency_p50_s")
+    if latency is not None:
+        yield f"Half of the answers take no more than {format_duration(latency.value)}."

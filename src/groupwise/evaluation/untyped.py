@@ -1,0 +1,38 @@
+"""The functions of scipy, statsmodels and scikit-learn used here, which ship without types.
+
+They pass through as they are; keeping them in one place lets the rest be checked strictly.
+"""
+# pyright: reportMissingTypeStubs=false, reportUnknownVariableType=false
+# pyright: reportUnknownMemberType=false
+
+from typing import Any
+
+import scipy.ndimage
+import scipy.stats
+import sklearn.ensemble
+import sklearn.feature_extraction.text
+import sklearn.linear_model
+import sklearn.metrics
+import sklearn.pipeline
+import statsmodels.stats.contingency_tables
+import statsmodels.stats.multitest
+import statsmodels.stats.proportion
+
+binned_statistic: Any = scipy.stats.binned_statistic
+bootstrap: Any = scipy.stats.bootstrap
+permutation_test: Any = scipy.stats.permutation_test
+uniform_filter1d: Any = scipy.ndimage.uniform_filter1d
+
+mcnemar: Any = statsmodels.stats.contingency_tables.mcnemar
+multipletests: Any = statsmodels.stats.multitest.multipletests
+proportion_confint: Any = statsmodels.stats.proportion.proportion_confint
+
+brier_score_loss: Any = sklearn.metrics.brier_score_loss
+confusion_matrix: Any = sklearn.metrics.confusion_matrix
+precision_recall_fscore_support: Any = sklearn.metrics.precision_recall_fscore_support
+
+LogisticRegression: Any = sklearn.linear_model.LogisticRegression
+RandomForestClassifier: Any = sklearn.ensemble.RandomForestClassifier
+TfidfVectorizer: Any = sklearn.feature_extraction.text.TfidfVectorizer
+make_pipeline: Any = sklearn.pipeline.make_pipeline
+make_union: Any = sklearn.pipeline.make_union

@@ -1,0 +1,127 @@
+"""The in-process engine: a loaded policy answers batches of prompts.
+
+Rows are padded on the left and positions are explicit, so that a batch gives the same tokens
+as one row at a time. It does not train and does not know rewards.
+"""
+
+from collections.abc import Iterator, Sequence
+from typing import Any, TypeVar
+
+import torch
+
+from groupwise.core import Completion, Example
+from groupwise.inference.engine import ReportProgress, Sampling
+from groupwise.inference.label_tokens import find_label_tokens
+from groupwise.models import Policy, build_messages, open_picture
+
+T = TypeVar("T")
+
+
+class LocalEngine:
+    """Answers with a policy in this process.
+
+    Args:
+        policy: the loaded policy.
+        batch_size: rows per forward pass.
+    """
+
+    def __init__(self, policy: Policy, *, batch_size: int = 16) -> None:
+        self.policy = policy
+        self.batch_size = batch_size
+
+    def generate(
+        self,
+        examples: Sequence[Example],
+        *,
+        sampling: Sampling,
+        num_completions: int = 1,
+        report_progress: ReportProgress | None = None,
+    ) -> list[list[Completion]]:
+        """Return ``num_completions`` completions for each example, in order."""
+        completions: list[list[Completion]] = []
+        for batch in _split(examples, self.batch_size):
+            flat = self._generate_batch(batch, sampling, num_completions)
+            for start in range(0, len(flat), num_completions):
+                completions.append(flat[start : start + num_completions])
+            if report_progress is not None:
+                report_progress(len(completions), len(examples))
+        return completions
+
+    @torch.inference_mode()
+    def label_probabilities(
+        self,
+        examples: Sequence[Example],
+        *,
+        labels: Sequence[str],
+        leads: Sequence[str] | None = None,
+        report_progress: ReportProgress | None = None,
+    ) -> list[dict[str, float]]:
+        """Return each label's share of the probability of all labels' first tokens.
+
+        One forward pass per row; the mass of a label is the sum over the distinct first
+        tokens of its spellings, and the masses are normalised over the labels.
+
+        Raises:
+            ModelError: if two labels start with the same token.
+        """
+        tokens = find_label_tokens(self.policy.tokenizer, labels)
+        given = list(leads) if leads is not None else [""] * len(examples)
+        results: list[dict[str, float]] = []
+        for batch in _split(list(zip(examples, given, strict=True)), self.batch_size):
+            inputs = self._encode([e for e, _ in batch], leads=[lead for _, lead in batch])
+            logits = self.policy.model(**inputs, logits_to_keep=1).logits[:, -1].float()
+            masses = torch.stack([logits[:, list(t)].logsumexp(-1) for t in tokens.values()], -1)
+            shares = masses.softmax(-1).tolist()
+            results += [dict(zip(labels, row, strict=True)) for row in shares]
+            if report_progress is not None:
+                report_progress(len(results), len(examples))
+        return results
+
+    @torch.inference_mode()
+    def _generate_batch(
+        self, examples: Sequence[Example], sampling: Sampling, num_completions: int
+    ) -> list[Completion]:
+        inputs = self._encode(examples)
+        drawn = sampling.temperature > 0
+        extra = {"temperature": sampling.temperature, "top_p": sampling.top_p, "top_k": 0}
+        output = self.policy.model.generate(
+            **inputs,
+            max_new_tokens=sampling.max_new_tokens,
+            do_sample=drawn,
+            num_return_sequences=num_completions,
+            eos_token_id=list(self.policy.end_token_ids),
+            pad_token_id=self.policy.tokenizer.pad_token_id,
+            **(extra if drawn else {}),
+        )
+        rows = output[:, inputs["input_ids"].shape[1] :].tolist()
+        return [self._decode(row) for row in rows]
+
+    def _decode(self, row: list[int]) -> Completion:
+        ends = self.policy.end_token_ids
+        length = next((i + 1 for i, token in enumerate(row) if token in ends), None)
+        ids = tuple(row[:length])
+        text = self.policy.tokenizer.decode(ids, skip_special_tokens=True)
+        return Completion(text, ids, finish_reason="length" if length is None else "stop")
+
+    def _encode(
+        self, examples: Sequence[Example], *, leads: Sequence[str] | None = None
+    ) -> dict[str, Any]:
+        texts = [
+            self.policy.processor.apply_chat_template(
+                build_messages(example, pictures=example.pictures),
+                tokenize=False,
+                add_generation_prompt=True,
+            )
+            for example in examples
+        ]
+        if leads is not None:
+            texts = [text + lead for text, lead in zip(texts, leads, strict=True)]
+        pictures = [[open_picture(p) for p in example.pictures] for example in examples]
+        named = {"images": pictures} if any(pictures) else {}
+        inputs = self.policy.processor(text=texts, padding=True, return_tensors="pt", **named)
+        return {key: value.to(self.policy.model.device) for key, value in inputs.items()}
+
+
+def _split(items: Sequence[T], size: int) -> Iterator[Sequence[T]]:
+    for start in range(0, len(items), size):
+        yield items[start : start + size]

@@ -1,0 +1,106 @@
+"""Loading a policy: a model with its processor, from a folder or the hub."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from transformers import (
+    AutoConfig,
+    AutoModelForCausalLM,
+    AutoModelForImageTextToText,
+    PreTrainedTokenizerBase,
+)
+
+from groupwise.core import ModelError
+from groupwise.models.processor import load_processor
+
+_ADAPTER_FILE = "adapter_config.json"
+
+
+@dataclass(frozen=True)
+class Policy:
+    """A model and what turns examples into its inputs.
+
+    Attributes:
+        model: a Transformers model, or a PEFT model around one.
+        processor: a processor (vision-language) or a tokenizer (text).
+        has_vision: whether pictures can be given.
+    """
+
+    model: Any
+    processor: Any
+    has_vision: bool
+
+    @property
+    def tokenizer(self) -> PreTrainedTokenizerBase:
+        """The tokenizer, also inside a processor."""
+        return self.processor.tokenizer if self.has_vision else self.processor
+
+    @property
+    def end_token_ids(self) -> tuple[int, ...]:
+        """Every id that ends a completion."""
+        ids = self.model.generation_config.eos_token_id
+        found = [ids] if isinstance(ids, int) else list(ids or [])
+        return tuple(dict.fromkeys([*found, self.tokenizer.eos_token_id]))
+
+    def save(self, folder: Path) -> None:
+        """Write the model (or only its adapter) and the processor."""
+        self.model.save_pretrained(folder)
+        self.processor.save_pretrained(folder)
+
+
+def load_policy(
+    name_or_path: str | Path, *, dtype: str = "float32", max_pixels: int | None = None
+) -> Policy:
+    """Load a language or vision-language model through the Auto classes.
+
+    Args:
+        name_or_path: a hub id, a model folder, or a PEFT adapter folder (its base is loaded
+            first and the adapter put on it).
+        dtype: ``float32``, ``bfloat16``, ``float16`` or ``auto``.
+        max_pixels: pictures are scaled down to at most this many pixels (None: as configured).
+
+    Raises:
+        ModelError: if it cannot be found or loaded.
+    """
+    path = Path(name_or_path)
+    try:
+        if (path / _ADAPTER_FILE).is_file():
+            return _load_adapter(path, dtype=dtype, max_pixels=max_pixels)
+        return _load_base(name_or_path, dtype=dtype, max_pixels=max_pixels)
+    except (OSError, ValueError) as error:
+        reason = str(error).splitlines()[0]
+        raise ModelError(
+            f"cannot load the model {name_or_path} ({reason})",
+            fix="give a model folder, or a hub id that is in the local cache or can be reached",
+        ) from error
+
+
+def describe_policy(name_or_path: str | Path) -> Any:
+    """Return the model's configuration without loading its weights."""
+    return AutoConfig.from_pretrained(name_or_path)
+
+
+def _load_base(name_or_path: str | Path, *, dtype: str, max_pixels: int | None) -> Policy:
+    config = AutoConfig.from_pretrained(name_or_path)
+    has_vision = getattr(config, "vision_config", None) is not None
+    auto = AutoModelForImageTextToText if has_vision else AutoModelForCausalLM
+    model = auto.from_pretrained(
+        name_or_path, dtype=dtype if dtype == "auto" else getattr(torch, dtype)
+    )
+    processor = load_processor(
+        name_or_path, model_type=config.model_type, has_vision=has_vision, max_pixels=max_pixels
+    )
+    return Policy(model.eval(), processor, has_vision)
+
+
+def _load_adapter(path: Path, *, dtype: str, max_pixels: int | None) -> Policy:
+    from peft import PeftConfig, PeftModel
+
+    base_name = PeftConfig.from_pretrained(str(path)).base_model_name_or_path
+    if base_name is None:
+        raise ModelError(f"the adapter {path} does not name its base model")
+    base = _load_base(base_name, dtype=dtype, max_pixels=max_pixels)
+    model = PeftModel.from_pretrained(base.model, str(path))
+    return Policy(model.eval(), base.processor, base.has_vision)

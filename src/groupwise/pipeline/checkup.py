@@ -1,0 +1,123 @@
+"""Is this machine ready? One finding per thing that is known to go wrong.
+
+Looks only; installs, downloads and changes nothing.
+"""
+
+import os
+import platform
+import shutil
+from dataclasses import dataclass
+from importlib import import_module
+from importlib.metadata import PackageNotFoundError, requires, version
+from pathlib import Path
+from typing import Literal
+
+from packaging.requirements import Requirement
+
+from groupwise import __version__
+
+_MIN_DISK_GIB = 2.0
+_MIN_MEMORY_GIB = 4.0
+_GIB = 2**30
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """One finding.
+
+    Attributes:
+        name: what was looked at.
+        level: ``fine``, ``warning`` (some things will not work) or ``broken`` (nothing will).
+        found: what was found.
+        fix: what to do about it; empty where it is fine.
+    """
+
+    name: str
+    level: Literal["fine", "warning", "broken"]
+    found: str
+    fix: str = ""
+
+
+def check_machine(folder: Path) -> list[Check]:
+    """Look at versions, devices, torchvision, the disk of ``folder`` and memory."""
+    return [
+        Check("groupwise", "fine", f"{__version__} on Python {platform.python_version()}"),
+        *(check_package(text) for text in _list_requirements()),
+        _check_devices(),
+        _check_torchvision(),
+        _check_disk(folder),
+        _check_memory(),
+    ]
+
+
+def check_package(requirement: str) -> Check:
+    """Compare the installed version of one package with the range Groupwise asks for."""
+    wanted = Requirement(requirement)
+    install = f"pip install '{wanted}'"
+    try:
+        found = version(wanted.name)
+    except PackageNotFoundError:
+        return Check(wanted.name, "broken", "not installed", install)
+    if wanted.specifier.contains(found, prereleases=True):
+        return Check(wanted.name, "fine", found)
+    return Check(wanted.name, "broken", f"{found}, but {wanted.specifier} is needed", install)
+
+
+def _list_requirements() -> list[str]:
+    """Return the requirements of Groupwise itself, without those of its extras."""
+    return [text for text in requires("groupwise") or [] if "extra ==" not in text]
+
+
+def _check_devices() -> Check:
+    try:
+        import torch
+    except (ImportError, OSError) as error:
+        return Check("devices", "broken", f"torch cannot be imported ({error})", "reinstall torch")
+    names = [torch.cuda.get_device_name(index) for index in range(torch.cuda.device_count())]
+    if names:
+        return Check("devices", "fine", ", ".join(names))
+    found = f"CPU only, {torch.get_num_threads()} threads"
+    fix = "enough for the tiny configs; configs with billions of parameters want a GPU"
+    return Check("devices", "fine", found, fix)
+
+
+def _check_torchvision() -> Check:
+    try:
+        found = version("torchvision")
+    except PackageNotFoundError:
+        return Check("torchvision", "fine", "not installed; Pillow reads the pictures")
+    try:
+        import_module("torchvision")
+    except (ImportError, OSError, RuntimeError) as error:
+        first_line = str(error).partition("\n")[0]
+        fix = "pip uninstall torchvision, or install the build that matches torch"
+        return Check("torchvision", "broken", f"{found} cannot be imported ({first_line})", fix)
+    return Check("torchvision", "fine", found)
+
+
+def _check_disk(folder: Path) -> Check:
+    free_gib = shutil.disk_usage(folder).free / _GIB
+    found = f"{free_gib:.1f} GiB free"
+    if free_gib >= _MIN_DISK_GIB:
+        return Check("disk", "fine", found)
+    fix = f"free some: a small run wants {_MIN_DISK_GIB:.0f} GiB, or use --out on another disk"
+    return Check("disk", "warning", found, fix)
+
+
+def _check_memory() -> Check:
+    limit_gib = _read_memory_limit() / _GIB
+    found = f"{limit_gib:.1f} GiB"
+    if limit_gib >= _MIN_MEMORY_GIB:
+        return Check("memory", "fine", found)
+    fix = f"the smallest configs want {_MIN_MEMORY_GIB:.0f} GiB; lower the batch sizes"
+    return Check("memory", "warning", found, fix)
+
+
+def _read_memory_limit() -> int:
+    """Return the bytes this process may use: the machine's, or its control group's if less."""
+    total = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    try:
+        limit = Path("/sys/fs/cgroup/memory.max").read_text(encoding="ascii").strip()
+    except OSError:
+        return total
+    return min(total, int(limit)) if limit.isdigit() else total

@@ -1,0 +1,127 @@
+"""Recipes: found by entry point, each with a config type, a plan of steps and a preview."""
+
+import difflib
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from importlib.metadata import EntryPoint, entry_points
+from pathlib import Path
+from typing import Any, Generic, TypeVar
+
+from groupwise.core import Config, ConfigError
+from groupwise.pipeline.steps import Step
+
+GROUP = "groupwise.recipes"
+
+C = TypeVar("C", bound=Config)
+
+
+@dataclass(frozen=True, slots=True)
+class Preview:
+    """What a run would do, without doing it.
+
+    Attributes:
+        facts: names and values for people (rows, tokens per row, steps, memory).
+        problems: clauses about what would make the run fail; empty if it can start.
+    """
+
+    facts: list[tuple[str, str]] = field(default_factory=list[tuple[str, str]])
+    problems: list[str] = field(default_factory=list[str])
+
+
+@dataclass(frozen=True, slots=True)
+class Recipe(Generic[C]):
+    """A whole job.
+
+    Attributes:
+        name: what people type.
+        summary: one line.
+        config_type: its Config class, with a field ``seed``.
+        config_folder: where its YAML files are.
+        plan: ``(config, run folder) -> steps``; reads inputs to digest them, writes nothing.
+        preview: ``config -> Preview``; writes nothing.
+    """
+
+    name: str
+    summary: str
+    config_type: type[C]
+    config_folder: Path
+    plan: Callable[[C, Path], list[Step]]
+    preview: Callable[[C], Preview]
+
+    def __post_init__(self) -> None:
+        """Refuse a config without a seed: a run that cannot be repeated."""
+        if "seed" not in self.config_type.model_fields:
+            raise ValueError(f"{self.config_type.__name__} needs a field 'seed'")
+
+
+def find_recipes() -> dict[str, Recipe[Any]]:
+    """Return all installed recipes by name, sorted.
+
+    Raises:
+        ConfigError: if an installed recipe cannot be imported.
+    """
+    return {entry.name: _load(entry) for entry in _list_entries()}
+
+
+def find_recipe(name: str) -> Recipe[Any]:
+    """Return the recipe called ``name``; the others are not imported.
+
+    Raises:
+        ConfigError: with the nearest name, if there is none.
+    """
+    entries = {entry.name: entry for entry in _list_entries()}
+    if name not in entries:
+        raise ConfigError(_describe_unknown("recipe", name, list(entries)))
+    return _load(entries[name])
+
+
+def list_configs(recipe: Recipe[Any]) -> list[str]:
+    """Return the names of the recipe's own configs, sorted."""
+    return sorted(path.stem for path in recipe.config_folder.glob("*.yaml"))
+
+
+def find_config(recipe: Recipe[Any], name_or_file: str | None = None) -> Path:
+    """Return the path of a config given by name or as a file.
+
+    Without a name: ``demo`` if the recipe has it, or its only config.
+
+    Raises:
+        ConfigError: with the nearest name, if there is no such config.
+    """
+    names = list_configs(recipe)
+    if name_or_file is None:
+        name_or_file = "demo" if "demo" in names or len(names) != 1 else names[0]
+    if name_or_file in names:
+        return recipe.config_folder / f"{name_or_file}.yaml"
+    path = Path(name_or_file).expanduser()
+    if path.is_file():
+        return path
+    is_file_meant = path.suffix in (".yaml", ".yml") or len(path.parts) > 1
+    what = "config file" if is_file_meant else f"config of recipe {recipe.name}"
+    raise ConfigError(_describe_unknown(what, name_or_file, names))
+
+
+def _list_entries() -> list[EntryPoint]:
+    return sorted(entry_points(group=GROUP), key=lambda entry: entry.name)
+
+
+def _load(entry: EntryPoint) -> Recipe[Any]:
+    try:
+        recipe = entry.load()
+    except ImportError as error:
+        raise ConfigError(
+            f"the recipe {entry.name} cannot be imported from {entry.value} ({error})",
+            fix="install what it needs, or uninstall its package",
+        ) from error
+    if not isinstance(recipe, Recipe):
+        raise ConfigError(
+            f"{entry.value} is not a recipe", got=type(recipe).__name__, expected="a Recipe"
+        )
+    return recipe
+
+
+def _describe_unknown(what: str, name: str, known: Sequence[str]) -> str:
+    near = difflib.get_close_matches(name, known, n=1, cutoff=0.5)
+    hint = f" did you mean {near[0]!r}?" if near else ""
+    there_are = ", ".join(known) or "none"
+    return f"there is no {what} {name!r};{hint} (there are: {there_are})"

@@ -1,0 +1,111 @@
+"""Running a recipe in a run folder: checks first, then the lock, the manifest and the steps."""
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from groupwise.core import Config, ConfigError, GroupwiseError, RunError, RunFolder, dump_config
+from groupwise.pipeline.recipe import Preview, Recipe
+from groupwise.pipeline.runner import StepProgress, run_steps
+from groupwise.pipeline.steps import check_plan
+
+
+def run_recipe(
+    recipe: Recipe[Any],
+    config: Config,
+    *,
+    out: Path,
+    is_resume: bool = False,
+    until: str | None = None,
+    report_progress: Callable[[StepProgress], None] = lambda _: None,
+) -> list[StepProgress]:
+    """Run a recipe into ``out``, or continue the run that is there.
+
+    Args:
+        recipe: what to run.
+        config: its resolved config.
+        out: the run folder; made if it does not exist.
+        is_resume: refuse to start anything new.
+        until: the last step to run; all if None.
+        report_progress: see ``run_steps``.
+
+    Raises:
+        ConfigError: if the preview finds problems, or the recipe has no step ``until``.
+        RunError: if the folder cannot be used for this.
+    """
+    _check_folder(recipe, out, is_resume=is_resume)
+    problems = recipe.preview(config).problems
+    if problems:
+        raise ConfigError("the run cannot start:" + "".join(f"\n  {line}" for line in problems))
+    steps = recipe.plan(config, out)
+    if until is not None and until not in [step.name for step in steps]:
+        raise ConfigError(f"the recipe {recipe.name} has no step {until!r} with this configuration")
+    folder = RunFolder(out)
+    with folder.lock():
+        folder.write_manifest(
+            recipe=recipe.name,
+            config=dump_config(config),
+            inputs={name: digest for step in steps for name, digest in step.inputs.items()},
+            seed=config.model_dump()["seed"],
+        )
+        return run_steps(steps, out, until=until, report_progress=report_progress)
+
+
+def check_recipe(
+    recipe: Recipe[Any], config: Config, *, out: Path, is_resume: bool = False
+) -> Preview:
+    """Return what ``run_recipe`` would do and all that would stop it, writing nothing."""
+    problems: list[str] = []
+    facts: list[tuple[str, str]] = []
+    try:
+        _check_folder(recipe, out, is_resume=is_resume)
+    except GroupwiseError as error:
+        problems.append(str(error))
+    try:
+        preview = recipe.preview(config)
+        facts, problems = preview.facts, problems + preview.problems
+        if not problems:
+            steps = recipe.plan(config, out)
+            check_plan(steps)
+            facts = [*facts, ("steps", " → ".join(step.name for step in steps))]
+    except GroupwiseError as error:
+        problems.append(str(error))
+    return Preview(facts, problems)
+
+
+def list_changed_settings(config: Config, *, out: Path) -> list[str]:
+    """Return the keys whose values differ from what the run in ``out`` recorded, sorted."""
+    if not RunFolder(out).manifest_path.is_file():
+        return []
+    before = _flatten(RunFolder(out).read_manifest()["config"])
+    after = _flatten(dump_config(config))
+    missing = object()
+    return sorted(
+        key for key in before | after if before.get(key, missing) != after.get(key, missing)
+    )
+
+
+def _check_folder(recipe: Recipe[Any], out: Path, *, is_resume: bool) -> None:
+    folder = RunFolder(out)
+    if folder.manifest_path.is_file():
+        owner = folder.read_manifest()["recipe"]
+        if owner != recipe.name:
+            raise RunError(
+                f"{out} holds a run of the recipe {owner}, not of {recipe.name}",
+                fix="use another --out",
+            )
+        return
+    if is_resume:
+        raise RunError(f"{out} holds no run to resume", fix="check --out, or leave out --resume")
+    if out.exists() and not out.is_dir():
+        raise RunError(f"{out} is not a folder", fix="use another --out")
+    if out.is_dir() and any(not path.name.startswith(".") for path in out.iterdir()):
+        raise RunError(f"{out} has files but holds no run", fix="use an empty or new --out")
+
+
+def _flatten(values: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+    flat: dict[str, Any] = {}
+    for key, value in values.items():
+        inner = _flatten(value, f"{prefix}{key}.") if isinstance(value, Mapping) else None
+        flat |= inner if inner else {f"{prefix}{key}": value}
+    return flat

@@ -1,0 +1,212 @@
+"""The answer contract: which texts are an answer, and which label they give.
+
+The whole text must follow the grammar; whatever does not is invalid and never a class. Nothing
+here knows what the labels mean or pays for them.
+
+Grammar of the stripped text (``describe`` names the keys of an optional description)::
+
+    answer         = [description] ["Classification:"] label ["."] [confidence]
+    description    = KEY ":" words "." ...      every key, in order
+    words          = 1 to 60 characters without ".", ":" or a line break; no label in them
+    confidence     = [","] "Confidence:" (0 to 1 | 0 to 100 "%") ["."]  same or next line
+
+Case does not count. Where a label has a hyphen or a space, a hyphen (also a Unicode one) with or
+without spaces, or spaces, may stand. Full-width colons and stops are read as the plain ones.
+"""
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Self
+
+from pydantic import Field, model_validator
+
+from groupwise.core import Config, RewardError
+
+MAX_WORDS_LENGTH = 60
+
+_SPACE = r"[ \t\u00a0\u3000]"
+_HYPHEN = r"[-\u2010\u2011\u2012\u2013\u2212\ufe63\uff0d]"
+_SEPARATOR = rf"(?:{_SPACE}*{_HYPHEN}{_SPACE}*|{_SPACE}+)"
+_COLON = r"[:\uff1a]"
+_STOP = r"[.\u3002\uff0e]"
+_BREAKS = r"\n\r\v\f\x1c-\x1e\x85\u2028\u2029"
+_WORDS = rf"([^.\u3002\uff0e:\uff1a{_BREAKS}]+)"
+_CONFIDENCE = (
+    rf"(?:(?:{_SPACE}*[,\uff0c])?{_SPACE}*(?:\r?\n{_SPACE}*)?"
+    r"(?<=[.\u3002\uff0e,\uff0c \t\u00a0\u3000\n])"
+    rf"[Cc][Oo][Nn][Ff][Ii][Dd][Ee][Nn][Cc][Ee]{_SPACE}*{_COLON}{_SPACE}*"
+    r"(?P<number>[0-9]{1,3}(?:\.[0-9]{1,9})?|\.[0-9]{1,9})"
+    rf"{_SPACE}*(?P<percent>[%\uff05]?){_STOP}?)?"
+)
+_RESERVED = re.compile(r"[.:,\u3002\uff0e\uff1a\uff0c\s]*(?:classification|confidence)", re.I)
+_FORBIDDEN = re.compile(rf"[.:,%\u3002\uff0e\uff1a\uff0c{_BREAKS}]")
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What a text says under a contract.
+
+    Attributes:
+        label: the label, spelled as in the contract; None if the text is invalid.
+        reason: why the text is invalid, for a person to read; empty if it is valid.
+        confidence: stated confidence in [0, 1], or None if none was stated.
+        lead: the given text up to the label, as written; empty if the text is invalid.
+    """
+
+    label: str | None
+    reason: str = ""
+    confidence: float | None = None
+    lead: str = ""
+
+
+class AnswerContract(Config):
+    """The labels an answer may give, and the description that may stand before them.
+
+    Attributes:
+        labels: at least two; they may be words of any language.
+        describe: keys of the description, in order; empty if only the label is allowed.
+    """
+
+    labels: tuple[str, ...] = Field(min_length=2)
+    describe: tuple[str, ...] = ()
+
+    @model_validator(mode="after")
+    def _check_names(self) -> Self:
+        for kind, names in (("label", self.labels), ("key", self.describe)):
+            for name in names:
+                _check_name(kind, name)
+        spellings = [re.sub(_SEPARATOR, "-", label).lower() for label in self.labels]
+        if len(set(spellings)) < len(spellings):
+            raise ValueError(f"two labels cannot be told apart in {list(self.labels)}")
+        if len({key.lower() for key in self.describe}) < len(self.describe):
+            raise ValueError(f"a key stands twice in {list(self.describe)}")
+        labelled = [key for key in self.describe if _find_labels(key, self.labels)]
+        if labelled:
+            raise ValueError(f"the key {labelled[0]!r} contains a label")
+        return self
+
+    def parse(self, text: str) -> Answer:
+        """Return what ``text`` says; its label is None unless the whole text is an answer."""
+        stripped = text.strip()
+        for describe in dict.fromkeys((self.describe, ())):
+            for label in self.labels:
+                match = _compile_answer(label, describe).fullmatch(stripped)
+                if match:
+                    start = len(text) - len(text.lstrip()) + match.start("label")
+                    return _read_match(match, label, text[:start], self.labels)
+        return Answer(None, self._explain(stripped))
+
+    def write(self, label: str, words: Sequence[str] = ()) -> str:
+        """Return the answer with ``label`` and, if given, one entry of ``words`` per key.
+
+        Raises:
+            RewardError: if the contract would not read that text as this label.
+        """
+        keys = self.describe if words else ()
+        if len(keys) != len(words):
+            raise RewardError("words and keys differ in number", got=list(words), expected=keys)
+        parts = [f"{key}: {said}. " for key, said in zip(keys, words, strict=True)]
+        text = "".join([*parts, label])
+        answer = self.parse(text)
+        if answer.label != label:
+            raise RewardError(
+                f"{text!r} is not an answer with the label {label!r}: {answer.reason}"
+            )
+        return text
+
+    def _explain(self, text: str) -> str:
+        if not text:
+            return "empty answer"
+        found = _find_labels(text, self.labels)
+        if not found:
+            return "no label"
+        if len(set(found)) > 1:
+            return f"more than one label: {', '.join(sorted(set(found)))}"
+        if len(found) > 1:
+            return f"the label {found[0]} stands {len(found)} times"
+        return f"other text around the label {found[0]}"
+
+
+def _read_match(match: re.Match[str], label: str, lead: str, labels: tuple[str, ...]) -> Answer:
+    *described, _, number, percent = match.groups()
+    for words in described:
+        problem = _find_problem(words, labels)
+        if problem:
+            return Answer(None, f"the description {problem}")
+    if number is None:
+        return Answer(label, lead=lead)
+    confidence = float(number) / (100 if percent else 1)
+    if confidence > 1:
+        return Answer(None, f"the confidence {number}{percent} is not in [0, 1]")
+    return Answer(label, confidence=confidence, lead=lead)
+
+
+def _check_name(kind: str, name: str) -> None:
+    if not name or name != name.strip() or _FORBIDDEN.search(name) or _RESERVED.match(name):
+        raise ValueError(
+            f"{name!r} cannot be a {kind}; expected words without stops, colons, commas, percent "
+            "signs, line breaks and outer spaces, and not 'Classification' or 'Confidence'"
+        )
+
+
+@lru_cache(maxsize=256)
+def _compile_answer(label: str, describe: tuple[str, ...]) -> re.Pattern[str]:
+    description = "".join(rf"{_spell(key)}{_SPACE}*{_COLON}{_WORDS}{_STOP}\s*" for key in describe)
+    prefix = rf"(?:{_spell('classification')}{_SPACE}*{_COLON}\s*)?"
+    ending = rf"(?P<label>{_spell(label)}){_STOP}?{_CONFIDENCE}"
+    return re.compile(description + prefix + ending)
+
+
+@lru_cache(maxsize=256)
+def _spell(name: str) -> str:
+    """Return a pattern for the spellings of a name: any case, any separator where it has one."""
+    words = re.split(_SEPARATOR, name)
+    return _SEPARATOR.join("".join(map(_spell_letter, word)) for word in words)
+
+
+def _spell_letter(letter: str) -> str:
+    """Return a class of both cases (re.IGNORECASE would also take the Kelvin sign for a k)."""
+    cases = {case for case in (letter, letter.lower(), letter.upper()) if len(case) == 1}
+    return f"[{''.join(re.escape(case) for case in sorted(cases))}]"
+
+
+def _find_problem(words: str, labels: tuple[str, ...]) -> str:
+    said = words.strip()
+    if not any(character.isalnum() for character in said):
+        return "has a key without words"
+    if len(said) > MAX_WORDS_LENGTH:
+        return f"has more than {MAX_WORDS_LENGTH} characters after a key"
+    found = _find_labels(said, labels)
+    return f"contains the label {found[0]}" if found else ""
+
+
+def _find_labels(text: str, labels: tuple[str, ...]) -> list[str]:
+    """Return the labels that stand in a text, in order; one inside a longer one does not count."""
+    spans = [
+        (*match.span(1), label)
+        for label in labels
+        for match in re.finditer(rf"(?=({_spell(label)}))", text)
+        if not any(_is_inside_word(text, edge) for edge in match.span(1))
+    ]
+    found: list[str] = []
+    last = 0
+    for _, end, label in sorted(spans, key=lambda span: (span[0], -span[1])):
+        if end > last:
+            found.append(label)
+            last = end
+    return found
+
+
+def _is_inside_word(text: str, position: int) -> bool:
+    """Say whether a word goes on across ``position``; scripts without spaces have no words."""
+    return (
+        0 < position < len(text)
+        and _is_word_letter(text[position - 1])
+        and _is_word_letter(text[position])
+    )
+
+
+def _is_word_letter(character: str) -> bool:
+    return character == "_" or character.isdigit() or character.lower() != character.upper()

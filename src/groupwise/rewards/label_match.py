@@ -1,0 +1,38 @@
+"""Reward: does the answer give the example's label? It pays nothing for anything else."""
+
+from groupwise.core import Completion, Example, RewardError, Score
+from groupwise.rewards.answers import AnswerContract
+
+
+class LabelMatch:
+    """1 if the parsed label equals the example's label, else 0.
+
+    An invalid completion earns 0 and is counted as invalid; an example without a label cannot
+    be scored.
+    """
+
+    name = "label_match"
+
+    def __init__(self, contract: AnswerContract) -> None:
+        self.contract = contract
+
+    def __call__(self, example: Example, completion: Completion) -> Score:
+        """Return the score.
+
+        Raises:
+            RewardError: if the example's label is none of the contract's labels.
+        """
+        if example.label is None:
+            return Score(None, "no label")
+        if example.label not in self.contract.labels:
+            raise RewardError(
+                f"example {example.id} has a label that no answer can give",
+                got=repr(example.label),
+                expected=f"one of {', '.join(self.contract.labels)}",
+            )
+        answer = self.contract.parse(completion.text)
+        if answer.label is None:
+            return Score(0.0, answer.reason, invalid=True)
+        if answer.label == example.label:
+            return Score(1.0, f"{answer.label} is right")
+        return Score(0.0, f"{answer.label} is wrong, the label is {example.label}")

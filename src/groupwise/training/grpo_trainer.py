@@ -1,0 +1,40 @@
+"""Our GRPOTrainer: TRL's, with the step-0 gate, whole groups, and token rates in its metrics."""
+
+import time
+from collections.abc import Sequence
+from typing import Any
+
+from groupwise.core import Example, write_json
+from groupwise.models import Policy
+from groupwise.training.gate import run_gate
+
+
+def make_grpo_trainer(
+    policy: Policy, examples: Sequence[Example], *, gate_tolerance: float, **named: Any
+) -> Any:
+    """Return a GRPOTrainer for ``policy``; ``named`` are GRPOTrainer's own arguments."""
+    from pathlib import Path
+
+    from trl import GRPOTrainer
+
+    class _Trainer(GRPOTrainer):
+        """GRPOTrainer that checks its first batch and writes no model card."""
+
+        def _generate_and_score_completions(self, inputs: list[dict[str, Any]]) -> dict[str, Any]:
+            started = time.perf_counter()
+            batch = super()._generate_and_score_completions(inputs)
+            duration_s = time.perf_counter() - started
+            num_tokens = int(batch["completion_mask"].sum())
+            self._metrics["train"]["tokens_per_s"].append(num_tokens / duration_s)
+            if self.state.global_step == 0 and self._step == 0:
+                rows = [examples[row["place"]] for row in inputs]
+                result = run_gate(self, policy, rows, batch)
+                write_json(Path(self.args.output_dir) / "gate.json", vars(result))
+            return batch
+
+        def create_model_card(self, *_: Any, **__: Any) -> None:
+            pass
+
+    trainer = _Trainer(**named)
+    trainer.gate_tolerance = gate_tolerance
+    return trainer

@@ -1,0 +1,48 @@
+"""A RewardSet in the call shape of TRL's reward functions."""
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from groupwise.core import Completion, Example, Score
+from groupwise.rewards import RewardSet
+
+
+class RewardFunction:
+    """Scores completions with a RewardSet; parts, invalid and unscorable shares are logged."""
+
+    __name__ = "reward"
+
+    def __init__(self, examples: Sequence[Example], rewards: RewardSet) -> None:
+        self.examples = examples
+        self.rewards = rewards
+
+    def __call__(
+        self,
+        *,
+        completions: Sequence[list[dict[str, str]]],
+        completion_ids: Sequence[list[int]],
+        place: Sequence[int],
+        log_metric: Callable[[str, float], None],
+        **_: Any,
+    ) -> list[float | None]:
+        """Return one value in [0, 1] per completion, or None where nothing could be scored."""
+        scores = [
+            self.rewards.score(
+                self.examples[index], Completion(messages[0]["content"], tuple(ids))
+            )
+            for messages, ids, index in zip(completions, completion_ids, place, strict=True)
+        ]
+        self._log(scores, log_metric)
+        return [score.value for score in scores]
+
+    def _log(self, scores: Sequence[Score], log_metric: Callable[[str, float], None]) -> None:
+        log_metric("invalid", sum(score.invalid for score in scores) / len(scores))
+        log_metric("unscorable", sum(score.value is None for score in scores) / len(scores))
+        for name in self.rewards.weights:
+            values = [v for s in scores if (v := s.breakdown.get(name)) is not None]
+            if values:
+                mean = sum(values) / len(values)
+                spread = sum((value - mean) ** 2 for value in values) / len(values)
+                log_metric(f"reward/{name}", mean)
+                log_metric(f"reward/{name}_std", math.sqrt(spread))

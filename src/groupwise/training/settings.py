@@ -1,0 +1,108 @@
+"""Settings of SFT and GRPO, written in the recipe's YAML under ``sft`` and ``grpo``."""
+
+from typing import Literal
+
+from pydantic import Field
+
+from groupwise.core import Config
+from groupwise.models import TrainableSettings
+
+
+class PictureAugmentation(Config):
+    """Small random changes of a picture, drawn anew in every epoch from its own seed.
+
+    Attributes:
+        brightness, contrast, saturation: factors are drawn from [1 - x, 1 + x].
+        hue: hue is turned by up to this share of the colour circle.
+        crop: up to this share is cut off at each side.
+        shift: the picture is moved by up to this share; what becomes free is grey.
+        grayscale: probability that the picture loses its colours.
+    """
+
+    brightness: float = Field(0.2, ge=0, lt=1)
+    contrast: float = Field(0.2, ge=0, lt=1)
+    saturation: float = Field(0.2, ge=0, lt=1)
+    hue: float = Field(0.0, ge=0, le=0.5)
+    crop: float = Field(0.05, ge=0, lt=0.5)
+    shift: float = Field(0.0, ge=0, lt=0.5)
+    grayscale: float = Field(0.0, ge=0, le=1)
+
+
+class TrainerSettings(Config):
+    """What SFT and GRPO share.
+
+    Attributes:
+        learning_rate: peak of the schedule.
+        scheduler: any schedule name of Transformers.
+        warmup_share: share of all steps in which the rate rises from 0.
+        save_every_steps: a checkpoint each so many steps; None: only at the end.
+        log_every_steps: a row of metrics each so many steps.
+        report_to: trackers that Transformers reports to (tensorboard, wandb, mlflow, trackio …).
+        dtype: of the weights; float32 on a CPU, bfloat16 on a GPU.
+        gradient_checkpointing: recompute activations to save memory.
+    """
+
+    learning_rate: float = Field(1e-5, gt=0)
+    scheduler: str = "linear"
+    warmup_share: float = Field(0.05, ge=0, lt=1)
+    weight_decay: float = Field(0.0, ge=0)
+    max_grad_norm: float = Field(1.0, gt=0)
+    gradient_accumulation: int = Field(1, ge=1)
+    save_every_steps: int | None = Field(None, ge=1)
+    log_every_steps: int = Field(10, ge=1)
+    report_to: tuple[str, ...] = ()
+    dtype: Literal["float32", "bfloat16", "float16", "auto"] = "float32"
+    gradient_checkpointing: bool = False
+    trainable: TrainableSettings = TrainableSettings()
+
+
+class SftSettings(TrainerSettings):
+    """Supervised fine-tuning: cross-entropy of the target tokens only.
+
+    Attributes:
+        epochs: passes over the rows.
+        batch_size: rows per device and micro-batch.
+        label_smoothing: share of the target mass spread over the vocabulary.
+        augmentation: random changes of pictures; None: none.
+    """
+
+    epochs: int = Field(1, ge=1)
+    batch_size: int = Field(16, ge=1)
+    label_smoothing: float = Field(0.0, ge=0, lt=1)
+    augmentation: PictureAugmentation | None = None
+
+
+class GrpoSettings(TrainerSettings):
+    """Group-relative policy optimisation.
+
+    Source: Shao et al. 2024 (2402.03300); losses as in TRL's GRPOTrainer.
+
+    Attributes:
+        epochs: passes over the prompts.
+        prompts_per_step: groups per device and micro-batch.
+        group_size: completions per prompt (G).
+        max_new_tokens: per completion, the end token included.
+        temperature: of sampling and of every log-probability.
+        top_p: keep 1; below it the importance ratio is biased by the kept mass.
+        beta: weight of the KL penalty against the policy that GRPO starts from.
+        entropy_bonus: weight of the mean token entropy in the objective.
+        loss: how token losses are aggregated.
+        scale_rewards: divide advantages by the group's or batch's std, or not.
+        clip_low, clip_high: the ratio is clipped to [1 - clip_low, 1 + clip_high].
+        gate_tolerance: greatest difference of log-probabilities that the step-0 gate accepts.
+    """
+
+    epochs: int = Field(1, ge=1)
+    prompts_per_step: int = Field(8, ge=1)
+    group_size: int = Field(5, ge=2)
+    max_new_tokens: int = Field(16, ge=1)
+    temperature: float = Field(1.0, gt=0)
+    top_p: float = Field(1.0, gt=0, le=1)
+    beta: float = Field(0.0, ge=0)
+    entropy_bonus: float = Field(0.01, ge=0)
+    loss: Literal["grpo", "bnpo", "dr_grpo", "dapo", "cispo"] = "dapo"
+    scale_rewards: Literal["group", "batch", "none"] = "group"
+    clip_low: float = Field(0.2, gt=0)
+    clip_high: float = Field(0.2, gt=0)
+    gate_tolerance: float = Field(1e-4, gt=0)
+    heldout_every_steps: int | None = Field(None, ge=1)

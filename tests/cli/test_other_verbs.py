@@ -1,0 +1,87 @@
+"""``recipes``, ``doctor``, ``audit data``, ``--version`` and ``--help`` as real processes."""
+
+import subprocess
+import sys
+
+import pytest
+
+from groupwise import __version__
+
+
+def test_recipes_are_listed_with_their_configs(tiny):
+    done = tiny.call("recipes")
+    assert done.returncode == 0
+    assert "tiny: writes rows\n  configs: demo\n" in done.stdout
+    assert "on_task: " in done.stdout
+
+
+def test_version(tiny):
+    assert tiny.call("--version").stdout == f"groupwise {__version__}\n"
+
+
+@pytest.mark.parametrize(
+    "arguments", [["--help"], ["run", "--help"], ["recipes"], ["run", "tiny", "--dry-run"]]
+)
+def test_quick_verbs_do_not_import_torch(tiny, arguments: list[str]):
+    code = (
+        "import sys\n"
+        "from groupwise.cli.main import main\n"
+        f"sys.argv = ['groupwise', *{arguments}]\n"
+        "try:\n    main()\n"
+        "except SystemExit as leaving:\n"
+        "    sys.exit(leaving.code or ('torch' in sys.modules and 'torch was imported'))\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        cwd=tiny.work,
+        env=dict(tiny.environment),
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_doctor_says_what_is_found(tiny):
+    done = tiny.call("doctor")
+    assert done.returncode == 0
+    levels = {line.split()[1]: line.split()[0] for line in done.stdout.splitlines()}
+    assert levels["torch"] == levels["groupwise"] == "fine"
+    assert {"devices", "torchvision", "disk", "memory"} <= levels.keys()
+
+
+def test_doctor_fails_when_something_is_broken(tiny):
+    info = tiny.site / "torchvision-0.1.dist-info"
+    info.mkdir()
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: torchvision\nVersion: 0.1\n")
+    (tiny.site / "torchvision.py").write_text("raise RuntimeError('operator is missing')\n")
+    done = tiny.call("doctor")
+    assert done.returncode == 1
+    assert "0.1 cannot be imported (operator is missing) → pip uninstall torchvision" in done.stdout
+
+
+class TestAuditData:
+    def test_it_runs_up_to_the_audit_and_prints_it(self, tiny):
+        done = tiny.call("audit", "data", "tiny")
+        assert (done.returncode, done.stdout) == (0, "# Audit\n\n0 errors\n\n")
+        assert tiny.list_done() == ["prepare", "audit"]
+        assert tiny.call("run", "tiny").returncode == 0
+        assert tiny.list_done() == ["write", "evaluate", "report"]
+
+    def test_errors_of_the_audit_exit_1(self, tiny):
+        done = tiny.call("audit", "data", "tiny", "--set", "audit_errors=2", "--out", "out")
+        assert done.returncode == 1
+        assert "2 errors" in done.stdout
+        assert "Traceback" not in done.stderr
+
+    def test_an_audit_that_stops_the_run_is_printed_too(self, tiny):
+        settings = ("--set", "audit_errors=2", "--set", "audit_stops=true")
+        done = tiny.call("audit", "data", "tiny", *settings)
+        assert (done.returncode, "2 errors" in done.stdout) == (1, True)
+
+    def test_an_error_before_the_audit_is_not_hidden_by_an_old_audit(self, tiny):
+        tiny.call("audit", "data", "tiny", "--set", "audit_errors=2")
+        tiny.source.write_text("")
+        done = tiny.call("audit", "data", "tiny", "--set", "audit_errors=2")
+        assert (done.returncode, done.stdout) == (2, "")
+        assert "the source is empty" in done.stderr

@@ -1,0 +1,226 @@
+"""``groupwise run`` as a real process: exit codes, messages, and what is on disk afterwards."""
+
+import json
+import os
+import resource
+import shutil
+import signal
+import subprocess
+import time
+from pathlib import Path
+
+import pytest
+
+
+def wait_for(path: Path) -> None:
+    for _ in range(2000):
+        if path.is_file():
+            return
+        time.sleep(0.01)
+    raise AssertionError(f"{path} never came")
+
+
+def list_files(folder: Path) -> set[Path]:
+    return {path for path in folder.rglob("*") if "__pycache__" not in path.parts}
+
+
+def read_result(tiny, out: str) -> dict[str, str]:
+    folder = tiny.work / out
+    names = ("write/rows.txt", "evaluate/metrics.json", "report.html")
+    return {name: (folder / name).read_text() for name in names}
+
+
+def test_it_runs_to_the_end_and_says_what_came_out(tiny):
+    done = tiny.call("run", "tiny")
+    assert done.returncode == 0
+    assert tiny.list_done() == ["prepare", "audit", "write", "evaluate", "report"]
+    assert "[3/5] write: writes rows slowly" in done.stderr
+    assert "; left: evaluate, report" in done.stderr
+    assert done.stdout.splitlines()[1].split() == "tiny test 75.0% 50.0% – 90.0% 3".split()
+    assert done.stdout.splitlines()[-1] == "report: runs/demo/report.html"
+
+
+def test_running_again_reuses_and_changing_redoes(tiny):
+    tiny.call("run", "tiny")
+    tiny.list_done()
+    again = tiny.call("run", "tiny")
+    assert (again.returncode, tiny.list_done()) == (0, [])
+    assert again.stderr.count("reused in") == 5
+    changed = tiny.call("run", "tiny", "--set", "factor=3")
+    assert "changed since the last start: factor" in changed.stderr
+    assert tiny.list_done() == ["write", "evaluate", "report"]
+
+
+def test_resume_takes_the_recorded_config(tiny):
+    tiny.call("run", "tiny", "--set", "writer.rows=5", "--out", "out")
+    (tiny.work / "out" / "write" / "rows.txt").unlink()
+    tiny.list_done()
+    done = tiny.call("run", "tiny", "--resume", "--out", "out")
+    assert (done.returncode, tiny.list_done()) == (0, ["write", "report"])
+    assert len((tiny.work / "out/write/rows.txt").read_text().splitlines()) == 5
+    more = tiny.call("run", "tiny", "--resume", "--out", "out", "--set", "seed=4")
+    assert more.returncode == 0
+    config = json.loads((tiny.work / "out/manifest.json").read_text())["config"]
+    assert (config["writer"]["rows"], config["seed"]) == (5, 4)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["run", "tinny"], "did you mean 'tiny'?"),
+        (["run", "tiny", "--config", "dmeo"], "did you mean 'demo'?"),
+        (["run", "tiny", "--config", "no/file.yaml"], "no config file 'no/file.yaml'"),
+        (["run", "tiny", "--set", "sead=3"], "sead: unknown key; did you mean 'seed'?"),
+        (["run", "tiny", "--set", "writer.row=3"], "did you mean 'rows'?"),
+        (["run", "tiny", "--set", "factor=many"], "factor: Input should be a valid integer"),
+        (["run", "tiny", "--set", "factor"], "expected key.path=value"),
+        (["run", "tiny", "--set", "source=gone.txt"], "source: gone.txt does not exist"),
+        (["run", "tiny", "--resume"], "holds no run"),
+        (["run", "tiny", "--out", "source.txt"], "source.txt is not a folder"),
+        (["run", "tiny", "--out", "."], "has files but holds no run"),
+        (["run"], "Missing argument"),
+        (["rnu"], "No such command"),
+        (["run", "tiny", "--config"], "requires an argument"),
+        (["audit", "data", "tinny"], "did you mean 'tiny'?"),
+    ],
+)
+def test_mistakes_are_told_in_words_and_exit_2(tiny, arguments: list[str], message: str):
+    before = list_files(tiny.work)
+    done = tiny.call(*arguments)
+    assert done.returncode == 2
+    assert message in " ".join(done.stderr.split())
+    assert "Traceback" not in done.stderr
+    assert list_files(tiny.work) == before
+
+
+def test_all_config_problems_come_at_once(tiny):
+    done = tiny.call("run", "tiny", "--set", "factor=x", "--set", "writer.rows=y", "--set", "z=1")
+    assert done.returncode == 2
+    assert "3 problem(s)" in done.stderr
+    for key in ("factor:", "writer.rows:", "z: unknown key"):
+        assert key in done.stderr
+
+
+def test_debug_shows_the_traceback(tiny):
+    for arguments in (("--debug", "run", "tinny"), ("run", "tinny", "--debug")):
+        done = tiny.call(*arguments)
+        assert done.returncode == 1
+        assert "Traceback" in done.stderr
+        assert "did you mean 'tiny'?" in done.stderr
+
+
+def test_an_error_of_a_step_is_one_message_and_it_continues(tiny):
+    done = tiny.call("run", "tiny", "--set", "writer.fail=data")
+    assert (done.returncode, done.stderr.splitlines()[-1]) == (
+        2,
+        "error: row 1 is broken; mend it.",
+    )
+    tiny.list_done()
+    assert tiny.call("run", "tiny").returncode == 0
+    assert tiny.list_done() == ["write resumed", "evaluate", "report"]
+
+
+def test_a_bug_exits_1_with_its_traceback(tiny):
+    done = tiny.call("run", "tiny", "--set", "writer.fail=bug")
+    assert done.returncode == 1
+    assert "AssertionError: a bug" in done.stderr
+
+
+class TestDryRun:
+    def test_it_prints_the_facts_and_writes_nothing(self, tiny):
+        before = list_files(tiny.work)
+        done = tiny.call("run", "tiny", "--dry-run", "--set", "writer.rows=7")
+        assert done.returncode == 0
+        assert ["rows", "7"] in [line.split() for line in done.stdout.splitlines()]
+        assert "prepare → audit → write → evaluate → report" in done.stdout
+        assert list_files(tiny.work) == before
+
+    def test_it_lists_the_problems(self, tiny):
+        before = list_files(tiny.work)
+        done = tiny.call("run", "tiny", "--dry-run", "--set", "source=gone.txt")
+        assert done.returncode == 2
+        assert "source: gone.txt does not exist" in done.stderr
+        assert "ready" not in done.stdout
+        assert list_files(tiny.work) == before
+
+    def test_it_changes_nothing_in_a_run_that_is_there(self, tiny):
+        tiny.call("run", "tiny")
+        before = {path: path.stat().st_mtime_ns for path in list_files(tiny.work)}
+        assert tiny.call("run", "tiny", "--dry-run", "--set", "seed=9").returncode == 0
+        assert {path: path.stat().st_mtime_ns for path in list_files(tiny.work)} == before
+
+
+def test_a_folder_of_another_recipe_is_refused(tiny):
+    (tiny.work / "out").mkdir()
+    (tiny.work / "out" / "manifest.json").write_text('{"recipe": "other", "config": {}}')
+    for more in ([], ["--resume"], ["--dry-run"]):
+        done = tiny.call("run", "tiny", "--out", "out", *more)
+        assert done.returncode == 2
+        assert "holds a run of the recipe other" in done.stderr
+
+
+def test_a_second_process_in_the_same_folder_is_refused(tiny):
+    first = tiny.start("run", "tiny", "--set", "writer.wait_s=60", "--out", "out")
+    try:
+        wait_for(tiny.work / "out" / "write" / "rows.txt")
+        second = tiny.call("run", "tiny", "--out", "out")
+        assert second.returncode == 2
+        assert "another process is working in out" in second.stderr
+    finally:
+        first.kill()
+        first.communicate()
+    assert tiny.call("run", "tiny", "--out", "out").returncode == 0
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_stopping_says_how_to_continue(tiny, number: signal.Signals):
+    process = tiny.start("run", "tiny", "--set", "writer.wait_s=60", "--out", "out")
+    wait_for(tiny.work / "out" / "write" / "rows.txt")
+    process.send_signal(number)
+    _, stderr = process.communicate(timeout=30)
+    assert process.returncode == 130
+    assert stderr.splitlines()[-1] == "stopped; the same command continues where it was"
+    assert "Traceback" not in stderr
+    tiny.list_done()
+    assert tiny.call("run", "tiny", "--out", "out").returncode == 0
+    assert tiny.list_done() == ["write resumed", "evaluate", "report"]
+    tiny.call("run", "tiny", "--out", "whole")
+    assert read_result(tiny, "out") == read_result(tiny, "whole")
+
+
+def test_kill_9_then_resume_ends_like_an_uninterrupted_run(tiny):
+    settings = ("--set", "writer.rows=6", "--out", "out")
+    killed = tiny.call("run", "tiny", *settings, "--set", "writer.die_at=3")
+    assert killed.returncode == -signal.SIGKILL
+    assert tiny.call("run", "tiny", "--resume", "--out", "out").returncode == 0
+    assert tiny.list_done()[-3:] == ["write resumed", "evaluate", "report"]
+    tiny.call("run", "tiny", "--set", "writer.rows=6", "--out", "whole")
+    assert read_result(tiny, "out") == read_result(tiny, "whole")
+
+
+class TestFullDisk:
+    def check(self, tiny, out: Path | str, **options: object) -> None:
+        done = tiny.call("run", "tiny", "--set", "writer.fail=disk", "--out", str(out), **options)
+        assert done.returncode == 2
+        assert "the disk is full; free some space" in done.stderr.splitlines()[-1]
+        assert "Traceback" not in done.stderr
+
+    def test_a_limit_on_file_size(self, tiny):
+        def limit() -> None:
+            resource.setrlimit(resource.RLIMIT_FSIZE, (2**20, 2**20))
+
+        self.check(tiny, "out", preexec_fn=limit)
+        assert tiny.call("run", "tiny", "--out", "out").returncode == 0
+
+    @pytest.mark.skipif(os.geteuid() != 0, reason="only root can mount a small disk")
+    def test_a_small_disk(self, tiny):
+        disk = tiny.work / "disk"
+        disk.mkdir()
+        mount = ["mount", "-t", "tmpfs", "-o", "size=1m", "tmpfs", str(disk)]
+        if not shutil.which("mount") or subprocess.run(mount, capture_output=True).returncode:
+            pytest.skip("this machine does not allow mounting")
+        try:
+            self.check(tiny, disk / "out")
+            assert tiny.call("run", "tiny", "--out", str(disk / "out")).returncode == 0
+        finally:
+            subprocess.run(["umount", str(disk)], check=True)

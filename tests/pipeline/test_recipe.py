@@ -1,0 +1,147 @@
+"""Finding recipes and configs; running and checking a recipe as a whole."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from groupwise.core import Config, ConfigError, RunError, load_config
+from groupwise.pipeline import (
+    Preview,
+    Recipe,
+    check_recipe,
+    find_config,
+    find_recipe,
+    list_changed_settings,
+    list_configs,
+    run_recipe,
+)
+
+
+@pytest.fixture(autouse=True)
+def _installed(load_tiny: Callable[[], None]) -> None:
+    load_tiny()
+
+
+def load(*settings: str) -> Config:
+    recipe = find_recipe("tiny")
+    return load_config(recipe.config_type, find_config(recipe), overrides=settings)
+
+
+def test_an_installed_package_brings_a_recipe(tiny):
+    recipe = find_recipe("tiny")
+    assert (recipe.name, list_configs(recipe)) == ("tiny", ["demo"])
+    assert find_config(recipe) == find_config(recipe, "demo") == tiny.site / "configs/demo.yaml"
+
+
+def test_unknown_recipe_names_the_nearest():
+    with pytest.raises(ConfigError, match=r"no recipe 'tinny'; did you mean 'tiny'\?.*on_task"):
+        find_recipe("tinny")
+
+
+def test_recipe_that_cannot_be_imported_is_named(tiny):
+    (tiny.site / "tiny_recipe.py").write_text("import no_such_module\n")
+    with pytest.raises(ConfigError, match=r"recipe tiny cannot be imported.*no_such_module"):
+        find_recipe("tiny")
+
+
+def test_entry_point_that_is_no_recipe_is_refused(tiny):
+    (tiny.site / "tiny_recipe.py").write_text("recipe = 3\n")
+    with pytest.raises(ConfigError, match="not a recipe; got int"):
+        find_recipe("tiny")
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("dmeo", r"no config of recipe tiny 'dmeo'; did you mean 'demo'\?"),
+        ("else/mine.yaml", "no config file 'else/mine.yaml'"),
+    ],
+)
+def test_unknown_config_names_the_nearest(name: str, message: str):
+    with pytest.raises(ConfigError, match=message):
+        find_config(find_recipe("tiny"), name)
+
+
+def test_a_file_is_a_config_too(tiny):
+    (tiny.work / "mine.yaml").write_text("source: source.txt\nseed: 7\n")
+    assert find_config(find_recipe("tiny"), "mine.yaml") == Path("mine.yaml")
+
+
+def test_a_recipe_without_a_seed_is_a_bug():
+    with pytest.raises(ValueError, match="seed"):
+        Recipe("x", "", Config, Path(), lambda c, r: [], lambda c: Preview())
+
+
+def test_run_writes_the_manifest_first_and_then_the_steps(tiny):
+    with pytest.raises(AssertionError, match="a bug"):
+        run_recipe(find_recipe("tiny"), load("writer.fail=bug", "seed=5"), out=Path("out"))
+    manifest = json.loads(Path("out/manifest.json").read_text())
+    assert (manifest["recipe"], manifest["seed"]) == ("tiny", 5)
+    assert manifest["config"]["writer"]["rows"] == 3
+    assert list(manifest["inputs"]) == ["source"]
+    run_recipe(find_recipe("tiny"), load("seed=5"), out=Path("out"), is_resume=True)
+    assert tiny.list_done() == ["prepare", "audit", "write", "write resumed", "evaluate", "report"]
+    assert len(Path("out/history.jsonl").read_text().splitlines()) == 2
+
+
+def test_changed_input_file_is_noticed(tiny):
+    run_recipe(find_recipe("tiny"), load(), out=Path("out"))
+    tiny.list_done()
+    tiny.source.write_text("hello \n")
+    run_recipe(find_recipe("tiny"), load(), out=Path("out"))
+    assert tiny.list_done() == ["prepare", "report"]
+    tiny.source.write_text("other\n")
+    run_recipe(find_recipe("tiny"), load(), out=Path("out"))
+    assert tiny.list_done() == ["prepare", "audit", "write", "report"]
+
+
+def test_resume_needs_a_run():
+    with pytest.raises(RunError, match="holds no run to resume"):
+        run_recipe(find_recipe("tiny"), load(), out=Path("out"), is_resume=True)
+    assert not Path("out").exists()
+
+
+def test_folder_of_another_recipe_is_refused():
+    Path("out").mkdir()
+    Path("out/manifest.json").write_text('{"recipe": "other"}')
+    with pytest.raises(RunError, match="holds a run of the recipe other, not of tiny"):
+        run_recipe(find_recipe("tiny"), load(), out=Path("out"))
+
+
+def test_folder_with_files_of_a_person_is_refused(tiny):
+    with pytest.raises(RunError, match="has files but holds no run"):
+        run_recipe(find_recipe("tiny"), load(), out=tiny.work)
+    with pytest.raises(RunError, match="is not a folder"):
+        run_recipe(find_recipe("tiny"), load(), out=tiny.source)
+
+
+def test_problems_stop_the_run_before_anything_is_written():
+    with pytest.raises(ConfigError, match=r"cannot start:\n  source: gone.txt does not exist"):
+        run_recipe(find_recipe("tiny"), load("source=gone.txt"), out=Path("out"))
+    assert not Path("out").exists()
+
+
+def test_check_tells_the_facts_and_all_problems():
+    recipe = find_recipe("tiny")
+    preview = check_recipe(recipe, load(), out=Path("out"))
+    assert preview == Preview(
+        [("rows", "3"), ("steps", "prepare → audit → write → evaluate → report")], []
+    )
+    preview = check_recipe(recipe, load("source=gone.txt"), out=Path("out"), is_resume=True)
+    assert len(preview.problems) == 2
+    assert not Path("out").exists()
+
+
+def test_unknown_last_step_is_a_clear_error():
+    with pytest.raises(ConfigError, match="no step 'train'"):
+        run_recipe(find_recipe("tiny"), load(), out=Path("out"), until="train")
+
+
+def test_changed_settings_are_listed_by_key():
+    assert list_changed_settings(load(), out=Path("out")) == []
+    run_recipe(find_recipe("tiny"), load(), out=Path("out"), until="prepare")
+    assert list_changed_settings(load(), out=Path("out")) == []
+    changed = list_changed_settings(load("seed=1", "writer.rows=4"), out=Path("out"))
+    assert changed == ["seed", "writer.rows"]
