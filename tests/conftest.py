@@ -12,6 +12,11 @@ import pytest
 
 from groupwise.core import read_jsonl
 
+# The tiny recipe needs no torch, and importing the real one takes most of a test's time.
+_TORCH_STUB = """
+class cuda:
+    device_count = staticmethod(lambda: 0)
+"""
 _FIXTURES = Path(__file__).parent / "fixtures"
 
 
@@ -26,6 +31,10 @@ class TinyRecipe:
     @property
     def source(self) -> Path:
         return self.work / "source.txt"
+
+    def use_real_torch(self) -> None:
+        """Let the processes import the installed torch, not the quick stand-in."""
+        (self.site / "torch.py").unlink()
 
     def list_done(self) -> list[str]:
         """Return ``step`` or ``step resumed`` for all that ran since the last call."""
@@ -63,6 +72,7 @@ def tiny(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> TinyRecipe:
     (info / "METADATA").write_text("Metadata-Version: 2.1\nName: tiny\nVersion: 0.1\n")
     (info / "entry_points.txt").write_text("[groupwise.recipes]\ntiny = tiny_recipe:recipe\n")
     shutil.copy(_FIXTURES / "tiny_recipe.py", site)
+    (site / "torch.py").write_text(_TORCH_STUB)
     (site / "configs" / "demo.yaml").write_text("source: source.txt\n")
     (work / "source.txt").write_text("hello\n")
     monkeypatch.setenv("TINY_LOG", str(work / "log.jsonl"))
@@ -75,6 +85,7 @@ def load_tiny(tiny: TinyRecipe, monkeypatch: pytest.MonkeyPatch) -> Callable[[],
     """Make the tiny recipe importable in this process."""
 
     def load() -> None:
+        tiny.use_real_torch()
         monkeypatch.delitem(sys.modules, "tiny_recipe", raising=False)
         monkeypatch.syspath_prepend(str(tiny.site))
         monkeypatch.chdir(tiny.work)

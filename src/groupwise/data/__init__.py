@@ -4,6 +4,7 @@ from groupwise.data.audit import DataAudit, Pilot, SplitSummary, audit_data, exp
 from groupwise.data.audit_files import render_audit, write_audit
 from groupwise.data.desktops import ACTIVITIES, draw_desktop, write_desktops, write_task
 from groupwise.data.drops import Drop, DropLog
+from groupwise.data.example_files import read_examples, write_examples
 from groupwise.data.findings import Finding
 from groupwise.data.lengths import LengthSummary, TokenBudget
 from groupwise.data.pairs import Pair, make_pairs
@@ -35,10 +36,12 @@ __all__ = [
     "load_screenshots",
     "make_pairs",
     "measure_text_leakage",
+    "read_examples",
     "render_audit",
     "split_by_fold",
     "split_by_session",
     "write_audit",
     "write_desktops",
+    "write_examples",
     "write_task",
 ]

@@ -203,7 +203,6 @@ def _decode_picture(path: Path) -> tuple[Picture, int, int]:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             with Image.open(BytesIO(content)) as image:
-                image.load()
                 width, height = ImageOps.exif_transpose(image).size
     except _UNDECODABLE as error:
         raise _UnusableRowError("unreadable picture", f"{path.name}: {error}") from None

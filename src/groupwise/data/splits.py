@@ -36,9 +36,7 @@ def split_by_session(
     side: dict[str, str] = {}
     for position, session in enumerate(sessions, start=1):
         lags = {
-            name: quota / len(sessions) * position - counts[name]
-            for name, quota in quotas.items()
-            if counts[name] < quota
+            name: quota / len(sessions) * position - counts[name] for name, quota in quotas.items()
         }
         side[session] = max(lags, key=lambda name: lags[name])
         counts[side[session]] += 1

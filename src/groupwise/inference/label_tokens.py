@@ -1,5 +1,6 @@
 """First tokens of labels: every spelling of a label, each distinct token counted once."""
 
+from collections import Counter
 from collections.abc import Sequence
 
 from transformers import PreTrainedTokenizerBase
@@ -13,23 +14,23 @@ def find_label_tokens(
     """Return the distinct first token ids of each label's spellings.
 
     Spellings are the label as given, in lower case, in upper case and capitalised, each with
-    and without a leading space.
+    and without a leading space. A token that starts more than one label (the ``O`` of ``ON``
+    and ``OFF``) tells nothing and is left out.
 
     Raises:
-        ModelError: if a token starts more than one label, so that it tells nothing.
+        ModelError: if a label has no first token of its own.
     """
     found = {label: _list_first_tokens(tokenizer, label) for label in labels}
-    owners: dict[int, str] = {}
-    for label, tokens in found.items():
-        for token in tokens:
-            other = owners.setdefault(token, label)
-            if other != label:
-                raise ModelError(
-                    f"the labels {other!r} and {label!r} start with the same token",
-                    got=repr(tokenizer.decode([token])),
-                    fix="choose labels that differ in their first token",
-                )
-    return found
+    counts = Counter(token for tokens in found.values() for token in tokens)
+    own = {label: tuple(t for t in tokens if counts[t] == 1) for label, tokens in found.items()}
+    for label, tokens in own.items():
+        if not tokens:
+            raise ModelError(
+                f"the label {label!r} has no first token of its own",
+                got=[tokenizer.decode([token]) for token in found[label]],
+                fix="choose labels that differ in their first token",
+            )
+    return own
 
 
 def _list_first_tokens(tokenizer: PreTrainedTokenizerBase, label: str) -> tuple[int, ...]:

@@ -1,8 +1,19 @@
 """Policies: loading, tiny presets, pictures, and what of a model trains."""
 
+from groupwise.models.lengths import (
+    count_picture_tokens,
+    estimate_picture_tokens,
+    make_token_counter,
+)
+from groupwise.models.memory import (
+    MemoryEstimate,
+    ModelShape,
+    count_lora_parameters,
+    estimate_memory,
+)
 from groupwise.models.messages import build_messages
-from groupwise.models.pictures import open_picture
-from groupwise.models.policy import Policy, describe_policy, load_policy
+from groupwise.models.pictures import open_picture, store_picture
+from groupwise.models.policy import Policy, find_local_config, load_policy
 from groupwise.models.processor import PictureProcessor, load_processor
 from groupwise.models.tiny import PRESETS, train_tokenizer, write_tiny_policy
 from groupwise.models.trainable import (
@@ -18,18 +29,26 @@ from groupwise.models.trainable import (
 __all__ = [
     "PRESETS",
     "LoraSettings",
+    "MemoryEstimate",
+    "ModelShape",
     "PictureProcessor",
     "Policy",
     "TrainableRow",
     "TrainableSettings",
     "build_messages",
     "count_blocks",
-    "describe_policy",
+    "count_lora_parameters",
+    "count_picture_tokens",
+    "estimate_memory",
+    "estimate_picture_tokens",
+    "find_local_config",
     "format_trainable",
     "load_policy",
     "load_processor",
+    "make_token_counter",
     "open_picture",
     "prepare_trainable",
+    "store_picture",
     "tabulate_trainable",
     "train_tokenizer",
     "write_tiny_policy",

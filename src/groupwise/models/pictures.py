@@ -4,7 +4,7 @@ from pathlib import Path
 
 from PIL import Image, ImageOps
 
-from groupwise.core import DataError, Picture
+from groupwise.core import DataError, Picture, read_picture
 
 _UNREADABLE = (OSError, SyntaxError, ValueError, Image.DecompressionBombError)
 
@@ -25,3 +25,19 @@ def open_picture(source: Path | Picture) -> Image.Image:
     except _UNREADABLE as error:
         raise DataError(f"cannot decode the picture {path} ({error})") from error
     return upright.convert("RGB")
+
+
+def store_picture(picture: Picture, path: Path, *, max_pixels: int) -> Picture:
+    """Write a picture upright as PNG with at most ``max_pixels`` pixels; return the new one.
+
+    Raises:
+        DataError: if the picture cannot be decoded.
+    """
+    opened = open_picture(picture)
+    scale = min(1.0, (max_pixels / (opened.width * opened.height)) ** 0.5)
+    size = (max(1, round(opened.width * scale)), max(1, round(opened.height * scale)))
+    if size != opened.size:
+        opened = opened.resize(size, Image.Resampling.LANCZOS, reducing_gap=3.0)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    opened.save(path, format="PNG", compress_level=1)
+    return read_picture(path)

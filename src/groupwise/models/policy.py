@@ -77,9 +77,12 @@ def load_policy(
         ) from error
 
 
-def describe_policy(name_or_path: str | Path) -> Any:
-    """Return the model's configuration without loading its weights."""
-    return AutoConfig.from_pretrained(name_or_path)
+def find_local_config(name_or_path: str | Path) -> Any | None:
+    """Return the model's configuration from a folder or the local cache, or None; no network."""
+    try:
+        return AutoConfig.from_pretrained(name_or_path, local_files_only=True)
+    except (OSError, ValueError):
+        return None
 
 
 def _load_base(name_or_path: str | Path, *, dtype: str, max_pixels: int | None) -> Policy:

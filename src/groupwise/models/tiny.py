@@ -34,7 +34,8 @@ _SPECIAL_TOKENS = (
 )
 _HIDDEN_SIZE = 192
 _NUM_LAYERS = 4
-_VOCABULARY_SIZE = 4096
+_MAX_VOCABULARY_SIZE = 4096
+_VOCABULARY_MULTIPLE = 64
 _PATCH_SIZE = 14
 
 
@@ -87,7 +88,7 @@ def train_tokenizer(texts: Sequence[str] = ()) -> PreTrainedTokenizerFast:
     tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
     tokenizer.decoder = decoders.ByteLevel()
     trainer = trainers.BpeTrainer(
-        vocab_size=_VOCABULARY_SIZE,
+        vocab_size=_MAX_VOCABULARY_SIZE,
         special_tokens=list(_SPECIAL_TOKENS),
         initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
         show_progress=False,
@@ -111,7 +112,7 @@ def _make_text_config(tokenizer: PreTrainedTokenizerFast) -> Qwen2Config:
 
 def _describe_text(tokenizer: PreTrainedTokenizerFast) -> dict:
     return {
-        "vocab_size": _VOCABULARY_SIZE,
+        "vocab_size": -(-len(tokenizer) // _VOCABULARY_MULTIPLE) * _VOCABULARY_MULTIPLE,
         "hidden_size": _HIDDEN_SIZE,
         "intermediate_size": 3 * _HIDDEN_SIZE,
         "num_hidden_layers": _NUM_LAYERS,

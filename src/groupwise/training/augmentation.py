@@ -26,9 +26,7 @@ def augment_picture(
     return _turn_hue(picture, settings, rng)
 
 
-def _crop(
-    picture: Image.Image, settings: PictureAugmentation, rng: random.Random
-) -> Image.Image:
+def _crop(picture: Image.Image, settings: PictureAugmentation, rng: random.Random) -> Image.Image:
     width, height = picture.size
     left, right = (rng.uniform(0, settings.crop) * width for _ in range(2))
     top, bottom = (rng.uniform(0, settings.crop) * height for _ in range(2))

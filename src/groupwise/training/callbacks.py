@@ -125,8 +125,8 @@ class StepProgress(TrainerCallback):
         elif time.monotonic() - self.printed_at > _SECONDS_BETWEEN_LINES:
             self.printed_at = time.monotonic()
             done = state.global_step - self.first_step
-            left_s = (self.printed_at - self.started_at) / done * (
-                state.max_steps - state.global_step
+            left_s = (
+                (self.printed_at - self.started_at) / done * (state.max_steps - state.global_step)
             )
             sys.stderr.write(
                 f"  {self.name} {state.global_step}/{state.max_steps}"

@@ -73,9 +73,10 @@ def judge_gate(
         gap = reference - trained
         max_kl = float((gap.exp() - gap - 1).max())
     if max_log_ratio > tolerance or (max_kl or 0.0) > tolerance:
+        kl = "none" if max_kl is None else f"{max_kl:.2e}"
         raise TrainingError(
             "the step-0 gate is shut: policy, sampler and reference do not agree",
-            got=f"|log ratio| {max_log_ratio:.2e} and KL {max_kl if max_kl is None else f'{max_kl:.2e}'}",
+            got=f"|log ratio| {max_log_ratio:.2e} and KL {kl}",
             expected=f"at most {tolerance:.0e}",
             fix="look for dropout, padding, positions or a wrong reference model",
         )
@@ -98,7 +99,9 @@ def run_gate(trainer: Any, policy: Policy, examples: Sequence[Example], batch: d
     with torch.no_grad():
         alone = torch.cat(
             [
-                score_alone(policy, example, ids[row_mask].tolist(), temperature=trainer.temperature)
+                score_alone(
+                    policy, example, ids[row_mask].tolist(), temperature=trainer.temperature
+                )
                 for example, ids, row_mask in zip(
                     examples, batch["completion_ids"], mask, strict=True
                 )
@@ -108,7 +111,7 @@ def run_gate(trainer: Any, policy: Policy, examples: Sequence[Example], batch: d
     reference = batch.get("ref_per_token_logps")
     return judge_gate(
         trained=trained,
-        alone=alone,
+        alone=torch.cat(scores),
         reference=None if reference is None else reference[mask],
         tolerance=trainer.gate_tolerance,
     )

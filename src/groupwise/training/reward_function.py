@@ -28,9 +28,7 @@ class RewardFunction:
     ) -> list[float | None]:
         """Return one value in [0, 1] per completion, or None where nothing could be scored."""
         scores = [
-            self.rewards.score(
-                self.examples[index], Completion(messages[0]["content"], tuple(ids))
-            )
+            self.rewards.score(self.examples[index], Completion(messages[0]["content"], tuple(ids)))
             for messages, ids, index in zip(completions, completion_ids, place, strict=True)
         ]
         self._log(scores, log_metric)

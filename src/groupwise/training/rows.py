@@ -77,9 +77,7 @@ class RowCollator:
         ]
 
 
-def _label_targets(
-    ids: torch.Tensor, mask: torch.Tensor, lengths: Sequence[int]
-) -> torch.Tensor:
+def _label_targets(ids: torch.Tensor, mask: torch.Tensor, lengths: Sequence[int]) -> torch.Tensor:
     """Keep the last ``lengths[i]`` real tokens of each row as labels. Shapes [batch, tokens]."""
     ends = mask.sum(dim=1, keepdim=True)
     starts = ends - torch.tensor(lengths).unsqueeze(1)

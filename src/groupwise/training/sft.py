@@ -5,7 +5,7 @@ that is killed and continued sees exactly the rows of an uninterrupted one.
 """
 
 import random
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 

@@ -5,8 +5,8 @@ set with an index. Only PIL is used. Pairing screens with tasks is left to the l
 screens are not a substitute for real ones in an evaluation.
 """
 
-from .activities import ACTIVITIES
-from .sets import draw_desktop, write_desktops
-from .tasks import write_task
+from groupwise.data.desktops.activities import ACTIVITIES
+from groupwise.data.desktops.sets import draw_desktop, write_desktops
+from groupwise.data.desktops.tasks import write_task
 
 __all__ = ["ACTIVITIES", "draw_desktop", "write_desktops", "write_task"]

@@ -36,6 +36,9 @@ def check_activity(activity: str) -> str:
     if activity in ACTIVITIES:
         return activity
     near = difflib.get_close_matches(activity, ACTIVITIES, n=1)
-    hint = f"; did you mean {near[0]!r}?" if near else ""
-    allowed = ", ".join(ACTIVITIES)
-    raise DataError(f"unknown activity {activity!r}, expected one of: {allowed}{hint}")
+    raise DataError(
+        "unknown activity",
+        got=repr(activity),
+        expected="one of " + ", ".join(ACTIVITIES),
+        fix=f"did you mean {near[0]!r}?" if near else "use one of these names",
+    )

@@ -3,10 +3,10 @@
 The content itself is drawn by the painters of each activity.
 """
 
-from .geometry import Box
-from .pen import Pen
-from .theme import Color, mix, tint
-from .words import screen_words
+from groupwise.data.desktops.geometry import Box
+from groupwise.data.desktops.pen import Pen
+from groupwise.data.desktops.theme import Color, mix, tint
+from groupwise.data.desktops.words import screen_words
 
 __all__ = [
     "draw_browser_bars",
@@ -82,7 +82,13 @@ def draw_status_bar(pen: Pen, box: Box, color: Color | None = None) -> Box:
     ink = (245, 245, 245) if color and sum(color) < 420 else pen.palette.muted
     text = f"{pen.word('commands')}   {pen.rng.randint(1, 400)}, {pen.rng.randint(1, 80)}"
     pen.text(bar.inset(pen.px(5), 0), text, size=6.5, color=ink)
-    pen.text(bar.inset(pen.px(5), 0), f"{pen.rng.randint(5, 20) * 10}%", size=6.5, color=ink, align="right")
+    pen.text(
+        bar.inset(pen.px(5), 0),
+        f"{pen.rng.randint(5, 20) * 10}%",
+        size=6.5,
+        color=ink,
+        align="right",
+    )
     return rest
 
 
@@ -107,7 +113,9 @@ def draw_browser_bars(pen: Pen, box: Box) -> Box:
     pen.fill(bar, pal.panel)
     buttons, field = bar.cut_left(pen.px(48))
     pen.icons(buttons, size=6, gap=8, count=3)
-    field = Box(field.left, field.top + pen.px(2), field.right - pen.px(50), field.bottom - pen.px(2))
+    field = Box(
+        field.left, field.top + pen.px(2), field.right - pen.px(50), field.bottom - pen.px(2)
+    )
     pen.rounded(field, pal.paper, radius=5, edge=pal.edge)
     pen.text(field.inset(pen.px(8), 0), "https://" + pen.word("sites"), size=7, color=pal.muted)
     pen.icons(Box(field.right, bar.top, bar.right, bar.bottom), size=6, gap=5)

@@ -1,11 +1,16 @@
 """Painters of programming: editors with file trees, notebooks, code review, interpreters."""
 
-from .chrome import draw_menu_bar, draw_scroll_bar, draw_status_bar, draw_tool_bar
-from .geometry import Box
-from .pen import Pen
-from .sheets import draw_chart
-from .theme import Color, mix, tint
-from .words import screen_words
+from groupwise.data.desktops.chrome import (
+    draw_menu_bar,
+    draw_scroll_bar,
+    draw_status_bar,
+    draw_tool_bar,
+)
+from groupwise.data.desktops.geometry import Box
+from groupwise.data.desktops.pen import Pen
+from groupwise.data.desktops.sheets import draw_chart
+from groupwise.data.desktops.theme import Color, mix, tint
+from groupwise.data.desktops.words import screen_words
 
 __all__ = ["paint_ide", "paint_light_editor", "paint_notebook", "paint_review", "paint_split_code"]
 
@@ -50,9 +55,16 @@ def draw_tree(pen: Pen, box: Box) -> None:
     step = pen.px(11)
     for row in range(min(box.height // step, pen.many(3, 34))):
         depth = pen.rng.randint(0, 3)
-        line = Box(box.left + pen.px(6 + 7 * depth), box.top + row * step, box.right, box.top + (row + 1) * step)
+        line = Box(
+            box.left + pen.px(6 + 7 * depth),
+            box.top + row * step,
+            box.right,
+            box.top + (row + 1) * step,
+        )
         if pen.rng.random() < 0.06:
-            pen.fill(Box(box.left, line.top, box.right, line.bottom), mix(pal.panel, pal.accent, 0.4))
+            pen.fill(
+                Box(box.left, line.top, box.right, line.bottom), mix(pal.panel, pal.accent, 0.4)
+            )
         mark, label = line.cut_left(pen.px(8))
         pen.fill(mark.middle(pen.px(4), pen.px(4)), tint(pen.rng.random(), 0.5, 0.8))
         name = pen.word("files") + (pen.word("suffixes") if depth else "")
@@ -78,7 +90,9 @@ def draw_output(pen: Pen, box: Box) -> Box:
     pen.fill(panel, mix(pen.palette.paper, pen.palette.panel, 0.5))
     pen.rule((panel.left, panel.top), (panel.right, panel.top), pen.palette.edge)
     head, body = panel.inset(pen.px(6), 1).cut_top(pen.px(13))
-    for label, cell in zip(("PROBLEMS", "OUTPUT", "TERMINAL"), head.cut_left(pen.px(170))[0].grid(3, 1), strict=True):
+    for label, cell in zip(
+        ("PROBLEMS", "OUTPUT", "TERMINAL"), head.cut_left(pen.px(170))[0].grid(3, 1), strict=True
+    ):
         pen.text(cell, label, size=6.5, color=pen.palette.muted)
     step = pen.px(10)
     for row in range(min(body.height // step, pen.rng.randint(1, 9))):
@@ -96,7 +110,12 @@ def paint_ide(pen: Pen, box: Box) -> None:
         strip, box = box.cut_left(pen.px(20))
         pen.fill(strip, mix(pal.panel, pal.edge, 0.5))
         for index in range(5):
-            slot = Box(strip.left, strip.top + pen.px(18 * index), strip.right, strip.top + pen.px(18 * index + 18))
+            slot = Box(
+                strip.left,
+                strip.top + pen.px(18 * index),
+                strip.right,
+                strip.top + pen.px(18 * index + 18),
+            )
             pen.icon(slot.middle(pen.px(9), pen.px(9)), pal.muted)
     side, box = box.cut_left(box.width * rng.uniform(0.16, 0.28))
     draw_tree(pen, side)
@@ -137,7 +156,9 @@ def paint_notebook(pen: Pen, box: Box) -> None:
     while body.height > pen.px(30):
         cell, body = body.cut_top(pen.px(pen.rng.randint(22, 75)))
         label, cell = cell.cut_left(pen.px(24))
-        pen.text(label.cut_top(pen.px(10))[0], f"[{pen.rng.randint(1, 60)}]", size=7, color=pal.accent)
+        pen.text(
+            label.cut_top(pen.px(10))[0], f"[{pen.rng.randint(1, 60)}]", size=7, color=pal.accent
+        )
         pen.frame(cell, pal.edge)
         draw_code(pen.recolor(pal), cell.inset(2), size=7, numbers=False)
         kind = pen.rng.randrange(3)
@@ -145,7 +166,9 @@ def paint_notebook(pen: Pen, box: Box) -> None:
             plot, body = body.cut_top(pen.px(pen.rng.randint(60, 110)))
             draw_chart(pen, plot.inset(pen.px(24), 0).cut_left(pen.px(190))[0])
         elif kind == 1:
-            y = pen.prose(body.inset(pen.px(24), pen.px(3)), size=7, num_lines=pen.rng.randint(1, 4))
+            y = pen.prose(
+                body.inset(pen.px(24), pen.px(3)), size=7, num_lines=pen.rng.randint(1, 4)
+            )
             body = body.cut_top(y - body.top)[1]
         body = body.cut_top(pen.px(8))[1]
 
@@ -156,8 +179,12 @@ def paint_review(pen: Pen, box: Box) -> None:
     head, box = box.cut_top(pen.px(34))
     pen.fill(head, pal.panel)
     pen.fill(box, pal.paper)
-    pen.text(head.inset(pen.px(14), 0), f"Fix {pen.word('files')} #{pen.rng.randint(10, 900)}", size=12)
-    pen.button(head.cut_right(pen.px(64))[0].inset(pen.px(6), pen.px(9)), "Merge", color=(46, 140, 70))
+    pen.text(
+        head.inset(pen.px(14), 0), f"Fix {pen.word('files')} #{pen.rng.randint(10, 900)}", size=12
+    )
+    pen.button(
+        head.cut_right(pen.px(64))[0].inset(pen.px(6), pen.px(9)), "Merge", color=(46, 140, 70)
+    )
     body = draw_scroll_bar(pen, box).inset(pen.px(14), pen.px(8))
     if pen.rng.random() < 0.5:
         side, body = body.cut_left(body.width * 0.22)
@@ -169,7 +196,12 @@ def paint_review(pen: Pen, box: Box) -> None:
         kind = pen.rng.random()
         if kind < 0.07:
             pen.fill(line, pal.panel)
-            pen.text(line.inset(pen.px(6), 0), pen.word("files") + pen.word("suffixes"), size=7.5, bold=True)
+            pen.text(
+                line.inset(pen.px(6), 0),
+                pen.word("files") + pen.word("suffixes"),
+                size=7.5,
+                bold=True,
+            )
             continue
         if kind < 0.55:
             pen.fill(line, added if kind < 0.33 else removed)

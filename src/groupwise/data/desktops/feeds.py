@@ -1,9 +1,9 @@
 """Painters of social life: feeds, chats, photo walls, forums."""
 
-from .chrome import draw_scroll_bar
-from .geometry import Box
-from .pen import Pen
-from .theme import WHITE, Color, mix, tint
+from groupwise.data.desktops.chrome import draw_scroll_bar
+from groupwise.data.desktops.geometry import Box
+from groupwise.data.desktops.pen import Pen
+from groupwise.data.desktops.theme import WHITE, Color, mix, tint
 
 __all__ = ["draw_bubbles", "paint_chat", "paint_feed", "paint_forum", "paint_photo_wall"]
 
@@ -122,7 +122,9 @@ def paint_photo_wall(pen: Pen, box: Box) -> None:
     name = who.inset(pen.px(66), pen.px(6)).cut_top(pen.px(20))[0]
     pen.text(name, pen.word("names"), size=14, bold=True)
     counters = Box(name.left, name.bottom, body.right, who.bottom)
-    pen.text(counters, f"{pen.rng.randint(3, 900)} posts   {pen.rng.randint(9, 9000)} followers", size=8)
+    pen.text(
+        counters, f"{pen.rng.randint(3, 900)} posts   {pen.rng.randint(9, 9000)} followers", size=8
+    )
     pen.button(name.cut_right(pen.px(54))[0].inset(pen.px(3)), "Follow")
     columns = pen.rng.randint(3, 4)
     for cell in wall.grid(columns, pen.rng.randint(2, 4), pen.px(4)):
@@ -134,7 +136,13 @@ def paint_forum(pen: Pen, box: Box) -> None:
     pal = pen.palette
     head, box = box.cut_top(pen.px(20))
     pen.fill(head, pal.panel)
-    pen.text(head.inset(pen.px(8), 0), pen.rng.choice(("AskAll", "threadly", "Knowit")), size=11, color=pal.accent, bold=True)
+    pen.text(
+        head.inset(pen.px(8), 0),
+        pen.rng.choice(("AskAll", "threadly", "Knowit")),
+        size=11,
+        color=pal.accent,
+        bold=True,
+    )
     pen.fill(box, mix(pal.paper, pal.panel, 0.5))
     side, box = draw_scroll_bar(pen, box).inset(pen.px(8), pen.px(6)).cut_right(box.width * 0.24)
     for cell in side.inset(pen.px(8), 0).grid(1, 4, pen.px(6))[: pen.rng.randint(1, 4)]:
@@ -144,10 +152,21 @@ def paint_forum(pen: Pen, box: Box) -> None:
     pen.text(title, pen.word("queries").capitalize() + "?", size=14, bold=True)
     while box.height > pen.px(30):
         reply, box = box.cut_top(pen.px(pen.rng.randint(40, 80)))
-        reply = Box(reply.left + pen.px(pen.rng.choice((0, 0, 16, 32))), reply.top, reply.right, reply.bottom - pen.px(4))
+        reply = Box(
+            reply.left + pen.px(pen.rng.choice((0, 0, 16, 32))),
+            reply.top,
+            reply.right,
+            reply.bottom - pen.px(4),
+        )
         pen.fill(reply, pal.paper)
         votes, text = reply.inset(pen.px(4)).cut_left(pen.px(22))
-        pen.text(votes.cut_top(pen.px(14))[0], str(pen.rng.randint(0, 900)), size=8, color=pal.accent, align="center")
+        pen.text(
+            votes.cut_top(pen.px(14))[0],
+            str(pen.rng.randint(0, 900)),
+            size=8,
+            color=pal.accent,
+            align="center",
+        )
         who, text = text.cut_top(pen.px(13))
         draw_face(pen, who.cut_left(pen.px(11))[0])
         pen.text(who.inset(pen.px(15), 0), pen.word("names"), size=8, bold=True)

@@ -2,10 +2,10 @@
 
 import math
 
-from .chrome import draw_menu_bar, draw_status_bar, draw_tool_bar
-from .geometry import Box
-from .pen import Pen
-from .theme import WHITE, Color, mix, tint
+from groupwise.data.desktops.chrome import draw_menu_bar, draw_status_bar, draw_tool_bar
+from groupwise.data.desktops.geometry import Box
+from groupwise.data.desktops.pen import Pen
+from groupwise.data.desktops.theme import WHITE, Color, mix, tint
 
 __all__ = ["paint_board", "paint_cards", "paint_first_person", "paint_platformer", "paint_puzzle"]
 
@@ -56,7 +56,8 @@ def paint_board(pen: Pen, box: Box) -> None:
     side, body = box.cut_right(box.width * pen.rng.choice((0.0, 0.25)))
     pen.fill(side, pal.paper)
     for index, line in enumerate(side.inset(pen.px(6)).grid(2, 18)[: pen.rng.randint(6, 36)]):
-        pen.text(line, f"{index // 2 + 1}. {pen.rng.choice('NBRQK')}{pen.rng.choice('abcdefgh')}{pen.rng.randint(1, 8)}", size=7)
+        square = f"{pen.rng.choice('abcdefgh')}{pen.rng.randint(1, 8)}"
+        pen.text(line, f"{index // 2 + 1}. {pen.rng.choice('NBRQK')}{square}", size=7)
     edge = min(body.width, body.height) * 0.94
     board = body.middle(edge, edge)
     hue = pen.rng.choice((0.08, 0.3, 0.6))
@@ -88,23 +89,45 @@ def paint_puzzle(pen: Pen, box: Box) -> None:
         row = index // columns
         if kind == 0:
             full = pen.rng.random() < (0.8 if row > 10 else 0.05)
-            pen.fill(cell, tint(pen.rng.randrange(7) / 7, 0.8, 0.9) if full else mix(back, (128, 128, 128), 0.2))
+            pen.fill(
+                cell,
+                tint(pen.rng.randrange(7) / 7, 0.8, 0.9)
+                if full
+                else mix(back, (128, 128, 128), 0.2),
+            )
         elif kind == 1:
             power = pen.rng.choice((0, 0, 1, 2, 3, 5, 7))
             pen.rounded(cell, tint(hue, 0.08 + power * 0.1, 0.92))
-            pen.text(cell, str(2**power) if power else "", size=16, color=(60, 50, 50), align="center", bold=True)
+            pen.text(
+                cell,
+                str(2**power) if power else "",
+                size=16,
+                color=(60, 50, 50),
+                align="center",
+                bold=True,
+            )
         else:
             pen.fill(cell, WHITE if (row // 3 + index % 9 // 3) % 2 else (226, 232, 240))
             if pen.rng.random() < 0.5:
-                pen.text(cell, str(pen.rng.randint(1, 9)), size=12, color=(30, 40, 90), align="center")
+                pen.text(
+                    cell, str(pen.rng.randint(1, 9)), size=12, color=(30, 40, 90), align="center"
+                )
     score = box.cut_left(pen.px(80))[0].inset(pen.px(8)).cut_top(pen.px(20))[0]
-    pen.text(score, f"Score {pen.rng.randint(0, 9999)}", size=10, color=WHITE if sum(back) < 380 else (30, 30, 30), bold=True)
+    pen.text(
+        score,
+        f"Score {pen.rng.randint(0, 9999)}",
+        size=10,
+        color=WHITE if sum(back) < 380 else (30, 30, 30),
+        bold=True,
+    )
 
 
 def paint_platformer(pen: Pen, box: Box) -> None:
     """A side-scroller: sky, blocks, coins, figures, a score line."""
     rng = pen.rng
-    sky = tint(rng.choice((0.55, 0.6, 0.75, 0.05)), rng.uniform(0.3, 0.7), rng.choice((0.95, 0.8, 0.25)))
+    sky = tint(
+        rng.choice((0.55, 0.6, 0.75, 0.05)), rng.uniform(0.3, 0.7), rng.choice((0.95, 0.8, 0.25))
+    )
     pen.fill(box, sky)
     for _ in range(4):
         x, y = rng.randint(box.left, box.right), box.top + round(box.height * rng.uniform(0.1, 0.4))
@@ -125,8 +148,16 @@ def paint_platformer(pen: Pen, box: Box) -> None:
             pen.frame(block, (80, 50, 20), (200, 130, 60))
             pen.disc((x + side / 2, top - side * 3.6), side * 0.3, (250, 210, 50))
         if rng.random() < 0.15:
-            pen.fill(Box(x + side // 4, top - side, x + side * 3 // 4, top), tint(rng.random(), 0.8, 0.8))
-    pen.text(box.inset(pen.px(8)).cut_top(pen.px(16))[0], f"SCORE {rng.randint(0, 99999):05d}   x{rng.randint(0, 9)}", size=11, color=WHITE, bold=True)
+            pen.fill(
+                Box(x + side // 4, top - side, x + side * 3 // 4, top), tint(rng.random(), 0.8, 0.8)
+            )
+    pen.text(
+        box.inset(pen.px(8)).cut_top(pen.px(16))[0],
+        f"SCORE {rng.randint(0, 99999):05d}   x{rng.randint(0, 9)}",
+        size=11,
+        color=WHITE,
+        bold=True,
+    )
 
 
 def paint_first_person(pen: Pen, box: Box) -> None:
@@ -138,21 +169,41 @@ def paint_first_person(pen: Pen, box: Box) -> None:
     pen.fill(ground, color)
     middle = (ground.left + ground.width / 2, ground.top)
     for step in range(-6, 7):
-        pen.rule(middle, (middle[0] + step * ground.width / 6, ground.bottom - 1), mix(color, WHITE, 0.15))
+        pen.rule(
+            middle,
+            (middle[0] + step * ground.width / 6, ground.bottom - 1),
+            mix(color, WHITE, 0.15),
+        )
     for side in (box.left, box.right):
         depth = (middle[0] - side) * rng.uniform(0.3, 0.6)
-        wall = [(side, box.top), (side + depth, box.top + box.height * 0.25), (side + depth, ground.top + 4), (side, box.bottom)]
+        wall = [
+            (side, box.top),
+            (side + depth, box.top + box.height * 0.25),
+            (side + depth, ground.top + 4),
+            (side, box.bottom),
+        ]
         pen.draw.polygon(wall, fill=mix(color, (0, 0, 0), 0.4))
     low = box.inset(pen.px(10))
     for index, share in enumerate((rng.random(), rng.random())):
-        bar = Box(low.left, low.bottom - pen.px(9 * index + 7), low.left + pen.px(90), low.bottom - pen.px(9 * index))
+        bar = Box(
+            low.left,
+            low.bottom - pen.px(9 * index + 7),
+            low.left + pen.px(90),
+            low.bottom - pen.px(9 * index),
+        )
         pen.frame(bar, WHITE, (30, 30, 30))
-        pen.fill(bar.inset(1).cut_left(bar.width * share)[0], ((210, 50, 50), (60, 130, 230))[index])
+        pen.fill(
+            bar.inset(1).cut_left(bar.width * share)[0], ((210, 50, 50), (60, 130, 230))[index]
+        )
     chart = (low.right - pen.px(28), low.top + pen.px(28))
     pen.disc(chart, pen.px(27), (25, 30, 30))
     for _ in range(5):
         angle, far = rng.uniform(0, 6.28), pen.px(rng.uniform(2, 22))
-        pen.disc((chart[0] + far * math.cos(angle), chart[1] + far * math.sin(angle)), pen.px(2), (90, 230, 120))
+        pen.disc(
+            (chart[0] + far * math.cos(angle), chart[1] + far * math.sin(angle)),
+            pen.px(2),
+            (90, 230, 120),
+        )
     x, y = box.left + box.width // 2, box.top + box.height // 2
     pen.rule((x - pen.px(6), y), (x + pen.px(6), y), WHITE)
     pen.rule((x, y - pen.px(6)), (x, y + pen.px(6)), WHITE)

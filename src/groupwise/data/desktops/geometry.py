@@ -68,10 +68,11 @@ class Box:
         cell_h = (self.height - gap * (num_rows - 1)) / num_rows
         cells: list[Box] = []
         for row in range(num_rows):
-            top = self.top + round(row * (cell_h + gap))
+            top = self.top + row * (cell_h + gap)
             for column in range(num_columns):
-                left = self.left + round(column * (cell_w + gap))
-                cells.append(Box(left, top, round(left + cell_w), round(top + cell_h)))
+                left = self.left + column * (cell_w + gap)
+                edges = (left, top, left + cell_w, top + cell_h)
+                cells.append(Box(*(round(edge) for edge in edges)))
         return cells
 
     def middle(self, width: float, height: float) -> "Box":

@@ -2,12 +2,12 @@
 
 import math
 
-from .chrome import draw_menu_bar, draw_status_bar, draw_tool_bar
-from .geometry import Box
-from .office import draw_ribbon
-from .pen import Pen
-from .pictures import Kind
-from .theme import WHITE, mix, tint
+from groupwise.data.desktops.chrome import draw_menu_bar, draw_status_bar, draw_tool_bar
+from groupwise.data.desktops.geometry import Box
+from groupwise.data.desktops.office import draw_ribbon
+from groupwise.data.desktops.pen import Pen
+from groupwise.data.desktops.pictures import Kind
+from groupwise.data.desktops.theme import WHITE, mix, tint
 
 __all__ = ["paint_darkroom", "paint_layers", "paint_simple_paint", "paint_vectors"]
 
@@ -26,7 +26,9 @@ def draw_canvas(pen: Pen, box: Box) -> Box:
     else:
         pen.picture(art, pen.rng.choice(SUBJECTS))
     if pen.rng.random() < 0.4:
-        mark = art.middle(art.width * pen.rng.uniform(0.3, 0.8), art.height * pen.rng.uniform(0.2, 0.8))
+        mark = art.middle(
+            art.width * pen.rng.uniform(0.3, 0.8), art.height * pen.rng.uniform(0.2, 0.8)
+        )
         pen.frame(mark, (250, 220, 60))
         for x in (mark.left, mark.right - pen.px(3)):
             for y in (mark.top, mark.bottom - pen.px(3)):
@@ -38,7 +40,9 @@ def draw_sliders(pen: Pen, box: Box) -> None:
     """Draw named sliders from the box's top down."""
     step = pen.px(16)
     for row in range(box.height // step):
-        line = Box(box.left, box.top + row * step, box.right, box.top + (row + 1) * step).inset(pen.px(5), 0)
+        line = Box(box.left, box.top + row * step, box.right, box.top + (row + 1) * step).inset(
+            pen.px(5), 0
+        )
         label, track = line.cut_top(step * 0.55)
         pen.text(label, pen.word("tools"), size=6.5)
         pen.text(label, str(pen.rng.randint(-50, 100)), size=6.5, align="right")
@@ -70,7 +74,11 @@ def draw_tool_box(pen: Pen, box: Box, num_columns: int) -> None:
     low = Box(box.left + pen.px(6), box.top + 9 * side + pen.px(10), box.right, box.bottom)
     for offset in (6, 0):
         left, top = low.left + pen.px(offset), low.top + pen.px(offset)
-        pen.frame(Box(left, top, left + pen.px(12), top + pen.px(12)), WHITE, tint(pen.rng.random(), 0.8, 0.8))
+        pen.frame(
+            Box(left, top, left + pen.px(12), top + pen.px(12)),
+            WHITE,
+            tint(pen.rng.random(), 0.8, 0.8),
+        )
 
 
 def paint_layers(pen: Pen, box: Box) -> None:
@@ -101,7 +109,9 @@ def paint_simple_paint(pen: Pen, box: Box) -> None:
     colors, box = box.cut_top(pen.px(24))
     pen.fill(colors, pen.palette.panel)
     for index, cell in enumerate(colors.inset(pen.px(30), pen.px(2)).grid(18, 2, 1)):
-        pen.fill(cell, tint(index / 18, 0.8 if index < 18 else 0.35, 0.9) if index % 18 else (0, 0, 0))
+        pen.fill(
+            cell, tint(index / 18, 0.8 if index < 18 else 0.35, 0.9) if index % 18 else (0, 0, 0)
+        )
     pen.fill(box, mix(pen.palette.edge, (150, 165, 185), 0.5))
     sheet = box.inset(pen.px(6)).cut_left(box.width * pen.rng.uniform(0.6, 0.95))[0]
     sheet = sheet.cut_top(sheet.height * pen.rng.uniform(0.65, 1.0))[0]
@@ -121,7 +131,9 @@ def draw_scribble(pen: Pen, sheet: Box) -> None:
         x = min(sheet.right - 2, max(sheet.left, x + sheet.width * 0.05 * math.cos(angle)))
         y = min(sheet.bottom - 2, max(sheet.top, y + sheet.height * 0.06 * math.sin(angle)))
         points.append((x, y))
-    pen.draw.line(points, fill=tint(pen.rng.random(), 0.9, 0.8), width=pen.px(pen.rng.choice((1, 2, 4))))
+    pen.draw.line(
+        points, fill=tint(pen.rng.random(), 0.9, 0.8), width=pen.px(pen.rng.choice((1, 2, 4)))
+    )
 
 
 def paint_darkroom(pen: Pen, box: Box) -> None:

@@ -1,12 +1,18 @@
 """Painters of system work: terminals, task managers, settings, files, packages."""
 
-from .chrome import draw_menu_bar, draw_scroll_bar, draw_status_bar
-from .geometry import Box
-from .pen import Pen
-from .sheets import draw_walk
-from .theme import Color, mix, tint
+from groupwise.data.desktops.chrome import draw_menu_bar, draw_scroll_bar, draw_status_bar
+from groupwise.data.desktops.geometry import Box
+from groupwise.data.desktops.pen import Pen
+from groupwise.data.desktops.sheets import draw_walk
+from groupwise.data.desktops.theme import Color, mix, tint
 
-__all__ = ["paint_files", "paint_monitor", "paint_settings", "paint_split_terminal", "paint_terminal"]
+__all__ = [
+    "paint_files",
+    "paint_monitor",
+    "paint_settings",
+    "paint_split_terminal",
+    "paint_terminal",
+]
 
 
 def pick_screen(pen: Pen) -> tuple[Color, Color, Color]:
@@ -19,7 +25,11 @@ def pick_screen(pen: Pen) -> tuple[Color, Color, Color]:
     if style == 2:
         return tint(0.6, 0.8, 0.3), (235, 238, 245), (240, 220, 120)
     ink = pen.rng.choice(((225, 225, 225), (110, 230, 110), (200, 200, 190)))
-    return pen.rng.choice(((0, 0, 0), (12, 12, 14), (30, 32, 38))), ink, tint(pen.rng.random(), 0.6, 0.9)
+    return (
+        pen.rng.choice(((0, 0, 0), (12, 12, 14), (30, 32, 38))),
+        ink,
+        tint(pen.rng.random(), 0.6, 0.9),
+    )
 
 
 def draw_terminal(pen: Pen, box: Box, colors: tuple[Color, Color, Color], size: float) -> None:
@@ -65,7 +75,9 @@ def paint_split_terminal(pen: Pen, box: Box) -> None:
         name, bar = row.cut_left(pen.px(20))
         pen.text(name, f"{pen.rng.randint(1, 16)}", size=7, color=colors[1])
         bar = bar.inset(0, max(1, row.height // 4))
-        pen.fill(bar.cut_left(bar.width * pen.rng.random())[0], tint(pen.rng.uniform(0, 0.35), 0.8, 0.8))
+        pen.fill(
+            bar.cut_left(bar.width * pen.rng.random())[0], tint(pen.rng.uniform(0, 0.35), 0.8, 0.8)
+        )
     draw_terminal(pen, low.inset(1), colors, 7)
 
 
@@ -127,7 +139,14 @@ def paint_settings(pen: Pen, box: Box) -> None:
         on = pen.rng.random() < 0.6
         switch = control.cut_right(pen.px(18))[0].middle(pen.px(17), pen.px(9))
         pen.rounded(switch, pal.accent if on else pal.muted, radius=5)
-        pen.disc((switch.right - pen.px(4) if on else switch.left + pen.px(4), (switch.top + switch.bottom) / 2), pen.px(3), (250, 250, 250))
+        pen.disc(
+            (
+                switch.right - pen.px(4) if on else switch.left + pen.px(4),
+                (switch.top + switch.bottom) / 2,
+            ),
+            pen.px(3),
+            (250, 250, 250),
+        )
 
 
 def paint_files(pen: Pen, box: Box) -> None:

@@ -1,10 +1,10 @@
 """Painters of watching: players, video pages, libraries of films, courses."""
 
-from .chrome import draw_menu_bar, draw_scroll_bar
-from .geometry import Box
-from .pen import Pen
-from .pictures import Kind
-from .theme import WHITE, Color, mix
+from groupwise.data.desktops.chrome import draw_menu_bar, draw_scroll_bar
+from groupwise.data.desktops.geometry import Box
+from groupwise.data.desktops.pen import Pen
+from groupwise.data.desktops.pictures import Kind
+from groupwise.data.desktops.theme import WHITE, Color, mix
 
 __all__ = ["paint_library", "paint_player", "paint_playlist", "paint_screening", "paint_video_page"]
 
@@ -20,13 +20,27 @@ def draw_film(pen: Pen, box: Box, *, controls: bool = True) -> None:
     pen.picture(picture, pen.rng.choice(SCENES))
     if pen.rng.random() < 0.4:
         line = picture.cut_bottom(picture.height * 0.2)[0]
-        pen.text(line, pen.word("chat"), size=max(6, box.height / pen.unit * 0.045), color=WHITE, align="center", bold=True)
+        pen.text(
+            line,
+            pen.word("chat"),
+            size=max(6, box.height / pen.unit * 0.045),
+            color=WHITE,
+            align="center",
+            bold=True,
+        )
     if pen.rng.random() < 0.3:
         center = ((box.left + box.right) / 2, (box.top + box.bottom) / 2)
         radius = max(3.0, box.height * 0.08)
         pen.disc(center, radius, (30, 30, 30))
         x, y = center
-        pen.draw.polygon([(x - radius / 3, y - radius / 2), (x - radius / 3, y + radius / 2), (x + radius / 2, y)], fill=WHITE)
+        pen.draw.polygon(
+            [
+                (x - radius / 3, y - radius / 2),
+                (x - radius / 3, y + radius / 2),
+                (x + radius / 2, y),
+            ],
+            fill=WHITE,
+        )
     if controls:
         draw_controls(pen, box.cut_bottom(pen.px(18))[0], over=True)
 
@@ -83,10 +97,21 @@ def draw_clip(pen: Pen, cell: Box, *, beside: bool) -> None:
     pen.picture(art, pen.rng.choice(SCENES))
     stamp = art.inset(2).cut_bottom(pen.px(8))[0].cut_right(pen.px(18))[0]
     pen.fill(stamp, (15, 15, 15))
-    pen.text(stamp, f"{pen.rng.randint(1, 59)}:{pen.rng.randint(0, 59):02d}", size=6, color=WHITE, align="center")
+    pen.text(
+        stamp,
+        f"{pen.rng.randint(1, 59)}:{pen.rng.randint(0, 59):02d}",
+        size=6,
+        color=WHITE,
+        align="center",
+    )
     upper, lower = text.inset(pen.px(4), 1).cut_top(min(text.height, pen.px(10)))
     pen.text(upper, pen.word("videos"), size=7.5, bold=True)
-    pen.text(lower.cut_top(pen.px(9))[0], f"{pen.rng.randint(1, 900)}K views", size=6.5, color=pen.palette.muted)
+    pen.text(
+        lower.cut_top(pen.px(9))[0],
+        f"{pen.rng.randint(1, 900)}K views",
+        size=6.5,
+        color=pen.palette.muted,
+    )
 
 
 def paint_video_page(pen: Pen, box: Box) -> None:
@@ -96,11 +121,17 @@ def paint_video_page(pen: Pen, box: Box) -> None:
     pen.fill(head, pal.paper)
     pen.fill(box, pal.paper)
     pen.rounded(head.inset(pen.px(5)).cut_left(pen.px(14))[0], pal.accent, radius=3)
-    pen.text(head.inset(pen.px(24), 0), pen.rng.choice(("Tubeo", "iClip", "Vidland")), size=10, bold=True)
+    pen.text(
+        head.inset(pen.px(24), 0), pen.rng.choice(("Tubeo", "iClip", "Vidland")), size=10, bold=True
+    )
     field = head.middle(head.width * 0.4, head.height - pen.px(7))
     pen.rounded(field, pal.paper, radius=7, edge=pal.edge)
     pen.text(field.inset(pen.px(8), 0), pen.word("videos"), size=7)
-    side, main = draw_scroll_bar(pen, box).inset(pen.px(8), pen.px(4)).cut_right(box.width * pen.rng.uniform(0.26, 0.36))
+    side, main = (
+        draw_scroll_bar(pen, box)
+        .inset(pen.px(8), pen.px(4))
+        .cut_right(box.width * pen.rng.uniform(0.26, 0.36))
+    )
     for cell in side.inset(pen.px(8), 0).grid(1, pen.rng.randint(6, 8), pen.px(5)):
         draw_clip(pen, cell, beside=True)
     film, below = main.cut_top(main.width * 9 / 16)
@@ -132,7 +163,9 @@ def paint_library(pen: Pen, box: Box) -> None:
     for row in box.inset(pen.px(10), pen.px(4)).grid(1, pen.rng.randint(2, 3), pen.px(4)):
         label, row = row.cut_top(pen.px(13))
         pen.text(label, pen.word("videos"), size=9, bold=True)
-        for cell in row.grid(pen.rng.randint(6, 8) if posters else pen.rng.randint(4, 5), 1, pen.px(5)):
+        for cell in row.grid(
+            pen.rng.randint(6, 8) if posters else pen.rng.randint(4, 5), 1, pen.px(5)
+        ):
             if posters:
                 pen.picture(cell, pen.rng.choice(SCENES))
             else:

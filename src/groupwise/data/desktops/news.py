@@ -1,10 +1,10 @@
 """Painters of news and money: front pages, articles, market screens, weather."""
 
-from .chrome import draw_scroll_bar
-from .geometry import Box
-from .pen import Pen
-from .sheets import draw_walk
-from .theme import WHITE, Color, mix, tint
+from groupwise.data.desktops.chrome import draw_scroll_bar
+from groupwise.data.desktops.geometry import Box
+from groupwise.data.desktops.pen import Pen
+from groupwise.data.desktops.sheets import draw_walk
+from groupwise.data.desktops.theme import WHITE, Color, mix, tint
 
 __all__ = ["paint_article", "paint_front_page", "paint_markets", "paint_weather"]
 
@@ -25,7 +25,11 @@ def draw_masthead(pen: Pen, box: Box) -> Box:
     pen.text(bar.inset(pen.px(10), 0), name, size=17, color=ink, align=align, bold=True)
     links, rest = rest.cut_top(pen.px(13))
     pen.fill(links, mix(pal.paper, pal.panel, 0.7))
-    for cell, label in zip(links.inset(pen.px(10), 0).grid(6, 1), ("World", "Sport", "Business", "Science", "Culture", "Opinion"), strict=True):
+    for cell, label in zip(
+        links.inset(pen.px(10), 0).grid(6, 1),
+        ("World", "Sport", "Business", "Science", "Culture", "Opinion"),
+        strict=True,
+    ):
         pen.text(cell, label, size=7.5)
     return rest
 
@@ -48,7 +52,9 @@ def paint_front_page(pen: Pen, box: Box) -> None:
     box = draw_scroll_bar(pen, draw_masthead(pen, box)).inset(pen.px(10), pen.px(6))
     upper, lower = box.cut_top(box.height * pen.rng.uniform(0.45, 0.6))
     lead, side = upper.cut_left(upper.width * pen.rng.uniform(0.5, 0.66))
-    draw_story(pen, Box(lead.left, lead.top, lead.right - pen.px(8), lead.bottom), size=14, picture=True)
+    draw_story(
+        pen, Box(lead.left, lead.top, lead.right - pen.px(8), lead.bottom), size=14, picture=True
+    )
     for cell in side.grid(1, pen.rng.randint(3, 4), pen.px(5)):
         art, text = cell.cut_left(cell.width * 0.33)
         if pen.rng.random() < 0.6:
@@ -61,7 +67,9 @@ def paint_front_page(pen: Pen, box: Box) -> None:
 def paint_article(pen: Pen, box: Box) -> None:
     """One article: a large headline, a wide picture, long text, advertisements at the side."""
     box = draw_scroll_bar(pen, draw_masthead(pen, box))
-    side, body = box.inset(pen.px(12), pen.px(8)).cut_right(box.width * pen.rng.choice((0.02, 0.26)))
+    side, body = box.inset(pen.px(12), pen.px(8)).cut_right(
+        box.width * pen.rng.choice((0.02, 0.26))
+    )
     for cell in side.inset(pen.px(8), 0).grid(1, 3, pen.px(8)):
         pen.picture(cell, pen.rng.choice(("object", "abstract")))
     body = body.middle(body.width * pen.rng.uniform(0.7, 1.0), body.height)
@@ -69,7 +77,12 @@ def paint_article(pen: Pen, box: Box) -> None:
         head, body = body.cut_top(pen.px(22))
         pen.text(head, pen.word("headlines"), size=17, bold=True)
     who, body = body.cut_top(pen.px(14))
-    pen.text(who, f"By {pen.word('names')}, {pen.rng.randint(1, 28)} March", size=7.5, color=pen.palette.muted)
+    pen.text(
+        who,
+        f"By {pen.word('names')}, {pen.rng.randint(1, 28)} March",
+        size=7.5,
+        color=pen.palette.muted,
+    )
     if pen.rng.random() < 0.75:
         art, body = body.cut_top(body.height * pen.rng.uniform(0.4, 0.65))
         pen.picture(art, pen.rng.choice(("city", "portrait", "landscape")))
@@ -84,7 +97,12 @@ def paint_markets(pen: Pen, box: Box) -> None:
     pen.fill(strip, pal.panel)
     for cell in strip.grid(6, 1, pen.px(4)):
         rise = pen.rng.uniform(-3, 3)
-        pen.text(cell.inset(pen.px(4), 0), f"{pen.word('tickers')} {rise:+.2f}%", size=7, color=UP if rise > 0 else DOWN)
+        pen.text(
+            cell.inset(pen.px(4), 0),
+            f"{pen.word('tickers')} {rise:+.2f}%",
+            size=7,
+            color=UP if rise > 0 else DOWN,
+        )
     side, box = box.cut_right(box.width * pen.rng.uniform(0.22, 0.34))
     for row in side.inset(pen.px(6)).grid(1, 14, 1):
         rise = pen.rng.uniform(-4, 4)
@@ -93,7 +111,12 @@ def paint_markets(pen: Pen, box: Box) -> None:
         pen.rounded(chip, UP if rise > 0 else DOWN, radius=2)
         pen.text(chip, f"{rise:+.2f}", size=7, color=WHITE, align="center")
     head, box = box.inset(pen.px(8), pen.px(4)).cut_top(pen.px(26))
-    pen.text(head, f"{pen.word('tickers')}  {pen.rng.randint(20, 900)}.{pen.rng.randint(10, 99)}", size=16, bold=True)
+    pen.text(
+        head,
+        f"{pen.word('tickers')}  {pen.rng.randint(20, 900)}.{pen.rng.randint(10, 99)}",
+        size=16,
+        bold=True,
+    )
     chart, table = box.cut_top(box.height * pen.rng.choice((0.55, 0.75, 1.0)))
     for line in chart.grid(1, 5):
         pen.rule((line.left, line.top), (line.right, line.top), pal.edge)
@@ -128,12 +151,18 @@ def paint_weather(pen: Pen, box: Box) -> None:
     pen.rounded(panel, sky)
     head, days = panel.inset(pen.px(10)).cut_top(panel.height * 0.45)
     pen.disc((head.left + pen.px(20), head.top + head.height / 2), pen.px(13), (250, 205, 70))
-    pen.text(head.inset(pen.px(45), 0), f"{pen.rng.randint(-20, 35)} C", size=28, color=WHITE, bold=True)
+    pen.text(
+        head.inset(pen.px(45), 0), f"{pen.rng.randint(-20, 35)} C", size=28, color=WHITE, bold=True
+    )
     pen.text(head, pen.word("cities"), size=13, color=WHITE, align="right")
     for cell in days.grid(7, 1, pen.px(3)):
         pen.fill(cell, mix(sky, WHITE, 0.12))
         upper, lower = cell.cut_top(cell.height * 0.6)
-        pen.disc(((upper.left + upper.right) / 2, (upper.top + upper.bottom) / 2), pen.px(5), pen.rng.choice(((250, 205, 70), (220, 225, 230))))
+        pen.disc(
+            ((upper.left + upper.right) / 2, (upper.top + upper.bottom) / 2),
+            pen.px(5),
+            pen.rng.choice(((250, 205, 70), (220, 225, 230))),
+        )
         pen.text(lower, str(pen.rng.randint(-20, 35)), size=9, color=WHITE, align="center")
     for cell in rest.inset(0, pen.px(6)).grid(3, 1, pen.px(8)):
         draw_story(pen, cell, size=9, picture=False)

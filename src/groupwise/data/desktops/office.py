@@ -3,10 +3,15 @@
 Each paints the whole content of a window below its title or browser bars.
 """
 
-from .chrome import draw_menu_bar, draw_scroll_bar, draw_status_bar, draw_tool_bar
-from .geometry import Box
-from .pen import Pen
-from .theme import WHITE, Color, mix, tint
+from groupwise.data.desktops.chrome import (
+    draw_menu_bar,
+    draw_scroll_bar,
+    draw_status_bar,
+    draw_tool_bar,
+)
+from groupwise.data.desktops.geometry import Box
+from groupwise.data.desktops.pen import Pen
+from groupwise.data.desktops.theme import WHITE, Color, mix, tint
 
 __all__ = ["draw_ribbon", "paint_form", "paint_notes", "paint_online_document", "paint_writer"]
 
@@ -121,7 +126,15 @@ def paint_online_document(pen: Pen, box: Box) -> None:
     pal = pen.palette
     head, box = box.cut_top(pen.px(20))
     pen.fill(head, pal.paper)
-    pen.fill(Box(head.left + pen.px(6), head.top + pen.px(4), head.left + pen.px(15), head.bottom - pen.px(3)), pal.accent)
+    pen.fill(
+        Box(
+            head.left + pen.px(6),
+            head.top + pen.px(4),
+            head.left + pen.px(15),
+            head.bottom - pen.px(3),
+        ),
+        pal.accent,
+    )
     pen.text(head.inset(pen.px(20), 0), pen.word("titles"), size=9)
     pen.button(head.cut_right(pen.px(48))[0].inset(pen.px(4), pen.px(3)), "Share")
     box = draw_tool_bar(pen, box)
@@ -130,7 +143,12 @@ def paint_online_document(pen: Pen, box: Box) -> None:
         notes, box = box.cut_right(box.width * 0.22)
         for cell in notes.inset(pen.px(5)).grid(1, 5, pen.px(6))[: pen.rng.randint(1, 4)]:
             pen.rounded(cell, pal.paper, edge=pal.edge)
-            pen.text(cell.cut_top(pen.px(12))[0].inset(pen.px(4), 0), pen.word("names"), size=7, bold=True)
+            pen.text(
+                cell.cut_top(pen.px(12))[0].inset(pen.px(4), 0),
+                pen.word("names"),
+                size=7,
+                bold=True,
+            )
             pen.prose(cell.inset(pen.px(4), pen.px(12)), size=6)
     draw_page(pen, page_box(pen, box))
 
@@ -164,5 +182,7 @@ def paint_form(pen: Pen, box: Box) -> None:
     for page in box.inset(pen.px(14), pen.px(8)).grid(2, 1, pen.px(10)):
         pen.frame(page, (150, 150, 150), WHITE)
         strip, body = page.inset(pen.px(12), pen.px(10)).cut_top(pen.px(16))
-        pen.text(strip, pen.word("titles"), size=10, color=tint(pen.rng.random(), 0.7, 0.5), bold=True)
+        pen.text(
+            strip, pen.word("titles"), size=10, color=tint(pen.rng.random(), 0.7, 0.5), bold=True
+        )
         pen.prose(body, size=pen.rng.choice((5.5, 6.5)), color=INK)

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal
 
-from . import (
+from groupwise.data.desktops import (
     development,
     feeds,
     games,
@@ -24,9 +24,9 @@ from . import (
     slides,
     trips,
 )
-from .geometry import Box
-from .pen import Pen
-from .theme import Tone
+from groupwise.data.desktops.geometry import Box
+from groupwise.data.desktops.pen import Pen
+from groupwise.data.desktops.theme import Tone
 
 __all__ = ["PAINTERS", "Variant"]
 
@@ -36,12 +36,14 @@ class Variant:
     """One look of an activity.
 
     ``frame``: app has a title bar, browser has tabs and an address, bare may cover the whole
-    screen without any frame. ``tone`` is what such programs usually are, whatever the theme.
+    screen without any frame. ``tone`` is what such programs usually are, whatever the theme;
+    ``latin`` keeps the text in Latin letters, as in code.
     """
 
     paint: Callable[[Pen, Box], None]
     frame: Literal["app", "browser", "bare"] = "app"
     tone: Tone = "any"
+    latin: bool = False
 
     @property
     def name(self) -> str:
@@ -51,12 +53,12 @@ class Variant:
 
 PAINTERS: dict[str, tuple[Variant, ...]] = {
     "coding": (
-        Variant(development.paint_ide, tone="dark"),
-        Variant(development.paint_ide),
-        Variant(development.paint_light_editor),
-        Variant(development.paint_split_code),
-        Variant(development.paint_notebook, "browser", "light"),
-        Variant(development.paint_review, "browser"),
+        Variant(development.paint_ide, tone="dark", latin=True),
+        Variant(development.paint_ide, latin=True),
+        Variant(development.paint_light_editor, latin=True),
+        Variant(development.paint_split_code, latin=True),
+        Variant(development.paint_notebook, "browser", "light", latin=True),
+        Variant(development.paint_review, "browser", latin=True),
     ),
     "document": (
         Variant(office.paint_writer, tone="light"),
@@ -116,9 +118,9 @@ PAINTERS: dict[str, tuple[Variant, ...]] = {
         Variant(sheets.paint_online_sheet, "browser", "light"),
     ),
     "terminal_admin": (
-        Variant(machines.paint_terminal),
-        Variant(machines.paint_terminal),
-        Variant(machines.paint_split_terminal),
+        Variant(machines.paint_terminal, latin=True),
+        Variant(machines.paint_terminal, latin=True),
+        Variant(machines.paint_split_terminal, latin=True),
         Variant(machines.paint_monitor),
         Variant(machines.paint_settings),
         Variant(machines.paint_files),

@@ -9,11 +9,11 @@ from dataclasses import dataclass, field, replace
 
 from PIL import Image, ImageDraw
 
-from .geometry import Box
-from .lettering import NUM_HAN_LINES, han_mask, text_mask
-from .pictures import Kind, paint_picture
-from .theme import Color, Palette, Theme, mix
-from .words import screen_words
+from groupwise.data.desktops.geometry import Box
+from groupwise.data.desktops.lettering import NUM_HAN_LINES, han_mask, text_mask
+from groupwise.data.desktops.pictures import Kind, paint_picture
+from groupwise.data.desktops.theme import Color, Palette, Theme, mix
+from groupwise.data.desktops.words import screen_words
 
 __all__ = ["Pen"]
 
@@ -66,7 +66,9 @@ class Pen:
             corners = (box.left, box.top, box.right - 1, box.bottom - 1)
             self.draw.rectangle(corners, fill=fill, outline=color)
 
-    def rounded(self, box: Box, color: Color, *, radius: float = 4, edge: Color | None = None) -> None:
+    def rounded(
+        self, box: Box, color: Color, *, radius: float = 4, edge: Color | None = None
+    ) -> None:
         """Fill a rectangle with round corners; ``radius`` in units."""
         r = min(self.px(radius), box.width // 2, box.height // 2)
         if box.width < 4 or box.height < 4 or r < 1:
@@ -101,7 +103,7 @@ class Pen:
         pixels = max(3, self.px(size))
         if self.han and not text.isdigit():
             line = self.rng.randrange(NUM_HAN_LINES)
-            mask = han_mask(min(40, max(1, len(text) // 3)), pixels, line)
+            mask = han_mask(min(40, max(1, (len(text) + 1) // 2)), pixels, line)
         else:
             mask = text_mask(text, pixels, bold)
         if box.width < 2 or box.height < 2:
@@ -160,7 +162,9 @@ class Pen:
         for box in boxes:
             self.fill(box, color)
 
-    def button(self, box: Box, label: str, *, color: Color | None = None, size: float = 7.5) -> None:
+    def button(
+        self, box: Box, label: str, *, color: Color | None = None, size: float = 7.5
+    ) -> None:
         """A filled button with a readable label."""
         fill = color or self.palette.accent
         self.rounded(box, fill, radius=self.rng.choice((1.5, 4)))
@@ -174,7 +178,9 @@ class Pen:
         if shape == 0:
             self.frame(box, color)
         elif shape == 1:
-            self.disc(((box.left + box.right) / 2, (box.top + box.bottom) / 2), box.width / 2, color)
+            self.disc(
+                ((box.left + box.right) / 2, (box.top + box.bottom) / 2), box.width / 2, color
+            )
         elif shape == 2:
             self.fill(box.inset(0, max(1, box.height // 3)), color)
         else:
@@ -196,4 +202,6 @@ class Pen:
     def picture(self, box: Box, kind: Kind) -> None:
         """Paste a painted picture that fills the box."""
         if not box.empty:
-            self.image.paste(paint_picture(kind, self.rng, (box.width, box.height)), (box.left, box.top))
+            self.image.paste(
+                paint_picture(kind, self.rng, (box.width, box.height)), (box.left, box.top)
+            )

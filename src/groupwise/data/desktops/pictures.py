@@ -6,21 +6,26 @@ They imitate the colours and masses of photos, not their detail.
 import math
 import random
 from collections.abc import Callable
+from functools import lru_cache
 from typing import Literal
 
-from PIL import Image, ImageDraw
+from PIL import Image, ImageDraw, ImageFilter
 
-from .theme import Color, mix, tint
+from groupwise.data.desktops.theme import Color, mix, tint
 
 __all__ = ["Kind", "paint_gradient", "paint_picture"]
 
 Kind = Literal["landscape", "portrait", "object", "food", "city", "room", "abstract", "sea"]
 Artist = Callable[[ImageDraw.ImageDraw, random.Random, int, int], None]
 
-GRAIN = 3  # final pixels per painted pixel, which makes the picture soft
+MAX_PAINTING = (160, 120)
+SOFTEN = ImageFilter.BoxBlur(0.6)
+GRAIN = 2  # final pixels per painted pixel, which makes the picture soft
 
 
-def paint_gradient(corners: tuple[Color, Color, Color, Color], size: tuple[int, int]) -> Image.Image:
+def paint_gradient(
+    corners: tuple[Color, Color, Color, Color], size: tuple[int, int]
+) -> Image.Image:
     """Four corner colours blended over ``size`` (width, height) pixels."""
     small = Image.new("RGB", (2, 2))
     for index, color in enumerate(corners):
@@ -30,15 +35,30 @@ def paint_gradient(corners: tuple[Color, Color, Color, Color], size: tuple[int, 
 
 def paint_picture(kind: Kind, rng: random.Random, size: tuple[int, int]) -> Image.Image:
     """Paint a picture of ``size`` (width, height) pixels; the generator decides its content."""
-    width = min(160, max(8, size[0] // GRAIN))
-    height = min(120, max(6, size[1] // GRAIN))
+    width = min(MAX_PAINTING[0], max(8, size[0] // GRAIN))
+    height = min(MAX_PAINTING[1], max(6, size[1] // GRAIN))
     low = tint(rng.random(), rng.uniform(0.1, 0.8), rng.uniform(0.25, 0.95))
     high = tint(rng.random(), rng.uniform(0.1, 0.6), rng.uniform(0.4, 1.0))
     image = Image.new("RGB", (1, 2), high)
     image.putpixel((0, 1), low)
     image = image.resize((width, height), Image.Resampling.BILINEAR)
     ARTISTS[kind](ImageDraw.Draw(image), rng, width, height)
+    if width > 24:
+        image = Image.blend(image.filter(SOFTEN), cut_grain(width, height), rng.uniform(0.01, 0.06))
     return image.resize(size, Image.Resampling.BILINEAR)
+
+
+@lru_cache(maxsize=1)
+def make_grain() -> Image.Image:
+    """A fixed field of grey and coloured specks, as large as the largest painting."""
+    return Image.frombytes(
+        "RGB", MAX_PAINTING, random.Random(0).randbytes(3 * MAX_PAINTING[0] * MAX_PAINTING[1])
+    )
+
+
+def cut_grain(width: int, height: int) -> Image.Image:
+    """The upper left part of the grain."""
+    return make_grain().crop((0, 0, width, height))
 
 
 def pick_color(rng: random.Random) -> Color:
@@ -81,7 +101,7 @@ def paint_sea(draw: ImageDraw.ImageDraw, rng: random.Random, w: int, h: int) -> 
 def paint_portrait(draw: ImageDraw.ImageDraw, rng: random.Random, w: int, h: int) -> None:
     x, r = w * rng.uniform(0.4, 0.6), h * rng.uniform(0.16, 0.24)
     skin = tint(rng.uniform(0.04, 0.09), rng.uniform(0.3, 0.6), rng.uniform(0.45, 0.95))
-    hair = tint(rng.uniform(0.02, 0.12), rng.uniform(0.2, 0.7), rng.uniform(0.08, 0.6))
+    hair = tint(rng.uniform(0.01, 0.06), rng.uniform(0.2, 0.7), rng.uniform(0.08, 0.6))
     body = pick_color(rng)
     draw.ellipse((x - 2.2 * r, h * 0.62, x + 2.2 * r, h * 1.5), fill=body)
     spread_circle(draw, (x, h * 0.36), r * 1.15, hair)
@@ -95,15 +115,22 @@ def paint_object(draw: ImageDraw.ImageDraw, rng: random.Random, w: int, h: int) 
     x0, y0, x1, y1 = w * 0.2, h * 0.15, w * 0.8, h * 0.85
     if shape == 0:
         draw.ellipse((x0, y0, x1, y1), fill=color)
-        draw.ellipse((x0 + w * 0.1, y0 + h * 0.1, x1 - w * 0.3, y1 - h * 0.4), fill=mix(color, back, 0.4))
+        draw.ellipse(
+            (x0 + w * 0.1, y0 + h * 0.1, x1 - w * 0.3, y1 - h * 0.4), fill=mix(color, back, 0.4)
+        )
     elif shape == 1:
         draw.rectangle((w * 0.3, y0, w * 0.7, y1), fill=color)
         draw.rectangle((w * 0.36, h * 0.22, w * 0.64, h * 0.6), fill=mix(color, (0, 0, 0), 0.5))
     elif shape == 2:
         crown = [(w * 0.2, h * 0.3), (w * 0.4, y0), (w * 0.6, y0), (w * 0.8, h * 0.3)]
-        draw.polygon([*crown, (w * 0.68, h * 0.4), (w * 0.68, y1), (w * 0.32, y1), (w * 0.32, h * 0.4)], fill=color)
+        draw.polygon(
+            [*crown, (w * 0.68, h * 0.4), (w * 0.68, y1), (w * 0.32, y1), (w * 0.32, h * 0.4)],
+            fill=color,
+        )
     else:
-        draw.polygon([(x0, h * 0.7), (w * 0.5, h * 0.45), (x1, h * 0.6), (x1, y1), (x0, y1)], fill=color)
+        draw.polygon(
+            [(x0, h * 0.7), (w * 0.5, h * 0.45), (x1, h * 0.6), (x1, y1), (x0, y1)], fill=color
+        )
         draw.rectangle((x0, h * 0.8, x1, y1), fill=mix(color, (255, 255, 255), 0.7))
 
 
@@ -121,7 +148,9 @@ def paint_city(draw: ImageDraw.ImageDraw, rng: random.Random, w: int, h: int) ->
     x, hue, value = 0, rng.random(), rng.uniform(0.2, 0.6)
     while x < w:
         wide, top = max(2, round(w * rng.uniform(0.05, 0.14))), round(h * rng.uniform(0.2, 0.7))
-        draw.rectangle((x, top, x + wide - 1, h), fill=tint(hue, 0.2, value * rng.uniform(0.6, 1.3) % 1))
+        draw.rectangle(
+            (x, top, x + wide - 1, h), fill=tint(hue, 0.2, value * rng.uniform(0.6, 1.3) % 1)
+        )
         for y in range(top + 2, h, 4):
             draw.line((x + 1, y, x + wide - 2, y), fill=tint(0.13, 0.4, rng.uniform(0.4, 0.95)))
         x += wide

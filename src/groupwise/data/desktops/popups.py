@@ -3,10 +3,10 @@
 They disturb the view of a screen but never decide its activity.
 """
 
-from .feeds import draw_bubbles
-from .geometry import Box
-from .pen import Pen
-from .theme import mix
+from groupwise.data.desktops.feeds import draw_bubbles
+from groupwise.data.desktops.geometry import Box
+from groupwise.data.desktops.pen import Pen
+from groupwise.data.desktops.theme import mix
 
 __all__ = ["draw_pointer", "draw_popups"]
 

@@ -1,10 +1,10 @@
 """Painters of reading: paper viewers, two-page spreads, e-books, papers in a browser."""
 
-from .chrome import draw_menu_bar, draw_scroll_bar, draw_tool_bar
-from .geometry import Box
-from .pen import Pen
-from .sheets import draw_chart
-from .theme import WHITE, Color, mix, tint
+from groupwise.data.desktops.chrome import draw_menu_bar, draw_scroll_bar, draw_tool_bar
+from groupwise.data.desktops.geometry import Box
+from groupwise.data.desktops.pen import Pen
+from groupwise.data.desktops.sheets import draw_chart
+from groupwise.data.desktops.theme import WHITE, Color, mix, tint
 
 __all__ = ["paint_browser_paper", "paint_ebook", "paint_spread", "paint_viewer"]
 
@@ -17,9 +17,17 @@ def draw_paper(pen: Pen, page: Box, *, first: bool, size: float = 6) -> None:
     body = page.inset(round(page.width * 0.09), round(page.width * 0.08))
     if first:
         title, body = body.cut_top(page.width * 0.09)
-        pen.prose_line(title.inset(title.width // 6, 0), size=size * 1.9, color=INK, kind="headlines")
+        pen.prose_line(
+            title.inset(title.width // 6, 0), size=size * 1.9, color=INK, kind="headlines"
+        )
         who, body = body.cut_top(page.width * 0.05)
-        pen.text(who, f"{pen.word('names')}, {pen.word('names')} and {pen.word('names')}", size=size, color=INK, align="center")
+        pen.text(
+            who,
+            f"{pen.word('names')}, {pen.word('names')} and {pen.word('names')}",
+            size=size,
+            color=INK,
+            align="center",
+        )
         abstract, body = body.cut_top(page.width * 0.16)
         pen.prose(abstract.inset(abstract.width // 8, 2), size=size * 0.9, color=INK)
     num_columns = pen.rng.choice((1, 2, 2))
@@ -28,9 +36,19 @@ def draw_paper(pen: Pen, page: Box, *, first: bool, size: float = 6) -> None:
             figure, column = column.cut_top(column.width * 0.5)
             draw_chart(pen, figure)
         while column.height > pen.px(size * 3):
-            y = pen.prose(column, size=size, color=INK, leading=1.35, num_lines=pen.rng.randint(8, 20))
-            head, column = Box(column.left, y, column.right, column.bottom).cut_top(pen.px(size * 2))
-            pen.text(head, f"{pen.rng.randint(1, 6)} {pen.word('titles')}", size=size * 1.2, color=INK, bold=True)
+            y = pen.prose(
+                column, size=size, color=INK, leading=1.35, num_lines=pen.rng.randint(8, 20)
+            )
+            head, column = Box(column.left, y, column.right, column.bottom).cut_top(
+                pen.px(size * 2)
+            )
+            pen.text(
+                head,
+                f"{pen.rng.randint(1, 6)} {pen.word('titles')}",
+                size=size * 1.2,
+                color=INK,
+                bold=True,
+            )
 
 
 def draw_page_rail(pen: Pen, side: Box) -> None:
@@ -39,10 +57,15 @@ def draw_page_rail(pen: Pen, side: Box) -> None:
     step = round(side.width * 1.15)
     for index in range(max(1, side.height // max(1, step))):
         top = side.top + index * step + pen.px(5)
-        page = Box(side.left, top, side.right, top + step - pen.px(8)).middle(side.width * 0.66, step - pen.px(8))
+        page = Box(side.left, top, side.right, top + step - pen.px(8)).middle(
+            side.width * 0.66, step - pen.px(8)
+        )
         pen.frame(page.inset(-1), pen.palette.accent if index == 1 else pen.palette.edge, WHITE)
         for line in page.inset(pen.px(4)).grid(1, 14, 1)[:13]:
-            pen.fill(line.cut_left(line.width * pen.rng.uniform(0.5, 1))[0].cut_top(1)[0], (165, 165, 165))
+            pen.fill(
+                line.cut_left(line.width * pen.rng.uniform(0.5, 1))[0].cut_top(1)[0],
+                (165, 165, 165),
+            )
 
 
 def draw_pages(pen: Pen, area: Box) -> None:
@@ -79,7 +102,12 @@ def paint_browser_paper(pen: Pen, box: Box) -> None:
     bar, box = box.cut_top(pen.px(16))
     pen.fill(bar, (level, level, level + 4))
     ink: Color = WHITE if level < 128 else INK
-    pen.text(bar.inset(pen.px(30), 0), f"{pen.rng.randint(1, 9)} / {pen.rng.randint(9, 40)}", size=7.5, color=ink)
+    pen.text(
+        bar.inset(pen.px(30), 0),
+        f"{pen.rng.randint(1, 9)} / {pen.rng.randint(9, 40)}",
+        size=7.5,
+        color=ink,
+    )
     pen.text(bar, f"{pen.rng.randint(5, 15) * 10}%", size=7.5, color=ink, align="center")
     if pen.rng.random() < 0.5:
         side, box = box.cut_left(box.width * 0.16)
@@ -109,9 +137,13 @@ def paint_ebook(pen: Pen, box: Box) -> None:
         for line in side.inset(pen.px(8)).grid(1, 16)[: pen.rng.randint(6, 15)]:
             pen.text(line, pen.word("titles"), size=7.5, color=ink)
     foot, box = box.cut_bottom(pen.px(14))
-    pen.text(foot, f"{pen.rng.randint(1, 99)} %", size=7, color=mix(paper, ink, 0.5), align="center")
+    pen.text(
+        foot, f"{pen.rng.randint(1, 99)} %", size=7, color=mix(paper, ink, 0.5), align="center"
+    )
     columns = pen.rng.choice((1, 2))
-    for index, column in enumerate(box.inset(round(box.width * 0.08), pen.px(14)).grid(columns, 1, round(box.width * 0.08))):
+    for index, column in enumerate(
+        box.inset(round(box.width * 0.08), pen.px(14)).grid(columns, 1, round(box.width * 0.08))
+    ):
         if index == 0 and pen.rng.random() < 0.5:
             head, column = column.cut_top(pen.px(44))
             pen.text(head, pen.word("titles"), size=17, color=ink, align="center")

@@ -9,14 +9,14 @@ from typing import Literal
 
 from PIL import Image
 
-from .activities import ACTIVITIES
-from .chrome import draw_browser_bars, draw_title_bar
-from .geometry import Box
-from .painters import PAINTERS, Variant
-from .pen import Pen
-from .pictures import paint_gradient
-from .popups import draw_pointer, draw_popups
-from .theme import Color, Theme, mix, pick_palette, tint
+from groupwise.data.desktops.activities import ACTIVITIES
+from groupwise.data.desktops.chrome import draw_browser_bars, draw_title_bar
+from groupwise.data.desktops.geometry import Box
+from groupwise.data.desktops.painters import PAINTERS, Variant
+from groupwise.data.desktops.pen import Pen
+from groupwise.data.desktops.pictures import paint_gradient
+from groupwise.data.desktops.popups import draw_pointer, draw_popups
+from groupwise.data.desktops.theme import Color, Theme, mix, pick_palette, tint
 
 __all__ = ["Screen", "compose_screen"]
 
@@ -50,7 +50,7 @@ def compose_screen(
     unit = min(width / 640, height / 480) * theme.zoom
     palette = pick_palette(theme, rng)
     variant = variant or rng.choice(PAINTERS[activity])
-    maximised = rng.random() < 0.85 - 0.5 * clutter
+    maximised = rng.random() < 0.95 - 0.5 * clutter
     bare = maximised and variant.frame == "bare" and rng.random() < 0.75
     image = Image.new("RGB", size, theme.wallpaper[0])
     pen = Pen(image, rng, theme, palette, unit)
@@ -106,11 +106,14 @@ def draw_window(pen: Pen, box: Box, variant: Variant, *, bare: bool, clutter: fl
     """Paint a window by itself and lay it on the desktop with its border."""
     rng = pen.rng
     # With clutter, programs follow the desktop's light or dark more often than their own habit.
-    tone = "any" if rng.random() < 0.15 + 0.35 * clutter else variant.tone
+    tone = "any" if rng.random() < 0.1 + 0.3 * clutter else variant.tone
+    if tone == "any" and variant.frame == "browser" and rng.random() < 0.6:
+        tone = "light"  # most web pages are light even on dark desktops
     palette = pick_palette(pen.theme, rng, tone)
     fullness = rng.choice((0.05, 0.35, 0.7, 1.0, 1.0, 1.0))
+    han = rng.random() < pen.theme.han and not variant.latin
     image = Image.new("RGB", (max(8, box.width), max(8, box.height)), palette.paper)
-    inner = Pen(image, rng, pen.theme, palette, pen.unit, fullness, rng.random() < pen.theme.han)
+    inner = Pen(image, rng, pen.theme, palette, pen.unit, fullness, han)
     area = Box(0, 0, image.width, image.height)
     if variant.frame == "browser":
         area = draw_browser_bars(inner, area)
@@ -138,7 +141,12 @@ def draw_wallpaper(pen: Pen, screen: Box) -> None:
     if theme.wallpaper_kind == "hills":
         for index, share in enumerate((0.55, 0.72)):
             top = round(screen.height * share)
-            ring = (-screen.width * (0.3 + index), top, screen.width * (1.4 - 0.3 * index), top + screen.height)
+            ring = (
+                -screen.width * (0.3 + index),
+                top,
+                screen.width * (1.4 - 0.3 * index),
+                top + screen.height,
+            )
             pen.draw.ellipse(ring, fill=mix(corners[2], (0, 0, 0), 0.2 + 0.2 * index))
     elif theme.wallpaper_kind == "rays":
         for index in range(6):
@@ -195,7 +203,12 @@ def draw_bar(pen: Pen, screen: Box, desk: Box) -> None:
     labelled = pen.theme.has_icons
     width = pen.px(80 if labelled else 20)
     for index in range(pen.rng.randint(1, 5)):
-        slot = Box(rest.left + index * width, rest.top + 1, rest.left + (index + 1) * width - 2, rest.bottom - 1)
+        slot = Box(
+            rest.left + index * width,
+            rest.top + 1,
+            rest.left + (index + 1) * width - 2,
+            rest.bottom - 1,
+        )
         if slot.right > rest.right - pen.px(40):
             break
         pen.fill(slot, mix(back, pen.theme.accent, 0.55 if index == 0 else 0.12))
@@ -212,4 +225,3 @@ def draw_dock(pen: Pen, screen: Box, back: Color) -> None:
     pen.rounded(shelf, mix(back, pen.theme.wallpaper[2], 0.3), radius=6)
     for cell in shelf.inset(pen.px(3), 0).grid(num_programs, 1):
         pen.rounded(cell.middle(side, side), tint(pen.rng.random(), 0.6, 0.9))
-

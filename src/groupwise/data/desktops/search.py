@@ -1,11 +1,17 @@
 """Painters of looking things up: search pages, results, pictures, encyclopedias, new tabs."""
 
-from .chrome import draw_scroll_bar
-from .geometry import Box
-from .pen import Pen
-from .theme import WHITE, Color, mix, tint
+from groupwise.data.desktops.chrome import draw_scroll_bar
+from groupwise.data.desktops.geometry import Box
+from groupwise.data.desktops.pen import Pen
+from groupwise.data.desktops.theme import WHITE, Color, mix, tint
 
-__all__ = ["paint_encyclopedia", "paint_new_tab", "paint_picture_results", "paint_results", "paint_search_home"]
+__all__ = [
+    "paint_encyclopedia",
+    "paint_new_tab",
+    "paint_picture_results",
+    "paint_results",
+    "paint_search_home",
+]
 
 LINK: Color = (26, 70, 190)
 
@@ -49,7 +55,9 @@ def paint_search_home(pen: Pen, box: Box) -> None:
     field = row.middle(row.width * pen.rng.uniform(0.45, 0.65), row.height)
     draw_field(pen, field, pen.word("queries"))
     if pen.rng.random() < 0.4:
-        drop = Box(field.left, field.bottom + 1, field.right, min(box.bottom, field.bottom + pen.px(90)))
+        drop = Box(
+            field.left, field.bottom + 1, field.right, min(box.bottom, field.bottom + pen.px(90))
+        )
         pen.frame(drop, pal.edge, pal.paper)
         for line in drop.inset(pen.px(10), pen.px(2)).grid(1, 7):
             pen.text(line, pen.word("queries"), size=7.5)
@@ -69,15 +77,24 @@ def paint_results(pen: Pen, box: Box) -> None:
     draw_field(pen, field.cut_left(field.width * 0.6)[0].inset(0, pen.px(8)), pen.word("queries"))
     tabs, box = box.cut_top(pen.px(13))
     for cell in tabs.inset(pen.px(62), 0).grid(7, 1)[:5]:
-        pen.text(cell, pen.rng.choice(("All", "Images", "News", "Videos", "Maps")), size=7, color=pal.muted)
+        pen.text(
+            cell,
+            pen.rng.choice(("All", "Images", "News", "Videos", "Maps")),
+            size=7,
+            color=pal.muted,
+        )
     pen.rule((box.left, box.top), (box.right, box.top), pal.edge)
     body = box.inset(pen.px(pen.rng.choice((14, 62))), pen.px(8))
     if pen.rng.random() < 0.55:
         card, body = body.cut_right(body.width * pen.rng.uniform(0.3, 0.4))
-        draw_info_card(pen, card.inset(pen.px(10), 0).cut_top(card.height * pen.rng.uniform(0.5, 0.95))[0])
+        draw_info_card(
+            pen, card.inset(pen.px(10), 0).cut_top(card.height * pen.rng.uniform(0.5, 0.95))[0]
+        )
     step = pen.px(pen.rng.choice((42, 50)))
     for row in range(max(1, body.height // step)):
-        draw_result(pen, Box(body.left, body.top + row * step, body.right, body.top + (row + 1) * step))
+        draw_result(
+            pen, Box(body.left, body.top + row * step, body.right, body.top + (row + 1) * step)
+        )
 
 
 def draw_result(pen: Pen, box: Box) -> None:
@@ -87,8 +104,15 @@ def draw_result(pen: Pen, box: Box) -> None:
         pen.picture(art.inset(pen.px(3)), pen.rng.choice(("landscape", "portrait", "object")))
     site, rest = box.cut_top(pen.px(9))
     title, rest = rest.cut_top(pen.px(12))
-    pen.text(site, pen.word("sites"), size=6.5, color=tint(0.36, 0.6, 0.5) if not pen.palette.dark else pen.palette.muted)
-    pen.prose_line(title.cut_left(title.width * 0.75)[0], size=10, color=link_color(pen), kind="headlines")
+    pen.text(
+        site,
+        pen.word("sites"),
+        size=6.5,
+        color=tint(0.36, 0.6, 0.5) if not pen.palette.dark else pen.palette.muted,
+    )
+    pen.prose_line(
+        title.cut_left(title.width * 0.75)[0], size=10, color=link_color(pen), kind="headlines"
+    )
     pen.prose(rest, size=7, color=mix(pen.palette.ink, pen.palette.paper, 0.25), num_lines=2)
 
 
@@ -144,7 +168,9 @@ def paint_encyclopedia(pen: Pen, box: Box) -> None:
         pen.text(section, pen.word("titles"), size=11)
         for _ in range(2):
             x = section.left + pen.rng.randint(0, max(0, section.width - pen.px(50)))
-            pen.text(Box(x, text.top, text.right, text.top + 1), pen.word("names"), color=link_color(pen))
+            pen.text(
+                Box(x, text.top, text.right, text.top + 1), pen.word("names"), color=link_color(pen)
+            )
 
 
 def paint_new_tab(pen: Pen, box: Box) -> None:
@@ -152,7 +178,12 @@ def paint_new_tab(pen: Pen, box: Box) -> None:
     pal = pen.palette
     pen.fill(box, mix(pal.paper, pal.panel, pen.rng.choice((0.0, 0.4))))
     head, rest = box.cut_top(box.height * pen.rng.uniform(0.16, 0.35))
-    draw_field(pen, head.cut_bottom(pen.px(30))[0].middle(box.width * 0.6, pen.px(17)), "Search the web", button=False)
+    draw_field(
+        pen,
+        head.cut_bottom(pen.px(30))[0].middle(box.width * 0.6, pen.px(17)),
+        "Search the web",
+        button=False,
+    )
     body = rest.middle(rest.width * 0.68, rest.height)
     tiles, body = body.cut_top(pen.px(62))
     for cell in tiles.grid(pen.rng.randint(5, 8), 1, pen.px(8)):
@@ -160,7 +191,14 @@ def paint_new_tab(pen: Pen, box: Box) -> None:
         tile = cell.cut_top(cell.height - pen.px(12))[0].middle(side, side)
         color = tint(pen.rng.random(), 0.7, 0.85) if pen.rng.random() < 0.7 else WHITE
         pen.rounded(tile, color, edge=pal.edge)
-        pen.text(tile, pen.word("tabs")[:1], size=14, color=WHITE if color != WHITE else LINK, align="center", bold=True)
+        pen.text(
+            tile,
+            pen.word("tabs")[:1],
+            size=14,
+            color=WHITE if color != WHITE else LINK,
+            align="center",
+            bold=True,
+        )
         pen.text(cell.cut_bottom(pen.px(11))[0], pen.word("tabs"), size=6.5, align="center")
     for cell in body.cut_top(pen.px(80))[0].grid(4, 1, pen.px(10))[: pen.rng.randint(0, 4)]:
         pen.frame(cell, pal.edge, pal.paper)

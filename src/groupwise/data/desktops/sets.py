@@ -4,26 +4,22 @@ Every session is drawn from a seed of its own, so a small set is the beginning o
 the same seed. Making on-task and off-task pairs of the rows is left to the loader.
 """
 
-import hashlib
-import json
-import os
 import random
-import tempfile
 from pathlib import Path
 
 from PIL import Image
 
-from groupwise.core import DataError
-
-from .activities import ACTIVITIES, check_activity
-from .scene import Screen, compose_screen
-from .tasks import write_task
-from .theme import pick_theme
+from groupwise.core import DataError, derive_seed, write_jsonl
+from groupwise.data.desktops.activities import ACTIVITIES, check_activity
+from groupwise.data.desktops.scene import Screen, compose_screen
+from groupwise.data.desktops.tasks import check_language, write_task
+from groupwise.data.desktops.theme import pick_theme
 
 __all__ = ["draw_desktop", "write_desktops"]
 
 MIN_SIZE = (160, 120)
 JPEG_QUALITY = 90
+INDEX_NAME = "index.jsonl"
 
 
 def check_drawing(size: tuple[int, int], clutter: float) -> None:
@@ -33,9 +29,19 @@ def check_drawing(size: tuple[int, int], clutter: float) -> None:
         DataError: One of them is out of its range.
     """
     if size[0] < MIN_SIZE[0] or size[1] < MIN_SIZE[1]:
-        raise DataError(f"desktop size {size} is too small, expected at least {MIN_SIZE} pixels")
+        raise DataError(
+            "desktop size is too small",
+            got=f"{size[0]}x{size[1]}",
+            expected=f"at least {MIN_SIZE[0]}x{MIN_SIZE[1]} pixels",
+            fix="ask for a larger size",
+        )
     if not 0.0 <= clutter <= 1.0:
-        raise DataError(f"clutter {clutter} is out of range, expected a number from 0 to 1")
+        raise DataError(
+            "clutter is out of range",
+            got=clutter,
+            expected="a number from 0 to 1",
+            fix="choose one in that range",
+        )
 
 
 def draw_desktop(
@@ -63,17 +69,11 @@ def draw_desktop(
     return compose_screen(activity, theme=theme, rng=rng, size=size, clutter=clutter).image
 
 
-def derive_seed(seed: int, *parts: int | str) -> int:
-    """A 64-bit seed that depends on every part and on nothing else."""
-    text = json.dumps([seed, *parts])
-    return int.from_bytes(hashlib.sha256(text.encode()).digest()[:8], "big")
-
-
-def pick_activity(seed: int, session: int) -> str:
-    """The activity of a session: each block of 14 sessions holds every activity once."""
-    block, place = divmod(session, len(ACTIVITIES))
+def pick_activity(seed: int, session: int, activities: tuple[str, ...] = ACTIVITIES) -> str:
+    """The activity of a session: each block of as many sessions holds every activity once."""
+    block, place = divmod(session, len(activities))
     order = random.Random(derive_seed(seed, "activities", block)).sample(
-        ACTIVITIES, len(ACTIVITIES)
+        activities, len(activities)
     )
     return order[place]
 
@@ -95,19 +95,6 @@ def draw_session(
     ]
 
 
-def save_atomically(path: Path, content: bytes) -> None:
-    """Write a file so that it is there whole or not at all."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
-    try:
-        with os.fdopen(handle, "wb") as file:
-            file.write(content)
-        os.replace(name, path)
-    except BaseException:
-        Path(name).unlink(missing_ok=True)
-        raise
-
-
 def check_set(num_sessions: int, screens_per_session: int, languages: tuple[str, ...]) -> None:
     """Refuse counts below one and sets without a language.
 
@@ -117,12 +104,16 @@ def check_set(num_sessions: int, screens_per_session: int, languages: tuple[str,
     counts = {"num_sessions": num_sessions, "screens_per_session": screens_per_session}
     for name, count in counts.items():
         if count < 1:
-            raise DataError(f"{name} is {count}, expected at least 1")
+            raise DataError(
+                f"{name} is too small", got=count, expected="at least 1", fix="ask for more"
+            )
     if not languages:
-        raise DataError("languages is empty, expected at least one of: en, zh")
+        raise DataError("no task language", expected="en, zh or both", fix="name at least one")
+    for language in languages:
+        check_language(language)
 
 
-def write_desktops(
+def write_desktops(  # noqa: PLR0913 (a set is described by that many independent choices)
     folder: Path,
     *,
     num_sessions: int,
@@ -131,6 +122,7 @@ def write_desktops(
     size: tuple[int, int] = (640, 480),
     clutter: float = 0.5,
     languages: tuple[str, ...] = ("en", "zh"),
+    activities: tuple[str, ...] = ACTIVITIES,
 ) -> Path:
     """Draw a set of sessions into a folder and return the path of its ``index.jsonl``.
 
@@ -146,45 +138,47 @@ def write_desktops(
         size: Width and height in pixels, at least 160x120.
         clutter: In [0, 1], see ``draw_desktop``.
         languages: Of the task descriptions, taken in turn.
+        activities: What the foremost windows show; at least one.
 
     Raises:
-        DataError: An argument is out of its range or a language is unknown.
+        DataError: An argument is out of its range, a language or an activity is unknown.
     """
     check_drawing(size, clutter)
+    for activity in activities:
+        check_activity(activity)
     check_set(num_sessions, screens_per_session, languages)
+    (folder / INDEX_NAME).unlink(missing_ok=True)  # it may list pictures that change now
     rows: list[dict[str, str | int]] = []
     for index in range(num_sessions):
         session, session_seed = f"session_{index:05d}", derive_seed(seed, "session", index)
-        activity = pick_activity(seed, index)
-        # Blocks of 14 hold every activity, so turning by block and place mixes both.
-        language = languages[(index + index // len(ACTIVITIES)) % len(languages)]
-        task = write_task(
-            activity, rng=random.Random(derive_seed(session_seed, "task")), language=language
-        )
+        activity = pick_activity(seed, index, activities)
+        # A block of sessions holds every activity once: each meets the languages in turn.
+        turn = index // len(activities) + activities.index(activity)
+        language = languages[turn % len(languages)]
+        rng = random.Random(derive_seed(session_seed, "task"))
+        task = write_task(activity, rng=rng, language=language)
+        facts = {"session": session, "task": task, "language": language, "activity": activity}
         screens = draw_session(
             activity, seed=session_seed, num_screens=screens_per_session, size=size, clutter=clutter
         )
-        for number, screen in enumerate(screens):
-            image = f"images/{session}/{number}.jpg"
-            save_picture(folder / image, screen.image)
-            rows.append(
-                {
-                    "image": image,
-                    "session": session,
-                    "task": task,
-                    "language": language,
-                    "activity": activity,
-                    "width": size[0],
-                    "height": size[1],
-                    "difficulty": screen.difficulty,
-                }
-            )
-    text = "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows)
-    save_atomically(folder / "index.jsonl", text.encode())
-    return folder / "index.jsonl"
+        rows += [save_screen(folder, screen, facts, k) for k, screen in enumerate(screens)]
+    write_jsonl(folder / INDEX_NAME, rows)
+    return folder / INDEX_NAME
 
 
-def save_picture(path: Path, image: Image.Image) -> None:
-    """Write a picture as JPEG."""
+def save_screen(
+    folder: Path, screen: Screen, facts: dict[str, str], number: int
+) -> dict[str, str | int]:
+    """Write one picture of a session as JPEG; returns its row of the index."""
+    name = f"images/{facts['session']}/{number}.jpg"
+    path = folder / name
     path.parent.mkdir(parents=True, exist_ok=True)
-    image.save(path, quality=JPEG_QUALITY)
+    screen.image.save(path, quality=JPEG_QUALITY)
+    width, height = screen.image.size
+    return {
+        "image": name,
+        **facts,
+        "width": width,
+        "height": height,
+        "difficulty": screen.difficulty,
+    }

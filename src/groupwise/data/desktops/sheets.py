@@ -1,12 +1,23 @@
 """Painters of spreadsheets: grids with numbers, charts, side panels, online sheets."""
 
-from .chrome import draw_menu_bar, draw_scroll_bar, draw_status_bar, draw_tool_bar
-from .geometry import Box
-from .office import draw_ribbon
-from .pen import Pen
-from .theme import WHITE, Color, mix, tint
+from groupwise.data.desktops.chrome import (
+    draw_menu_bar,
+    draw_scroll_bar,
+    draw_status_bar,
+    draw_tool_bar,
+)
+from groupwise.data.desktops.geometry import Box
+from groupwise.data.desktops.office import draw_ribbon
+from groupwise.data.desktops.pen import Pen
+from groupwise.data.desktops.theme import WHITE, Color, mix, tint
 
-__all__ = ["draw_chart", "paint_chart_sheet", "paint_online_sheet", "paint_sheet", "paint_wide_sheet"]
+__all__ = [
+    "draw_chart",
+    "paint_chart_sheet",
+    "paint_online_sheet",
+    "paint_sheet",
+    "paint_wide_sheet",
+]
 
 
 def draw_chart(pen: Pen, box: Box, *, kind: str | None = None) -> None:
@@ -44,7 +55,9 @@ def draw_pie(pen: Pen, plot: Box, colors: list[Color]) -> None:
     start = 0.0
     for index, color in enumerate(colors):
         end = 360.0 if index == len(colors) - 1 else start + pen.rng.uniform(30, 85)
-        pen.draw.pieslice((circle.left, circle.top, circle.right, circle.bottom), start, end, fill=color)
+        pen.draw.pieslice(
+            (circle.left, circle.top, circle.right, circle.bottom), start, end, fill=color
+        )
         start = end
 
 
@@ -92,11 +105,23 @@ def draw_grid(pen: Pen, box: Box) -> None:
     for x in range(body.left, box.right, cell_w):
         pen.rule((x, box.top), (x, box.bottom), lines)
         letter = chr(65 + (x - body.left) // cell_w % 26)
-        pen.text(Box(x, head.top, x + cell_w, head.bottom), letter, size=6.5, color=pal.muted, align="center")
+        pen.text(
+            Box(x, head.top, x + cell_w, head.bottom),
+            letter,
+            size=6.5,
+            color=pal.muted,
+            align="center",
+        )
     for y in range(body.top, box.bottom, cell_h):
         pen.rule((box.left, y), (box.right, y), lines)
         number = str(1 + (y - body.top) // cell_h)
-        pen.text(Box(side.left, y, side.right, y + cell_h), number, size=6, color=pal.muted, align="center")
+        pen.text(
+            Box(side.left, y, side.right, y + cell_h),
+            number,
+            size=6,
+            color=pal.muted,
+            align="center",
+        )
     fill_cells(pen, body, (cell_w, cell_h), ink)
 
 
@@ -108,13 +133,21 @@ def fill_cells(pen: Pen, body: Box, cell: tuple[int, int], ink: Color) -> None:
     kinds = [pen.rng.random() < 0.35 for _ in range(num_columns)]
     head = tint(pen.rng.random(), 0.35, 0.9) if pen.rng.random() < 0.35 else None
     if head:
-        pen.fill(Box(body.left, body.top, body.left + num_columns * cell_w, body.top + cell_h), head)
+        pen.fill(
+            Box(body.left, body.top, body.left + num_columns * cell_w, body.top + cell_h), head
+        )
     for row in range(num_rows if pen.fullness > 0.12 else 0):
         for column in range(num_columns):
             left, top = body.left + column * cell_w, body.top + row * cell_h
             slot = Box(left + 2, top, left + cell_w - 2, top + cell_h)
             if row == 0:
-                pen.text(slot, pen.word("columns"), size=6.5, color=(30, 30, 30) if head else ink, bold=True)
+                pen.text(
+                    slot,
+                    pen.word("columns"),
+                    size=6.5,
+                    color=(30, 30, 30) if head else ink,
+                    bold=True,
+                )
             elif kinds[column]:
                 pen.text(slot, pen.word("cells"), size=6.5, color=ink)
             else:
@@ -152,7 +185,10 @@ def paint_chart_sheet(pen: Pen, box: Box) -> None:
     box = draw_sheet_tabs(pen, draw_formula_bar(pen, box))
     draw_grid(pen, box)
     for _ in range(pen.rng.randint(1, 2)):
-        w, h = round(box.width * pen.rng.uniform(0.3, 0.5)), round(box.height * pen.rng.uniform(0.35, 0.6))
+        w, h = (
+            round(box.width * pen.rng.uniform(0.3, 0.5)),
+            round(box.height * pen.rng.uniform(0.35, 0.6)),
+        )
         left = box.left + pen.rng.randint(box.width // 5, max(box.width // 5, box.width - w))
         top = box.top + pen.rng.randint(0, max(0, box.height - h))
         area = Box(left, top, left + w, top + h)

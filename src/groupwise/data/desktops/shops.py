@@ -1,9 +1,9 @@
 """Painters of shopping: product grids, product pages, carts, reviews."""
 
-from .chrome import draw_scroll_bar
-from .geometry import Box
-from .pen import Pen
-from .theme import WHITE, Color, mix, tint
+from groupwise.data.desktops.chrome import draw_scroll_bar
+from groupwise.data.desktops.geometry import Box
+from groupwise.data.desktops.pen import Pen
+from groupwise.data.desktops.theme import WHITE, Color, mix, tint
 
 __all__ = ["paint_cart", "paint_product", "paint_product_grid", "paint_reviews"]
 
@@ -18,7 +18,13 @@ def draw_shop_head(pen: Pen, box: Box) -> Box:
     pen.fill(rest, pal.paper)
     pen.fill(bar, color)
     ink: Color = WHITE if sum(color) < 420 else (30, 30, 30)
-    pen.text(bar.inset(pen.px(8), 0), rng.choice(("shopify", "Marketo", "bazaar", "eMart", "Taomall")), size=13, color=ink, bold=True)
+    pen.text(
+        bar.inset(pen.px(8), 0),
+        rng.choice(("shopify", "Marketo", "bazaar", "eMart", "Taomall")),
+        size=13,
+        color=ink,
+        bold=True,
+    )
     field = bar.inset(pen.px(90), pen.px(6))
     pen.rounded(field, WHITE, radius=2, edge=(150, 150, 150))
     pen.text(field.inset(pen.px(6), 0), pen.word("products"), size=7.5, color=(40, 40, 40))
@@ -28,7 +34,9 @@ def draw_shop_head(pen: Pen, box: Box) -> Box:
         links, rest = rest.cut_top(pen.px(12))
         pen.fill(links, mix(color, (0, 0, 0), 0.25))
         for cell in links.inset(pen.px(8), 0).grid(8, 1)[: rng.randint(4, 8)]:
-            pen.text(cell, pen.word("tabs"), size=7, color=WHITE if sum(color) < 560 else (20, 20, 20))
+            pen.text(
+                cell, pen.word("tabs"), size=7, color=WHITE if sum(color) < 560 else (20, 20, 20)
+            )
     return rest
 
 
@@ -119,7 +127,9 @@ def paint_cart(pen: Pen, box: Box) -> None:
         pen.text(line, price(pen), size=8, align="right")
     pen.button(lines[4], "Checkout", color=(245, 160, 40))
     pen.fill(rows, pal.paper)
-    for cell in rows.inset(pen.px(8), pen.px(4)).grid(1, pen.rng.randint(3, 6), 2)[: pen.many(1, 6)]:
+    for cell in rows.inset(pen.px(8), pen.px(4)).grid(1, pen.rng.randint(3, 6), 2)[
+        : pen.many(1, 6)
+    ]:
         pen.rule((cell.left, cell.bottom), (cell.right, cell.bottom), pal.edge)
         art, text = cell.inset(0, pen.px(3)).cut_left(cell.height)
         pen.picture(art, "object")

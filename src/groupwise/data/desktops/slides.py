@@ -1,11 +1,11 @@
 """Painters of presentations: editors with a slide list, sorters and running slide shows."""
 
-from .chrome import draw_menu_bar, draw_status_bar, draw_tool_bar
-from .geometry import Box
-from .office import draw_ribbon
-from .pen import Pen
-from .sheets import draw_chart
-from .theme import WHITE, Color, mix, tint
+from groupwise.data.desktops.chrome import draw_menu_bar, draw_status_bar, draw_tool_bar
+from groupwise.data.desktops.geometry import Box
+from groupwise.data.desktops.office import draw_ribbon
+from groupwise.data.desktops.pen import Pen
+from groupwise.data.desktops.sheets import draw_chart
+from groupwise.data.desktops.theme import WHITE, Color, mix, tint
 
 __all__ = ["draw_slide", "paint_impress", "paint_ribbon_slides", "paint_show", "paint_sorter"]
 
@@ -53,11 +53,15 @@ def draw_slide(pen: Pen, box: Box, deck: tuple[Color, Color], *, blank: bool = F
             pen.fill(half, mix(back, WHITE, 0.5))
             draw_chart(pen, half)
     if layout == 3:
-        pen.picture(body.middle(body.width * 0.7, body.height), pen.rng.choice(("landscape", "sea", "room")))
+        pen.picture(
+            body.middle(body.width * 0.7, body.height), pen.rng.choice(("landscape", "sea", "room"))
+        )
         return
     for row in body.grid(1, 5)[: pen.rng.randint(2, 5)]:
         dot, line = row.cut_left(row.height * 0.6)
-        pen.disc((dot.left + dot.width / 2, dot.top + dot.height / 2), max(1, row.height // 12), strong)
+        pen.disc(
+            (dot.left + dot.width / 2, dot.top + dot.height / 2), max(1, row.height // 12), strong
+        )
         pen.prose_line(line.cut_left(line.width * 0.9)[0], size=size * 0.62, color=ink)
 
 

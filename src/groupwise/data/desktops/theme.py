@@ -90,12 +90,12 @@ def pick_theme(rng: random.Random) -> Theme:
 def pick_palette(theme: Theme, rng: random.Random, tone: Tone = "any") -> Palette:
     """Pick the colours of one window of that theme; ``tone`` overrides light or dark."""
     dark = theme.dark if tone == "any" else tone == "dark"
-    hue, colourful = rng.random(), rng.choice((0.0, 0.03, 0.1))
+    hue, colourful = rng.random(), rng.choice((0.0, 0.0, 0.02, 0.02, 0.05))
     accent = theme.accent if rng.random() < 0.4 else pick_accent(rng)
     if dark:
         level = rng.uniform(0.05, 0.2)
-        paper = tint(hue, colourful * 3, level)
-        panel = tint(hue, colourful * 3, level + rng.uniform(0.03, 0.1))
+        paper = tint(hue, colourful * 4, level)
+        panel = tint(hue, colourful * 4, level + rng.uniform(0.03, 0.1))
         ink = tint(hue, colourful, rng.uniform(0.82, 0.98))
     else:
         paper = tint(hue, colourful * 0.3, rng.uniform(0.96, 1.0))

@@ -4,7 +4,7 @@ Only the words; the sentences of task descriptions live in ``tasks``.
 """
 
 from functools import lru_cache
-from importlib import resources
+from pathlib import Path
 from typing import Any, cast
 
 import yaml
@@ -15,8 +15,8 @@ __all__ = ["load_vocabulary", "screen_words"]
 @lru_cache(maxsize=8)
 def load_vocabulary(name: str) -> dict[str, Any]:
     """The mapping in the package's ``vocabulary/<name>.yaml``."""
-    source = resources.files(__package__).joinpath("vocabulary", f"{name}.yaml")
-    return cast(dict[str, Any], yaml.safe_load(source.read_text(encoding="utf-8")))
+    source = Path(__file__).with_name("vocabulary") / f"{name}.yaml"
+    return cast("dict[str, Any]", yaml.safe_load(source.read_text(encoding="utf-8")))
 
 
 @lru_cache(maxsize=64)

@@ -137,7 +137,7 @@ def _arrange_details(
 def find_labels(predictions: Sequence[Prediction]) -> tuple[str, ...]:
     """Return every label that occurs, in the order of the fullest probabilities, then by name."""
     tables = [list(item.probabilities) for item in predictions if item.probabilities is not None]
-    known = max(tables, key=len, default=[])
+    known = max(tables, key=len) if tables else []
     seen = {item.label for item in predictions}
     seen |= {item.predicted for item in predictions if item.predicted is not None}
     seen |= {name for table in tables for name in table}

@@ -59,9 +59,46 @@ def _state_last(last: HeadlineRow, headline: Headline, num_groups: int) -> Itera
 
 
 def _state_gains(last: HeadlineRow, comparisons: Sequence[PairedComparison]) -> Iterator[str]:
-    for one in comparisons:
-        if one.policy_b == last.policy and one.policy_a not in BLIND_POLICIES:
-            yield describe_comparison(one)
+    """Say what the last policy is clearly above, clearly below, or neither."""
+    mine = [
+        one
+        for one in comparisons
+        if one.policy_b == last.policy and one.policy_a not in BLIND_POLICIES
+    ]
+    for word, wanted in (("above", 1), ("below", -1)):
+        parts = [
+            f"{format_points(abs(one.difference)).lstrip('+')} points {word} "
+            f"{title_policy(one.policy_a)} ({format_points_interval(one.low, one.high)}, "
+            f"{format_p_value(one.p_value_holm)})"
+            for one in mine
+            if judge_difference(one) == wanted
+        ]
+        if parts:
+            yield f"That is {join_words(parts)}."
+    close = [
+        f"{title_policy(one.policy_a)} ({format_points(one.difference)} points, "
+        f"{format_points_interval(one.low, one.high)}, {format_p_value(one.p_value_holm)})"
+        for one in mine
+        if judge_difference(one) == 0
+    ]
+    if close:
+        yield f"On these items it cannot be told apart from {join_words(close)}."
+
+
+def judge_difference(one: PairedComparison) -> int:
+    """Return 1 or -1 where b is clearly better or worse than a, 0 where neither is shown.
+
+    Clear means: the interval does not contain 0 and the p-value adjusted by Holm's method,
+    with groups as the unit, is below 0.05.
+    """
+    if one.p_value_holm >= CLEAR_P or one.low <= 0 <= one.high:
+        return 0
+    return 1 if one.difference > 0 else -1
+
+
+def join_words(parts: Sequence[str]) -> str:
+    """Join parts as ``a, b and c``."""
+    return " and ".join([", ".join(parts[:-1]), parts[-1]] if len(parts) > 1 else parts)
 
 
 def describe_comparison(one: PairedComparison) -> str:
@@ -71,7 +108,7 @@ def describe_comparison(one: PairedComparison) -> str:
     p = f"{format_p_value(one.p_value_clustered)} by groups"
     if one.p_value_holm != one.p_value_clustered:
         p += f", {format_p_value(one.p_value_holm)} after Holm"
-    if one.p_value_holm >= CLEAR_P or one.low <= 0 <= one.high:
+    if judge_difference(one) == 0:
         return (
             f"{b} and {a} cannot be told apart on these items: the difference is "
             f"{format_points(one.difference)} points ({ends}; {p})."
@@ -114,13 +151,14 @@ def _state_labels(policy: str, here: dict[str, Metric]) -> Iterator[str]:
 def _state_answers(last: HeadlineRow, here: dict[str, Metric]) -> Iterator[str]:
     if last.invalid_rate is not None:
         rate = last.invalid_rate.value
-        share = "None of its answers is" if rate == 0 else f"{format_share(rate)} of its answers are"
+        share = (
+            "None of its answers is" if rate == 0 else f"{format_share(rate)} of its answers are"
+        )
         yield f"{share} invalid."
     error = here.get(f"{last.policy}/ece")
     if error is not None:
-        yield (
-            f"Its confidence differs from its accuracy by {format_share(error.value)} on average."
-        )
+        points = format_points(error.value).lstrip("+±")
+        yield f"Its confidence differs from its accuracy by {points} points on average."
     latency = here.get(f"{last.policy}/latency_p50_s")
     if latency is not None:
         yield f"Half of the answers take no more than {format_duration(latency.value)}."

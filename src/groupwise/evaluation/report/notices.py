@@ -180,4 +180,6 @@ def _note_training(files: RunFiles) -> Iterator[Notice]:
     if last and sum(last) / len(last) > MAX_DEAD_SHARE:
         share = format_share(sum(last) / len(last))
         text = f"In the last quarter of GRPO, {share} of the groups were dead (all completions "
-        yield Notice("info", f"{text}earned the same), so they taught nothing.", log.name)
+        yield Notice(
+            "info", f"{text}earned the same), so they taught nothing.", "grpo/metrics.jsonl"
+        )

@@ -3,6 +3,9 @@
 Nothing is computed here.
 """
 
+from collections.abc import Callable
+from datetime import UTC, datetime
+
 from groupwise.evaluation.metrics import Metric
 
 _NBSP = "\u00a0"
@@ -29,12 +32,28 @@ def format_points(value: float) -> str:
 
 def format_points_interval(low: float, high: float) -> str:
     """Format an interval of differences as ``+8.1 to +16.4``."""
-    return f"{format_points(low)} to {format_points(high)}"
+    return f"{format_points(low)}{_NBSP}to{_NBSP}{format_points(high)}"
 
 
 def format_p_value(value: float) -> str:
     """Format a p-value as ``p = 0.012`` or ``p < 0.001``."""
-    return "p < 0.001" if value < 0.001 else f"p = {value:.3f}"
+    return f"p{_NBSP}<{_NBSP}0.001" if value < 0.001 else f"p{_NBSP}={_NBSP}{value:.3f}"
+
+
+def format_p_cell(value: float) -> str:
+    """Format a p-value for a table's cell: ``0.012`` or ``< 0.001``."""
+    return format_p_value(value).removeprefix(f"p{_NBSP}").removeprefix(f"={_NBSP}")
+
+
+def format_moment(text: str) -> str:
+    """Format an ISO time as ``2026-03-02 09:14 UTC``; what is not a time stays as it is."""
+    try:
+        moment = datetime.fromisoformat(text)
+    except ValueError:
+        return text
+    if moment.tzinfo is None:
+        return f"{moment:%Y-%m-%d %H:%M}"
+    return f"{moment.astimezone(UTC):%Y-%m-%d %H:%M} UTC"
 
 
 def format_duration(seconds: float) -> str:
@@ -69,7 +88,7 @@ def format_interval(metric: Metric) -> str:
     return f"{form(metric.low)}{_DASH}{form(metric.high)}"
 
 
-def _choose_format(metric: Metric):  # noqa: ANN202
+def _choose_format(metric: Metric) -> Callable[[float], str]:
     if metric.measure.endswith("_s"):
         return format_duration
     return format_score if metric.measure in ("brier", "ece") else format_share

@@ -1,0 +1,46 @@
+# Groupwise: `make setup` once (the other targets do it by themselves), then see the README.
+PYTHON ?= python3
+BIN := .venv/bin
+STAMP := .venv/.groupwise-setup
+
+.DEFAULT_GOAL := help
+.PHONY: help setup demo test test-all check bench
+
+help:
+	@echo "make setup     install everything into .venv"
+	@echo "make demo      train and measure the demo into runs/demo; again to continue it"
+	@echo "make test      the tests that take seconds each"
+	@echo "make test-all  the slow ones too"
+	@echo "make check     style, types and the layers"
+	@echo "make bench     the benchmarks"
+
+setup: $(STAMP)
+
+# The stamp comes last: a setup that was interrupted starts again.
+$(STAMP): pyproject.toml constraints.txt
+	test -x $(BIN)/pip || $(PYTHON) -m venv --clear .venv
+	$(BIN)/pip install -c constraints.txt -e '.[dev]'
+	touch $(STAMP)
+
+demo: setup
+	$(BIN)/groupwise run on_task --config demo --out runs/demo
+
+# One thread per process: two test processes share the cores.
+test: export OMP_NUM_THREADS = 1
+test: setup
+	$(BIN)/pytest -n 2 -m "not slow"
+
+test-all: export OMP_NUM_THREADS = 1
+test-all: setup
+	$(BIN)/pytest -n 2
+
+check: setup
+	$(BIN)/ruff check
+	$(BIN)/ruff format --check
+	$(BIN)/pyright
+	$(BIN)/lint-imports
+
+bench: setup
+	@if ls benchmarks/*.py >/dev/null 2>&1; \
+	then for file in benchmarks/*.py; do echo "$$file" && $(BIN)/python "$$file" || exit 1; done; \
+	else echo "there are no benchmarks yet"; fi

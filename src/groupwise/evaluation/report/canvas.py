@@ -1,0 +1,117 @@
+"""How plots look: colours, fonts and the two forms they are saved in (SVG and PNG).
+
+What is drawn is decided elsewhere.
+"""
+
+import io
+from collections.abc import Callable
+from functools import cache
+from typing import Any
+
+import matplotlib as mpl
+from matplotlib import font_manager
+from matplotlib.figure import Figure
+from matplotlib.ticker import PercentFormatter
+
+Axes = Any  # matplotlib.axes.Axes; its methods take keywords without types
+INK = "#24292f"
+MUTED = "#7a828c"
+FAINT = "#b4bac2"
+GRID = "#e6e8eb"
+CARD = "#ffffff"
+_PNG_DPI = 170
+_CHINESE_FONTS = (
+    "Noto Sans CJK SC",
+    "Noto Sans SC",
+    "Source Han Sans SC",
+    "PingFang SC",
+    "Hiragino Sans GB",
+    "Microsoft YaHei",
+    "WenQuanYi Micro Hei",
+    "SimHei",
+)
+_POLICY_COLORS = {
+    "majority": "#8b949e",
+    "text_only": "#a6761d",
+    "picture_only": "#b5578f",
+    "prompt": "#4a7fd4",
+    "sft": "#e08a1e",
+    "sft_same_labels": "#c8502b",
+    "grpo": "#12856b",
+}
+_PALETTE = ("#12856b", "#4a7fd4", "#c8502b", "#7a5bb5", "#a6761d", "#b5578f", "#3f8fa8")
+_STYLE: dict[str, Any] = {
+    "axes.axisbelow": True,
+    "axes.edgecolor": FAINT,
+    "axes.facecolor": CARD,
+    "axes.grid": True,
+    "axes.labelcolor": MUTED,
+    "axes.labelsize": 9,
+    "axes.spines.right": False,
+    "axes.spines.top": False,
+    "axes.unicode_minus": True,
+    "figure.facecolor": CARD,
+    "font.size": 9.5,
+    "grid.color": GRID,
+    "grid.linewidth": 0.8,
+    "legend.fontsize": 8.5,
+    "legend.frameon": False,
+    "svg.fonttype": "none",
+    "svg.hashsalt": "groupwise",
+    "text.color": INK,
+    "xtick.color": MUTED,
+    "xtick.labelsize": 8.5,
+    "ytick.color": MUTED,
+    "ytick.labelcolor": INK,
+    "ytick.labelsize": 8.5,
+}
+
+
+def color_policy(policy: str) -> str:
+    """Return a policy's colour, the same in every plot."""
+    return _POLICY_COLORS.get(policy) or pick_color(sum(policy.encode()))
+
+
+def pick_color(index: int) -> str:
+    """Return the colour of the ``index``-th line."""
+    return _PALETTE[index % len(_PALETTE)]
+
+
+@cache
+def _find_fonts() -> tuple[str, ...]:
+    known = set(font_manager.get_font_names())
+    return ("DejaVu Sans", *(name for name in _CHINESE_FONTS if name in known))
+
+
+def make_percent_axis() -> PercentFormatter:
+    """Return an axis formatter that writes 0.4 as ``40 %``, as in the text."""
+    return PercentFormatter(1, decimals=0, symbol="\u00a0%")
+
+
+def can_draw(text: str) -> bool:
+    """Whether the fonts of this machine have the characters of ``text``."""
+    return text.isascii() or len(_find_fonts()) > 1
+
+
+def render_svg(draw: Callable[[Axes], None], size: tuple[float, float]) -> bytes:
+    """Return an SVG whose text stays text; the same drawing gives the same bytes."""
+    return _render(draw, size, "svg")
+
+
+def render_png(draw: Callable[[Axes], None], size: tuple[float, float]) -> bytes:
+    """Return a PNG at 170 dots per inch."""
+    return _render(draw, size, "png")
+
+
+def _render(draw: Callable[[Axes], None], size: tuple[float, float], form: str) -> bytes:
+    style: Any = {**_STYLE, "font.family": list(_find_fonts())}
+    with mpl.rc_context(style):  # pyright: ignore[reportUnknownMemberType]
+        figure: Any = Figure(figsize=size, layout="constrained")
+        draw(figure.add_subplot())
+        buffer = io.BytesIO()
+        if form == "svg":
+            metadata = {"Date": None, "Creator": None}
+            figure.savefig(buffer, format="svg", metadata=metadata)
+        else:
+            figure.savefig(buffer, format="png", dpi=_PNG_DPI, metadata={"Software": None})
+    return buffer.getvalue()

@@ -1,0 +1,52 @@
+"""How many tokens a prompt has, pictures included, without running the model."""
+
+from collections.abc import Callable
+from typing import Any
+
+from PIL import Image
+
+from groupwise.core import Example
+from groupwise.models.messages import build_messages
+
+PATCH_SIDE = 28
+"""Pixels per side of the area that one picture token of a Qwen2.5-VL model stands for."""
+
+
+def make_token_counter(processor: Any, *, has_vision: bool) -> Callable[[Example], int]:
+    """Return a function that counts the prompt tokens of an example.
+
+    Args:
+        processor: of the policy; a tokenizer if it has no vision.
+        has_vision: whether pictures are given to the policy.
+    """
+    tokenizer = processor.tokenizer if has_vision else processor
+
+    def count(example: Example) -> int:
+        pictures = example.pictures if has_vision else ()
+        text = processor.apply_chat_template(
+            build_messages(example, pictures=pictures), tokenize=False, add_generation_prompt=True
+        )
+        num_tokens = len(tokenizer.encode(text, add_special_tokens=False))
+        for picture in pictures:
+            with Image.open(picture.path) as opened:
+                width, height = opened.size
+            num_tokens += count_picture_tokens(processor.image_processor, width, height) - 1
+        return num_tokens
+
+    return count
+
+
+def count_picture_tokens(image_processor: Any, width: int, height: int) -> int:
+    """Return the number of tokens of a picture of ``width`` x ``height`` pixels."""
+    patches = image_processor.get_number_of_image_patches(height, width)
+    return int(patches) // image_processor.merge_size**2
+
+
+def estimate_picture_tokens(width: int, height: int, *, max_pixels: int) -> int:
+    """Return about how many tokens a Qwen2.5-VL processor would make of a picture.
+
+    The sides are scaled down to ``max_pixels`` where needed and rounded to multiples of 28.
+    """
+    scale = min(1.0, (max_pixels / (width * height)) ** 0.5)
+    columns, rows = (max(1, round(side * scale / PATCH_SIDE)) for side in (width, height))
+    return columns * rows

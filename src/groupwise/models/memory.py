@@ -1,0 +1,71 @@
+"""A first estimate of the memory that training a policy takes."""
+
+from dataclasses import dataclass
+
+from pydantic import Field
+
+from groupwise.core import Config
+
+_BYTES = {"float32": 4, "bfloat16": 2, "float16": 2, "auto": 2}
+_STORED_PER_BLOCK = 16
+
+
+class ModelShape(Config):
+    """What is known of a model without loading it.
+
+    Attributes:
+        num_parameters: all of them.
+        num_blocks: language blocks.
+        hidden_size: width of the residual stream.
+        vocabulary_size: rows of the output layer.
+    """
+
+    num_parameters: int = Field(ge=1)
+    num_blocks: int = Field(ge=1)
+    hidden_size: int = Field(ge=1)
+    vocabulary_size: int = Field(ge=1)
+
+
+@dataclass(frozen=True)
+class MemoryEstimate:
+    """Mebibytes by what they are for."""
+
+    weights_mib: int
+    training_state_mib: int
+    activations_mib: int
+    logits_mib: int
+
+    @property
+    def total_mib(self) -> int:
+        """Sum of all parts."""
+        return self.weights_mib + self.training_state_mib + self.activations_mib + self.logits_mib
+
+
+def estimate_memory(
+    shape: ModelShape,
+    *,
+    num_trainable: int,
+    dtype: str,
+    rows: int,
+    tokens_per_row: int,
+    new_tokens: int,
+) -> MemoryEstimate:
+    """Estimate the memory of one training step.
+
+    Weights in ``dtype``; gradient and two Adam moments in float32 for trainable weights; about
+    16 stored values per token, channel and block; logits and their gradient in float32 for the
+    completion tokens. It leaves out the allocator's slack: plan for 20 % more.
+    """
+    width = _BYTES[dtype]
+    activations = rows * tokens_per_row * shape.hidden_size * shape.num_blocks
+    return MemoryEstimate(
+        weights_mib=shape.num_parameters * width >> 20,
+        training_state_mib=num_trainable * 12 >> 20,
+        activations_mib=activations * _STORED_PER_BLOCK * width >> 20,
+        logits_mib=rows * new_tokens * shape.vocabulary_size * 8 >> 20,
+    )
+
+
+def count_lora_parameters(shape: ModelShape, *, rank: int, num_blocks: int, modules: int) -> int:
+    """Return about how many weights a LoRA has: two factors per module and block."""
+    return 2 * rank * shape.hidden_size * modules * num_blocks

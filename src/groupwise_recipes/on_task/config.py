@@ -1,0 +1,146 @@
+"""Settings of the on_task recipe, as written in its YAML files."""
+
+from pathlib import Path
+from typing import Self
+
+from pydantic import Field, model_validator
+
+from groupwise.core import Config
+from groupwise.data import ACTIVITIES, TokenBudget
+from groupwise.models import PRESETS, ModelShape
+from groupwise.rewards import AnswerContract
+from groupwise.training import GrpoSettings, SftSettings
+
+LABELS = ("on-task", "off-task")
+
+
+class ModelSettings(Config):
+    """The policy.
+
+    Attributes:
+        base: a preset (``tiny-qwen2.5-vl``), a model folder or a hub id.
+        max_pixels: pictures are scaled down to at most this many pixels.
+        shape: used for estimates while the model is not in the local cache.
+    """
+
+    base: str
+    max_pixels: int = Field(ge=28 * 28)
+    shape: ModelShape | None = None
+
+    @property
+    def is_preset(self) -> bool:
+        """Whether the model is built here."""
+        return self.base in PRESETS
+
+
+class DrawnSettings(Config):
+    """Screens drawn by the generator.
+
+    Attributes:
+        num_sessions: 0 draws none.
+        screens_per_session: screens with one theme and one task.
+        activities: kinds of work that are drawn.
+        clutter: in [0, 1]; how many other windows there are and how alike things look.
+    """
+
+    num_sessions: int = Field(0, ge=0)
+    screens_per_session: int = Field(2, ge=1)
+    activities: tuple[str, ...] = ACTIVITIES
+    languages: tuple[str, ...] = ("en", "zh")
+    clutter: float = Field(0.5, ge=0, le=1)
+    width: int = Field(640, ge=160)
+    height: int = Field(480, ge=120)
+
+
+class DataSettings(Config):
+    """Where the screens come from and how they are split; sessions are never divided.
+
+    Attributes:
+        root: folder of screenshots; None: the drawn ones are all there is. With a root the
+            drawn ones only join the warm-up.
+        drawn: screens to draw.
+        train_folds, test_folds: split by the ``fold`` of the rows; None: by shares of sessions.
+        warmup_share, validation_share, test_share: of the sessions (with folds: of the training
+            sessions, and the test share is not used); the rest is for GRPO. A warm-up share of 0
+            uses the GRPO sessions for the warm-up, too.
+        pairs_per_screen: tasks that each screen of validation, test and GRPO is paired with.
+        stored_pixels: pictures are stored scaled down to at most this many pixels.
+    """
+
+    root: Path | None = None
+    drawn: DrawnSettings = DrawnSettings()
+    train_folds: tuple[int, ...] | None = None
+    test_folds: tuple[int, ...] | None = None
+    warmup_share: float = Field(0.3, ge=0, lt=1)
+    validation_share: float = Field(0.1, gt=0, lt=1)
+    test_share: float = Field(0.2, gt=0, lt=1)
+    pairs_per_screen: int = Field(2, ge=1)
+    stored_pixels: int = Field(1_000_000, ge=28 * 28)
+    budget: TokenBudget = TokenBudget(max_prompt_tokens=4096)
+
+    @model_validator(mode="after")
+    def _check_source(self) -> Self:
+        if self.root is None and self.drawn.num_sessions == 0:
+            raise ValueError("there is no data: set data.root or data.drawn.num_sessions")
+        if (self.train_folds is None) != (self.test_folds is None):
+            raise ValueError("data.train_folds and data.test_folds go together")
+        if set(self.train_folds or ()) & set(self.test_folds or ()):
+            raise ValueError("a fold is in both data.train_folds and data.test_folds")
+        if self.warmup_share + self.validation_share + self.test_share >= 1:
+            raise ValueError("the shares of data leave no sessions for GRPO")
+        return self
+
+
+class WarmupSettings(SftSettings):
+    """SFT with descriptions: what is on the screen, what the task is, and the label.
+
+    Attributes:
+        pairs_per_screen: of real screens, drawn anew in every epoch.
+        drawn_pairs_per_screen: of drawn screens that join real ones.
+        written_tasks: probability that a task's text is replaced by a written one of the same
+            activity.
+    """
+
+    pairs_per_screen: int = Field(2, ge=1)
+    drawn_pairs_per_screen: int = Field(1, ge=1)
+    written_tasks: float = Field(0.0, ge=0, le=1)
+
+
+class EvaluationSettings(Config):
+    """How policies are asked.
+
+    Attributes:
+        batch_size: prompts per forward pass.
+        num_latency_items: test items asked one by one, to time them.
+        num_heldout_items: validation items behind the held-out curve of GRPO.
+    """
+
+    batch_size: int = Field(32, ge=1)
+    num_latency_items: int = Field(20, ge=1)
+    num_heldout_items: int = Field(96, ge=1)
+
+
+class RewardWeights(Config):
+    """Weights of the reward parts; only their proportion counts."""
+
+    classification: float = Field(0.9, ge=0)
+    format: float = Field(0.1, ge=0)
+
+
+class OnTaskConfig(Config):
+    """The whole job."""
+
+    seed: int = 0
+    model: ModelSettings
+    data: DataSettings
+    answer: AnswerContract = AnswerContract(labels=LABELS, describe=("Screen", "Task"))
+    rewards: RewardWeights = RewardWeights()
+    sft: WarmupSettings
+    grpo: GrpoSettings
+    evaluation: EvaluationSettings = EvaluationSettings()
+
+    @model_validator(mode="after")
+    def _check_labels(self) -> Self:
+        if set(self.answer.labels) != set(LABELS):
+            raise ValueError(f"answer.labels must be {list(LABELS)}")
+        return self

@@ -1,0 +1,123 @@
+"""The baselines, evaluate and report steps."""
+
+import time
+from collections.abc import Sequence
+
+from groupwise.core import Example
+from groupwise.data import read_examples
+from groupwise.evaluation import (
+    Prediction,
+    compare_pairs,
+    compute_metrics,
+    predict_majority,
+    predict_picture_only,
+    predict_text_only,
+    read_predictions,
+    write_comparisons,
+    write_metrics,
+    write_predictions,
+)
+from groupwise.inference import LocalEngine, Sampling
+from groupwise.models import Policy
+from groupwise.pipeline import StepContext
+from groupwise_recipes.on_task.config import OnTaskConfig
+from groupwise_recipes.on_task.policies import find_base, open_policy
+
+SPLIT = "test"
+COMPARED = (
+    ("sft", "grpo"),
+    ("sft_same_labels", "grpo"),
+    ("prompt", "grpo"),
+    ("text_only", "grpo"),
+    ("picture_only", "grpo"),
+)
+
+
+def run_baselines(config: OnTaskConfig, context: StepContext) -> None:
+    """Predict without the policy, and with the untrained policy by prompting."""
+    prepared = context.output_of("prepare")
+    train = read_examples(prepared / "train.jsonl")
+    test = read_examples(prepared / f"{SPLIT}.jsonl")
+    found: list[Prediction] = []
+    for predict in (predict_majority, predict_text_only, predict_picture_only):
+        found += predict(train, test, split=SPLIT, seed=config.seed)
+    policy = open_policy(config, find_base(config, context.run))
+    found += ask_policy(policy, test, config, name="prompt")
+    write_predictions(context.folder / "predictions.jsonl", found)
+
+
+def run_evaluation(config: OnTaskConfig, context: StepContext) -> None:
+    """Ask every trained policy, and measure and compare all of them."""
+    test = read_examples(context.output_of("prepare") / f"{SPLIT}.jsonl")
+    found = read_predictions(context.output_of("baselines") / "predictions.jsonl")
+    for name in ("sft", "sft_same_labels", "grpo"):
+        found += _ask_once(name, test, config, context)
+    folder = context.folder
+    write_predictions(folder / "predictions.jsonl", found)
+    labels = config.answer.labels
+    slices = _list_slices(test)
+    metrics = compute_metrics(found, labels=labels, seed=config.seed, slices=slices)
+    write_metrics(folder / "metrics.json", metrics)
+    comparisons = compare_pairs(found, COMPARED, split=SPLIT, seed=config.seed)
+    write_comparisons(folder / "comparisons.json", comparisons)
+
+
+def ask_policy(
+    policy: Policy, examples: Sequence[Example], config: OnTaskConfig, *, name: str
+) -> list[Prediction]:
+    """Ask a policy under greedy decoding; the first items are asked one by one and timed."""
+    sampling = Sampling(max_new_tokens=config.grpo.max_new_tokens)
+    engine = LocalEngine(policy, batch_size=config.evaluation.batch_size)
+    texts = [c.text for [c] in engine.generate(examples, sampling=sampling)]
+    answers = [config.answer.parse(text) for text in texts]
+    shares = engine.label_probabilities(
+        examples, labels=config.answer.labels, leads=[answer.lead for answer in answers]
+    )
+    timed = time_answers(policy, examples[: config.evaluation.num_latency_items], sampling)
+    latencies = [*timed, *[None] * (len(examples) - len(timed))]
+    return [
+        Prediction(
+            example_id=example.id,
+            group=example.group,
+            split=SPLIT,
+            policy=name,
+            label=str(example.label),
+            predicted=answer.label,
+            reason=answer.reason,
+            text=text,
+            probabilities=None if answer.label is None else share,
+            latency_s=latency_s,
+            pictures=tuple(str(picture.path) for picture in example.pictures),
+            fields=dict(example.fields),
+        )
+        for example, text, answer, share, latency_s in zip(
+            examples, texts, answers, shares, latencies, strict=True
+        )
+    ]
+
+
+def time_answers(policy: Policy, examples: Sequence[Example], sampling: Sampling) -> list[float]:
+    """Return the seconds that each answer takes when it is asked alone."""
+    engine = LocalEngine(policy, batch_size=1)
+    durations_s: list[float] = []
+    for example in examples:
+        started = time.perf_counter()
+        engine.generate([example], sampling=sampling)
+        durations_s.append(time.perf_counter() - started)
+    return durations_s
+
+
+def _ask_once(
+    name: str, test: Sequence[Example], config: OnTaskConfig, context: StepContext
+) -> list[Prediction]:
+    """Ask a policy, or take what an interrupted attempt has already written."""
+    path = context.folder / f"{name}.jsonl"
+    if not path.exists():
+        policy = open_policy(config, context.output_of(name) / "policy")
+        write_predictions(path, ask_policy(policy, test, config, name=name))
+    return read_predictions(path)
+
+
+def _list_slices(examples: Sequence[Example]) -> tuple[str, ...]:
+    wanted = ("language", "difficulty")
+    return tuple(name for name in wanted if all(name in e.fields for e in examples))

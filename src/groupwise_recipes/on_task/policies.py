@@ -1,0 +1,122 @@
+"""The training steps: where a policy comes from and where the next one is kept."""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from groupwise.core import Example, derive_seed, write_json
+from groupwise.data import read_examples
+from groupwise.inference import LocalEngine, Sampling
+from groupwise.models import (
+    Policy,
+    format_trainable,
+    load_policy,
+    tabulate_trainable,
+    write_tiny_policy,
+)
+from groupwise.pipeline import StepContext
+from groupwise.rewards import AnswerFormat, LabelMatch, RewardSet
+from groupwise.training import SftSettings, train_grpo, train_sft
+from groupwise_recipes.on_task.config import OnTaskConfig
+from groupwise_recipes.on_task.screens import read_warmup
+from groupwise_recipes.on_task.warmup import make_label_rows, make_warmup_rows
+
+
+def build_base(config: OnTaskConfig, folder: Path, examples: Sequence[Example]) -> None:
+    """Write the tiny preset, its tokenizer trained on the training split's words."""
+    if not config.model.is_preset:
+        return
+    texts = [message.text for example in examples for message in example.prompt]
+    write_tiny_policy(
+        config.model.base,
+        folder / "base",
+        seed=derive_seed(config.seed, "base"),
+        texts=[*texts, *(config.answer.write(label) for label in config.answer.labels)],
+        max_pixels=config.model.max_pixels,
+    )
+
+
+def find_base(config: OnTaskConfig, run: Path) -> str | Path:
+    """Return the folder or hub id of the untrained policy."""
+    return run / "prepare" / "base" if config.model.is_preset else config.model.base
+
+
+def open_policy(config: OnTaskConfig, name: str | Path) -> Policy:
+    """Load a policy as the training settings say."""
+    return load_policy(name, dtype=config.sft.dtype, max_pixels=config.model.max_pixels)
+
+
+def make_rewards(config: OnTaskConfig) -> RewardSet:
+    """Return the rewards with their weights; a part of weight 0 is only logged."""
+    return RewardSet(
+        {
+            "classification": (LabelMatch(config.answer), config.rewards.classification),
+            "format": (AnswerFormat(config.answer), config.rewards.format),
+        }
+    )
+
+
+def run_sft(config: OnTaskConfig, context: StepContext) -> None:
+    """Teach the base to describe and decide on the warm-up screens."""
+    policy = open_policy(config, find_base(config, context.run))
+    rows = make_warmup_rows(read_warmup(context.output_of("prepare")), config)
+    trained = train_sft(policy, rows, config.sft, folder=context.folder, seed=config.seed)
+    _keep(trained, context.folder)
+
+
+def run_same_labels(config: OnTaskConfig, context: StepContext) -> None:
+    """Go on from the warm-up with SFT on the very labels that GRPO is rewarded by."""
+    policy = open_policy(config, context.output_of("sft") / "policy")
+    examples = read_examples(context.output_of("prepare") / "train.jsonl")
+    values = config.sft.model_dump(include=set(SftSettings.model_fields))
+    settings = SftSettings.model_validate(
+        {
+            **values,
+            "epochs": config.grpo.epochs,
+            "learning_rate": config.grpo.learning_rate,
+            "trainable": config.grpo.trainable.model_dump(),
+        }
+    )
+    rows = make_label_rows(examples, config.answer)
+    seed = derive_seed(config.seed, "same labels")
+    _keep(train_sft(policy, rows, settings, folder=context.folder, seed=seed), context.folder)
+
+
+def run_grpo(config: OnTaskConfig, context: StepContext) -> None:
+    """Train on the rewards, from the warm-up."""
+    policy = open_policy(config, context.output_of("sft") / "policy")
+    prepared = context.output_of("prepare")
+    heldout = read_examples(prepared / "validation.jsonl")[: config.evaluation.num_heldout_items]
+    trained = train_grpo(
+        policy,
+        read_examples(prepared / "train.jsonl"),
+        make_rewards(config),
+        config.grpo,
+        folder=context.folder,
+        seed=config.seed,
+        check_heldout=lambda: check_heldout(policy, heldout, config),
+    )
+    _keep(trained, context.folder)
+
+
+def check_heldout(
+    policy: Policy, examples: Sequence[Example], config: OnTaskConfig
+) -> Mapping[str, float]:
+    """Return accuracy and invalid rate under greedy decoding."""
+    engine = LocalEngine(policy, batch_size=config.evaluation.batch_size)
+    sampling = Sampling(max_new_tokens=config.grpo.max_new_tokens)
+    completions = engine.generate(examples, sampling=sampling)
+    answers = [config.answer.parse(completion.text).label for [completion] in completions]
+    hits = sum(answer == e.label for answer, e in zip(answers, examples, strict=True))
+    num_items = len(examples)
+    return {
+        "accuracy": hits / num_items,
+        "invalid": answers.count(None) / num_items,
+        "n": num_items,
+    }
+
+
+def _keep(policy: Policy, folder: Path) -> None:
+    policy.save(folder / "policy")
+    rows = tabulate_trainable(policy.model)
+    write_json(folder / "trainable.json", [vars(row) for row in rows])
+    (folder / "trainable.txt").write_text(format_trainable(rows) + "\n", encoding="utf-8")

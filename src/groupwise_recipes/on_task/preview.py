@@ -1,0 +1,133 @@
+"""What ``--dry-run`` prints: rows, tokens per row, steps and memory, and what would go wrong."""
+
+from groupwise.core import GroupwiseError
+from groupwise.data import load_screenshots
+from groupwise.models import (
+    ModelShape,
+    count_lora_parameters,
+    estimate_memory,
+    estimate_picture_tokens,
+    find_local_config,
+)
+from groupwise.pipeline import Preview
+from groupwise.training import TrainerSettings
+from groupwise_recipes.on_task.config import OnTaskConfig
+
+_TEXT_TOKENS = 60
+_DESCRIPTION_TOKENS = 14
+_LABEL_TOKENS = 4
+_GPU_DTYPES = ("bfloat16", "float16")
+
+
+def preview_run(config: OnTaskConfig) -> Preview:
+    """Return the facts and problems of a config without running it."""
+    problems: list[str] = []
+    facts = [("model", config.model.base)]
+    try:
+        num_screens, size = _count_screens(config)
+    except GroupwiseError as error:
+        return Preview(facts, [str(error)])
+    tokens = estimate_picture_tokens(*size, max_pixels=config.model.max_pixels) + _TEXT_TOKENS
+    facts += [
+        ("screens", f"{num_screens:,} of {size[0]} x {size[1]} pixels"),
+        ("tokens per row", f"about {tokens:,} (limit {config.data.budget.max_prompt_tokens:,})"),
+        *_list_steps(config, num_screens),
+    ]
+    problems += _check_limits(config, tokens)
+    shape = _find_shape(config)
+    if shape is None and not config.model.is_preset:
+        problems.append(
+            f"model.base: {config.model.base} is neither a folder nor in the local cache, and "
+            "model.shape is not given; download the model or set model.shape"
+        )
+    if shape is not None:
+        facts += _list_memory(config, shape, tokens)
+    return Preview(facts, problems)
+
+
+def _count_screens(config: OnTaskConfig) -> tuple[int, tuple[int, int]]:
+    drawn = config.data.drawn
+    num_drawn = drawn.num_sessions * drawn.screens_per_session
+    if config.data.root is None:
+        return num_drawn, (drawn.width, drawn.height)
+    screens = load_screenshots(config.data.root).screens
+    largest = max(screens, key=lambda screen: screen.width * screen.height)
+    return len(screens), (largest.width, largest.height)
+
+
+def _list_steps(config: OnTaskConfig, num_screens: int) -> list[tuple[str, str]]:
+    data = config.data
+    left = 1 - data.validation_share - (data.test_share if data.train_folds is None else 0)
+    num_train = round(num_screens * (left - data.warmup_share)) * data.pairs_per_screen
+    share = data.warmup_share or left
+    num_warmup = round(num_screens * share) * config.sft.pairs_per_screen
+    per_step = config.sft.batch_size * config.sft.gradient_accumulation
+    per_round = config.grpo.prompts_per_step * config.grpo.gradient_accumulation
+    return [
+        ("sft steps", f"about {config.sft.epochs * num_warmup // per_step:,}"),
+        (
+            "grpo steps",
+            f"about {config.grpo.epochs * num_train // per_round:,} of {per_round} prompts "
+            f"x {config.grpo.group_size} completions",
+        ),
+    ]
+
+
+def _check_limits(config: OnTaskConfig, tokens: int) -> list[str]:
+    problems: list[str] = []
+    limit = config.data.budget.max_prompt_tokens
+    if tokens > limit and not config.data.budget.allow_rejecting:
+        problems.append(
+            f"data.budget.max_prompt_tokens: {limit} rejects real rows, which have about "
+            f"{tokens} tokens; raise it or lower model.max_pixels"
+        )
+    needed = _DESCRIPTION_TOKENS if config.answer.describe else _LABEL_TOKENS
+    if config.grpo.max_new_tokens < needed:
+        problems.append(
+            f"grpo.max_new_tokens: {config.grpo.max_new_tokens} cannot hold an answer, which has "
+            f"up to {needed} tokens; raise it"
+        )
+    return problems
+
+
+def _find_shape(config: OnTaskConfig) -> ModelShape | None:
+    found = None if config.model.is_preset else find_local_config(config.model.base)
+    if found is None:
+        return config.model.shape
+    text = found.get_text_config()
+    per_block = 4 * text.hidden_size**2 + 3 * text.hidden_size * text.intermediate_size
+    return ModelShape(
+        num_parameters=text.num_hidden_layers * per_block + text.vocab_size * text.hidden_size,
+        num_blocks=text.num_hidden_layers,
+        hidden_size=text.hidden_size,
+        vocabulary_size=text.vocab_size,
+    )
+
+
+def _list_memory(config: OnTaskConfig, shape: ModelShape, tokens: int) -> list[tuple[str, str]]:
+    grpo = config.grpo
+    estimate = estimate_memory(
+        shape,
+        num_trainable=_count_trainable(grpo, shape),
+        dtype=grpo.dtype,
+        rows=grpo.prompts_per_step * grpo.group_size,
+        tokens_per_row=tokens + grpo.max_new_tokens,
+        new_tokens=grpo.max_new_tokens,
+    )
+    parts = (
+        f"weights {estimate.weights_mib:,}, training state {estimate.training_state_mib:,}, "
+        f"activations {estimate.activations_mib:,}, logits {estimate.logits_mib:,}"
+    )
+    return [("memory estimate", f"{estimate.total_mib:,} MiB in a GRPO step ({parts})")]
+
+
+def _count_trainable(settings: TrainerSettings, shape: ModelShape) -> int:
+    trainable = settings.trainable
+    if trainable.method == "full":
+        return shape.num_parameters
+    return count_lora_parameters(
+        shape,
+        rank=trainable.lora.rank,
+        num_blocks=trainable.lora.last_blocks or shape.num_blocks,
+        modules=len(trainable.lora.modules),
+    )

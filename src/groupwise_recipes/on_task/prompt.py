@@ -1,0 +1,35 @@
+"""The on-task question and the answers it is taught with."""
+
+from groupwise.core import Example, Message, make_example
+from groupwise.data import Pair
+from groupwise.rewards import AnswerContract
+
+QUESTION = "Is this screen on-task or off-task?"
+
+
+def make_pair_example(pair: Pair, *, question: str = QUESTION) -> Example:
+    """Return the Example of a screenshot and a task."""
+    screen = pair.screen
+    fields = {
+        "task": pair.task,
+        "activity": screen.activity,
+        "task_activity": pair.task_activity,
+        "language": screen.language,
+        "difficulty": screen.difficulty,
+    }
+    return make_example(
+        [Message("user", f"Task: {pair.task}\n{question}")],
+        group=screen.session,
+        pictures=[screen.picture],
+        label=pair.label,
+        fields={name: value for name, value in fields.items() if value is not None},
+    )
+
+
+def write_target(example: Example, contract: AnswerContract) -> str:
+    """Return the answer to teach: with a description where both activities are known."""
+    assert example.label is not None
+    names = [example.fields.get(name) for name in ("activity", "task_activity")]
+    if not contract.describe or None in names:
+        return contract.write(example.label)
+    return contract.write(example.label, [str(name).replace("_", " ") for name in names])

@@ -1,0 +1,113 @@
+"""On-task, from screens to a report: prepare, audit, baselines, SFT, GRPO, evaluate, report."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from groupwise.core import digest_file, digest_json, dump_config
+from groupwise.pipeline import Preview, Recipe, Step, StepContext
+from groupwise_recipes.on_task.config import OnTaskConfig
+
+TRAINED = ("sft", "grpo", "sft_same_labels")
+
+
+def plan(config: OnTaskConfig, run: Path) -> list[Step]:
+    """Return the steps; a step lists the settings and steps that its outputs depend on."""
+    settings = dump_config(config)
+
+    def make(name: str, summary: str, *, sections: str, uses: str = "", **more: Any) -> Step:
+        return Step(
+            name=name,
+            run=_bind(name, config),
+            uses=tuple(uses.split()),
+            settings={key: settings[key] for key in sections.split()},
+            summary=summary,
+            **more,
+        )
+
+    asked = "seed model answer grpo evaluation"
+    return [
+        make(
+            "prepare",
+            "screens into splits and pairs",
+            sections="seed model data answer",
+            inputs=_digest_inputs(config),
+        ),
+        make("audit", "what the data can be trusted for", sections="model data", uses="prepare"),
+        make("baselines", "majority, text, picture, prompt", sections=asked, uses="prepare audit"),
+        make("sft", "warm-up with descriptions", sections="seed model answer sft", uses="prepare"),
+        make(
+            "grpo",
+            "training on the rewards",
+            sections="seed model answer rewards grpo evaluation",
+            uses="prepare sft",
+        ),
+        make(
+            "sft_same_labels",
+            "control: SFT on the labels GRPO saw",
+            sections="seed model answer sft grpo",
+            uses="prepare sft",
+        ),
+        make(
+            "evaluate",
+            "all policies on the test split",
+            sections=asked,
+            uses=" ".join(("prepare", "baselines", *TRAINED)),
+        ),
+        make(
+            "report",
+            "report.html and report.md",
+            sections="seed",
+            uses=" ".join(("prepare", "audit", *TRAINED, "evaluate")),
+            files=("report.html", "report.md"),
+        ),
+    ]
+
+
+def preview(config: OnTaskConfig) -> Preview:
+    """Return what a run would do."""
+    from groupwise_recipes.on_task.preview import preview_run
+
+    return preview_run(config)
+
+
+def _bind(name: str, config: OnTaskConfig) -> Callable[[StepContext], None]:
+    """Return the step's work; what needs torch is imported when it runs."""
+
+    def work(context: StepContext) -> None:
+        from groupwise_recipes.on_task.work import WORK
+
+        WORK[name](config, context)
+
+    return work
+
+
+def _digest_inputs(config: OnTaskConfig) -> dict[str, str]:
+    """Digest the names, sizes and times of the screens' folder, and a base model's folder."""
+    inputs: dict[str, str] = {}
+    if config.data.root is not None and config.data.root.is_dir():
+        inputs["data.root"] = _digest_listing(config.data.root)
+    base = Path(config.model.base)
+    if base.is_dir():
+        inputs["model.base"] = digest_file(base)
+    return inputs
+
+
+def _digest_listing(root: Path) -> str:
+    """Digest a large folder by its index files' bytes and its pictures' names and sizes."""
+    rows: list[list[Any]] = []
+    for path in sorted(path for path in root.rglob("*") if path.is_file()):
+        is_index = path.suffix.lower() in (".jsonl", ".csv")
+        mark = digest_file(path) if is_index else path.stat().st_size
+        rows.append([path.relative_to(root).as_posix(), mark])
+    return digest_json(rows)
+
+
+recipe = Recipe(
+    name="on_task",
+    summary="Is this screenshot on-task for this task description?",
+    config_type=OnTaskConfig,
+    config_folder=Path(__file__).parent / "configs",
+    plan=plan,
+    preview=preview,
+)

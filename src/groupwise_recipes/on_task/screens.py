@@ -1,0 +1,118 @@
+"""The prepare step: screens into splits, pictures stored small, pairs made."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import Any
+
+from groupwise.core import DataError, Picture, derive_seed, read_jsonl, write_json, write_jsonl
+from groupwise.data import (
+    LoadedScreens,
+    Pair,
+    Screenshot,
+    load_screenshots,
+    make_pairs,
+    split_by_fold,
+    split_by_session,
+    write_desktops,
+    write_examples,
+)
+from groupwise.models import store_picture
+from groupwise_recipes.on_task.config import DataSettings, OnTaskConfig
+from groupwise_recipes.on_task.prompt import make_pair_example
+
+DRAWN = "drawn"
+
+
+def prepare_screens(config: OnTaskConfig, folder: Path) -> None:
+    """Write ``warmup.jsonl`` (screens) and ``{train,validation,test}.jsonl`` (examples)."""
+    drawn = _draw(config, folder) if config.data.drawn.num_sessions else None
+    real = load_screenshots(config.data.root) if config.data.root is not None else None
+    main = real or drawn
+    assert main is not None
+    splits = _split(main.screens, config.data, seed=config.seed)
+    extra = [replace(s, source=DRAWN) for s in drawn.screens] if drawn and real else []
+    warmup = [*(splits.pop("warmup", None) or splits["train"]), *extra]
+    stored = {
+        name: _store(screens, folder, config.data.stored_pixels)
+        for name, screens in {**splits, "warmup": warmup}.items()
+    }
+    write_jsonl(folder / "warmup.jsonl", [_to_row(s, folder) for s in stored.pop("warmup")])
+    for name, screens in stored.items():
+        pairs = _cross(screens, config, split=name)
+        write_examples(folder / f"{name}.jsonl", [make_pair_example(pair) for pair in pairs])
+    write_json(folder / "source.json", {"num_rows": main.num_rows, "drops": main.drops.to_json()})
+
+
+def read_warmup(folder: Path) -> list[Screenshot]:
+    """Return the warm-up screens that ``prepare_screens`` wrote."""
+    return [_from_row(row, folder) for row in read_jsonl(folder / "warmup.jsonl")]
+
+
+def _draw(config: OnTaskConfig, folder: Path) -> LoadedScreens:
+    drawn = config.data.drawn
+    root = folder / "drawn"
+    write_desktops(
+        root,
+        num_sessions=drawn.num_sessions,
+        screens_per_session=drawn.screens_per_session,
+        seed=derive_seed(config.seed, "desktops"),
+        size=(drawn.width, drawn.height),
+        clutter=drawn.clutter,
+        languages=drawn.languages,
+        activities=drawn.activities,
+    )
+    return load_screenshots(root)
+
+
+def _split(
+    screens: Sequence[Screenshot], data: DataSettings, *, seed: int
+) -> dict[str, list[Screenshot]]:
+    shares = {"validation": data.validation_share}
+    if data.warmup_share:
+        shares["warmup"] = data.warmup_share
+    if data.train_folds is None or data.test_folds is None:
+        shares["test"] = data.test_share
+        shares["train"] = 1 - sum(shares.values())
+        return split_by_session(screens, shares=shares, seed=seed)
+    by_fold = split_by_fold(screens, {"rest": data.train_folds, "test": data.test_folds})
+    shares["train"] = 1 - sum(shares.values())
+    return {
+        "test": by_fold["test"],
+        **split_by_session(by_fold["rest"], shares=shares, seed=seed),
+    }
+
+
+def _cross(screens: Sequence[Screenshot], config: OnTaskConfig, *, split: str) -> list[Pair]:
+    pairs = make_pairs(
+        screens,
+        seed=derive_seed(config.seed, "pairs", split),
+        pairs_per_screen=config.data.pairs_per_screen,
+    )
+    if not pairs:
+        raise DataError(f"the split {split} is empty", fix="use more sessions or other shares")
+    return pairs
+
+
+def _store(screens: Sequence[Screenshot], folder: Path, max_pixels: int) -> list[Screenshot]:
+    known: dict[str, Picture] = {}
+    for screen in screens:
+        digest = screen.picture.digest
+        if digest not in known:
+            path = folder / "pictures" / f"{digest}.png"
+            known[digest] = store_picture(screen.picture, path, max_pixels=max_pixels)
+    return [replace(screen, picture=known[screen.picture.digest]) for screen in screens]
+
+
+def _to_row(screen: Screenshot, folder: Path) -> dict[str, Any]:
+    row = asdict(screen)
+    row["picture"] = {
+        "path": screen.picture.path.relative_to(folder).as_posix(),
+        "digest": screen.picture.digest,
+    }
+    return row
+
+
+def _from_row(row: Mapping[str, Any], folder: Path) -> Screenshot:
+    picture = Picture(folder / row["picture"]["path"], row["picture"]["digest"])
+    return Screenshot(**{**row, "picture": picture})

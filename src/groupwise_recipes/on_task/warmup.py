@@ -1,0 +1,55 @@
+"""Rows of the SFT warm-up: new pairs in every epoch, each with a description and the label."""
+
+import random
+from collections.abc import Sequence
+from dataclasses import replace
+
+from groupwise.core import Example, derive_seed
+from groupwise.data import ACTIVITIES, Pair, Screenshot, make_pairs, write_task
+from groupwise.rewards import AnswerContract
+from groupwise.training import RowsOfEpoch, SftRow
+from groupwise_recipes.on_task.config import OnTaskConfig
+from groupwise_recipes.on_task.prompt import make_pair_example, write_target
+from groupwise_recipes.on_task.screens import DRAWN
+
+
+def make_warmup_rows(screens: Sequence[Screenshot], config: OnTaskConfig) -> RowsOfEpoch:
+    """Return a function from an epoch to its rows; real and drawn screens are paired apart."""
+    drawn = [screen for screen in screens if screen.source == DRAWN]
+    real = [screen for screen in screens if screen.source != DRAWN]
+
+    def list_rows(epoch: int) -> list[SftRow]:
+        pairs = _pair(real, config.sft.pairs_per_screen, config, epoch)
+        pairs += _pair(drawn, config.sft.drawn_pairs_per_screen, config, epoch)
+        rng = random.Random(derive_seed(config.seed, "written tasks", epoch))
+        pairs = [_rewrite_task(pair, config.sft.written_tasks, rng) for pair in pairs]
+        return [_make_row(make_pair_example(pair), config.answer) for pair in pairs]
+
+    return list_rows
+
+
+def make_label_rows(examples: Sequence[Example], contract: AnswerContract) -> RowsOfEpoch:
+    """Return rows that teach the bare label: what GRPO's rewards know, and no more."""
+    rows = [SftRow(example, contract.write(str(example.label))) for example in examples]
+    return lambda _: rows
+
+
+def _pair(
+    screens: Sequence[Screenshot], pairs_per_screen: int, config: OnTaskConfig, epoch: int
+) -> list[Pair]:
+    if not screens:
+        return []
+    seed = derive_seed(config.seed, "warm-up", epoch)
+    return make_pairs(screens, seed=seed, pairs_per_screen=pairs_per_screen, on_tasks="activity")
+
+
+def _rewrite_task(pair: Pair, probability: float, rng: random.Random) -> Pair:
+    drawn = rng.random()
+    if drawn >= probability or pair.task_activity not in ACTIVITIES:
+        return pair
+    language = pair.screen.language
+    return replace(pair, task=write_task(pair.task_activity, rng=rng, language=language))
+
+
+def _make_row(example: Example, contract: AnswerContract) -> SftRow:
+    return SftRow(example, write_target(example, contract))

@@ -1,0 +1,81 @@
+"""The work of each step of the recipe, by its name."""
+
+import json
+from collections.abc import Callable, Mapping
+
+from groupwise.core import DataError
+from groupwise.data import DropLog, audit_data, read_examples, write_audit
+from groupwise.evaluation.report import write_report
+from groupwise.models import find_local_config, load_processor, make_token_counter
+from groupwise.pipeline import StepContext
+from groupwise_recipes.on_task.config import OnTaskConfig
+from groupwise_recipes.on_task.measure import run_baselines, run_evaluation
+from groupwise_recipes.on_task.policies import (
+    build_base,
+    find_base,
+    run_grpo,
+    run_same_labels,
+    run_sft,
+)
+from groupwise_recipes.on_task.screens import prepare_screens
+
+_SPLITS = ("train", "validation", "test")
+
+
+def run_prepare(config: OnTaskConfig, context: StepContext) -> None:
+    """Make the splits and, for a preset, the untrained policy."""
+    prepare_screens(config, context.folder)
+    build_base(config, context.folder, read_examples(context.folder / "train.jsonl"))
+
+
+def run_audit(config: OnTaskConfig, context: StepContext) -> None:
+    """Audit the splits and stop the run on an error.
+
+    Raises:
+        DataError: naming every error that was found.
+    """
+    prepared = context.output_of("prepare")
+    source = json.loads((prepared / "source.json").read_text(encoding="utf-8"))
+    drops = DropLog()
+    for row in source["drops"]["rows"]:
+        drops.add(row["reason"], row["where"])
+    audit = audit_data(
+        {split: read_examples(prepared / f"{split}.jsonl") for split in _SPLITS},
+        drops=drops,
+        num_rows=source["num_rows"],
+        budget=config.data.budget,
+        count_tokens=_make_counter(config, context),
+    )
+    write_audit(audit, context.folder)
+    if audit.errors:
+        found = "".join(f"\n  {finding.name}: {finding.message}" for finding in audit.errors)
+        raise DataError(f"the data audit found {len(audit.errors)} error(s):{found}\n ")
+
+
+def _make_counter(config: OnTaskConfig, context: StepContext):
+    base = find_base(config, context.run)
+    found = find_local_config(base)
+    processor = load_processor(
+        base,
+        model_type=getattr(found, "model_type", ""),
+        has_vision=True,
+        max_pixels=config.model.max_pixels,
+    )
+    return make_token_counter(processor, has_vision=True)
+
+
+def run_report(config: OnTaskConfig, context: StepContext) -> None:
+    """Write the report from the run's files."""
+    write_report(context.run)
+
+
+WORK: Mapping[str, Callable[[OnTaskConfig, StepContext], None]] = {
+    "prepare": run_prepare,
+    "audit": run_audit,
+    "baselines": run_baselines,
+    "sft": run_sft,
+    "grpo": run_grpo,
+    "sft_same_labels": run_same_labels,
+    "evaluate": run_evaluation,
+    "report": run_report,
+}

@@ -1,0 +1,139 @@
+"""Digests, seeds, ids and scores: the same for the same content, different for different."""
+
+import math
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from groupwise.core import (
+    DataError,
+    Message,
+    Picture,
+    RewardError,
+    Score,
+    derive_seed,
+    digest_bytes,
+    digest_file,
+    digest_json,
+    make_example,
+    read_picture,
+    seed_everything,
+)
+
+PROMPT = [Message("user", "是吗?")]
+
+
+class TestDigests:
+    def test_known_values(self):
+        assert digest_bytes(b"") == "e3b0c44298fc1c149afbf4c8996fb924"
+        assert digest_json({"b": 1, "a": "在"}) == digest_bytes('{"a":"在","b":1}'.encode())
+
+    def test_order_of_keys_does_not_count_and_of_lists_does(self):
+        assert digest_json({"a": 1, "b": 2}) == digest_json({"b": 2, "a": 1})
+        assert digest_json([1, 2]) != digest_json([2, 1])
+        assert len({digest_json(value) for value in (1, 1.5, "1", True, None, [], {})}) == 7
+
+    def test_a_folder_is_its_files_with_their_names(self, tmp_path: Path):
+        for name in ("one", "two"):
+            (tmp_path / name / "in").mkdir(parents=True)
+            (tmp_path / name / "in" / "a.txt").write_text("a")
+        assert digest_file(tmp_path / "one") == digest_file(tmp_path / "two")
+        (tmp_path / "two" / "in" / "a.txt").rename(tmp_path / "two" / "a.txt")
+        assert digest_file(tmp_path / "one") != digest_file(tmp_path / "two")
+        assert digest_file(tmp_path / "two" / "a.txt") == digest_bytes(b"a")
+
+
+class TestSeeds:
+    def test_known_value_and_range(self):
+        assert derive_seed(0, "session", 3) == 988_175_074
+
+    @given(st.lists(st.integers() | st.text()), st.lists(st.integers() | st.text()))
+    def test_parts_never_run_into_each_other(self, one: list[int | str], two: list[int | str]):
+        assert 0 <= derive_seed(*one) < 2**31
+        assert (derive_seed(*one) == derive_seed(*two)) == (one == two)
+
+    def test_types_and_order_count(self):
+        assert len({derive_seed(*p) for p in ((1, 2), (2, 1), ("1", 2), (12,), ("1", "2"))}) == 5
+
+    def test_a_separator_inside_a_part_is_no_separator(self):
+        assert derive_seed("a\x1fstr:b") != derive_seed("a", "b")
+
+    def test_it_is_the_same_in_another_process(self):
+        code = "from groupwise.core import derive_seed; print(derive_seed(7, '在'))"
+        done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+        assert int(done.stdout) == derive_seed(7, "在")
+
+    def test_all_generators_are_seeded(self):
+        import random
+
+        import numpy as np
+        import torch
+
+        def draw() -> tuple[float, float, float]:
+            return random.random(), float(np.random.rand()), torch.rand(1).item()
+
+        seed_everything(3)
+        first = draw()
+        seed_everything(3)
+        assert draw() == first
+        seed_everything(4)
+        assert all(a != b for a, b in zip(draw(), first, strict=True))
+
+
+class TestExample:
+    def test_group_and_paths_are_not_part_of_the_identity(self):
+        one = make_example(PROMPT, group="a", pictures=[Picture(Path("x.png"), "d")], label="on")
+        two = make_example(PROMPT, group="b", pictures=[Picture(Path("y.png"), "d")], label="on")
+        assert one.id == two.id
+
+    @pytest.mark.parametrize(
+        "other",
+        [
+            {"label": "off"},
+            {"pictures": [Picture(Path("x"), "e")]},
+            {"fields": {"k": 2}},
+            {"prompt": [Message("user", "?")]},
+            {"prompt": [Message("system", "s"), *PROMPT]},
+        ],
+    )
+    def test_everything_else_is(self, other: dict[str, object]):
+        base = {"prompt": PROMPT, "label": "on", "pictures": [], "fields": {"k": 1}}
+        ids = {make_example(**{**base, **more}, group="g").id for more in ({}, other)}
+        assert len(ids) == 2
+
+    def test_later_changes_of_the_given_fields_do_not_reach_it(self):
+        fields = {"k": 1}
+        example = make_example(PROMPT, group="g", fields=fields)
+        fields["k"] = 2
+        assert example.fields == {"k": 1}
+
+    @pytest.mark.parametrize("prompt", [[], [Message("user", "a"), Message("assistant", "b")]])
+    def test_a_prompt_ends_with_a_user_turn(self, prompt: list[Message]):
+        with pytest.raises(DataError, match="must end with a user turn"):
+            make_example(prompt, group="g")
+
+    def test_a_picture_is_its_bytes(self, tmp_path: Path):
+        (tmp_path / "a.png").write_bytes(b"picture")
+        picture = read_picture(tmp_path / "a.png")
+        assert picture.digest == digest_bytes(b"picture")
+        with pytest.raises(DataError, match=r"cannot read picture .*No such file"):
+            read_picture(tmp_path / "b.png")
+
+
+class TestScore:
+    @given(st.floats())
+    def test_only_values_from_0_to_1_are_scores(self, value: float):
+        if not math.isnan(value) and 0 <= value <= 1:
+            assert Score(value).value == Score(None, breakdown={"part": value}).breakdown["part"]
+            return
+        with pytest.raises(RewardError, match=r"expected \[0, 1\] or None"):
+            Score(value)
+        with pytest.raises(RewardError, match="score's part is outside its range"):
+            Score(None, breakdown={"part": value})
+
+    def test_not_scored_stays_none(self):
+        assert Score(None, "the judge failed").value is None

@@ -1,0 +1,117 @@
+"""Files that survive a crash: nothing torn is read as whole, nothing whole is lost."""
+
+import json
+import math
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from groupwise.core import (
+    DataError,
+    append_jsonl,
+    read_jsonl,
+    write_json,
+    write_jsonl,
+    write_text,
+)
+
+ROWS = [{"n": 1, "text": "plain"}, {"n": 2, "text": "在 line\nbreak"}, {"n": 3, "text": "}"}]
+
+_TEXT = st.text(st.characters(codec="utf-8"))
+_JSON = st.recursive(
+    st.none() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | _TEXT,
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(_TEXT, inner, max_size=3),
+    max_leaves=6,
+)
+_ROWS = st.lists(st.dictionaries(_TEXT, _JSON, max_size=3), max_size=5)
+
+
+def write_whole(path: Path) -> bytes:
+    write_jsonl(path, ROWS)
+    return path.read_bytes()
+
+
+@given(rows=_ROWS)
+def test_rows_come_back(tmp_path_factory: pytest.TempPathFactory, rows: list[dict[str, object]]):
+    folder = tmp_path_factory.mktemp("rows")
+    write_jsonl(folder / "all.jsonl", rows)
+    assert read_jsonl(folder / "all.jsonl") == rows
+    (folder / "one.jsonl").touch()
+    for row in rows:
+        append_jsonl(folder / "one.jsonl", row)
+    assert (folder / "one.jsonl").read_bytes() == (folder / "all.jsonl").read_bytes()
+
+
+def test_cut_at_every_byte_no_whole_row_is_lost_and_no_torn_one_is_read(tmp_path: Path):
+    path = tmp_path / "rows.jsonl"
+    whole = write_whole(path)
+    for size in range(len(whole) + 1):
+        path.write_bytes(whole[:size])
+        num_whole = whole[: size + 1].count(b"\n")  # a row is whole without its newline too
+        assert read_jsonl(path) == ROWS[:num_whole]
+
+
+def test_appending_after_a_cut_at_every_byte_gives_whole_rows(tmp_path: Path):
+    path = tmp_path / "rows.jsonl"
+    whole = write_whole(path)
+    for size in range(len(whole) + 1):
+        path.write_bytes(whole[:size])
+        kept = read_jsonl(path)
+        append_jsonl(path, {"n": "new"})
+        assert read_jsonl(path) == [*kept, {"n": "new"}]
+        assert path.read_bytes().endswith(b'{"n": "new"}\n')
+
+
+def test_a_long_torn_line_is_cut_off(tmp_path: Path):
+    path = tmp_path / "rows.jsonl"
+    torn = json.dumps({"text": "x" * 200_000})[:-1]
+    path.write_text('{"n": 1}\n' + torn)
+    append_jsonl(path, {"n": 2})
+    assert path.read_text() == '{"n": 1}\n{"n": 2}\n'
+
+
+@pytest.mark.parametrize("bad", ["{", "[1]", "3", "nonsense"])
+def test_a_bad_line_elsewhere_is_an_error(tmp_path: Path, bad: str):
+    path = tmp_path / "rows.jsonl"
+    path.write_text(f'{{"n": 1}}\n\n{bad}\n{{"n": 2}}\n')
+    with pytest.raises(DataError, match="line 3 is not a JSON object; got"):
+        read_jsonl(path)
+
+
+def test_a_whole_last_line_that_is_bad_is_an_error(tmp_path: Path):
+    (tmp_path / "rows.jsonl").write_text("nonsense\n")
+    with pytest.raises(DataError, match="line 1"):
+        read_jsonl(tmp_path / "rows.jsonl")
+
+
+def test_a_missing_file_is_an_error(tmp_path: Path):
+    with pytest.raises(DataError, match=r"cannot read .*No such file"):
+        read_jsonl(tmp_path / "none.jsonl")
+
+
+def test_what_is_no_json_is_refused_and_the_old_file_stays(tmp_path: Path):
+    path = tmp_path / "value.json"
+    write_json(path, {"在": 1})
+    for bad in (math.nan, math.inf, {1, 2}):
+        with pytest.raises((ValueError, TypeError)):
+            write_json(path, {"value": bad})
+    assert path.read_text(encoding="utf-8") == '{\n  "在": 1\n}\n'
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_a_write_that_fails_leaves_the_old_file_and_nothing_else(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    path = tmp_path / "text.txt"
+    write_text(path, "old")
+
+    def fail(descriptor: int) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("os.fsync", fail)
+    with pytest.raises(OSError, match="No space"):
+        write_text(path, "new")
+    assert path.read_text() == "old"
+    assert list(tmp_path.iterdir()) == [path]

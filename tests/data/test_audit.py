@@ -1,0 +1,281 @@
+import json
+import shutil
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from groupwise.core import ConfigError, DataError, Example, Message, make_example, read_picture
+from groupwise.data import (
+    DataAudit,
+    DropLog,
+    Pilot,
+    TokenBudget,
+    audit_data,
+    expect_dead_groups,
+    render_audit,
+    write_audit,
+)
+
+Draw = Callable[..., Path]
+
+
+def item(text: str, *paths: Path, **fields: Any) -> Example:
+    given_fields = {"group": text, "label": "on-task", **fields}
+    pictures = [read_picture(path) for path in paths]
+    return make_example([Message("user", text)], pictures=pictures, **given_fields)
+
+
+def name_findings(audit: DataAudit) -> dict[str, tuple[str, int]]:
+    return {finding.name: (finding.level, finding.count) for finding in audit.findings}
+
+
+def find(audit: DataAudit, name: str) -> tuple[str, ...]:
+    return next(finding.where for finding in audit.findings if finding.name == name)
+
+
+def balanced(prefix: str, num: int = 2) -> list[Example]:
+    return [
+        item(f"{prefix}{number}", label=("on-task", "off-task")[number % 2])
+        for number in range(num)
+    ]
+
+
+def test_sound_data_has_no_findings(tmp_path: Path, draw_picture: Draw) -> None:
+    splits = {
+        split: [
+            item(
+                f"{split} {number}",
+                draw_picture(tmp_path / f"{split}{number}.png", number=number + offset),
+                label=("on-task", "off-task")[number % 2],
+            )
+            for number in range(2)
+        ]
+        for split, offset in (("train", 1), ("test", 5))
+    }
+    audit = audit_data(splits, drops=DropLog(), num_rows=4)
+    assert audit.findings == ()
+    assert audit.splits["train"].num_pictures == 2
+    assert audit.splits["train"].labels == {"off-task": 1, "on-task": 1}
+
+
+def test_a_group_in_two_splits_is_an_error() -> None:
+    splits = {
+        "train": [item("a", group="s1"), item("b", group="s2", label="off-task")],
+        "test": [item("c", group="s1"), item("d", group="s3", label="off-task")],
+    }
+    audit = audit_data(splits)
+    assert name_findings(audit) == {"group_in_two_splits": ("error", 1)}
+    assert find(audit, "group_in_two_splits") == ("s1 in train and test",)
+    assert [finding.name for finding in audit.errors] == ["group_in_two_splits"]
+
+
+def test_an_example_in_two_splits_is_an_error_and_twice_in_one_a_warning() -> None:
+    train, test = balanced("a"), balanced("b")
+    audit = audit_data({"train": [*train, train[0]], "test": [*test, train[1]]})
+    names = name_findings(audit)
+    assert names["example_in_two_splits"] == ("error", 1)
+    assert names["repeated_example"] == ("warning", 1)
+    assert find(audit, "repeated_example") == (f"train: {train[0].id}",)
+
+
+def test_the_same_input_with_two_labels_is_a_warning() -> None:
+    audit = audit_data({"train": [item("a", label="on-task"), item("a", label="off-task")]})
+    assert name_findings(audit) == {"contradicting_labels": ("warning", 2)}
+
+
+def test_the_same_bytes_in_two_splits_are_an_error(tmp_path: Path, draw_picture: Draw) -> None:
+    first = draw_picture(tmp_path / "a.png")
+    copy = Path(shutil.copy(first, tmp_path / "copy.png"))
+    splits = {
+        "train": [*balanced("a"), item("x", first)],
+        "test": [*balanced("b"), item("y", copy)],
+    }
+    audit = audit_data(splits)
+    assert name_findings(audit) == {"picture_in_two_splits": ("error", 1)}
+    same_split = audit_data({"train": [*splits["train"], item("y", copy)]})
+    assert name_findings(same_split) == {"picture_in_two_groups": ("info", 1)}
+
+
+def test_a_near_copy_in_another_split_is_a_warning(tmp_path: Path, draw_picture: Draw) -> None:
+    first = draw_picture(tmp_path / "a.png")
+    near = draw_picture(tmp_path / "b.jpg", quality=80)
+    other = draw_picture(tmp_path / "c.png", number=5)
+    train = [*balanced("a"), item("x", first, group="x")]
+    test = [*balanced("b"), item("y", near, group="y"), item("z", other, group="z")]
+    audit = audit_data({"train": train, "test": test})
+    assert name_findings(audit) == {"near_duplicate_pictures": ("warning", 1)}
+    (place,) = find(audit, "near_duplicate_pictures")
+    assert "b.jpg is like train: " in place
+    assert audit_data({"train": [*train, *test]}).findings == ()
+
+
+def test_a_picture_that_is_gone_is_an_error(tmp_path: Path, draw_picture: Draw) -> None:
+    path = draw_picture(tmp_path / "a.png")
+    splits = {"train": [item("x", path)]}
+    path.unlink()
+    with pytest.raises(DataError, match="cannot decode"):
+        audit_data(splits)
+
+
+def test_a_task_in_two_splits_is_worth_knowing() -> None:
+    splits = {
+        split: [
+            item(f"{split}{label}", label=label, fields={"task": "Play"})
+            for label in ("on-task", "off-task")
+        ]
+        for split in ("train", "test")
+    }
+    assert name_findings(audit_data(splits)) == {"task_in_two_splits": ("info", 1)}
+
+
+@pytest.mark.parametrize(
+    ("labels", "findings"),
+    [
+        (["on-task"] * 5, {"one_label": ("warning", 5)}),
+        (["on-task"] * 9 + ["off-task"], {"unbalanced_labels": ("warning", 9)}),
+        (["on-task"] * 8 + ["off-task"] * 2, {}),
+        (["on-task", "off-task", None], {"unlabelled_examples": ("warning", 1)}),
+        ([None] * 3, {}),
+        ([], {"empty_split": ("error", 0)}),
+    ],
+)
+def test_labels(labels: list[str | None], findings: Mapping[str, tuple[str, int]]) -> None:
+    test = [item(f"t{number}", label=label) for number, label in enumerate(labels)]
+    assert name_findings(audit_data({"train": balanced("a"), "test": test})) == findings
+
+
+def test_groups_and_labels_are_counted() -> None:
+    examples = [
+        item(f"{group}{number}", group=group, label=label)
+        for group, labels in {"a": "xxy", "b": "yy", "c": "x"}.items()
+        for number, label in enumerate(labels)
+    ]
+    summary = audit_data({"train": examples}).splits["train"]
+    assert (summary.num_examples, summary.num_groups, summary.num_one_label_groups) == (6, 3, 1)
+    assert summary.group_sizes == (1, 2, 3)
+    assert summary.labels == {"x": 3, "y": 3}
+
+
+def count_by_text(example: Example) -> int:
+    return int(example.prompt[-1].text)
+
+
+def number_items(*lengths: int) -> list[Example]:
+    return [item(str(length), label="xy"[length % 2]) for length in lengths]
+
+
+def test_lengths_are_summarised_against_the_budget() -> None:
+    audit = audit_data(
+        {"train": number_items(*range(1, 201))},
+        budget=TokenBudget(max_prompt_tokens=199),
+        count_tokens=count_by_text,
+    )
+    lengths = audit.splits["train"].lengths
+    assert lengths is not None
+    quantiles = (lengths.min, lengths.median, lengths.p90, lengths.p99, lengths.max)
+    assert quantiles == (1, 100, 180, 198, 200)
+    assert (lengths.budget, lengths.num_over, lengths.share_over) == (199, 1, 0.005)
+    assert name_findings(audit) == {"over_budget": ("warning", 1)}
+
+
+def test_a_budget_that_rejects_more_than_one_percent_is_an_error_unless_allowed() -> None:
+    splits = {"train": number_items(*range(1, 201)), "test": number_items(300, 301, 302)}
+    for allowed, level in ((False, "error"), (True, "warning")):
+        audit = audit_data(
+            {**splits, "train": splits["train"][:100]},
+            budget=TokenBudget(max_prompt_tokens=256, allow_rejecting=allowed),
+            count_tokens=count_by_text,
+        )
+        assert name_findings(audit) == {"over_budget": (level, 3)}
+        assert find(audit, "over_budget") == tuple(example.id for example in splits["test"])
+    exact = audit_data(
+        {"train": splits["train"]},
+        budget=TokenBudget(max_prompt_tokens=198),
+        count_tokens=count_by_text,
+    )
+    assert name_findings(exact) == {"over_budget": ("warning", 2)}
+
+
+def test_a_budget_needs_a_way_to_count() -> None:
+    with pytest.raises(ConfigError, match="needs count_tokens"):
+        audit_data({"train": balanced("a")}, budget=TokenBudget(max_prompt_tokens=1))
+
+
+@pytest.mark.parametrize(
+    ("num_drops", "num_rows", "name", "level"),
+    [
+        (1, 100, "rows_dropped", "info"),
+        (2, 100, "rows_dropped", "warning"),
+        (1, None, "rows_dropped", "warning"),
+        (3, 2, "rows_do_not_add_up", "error"),
+    ],
+)
+def test_dropped_rows_are_told(num_drops: int, num_rows: int | None, name: str, level: str) -> None:
+    drops = DropLog()
+    for number in range(num_drops):
+        drops.add("missing picture", f"index.jsonl:{number}")
+    audit = audit_data({"train": balanced("a")}, drops=drops, num_rows=num_rows)
+    assert name_findings(audit) == {name: (level, num_drops)}
+    assert find(audit, name)[0] == "missing picture: index.jsonl:0"
+
+
+@given(st.lists(st.floats(0, 1), min_size=1, max_size=5), st.integers(1, 12))
+def test_dead_groups_follow_the_formula(rates: list[float], size: int) -> None:
+    share = expect_dead_groups(Pilot(rates, size))
+    by_hand = [rate**size + (1 - rate) ** size for rate in rates]
+    assert share == pytest.approx(sum(by_hand) / len(rates))
+    assert 0 <= share <= 1
+
+
+def test_dead_groups_are_told() -> None:
+    audit = audit_data({"train": balanced("a")}, pilot=Pilot([0.5], 5))
+    assert audit.dead_group_share == pytest.approx(0.0625)
+    assert name_findings(audit)["dead_groups"][0] == "info"
+    audit = audit_data({"train": balanced("a")}, pilot=Pilot([0.5, 1.0, 0.0], 5))
+    assert name_findings(audit)["dead_groups"][0] == "warning"
+
+
+@pytest.mark.parametrize(("rates", "size"), [([], 5), ([1.1], 5), ([0.5], 0)])
+def test_a_pilot_that_is_none_is_refused(rates: list[float], size: int) -> None:
+    with pytest.raises(ConfigError, match="a pilot cannot be used"):
+        expect_dead_groups(Pilot(rates, size))
+
+
+def test_errors_come_first_and_places_are_limited() -> None:
+    train = [item(f"a{n}", group=f"s{n}", label="on-task") for n in range(30)]
+    test = [item(f"b{n}", group=f"s{n}", label="xy"[n % 2]) for n in range(30)]
+    audit = audit_data({"train": train, "test": test})
+    levels = [finding.level for finding in audit.findings]
+    assert levels == ["error", "warning"]
+    assert (audit.findings[0].count, len(audit.findings[0].where)) == (30, 20)
+    assert len(audit.warnings) == 1
+
+
+def test_both_files_are_written_and_say_the_same(tmp_path: Path) -> None:
+    drops = DropLog()
+    drops.add("missing picture", "index.jsonl:3 (a|b<c>.png)")
+    splits = {"train": number_items(5, 6), "测试": number_items(6, 7)}
+    audit = audit_data(
+        splits,
+        drops=drops,
+        num_rows=5,
+        budget=TokenBudget(max_prompt_tokens=6),
+        count_tokens=count_by_text,
+    )
+    assert write_audit(audit, tmp_path / "audit") is audit
+    written = json.loads((tmp_path / "audit" / "audit.json").read_text(encoding="utf-8"))
+    assert written == json.loads(json.dumps(audit.to_json()))
+    assert written["findings"][0]["name"] == "group_in_two_splits"
+    page = (tmp_path / "audit" / "audit.md").read_text(encoding="utf-8")
+    assert page == render_audit(audit)
+    assert "3 error(s), 1 warning(s)" in page
+    assert "| 测试 | 6 | 6 | 7 | 7 | 7 | 6 | 1 (50.0%) |" in page
+    assert "Rows read: 5; used: 4." in page
+    assert "a\\|b&lt;c>.png" in page
+    assert "| missing picture | 1 |" in page
+    for finding in audit.findings:
+        assert f"**{finding.level}** `{finding.name}`" in page

@@ -1,0 +1,289 @@
+import csv
+import json
+import os
+import random
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from PIL import Image
+
+from groupwise.core import DataError, digest_file, read_jsonl
+from groupwise.data import LoadedScreens, load_screenshots
+
+Draw = Callable[..., Path]
+
+
+def write_index(root: Path, *rows: dict[str, Any] | str, name: str = "index.jsonl") -> Path:
+    lines = [row if isinstance(row, str) else json.dumps(row, ensure_ascii=False) for row in rows]
+    (root / name).write_text("".join(line + "\n" for line in lines), encoding="utf-8")
+    return root
+
+
+def row(image: str = "a.jpg", **fields: Any) -> dict[str, Any]:
+    return {"image": image, "task": "Write a letter", "session": "s1", **fields}
+
+
+def check_totals(loaded: LoadedScreens) -> None:
+    assert loaded.num_rows == len(loaded.screens) + loaded.drops.total
+    assert sum(loaded.drops.counts.values()) == loaded.drops.total == len(loaded.drops.rows)
+
+
+def load_dropped(root: Path) -> dict[str, int]:
+    loaded = load_screenshots(root)
+    check_totals(loaded)
+    return loaded.drops.counts
+
+
+def test_a_row_is_read_whole(tmp_path: Path, draw_picture: Draw) -> None:
+    path = draw_picture(tmp_path / "pictures" / "屏幕 1.jpg")
+    given_row = row(
+        "pictures/屏幕 1.jpg",
+        activity="document",
+        label=" Off-Task ",
+        fold=2,
+        difficulty="hard",
+        source="human_feedback",
+        language="fr",
+        verdicts=[1],
+    )
+    (screen,) = load_screenshots(write_index(tmp_path, given_row)).screens
+    assert screen.picture.path == path
+    assert screen.picture.digest == digest_file(path)
+    assert (screen.session, screen.task, screen.activity) == ("s1", "Write a letter", "document")
+    assert (screen.label, screen.fold, screen.difficulty) == ("off-task", 2, "hard")
+    assert (screen.source, screen.language) == ("human_feedback", "fr")
+    assert (screen.width, screen.height) == (64, 48)
+
+
+def test_what_is_not_given_is_none(tmp_path: Path, draw_picture: Draw) -> None:
+    draw_picture(tmp_path / "a.jpg")
+    (screen,) = load_screenshots(write_index(tmp_path, row(label=None, fold=""))).screens
+    optional = (screen.activity, screen.label, screen.fold, screen.difficulty)
+    assert optional == (None, None, None, None)
+    assert (screen.source, screen.language) == ("captured", "en")
+
+
+@pytest.mark.parametrize("key", ["task", "task_description", "task_en"])
+@pytest.mark.parametrize("picture_key", ["image", "path", "screenshot"])
+def test_each_name_of_a_column_is_read(
+    tmp_path: Path, draw_picture: Draw, key: str, picture_key: str
+) -> None:
+    draw_picture(tmp_path / "a.jpg")
+    write_index(tmp_path, {picture_key: "a.jpg", key: "写一封信", "session": 7})
+    (screen,) = load_screenshots(tmp_path).screens
+    assert (screen.task, screen.session, screen.language) == ("写一封信", "7", "zh")
+
+
+def test_hostile_pictures_are_dropped_and_counted(tmp_path: Path, draw_picture: Draw) -> None:
+    whole = draw_picture(tmp_path / "good.jpg").read_bytes()
+    draw_picture(tmp_path / "png.png").rename(tmp_path / "png_named.jpg")
+    draw_picture(tmp_path / "cmyk.jpg", mode="CMYK")
+    draw_picture(tmp_path / "palette.png", mode="P")
+    (tmp_path / "truncated.jpg").write_bytes(whole[: len(whole) // 2])
+    (tmp_path / "no_end.jpg").write_bytes(whole[:-40])
+    png = (tmp_path / "palette.png").read_bytes()
+    (tmp_path / "truncated.png").write_bytes(png[: len(png) // 2])
+    (tmp_path / "empty.jpg").touch()
+    (tmp_path / "text.jpg").write_text("this is no picture")
+    (tmp_path / "folder.jpg").mkdir()
+    os.mkfifo(tmp_path / "pipe.jpg")
+    names = [
+        *("good.jpg", "png_named.jpg", "cmyk.jpg", "palette.png", "gone.jpg"),
+        *("truncated.jpg", "no_end.jpg", "truncated.png", "empty.jpg", "text.jpg"),
+        *("folder.jpg", "pipe.jpg", "x" * 300 + ".jpg", "a\0b.jpg"),
+    ]
+    loaded = load_screenshots(write_index(tmp_path, *map(row, names)))
+    check_totals(loaded)
+    used = [screen.picture.path.name for screen in loaded.screens]
+    assert used == ["good.jpg", "png_named.jpg", "cmyk.jpg", "palette.png"]
+    assert loaded.drops.counts == {
+        "unreadable picture": 8,
+        "missing picture": 1,
+        "text is not Unicode": 1,
+    }
+    places = [drop.where for drop in loaded.drops.rows]
+    assert places[0] == "index.jsonl:5 (gone.jpg)"
+    assert places[1].startswith("index.jsonl:6 (truncated.jpg: ")
+
+
+def test_exif_rotation_counts_in_the_size(tmp_path: Path, draw_picture: Draw) -> None:
+    exif = Image.Exif()
+    exif[274] = 6
+    draw_picture(tmp_path / "a.jpg", exif=exif)
+    (screen,) = load_screenshots(write_index(tmp_path, row())).screens
+    assert (screen.width, screen.height) == (48, 64)
+
+
+def test_bad_lines_and_values_are_dropped_and_counted(tmp_path: Path, draw_picture: Draw) -> None:
+    draw_picture(tmp_path / "a.jpg")
+    write_index(
+        tmp_path,
+        row(),
+        "{not json",
+        "[1, 2]",
+        "",
+        row(label="maybe"),
+        row(label=1),
+        row(label="不通过"),
+        row(task="  "),
+        row(session=None),
+        row(session=True),
+        {"task": "t", "session": "s"},
+        row(fold="two"),
+        row(fold=1.5),
+        '{"image": "a.jpg", "task": "\\ud800", "session": "s"}',
+        "[" * 3000,
+    )
+    with (tmp_path / "index.jsonl").open("ab") as stream:
+        stream.write(b'{"image": "\xff"}\n{"image": "a.jpg", "task": "to')
+    loaded = load_screenshots(tmp_path)
+    check_totals(loaded)
+    assert (loaded.num_rows, len(loaded.screens)) == (16, 1)
+    assert loaded.drops.counts == {
+        "line cannot be read": 5,
+        "label outside the set": 3,
+        "fold is not a whole number": 2,
+        "missing session": 2,
+        "missing picture name": 1,
+        "missing task": 1,
+        "text is not Unicode": 1,
+    }
+    assert "index.jsonl:5 (got 'maybe')" in [drop.where for drop in loaded.drops.rows]
+
+
+def test_a_byte_order_mark_is_no_part_of_the_first_line(tmp_path: Path, draw_picture: Draw) -> None:
+    draw_picture(tmp_path / "a.jpg")
+    (tmp_path / "rows.jsonl").write_text(json.dumps(row()) + "\n", encoding="utf-8-sig")
+    assert load_dropped(tmp_path) == {}
+
+
+def write_csv(path: Path, *rows: list[str], encoding: str = "utf-8") -> None:
+    with path.open("w", encoding=encoding, newline="") as stream:
+        csv.writer(stream).writerows(rows)
+
+
+@pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig"])
+def test_a_csv_is_read(tmp_path: Path, draw_picture: Draw, encoding: str) -> None:
+    draw_picture(tmp_path / "图 1.png")
+    write_csv(
+        tmp_path / "Labels.CSV",
+        ["path", " task_description ", "label", "session"],
+        ["图 1.png", 'Write "a",\nletter', "on-task", "007"],
+        ["图 1.png", "写信", "", "008"],
+        ["gone.png", "写信", "off-task", "008"],
+        ["图 1.png", "too", "few"],
+        [],
+        ["图 1.png", "写信", "on_task", "008"],
+        encoding=encoding,
+    )
+    loaded = load_screenshots(tmp_path)
+    check_totals(loaded)
+    read = [(s.task, s.label, s.session, s.language) for s in loaded.screens]
+    assert read == [
+        ('Write "a",\nletter', "on-task", "007", "en"),
+        ("写信", None, "008", "zh"),
+    ]
+    assert loaded.drops.counts == {
+        "label outside the set": 1,
+        "line cannot be read": 1,
+        "missing picture": 1,
+    }
+
+
+def test_a_torn_quote_in_a_csv_is_a_bad_line(tmp_path: Path, draw_picture: Draw) -> None:
+    draw_picture(tmp_path / "a.jpg")
+    (tmp_path / "a.csv").write_text('image,task,session\na.jpg,t,s\na.jpg,"torn')
+    assert load_dropped(tmp_path) == {"line cannot be read": 1}
+
+
+def test_a_row_of_a_good_picture_survives_damage_elsewhere(
+    tmp_path: Path, draw_picture: Draw
+) -> None:
+    content = draw_picture(tmp_path / "good.jpg").read_bytes()
+    png = draw_picture(tmp_path / "good.png").read_bytes()
+    rng = random.Random(0)
+    rows = [row("good.jpg")]
+    for number in range(200):
+        damaged = bytearray(content if number % 2 else png)
+        for _ in range(rng.randint(1, 30)):
+            damaged[rng.randrange(len(damaged))] = rng.randrange(256)
+        (tmp_path / f"{number}.bin").write_bytes(damaged)
+        rows.append(row(f"{number}.bin"))
+    loaded = load_screenshots(write_index(tmp_path, *rows))
+    check_totals(loaded)
+    assert loaded.num_rows == 201
+    assert loaded.screens[0].picture.path.name == "good.jpg"
+    assert set(loaded.drops.counts) == {"unreadable picture"}
+
+
+values = st.one_of(
+    st.none(),
+    st.booleans(),
+    st.integers(),
+    st.floats(),
+    st.sampled_from(["a.jpg", "on-task", "off-task", "s1", "", " ", "/", "..", "."]),
+    st.text(max_size=5),
+    st.lists(st.integers(), max_size=2),
+)
+keys = st.sampled_from(["image", "path", "task", "session", "label", "fold", "activity", "x"])
+
+
+@settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(st.lists(st.one_of(st.dictionaries(keys, values, max_size=6), st.text()), max_size=8))
+def test_totals_add_up_whatever_the_lines(
+    tmp_path: Path, draw_picture: Draw, lines: list[dict[str, Any] | str]
+) -> None:
+    draw_picture(tmp_path / "a.jpg")
+    content = [line if isinstance(line, str) else json.dumps(line) for line in lines]
+    text = "\n".join([json.dumps(row()), *content])
+    (tmp_path / "index.jsonl").write_bytes(text.encode("utf-8", "surrogatepass"))
+    loaded = load_screenshots(tmp_path)
+    check_totals(loaded)
+    raw = (tmp_path / "index.jsonl").read_bytes().split(b"\n")
+    assert loaded.num_rows == sum(bool(line.strip()) for line in raw)
+    assert all(screen.label in (None, "on-task", "off-task") for screen in loaded.screens)
+
+
+def test_a_folder_that_cannot_be_used_is_an_error_that_says_what_to_do(
+    tmp_path: Path, draw_picture: Draw
+) -> None:
+    with pytest.raises(DataError, match=r"is not a data folder; got nothing there; give"):
+        load_screenshots(tmp_path / "gone")
+    with pytest.raises(DataError, match=r"got no such file; expected index.jsonl, or exactly one"):
+        load_screenshots(tmp_path)
+    (tmp_path / "index.jsonl").write_text("\n")
+    with pytest.raises(DataError, match="no usable row; got no rows"):
+        load_screenshots(tmp_path)
+    with pytest.raises(DataError, match="got a file there"):
+        load_screenshots(tmp_path / "index.jsonl")
+    write_index(tmp_path, row("gone.jpg"), row(label="x"))
+    with pytest.raises(DataError, match="1 x label outside the set, 1 x missing picture"):
+        load_screenshots(tmp_path)
+
+
+def test_a_csv_that_cannot_be_read_is_an_error(tmp_path: Path) -> None:
+    write_csv(tmp_path / "a.csv", ["image", "task", "session"], ["a", "写信", "s"], encoding="gbk")
+    with pytest.raises(DataError, match="save it as CSV UTF-8"):
+        load_screenshots(tmp_path)
+    write_csv(tmp_path / "a.csv", ["image", "label", "label"])
+    with pytest.raises(DataError, match="two columns of one name; got label"):
+        load_screenshots(tmp_path)
+    (tmp_path / "b.jsonl").touch()
+    with pytest.raises(DataError, match=r"got a\.csv, b\.jsonl"):
+        load_screenshots(tmp_path)
+
+
+def test_the_real_set_is_read(tmp_path: Path, screenagent: Path) -> None:
+    rows = [found for found in read_jsonl(screenagent / "index.jsonl") if found["fold"] == 0][:12]
+    for found in rows:
+        found["image"] = str((screenagent / found["image"]).resolve())
+    loaded = load_screenshots(write_index(tmp_path, *rows))
+    check_totals(loaded)
+    assert len(loaded.screens) == 12
+    for screen, found in zip(loaded.screens, rows, strict=True):
+        assert (screen.width, screen.height) == (found["width"], found["height"])
+        assert (screen.task, screen.activity) == (found["task_en"], found["activity"])

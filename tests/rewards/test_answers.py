@@ -1,0 +1,350 @@
+import re
+
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+from pydantic import ValidationError
+
+from groupwise.core import ConfigError, RewardError, load_config
+from groupwise.rewards import Answer, AnswerContract
+
+ENGLISH = AnswerContract(labels=("on-task", "off-task"))
+CHINESE = AnswerContract(labels=("通过", "不通过"))
+DESCRIBING = AnswerContract(labels=("on-task", "off-task"), describe=("Screen", "Task"))
+
+HYPHENS = "-\u2010\u2011\u2012\u2013\u2212\ufe63\uff0d"
+FRAGMENTS = [
+    *("on", "off", "task", "On", "TASK", "-", "\u2011", "\u2013", "_", " ", "  ", "\n", "\t"),
+    *("on-task", "off-task", "On Task", "off - task", "ontask", "not ", "non", "n't ", "s", "2"),
+    *(".", ",", ":", "。", "\uff1a", "%", "**", '"', "(", ")", "/", " or ", " and "),
+    *("Classification:", "classification : ", "Confidence:", "confidence: ", "0.8", "80%", "1"),
+    *(
+        "80 %",
+        "2",
+        "101%",
+        "通过",
+        "不",
+        "不通过",
+        "审核",
+        "Screen: ",
+        "Task: ",
+        "video",
+        "sheet. ",
+    ),
+]
+near_answers = st.tuples(
+    st.sampled_from(["", "", "Classification:", "Classification\uff1a ", "class: ", "not "]),
+    st.sampled_from(
+        ["on-task", "off-task", "On\u2010Task", "off  task", "on_task", "通过", "不通过"]
+    ),
+    st.sampled_from(["", "", ".", "\u3002", "\uff0e", "..", "!", "on-task"]),
+    st.sampled_from(["", " ", "\n", "\r\n ", ", ", "\uff0c", " ,\n", ",,", "\n\n", "\n,"]),
+    st.sampled_from(["", "Confidence: ", "CONFIDENCE\uff1a", "confident: ", "Confidence "]),
+    st.sampled_from(["", "0.8", ".5", "1", "1.1", "80%", "80 \uff05.", "101%", "0.8.", "5.", "x"]),
+).map("".join)
+mixtures = st.one_of(
+    near_answers,
+    st.lists(st.sampled_from(FRAGMENTS), max_size=9).map("".join),
+    st.lists(st.one_of(st.sampled_from(FRAGMENTS), st.text(max_size=3)), max_size=6).map("".join),
+    st.text(),
+)
+
+
+SPACES = " \t\u00a0\u3000"
+STOPS = (".", "\u3002", "\uff0e")
+COLONS = (":", "\uff1a")
+COMMAS = (",", "\uff0c")
+
+
+def read_plainly(text: str) -> str | None:
+    """An oracle of another make: it peels the text from both ends, without a grammar."""
+    rest = text.strip()
+    start = "".join(c.lower() if c.isascii() else "?" for c in rest).rfind("confidence")
+    if start >= 0:
+        before = peel_gap(rest[:start])
+        if before is None or not is_confidence(rest[start + len("confidence") :]):
+            return None
+        rest = before
+    rest = rest[:-1] if rest.endswith(STOPS) else rest
+    if rest[:14].lower() == "classification":
+        rest = rest[14:].lstrip(SPACES)
+        if not rest.startswith(COLONS):
+            return None
+        rest = rest[1:].lstrip()
+    return read_label(rest)
+
+
+def peel_gap(text: str) -> str | None:
+    """Take off spaces, one line break and one comma before them, in that order."""
+    rest = text.rstrip(SPACES)
+    if rest.endswith("\n"):
+        rest = rest[:-2] if rest.endswith("\r\n") else rest[:-1]
+        rest = rest.rstrip(SPACES)
+    if rest.endswith(COMMAS):
+        rest = rest[:-1].rstrip(SPACES)
+    return rest if rest != text or rest.endswith(STOPS) else None
+
+
+def is_confidence(tail: str) -> bool:
+    tail = tail.lstrip(SPACES)
+    if not tail.startswith(COLONS):
+        return False
+    number = tail[1:].lstrip(SPACES)
+    number = number[:-1] if number.endswith(STOPS) else number
+    is_percent = number.endswith(("%", "\uff05"))
+    number = number[:-1] if is_percent else number
+    number = number.rstrip(SPACES)
+    whole, dot, part = number.partition(".")
+    if set(whole + part) - set("0123456789") or not (part if dot else whole):
+        return False
+    if len(whole) > 3 or len(part) > 9:
+        return False
+    return float(number) <= (100 if is_percent else 1)
+
+
+def read_label(text: str) -> str | None:
+    if text in {"通过", "不通过"}:
+        return text
+    for first in ("on", "off"):
+        ends = text[: len(first)] + text[-4:]
+        joint = text[len(first) : -4]
+        bare = joint.strip(SPACES)
+        if ends.isascii() and ends.lower() == f"{first}task" and joint and len(bare) <= 1:
+            return f"{first}-task" if bare in HYPHENS else None
+    return None
+
+
+@given(mixtures)
+@example("ontask")
+@example("on_task")
+@example("off\u2011task")
+@example("on-tas\u212a")
+@example("on-ta\u017fk")
+@example("on-task on-task")
+@example("on-task\n\nConfidence: 1")
+@example("on-taskConfidence: 1")
+@example("on-task.Confidence: .5")
+def test_nothing_but_exactly_one_english_label_is_a_class(text: str) -> None:
+    expected = read_plainly(text)
+    expected = expected if expected in ENGLISH.labels else None
+    assert ENGLISH.parse(text).label == expected
+
+
+@given(mixtures)
+@example("不通过")
+@example("不 通过")
+@example("没通过")
+@example("通过不通过")
+def test_nothing_but_exactly_one_chinese_label_is_a_class(text: str) -> None:
+    expected = read_plainly(text)
+    assert CHINESE.parse(text).label == (expected if expected in CHINESE.labels else None)
+
+
+@given(mixtures)
+def test_a_class_has_one_label_in_the_whole_text_whatever_is_described(text: str) -> None:
+    answer = DESCRIBING.parse(text)
+    named = re.findall(r"(?i)(?<![a-z0-9_])(on|off)[\s\u2010-\u2015-]+task(?![a-z0-9_])", text)
+    if answer.label is not None:
+        assert [f"{word.lower()}-task" for word in named] == [answer.label]
+        assert text.startswith(answer.lead)
+
+
+@given(mixtures)
+def test_every_answer_is_a_label_or_a_reason(text: str) -> None:
+    for contract in (ENGLISH, CHINESE, DESCRIBING):
+        answer = contract.parse(text)
+        assert (answer.label is None) == bool(answer.reason)
+        if answer.label is None:
+            assert answer == Answer(None, answer.reason)
+        else:
+            assert answer.label in contract.labels
+            assert answer.confidence is None or 0 <= answer.confidence <= 1
+
+
+words = st.text(alphabet="abc xyz0,-视频表", min_size=1, max_size=60).filter(
+    lambda said: any(letter.isalnum() for letter in said)
+)
+
+
+@given(words, words, st.sampled_from(DESCRIBING.labels))
+def test_what_is_written_is_read_back(screen: str, task: str, label: str) -> None:
+    text = DESCRIBING.write(label, (screen, task))
+    assert DESCRIBING.parse(text) == Answer(label, lead=text[: -len(label)])
+    assert DESCRIBING.parse(DESCRIBING.write(label)) == Answer(label)
+
+
+@given(words, words, st.sampled_from(DESCRIBING.labels), st.sampled_from(DESCRIBING.labels))
+def test_a_label_in_the_description_makes_it_invalid(
+    screen: str, task: str, first: str, second: str
+) -> None:
+    text = f"Screen: {screen[:20]} {first} {screen[20:40]}. Task: {task}. {second}"
+    assert DESCRIBING.parse(text).label is None
+
+
+@pytest.mark.parametrize(
+    ("text", "label", "confidence", "lead"),
+    [
+        ("on-task", "on-task", None, ""),
+        ("  OFF-TASK.\n", "off-task", None, "  "),
+        ("On Task", "on-task", None, ""),
+        ("off \u2011 task", "off-task", None, ""),
+        ("Classification: on-task", "on-task", None, "Classification: "),
+        ("CLASSIFICATION:\noff task", "off-task", None, "CLASSIFICATION:\n"),
+        ("on-task Confidence: 0.8", "on-task", 0.8, ""),
+        ("on-task, confidence: 80%", "on-task", 0.8, ""),
+        ("on-task.\nConfidence: 80 %", "on-task", 0.8, ""),
+        ("Classification: off-task.\r\n  Confidence: .25.", "off-task", 0.25, "Classification: "),
+        ("on-task Confidence: 0", "on-task", 0.0, ""),
+        ("on-task Confidence: 1", "on-task", 1.0, ""),
+        ("on-task Confidence: 1%", "on-task", 0.01, ""),
+    ],
+)
+def test_answers(text: str, label: str, confidence: float | None, lead: str) -> None:
+    assert ENGLISH.parse(text) == Answer(label, confidence=confidence, lead=lead)
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ("", "empty answer"),
+        (" \n\u3000", "empty answer"),
+        ("maybe", "no label"),
+        ("ontask", "no label"),
+        ("on_task", "no label"),
+        ("on\ntask", "no label"),
+        ("task", "no label"),
+        ("on-tasks", "no label"),
+        ("not on-task", "other text around the label on-task"),
+        ("on-task, I think", "other text around the label on-task"),
+        ("**on-task**", "other text around the label on-task"),
+        ("on-task..", "other text around the label on-task"),
+        ("Classification: Classification: on-task", "other text around the label on-task"),
+        ("Screen: a. Task: b. on-task", "other text around the label on-task"),
+        ("on-task off-task", "more than one label: off-task, on-task"),
+        ("on-task/off-task", "more than one label: off-task, on-task"),
+        ("on-task on-task", "the label on-task stands 2 times"),
+        ("on-task " * 50, "the label on-task stands 50 times"),
+        ("on-task Confidence: 80", "the confidence 80 is not in [0, 1]"),
+        ("on-task Confidence: 101%", "the confidence 101% is not in [0, 1]"),
+        ("on-task Confidence: high", "other text around the label on-task"),
+        ("on-task Confidence: -1", "other text around the label on-task"),
+        ("on-task Confidence: 0.8 0.9", "other text around the label on-task"),
+        ("Confidence: 0.8", "no label"),
+    ],
+)
+def test_what_is_no_answer_says_why(text: str, reason: str) -> None:
+    assert ENGLISH.parse(text) == Answer(None, reason)
+
+
+@pytest.mark.parametrize(
+    ("text", "label", "lead"),
+    [
+        ("Screen: video. Task: sheet. off-task", "off-task", "Screen: video. Task: sheet. "),
+        ("screen: video.\nTask: a, b. On Task.", "on-task", "screen: video.\nTask: a, b. "),
+        (
+            "Screen: 视频。Task\uff1a表格。Classification: off-task",
+            "off-task",
+            "Screen: 视频。Task\uff1a表格。Classification: ",
+        ),
+        ("Screen: presentation tasks. Task: off. on-task", "on-task", None),
+        ("on-task", "on-task", ""),
+        ("Screen: " + "a" * 60 + ". Task: b. on-task", "on-task", None),
+    ],
+)
+def test_descriptions(text: str, label: str, lead: str | None) -> None:
+    answer = DESCRIBING.parse(text)
+    assert answer.label == label
+    assert answer.lead == (text[: text.lower().rindex(label)] if lead is None else lead)
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ("Screen: . Task: b. on-task", "the description has a key without words"),
+        ("Screen: --. Task: b. on-task", "the description has a key without words"),
+        (
+            "Screen: " + "a" * 61 + ". Task: b. on-task",
+            "the description has more than 60 characters after a key",
+        ),
+        (
+            "Screen: off task. Task: b. on-task",
+            "the description contains the label off-task",
+        ),
+        ("Task: b. Screen: a. on-task", "other text around the label on-task"),
+        ("Screen: a. on-task", "other text around the label on-task"),
+        ("Screen: a.b. Task: c. on-task", "other text around the label on-task"),
+        ("Screen: a: b. Task: c. on-task", "other text around the label on-task"),
+        ("Screen: a\nb. Task: c. on-task", "other text around the label on-task"),
+        ("Screen: a. Task: b.", "no label"),
+    ],
+)
+def test_descriptions_that_are_none(text: str, reason: str) -> None:
+    assert DESCRIBING.parse(text) == Answer(None, reason)
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ("审核不通过", "other text around the label 不通过"),
+        ("不通过不通过", "the label 不通过 stands 2 times"),
+        ("通过,不是不通过", "more than one label: 不通过, 通过"),
+        ("没通过", "other text around the label 通过"),
+    ],
+)
+def test_a_label_inside_a_longer_one_is_not_counted(text: str, reason: str) -> None:
+    assert CHINESE.parse(text) == Answer(None, reason)
+
+
+def test_a_chinese_description_may_not_hold_a_label() -> None:
+    contract = AnswerContract(labels=("通过", "不通过"), describe=("照片",))
+    assert contract.parse("照片:表面光滑。通过").label == "通过"
+    assert contract.parse("照片:不通过。通过").label is None
+    assert contract.parse("照片:可以通过。不通过").label is None
+
+
+def test_labels_that_start_alike_are_told_apart() -> None:
+    contract = AnswerContract(labels=("pass", "pass with notes", "not pass"))
+    assert contract.parse("pass").label == "pass"
+    assert contract.parse("Pass with notes.").label == "pass with notes"
+    assert contract.parse("not pass").label == "not pass"
+    assert contract.parse("not pass with notes").label is None
+
+
+@pytest.mark.parametrize(
+    "labels",
+    [
+        (),
+        ("on-task",),
+        ("on-task", "on-task"),
+        ("on-task", "On Task"),
+        ("on-task", ""),
+        ("on-task", " off"),
+        ("on.task", "off"),
+        ("on, task", "off"),
+        ("a: b", "off"),
+        ("a\nb", "off"),
+        ("Confidence", "off"),
+    ],
+)
+def test_labels_that_cannot_be_told_apart_are_refused(labels: tuple[str, ...]) -> None:
+    with pytest.raises(ValidationError):
+        AnswerContract(labels=labels)
+
+
+@pytest.mark.parametrize("describe", [("Screen", "screen"), ("a.b",), ("on-task",), ("",)])
+def test_keys_that_would_confuse_are_refused(describe: tuple[str, ...]) -> None:
+    with pytest.raises(ValidationError):
+        AnswerContract(labels=("on-task", "off-task"), describe=describe)
+
+
+def test_a_contract_in_a_config_is_refused_in_one_sentence() -> None:
+    with pytest.raises(ConfigError, match="two labels cannot be told apart"):
+        load_config(AnswerContract, {"labels": ["on-task", "on task"]})
+
+
+@pytest.mark.parametrize(
+    ("label", "said"), [("maybe", ()), ("on-task", ("a",)), ("on-task", ("a.b", "c"))]
+)
+def test_what_would_not_be_read_back_is_not_written(label: str, said: tuple[str, ...]) -> None:
+    with pytest.raises(RewardError):
+        DESCRIBING.write(label, said)

@@ -1,0 +1,144 @@
+import math
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from groupwise.core import Completion, DataError, Example, Message, RewardError, Score, make_example
+from groupwise.rewards import (
+    AnswerContract,
+    AnswerFormat,
+    LabelMatch,
+    RewardSet,
+    WeightedReward,
+)
+
+ITEM = make_example([Message("user", "?")], group="g", label="on-task")
+CONTRACT = AnswerContract(labels=("on-task", "off-task"))
+
+
+class Fixed:
+    def __init__(self, value: float | None, *, name: str = "fixed", invalid: bool = False) -> None:
+        self.name = name
+        self.score = Score(value, f"said {value}", invalid=invalid)
+
+    def __call__(self, example: Example, completion: Completion) -> Score:
+        return self.score
+
+
+class Failing:
+    name = "failing"
+
+    def __init__(self, error: Exception) -> None:
+        self.error = error
+
+    def __call__(self, example: Example, completion: Completion) -> Score:
+        raise self.error
+
+
+def score(**parts: tuple[Fixed, float]) -> Score:
+    return RewardSet(parts).score(ITEM, Completion("on-task"))
+
+
+def test_the_value_is_the_weighted_mean_and_the_parts_stay() -> None:
+    got = score(a=(Fixed(1.0), 3), b=(Fixed(0.5), 1))
+    assert got.value == pytest.approx(0.875)
+    assert got.breakdown == {"a": 1.0, "b": 0.5}
+    assert got.reason == "a: said 1.0; b: said 0.5"
+
+
+def test_a_part_without_a_value_leaves_its_weight_to_the_others() -> None:
+    got = score(a=(Fixed(1.0), 0.3), b=(Fixed(None), 0.5), c=(Fixed(0.0), 0.2))
+    assert got.value == pytest.approx(0.6)
+    assert got.breakdown == {"a": 1.0, "b": None, "c": 0.0}
+
+
+def test_without_any_value_there_is_no_score() -> None:
+    assert score(a=(Fixed(None), 1), b=(Fixed(None), 2)).value is None
+
+
+def test_a_part_of_weight_zero_is_shown_but_never_counts() -> None:
+    got = score(a=(Fixed(1.0), 0), b=(Fixed(None), 1))
+    assert (got.value, got.breakdown) == (None, {"a": 1.0, "b": None})
+
+
+def test_an_invalid_completion_earns_nothing_from_any_part() -> None:
+    got = score(a=(Fixed(0.0, invalid=True), 0.1), b=(Fixed(1.0), 0.9))
+    assert (got.value, got.invalid) == (0.0, True)
+
+
+parts = st.lists(
+    st.tuples(
+        st.one_of(st.none(), st.floats(0, 1)),
+        st.one_of(st.just(0.0), st.floats(1e-300, 1e300)),
+    ),
+    min_size=1,
+    max_size=5,
+).filter(lambda drawn: any(weight > 0 for _, weight in drawn))
+
+
+@given(parts)
+def test_any_weights_give_a_value_between_the_parts(
+    drawn: list[tuple[float | None, float]],
+) -> None:
+    rewards = RewardSet({f"r{i}": (Fixed(v), w) for i, (v, w) in enumerate(drawn)})
+    assert math.fsum(rewards.weights.values()) == pytest.approx(1.0)
+    value = rewards.score(ITEM, Completion("x")).value
+    known = [v for i, (v, _) in enumerate(drawn) if v is not None and rewards.weights[f"r{i}"] > 0]
+    if known:
+        assert value is not None
+        assert min(known) - 1e-9 <= value <= max(known) + 1e-9
+    else:
+        assert value is None
+
+
+def test_weights_are_shares() -> None:
+    rewards = RewardSet([WeightedReward(Fixed(1.0, name="x"), 1), WeightedReward(Fixed(1.0), 3)])
+    assert rewards.weights == {"x": 0.25, "fixed": 0.75}
+
+
+def test_a_name_of_its_own_lets_one_reward_stand_twice() -> None:
+    rewards = RewardSet([WeightedReward(Fixed(1.0), 1, "x"), WeightedReward(Fixed(0.0), 1)])
+    assert set(rewards.weights) == {"x", "fixed"}
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ([], "no rewards"),
+        ([WeightedReward(Fixed(1.0), 1), WeightedReward(Fixed(0.0), 1)], "stands twice"),
+        ({"a": (Fixed(1.0), -1)}, "weight of reward 'a'"),
+        ({"a": (Fixed(1.0), math.nan)}, "weight of reward 'a'"),
+        ({"a": (Fixed(1.0), math.inf)}, "weight of reward 'a'"),
+        ({"a": (Fixed(1.0), 0), "b": (Fixed(1.0), 0)}, "weight 0"),
+    ],
+)
+def test_a_set_that_cannot_work_is_refused(given, message: str) -> None:
+    with pytest.raises(RewardError, match=message):
+        RewardSet(given)
+
+
+def test_a_reward_that_raises_is_named_and_never_a_number() -> None:
+    with pytest.raises(RewardError, match=r"reward 'bad' failed on example .*KeyError"):
+        RewardSet({"bad": (Failing(KeyError("x")), 1)}).score(ITEM, Completion(""))
+    with pytest.raises(DataError, match="gone"):
+        RewardSet({"bad": (Failing(DataError("gone")), 1)}).score(ITEM, Completion(""))
+
+
+def test_a_reward_that_returns_a_number_is_refused() -> None:
+    def pay(example: Example, completion: Completion) -> float:
+        return 1.0
+
+    with pytest.raises(RewardError, match="did not return a Score; got float"):
+        RewardSet({"pay": (pay, 1)}).score(ITEM, Completion(""))  # pyright: ignore
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [("on-task", 1.0), ("off-task", 0.1), ("on-task off-task", 0.0), ("", 0.0), ("ontask", 0.0)],
+)
+def test_label_and_format_together(text: str, value: float) -> None:
+    rewards = RewardSet(
+        {"label": (LabelMatch(CONTRACT), 0.9), "format": (AnswerFormat(CONTRACT), 0.1)}
+    )
+    assert rewards.score(ITEM, Completion(text)).value == pytest.approx(value)

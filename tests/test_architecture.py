@@ -1,0 +1,209 @@
+"""The house itself: public names, layers, sizes, configs, and that the README tells the truth."""
+
+import ast
+import importlib
+import pkgutil
+import re
+import shlex
+import statistics
+import subprocess
+import sys
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+import typer.main
+
+import groupwise
+import groupwise_recipes
+from groupwise.cli.main import app
+from groupwise.core import load_config
+from groupwise.pipeline import find_config, find_recipe, find_recipes, list_configs
+
+ROOT = Path(__file__).parents[1]
+SOURCES = sorted((ROOT / "src").rglob("*.py"))
+PACKAGES = [
+    name
+    for root in (groupwise, groupwise_recipes)
+    for name in (
+        root.__name__,
+        *(m.name for m in pkgutil.walk_packages(root.__path__, f"{root.__name__}.") if m.ispkg),
+    )
+]
+TEXT_SUFFIXES = {".py", ".md", ".toml", ".txt", ".yaml", ".j2", ".css", ".html", ""}
+
+
+def list_tracked() -> list[Path]:
+    """Return the project's text files: those that git tracks, or all of a plain copy."""
+    command = ["git", "ls-files", "--cached", "--others", "--exclude-standard"]
+    found = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    if found.returncode == 0:
+        paths = [ROOT / line for line in found.stdout.splitlines()]
+    else:
+        paths = [p for folder in ("src", "tests", "docs") for p in (ROOT / folder).rglob("*")]
+    return [path for path in paths if path.suffix in TEXT_SUFFIXES and path.is_file()]
+
+
+def read_commands(path: Path) -> list[str]:
+    """Return the ``groupwise`` and ``make`` lines of a page's code blocks, joined over ``\\``."""
+    text = path.read_text(encoding="utf-8").replace("\\\n", " ")
+    blocks = re.findall(r"^```[a-z]*\n(.*?)^```", text, flags=re.MULTILINE | re.DOTALL)
+    lines = [line.strip().removeprefix("$ ") for block in blocks for line in block.splitlines()]
+    return [line for line in lines if line.startswith(("groupwise ", "make "))]
+
+
+PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md"]
+PAGES += sorted((ROOT / "src" / "groupwise_recipes").rglob("README.md"))
+COMMANDS = [(page.name, line) for page in PAGES for line in read_commands(page)]
+
+
+@pytest.mark.parametrize("name", PACKAGES)
+def test_public_names_are_listed(name: str):
+    package = importlib.import_module(name)
+    listed = list(getattr(package, "__all__", []))
+    public = {
+        attribute
+        for attribute, value in vars(package).items()
+        if not attribute.startswith("_") and not isinstance(value, ModuleType)
+    }
+    public |= {attribute for attribute in listed if attribute.startswith("__")}
+    assert len(listed) == len(set(listed))
+    assert set(listed) == public
+
+
+def test_layers_and_doors_are_kept():
+    linter = Path(sys.executable).parent / "lint-imports"
+    done = subprocess.run([linter], cwd=ROOT, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout
+    assert "0 broken" in done.stdout
+
+
+def test_recipes_use_public_names_only():
+    modules = [path for path in SOURCES if "groupwise_recipes" in path.parts]
+    imported = {
+        node.module
+        for path in modules
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("groupwise.")
+    }
+    assert imported
+    assert {module for module in imported if module.count(".") > 1} == set()
+
+
+def test_every_config_of_every_recipe_is_valid():
+    recipes = find_recipes()
+    assert recipes
+    for recipe in recipes.values():
+        assert list_configs(recipe)
+        for config in list_configs(recipe):
+            assert load_config(recipe.config_type, find_config(recipe, config))
+
+
+@pytest.mark.parametrize(("page", "command"), COMMANDS)
+def test_commands_in_the_pages_exist(page: str, command: str):
+    program, *words = shlex.split(command, comments=True)
+    if program == "make":
+        targets = re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(), re.MULTILINE)
+        assert [word for word in words if "=" not in word and word not in targets] == []
+        return
+    command_or_group = typer.main.get_command(app)
+    while hasattr(command_or_group, "commands") and words and not words[0].startswith("-"):
+        command_or_group = command_or_group.commands[words.pop(0)]
+    values = parse_words(command_or_group, words)
+    if values.get("recipe"):
+        recipe = find_recipe(values["recipe"])
+        path = find_config(recipe, values.get("config"))
+        load_config(recipe.config_type, path, overrides=values.get("settings") or [])
+
+
+def parse_words(command: object, words: list[str]) -> dict[str, object]:
+    """Parse a command's words as it would itself, running nothing."""
+    if words == ["--version"]:
+        return {}
+    return command.make_context(str(command.name), words).params
+
+
+def test_the_readme_has_the_two_commands():
+    commands = read_commands(ROOT / "README.md")
+    assert "make demo" in commands
+    assert "make test" in commands
+
+
+def test_ci_refuses_a_readme_without_the_test_command():
+    script = (ROOT / ".ci" / "run").read_text(encoding="utf-8")
+    assert "make check" in script
+    assert re.search(r"grep .*make test.* README\.md", script)
+
+
+def list_functions() -> list[tuple[str, int]]:
+    """Return place and length in lines of every function, its docstring not counted."""
+    functions: list[tuple[str, int]] = []
+    for path in SOURCES:
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+                doc = node.body[0] if ast.get_docstring(node) else None
+                num_lines = node.end_lineno - node.lineno + 1
+                num_lines -= doc.end_lineno - doc.lineno + 1 if doc else 0
+                functions.append((f"{path.relative_to(ROOT)}:{node.lineno} {node.name}", num_lines))
+    return functions
+
+
+def test_functions_are_short():
+    functions = list_functions()
+    assert [place for place, num_lines in functions if num_lines > 80] == []
+    assert statistics.median(num_lines for _, num_lines in functions) <= 12
+
+
+def test_files_are_short():
+    lengths = {path: len(path.read_text(encoding="utf-8").splitlines()) for path in SOURCES}
+    assert [path for path, num_lines in lengths.items() if num_lines > 500] == []
+
+
+def test_recipes_read_top_to_bottom():
+    recipes = [path for path in SOURCES if path.name == "recipe.py" and "recipes" in str(path)]
+    lengths = {path: len(path.read_text(encoding="utf-8").splitlines()) for path in recipes}
+    assert recipes
+    assert [path for path, num_lines in lengths.items() if num_lines > 200] == []
+
+
+def test_every_module_says_what_it_is():
+    silent = [p for p in SOURCES if not ast.get_docstring(ast.parse(p.read_text("utf-8")))]
+    assert silent == []
+
+
+def test_modules_are_nouns_that_say_something():
+    vague = {"util", "utils", "helper", "helpers", "common", "manager", "misc"}
+    assert [path for path in SOURCES if path.stem in vague or path.parent.name in vague] == []
+
+
+# Built from pieces, so that this file does not contain what it looks for.
+_UNFINISHED = re.compile(r"\b(" + "|".join(["TO" + "DO", "FIX" + "ME", "XX" + "X"]) + r")\b")
+_MACHINE_PATH = re.compile(r"(?<![\w.~/-])/(" + "|".join(["work", "root"]) + r")(/|\b)")
+
+
+def find_in_files(pattern: re.Pattern[str]) -> list[str]:
+    return [
+        f"{path.relative_to(ROOT)}:{number}: {line.strip()}"
+        for path in list_tracked()
+        for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), start=1)
+        if pattern.search(line)
+    ]
+
+
+def test_nothing_is_left_unfinished():
+    assert find_in_files(_UNFINISHED) == []
+
+
+def test_no_paths_of_a_machine():
+    assert find_in_files(_MACHINE_PATH) == []
+
+
+def test_pages_link_to_files_that_exist():
+    pages = [path for path in list_tracked() if path.suffix == ".md"]
+    broken = [
+        f"{page.relative_to(ROOT)}: {link}"
+        for page in pages
+        for link in re.findall(r"\]\(([^)#]+)", page.read_text(encoding="utf-8"))
+        if "://" not in link and not (page.parent / link).exists()
+    ]
+    assert broken == []
