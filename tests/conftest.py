@@ -1,4 +1,4 @@
-"""Fixtures for the tests of the command line and the pipeline."""
+"""Patience for property tests; the tiny recipe for the command line and the pipeline."""
 
 import os
 import shutil
@@ -9,8 +9,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
+from hypothesis import HealthCheck, settings
 
 from groupwise.core import read_jsonl
+
+# A busy machine is no failure.
+settings.register_profile("patient", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("patient")
 
 # The tiny recipe needs no torch, and importing the real one takes most of a test's time.
 _TORCH_STUB = """

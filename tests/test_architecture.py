@@ -96,7 +96,7 @@ def test_every_config_of_every_recipe_is_valid():
     for recipe in recipes.values():
         assert list_configs(recipe)
         for config in list_configs(recipe):
-            assert load_config(recipe.config_type, find_config(recipe, config))
+            assert load_config(recipe.load_config_type(), find_config(recipe, config))
 
 
 @pytest.mark.parametrize(("page", "command"), COMMANDS)
@@ -113,7 +113,7 @@ def test_commands_in_the_pages_exist(page: str, command: str):
     if values.get("recipe"):
         recipe = find_recipe(values["recipe"])
         path = find_config(recipe, values.get("config"))
-        load_config(recipe.config_type, path, overrides=values.get("settings") or [])
+        load_config(recipe.load_config_type(), path, overrides=values.get("settings") or [])
 
 
 def parse_words(command: object, words: list[str]) -> dict[str, object]:

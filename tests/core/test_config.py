@@ -166,7 +166,7 @@ _VALUES = st.recursive(
     st.none()
     | st.booleans()
     | st.integers()
-    | st.floats(allow_nan=False)
+    | st.floats(allow_nan=False, allow_infinity=False)
     | st.text(st.characters(codec="utf-8", exclude_categories=["C", "Zl", "Zp"])),
     lambda inner: (
         st.lists(inner, max_size=3)

@@ -196,7 +196,7 @@ def test_a_csv_is_read(tmp_path: Path, draw_picture: Draw, encoding: str) -> Non
 
 def test_a_torn_quote_in_a_csv_is_a_bad_line(tmp_path: Path, draw_picture: Draw) -> None:
     draw_picture(tmp_path / "a.jpg")
-    (tmp_path / "a.csv").write_text('image,task,session\na.jpg,t,s\na.jpg,"torn')
+    (tmp_path / "a.csv").write_text('image,task,session\na.jpg,t,s\na.jpg,t,"torn')
     assert load_dropped(tmp_path) == {"line cannot be read": 1}
 
 

@@ -20,6 +20,12 @@ def test_texts_that_give_the_label_away_are_found(make_screen: Make) -> None:
     assert (leak.num_train, leak.num_test) == (40, 20)
 
 
+def test_the_ceiling_is_the_best_rule_from_text_to_label(make_screen: Make) -> None:
+    texts = [("a", "on-task")] * 3 + [("a", "off-task"), ("b", "off-task"), ("b", "off-task")]
+    pairs = [Pair(make_screen(), text, None, label, "s") for text, label in texts]
+    assert measure_text_leakage(pairs, pairs).ceiling == pytest.approx(5 / 6)
+
+
 def test_pairs_of_the_real_set_say_nothing_by_their_text(
     make_screen: Make, screenagent: Path
 ) -> None:

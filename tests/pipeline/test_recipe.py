@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -26,7 +27,7 @@ def _installed(load_tiny: Callable[[], None]) -> None:
 
 def load(*settings: str) -> Config:
     recipe = find_recipe("tiny")
-    return load_config(recipe.config_type, find_config(recipe), overrides=settings)
+    return load_config(recipe.load_config_type(), find_config(recipe), overrides=settings)
 
 
 def test_an_installed_package_brings_a_recipe(tiny):
@@ -70,8 +71,15 @@ def test_a_file_is_a_config_too(tiny):
 
 
 def test_a_recipe_without_a_seed_is_a_bug():
+    recipe = Recipe("x", "", Config, Path(), lambda c, r: [], lambda c: Preview())
     with pytest.raises(ValueError, match="seed"):
-        Recipe("x", "", Config, Path(), lambda c, r: [], lambda c: Preview())
+        recipe.load_config_type()
+
+
+def test_a_config_type_can_be_imported_when_it_is_needed():
+    recipe = find_recipe("tiny")
+    named = replace(recipe, config_type="tiny_recipe:TinyConfig")
+    assert named.load_config_type() is recipe.load_config_type()
 
 
 def test_run_writes_the_manifest_first_and_then_the_steps(tiny):

@@ -5,6 +5,7 @@ Exit codes: 0 done, 1 a bug or a check that found errors, 2 something the user c
 """
 
 import errno
+import os
 import signal
 import sys
 from types import FrameType
@@ -57,6 +58,9 @@ def set_up(
 def main() -> NoReturn:
     """Run the command line and exit."""
     signal.signal(signal.SIGTERM, _raise_interrupt)
+    # Worker processes are ended by SIGTERM too: that is no interruption of the run.
+    os.register_at_fork(after_in_child=lambda: signal.signal(signal.SIGTERM, signal.SIG_DFL))
+    code: str | int | None = 0
     try:
         app()
     except KeyboardInterrupt:

@@ -75,8 +75,8 @@ def resolve_config(
     if name is None and recorded is not None:
         manifest = RunFolder(recorded).read_manifest()
         if manifest["recipe"] == recipe.name:
-            return load_config(recipe.config_type, manifest["config"], overrides=settings)
-    return load_config(recipe.config_type, find_config(recipe, name), overrides=settings)
+            return load_config(recipe.load_config_type(), manifest["config"], overrides=settings)
+    return load_config(recipe.load_config_type(), find_config(recipe, name), overrides=settings)
 
 
 def print_progress(progress: StepProgress) -> None:
@@ -92,10 +92,9 @@ def print_progress(progress: StepProgress) -> None:
 
 
 def _print_preview(preview: Preview) -> None:
-    table = Table(box=None, show_header=False)
+    width = max((len(name) for name, _ in preview.facts), default=0)
     for name, value in preview.facts:
-        table.add_row(name, value)
-    Console(highlight=False, markup=False, soft_wrap=True).print(table)
+        typer.echo(f"{name:<{width}}  {value}")
     if preview.problems:
         lines = "".join(f"\n  {problem}" for problem in preview.problems)
         raise ConfigError(f"{len(preview.problems)} problem(s) stop this run:{lines}")

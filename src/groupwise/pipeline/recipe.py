@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, TypeVar, cast
 
 from groupwise.core import Config, ConfigError
 from groupwise.pipeline.steps import Step
@@ -35,7 +35,8 @@ class Recipe(Generic[C]):
     Attributes:
         name: what people type.
         summary: one line.
-        config_type: its Config class, with a field ``seed``.
+        config_type: its Config class, with a field ``seed``, or where to import it from
+            (``module:name``), so that listing recipes does not wait for what configs import.
         config_folder: where its YAML files are.
         plan: ``(config, run folder) -> steps``; reads inputs to digest them, writes nothing.
         preview: ``config -> Preview``; writes nothing.
@@ -43,15 +44,23 @@ class Recipe(Generic[C]):
 
     name: str
     summary: str
-    config_type: type[C]
+    config_type: type[C] | str
     config_folder: Path
     plan: Callable[[C, Path], list[Step]]
     preview: Callable[[C], Preview]
 
-    def __post_init__(self) -> None:
-        """Refuse a config without a seed: a run that cannot be repeated."""
-        if "seed" not in self.config_type.model_fields:
-            raise ValueError(f"{self.config_type.__name__} needs a field 'seed'")
+    def load_config_type(self) -> type[C]:
+        """Return the Config class.
+
+        Raises:
+            ValueError: if it has no seed: such a run could not be repeated.
+        """
+        found = self.config_type
+        if isinstance(found, str):
+            found = cast("type[C]", EntryPoint("config_type", found, GROUP).load())
+        if "seed" not in found.model_fields:
+            raise ValueError(f"{found.__name__} needs a field 'seed'")
+        return found
 
 
 def find_recipes() -> dict[str, Recipe[Any]]:

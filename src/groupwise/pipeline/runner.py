@@ -122,7 +122,7 @@ def _judge_step(step: Step, key: str, run: Path) -> tuple[StepState, dict[str, s
     done = _read_marker(folder / _DONE)
     if done is not None:
         found = _digest_outputs(step, run) if done.get("key") == key else None
-        is_whole = found is not None
+        is_whole = found is not None and found == done.get("outputs")
         return ("reused", found) if is_whole else ("run", None)
     started = _read_marker(folder / _STARTED)
     return ("resumed" if started is not None and started.get("key") == key else "run", None)

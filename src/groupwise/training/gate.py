@@ -96,17 +96,12 @@ def run_gate(trainer: Any, policy: Policy, examples: Sequence[Example], batch: d
     trained = _score_as_training(trainer, batch)[mask]
     was_training = policy.model.training
     policy.model.eval()
+    rows = zip(examples, batch["completion_ids"], mask, strict=True)
     with torch.no_grad():
-        alone = torch.cat(
-            [
-                score_alone(
-                    policy, example, ids[row_mask].tolist(), temperature=trainer.temperature
-                )
-                for example, ids, row_mask in zip(
-                    examples, batch["completion_ids"], mask, strict=True
-                )
-            ]
-        )
+        scores = [
+            score_alone(policy, example, ids[kept].tolist(), temperature=trainer.temperature)
+            for example, ids, kept in rows
+        ]
     policy.model.train(was_training)
     reference = batch.get("ref_per_token_logps")
     return judge_gate(

@@ -19,7 +19,7 @@ from groupwise.evaluation.report.canvas import (
     pick_color,
 )
 from groupwise.evaluation.report.content import TrainingLog, title_policy
-from groupwise.evaluation.report.numbers import format_score, format_share
+from groupwise.evaluation.report.numbers import format_plain, format_share
 from groupwise.evaluation.untyped import uniform_filter1d
 
 Series = tuple[list[float], list[float]]
@@ -99,7 +99,7 @@ def _explain_smoothing(num_points: int) -> str:
 def _describe(name: str, series: Series) -> list[str]:
     if not series[0]:
         return []
-    first, last = format_score(series[1][0]), format_score(series[1][-1])
+    first, last = format_plain(series[1][0]), format_plain(series[1][-1])
     return [f"{name} from {first} to {last} over {len(series[0])} logged steps"]
 
 
@@ -188,7 +188,7 @@ def _plot_signals(log: TrainingLog) -> Iterator[Curve]:
 
 
 def _format_tick(value: float, _: int) -> str:
-    return f"{value:g}"
+    return format_plain(value)
 
 
 def _draw_signal(key: str, series: Series, axes: Axes) -> None:

@@ -75,6 +75,11 @@ def format_score(value: float) -> str:
     return f"{value:.3f}"
 
 
+def format_plain(value: float) -> str:
+    """Format any number with at most four digits, such as ``0.0512`` or ``2e-05``."""
+    return f"{value:.4g}"
+
+
 def format_value(metric: Metric) -> str:
     """Format a metric's value by its kind: a time, a score or a share."""
     return _choose_format(metric)(metric.value)

@@ -4,6 +4,7 @@ Each is a title, a caption in words, a text for those who do not see it, and a f
 draws it. Nothing here reads files or computes a metric.
 """
 
+import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -73,11 +74,16 @@ def list_plots(report: Report) -> list[Plot]:
     ]
 
 
+def name_file(kind: str, name: str) -> str:
+    """Return a file name without its ending that a Markdown link can hold."""
+    return re.sub(r"[^\w.-]+", "-", f"{kind}-{name}")
+
+
 def _plot_forest(headline: Headline) -> Plot:
     rows = headline.rows
     alt = "; ".join(f"{row.title} {format_share(row.accuracy.value)}" for row in rows)
     return Plot(
-        name=f"accuracy-{headline.split}",
+        name=name_file("accuracy", headline.split),
         section="headline",
         title=f"Accuracy on {headline.split}",
         caption="Thick: Wilson interval (95 %). Thin: interval from drawing whole groups.",
@@ -132,7 +138,7 @@ def _plot_confusion(detail: PolicyDetail) -> Plot:
     is_plain = all(map(can_draw, table.labels))
     key = "" if is_plain else "; ".join(f"{_mark(i)} = {x}" for i, x in enumerate(table.labels))
     return Plot(
-        name=f"confusion-{detail.policy}",
+        name=name_file("confusion", detail.policy),
         section="confusion",
         title=detail.title,
         caption=key,
@@ -186,7 +192,7 @@ def _plot_reliabilities(details: Sequence[PolicyDetail]) -> Iterator[Plot]:
             for part in filled
         )
         yield Plot(
-            name=f"reliability-{detail.policy}",
+            name=name_file("reliability", detail.policy),
             section="reliability",
             title=detail.title,
             caption=scores[:1].upper() + scores[1:],

@@ -5,6 +5,7 @@ Takes what a report says and lays it out; it changes no number and reads no file
 
 import base64
 import io
+import re
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
@@ -147,7 +148,7 @@ def _render(
 
 def escape_cell(text: object) -> str:
     """Return text that stays in one Markdown table cell and is shown as it is."""
-    clean = " ".join(str(text).split())
+    clean = re.sub(r"[ \t\r\n]+", " ", str(text)).strip(" ")
     for mark in "\\`*_|[]":
         clean = clean.replace(mark, f"\\{mark}")
     return clean.replace("<", "&lt;")

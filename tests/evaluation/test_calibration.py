@@ -1,0 +1,102 @@
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from sklearn.calibration import calibration_curve
+from sklearn.metrics import brier_score_loss
+
+from groupwise.evaluation import (
+    Prediction,
+    bin_reliability,
+    score_brier,
+    score_calibration_error,
+)
+
+LABELS = ("on-task", "off-task")
+
+
+def predict(truths_and_p: list[tuple[str, float]]) -> list[Prediction]:
+    """Predictions from (truth, probability of on-task)."""
+    return [
+        Prediction(
+            f"i{n}",
+            f"g{n}",
+            "test",
+            "grpo",
+            truth,
+            "on-task" if p >= 0.5 else "off-task",
+            probabilities={"on-task": p, "off-task": 1 - p},
+        )
+        for n, (truth, p) in enumerate(truths_and_p)
+    ]
+
+
+def test_bins_of_a_hand_made_table() -> None:
+    items = predict([("on-task", 0.52), ("off-task", 0.54), ("off-task", 0.02), ("on-task", 1.0)])
+    bins = bin_reliability(items, LABELS)
+    assert len(bins) == 10
+    assert (bins[0].low, bins[-1].high) == (0.5, 1.0)
+    assert bins[0].num_items == 2
+    assert bins[0].confidence == pytest.approx(0.53)
+    assert bins[0].accuracy == 0.5
+    assert (bins[-1].num_items, bins[-1].accuracy) == (2, 1.0)
+    assert bins[-1].confidence == pytest.approx(0.99)
+    assert [part.num_items for part in bins[1:-1]] == [0] * 8
+    assert (bins[4].confidence, bins[4].accuracy) == (None, None)
+    assert score_calibration_error(bins) == pytest.approx(0.5 * 0.03 + 0.5 * 0.01)
+
+
+def test_brier_score_of_a_hand_made_table() -> None:
+    items = predict([("on-task", 0.8), ("off-task", 0.4)])
+    assert score_brier(items, LABELS) == pytest.approx((0.2**2 + 0.4**2) / 2)
+
+
+def test_items_without_probabilities_take_no_part(make_prediction: Callable) -> None:
+    silent = make_prediction(example_id="silent")
+    items = predict([("on-task", 0.8)])
+    assert score_brier([*items, silent], LABELS) == score_brier(items, LABELS)
+    assert sum(part.num_items for part in bin_reliability([*items, silent], LABELS)) == 1
+    assert score_brier([silent], LABELS) is None
+    assert score_calibration_error(bin_reliability([silent], LABELS)) is None
+
+
+def test_three_labels_give_a_brier_score_in_the_unit_interval() -> None:
+    item = Prediction("i", "g", "test", "p", "a", "b", probabilities={"a": 0.0, "b": 1.0, "c": 0.0})
+    assert score_brier([item], ("a", "b", "c")) == pytest.approx(1.0)
+    assert bin_reliability([item], ("a", "b", "c"))[0].low == pytest.approx(1 / 3)
+
+
+@given(
+    st.lists(st.tuples(st.sampled_from(LABELS), st.floats(0, 1)), min_size=1, max_size=60),
+)
+def test_scores_equal_their_references(rows: list[tuple[str, float]]) -> None:
+    items = predict(rows)
+    truths = [int(truth == "on-task") for truth, _ in rows]
+    brier = brier_score_loss(truths, [p for _, p in rows])
+    assert score_brier(items, LABELS) == pytest.approx(brier, abs=1e-12)
+
+    bins = bin_reliability(items, LABELS)
+    assert sum(part.num_items for part in bins) == len(rows)
+    confidence = [max(p, 1 - p) for _, p in rows]
+    correct = [truth == ("on-task" if p >= 1 - p else "off-task") for truth, p in rows]
+    mean_correct = sum((part.accuracy or 0) * part.num_items for part in bins) / len(rows)
+    mean_confidence = sum((part.confidence or 0) * part.num_items for part in bins) / len(rows)
+    assert mean_correct == pytest.approx(np.mean(correct))
+    assert mean_confidence == pytest.approx(np.mean(confidence))
+    assert all(
+        part.low - 1e-9 <= part.confidence <= part.high + 1e-9
+        for part in bins
+        if part.confidence is not None
+    )
+
+
+def test_bins_agree_with_scikit_learn_where_both_apply() -> None:
+    dice = np.random.default_rng(0)
+    p_true = dice.uniform(0.5, 1, 400)
+    rows = [("on-task" if dice.random() < p else "off-task", float(p)) for p in p_true]
+    right, mean = calibration_curve([t == "on-task" for t, _ in rows], p_true, n_bins=20)
+    bins = bin_reliability(predict(rows), LABELS)
+    assert [part.accuracy for part in bins] == pytest.approx(list(right))
+    assert [part.confidence for part in bins] == pytest.approx(list(mean))

@@ -1,0 +1,116 @@
+from dataclasses import replace
+
+import pytest
+
+from groupwise.evaluation import Metric, PairedComparison
+from groupwise.evaluation.report.content import Headline, HeadlineRow
+from groupwise.evaluation.report.findings import (
+    describe_comparison,
+    join_words,
+    judge_difference,
+    state_findings,
+)
+
+CLEAR = PairedComparison(
+    policy_a="sft",
+    policy_b="grpo",
+    split="test",
+    n=400,
+    num_groups=50,
+    difference=0.08,
+    low=0.03,
+    high=0.13,
+    num_a_only=10,
+    num_b_only=42,
+    num_same_answer=340,
+    p_value=0.0001,
+    p_value_clustered=0.001,
+    p_value_holm=0.002,
+    split_digest="d",
+)
+
+
+def plain(text: str) -> str:
+    return text.replace("\u00a0", " ")
+
+
+def make_row(policy: str, value: float, **named: Metric) -> HeadlineRow:
+    metric = Metric(f"{policy}/accuracy", "test", value, value - 0.03, value + 0.03, 400, "d")
+    fields = {"clustered": None, "balanced": None, "invalid_rate": None, **named}
+    return HeadlineRow(policy=policy, accuracy=metric, is_best=False, **fields)
+
+
+def test_clear_difference_in_words() -> None:
+    assert plain(describe_comparison(CLEAR)) == (
+        "GRPO gets 8.0 points more right than SFT warm-up (95 % interval +3.0 to +13.0; "
+        "p = 0.001 by groups, p = 0.002 after Holm): 42 items only GRPO has right, "
+        "10 only SFT warm-up."
+    )
+
+
+def test_worse_is_said_as_worse() -> None:
+    worse = replace(CLEAR, difference=-0.08, low=-0.13, high=-0.03)
+    assert "GRPO gets 8.0 points fewer right than SFT warm-up" in plain(describe_comparison(worse))
+    assert judge_difference(worse) == -1
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"p_value_holm": 0.05},
+        {"low": -0.001},
+        {"low": 0.0},
+        {"p_value_holm": 0.9, "p_value": 0.0001, "p_value_clustered": 0.2},
+    ],
+)
+def test_what_is_not_shown_is_not_claimed(change: dict[str, float]) -> None:
+    unclear = replace(CLEAR, **change)
+    assert judge_difference(unclear) == 0
+    assert "cannot be told apart" in describe_comparison(unclear)
+
+
+def test_paragraph_from_numbers() -> None:
+    invalid = Metric("grpo/invalid_rate", "test", 0.01, 0.0, 0.03, 400, "d")
+    headline = Headline(
+        "test",
+        (
+            make_row("majority", 0.5),
+            make_row("text_only", 0.52),
+            make_row("grpo", 0.93, invalid_rate=invalid),
+        ),
+    )
+    metrics = [
+        Metric("grpo/recall:on-task", "test", 0.9, 0.8, 1, 200, "d"),
+        Metric("grpo/recall:off-task", "test", 0.96, 0.9, 1, 200, "d"),
+        Metric("grpo/ece", "test", 0.041, 0.03, 0.05, 400, "d"),
+        Metric("grpo/latency_p50_s", "test", 0.085, 0.08, 0.09, 400, "d"),
+        Metric("grpo/ece", "dev", 0.9, 0.8, 1, 400, "d"),
+    ]
+    unclear = replace(CLEAR, policy_a="sft_same_labels", p_value_holm=0.3, low=-0.01)
+    other = replace(CLEAR, split="dev", policy_a="prompt")
+    found = state_findings(headline, [CLEAR, unclear, other], metrics, 50)
+    assert plain(" ".join(found)) == (
+        "On test (400 items in 50 groups), GRPO is right in 93.0 % of the cases "
+        "(95 % interval 90.0–96.0 %). That is 8.0 points above SFT warm-up (+3.0 to +13.0, "
+        "p = 0.002). On these items it cannot be told apart from SFT, same labels (+8.0 points, "
+        "−1.0 to +13.0, p = 0.300). The best of the 2 baselines that do not see the whole task, "
+        "Text only, reaches 52.0 %. Of the items that are on-task it finds 90.0 %, of those that "
+        "are off-task 96.0 %. 1.0 % of its answers are invalid. Its confidence differs from its "
+        "accuracy by 4.1 points on average. Half of the answers take no more than 85 ms."
+    )
+
+
+def test_nothing_is_said_without_numbers() -> None:
+    assert state_findings(None, [], [], 0) == ()
+    only = state_findings(Headline("test", (make_row("grpo", 0.9),)), [], [], 0)
+    assert [plain(text) for text in only] == [
+        "On test (400 items), GRPO is right in 90.0 % of the cases (95 % interval 87.0–93.0 %)."
+    ]
+
+
+def test_join_words() -> None:
+    assert [join_words(x) for x in (["a"], ["a", "b"], ["a", "b", "c"])] == [
+        "a",
+        "a and b",
+        "a, b and c",
+    ]

@@ -1,0 +1,239 @@
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from sklearn.metrics import balanced_accuracy_score, f1_score, precision_score, recall_score
+from statsmodels.stats.proportion import proportion_confint
+
+from groupwise.core import EvaluationError
+from groupwise.evaluation import (
+    Metric,
+    Prediction,
+    bin_reliability,
+    compute_metrics,
+    digest_items,
+    read_metrics,
+    score_brier,
+    score_calibration_error,
+    write_metrics,
+)
+from groupwise.evaluation.intervals import bound_clustered, bound_share
+from groupwise.evaluation.resampling import fill_cells, score_cells
+
+LABELS = ("on-task", "off-task")
+Table = Callable[..., list[Prediction]]
+ROW = st.tuples(
+    st.sampled_from(LABELS),
+    st.sampled_from([*LABELS, None]),
+    st.integers(0, 4),
+    st.none() | st.floats(0, 1),
+)
+
+
+def find(metrics: list[Metric], name: str) -> Metric:
+    return next(metric for metric in metrics if metric.name == name)
+
+
+def predict(rows: list[tuple[str, str | None, int, float | None]]) -> list[Prediction]:
+    return [
+        Prediction(
+            f"i{n:03}",
+            f"g{group}",
+            "test",
+            "grpo",
+            truth,
+            answer,
+            "" if answer else "invalid",
+            probabilities=None if p is None else {"on-task": p, "off-task": 1 - p},
+            latency_s=p,
+        )
+        for n, (truth, answer, group, p) in enumerate(rows)
+    ]
+
+
+def test_values_of_a_hand_made_table(make_table: Table) -> None:
+    rows = [("on-task", "on-task")] * 6 + [("on-task", "off-task")] * 2
+    rows += [("off-task", "off-task")] * 3 + [("off-task", "on-task")] + [("off-task", None)] * 4
+    items = make_table(rows)
+    metrics = {m.name: m for m in compute_metrics(items, labels=LABELS)}
+    assert {name: (m.value, m.n) for name, m in metrics.items()} == {
+        "grpo/accuracy": (9 / 16, 16),
+        "grpo/accuracy_clustered": (9 / 16, 16),
+        "grpo/invalid_rate": (4 / 16, 16),
+        "grpo/precision:on-task": (6 / 7, 7),
+        "grpo/recall:on-task": (6 / 8, 8),
+        "grpo/precision:off-task": (3 / 5, 5),
+        "grpo/recall:off-task": (3 / 8, 8),
+        "grpo/balanced_accuracy": (pytest.approx((6 / 8 + 3 / 8) / 2), 16),
+        "grpo/f1:on-task": (pytest.approx(12 / 15), 16),
+        "grpo/f1:off-task": (pytest.approx(6 / 13), 16),
+    }
+    assert {m.split_digest for m in metrics.values()} == {digest_items(items)}
+    low, high = proportion_confint(9, 16, method="wilson")
+    assert (metrics["grpo/accuracy"].low, metrics["grpo/accuracy"].high) == pytest.approx(
+        (low, high)
+    )
+
+
+def test_wilson_interval_of_the_literature() -> None:
+    # Newcombe 1998, table I: 81 of 263 gives 0.2553 to 0.3662 by Wilson's score method.
+    assert bound_share(81, 263) == pytest.approx((0.2553, 0.3662), abs=5e-5)
+    assert bound_share(0, 20) == pytest.approx((0.0, 0.1611), abs=5e-5)
+    assert bound_share(20, 20)[1] == 1.0
+
+
+@given(st.lists(ROW, min_size=1, max_size=40))
+@settings(max_examples=30, deadline=None)
+def test_invariants_and_references(rows: list[tuple[str, str | None, int, float | None]]) -> None:
+    items = predict(rows)
+    metrics = compute_metrics(items, labels=LABELS)
+    by_name = {metric.measure: metric for metric in metrics}
+    assert all(metric.low <= metric.value <= metric.high for metric in metrics)
+    assert all(metric.low >= 0 and metric.high <= 1 for metric in metrics)
+    error = np.mean([truth != answer for truth, answer, _, _ in rows])
+    assert by_name["accuracy"].value + error == pytest.approx(1)
+    assert by_name["accuracy"].value + by_name["invalid_rate"].value <= 1
+
+    truths = [truth for truth, *_ in rows]
+    answers = [answer or "invalid" for _, answer, *_ in rows]
+    for label in LABELS:
+        kwargs = {"labels": [label], "average": "macro", "zero_division": np.nan}
+        for kind, score in (
+            ("precision", precision_score),
+            ("recall", recall_score),
+            ("f1", f1_score),
+        ):
+            expected = score(truths, answers, **kwargs)
+            found = by_name.get(f"{kind}:{label}")
+            assert (found is None) == np.isnan(expected)
+            assert found is None or found.value == pytest.approx(expected)
+
+
+@given(st.lists(ROW, min_size=1, max_size=40))
+@settings(max_examples=60, deadline=None)
+def test_the_resampled_formulas_are_the_reported_metrics(
+    rows: list[tuple[str, str | None, int, float | None]],
+) -> None:
+    items = predict(rows)
+    values = score_cells(fill_cells(items, LABELS).sum(axis=0), LABELS)
+    truths = [item.label for item in items]
+    answers = [item.predicted or "invalid" for item in items]
+    f1 = f1_score(truths, answers, labels=LABELS, average=None, zero_division=np.nan)
+    present = sorted(set(truths))
+    expected = [
+        np.mean([item.is_correct for item in items]),
+        recall_score(truths, answers, labels=present, average="macro", zero_division=0),
+        *f1,
+        score_brier(items, LABELS),
+        score_calibration_error(bin_reliability(items, LABELS)),
+    ]
+    wanted = [np.nan if value is None else value for value in expected]
+    assert values == pytest.approx(wanted, nan_ok=True, abs=1e-9)
+
+
+def test_balanced_accuracy_is_scikit_learns(make_table: Table) -> None:
+    rows = [("on-task", "on-task")] * 9 + [("on-task", "off-task")] + [("off-task", "on-task")] * 2
+    rows += [("off-task", "off-task")]
+    found = find(compute_metrics(make_table(rows), labels=LABELS), "grpo/balanced_accuracy")
+    assert found.value == pytest.approx(balanced_accuracy_score(*zip(*rows, strict=True)))
+
+
+def test_clustered_interval_is_wider_when_groups_agree(make_table: Table) -> None:
+    # Ten groups of ten equal items are ten observations, not a hundred.
+    rows = [("on-task", "on-task" if n // 10 < 7 else "off-task") for n in range(100)]
+    alone = make_table(rows)
+    grouped = [Prediction(**{**as_dict(p), "group": f"g{n // 10}"}) for n, p in enumerate(alone)]
+    one = find(compute_metrics(alone, labels=LABELS), "grpo/accuracy_clustered")
+    ten = find(compute_metrics(grouped, labels=LABELS), "grpo/accuracy_clustered")
+    assert one.value == ten.value == 0.7
+    assert ten.high - ten.low > 2.5 * (one.high - one.low)
+    # The bootstrap of independent items has the binomial's standard deviation.
+    assert one.high - one.low == pytest.approx(2 * 1.96 * np.sqrt(0.7 * 0.3 / 100), rel=0.12)
+
+
+def as_dict(item: Prediction) -> dict:
+    return {name: getattr(item, name) for name in Prediction.__dataclass_fields__}
+
+
+def test_one_group_says_nothing_about_others(make_table: Table) -> None:
+    rows = [("on-task", "on-task"), ("off-task", "off-task"), ("off-task", None)]
+    metrics = compute_metrics(make_table(rows, group="only"), labels=LABELS)
+    assert "grpo/accuracy_clustered" not in [metric.name for metric in metrics]
+    balanced = find(metrics, "grpo/balanced_accuracy")
+    assert (balanced.low, balanced.high) == (0, 1)
+
+
+def test_undefined_draws_are_left_out() -> None:
+    cells = np.asarray([[1.0, 1.0], [0.0, 0.0]])
+    (ends,) = bound_clustered(
+        ["a", "b"], cells, lambda sums: (sums[..., 0] / sums[..., 1])[None], seed=0
+    )
+    assert ends == (1.0, 1.0)
+
+
+def test_slices_have_their_own_n_and_skip_items_without_the_field(make_prediction: Table) -> None:
+    values = ["easy"] * 3 + ["hard"] * 2 + [None]
+    items = [
+        make_prediction(
+            example_id=f"i{n}",
+            group=f"g{n}",
+            predicted="on-task" if n != 4 else "off-task",
+            fields={"difficulty": value} if value else {},
+        )
+        for n, value in enumerate(values)
+    ]
+    metrics = compute_metrics(items, labels=LABELS, slices=("difficulty", "absent"))
+    sliced = {m.name: (m.value, m.n) for m in metrics if "[" in m.name}
+    assert sliced == {
+        "grpo/accuracy[difficulty=easy]": (1.0, 3),
+        "grpo/accuracy[difficulty=hard]": (0.5, 2),
+    }
+
+
+def test_too_many_slices_are_refused(make_prediction: Table) -> None:
+    items = [make_prediction(example_id=f"i{n}", fields={"task": n}) for n in range(21)]
+    with pytest.raises(EvaluationError, match="cannot slice by task; got 21 values"):
+        compute_metrics(items, labels=LABELS, slices=("task",))
+
+
+def test_latency_quantiles_are_in_seconds(make_prediction: Table) -> None:
+    items = [
+        make_prediction(example_id=f"i{n:03}", group=f"g{n % 20}", latency_s=n / 1000)
+        for n in range(101)
+    ]
+    metrics = compute_metrics(items, labels=LABELS)
+    assert find(metrics, "grpo/latency_p50_s").value == pytest.approx(0.050)
+    assert find(metrics, "grpo/latency_p95_s").value == pytest.approx(0.095)
+    assert 0.04 < find(metrics, "grpo/latency_p50_s").low < 0.05
+
+
+def test_order_of_rows_and_other_policies_change_nothing(full_run: Path) -> None:
+    from groupwise.evaluation import read_predictions
+
+    rows = read_predictions(full_run / "evaluate/predictions.jsonl")
+    grpo = [row for row in rows if row.policy == "grpo"]
+    together = compute_metrics([*rows][::-1], labels=LABELS, seed=3)
+    alone = compute_metrics(grpo, labels=LABELS, seed=3)
+    assert [m for m in together if m.policy == "grpo"] == alone
+    assert compute_metrics(grpo, labels=LABELS, seed=4) != alone
+
+
+def test_no_predictions_are_an_error() -> None:
+    with pytest.raises(EvaluationError, match="no predictions"):
+        compute_metrics([], labels=LABELS)
+
+
+def test_file_round_trip(tmp_path: Path, make_table: Table) -> None:
+    metrics = compute_metrics(make_table([("on-task", "on-task")]), labels=LABELS)
+    write_metrics(tmp_path / "metrics.json", metrics)
+    assert read_metrics(tmp_path / "metrics.json") == metrics
+
+
+@pytest.mark.parametrize("text", ["{", '{"a": 1}', '[{"name": "x"}]'])
+def test_broken_file_is_named(tmp_path: Path, text: str) -> None:
+    (tmp_path / "metrics.json").write_text(text)
+    with pytest.raises(EvaluationError, match=r"metrics\.json is not a list of metrics"):
+        read_metrics(tmp_path / "metrics.json")

@@ -1,0 +1,169 @@
+import json
+from collections.abc import Callable
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from groupwise.core import write_json, write_jsonl
+from groupwise.evaluation import (
+    Metric,
+    Prediction,
+    compute_metrics,
+    write_metrics,
+    write_predictions,
+)
+from groupwise.evaluation.report import build_report
+
+LABELS = ("on-task", "off-task")
+Run = Callable[..., Path]
+
+
+@pytest.fixture
+def make_run(tmp_path: Path, make_table: Callable[..., list[Prediction]]) -> Run:
+    """A small run without anything to warn of, except what is changed."""
+
+    def make(answers: dict[str, list[str | None]] | None = None, num: int = 120) -> Path:
+        truths = [LABELS[n % 2] for n in range(num)]
+        wrong = [LABELS[1 - n % 2] if n % 10 == 0 else LABELS[n % 2] for n in range(num)]
+        given = answers or {"majority": ["on-task"] * num, "grpo": wrong}
+        items = [
+            replace(item, text=f"{policy} says {item.text}")
+            for policy, column in given.items()
+            for item in make_table(list(zip(truths, column, strict=True)), policy=policy)
+        ]
+        write_predictions(tmp_path / "evaluate/predictions.jsonl", items)
+        metrics = compute_metrics(items, labels=LABELS)
+        write_metrics(tmp_path / "evaluate/metrics.json", metrics)
+        write_json(tmp_path / "audit/audit.json", {"findings": [], "splits": {}})
+        write_json(tmp_path / "manifest.json", {"recipe": "r", "config": {}})
+        return tmp_path
+
+    return make
+
+
+def list_notices(run: Path) -> list[tuple[str, str]]:
+    return [(notice.level, notice.text) for notice in build_report(run).notices]
+
+
+def test_a_clean_run_has_no_warnings(make_run: Run) -> None:
+    assert list_notices(make_run()) == []
+
+
+def test_files_that_are_needed_and_missing(tmp_path: Path) -> None:
+    found = build_report(tmp_path).notices
+    assert [notice.source for notice in found] == [
+        "evaluate/predictions.jsonl",
+        "evaluate/metrics.json",
+        "audit/audit.json",
+        "manifest.json",
+    ]
+
+
+def test_audit_errors_come_first_and_accepted_findings_are_said(make_run: Run) -> None:
+    run = make_run()
+    findings = [
+        {"level": "info", "name": "a", "message": "Fine.", "count": 1},
+        {"level": "warning", "name": "b", "message": "Odd.", "count": 1},
+        {"level": "info", "name": "c", "message": "Known.", "count": 1, "accepted": True},
+        {"level": "error", "name": "d", "message": "Leak.", "count": 1},
+    ]
+    write_json(run / "audit/audit.json", {"findings": findings})
+    assert list_notices(run) == [
+        ("error", "Data: Leak."),
+        ("warning", "Data: Odd."),
+        ("warning", "Accepted by the configuration: Known."),
+    ]
+
+
+def test_warnings_of_any_step_are_shown(make_run: Run) -> None:
+    run = make_run()
+    rows = [{"level": "warning", "message": "Sampling fell back to one by one."}]
+    write_json(run / "grpo/warnings.json", rows)
+    found = build_report(run).notices
+    assert [(n.text, n.source) for n in found] == [
+        ("Sampling fell back to one by one.", "grpo/warnings.json")
+    ]
+
+
+def test_many_invalid_answers(make_run: Run) -> None:
+    column: list[str | None] = [LABELS[n % 2] for n in range(120)]
+    run = make_run({"grpo": [None] * 6 + column[6:]})
+    assert list_notices(run) == []
+    run = make_run({"grpo": [None] * 7 + column[7:]})
+    ((level, text),) = list_notices(run)
+    assert level == "warning"
+    assert text.replace("\u00a0", " ").startswith("5.8 % of the answers of GRPO on test are inv")
+
+
+def test_metrics_of_other_items_than_the_predictions(make_run: Run) -> None:
+    run = make_run()
+    rows = (run / "evaluate/predictions.jsonl").read_text().splitlines()
+    write_jsonl(run / "evaluate/predictions.jsonl", map(json.loads, rows[:-1]))
+    ((level, text),) = list_notices(run)
+    assert level == "error"
+    assert "metrics of GRPO were computed on other items" in text
+
+
+def test_policies_measured_on_different_items(make_run: Run) -> None:
+    run = make_run()
+    metrics: list[dict[str, Any]] = json.loads((run / "evaluate/metrics.json").read_text())
+    for row in metrics:
+        if row["name"].startswith("grpo/"):
+            row["split_digest"] = "other"
+    write_json(run / "evaluate/metrics.json", metrics)
+    texts = [text for level, text in list_notices(run) if level == "error"]
+    assert any("measured on 2 different sets of items" in text for text in texts)
+
+
+def test_small_splits(make_run: Run) -> None:
+    ((_, text),) = list_notices(make_run(num=99))
+    assert "99 items in 99 groups" in text
+
+
+def test_policy_not_above_a_blind_baseline(make_run: Run) -> None:
+    half = [LABELS[n % 2] if n % 4 else "off-task" for n in range(120)]
+    truths = [LABELS[n % 2] for n in range(120)]
+    found = list_notices(make_run({"text_only": truths[:100] + half[100:], "grpo": half}))
+    assert any("GRPO is not clearly above a baseline" in text for _, text in found)
+
+
+def test_text_that_gives_the_answer_away(make_run: Run) -> None:
+    truths: list[str | None] = [LABELS[n % 2] for n in range(120)]
+    half: list[str | None] = ["on-task"] * 120
+    seen = {"majority": half, "text_only": [*truths[:80], *half[80:]], "grpo": truths}
+    found = [text.replace("\u00a0", " ") for _, text in list_notices(make_run(seen))]
+    assert found == [
+        "On test, the text alone gives part of the answer away: Text only reaches 83.3 %, "
+        "the majority label 50.0 %."
+    ]
+
+
+def test_training_that_changed_no_answer(make_run: Run) -> None:
+    run = make_run()
+    rows = map(json.loads, (run / "evaluate/predictions.jsonl").read_text().splitlines())
+    items = [Prediction(**{**row, "pictures": ()}) for row in rows if row["policy"] == "grpo"]
+    twin = [*items, *(replace(item, policy="sft") for item in items)]
+    write_predictions(run / "evaluate/predictions.jsonl", twin)
+    write_metrics(run / "evaluate/metrics.json", compute_metrics(twin, labels=LABELS))
+    ((_, text),) = list_notices(run)
+    assert "SFT warm-up and GRPO give the same text for every item" in text
+
+
+def test_training_signals(make_run: Run) -> None:
+    run = make_run()
+    rows = [{"step": n, "reward": 1.0, "dead_groups": 0.2 if n < 8 else 0.9} for n in range(12)]
+    write_jsonl(run / "grpo/metrics.jsonl", rows)
+    (gate, dead) = list_notices(run)
+    assert gate[0] == "warning"
+    assert "step-0 gate left no result" in gate[1]
+    assert dead[0] == "info"
+    assert "90.0\u00a0% of the groups were dead" in dead[1]
+
+
+def test_metric_names_without_predictions_still_show(tmp_path: Path) -> None:
+    metric = Metric("mine/accuracy", "dev", 0.5, 0.4, 0.6, 100, "d")
+    write_json(tmp_path / "evaluate/metrics.json", [asdict(metric)])
+    report = build_report(tmp_path)
+    assert [row.title for row in report.headlines[0].rows] == ["mine"]

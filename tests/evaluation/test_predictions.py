@@ -1,0 +1,111 @@
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from groupwise.core import EvaluationError, digest_json, write_jsonl
+from groupwise.evaluation import (
+    POLICY_ORDER,
+    Prediction,
+    digest_items,
+    group_by_policy,
+    read_predictions,
+    write_predictions,
+)
+from groupwise.evaluation.predictions import check_labels
+
+Make = Callable[..., Prediction]
+
+
+def test_file_round_trip_keeps_every_field(tmp_path: Path, make_prediction: Make) -> None:
+    rows = [
+        make_prediction(
+            probabilities={"on-task": 0.7, "off-task": 0.3},
+            latency_s=0.25,
+            pictures=("a.png", "b.png"),
+            fields={"task": "写周报", "difficulty": None},
+        ),
+        make_prediction("off-task", None, reason="empty", text=""),
+    ]
+    write_predictions(tmp_path / "p.jsonl", rows)
+    assert read_predictions(tmp_path / "p.jsonl") == rows
+
+
+def test_row_with_other_keys_is_refused_with_its_number(tmp_path: Path) -> None:
+    write_jsonl(tmp_path / "p.jsonl", [{"example_id": "a", "guess": "on-task"}])
+    with pytest.raises(EvaluationError, match=r"row 1 is not a prediction.*guess.*probabilities"):
+        read_predictions(tmp_path / "p.jsonl")
+
+
+@pytest.mark.parametrize(
+    ("wrong", "words"),
+    [
+        ({"predicted": None, "reason": ""}, "a reason for an invalid answer"),
+        ({"predicted": "on-task", "reason": "odd"}, "none for a valid one"),
+        ({"probabilities": {"on-task": 0.9, "off-task": 0.3}}, "sum to 1"),
+        ({"probabilities": {"on-task": 1.2, "off-task": -0.2}}, "sum to 1"),
+        ({"probabilities": {"on-task": float("nan"), "off-task": 0.5}}, "sum to 1"),
+        ({"policy": "a/b"}, "without '/'"),
+        ({"policy": ""}, "without '/'"),
+        ({"latency_s": -1.0}, "latency"),
+        ({"latency_s": float("inf")}, "latency"),
+    ],
+)
+def test_contradictions_are_refused(make_prediction: Make, wrong: dict, words: str) -> None:
+    with pytest.raises(EvaluationError, match=words):
+        make_prediction(**wrong)
+
+
+def test_invalid_answer_is_wrong_and_has_no_confidence(make_prediction: Make) -> None:
+    item = make_prediction(
+        "on-task", None, reason="empty", probabilities={"on-task": 0.9, "off-task": 0.1}
+    )
+    assert not item.is_correct
+    assert item.confidence is None
+
+
+def test_confidence_is_of_the_answer_and_not_of_the_likeliest(make_prediction: Make) -> None:
+    item = make_prediction(
+        predicted="off-task", probabilities={"on-task": 0.9, "off-task": 0.1}, label="off-task"
+    )
+    assert item.confidence == 0.1
+
+
+def test_groups_by_split_and_policy_in_report_order(make_prediction: Make) -> None:
+    names = ["zebra", *reversed(POLICY_ORDER), "alpha"]
+    rows = [make_prediction(policy=name, example_id=i) for name in names for i in ("b", "a")]
+    grouped = group_by_policy(rows)
+    assert [policy for _, policy in grouped] == [*POLICY_ORDER, "alpha", "zebra"]
+    assert [item.example_id for item in grouped["test", "grpo"]] == ["a", "b"]
+
+
+def test_item_answered_twice_is_refused(make_prediction: Make) -> None:
+    with pytest.raises(EvaluationError, match="two predictions for item x of test"):
+        group_by_policy([make_prediction(example_id="x"), make_prediction(example_id="x")])
+
+
+def test_split_digest_is_of_items_and_labels_only(make_prediction: Make) -> None:
+    a = make_prediction(example_id="a")
+    b = make_prediction("off-task", "on-task", example_id="b", policy="sft")
+    expected = digest_json([["a", "on-task"], ["b", "off-task"]])
+    assert digest_items([b, a]) == digest_items([a, b]) == expected
+    assert digest_items([a]) != expected
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"label": "maybe", "predicted": "on-task"},
+        {"label": "on-task", "predicted": "maybe"},
+        {"probabilities": {"on-task": 0.5, "maybe": 0.5}},
+    ],
+)
+def test_label_outside_the_set_is_refused(make_prediction: Make, wrong: dict) -> None:
+    with pytest.raises(EvaluationError, match=r"maybe.*on-task.*off-task"):
+        check_labels([make_prediction(**wrong)], ("on-task", "off-task"))
+
+
+@pytest.mark.parametrize("labels", [(), ("on-task",), ("on-task", "on-task")])
+def test_label_set_must_have_two_different_labels(labels: tuple[str, ...]) -> None:
+    with pytest.raises(EvaluationError, match="two or more"):
+        check_labels([], labels)

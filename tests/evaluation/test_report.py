@@ -1,0 +1,340 @@
+import io
+import json
+import re
+import shutil
+from collections.abc import Callable
+from dataclasses import replace
+from html.parser import HTMLParser
+from pathlib import Path
+
+import pytest
+from PIL import Image
+
+from groupwise.core import DataError, EvaluationError, write_json
+from groupwise.evaluation import Prediction, read_metrics, write_metrics, write_predictions
+from groupwise.evaluation.report import build_report, render_html, render_markdown, write_report
+from groupwise.evaluation.report.canvas import render_png, render_svg
+from groupwise.evaluation.report.content import TrainingLog
+from groupwise.evaluation.report.curves import choose_window, smooth
+from groupwise.evaluation.report.mistakes import choose_mistakes
+from groupwise.evaluation.report.numbers import format_share
+from groupwise.evaluation.report.plots import list_plots
+from groupwise.evaluation.report.rendering import escape_cell, flatten_settings
+
+POLICIES = ["majority", "text_only", "picture_only", "prompt", "sft", "sft_same_labels", "grpo"]
+VOID = {"meta", "img", "br", "link", "input"}
+
+
+class PageReader(HTMLParser):
+    """Collects tags, addresses and text, and checks that every tag is closed."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.open: list[str] = []
+        self.tags: list[tuple[str, dict[str, str | None]]] = []
+        self.texts: list[str] = []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append((tag, dict(attrs)))
+        if tag not in VOID:
+            self.open.append(tag)
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.open.pop() == tag
+
+    def handle_data(self, data: str) -> None:
+        if self.open[-1:] != ["style"]:
+            self.texts.append(data)
+
+
+def read_page(html: str) -> PageReader:
+    reader = PageReader()
+    reader.feed(html)
+    assert reader.open == []
+    return reader
+
+
+@pytest.fixture(scope="module")
+def written(full_run: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
+    """Both reports of a copy of the full run."""
+    run = tmp_path_factory.mktemp("written") / "demo"
+    shutil.copytree(full_run, run)
+    return write_report(run)
+
+
+@pytest.fixture
+def run_copy(full_run: Path, tmp_path: Path) -> Path:
+    ignore = shutil.ignore_patterns("pictures")
+    return Path(shutil.copytree(full_run, tmp_path / "run", ignore=ignore))
+
+
+def test_page_is_one_closed_file_that_loads_nothing(written: tuple[Path, Path]) -> None:
+    page = read_page(written[0].read_text(encoding="utf-8"))
+    loaded = [attrs[key] or "" for _, attrs in page.tags for key in ("src", "href") if key in attrs]
+    assert loaded
+    assert all(address.startswith(("data:image/", "#")) for address in loaded)
+    assert not {"script", "link", "iframe"} & {tag for tag, _ in page.tags}
+    assert "url(" not in written[0].read_text(encoding="utf-8")
+    anchors = {address[1:] for address in loaded if address.startswith("#")}
+    assert anchors <= {attrs.get("id") for _, attrs in page.tags}
+
+
+def test_page_suits_phones_paper_and_the_dark(written: tuple[Path, Path]) -> None:
+    html = written[0].read_text(encoding="utf-8")
+    assert '<meta name="viewport" content="width=device-width, initial-scale=1">' in html
+    assert "@media print" in html
+    assert "prefers-color-scheme: dark" in html
+    assert all(attrs.get("alt") for tag, attrs in read_page(html).tags if tag == "img"), (
+        "a picture has no text for those who do not see it"
+    )
+
+
+def test_warnings_stand_before_the_first_number(written: tuple[Path, Path]) -> None:
+    for path in written:
+        text = path.read_text(encoding="utf-8")
+        warning = text.index("nearly like one of train")
+        assert warning < text.index("is right in") < text.index("Paired comparisons")
+
+
+def test_headline_has_every_policy_in_order_with_the_numbers_of_the_file(
+    full_run: Path, written: tuple[Path, Path]
+) -> None:
+    metrics = {m.name: m for m in read_metrics(full_run / "evaluate/metrics.json")}
+    table = written[1].read_text(encoding="utf-8").split("### test")[1].split("\n\n")[1]
+    rows = table.splitlines()[2:]
+    assert [re.search(r"`(\w+)`", row)[1] for row in rows] == POLICIES  # pyright: ignore
+    for policy, row in zip(POLICIES, rows, strict=True):
+        metric = metrics[f"{policy}/accuracy"]
+        assert format_share(metric.value) in row
+        assert metric.split_digest[:8] in row
+        assert f"| {metric.n} |" in row
+
+
+def test_changed_file_changes_the_report(run_copy: Path) -> None:
+    path = run_copy / "evaluate/metrics.json"
+    changed = [
+        replace(m, value=0.4242, low=0.4, high=0.45) if m.name == "grpo/accuracy" else m
+        for m in read_metrics(path)
+    ]
+    write_metrics(path, changed)
+    assert render_markdown(build_report(run_copy)).count("42.4\u00a0%") >= 2
+
+
+def test_chinese_and_markup_in_task_texts_are_shown_as_they_are(
+    run_copy: Path, make_prediction: Callable[..., Prediction]
+) -> None:
+    task = "<script>alert('x')</script> | 整理*预算*表"
+    wrong = make_prediction("on-task", "off-task", fields={"task": task}, text="a|b<c")
+    write_predictions(run_copy / "evaluate/predictions.jsonl", [wrong])
+    report = build_report(run_copy)
+    html = render_html(report)
+    assert "<script" not in html
+    assert task in "".join(read_page(html).texts)
+    markdown = render_markdown(report)
+    assert r"&lt;script>alert('x')&lt;/script> \| 整理\*预算\*表" in markdown
+    assert r"a\|b&lt;c" in markdown
+
+
+def test_markdown_shows_files_that_are_there(written: tuple[Path, Path]) -> None:
+    markdown = written[1]
+    links = re.findall(r"!\[[^\]]+\]\(([^)]+)\)", markdown.read_text(encoding="utf-8"))
+    assert len([link for link in links if link.endswith(".jpg")]) == 10
+    assert {
+        "report/accuracy-test.png",
+        "report/learning-curve.png",
+        "report/loss.png",
+        "report/reward-parts.png",
+        "report/signal-kl.png",
+        "report/signal-entropy.png",
+        *(f"report/confusion-{policy}.png" for policy in POLICIES),
+        *(f"report/reliability-{policy}.png" for policy in POLICIES),
+    } <= set(links)
+    for link in links:
+        with Image.open(markdown.parent / link) as picture:
+            picture.load()
+            assert picture.width > 300
+
+
+def test_tables_of_the_markdown_are_rectangular(written: tuple[Path, Path]) -> None:
+    for block in written[1].read_text(encoding="utf-8").split("\n\n"):
+        lines = [line for line in block.splitlines() if line.startswith("|")]
+        widths = {len(re.findall(r"(?<!\\)\|", line)) for line in lines}
+        assert len(widths) <= 1, block
+        assert not lines or re.fullmatch(r"\|( -+:? \|)+", lines[1]), block
+
+
+def test_report_of_an_empty_folder_says_what_is_missing(tmp_path: Path) -> None:
+    html, markdown = write_report(tmp_path)
+    text = "".join(read_page(html.read_text(encoding="utf-8")).texts)
+    for name in (
+        "manifest.json",
+        "evaluate/predictions.jsonl",
+        "evaluate/metrics.json",
+        "evaluate/comparisons.json",
+        "audit/audit.json",
+        "sft/metrics.jsonl",
+        "grpo/metrics.jsonl",
+    ):
+        assert f"Not there: {name}" in text
+        assert f"*Not there: `{name}`" in markdown.read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "manifest.json",
+        "evaluate/predictions.jsonl",
+        "evaluate/metrics.json",
+        "evaluate/comparisons.json",
+        "audit/audit.json",
+        "sft/metrics.jsonl",
+        "grpo/metrics.jsonl",
+        "grpo/gate.json",
+    ],
+)
+def test_each_file_may_be_missing_and_is_then_named(run_copy: Path, name: str) -> None:
+    (run_copy / name).unlink()
+    report = build_report(run_copy)
+    assert list(report.absent) == [name]
+    assert name in render_markdown(report)
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("manifest.json", "{"),
+        ("audit/audit.json", "[]"),
+        ("evaluate/metrics.json", "{}x"),
+        ("evaluate/comparisons.json", "[1]"),
+        ("evaluate/predictions.jsonl", '{"a": 1}\n'),
+        ("grpo/metrics.jsonl", "nonsense\n{}\n"),
+        ("grpo/warnings.json", "{}"),
+    ],
+)
+def test_broken_file_is_an_error_that_names_it(run_copy: Path, name: str, text: str) -> None:
+    (run_copy / name).write_text(text)
+    with pytest.raises((EvaluationError, DataError), match=re.escape(name)):
+        build_report(run_copy)
+
+
+def test_folder_that_is_not_there(tmp_path: Path) -> None:
+    with pytest.raises(EvaluationError, match="there is no run at"):
+        build_report(tmp_path / "nowhere")
+
+
+def test_other_policies_and_splits_work(
+    tmp_path: Path, make_table: Callable[..., list[Prediction]]
+) -> None:
+    from groupwise.evaluation import compute_metrics
+
+    rows = [("通过", "通过"), ("不通过", "通过"), ("不通过", None)]
+    items = [
+        item
+        for split in ("dev", "test")
+        for item in make_table(rows, policy="我的策略", split=split)
+    ]
+    write_predictions(tmp_path / "evaluate/predictions.jsonl", items)
+    write_metrics(
+        tmp_path / "evaluate/metrics.json", compute_metrics(items, labels=("通过", "不通过"))
+    )
+    report = build_report(tmp_path)
+    assert [table.split for table in report.headlines] == ["test", "dev"]
+    assert report.details[0].confusion.num_items == 3
+    assert "我的策略" in render_html(report)
+
+
+def test_plots_are_the_same_bytes_every_time(full_run: Path) -> None:
+    plots = {plot.name: plot for plot in list_plots(build_report(full_run))}
+    assert len(plots) == len(list_plots(build_report(full_run)))
+    for name in ("learning-curve", "confusion-grpo"):
+        plot = plots[name]
+        svg = render_svg(plot.draw, plot.size)
+        assert svg == render_svg(plot.draw, plot.size)
+        assert b"<text" in svg
+        with Image.open(io.BytesIO(render_png(plot.draw, plot.size))) as picture:
+            assert picture.width == int(plot.size[0] * 170)
+
+
+def test_alternative_text_of_the_confusion_has_its_counts(full_run: Path) -> None:
+    report = build_report(full_run)
+    (plot,) = [plot for plot in list_plots(report) if plot.name == "confusion-prompt"]
+    (detail,) = [detail for detail in report.details if detail.policy == "prompt"]
+    on, _ = detail.confusion.counts
+    assert f"on-task: {on[0]} on-task, {on[1]} off-task, {on[2]} invalid" in plot.alt
+
+
+def test_mistakes_are_the_most_confident_and_of_different_pictures(
+    make_prediction: Callable[..., Prediction], tmp_path: Path
+) -> None:
+    def wrong(name: str, sure: float | None, picture: str, **named: object) -> Prediction:
+        p = None if sure is None else {"off-task": sure, "on-task": 1 - sure}
+        values = {"predicted": "off-task", "probabilities": p, "pictures": (picture,), **named}
+        return make_prediction(example_id=name, **values)
+
+    (tmp_path / "a.png").write_bytes(b"")
+    items = [
+        make_prediction(example_id="right", pictures=("z.png",)),
+        wrong("low", 0.6, "b.png"),
+        wrong("twin", 0.98, "a.png"),
+        wrong("top", 0.99, "a.png"),
+        wrong("unknown", None, "c.png"),
+        wrong("invalid", 0.9, "d.png", predicted=None, reason="empty"),
+    ]
+    found = choose_mistakes(items, tmp_path)
+    assert found is not None
+    assert (found.num_wrong, found.num_items) == (5, 6)
+    assert [m.example_id for m in found.shown] == ["top", "twin", "low", "unknown", "invalid"]
+    assert [m.picture for m in found.shown[:3]] == [tmp_path / "a.png", tmp_path / "a.png", None]
+    many = [wrong(f"same{n:02}", 0.9, "a.png") for n in range(12)]
+    few = choose_mistakes([*many, wrong("other", 0.51, "e.png")], tmp_path)
+    assert few is not None
+    assert len(few.shown) == 10
+    assert "other" in [m.example_id for m in few.shown]
+    assert choose_mistakes([], tmp_path) is None
+
+
+def test_unreadable_picture_is_said(
+    tmp_path: Path, make_prediction: Callable[..., Prediction]
+) -> None:
+    (tmp_path / "torn.png").write_bytes(b"\x89PNG")
+    for name, words in (("torn.png", "cannot be opened"), ("gone.png", "not there any more")):
+        item = make_prediction("on-task", "off-task", pictures=(name,))
+        write_predictions(tmp_path / "evaluate/predictions.jsonl", [item])
+        report = build_report(tmp_path)
+        assert words in render_html(report)
+        assert words in render_markdown(report)
+
+
+def test_smoothing_is_light_and_keeps_constants() -> None:
+    assert [choose_window(n) for n in (1, 39, 40, 120, 400)] == [1, 1, 3, 7, 21]
+    assert smooth([0.5] * 100) == pytest.approx([0.5] * 100)
+    assert smooth([1.0, 5.0, 2.0]) == [1.0, 5.0, 2.0]
+    assert smooth([0.0] * 20 + [3.0] + [0.0] * 20)[19:22] == pytest.approx([1.0, 1.0, 1.0])
+
+
+def test_training_log_reads_numbers_only() -> None:
+    rows = ({"step": 1, "kl": 0.1}, {"step": 2, "kl": None}, {"kl": 3.0}, {"step": 3, "kl": 0})
+    log = TrainingLog("grpo", rows)
+    assert log.read_series("kl") == ([1.0, 3.0], [0.1, 0.0])
+    parts = TrainingLog("grpo", ({"reward": 1, "reward/b": 1, "reward/a": 1, "reward/a_std": 0},))
+    assert parts.list_parts() == ["a", "b"]
+
+
+def test_settings_are_flat_and_cells_stay_cells() -> None:
+    config = {"a": {"b": 1, "c": {"d": None}}, "e": [1, 2], "f": {}}
+    assert list(flatten_settings(config)) == [
+        ("a.b", "1"),
+        ("a.c.d", "not set"),
+        ("e", "[1, 2]"),
+        ("f", "{}"),
+    ]
+    assert escape_cell(" 94.2\u00a0% ") == "94.2\u00a0%"
+    assert escape_cell("a|b\n*c* <d>") == r"a\|b \*c\* &lt;d>"
+
+
+def test_manifest_with_gaps_is_shown(tmp_path: Path) -> None:
+    write_json(tmp_path / "manifest.json", {"recipe": "on_task"})
+    write_json(tmp_path / "audit/audit.json", {"findings": [], "splits": {}})
+    text = "".join(read_page(render_html(build_report(tmp_path))).texts)
+    assert "seed unknown" in text
+    assert json.loads((tmp_path / "manifest.json").read_text()) == {"recipe": "on_task"}
