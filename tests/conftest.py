@@ -1,4 +1,4 @@
-"""Patience for property tests; the tiny recipe for the command line and the pipeline."""
+"""Patience for property tests; the tiny recipe; tiny policies and examples for them."""
 
 import os
 import shutil
@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, settings
 
-from groupwise.core import read_jsonl
+from groupwise.core import Example, Message, make_example, read_jsonl, read_picture
 
 # A busy machine is no failure.
 settings.register_profile("patient", deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -96,3 +96,92 @@ def load_tiny(tiny: TinyRecipe, monkeypatch: pytest.MonkeyPatch) -> Callable[[],
         monkeypatch.chdir(tiny.work)
 
     return load
+
+
+@pytest.fixture(scope="session")
+def vision_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A tiny vision-language policy with random weights."""
+    from groupwise.models import write_tiny_policy
+
+    folder = tmp_path_factory.mktemp("vision")
+    return write_tiny_policy("tiny-qwen2.5-vl", folder / "base", max_pixels=9408)
+
+
+@pytest.fixture(scope="session")
+def text_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A tiny text policy with random weights."""
+    from groupwise.models import write_tiny_policy
+
+    return write_tiny_policy("tiny-qwen2", tmp_path_factory.mktemp("text") / "base")
+
+
+@pytest.fixture(scope="session")
+def picture_examples(tmp_path_factory: pytest.TempPathFactory) -> list[Example]:
+    """Eight prompts of different lengths, each with a picture of another size."""
+    from PIL import Image, ImageDraw
+
+    folder = tmp_path_factory.mktemp("pictures")
+    examples: list[Example] = []
+    for number in range(8):
+        picture = Image.new("RGB", (56 + 17 * number, 120 - 9 * number), (30 * number, 90, 200))
+        ImageDraw.Draw(picture).ellipse((5, 5, 40, 20 + 5 * number), fill=(250, 30 * number, 0))
+        picture.save(folder / f"{number}.png")
+        examples.append(
+            make_example(
+                [Message("user", "Is this what the task says? " * (1 + number % 3) + str(number))],
+                group=str(number),
+                pictures=[read_picture(folder / f"{number}.png")],
+                label="yes" if number % 2 else "no",
+            )
+        )
+    return examples
+
+
+@pytest.fixture(scope="session")
+def text_examples() -> list[Example]:
+    """Eight prompts of different lengths without pictures."""
+    return [
+        make_example(
+            [Message("user", f"Number {number} 是不是单数? " * (1 + number % 3))],
+            group=str(number),
+            label="yes" if number % 2 else "no",
+        )
+        for number in range(8)
+    ]
+
+
+@pytest.fixture(scope="session")
+def taught_folder(
+    vision_folder: Path, picture_examples: list[Example], tmp_path_factory: pytest.TempPathFactory
+) -> Path:
+    """The vision-language policy after a few steps: it answers, and not always the same."""
+    return teach(vision_folder, picture_examples, tmp_path_factory.mktemp("taught"))
+
+
+@pytest.fixture(scope="session")
+def taught_text_folder(
+    text_folder: Path, text_examples: list[Example], tmp_path_factory: pytest.TempPathFactory
+) -> Path:
+    """The text policy after a few steps."""
+    return teach(text_folder, text_examples, tmp_path_factory.mktemp("taught_text"))
+
+
+def teach(base: Path, examples: list[Example], folder: Path) -> Path:
+    """Teach a policy its examples' labels, each with the number of its group."""
+    from groupwise.models import TrainableSettings, load_policy
+    from groupwise.training import SftRow, SftSettings, Workspace, train_sft
+
+    rows = [
+        SftRow(e, f"{e.label} {e.group}" if int(e.group) % 3 else str(e.label)) for e in examples
+    ]
+    settings = SftSettings(
+        epochs=10,
+        batch_size=8,
+        learning_rate=2e-3,
+        trainable=TrainableSettings(method="full", freeze_vision=False, freeze_aligner=False),
+    )
+    trained = train_sft(
+        load_policy(base), lambda _: rows, settings, workspace=Workspace(folder / "work", 0)
+    )
+    trained.save(folder / "policy")
+    return folder / "policy"

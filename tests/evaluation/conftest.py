@@ -210,6 +210,8 @@ def grpo_row(step: int, num_steps: int, dice: random.Random) -> dict[str, Any]:
         "tokens_per_s": 420 + dice.gauss(0, 25),
         "learning_rate": 2e-5 * (1 - done),
         "grad_norm": 0.6 + 0.3 * dice.random(),
+        "truncated": max(0.0, dice.gauss(0.02, 0.01)),
+        "unscorable": 0.0,
     }
 
 

@@ -46,6 +46,9 @@ def test_bins_of_a_hand_made_table() -> None:
     assert [part.num_items for part in bins[1:-1]] == [0] * 8
     assert (bins[4].confidence, bins[4].accuracy) == (None, None)
     assert score_calibration_error(bins) == pytest.approx(0.5 * 0.03 + 0.5 * 0.01)
+    # One more item in the last bin: gap (0.98 + 1 + 0.99) / 3 - 1 of three items in five.
+    more = bin_reliability([*items, *predict([("on-task", 0.99)])], LABELS)
+    assert score_calibration_error(more) == pytest.approx(2 / 5 * 0.03 + 3 / 5 * 0.01)
 
 
 def test_brier_score_of_a_hand_made_table() -> None:

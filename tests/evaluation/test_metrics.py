@@ -166,6 +166,19 @@ def test_one_group_says_nothing_about_others(make_table: Table) -> None:
     assert (balanced.low, balanced.high) == (0, 1)
 
 
+def test_interval_of_a_biased_statistic_contains_its_value() -> None:
+    # Five bins with exactly the right share each: any other draw has a greater error.
+    rows = [
+        ("on-task" if n < right else "off-task", "on-task", len(LABELS), right / 20)
+        for right in (11, 13, 15, 17, 19)
+        for n in range(20)
+    ]
+    items = [Prediction(**{**as_dict(p), "group": p.example_id}) for p in predict(rows)]
+    error = find(compute_metrics(items, labels=LABELS), "grpo/ece")
+    assert error.value == pytest.approx(0, abs=1e-9)
+    assert error.low <= error.value < 0.02 < error.high
+
+
 def test_undefined_draws_are_left_out() -> None:
     cells = np.asarray([[1.0, 1.0], [0.0, 0.0]])
     (ends,) = bound_clustered(

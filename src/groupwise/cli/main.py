@@ -57,6 +57,8 @@ def set_up(
 
 def main() -> NoReturn:
     """Run the command line and exit."""
+    # Waiting threads sleep: spinning ones make a shared machine many times slower.
+    os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
     signal.signal(signal.SIGTERM, _raise_interrupt)
     # Worker processes are ended by SIGTERM too: that is no interruption of the run.
     os.register_at_fork(after_in_child=lambda: signal.signal(signal.SIGTERM, signal.SIG_DFL))

@@ -29,7 +29,10 @@ def _to_row(example: Example, folder: Path) -> dict[str, Any]:
         "label": example.label,
         "prompt": [{"role": message.role, "text": message.text} for message in example.prompt],
         "pictures": [
-            {"path": Path(os.path.relpath(picture.path, folder)).as_posix(), "digest": picture.digest}
+            {
+                "path": Path(os.path.relpath(picture.path, folder)).as_posix(),
+                "digest": picture.digest,
+            }
             for picture in example.pictures
         ],
         "fields": dict(example.fields),

@@ -37,6 +37,7 @@ from groupwise.evaluation.predictions import (
     read_predictions,
     write_predictions,
 )
+from groupwise.evaluation.report import write_report
 
 __all__ = [
     "METRIC_VERSION",
@@ -64,4 +65,5 @@ __all__ = [
     "write_comparisons",
     "write_metrics",
     "write_predictions",
+    "write_report",
 ]

@@ -20,9 +20,9 @@ class Sampling(Config):
         max_new_tokens: at most so many tokens, the end token included.
     """
 
-    temperature: float = Field(0.0, ge=0)
-    top_p: float = Field(1.0, gt=0, le=1)
-    max_new_tokens: int = Field(16, ge=1)
+    temperature: float = Field(default=0.0, ge=0)
+    top_p: float = Field(default=1.0, gt=0, le=1)
+    max_new_tokens: int = Field(default=16, ge=1)
 
 
 class Engine(Protocol):

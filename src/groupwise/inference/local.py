@@ -12,7 +12,7 @@ import torch
 from groupwise.core import Completion, Example
 from groupwise.inference.engine import ReportProgress, Sampling
 from groupwise.inference.label_tokens import find_label_tokens
-from groupwise.models import Policy, build_messages, open_picture
+from groupwise.models import Policy, open_picture
 
 T = TypeVar("T")
 
@@ -59,13 +59,14 @@ class LocalEngine:
         """Return each label's share of the probability of all labels' first tokens.
 
         One forward pass per row; the mass of a label is the sum over the distinct first
-        tokens of its spellings, and the masses are normalised over the labels.
+        tokens of its spellings, and the masses are normalised over the labels. A space at the
+        end of a lead is left to the label: tokenizers write it into the label's first token.
 
         Raises:
-            ModelError: if two labels start with the same token.
+            ModelError: if a label has no first token of its own.
         """
         tokens = find_label_tokens(self.policy.tokenizer, labels)
-        given = list(leads) if leads is not None else [""] * len(examples)
+        given = [lead.rstrip(" ") for lead in leads] if leads is not None else [""] * len(examples)
         results: list[dict[str, float]] = []
         for batch in _split(list(zip(examples, given, strict=True)), self.batch_size):
             inputs = self._encode([e for e, _ in batch], leads=[lead for _, lead in batch])
@@ -91,6 +92,7 @@ class LocalEngine:
             num_return_sequences=num_completions,
             eos_token_id=list(self.policy.end_token_ids),
             pad_token_id=self.policy.tokenizer.pad_token_id,
+            repetition_penalty=1.0,
             **(extra if drawn else {}),
         )
         rows = output[:, inputs["input_ids"].shape[1] :].tolist()
@@ -99,21 +101,14 @@ class LocalEngine:
     def _decode(self, row: list[int]) -> Completion:
         ends = self.policy.end_token_ids
         length = next((i + 1 for i, token in enumerate(row) if token in ends), None)
-        ids = tuple(row[:length])
-        text = self.policy.tokenizer.decode(ids, skip_special_tokens=True)
-        return Completion(text, ids, finish_reason="length" if length is None else "stop")
+        ids = row[:length]
+        text = str(self.policy.tokenizer.decode(ids, skip_special_tokens=True))
+        return Completion(text, tuple(ids), finish_reason="length" if length is None else "stop")
 
     def _encode(
         self, examples: Sequence[Example], *, leads: Sequence[str] | None = None
     ) -> dict[str, Any]:
-        texts = [
-            self.policy.processor.apply_chat_template(
-                build_messages(example, pictures=example.pictures),
-                tokenize=False,
-                add_generation_prompt=True,
-            )
-            for example in examples
-        ]
+        texts = [self.policy.render_prompt(example) for example in examples]
         if leads is not None:
             texts = [text + lead for text, lead in zip(texts, leads, strict=True)]
         pictures = [[open_picture(p) for p in example.pictures] for example in examples]

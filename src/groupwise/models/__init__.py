@@ -15,6 +15,7 @@ from groupwise.models.messages import build_messages
 from groupwise.models.pictures import open_picture, store_picture
 from groupwise.models.policy import Policy, find_local_config, load_policy
 from groupwise.models.processor import PictureProcessor, load_processor
+from groupwise.models.silence import silence_libraries
 from groupwise.models.tiny import PRESETS, train_tokenizer, write_tiny_policy
 from groupwise.models.trainable import (
     LoraSettings,
@@ -22,7 +23,9 @@ from groupwise.models.trainable import (
     TrainableSettings,
     count_blocks,
     format_trainable,
+    list_trainable,
     prepare_trainable,
+    restore_trainable,
     tabulate_trainable,
 )
 
@@ -43,11 +46,14 @@ __all__ = [
     "estimate_picture_tokens",
     "find_local_config",
     "format_trainable",
+    "list_trainable",
     "load_policy",
     "load_processor",
     "make_token_counter",
     "open_picture",
     "prepare_trainable",
+    "restore_trainable",
+    "silence_libraries",
     "store_picture",
     "tabulate_trainable",
     "train_tokenizer",

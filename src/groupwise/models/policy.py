@@ -12,8 +12,10 @@ from transformers import (
     PreTrainedTokenizerBase,
 )
 
-from groupwise.core import ModelError
+from groupwise.core import Example, ModelError
+from groupwise.models.messages import build_messages
 from groupwise.models.processor import load_processor
+from groupwise.models.silence import silence_libraries
 
 _ADAPTER_FILE = "adapter_config.json"
 
@@ -41,12 +43,32 @@ class Policy:
     def end_token_ids(self) -> tuple[int, ...]:
         """Every id that ends a completion."""
         ids = self.model.generation_config.eos_token_id
-        found = [ids] if isinstance(ids, int) else list(ids or [])
-        return tuple(dict.fromkeys([*found, self.tokenizer.eos_token_id]))
+        found: list[Any] = [ids] if isinstance(ids, int) else list(ids or [])
+        found.append(self.tokenizer.eos_token_id)
+        return tuple(dict.fromkeys(int(token) for token in found if token is not None))
+
+    def render_prompt(self, example: Example) -> str:
+        """Return the prompt as the chat template writes it, up to where the answer starts.
+
+        Raises:
+            ModelError: if the example has pictures and this policy takes none.
+        """
+        if example.pictures and not self.has_vision:
+            raise ModelError(
+                "this policy takes no pictures",
+                got=f"an example with {len(example.pictures)}",
+                fix="choose a vision-language model",
+            )
+        return self.processor.apply_chat_template(
+            build_messages(example, pictures=example.pictures),
+            tokenize=False,
+            add_generation_prompt=True,
+        )
 
     def save(self, folder: Path) -> None:
         """Write the model (or only its adapter) and the processor."""
-        self.model.save_pretrained(folder)
+        with silence_libraries():
+            self.model.save_pretrained(folder)
         self.processor.save_pretrained(folder)
 
 
@@ -65,10 +87,12 @@ def load_policy(
         ModelError: if it cannot be found or loaded.
     """
     path = Path(name_or_path)
+    is_adapter = (path / _ADAPTER_FILE).is_file()
     try:
-        if (path / _ADAPTER_FILE).is_file():
-            return _load_adapter(path, dtype=dtype, max_pixels=max_pixels)
-        return _load_base(name_or_path, dtype=dtype, max_pixels=max_pixels)
+        with silence_libraries():
+            if is_adapter:
+                return _load_adapter(path, dtype=dtype, max_pixels=max_pixels)
+            return _load_base(name_or_path, dtype=dtype, max_pixels=max_pixels)
     except (OSError, ValueError) as error:
         reason = str(error).splitlines()[0]
         raise ModelError(

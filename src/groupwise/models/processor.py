@@ -28,7 +28,13 @@ class PictureProcessor(ProcessorMixin):
 
     return_mm_token_type_ids = True
 
-    def __init__(self, image_processor=None, tokenizer=None, chat_template=None, **_: Any) -> None:
+    def __init__(
+        self,
+        image_processor: Any = None,
+        tokenizer: Any = None,
+        chat_template: str | None = None,
+        **_: Any,
+    ) -> None:
         self.image_token = "<|image_pad|>"
         self.image_token_id = tokenizer.convert_tokens_to_ids(self.image_token)
         super().__init__(image_processor, tokenizer, chat_template=chat_template)
@@ -86,7 +92,7 @@ def _load_picture_processor(name_or_path: str | Path) -> PictureProcessor:
 
 
 def _read_chat_template(name_or_path: str | Path) -> str | None:
-    from transformers.utils import cached_file
+    from transformers.utils.hub import cached_file
 
     found = cached_file(
         str(name_or_path), "chat_template.jinja", _raise_exceptions_for_missing_entries=False

@@ -7,6 +7,7 @@ They take the same code path as a 7B model from the hub: the preset writes a fol
 from collections.abc import Sequence
 from importlib.resources import files
 from pathlib import Path
+from typing import Any
 
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 from transformers import (
@@ -20,6 +21,7 @@ from transformers import (
 
 from groupwise.core import ModelError, derive_seed, seed_everything
 from groupwise.models.processor import PictureProcessor
+from groupwise.models.silence import silence_libraries
 
 PRESETS = ("tiny-qwen2.5-vl", "tiny-qwen2")
 
@@ -33,6 +35,7 @@ _SPECIAL_TOKENS = (
     "<|video_pad|>",
 )
 _HIDDEN_SIZE = 192
+_INITIAL_STD = 0.06
 _NUM_LAYERS = 4
 _MAX_VOCABULARY_SIZE = 4096
 _VOCABULARY_MULTIPLE = 64
@@ -72,12 +75,15 @@ def write_tiny_policy(
     else:
         tokenizer.save_pretrained(folder)
     seed_everything(derive_seed(seed, "weights", preset))
-    config = _make_vl_config(tokenizer) if has_vision else _make_text_config(tokenizer)
-    model_type = Qwen2_5_VLForConditionalGeneration if has_vision else Qwen2ForCausalLM
-    model = model_type(config)
+    model = (
+        Qwen2_5_VLForConditionalGeneration(_make_vl_config(tokenizer))
+        if has_vision
+        else Qwen2ForCausalLM(_make_text_config(tokenizer))
+    )
     model.generation_config.eos_token_id = tokenizer.convert_tokens_to_ids("<|im_end|>")
     model.generation_config.pad_token_id = tokenizer.convert_tokens_to_ids("<|endoftext|>")
-    model.save_pretrained(folder)
+    with silence_libraries():
+        model.save_pretrained(folder)
     return folder
 
 
@@ -110,7 +116,7 @@ def _make_text_config(tokenizer: PreTrainedTokenizerFast) -> Qwen2Config:
     return Qwen2Config(**_describe_text(tokenizer))
 
 
-def _describe_text(tokenizer: PreTrainedTokenizerFast) -> dict:
+def _describe_text(tokenizer: PreTrainedTokenizerFast) -> dict[str, Any]:
     return {
         "vocab_size": -(-len(tokenizer) // _VOCABULARY_MULTIPLE) * _VOCABULARY_MULTIPLE,
         "hidden_size": _HIDDEN_SIZE,
@@ -120,6 +126,7 @@ def _describe_text(tokenizer: PreTrainedTokenizerFast) -> dict:
         "num_key_value_heads": 2,
         "max_position_embeddings": 4096,
         "tie_word_embeddings": True,
+        "initializer_range": _INITIAL_STD,
         "attention_dropout": 0.0,
         "bos_token_id": None,
         "eos_token_id": tokenizer.convert_tokens_to_ids("<|im_end|>"),
@@ -147,8 +154,9 @@ def _make_vl_config(tokenizer: PreTrainedTokenizerFast) -> Qwen2_5_VLConfig:
         "window_size": 112,
         "fullatt_block_indexes": [0, 1, 2, 3],
         "tokens_per_second": 2,
+        "initializer_range": _INITIAL_STD,
     }
-    ids = {
+    ids: dict[str, Any] = {
         f"{name}_token_id": tokenizer.convert_tokens_to_ids(token)
         for name, token in {
             "image": "<|image_pad|>",

@@ -5,10 +5,14 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from pydantic import Field
+
 from groupwise.core import Config, ConfigError, ModelError
+from groupwise.models.silence import silence_libraries
 
 _BLOCK = re.compile(r"(?:^|\.)layers\.(\d+)\.")
-_VISION = re.compile(r"(?:^|\.)(?:visual|vision_tower|vision_model)\.")
+_VISION_NAMES = r"(?:visual|vision_tower|vision_model)\."
+_VISION = re.compile(rf"(?:^|\.){_VISION_NAMES}")
 _ALIGNER = re.compile(r"(?:^|\.)(?:merger|multi_modal_projector|aligner|deepstack_merger_list)\.")
 
 
@@ -18,11 +22,17 @@ class LoraSettings(Config):
     Source: Hu et al. 2021 (2106.09685). Dropout is fixed at 0: with dropout the policy that
     samples and the policy that is trained are different ones, and the ratio is not 1 at the
     first step.
+
+    Attributes:
+        rank: width of the two factors.
+        alpha: the product of the factors is scaled by alpha / rank.
+        last_blocks: only the last so many language blocks; None: all.
+        modules: names of linear layers inside a block.
     """
 
-    rank: int = 8
-    alpha: int = 16
-    last_blocks: int | None = None
+    rank: int = Field(default=8, ge=1)
+    alpha: int = Field(default=16, ge=1)
+    last_blocks: int | None = Field(default=None, ge=1)
     modules: tuple[str, ...] = (
         "q_proj",
         "k_proj",
@@ -35,7 +45,14 @@ class LoraSettings(Config):
 
 
 class TrainableSettings(Config):
-    """Which weights are trained: everything (``full``) or an adapter (``lora``)."""
+    """Which weights are trained.
+
+    Attributes:
+        method: ``full`` trains the language model; ``lora`` trains an adapter on its blocks.
+        lora: of the adapter; not used by ``full``.
+        freeze_vision, freeze_aligner: keep the vision tower, and what joins it to the language
+            model, as they are; ``lora`` always does.
+    """
 
     method: Literal["full", "lora"] = "lora"
     lora: LoraSettings = LoraSettings()
@@ -52,15 +69,30 @@ class TrainableRow:
     num_frozen: int
 
 
+@silence_libraries()
 def prepare_trainable(model: Any, settings: TrainableSettings) -> Any:
     """Freeze and wrap a model in place as configured; returns the model to train.
 
+    A model that has an adapter already is trained on that adapter, in the blocks and modules
+    of ``settings.lora``.
+
     Raises:
-        ConfigError: if more blocks are asked for than the model has.
+        ConfigError: if more blocks are asked for than the model has, or an adapter is to be
+            continued that does not fit the settings.
         ModelError: if no parameter is left to train.
     """
+    has_adapter = bool(getattr(model, "peft_config", None))
     if settings.method == "lora":
-        model = _add_lora(model, settings.lora)
+        model = (
+            _continue_lora(model, settings.lora) if has_adapter else _add_lora(model, settings.lora)
+        )
+    elif has_adapter:
+        raise ConfigError(
+            "a policy with an adapter cannot be trained in full",
+            got="method: full",
+            expected="method: lora",
+            fix="train both stages in the same way",
+        )
     else:
         for name, parameter in model.named_parameters():
             parameter.requires_grad_(not _is_frozen(name, settings))
@@ -73,6 +105,17 @@ def count_blocks(model: Any) -> int:
     """Return the number of language blocks (the vision tower's do not count)."""
     names = (name for name, _ in model.named_parameters() if not _VISION.search(name))
     return 1 + max((int(m.group(1)) for name in names if (m := _BLOCK.search(name))), default=-1)
+
+
+def list_trainable(model: Any) -> frozenset[str]:
+    """Return the names of the parameters that train."""
+    return frozenset(name for name, value in model.named_parameters() if value.requires_grad)
+
+
+def restore_trainable(model: Any, names: frozenset[str]) -> None:
+    """Let exactly these parameters train; switching adapters lets others train, too."""
+    for name, parameter in model.named_parameters():
+        parameter.requires_grad_(name in names)
 
 
 def tabulate_trainable(model: Any) -> list[TrainableRow]:
@@ -98,20 +141,56 @@ def format_trainable(rows: Iterable[TrainableRow]) -> str:
 def _add_lora(model: Any, settings: LoraSettings) -> Any:
     from peft import LoraConfig, get_peft_model
 
-    num_blocks = count_blocks(model)
-    last = settings.last_blocks or num_blocks
-    if last > num_blocks:
-        raise ConfigError("lora.last_blocks is too large", got=last, expected=f"<= {num_blocks}")
-    kept = "|".join(str(index) for index in range(num_blocks - last, num_blocks))
-    modules = "|".join(re.escape(module) for module in settings.modules)
     config = LoraConfig(
         r=settings.rank,
         lora_alpha=settings.alpha,
         lora_dropout=0.0,
-        target_modules=rf"^(?!.*visual).*layers\.(?:{kept})\..*(?:{modules})$",
+        target_modules=_match_modules(count_blocks(model), settings) + "$",
         task_type="CAUSAL_LM",
     )
-    return get_peft_model(model, config)
+    try:
+        return get_peft_model(model, config)
+    except ValueError as error:
+        raise ModelError(
+            "no parameter is trainable",
+            got=f"lora.modules {list(settings.modules)}, which the model does not have",
+            fix="name linear layers of its language blocks",
+        ) from error
+
+
+def _continue_lora(model: Any, settings: LoraSettings) -> Any:
+    given = model.peft_config["default"]
+    if (given.r, given.lora_alpha) != (settings.rank, settings.alpha):
+        raise ConfigError(
+            "lora.rank and lora.alpha are not those of the adapter that is continued",
+            got=(settings.rank, settings.alpha),
+            expected=(given.r, given.lora_alpha),
+        )
+    wanted = re.compile(_match_modules(count_blocks(model), settings) + r"\.lora_[AB]\.default\.")
+    linear = re.compile(
+        _match_modules(count_blocks(model), settings) + r"\.(?:base_layer\.)?weight$"
+    )
+    names = [name for name, _ in model.named_parameters()]
+    num_wanted = 2 * sum(bool(linear.match(name)) for name in names)
+    found = frozenset(name for name in names if wanted.match(name))
+    if len(found) < num_wanted:
+        raise ConfigError(
+            "the adapter that is continued is not on all of the blocks and modules to train",
+            got=f"{len(found)} of its weights",
+            expected=num_wanted,
+            fix="set lora.last_blocks and lora.modules to those of the earlier stage, or fewer",
+        )
+    restore_trainable(model, found)
+    return model
+
+
+def _match_modules(num_blocks: int, settings: LoraSettings) -> str:
+    last = num_blocks if settings.last_blocks is None else settings.last_blocks
+    if last > num_blocks:
+        raise ConfigError("lora.last_blocks is too large", got=last, expected=f"<= {num_blocks}")
+    kept = "|".join(str(index) for index in range(num_blocks - last, num_blocks))
+    modules = "|".join(re.escape(module) for module in settings.modules)
+    return rf"^(?!.*{_VISION_NAMES}).*layers\.(?:{kept})\.(?:.*\.)?(?:{modules})"
 
 
 def _is_frozen(name: str, settings: TrainableSettings) -> bool:

@@ -11,6 +11,7 @@ from groupwise.training.settings import (
     TrainerSettings,
 )
 from groupwise.training.sft import train_sft
+from groupwise.training.workspace import Workspace
 
 __all__ = [
     "GateResult",
@@ -21,6 +22,7 @@ __all__ = [
     "SftRow",
     "SftSettings",
     "TrainerSettings",
+    "Workspace",
     "augment_picture",
     "judge_gate",
     "score_alone",

@@ -1,10 +1,11 @@
 """Around training steps: metric rows, progress, whole checkpoints, held-out checks."""
 
+import math
 import sys
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 from rich.console import Console
 from rich.progress import (
@@ -17,7 +18,7 @@ from rich.progress import (
 )
 from transformers import TrainerCallback
 
-from groupwise.core import append_jsonl, read_jsonl, write_jsonl
+from groupwise.core import TrainingError, append_jsonl, read_jsonl, write_jsonl
 from groupwise.training.checkpoints import mark_complete
 
 RenameMetrics = Callable[[Mapping[str, float]], dict[str, float]]
@@ -45,11 +46,27 @@ class MetricRows(TrainerCallback):
             write_jsonl(self.path, kept)
 
     def on_log(self, args, state, control, logs=None, **_: Any) -> None:
-        """Append the row of this step."""
+        """Append the row of this step.
+
+        Raises:
+            TrainingError: if a value is not a number; a gradient norm that is none is left out.
+        """
         if logs and "loss" in logs:
             epoch = self.num_epochs * state.global_step / max(state.max_steps, 1)
-            row = {"step": state.global_step, "epoch": round(epoch, 4), **self.rename(logs)}
+            values = _check_finite(self.rename(logs), step=state.global_step)
+            row = {"step": state.global_step, "epoch": round(epoch, 4), **values}
             append_jsonl(self.path, row)
+
+
+def _check_finite(values: Mapping[str, float], *, step: int) -> dict[str, float]:
+    broken = [name for name, value in values.items() if not math.isfinite(value)]
+    if set(broken) - {"grad_norm"}:
+        raise TrainingError(
+            f"training broke down at step {step}",
+            got=f"{' and '.join(broken)} not a number",
+            fix="lower learning_rate or max_grad_norm, or train in float32",
+        )
+    return {name: value for name, value in values.items() if name not in broken}
 
 
 class HeldoutRows(TrainerCallback):
@@ -60,20 +77,34 @@ class HeldoutRows(TrainerCallback):
         self.check = check
         self.every_steps = every_steps
 
-    def on_step_end(self, args, state, control, model=None, **_: Any) -> None:
+    def on_step_end(self, args, state, control, model: Any = None, **_: Any) -> None:
         """Check after every ``every_steps`` steps and after the last one."""
         if state.global_step % self.every_steps and state.global_step != state.max_steps:
             return
-        was_training = model.training
-        model.eval()
-        values = self.check()
-        model.train(was_training)
+        values = self._check(model)
         named = {f"heldout/{name}": value for name, value in values.items()}
         append_jsonl(self.path, {"step": state.global_step, **named})
 
+    def _check(self, model: Any) -> Mapping[str, float]:
+        was_training = model.training
+        model.eval()
+        try:
+            return self.check()
+        finally:
+            model.train(was_training)
+
 
 class WholeCheckpoints(TrainerCallback):
-    """Marks each checkpoint once everything in it is written."""
+    """Marks each checkpoint once everything in it is written.
+
+    A row of metrics is logged at each checkpoint and at the last step: what was summed up since
+    the last row is not in the checkpoint, and a run that goes on from it would log other means.
+    """
+
+    def on_step_end(self, args, state, control, **_: Any) -> None:
+        """Log where a checkpoint is about to be written, and at the end."""
+        if control.should_save or state.global_step >= state.max_steps:
+            control.should_log = True
 
     def on_save(self, args, state, control, **_: Any) -> None:
         """Mark the checkpoint of this step."""
@@ -81,7 +112,10 @@ class WholeCheckpoints(TrainerCallback):
 
 
 class StepProgress(TrainerCallback):
-    """A bar with the time left on a terminal, and a line every 15 seconds elsewhere."""
+    """A bar with the time left on a terminal, and a line every 15 seconds elsewhere.
+
+    Leaving its ``with`` block closes the bar, also after an error.
+    """
 
     def __init__(self, name: str, *, shown: tuple[str, ...]) -> None:
         self.name = name
@@ -113,7 +147,7 @@ class StepProgress(TrainerCallback):
 
     def on_log(self, args, state, control, logs=None, **_: Any) -> None:
         """Remember the values to show."""
-        found = {name: logs[name] for name in self.shown if name in (logs or {})}
+        found = {name: logs[name] for name in self.shown if logs and name in logs}
         if found:
             self.values = "  ".join(f"{name} {float(value):.3g}" for name, value in found.items())
 
@@ -133,7 +167,11 @@ class StepProgress(TrainerCallback):
                 f"  {left_s:.0f} s left  {self.values}\n"
             )
 
-    def on_train_end(self, args, state, control, **_: Any) -> None:
+    def __enter__(self) -> Self:
+        """Nothing shows before training begins."""
+        return self
+
+    def __exit__(self, *_: object) -> None:
         """Close the bar."""
         if self.bar is not None:
             self.bar.stop()

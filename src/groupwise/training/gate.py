@@ -13,7 +13,7 @@ from typing import Any
 import torch
 
 from groupwise.core import Example, TrainingError
-from groupwise.models import Policy, build_messages, open_picture
+from groupwise.models import Policy, open_picture
 
 
 @dataclass(frozen=True)
@@ -35,11 +35,7 @@ def score_alone(
     policy: Policy, example: Example, token_ids: Sequence[int], *, temperature: float
 ) -> torch.Tensor:
     """Return log-probabilities of completion tokens, shape [tokens], from an unpadded pass."""
-    text = policy.processor.apply_chat_template(
-        build_messages(example, pictures=example.pictures),
-        tokenize=False,
-        add_generation_prompt=True,
-    )
+    text = policy.render_prompt(example)
     pictures = [open_picture(picture) for picture in example.pictures]
     named = {"images": pictures} if pictures else {}
     inputs = dict(policy.processor(text=[text], return_tensors="pt", **named))
@@ -83,7 +79,14 @@ def judge_gate(
     return GateResult(len(trained), max_log_ratio, max_kl)
 
 
-def run_gate(trainer: Any, policy: Policy, examples: Sequence[Example], batch: dict) -> GateResult:
+def run_gate(
+    trainer: Any,
+    policy: Policy,
+    examples: Sequence[Example],
+    batch: dict[str, Any],
+    *,
+    tolerance: float,
+) -> GateResult:
     """Check the first generated batch of a GRPO trainer.
 
     Args:
@@ -91,6 +94,10 @@ def run_gate(trainer: Any, policy: Policy, examples: Sequence[Example], batch: d
         policy: the policy being trained.
         examples: the example of each row.
         batch: what the trainer made: completion ids and masks, shape [rows, tokens].
+        tolerance: of log-probabilities and of the divergence.
+
+    Raises:
+        TrainingError: if the gate is shut.
     """
     mask = batch["completion_mask"].bool()
     trained = _score_as_training(trainer, batch)[mask]
@@ -108,11 +115,11 @@ def run_gate(trainer: Any, policy: Policy, examples: Sequence[Example], batch: d
         trained=trained,
         alone=torch.cat(scores),
         reference=None if reference is None else reference[mask],
-        tolerance=trainer.gate_tolerance,
+        tolerance=tolerance,
     )
 
 
-def _score_as_training(trainer: Any, batch: dict) -> torch.Tensor:
+def _score_as_training(trainer: Any, batch: dict[str, Any]) -> torch.Tensor:
     ids = torch.cat([batch["prompt_ids"], batch["completion_ids"]], dim=1)
     mask = torch.cat([batch["prompt_mask"], batch["completion_mask"]], dim=1)
     names = ("pixel_values", "image_grid_thw", "num_images", "mm_token_type_ids")

@@ -5,11 +5,10 @@ which leaves the group's statistics), and each part is logged on its own.
 """
 
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 from groupwise.core import Example, TrainingError, derive_seed, seed_everything, write_json
-from groupwise.models import Policy, prepare_trainable
+from groupwise.models import Policy, prepare_trainable, silence_libraries
 from groupwise.rewards import RewardSet
 from groupwise.training.arguments import build_arguments
 from groupwise.training.callbacks import (
@@ -24,6 +23,7 @@ from groupwise.training.grpo_trainer import make_grpo_trainer
 from groupwise.training.prompt_rows import make_prompt_rows
 from groupwise.training.reward_function import RewardFunction
 from groupwise.training.settings import GrpoSettings
+from groupwise.training.workspace import Workspace
 
 _RENAMED = {
     "loss": "loss",
@@ -42,66 +42,70 @@ _RENAMED = {
 }
 
 
+@silence_libraries()
 def train_grpo(
     policy: Policy,
     examples: Sequence[Example],
     rewards: RewardSet,
     settings: GrpoSettings,
     *,
-    folder: Path,
-    seed: int,
+    workspace: Workspace,
     check_heldout: CheckHeldout | None = None,
 ) -> Policy:
     """Train a policy on prompts and rewards and return the trained one.
 
-    Writes ``metrics.jsonl``, ``gate.json`` and checkpoints to ``folder``; if whole checkpoints
-    are already there, training continues from the newest.
+    Writes ``metrics.jsonl``, ``gate.json`` and checkpoints to the workspace; if whole
+    checkpoints are already there, training continues from the newest.
 
     Args:
         policy: what GRPO starts from; it is also the reference of the KL penalty.
         examples: the prompts; each is sampled ``group_size`` times per epoch.
         rewards: scores a completion.
         settings: of the algorithm.
-        folder: where to write.
-        seed: of order and sampling.
+        workspace: where to write, and the seed of order and sampling.
         check_heldout: called every ``heldout_every_steps``; its values go to the metrics.
 
     Raises:
         TrainingError: if there are fewer prompts than one step takes, or the gate is shut.
         ModelError: if no parameter trains.
     """
-    if len(examples) < settings.prompts_per_step:
+    num_needed = settings.prompts_per_step * settings.gradient_accumulation
+    if len(examples) < num_needed:
         raise TrainingError(
-            "too few prompts for one step", got=len(examples), expected=settings.prompts_per_step
+            "too few prompts for one step", got=len(examples), expected=f"at least {num_needed}"
         )
-    seed_everything(derive_seed(seed, "grpo"))
+    seed_everything(derive_seed(workspace.seed, "grpo"))
     model = prepare_trainable(policy.model, settings.trainable)
     trained = Policy(model, policy.processor, policy.has_vision)
-    trainer = make_grpo_trainer(
-        trained,
-        examples,
-        gate_tolerance=settings.gate_tolerance,
-        model=model,
-        reward_funcs=[RewardFunction(examples, rewards)],
-        args=_build_config(settings, folder=folder, seed=seed),
-        train_dataset=make_prompt_rows(examples),
-        processing_class=policy.processor,
-        callbacks=_make_callbacks(settings, folder, check_heldout),
-    )
-    write_json(folder / "resolved.json", _describe_resolved(trainer.args))
-    trainer.train(resume_from_checkpoint=find_last_checkpoint(folder))
-    remove_checkpoints(folder)
+    reward = RewardFunction(examples, rewards, end_token_ids=policy.end_token_ids)
+    with StepProgress("grpo", shown=("reward", "frac_reward_zero_std")) as progress:
+        trainer = make_grpo_trainer(
+            trained,
+            examples,
+            gate_tolerance=settings.gate_tolerance,
+            model=model,
+            reward_funcs=[reward],
+            args=_build_config(settings, workspace),
+            train_dataset=make_prompt_rows(examples),
+            processing_class=policy.processor,
+            callbacks=[*_make_callbacks(settings, workspace, check_heldout), progress],
+        )
+        num_left_out = len(examples) % num_needed
+        resolved = {**_describe_resolved(trainer.args), "prompts_left_out_per_epoch": num_left_out}
+        write_json(workspace.folder / "resolved.json", resolved)
+        trainer.train(resume_from_checkpoint=find_last_checkpoint(workspace.folder))
+    remove_checkpoints(workspace.folder)
+    _drop_reference(model)
     model.eval()
     return trained
 
 
 def _make_callbacks(
-    settings: GrpoSettings, folder: Path, check_heldout: CheckHeldout | None
+    settings: GrpoSettings, workspace: Workspace, check_heldout: CheckHeldout | None
 ) -> list[Any]:
-    path = folder / "metrics.jsonl"
+    path = workspace.metrics
     callbacks: list[Any] = [
         MetricRows(path, rename=_rename_metrics, num_epochs=settings.epochs),
-        StepProgress("grpo", shown=("reward", "frac_reward_zero_std")),
     ]
     if check_heldout is not None and settings.heldout_every_steps is not None:
         callbacks.append(
@@ -110,11 +114,17 @@ def _make_callbacks(
     return [*callbacks, WholeCheckpoints()]
 
 
-def _build_config(settings: GrpoSettings, *, folder: Path, seed: int) -> Any:
-    from trl import GRPOConfig
+def _drop_reference(model: Any) -> None:
+    """Remove the frozen copy of the adapter that the KL penalty was measured against."""
+    if "ref" in getattr(model, "peft_config", {}):
+        model.delete_adapter("ref")
+
+
+def _build_config(settings: GrpoSettings, workspace: Workspace) -> Any:
+    from trl.trainer.grpo_config import GRPOConfig
 
     return GRPOConfig(
-        **build_arguments(settings, folder=folder, seed=seed),
+        **build_arguments(settings, workspace),
         num_train_epochs=settings.epochs,
         per_device_train_batch_size=settings.prompts_per_step * settings.group_size,
         num_generations=settings.group_size,
@@ -127,7 +137,7 @@ def _build_config(settings: GrpoSettings, *, folder: Path, seed: int) -> Any:
         loss_type=settings.loss,
         scale_rewards=settings.scale_rewards,
         epsilon=settings.clip_low,
-        epsilon_high=settings.clip_high,
+        epsilon_high=settings.clip_high + (1 if settings.loss == "cispo" else 0),
         shuffle_dataset=True,
         disable_dropout=True,
     )

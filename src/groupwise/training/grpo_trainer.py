@@ -1,21 +1,28 @@
-"""Our GRPOTrainer: TRL's, with the step-0 gate, whole groups, and token rates in its metrics."""
+"""Our GRPOTrainer: TRL's, with the step-0 gate and token rates in its metrics."""
 
 import time
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 from groupwise.core import Example, write_json
-from groupwise.models import Policy
+from groupwise.models import Policy, list_trainable, restore_trainable
 from groupwise.training.gate import run_gate
 
 
 def make_grpo_trainer(
     policy: Policy, examples: Sequence[Example], *, gate_tolerance: float, **named: Any
 ) -> Any:
-    """Return a GRPOTrainer for ``policy``; ``named`` are GRPOTrainer's own arguments."""
-    from pathlib import Path
+    """Return a GRPOTrainer for ``policy``; ``named`` are GRPOTrainer's own arguments.
 
-    from trl import GRPOTrainer
+    Its first batch goes through the gate, and what that measured is written to ``gate.json``.
+    Only what trains in ``policy`` now will train: switching to the reference adapter and back
+    would let other weights train, too.
+    """
+    from transformers import PrinterCallback
+    from trl.trainer.grpo_trainer import GRPOTrainer
+
+    trainable = list_trainable(policy.model)
 
     class _Trainer(GRPOTrainer):
         """GRPOTrainer that checks its first batch and writes no model card."""
@@ -24,17 +31,23 @@ def make_grpo_trainer(
             started = time.perf_counter()
             batch = super()._generate_and_score_completions(inputs)
             duration_s = time.perf_counter() - started
+            restore_trainable(policy.model, trainable)
             num_tokens = int(batch["completion_mask"].sum())
             self._metrics["train"]["tokens_per_s"].append(num_tokens / duration_s)
             if self.state.global_step == 0 and self._step == 0:
                 rows = [examples[row["place"]] for row in inputs]
-                result = run_gate(self, policy, rows, batch)
-                write_json(Path(self.args.output_dir) / "gate.json", vars(result))
+                result = run_gate(self, policy, rows, batch, tolerance=gate_tolerance)
+                write_json(Path(str(self.args.output_dir)) / "gate.json", vars(result))
             return batch
+
+        def _load_from_checkpoint(self, *given: Any, **named: Any) -> None:
+            super()._load_from_checkpoint(*given, **named)
+            restore_trainable(policy.model, trainable)
 
         def create_model_card(self, *_: Any, **__: Any) -> None:
             pass
 
     trainer = _Trainer(**named)
-    trainer.gate_tolerance = gate_tolerance
+    trainer.remove_callback(PrinterCallback)
+    restore_trainable(policy.model, trainable)
     return trainer

@@ -9,13 +9,22 @@ from groupwise.rewards import RewardSet
 
 
 class RewardFunction:
-    """Scores completions with a RewardSet; parts, invalid and unscorable shares are logged."""
+    """Scores completions with a RewardSet; parts, invalid and unscorable shares are logged.
+
+    Args:
+        examples: looked up by the ``place`` of a row.
+        rewards: what scores.
+        end_token_ids: a completion that does not end with one of them was cut off.
+    """
 
     __name__ = "reward"
 
-    def __init__(self, examples: Sequence[Example], rewards: RewardSet) -> None:
+    def __init__(
+        self, examples: Sequence[Example], rewards: RewardSet, *, end_token_ids: Sequence[int]
+    ) -> None:
         self.examples = examples
         self.rewards = rewards
+        self.end_token_ids = frozenset(end_token_ids)
 
     def __call__(
         self,
@@ -28,11 +37,15 @@ class RewardFunction:
     ) -> list[float | None]:
         """Return one value in [0, 1] per completion, or None where nothing could be scored."""
         scores = [
-            self.rewards.score(self.examples[index], Completion(messages[0]["content"], tuple(ids)))
+            self.rewards.score(self.examples[index], self._wrap(messages[0]["content"], ids))
             for messages, ids, index in zip(completions, completion_ids, place, strict=True)
         ]
         self._log(scores, log_metric)
         return [score.value for score in scores]
+
+    def _wrap(self, text: str, ids: Sequence[int]) -> Completion:
+        has_ended = bool(ids) and ids[-1] in self.end_token_ids
+        return Completion(text, tuple(ids), finish_reason="stop" if has_ended else "length")
 
     def _log(self, scores: Sequence[Score], log_metric: Callable[[str, float], None]) -> None:
         log_metric("invalid", sum(score.invalid for score in scores) / len(scores))

@@ -7,7 +7,7 @@ from typing import Any
 import torch
 
 from groupwise.core import Example, derive_seed
-from groupwise.models import Policy, build_messages, open_picture
+from groupwise.models import Policy, open_picture
 from groupwise.training.augmentation import augment_picture
 from groupwise.training.settings import PictureAugmentation
 
@@ -44,7 +44,7 @@ class RowCollator:
 
     def __call__(self, scheduled: Sequence[tuple[int, int, SftRow]]) -> dict[str, torch.Tensor]:
         """Return tensors for (epoch, index, row) triples; shapes [batch, tokens]."""
-        prompts = [self._render(row) for _, _, row in scheduled]
+        prompts = [self.policy.render_prompt(row.example) for _, _, row in scheduled]
         end = self.policy.tokenizer.eos_token
         texts = [f"{p}{row.target}{end}" for p, (_, _, row) in zip(prompts, scheduled, strict=True)]
         pictures = [self._open_pictures(*item) for item in scheduled]
@@ -58,12 +58,6 @@ class RowCollator:
         ]
         inputs["labels"] = _label_targets(inputs["input_ids"], inputs["attention_mask"], lengths)
         return dict(inputs)
-
-    def _render(self, row: SftRow) -> str:
-        messages = build_messages(row.example, pictures=row.example.pictures)
-        return self.policy.processor.apply_chat_template(
-            messages, tokenize=False, add_generation_prompt=True
-        )
 
     def _open_pictures(self, epoch: int, index: int, row: SftRow) -> list[Any]:
         pictures = [open_picture(picture) for picture in row.example.pictures]

@@ -19,13 +19,13 @@ class PictureAugmentation(Config):
         grayscale: probability that the picture loses its colours.
     """
 
-    brightness: float = Field(0.2, ge=0, lt=1)
-    contrast: float = Field(0.2, ge=0, lt=1)
-    saturation: float = Field(0.2, ge=0, lt=1)
-    hue: float = Field(0.0, ge=0, le=0.5)
-    crop: float = Field(0.05, ge=0, lt=0.5)
-    shift: float = Field(0.0, ge=0, lt=0.5)
-    grayscale: float = Field(0.0, ge=0, le=1)
+    brightness: float = Field(default=0.2, ge=0, lt=1)
+    contrast: float = Field(default=0.2, ge=0, lt=1)
+    saturation: float = Field(default=0.2, ge=0, lt=1)
+    hue: float = Field(default=0.0, ge=0, le=0.5)
+    crop: float = Field(default=0.05, ge=0, lt=0.5)
+    shift: float = Field(default=0.0, ge=0, lt=0.5)
+    grayscale: float = Field(default=0.0, ge=0, le=1)
 
 
 class TrainerSettings(Config):
@@ -33,23 +33,28 @@ class TrainerSettings(Config):
 
     Attributes:
         learning_rate: peak of the schedule.
-        scheduler: any schedule name of Transformers.
+        scheduler: how the rate falls after the warm-up; ``constant`` has none.
         warmup_share: share of all steps in which the rate rises from 0.
-        save_every_steps: a checkpoint each so many steps; None: only at the end.
-        log_every_steps: a row of metrics each so many steps.
+        weight_decay: of AdamW.
+        max_grad_norm: gradients are scaled down to this norm.
+        gradient_accumulation: micro-batches per step.
+        save_every_steps: a checkpoint each so many steps; None: none, so an interrupted training
+            starts anew.
+        log_every_steps: a row of metrics each so many steps, and one at every checkpoint.
         report_to: trackers that Transformers reports to (tensorboard, wandb, mlflow, trackio …).
         dtype: of the weights; float32 on a CPU, bfloat16 on a GPU.
         gradient_checkpointing: recompute activations to save memory.
+        trainable: which weights are trained.
     """
 
-    learning_rate: float = Field(1e-5, gt=0)
-    scheduler: str = "linear"
-    warmup_share: float = Field(0.05, ge=0, lt=1)
-    weight_decay: float = Field(0.0, ge=0)
-    max_grad_norm: float = Field(1.0, gt=0)
-    gradient_accumulation: int = Field(1, ge=1)
-    save_every_steps: int | None = Field(None, ge=1)
-    log_every_steps: int = Field(10, ge=1)
+    learning_rate: float = Field(default=1e-5, gt=0)
+    scheduler: Literal["linear", "cosine", "constant", "constant_with_warmup"] = "linear"
+    warmup_share: float = Field(default=0.05, ge=0, lt=1)
+    weight_decay: float = Field(default=0.0, ge=0)
+    max_grad_norm: float = Field(default=1.0, gt=0)
+    gradient_accumulation: int = Field(default=1, ge=1)
+    save_every_steps: int | None = Field(default=None, ge=1)
+    log_every_steps: int = Field(default=10, ge=1)
     report_to: tuple[str, ...] = ()
     dtype: Literal["float32", "bfloat16", "float16", "auto"] = "float32"
     gradient_checkpointing: bool = False
@@ -66,9 +71,9 @@ class SftSettings(TrainerSettings):
         augmentation: random changes of pictures; None: none.
     """
 
-    epochs: int = Field(1, ge=1)
-    batch_size: int = Field(16, ge=1)
-    label_smoothing: float = Field(0.0, ge=0, lt=1)
+    epochs: int = Field(default=1, ge=1)
+    batch_size: int = Field(default=16, ge=1)
+    label_smoothing: float = Field(default=0.0, ge=0, lt=1)
     augmentation: PictureAugmentation | None = None
 
 
@@ -79,7 +84,8 @@ class GrpoSettings(TrainerSettings):
 
     Attributes:
         epochs: passes over the prompts.
-        prompts_per_step: groups per device and micro-batch.
+        prompts_per_step: groups per device and micro-batch; prompts that do not fill a step are
+            left out of an epoch (others in each).
         group_size: completions per prompt (G).
         max_new_tokens: per completion, the end token included.
         temperature: of sampling and of every log-probability.
@@ -88,21 +94,23 @@ class GrpoSettings(TrainerSettings):
         entropy_bonus: weight of the mean token entropy in the objective.
         loss: how token losses are aggregated.
         scale_rewards: divide advantages by the group's or batch's std, or not.
-        clip_low, clip_high: the ratio is clipped to [1 - clip_low, 1 + clip_high].
+        clip_low, clip_high: the ratio is clipped to [1 - clip_low, 1 + clip_high]; ``cispo``
+            only has the upper limit.
         gate_tolerance: greatest difference of log-probabilities that the step-0 gate accepts.
+        heldout_every_steps: a held-out check each so many steps and after the last; None: none.
     """
 
-    epochs: int = Field(1, ge=1)
-    prompts_per_step: int = Field(8, ge=1)
-    group_size: int = Field(5, ge=2)
-    max_new_tokens: int = Field(16, ge=1)
-    temperature: float = Field(1.0, gt=0)
-    top_p: float = Field(1.0, gt=0, le=1)
-    beta: float = Field(0.0, ge=0)
-    entropy_bonus: float = Field(0.01, ge=0)
+    epochs: int = Field(default=1, ge=1)
+    prompts_per_step: int = Field(default=8, ge=1)
+    group_size: int = Field(default=5, ge=2)
+    max_new_tokens: int = Field(default=16, ge=1)
+    temperature: float = Field(default=1.0, gt=0)
+    top_p: float = Field(default=1.0, gt=0, le=1)
+    beta: float = Field(default=0.0, ge=0)
+    entropy_bonus: float = Field(default=0.01, ge=0)
     loss: Literal["grpo", "bnpo", "dr_grpo", "dapo", "cispo"] = "dapo"
     scale_rewards: Literal["group", "batch", "none"] = "group"
-    clip_low: float = Field(0.2, gt=0)
-    clip_high: float = Field(0.2, gt=0)
-    gate_tolerance: float = Field(1e-4, gt=0)
-    heldout_every_steps: int | None = Field(None, ge=1)
+    clip_low: float = Field(default=0.2, gt=0)
+    clip_high: float = Field(default=0.2, gt=0)
+    gate_tolerance: float = Field(default=1e-4, gt=0)
+    heldout_every_steps: int | None = Field(default=None, ge=1)

@@ -6,26 +6,35 @@ that is killed and continued sees exactly the rows of an uninterrupted one.
 
 import random
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
 from groupwise.core import TrainingError, derive_seed, seed_everything
-from groupwise.models import Policy, prepare_trainable
+from groupwise.models import Policy, list_trainable, prepare_trainable, silence_libraries
 from groupwise.training.arguments import build_arguments
 from groupwise.training.callbacks import MetricRows, StepProgress, WholeCheckpoints
 from groupwise.training.checkpoints import find_last_checkpoint, remove_checkpoints
 from groupwise.training.rows import RowCollator, RowsOfEpoch
 from groupwise.training.settings import SftSettings
+from groupwise.training.sft_trainer import make_sft_trainer
+from groupwise.training.workspace import Workspace
 
-_KEPT_METRICS = ("loss", "learning_rate", "grad_norm", "mean_token_accuracy", "entropy")
+_KEPT_METRICS = (
+    "loss",
+    "learning_rate",
+    "grad_norm",
+    "mean_token_accuracy",
+    "entropy",
+    "tokens_per_s",
+)
 
 
+@silence_libraries()
 def train_sft(
-    policy: Policy, rows: RowsOfEpoch, settings: SftSettings, *, folder: Path, seed: int
+    policy: Policy, rows: RowsOfEpoch, settings: SftSettings, *, workspace: Workspace
 ) -> Policy:
     """Fine-tune a policy on (example, target) rows and return the trained one.
 
-    Writes ``metrics.jsonl`` and checkpoints to ``folder``; if whole checkpoints are already
+    Writes ``metrics.jsonl`` and checkpoints to the workspace; if whole checkpoints are already
     there, training continues from the newest.
 
     Raises:
@@ -33,14 +42,14 @@ def train_sft(
         ModelError: if no parameter trains.
     """
     from datasets import Dataset
-    from trl import SFTConfig
+    from trl.trainer.sft_config import SFTConfig
 
-    schedule = _lay_out(rows, num_epochs=settings.epochs, seed=seed)
-    seed_everything(derive_seed(seed, "sft"))
+    schedule = _lay_out(rows, num_epochs=settings.epochs, seed=workspace.seed)
+    seed_everything(derive_seed(workspace.seed, "sft"))
     model = prepare_trainable(policy.model, settings.trainable)
     trained = Policy(model, policy.processor, policy.has_vision)
     arguments = SFTConfig(
-        **build_arguments(settings, folder=folder, seed=seed),
+        **build_arguments(settings, workspace),
         num_train_epochs=1,
         per_device_train_batch_size=settings.batch_size,
         label_smoothing_factor=settings.label_smoothing,
@@ -48,23 +57,23 @@ def train_sft(
         dataset_kwargs={"skip_prepare_dataset": True},
         train_sampling_strategy="sequential",
     )
-    collate = RowCollator(trained, augmentation=settings.augmentation, seed=seed)
-    trainer = _make_trainer(
-        model=model,
-        args=arguments,
-        train_dataset=Dataset.from_dict({"place": list(range(len(schedule)))}),
-        processing_class=policy.processor,
-        data_collator=lambda items: collate([schedule[item["place"]] for item in items]),
-        callbacks=[
-            MetricRows(
-                folder / "metrics.jsonl", rename=_rename_metrics, num_epochs=settings.epochs
-            ),
-            WholeCheckpoints(),
-            StepProgress("sft", shown=("loss",)),
-        ],
-    )
-    trainer.train(resume_from_checkpoint=find_last_checkpoint(folder))
-    remove_checkpoints(folder)
+    collate = RowCollator(trained, augmentation=settings.augmentation, seed=workspace.seed)
+    with StepProgress("sft", shown=("loss",)) as progress:
+        trainer = make_sft_trainer(
+            trainable=list_trainable(model),
+            model=model,
+            args=arguments,
+            train_dataset=Dataset.from_dict({"place": list(range(len(schedule)))}),
+            processing_class=policy.processor,
+            data_collator=lambda items: collate([schedule[item["place"]] for item in items]),
+            callbacks=[
+                MetricRows(workspace.metrics, rename=_rename_metrics, num_epochs=settings.epochs),
+                WholeCheckpoints(),
+                progress,
+            ],
+        )
+        trainer.train(resume_from_checkpoint=find_last_checkpoint(workspace.folder))
+    remove_checkpoints(workspace.folder)
     model.eval()
     return trained
 
@@ -87,18 +96,3 @@ def _lay_out(rows: RowsOfEpoch, *, num_epochs: int, seed: int) -> list[tuple[int
 
 def _rename_metrics(logs: Mapping[str, float]) -> dict[str, float]:
     return {name: float(logs[name]) for name in _KEPT_METRICS if name in logs}
-
-
-def _make_trainer(**named: Any) -> Any:
-    from trl import SFTTrainer
-
-    class _Trainer(SFTTrainer):
-        """SFTTrainer that takes rows as they are scheduled and writes no model card."""
-
-        def _set_signature_columns_if_needed(self) -> None:
-            self._signature_columns = ["place"]
-
-        def create_model_card(self, *_: Any, **__: Any) -> None:
-            pass
-
-    return _Trainer(**named)

@@ -43,13 +43,13 @@ class DrawnSettings(Config):
         clutter: in [0, 1]; how many other windows there are and how alike things look.
     """
 
-    num_sessions: int = Field(0, ge=0)
-    screens_per_session: int = Field(2, ge=1)
+    num_sessions: int = Field(default=0, ge=0)
+    screens_per_session: int = Field(default=2, ge=1)
     activities: tuple[str, ...] = ACTIVITIES
     languages: tuple[str, ...] = ("en", "zh")
-    clutter: float = Field(0.5, ge=0, le=1)
-    width: int = Field(640, ge=160)
-    height: int = Field(480, ge=120)
+    clutter: float = Field(default=0.5, ge=0, le=1)
+    width: int = Field(default=640, ge=160)
+    height: int = Field(default=480, ge=120)
 
 
 class DataSettings(Config):
@@ -71,11 +71,11 @@ class DataSettings(Config):
     drawn: DrawnSettings = DrawnSettings()
     train_folds: tuple[int, ...] | None = None
     test_folds: tuple[int, ...] | None = None
-    warmup_share: float = Field(0.3, ge=0, lt=1)
-    validation_share: float = Field(0.1, gt=0, lt=1)
-    test_share: float = Field(0.2, gt=0, lt=1)
-    pairs_per_screen: int = Field(2, ge=1)
-    stored_pixels: int = Field(1_000_000, ge=28 * 28)
+    warmup_share: float = Field(default=0.3, ge=0, lt=1)
+    validation_share: float = Field(default=0.1, gt=0, lt=1)
+    test_share: float = Field(default=0.2, gt=0, lt=1)
+    pairs_per_screen: int = Field(default=2, ge=1)
+    stored_pixels: int = Field(default=1_000_000, ge=28 * 28)
     budget: TokenBudget = TokenBudget(max_prompt_tokens=4096)
 
     @model_validator(mode="after")
@@ -101,9 +101,9 @@ class WarmupSettings(SftSettings):
             activity.
     """
 
-    pairs_per_screen: int = Field(2, ge=1)
-    drawn_pairs_per_screen: int = Field(1, ge=1)
-    written_tasks: float = Field(0.0, ge=0, le=1)
+    pairs_per_screen: int = Field(default=2, ge=1)
+    drawn_pairs_per_screen: int = Field(default=1, ge=1)
+    written_tasks: float = Field(default=0.0, ge=0, le=1)
 
 
 class EvaluationSettings(Config):
@@ -115,16 +115,16 @@ class EvaluationSettings(Config):
         num_heldout_items: validation items behind the held-out curve of GRPO.
     """
 
-    batch_size: int = Field(32, ge=1)
-    num_latency_items: int = Field(20, ge=1)
-    num_heldout_items: int = Field(96, ge=1)
+    batch_size: int = Field(default=32, ge=1)
+    num_latency_items: int = Field(default=20, ge=1)
+    num_heldout_items: int = Field(default=96, ge=1)
 
 
 class RewardWeights(Config):
     """Weights of the reward parts; only their proportion counts."""
 
-    classification: float = Field(0.9, ge=0)
-    format: float = Field(0.1, ge=0)
+    classification: float = Field(default=0.9, ge=0)
+    format: float = Field(default=0.1, ge=0)
 
 
 class OnTaskConfig(Config):

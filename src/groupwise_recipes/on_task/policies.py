@@ -15,22 +15,24 @@ from groupwise.models import (
 )
 from groupwise.pipeline import StepContext
 from groupwise.rewards import AnswerFormat, LabelMatch, RewardSet
-from groupwise.training import SftSettings, train_grpo, train_sft
+from groupwise.training import SftSettings, Workspace, train_grpo, train_sft
 from groupwise_recipes.on_task.config import OnTaskConfig
 from groupwise_recipes.on_task.screens import read_warmup
 from groupwise_recipes.on_task.warmup import make_label_rows, make_warmup_rows
 
 
-def build_base(config: OnTaskConfig, folder: Path, examples: Sequence[Example]) -> None:
-    """Write the tiny preset, its tokenizer trained on the training split's words."""
+def build_base(config: OnTaskConfig, folder: Path) -> None:
+    """Write the tiny preset, its tokenizer trained on the words of the warm-up and GRPO splits."""
     if not config.model.is_preset:
         return
+    rows = make_warmup_rows(read_warmup(folder), config)(0)
+    examples = [row.example for row in rows] + read_examples(folder / "train.jsonl")
     texts = [message.text for example in examples for message in example.prompt]
     write_tiny_policy(
         config.model.base,
         folder / "base",
         seed=derive_seed(config.seed, "base"),
-        texts=[*texts, *(config.answer.write(label) for label in config.answer.labels)],
+        texts=[*texts, *(row.target for row in rows)],
         max_pixels=config.model.max_pixels,
     )
 
@@ -59,7 +61,8 @@ def run_sft(config: OnTaskConfig, context: StepContext) -> None:
     """Teach the base to describe and decide on the warm-up screens."""
     policy = open_policy(config, find_base(config, context.run))
     rows = make_warmup_rows(read_warmup(context.output_of("prepare")), config)
-    trained = train_sft(policy, rows, config.sft, folder=context.folder, seed=config.seed)
+    workspace = Workspace(context.folder, config.seed)
+    trained = train_sft(policy, rows, config.sft, workspace=workspace)
     _keep(trained, context.folder)
 
 
@@ -77,8 +80,8 @@ def run_same_labels(config: OnTaskConfig, context: StepContext) -> None:
         }
     )
     rows = make_label_rows(examples, config.answer)
-    seed = derive_seed(config.seed, "same labels")
-    _keep(train_sft(policy, rows, settings, folder=context.folder, seed=seed), context.folder)
+    workspace = Workspace(context.folder, derive_seed(config.seed, "same labels"))
+    _keep(train_sft(policy, rows, settings, workspace=workspace), context.folder)
 
 
 def run_grpo(config: OnTaskConfig, context: StepContext) -> None:
@@ -91,8 +94,7 @@ def run_grpo(config: OnTaskConfig, context: StepContext) -> None:
         read_examples(prepared / "train.jsonl"),
         make_rewards(config),
         config.grpo,
-        folder=context.folder,
-        seed=config.seed,
+        workspace=Workspace(context.folder, config.seed),
         check_heldout=lambda: check_heldout(policy, heldout, config),
     )
     _keep(trained, context.folder)

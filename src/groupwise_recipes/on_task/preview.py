@@ -1,7 +1,9 @@
 """What ``--dry-run`` prints: rows, tokens per row, steps and memory, and what would go wrong."""
 
-from groupwise.core import GroupwiseError
-from groupwise.data import load_screenshots
+from collections.abc import Sequence
+
+from groupwise.core import DataError, GroupwiseError
+from groupwise.data import Screenshot, load_screenshots
 from groupwise.models import (
     ModelShape,
     count_lora_parameters,
@@ -29,8 +31,11 @@ def preview_run(config: OnTaskConfig) -> Preview:
         return Preview(facts, [str(error)])
     tokens = estimate_picture_tokens(*size, max_pixels=config.model.max_pixels) + _TEXT_TOKENS
     facts += [
-        ("screens", f"{num_screens:,} of {size[0]} x {size[1]} pixels"),
-        ("tokens per row", f"about {tokens:,} (limit {config.data.budget.max_prompt_tokens:,})"),
+        ("screens to split", f"{num_screens:,} of up to {size[0]} x {size[1]} pixels"),
+        (
+            "tokens per row",
+            f"about {tokens:,}, pictures included (limit {config.data.budget.max_prompt_tokens:,})",
+        ),
         *_list_steps(config, num_screens),
     ]
     problems += _check_limits(config, tokens)
@@ -46,29 +51,35 @@ def preview_run(config: OnTaskConfig) -> Preview:
 
 
 def _count_screens(config: OnTaskConfig) -> tuple[int, tuple[int, int]]:
+    """Return the number of screens that are split, and the size of the largest."""
     drawn = config.data.drawn
-    num_drawn = drawn.num_sessions * drawn.screens_per_session
     if config.data.root is None:
-        return num_drawn, (drawn.width, drawn.height)
-    screens = load_screenshots(config.data.root).screens
+        return drawn.num_sessions * drawn.screens_per_session, (drawn.width, drawn.height)
+    screens: Sequence[Screenshot] = load_screenshots(config.data.root).screens
+    folds = config.data.train_folds
+    screens = [s for s in screens if folds is None or s.fold in folds]
+    if not screens:
+        raise DataError("data.train_folds selects no screens", got=list(folds or ()))
     largest = max(screens, key=lambda screen: screen.width * screen.height)
     return len(screens), (largest.width, largest.height)
 
 
 def _list_steps(config: OnTaskConfig, num_screens: int) -> list[tuple[str, str]]:
-    data = config.data
+    data, sft, grpo = config.data, config.sft, config.grpo
     left = 1 - data.validation_share - (data.test_share if data.train_folds is None else 0)
+    num_warmup = round(num_screens * (data.warmup_share or left)) * sft.pairs_per_screen
+    if data.root is not None:
+        num_drawn = data.drawn.num_sessions * data.drawn.screens_per_session
+        num_warmup += num_drawn * sft.drawn_pairs_per_screen
     num_train = round(num_screens * (left - data.warmup_share)) * data.pairs_per_screen
-    share = data.warmup_share or left
-    num_warmup = round(num_screens * share) * config.sft.pairs_per_screen
-    per_step = config.sft.batch_size * config.sft.gradient_accumulation
-    per_round = config.grpo.prompts_per_step * config.grpo.gradient_accumulation
+    sft_steps = sft.epochs * num_warmup // (sft.batch_size * sft.gradient_accumulation)
+    per_round = grpo.prompts_per_step * grpo.gradient_accumulation
     return [
-        ("sft steps", f"about {config.sft.epochs * num_warmup // per_step:,}"),
+        ("sft steps", f"about {sft_steps:,}"),
         (
             "grpo steps",
-            f"about {config.grpo.epochs * num_train // per_round:,} of {per_round} prompts "
-            f"x {config.grpo.group_size} completions",
+            f"about {grpo.epochs * num_train // per_round:,} of {per_round} prompts "
+            f"x {grpo.group_size} completions",
         ),
     ]
 
@@ -113,6 +124,7 @@ def _list_memory(config: OnTaskConfig, shape: ModelShape, tokens: int) -> list[t
         rows=grpo.prompts_per_step * grpo.group_size,
         tokens_per_row=tokens + grpo.max_new_tokens,
         new_tokens=grpo.max_new_tokens,
+        is_checkpointed=grpo.gradient_checkpointing,
     )
     parts = (
         f"weights {estimate.weights_mib:,}, training state {estimate.training_state_mib:,}, "

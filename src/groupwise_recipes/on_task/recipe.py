@@ -2,16 +2,18 @@
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from groupwise.core import digest_file, digest_json, dump_config
+from groupwise.core import digest_file, dump_config
 from groupwise.pipeline import Preview, Recipe, Step, StepContext
-from groupwise_recipes.on_task.config import OnTaskConfig
+
+if TYPE_CHECKING:
+    from groupwise_recipes.on_task.config import OnTaskConfig
 
 TRAINED = ("sft", "grpo", "sft_same_labels")
 
 
-def plan(config: OnTaskConfig, run: Path) -> list[Step]:
+def plan(config: "OnTaskConfig", run: Path) -> list[Step]:
     """Return the steps; a step lists the settings and steps that its outputs depend on."""
     settings = dump_config(config)
 
@@ -64,14 +66,14 @@ def plan(config: OnTaskConfig, run: Path) -> list[Step]:
     ]
 
 
-def preview(config: OnTaskConfig) -> Preview:
+def preview(config: "OnTaskConfig") -> Preview:
     """Return what a run would do."""
     from groupwise_recipes.on_task.preview import preview_run
 
     return preview_run(config)
 
 
-def _bind(name: str, config: OnTaskConfig) -> Callable[[StepContext], None]:
+def _bind(name: str, config: "OnTaskConfig") -> Callable[[StepContext], None]:
     """Return the step's work; what needs torch is imported when it runs."""
 
     def work(context: StepContext) -> None:
@@ -82,31 +84,20 @@ def _bind(name: str, config: OnTaskConfig) -> Callable[[StepContext], None]:
     return work
 
 
-def _digest_inputs(config: OnTaskConfig) -> dict[str, str]:
-    """Digest the names, sizes and times of the screens' folder, and a base model's folder."""
-    inputs: dict[str, str] = {}
-    if config.data.root is not None and config.data.root.is_dir():
-        inputs["data.root"] = _digest_listing(config.data.root)
-    base = Path(config.model.base)
-    if base.is_dir():
-        inputs["model.base"] = digest_file(base)
-    return inputs
-
-
-def _digest_listing(root: Path) -> str:
-    """Digest a large folder by its index files' bytes and its pictures' names and sizes."""
-    rows: list[list[Any]] = []
-    for path in sorted(path for path in root.rglob("*") if path.is_file()):
-        is_index = path.suffix.lower() in (".jsonl", ".csv")
-        mark = digest_file(path) if is_index else path.stat().st_size
-        rows.append([path.relative_to(root).as_posix(), mark])
-    return digest_json(rows)
+def _digest_inputs(config: "OnTaskConfig") -> dict[str, str]:
+    """Digest what a run reads from outside: the screens' folder and a base model's folder."""
+    folders = {"data.root": config.data.root, "model.base": Path(config.model.base)}
+    return {
+        name: digest_file(folder)
+        for name, folder in folders.items()
+        if folder is not None and folder.is_dir()
+    }
 
 
 recipe = Recipe(
     name="on_task",
     summary="Is this screenshot on-task for this task description?",
-    config_type=OnTaskConfig,
+    config_type="groupwise_recipes.on_task.config:OnTaskConfig",
     config_folder=Path(__file__).parent / "configs",
     plan=plan,
     preview=preview,

@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping
 
 from groupwise.core import DataError
 from groupwise.data import DropLog, audit_data, read_examples, write_audit
-from groupwise.evaluation.report import write_report
+from groupwise.evaluation import write_report
 from groupwise.models import find_local_config, load_processor, make_token_counter
 from groupwise.pipeline import StepContext
 from groupwise_recipes.on_task.config import OnTaskConfig
@@ -25,7 +25,7 @@ _SPLITS = ("train", "validation", "test")
 def run_prepare(config: OnTaskConfig, context: StepContext) -> None:
     """Make the splits and, for a preset, the untrained policy."""
     prepare_screens(config, context.folder)
-    build_base(config, context.folder, read_examples(context.folder / "train.jsonl"))
+    build_base(config, context.folder)
 
 
 def run_audit(config: OnTaskConfig, context: StepContext) -> None:

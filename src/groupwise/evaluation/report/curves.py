@@ -28,13 +28,15 @@ _SIGNALS = {
     "entropy": ("Entropy", "Near 0 nothing new is tried any more."),
     "dead_groups": ("Dead groups", "Groups that all earned the same teach nothing."),
     "invalid": ("Invalid answers", "Sampled answers that break the contract."),
+    "truncated": ("Cut off", "Sampled answers that reached the length limit."),
+    "unscorable": ("Not scored", "Sampled answers that no reward could score."),
     "reward_std": ("Spread of reward", "Standard deviation of the reward."),
     "completion_length": ("Answer length", "Mean number of tokens."),
     "tokens_per_s": ("Speed", "Tokens per second."),
     "learning_rate": ("Learning rate", "As scheduled."),
     "grad_norm": ("Gradient norm", "Before clipping."),
 }
-_SHARES = ("dead_groups", "invalid")
+_SHARES = ("dead_groups", "invalid", "truncated", "unscorable")
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,6 +108,7 @@ def _describe(name: str, series: Series) -> list[str]:
 def draw_series(axes: Axes, series: Series, *, color: str, label: str = "") -> None:
     """Draw raw values faintly and their moving mean over them."""
     steps, values = series
+    axes.xaxis.set_major_locator(MaxNLocator(7, integer=True))
     if choose_window(len(values)) == 1:
         axes.plot(steps, values, color=color, lw=1.6, marker="o", ms=3, label=label)
         return

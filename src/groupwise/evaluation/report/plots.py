@@ -108,7 +108,9 @@ def _draw_forest(headline: Headline, axes: Axes) -> None:
             alpha=0.38,
             solid_capstyle="butt",
         )
-        axes.plot([metric.value], [place], "o", color=color, ms=7, mec="white", mew=1)
+        axes.plot(
+            [metric.value], [place], "o", color=color, ms=7, mec="white", mew=1, clip_on=False
+        )
         axes.text(
             1.015,
             place,

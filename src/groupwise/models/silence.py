@@ -1,0 +1,53 @@
+"""Keeps away what Transformers prints for its own developers while our own lines say enough.
+
+Warnings about models, settings and data still show, and downloads from the hub keep their
+bars: they take long.
+"""
+
+import logging
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from huggingface_hub.utils import (
+    are_progress_bars_disabled,
+    disable_progress_bars,
+    enable_progress_bars,
+)
+from transformers.utils import logging as transformers_logging
+
+_OWN_DEPRECATIONS = r"`is_gradient_checkpointing` is deprecated"
+_CHATTY_LOGGER = "transformers.trainer_utils"
+
+
+@contextmanager
+def silence_libraries() -> Iterator[None]:
+    """Hide bars of weight files and notes on the libraries' own inner workings.
+
+    Works as a ``with`` block and as a decorator.
+    """
+    logger = logging.getLogger(_CHATTY_LOGGER)
+    level = logger.level
+    logger.setLevel(logging.ERROR)
+    try:
+        with _hide_progress_bars(), warnings.catch_warnings():
+            warnings.filterwarnings("ignore", message=_OWN_DEPRECATIONS, category=FutureWarning)
+            yield
+    finally:
+        logger.setLevel(level)
+
+
+@contextmanager
+def _hide_progress_bars() -> Iterator[None]:
+    was_shown = transformers_logging.is_progress_bar_enabled()
+    has_downloads = not are_progress_bars_disabled()
+    transformers_logging.disable_progress_bar()
+    if has_downloads:
+        enable_progress_bars()
+    try:
+        yield
+    finally:
+        if was_shown:
+            transformers_logging.enable_progress_bar()
+        if not has_downloads:
+            disable_progress_bars()

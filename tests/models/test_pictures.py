@@ -1,0 +1,57 @@
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from PIL import Image
+
+from groupwise.core import DataError, read_picture
+from groupwise.models import open_picture, store_picture
+
+
+def test_pictures_are_turned_upright(tmp_path):
+    picture = Image.new("RGB", (30, 20), "red")
+    picture.putpixel((0, 0), (0, 0, 255))
+    exif = Image.Exif()
+    exif[0x0112] = 6  # the top of the scene is at the right of the file
+    picture.save(tmp_path / "turned.png", exif=exif)
+    opened = open_picture(tmp_path / "turned.png")
+    assert opened.size == (20, 30)
+    assert opened.getpixel((19, 0)) == (0, 0, 255)
+
+
+@pytest.mark.parametrize("mode", ["CMYK", "L", "P", "RGBA", "1"])
+def test_every_mode_becomes_rgb(tmp_path, mode):
+    path = tmp_path / ("picture.tiff" if mode == "CMYK" else "picture.png")
+    Image.new("RGB", (8, 6), (255, 0, 0)).convert(mode).save(path)
+    opened = open_picture(read_picture(path))
+    assert (opened.mode, opened.size) == ("RGB", (8, 6))
+    if mode in {"CMYK", "RGBA"}:
+        red, green, blue = opened.getpixel((3, 3))
+        assert red > 200
+        assert max(green, blue) < 60
+
+
+def test_truncated_missing_and_fake_pictures_are_data_errors(tmp_path):
+    Image.effect_noise((64, 64), 50).save(tmp_path / "whole.png")
+    content = (tmp_path / "whole.png").read_bytes()
+    (tmp_path / "half.png").write_bytes(content[: len(content) // 2])
+    (tmp_path / "text.png").write_text("no picture")
+    for name in ("half.png", "text.png"):
+        with pytest.raises(DataError, match=f"cannot decode.*{name}"):
+            open_picture(tmp_path / name)
+    with pytest.raises(DataError, match="does not exist"):
+        open_picture(tmp_path / "missing.png")
+
+
+@given(
+    width=st.integers(1, 400), height=st.integers(1, 400), max_pixels=st.integers(784, 40_000)
+)
+@settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture])
+def test_stored_pictures_keep_within_max_pixels(tmp_path, width, height, max_pixels):
+    source = tmp_path / "source.png"
+    Image.new("RGB", (width, height), "green").save(source)
+    stored = store_picture(read_picture(source), tmp_path / "stored.png", max_pixels=max_pixels)
+    opened = open_picture(stored)
+    assert opened.width * opened.height <= max_pixels
+    if width * height <= max_pixels:
+        assert opened.size == (width, height)
+    assert stored == read_picture(stored.path)

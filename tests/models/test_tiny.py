@@ -1,0 +1,79 @@
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from PIL import Image
+from transformers import AutoModelForImageTextToText, Qwen2_5_VLForConditionalGeneration
+
+from groupwise.core import ModelError
+from groupwise.models import PRESETS, load_policy, open_picture, train_tokenizer, write_tiny_policy
+
+TOKENIZER = train_tokenizer(["on-task", "离题"])
+TEXT = st.text(alphabet=st.characters(codec="utf-8", exclude_categories=["Cs"])) | st.text(
+    alphabet=st.sampled_from("on-task 通过不通过。,🙂👩‍💻é\n\t<|>")
+)
+
+
+def test_vision_preset_is_the_real_architecture(vision_folder):
+    model = AutoModelForImageTextToText.from_pretrained(vision_folder)
+    assert type(model) is Qwen2_5_VLForConditionalGeneration
+    assert 3_000_000 <= model.num_parameters() <= 15_000_000
+    # M-RoPE: time, height and width share a head's rotary frequencies.
+    rope = model.config.text_config.rope_parameters
+    head = model.config.text_config.hidden_size // model.config.text_config.num_attention_heads
+    assert len(rope["mrope_section"]) == 3
+    assert 2 * sum(rope["mrope_section"]) == head
+
+
+def test_mrope_positions_differ_between_rows_and_columns(vision_folder, picture_examples):
+    policy = load_policy(vision_folder)
+    text = policy.render_prompt(picture_examples[0])
+    inputs = policy.processor(
+        text=[text], images=[open_picture(picture_examples[0].pictures[0])], return_tensors="pt"
+    )
+    positions, _ = policy.model.model.get_rope_index(
+        input_ids=inputs["input_ids"],
+        mm_token_type_ids=inputs["mm_token_type_ids"],
+        image_grid_thw=inputs["image_grid_thw"],
+        attention_mask=inputs["attention_mask"],
+    )
+    is_picture = inputs["mm_token_type_ids"][0] == 1
+    _, rows, columns = positions[:, 0, is_picture].tolist()
+    _, height, width = (inputs["image_grid_thw"][0] // 2).tolist()
+    assert len(set(rows)) == height
+    assert len(set(columns)) == width
+
+
+@pytest.mark.parametrize("preset", PRESETS)
+def test_same_seed_same_weights(preset, tmp_path):
+    first = load_policy(write_tiny_policy(preset, tmp_path / "a", seed=1)).model.state_dict()
+    again = load_policy(write_tiny_policy(preset, tmp_path / "b", seed=1)).model.state_dict()
+    other = load_policy(write_tiny_policy(preset, tmp_path / "c", seed=2)).model.state_dict()
+    assert all(first[name].equal(again[name]) for name in first)
+    assert any(not first[name].equal(other[name]) for name in first)
+
+
+def test_unknown_preset_is_refused(tmp_path):
+    with pytest.raises(ModelError, match="unknown preset; got 'tiny-gpt'.*tiny-qwen2"):
+        write_tiny_policy("tiny-gpt", tmp_path)
+
+
+@given(TEXT)
+@settings(max_examples=200)
+def test_tokenizer_gives_back_any_text(text):
+    ids = TOKENIZER.encode(text, add_special_tokens=False)
+    assert TOKENIZER.decode(ids, clean_up_tokenization_spaces=False) == text
+
+
+@pytest.mark.parametrize("num_pictures", [0, 1, 2])
+def test_template_writes_one_placeholder_per_merged_patch(num_pictures, vision_folder):
+    processor = load_policy(vision_folder).processor
+    pictures = [Image.new("RGB", size) for size in [(84, 56), (56, 112)][:num_pictures]]
+    parts = [{"type": "image", "image": picture} for picture in pictures]
+    messages = [{"role": "user", "content": [*parts, {"type": "text", "text": "看"}]}]
+    text = processor.apply_chat_template(messages, tokenize=False, add_generation_prompt=True)
+    assert text.count("<|image_pad|>") == num_pictures
+    named = {"images": [pictures]} if pictures else {}
+    inputs = processor(text=[text], return_tensors="pt", **named)
+    placeholders = int((inputs["input_ids"] == processor.image_token_id).sum())
+    assert placeholders == [0, 3 * 2, 3 * 2 + 2 * 4][num_pictures]
+    assert text.endswith("<|im_start|>assistant\n")

@@ -1,0 +1,87 @@
+"""The whole way of on_task on a handful of drawn screens."""
+
+import json
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+
+from groupwise.core import read_jsonl
+from groupwise.data import read_examples
+from groupwise.evaluation import digest_items, read_metrics, read_predictions
+
+POLICIES = {
+    "majority",
+    "text_only",
+    "picture_only",
+    "prompt",
+    "sft",
+    "sft_same_labels",
+    "grpo",
+}
+
+
+def test_every_policy_is_measured_on_the_same_items(tiny_run: Path) -> None:
+    metrics = read_metrics(tiny_run / "evaluate" / "metrics.json")
+    accuracies = {m.policy: m for m in metrics if m.measure == "accuracy"}
+    test = read_examples(tiny_run / "prepare" / "test.jsonl")
+    assert set(accuracies) == POLICIES
+    assert {m.n for m in accuracies.values()} == {len(test)}
+    predictions = read_predictions(tiny_run / "evaluate" / "predictions.jsonl")
+    digest = digest_items(p for p in predictions if p.policy == "grpo")
+    assert {m.split_digest for m in accuracies.values()} == {digest}
+
+
+def test_metrics_file_has_the_documented_keys(tiny_run: Path) -> None:
+    rows = json.loads((tiny_run / "evaluate" / "metrics.json").read_text())
+    assert isinstance(rows, list)
+    keys = {"name", "split", "value", "low", "high", "n", "split_digest"}
+    assert all(set(row) == keys for row in rows)
+    assert all(row["low"] <= row["value"] <= row["high"] for row in rows)
+
+
+def test_no_session_is_on_two_sides(tiny_run: Path) -> None:
+    names = ("train", "validation", "test")
+    groups = {
+        name: {e.group for e in read_examples(tiny_run / "prepare" / f"{name}.jsonl")}
+        for name in names
+    }
+    groups["warmup"] = {row["session"] for row in read_jsonl(tiny_run / "prepare" / "warmup.jsonl")}
+    seen = [group for members in groups.values() for group in members]
+    assert all(groups.values())
+    assert len(seen) == len(set(seen))
+
+
+def test_manifest_and_gate_are_written(tiny_run: Path) -> None:
+    manifest = json.loads((tiny_run / "manifest.json").read_text())
+    assert manifest["config"]["data"]["drawn"]["num_sessions"] == 40
+    assert {"torch", "transformers", "trl", "groupwise"} <= set(manifest["packages"])
+    gate = json.loads((tiny_run / "grpo" / "gate.json").read_text())
+    assert gate["num_tokens"] > 0
+    assert gate["max_log_ratio"] < 1e-4
+
+
+def test_training_logs_what_the_report_reads(tiny_run: Path) -> None:
+    rows = read_jsonl(tiny_run / "grpo" / "metrics.jsonl")
+    keys = {"step", "loss", "reward", "reward_std", "dead_groups", "invalid", "entropy"}
+    assert keys | {"reward/classification", "reward/format", "tokens_per_s"} <= set(rows[0])
+    assert any("heldout/accuracy" in row for row in rows)
+    assert (tiny_run / "sft" / "trainable.txt").read_text().count("language block") == 4
+
+
+def test_report_shows_the_measured_numbers(tiny_run: Path) -> None:
+    html = (tiny_run / "report.html").read_text(encoding="utf-8")
+    metrics = read_metrics(tiny_run / "evaluate" / "metrics.json")
+    grpo = next(m for m in metrics if m.name == "grpo/accuracy")
+    assert f"{grpo.value:.1%}".replace("%", "") in html
+    assert grpo.split_digest[:8] in html
+    assert (tiny_run / "report.md").read_text(encoding="utf-8").startswith("#")
+
+
+def test_running_again_reuses_every_step(
+    tiny_run: Path, run_tiny: Callable[..., subprocess.CompletedProcess[str]]
+) -> None:
+    before = (tiny_run / "evaluate" / "predictions.jsonl").read_bytes()
+    again = run_tiny(tiny_run)
+    assert again.returncode == 0, again.stderr
+    assert again.stderr.count("reused") == 8
+    assert (tiny_run / "evaluate" / "predictions.jsonl").read_bytes() == before
