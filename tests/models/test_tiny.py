@@ -53,7 +53,7 @@ def test_same_seed_same_weights(preset, tmp_path):
 
 
 def test_unknown_preset_is_refused(tmp_path):
-    with pytest.raises(ModelError, match="unknown preset; got 'tiny-gpt'.*tiny-qwen2"):
+    with pytest.raises(ModelError, match=r"unknown preset; got 'tiny-gpt'.*tiny-qwen2"):
         write_tiny_policy("tiny-gpt", tmp_path)
 
 

@@ -31,7 +31,9 @@ def test_lora_is_on_the_last_language_blocks_only(model, last_blocks, touched):
         model, TrainableSettings(lora=LoraSettings(last_blocks=last_blocks))
     )
     names = list_trainable(trained)
-    assert {int(re.search(r"language_model\.layers\.(\d+)\.", n).group(1)) for n in names} == touched
+    assert {
+        int(re.search(r"language_model\.layers\.(\d+)\.", n).group(1)) for n in names
+    } == touched
     assert not [name for name in names if "visual" in name or "lora_" not in name]
     # Seven linear layers in each block, two factors for each.
     assert len(names) == 7 * 2 * len(touched)
@@ -90,9 +92,7 @@ def adapt(model, folder, **lora):
 def test_an_adapter_is_continued_in_the_blocks_asked_for(model, tmp_path):
     loaded = adapt(model, tmp_path, rank=4)
     assert list_trainable(loaded) == set()
-    trained = prepare_trainable(
-        loaded, TrainableSettings(lora=LoraSettings(rank=4, last_blocks=1))
-    )
+    trained = prepare_trainable(loaded, TrainableSettings(lora=LoraSettings(rank=4, last_blocks=1)))
     assert trained is loaded
     names = list_trainable(trained)
     assert len(names) == 14

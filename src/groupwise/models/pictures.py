@@ -34,10 +34,20 @@ def store_picture(picture: Picture, path: Path, *, max_pixels: int) -> Picture:
         DataError: if the picture cannot be decoded.
     """
     opened = open_picture(picture)
-    scale = min(1.0, (max_pixels / (opened.width * opened.height)) ** 0.5)
-    size = (max(1, round(opened.width * scale)), max(1, round(opened.height * scale)))
+    size = _fit_size(opened.size, max_pixels)
     if size != opened.size:
         opened = opened.resize(size, Image.Resampling.LANCZOS, reducing_gap=3.0)
     path.parent.mkdir(parents=True, exist_ok=True)
     opened.save(path, format="PNG", compress_level=1)
     return read_picture(path)
+
+
+def _fit_size(size: tuple[int, int], max_pixels: int) -> tuple[int, int]:
+    """Return width and height of about the same proportion with at most ``max_pixels`` pixels."""
+    width, height = size
+    if width * height <= max_pixels:
+        return size
+    scale = (max_pixels / (width * height)) ** 0.5
+    width, height = max(1, int(width * scale)), max(1, int(height * scale))
+    width = min(width, max_pixels)
+    return width, min(height, max_pixels // width)

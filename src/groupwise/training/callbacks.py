@@ -147,7 +147,7 @@ class StepProgress(TrainerCallback):
 
     def on_log(self, args, state, control, logs=None, **_: Any) -> None:
         """Remember the values to show."""
-        found = {name: logs[name] for name in self.shown if logs and name in logs}
+        found = {n: logs[n] for n in self.shown if logs and logs.get(n) is not None}
         if found:
             self.values = "  ".join(f"{name} {float(value):.3g}" for name, value in found.items())
 

@@ -20,7 +20,7 @@ from groupwise.training.callbacks import (
 )
 from groupwise.training.checkpoints import find_last_checkpoint, remove_checkpoints
 from groupwise.training.grpo_trainer import make_grpo_trainer
-from groupwise.training.prompt_rows import make_prompt_rows
+from groupwise.training.prompt_rows import lay_out_prompts, make_prompt_rows
 from groupwise.training.reward_function import RewardFunction
 from groupwise.training.settings import GrpoSettings
 from groupwise.training.workspace import Workspace
@@ -66,14 +66,18 @@ def train_grpo(
         check_heldout: called every ``heldout_every_steps``; its values go to the metrics.
 
     Raises:
-        TrainingError: if there are fewer prompts than one step takes, or the gate is shut.
+        TrainingError: if there are fewer prompts than one step takes, if only some of them have
+            pictures, or if the gate is shut.
         ModelError: if no parameter trains.
     """
     num_needed = settings.prompts_per_step * settings.gradient_accumulation
-    if len(examples) < num_needed:
-        raise TrainingError(
-            "too few prompts for one step", got=len(examples), expected=f"at least {num_needed}"
-        )
+    _check_prompts(examples, num_needed=num_needed)
+    layout = lay_out_prompts(
+        len(examples),
+        num_epochs=settings.epochs,
+        prompts_per_update=num_needed,
+        seed=workspace.seed,
+    )
     seed_everything(derive_seed(workspace.seed, "grpo"))
     model = prepare_trainable(policy.model, settings.trainable)
     trained = Policy(model, policy.processor, policy.has_vision)
@@ -86,7 +90,7 @@ def train_grpo(
             model=model,
             reward_funcs=[reward],
             args=_build_config(settings, workspace),
-            train_dataset=make_prompt_rows(examples),
+            train_dataset=make_prompt_rows(examples, layout),
             processing_class=policy.processor,
             callbacks=[*_make_callbacks(settings, workspace, check_heldout), progress],
         )
@@ -98,6 +102,20 @@ def train_grpo(
     _drop_reference(model)
     model.eval()
     return trained
+
+
+def _check_prompts(examples: Sequence[Example], *, num_needed: int) -> None:
+    if len(examples) < num_needed:
+        raise TrainingError(
+            "too few prompts for one step", got=len(examples), expected=f"at least {num_needed}"
+        )
+    num_bare = sum(not example.pictures for example in examples)
+    if 0 < num_bare < len(examples):
+        raise TrainingError(
+            "GRPO takes prompts with pictures or without them, not both",
+            got=f"{num_bare} of {len(examples)} without",
+            fix="train on them one after the other",
+        )
 
 
 def _make_callbacks(
@@ -125,7 +143,7 @@ def _build_config(settings: GrpoSettings, workspace: Workspace) -> Any:
 
     return GRPOConfig(
         **build_arguments(settings, workspace),
-        num_train_epochs=settings.epochs,
+        num_train_epochs=1,
         per_device_train_batch_size=settings.prompts_per_step * settings.group_size,
         num_generations=settings.group_size,
         max_completion_length=settings.max_new_tokens,
@@ -138,7 +156,7 @@ def _build_config(settings: GrpoSettings, workspace: Workspace) -> Any:
         scale_rewards=settings.scale_rewards,
         epsilon=settings.clip_low,
         epsilon_high=settings.clip_high + (1 if settings.loss == "cispo" else 0),
-        shuffle_dataset=True,
+        shuffle_dataset=False,
         disable_dropout=True,
     )
 

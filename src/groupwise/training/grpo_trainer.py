@@ -7,6 +7,7 @@ from typing import Any
 
 from groupwise.core import Example, write_json
 from groupwise.models import Policy, list_trainable, restore_trainable
+from groupwise.training.checkpoints import load_weights
 from groupwise.training.gate import run_gate
 
 
@@ -40,9 +41,8 @@ def make_grpo_trainer(
                 write_json(Path(str(self.args.output_dir)) / "gate.json", vars(result))
             return batch
 
-        def _load_from_checkpoint(self, *given: Any, **named: Any) -> None:
-            super()._load_from_checkpoint(*given, **named)
-            restore_trainable(policy.model, trainable)
+        def _load_from_checkpoint(self, checkpoint: str, model: Any = None) -> None:
+            load_weights(policy.model, Path(checkpoint))
 
         def create_model_card(self, *_: Any, **__: Any) -> None:
             pass

@@ -1,14 +1,34 @@
-"""Examples as the rows that TRL's GRPOTrainer reads; pictures are opened when they are used."""
+"""Examples as the rows that TRL's GRPOTrainer reads; pictures are opened when they are used.
 
+The prompts of all epochs are laid out in one fixed order that follows from the seed: TRL's own
+shuffling starts from the first permutation again when training is continued.
+"""
+
+import random
 from collections.abc import Sequence
 from typing import Any
 
-from groupwise.core import Example
+from groupwise.core import Example, derive_seed
 from groupwise.models import build_messages, open_picture
 
 
-def make_prompt_rows(examples: Sequence[Example]) -> Any:
-    """Return a Dataset with ``prompt``, ``images`` (if any) and ``place`` for each example."""
+def lay_out_prompts(
+    num_prompts: int, *, num_epochs: int, prompts_per_update: int, seed: int
+) -> list[int]:
+    """Return the place of each prompt of every epoch in order.
+
+    Each epoch is shuffled by its own seed; what does not fill an update is left out at its end.
+    """
+    layout: list[int] = []
+    for epoch in range(num_epochs):
+        places = list(range(num_prompts))
+        random.Random(derive_seed(seed, "prompts", epoch)).shuffle(places)
+        layout += places[: num_prompts - num_prompts % prompts_per_update]
+    return layout
+
+
+def make_prompt_rows(examples: Sequence[Example], layout: Sequence[int]) -> Any:
+    """Return a Dataset with ``place``, ``prompt`` and ``images`` (if any) for each place."""
     from datasets import Dataset
 
     has_pictures = any(example.pictures for example in examples)
@@ -23,4 +43,4 @@ def make_prompt_rows(examples: Sequence[Example]) -> Any:
             columns["images"] = [[open_picture(p) for p in e.pictures] for e in chosen]
         return columns
 
-    return Dataset.from_dict({"place": list(range(len(examples)))}).with_transform(read)
+    return Dataset.from_dict({"place": list(layout)}).with_transform(read)

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
+from torch.nn.utils.rnn import pad_sequence
 
 from groupwise.core import Example, derive_seed
 from groupwise.models import Policy, open_picture
@@ -45,19 +46,19 @@ class RowCollator:
     def __call__(self, scheduled: Sequence[tuple[int, int, SftRow]]) -> dict[str, torch.Tensor]:
         """Return tensors for (epoch, index, row) triples; shapes [batch, tokens]."""
         prompts = [self.policy.render_prompt(row.example) for _, _, row in scheduled]
-        end = self.policy.tokenizer.eos_token
-        texts = [f"{p}{row.target}{end}" for p, (_, _, row) in zip(prompts, scheduled, strict=True)]
         pictures = [self._open_pictures(*item) for item in scheduled]
         named = {"images": pictures} if any(pictures) else {}
         inputs = self.policy.processor(
-            text=texts, padding=True, padding_side="right", return_tensors="pt", **named
+            text=prompts, padding=True, padding_side="right", return_tensors="pt", **named
         )
-        lengths = [
-            len(self.policy.tokenizer.encode(f"{row.target}{end}", add_special_tokens=False))
-            for _, _, row in scheduled
-        ]
-        inputs["labels"] = _label_targets(inputs["input_ids"], inputs["attention_mask"], lengths)
-        return dict(inputs)
+        targets = [self._encode_target(row.target) for _, _, row in scheduled]
+        padding_id = self.policy.tokenizer.pad_token_id
+        return dict(inputs) | _append_targets(dict(inputs), targets, padding_id=padding_id)
+
+    def _encode_target(self, target: str) -> torch.Tensor:
+        tokenizer = self.policy.tokenizer
+        ids = tokenizer.encode(target, add_special_tokens=False)
+        return torch.tensor([*ids, tokenizer.eos_token_id])
 
     def _open_pictures(self, epoch: int, index: int, row: SftRow) -> list[Any]:
         pictures = [open_picture(picture) for picture in row.example.pictures]
@@ -71,9 +72,29 @@ class RowCollator:
         ]
 
 
-def _label_targets(ids: torch.Tensor, mask: torch.Tensor, lengths: Sequence[int]) -> torch.Tensor:
-    """Keep the last ``lengths[i]`` real tokens of each row as labels. Shapes [batch, tokens]."""
-    ends = mask.sum(dim=1, keepdim=True)
-    starts = ends - torch.tensor(lengths).unsqueeze(1)
-    positions = torch.arange(ids.shape[1]).unsqueeze(0)
-    return ids.masked_fill((positions < starts) | (positions >= ends), IGNORED)
+def _append_targets(
+    inputs: dict[str, torch.Tensor], targets: Sequence[torch.Tensor], *, padding_id: Any
+) -> dict[str, torch.Tensor]:
+    """Put target ids behind right-padded prompts and label them. Shapes [batch, tokens].
+
+    Prompt and target are never tokenised together: a sampled answer starts on a token, too.
+    """
+    lengths = inputs["attention_mask"].sum(dim=1).tolist()
+
+    def join(name: str, tails: Sequence[torch.Tensor], padding: int) -> torch.Tensor:
+        heads = [row[:length] for row, length in zip(inputs[name], lengths, strict=True)]
+        rows = [torch.cat(pair) for pair in zip(heads, tails, strict=True)]
+        return pad_sequence(rows, batch_first=True, padding_value=padding)
+
+    ones = [torch.ones_like(target) for target in targets]
+    joined = {
+        "input_ids": join("input_ids", targets, padding_id),
+        "attention_mask": join("attention_mask", ones, 0),
+    }
+    if "mm_token_type_ids" in inputs:
+        zeros = [torch.zeros_like(target) for target in targets]
+        joined["mm_token_type_ids"] = join("mm_token_type_ids", zeros, 0)
+    labels = torch.full_like(joined["input_ids"], IGNORED)
+    for row, length, target in zip(labels, lengths, targets, strict=True):
+        row[length : length + len(target)] = target
+    return joined | {"labels": labels}

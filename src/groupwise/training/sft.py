@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from groupwise.core import TrainingError, derive_seed, seed_everything
-from groupwise.models import Policy, list_trainable, prepare_trainable, silence_libraries
+from groupwise.models import Policy, prepare_trainable, silence_libraries
 from groupwise.training.arguments import build_arguments
 from groupwise.training.callbacks import MetricRows, StepProgress, WholeCheckpoints
 from groupwise.training.checkpoints import find_last_checkpoint, remove_checkpoints
@@ -44,7 +44,7 @@ def train_sft(
     from datasets import Dataset
     from trl.trainer.sft_config import SFTConfig
 
-    schedule = _lay_out(rows, num_epochs=settings.epochs, seed=workspace.seed)
+    schedule = lay_out_rows(rows, num_epochs=settings.epochs, seed=workspace.seed)
     seed_everything(derive_seed(workspace.seed, "sft"))
     model = prepare_trainable(policy.model, settings.trainable)
     trained = Policy(model, policy.processor, policy.has_vision)
@@ -60,7 +60,6 @@ def train_sft(
     collate = RowCollator(trained, augmentation=settings.augmentation, seed=workspace.seed)
     with StepProgress("sft", shown=("loss",)) as progress:
         trainer = make_sft_trainer(
-            trainable=list_trainable(model),
             model=model,
             args=arguments,
             train_dataset=Dataset.from_dict({"place": list(range(len(schedule)))}),
@@ -78,7 +77,7 @@ def train_sft(
     return trained
 
 
-def _lay_out(rows: RowsOfEpoch, *, num_epochs: int, seed: int) -> list[tuple[int, int, Any]]:
+def lay_out_rows(rows: RowsOfEpoch, *, num_epochs: int, seed: int) -> list[tuple[int, int, Any]]:
     """Return (epoch, index, row) of every step in order; each epoch is shuffled by its seed."""
     schedule: list[tuple[int, int, Any]] = []
     sizes: set[int] = set()

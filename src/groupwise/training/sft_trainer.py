@@ -1,13 +1,14 @@
 """Our SFTTrainer: TRL's, with rows as they are scheduled and token rates in its metrics."""
 
 import time
+from pathlib import Path
 from typing import Any
 
-from groupwise.models import restore_trainable
+from groupwise.training.checkpoints import load_weights
 
 
-def make_sft_trainer(*, trainable: frozenset[str], **named: Any) -> Any:
-    """Return an SFTTrainer in which only ``trainable`` weights train; ``named`` are its own."""
+def make_sft_trainer(**named: Any) -> Any:
+    """Return an SFTTrainer; ``named`` are SFTTrainer's own arguments."""
     from transformers import PrinterCallback
     from trl.trainer.sft_trainer import SFTTrainer
 
@@ -29,9 +30,8 @@ def make_sft_trainer(*, trainable: frozenset[str], **named: Any) -> Any:
                 self.num_new_tokens, self.counted_from = 0, now
             super().log(logs, start_time)
 
-        def _load_from_checkpoint(self, *given: Any, **named: Any) -> None:
-            super()._load_from_checkpoint(*given, **named)
-            restore_trainable(self.model, trainable)
+        def _load_from_checkpoint(self, checkpoint: str, model: Any = None) -> None:
+            load_weights(self.model, Path(checkpoint))
 
         def _set_signature_columns_if_needed(self) -> None:
             self._signature_columns = ["place"]
@@ -41,5 +41,4 @@ def make_sft_trainer(*, trainable: frozenset[str], **named: Any) -> Any:
 
     trainer = _Trainer(**named)
     trainer.remove_callback(PrinterCallback)
-    restore_trainable(trainer.model, trainable)
     return trainer

@@ -1,0 +1,133 @@
+import math
+
+import pytest
+import torch
+
+from groupwise.inference import LocalEngine, Sampling, find_label_tokens
+from groupwise.models import load_policy, open_picture
+
+GREEDY = Sampling(max_new_tokens=6)
+
+
+@pytest.fixture(scope="module")
+def vision(taught_folder):
+    return load_policy(taught_folder)
+
+
+@pytest.fixture(scope="module")
+def text(taught_text_folder):
+    return load_policy(taught_text_folder)
+
+
+@pytest.fixture(params=["vision", "text"])
+def asked(request, vision, text, picture_examples, text_examples):
+    """A policy and its prompts."""
+    return (vision, picture_examples) if request.param == "vision" else (text, text_examples)
+
+
+def generate(policy, examples, batch_size, **named):
+    found = LocalEngine(policy, batch_size=batch_size).generate(examples, sampling=GREEDY, **named)
+    return [completion for [completion] in found]
+
+
+def test_a_batch_gives_the_tokens_of_one_by_one(asked):
+    policy, examples = asked
+    alone = generate(policy, examples, 1)
+    assert len({completion.token_ids for completion in alone}) > 1
+    assert len({len(completion.token_ids) for completion in alone}) > 1
+    assert generate(policy, examples, 8) == alone
+    assert generate(policy, examples, 3) == alone
+
+
+def test_prompts_without_a_picture_join_those_with_one(vision, picture_examples, text_examples):
+    examples = [*picture_examples[:3], *text_examples[:2], *picture_examples[3:5]]
+    assert generate(vision, examples, 8) == generate(vision, examples, 1)
+
+
+def test_the_answer_follows_the_picture(vision, picture_examples):
+    """Pictures that are swapped inside a batch would change the shares."""
+    engine = LocalEngine(vision, batch_size=8)
+    straight = engine.label_probabilities(picture_examples, labels=("yes", "no"))
+    back = engine.label_probabilities(picture_examples[::-1], labels=("yes", "no"))
+    assert len({round(row["yes"], 4) for row in straight}) > 1
+    for one, other in zip(straight, back[::-1], strict=True):
+        assert one["yes"] == pytest.approx(other["yes"], abs=1e-5)
+
+
+def test_completions_end_with_an_end_token_or_at_the_limit(text, text_examples):
+    ends = text.end_token_ids
+    whole = generate(text, text_examples, 8)
+    assert {completion.finish_reason for completion in whole} == {"stop"}
+    for completion in whole:
+        assert completion.token_ids[-1] in ends
+        assert not set(completion.token_ids[:-1]) & set(ends)
+        assert completion.text == text.tokenizer.decode(completion.token_ids[:-1])
+    engine = LocalEngine(text, batch_size=8)
+    cut = engine.generate(text_examples, sampling=Sampling(max_new_tokens=1))
+    assert {c.finish_reason for [c] in cut} == {"length"}
+    assert {len(c.token_ids) for [c] in cut} == {1}
+
+
+def test_another_end_token_of_the_model_ends_a_completion(text, text_examples, monkeypatch):
+    first = generate(text, text_examples, 8)[0].token_ids[0]
+    monkeypatch.setattr(text.model.generation_config, "eos_token_id", [first])
+    [ended, *_] = generate(text, text_examples, 8)
+    assert (ended.token_ids, ended.finish_reason) == ((first,), "stop")
+
+
+def test_penalties_of_the_model_folder_are_not_used(text, text_examples, monkeypatch):
+    plain = generate(text, text_examples, 8)
+    monkeypatch.setattr(text.model.generation_config, "repetition_penalty", 50.0)
+    assert generate(text, text_examples, 8) == plain
+
+
+def test_sampling_gives_groups_in_order(text, text_examples):
+    torch.manual_seed(0)
+    seen = []
+    found = LocalEngine(text, batch_size=3).generate(
+        text_examples,
+        sampling=Sampling(temperature=3.0, max_new_tokens=4),
+        num_completions=4,
+        report_progress=lambda done, total: seen.append((done, total)),
+    )
+    assert [len(group) for group in found] == [4] * len(text_examples)
+    assert any(len({c.token_ids for c in group}) > 1 for group in found)
+    assert seen == [(3, 8), (6, 8), (8, 8)]
+
+
+def score_by_hand(policy, example, lead, labels):
+    """Full softmax over the vocabulary, then the mass of each label's first tokens."""
+    pictures = [open_picture(picture) for picture in example.pictures]
+    named = {"images": [pictures]} if pictures else {}
+    prompt = policy.render_prompt(example) + lead
+    inputs = policy.processor(text=[prompt], return_tensors="pt", **named)
+    with torch.no_grad():
+        shares = policy.model(**inputs).logits[0, -1].double().softmax(-1)
+    tokens = find_label_tokens(policy.tokenizer, labels)
+    masses = {label: float(sum(shares[t] for t in set(ids))) for label, ids in tokens.items()}
+    return {label: mass / sum(masses.values()) for label, mass in masses.items()}
+
+
+@pytest.mark.parametrize("lead", ["", "Screen: a browser. Classification:"])
+def test_label_probabilities_are_those_of_a_full_softmax(asked, lead):
+    policy, examples = asked
+    labels = ("yes", "no")
+    leads = [lead if number % 2 else "" for number in range(len(examples))]
+    found = LocalEngine(policy, batch_size=8).label_probabilities(
+        examples, labels=labels, leads=leads
+    )
+    for example, given, row in zip(examples, leads, found, strict=True):
+        by_hand = score_by_hand(policy, example, given, labels)
+        assert sum(row.values()) == pytest.approx(1)
+        assert row == pytest.approx(by_hand, abs=1e-5)
+
+
+def test_a_lead_changes_the_shares_but_its_last_space_does_not(text, text_examples):
+    engine = LocalEngine(text)
+
+    def ask(lead):
+        [row] = engine.label_probabilities(text_examples[:1], labels=("yes", "no"), leads=[lead])
+        return row["yes"]
+
+    assert ask("Label: ") == ask("Label:")
+    assert not math.isclose(ask("Label:"), ask(""), abs_tol=1e-6)

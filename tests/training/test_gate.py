@@ -1,0 +1,146 @@
+"""The step-0 gate lets correct trainings through and stops each kind of mistake."""
+
+import json
+
+import pytest
+import torch
+
+from groupwise.core import Score, TrainingError, read_jsonl
+from groupwise.models import (
+    LoraSettings,
+    TrainableSettings,
+    load_policy,
+    open_picture,
+    prepare_trainable,
+)
+from groupwise.rewards import RewardSet
+from groupwise.training import GrpoSettings, Workspace, judge_gate, prompt_rows, train_grpo
+
+
+class Length:
+    name = "length"
+
+    def __call__(self, example, completion):
+        return Score(len(completion.token_ids) / 4)
+
+
+def train(policy, examples, folder, **settings):
+    """One step of GRPO."""
+    values = {
+        "prompts_per_step": 8,
+        "group_size": 2,
+        "max_new_tokens": 4,
+        "temperature": 1.3,
+        "trainable": TrainableSettings(method="full"),
+    }
+    trained = train_grpo(
+        policy,
+        examples,
+        RewardSet({"length": (Length(), 1.0)}),
+        GrpoSettings(**(values | settings)),
+        workspace=Workspace(folder, 0),
+    )
+    return trained, json.loads((folder / "gate.json").read_text())
+
+
+@pytest.mark.parametrize("method", ["full", "lora"])
+@pytest.mark.parametrize("kind", ["vision", "text"])
+def test_it_is_open(
+    kind, method, taught_folder, taught_text_folder, picture_examples, text_examples, tmp_path
+):
+    policy = load_policy(taught_text_folder if kind == "text" else taught_folder)
+    examples = text_examples if kind == "text" else picture_examples
+    _, gate = train(
+        policy, examples, tmp_path, beta=0.1, trainable=TrainableSettings(method=method)
+    )
+    assert gate["num_tokens"] > 16
+    assert gate["max_log_ratio"] < 1e-4
+    assert gate["max_kl"] == pytest.approx(0, abs=1e-6)
+    [row] = read_jsonl(tmp_path / "metrics.jsonl")
+    assert row["kl"] == pytest.approx(0, abs=1e-6)
+
+
+def test_dropout_shuts_it(taught_text_folder, text_examples, tmp_path):
+    policy = load_policy(taught_text_folder)
+    for module in policy.model.modules():
+        if hasattr(module, "attention_dropout"):
+            module.attention_dropout = 0.3
+    with pytest.raises(TrainingError, match=r"the step-0 gate is shut.*log ratio"):
+        train(policy, text_examples, tmp_path)
+
+
+def test_wrong_positions_in_batches_shut_it(taught_folder, picture_examples, tmp_path, monkeypatch):
+    policy = load_policy(taught_folder)
+    inner = type(policy.model.model)
+    get = inner.get_rope_index
+
+    def stretch(self, input_ids, *given, **named):
+        positions, deltas = get(self, input_ids, *given, **named)
+        return (positions * 2 if input_ids.shape[0] > 1 else positions), deltas
+
+    monkeypatch.setattr(inner, "get_rope_index", stretch)
+    with pytest.raises(TrainingError, match="the step-0 gate is shut"):
+        train(policy, picture_examples, tmp_path)
+
+
+def test_other_pictures_than_in_the_examples_shut_it(
+    taught_folder, picture_examples, tmp_path, monkeypatch
+):
+    monkeypatch.setattr(
+        prompt_rows, "open_picture", lambda picture: open_picture(picture).rotate(180)
+    )
+    with pytest.raises(TrainingError, match="the step-0 gate is shut"):
+        train(load_policy(taught_folder), picture_examples, tmp_path)
+
+
+def test_a_wrong_reference_shuts_it(taught_text_folder, text_examples, tmp_path):
+    policy = load_policy(taught_text_folder)
+    with torch.no_grad():
+        policy.model.model.norm.weight.mul_(1.2)  # the reference is read from the folder
+    with pytest.raises(TrainingError, match=r"gate is shut.*KL [1-9]"):
+        train(policy, text_examples, tmp_path, beta=0.1)
+
+
+def test_after_an_adapter_the_reference_is_that_adapter(
+    taught_text_folder, text_examples, tmp_path
+):
+    model = prepare_trainable(
+        load_policy(taught_text_folder).model, TrainableSettings(lora=LoraSettings(rank=4))
+    )
+    with torch.no_grad():
+        for parameter in model.parameters():
+            if parameter.requires_grad:
+                parameter.add_(0.05)
+    model.save_pretrained(tmp_path / "sft")
+    policy = load_policy(taught_text_folder)
+    policy.processor.save_pretrained(tmp_path / "sft")
+    adapter = load_policy(tmp_path / "sft")
+    before = {name: value.clone() for name, value in adapter.model.named_parameters()}
+    trained, gate = train(
+        adapter,
+        text_examples,
+        tmp_path / "grpo",
+        beta=0.1,
+        warmup_share=0.0,
+        learning_rate=1e-2,
+        trainable=TrainableSettings(lora=LoraSettings(rank=4, last_blocks=1)),
+    )
+    assert gate["max_kl"] == pytest.approx(0, abs=1e-6)
+    assert list(trained.model.peft_config) == ["default"]
+    after = dict(trained.model.named_parameters())
+    assert after.keys() == before.keys()
+    changed = {name for name in before if not before[name].equal(after[name])}
+    assert len(changed) == 14
+    assert all(".layers.3." in name and ".default." in name for name in changed)
+
+
+def test_judging_compares_token_by_token():
+    trained = torch.tensor([-1.0, -2.0, -3.0])
+    result = judge_gate(trained=trained, alone=trained, reference=trained, tolerance=1e-4)
+    assert (result.num_tokens, result.max_log_ratio, result.max_kl) == (3, 0.0, 0.0)
+    assert judge_gate(trained=trained, alone=trained, reference=None, tolerance=0).max_kl is None
+    swapped = trained[[1, 0, 2]]
+    with pytest.raises(TrainingError, match=r"log ratio\| 1.00e\+00 and KL none"):
+        judge_gate(trained=trained, alone=swapped, reference=None, tolerance=1e-4)
+    with pytest.raises(TrainingError, match="at most 1e-04"):
+        judge_gate(trained=trained, alone=trained, reference=swapped, tolerance=1e-4)

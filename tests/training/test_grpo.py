@@ -1,0 +1,165 @@
+import json
+
+import pytest
+
+from groupwise.core import Score, TrainingError, read_jsonl
+from groupwise.models import TrainableSettings, list_trainable, load_policy
+from groupwise.rewards import RewardSet
+from groupwise.training import GrpoSettings, Workspace, train_grpo
+from groupwise.training.prompt_rows import lay_out_prompts
+
+
+class Fixed:
+    """The same for every completion, or None."""
+
+    name = "fixed"
+
+    def __init__(self, value):
+        self.value = value
+
+    def __call__(self, example, completion):
+        return Score(self.value)
+
+
+class Scatter:
+    name = "scatter"
+
+    def __call__(self, example, completion):
+        return Score((sum(completion.token_ids) % 7) / 6, invalid=False)
+
+
+def train(base, examples, folder, rewards, *, check_heldout=None, **settings):
+    policy = load_policy(base)
+    before = {name: value.clone() for name, value in policy.model.named_parameters()}
+    values = {
+        "prompts_per_step": 4,
+        "group_size": 2,
+        "max_new_tokens": 4,
+        "temperature": 2.0,
+        "learning_rate": 1e-3,
+        "warmup_share": 0.0,
+        "log_every_steps": 1,
+        "trainable": TrainableSettings(method="full"),
+    }
+    trained = train_grpo(
+        policy,
+        examples,
+        RewardSet(rewards),
+        GrpoSettings(**(values | settings)),
+        workspace=Workspace(folder, 0),
+        check_heldout=check_heldout,
+    )
+    return before, trained
+
+
+def list_changed(before, trained):
+    after = dict(trained.model.named_parameters())
+    return {name for name in before if not before[name].equal(after[name])}
+
+
+def test_metrics_and_what_trains(taught_folder, picture_examples, tmp_path, capfd):
+    before, trained = train(
+        taught_folder,
+        picture_examples,
+        tmp_path,
+        {"scatter": (Scatter(), 1.0)},
+        check_heldout=lambda: {"accuracy": 0.5, "n": 8},
+        heldout_every_steps=2,
+        beta=0.1,
+    )
+    rows = read_jsonl(tmp_path / "metrics.jsonl")
+    heldout = [row for row in rows if "heldout/n" in row]
+    assert heldout == [{"step": 2, "heldout/accuracy": 0.5, "heldout/n": 8}]
+    logged = [row for row in rows if "loss" in row]
+    assert [(row["step"], row["epoch"]) for row in logged] == [(1, 0.5), (2, 1.0)]
+    documented = "step epoch loss reward reward_std reward/scatter reward/scatter_std dead_groups"
+    documented += " invalid kl entropy completion_length tokens_per_s learning_rate grad_norm"
+    for row in logged:
+        assert set(row) == {*documented.split(), "unscorable", "truncated"}
+    assert logged[0]["kl"] == pytest.approx(0, abs=1e-6)
+    assert logged[1]["kl"] > 1e-5
+    assert list_changed(before, trained) == list_trainable(trained.model)
+    assert not [name for name in list_trainable(trained.model) if "visual" in name]
+    printed = capfd.readouterr()
+    assert printed.out == ""
+    for noise in ("loss", "shards", "Loading weights", "Warning", "pin_memory"):
+        assert noise not in printed.err
+
+
+def test_dead_groups_do_not_stop_it(taught_text_folder, text_examples, tmp_path):
+    train(
+        taught_text_folder, text_examples, tmp_path, {"fixed": (Fixed(1.0), 1.0)}, entropy_bonus=0.1
+    )
+    rows = read_jsonl(tmp_path / "metrics.jsonl")
+    assert [row["dead_groups"] for row in rows] == [1.0, 1.0]
+    assert [row["reward"] for row in rows] == [1.0, 1.0]
+    # What is left of the objective is the entropy bonus.
+    for row in rows:
+        assert row["loss"] == pytest.approx(-0.1 * row["entropy"], rel=1e-3)
+
+
+def test_without_any_score_nothing_is_learned(taught_text_folder, text_examples, tmp_path):
+    before, trained = train(
+        taught_text_folder,
+        text_examples,
+        tmp_path,
+        {"fixed": (Fixed(None), 1.0)},
+        entropy_bonus=0.0,
+    )
+    rows = read_jsonl(tmp_path / "metrics.jsonl")
+    assert [row["unscorable"] for row in rows] == [1.0, 1.0]
+    assert not [row for row in rows if "reward" in row or "reward/fixed" in row]
+    assert list_changed(before, trained) == set()
+
+
+def test_resolved_values_are_written(taught_text_folder, text_examples, tmp_path):
+    rewards = {"scatter": (Scatter(), 1.0)}
+    train(taught_text_folder, text_examples[:6], tmp_path, rewards, loss="cispo", clip_high=0.3)
+    resolved = json.loads((tmp_path / "resolved.json").read_text())
+    assert resolved["prompts_left_out_per_epoch"] == 2
+    assert resolved["loss_type"] == "cispo"
+    assert resolved["epsilon_high"] == pytest.approx(1.3)  # of cispo this is the cap itself
+
+
+def test_too_few_prompts_are_refused(taught_text_folder, text_examples, tmp_path):
+    rewards = {"scatter": (Scatter(), 1.0)}
+    with pytest.raises(
+        TrainingError, match="too few prompts for one step; got 7; expected at least 8"
+    ):
+        train(taught_text_folder, text_examples[:7], tmp_path, rewards, gradient_accumulation=2)
+
+
+def test_prompts_with_and_without_pictures_do_not_mix(
+    taught_folder, picture_examples, text_examples, tmp_path
+):
+    mixed = [*picture_examples[:6], *text_examples[:2]]
+    with pytest.raises(TrainingError, match="not both; got 2 of 8 without"):
+        train(taught_folder, mixed, tmp_path, {"scatter": (Scatter(), 1.0)})
+
+
+def test_each_epoch_asks_each_prompt_once():
+    layout = lay_out_prompts(10, num_epochs=3, prompts_per_update=5, seed=1)
+    epochs = [layout[start : start + 10] for start in (0, 10, 20)]
+    assert [sorted(epoch) for epoch in epochs] == [list(range(10))] * 3
+    assert len({tuple(epoch) for epoch in epochs}) == 3
+    assert layout != lay_out_prompts(10, num_epochs=3, prompts_per_update=5, seed=2)
+
+
+def test_prompts_are_asked_in_the_order_laid_out(taught_text_folder, text_examples, tmp_path):
+    """A shuffle inside the trainer would start anew when training is continued."""
+    asked = []
+
+    class Watch(Scatter):
+        def __call__(self, example, completion):
+            asked.append(text_examples.index(example))
+            return super().__call__(example, completion)
+
+    train(taught_text_folder, text_examples, tmp_path, {"watch": (Watch(), 1.0)}, epochs=2)
+    layout = lay_out_prompts(8, num_epochs=2, prompts_per_update=4, seed=0)
+    assert asked == [place for place in layout for _ in range(2)]
+
+
+def test_an_unfilled_update_is_left_out_at_the_end_of_each_epoch():
+    layout = lay_out_prompts(11, num_epochs=2, prompts_per_update=4, seed=1)
+    assert len(layout) == 16
+    assert len(set(layout[:8])) == len(set(layout[8:])) == 8

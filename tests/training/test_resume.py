@@ -1,0 +1,104 @@
+"""A training that is stopped anywhere and continued is the uninterrupted training."""
+
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from safetensors.torch import load_file
+
+from groupwise.core import read_jsonl
+from groupwise.data import write_examples
+from groupwise.training import callbacks
+
+
+class StoppedError(Exception):
+    pass
+
+
+def read_outcome(folder: Path):
+    """Return the weights and the rows of metrics without timings."""
+    [weights] = (folder / "policy").glob("*.safetensors")
+    rows = read_jsonl(folder / "metrics.jsonl")
+    timeless = [{k: v for k, v in row.items() if k != "tokens_per_s"} for row in rows]
+    return load_file(weights), timeless
+
+
+def assert_same(one: Path, other: Path) -> None:
+    (weights, rows), (other_weights, other_rows) = read_outcome(one), read_outcome(other)
+    assert weights.keys() == other_weights.keys()
+    assert [name for name in weights if not weights[name].equal(other_weights[name])] == []
+    assert rows == other_rows
+    assert list(one.glob("checkpoint-*")) == list(other.glob("checkpoint-*")) == []
+
+
+@pytest.fixture(scope="module")
+def whole(jobs, taught_folder, picture_examples, tmp_path_factory):
+    """Uninterrupted trainings by name, each done once."""
+    done = {}
+
+    def train(name):
+        if name not in done:
+            done[name] = tmp_path_factory.mktemp("whole")
+            get_job(jobs, name)(taught_folder, picture_examples, done[name])
+        return done[name]
+
+    return train
+
+
+def get_job(jobs, name):
+    if name == "grpo lora":
+        return lambda *given: jobs.run_grpo(*given, trainable=jobs.LORA)
+    return {"sft": jobs.run_sft, "grpo": jobs.run_grpo}[name]
+
+
+@pytest.mark.parametrize(
+    ("name", "last"), [("sft", 6), ("grpo", 4), ("grpo lora", 4)], ids=["sft", "full", "lora"]
+)
+def test_stopped_while_a_checkpoint_is_written(
+    name, last, jobs, taught_folder, picture_examples, tmp_path, whole, monkeypatch
+):
+    """The row of the torn checkpoint's step is there already; it is written again, not twice."""
+    mark = callbacks.mark_complete
+
+    def tear(checkpoint):
+        if checkpoint.name == f"checkpoint-{last}":
+            raise StoppedError
+        mark(checkpoint)
+
+    job = get_job(jobs, name)
+    monkeypatch.setattr(callbacks, "mark_complete", tear)
+    with pytest.raises(StoppedError):
+        job(taught_folder, picture_examples, tmp_path)
+    assert (tmp_path / f"checkpoint-{last}").is_dir()
+    assert (tmp_path / f"checkpoint-{last - 2}" / "complete").exists()
+    assert read_jsonl(tmp_path / "metrics.jsonl")[-1]["step"] == last
+    monkeypatch.setattr(callbacks, "mark_complete", mark)
+    job(taught_folder, picture_examples, tmp_path)
+    assert_same(tmp_path, whole(name))
+
+
+@pytest.mark.parametrize("name", [pytest.param("sft", marks=pytest.mark.slow), "grpo"])
+def test_killed_after_a_checkpoint(name, jobs, taught_folder, picture_examples, tmp_path, whole):
+    write_examples(tmp_path / "examples.jsonl", picture_examples)
+    folder = tmp_path / "training"
+    arguments = [name, taught_folder, tmp_path / "examples.jsonl", folder, 2]
+    child = subprocess.run(
+        [sys.executable, jobs.__file__, *map(str, arguments)],
+        capture_output=True,
+        check=False,
+        timeout=300,
+    )
+    assert child.returncode == -signal.SIGKILL, child.stderr
+    assert not (folder / "policy").exists()
+    get_job(jobs, name)(taught_folder, picture_examples, folder)
+    assert_same(folder, whole(name))
+
+
+def test_sampling_differs_between_steps(whole):
+    """Otherwise the equality of random numbers above would show nothing."""
+    _, rows = read_outcome(whole("grpo"))
+    lengths = [(row["reward"], row["entropy"]) for row in rows if "reward" in row]
+    assert len(set(lengths)) == len(lengths) == 4
+    assert [row["heldout/n"] for row in rows if "heldout/n" in row] == [2, 2]

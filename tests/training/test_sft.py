@@ -1,0 +1,74 @@
+import pytest
+import torch
+
+from groupwise.core import TrainingError, read_jsonl
+from groupwise.models import TrainableSettings, list_trainable, load_policy
+from groupwise.training import SftRow, SftSettings, Workspace, train_sft
+
+
+def train(base, examples, folder, **settings):
+    policy = load_policy(base)
+    before = {name: value.clone() for name, value in policy.model.state_dict().items()}
+    rows = [SftRow(example, str(example.label)) for example in examples]
+    trained = train_sft(
+        policy,
+        lambda _: rows,
+        SftSettings(**({"batch_size": 4, "warmup_share": 0.0} | settings)),
+        workspace=Workspace(folder, 0),
+    )
+    return before, trained
+
+
+def test_rows_of_metrics_and_what_trains(vision_folder, picture_examples, tmp_path, capfd):
+    settings = TrainableSettings(method="full")
+    before, trained = train(
+        vision_folder, picture_examples, tmp_path, trainable=settings, log_every_steps=1, epochs=2
+    )
+    rows = read_jsonl(tmp_path / "metrics.jsonl")
+    assert [row["step"] for row in rows] == [1, 2, 3, 4]
+    assert [row["epoch"] for row in rows] == [0.5, 1.0, 1.5, 2.0]
+    documented = {"step", "epoch", "loss", "learning_rate", "grad_norm", "tokens_per_s"}
+    assert all(set(row) == documented | {"entropy", "mean_token_accuracy"} for row in rows)
+    assert all(row["tokens_per_s"] > 0 for row in rows)
+    after = trained.model.state_dict()
+    changed = {name for name in before if not before[name].equal(after[name])}
+    parameters = {name for name, _ in trained.model.named_parameters()}
+    assert changed & parameters == list_trainable(trained.model)
+    assert not [name for name in changed if "visual" in name]
+    printed = capfd.readouterr()
+    assert printed.out == ""
+    for noise in ("loss", "shards", "Loading weights", "Warning", "pin_memory"):
+        assert noise not in printed.err.replace("sft", "")
+
+
+def test_the_last_step_is_logged(text_folder, text_examples, tmp_path):
+    train(text_folder, text_examples, tmp_path, epochs=3, log_every_steps=4)
+    assert [row["step"] for row in read_jsonl(tmp_path / "metrics.jsonl")] == [1, 4, 6]
+
+
+def test_a_training_that_breaks_down_says_so(text_folder, text_examples, tmp_path, monkeypatch):
+    from trl.trainer.sft_trainer import SFTTrainer
+
+    compute = SFTTrainer.compute_loss
+
+    def break_down(self, *given, **named):
+        loss = compute(self, *given, **named)
+        return loss * float("nan") if self.state.global_step == 1 else loss
+
+    monkeypatch.setattr(SFTTrainer, "compute_loss", break_down)
+    with pytest.raises(TrainingError, match=r"broke down at step 2; got loss.* not a number"):
+        train(text_folder, text_examples, tmp_path, log_every_steps=1)
+
+
+def test_lora_learns_its_targets(text_folder, text_examples, tmp_path):
+    before, trained = train(
+        text_folder, text_examples, tmp_path, epochs=4, learning_rate=2e-3, log_every_steps=1
+    )
+    losses = [row["loss"] for row in read_jsonl(tmp_path / "metrics.jsonl")]
+    assert losses[-1] < losses[0] - 0.1
+    with trained.model.disable_adapter():
+        base = {
+            name.replace(".base_layer", ""): v for name, v in trained.model.state_dict().items()
+        }
+    for name, value in before.items():
+        assert torch.equal(base[f"base_model.model.{name}"], value)
