@@ -12,6 +12,7 @@ from typing import Any
 import torch
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 from transformers import (
+    PreTrainedModel,
     PreTrainedTokenizerFast,
     Qwen2_5_VLConfig,
     Qwen2_5_VLForConditionalGeneration,
@@ -177,9 +178,9 @@ def _make_vl_config(tokenizer: PreTrainedTokenizerFast) -> Qwen2_5_VLConfig:
     return Qwen2_5_VLConfig(text_config=text, vision_config=vision, tie_word_embeddings=True, **ids)
 
 
-def _spread_attention(model: Qwen2_5_VLForConditionalGeneration) -> None:
+def _spread_attention(model: PreTrainedModel) -> None:
     """Draw the biases of the first blocks' queries and keys, which start at 0 otherwise."""
-    for name, parameter in model.model.language_model.named_parameters():
+    for name, parameter in model.get_decoder().named_parameters():
         is_first = name.startswith(tuple(f"layers.{index}." for index in range(_NUM_SPREAD_BLOCKS)))
         if is_first and name.endswith(("q_proj.bias", "k_proj.bias")):
             torch.nn.init.normal_(parameter, std=_INITIAL_BIAS_STD)

@@ -67,7 +67,11 @@ def run_sft(config: OnTaskConfig, context: StepContext) -> None:
 
 
 def run_same_labels(config: OnTaskConfig, context: StepContext) -> None:
-    """Go on from the warm-up with SFT on the very labels that GRPO is rewarded by."""
+    """Go on from the warm-up with SFT on the very labels that GRPO is rewarded by.
+
+    The label is taught after the warm-up policy's own description, at GRPO's learning rate, as
+    many times as GRPO passes over the prompts.
+    """
     policy = open_policy(config, context.output_of("sft") / "policy")
     examples = read_examples(context.output_of("prepare") / "train.jsonl")
     values = config.sft.model_dump(include=set(SftSettings.model_fields))
@@ -79,7 +83,11 @@ def run_same_labels(config: OnTaskConfig, context: StepContext) -> None:
             "trainable": config.grpo.trainable.model_dump(),
         }
     )
-    rows = make_label_rows(examples, config.answer)
+    engine = LocalEngine(policy, batch_size=config.evaluation.batch_size)
+    sampling = Sampling(max_new_tokens=config.grpo.max_new_tokens)
+    texts = [completion.text for [completion] in engine.generate(examples, sampling=sampling)]
+    leads = [config.answer.parse(text).lead for text in texts]
+    rows = make_label_rows(examples, leads, config.answer)
     workspace = Workspace(context.folder, derive_seed(config.seed, "same labels"))
     _keep(train_sft(policy, rows, settings, workspace=workspace), context.folder)
 

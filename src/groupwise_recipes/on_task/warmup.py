@@ -28,9 +28,17 @@ def make_warmup_rows(screens: Sequence[Screenshot], config: OnTaskConfig) -> Row
     return list_rows
 
 
-def make_label_rows(examples: Sequence[Example], contract: AnswerContract) -> RowsOfEpoch:
-    """Return rows that teach the bare label: what GRPO's rewards know, and no more."""
-    rows = [SftRow(example, contract.write(str(example.label))) for example in examples]
+def make_label_rows(
+    examples: Sequence[Example], leads: Sequence[str], contract: AnswerContract
+) -> RowsOfEpoch:
+    """Return rows that teach the label after the policy's own description.
+
+    That is all that GRPO's rewards know: the label, and nothing about the description.
+    """
+    rows = [
+        SftRow(example, lead + contract.write(str(example.label)))
+        for example, lead in zip(examples, leads, strict=True)
+    ]
     return lambda _: rows
 
 
