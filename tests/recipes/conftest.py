@@ -10,6 +10,9 @@ import pytest
 
 TINY = {
     "data.drawn.num_sessions": 40,
+    "data.warmup_share": 0.3,
+    "data.validation_share": 0.15,
+    "data.test_share": 0.25,
     "data.drawn.width": 224,
     "data.drawn.height": 168,
     "data.drawn.activities": "[coding, video]",

@@ -7,6 +7,7 @@ from typing import Any
 
 from groupwise.core import DataError, Picture, derive_seed, read_jsonl, write_json, write_jsonl
 from groupwise.data import (
+    DropLog,
     LoadedScreens,
     Pair,
     Screenshot,
@@ -22,6 +23,7 @@ from groupwise_recipes.on_task.config import DataSettings, OnTaskConfig
 from groupwise_recipes.on_task.prompt import make_pair_example
 
 DRAWN = "drawn"
+_KEEPING_ORDER = ("test", "validation", "train", "warmup")
 
 
 def prepare_screens(config: OnTaskConfig, folder: Path) -> None:
@@ -31,6 +33,7 @@ def prepare_screens(config: OnTaskConfig, folder: Path) -> None:
     main = real or drawn
     assert main is not None
     splits = _split(main.screens, config.data, seed=config.seed)
+    splits = _drop_shared(splits, main.drops)
     extra = [replace(s, source=DRAWN) for s in drawn.screens] if drawn and real else []
     warmup = [*(splits.pop("warmup", None) or splits["train"]), *extra]
     stored = {
@@ -81,6 +84,23 @@ def _split(
         "test": by_fold["test"],
         **split_by_session(by_fold["rest"], shares=shares, seed=seed),
     }
+
+
+def _drop_shared(
+    splits: Mapping[str, list[Screenshot]], drops: DropLog
+) -> dict[str, list[Screenshot]]:
+    """Keep a picture of several splits in one of them: test, else validation, else train."""
+    kept: dict[str, list[Screenshot]] = {}
+    seen: set[str] = set()
+    for name in sorted(splits, key=_KEEPING_ORDER.index):
+        kept[name] = [s for s in splits[name] if s.picture.digest not in seen]
+        for screen in splits[name]:
+            if screen.picture.digest in seen:
+                drops.add("picture of another split", f"{screen.picture.path} ({name})")
+        seen |= {screen.picture.digest for screen in kept[name]}
+        if not kept[name]:
+            raise DataError(f"the split {name} is empty", fix="use more sessions or other shares")
+    return kept
 
 
 def _cross(screens: Sequence[Screenshot], config: OnTaskConfig, *, split: str) -> list[Pair]:
