@@ -41,10 +41,15 @@ def prepare_screens(config: OnTaskConfig, folder: Path) -> None:
         for name, screens in {**splits, "warmup": warmup}.items()
     }
     write_jsonl(folder / "warmup.jsonl", [_to_row(s, folder) for s in stored.pop("warmup")])
+    num_repeated = 0
     for name, screens in stored.items():
         pairs = _cross(screens, config, split=name)
-        write_examples(folder / f"{name}.jsonl", [make_pair_example(pair) for pair in pairs])
-    write_json(folder / "source.json", {"num_rows": main.num_rows, "drops": main.drops.to_json()})
+        examples = [make_pair_example(pair) for pair in pairs]
+        unique = list({example.id: example for example in examples}.values())
+        num_repeated += len(examples) - len(unique)
+        write_examples(folder / f"{name}.jsonl", unique)
+    source = {"num_rows": main.num_rows, "drops": main.drops.to_json()}
+    write_json(folder / "source.json", {**source, "num_repeated_pairs": num_repeated})
 
 
 def read_warmup(folder: Path) -> list[Screenshot]:
