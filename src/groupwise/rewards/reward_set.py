@@ -42,6 +42,7 @@ class RewardSet:
         scaled = {name: weight / largest for name, _, weight in named}
         total = math.fsum(scaled.values())
         self._rewards = {name: reward for name, reward, _ in named}
+        self._given = {name: weight for name, _, weight in named}
         self._weights = {name: weight / total for name, weight in scaled.items()}
 
     @property
@@ -72,13 +73,15 @@ class RewardSet:
 
     def _average(self, scores: Mapping[str, Score]) -> float | None:
         known = [
-            (self._weights[name], score.value)
+            (self._given[name], score.value)
             for name, score in scores.items()
             if score.value is not None
         ]
-        total = math.fsum(weight for weight, _ in known)
-        if total <= 0:
+        largest = max((weight for weight, _ in known), default=0.0)
+        if largest <= 0:
             return None
+        known = [(weight / largest, value) for weight, value in known]
+        total = math.fsum(weight for weight, _ in known)
         mean = math.fsum(weight * value for weight, value in known) / total
         return min(1.0, max(0.0, mean))
 
