@@ -104,7 +104,7 @@ def vision_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     from groupwise.models import write_tiny_policy
 
     folder = tmp_path_factory.mktemp("vision")
-    return write_tiny_policy("tiny-qwen2.5-vl", folder / "base", max_pixels=9408)
+    return write_tiny_policy("tiny-qwen2.5-vl", folder / "base", max_pixels=49_152)
 
 
 @pytest.fixture(scope="session")

@@ -27,9 +27,9 @@ def test_vision_preset_is_the_real_architecture(vision_folder):
 def test_mrope_positions_differ_between_rows_and_columns(vision_folder, picture_examples):
     policy = load_policy(vision_folder)
     text = policy.render_prompt(picture_examples[0])
-    inputs = policy.processor(
-        text=[text], images=[open_picture(picture_examples[0].pictures[0])], return_tensors="pt"
-    )
+    picture = open_picture(picture_examples[0].pictures[0]).resize((384, 256))
+    processor = load_policy(vision_folder, max_pixels=384 * 256).processor
+    inputs = processor(text=[text], images=[picture], return_tensors="pt")
     positions, _ = policy.model.model.get_rope_index(
         input_ids=inputs["input_ids"],
         mm_token_type_ids=inputs["mm_token_type_ids"],
@@ -38,9 +38,10 @@ def test_mrope_positions_differ_between_rows_and_columns(vision_folder, picture_
     )
     is_picture = inputs["mm_token_type_ids"][0] == 1
     _, rows, columns = positions[:, 0, is_picture].tolist()
-    _, height, width = (inputs["image_grid_thw"][0] // 2).tolist()
-    assert len(set(rows)) == height
-    assert len(set(columns)) == width
+    merged = processor.image_processor.merge_size
+    _, height, width = (inputs["image_grid_thw"][0] // merged).tolist()
+    assert len(set(rows)) == height == 2
+    assert len(set(columns)) == width == 3
 
 
 @pytest.mark.parametrize("preset", PRESETS)
@@ -66,8 +67,8 @@ def test_tokenizer_gives_back_any_text(text):
 
 @pytest.mark.parametrize("num_pictures", [0, 1, 2])
 def test_template_writes_one_placeholder_per_merged_patch(num_pictures, vision_folder):
-    processor = load_policy(vision_folder).processor
-    pictures = [Image.new("RGB", size) for size in [(84, 56), (56, 112)][:num_pictures]]
+    processor = load_policy(vision_folder, max_pixels=8 * 128**2).processor
+    pictures = [Image.new("RGB", size) for size in [(384, 256), (256, 512)][:num_pictures]]
     parts = [{"type": "image", "image": picture} for picture in pictures]
     messages = [{"role": "user", "content": [*parts, {"type": "text", "text": "看"}]}]
     text = processor.apply_chat_template(messages, tokenize=False, add_generation_prompt=True)

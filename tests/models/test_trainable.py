@@ -25,7 +25,7 @@ def count_by_part(model):
     return {row.part: row.num_trainable for row in tabulate_trainable(model) if row.num_trainable}
 
 
-@pytest.mark.parametrize(("last_blocks", "touched"), [(1, {3}), (2, {2, 3}), (None, {0, 1, 2, 3})])
+@pytest.mark.parametrize(("last_blocks", "touched"), [(1, {2}), (2, {1, 2}), (None, {0, 1, 2})])
 def test_lora_is_on_the_last_language_blocks_only(model, last_blocks, touched):
     trained = prepare_trainable(
         model, TrainableSettings(lora=LoraSettings(last_blocks=last_blocks))
@@ -49,7 +49,7 @@ def test_vision_and_aligner_freeze_on_their_own(model, freeze_vision, freeze_ali
     parts = set(count_by_part(prepare_trainable(model, settings)))
     assert ("vision" in parts) is not freeze_vision
     assert ("aligner" in parts) is not freeze_aligner
-    blocks = {f"language block {number}" for number in range(4)}
+    blocks = {f"language block {number}" for number in range(3)}
     assert parts - {"vision", "aligner"} == blocks | {"embeddings and head"}
 
 
@@ -60,9 +60,9 @@ def test_nothing_to_train_is_refused(model):
 
 
 def test_too_many_blocks_are_refused(model):
-    assert count_blocks(model) == 4
-    with pytest.raises(ConfigError, match=r"last_blocks is too large; got 5; expected <= 4"):
-        prepare_trainable(model, TrainableSettings(lora=LoraSettings(last_blocks=5)))
+    assert count_blocks(model) == 3
+    with pytest.raises(ConfigError, match=r"last_blocks is too large; got 4; expected <= 3"):
+        prepare_trainable(model, TrainableSettings(lora=LoraSettings(last_blocks=4)))
 
 
 @pytest.mark.parametrize("values", [{"rank": 0}, {"last_blocks": 0}, {"alpha": 0}])
@@ -96,7 +96,7 @@ def test_an_adapter_is_continued_in_the_blocks_asked_for(model, tmp_path):
     assert trained is loaded
     names = list_trainable(trained)
     assert len(names) == 14
-    assert all("layers.3." in name and ".default." in name for name in names)
+    assert all("layers.2." in name and ".default." in name for name in names)
 
 
 @pytest.mark.parametrize(

@@ -16,7 +16,7 @@ TINY = {
     "data.drawn.width": 224,
     "data.drawn.height": 168,
     "data.drawn.activities": "[coding, video]",
-    "model.max_pixels": 6272,
+    "model.max_pixels": 32_768,
     "sft.epochs": 1,
     "sft.batch_size": 8,
     "sft.save_every_steps": 1,

@@ -49,7 +49,7 @@ def test_response_limit_that_cannot_hold_a_label_is_a_problem() -> None:
     [
         ("data.drawn.num_sessions=0", "there is no data"),
         ("data.train_folds=[0]", "go together"),
-        ("data.warmup_share=0.9", "no sessions for GRPO"),
+        ("data.warmup_share=0.95", "no sessions for GRPO"),
         ("answer.labels=[ja, nein]", "answer.labels"),
         ("grpo.group_size=1", "grpo.group_size"),
         ("sft.trainable.lora.rang=3", "did you mean 'rank'"),

@@ -131,7 +131,7 @@ def test_after_an_adapter_the_reference_is_that_adapter(
     assert after.keys() == before.keys()
     changed = {name for name in before if not before[name].equal(after[name])}
     assert len(changed) == 14
-    assert all(".layers.3." in name and ".default." in name for name in changed)
+    assert all(".layers.2." in name and ".default." in name for name in changed)
 
 
 def test_judging_compares_token_by_token():

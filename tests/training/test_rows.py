@@ -68,8 +68,18 @@ def test_labels_are_the_target_and_the_end(
     assert len(shapes) == 1
     if kind == "vision":
         is_picture = batch["input_ids"] == policy.processor.image_token_id
+        merged = policy.processor.image_processor.merge_size
         assert torch.equal(batch["mm_token_type_ids"] == 1, is_picture)
-        assert int(is_picture.sum()) == int(batch["image_grid_thw"].prod(1).sum()) // 4
+        assert int(is_picture.sum()) == int(batch["image_grid_thw"].prod(1).sum()) // merged**2
+
+
+def test_an_unfinished_target_is_taught_without_an_end(text, text_examples):
+    rows = [SftRow(text_examples[0], "Task: video.", is_finished=finished) for finished in (0, 1)]
+    collator = RowCollator(text, augmentation=None, seed=0)
+    batch = collator([(0, number, row) for number, row in enumerate(rows)])
+    taught = text.tokenizer.encode("Task: video.", add_special_tokens=False)
+    labels = [row[row != IGNORED].tolist() for row in batch["labels"]]
+    assert labels == [taught, [*taught, text.tokenizer.eos_token_id]]
 
 
 def test_rows_without_a_picture_join_those_with_one(vision, picture_examples, text_examples):

@@ -87,7 +87,7 @@ def predict_picture_only(
     _require_pictures([*train, *test])
     thumbnails: dict[str, Pixels] = {}
     model: Any = RandomForestClassifier(
-        n_estimators=_NUM_TREES, n_jobs=1, random_state=derive_seed(seed, "picture_only")
+        n_estimators=_NUM_TREES, n_jobs=-1, random_state=derive_seed(seed, "picture_only")
     )
     model.fit([_read_pixels(example, thumbnails) for example in train], labels)
     pixels = [_read_pixels(example, thumbnails) for example in test]

@@ -1,6 +1,7 @@
 """Policies: loading, tiny presets, pictures, and what of a model trains."""
 
 from groupwise.models.lengths import (
+    TOKEN_SIDE,
     count_picture_tokens,
     estimate_picture_tokens,
     make_token_counter,
@@ -16,7 +17,7 @@ from groupwise.models.pictures import open_picture, store_picture
 from groupwise.models.policy import Policy, find_local_config, load_policy
 from groupwise.models.processor import PictureProcessor, load_processor
 from groupwise.models.silence import silence_libraries
-from groupwise.models.tiny import PRESETS, train_tokenizer, write_tiny_policy
+from groupwise.models.tiny import PRESETS, TINY_TOKEN_SIDE, train_tokenizer, write_tiny_policy
 from groupwise.models.trainable import (
     LoraSettings,
     TrainableRow,
@@ -31,6 +32,8 @@ from groupwise.models.trainable import (
 
 __all__ = [
     "PRESETS",
+    "TINY_TOKEN_SIDE",
+    "TOKEN_SIDE",
     "LoraSettings",
     "MemoryEstimate",
     "ModelShape",

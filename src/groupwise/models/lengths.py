@@ -8,8 +8,8 @@ from PIL import Image
 from groupwise.core import Example
 from groupwise.models.messages import build_messages
 
-PATCH_SIDE = 28
-"""Pixels per side of the area that one picture token of a Qwen2.5-VL model stands for."""
+TOKEN_SIDE = 28
+"""Pixels per side of the area that one picture token of a published Qwen2.5-VL model stands for."""
 
 
 def make_token_counter(processor: Any, *, has_vision: bool) -> Callable[[Example], int]:
@@ -42,11 +42,14 @@ def count_picture_tokens(image_processor: Any, width: int, height: int) -> int:
     return int(patches) // image_processor.merge_size**2
 
 
-def estimate_picture_tokens(width: int, height: int, *, max_pixels: int) -> int:
+def estimate_picture_tokens(
+    width: int, height: int, *, max_pixels: int, token_side: int = TOKEN_SIDE
+) -> int:
     """Return about how many tokens a Qwen2.5-VL processor would make of a picture.
 
-    The sides are scaled down to ``max_pixels`` where needed and rounded to multiples of 28.
+    The sides are scaled down to ``max_pixels`` where needed and rounded to multiples of
+    ``token_side``, the pixels per side of what one token stands for.
     """
     scale = min(1.0, (max_pixels / (width * height)) ** 0.5)
-    columns, rows = (max(1, round(side * scale / PATCH_SIDE)) for side in (width, height))
+    columns, rows = (max(1, round(side * scale / token_side)) for side in (width, height))
     return columns * rows

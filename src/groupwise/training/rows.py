@@ -17,10 +17,16 @@ IGNORED = -100
 
 @dataclass(frozen=True)
 class SftRow:
-    """An example and the text the policy is taught to answer."""
+    """An example and the text the policy is taught to answer.
+
+    Attributes:
+        is_finished: whether the answer ends after the target; if not, what follows the target,
+            the end token included, is not taught.
+    """
 
     example: Example
     target: str
+    is_finished: bool = True
 
 
 RowsOfEpoch = Callable[[int], Sequence[SftRow]]
@@ -51,14 +57,14 @@ class RowCollator:
         inputs = self.policy.processor(
             text=prompts, padding=True, padding_side="right", return_tensors="pt", **named
         )
-        targets = [self._encode_target(row.target) for _, _, row in scheduled]
+        targets = [self._encode_target(row) for _, _, row in scheduled]
         padding_id = self.policy.tokenizer.pad_token_id
         return dict(inputs) | _append_targets(dict(inputs), targets, padding_id=padding_id)
 
-    def _encode_target(self, target: str) -> torch.Tensor:
+    def _encode_target(self, row: SftRow) -> torch.Tensor:
         tokenizer = self.policy.tokenizer
-        ids = tokenizer.encode(target, add_special_tokens=False)
-        return torch.tensor([*ids, tokenizer.eos_token_id])
+        ids = tokenizer.encode(row.target, add_special_tokens=False)
+        return torch.tensor([*ids, tokenizer.eos_token_id] if row.is_finished else ids)
 
     def _open_pictures(self, epoch: int, index: int, row: SftRow) -> list[Any]:
         pictures = [open_picture(picture) for picture in row.example.pictures]

@@ -99,11 +99,14 @@ class WarmupSettings(SftSettings):
         drawn_pairs_per_screen: of drawn screens that join real ones.
         written_tasks: probability that a task's text is replaced by a written one of the same
             activity.
+        labelled_share: of the sessions with known activities whose decision is taught, too; the
+            others teach their description only, and the decisions are left to GRPO.
     """
 
     pairs_per_screen: int = Field(default=2, ge=1)
     drawn_pairs_per_screen: int = Field(default=1, ge=1)
     written_tasks: float = Field(default=0.0, ge=0, le=1)
+    labelled_share: float = Field(default=1.0, ge=0, le=1)
 
 
 class EvaluationSettings(Config):

@@ -5,6 +5,8 @@ from collections.abc import Sequence
 from groupwise.core import DataError, GroupwiseError
 from groupwise.data import Screenshot, load_screenshots
 from groupwise.models import (
+    TINY_TOKEN_SIDE,
+    TOKEN_SIDE,
     ModelShape,
     count_lora_parameters,
     estimate_memory,
@@ -29,7 +31,7 @@ def preview_run(config: OnTaskConfig) -> Preview:
         num_screens, size = _count_screens(config)
     except GroupwiseError as error:
         return Preview(facts, [str(error)])
-    tokens = estimate_picture_tokens(*size, max_pixels=config.model.max_pixels) + _TEXT_TOKENS
+    tokens = _estimate_tokens(config, size)
     facts += [
         ("screens to split", f"{num_screens:,} of up to {size[0]} x {size[1]} pixels"),
         (
@@ -48,6 +50,12 @@ def preview_run(config: OnTaskConfig) -> Preview:
     if shape is not None:
         facts += _list_memory(config, shape, tokens)
     return Preview(facts, problems)
+
+
+def _estimate_tokens(config: OnTaskConfig, size: tuple[int, int]) -> int:
+    side = TINY_TOKEN_SIDE if config.model.is_preset else TOKEN_SIDE
+    pixels = config.model.max_pixels
+    return estimate_picture_tokens(*size, max_pixels=pixels, token_side=side) + _TEXT_TOKENS
 
 
 def _count_screens(config: OnTaskConfig) -> tuple[int, tuple[int, int]]:

@@ -5,6 +5,7 @@ from groupwise.data import Pair
 from groupwise.rewards import AnswerContract
 
 QUESTION = "Is this screen on-task or off-task?"
+_DESCRIBED = ("activity", "task_activity")
 
 
 def make_pair_example(pair: Pair, *, question: str = QUESTION) -> Example:
@@ -26,10 +27,21 @@ def make_pair_example(pair: Pair, *, question: str = QUESTION) -> Example:
     )
 
 
+def has_description(example: Example, contract: AnswerContract) -> bool:
+    """Whether both activities are known and the contract wants them named."""
+    return bool(contract.describe) and set(_DESCRIBED) <= example.fields.keys()
+
+
+def write_description(example: Example, contract: AnswerContract) -> str:
+    """Return the answer to teach up to, and without, its label."""
+    assert example.label is not None
+    return write_target(example, contract).removesuffix(example.label).rstrip()
+
+
 def write_target(example: Example, contract: AnswerContract) -> str:
     """Return the answer to teach: with a description where both activities are known."""
     assert example.label is not None
-    names = [example.fields.get(name) for name in ("activity", "task_activity")]
-    if not contract.describe or None in names:
+    if not has_description(example, contract):
         return contract.write(example.label)
-    return contract.write(example.label, [str(name).replace("_", " ") for name in names])
+    words = [str(example.fields[name]).replace("_", " ") for name in _DESCRIBED]
+    return contract.write(example.label, words)

@@ -9,7 +9,12 @@ from groupwise.data import ACTIVITIES, Pair, Screenshot, make_pairs, write_task
 from groupwise.rewards import AnswerContract
 from groupwise.training import RowsOfEpoch, SftRow
 from groupwise_recipes.on_task.config import OnTaskConfig
-from groupwise_recipes.on_task.prompt import make_pair_example, write_target
+from groupwise_recipes.on_task.prompt import (
+    has_description,
+    make_pair_example,
+    write_description,
+    write_target,
+)
 from groupwise_recipes.on_task.screens import DRAWN
 
 
@@ -23,7 +28,7 @@ def make_warmup_rows(screens: Sequence[Screenshot], config: OnTaskConfig) -> Row
         pairs += _pair(drawn, config.sft.drawn_pairs_per_screen, config, epoch)
         rng = random.Random(derive_seed(config.seed, "written tasks", epoch))
         pairs = [_rewrite_task(pair, config.sft.written_tasks, rng) for pair in pairs]
-        return [_make_row(make_pair_example(pair), config.answer) for pair in pairs]
+        return [_make_row(make_pair_example(pair), config) for pair in pairs]
 
     return list_rows
 
@@ -59,5 +64,15 @@ def _rewrite_task(pair: Pair, probability: float, rng: random.Random) -> Pair:
     return replace(pair, task=write_task(pair.task_activity, rng=rng, language=language))
 
 
-def _make_row(example: Example, contract: AnswerContract) -> SftRow:
-    return SftRow(example, write_target(example, contract))
+def _make_row(example: Example, config: OnTaskConfig) -> SftRow:
+    if _is_labelled(example, config):
+        return SftRow(example, write_target(example, config.answer))
+    return SftRow(example, write_description(example, config.answer), is_finished=False)
+
+
+def _is_labelled(example: Example, config: OnTaskConfig) -> bool:
+    """Whether the decision on this session's screens is taught, the same in every epoch."""
+    if not has_description(example, config.answer):
+        return True
+    rng = random.Random(derive_seed(config.seed, "labelled", example.group))
+    return rng.random() < config.sft.labelled_share

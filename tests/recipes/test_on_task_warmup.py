@@ -1,0 +1,56 @@
+"""Warm-up rows of on_task: which decisions are taught, and what an unlabelled row gives away."""
+
+from dataclasses import replace
+
+import pytest
+
+from groupwise.core import load_config
+from groupwise.data import Screenshot, load_screenshots, write_desktops
+from groupwise.pipeline import find_recipe
+from groupwise.training import SftRow
+from groupwise_recipes.on_task.config import LABELS, OnTaskConfig
+from groupwise_recipes.on_task.warmup import make_warmup_rows
+
+CONFIG = find_recipe("on_task").config_folder / "demo.yaml"
+
+
+@pytest.fixture(scope="module")
+def screens(tmp_path_factory: pytest.TempPathFactory) -> list[Screenshot]:
+    root = tmp_path_factory.mktemp("screens")
+    write_desktops(root, num_sessions=60, screens_per_session=1, seed=5, size=(160, 120))
+    return list(load_screenshots(root).screens)
+
+
+def list_rows(screens: list[Screenshot], share: float, epoch: int = 0) -> list[SftRow]:
+    config = load_config(OnTaskConfig, CONFIG, overrides=[f"sft.labelled_share={share}"])
+    return list(make_warmup_rows(screens, config)(epoch))
+
+
+def list_labelled(rows: list[SftRow]) -> set[str]:
+    return {row.example.group for row in rows if row.is_finished}
+
+
+def test_the_same_share_of_sessions_is_labelled_in_every_epoch(screens):
+    labelled = [list_labelled(list_rows(screens, 0.3, epoch)) for epoch in range(3)]
+    assert labelled[0] == labelled[1] == labelled[2]
+    assert 8 <= len(labelled[0]) <= 28
+
+
+@pytest.mark.parametrize(("share", "expected"), [(0.0, 0), (1.0, 60)])
+def test_limits_of_the_labelled_share(screens, share, expected):
+    assert len(list_labelled(list_rows(screens, share))) == expected
+
+
+def test_an_unlabelled_row_is_the_labelled_one_up_to_its_label(screens):
+    for bare, whole in zip(list_rows(screens, 0), list_rows(screens, 1), strict=True):
+        assert bare.example == whole.example
+        assert whole.target == f"{bare.target} {whole.example.label}"
+        assert not any(label in bare.target for label in LABELS)
+
+
+def test_without_names_every_decision_is_taught(screens):
+    unnamed = [replace(screen, activity=None) for screen in screens[:20]]
+    unnamed = [replace(s, task=f"task {n}") for n, s in enumerate(unnamed)]
+    rows = list_rows(unnamed, 0)
+    assert rows
+    assert all(row.is_finished and row.target in LABELS for row in rows)
