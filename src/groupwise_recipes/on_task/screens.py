@@ -1,6 +1,7 @@
 """The prepare step: screens into splits, pictures stored small, pairs made."""
 
 from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
@@ -120,12 +121,14 @@ def _cross(screens: Sequence[Screenshot], config: OnTaskConfig, *, split: str) -
 
 
 def _store(screens: Sequence[Screenshot], folder: Path, max_pixels: int) -> list[Screenshot]:
-    known: dict[str, Picture] = {}
-    for screen in screens:
-        digest = screen.picture.digest
-        if digest not in known:
-            path = folder / "pictures" / f"{digest}.png"
-            known[digest] = store_picture(screen.picture, path, max_pixels=max_pixels)
+    unique = {screen.picture.digest: screen.picture for screen in screens}
+
+    def store(picture: Picture) -> Picture:
+        path = folder / "pictures" / f"{picture.digest}.png"
+        return store_picture(picture, path, max_pixels=max_pixels)
+
+    with ThreadPoolExecutor() as pool:
+        known = dict(zip(unique, pool.map(store, unique.values()), strict=True))
     return [replace(screen, picture=known[screen.picture.digest]) for screen in screens]
 
 
