@@ -22,6 +22,8 @@ $(STAMP): pyproject.toml constraints.txt
 	$(BIN)/pip install -c constraints.txt -e '.[dev]'
 	touch $(STAMP)
 
+# One thread, so that the numbers do not depend on how many cores share the sums.
+demo: export OMP_NUM_THREADS = 1
 demo: setup
 	$(BIN)/groupwise run on_task --config demo --out runs/demo
 
