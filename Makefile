@@ -3,6 +3,9 @@ PYTHON ?= python3
 BIN := .venv/bin
 STAMP := .venv/.groupwise-setup
 
+# Bytecode is kept in .venv, whatever the shell says: it is compiled once.
+export PYTHONDONTWRITEBYTECODE =
+
 .DEFAULT_GOAL := help
 .PHONY: help setup demo test test-all check bench
 
@@ -16,10 +19,13 @@ help:
 
 setup: $(STAMP)
 
-# The stamp comes last: a setup that was interrupted starts again.
+# The pip that comes with Python may be old and slow. It does not compile to bytecode: the first
+# import does, and most modules are never imported. The stamp comes last: a setup that was
+# interrupted starts again.
 $(STAMP): pyproject.toml constraints.txt
 	test -x $(BIN)/pip || $(PYTHON) -m venv --clear .venv
-	$(BIN)/pip install -c constraints.txt -e '.[dev]'
+	$(BIN)/pip install --no-compile -c constraints.txt --upgrade pip
+	$(BIN)/pip install --no-compile -c constraints.txt -e '.[dev]'
 	touch $(STAMP)
 
 # One thread, so that the numbers do not depend on how many cores share the sums.
