@@ -86,7 +86,7 @@ def train_grpo(
         trainer = make_grpo_trainer(
             trained,
             examples,
-            gate_tolerance=settings.gate_tolerance,
+            settings=settings,
             model=model,
             reward_funcs=[reward],
             args=_build_config(settings, workspace),

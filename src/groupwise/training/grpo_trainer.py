@@ -1,4 +1,4 @@
-"""Our GRPOTrainer: TRL's, with the step-0 gate and token rates in its metrics."""
+"""Our GRPOTrainer: the fast one, with the step-0 gate and token rates in its metrics."""
 
 import time
 from collections.abc import Sequence
@@ -9,24 +9,26 @@ from groupwise.core import Example, write_json
 from groupwise.models import Policy, list_trainable, restore_trainable
 from groupwise.training.checkpoints import load_weights
 from groupwise.training.gate import run_gate
+from groupwise.training.settings import GrpoSettings
 
 
 def make_grpo_trainer(
-    policy: Policy, examples: Sequence[Example], *, gate_tolerance: float, **named: Any
+    policy: Policy, examples: Sequence[Example], *, settings: GrpoSettings, **named: Any
 ) -> Any:
-    """Return a GRPOTrainer for ``policy``; ``named`` are GRPOTrainer's own arguments.
+    """Return a FastGRPOTrainer for ``policy``; ``named`` are GRPOTrainer's own arguments.
 
     Its first batch goes through the gate, and what that measured is written to ``gate.json``.
     Only what trains in ``policy`` now will train: switching to the reference adapter and back
     would let other weights train, too.
     """
     from transformers import PrinterCallback
-    from trl.trainer.grpo_trainer import GRPOTrainer
+
+    from groupwise.training.fast.trainer import FastGRPOTrainer
 
     trainable = list_trainable(policy.model)
 
-    class _Trainer(GRPOTrainer):
-        """GRPOTrainer that checks its first batch and writes no model card."""
+    class _Trainer(FastGRPOTrainer):
+        """Checks its first batch and writes no model card."""
 
         def _generate_and_score_completions(self, inputs: list[dict[str, Any]]) -> dict[str, Any]:
             started = time.perf_counter()
@@ -37,7 +39,7 @@ def make_grpo_trainer(
             self._metrics["train"]["tokens_per_s"].append(num_tokens / duration_s)
             if self.state.global_step == 0 and self._step == 0:
                 rows = [examples[row["place"]] for row in inputs]
-                result = run_gate(self, policy, rows, batch, tolerance=gate_tolerance)
+                result = run_gate(self, policy, rows, batch, tolerance=settings.gate_tolerance)
                 write_json(Path(str(self.args.output_dir)) / "gate.json", vars(result))
             return batch
 
@@ -47,7 +49,7 @@ def make_grpo_trainer(
         def create_model_card(self, *_: Any, **__: Any) -> None:
             pass
 
-    trainer = _Trainer(**named)
+    trainer = _Trainer(speed=settings.speed, **named)
     trainer.remove_callback(PrinterCallback)
     restore_trainable(policy.model, trainable)
     return trainer

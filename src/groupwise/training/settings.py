@@ -77,6 +77,30 @@ class SftSettings(TrainerSettings):
     augmentation: PictureAugmentation | None = None
 
 
+class SpeedSettings(Config):
+    """What GRPO computes once instead of once per completion; the results are the same.
+
+    Attributes:
+        shared_prefix: score every prompt once per group. ``auto``: where the model allows it and
+            the comparison with the plain pass agrees, else with a warning the plain pass; ``on``:
+            stop instead; ``off``: the plain pass.
+        trunk_cache: keep the states that enter the first trained block for all passes of a round.
+        vision_once: run a frozen vision tower once per picture and round, and the image
+            processor once per picture.
+        prefill_once: read every prompt once per group when sampling.
+        skip_dead_groups: leave groups without a gradient out of the training pass.
+        tolerance: greatest difference of a log-probability from the plain pass; the first batch
+            of each new shape is compared.
+    """
+
+    shared_prefix: Literal["auto", "on", "off"] = "auto"
+    trunk_cache: bool = True
+    vision_once: bool = True
+    prefill_once: bool = True
+    skip_dead_groups: bool = True
+    tolerance: float = Field(default=1e-3, gt=0)
+
+
 class GrpoSettings(TrainerSettings):
     """Group-relative policy optimisation.
 
@@ -98,6 +122,7 @@ class GrpoSettings(TrainerSettings):
             only has the upper limit.
         gate_tolerance: greatest difference of log-probabilities that the step-0 gate accepts.
         heldout_every_steps: a held-out check each so many steps and after the last; None: none.
+        speed: what is computed once per prompt instead of once per completion.
     """
 
     epochs: int = Field(default=1, ge=1)
@@ -114,3 +139,4 @@ class GrpoSettings(TrainerSettings):
     clip_high: float = Field(default=0.2, gt=0)
     gate_tolerance: float = Field(default=1e-4, gt=0)
     heldout_every_steps: int | None = Field(default=None, ge=1)
+    speed: SpeedSettings = SpeedSettings()

@@ -1,0 +1,127 @@
+"""Which rows of a batch share a prompt, and picking rows out of a batch."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Self
+
+import torch
+
+
+def number_prompts(rows: Sequence[Mapping[str, Any]]) -> list[int]:
+    """Return the number of each row's prompt: rows in a row with the same prompt share one.
+
+    Args:
+        rows: with ``prompt`` and, if they have pictures, ``image`` or ``images``.
+    """
+    numbers: list[int] = []
+    for place, row in enumerate(rows):
+        is_new = place == 0 or not _is_same_prompt(row, rows[place - 1])
+        numbers.append(place if place == 0 else numbers[-1] + is_new)
+    return numbers
+
+
+def _is_same_prompt(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
+    """Whether prompt and pictures are equal; the prompts are compared first, being cheaper."""
+    return all(
+        one.get(key) is other.get(key) or one.get(key) == other.get(key)
+        for key in ("prompt", "image", "images")
+    )
+
+
+@dataclass(frozen=True)
+class Groups:
+    """The prompts of a batch of rows.
+
+    Attributes:
+        numbers: the prompt's number in its round, ascending, one for each prompt of the batch.
+        first_rows: the first row of each prompt, shape [prompts].
+        prompt_of_row: place of each row's prompt in ``first_rows``, shape [rows].
+    """
+
+    numbers: tuple[int, ...]
+    first_rows: torch.Tensor
+    prompt_of_row: torch.Tensor
+
+    @classmethod
+    def of(cls, prompt_numbers: torch.Tensor) -> Self:
+        """Return the groups of rows whose prompts have these numbers, shape [rows]."""
+        found, places = torch.unique(prompt_numbers, return_inverse=True)
+        rows = torch.arange(len(places), device=places.device)
+        first = torch.full_like(found, len(places)).scatter_reduce(0, places, rows, "amin")
+        return cls(tuple(found.tolist()), first, places)
+
+    def __len__(self) -> int:
+        """The number of prompts."""
+        return len(self.numbers)
+
+
+def shuffle_groups(prompt_numbers: torch.Tensor) -> torch.Tensor:
+    """Return an order of the rows in which prompts are shuffled and their rows stay together."""
+    found, places = torch.unique(prompt_numbers, return_inverse=True)
+    rank = torch.randperm(len(found)).to(places.device)
+    return torch.argsort(rank[places], stable=True)
+
+
+def split_groups(
+    rows: torch.Tensor, prompt_numbers: torch.Tensor, max_rows: int
+) -> list[torch.Tensor]:
+    """Return chunks of at most ``max_rows`` rows, in order, that split no group if possible.
+
+    Args:
+        rows: which rows, shape [chosen].
+        prompt_numbers: of all rows, shape [rows].
+        max_rows: a greater group is a chunk of its own.
+    """
+    _, sizes = torch.unique_consecutive(prompt_numbers[rows], return_counts=True)
+    chunks: list[list[torch.Tensor]] = []
+    room = 0
+    for group in rows.split(sizes.tolist()):
+        if not chunks or len(group) > room:
+            chunks.append([])
+            room = max_rows
+        chunks[-1].append(group)
+        room -= len(group)
+    return [torch.cat(chunk) for chunk in chunks]
+
+
+def find_dead_rows(rewards: torch.Tensor, *, group_size: int) -> torch.Tensor:
+    """Return which rows are of groups whose rewards are all equal, shape [rows].
+
+    Their advantages are 0 but for rounding. Rows that nothing could score are left out.
+
+    Args:
+        rewards: weighted, of every reward function, NaN where unknown, shape [rows, functions].
+        group_size: rows of one prompt, which follow each other.
+    """
+    totals, known = rewards.nansum(1), ~rewards.isnan().all(1)
+    greatest = totals.masked_fill(~known, -torch.inf).view(-1, group_size).amax(1)
+    smallest = totals.masked_fill(~known, torch.inf).view(-1, group_size).amin(1)
+    return (greatest <= smallest).repeat_interleave(group_size)
+
+
+def take_rows(batch: Mapping[str, Any], order: torch.Tensor) -> dict[str, Any]:
+    """Return the batch with its rows in this order; values without rows stay as they are."""
+
+    def take(value: Any) -> Any:
+        if isinstance(value, torch.Tensor):
+            return value[order] if value.ndim else value
+        return value if value is None else [value[place] for place in order.tolist()]
+
+    return {key: take(value) for key, value in batch.items()}
+
+
+def pick_pictures(
+    rows: torch.Tensor, pixel_values: torch.Tensor, grid: torch.Tensor, num_images: Sequence[int]
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """Return patches and grids of some rows' pictures.
+
+    Args:
+        rows: which rows, shape [chosen].
+        pixel_values: patches of all rows, shape [patches, values].
+        grid: frames, height and width in patches of each picture, shape [pictures, 3].
+        num_images: pictures of each row.
+    """
+    grids = grid.split(list(num_images))
+    patches = pixel_values.split([int(part.prod(-1).sum()) for part in grids])
+    chosen = rows.tolist()
+    return torch.cat([patches[row] for row in chosen]), torch.cat([grids[row] for row in chosen])

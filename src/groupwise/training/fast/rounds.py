@@ -1,0 +1,67 @@
+"""What one round of sampling and its updates computes once: picture features and the trunk."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from types import SimpleNamespace
+from typing import Any
+
+import torch
+from torch.nn import functional
+
+from groupwise.training.fast.groups import Groups
+from groupwise.training.fast.shared import Trunk
+
+
+@dataclass
+class Round:
+    """One batch of completions and what its passes share.
+
+    Attributes:
+        groups: of all rows, in the order in which they were sampled.
+        pictures: features of each prompt's pictures: pooled, then one for each deepstack level.
+        prefixes: trunk of each prompt without padding, shape [prefix, hidden].
+        tails: trunk of each row, shape [tail, hidden].
+    """
+
+    groups: Groups
+    pictures: dict[int, list[list[torch.Tensor]]] = field(default_factory=dict)
+    prefixes: dict[int, torch.Tensor] = field(default_factory=dict)
+    tails: dict[int, torch.Tensor] = field(default_factory=dict)
+
+    def find_features(self, groups: Groups) -> Any | None:
+        """Return the features of all pictures of these prompts, or None if one is unknown."""
+        if any(number not in self.pictures for number in groups.numbers):
+            return None
+        found = [picture for number in groups.numbers for picture in self.pictures[number]]
+        levels = [tuple(level) for level in zip(*found, strict=True)]
+        return SimpleNamespace(pooler_output=levels[0], deepstack_features=levels[1:])
+
+    def keep_features(self, groups: Groups, num_images: Sequence[int], features: Any) -> None:
+        """Remember what the vision tower returned for the pictures of these prompts, in order."""
+        levels = [features.pooler_output, *(getattr(features, "deepstack_features", None) or [])]
+        pictures = iter([[part.detach() for part in parts] for parts in zip(*levels, strict=True)])
+        for number, count in zip(groups.numbers, num_images, strict=True):
+            self.pictures[number] = [next(pictures) for _ in range(count)]
+
+    def find_trunk(
+        self, groups: Groups, rows: Sequence[int], *, prefix: int, tail: int
+    ) -> Trunk | None:
+        """Return the trunk of these prompts and rows, padded to widths, or None."""
+        known = all(number in self.prefixes for number in groups.numbers)
+        if not known or any(row not in self.tails for row in rows):
+            return None
+        prefixes = [_fit(self.prefixes[number], prefix, left=True) for number in groups.numbers]
+        tails = [_fit(self.tails[row], tail, left=False) for row in rows]
+        return Trunk(torch.stack(prefixes), torch.stack(tails))
+
+    def keep_trunk(self, groups: Groups, rows: Sequence[int], trunk: Trunk) -> None:
+        """Remember the trunk of these prompts and rows."""
+        self.prefixes |= dict(zip(groups.numbers, trunk.prefixes, strict=True))
+        self.tails |= dict(zip(rows, trunk.tails, strict=True))
+
+
+def _fit(states: torch.Tensor, width: int, *, left: bool) -> torch.Tensor:
+    """Cut padding off or add some, shape [width, hidden]; prompts are padded on the left."""
+    states = states[-width:] if left else states[:width]
+    missing = width - len(states)
+    return functional.pad(states, (0, 0, missing, 0) if left else (0, 0, 0, missing))

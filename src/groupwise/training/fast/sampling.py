@@ -1,0 +1,145 @@
+"""Sampling that reads every prompt once: its keys are repeated, then ``generate`` goes on."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+import torch
+from transformers.cache_utils import DynamicCache, DynamicLayer
+
+from groupwise.training.fast.rounds import Round
+from groupwise.training.fast.scoring import PromptRows, find_positions
+
+
+@torch.no_grad()
+def sample_rows(
+    model: Any, backbone: Any, prompts: PromptRows, round_: Round, *, generation_config: Any
+) -> torch.Tensor:
+    """Sample a completion for every row of the round; return token ids, shape [rows, tokens].
+
+    With the same random state it draws what ``model.generate`` on the repeated prompts draws.
+
+    Args:
+        model: the unwrapped policy.
+        backbone: its backbone.
+        prompts: every prompt once, in the order of their numbers.
+        round_: says which rows continue which prompt; keeps the features of pictures.
+        generation_config: of ``generate``.
+    """
+    rows = round_.groups.prompt_of_row
+    positions = find_positions(backbone, prompts)
+    cache: Any = DynamicCache()
+    backbone(
+        input_ids=prompts.ids[:, :-1],
+        attention_mask=prompts.mask[:, :-1],
+        position_ids=positions[..., :-1],
+        past_key_values=cache,
+        use_cache=True,
+        **_encode_pictures(backbone, prompts, round_),
+    )
+    room = generation_config.max_new_tokens + 1
+    cache.layers = [_RoomyLayer(layer, rows, room=room) for layer in cache.layers]
+    if positions.ndim == 3:
+        backbone.rope_deltas = _find_deltas(positions, prompts.mask)[rows]
+    output = model.generate(
+        input_ids=prompts.ids[rows],
+        attention_mask=prompts.mask[rows],
+        past_key_values=cache,
+        generation_config=generation_config,
+    )
+    return output[:, prompts.ids.shape[1] :]
+
+
+def collate_prompts(
+    prompt_ids: Sequence[Sequence[int]],
+    fields: Mapping[str, Any],
+    *,
+    num_images: Sequence[int],
+    padding_id: int,
+    device: torch.device,
+) -> PromptRows:
+    """Return prompts padded on the left.
+
+    Args:
+        prompt_ids: token ids of each prompt.
+        fields: what the processor returned beside them.
+        num_images: pictures of each prompt; empty without pictures.
+        padding_id: fills up the ids.
+        device: of the tensors.
+    """
+
+    def pad_left(rows: Sequence[Sequence[int]], value: int) -> torch.Tensor:
+        width = max(map(len, prompt_ids))
+        padded = [[value] * (width - len(row)) + list(row) for row in rows]
+        return torch.tensor(padded, device=device)
+
+    def place(name: str) -> torch.Tensor | None:
+        value = fields.get(name)
+        return None if value is None else torch.as_tensor(value).to(device)
+
+    types = fields.get("mm_token_type_ids")
+    return PromptRows(
+        pad_left(prompt_ids, padding_id),
+        pad_left([[1] * len(ids) for ids in prompt_ids], 0),
+        pixel_values=place("pixel_values"),
+        grid=place("image_grid_thw"),
+        num_images=num_images,
+        token_types=None if types is None else pad_left(types, 0),
+    )
+
+
+def cut_after_end(token_ids: torch.Tensor, end_token_ids: Iterable[int]) -> list[list[int]]:
+    """Return each row up to and including its first end token."""
+    is_end = torch.isin(token_ids, torch.tensor(list(end_token_ids), device=token_ids.device))
+    num_after = ((is_end.int().cumsum(1) - is_end.int()) > 0).sum(1).tolist()
+    rows = token_ids.tolist()
+    return [row[: len(row) - gone] for row, gone in zip(rows, num_after, strict=True)]
+
+
+def _encode_pictures(backbone: Any, prompts: PromptRows, round_: Round) -> dict[str, Any]:
+    if prompts.pixel_values is None:
+        return {}
+    features = backbone.get_image_features(prompts.pixel_values, prompts.grid, return_dict=True)
+    round_.keep_features(round_.groups, prompts.num_images, features)
+    return {"mm_encoder_outputs": {"image": features}}
+
+
+def _find_deltas(positions: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
+    """Return how far the last position is from the number of tokens, shape [prompts, 1]."""
+    return positions[0, :, -1:] + 1 - mask.sum(1, keepdim=True)
+
+
+class _RoomyLayer(DynamicLayer):
+    """Keys and values of one block in buffers with room for every token to come.
+
+    ``DynamicLayer`` copies all that it holds for every new token.
+    """
+
+    def __init__(self, layer: Any, prompt_of_row: torch.Tensor, *, room: int) -> None:
+        super().__init__()
+        self.keys: Any
+        self.values: Any
+        self.dtype, self.device = layer.keys.dtype, layer.keys.device
+        self.buffers = [_repeat(part, prompt_of_row, room) for part in (layer.keys, layer.values)]
+        self.is_initialized = True
+        self._show(layer.keys.shape[-2])
+
+    def update(
+        self, key_states: torch.Tensor, value_states: torch.Tensor, *_: Any, **__: Any
+    ) -> tuple[torch.Tensor, torch.Tensor]:
+        """Write new tokens behind the others; return all, shape [rows, heads, tokens, size]."""
+        start = self.keys.shape[-2]
+        end = start + key_states.shape[-2]
+        for buffer, states in zip(self.buffers, (key_states, value_states), strict=True):
+            buffer[:, :, start:end] = states
+        self._show(end)
+        return self.keys, self.values
+
+    def _show(self, length: int) -> None:
+        self.keys, self.values = (buffer[:, :, :length] for buffer in self.buffers)
+
+
+def _repeat(states: torch.Tensor, prompt_of_row: torch.Tensor, room: int) -> torch.Tensor:
+    _, heads, length, size = states.shape
+    buffer = states.new_empty(len(prompt_of_row), heads, length + room, size)
+    buffer[:, :, :length] = states[prompt_of_row]
+    return buffer

@@ -1,0 +1,168 @@
+"""Log-probabilities of completions, with every prompt of the batch computed once."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any, Self
+
+import torch
+
+from groupwise.training.fast.groups import Groups, pick_pictures
+from groupwise.training.fast.rounds import Round
+from groupwise.training.fast.shared import SharedPass
+
+_NO_LABEL = -100
+
+
+@dataclass(frozen=True)
+class PromptRows:
+    """Prompts, padded on the left.
+
+    Attributes:
+        ids, mask: shape [rows, prompt].
+        pixel_values, grid: patches and grids of all rows' pictures; None without pictures.
+        num_images: pictures of each row.
+        token_types: 1 where a token stands for a patch, shape [rows, prompt].
+    """
+
+    ids: torch.Tensor
+    mask: torch.Tensor
+    pixel_values: torch.Tensor | None = None
+    grid: torch.Tensor | None = None
+    num_images: Sequence[int] = ()
+    token_types: torch.Tensor | None = None
+
+    def take(self, rows: torch.Tensor) -> Self:
+        """Return some of the rows, shape [chosen]."""
+        pictures: dict[str, Any] = {}
+        if self.pixel_values is not None and self.grid is not None:
+            pixels, grid = pick_pictures(rows, self.pixel_values, self.grid, self.num_images)
+            counts = [self.num_images[row] for row in rows.tolist()]
+            pictures = {"pixel_values": pixels, "grid": grid, "num_images": counts}
+        types = None if self.token_types is None else self.token_types[rows]
+        return replace(
+            self, ids=self.ids[rows], mask=self.mask[rows], token_types=types, **pictures
+        )
+
+    def trim(self) -> Self:
+        """Return the rows without the columns in which all of them are padding."""
+        first = int(self.mask.any(0).int().argmax())
+        types = None if self.token_types is None else self.token_types[:, first:]
+        return replace(self, ids=self.ids[:, first:], mask=self.mask[:, first:], token_types=types)
+
+
+@dataclass(frozen=True)
+class ScoredRows:
+    """Rows whose completions are scored.
+
+    Attributes:
+        prompts: of the rows.
+        ids, mask: of the completions, padded on the right, shape [rows, tokens].
+        places: place of each row in its round, shape [rows].
+        prompt_numbers: number of each row's prompt in the round, shape [rows].
+    """
+
+    prompts: PromptRows
+    ids: torch.Tensor
+    mask: torch.Tensor
+    places: torch.Tensor
+    prompt_numbers: torch.Tensor
+
+    def take(self, rows: torch.Tensor) -> Self:
+        """Return some of the rows, shape [chosen], without columns that are padding."""
+        width = max(1, int(self.mask[rows].sum(1).max()))
+        return replace(
+            self,
+            prompts=self.prompts.take(rows).trim(),
+            ids=self.ids[rows, :width],
+            mask=self.mask[rows, :width],
+            places=self.places[rows],
+            prompt_numbers=self.prompt_numbers[rows],
+        )
+
+
+@dataclass(frozen=True)
+class Sharing:
+    """What is kept for later passes of a round, beside sharing prompts in each.
+
+    Attributes:
+        first_trained: number of the first block in which something trains.
+        keeps_trunk: whether later passes start at that block.
+        keeps_features: whether the output of a frozen vision tower is kept.
+    """
+
+    first_trained: int = 0
+    keeps_trunk: bool = False
+    keeps_features: bool = False
+
+
+def score_rows(
+    model: Any, backbone: Any, scored: ScoredRows, sharing: Sharing, round_: Round
+) -> Any:
+    """Return the output of TRL's fused head for the completions, fields of [rows, tokens].
+
+    Args:
+        model: the policy as the trainer calls it, wrapped or not.
+        backbone: its unwrapped backbone, after ``install_shared_pass``.
+        scored: the rows.
+        sharing: what is kept.
+        round_: keeps it.
+    """
+    groups = Groups.of(scored.prompt_numbers)
+    prompts = scored.prompts.take(groups.first_rows)
+    positions = find_positions(backbone, prompts)
+    shared = _describe_pass(scored, groups, positions, sharing, round_)
+    labels = scored.ids.masked_fill(scored.mask == 0, _NO_LABEL)
+    pictures = {}
+    if prompts.pixel_values is not None:
+        pictures = {"pixel_values": prompts.pixel_values, "image_grid_thw": prompts.grid}
+        if sharing.keeps_features:
+            shared = replace(
+                shared,
+                features=round_.find_features(groups),
+                keep_features=partial(round_.keep_features, groups, prompts.num_images),
+            )
+    return model(
+        input_ids=prompts.ids[:, :-1],
+        attention_mask=prompts.mask[:, :-1],
+        position_ids=positions[..., :-1],
+        shared=shared,
+        shift_labels=labels,
+        fused_lm_head=True,
+        **pictures,
+    )
+
+
+def find_positions(backbone: Any, prompts: PromptRows) -> torch.Tensor:
+    """Return positions of prompt tokens, shape [rows, prompt], or [3, rows, prompt] (M-RoPE)."""
+    if prompts.grid is not None:
+        return backbone.get_rope_index(
+            prompts.ids,
+            mm_token_type_ids=prompts.token_types,
+            image_grid_thw=prompts.grid,
+            attention_mask=prompts.mask,
+        )[0]
+    return (prompts.mask.long().cumsum(-1) - 1).clamp(min=0)
+
+
+def _describe_pass(
+    scored: ScoredRows, groups: Groups, positions: torch.Tensor, sharing: Sharing, round_: Round
+) -> SharedPass:
+    rows, prompts = groups.prompt_of_row, scored.prompts
+    tail_ids = torch.cat([prompts.ids[:, -1:], scored.ids[:, :-1]], dim=1)
+    steps = torch.arange(tail_ids.shape[1], device=tail_ids.device)
+    shared = SharedPass(
+        prompt_of_row=rows,
+        tail_ids=tail_ids,
+        mask=torch.cat([prompts.mask, scored.mask[:, :-1]], dim=1),
+        positions=positions[..., rows, -1:] + steps,
+        first_trained=sharing.first_trained,
+    )
+    if not sharing.keeps_trunk:
+        return shared
+    places, prefix = scored.places.tolist(), prompts.ids.shape[1] - 1
+    return replace(
+        shared,
+        trunk=round_.find_trunk(groups, places, prefix=prefix, tail=tail_ids.shape[1]),
+        keep_trunk=partial(round_.keep_trunk, groups, places),
+    )

@@ -1,0 +1,233 @@
+"""One forward pass in which every prompt is computed once and its completions continue it.
+
+A pass has two streams: the prompts without their last token, shape [prompts, prefix, hidden],
+and the tails (the last prompt token, then the completion without its last), shape [rows, tail,
+hidden]. In each block the prompts go first; the tails then attend to the keys and values of
+their prompt and to their own past. Everything else is the model's own code, so that adapters,
+quantised layers and attention kernels work as they are.
+
+Source: PrefixGrouper (2506.05433), here with pictures and with blocks that are skipped.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import partial
+from types import MethodType, SimpleNamespace
+from typing import Any
+
+import torch
+from torch import nn
+from transformers.masking_utils import create_causal_mask
+from transformers.modeling_outputs import BaseModelOutputWithPast
+
+
+@dataclass(frozen=True)
+class Trunk:
+    """Hidden states that enter the first trained block: the same for every policy of a round.
+
+    Attributes:
+        prefixes: of the prompts, shape [prompts, prefix, hidden].
+        tails: of the completions, shape [rows, tail, hidden].
+    """
+
+    prefixes: torch.Tensor
+    tails: torch.Tensor
+
+
+@dataclass(frozen=True)
+class SharedPass:
+    """What one pass needs beside the prompts.
+
+    Attributes:
+        prompt_of_row: place of each row's prompt, shape [rows].
+        tail_ids: last prompt token and the completion without its last, shape [rows, tail].
+        mask: 1 for real tokens, shape [rows, prefix + tail].
+        positions: of the tails, shape [rows, tail] or [axes, rows, tail].
+        features: of the pictures, as the vision tower returned them; None: computed here.
+        trunk: what earlier passes of the round computed; None: computed here.
+        first_trained: number of the first block that has something to train.
+        keep_features, keep_trunk: take what was computed here.
+    """
+
+    prompt_of_row: torch.Tensor
+    tail_ids: torch.Tensor
+    mask: torch.Tensor
+    positions: torch.Tensor
+    features: Any | None = None
+    trunk: Trunk | None = None
+    first_trained: int = 0
+    keep_features: Callable[[Any], None] | None = None
+    keep_trunk: Callable[[Trunk], None] | None = None
+
+
+def install_shared_pass(backbone: nn.Module) -> None:
+    """Let ``backbone(..., shared=SharedPass)`` return the tails' last hidden states.
+
+    Without ``shared`` the forward is the model's own. The result has shape [rows, tail, hidden]:
+    its position t predicts token t of the completion.
+    """
+    own_forward = backbone.forward
+    text = find_text_model(backbone)
+
+    def forward(self: Any, *args: Any, shared: SharedPass | None = None, **named: Any) -> Any:
+        if shared is None:
+            return own_forward(*args, **named)
+        named.pop("use_cache", None)
+        if text is self:
+            return _run_text(text, shared, **named)
+        named = _encode_pictures(self, shared, named)
+        text_forward = text.forward
+        text.forward = partial(_run_text, text, shared)
+        try:
+            return own_forward(*args, **named)
+        finally:
+            text.forward = text_forward
+
+    backbone.forward = MethodType(forward, backbone)
+
+
+def find_text_model(backbone: nn.Module) -> Any:
+    """Return the part of a backbone that holds the language blocks."""
+    return getattr(backbone, "language_model", backbone)
+
+
+def _encode_pictures(backbone: Any, shared: SharedPass, named: Mapping[str, Any]) -> dict[str, Any]:
+    """Replace pixels by features where the vision tower does not train."""
+    named = dict(named)
+    if named.get("pixel_values") is None or shared.keep_features is None:
+        return named
+    pixels = named.pop("pixel_values")
+    features = shared.features
+    if features is None:
+        with torch.no_grad():
+            features = backbone.get_image_features(
+                pixels, named["image_grid_thw"], return_dict=True
+            )
+        shared.keep_features(features)
+    return named | {"mm_encoder_outputs": {"image": features}}
+
+
+@dataclass(frozen=True)
+class _Stream:
+    """What every block is told about one stream."""
+
+    mask: Any
+    rotary: Any
+
+
+def _run_text(  # noqa: PLR0913 (the arguments of the text model itself)
+    text: Any,
+    shared: SharedPass,
+    *,
+    attention_mask: torch.Tensor,
+    position_ids: torch.Tensor,
+    input_ids: torch.Tensor | None = None,
+    inputs_embeds: torch.Tensor | None = None,
+    visual_pos_masks: torch.Tensor | None = None,
+    deepstack_visual_embeds: list[torch.Tensor] | None = None,
+    **_: Any,
+) -> BaseModelOutputWithPast:
+    prefixes = text.embed_tokens(input_ids) if inputs_embeds is None else inputs_embeds
+    tails = text.embed_tokens(shared.tail_ids)
+    streams = (
+        _describe_stream(text, prefixes, attention_mask, position_ids, num_seen=0),
+        _describe_stream(text, tails, shared.mask, shared.positions, num_seen=prefixes.shape[1]),
+    )
+    start = 0
+    if shared.trunk is not None:
+        start, prefixes, tails = shared.first_trained, shared.trunk.prefixes, shared.trunk.tails
+    for number in range(start, len(text.layers)):
+        if number == shared.first_trained and number > start and shared.keep_trunk is not None:
+            shared.keep_trunk(Trunk(prefixes.detach(), tails.detach()))
+        with torch.set_grad_enabled(torch.is_grad_enabled() and number >= shared.first_trained):
+            prefixes, tails = _run_block(
+                text.layers[number], prefixes, tails, streams, shared.prompt_of_row
+            )
+        if deepstack_visual_embeds is not None and number < len(deepstack_visual_embeds):
+            prefixes = text._deepstack_process(
+                prefixes, visual_pos_masks, deepstack_visual_embeds[number]
+            )
+    return BaseModelOutputWithPast(last_hidden_state=text.norm(tails))
+
+
+def _describe_stream(
+    text: Any, states: torch.Tensor, mask: torch.Tensor, positions: torch.Tensor, *, num_seen: int
+) -> _Stream:
+    seen: Any = _SeenTokens(num_seen) if num_seen else None
+    full = create_causal_mask(
+        config=text.config,
+        inputs_embeds=states,
+        attention_mask=mask,
+        past_key_values=seen,
+        position_ids=None,
+    )
+    return _Stream(full, text.rotary_emb(states, positions))
+
+
+def _run_block(
+    block: Any,
+    prefixes: torch.Tensor,
+    tails: torch.Tensor,
+    streams: tuple[_Stream, _Stream],
+    prompt_of_row: torch.Tensor,
+) -> tuple[torch.Tensor, torch.Tensor]:
+    def run(prefixes: torch.Tensor, tails: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        keys = _KeysOfOneBlock(prompt_of_row)
+        states = []
+        for stream, own in zip(streams, (prefixes, tails), strict=True):
+            output = block(
+                own,
+                attention_mask=stream.mask,
+                position_embeddings=stream.rotary,
+                past_key_values=keys,
+                use_cache=True,
+            )
+            states.append(output[0] if isinstance(output, tuple) else output)
+        return states[0], states[1]
+
+    if not (getattr(block, "gradient_checkpointing", False) and block.training):
+        return run(prefixes, tails)
+    # The block would checkpoint each stream on its own and lose the keys between them.
+    checkpoint = block._gradient_checkpointing_func
+
+    def run_whole(*states: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        block.gradient_checkpointing = False
+        try:
+            return run(*states)
+        finally:
+            block.gradient_checkpointing = True
+
+    return checkpoint(run_whole, prefixes, tails)
+
+
+class _KeysOfOneBlock:
+    """Stands in for a cache: remembers the prompts' keys and values for the tails."""
+
+    def __init__(self, prompt_of_row: torch.Tensor) -> None:
+        self.prompt_of_row = prompt_of_row
+        self.prefix: tuple[torch.Tensor, torch.Tensor] | None = None
+
+    def update(
+        self, keys: torch.Tensor, values: torch.Tensor, *_: Any, **__: Any
+    ) -> tuple[torch.Tensor, torch.Tensor]:
+        """Return what to attend to, each of shape [batch, heads, tokens, head size]."""
+        if self.prefix is None:
+            self.prefix = keys, values
+            return keys, values
+        own = [part[self.prompt_of_row] for part in self.prefix]
+        return torch.cat([own[0], keys], dim=-2), torch.cat([own[1], values], dim=-2)
+
+
+class _SeenTokens(SimpleNamespace):
+    """Stands in for a cache where masks are made: so many tokens were seen before."""
+
+    def __init__(self, num_seen: int) -> None:
+        super().__init__(is_compileable=False, num_seen=num_seen)
+
+    def get_query_offset(self, *_: Any) -> int:
+        """Where this stream starts."""
+        return self.num_seen
+
+    def get_mask_sizes(self, query_length: int, *_: Any) -> tuple[int, int]:
+        """Keys in all, and where they start."""
+        return self.num_seen + query_length, 0

@@ -1,0 +1,66 @@
+"""What of a model can be shared, and why not."""
+
+import re
+from typing import Any
+
+from torch import nn
+
+from groupwise.training.fast.shared import find_text_model
+
+_KNOWN = ("llama", "qwen2", "qwen3", "qwen2_5_vl", "qwen3_vl")
+_ATTENTION = ("sdpa", "eager", "flash_attention_2", "flash_attention_3")
+_BLOCK = re.compile(r"(?:^|\.)layers\.(\d+)\.")
+_VISION = re.compile(r"(?:^|\.)visual\.")
+
+
+def find_backbone(model: Any) -> Any:
+    """Return the part of a model, with or without an adapter, below its output head."""
+    base = model.get_base_model() if hasattr(model, "peft_config") else model
+    return base.base_model
+
+
+def find_obstacle(backbone: Any) -> str | None:
+    """Return why prompts cannot be shared by this model, or None if they can."""
+    if backbone.config.model_type not in _KNOWN:
+        return f"models of type {backbone.config.model_type} are not known to allow it"
+    text = find_text_model(backbone)
+    layer_types = set(getattr(text.config, "layer_types", None) or ()) - {"full_attention"}
+    if layer_types:
+        return f"its layers are of type {sorted(layer_types)[0]}"
+    attention = text.config._attn_implementation
+    if attention not in _ATTENTION:
+        return f"its attention implementation is {attention}"
+    if has_dropout(backbone):
+        return "dropout is on, so that no two passes agree"
+    return None
+
+
+def has_dropout(model: nn.Module) -> bool:
+    """Whether some part of the model drops activations while it trains."""
+    layers = any(isinstance(part, nn.Dropout) and part.p > 0 for part in model.modules())
+    return layers or any(getattr(p, "attention_dropout", 0) for p in model.modules())
+
+
+def find_first_trained(backbone: nn.Module, num_blocks: int) -> int:
+    """Return the first block in which something trains or an adapter sits.
+
+    It is 0 if embeddings or the vision tower train, too: then nothing below is fixed.
+    """
+    found = [num_blocks]
+    for name, parameter in backbone.named_parameters():
+        block = None if _VISION.search(name) else _BLOCK.search(name)
+        if block and (parameter.requires_grad or "lora_" in name):
+            found.append(int(block.group(1)))
+        elif parameter.requires_grad and not block and not _is_above_blocks(name):
+            found.append(0)
+    return min(found)
+
+
+def trains_vision(backbone: nn.Module) -> bool:
+    """Whether some weight of the vision tower or its aligner trains."""
+    named = backbone.named_parameters()
+    return any(p.requires_grad or "lora_" in n for n, p in named if _VISION.search(n))
+
+
+def _is_above_blocks(name: str) -> bool:
+    return name.endswith(("norm.weight", "norm.bias")) and not _VISION.search(name)

@@ -1,0 +1,383 @@
+"""TRL's GRPOTrainer with what the rows of a group have in common computed once.
+
+Every loss of TRL stays valid, because ``_compute_loss`` is inherited. What changes: where
+log-probabilities come from, how completions are sampled, and which rows are scored at all.
+"""
+
+import warnings
+from collections.abc import Mapping, Sequence
+from contextlib import nullcontext
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch.nn import functional
+from trl.models.utils import unwrap_model_for_generation
+from trl.trainer.grpo_trainer import GRPOTrainer
+from trl.trainer.utils import (
+    split_pixel_values_by_grid,
+    split_tensor_dict,
+    unsplit_pixel_values_by_grid,
+)
+
+from groupwise.core import TrainingError
+from groupwise.training.fast.groups import (
+    Groups,
+    find_dead_rows,
+    number_prompts,
+    shuffle_groups,
+    split_groups,
+    take_rows,
+)
+from groupwise.training.fast.guard import ShapeGuard
+from groupwise.training.fast.hooks import keep_inputs_without_gradient
+from groupwise.training.fast.pictures import process_pictures_once
+from groupwise.training.fast.rounds import Round
+from groupwise.training.fast.sampling import collate_prompts, cut_after_end, sample_rows
+from groupwise.training.fast.scoring import PromptRows, ScoredRows, Sharing, score_rows
+from groupwise.training.fast.shared import find_text_model, install_shared_pass
+from groupwise.training.fast.support import (
+    find_backbone,
+    find_first_trained,
+    find_obstacle,
+    trains_vision,
+)
+from groupwise.training.settings import SpeedSettings
+
+LogProbs = tuple[torch.Tensor, torch.Tensor | None, torch.Tensor | None]
+
+_UNDERSTOOD = {"pixel_values", "image_grid_thw", "num_images", "mm_token_type_ids"}
+
+
+# TRL leaves open what its attributes hold until training has begun.
+_Base: Any = GRPOTrainer
+
+
+class FastGRPOTrainer(_Base):
+    """GRPOTrainer that pays for a prompt once per group.
+
+    Args:
+        speed: which levers are used.
+        named: GRPOTrainer's own arguments.
+    """
+
+    def __init__(self, *, speed: SpeedSettings, **named: Any) -> None:
+        keep_inputs_without_gradient(named["model"], named["args"])
+        super().__init__(**named)
+        self.speed = speed
+        self._round: Any = None
+        self._micro_batch: Mapping[str, Any] = {}
+        self._guard = ShapeGuard(speed.tolerance)
+        self._shares = speed.shared_prefix != "off" and self._install()
+
+    def _install(self) -> bool:
+        """Make the models take a shared pass; return whether that is possible."""
+        models = [m for m in (self.model, self.ref_model) if m is not None]
+        self._backbones = [find_backbone(self.accelerator.unwrap_model(m)) for m in models]
+        obstacle = next((o for b in self._backbones if (o := find_obstacle(b))), None)
+        if self.tools or self.environment_factories or self.rollout_func or self.aux_loss_enabled:
+            obstacle = "tools, environments, rollout functions and auxiliary losses need plain rows"
+        if obstacle is not None:
+            self._stop_sharing(obstacle)
+            return False
+        for backbone in self._backbones:
+            install_shared_pass(backbone)
+        return True
+
+    def _stop_sharing(self, reason: str) -> None:
+        if self.speed.shared_prefix == "on":
+            raise TrainingError(
+                f"prompts cannot be shared: {reason}", fix="set speed.shared_prefix to auto or off"
+            )
+        warnings.warn(f"every prompt is computed once per completion: {reason}", stacklevel=2)
+        self._shares = False
+
+    def _describe_sharing(self) -> Sharing:
+        """Return what is kept in a round; what trains is known when training has begun."""
+        backbone = self._backbones[0]
+        num_blocks = len(find_text_model(backbone).layers)
+        first = find_first_trained(backbone, num_blocks)
+        return Sharing(
+            first_trained=first,
+            keeps_trunk=self.speed.trunk_cache and first > 0 and self._has_more_passes(),
+            keeps_features=self.speed.vision_once and not trains_vision(backbone),
+        )
+
+    def _has_more_passes(self) -> bool:
+        num_updates = self.num_iterations * self.args.steps_per_generation
+        return self.beta != 0 or self.args.gradient_accumulation_steps % num_updates != 0
+
+    # ---- a round: sampling, rewards, reference -------------------------------------------------
+
+    def _prepare_inputs(self, generation_batch: Any) -> Any:
+        if not self.model.training:
+            return super()._prepare_inputs(generation_batch)
+        num_steps = self.args.steps_per_generation
+        if self._step % (num_steps * self.num_iterations) == 0 or self._buffered_inputs is None:
+            batch = self._generate_and_score_completions(generation_batch)
+            order = shuffle_groups(batch["prompt_numbers"])
+            parts: list[Any] = split_tensor_dict(
+                take_rows(split_pixel_values_by_grid(batch), order), num_steps
+            )
+            self._buffered_inputs = [unsplit_pixel_values_by_grid(part) for part in parts]
+        return self._buffered_inputs[self._step % num_steps]
+
+    def _generate_and_score_completions(self, inputs: list[dict[str, Any]]) -> dict[str, Any]:
+        self._round = None
+        if not self.model.training:
+            return super()._generate_and_score_completions(inputs)
+        numbers = torch.tensor(number_prompts(inputs), device=self.accelerator.device)
+        self._round = Round(Groups.of(numbers))
+        once = self.speed.vision_once
+        with process_pictures_once(self.processing_class) if once else nullcontext():
+            batch = super()._generate_and_score_completions(inputs)
+        batch["advantages"] = batch["advantages"].masked_fill(self._dead_rows, 0.0)
+        places = torch.arange(len(inputs), device=numbers.device)
+        return batch | {"prompt_numbers": numbers, "places": places}
+
+    def _calculate_rewards(self, *given: Any, **named: Any) -> torch.Tensor:
+        rewards = super()._calculate_rewards(*given, **named)
+        dead = torch.zeros(len(rewards), dtype=torch.bool, device=rewards.device)
+        if self.multi_objective_aggregation == "sum_then_normalize":
+            weighted = rewards * self.reward_weights.to(rewards.device)
+            size = self.num_generations if self.model.training else self.num_generations_eval
+            dead = find_dead_rows(weighted, group_size=size)
+        own = dead.chunk(self.accelerator.num_processes)
+        self._dead_rows = own[self.accelerator.process_index]
+        return rewards
+
+    def _tokenize_prompts(self, prompts: list[Any]) -> tuple[Any, Any, Any]:
+        if not self._reads_prompts_once(len(prompts)):
+            return super()._tokenize_prompts(prompts)
+        groups = self._round.groups
+        rows = groups.prompt_of_row.tolist()
+        unique = [prompts[row] for row in groups.first_rows.tolist()]
+        ids, images, fields = super()._tokenize_prompts(unique)
+        repeated = None if images is None else [images[row] for row in rows]
+        return [ids[row] for row in rows], repeated, fields
+
+    def _generate_single_turn(
+        self, prompt_ids: Any, images: Any, multimodal_fields: Any, *given: Any, **named: Any
+    ) -> tuple[Any, Any]:
+        if not self._reads_prompts_once(len(prompt_ids)):
+            return super()._generate_single_turn(
+                prompt_ids, images, multimodal_fields, *given, **named
+            )
+        first = self._round.groups.first_rows.tolist()
+        prompts = collate_prompts(
+            [prompt_ids[row] for row in first],
+            multimodal_fields,
+            num_images=[len(images[row] or ()) for row in first] if images else (),
+            padding_id=self._tokenizer.pad_token_id,
+            device=self.accelerator.device,
+        )
+        with (
+            unwrap_model_for_generation(
+                self.model_wrapped,
+                self.accelerator,
+                gather_deepspeed3_params=self.args.ds3_gather_for_generation,
+                generation_kwargs=self.generation_kwargs,
+                gradient_checkpointing_kwargs=self.args.gradient_checkpointing_kwargs,
+            ) as model,
+            self._dist.summon_full_params(self.model_wrapped, recurse=False),
+        ):
+            tokens = sample_rows(
+                model,
+                self._backbones[0],
+                prompts,
+                self._round,
+                generation_config=self.generation_config,
+            )
+        return cut_after_end(tokens, self.eos_token_ids), None
+
+    def _reads_prompts_once(self, num_rows: int) -> bool:
+        """Whether these rows are those of the round and are sampled here."""
+        elsewhere = self.use_vllm or self.use_transformers_continuous_batching
+        is_round = self._round is not None and len(self._round.groups.prompt_of_row) == num_rows
+        return self._shares and self.speed.prefill_once and is_round and not elsewhere
+
+    # ---- log-probabilities ---------------------------------------------------------------------
+
+    def _compute_loss(self, model: Any, inputs: dict[str, Any]) -> torch.Tensor:
+        self._micro_batch = inputs
+        try:
+            return super()._compute_loss(model, inputs)
+        finally:
+            self._micro_batch = {}
+
+    def _get_per_token_logps_and_entropies(  # noqa: PLR0913 (TRL's signature)
+        self,
+        model: Any,
+        input_ids: torch.Tensor,
+        attention_mask: torch.Tensor,
+        logits_to_keep: int,
+        batch_size: int | None = None,
+        compute_entropy: bool = False,
+        compute_aux_loss: bool = False,
+        **named: Any,
+    ) -> LogProbs:
+        scored = self._collect_rows(input_ids, attention_mask, logits_to_keep, named)
+        if scored is not None:
+            output = self._score(model, scored, batch_size or len(input_ids))
+            if output is not None:
+                entropies = output[1] if compute_entropy else None
+                return output[0], entropies, None
+        return super()._get_per_token_logps_and_entropies(
+            model,
+            input_ids,
+            attention_mask,
+            logits_to_keep,
+            batch_size=batch_size,
+            compute_entropy=compute_entropy,
+            compute_aux_loss=compute_aux_loss,
+            **named,
+        )
+
+    def _collect_rows(
+        self, ids: torch.Tensor, mask: torch.Tensor, num_tokens: int, named: Mapping[str, Any]
+    ) -> ScoredRows | None:
+        """Return the rows for a shared pass, or None if they cannot go through one."""
+        if not self._shares or self._round is None:
+            return None
+        groups = self._round.groups
+        numbers = self._micro_batch.get("prompt_numbers", groups.prompt_of_row)
+        places = self._micro_batch.get("places", torch.arange(len(numbers), device=ids.device))
+        given = {name for name, value in named.items() if value is not None}
+        if len(numbers) != len(ids) or not given <= _UNDERSTOOD:
+            return None
+        types = named.get("mm_token_type_ids")
+        prompts = PromptRows(
+            ids[:, :-num_tokens],
+            mask[:, :-num_tokens],
+            pixel_values=named.get("pixel_values"),
+            grid=named.get("image_grid_thw"),
+            num_images=named.get("num_images") or (),
+            token_types=None if types is None else types[:, :-num_tokens],
+        )
+        if int(prompts.mask.sum(1).min()) < 2:
+            return None
+        return ScoredRows(prompts, ids[:, -num_tokens:], mask[:, -num_tokens:], places, numbers)
+
+    def _score(self, model: Any, scored: ScoredRows, batch_size: int) -> LogProbs | None:
+        """Return log-probabilities and entropies, shape [rows, tokens]; None: use plain passes."""
+        is_reference = model is self.ref_model
+        backbone = self._backbones[-1 if is_reference else 0]
+        sharing = Sharing() if is_reference else self._describe_sharing()
+        alive = self._find_alive_rows(len(scored.ids))
+        found = []
+        for rows in split_groups(alive, scored.prompt_numbers, batch_size):
+            part = scored.take(rows)
+            with self.accelerator.autocast():
+                output = score_rows(model, backbone, part, sharing, self._round)
+            difference = self._compare(model, scored, rows, part, output.log_probs)
+            if difference is not None:
+                self._stop_sharing(
+                    f"log-probabilities differ by {difference:.1e} from plain passes"
+                )
+                return None
+            found.append((rows, output.log_probs, output.entropy))
+        return self._widen(scored, alive, found)
+
+    def _find_alive_rows(self, num_rows: int) -> torch.Tensor:
+        """Return the rows to score: in an update without KL and entropy terms, not the dead ones.
+
+        Of a micro-batch without any, the first prompt stays: the backward pass of every process
+        needs one.
+        """
+        every = torch.arange(num_rows, device=self.accelerator.device)
+        advantages = self._micro_batch.get("advantages")
+        needs_all = self.beta != 0 or self._entropy_bonus_enabled or self.top_entropy_quantile < 1
+        if advantages is None or needs_all or not self.speed.skip_dead_groups:
+            return every
+        alive = every[advantages != 0]
+        self._metrics["train"]["skipped_rows"].append(1 - len(alive) / num_rows)
+        if len(alive):
+            return alive
+        numbers = self._micro_batch["prompt_numbers"]
+        return every[numbers == numbers[0]]
+
+    def _widen(
+        self,
+        scored: ScoredRows,
+        alive: torch.Tensor,
+        found: Sequence[tuple[Any, ...]],
+    ) -> LogProbs:
+        """Put scored rows back in place; dead ones get a ratio of 1 and the others' entropy."""
+        width = scored.ids.shape[1]
+
+        def collect(number: int, base: torch.Tensor) -> torch.Tensor:
+            parts: list[Any] = [
+                functional.pad(p[number], (0, width - p[number].shape[1])) for p in found
+            ]
+            return base.to(parts[0].dtype).index_copy(0, alive, torch.cat(parts))
+
+        zeros = torch.zeros(scored.ids.shape, device=scored.ids.device)
+        old = self._micro_batch.get("old_per_token_logps")
+        log_probs = collect(1, zeros if old is None else old)
+        if found[0][2] is None:
+            return log_probs, None, None
+        entropies = collect(2, zeros)
+        if len(alive) < len(scored.ids):
+            mean = entropies.detach().sum() / scored.mask[alive].sum().clamp(min=1)
+            dead = torch.ones(len(zeros), 1, dtype=torch.bool, device=zeros.device)
+            dead[alive] = False
+            entropies = entropies.masked_fill(dead, float(mean))
+        return log_probs, entropies, None
+
+    def _compare(
+        self,
+        model: Any,
+        scored: ScoredRows,
+        rows: torch.Tensor,
+        part: ScoredRows,
+        log_probs: torch.Tensor,
+    ) -> float | None:
+        """Compare the first prompts of a new shape with a plain pass."""
+        num_rows = int((part.prompt_numbers <= part.prompt_numbers[:1] + 1).cumprod(0).sum())
+        chosen, mask = part.take(torch.arange(num_rows, device=rows.device)), part.mask[:num_rows]
+
+        def compute_plain() -> torch.Tensor:
+            prompts, width = chosen.prompts, chosen.ids.shape[1]
+            types: Any = prompts.token_types
+            if types is not None:
+                types = functional.pad(types, (0, width))
+            plain, _, _ = super(FastGRPOTrainer, self)._get_per_token_logps_and_entropies(
+                model,
+                torch.cat([prompts.ids, chosen.ids], dim=1),
+                torch.cat([prompts.mask, chosen.mask], dim=1),
+                width,
+                pixel_values=prompts.pixel_values,
+                image_grid_thw=prompts.grid,
+                num_images=list(prompts.num_images) or None,
+                mm_token_type_ids=types,
+            )
+            return plain[chosen.mask.bool()]
+
+        pictures = max(scored.prompts.num_images, default=0)
+        widths = part.prompts.ids.shape[1].bit_length(), part.ids.shape[1].bit_length()
+        shape = (model is self.ref_model, torch.is_grad_enabled(), pictures, *widths)
+        fast = log_probs[:num_rows][mask.bool()]
+        return self._guard.find_difference(shape, fast, compute_plain)
+
+    # ---- resuming ------------------------------------------------------------------------------
+
+    def _save_checkpoint(self, model: Any, trial: Any) -> None:
+        super()._save_checkpoint(model, trial)
+        folder = Path(self._get_output_dir(trial=trial)) / f"checkpoint-{self.state.global_step}"
+        state = {"step": self._step, "buffered": self._buffered_inputs}
+        torch.save(state, folder / self._name_state_file())
+
+    def _load_optimizer_and_scheduler(self, checkpoint: str | None) -> None:
+        super()._load_optimizer_and_scheduler(checkpoint)
+        if checkpoint is None:
+            return
+        state = torch.load(
+            Path(checkpoint) / self._name_state_file(), map_location=self.accelerator.device
+        )
+        self._step, self._buffered_inputs = state["step"], state["buffered"]
+        if self._buffered_inputs is not None:
+            numbers = torch.cat([part["prompt_numbers"] for part in self._buffered_inputs])
+            self._round = Round(Groups.of(numbers))
+
+    def _name_state_file(self) -> str:
+        return f"grpo_state_{self.accelerator.process_index}.pt"
