@@ -28,7 +28,10 @@ def lay_out_prompts(
 
 
 def make_prompt_rows(examples: Sequence[Example], layout: Sequence[int]) -> Any:
-    """Return a Dataset with ``place``, ``prompt`` and ``images`` (if any) for each place."""
+    """Return a Dataset with ``place``, ``prompt`` and ``images`` (if any) for each place.
+
+    Rows of one place that are read together, a group, hold the same opened pictures.
+    """
     from datasets import Dataset
 
     has_pictures = any(example.pictures for example in examples)
@@ -40,7 +43,11 @@ def make_prompt_rows(examples: Sequence[Example], layout: Sequence[int]) -> Any:
             "prompt": [build_messages(example) for example in chosen],
         }
         if has_pictures:
-            columns["images"] = [[open_picture(p) for p in e.pictures] for e in chosen]
+            opened = {
+                place: [open_picture(picture) for picture in examples[place].pictures]
+                for place in set(batch["place"])
+            }
+            columns["images"] = [opened[place] for place in batch["place"]]
         return columns
 
     return Dataset.from_dict({"place": list(layout)}).with_transform(read)

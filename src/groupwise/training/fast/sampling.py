@@ -1,18 +1,26 @@
 """Sampling that reads every prompt once: its keys are repeated, then ``generate`` goes on."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import torch
 from transformers.cache_utils import DynamicCache, DynamicLayer
 
 from groupwise.training.fast.rounds import Round
-from groupwise.training.fast.scoring import PromptRows, find_positions
+from groupwise.training.fast.scoring import PromptRows, Sharing, find_positions
+from groupwise.training.fast.shared import Trunk, find_text_model
 
 
 @torch.no_grad()
 def sample_rows(
-    model: Any, backbone: Any, prompts: PromptRows, round_: Round, *, generation_config: Any
+    model: Any,
+    backbone: Any,
+    prompts: PromptRows,
+    round_: Round,
+    *,
+    sharing: Sharing,
+    generation_config: Any,
 ) -> torch.Tensor:
     """Sample a completion for every row of the round; return token ids, shape [rows, tokens].
 
@@ -22,31 +30,55 @@ def sample_rows(
         model: the unwrapped policy.
         backbone: its backbone.
         prompts: every prompt once, in the order of their numbers.
-        round_: says which rows continue which prompt; keeps the features of pictures.
+        round_: says which rows continue which prompt; keeps features of pictures and the trunk.
+        sharing: what is kept.
         generation_config: of ``generate``.
     """
     rows = round_.groups.prompt_of_row
     positions = find_positions(backbone, prompts)
     cache: Any = DynamicCache()
-    backbone(
-        input_ids=prompts.ids[:, :-1],
-        attention_mask=prompts.mask[:, :-1],
-        position_ids=positions[..., :-1],
-        past_key_values=cache,
-        use_cache=True,
-        **_encode_pictures(backbone, prompts, round_),
-    )
-    room = generation_config.max_new_tokens + 1
-    cache.layers = [_RoomyLayer(layer, rows, room=room) for layer in cache.layers]
-    if positions.ndim == 3:
-        backbone.rope_deltas = _find_deltas(positions, prompts.mask)[rows]
-    output = model.generate(
-        input_ids=prompts.ids[rows],
-        attention_mask=prompts.mask[rows],
-        past_key_values=cache,
-        generation_config=generation_config,
-    )
+    with record_inputs(backbone, sharing) as states:
+        backbone(
+            input_ids=prompts.ids[:, :-1],
+            attention_mask=prompts.mask[:, :-1],
+            position_ids=positions[..., :-1],
+            past_key_values=cache,
+            use_cache=True,
+            **_encode_pictures(backbone, prompts, round_),
+        )
+        room = generation_config.max_new_tokens + 1
+        cache.layers = [_RoomyLayer(layer, rows, room=room) for layer in cache.layers]
+        if positions.ndim == 3:
+            backbone.rope_deltas = _find_deltas(positions, prompts.mask)[rows]
+        output = model.generate(
+            input_ids=prompts.ids[rows],
+            attention_mask=prompts.mask[rows],
+            past_key_values=cache,
+            generation_config=generation_config,
+        )
+    if states:
+        trunk = Trunk(states[0], torch.cat(states[1:], dim=1))
+        round_.keep_trunk(round_.groups, range(len(rows)), trunk)
     return output[:, prompts.ids.shape[1] :]
+
+
+@contextmanager
+def record_inputs(backbone: Any, sharing: Sharing) -> Iterator[list[torch.Tensor]]:
+    """Collect the states that enter the first trained block: of the prompts, then of each token.
+
+    What sampling computes there is what every later pass would compute again. Nothing is
+    collected if no trunk is kept.
+    """
+    states: list[torch.Tensor] = []
+    if not sharing.keeps_trunk:
+        yield states
+        return
+    block = find_text_model(backbone).layers[sharing.first_trained]
+    handle = block.register_forward_pre_hook(lambda _, given: states.append(given[0]))
+    try:
+        yield states
+    finally:
+        handle.remove()
 
 
 def collate_prompts(

@@ -99,13 +99,9 @@ class FastGRPOTrainer(_Base):
         first = find_first_trained(backbone, num_blocks)
         return Sharing(
             first_trained=first,
-            keeps_trunk=self.speed.trunk_cache and first > 0 and self._has_more_passes(),
+            keeps_trunk=self.speed.trunk_cache and 0 < first < num_blocks,
             keeps_features=self.speed.vision_once and not trains_vision(backbone),
         )
-
-    def _has_more_passes(self) -> bool:
-        num_updates = self.num_iterations * self.args.steps_per_generation
-        return self.beta != 0 or self.args.gradient_accumulation_steps % num_updates != 0
 
     # ---- a round: sampling, rewards, reference -------------------------------------------------
 
@@ -186,6 +182,7 @@ class FastGRPOTrainer(_Base):
                 self._backbones[0],
                 prompts,
                 self._round,
+                sharing=self._describe_sharing(),
                 generation_config=self.generation_config,
             )
         return cut_after_end(tokens, self.eos_token_ids), None
