@@ -14,6 +14,7 @@ from transformers import (
 
 from groupwise.core import Example, ModelError
 from groupwise.models.messages import build_messages
+from groupwise.models.patch_projection import project_patches_fast
 from groupwise.models.processor import load_processor
 from groupwise.models.silence import silence_libraries
 
@@ -116,6 +117,7 @@ def _load_base(name_or_path: str | Path, *, dtype: str, max_pixels: int | None) 
     model = auto.from_pretrained(
         name_or_path, dtype=dtype if dtype == "auto" else getattr(torch, dtype)
     )
+    project_patches_fast(model)
     processor = load_processor(
         name_or_path, model_type=config.model_type, has_vision=has_vision, max_pixels=max_pixels
     )
