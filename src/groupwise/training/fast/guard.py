@@ -23,10 +23,11 @@ class ShapeGuard:
 
         Args:
             shape: of the batch; one that was compared before is not compared again.
-            fast: log-probabilities of real tokens, shape [tokens].
+            fast: log-probabilities of real tokens, shape [tokens]; without any there is nothing
+                to compare.
             compute_plain: the same from the plain pass.
         """
-        if shape in self.compared:
+        if shape in self.compared or not len(fast):
             return None
         self.compared.add(shape)
         with torch.no_grad():

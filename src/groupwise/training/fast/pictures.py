@@ -6,6 +6,7 @@ from contextlib import contextmanager
 from typing import Any
 
 import torch
+from PIL.Image import Image
 
 Processed = tuple[torch.Tensor, torch.Tensor]
 
@@ -40,10 +41,12 @@ class _Remembering:
         return getattr(self.processor, name)
 
     def __call__(self, images: Any, **named: Any) -> Any:
-        """Return patches and grids of all pictures in order."""
+        """Return patches and grids of all pictures in order; only Pillow's are remembered."""
         from transformers import BatchFeature
 
         flat = list(_flatten(images))
+        if not all(isinstance(picture, Image) for picture in flat):
+            return self.processor(images, **named)
         keys = {id(picture): _digest(picture) for picture in flat}
         new = {keys[id(p)]: p for p in flat if keys[id(p)] not in self.known}
         if new:
@@ -72,6 +75,7 @@ def _flatten(images: Any) -> Iterator[Any]:
 
 
 def _digest(picture: Any) -> bytes:
-    digest = hashlib.blake2b(f"{picture.mode} {picture.size}".encode(), digest_size=16)
+    looks = f"{picture.mode} {picture.size} {picture.getpalette()}"
+    digest = hashlib.blake2b(looks.encode(), digest_size=16)
     digest.update(picture.tobytes())
     return digest.digest()
