@@ -1,0 +1,127 @@
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from PIL import Image
+
+from groupwise.training.fast.groups import (
+    Groups,
+    find_dead_rows,
+    number_prompts,
+    pick_pictures,
+    shuffle_groups,
+    split_groups,
+    take_rows,
+)
+
+NUMBERS = st.lists(st.integers(0, 4), min_size=1, max_size=16).map(torch.tensor)
+SORTED = NUMBERS.map(lambda numbers: numbers.sort().values)
+
+
+def name(prompt, picture=None):
+    row = {"prompt": [{"role": "user", "content": prompt}]}
+    return row if picture is None else row | {"images": [picture]}
+
+
+@given(st.lists(st.sampled_from("abc"), min_size=1))
+def test_rows_of_one_prompt_that_follow_each_other_share_a_number(prompts):
+    numbers = number_prompts([name(prompt) for prompt in prompts])
+    assert numbers[0] == 0
+    for before, after, one, other in zip(numbers, numbers[1:], prompts, prompts[1:], strict=False):
+        assert after - before == (one != other)
+
+
+def test_pictures_are_part_of_a_prompt():
+    red, blue = (Image.new("RGB", (4, 4), colour) for colour in ("red", "blue"))
+    rows = [name("a", red), name("a", red.copy()), name("a", blue), name("b", blue), name("b")]
+    assert number_prompts(rows) == [0, 0, 1, 2, 3]
+    singles = [{"prompt": "a", "image": picture} for picture in (red, red, blue)]
+    assert number_prompts(singles) == [0, 0, 1]
+
+
+@given(NUMBERS)
+def test_groups_point_at_the_first_row_of_each_prompt(numbers):
+    groups = Groups.of(numbers)
+    assert len(groups) == len(set(numbers.tolist()))
+    assert list(groups.numbers) == sorted(set(numbers.tolist()))
+    for number, first in zip(groups.numbers, groups.first_rows.tolist(), strict=True):
+        assert numbers.tolist().index(number) == first
+    assert torch.tensor(groups.numbers)[groups.prompt_of_row].equal(numbers)
+
+
+@given(SORTED, st.integers(0, 2**31))
+def test_shuffling_keeps_groups_whole_and_in_order(numbers, seed):
+    torch.manual_seed(seed)
+    order = shuffle_groups(numbers)
+    assert sorted(order.tolist()) == list(range(len(numbers)))
+    shuffled = numbers[order]
+    assert len(shuffled.unique_consecutive()) == len(shuffled.unique())
+    for number in numbers.unique():
+        assert order[shuffled == number].diff().ge(0).all()
+
+
+def test_every_order_of_the_groups_comes_up():
+    torch.manual_seed(0)
+    numbers = torch.tensor([0, 0, 1, 1, 2, 2])
+    assert len({tuple(shuffle_groups(numbers).tolist()) for _ in range(99)}) == 6
+
+
+@given(NUMBERS, st.integers(1, 6), st.data())
+def test_chunks_split_no_group(numbers, max_rows, data):
+    size = data.draw(st.integers(1, len(numbers)))
+    rows = torch.arange(len(numbers))[-size:]
+    chunks = split_groups(rows, numbers, max_rows)
+    assert torch.cat(chunks).equal(rows)
+    runs = numbers[rows].unique_consecutive(return_counts=True)[1].tolist()
+    for chunk in chunks:
+        inside = numbers[chunk].unique_consecutive()
+        assert len(chunk) <= max_rows or len(inside) == 1
+    # Runs of one prompt are never cut.
+    ends = set(torch.tensor(runs).cumsum(0).tolist())
+    assert set(torch.tensor([len(chunk) for chunk in chunks]).cumsum(0).tolist()) <= ends
+
+
+def test_chunks_are_as_large_as_they_may_be():
+    numbers = torch.tensor([0, 0, 1, 1, 2, 2, 2, 2, 2, 3])
+    chunks = split_groups(torch.arange(10), numbers, 4)
+    assert [chunk.tolist() for chunk in chunks] == [[0, 1, 2, 3], [4, 5, 6, 7, 8], [9]]
+
+
+REWARD = st.sampled_from([0.0, 0.5, 1.0, float("nan")])
+
+
+@given(st.lists(st.lists(st.lists(REWARD, min_size=2, max_size=2), min_size=3, max_size=3)))
+def test_dead_is_a_group_whose_known_rewards_are_equal(groups):
+    rewards = torch.tensor(groups).reshape(-1, 2)
+    dead = find_dead_rows(rewards, group_size=3).view(-1, 3)
+    for group, found in zip(groups, dead, strict=True):
+        known = [row for row in torch.tensor(group) if not row.isnan().all()]
+        totals = {float(row.nansum()) for row in known}
+        assert found.tolist() == [len(totals) <= 1] * 3
+
+
+@given(NUMBERS, st.integers(0, 2**31))
+def test_taking_rows_reorders_all_that_has_rows(numbers, seed):
+    torch.manual_seed(seed)
+    order = torch.randperm(len(numbers))
+    batch = {"ids": numbers, "total": torch.tensor(3), "list": numbers.tolist(), "none": None}
+    taken = take_rows(batch, order)
+    assert taken["ids"].equal(numbers[order])
+    assert taken["list"] == numbers[order].tolist()
+    assert (taken["total"], taken["none"]) == (3, None)
+
+
+@given(
+    st.lists(st.lists(st.tuples(st.integers(1, 3), st.integers(1, 3)), max_size=3), min_size=1),
+    st.data(),
+)
+def test_picking_pictures_gives_patches_and_grids_of_the_rows(sizes, data):
+    chosen = data.draw(st.lists(st.integers(0, len(sizes) - 1), min_size=1))
+    grid = [[1, *size] for row in sizes for size in row]
+    grid = torch.tensor(grid).reshape(-1, 3)
+    patches = torch.arange(int(grid.prod(-1).sum()))[:, None]
+    counts = [len(row) for row in sizes]
+    found, grids = pick_pictures(torch.tensor(chosen), patches, grid, counts)
+    starts = torch.tensor([0, *(sum(h * w for h, w in row) for row in sizes)]).cumsum(0).tolist()
+    expected = [patch for row in chosen for patch in range(starts[row], starts[row + 1])]
+    assert found[:, 0].tolist() == expected
+    assert grids.tolist() == [[1, *size] for row in chosen for size in sizes[row]]

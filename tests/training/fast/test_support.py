@@ -1,0 +1,81 @@
+import pytest
+from torch import nn
+
+from groupwise.training.fast.support import (
+    find_backbone,
+    find_first_trained,
+    find_obstacle,
+    has_dropout,
+    trains_vision,
+)
+
+FAMILIES = ("qwen2", "qwen3", "llama", "qwen2_5_vl", "qwen3_vl")
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_families_that_share_prompts(policies, family):
+    for trained in ("full", "last"):
+        backbone = find_backbone(policies.build(family, trained))
+        assert backbone.config.model_type == family
+        assert find_obstacle(backbone) is None
+
+
+@pytest.mark.parametrize(
+    ("trained", "first", "vision"),
+    [
+        ("last", 2, False),
+        ("all", 0, False),
+        ("full", 0, False),
+        ("everything", 0, True),
+        ("top", 3, False),
+    ],
+)
+@pytest.mark.parametrize("family", ["qwen2", "qwen2_5_vl", "qwen3_vl"])
+def test_where_training_starts(policies, family, trained, first, vision):
+    backbone = find_backbone(policies.build(family, trained))
+    assert find_first_trained(backbone, 4) == first
+    assert trains_vision(backbone) == (vision and family != "qwen2")
+
+
+def test_a_frozen_adapter_is_no_part_of_the_trunk(policies):
+    """The reference has it switched on, the policy off."""
+    model = policies.build("qwen2", "last")
+    model.add_adapter("ref", policies.make_lora(last_blocks=4))
+    for name, parameter in model.named_parameters():
+        parameter.requires_grad_(".default." in name)
+    assert find_first_trained(find_backbone(model), 4) == 0
+
+
+@pytest.mark.parametrize("part", ["patch_embed", "merger"])
+def test_below_a_vision_tower_that_trains_nothing_is_fixed(policies, part):
+    model = policies.build("qwen3_vl", "last")
+    for name, parameter in model.named_parameters():
+        if f"visual.{part}" in name:
+            parameter.requires_grad_(True)
+    backbone = find_backbone(model)
+    assert find_first_trained(backbone, 4) == 0
+    assert trains_vision(backbone)
+
+
+def test_obstacles(policies):
+    model = find_backbone(policies.build("qwen3", "full"))
+    model.config.layer_types = ["full_attention", "sliding_attention"] * 2
+    assert "sliding_attention" in find_obstacle(model)
+    model.config.layer_types = None
+    model.config._attn_implementation = "flex_attention"
+    assert "flex_attention" in find_obstacle(model)
+    model.config.model_type = "mamba"
+    assert "mamba" in find_obstacle(model)
+
+
+def test_dropout_of_every_kind_is_found(policies):
+    clean = policies.build("llama", "last")
+    assert not has_dropout(clean)
+    clean.get_base_model().model.layers[1].mlp.extra = nn.Dropout(0.1)
+    assert has_dropout(clean)
+    attention = policies.build("llama", "last")
+    attention.get_base_model().model.layers[2].self_attn.attention_dropout = 0.1
+    assert "dropout" in find_obstacle(find_backbone(attention))
+    adapter = policies.build("llama", "full")
+    adapter.add_adapter(policies.make_lora(lora_dropout=0.1))
+    assert has_dropout(adapter)
