@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from PIL import Image
 
 from groupwise.core import DataError
-from groupwise.data.desktops import ACTIVITIES, draw_desktop, write_desktops, write_task
+from groupwise.data.desktops import ACTIVITIES, draw_desktop, sets, write_desktops, write_task
 from groupwise.data.desktops.geometry import Box
 from groupwise.data.desktops.painters import PAINTERS, Variant
 from groupwise.data.desktops.scene import compose_screen, judge_difficulty
@@ -52,6 +52,30 @@ def write_small(folder: Path, *, num_sessions: int = 3, seed: int = 5) -> Path:
     return write_desktops(
         folder, num_sessions=num_sessions, screens_per_session=2, seed=seed, size=(200, 150)
     )
+
+
+def test_processes_draw_the_same_bytes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    alone, shared = tmp_path / "alone", tmp_path / "shared"
+    write_small(alone)
+    monkeypatch.setattr(sets, "count_processes", lambda _: 2)
+    monkeypatch.setattr(sets, "_SESSIONS_AT_ONCE", 1)
+    write_small(shared)
+    assert digest_pictures(shared) == digest_pictures(alone)
+
+
+def test_an_error_in_a_process_leaves_no_index(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    (tmp_path / "images").write_text("in the way")
+    monkeypatch.setattr(sets, "count_processes", lambda _: 2)
+    with pytest.raises(OSError, match="images"):
+        write_small(tmp_path)
+    assert not (tmp_path / sets.INDEX_NAME).exists()
+
+
+@pytest.mark.parametrize("num_cores", [1, 2, 64])
+def test_small_sets_are_drawn_here(num_cores: int, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr("os.sched_getaffinity", lambda _: set(range(num_cores)), raising=False)
+    assert sets.count_processes(sets.SCREENS_PER_PROCESS) == 1
+    assert sets.count_processes(100 * sets.SCREENS_PER_PROCESS) == num_cores
 
 
 @pytest.fixture(scope="module")

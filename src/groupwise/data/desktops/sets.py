@@ -4,7 +4,16 @@ Every session is drawn from a seed of its own, so a small set is the beginning o
 the same seed. Making on-task and off-task pairs of the rows is left to the loader.
 """
 
+import multiprocessing
+import os
 import random
+import signal
+import threading
+from collections.abc import Generator
+from concurrent.futures import ProcessPoolExecutor
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 from PIL import Image
@@ -20,6 +29,24 @@ __all__ = ["draw_desktop", "write_desktops"]
 MIN_SIZE = (160, 120)
 JPEG_QUALITY = 90
 INDEX_NAME = "index.jsonl"
+SCREENS_PER_PROCESS = 250
+"""A process takes about a second to start; it pays from so many screens on."""
+_SESSIONS_AT_ONCE = 20
+
+Row = dict[str, str | int]
+
+
+@dataclass(frozen=True)
+class DesktopSet:
+    """What ``write_session`` needs besides the session's number; see ``write_desktops``."""
+
+    folder: Path
+    screens_per_session: int
+    seed: int
+    size: tuple[int, int]
+    clutter: float
+    languages: tuple[str, ...]
+    activities: tuple[str, ...]
 
 
 def check_drawing(size: tuple[int, int], clutter: float) -> None:
@@ -127,8 +154,10 @@ def write_desktops(  # noqa: PLR0913 (a set is described by that many independen
     """Draw a set of sessions into a folder and return the path of its ``index.jsonl``.
 
     A row has image, session, task, language, activity, width, height and difficulty. Activities
-    and languages are balanced over sessions. The index is written last and whole, so a folder
-    with an index is complete; drawing again with the same arguments gives the same bytes.
+    and languages are balanced over sessions. Large sets are drawn by several new processes, so a
+    script that asks for one has ``if __name__ == "__main__"``. The index is written last and
+    whole, so a folder with an index is complete; drawing again with the same arguments gives the
+    same bytes.
 
     Args:
         folder: Made if it is missing; pictures go to ``images/<session>/<k>.jpg``.
@@ -148,27 +177,75 @@ def write_desktops(  # noqa: PLR0913 (a set is described by that many independen
         check_activity(activity)
     check_set(num_sessions, screens_per_session, languages)
     (folder / INDEX_NAME).unlink(missing_ok=True)  # it may list pictures that change now
-    rows: list[dict[str, str | int]] = []
-    for index in range(num_sessions):
-        session, session_seed = f"session_{index:05d}", derive_seed(seed, "session", index)
-        activity = pick_activity(seed, index, activities)
-        # A block of sessions holds every activity once: each meets the languages in turn.
-        turn = index // len(activities) + activities.index(activity)
-        language = languages[turn % len(languages)]
-        rng = random.Random(derive_seed(session_seed, "task"))
-        task = write_task(activity, rng=rng, language=language)
-        facts = {"session": session, "task": task, "language": language, "activity": activity}
-        screens = draw_session(
-            activity, seed=session_seed, num_screens=screens_per_session, size=size, clutter=clutter
-        )
-        rows += [save_screen(folder, screen, facts, k) for k, screen in enumerate(screens)]
+    wanted = DesktopSet(folder, screens_per_session, seed, size, clutter, languages, activities)
+    rows: list[Row] = []
+    num_processes = count_processes(num_sessions * screens_per_session)
+    if num_processes == 1:
+        for index in range(num_sessions):
+            rows += write_session(index, wanted)
+    else:
+        with start_processes(num_processes) as pool:
+            write = partial(write_session, wanted=wanted)
+            for found in pool.map(write, range(num_sessions), chunksize=_SESSIONS_AT_ONCE):
+                rows += found
     write_jsonl(folder / INDEX_NAME, rows)
     return folder / INDEX_NAME
 
 
-def save_screen(
-    folder: Path, screen: Screen, facts: dict[str, str], number: int
-) -> dict[str, str | int]:
+def count_processes(num_screens: int) -> int:
+    """The number of processes that draw so many screens: at most one for each core."""
+    num_cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
+    return max(1, min(num_cores or 1, num_screens // SCREENS_PER_PROCESS))
+
+
+@contextmanager
+def start_processes(num_processes: int) -> Generator[ProcessPoolExecutor]:
+    """Give a pool of new processes; after an error or Ctrl-C what is left is not begun."""
+    pool = ProcessPoolExecutor(
+        num_processes,
+        # Forked ones would inherit the threads and locks of libraries that are loaded here.
+        mp_context=multiprocessing.get_context("spawn"),
+        initializer=follow_parent,
+    )
+    try:
+        yield pool
+    finally:
+        pool.shutdown(cancel_futures=True)
+
+
+def follow_parent() -> None:
+    """Leave Ctrl-C to the process that started this one, and end when that one ends."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    threading.Thread(target=_end_with_parent, daemon=True).start()
+
+
+def _end_with_parent() -> None:
+    parent = multiprocessing.parent_process()
+    if parent is not None:
+        parent.join()
+        os._exit(1)
+
+
+def write_session(index: int, wanted: DesktopSet) -> list[Row]:
+    """Draw and write the screens of one session; returns their rows of the index."""
+    session, seed = f"session_{index:05d}", derive_seed(wanted.seed, "session", index)
+    activity = pick_activity(wanted.seed, index, wanted.activities)
+    # A block of sessions holds every activity once: each meets the languages in turn.
+    turn = index // len(wanted.activities) + wanted.activities.index(activity)
+    language = wanted.languages[turn % len(wanted.languages)]
+    task = write_task(activity, rng=random.Random(derive_seed(seed, "task")), language=language)
+    facts = {"session": session, "task": task, "language": language, "activity": activity}
+    screens = draw_session(
+        activity,
+        seed=seed,
+        num_screens=wanted.screens_per_session,
+        size=wanted.size,
+        clutter=wanted.clutter,
+    )
+    return [save_screen(wanted.folder, screen, facts, k) for k, screen in enumerate(screens)]
+
+
+def save_screen(folder: Path, screen: Screen, facts: dict[str, str], number: int) -> Row:
     """Write one picture of a session as JPEG; returns its row of the index."""
     name = f"images/{facts['session']}/{number}.jpg"
     path = folder / name
