@@ -121,10 +121,43 @@ def test_resolved_values_are_written(taught_text_folder, text_examples, tmp_path
     assert resolved["epsilon_high"] == pytest.approx(1.3)  # of cispo this is the cap itself
 
 
+def test_each_prompt_of_a_round_is_sampled_once(taught_text_folder, text_examples, tmp_path):
+    """However often a round is used; what does not fill one is counted."""
+    asked = []
+
+    class Watch(Scatter):
+        def __call__(self, example, completion):
+            asked.append(text_examples.index(example))
+            return super().__call__(example, completion)
+
+    settings = {
+        "prompts_per_step": 1,
+        "gradient_accumulation": 2,
+        "steps_per_generation": 4,
+        "num_iterations": 3,
+        "epochs": 2,
+        "entropy_bonus": 0.0,
+    }
+    train(taught_text_folder, text_examples[:7], tmp_path, {"watch": (Watch(), 1.0)}, **settings)
+    layout = lay_out_prompts(7, num_epochs=2, prompts_per_round=4, seed=0)
+    assert asked == [place for place in layout for _ in range(2)]
+    resolved = json.loads((tmp_path / "resolved.json").read_text())
+    assert resolved["prompts_left_out_per_epoch"] == 3
+    rows = read_jsonl(tmp_path / "metrics.jsonl")
+    assert [row["step"] for row in rows] == list(range(1, 2 * 2 * 3 + 1))
+    assert [row["step"] for row in rows if "dead_groups" in row] == [1, 7]
+    assert all(0 <= row["skipped_rows"] <= 1 for row in rows)
+
+
+def test_an_update_takes_its_rows_from_one_round():
+    with pytest.raises(ValueError, match="steps_per_generation 3 must be a multiple"):
+        GrpoSettings(gradient_accumulation=2, steps_per_generation=3)
+
+
 def test_too_few_prompts_are_refused(taught_text_folder, text_examples, tmp_path):
     rewards = {"scatter": (Scatter(), 1.0)}
     with pytest.raises(
-        TrainingError, match="too few prompts for one step; got 7; expected at least 8"
+        TrainingError, match="too few prompts for one round; got 7; expected at least 8"
     ):
         train(taught_text_folder, text_examples[:7], tmp_path, rewards, gradient_accumulation=2)
 
@@ -138,11 +171,11 @@ def test_prompts_with_and_without_pictures_do_not_mix(
 
 
 def test_each_epoch_asks_each_prompt_once():
-    layout = lay_out_prompts(10, num_epochs=3, prompts_per_update=5, seed=1)
+    layout = lay_out_prompts(10, num_epochs=3, prompts_per_round=5, seed=1)
     epochs = [layout[start : start + 10] for start in (0, 10, 20)]
     assert [sorted(epoch) for epoch in epochs] == [list(range(10))] * 3
     assert len({tuple(epoch) for epoch in epochs}) == 3
-    assert layout != lay_out_prompts(10, num_epochs=3, prompts_per_update=5, seed=2)
+    assert layout != lay_out_prompts(10, num_epochs=3, prompts_per_round=5, seed=2)
 
 
 def test_prompts_are_asked_in_the_order_laid_out(taught_text_folder, text_examples, tmp_path):
@@ -155,11 +188,11 @@ def test_prompts_are_asked_in_the_order_laid_out(taught_text_folder, text_exampl
             return super().__call__(example, completion)
 
     train(taught_text_folder, text_examples, tmp_path, {"watch": (Watch(), 1.0)}, epochs=2)
-    layout = lay_out_prompts(8, num_epochs=2, prompts_per_update=4, seed=0)
+    layout = lay_out_prompts(8, num_epochs=2, prompts_per_round=4, seed=0)
     assert asked == [place for place in layout for _ in range(2)]
 
 
-def test_an_unfilled_update_is_left_out_at_the_end_of_each_epoch():
-    layout = lay_out_prompts(11, num_epochs=2, prompts_per_update=4, seed=1)
+def test_an_unfilled_round_is_left_out_at_the_end_of_each_epoch():
+    layout = lay_out_prompts(11, num_epochs=2, prompts_per_round=4, seed=1)
     assert len(layout) == 16
     assert len(set(layout[:8])) == len(set(layout[8:])) == 8

@@ -50,7 +50,7 @@ def whole(jobs, taught_folder, picture_examples, tmp_path_factory):
 def get_job(jobs, name):
     if name == "grpo lora":
         return lambda *given: jobs.run_grpo(*given, trainable=jobs.LORA)
-    return {"sft": jobs.run_sft, "grpo": jobs.run_grpo}[name]
+    return {"sft": jobs.run_sft, "grpo": jobs.run_grpo, "rounds": jobs.run_rounds}[name]
 
 
 @pytest.mark.parametrize(
@@ -79,11 +79,21 @@ def test_stopped_while_a_checkpoint_is_written(
     assert_same(tmp_path, whole(name))
 
 
-@pytest.mark.parametrize("name", [pytest.param("sft", marks=pytest.mark.slow), "grpo"])
-def test_killed_after_a_checkpoint(name, jobs, taught_folder, picture_examples, tmp_path, whole):
+@pytest.mark.parametrize(
+    ("name", "step"),
+    [
+        pytest.param("sft", 2, marks=pytest.mark.slow),
+        ("grpo", 2),
+        pytest.param("rounds", 3, id="in a second pass over a round"),
+        pytest.param("rounds", 6, id="in a first pass over a round", marks=pytest.mark.slow),
+    ],
+)
+def test_killed_after_a_checkpoint(
+    name, step, jobs, taught_folder, picture_examples, tmp_path, whole
+):
     write_examples(tmp_path / "examples.jsonl", picture_examples)
     folder = tmp_path / "training"
-    arguments = [name, taught_folder, tmp_path / "examples.jsonl", folder, 2]
+    arguments = [name, taught_folder, tmp_path / "examples.jsonl", folder, step]
     child = subprocess.run(
         [sys.executable, jobs.__file__, *map(str, arguments)],
         capture_output=True,
@@ -102,3 +112,11 @@ def test_sampling_differs_between_steps(whole):
     lengths = [(row["reward"], row["entropy"]) for row in rows if "reward" in row]
     assert len(set(lengths)) == len(lengths) == 4
     assert [row["heldout/n"] for row in rows if "heldout/n" in row] == [2, 2]
+
+
+def test_rounds_are_used_twice(whole):
+    """Only the first update after sampling logs rewards."""
+    _, rows = read_outcome(whole("rounds"))
+    updates = [row for row in rows if "loss" in row]
+    assert [row["step"] for row in updates if "reward" in row] == [1, 5]
+    assert len(updates) == 8

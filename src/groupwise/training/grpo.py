@@ -34,6 +34,7 @@ _RENAMED = {
     "kl": "kl",
     "entropy": "entropy",
     "frac_reward_zero_std": "dead_groups",
+    "skipped_rows": "skipped_rows",
     "invalid": "invalid",
     "unscorable": "unscorable",
     "completions/mean_length": "completion_length",
@@ -66,16 +67,17 @@ def train_grpo(
         check_heldout: called every ``heldout_every_steps``; its values go to the metrics.
 
     Raises:
-        TrainingError: if there are fewer prompts than one step takes, if only some of them have
+        TrainingError: if there are fewer prompts than one round takes, if only some of them have
             pictures, or if the gate is shut.
         ModelError: if no parameter trains.
     """
-    num_needed = settings.prompts_per_step * settings.gradient_accumulation
-    _check_prompts(examples, num_needed=num_needed)
+    arguments = _build_config(settings, workspace)
+    prompts_per_round = arguments.generation_batch_size // settings.group_size
+    _check_prompts(examples, num_needed=prompts_per_round)
     layout = lay_out_prompts(
         len(examples),
         num_epochs=settings.epochs,
-        prompts_per_update=num_needed,
+        prompts_per_round=prompts_per_round,
         seed=workspace.seed,
     )
     seed_everything(derive_seed(workspace.seed, "grpo"))
@@ -89,12 +91,12 @@ def train_grpo(
             settings=settings,
             model=model,
             reward_funcs=[reward],
-            args=_build_config(settings, workspace),
+            args=arguments,
             train_dataset=make_prompt_rows(examples, layout),
             processing_class=policy.processor,
             callbacks=[*_make_callbacks(settings, workspace, check_heldout), progress],
         )
-        num_left_out = len(examples) % num_needed
+        num_left_out = len(examples) % prompts_per_round
         resolved = {**_describe_resolved(trainer.args), "prompts_left_out_per_epoch": num_left_out}
         write_json(workspace.folder / "resolved.json", resolved)
         trainer.train(resume_from_checkpoint=find_last_checkpoint(workspace.folder))
@@ -107,7 +109,7 @@ def train_grpo(
 def _check_prompts(examples: Sequence[Example], *, num_needed: int) -> None:
     if len(examples) < num_needed:
         raise TrainingError(
-            "too few prompts for one step", got=len(examples), expected=f"at least {num_needed}"
+            "too few prompts for one round", got=len(examples), expected=f"at least {num_needed}"
         )
     num_bare = sum(not example.pictures for example in examples)
     if 0 < num_bare < len(examples):
@@ -146,6 +148,8 @@ def _build_config(settings: GrpoSettings, workspace: Workspace) -> Any:
         num_train_epochs=1,
         per_device_train_batch_size=settings.prompts_per_step * settings.group_size,
         num_generations=settings.group_size,
+        steps_per_generation=settings.steps_per_generation,
+        num_iterations=settings.num_iterations,
         max_completion_length=settings.max_new_tokens,
         temperature=settings.temperature,
         top_p=settings.top_p,

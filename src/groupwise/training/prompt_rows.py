@@ -13,17 +13,17 @@ from groupwise.models import build_messages, open_picture
 
 
 def lay_out_prompts(
-    num_prompts: int, *, num_epochs: int, prompts_per_update: int, seed: int
+    num_prompts: int, *, num_epochs: int, prompts_per_round: int, seed: int
 ) -> list[int]:
     """Return the place of each prompt of every epoch in order.
 
-    Each epoch is shuffled by its own seed; what does not fill an update is left out at its end.
+    Each epoch is shuffled by its own seed; what does not fill a round is left out at its end.
     """
     layout: list[int] = []
     for epoch in range(num_epochs):
         places = list(range(num_prompts))
         random.Random(derive_seed(seed, "prompts", epoch)).shuffle(places)
-        layout += places[: num_prompts - num_prompts % prompts_per_update]
+        layout += places[: num_prompts - num_prompts % prompts_per_round]
     return layout
 
 

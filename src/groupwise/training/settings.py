@@ -1,8 +1,8 @@
 """Settings of SFT and GRPO, written in the recipe's YAML under ``sft`` and ``grpo``."""
 
-from typing import Literal
+from typing import Literal, Self
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from groupwise.core import Config
 from groupwise.models import TrainableSettings
@@ -108,8 +108,11 @@ class GrpoSettings(TrainerSettings):
 
     Attributes:
         epochs: passes over the prompts.
-        prompts_per_step: groups per device and micro-batch; prompts that do not fill a step are
+        prompts_per_step: groups per device and micro-batch; prompts that do not fill a round are
             left out of an epoch (others in each).
+        steps_per_generation: micro-batches per round, whose completions are sampled at once; a
+            multiple of ``gradient_accumulation``, which it is if None.
+        num_iterations: passes over the completions of a round.
         group_size: completions per prompt (G).
         max_new_tokens: per completion, the end token included.
         temperature: of sampling and of every log-probability.
@@ -127,6 +130,8 @@ class GrpoSettings(TrainerSettings):
 
     epochs: int = Field(default=1, ge=1)
     prompts_per_step: int = Field(default=8, ge=1)
+    steps_per_generation: int | None = Field(default=None, ge=1)
+    num_iterations: int = Field(default=1, ge=1)
     group_size: int = Field(default=5, ge=2)
     max_new_tokens: int = Field(default=16, ge=1)
     temperature: float = Field(default=1.0, gt=0)
@@ -140,3 +145,13 @@ class GrpoSettings(TrainerSettings):
     gate_tolerance: float = Field(default=1e-4, gt=0)
     heldout_every_steps: int | None = Field(default=None, ge=1)
     speed: SpeedSettings = SpeedSettings()
+
+    @model_validator(mode="after")
+    def _check_rounds(self) -> Self:
+        if (self.steps_per_generation or 0) % self.gradient_accumulation:
+            raise ValueError(
+                f"steps_per_generation {self.steps_per_generation} must be a multiple of "
+                f"gradient_accumulation {self.gradient_accumulation}: an update takes its rows "
+                "from one round"
+            )
+        return self
