@@ -32,6 +32,7 @@ from groupwise.training.fast.groups import (
 from groupwise.training.fast.guard import ShapeGuard
 from groupwise.training.fast.hooks import keep_inputs_without_gradient
 from groupwise.training.fast.pictures import process_pictures_once
+from groupwise.training.fast.progress import load_progress, save_progress
 from groupwise.training.fast.rounds import Round
 from groupwise.training.fast.sampling import collate_prompts, cut_after_end, sample_rows
 from groupwise.training.fast.scoring import PromptRows, ScoredRows, Sharing, score_rows
@@ -362,8 +363,7 @@ class FastGRPOTrainer(_Base):
     def _save_checkpoint(self, model: Any, trial: Any) -> None:
         super()._save_checkpoint(model, trial)
         folder = Path(self._get_output_dir(trial=trial)) / f"checkpoint-{self.state.global_step}"
-        state = {"step": self._step, "buffered": self._buffered_inputs}
-        torch.save(state, folder / self._name_state_file())
+        save_progress(self, folder)
 
     def _load_optimizer_and_scheduler(self, checkpoint: str | None) -> None:
         super()._load_optimizer_and_scheduler(checkpoint)
