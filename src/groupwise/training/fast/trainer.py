@@ -21,6 +21,7 @@ from trl.trainer.utils import (
 )
 
 from groupwise.core import TrainingError
+from groupwise.training.fast.early_rewards import EarlyReward, start_early
 from groupwise.training.fast.groups import (
     Groups,
     find_dead_rows,
@@ -66,6 +67,7 @@ class FastGRPOTrainer(_Base):
         keep_inputs_without_gradient(named["model"], named["args"])
         super().__init__(**named)
         self.speed = speed
+        self.reward_funcs = [start_early(function) for function in self.reward_funcs]
         self._round: Any = None
         self._micro_batch: Mapping[str, Any] = {}
         self._guard = ShapeGuard(speed.tolerance)
@@ -126,11 +128,34 @@ class FastGRPOTrainer(_Base):
         numbers = torch.tensor(number_prompts(inputs), device=self.accelerator.device)
         self._round = Round(Groups.of(numbers))
         once = self.speed.vision_once
+        self._rows = inputs
         with process_pictures_once(self.processing_class) if once else nullcontext():
             batch = super()._generate_and_score_completions(inputs)
         batch["advantages"] = batch["advantages"].masked_fill(self._dead_rows, 0.0)
         places = torch.arange(len(inputs), device=numbers.device)
         return batch | {"prompt_numbers": numbers, "places": places}
+
+    def _generate(self, prompts: list[Any]) -> Any:
+        output = super()._generate(prompts)
+        elsewhere = self.environment_factories or self.rollout_func
+        if self._round is not None and not elsewhere:
+            self._start_rewards(prompts, completions=output[3], completion_ids=output[1])
+        return output
+
+    def _start_rewards(self, prompts: list[Any], **completed: Any) -> None:
+        """Let rewards begin: they are needed only after old policy and reference are scored."""
+        names = set(self._rows[0]) - {"prompt", "completion", "completion_ids"}
+        columns = {name: [row[name] for row in self._rows] for name in names}
+        for function in self.reward_funcs:
+            if isinstance(function, EarlyReward):
+                function.start(
+                    prompts=prompts,
+                    trainer_state=self.state,
+                    log_extra=self._log_completion_extra,
+                    log_metric=self._log_metric,
+                    **completed,
+                    **columns,
+                )
 
     def _calculate_rewards(self, *given: Any, **named: Any) -> torch.Tensor:
         rewards = super()._calculate_rewards(*given, **named)
@@ -367,15 +392,5 @@ class FastGRPOTrainer(_Base):
 
     def _load_optimizer_and_scheduler(self, checkpoint: str | None) -> None:
         super()._load_optimizer_and_scheduler(checkpoint)
-        if checkpoint is None:
-            return
-        state = torch.load(
-            Path(checkpoint) / self._name_state_file(), map_location=self.accelerator.device
-        )
-        self._step, self._buffered_inputs = state["step"], state["buffered"]
-        if self._buffered_inputs is not None:
-            numbers = torch.cat([part["prompt_numbers"] for part in self._buffered_inputs])
-            self._round = Round(Groups.of(numbers))
-
-    def _name_state_file(self) -> str:
-        return f"grpo_state_{self.accelerator.process_index}.pt"
+        if checkpoint is not None:
+            load_progress(self, Path(checkpoint))
