@@ -365,8 +365,9 @@ class FastGRPOTrainer(_Base):
             types: Any = prompts.token_types
             if types is not None:
                 types = functional.pad(types, (0, width))
+            # A wrapped one talks to the other processes, whose shapes may not be new.
             plain, _, _ = super(FastGRPOTrainer, self)._get_per_token_logps_and_entropies(
-                model,
+                self.accelerator.unwrap_model(model),
                 torch.cat([prompts.ids, chosen.ids], dim=1),
                 torch.cat([prompts.mask, chosen.mask], dim=1),
                 width,

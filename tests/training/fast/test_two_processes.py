@@ -1,0 +1,98 @@
+"""Two processes compute what one computes: the same gradients, the same weights."""
+
+import importlib.util
+import os
+import signal
+import socket
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+
+_PROGRAM = Path(__file__).parents[2] / "fixtures" / "grpo_processes.py"
+_TIMEOUT_S = 200
+_QUICK = ("dapo-last-split", "dapo-last-dead")
+
+
+@pytest.fixture(scope="module")
+def processes():
+    spec = importlib.util.spec_from_file_location("grpo_processes", _PROGRAM)
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[spec.name] = module  # its dataclasses look there
+    spec.loader.exec_module(module)
+    return module
+
+
+@pytest.fixture(scope="module")
+def two(text_folder, tmp_path_factory):
+    """Outcomes of cases by name, each trained by two processes."""
+
+    def train(names):
+        out = tmp_path_factory.mktemp("two")
+        run_two([_PROGRAM, text_folder, out, out, *names], folder=out)
+        return {name: torch.load(out / f"{name}.pt") for name in names}
+
+    return train
+
+
+def run_two(command, *, folder):
+    """Run a program as two processes that talk over the loopback; both end with this call."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    shared = {
+        "WORLD_SIZE": "2",
+        "MASTER_ADDR": "127.0.0.1",
+        "MASTER_PORT": str(port),
+        "ACCELERATE_USE_CPU": "true",
+        "OMP_NUM_THREADS": "1",
+    }
+    logs = [folder / f"{rank}.log" for rank in range(2)]
+    children = []
+    for rank, log in enumerate(logs):
+        own = {"RANK": str(rank), "LOCAL_RANK": str(rank)}
+        with log.open("w") as stream:
+            children.append(
+                subprocess.Popen(
+                    [sys.executable, *map(str, command)],
+                    env={**os.environ, **shared, **own},
+                    stdout=stream,
+                    stderr=subprocess.STDOUT,
+                    start_new_session=True,
+                )
+            )
+    try:
+        codes = [child.wait(timeout=_TIMEOUT_S) for child in children]
+    finally:
+        for child in children:
+            if child.poll() is None:
+                os.killpg(child.pid, signal.SIGKILL)
+                child.wait()
+    assert codes == [0, 0], "\n".join(log.read_text()[-3000:] for log in logs)
+
+
+def assert_agree(grpo, one, other):
+    assert len(one["gradients"]) == len(other["gradients"]) > 0
+    for gradient, same in zip(one["gradients"], other["gradients"], strict=True):
+        assert grpo.measure_difference(gradient, same) < 1e-5
+    assert grpo.measure_difference(one["weights"], other["weights"]) < 1e-5
+
+
+def check(names, *, grpo, processes, two, text_folder, folder):
+    found = two(names)
+    policies = processes.load_policies(text_folder, folder)
+    for name in names:
+        alone = processes.train(policies, processes.CASES[name], folder, num_processes=1)
+        assert_agree(grpo, alone, found[name])
+
+
+def test_a_group_over_both_and_a_dead_half(grpo, processes, two, text_folder, tmp_path):
+    check(_QUICK, grpo=grpo, processes=processes, two=two, text_folder=text_folder, folder=tmp_path)
+
+
+@pytest.mark.slow
+def test_losses_and_what_trains(grpo, processes, two, text_folder, tmp_path):
+    names = [name for name in processes.CASES if name not in _QUICK]
+    check(names, grpo=grpo, processes=processes, two=two, text_folder=text_folder, folder=tmp_path)
