@@ -189,6 +189,10 @@ def _run_block(
         return run(prefixes, tails)
     # The block would checkpoint each stream on its own and lose the keys between them.
     checkpoint = block._gradient_checkpointing_func
+    is_reentrant = getattr(checkpoint, "keywords", {}).get("use_reentrant", False)
+    if is_reentrant and torch.is_grad_enabled() and not tails.requires_grad:
+        # Without an input that has a gradient it would give none to the weights either.
+        tails = tails.detach().requires_grad_()
 
     def run_whole(*states: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
         block.gradient_checkpointing = False
