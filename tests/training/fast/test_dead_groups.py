@@ -103,13 +103,13 @@ def test_entropy_is_defined(compare, case):
 
 def count_tokens(stepped):
     """Tokens that enter the last block in training passes."""
-    base = stepped.trainer.model.get_base_model()
     seen = []
-    base.model.layers[-1].register_forward_pre_hook(
-        lambda _, given: (
-            seen.append(given[0].shape[:2].numel()) if torch.is_grad_enabled() else None
-        )
-    )
+
+    def count(_, given):
+        if torch.is_grad_enabled():
+            seen.append(given[0].shape[:2].numel())
+
+    stepped.trainer.model.get_base_model().model.layers[-1].register_forward_pre_hook(count)
     return seen
 
 

@@ -136,6 +136,18 @@ def test_gradient_checkpointing(compare, family, trained):
     compare(family, trained, gradient_checkpointing=True, beta=0.1)
 
 
+@pytest.mark.parametrize("trained", ["last", "all"])
+def test_reentrant_checkpointing(compare, trained):
+    """It takes gradients of the inputs, as ZeRO-3 with an adapter needs it."""
+    compare(
+        "qwen2",
+        trained,
+        gradient_checkpointing=True,
+        gradient_checkpointing_kwargs={"use_reentrant": True},
+        beta=0.1,
+    )
+
+
 @pytest.mark.parametrize("family", ["qwen2", pytest.param("qwen3_vl", marks=slow)])
 def test_eager_attention(compare, policies, family, monkeypatch):
     own = policies.build
