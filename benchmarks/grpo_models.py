@@ -73,7 +73,8 @@ def build_policy(shape: Shape, sizes: Sizes, *, dtype: torch.dtype = torch.float
     model.generation_config = policy.model.generation_config
     if has_pictures:
         _use_real_patches(policy.processor.image_processor, sizes.side)
-    return _add_lora(model.to(dtype), shape, sizes), policy.processor
+    model = add_lora(model.to(dtype), shape, num_layers=sizes.num_layers)
+    return model, policy.processor
 
 
 def _describe_text(base: Any, sizes: Sizes) -> dict[str, Any]:
@@ -117,9 +118,10 @@ def _use_real_patches(image_processor: Any, side: int) -> None:
     image_processor.size = {"shortest_edge": 28 * 28, "longest_edge": side * side}
 
 
-def _add_lora(model: Any, shape: Shape, sizes: Sizes) -> Any:
-    last = sizes.num_layers if shape.last_blocks is None else shape.last_blocks
-    blocks = "|".join(str(block) for block in range(sizes.num_layers - last, sizes.num_layers))
+def add_lora(model: Any, shape: Shape, *, num_layers: int) -> Any:
+    """Return the model with LoRA on its last language blocks."""
+    last = num_layers if shape.last_blocks is None else shape.last_blocks
+    blocks = "|".join(str(block) for block in range(num_layers - last, num_layers))
     return get_peft_model(
         model,
         LoraConfig(
@@ -131,12 +133,28 @@ def _add_lora(model: Any, shape: Shape, sizes: Sizes) -> Any:
     )
 
 
-def make_rows(shape: Shape, sizes: Sizes, tokenizer: Any, *, num_steps: int) -> Dataset:
-    """Return prompts for so many steps: noise with a question, or random words."""
+def make_rows(
+    shape: Shape,
+    sizes: Sizes,
+    tokenizer: Any,
+    *,
+    num_steps: int,
+    picture_size: tuple[int, int] | None = None,
+) -> Dataset:
+    """Return prompts for so many steps: noise with a question, or random words.
+
+    Args:
+        shape: of the job.
+        sizes: of the model.
+        tokenizer: counts the words' tokens.
+        num_steps: each takes new prompts.
+        picture_size: width and height in pixels; None: the side of ``sizes``.
+    """
+    picture_size = picture_size or (sizes.side, sizes.side)
     places = range(shape.num_prompts * num_steps)
     if shape.prompt_tokens is None:
         question = [{"role": "user", "content": "What is on the screen?"}]
-        pictures = [[_draw_noise(place, sizes.side)] for place in places]
+        pictures = [[_draw_noise(place, picture_size)] for place in places]
         rows = {"prompt": [question for _ in places], "images": pictures}
         return Dataset.from_dict({"place": list(places)}).with_transform(
             lambda batch: {name: [rows[name][p] for p in batch["place"]] for name in rows}
@@ -145,9 +163,11 @@ def make_rows(shape: Shape, sizes: Sizes, tokenizer: Any, *, num_steps: int) -> 
     return Dataset.from_dict({"prompt": [[{"role": "user", "content": text}] for text in texts]})
 
 
-def _draw_noise(seed: int, side: int) -> Image.Image:
-    noise = np.random.default_rng(seed).integers(0, 256, (side // 8, side // 8, 3), np.uint8)
-    return Image.fromarray(noise).resize((side, side))
+def _draw_noise(seed: int, size: tuple[int, int]) -> Image.Image:
+    shape = (size[1] // 8, size[0] // 8, 3)
+    return Image.fromarray(np.random.default_rng(seed).integers(0, 256, shape, np.uint8)).resize(
+        size
+    )
 
 
 def _write_text(seed: int, tokenizer: Any, num_tokens: int) -> str:

@@ -1,0 +1,40 @@
+#!/bin/sh
+# The GRPO benchmark on a GPU machine without network.
+#
+#   benchmarks/gpu.sh --pack          where there is a network: collect wheels in build/gpu-wheels
+#   benchmarks/gpu.sh --run [OPTION]  on the GPU machine, which has Python and torch: measure
+#
+# Carry the whole repository, build/gpu-wheels included. PYTHON names the interpreter, GPU_PYTHON
+# the Python version on the GPU machine (3.12). --run passes its options on to grpo_gpu.py
+# (--steps N, --tiny). Numbers hold for the machine that the first line of the output names.
+set -eu
+here=$(cd "$(dirname "$0")" && pwd)
+python=${PYTHON:-python3}
+wheels=$here/../build/gpu-wheels
+
+pack() {
+    mkdir -p "$wheels"
+    # What is compiled and large (torch, numpy, pyarrow, pandas) is the GPU machine's own.
+    "$python" -m pip download --no-deps --only-binary=:all: --dest "$wheels" \
+        --implementation cp --python-version "${GPU_PYTHON:-3.12}" \
+        --platform manylinux_2_28_x86_64 --platform manylinux_2_17_x86_64 \
+        --platform manylinux2014_x86_64 -c "$here/../constraints.txt" \
+        trl peft transformers accelerate datasets multiprocess dill \
+        pydantic pydantic-core typing-inspection annotated-types rich pygments markdown-it-py mdurl
+}
+
+run() {
+    site=$(mktemp -d)
+    trap 'rm -rf "$site"' EXIT
+    if ls "$wheels"/*.whl >/dev/null 2>&1; then
+        "$python" -m pip install -q --no-index --no-deps --target "$site" "$wheels"/*.whl
+    fi
+    PYTHONPATH="$site:$here/../src${PYTHONPATH:+:$PYTHONPATH}" \
+        "$python" "$here/grpo_gpu.py" "$@"
+}
+
+case ${1:-} in
+    --pack) pack ;;
+    --run) shift; run "$@" ;;
+    *) sed -n '2,9p' "$0" | cut -c3-; exit 2 ;;
+esac

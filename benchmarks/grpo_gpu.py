@@ -1,0 +1,347 @@
+"""Stock TRL against Groupwise on the GPU of this machine, with random weights in bfloat16.
+
+Each trainer runs in a process of its own, with the same weights, prompts and seeds; one that fails
+says why in its row. "Of peak" are the operations that a step cannot do without, the same for both,
+over its time and over the measured rate of matrix products. With ``--tiny`` the models are tiny
+and a CPU will do: that shows that the script runs and nothing else.
+
+    python benchmarks/grpo_gpu.py
+    python benchmarks/grpo_gpu.py --tiny
+"""
+
+import argparse
+import json
+import platform
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+import trl
+from grpo_models import Shape, Sizes, add_lora, make_rows, score_completions
+from transformers import (
+    Qwen2_5_VLConfig,
+    Qwen2_5_VLForConditionalGeneration,
+    Qwen2Config,
+    Qwen2ForCausalLM,
+)
+from trl import GRPOConfig
+from trl.trainer.grpo_trainer import GRPOTrainer
+
+from groupwise.models import load_policy, silence_libraries, write_tiny_policy
+from groupwise.training.fast.shared import find_text_model
+from groupwise.training.fast.support import find_backbone, find_first_trained
+from groupwise.training.fast.trainer import FastGRPOTrainer
+from groupwise.training.settings import SpeedSettings
+
+NUM_WARM_UP = 2
+
+
+@dataclass(frozen=True)
+class Job:
+    """One row of the table.
+
+    Attributes:
+        shape: of the training.
+        text: sizes of the language blocks, as in the model's configuration.
+        vision: sizes of the vision tower; None for a text model.
+        picture: width and height in pixels.
+    """
+
+    shape: Shape
+    text: Mapping[str, Any]
+    vision: Mapping[str, Any] | None = None
+    picture: tuple[int, int] = (1280, 720)
+
+
+def _describe_text(
+    hidden: int, inner: int, heads: int, *, keys: int, blocks: int
+) -> dict[str, Any]:
+    return {
+        "hidden_size": hidden,
+        "intermediate_size": inner,
+        "num_attention_heads": heads,
+        "num_key_value_heads": keys,
+        "num_hidden_layers": blocks,
+        "max_window_layers": blocks,
+        "layer_types": None,
+        "vocab_size": 151_936,
+        "initializer_range": 0.02,
+    }
+
+
+def _describe_vision(
+    hidden: int, inner: int, heads: int, *, blocks: int, out: int
+) -> dict[str, Any]:
+    return {
+        "depth": blocks,
+        "hidden_size": hidden,
+        "intermediate_size": inner,
+        "num_heads": heads,
+        "out_hidden_size": out,
+        "fullatt_block_indexes": list(range(blocks // 4 - 1, blocks, max(1, blocks // 4))),
+        "patch_size": 14,
+        "spatial_merge_size": 2,
+        "window_size": 112,
+        "tokens_per_second": 2,
+    }
+
+
+_TINY = _describe_text(128, 256, 2, keys=1, blocks=4) | {"vocab_size": 2_048}
+_IMAGE = Shape(group_size=8, num_tokens=16, last_blocks=4, num_prompts=2)
+_TEXT = Shape(group_size=8, num_tokens=64, prompt_tokens=512, num_prompts=2)
+# Sizes as published for Qwen2.5-VL-3B and Qwen2.5-7B.
+JOBS = {
+    "image-3b": Job(
+        _IMAGE,
+        _describe_text(2048, 11_008, 16, keys=2, blocks=36) | {"tie_word_embeddings": True},
+        _describe_vision(1280, 3420, 16, blocks=32, out=2048),
+    ),
+    "text-7b": Job(_TEXT, _describe_text(3584, 18_944, 28, keys=4, blocks=28)),
+}
+TINY_JOBS = {
+    "image-3b": Job(
+        Shape(group_size=4, num_tokens=4, last_blocks=2),
+        _TINY | {"tie_word_embeddings": True},
+        _describe_vision(64, 128, 2, blocks=4, out=128),
+        picture=(224, 112),
+    ),
+    "text-7b": Job(Shape(group_size=4, num_tokens=4, prompt_tokens=32), _TINY),
+}
+
+
+def build_policy(job: Job, *, device: torch.device) -> tuple[Any, Any]:
+    """Return a PEFT model with random weights on ``device``, and its processor."""
+    with tempfile.TemporaryDirectory() as folder:
+        preset = "tiny-qwen2" if job.vision is None else "tiny-qwen2.5-vl"
+        tiny = load_policy(write_tiny_policy(preset, Path(folder)))
+    torch.manual_seed(0)
+    dtype = torch.bfloat16 if device.type == "cuda" else torch.float32
+    torch.set_default_dtype(dtype)
+    with device:
+        model = _build_model(job, tiny.model.config)
+    torch.set_default_dtype(torch.float32)
+    model.generation_config = tiny.model.generation_config
+    if job.vision is not None:
+        image = tiny.processor.image_processor
+        image.patch_size, image.merge_size = 14, 2
+        image.size = {"shortest_edge": 28 * 28, "longest_edge": 4096 * 28 * 28}
+    num_layers = job.text["num_hidden_layers"]
+    return add_lora(model, job.shape, num_layers=num_layers), tiny.processor
+
+
+def _build_model(job: Job, base: Any) -> Any:
+    if job.vision is None:
+        return Qwen2ForCausalLM(Qwen2Config(**(base.to_dict() | job.text)))
+    size = job.text["hidden_size"] // job.text["num_attention_heads"] // 8
+    rotary = {"rope_type": "default", "rope_theta": 1e6, "mrope_section": [2 * size, size, size]}
+    text = base.text_config.to_dict() | job.text | {"rope_parameters": rotary}
+    ids = {name: value for name, value in base.to_dict().items() if name.endswith("_token_id")}
+    tied = job.text["tie_word_embeddings"]
+    return Qwen2_5_VLForConditionalGeneration(
+        Qwen2_5_VLConfig(
+            text_config=text, vision_config=job.vision, tie_word_embeddings=tied, **ids
+        )
+    )
+
+
+class Runner:
+    """One trainer on its own policy, stepped by hand; counts what a step costs."""
+
+    def __init__(self, kind: str, job: Job, device: torch.device, *, num_steps: int) -> None:
+        model, processor = build_policy(job, device=device)
+        tokenizer = getattr(processor, "tokenizer", processor)
+        rows = make_rows(
+            job.shape, Sizes(), tokenizer, num_steps=num_steps, picture_size=job.picture
+        )
+        is_fast = kind == "groupwise"
+        extra = {"speed": SpeedSettings(tolerance=0.5)} if is_fast else {}
+        self.trainer: Any = (FastGRPOTrainer if is_fast else GRPOTrainer)(
+            model=model,
+            reward_funcs=[score_completions],
+            args=_make_arguments(job.shape, device, banned=_find_picture_tokens(model)),
+            train_dataset=rows,
+            processing_class=processor,
+            **extra,
+        )
+        self.device = device
+        self.trainer.create_optimizer()
+        self.trainer.current_gradient_accumulation_steps = 1
+        self.trainer.model.train()
+        self.batches = iter(self.trainer.get_train_dataloader())
+        self.step_s: list[float] = []
+
+    def step(self, seed: int) -> None:
+        """Do one step and keep its time."""
+        trainer, rows = self.trainer, next(self.batches)
+        torch.manual_seed(seed)
+        self._wait()
+        started = time.perf_counter()
+        trainer.optimizer.zero_grad()
+        trainer.training_step(trainer.model, rows, None)
+        trainer.optimizer.step()
+        self._wait()
+        self.step_s.append(time.perf_counter() - started)
+
+    def _wait(self) -> None:
+        if self.device.type == "cuda":
+            torch.cuda.synchronize()
+
+    def has_fallen_back(self) -> bool:
+        """Whether prompts are not shared any more."""
+        return not getattr(self.trainer, "_shares", True)
+
+
+def _find_picture_tokens(model: Any) -> list[int]:
+    """Return tokens that stand for pictures: a random policy may say them where there is none."""
+    named = model.config.to_dict()
+    return [named[n] for n in ("image_token_id", "video_token_id") if named.get(n) is not None]
+
+
+def _make_arguments(shape: Shape, device: torch.device, *, banned: list[int]) -> GRPOConfig:
+    return GRPOConfig(
+        output_dir=tempfile.mkdtemp(),
+        per_device_train_batch_size=shape.num_prompts * shape.group_size,
+        num_generations=shape.group_size,
+        max_completion_length=shape.num_tokens,
+        generation_kwargs={"min_new_tokens": shape.num_tokens, "suppress_tokens": banned or None},
+        beta=shape.beta,
+        gradient_checkpointing=False,
+        learning_rate=1e-5,
+        bf16=device.type == "cuda",
+        use_cpu=device.type == "cpu",
+        report_to="none",
+        disable_tqdm=True,
+        save_strategy="no",
+        seed=0,
+    )
+
+
+def measure_job(kind: str, job: Job, *, num_steps: int) -> dict[str, Any]:
+    """Return median step time, peak memory of the device and operations of one step."""
+    device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    runner = Runner(kind, job, device, num_steps=num_steps + NUM_WARM_UP)
+    for number in range(NUM_WARM_UP + num_steps):
+        if device.type == "cuda" and number == NUM_WARM_UP:
+            torch.cuda.reset_peak_memory_stats()
+        runner.step(seed=number)
+    peak = torch.cuda.max_memory_allocated() / 2**30 if device.type == "cuda" else None
+    return {
+        "step_s": statistics.median(runner.step_s[NUM_WARM_UP:]),
+        "peak_gib": peak,
+        "needed_flops": count_needed_flops(runner.trainer, job),
+        "fell_back": runner.has_fallen_back(),
+    }
+
+
+def count_needed_flops(trainer: Any, job: Job) -> float:
+    """Return the operations of linear layers that any trainer needs for one step.
+
+    They are the same for both trainers, so that a share of peak says how little is wasted; see
+    ``grpo_floor.count_needed_flops`` for what is left out.
+    """
+    backbone, shape = find_backbone(trainer.model), job.shape
+    blocks = find_text_model(backbone).layers
+    first = find_first_trained(backbone, len(blocks))
+    per_block = 2 * sum(p.numel() for n, p in blocks[0].named_parameters() if "lora" not in n)
+    patches = (job.picture[0] // 28) * (job.picture[1] // 28)
+    prompt = patches if shape.prompt_tokens is None else shape.prompt_tokens
+    tokens = shape.num_prompts * (prompt + shape.group_size * shape.num_tokens)
+    num_passes = 1 + (shape.beta > 0) + 2
+    language = tokens * per_block * (first + num_passes * (len(blocks) - first))
+    if shape.prompt_tokens is not None:
+        return float(language)
+    weights = sum(parameter.numel() for parameter in backbone.visual.blocks.parameters())
+    return float(language + shape.num_prompts * 4 * patches * 2 * weights)
+
+
+def measure_peak_flops_per_s() -> float:
+    """Return the rate of matrix products of this machine, in operations per second."""
+    is_gpu = torch.cuda.is_available()
+    size, dtype = (8192, torch.bfloat16) if is_gpu else (512, torch.float32)
+    device = "cuda" if is_gpu else "cpu"
+    one, other = (torch.randn(size, size, device=device, dtype=dtype) for _ in range(2))
+    for _ in range(3):
+        one @ other
+    rates = []
+    for _ in range(10):
+        if is_gpu:
+            torch.cuda.synchronize()
+        started = time.perf_counter()
+        one @ other
+        if is_gpu:
+            torch.cuda.synchronize()
+        rates.append(2 * size**3 / (time.perf_counter() - started))
+    return statistics.median(rates)
+
+
+def describe_hardware() -> str:
+    """Return one line: the device and the libraries."""
+    libraries = f"torch {torch.__version__}, trl {trl.__version__}"
+    if torch.cuda.is_available():
+        return f"{torch.cuda.get_device_name()}, CUDA {torch.version.cuda}, {libraries}"
+    return (
+        f"CPU {platform.machine()}, {torch.get_num_threads()} threads, {libraries}: no GPU number"
+    )
+
+
+def measure_apart(kind: str, name: str, options: argparse.Namespace) -> dict[str, Any]:
+    """Return what a fresh process measured, or why it failed."""
+    command = [sys.executable, __file__, "--only", kind, name, "--steps", str(options.steps)]
+    command += ["--tiny"] if options.tiny else []
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    lines = (done.stderr if done.returncode else done.stdout).strip().splitlines() or ["no output"]
+    return {"failed": lines[-1]} if done.returncode else json.loads(lines[-1])
+
+
+def write_row(name: str, stock: Mapping[str, Any], fast: Mapping[str, Any], peak: float) -> str:
+    """Return one row of the Markdown table."""
+    both = {"TRL": stock, "Groupwise": fast}
+    failed = [f"{who}: {found['failed']}" for who, found in both.items() if "failed" in found]
+    if failed:
+        return f"| {name} | failed: {'; '.join(failed)} |" + " |" * 6
+    memory = ["-" if f["peak_gib"] is None else f"{f['peak_gib']:.1f}" for f in (stock, fast)]
+    shares = [f"{100 * f['needed_flops'] / f['step_s'] / peak:.1f} %" for f in (stock, fast)]
+    note = " (fell back)" if fast["fell_back"] else ""
+    ratio = stock["step_s"] / fast["step_s"]
+    times = [f"{stock['step_s']:.3f}", f"{fast['step_s']:.3f}{note}", f"{ratio:.1f}"]
+    return "| " + " | ".join([name, *times, *memory, *shares]) + " |"
+
+
+HEADER = """\
+| shape | TRL s | Groupwise s | ratio | TRL GiB | Groupwise GiB | TRL of peak | Groupwise of peak |
+|---|---|---|---|---|---|---|---|"""
+
+
+def main(given: Sequence[str] | None = None) -> None:
+    """Measure and print a table; see the module's docstring."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--tiny", action="store_true", help="tiny models, for a test on a CPU")
+    parser.add_argument("--steps", type=int, default=5, help="measured steps of each trainer")
+    parser.add_argument("--only", nargs=2, metavar=("KIND", "SHAPE"), help=argparse.SUPPRESS)
+    options = parser.parse_args(given)
+    jobs = TINY_JOBS if options.tiny else JOBS
+    if options.only:
+        kind, name = options.only
+        with silence_libraries():
+            print(json.dumps(measure_job(kind, jobs[name], num_steps=options.steps)))
+        return
+    if not (options.tiny or torch.cuda.is_available()):
+        raise SystemExit("no GPU here; --tiny runs tiny models on the CPU")
+    peak = measure_peak_flops_per_s()
+    print(
+        f"{describe_hardware()}; matrix products {peak / 1e12:.3g} TFLOP/s\n\n{HEADER}", flush=True
+    )
+    for name in jobs:
+        found = [measure_apart(kind, name, options) for kind in ("trl", "groupwise")]
+        print(write_row(name, *found, peak), flush=True)
+
+
+if __name__ == "__main__":
+    main()
