@@ -80,6 +80,10 @@ class FastGRPOTrainer(_Base):
         obstacle = next((o for b in self._backbones if (o := find_obstacle(b))), None)
         if self.tools or self.environment_factories or self.rollout_func or self.aux_loss_enabled:
             obstacle = "tools, environments, rollout functions and auxiliary losses need plain rows"
+        if self._dist.is_fsdp or self._dist.is_zero3:
+            # Gradients reach a prompt through its keys, past the block's output, and with it past
+            # what would gather the block's weights for the backward pass.
+            obstacle = "its weights are spread over processes"
         if obstacle is not None:
             self._stop_sharing(obstacle)
             return False
