@@ -140,9 +140,21 @@ def test_dead_rows_are_not_computed(grpo, pairs):
 
 
 def test_equal_rewards_are_dead_whatever_the_rounding(grpo, pairs):
-    """The mean of 0.1, 0.1 and 0.1 is not quite 0.1."""
-    stepped = pairs.make("qwen2", speed=SpeedSettings(), reward=give([0.1, 0.1, 0.1, 0, 1, 0.3]))
+    """In fp32 the mean of 0.9, 0.9 and 0.9 is not quite 0.9."""
+    stepped = pairs.make("qwen2", speed=SpeedSettings(), reward=give([0.9, 0.9, 0.9, 0, 1, 0.3]))
     stepped.say(grpo.write_completions(6, end=2))
     stepped.update(grpo.make_rows(3))
     assert stepped.batches[0]["advantages"][:3].tolist() == [0.0, 0.0, 0.0]
     assert stepped.batches[0]["advantages"][3:].all()
+
+
+def test_dead_rows_of_unlikely_tokens_stay_finite(grpo, pairs):
+    """Their ratio is 1: that of a log-probability of 0 to the old one would be infinite."""
+    rewards = give(REWARDS["one group dead"])
+    stepped = pairs.make(
+        "qwen2", speed=SpeedSettings(), reward=rewards, temperature=0.01, num_iterations=2
+    )
+    stepped.say(grpo.write_completions(6, end=2))
+    update = stepped.update(grpo.make_rows(3))
+    assert update.log_probs[0].min() < -100
+    assert all(gradient.isfinite().all() for gradient in update.gradients.values())
