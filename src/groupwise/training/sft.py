@@ -13,6 +13,7 @@ from groupwise.models import Policy, prepare_trainable, silence_libraries
 from groupwise.training.arguments import build_arguments
 from groupwise.training.callbacks import MetricRows, StepProgress, WholeCheckpoints
 from groupwise.training.checkpoints import find_last_checkpoint, remove_checkpoints
+from groupwise.training.read_ahead import ReadAhead
 from groupwise.training.rows import RowCollator, RowsOfEpoch
 from groupwise.training.settings import SftSettings
 from groupwise.training.sft_trainer import make_sft_trainer
@@ -58,13 +59,16 @@ def train_sft(
         train_sampling_strategy="sequential",
     )
     collate = RowCollator(trained, augmentation=settings.augmentation, seed=workspace.seed)
+    read = ReadAhead(
+        lambda places: collate([schedule[place] for place in places]), num_rows=len(schedule)
+    )
     with StepProgress("sft", shown=("loss",)) as progress:
         trainer = make_sft_trainer(
             model=model,
             args=arguments,
             train_dataset=Dataset.from_dict({"place": list(range(len(schedule)))}),
             processing_class=policy.processor,
-            data_collator=lambda items: collate([schedule[item["place"]] for item in items]),
+            data_collator=lambda items: read([item["place"] for item in items]),
             callbacks=[
                 MetricRows(workspace.metrics, rename=_rename_metrics, num_epochs=settings.epochs),
                 WholeCheckpoints(),
