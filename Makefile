@@ -52,6 +52,4 @@ check: setup
 	$(BIN)/lint-imports
 
 bench: setup
-	@if ls benchmarks/*.py >/dev/null 2>&1; \
-	then for file in benchmarks/*.py; do echo "$$file" && $(BIN)/python "$$file" || exit 1; done; \
-	else echo "there are no benchmarks yet"; fi
+	$(BIN)/python benchmarks/grpo_step.py --json build/grpo_step.json

@@ -1,0 +1,274 @@
+"""A GRPO step of Groupwise against one of stock TRL, in the same run.
+
+Both trainers start from the same weights and are stepped in turn with the same seed, so they
+sample the same completions; the medians of their step times are compared. Memory is that of a
+fresh process each: the growth of its resident set during one step.
+
+    python benchmarks/grpo_step.py --json results.json
+    python benchmarks/grpo_step.py --shapes image-short --curves curves.json
+"""
+
+import argparse
+import ctypes
+import json
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import torch
+from grpo_floor import count_needed_flops, measure_flops_per_s
+from grpo_models import Shape, Sizes, build_policy, make_rows, score_completions
+from trl import GRPOConfig
+from trl.trainer.grpo_trainer import GRPOTrainer
+
+from groupwise.models import silence_libraries
+from groupwise.training.fast.trainer import FastGRPOTrainer
+from groupwise.training.settings import SpeedSettings
+
+SHAPES = {
+    "image-short": Shape(group_size=8, num_tokens=16, last_blocks=2),
+    "image-short-g16": Shape(group_size=16, num_tokens=16, last_blocks=2),
+    "image-all-layers": Shape(group_size=8, num_tokens=16),
+    "text": Shape(group_size=8, num_tokens=64, prompt_tokens=512),
+    "text-long": Shape(group_size=8, num_tokens=256, prompt_tokens=64),
+}
+NUM_WARM_UP = 1
+
+
+@dataclass
+class Steps:
+    """What was measured of one trainer's steps.
+
+    Attributes:
+        total_s: of each step: sampling, reference, policy pass, backward, optimizer.
+        sampling_s: sampling and the reference's pass alone.
+    """
+
+    total_s: list[float] = field(default_factory=list)
+    sampling_s: list[float] = field(default_factory=list)
+
+
+class Runner:
+    """A trainer that is stepped by hand."""
+
+    def __init__(self, kind: str, shape: Shape, sizes: Sizes, *, num_steps: int) -> None:
+        model, processor = build_policy(shape, sizes)
+        tokenizer = getattr(processor, "tokenizer", processor)
+        is_fast = kind == "fast"
+        extra = {"speed": SpeedSettings(shared_prefix="on")} if is_fast else {}
+        self.trainer: Any = (FastGRPOTrainer if is_fast else GRPOTrainer)(
+            model=model,
+            reward_funcs=[score_completions],
+            args=_make_arguments(shape),
+            train_dataset=make_rows(shape, sizes, tokenizer, num_steps=num_steps),
+            processing_class=processor,
+            **extra,
+        )
+        self.trainer.create_optimizer()
+        self.trainer.current_gradient_accumulation_steps = 1
+        self.trainer.model.train()
+        self.batches = iter(self.trainer.get_train_dataloader())
+        self.steps = Steps()
+        self.rollout: dict[str, Any] = {}
+        self._time_sampling()
+
+    def _time_sampling(self) -> None:
+        sample = self.trainer._generate_and_score_completions
+
+        def timed(rows: Any) -> Any:
+            started = time.perf_counter()
+            self.rollout = sample(rows)
+            self.steps.sampling_s.append(time.perf_counter() - started)
+            return self.rollout
+
+        self.trainer._generate_and_score_completions = timed
+
+    def step(self, seed: int) -> None:
+        """Do one step; its gradient stays until the next."""
+        trainer = self.trainer
+        rows = next(self.batches)
+        torch.manual_seed(seed)
+        started = time.perf_counter()
+        trainer.optimizer.zero_grad()
+        trainer.training_step(trainer.model, rows, None)
+        trainer.optimizer.step()
+        self.steps.total_s.append(time.perf_counter() - started)
+
+    def read_gradient(self) -> torch.Tensor:
+        """Return the gradient of all that trains as one vector."""
+        found = [p.grad.flatten() for p in self.trainer.model.parameters() if p.grad is not None]
+        return torch.cat(found)
+
+
+def _make_arguments(shape: Shape) -> GRPOConfig:
+    return GRPOConfig(
+        output_dir=tempfile.mkdtemp(),
+        per_device_train_batch_size=shape.num_prompts * shape.group_size,
+        num_generations=shape.group_size,
+        max_completion_length=shape.num_tokens,
+        generation_kwargs={"min_new_tokens": shape.num_tokens},
+        beta=shape.beta,
+        activation_checkpointing=False,
+        learning_rate=1e-5,
+        bf16=False,
+        use_cpu=True,
+        report_to="none",
+        disable_tqdm=True,
+        save_strategy="no",
+        seed=0,
+    )
+
+
+def measure_shape(shape: Shape, sizes: Sizes, *, num_steps: int) -> dict[str, float]:
+    """Step both trainers in turn and return what was measured."""
+    total = num_steps + NUM_WARM_UP
+    stock, fast = (Runner(kind, shape, sizes, num_steps=total) for kind in ("stock", "fast"))
+    differences: dict[str, float] = {}
+    for number in range(total):
+        for runner in (stock, fast):
+            runner.step(seed=number)
+        if number == 0:
+            differences = compare_first_step(stock, fast)
+    result = {f"parent_{name}": value for name, value in _summarise(stock.steps).items()}
+    result |= _summarise(fast.steps)
+    floor_s = count_needed_flops(fast.trainer, shape, sizes) / measure_flops_per_s()
+    ratio = result["parent_step_s"] / result["step_s"]
+    return {"ratio": ratio, **result, **differences, "floor_s": floor_s}
+
+
+def _summarise(steps: Steps) -> dict[str, float]:
+    return {
+        "step_s": statistics.median(steps.total_s[NUM_WARM_UP:]),
+        "sampling_s": statistics.median(steps.sampling_s[NUM_WARM_UP:]),
+    }
+
+
+def compare_first_step(stock: Runner, fast: Runner) -> dict[str, float]:
+    """Return differences of the first step, in which both have the same weights.
+
+    Raises:
+        SystemExit: if they did not sample the same completions.
+    """
+    ids = stock.rollout["completion_ids"], fast.rollout["completion_ids"]
+    if not torch.equal(*ids):
+        raise SystemExit("the trainers did not sample the same completions")
+    one, other = stock.read_gradient(), fast.read_gradient()
+    logps = stock.rollout["ref_per_token_logps"] - fast.rollout["ref_per_token_logps"]
+    return {
+        "max_logp_diff": float(logps.abs().max()),
+        "max_grad_rel": float((one - other).norm() / one.norm()),
+    }
+
+
+def measure_memory(kind: str, name: str) -> float:
+    """Return the growth of a fresh process's peak memory in one step, in MiB."""
+    command = [sys.executable, __file__, "--memory-of", kind, "--shapes", name]
+    environment = {**os.environ, "OMP_NUM_THREADS": str(torch.get_num_threads())}
+    done = subprocess.run(command, capture_output=True, text=True, check=True, env=environment)
+    return float(done.stdout.splitlines()[-1])
+
+
+def _measure_own_growth(kind: str, shape: Shape, sizes: Sizes) -> float:
+    runner = Runner(kind, shape, sizes, num_steps=2)
+    runner.step(seed=0)  # the first one also compares with the plain pass
+    runner.trainer._buffered_inputs = None
+    runner.trainer._round = None
+    ctypes.CDLL("libc.so.6").malloc_trim(0)
+    before = _read_status("VmRSS")
+    Path("/proc/self/clear_refs").write_text("5")  # forgets the peak
+    runner.step(seed=1)
+    return (_read_status("VmHWM") - before) / 1024
+
+
+def _read_status(name: str) -> int:
+    lines = Path("/proc/self/status").read_text().splitlines()
+    return next(int(line.split()[1]) for line in lines if line.startswith(name))
+
+
+def measure_curves(sizes: Sizes) -> dict[str, Any]:
+    """Return step times against the group size and against the length of the prompt."""
+    image, text = SHAPES["image-short"], SHAPES["text"]
+    by_group = {
+        size: measure_shape(replace(image, group_size=size, num_prompts=1), sizes, num_steps=3)
+        for size in (2, 4, 8, 16, 32)
+    }
+    by_prompt = {
+        length: measure_shape(
+            replace(text, prompt_tokens=length, num_tokens=16, num_prompts=1), sizes, num_steps=3
+        )
+        for length in (64, 128, 256, 512, 1024)
+    }
+    return {"group_size": by_group, "prompt_tokens": by_prompt}
+
+
+def print_row(name: str, result: dict[str, float]) -> None:
+    """Print one row of the Markdown table."""
+    memory = result.get("memory_ratio")
+    cells = [
+        name,
+        f"{result['parent_step_s']:.2f}",
+        f"{result['parent_sampling_s']:.2f}",
+        f"{result['step_s']:.2f}",
+        f"{result['sampling_s']:.2f}",
+        f"{result['ratio']:.1f}",
+        "-" if memory is None else f"{memory:.2f}",
+        f"{result['max_logp_diff']:.0e}",
+        f"{result['max_grad_rel']:.0e}",
+        f"{result['floor_s']:.2f}",
+    ]
+    print("| " + " | ".join(cells) + " |", flush=True)
+
+
+HEADER = """\
+| shape | TRL s | sampling s | Groupwise s | sampling s | ratio | memory | Δlogp | Δgrad | floor s |
+|---|---|---|---|---|---|---|---|---|---|"""
+
+
+def main(given: Sequence[str] | None = None) -> None:
+    """Measure and print; see the module's docstring."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--shapes", nargs="+", choices=SHAPES, default=list(SHAPES))
+    parser.add_argument("--steps", type=int, default=5, help="measured steps of each trainer")
+    parser.add_argument("--json", type=Path, help="write the results there")
+    parser.add_argument("--curves", type=Path, help="measure growth curves only, write them there")
+    parser.add_argument("--threads", type=int, default=os.cpu_count())
+    parser.add_argument("--no-memory", action="store_true", help="leave memory out")
+    parser.add_argument("--memory-of", choices=("stock", "fast"), help=argparse.SUPPRESS)
+    options = parser.parse_args(given)
+    torch.set_num_threads(options.threads)
+    for path in filter(None, (options.json, options.curves)):
+        path.parent.mkdir(parents=True, exist_ok=True)
+    sizes = Sizes()
+    with silence_libraries():
+        if options.memory_of:
+            print(_measure_own_growth(options.memory_of, SHAPES[options.shapes[0]], sizes))
+        elif options.curves:
+            options.curves.write_text(json.dumps(measure_curves(sizes), indent=1))
+        else:
+            _measure_all(options, sizes)
+
+
+def _measure_all(options: argparse.Namespace, sizes: Sizes) -> None:
+    print(HEADER, flush=True)
+    results: dict[str, dict[str, float]] = {}
+    for name in options.shapes:
+        results[name] = measure_shape(SHAPES[name], sizes, num_steps=options.steps)
+        if not options.no_memory:
+            growth = {kind: measure_memory(kind, name) for kind in ("fast", "stock")}
+            results[name]["memory_mib"] = growth["fast"]
+            results[name]["parent_memory_mib"] = growth["stock"]
+            results[name]["memory_ratio"] = growth["fast"] / growth["stock"]
+        print_row(name, results[name])
+        if options.json:
+            options.json.write_text(json.dumps(results, indent=1))
+
+
+if __name__ == "__main__":
+    main()
