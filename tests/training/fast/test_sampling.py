@@ -45,7 +45,7 @@ def sample_both(grpo, pairs, keep_order):
     return run
 
 
-@pytest.mark.parametrize("beta", [0.0, 0.1])
+@pytest.mark.parametrize("beta", [pytest.param(0.0, marks=pytest.mark.slow), 0.1])
 @pytest.mark.parametrize("family", [*FAMILIES, *OTHERS])
 def test_sampled_with_the_same_seed(sample_both, family, beta):
     completions, _ = sample_both(family, beta=beta)

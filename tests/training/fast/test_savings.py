@@ -88,7 +88,7 @@ def test_iterations_start_at_the_trunk(count_round):
     assert counts[2] == counts[2, "gradient"] > 0
 
 
-@pytest.mark.parametrize("trained", ["all", "last"])
+@pytest.mark.parametrize("trained", [pytest.param("all", marks=pytest.mark.slow), "last"])
 def test_sampled_tokens_are_scored_once_per_pass(count_round, trained):
     """Prompts of p tokens without their last, then 6 times 6 tokens."""
     counts = count_round(ON, trained=trained, beta=0.0)
