@@ -6,6 +6,7 @@ from functools import partial
 from typing import Any, Self
 
 import torch
+from torch.nn import functional
 
 from groupwise.training.fast.groups import Groups, pick_pictures
 from groupwise.training.fast.rounds import Round
@@ -131,6 +132,43 @@ def score_rows(
         fused_lm_head=True,
         **pictures,
     )
+
+
+def put_back(
+    found: Sequence[tuple[torch.Tensor, torch.Tensor, torch.Tensor | None]],
+    scored: ScoredRows,
+    *,
+    unscored_log_probs: torch.Tensor | None,
+) -> tuple[torch.Tensor, torch.Tensor | None]:
+    """Return log-probabilities and entropies of all rows, shape [rows, tokens].
+
+    Rows that were not scored get a ratio of 1 and the mean entropy of the others.
+
+    Args:
+        found: places of scored rows, their log-probabilities and their entropies (or None).
+        scored: all rows.
+        unscored_log_probs: of the old policy, shape [rows, tokens]; None: what is scored is its
+            own old policy.
+    """
+    rows = torch.cat([part[0] for part in found])
+    zeros = torch.zeros(scored.ids.shape, device=scored.ids.device)
+
+    def collect(values: Sequence[Any], base: torch.Tensor) -> torch.Tensor:
+        width = base.shape[1]
+        parts = [functional.pad(value, (0, width - value.shape[1])) for value in values]
+        return base.to(parts[0].dtype).index_copy(0, rows, torch.cat(parts))
+
+    base = zeros if unscored_log_probs is None else unscored_log_probs
+    log_probs = collect([part[1] for part in found], base)
+    if found[0][2] is None:
+        return log_probs, None
+    entropies = collect([part[2] for part in found], zeros)
+    if len(rows) < len(zeros):
+        mean = entropies.detach().sum() / scored.mask[rows].sum().clamp(min=1)
+        is_missing = torch.ones_like(zeros[:, :1], dtype=torch.bool)
+        is_missing[rows] = False
+        entropies = entropies.masked_fill(is_missing, float(mean))
+    return log_probs, entropies
 
 
 def find_positions(backbone: Any, prompts: PromptRows) -> torch.Tensor:

@@ -5,7 +5,7 @@ log-probabilities come from, how completions are sampled, and which rows are sco
 """
 
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
@@ -36,7 +36,13 @@ from groupwise.training.fast.pictures import process_pictures_once
 from groupwise.training.fast.progress import load_progress, save_progress
 from groupwise.training.fast.rounds import Round
 from groupwise.training.fast.sampling import collate_prompts, cut_after_end, sample_rows
-from groupwise.training.fast.scoring import PromptRows, ScoredRows, Sharing, score_rows
+from groupwise.training.fast.scoring import (
+    PromptRows,
+    ScoredRows,
+    Sharing,
+    put_back,
+    score_rows,
+)
 from groupwise.training.fast.shared import find_text_model, install_shared_pass
 from groupwise.training.fast.support import (
     find_backbone,
@@ -297,14 +303,15 @@ class FastGRPOTrainer(_Base):
             part = scored.take(rows)
             with self.accelerator.autocast():
                 output = score_rows(model, backbone, part, sharing, self._round)
-            difference = self._compare(model, scored, rows, part, output.log_probs)
+            difference = self._compare(model, part, output.log_probs)
             if difference is not None:
                 self._stop_sharing(
                     f"log-probabilities differ by {difference:.1e} from plain passes"
                 )
                 return None
             found.append((rows, output.log_probs, output.entropy))
-        return self._widen(scored, alive, found)
+        old = self._micro_batch.get("old_per_token_logps")
+        return *put_back(found, scored, unscored_log_probs=old), None
 
     def _find_alive_rows(self, num_rows: int) -> torch.Tensor:
         """Return the rows to score: in an update without KL and entropy terms, not the dead ones.
@@ -324,47 +331,12 @@ class FastGRPOTrainer(_Base):
         numbers = self._micro_batch["prompt_numbers"]
         return every[numbers == numbers[0]]
 
-    def _widen(
-        self,
-        scored: ScoredRows,
-        alive: torch.Tensor,
-        found: Sequence[tuple[Any, ...]],
-    ) -> LogProbs:
-        """Put scored rows back in place; dead ones get a ratio of 1 and the others' entropy."""
-        width = scored.ids.shape[1]
-
-        def collect(number: int, base: torch.Tensor) -> torch.Tensor:
-            parts: list[Any] = [
-                functional.pad(p[number], (0, width - p[number].shape[1])) for p in found
-            ]
-            return base.to(parts[0].dtype).index_copy(0, alive, torch.cat(parts))
-
-        zeros = torch.zeros(scored.ids.shape, device=scored.ids.device)
-        old = self._micro_batch.get("old_per_token_logps")
-        log_probs = collect(1, zeros if old is None else old)
-        if found[0][2] is None:
-            return log_probs, None, None
-        entropies = collect(2, zeros)
-        if len(alive) < len(scored.ids):
-            mean = entropies.detach().sum() / scored.mask[alive].sum().clamp(min=1)
-            dead = torch.ones(len(zeros), 1, dtype=torch.bool, device=zeros.device)
-            dead[alive] = False
-            entropies = entropies.masked_fill(dead, float(mean))
-        return log_probs, entropies, None
-
-    def _compare(
-        self,
-        model: Any,
-        scored: ScoredRows,
-        rows: torch.Tensor,
-        part: ScoredRows,
-        log_probs: torch.Tensor,
-    ) -> float | None:
+    def _compare(self, model: Any, part: ScoredRows, log_probs: torch.Tensor) -> float | None:
         """Compare the first prompts of a new shape with a plain pass."""
         num_rows = int((part.prompt_numbers <= part.prompt_numbers[:1] + 1).cumprod(0).sum())
-        chosen, mask = part.take(torch.arange(num_rows, device=rows.device)), part.mask[:num_rows]
 
         def compute_plain() -> torch.Tensor:
+            chosen = part.take(torch.arange(num_rows, device=part.ids.device))
             prompts, width = chosen.prompts, chosen.ids.shape[1]
             types: Any = prompts.token_types
             if types is not None:
@@ -382,10 +354,10 @@ class FastGRPOTrainer(_Base):
             )
             return plain[chosen.mask.bool()]
 
-        pictures = max(scored.prompts.num_images, default=0)
+        pictures = max(part.prompts.num_images, default=0)
         widths = part.prompts.ids.shape[1].bit_length(), part.ids.shape[1].bit_length()
         shape = (model is self.ref_model, torch.is_grad_enabled(), pictures, *widths)
-        fast = log_probs[:num_rows][mask.bool()]
+        fast = log_probs[:num_rows][part.mask[:num_rows].bool()]
         return self._guard.find_difference(shape, fast, compute_plain)
 
     # ---- resuming ------------------------------------------------------------------------------
