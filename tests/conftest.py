@@ -2,6 +2,7 @@
 
 import os
 import shutil
+import signal
 import subprocess
 import sys
 from collections.abc import Callable, Mapping
@@ -49,7 +50,10 @@ class TinyRecipe:
         return [row["step"] + (" resumed" if row["state"] == "resumed" else "") for row in rows]
 
     def start(self, *arguments: str, **options: object) -> subprocess.Popen[str]:
-        """Start ``groupwise`` with these arguments in the working folder."""
+        """Start ``groupwise`` with these arguments in the working folder.
+
+        It listens to Ctrl-C even where the tests run in the background and ignore it.
+        """
         return subprocess.Popen(
             [sys.executable, "-m", "groupwise.cli", *arguments],
             cwd=self.work,
@@ -57,6 +61,7 @@ class TinyRecipe:
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,
+            preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
             **options,
         )
 
