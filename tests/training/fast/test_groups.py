@@ -7,7 +7,8 @@ from groupwise.training.fast.groups import (
     Groups,
     find_dead_rows,
     number_prompts,
-    pick_pictures,
+    pick_grid,
+    pick_pixels,
     shuffle_groups,
     split_groups,
     take_rows,
@@ -120,7 +121,8 @@ def test_picking_pictures_gives_patches_and_grids_of_the_rows(sizes, data):
     grid = torch.tensor(grid).reshape(-1, 3)
     patches = torch.arange(int(grid.prod(-1).sum()))[:, None]
     counts = [len(row) for row in sizes]
-    found, grids = pick_pictures(torch.tensor(chosen), patches, grid, counts)
+    found = pick_pixels(torch.tensor(chosen), patches, grid, counts)
+    grids = pick_grid(torch.tensor(chosen), grid, counts)
     starts = torch.tensor([0, *(sum(h * w for h, w in row) for row in sizes)]).cumsum(0).tolist()
     expected = [patch for row in chosen for patch in range(starts[row], starts[row + 1])]
     assert found[:, 0].tolist() == expected

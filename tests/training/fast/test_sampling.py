@@ -132,4 +132,4 @@ def test_prompts_are_padded_on_the_left(prompts):
         assert ids.tolist() == missing + prompt
         assert mask.tolist() == missing + [1] * len(prompt)
         assert found.tolist() == missing + kinds
-    assert rows.pixel_values is None
+    assert rows.pictures is None

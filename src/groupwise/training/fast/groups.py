@@ -110,18 +110,22 @@ def take_rows(batch: Mapping[str, Any], order: torch.Tensor) -> dict[str, Any]:
     return {key: take(value) for key, value in batch.items()}
 
 
-def pick_pictures(
-    rows: torch.Tensor, pixel_values: torch.Tensor, grid: torch.Tensor, num_images: Sequence[int]
-) -> tuple[torch.Tensor, torch.Tensor]:
-    """Return patches and grids of some rows' pictures.
+def pick_grid(rows: torch.Tensor, grid: torch.Tensor, num_images: Sequence[int]) -> torch.Tensor:
+    """Return the grids of some rows' pictures.
 
     Args:
         rows: which rows, shape [chosen].
-        pixel_values: patches of all rows, shape [patches, values].
         grid: frames, height and width in patches of each picture, shape [pictures, 3].
         num_images: pictures of each row.
     """
     grids = grid.split(list(num_images))
-    patches = pixel_values.split([int(part.prod(-1).sum()) for part in grids])
-    chosen = rows.tolist()
-    return torch.cat([patches[row] for row in chosen]), torch.cat([grids[row] for row in chosen])
+    return torch.cat([grids[row] for row in rows.tolist()])
+
+
+def pick_pixels(
+    rows: torch.Tensor, pixel_values: torch.Tensor, grid: torch.Tensor, num_images: Sequence[int]
+) -> torch.Tensor:
+    """Return the patches of some rows' pictures; ``pixel_values`` has shape [patches, values]."""
+    sizes = [int(part.prod(-1).sum()) for part in grid.split(list(num_images))]
+    patches = pixel_values.split(sizes)
+    return torch.cat([patches[row] for row in rows.tolist()])

@@ -47,8 +47,9 @@ class _Remembering:
         flat = list(_flatten(images))
         if not all(isinstance(picture, Image) for picture in flat):
             return self.processor(images, **named)
-        keys = {id(picture): _digest(picture) for picture in flat}
-        new = {keys[id(p)]: p for p in flat if keys[id(p)] not in self.known}
+        distinct = {id(picture): picture for picture in flat}
+        keys = {place: _digest(picture) for place, picture in distinct.items()}
+        new = {keys[place]: p for place, p in distinct.items() if keys[place] not in self.known}
         if new:
             self._process(new, named)
         found = [self.known[keys[id(picture)]] for picture in flat]

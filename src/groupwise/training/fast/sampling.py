@@ -8,7 +8,12 @@ import torch
 from transformers.cache_utils import DynamicCache, DynamicLayer
 
 from groupwise.training.fast.rounds import Round
-from groupwise.training.fast.scoring import PromptRows, Sharing, find_positions
+from groupwise.training.fast.scoring import (
+    Pictures,
+    PromptRows,
+    Sharing,
+    find_positions,
+)
 from groupwise.training.fast.shared import Trunk, find_text_model
 
 
@@ -104,17 +109,17 @@ def collate_prompts(
         padded = [[value] * (width - len(row)) + list(row) for row in rows]
         return torch.tensor(padded, device=device)
 
-    def place(name: str) -> torch.Tensor | None:
-        value = fields.get(name)
-        return None if value is None else torch.as_tensor(value).to(device)
-
     types = fields.get("mm_token_type_ids")
+    pictures = None
+    if "pixel_values" in fields:
+        pixels, grid = (
+            torch.as_tensor(fields[name]).to(device) for name in ("pixel_values", "image_grid_thw")
+        )
+        pictures = Pictures(pixels, grid, num_images)
     return PromptRows(
         pad_left(prompt_ids, padding_id),
         pad_left([[1] * len(ids) for ids in prompt_ids], 0),
-        pixel_values=place("pixel_values"),
-        grid=place("image_grid_thw"),
-        num_images=num_images,
+        pictures=pictures,
         token_types=None if types is None else pad_left(types, 0),
     )
 
@@ -128,10 +133,13 @@ def cut_after_end(token_ids: torch.Tensor, end_token_ids: Iterable[int]) -> list
 
 
 def _encode_pictures(backbone: Any, prompts: PromptRows, round_: Round) -> dict[str, Any]:
-    if prompts.pixel_values is None:
+    pictures = prompts.pictures
+    if pictures is None:
         return {}
-    features = backbone.get_image_features(prompts.pixel_values, prompts.grid, return_dict=True)
-    round_.keep_features(round_.groups, prompts.num_images, features)
+    features = backbone.get_image_features(
+        pictures.copy_pixels(), pictures.find_grid(), return_dict=True
+    )
+    round_.keep_features(round_.groups, pictures.count(), features)
     return {"mm_encoder_outputs": {"image": features}}
 
 

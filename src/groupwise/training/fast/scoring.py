@@ -8,11 +8,48 @@ from typing import Any, Self
 import torch
 from torch.nn import functional
 
-from groupwise.training.fast.groups import Groups, pick_pictures
+from groupwise.training.fast.groups import Groups, pick_grid, pick_pixels
 from groupwise.training.fast.rounds import Round
 from groupwise.training.fast.shared import SharedPass
 
 _NO_LABEL = -100
+
+
+@dataclass(frozen=True)
+class Pictures:
+    """Pictures of rows; what belongs to a row is copied only when it is asked for.
+
+    Attributes:
+        pixel_values: patches of all pictures, shape [patches, values].
+        grid: frames, height and width in patches of each picture, shape [pictures, 3].
+        num_images: pictures of each row.
+        rows: which of the rows are meant, shape [chosen]; None: all.
+    """
+
+    pixel_values: torch.Tensor
+    grid: torch.Tensor
+    num_images: Sequence[int]
+    rows: torch.Tensor | None = None
+
+    def take(self, rows: torch.Tensor) -> Self:
+        """Mean some of these rows only, shape [chosen]."""
+        return replace(self, rows=rows if self.rows is None else self.rows[rows])
+
+    def count(self) -> list[int]:
+        """Return the number of pictures of each row that is meant."""
+        if self.rows is None:
+            return list(self.num_images)
+        return [self.num_images[row] for row in self.rows.tolist()]
+
+    def find_grid(self) -> torch.Tensor:
+        """Return the grids of the rows that are meant, in order."""
+        return self.grid if self.rows is None else pick_grid(self.rows, self.grid, self.num_images)
+
+    def copy_pixels(self) -> torch.Tensor:
+        """Return the patches of the rows that are meant, in order."""
+        if self.rows is None:
+            return self.pixel_values
+        return pick_pixels(self.rows, self.pixel_values, self.grid, self.num_images)
 
 
 @dataclass(frozen=True)
@@ -21,28 +58,23 @@ class PromptRows:
 
     Attributes:
         ids, mask: shape [rows, prompt].
-        pixel_values, grid: patches and grids of all rows' pictures; None without pictures.
-        num_images: pictures of each row.
+        pictures: of the rows; None without pictures.
         token_types: 1 where a token stands for a patch, shape [rows, prompt].
     """
 
     ids: torch.Tensor
     mask: torch.Tensor
-    pixel_values: torch.Tensor | None = None
-    grid: torch.Tensor | None = None
-    num_images: Sequence[int] = ()
+    pictures: Pictures | None = None
     token_types: torch.Tensor | None = None
 
     def take(self, rows: torch.Tensor) -> Self:
         """Return some of the rows, shape [chosen]."""
-        pictures: dict[str, Any] = {}
-        if self.pixel_values is not None and self.grid is not None:
-            pixels, grid = pick_pictures(rows, self.pixel_values, self.grid, self.num_images)
-            counts = [self.num_images[row] for row in rows.tolist()]
-            pictures = {"pixel_values": pixels, "grid": grid, "num_images": counts}
-        types = None if self.token_types is None else self.token_types[rows]
         return replace(
-            self, ids=self.ids[rows], mask=self.mask[rows], token_types=types, **pictures
+            self,
+            ids=self.ids[rows],
+            mask=self.mask[rows],
+            pictures=None if self.pictures is None else self.pictures.take(rows),
+            token_types=None if self.token_types is None else self.token_types[rows],
         )
 
     def trim(self) -> Self:
@@ -114,15 +146,9 @@ def score_rows(
     positions = find_positions(backbone, prompts)
     shared = _describe_pass(scored, groups, positions, sharing, round_)
     labels = scored.ids.masked_fill(scored.mask == 0, _NO_LABEL)
-    pictures = {}
-    if prompts.pixel_values is not None:
-        pictures = {"pixel_values": prompts.pixel_values, "image_grid_thw": prompts.grid}
-        if sharing.keeps_features:
-            shared = replace(
-                shared,
-                features=round_.find_features(groups),
-                keep_features=partial(round_.keep_features, groups, prompts.num_images),
-            )
+    pictures: dict[str, Any] = {}
+    if prompts.pictures is not None:
+        shared, pictures = _add_pictures(shared, prompts.pictures, groups, sharing, round_)
     return model(
         input_ids=prompts.ids[:, :-1],
         attention_mask=prompts.mask[:, :-1],
@@ -132,6 +158,22 @@ def score_rows(
         fused_lm_head=True,
         **pictures,
     )
+
+
+def _add_pictures(
+    shared: SharedPass, pictures: Pictures, groups: Groups, sharing: Sharing, round_: Round
+) -> tuple[SharedPass, dict[str, Any]]:
+    """Return the pass with known features, or else the pixels that they are computed from."""
+    if not sharing.keeps_features:
+        pixels = pictures.copy_pixels()
+        return shared, {"pixel_values": pixels, "image_grid_thw": pictures.find_grid()}
+    features = round_.find_features(groups)
+    if features is not None:
+        return replace(shared, features=features), {}
+    pixels = pictures.copy_pixels()
+    keep = partial(round_.keep_features, groups, pictures.count())
+    given = {"pixel_values": pixels, "image_grid_thw": pictures.find_grid()}
+    return replace(shared, keep_features=keep), given
 
 
 def put_back(
@@ -173,11 +215,11 @@ def put_back(
 
 def find_positions(backbone: Any, prompts: PromptRows) -> torch.Tensor:
     """Return positions of prompt tokens, shape [rows, prompt], or [3, rows, prompt] (M-RoPE)."""
-    if prompts.grid is not None:
+    if prompts.pictures is not None:
         return backbone.get_rope_index(
             prompts.ids,
             mm_token_type_ids=prompts.token_types,
-            image_grid_thw=prompts.grid,
+            image_grid_thw=prompts.pictures.find_grid(),
             attention_mask=prompts.mask,
         )[0]
     return (prompts.mask.long().cumsum(-1) - 1).clamp(min=0)

@@ -43,7 +43,7 @@ class SharedPass:
         tail_ids: last prompt token and the completion without its last, shape [rows, tail].
         mask: 1 for real tokens, shape [rows, prefix + tail].
         positions: of the tails, shape [rows, tail] or [axes, rows, tail].
-        features: of the pictures, as the vision tower returned them; None: computed here.
+        features: of the pictures, as the vision tower returned them; None: from the pixels.
         trunk: what earlier passes of the round computed; None: computed here.
         first_trained: number of the first block that has something to train.
         keep_features, keep_trunk: take what was computed here.
@@ -93,17 +93,16 @@ def find_text_model(backbone: nn.Module) -> Any:
 
 def _encode_pictures(backbone: Any, shared: SharedPass, named: Mapping[str, Any]) -> dict[str, Any]:
     """Replace pixels by features where the vision tower does not train."""
-    named = dict(named)
-    if named.get("pixel_values") is None or shared.keep_features is None:
-        return named
-    pixels = named.pop("pixel_values")
     features = shared.features
     if features is None:
+        if named.get("pixel_values") is None or shared.keep_features is None:
+            return dict(named)
         with torch.no_grad():
             features = backbone.get_image_features(
-                pixels, named["image_grid_thw"], return_dict=True
+                named["pixel_values"], named["image_grid_thw"], return_dict=True
             )
         shared.keep_features(features)
+    named = {name: value for name, value in named.items() if name != "pixel_values"}
     return named | {"mm_encoder_outputs": {"image": features}}
 
 

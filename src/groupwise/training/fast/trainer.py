@@ -37,6 +37,7 @@ from groupwise.training.fast.progress import load_progress, save_progress
 from groupwise.training.fast.rounds import Round
 from groupwise.training.fast.sampling import collate_prompts, cut_after_end, sample_rows
 from groupwise.training.fast.scoring import (
+    Pictures,
     PromptRows,
     ScoredRows,
     Sharing,
@@ -77,6 +78,7 @@ class FastGRPOTrainer(_Base):
         self._round: Any = None
         self._micro_batch: Mapping[str, Any] = {}
         self._guard = ShapeGuard(speed.tolerance)
+        self._sharing = Sharing()
         self._shares = speed.shared_prefix != "off" and self._install()
 
     def _install(self) -> bool:
@@ -137,6 +139,7 @@ class FastGRPOTrainer(_Base):
             return super()._generate_and_score_completions(inputs)
         numbers = torch.tensor(number_prompts(inputs), device=self.accelerator.device)
         self._round = Round(Groups.of(numbers))
+        self._sharing = self._describe_sharing() if self._shares else Sharing()
         once = self.speed.vision_once
         self._rows = inputs
         with process_pictures_once(self.processing_class) if once else nullcontext():
@@ -219,7 +222,7 @@ class FastGRPOTrainer(_Base):
                 self._backbones[0],
                 prompts,
                 self._round,
-                sharing=self._describe_sharing(),
+                sharing=self._sharing,
                 generation_config=self.generation_config,
             )
         return cut_after_end(tokens, self.eos_token_ids), None
@@ -279,13 +282,16 @@ class FastGRPOTrainer(_Base):
         given = {name for name, value in named.items() if value is not None}
         if len(numbers) != len(ids) or not given <= _UNDERSTOOD:
             return None
+        pictures = None
+        if "pixel_values" in given:
+            if not {"image_grid_thw", "num_images"} <= given:
+                return None
+            pictures = Pictures(named["pixel_values"], named["image_grid_thw"], named["num_images"])
         types = named.get("mm_token_type_ids")
         prompts = PromptRows(
             ids[:, :-num_tokens],
             mask[:, :-num_tokens],
-            pixel_values=named.get("pixel_values"),
-            grid=named.get("image_grid_thw"),
-            num_images=named.get("num_images") or (),
+            pictures=pictures,
             token_types=None if types is None else types[:, :-num_tokens],
         )
         if int(prompts.mask.sum(1).min()) < 2:
@@ -296,7 +302,7 @@ class FastGRPOTrainer(_Base):
         """Return log-probabilities and entropies, shape [rows, tokens]; None: use plain passes."""
         is_reference = model is self.ref_model
         backbone = self._backbones[-1 if is_reference else 0]
-        sharing = Sharing() if is_reference else self._describe_sharing()
+        sharing = Sharing() if is_reference else self._sharing
         alive = self._find_alive_rows(len(scored.ids))
         found = []
         for rows in split_groups(alive, scored.prompt_numbers, batch_size):
@@ -347,14 +353,12 @@ class FastGRPOTrainer(_Base):
                 torch.cat([prompts.ids, chosen.ids], dim=1),
                 torch.cat([prompts.mask, chosen.mask], dim=1),
                 width,
-                pixel_values=prompts.pixel_values,
-                image_grid_thw=prompts.grid,
-                num_images=list(prompts.num_images) or None,
                 mm_token_type_ids=types,
+                **_name_pictures(prompts.pictures),
             )
             return plain[chosen.mask.bool()]
 
-        pictures = max(part.prompts.num_images, default=0)
+        pictures = max(part.prompts.pictures.count()) if part.prompts.pictures else 0
         widths = part.prompts.ids.shape[1].bit_length(), part.ids.shape[1].bit_length()
         shape = (model is self.ref_model, torch.is_grad_enabled(), pictures, *widths)
         fast = log_probs[:num_rows][part.mask[:num_rows].bool()]
@@ -371,3 +375,15 @@ class FastGRPOTrainer(_Base):
         super()._load_optimizer_and_scheduler(checkpoint)
         if checkpoint is not None:
             load_progress(self, Path(checkpoint))
+            self._sharing = self._describe_sharing() if self._shares else Sharing()
+
+
+def _name_pictures(pictures: Pictures | None) -> dict[str, Any]:
+    """Return pictures as the arguments of a plain pass."""
+    if pictures is None:
+        return {}
+    return {
+        "pixel_values": pictures.copy_pixels(),
+        "image_grid_thw": pictures.find_grid(),
+        "num_images": pictures.count(),
+    }
