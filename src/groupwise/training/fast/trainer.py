@@ -126,11 +126,7 @@ class FastGRPOTrainer(_Base):
         num_steps = self.args.steps_per_generation
         if self._step % (num_steps * self.num_iterations) == 0 or self._buffered_inputs is None:
             batch = self._generate_and_score_completions(generation_batch)
-            order = shuffle_groups(batch["prompt_numbers"])
-            parts: list[Any] = split_tensor_dict(
-                take_rows(split_pixel_values_by_grid(batch), order), num_steps
-            )
-            self._buffered_inputs = [unsplit_pixel_values_by_grid(part) for part in parts]
+            self._buffered_inputs = _split_batch(batch, num_steps) if num_steps > 1 else [batch]
         return self._buffered_inputs[self._step % num_steps]
 
     def _generate_and_score_completions(self, inputs: list[dict[str, Any]]) -> dict[str, Any]:
@@ -376,6 +372,15 @@ class FastGRPOTrainer(_Base):
         if checkpoint is not None:
             load_progress(self, Path(checkpoint))
             self._sharing = self._describe_sharing() if self._shares else Sharing()
+
+
+def _split_batch(batch: dict[str, Any], num_parts: int) -> list[Any]:
+    """Shuffle the groups of a batch and split it into equal parts."""
+    order = shuffle_groups(batch["prompt_numbers"])
+    parts: list[Any] = split_tensor_dict(
+        take_rows(split_pixel_values_by_grid(batch), order), num_parts
+    )
+    return [unsplit_pixel_values_by_grid(part) for part in parts]
 
 
 def _name_pictures(pictures: Pictures | None) -> dict[str, Any]:
