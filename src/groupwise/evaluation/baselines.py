@@ -90,6 +90,7 @@ def predict_picture_only(
         n_estimators=_NUM_TREES, n_jobs=-1, random_state=derive_seed(seed, "picture_only")
     )
     model.fit([_read_pixels(example, thumbnails) for example in train], labels)
+    model.set_params(n_jobs=1)  # several threads would add up the trees in any order
     pixels = [_read_pixels(example, thumbnails) for example in test]
     rows: Any = model.predict_proba(pixels) if test else ()
     return _to_predictions(test, "picture_only", split, list(model.classes_), rows)
