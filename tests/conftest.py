@@ -26,6 +26,11 @@ class cuda:
 _FIXTURES = Path(__file__).parent / "fixtures"
 
 
+def listen_to_ctrl_c() -> None:
+    """Take Ctrl-C as usual, whatever the starting process does with it."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+
 @dataclass
 class TinyRecipe:
     """The tiny recipe installed in ``site``, with a folder to work in."""
@@ -61,8 +66,7 @@ class TinyRecipe:
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,
-            preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
-            **options,
+            **({"preexec_fn": listen_to_ctrl_c} | options),
         )
 
     def call(self, *arguments: str, **options: object) -> subprocess.CompletedProcess[str]:
