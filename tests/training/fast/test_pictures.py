@@ -91,5 +91,6 @@ def test_the_processor_is_itself_again(processor):
 
 
 def test_a_tokenizer_has_no_pictures(policies):
-    with process_pictures_once(policies.find_processor("qwen2")):
-        pass
+    tokenizer = policies.find_processor("qwen2")
+    with process_pictures_once(tokenizer):
+        assert not hasattr(tokenizer, "image_processor")

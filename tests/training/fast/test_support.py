@@ -1,4 +1,5 @@
 import pytest
+from peft import LoraConfig
 from torch import nn
 
 from groupwise.training.fast.support import (
@@ -41,6 +42,14 @@ def test_a_frozen_adapter_is_no_part_of_the_trunk(policies):
     """The reference has it switched on, the policy off."""
     model = policies.build("qwen2", "last")
     model.add_adapter("ref", policies.make_lora(last_blocks=4))
+    for name, parameter in model.named_parameters():
+        parameter.requires_grad_(".default." in name)
+    assert find_first_trained(find_backbone(model), 4) == 0
+
+
+def test_nor_is_one_on_the_embeddings(policies):
+    model = policies.build("qwen2", "last")
+    model.add_adapter("ref", LoraConfig(r=2, target_modules=["embed_tokens"]))
     for name, parameter in model.named_parameters():
         parameter.requires_grad_(".default." in name)
     assert find_first_trained(find_backbone(model), 4) == 0

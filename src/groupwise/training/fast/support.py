@@ -44,15 +44,15 @@ def has_dropout(model: nn.Module) -> bool:
 def find_first_trained(backbone: nn.Module, num_blocks: int) -> int:
     """Return the first block in which something trains or an adapter sits.
 
-    It is 0 if embeddings or the vision tower train, too: then nothing below is fixed.
+    It is 0 if embeddings or the vision tower do, too: then nothing below is the same for every
+    policy.
     """
     found = [num_blocks]
     for name, parameter in backbone.named_parameters():
+        if not (parameter.requires_grad or "lora_" in name) or _is_above_blocks(name):
+            continue
         block = None if _VISION.search(name) else _BLOCK.search(name)
-        if block and (parameter.requires_grad or "lora_" in name):
-            found.append(int(block.group(1)))
-        elif parameter.requires_grad and not block and not _is_above_blocks(name):
-            found.append(0)
+        found.append(int(block.group(1)) if block else 0)
     return min(found)
 
 
@@ -63,4 +63,5 @@ def trains_vision(backbone: nn.Module) -> bool:
 
 
 def _is_above_blocks(name: str) -> bool:
-    return name.endswith(("norm.weight", "norm.bias")) and not _VISION.search(name)
+    is_norm = name.endswith(("norm.weight", "norm.bias"))
+    return is_norm and not _VISION.search(name) and not _BLOCK.search(name)

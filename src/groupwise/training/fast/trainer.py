@@ -130,9 +130,12 @@ class FastGRPOTrainer(_Base):
         return self._buffered_inputs[self._step % num_steps]
 
     def _generate_and_score_completions(self, inputs: list[dict[str, Any]]) -> dict[str, Any]:
-        self._round = None
         if not self.model.training:
-            return super()._generate_and_score_completions(inputs)
+            kept, self._round = self._round, None
+            try:
+                return super()._generate_and_score_completions(inputs)
+            finally:
+                self._round = kept
         numbers = torch.tensor(number_prompts(inputs), device=self.accelerator.device)
         self._round = Round(Groups.of(numbers))
         self._sharing = self._describe_sharing() if self._shares else Sharing()
