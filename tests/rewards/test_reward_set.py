@@ -18,8 +18,16 @@ CONTRACT = AnswerContract(labels=("on-task", "off-task"))
 
 
 class Fixed:
-    def __init__(self, value: float | None, *, name: str = "fixed", invalid: bool = False) -> None:
+    def __init__(
+        self,
+        value: float | None,
+        *,
+        name: str = "fixed",
+        invalid: bool = False,
+        kind: str = "other",
+    ) -> None:
         self.name = name
+        self.kind = kind
         self.score = Score(value, f"said {value}", invalid=invalid)
 
     def __call__(self, example: Example, completion: Completion) -> Score:
@@ -143,3 +151,50 @@ def test_label_and_format_together(text: str, value: float) -> None:
         {"label": (LabelMatch(CONTRACT), 0.9), "format": (AnswerFormat(CONTRACT), 0.1)}
     )
     assert rewards.score(ITEM, Completion(text)).value == pytest.approx(value)
+
+
+class Counting:
+    name = "counting"
+
+    def __init__(self, num_returned: int | None = None) -> None:
+        self.num_returned = num_returned
+        self.sizes: list[int] = []
+
+    def __call__(self, example: Example, completion: Completion) -> Score:
+        raise AssertionError("not asked one by one")
+
+    def score_batch(self, examples, completions) -> list[Score]:
+        self.sizes.append(len(examples))
+        return [Score(len(c.text) / 10) for c in completions][: self.num_returned]
+
+
+def test_a_batch_is_scored_in_order_and_a_batch_reward_is_called_once() -> None:
+    counting = Counting()
+    rewards = RewardSet({"a": (counting, 1), "b": (Fixed(1.0), 1)})
+    got = rewards.score_batch([ITEM] * 3, [Completion("x" * n) for n in (0, 5, 10)])
+    assert [score.value for score in got] == [0.5, 0.75, 1.0]
+    assert counting.sizes == [3]
+    assert rewards.score_batch([], []) == []
+
+
+def test_a_batch_reward_that_loses_rows_is_refused() -> None:
+    with pytest.raises(RewardError, match="lost count on a batch of 2; got 1 scores"):
+        RewardSet({"a": (Counting(1), 1)}).score_batch([ITEM] * 2, [Completion("x")] * 2)
+
+
+def test_an_unknown_kind_is_refused() -> None:
+    with pytest.raises(RewardError, match="'fixed' has an unknown kind; got 'judge'"):
+        RewardSet({"a": (Fixed(1.0, kind="judge"), 1)})
+
+
+def test_the_weights_that_count_are_one_line() -> None:
+    rewards = RewardSet(
+        {"label": (Fixed(1.0), 0.3), "judge": (Fixed(1.0), 0.5), "verifier": (Fixed(1.0), 0.2)}
+    )
+    assert rewards.describe_weights() == "label 0.3, judge 0.5, verifier 0.2"
+    line = "label 0.375, judge 0.625 (absent: verifier)"
+    assert rewards.describe_weights(absent=["verifier", "verifier"]) == line
+    with pytest.raises(RewardError, match="no such reward in the set; got 'x'"):
+        rewards.describe_weights(absent=["x"])
+    with pytest.raises(RewardError, match="no reward with a weight is left"):
+        rewards.describe_weights(absent=["label", "judge", "verifier"])

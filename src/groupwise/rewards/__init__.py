@@ -7,15 +7,17 @@ and reports all read a completion through it.
 from groupwise.rewards.answer_format import AnswerFormat
 from groupwise.rewards.answers import Answer, AnswerContract
 from groupwise.rewards.label_match import LabelMatch
-from groupwise.rewards.reward import Reward
+from groupwise.rewards.reward import BatchReward, Reward, RewardKind
 from groupwise.rewards.reward_set import RewardSet, WeightedReward
 
 __all__ = [
     "Answer",
     "AnswerContract",
     "AnswerFormat",
+    "BatchReward",
     "LabelMatch",
     "Reward",
+    "RewardKind",
     "RewardSet",
     "WeightedReward",
 ]

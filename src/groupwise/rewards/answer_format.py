@@ -2,12 +2,14 @@
 
 from groupwise.core import Completion, Example, Score
 from groupwise.rewards.answers import AnswerContract
+from groupwise.rewards.reward import RewardKind
 
 
 class AnswerFormat:
     """1 if the completion follows the answer contract, else 0 and invalid with the reason."""
 
     name = "answer_format"
+    kind: RewardKind = "format"
 
     def __init__(self, contract: AnswerContract) -> None:
         self.contract = contract

@@ -2,6 +2,7 @@
 
 from groupwise.core import Completion, Example, RewardError, Score
 from groupwise.rewards.answers import AnswerContract
+from groupwise.rewards.reward import RewardKind
 
 
 class LabelMatch:
@@ -12,6 +13,7 @@ class LabelMatch:
     """
 
     name = "label_match"
+    kind: RewardKind = "truth"
 
     def __init__(self, contract: AnswerContract) -> None:
         self.contract = contract

@@ -1,8 +1,18 @@
 """What every reward is: a named function from an example and a completion to a Score."""
 
-from typing import Protocol, runtime_checkable
+from collections.abc import Sequence
+from typing import Literal, Protocol, get_args, runtime_checkable
 
-from groupwise.core import Completion, Example, Score
+from groupwise.core import Completion, Example, RewardError, Score
+
+RewardKind = Literal["human", "truth", "judgement", "format", "shaping", "other"]
+"""What a reward's value rests on.
+
+``human``: a person's correction; it overrides truths and judgements. ``truth``: a reference
+answer, tests, a symbolic check. ``judgement``: an opinion about rightness (a judge, a heuristic);
+it may not outvote a known truth. ``format``: the form alone. ``shaping``: length and the like.
+``other``: a reward that does not say.
+"""
 
 
 @runtime_checkable
@@ -10,7 +20,9 @@ class Reward(Protocol):
     """Scores one completion.
 
     A reward that cannot score returns ``Score(None, reason)``; it never guesses a number. A
-    completion that breaks the answer contract earns ``Score(0.0, reason, invalid=True)``.
+    completion that breaks the answer contract earns ``Score(0.0, reason, invalid=True)``. A
+    reward says what it rests on with an attribute ``kind`` (RewardKind); without it, it is
+    ``other``, so every reward that judges must have it.
     """
 
     @property
@@ -21,3 +33,32 @@ class Reward(Protocol):
     def __call__(self, example: Example, completion: Completion) -> Score:
         """Return the score of ``completion`` as an answer to ``example``."""
         ...
+
+
+@runtime_checkable
+class BatchReward(Protocol):
+    """A reward that scores many completions at once, because it calls out or uses a model."""
+
+    def score_batch(
+        self, examples: Sequence[Example], completions: Sequence[Completion]
+    ) -> Sequence[Score]:
+        """Return one score for each pair of an example and a completion, in order."""
+        ...
+
+
+def read_kind(reward: object) -> RewardKind:
+    """Return what a reward says it rests on; ``other`` if it does not say.
+
+    Raises:
+        RewardError: if it says something else than a RewardKind.
+    """
+    kind: object = getattr(reward, "kind", "other")
+    for known in get_args(RewardKind):
+        if kind == known:
+            return known
+    name: object = getattr(reward, "name", type(reward).__name__)
+    raise RewardError(
+        f"reward {name!r} has an unknown kind",
+        got=repr(kind),
+        expected=f"one of {', '.join(get_args(RewardKind))}",
+    )

@@ -5,12 +5,16 @@ reward, never a number.
 """
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import cast
+from functools import partial
+from typing import TypeVar, cast
 
 from groupwise.core import Completion, Example, GroupwiseError, RewardError, Score
-from groupwise.rewards.reward import Reward
+from groupwise.rewards.outvoting import check_outvoting
+from groupwise.rewards.reward import BatchReward, Reward, RewardKind, read_kind
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,30 +29,69 @@ class WeightedReward:
 class RewardSet:
     """A weighted mean of rewards.
 
+    Where a ``human`` part has a value, truths and judgements are dropped. A judgement may not
+    outvote a known truth: either every truth weighs more than all judgements together, or
+    ``drop_contradicted`` drops a judgement that lies on the other side of 1/2 than the truth.
+
     Args:
         parts: ``{name: (reward, weight)}`` or WeightedRewards.
+        drop_contradicted: whether a judgement that a known truth contradicts is dropped.
 
     Raises:
         RewardError: if there is no part, a name stands twice, a weight is not a finite number
-            >= 0, or all weights are 0.
+            >= 0, all weights are 0, a reward's kind is unknown, or a judgement could outvote a
+            known truth.
     """
 
     def __init__(
-        self, parts: Mapping[str, tuple[Reward, float]] | Iterable[WeightedReward]
+        self,
+        parts: Mapping[str, tuple[Reward, float]] | Iterable[WeightedReward],
+        *,
+        drop_contradicted: bool = False,
     ) -> None:
         named = _name_parts(parts)
         _check_parts([(name, weight) for name, _, weight in named])
-        largest = max(weight for _, _, weight in named)
-        scaled = {name: weight / largest for name, _, weight in named}
-        total = math.fsum(scaled.values())
         self._rewards = {name: reward for name, reward, _ in named}
+        self._kinds: dict[str, RewardKind] = {name: read_kind(reward) for name, reward, _ in named}
         self._given = {name: weight for name, _, weight in named}
-        self._weights = {name: weight / total for name, weight in scaled.items()}
+        self._drops_contradicted = drop_contradicted
+        check_outvoting(self.weights, self._kinds, drops_contradicted=drop_contradicted)
 
     @property
     def weights(self) -> Mapping[str, float]:
         """Weights by name; they add up to 1."""
-        return dict(self._weights)
+        return _share_out(self._given)
+
+    @property
+    def kinds(self) -> Mapping[str, RewardKind]:
+        """What each part rests on, by name."""
+        return dict(self._kinds)
+
+    @property
+    def rewards(self) -> Mapping[str, Reward]:
+        """The parts by name."""
+        return dict(self._rewards)
+
+    def describe_weights(self, *, absent: Iterable[str] = ()) -> str:
+        """Return the weights that count, as one line.
+
+        Args:
+            absent: parts that have no value; their weight goes to the others in proportion.
+
+        Raises:
+            RewardError: if there is no such part, or no weight is left.
+        """
+        missing = list(dict.fromkeys(absent))
+        for name in missing:
+            if name not in self._given:
+                raise RewardError(
+                    "no such reward in the set", got=repr(name), expected=", ".join(self._given)
+                )
+        left = {name: weight for name, weight in self._given.items() if name not in missing}
+        if not any(left.values()):
+            raise RewardError("no reward with a weight is left", got=f"absent {', '.join(missing)}")
+        line = ", ".join(f"{name} {weight:.4g}" for name, weight in _share_out(left).items())
+        return f"{line} (absent: {', '.join(missing)})" if missing else line
 
     def score(self, example: Example, completion: Completion) -> Score:
         """Return the weighted mean over the parts that have a value.
@@ -59,17 +102,47 @@ class RewardSet:
         Raises:
             RewardError: if a reward raises or does not return a Score.
         """
-        scores = {
-            name: _call_reward(name, reward, example, completion)
-            for name, reward in self._rewards.items()
-        }
-        is_invalid = any(score.invalid for score in scores.values())
+        return self.score_batch([example], [completion])[0]
+
+    def score_batch(
+        self, examples: Sequence[Example], completions: Sequence[Completion]
+    ) -> list[Score]:
+        """Return one score per pair, in order; a BatchReward gets all pairs in one call.
+
+        Raises:
+            RewardError: if a reward raises, or does not return one Score per pair.
+        """
+        pairs = list(zip(examples, completions, strict=True))
+        columns = [_call_reward(name, reward, pairs) for name, reward in self._rewards.items()]
+        rows = zip(*columns, strict=True)
+        return [self._combine(dict(zip(self._rewards, row, strict=True))) for row in rows]
+
+    def _combine(self, scores: Mapping[str, Score]) -> Score:
+        kept = self._drop_overruled(scores)
+        is_invalid = any(score.invalid for score in kept.values())
         return Score(
-            0.0 if is_invalid else self._average(scores),
-            "; ".join(f"{name}: {score.reason}" for name, score in scores.items() if score.reason),
-            {name: score.value for name, score in scores.items()},
+            0.0 if is_invalid else self._average(kept),
+            "; ".join(f"{name}: {score.reason}" for name, score in kept.items() if score.reason),
+            {name: score.value for name, score in kept.items()},
             invalid=is_invalid,
         )
+
+    def _drop_overruled(self, scores: Mapping[str, Score]) -> Mapping[str, Score]:
+        """Take the value from what a person or a contradicting truth overrules."""
+        if self._average(self._select(scores, "human")) is not None:
+            overruled = [n for n in scores if self._kinds[n] in ("truth", "judgement")]
+            return dict(scores) | {n: _drop(scores[n], "a person decided") for n in overruled}
+        truth = self._average(self._select(scores, "truth"))
+        if truth is None or not self._drops_contradicted:
+            return scores
+        return dict(scores) | {
+            name: _drop(score, "the truth contradicts it")
+            for name, score in self._select(scores, "judgement").items()
+            if score.value is not None and (score.value - 0.5) * (truth - 0.5) < 0
+        }
+
+    def _select(self, scores: Mapping[str, Score], kind: RewardKind) -> Mapping[str, Score]:
+        return {name: score for name, score in scores.items() if self._kinds[name] == kind}
 
     def _average(self, scores: Mapping[str, Score]) -> float | None:
         known = [
@@ -84,6 +157,22 @@ class RewardSet:
         total = math.fsum(weight for weight, _ in known)
         mean = math.fsum(weight * value for weight, value in known) / total
         return min(1.0, max(0.0, mean))
+
+
+def _share_out(given: Mapping[str, float]) -> dict[str, float]:
+    """Return weights that add up to 1, also where the given ones would overflow."""
+    largest = max(given.values())
+    scaled = {name: weight / largest for name, weight in given.items()}
+    total = math.fsum(scaled.values())
+    return {name: weight / total for name, weight in scaled.items()}
+
+
+def _drop(score: Score, why: str) -> Score:
+    """Return a score without its value; what broke the contract stays invalid."""
+    if score.value is None or score.invalid:
+        return score
+    said = f" ({score.reason})" if score.reason else ""
+    return Score(None, f"dropped, {why}; it said {score.value:.4g}{said}")
 
 
 def _name_parts(
@@ -111,16 +200,38 @@ def _check_parts(parts: list[tuple[str, float]]) -> None:
         raise RewardError("all rewards have the weight 0", fix="give one of them a weight above 0")
 
 
-def _call_reward(name: str, reward: Reward, example: Example, completion: Completion) -> Score:
+def _call_reward(
+    name: str, reward: Reward, pairs: Sequence[tuple[Example, Completion]]
+) -> list[Score]:
+    """Return one score per pair."""
+    if isinstance(reward, BatchReward):
+        batch = reward
+
+        def score_all() -> Sequence[object]:
+            return list(batch.score_batch([e for e, _ in pairs], [c for _, c in pairs]))
+
+        place = f"on a batch of {len(pairs)}"
+        scores = _guard(name, score_all, place=place)
+        if len(scores) != len(pairs):
+            raise RewardError(f"reward {name!r} lost count {place}", got=f"{len(scores)} scores")
+    else:
+        scores = [
+            _guard(name, partial(reward, example, completion), place=f"on example {example.id}")
+            for example, completion in pairs
+        ]
+    for score in scores:
+        if not isinstance(score, Score):
+            raise RewardError(f"reward {name!r} did not return a Score", got=type(score).__name__)
+    return cast("list[Score]", scores)
+
+
+def _guard(name: str, call: Callable[[], T], *, place: str) -> T:
     try:
-        score = cast("object", reward(example, completion))
+        return call()
     except GroupwiseError:
         raise
     except Exception as error:
         raise RewardError(
-            f"reward {name!r} failed on example {example.id} ({type(error).__name__}: {error})",
+            f"reward {name!r} failed {place} ({type(error).__name__}: {error})",
             fix="return Score(None, reason) where it cannot score",
         ) from error
-    if not isinstance(score, Score):
-        raise RewardError(f"reward {name!r} did not return a Score", got=type(score).__name__)
-    return score
