@@ -15,6 +15,7 @@ from groupwise.core.errors import (
     RewardError,
     RunError,
     SandboxError,
+    ScoreRangeError,
     ServingError,
     TrainingError,
 )
@@ -27,17 +28,21 @@ from groupwise.core.example import (
     make_example,
     read_picture,
 )
+from groupwise.core.findings import MAX_PLACES, Finding, FindingLevel, report_places
 from groupwise.core.jsonl import append_jsonl, read_jsonl, write_json, write_jsonl, write_text
 from groupwise.core.runs import RunFolder, describe_machine
 from groupwise.core.seeds import derive_seed, seed_everything
 
 __all__ = [
+    "MAX_PLACES",
     "Completion",
     "Config",
     "ConfigError",
     "DataError",
     "EvaluationError",
     "Example",
+    "Finding",
+    "FindingLevel",
     "GroupwiseError",
     "JudgeError",
     "Message",
@@ -48,6 +53,7 @@ __all__ = [
     "RunFolder",
     "SandboxError",
     "Score",
+    "ScoreRangeError",
     "ServingError",
     "TrainingError",
     "append_jsonl",
@@ -61,6 +67,7 @@ __all__ = [
     "make_example",
     "read_jsonl",
     "read_picture",
+    "report_places",
     "seed_everything",
     "write_json",
     "write_jsonl",

@@ -50,6 +50,10 @@ class RewardError(GroupwiseError):
     """A reward that is defined or combined wrongly."""
 
 
+class ScoreRangeError(RewardError):
+    """A score outside [0, 1], which would clash with the scale of every other reward."""
+
+
 class JudgeError(GroupwiseError):
     """A judge that cannot be reached or trusted."""
 

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from groupwise.core.digests import digest_file, digest_json
-from groupwise.core.errors import DataError, RewardError
+from groupwise.core.errors import DataError, ScoreRangeError
 
 Role = Literal["system", "user", "assistant"]
 
@@ -113,7 +113,7 @@ class Score:
         invalid: the completion broke the answer contract (value is 0 and it is counted).
 
     Raises:
-        RewardError: if a value is outside [0, 1] or not a number.
+        ScoreRangeError: if a value is outside [0, 1] or not a number.
     """
 
     value: float | None
@@ -125,6 +125,6 @@ class Score:
         """Refuse values that would clash with other rewards' scale."""
         for name, value in [("value", self.value), *self.breakdown.items()]:
             if value is not None and not 0.0 <= value <= 1.0:
-                raise RewardError(
+                raise ScoreRangeError(
                     f"a score's {name} is outside its range", got=value, expected="[0, 1] or None"
                 )

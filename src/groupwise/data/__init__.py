@@ -5,7 +5,6 @@ from groupwise.data.audit_files import render_audit, write_audit
 from groupwise.data.desktops import ACTIVITIES, draw_desktop, write_desktops, write_task
 from groupwise.data.drops import Drop, DropLog
 from groupwise.data.example_files import read_examples, write_examples
-from groupwise.data.findings import Finding
 from groupwise.data.lengths import LengthSummary, TokenBudget
 from groupwise.data.pairs import Pair, make_pairs
 from groupwise.data.perceptual import NearDuplicate, find_near_duplicates, hash_picture
@@ -18,7 +17,6 @@ __all__ = [
     "DataAudit",
     "Drop",
     "DropLog",
-    "Finding",
     "LengthSummary",
     "LoadedScreens",
     "NearDuplicate",

@@ -10,9 +10,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from groupwise.core import ConfigError, Example
+from groupwise.core import MAX_PLACES, ConfigError, Example, Finding
 from groupwise.data.drops import DropLog
-from groupwise.data.findings import MAX_PLACES, Finding
 from groupwise.data.leakage import (
     Splits,
     check_examples,

@@ -3,9 +3,8 @@
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-from groupwise.core import write_json, write_text
+from groupwise.core import Finding, write_json, write_text
 from groupwise.data.audit import DataAudit
-from groupwise.data.findings import Finding
 
 
 def write_audit(audit: DataAudit, folder: Path) -> DataAudit:

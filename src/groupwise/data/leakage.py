@@ -4,8 +4,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import combinations
 
-from groupwise.core import Example, Picture, digest_json
-from groupwise.data.findings import Finding, report_places
+from groupwise.core import Example, Finding, Picture, digest_json, report_places
 from groupwise.data.perceptual import find_near_duplicates, hash_picture
 
 Splits = Mapping[str, Sequence[Example]]

@@ -6,8 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 from pydantic import Field
 
-from groupwise.core import Config, Example
-from groupwise.data.findings import MAX_PLACES, Finding
+from groupwise.core import MAX_PLACES, Config, Example, Finding
 
 MAX_REJECTED_SHARE = 0.01
 

@@ -6,7 +6,7 @@ from typing import Any, Literal
 
 MAX_PLACES = 20
 
-Level = Literal["error", "warning", "info"]
+FindingLevel = Literal["error", "warning", "info"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,7 +21,7 @@ class Finding:
         where: the first of them, at most 20.
     """
 
-    level: Level
+    level: FindingLevel
     name: str
     message: str
     count: int
@@ -38,7 +38,9 @@ class Finding:
         }
 
 
-def report_places(level: Level, name: str, message: str, places: Sequence[str]) -> list[Finding]:
+def report_places(
+    level: FindingLevel, name: str, message: str, places: Sequence[str]
+) -> list[Finding]:
     """Return one finding counted by its places, or none if there are no places.
 
     ``{count}`` in the message becomes their number.
