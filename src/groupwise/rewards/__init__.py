@@ -7,6 +7,7 @@ and reports all read a completion through it.
 from groupwise.rewards.answer_format import AnswerFormat
 from groupwise.rewards.answers import Answer, AnswerContract
 from groupwise.rewards.label_match import LabelMatch
+from groupwise.rewards.math_equality import MathEquality
 from groupwise.rewards.reward import BatchReward, Reward, RewardKind
 from groupwise.rewards.reward_set import RewardSet, WeightedReward
 
@@ -16,6 +17,7 @@ __all__ = [
     "AnswerFormat",
     "BatchReward",
     "LabelMatch",
+    "MathEquality",
     "Reward",
     "RewardKind",
     "RewardSet",
