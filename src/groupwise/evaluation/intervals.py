@@ -20,7 +20,7 @@ Floats = NDArray[np.float64]
 Interval = tuple[float, float]
 
 
-def bound_share(num_hits: int, num_items: int) -> Interval:
+def bound_share(num_hits: float, num_items: float) -> Interval:
     """Return Wilson's 95 % interval of ``num_hits / num_items``, in [0, 1].
 
     Source: Wilson 1927, through statsmodels ``proportion_confint(method="wilson")``.

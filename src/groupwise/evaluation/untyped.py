@@ -15,6 +15,7 @@ import sklearn.linear_model
 import sklearn.metrics
 import sklearn.pipeline
 import statsmodels.stats.contingency_tables
+import statsmodels.stats.inter_rater
 import statsmodels.stats.multitest
 import statsmodels.stats.proportion
 
@@ -23,6 +24,7 @@ bootstrap: Any = scipy.stats.bootstrap
 permutation_test: Any = scipy.stats.permutation_test
 uniform_filter1d: Any = scipy.ndimage.uniform_filter1d
 
+cohens_kappa: Any = statsmodels.stats.inter_rater.cohens_kappa
 mcnemar: Any = statsmodels.stats.contingency_tables.mcnemar
 multipletests: Any = statsmodels.stats.multitest.multipletests
 proportion_confint: Any = statsmodels.stats.proportion.proportion_confint

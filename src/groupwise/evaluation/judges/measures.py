@@ -1,0 +1,260 @@
+"""What verdict rows say about a judge: agreement, kappa, biases, consistency, calibration.
+
+Every number is a mean over items, so that an item asked four times counts once. Calls without
+a verdict are left out of all but their own rate. What cannot be computed is left out.
+"""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from groupwise.core import derive_seed
+from groupwise.evaluation.calibration import (
+    ReliabilityBin,
+    bin_reliability,
+    score_brier,
+    score_calibration_error,
+)
+from groupwise.evaluation.intervals import Interval, bound_clustered, bound_share, widen_interval
+from groupwise.evaluation.judges.rows import (
+    VerdictRow,
+    digest_rated,
+    group_by_item,
+    split_subsets,
+)
+from groupwise.evaluation.metrics import Metric
+from groupwise.evaluation.predictions import Prediction
+from groupwise.evaluation.resampling import fill_cells, score_cells
+from groupwise.evaluation.untyped import cohens_kappa
+
+Floats = NDArray[np.float64]
+Row = tuple[str, float, Interval, int]
+Items = Mapping[str, Sequence[VerdictRow]]
+
+
+@dataclass(frozen=True, slots=True)
+class JudgeMeasures:
+    """Everything measured about one judge.
+
+    Attributes:
+        judge: its name.
+        labels: what it could answer.
+        metrics: numbers by name (``JUDGE/agreement``) and subset (the metric's ``split``).
+        reliability: bins of confidence by subset; empty where confidences are not known.
+    """
+
+    judge: str
+    labels: tuple[str, ...]
+    metrics: tuple[Metric, ...]
+    reliability: Mapping[str, tuple[ReliabilityBin, ...]]
+
+
+def measure_judge(
+    rows: Sequence[VerdictRow], *, judge: str, is_deterministic: bool = False, seed: int = 0
+) -> JudgeMeasures:
+    """Measure a judge on all items and on every subset.
+
+    Per subset: no_verdict_rate, agreement, kappa, flip_rate, first_position,
+    agreement_unflipped, longer_judge, longer_people, agreement_if_longer and
+    agreement_if_shorter (where people prefer that answer), length_bias (longer_judge minus
+    longer_people), self_consistency, brier and ece.
+
+    Args:
+        rows: verdicts of one judge.
+        judge: its name.
+        is_deterministic: the same question always gets the same answer: self-consistency is 1.
+        seed: of the draws of groups.
+    """
+    labels = tuple(sorted({row.label for row in rows} | {r.verdict for r in rows if r.verdict}))
+    metrics: list[Metric] = []
+    reliability: dict[str, tuple[ReliabilityBin, ...]] = {}
+    for subset, part in split_subsets(rows).items():
+        digest = digest_rated(part)
+        seed_here = derive_seed(seed, "judge", subset)
+        found = [*_measure(part, labels), *_measure_length_bias(part, seed_here)]
+        found += _measure_consistency(part, is_deterministic)
+        found += _measure_confidence(part, labels, seed_here)
+        metrics += [
+            Metric(f"{judge}/{name}", subset, value, *widen_interval(ends, value), n, digest)
+            for name, value, ends, n in found
+        ]
+        reliability[subset] = _bin_confidence(part, labels)
+    return JudgeMeasures(judge, labels, tuple(metrics), reliability)
+
+
+def _measure(rows: Sequence[VerdictRow], labels: Sequence[str]) -> Iterator[Row]:
+    given = [row for row in rows if row.verdict is not None]
+    yield from _share("no_verdict_rate", rows, lambda row: row.verdict is None)
+    yield from _share("agreement", given, lambda row: row.agrees)
+    yield from _measure_kappa(given, labels)
+    yield from _measure_position(given)
+    yield from _measure_length(given)
+
+
+def _share(
+    name: str, rows: Sequence[VerdictRow], score: Callable[[VerdictRow], float]
+) -> Iterator[Row]:
+    """Yield the mean over items of an item's mean score, in [0, 1], with Wilson's interval.
+
+    Such a score has at most the variance of a hit or miss: counting items instead of calls
+    makes the interval rather too wide than too narrow.
+    """
+    items = group_by_item(rows)
+    if not items:
+        return
+    value = float(np.mean([np.mean([score(row) for row in part]) for part in items.values()]))
+    size = _count_independent(items)
+    yield name, value, bound_share(value * size, size), len(items)
+
+
+def _count_independent(items: Items) -> float:
+    """Return how many independent items these are worth if items of a group are all alike.
+
+    Source: Kish 1965, "Survey Sampling": effective sample size (sum m)^2 / sum m^2 of groups
+    of m items, the design effect at an intraclass correlation of 1.
+    """
+    sizes: dict[str, int] = {}
+    for rows in items.values():
+        sizes[rows[0].group] = sizes.get(rows[0].group, 0) + 1
+    return sum(sizes.values()) ** 2 / sum(size**2 for size in sizes.values())
+
+
+def _measure_kappa(given: Sequence[VerdictRow], labels: Sequence[str]) -> Iterator[Row]:
+    """Yield Cohen's kappa of people and judge, left out where both always say the same word.
+
+    Source: Cohen 1960 and Fleiss, Cohen & Everitt 1969, through statsmodels ``cohens_kappa``.
+    The table counts every item once and is scaled to the number of independent items.
+    """
+    items = group_by_item(given)
+    table = np.zeros((len(labels), len(labels)))
+    for rows in items.values():
+        for row in rows:
+            table[labels.index(row.label), labels.index(str(row.verdict))] += 1 / len(rows)
+    by_chance = table.sum(axis=1) @ table.sum(axis=0) / max(len(items), 1) ** 2
+    if not items or np.isclose(by_chance, 1):
+        return
+    with np.errstate(invalid="ignore"):
+        found = cohens_kappa(table * (_count_independent(items) / len(items)))
+    value = float(found.kappa)
+    ends = [float(end) for end in np.nan_to_num([found.kappa_low, found.kappa_upp], nan=value)]
+    yield "kappa", value, (max(-1.0, ends[0]), min(1.0, ends[1])), len(items)
+
+
+def _measure_position(given: Sequence[VerdictRow]) -> Iterator[Row]:
+    """Yield what the order does, of pairs with a verdict in both orders."""
+    known = {(row.item_id, row.repeat, row.order): row.verdict for row in given if row.order}
+    other = {
+        key: known[swapped] for key in known if (swapped := (key[0], key[1], key[2][::-1])) in known
+    }
+    both = [row for row in given if (row.item_id, row.repeat, row.order) in other]
+
+    def is_flipped(row: VerdictRow) -> bool:
+        return row.verdict != other[row.item_id, row.repeat, row.order]
+
+    yield from _share("flip_rate", both, is_flipped)
+    yield from _share("first_position", both, lambda row: row.is_first)
+    steady = [row for row in both if not is_flipped(row)]
+    yield from _share("agreement_unflipped", steady, lambda row: row.agrees)
+
+
+def _measure_length(given: Sequence[VerdictRow]) -> Iterator[Row]:
+    """Yield how often judge and people prefer the longer answer, of pairs that have one."""
+    unlike = [row for row in given if row.longer is not None]
+    yield from _share("longer_judge", unlike, lambda row: row.verdict == row.longer)
+    yield from _share("longer_people", unlike, lambda row: row.label == row.longer)
+    for name, is_longer in (("longer", True), ("shorter", False)):
+        part = [row for row in unlike if (row.label == row.longer) == is_longer]
+        yield from _share(f"agreement_if_{name}", part, lambda row: row.agrees)
+
+
+def _measure_length_bias(rows: Sequence[VerdictRow], seed: int) -> Iterator[Row]:
+    """Yield the judge's share of longer answers minus people's, paired by item."""
+    items = group_by_item(r for r in rows if r.verdict is not None and r.longer is not None)
+    if not items:
+        return
+    gaps = [
+        np.mean([(row.verdict == row.longer) - (row.label == row.longer) for row in part])
+        for part in items.values()
+    ]
+    cells = np.column_stack([np.asarray(gaps, dtype=np.float64), np.ones(len(gaps))])
+    groups = [part[0].group for part in items.values()]
+    (ends,) = bound_clustered(groups, cells, _divide_sums, seed=seed)
+    yield "length_bias", float(np.mean(gaps)), ends or (-1.0, 1.0), len(items)
+
+
+def _divide_sums(sums: Floats) -> Floats:
+    return (sums[..., 0] / sums[..., 1])[None]
+
+
+def _measure_consistency(rows: Sequence[VerdictRow], is_deterministic: bool) -> Iterator[Row]:
+    """Yield how likely two askings of the same question get the same verdict."""
+    given = [row for row in rows if row.verdict is not None]
+    if is_deterministic and given:
+        yield "self_consistency", 1.0, (1.0, 1.0), len(group_by_item(given))
+        return
+    asked: dict[tuple[str, str], list[str | None]] = {}
+    for row in given:
+        asked.setdefault((row.item_id, row.order), []).append(row.verdict)
+    again = [row for row in given if len(asked[row.item_id, row.order]) > 1]
+
+    def rate_others(row: VerdictRow) -> float:
+        verdicts = asked[row.item_id, row.order]
+        return (verdicts.count(row.verdict) - 1) / (len(verdicts) - 1)
+
+    yield from _share("self_consistency", again, rate_others)
+
+
+def _measure_confidence(
+    rows: Sequence[VerdictRow], labels: Sequence[str], seed: int
+) -> Iterator[Row]:
+    """Yield Brier score and calibration error with intervals from drawing whole groups."""
+    known = _to_predictions(rows, labels)
+    if not known:
+        return
+    cells = fill_cells(known, labels)
+    drawn = bound_clustered(
+        [item.group for item in known], cells, lambda sums: score_cells(sums, labels), seed=seed
+    )
+    num_items = len({item.example_id for item in known})
+    values = score_brier(known, labels), score_calibration_error(bin_reliability(known, labels))
+    for name, value, ends in zip(("brier", "ece"), values, drawn[-2:], strict=True):
+        if value is not None:
+            yield name, value, ends or (0.0, 1.0), num_items
+
+
+def _bin_confidence(
+    rows: Sequence[VerdictRow], labels: Sequence[str]
+) -> tuple[ReliabilityBin, ...]:
+    known = _to_predictions(rows, labels)
+    return bin_reliability(known, labels) if known else ()
+
+
+def _to_predictions(rows: Sequence[VerdictRow], labels: Sequence[str]) -> list[Prediction]:
+    """Return the verdicts whose confidence is known and says something about being right.
+
+    A judge that only names labels gives each of its verdicts the confidence 1.
+    """
+    known = [row for row in rows if row.verdict is not None and row.confidence is not None]
+    if len(labels) < 2 or all(row.confidence == 1 for row in known):
+        return []
+    return [
+        Prediction(
+            example_id=row.item_id,
+            group=row.group,
+            split="rated",
+            policy="judge",
+            label=row.label,
+            predicted=row.verdict,
+            probabilities=_spread(row, labels),
+        )
+        for row in known
+    ]
+
+
+def _spread(row: VerdictRow, labels: Sequence[str]) -> dict[str, float]:
+    """Return the confidence of the verdict, and an equal part of the rest for other labels."""
+    sure = row.confidence or 0.0
+    rest = (1 - sure) / (len(labels) - 1)
+    return {label: sure if label == row.verdict else rest for label in labels}
