@@ -1,0 +1,17 @@
+"""The audit of rewards before training: one row per probe, with the answer that shows a fault."""
+
+from groupwise.rewards.audit.audit import REWARD_FINDINGS, RewardAudit, audit_rewards
+from groupwise.rewards.audit.case import Measure, RewardCase, Scorer, measure_labels
+from groupwise.rewards.audit.rows import AuditRow, Evidence
+
+__all__ = [
+    "REWARD_FINDINGS",
+    "AuditRow",
+    "Evidence",
+    "Measure",
+    "RewardAudit",
+    "RewardCase",
+    "Scorer",
+    "audit_rewards",
+    "measure_labels",
+]

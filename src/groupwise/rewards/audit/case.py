@@ -1,0 +1,104 @@
+"""What a reward audit is about: the rewards, a sample of examples, and how answers are written."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from groupwise.core import Completion, Example, RewardError, Score
+from groupwise.rewards.answers import AnswerContract
+from groupwise.rewards.reward_set import RewardSet
+
+Scorer = RewardSet | Callable[[Example, Completion], Score | float | None]
+"""A RewardSet, or any function that scores one completion."""
+
+Measure = Callable[[Example, str], float | None]
+"""How the metric counts a text: 1 right, 0 wrong, between them partly right, None invalid."""
+
+SAMPLE_SIZE = 16
+NUM_RIVALS = 3
+
+
+@dataclass(frozen=True, slots=True)
+class RewardCase:
+    """Rewards and what they are to be held against.
+
+    Attributes:
+        rewards: what training is rewarded by.
+        examples: labelled examples with the balance of the training data.
+        write_answer: ``(example, label) -> text`` in the right form; with the example's own label
+            it is the reference answer.
+        measure: the criterion of the evaluation.
+        labels: every label there is; empty if answers are open.
+    """
+
+    rewards: Scorer
+    examples: Sequence[Example]
+    write_answer: Callable[[Example, str], str]
+    measure: Measure
+    labels: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Item:
+    """One example of the sample with its answers.
+
+    Attributes:
+        example: the example.
+        label: its label.
+        reference: the right answer in the right form.
+        rivals: other labels.
+        wrong: the answers with the other labels, all of them wrong for the metric.
+    """
+
+    example: Example
+    label: str
+    reference: str
+    rivals: tuple[str, ...]
+    wrong: tuple[str, ...]
+
+
+def measure_labels(contract: AnswerContract) -> Measure:
+    """Return the criterion that reads the label of a text and compares it with the example's."""
+
+    def measure(example: Example, text: str) -> float | None:
+        label = contract.parse(text).label
+        return None if label is None else float(label == example.label)
+
+    return measure
+
+
+def draw_items(case: RewardCase, *, size: int = SAMPLE_SIZE) -> list[Item]:
+    """Return up to ``size`` labelled examples, taken from the labels in turn.
+
+    Raises:
+        RewardError: if no example has a label, so that nothing can be audited.
+    """
+    by_label: dict[str, list[Example]] = {}
+    for example in case.examples:
+        if example.label is not None:
+            by_label.setdefault(example.label, []).append(example)
+    if not by_label:
+        raise RewardError(
+            "rewards cannot be audited without labelled examples",
+            got=f"{len(case.examples)} examples without labels",
+        )
+    return [_make_item(case, example, list(by_label)) for example in _take_turns(by_label, size)]
+
+
+def relabel(example: Example, label: str) -> Example:
+    """Return the example as if ``label`` were its truth, for writers that look it up."""
+    return replace(example, label=label)
+
+
+def _take_turns(by_label: Mapping[str, Sequence[Example]], size: int) -> list[Example]:
+    longest = max(map(len, by_label.values()))
+    turns = [rows[n] for n in range(longest) for rows in by_label.values() if n < len(rows)]
+    return turns[:size]
+
+
+def _make_item(case: RewardCase, example: Example, seen: Sequence[str]) -> Item:
+    label = str(example.label)
+    others = [name for name in case.labels or seen if name != label]
+    rivals = tuple(others if case.labels else others[:NUM_RIVALS])
+    written = [case.write_answer(example, name) for name in rivals]
+    wrong = tuple(text for text in written if case.measure(example, text) != 1.0)
+    return Item(example, label, case.write_answer(example, label), rivals, wrong)

@@ -1,0 +1,110 @@
+"""Do training and evaluation count alike? Spellings of right and wrong answers, both ways.
+
+A spelling is credited by the reward if it earns more than a wrong answer in the right format.
+"""
+
+import re
+from collections.abc import Iterator, Sequence
+
+from groupwise.rewards.audit.case import Item, Measure
+from groupwise.rewards.audit.outcomes import Outcome, ScoreTable
+from groupwise.rewards.audit.probes import find_wrong_value
+from groupwise.rewards.audit.rows import TOLERANCE, AuditRow, Evidence, Rule, point_at
+
+STRICTER = Rule(
+    "reward/stricter-than-metric",
+    "error",
+    "spellings that the metric calls right",
+    "must earn more than a wrong answer",
+)
+LAXER = Rule(
+    "reward/laxer-than-metric",
+    "error",
+    "spellings that the metric calls wrong or invalid",
+    "must earn no more than a wrong answer",
+)
+
+_FRAMES = (
+    " {}",
+    "{}\n",
+    "\n\n{}  ",
+    "{}.",
+    "{}。",
+    "{}!",
+    "{},",
+    '"{}"',
+    "'{}'",
+    "“{}”",
+    "({})",
+    "**{}**",
+    "`{}`",
+    "```\n{}\n```",
+    "Answer: {}",
+    "The answer is {}.",
+    "Classification: {}",
+    "答案：{}",
+    "答案是{}。",
+    "the {}",
+    "{} it is",
+    "#### {}",
+    "\\boxed{{{}}}",
+    "${}$",
+    "<answer>{}</answer>",
+    "<answer> {}\n</answer>",
+    "<think></think><answer>{}</answer>",
+    "{}\nConfidence: 0.9",
+)
+_FULL_WIDTH = str.maketrans({":": "：", ".": "。", ",": "，", "(": "（", ")": "）", "-": "－"})
+_NUMBER = re.compile(r"-?\d+")
+
+
+def write_spellings(text: str) -> Iterator[str]:
+    """Return other ways to write an answer, each once and without the text itself."""
+    found = dict.fromkeys(_list_spellings(text))
+    yield from (spelling for spelling in found if spelling != text)
+
+
+def _list_spellings(text: str) -> Iterator[str]:
+    yield from (text.upper(), text.lower(), text.title(), text.capitalize(), text.swapcase())
+    yield from (frame.format(text) for frame in _FRAMES)
+    yield text.translate(_FULL_WIDTH)
+    for separator in (" ", "", "_", " - ", "‑", "–"):
+        yield text.replace("-", separator)
+    yield text.replace(" ", "")
+    yield text.replace(" ", "  ")
+    if _NUMBER.fullmatch(text):
+        yield from (f"{text}.0", f"{text}.", f"+{text}", f"0{text}", f"{int(text):,}", f"${text}")
+
+
+def compare_criteria(items: Sequence[Item], measure: Measure, table: ScoreTable) -> list[AuditRow]:
+    """Return two rows: the reward is stricter than the metric, and it is laxer."""
+    table.fill((item.example, text) for item in items for text in _list_texts(item))
+    right: list[Outcome] = []
+    other: list[Outcome] = []
+    stricter: list[Evidence] = []
+    laxer: list[Evidence] = []
+    for item in items:
+        wrong_value = find_wrong_value(item, table)
+        reference = table.look_up(item.example, item.reference).value
+        if reference is None or reference <= wrong_value + TOLERANCE:
+            continue  # this reward credits nothing; other rows say so
+        for text in _list_texts(item):
+            measured = measure(item.example, text)
+            outcome = table.look_up(item.example, text)
+            if outcome.value is None or (measured and measured < 1.0 - TOLERANCE):
+                continue
+            is_credited = outcome.value > wrong_value + TOLERANCE
+            (right if measured else other).append(outcome)
+            if measured and not is_credited:
+                why = "the metric calls it right"
+                stricter.append(point_at(item.example, text, outcome, why))
+            if not measured and is_credited:
+                why = "the metric calls it " + ("invalid" if measured is None else "wrong")
+                laxer.append(point_at(item.example, text, outcome, why))
+    return [STRICTER.make_row(right, stricter), LAXER.make_row(other, laxer)]
+
+
+def _list_texts(item: Item) -> list[str]:
+    """Return the spellings of the label, of the reference and of one wrong answer."""
+    sources = dict.fromkeys((item.reference, item.label, *item.wrong[:1]))
+    return list(dict.fromkeys(text for source in sources for text in write_spellings(source)))

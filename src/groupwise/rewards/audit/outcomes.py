@@ -1,0 +1,83 @@
+"""Scoring the texts of an audit once each, also with rewards that raise or leave their range."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Literal
+
+from groupwise.core import Completion, Example, GroupwiseError, Score, ScoreRangeError
+from groupwise.rewards.audit.case import Scorer
+from groupwise.rewards.reward_set import RewardSet
+
+Problem = Literal["range", "raised"]
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What a text earned.
+
+    Attributes:
+        value: in [0, 1], or None where there is none.
+        reason: what the reward said.
+        breakdown: values of the parts by name.
+        problem: ``range`` (outside [0, 1]) or ``raised``; empty if the reward worked.
+    """
+
+    value: float | None
+    reason: str = ""
+    breakdown: Mapping[str, float | None] = field(default_factory=dict[str, float | None])
+    problem: Problem | Literal[""] = ""
+
+
+class ScoreTable:
+    """Outcomes by example and text; each pair is scored once."""
+
+    def __init__(self, rewards: Scorer) -> None:
+        self.rewards = rewards
+        self._examples: dict[str, Example] = {}
+        self._known: dict[tuple[str, str], Outcome] = {}
+
+    def fill(self, pairs: Iterable[tuple[Example, str]]) -> None:
+        """Score the pairs that are not known yet, in one batch where the rewards take batches."""
+        new = {
+            (example.id, text): (example, text)
+            for example, text in pairs
+            if (example.id, text) not in self._known
+        }
+        self._examples |= {example.id: example for example, _ in new.values()}
+        outcomes = _score_batch(self.rewards, list(new.values()))
+        self._known |= dict(zip(new, outcomes, strict=True))
+
+    def look_up(self, example: Example, text: str) -> Outcome:
+        """Return what ``text`` earned as an answer to ``example``."""
+        self.fill([(example, text)])
+        return self._known[example.id, text]
+
+    def list_rows(self) -> list[tuple[Example, str, Outcome]]:
+        """Return all that was scored, in order."""
+        return [(self._examples[name], text, o) for (name, text), o in self._known.items()]
+
+
+def _score_batch(rewards: Scorer, pairs: list[tuple[Example, str]]) -> list[Outcome]:
+    if isinstance(rewards, RewardSet) and pairs:
+        examples = [example for example, _ in pairs]
+        completions = [Completion(text) for _, text in pairs]
+        try:
+            return [_read_score(score) for score in rewards.score_batch(examples, completions)]
+        except GroupwiseError:
+            pass  # one of them raised: score one by one to find which
+    return [_score_alone(rewards, example, text) for example, text in pairs]
+
+
+def _score_alone(rewards: Scorer, example: Example, text: str) -> Outcome:
+    call = rewards.score if isinstance(rewards, RewardSet) else rewards
+    try:
+        return _read_score(call(example, Completion(text)))
+    except ScoreRangeError as error:
+        return Outcome(None, str(error), problem="range")
+    except Exception as error:  # noqa: BLE001 - the boundary to a stranger's reward
+        return Outcome(None, f"{type(error).__name__}: {error}", problem="raised")
+
+
+def _read_score(score: Score | float | None) -> Outcome:
+    found = score if isinstance(score, Score) else Score(score)
+    return Outcome(found.value, found.reason, found.breakdown)

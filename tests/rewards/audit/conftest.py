@@ -1,0 +1,83 @@
+"""Examples, a contract and the audited case that broken rewards are put into."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+
+import pytest
+
+from groupwise.core import Example, Message, make_example
+from groupwise.rewards import (
+    AnswerContract,
+    RewardAudit,
+    RewardCase,
+    audit_rewards,
+    measure_labels,
+)
+
+CONTRACT = AnswerContract(labels=("on-task", "off-task"))
+
+
+def make_examples(labels: Sequence[str]) -> list[Example]:
+    return [
+        make_example(
+            [Message("user", f"Task: write {number}\nIs it on-task or off-task? 第{number}页")],
+            group=str(number),
+            label=label,
+        )
+        for number, label in enumerate(labels)
+    ]
+
+
+@pytest.fixture
+def contract() -> AnswerContract:
+    return CONTRACT
+
+
+@pytest.fixture
+def case() -> RewardCase:
+    """Six on-task and four off-task examples; the rewards are to be replaced."""
+    return RewardCase(
+        rewards=lambda example, completion: None,
+        examples=make_examples(["on-task", "on-task", "off-task", "on-task", "off-task"] * 2),
+        write_answer=lambda example, label: CONTRACT.write(label),
+        measure=measure_labels(CONTRACT),
+        labels=CONTRACT.labels,
+    )
+
+
+@pytest.fixture
+def open_case() -> RewardCase:
+    """Sums with open answers; numbers are compared as numbers by the metric."""
+
+    def measure(example: Example, text: str) -> float | None:
+        try:
+            return float(float(text.strip()) == float(str(example.label)))
+        except ValueError:
+            return None
+
+    return RewardCase(
+        rewards=lambda example, completion: None,
+        examples=[
+            make_example([Message("user", f"{n} + {n} = ?")], group=str(n), label=str(2 * n))
+            for n in range(10, 18)
+        ],
+        write_answer=lambda example, label: label,
+        measure=measure,
+    )
+
+
+Find = Callable[..., dict[str, list[str]]]
+
+
+@pytest.fixture
+def find() -> Find:
+    """Audit a case with other parts; the answers shown, by the name of each finding."""
+
+    def audit(case: RewardCase, **changes: object) -> dict[str, list[str]]:
+        audited: RewardAudit = audit_rewards(replace(case, **changes))
+        shown = {row.name: [e.text for e in row.evidence] for row in audited.rows}
+        return {finding.name: shown[finding.name] for finding in audited.findings}
+
+    return audit
+
+    return find
