@@ -2,9 +2,14 @@
 
 from groupwise.inference.engine import Engine, ReportProgress, Sampling
 from groupwise.inference.failures import RETRYABLE_CAUSES, RequestCause, RequestError
+from groupwise.inference.label_shares import share_labels
 from groupwise.inference.label_tokens import find_label_tokens
+from groupwise.inference.limits import LimitSettings
 from groupwise.inference.local import LocalEngine
+from groupwise.inference.local_responder import LocalResponder
 from groupwise.inference.responder import LabelShares, Reply, Responder, TokenChance
+from groupwise.inference.retry import RetrySettings, retry
+from groupwise.inference.server import ServerEngine, ServerSettings
 from groupwise.inference.shared_loop import on_shared_loop, run_on_shared_loop
 from groupwise.inference.usage import Usage
 
@@ -12,16 +17,23 @@ __all__ = [
     "RETRYABLE_CAUSES",
     "Engine",
     "LabelShares",
+    "LimitSettings",
     "LocalEngine",
+    "LocalResponder",
     "Reply",
     "ReportProgress",
     "RequestCause",
     "RequestError",
     "Responder",
+    "RetrySettings",
     "Sampling",
+    "ServerEngine",
+    "ServerSettings",
     "TokenChance",
     "Usage",
     "find_label_tokens",
     "on_shared_loop",
+    "retry",
     "run_on_shared_loop",
+    "share_labels",
 ]

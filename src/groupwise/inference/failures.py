@@ -16,12 +16,14 @@ RequestCause = Literal[
     "empty",
     "truncated",
     "unlisted",
+    "unparsable",
 ]
 """``timeout``: no whole reply in time. ``connection``: could not connect, or was dropped.
 ``rate_limit``: 429. ``server_error``: 5xx. ``refused``: any other 4xx (a wrong model name, key or
 parameter). ``malformed``: not the JSON of a chat completion. ``no_content``: the content is null.
 ``empty``: only white space. ``truncated``: cut off at the token limit. ``unlisted``: the returned
-log-probabilities do not say how likely the labels are."""
+log-probabilities do not say how likely the labels are. ``unparsable``: the reply does not have the
+form that was asked for."""
 
 RETRYABLE_CAUSES: frozenset[RequestCause] = frozenset(
     (
@@ -33,6 +35,7 @@ RETRYABLE_CAUSES: frozenset[RequestCause] = frozenset(
         "no_content",
         "empty",
         "truncated",
+        "unparsable",
     )
 )
 

@@ -33,12 +33,16 @@ def find_label_tokens(
     return own
 
 
-def _list_first_tokens(tokenizer: PreTrainedTokenizerBase, label: str) -> tuple[int, ...]:
+def list_spellings(label: str) -> tuple[str, ...]:
+    """Return the distinct spellings of a label that count as the label."""
     words = [label, label.lower(), label.upper(), label.capitalize()]
-    spellings = [lead + word for word in words for lead in ("", " ")]
+    return tuple(dict.fromkeys(lead + word for word in words for lead in ("", " ")))
+
+
+def _list_first_tokens(tokenizer: PreTrainedTokenizerBase, label: str) -> tuple[int, ...]:
     blank = set(tokenizer.encode(" ", add_special_tokens=False))
     firsts = [
         next((i for i in tokenizer.encode(s, add_special_tokens=False) if i not in blank), None)
-        for s in spellings
+        for s in list_spellings(label)
     ]
     return tuple(dict.fromkeys(token for token in firsts if token is not None))

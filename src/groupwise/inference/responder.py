@@ -45,8 +45,9 @@ class Reply:
         Raises:
             RequestError: ``truncated``, ``no_content`` or ``empty``, with what it cost.
         """
-        if self.finish_reason == "length":
-            raise RequestError("truncated", "the reply was cut off", usage=self.usage)
+        if self.finish_reason != "stop":
+            what = f"the reply was cut off (finish reason {self.finish_reason})"
+            raise RequestError("truncated", what, usage=self.usage)
         if self.text is None:
             raise RequestError("no_content", "the reply has no content", usage=self.usage)
         if not self.text.strip():

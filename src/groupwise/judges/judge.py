@@ -10,9 +10,8 @@ from typing import Literal, Protocol, runtime_checkable
 from groupwise.core import JudgeError, Picture, digest_json
 from groupwise.inference import RequestCause, Usage
 
-NoVerdictCause = RequestCause | Literal["unparsable", "undecided"]
-"""As of requests; ``unparsable``: the reply gives no verdict or several; ``undecided``: the votes
-of a panel do not decide."""
+NoVerdictCause = RequestCause | Literal["undecided"]
+"""As of requests; ``undecided``: the votes of a panel do not decide."""
 
 
 @dataclass(frozen=True, slots=True)

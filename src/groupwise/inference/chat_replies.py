@@ -1,0 +1,159 @@
+"""Reading what an OpenAI-compatible server sends back; bytes in, replies or a typed cause out.
+
+Whatever is not clearly a chat completion is ``malformed``; nothing is filled in.
+"""
+
+import json
+import math
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from email.utils import parsedate_to_datetime
+from typing import Any, TypeGuard, cast
+
+from groupwise.inference.failures import RequestCause, RequestError
+from groupwise.inference.responder import Reply, TokenChance
+from groupwise.inference.usage import Usage
+
+_SHOWN = 200
+
+
+def read_replies(body: bytes, *, num_choices: int = 1) -> list[Reply]:
+    """Return the replies of a chat completion; the usage of all of them is with the first.
+
+    Raises:
+        RequestError: ``malformed``, if the body is not a completion with so many choices.
+    """
+    value = _read_object(body)
+    choices = _as_list(value.get("choices"))
+    if len(choices) != num_choices:
+        raise _refuse(f"{len(choices)} choices instead of {num_choices}")
+    usage = _read_usage(value.get("usage"))
+    return [
+        _read_choice(_as_object(choice, "a choice"), usage if number == 0 else Usage())
+        for number, choice in enumerate(choices)
+    ]
+
+
+def describe_status(status: int, body: bytes, retry_after: str | None) -> RequestError:
+    """Return the error that a status other than 200 stands for."""
+    what = f"the server answered with status {status}: {_find_message(body)}"
+    wait_s = parse_retry_after(retry_after) if status == 429 or status >= 500 else None
+    usage = Usage(num_calls=1)
+    return RequestError(_name_status(status), what, retry_after_s=wait_s, usage=usage)
+
+
+def parse_retry_after(value: str | None) -> float | None:
+    """Return the seconds that a Retry-After header names, as a number or as a date."""
+    if value is None:
+        return None
+    try:
+        seconds = float(value)
+    except ValueError:
+        try:
+            moment = parsedate_to_datetime(value)
+        except (ValueError, OverflowError):
+            return None
+        moment = moment if moment.tzinfo else moment.replace(tzinfo=UTC)
+        seconds = (moment - datetime.now(UTC)).total_seconds()
+    return max(0.0, seconds) if math.isfinite(seconds) else None
+
+
+def _name_status(status: int) -> RequestCause:
+    if status == 429:
+        return "rate_limit"
+    if status == 408:
+        return "timeout"
+    return "server_error" if status >= 500 else "refused"
+
+
+def _find_message(body: bytes) -> str:
+    """Return the message of an error's body, or the beginning of the body."""
+    try:
+        error = _read_object(body).get("error")
+        message = _as_object(error, "an error").get("message")
+    except RequestError:
+        message = None
+    text = message if isinstance(message, str) else body.decode("utf-8", "replace")
+    return " ".join(text.split())[:_SHOWN] or "no message"
+
+
+def _read_choice(choice: Mapping[str, Any], usage: Usage) -> Reply:
+    message = _as_object(choice.get("message"), "a message")
+    text, reason = message.get("content"), choice.get("finish_reason")
+    if text is not None and not _is_text(text):
+        raise _refuse("a content that is no text", usage)
+    if not _is_text(reason):
+        raise _refuse("no finish reason", usage)
+    return Reply(text, reason, _read_first_tokens(choice.get("logprobs")), usage)
+
+
+def _read_first_tokens(value: Any) -> tuple[TokenChance, ...]:
+    if value is None:
+        return ()
+    tokens = _as_list(_as_object(value, "log-probabilities").get("content"))
+    if not tokens:
+        return ()
+    first = _as_object(tokens[0], "a token")
+    listed = [_as_object(token, "a token") for token in _as_list(first.get("top_logprobs"))]
+    found = [_read_token(token) for token in listed]
+    return tuple(sorted(found, key=lambda token: -token.log_prob))
+
+
+def _read_token(token: Mapping[str, Any]) -> TokenChance:
+    text, log_prob = token.get("token"), token.get("logprob")
+    if not _is_text(text) or not isinstance(log_prob, int | float) or not log_prob <= 1e-3:
+        raise _refuse("a token without its log-probability")
+    return TokenChance(_read_spelling(token.get("bytes"), text), float(log_prob))
+
+
+def _read_spelling(values: Any, text: str) -> bytes:
+    try:
+        return bytes(values) if isinstance(values, list) else text.encode()
+    except (TypeError, ValueError) as error:
+        raise _refuse("a token whose bytes are none") from error
+
+
+def _read_usage(value: Any) -> Usage:
+    counts = cast("Mapping[str, Any]", value) if isinstance(value, dict) else {}
+    return Usage(1, _read_count(counts, "prompt_tokens"), _read_count(counts, "completion_tokens"))
+
+
+def _read_count(counts: Mapping[str, Any], name: str) -> int:
+    count = counts.get(name)
+    return count if isinstance(count, int) and count >= 0 else 0
+
+
+def _read_object(body: bytes) -> Mapping[str, Any]:
+    try:
+        return _as_object(json.loads(body), "an object")
+    except (ValueError, RecursionError) as error:
+        raise _refuse("no JSON") from error
+
+
+def _as_object(value: Any, what: str) -> Mapping[str, Any]:
+    if not isinstance(value, dict):
+        raise _refuse(f"something else than {what}")
+    return cast("Mapping[str, Any]", value)
+
+
+def _as_list(value: Any) -> list[Any]:
+    return cast("list[Any]", value) if isinstance(value, list) else []
+
+
+def _is_text(value: Any) -> TypeGuard[str]:
+    """Say whether a value is text that can be written as UTF-8 (JSON allows half characters)."""
+    if not isinstance(value, str):
+        return False
+    try:
+        value.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def _refuse(what: str, usage: Usage | None = None) -> RequestError:
+    return RequestError(
+        "malformed",
+        f"the server's reply is not a chat completion ({what})",
+        usage=usage or Usage(num_calls=1),
+    )

@@ -1,0 +1,330 @@
+"""The HTTP engine against a server that fails, over real HTTP on loopback."""
+
+import asyncio
+import base64
+import io
+import json
+import math
+import socket
+from datetime import UTC, datetime, timedelta
+from email.utils import format_datetime
+
+import pytest
+from faulty_server import MODEL, Fault
+from hypothesis import given
+from hypothesis import strategies as st
+from PIL import Image
+
+from groupwise.core import ConfigError, DataError, Message, make_example, read_picture
+from groupwise.inference import (
+    LimitSettings,
+    RequestError,
+    RetrySettings,
+    Sampling,
+    ServerEngine,
+    ServerSettings,
+    run_on_shared_loop,
+)
+from groupwise.inference.chat_replies import describe_status, parse_retry_after, read_replies
+
+GREEDY = Sampling()
+QUICK = RetrySettings(max_attempts=3, base_delay_s=0.001, max_delay_s=0.002)
+
+
+def make_engine(server, **changes):
+    given = {"url": server.url, "model": MODEL, "timeout_s": 5.0, "retry": QUICK} | changes
+    return ServerEngine(ServerSettings(**given))
+
+
+def ask(text="is it?", **named):
+    return make_example([Message("system", "be brief"), Message("user", text)], group="g", **named)
+
+
+def respond(engine, example=None):
+    return run_on_shared_loop(engine.respond(example or ask(), sampling=GREEDY))
+
+
+def test_a_reply_has_its_text_and_what_it_cost(server):
+    server.script = [Fault(content="好的 yes")]
+    reply = respond(make_engine(server, prompt_price=1.0, completion_price=10.0))
+    assert (reply.text, reply.finish_reason) == ("好的 yes", "stop")
+    assert (reply.usage.num_calls, reply.usage.prompt_tokens) == (1, 10)
+    assert reply.usage.cost == pytest.approx((10 + 3 * 10) / 1e6)
+    assert server.asked[0]["messages"] == [
+        {"role": "system", "content": "be brief"},
+        {"role": "user", "content": "is it?"},
+    ]
+
+
+@pytest.mark.parametrize(
+    ("fault", "cause"),
+    [
+        (Fault(status=429, body=b"{}"), "rate_limit"),
+        (Fault(status=500, body=b"oops"), "server_error"),
+        (Fault(status=503, body=b"<html>"), "server_error"),
+        (Fault(status=408, body=b""), "timeout"),
+        (Fault(status=400, body=b'{"error": {"message": "too long"}}'), "refused"),
+        (Fault(status=301, body=b"", headers={"Location": "http://127.0.0.1:1/"}), "refused"),
+        (Fault(delay_s=30), "timeout"),
+        (Fault(trickle_s=0.05), "timeout"),
+        (Fault(cut=True), "connection"),
+        (Fault(body=b'{"choices": ['), "malformed"),
+        (Fault(body=b""), "malformed"),
+        (Fault(body=b"[" * 100_000), "malformed"),
+        (Fault(body=b'{"choices": []}'), "malformed"),
+        (Fault(body=b"\xff\xfe"), "malformed"),
+        (Fault(headers={"Content-Encoding": "gzip"}), "malformed"),
+    ],
+)
+def test_a_failure_has_its_cause(server, fault, cause):
+    server.script = [fault]
+    with pytest.raises(RequestError) as caught:
+        respond(make_engine(server, timeout_s=0.3))
+    assert caught.value.cause == cause
+    assert caught.value.usage.num_calls == 1
+    assert len(server.asked) == 1
+
+
+@pytest.mark.parametrize(
+    ("fault", "cause"),
+    [
+        (Fault(content=None), "no_content"),
+        (Fault(content=" \n"), "empty"),
+        (Fault(content="<true_fal", finish_reason="length"), "truncated"),
+        (Fault(content="half", finish_reason="content_filter"), "truncated"),
+    ],
+)
+def test_a_reply_that_is_no_whole_text_says_why_and_what_it_cost(server, fault, cause):
+    server.script = [fault]
+    reply = respond(make_engine(server))
+    with pytest.raises(RequestError) as caught:
+        reply.require_text()
+    assert (caught.value.cause, caught.value.usage.completion_tokens) == (cause, 3)
+    assert caught.value.is_retryable
+
+
+def test_a_server_that_is_not_there():
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        url = f"http://127.0.0.1:{free.getsockname()[1]}/v1"
+    with pytest.raises(RequestError, match="no connection") as caught:
+        respond(ServerEngine(ServerSettings(url=url, model=MODEL)))
+    assert caught.value.cause == "connection"
+
+
+def test_a_wrong_model_name_is_not_asked_again(server):
+    engine = make_engine(server, model="other")
+    with pytest.raises(RequestError, match="`other` does not exist") as caught:
+        engine.generate([ask()], sampling=GREEDY)
+    assert caught.value.cause == "refused"
+    assert not caught.value.is_retryable
+    assert len(server.asked) == 1
+
+
+def test_generate_repeats_what_failed_and_keeps_the_order(server):
+    server.answer = lambda request: Fault(content=request["messages"][-1]["content"])
+    server.script = [Fault(status=500, body=b""), Fault(cut=True), Fault(status=429, body=b"")]
+    seen = []
+    texts = [f"number {number}" for number in range(20)]
+    completions = make_engine(server).generate(
+        [ask(text) for text in texts],
+        sampling=Sampling(temperature=0.5, top_p=0.9, max_new_tokens=7),
+        num_completions=2,
+        report_progress=lambda *done: seen.append(done),
+    )
+    assert [[c.text for c in drawn] for drawn in completions] == [[text] * 2 for text in texts]
+    assert (len(server.asked), seen[-1]) == (23, (20, 20))
+    asked = server.asked[0]
+    assert (asked["temperature"], asked["top_p"], asked["max_tokens"], asked["n"]) == (
+        0.5,
+        0.9,
+        7,
+        2,
+    )
+
+
+def test_an_empty_or_cut_completion_is_an_answer_and_a_missing_one_is_not(server):
+    server.script = [Fault(content=""), Fault(content="a b", finish_reason="length")]
+    engine = make_engine(server, limits=LimitSettings(max_concurrency=1))
+    (empty,), (cut,) = engine.generate([ask("1"), ask("2")], sampling=GREEDY)
+    assert (empty.text, empty.finish_reason) == ("", "stop")
+    assert (cut.text, cut.finish_reason) == ("a b", "length")
+    server.script = [Fault(content=None)] * 3
+    with pytest.raises(RequestError, match="no content"):
+        engine.generate([ask()], sampling=GREEDY)
+    assert len(server.asked) == 5
+
+
+def test_a_server_that_asks_to_wait_is_left_alone(server):
+    server.script = [Fault(status=429, body=b"", headers={"Retry-After": "0.3"})]
+    engine = make_engine(server, limits=LimitSettings(max_concurrency=1))
+    engine.generate([ask("1"), ask("2"), ask("3")], sampling=GREEDY)
+    assert len(server.asked) == 4
+    assert server.asked_at_s[1] - server.asked_at_s[0] >= 0.3
+
+
+def test_a_server_that_asks_to_wait_too_long_is_given_up(server):
+    server.script = [Fault(status=429, body=b"", headers={"Retry-After": "3600"})]
+    with pytest.raises(RequestError) as caught:
+        make_engine(server).generate([ask()], sampling=GREEDY)
+    assert (caught.value.retry_after_s, len(server.asked)) == (3600.0, 1)
+
+
+def test_limits_hold(server):
+    server.answer = lambda _: Fault(delay_s=0.01)
+    engine = make_engine(server, limits=LimitSettings(max_concurrency=3, max_per_second=100))
+    engine.generate([ask(str(number)) for number in range(20)], sampling=GREEDY)
+    assert server.most_open <= 3
+    assert server.asked_at_s[-1] - server.asked_at_s[0] >= 0.15
+
+
+def test_any_loop_may_await(server):
+    engine = make_engine(server)
+
+    async def wait():
+        return await asyncio.gather(*(engine.respond(ask(), sampling=GREEDY) for _ in range(5)))
+
+    for _ in range(2):
+        assert [reply.text for reply in asyncio.run(wait())] == ["yes"] * 5
+    run_on_shared_loop(engine.close())
+    assert respond(engine).text == "yes"
+
+
+def test_a_key_is_read_from_the_environment(server, monkeypatch):
+    monkeypatch.delenv("JUDGE_KEY", raising=False)
+    with pytest.raises(ConfigError, match="JUDGE_KEY"):
+        make_engine(server, api_key_variable="JUDGE_KEY")
+    monkeypatch.setenv("JUDGE_KEY", "k1")
+    respond(make_engine(server, api_key_variable="JUDGE_KEY"))
+    assert server.headers[0]["Authorization"] == "Bearer k1"
+
+
+def read_url(message):
+    kind, text = message["content"]
+    assert text == {"type": "text", "text": "is it?"}
+    head, _, data = kind["image_url"]["url"].partition(",")
+    return head, base64.b64decode(data)
+
+
+def test_pictures_are_data_urls(server, tmp_path):
+    path = tmp_path / "red.png"
+    Image.new("RGB", (8, 4), "red").save(path)
+    respond(make_engine(server), ask(pictures=[read_picture(path)]))
+    assert read_url(server.asked[0]["messages"][1]) == ("data:image/png;base64", path.read_bytes())
+
+
+def test_turned_pictures_are_sent_upright(server, tmp_path):
+    path = tmp_path / "turned.jpg"
+    exif = Image.Exif()
+    exif[0x0112] = 6
+    Image.new("RGB", (8, 4), "red").save(path, exif=exif)
+    respond(make_engine(server), ask(pictures=[read_picture(path)]))
+    head, content = read_url(server.asked[0]["messages"][1])
+    assert head == "data:image/png;base64"
+    assert Image.open(io.BytesIO(content)).size == (4, 8)
+
+
+def test_a_picture_that_changed_is_not_sent(server, tmp_path):
+    path = tmp_path / "a.png"
+    Image.new("RGB", (8, 4), "red").save(path)
+    example = ask(pictures=[read_picture(path)])
+    Image.new("RGB", (8, 4), "blue").save(path)
+    with pytest.raises(DataError, match="changed"):
+        respond(make_engine(server), example)
+    assert server.asked == []
+
+
+def test_labels_are_weighed_with_the_lead_as_the_beginning(server):
+    tokens = {" yes": math.log(0.6), "no": math.log(0.3), "x": math.log(0.1)}
+    server.answer = lambda _: Fault(tokens=tokens, finish_reason="length")
+    shares = make_engine(server).label_probabilities(
+        [ask(), ask()], labels=["yes", "no"], leads=["", "So: "]
+    )
+    for row in shares:
+        assert row == {"yes": pytest.approx(2 / 3), "no": pytest.approx(1 / 3)}
+    led = [asked for asked in server.asked if asked["messages"][-1]["role"] == "assistant"]
+    assert [asked["messages"][-1]["content"] for asked in led] == ["So:"]
+    assert led[0]["continue_final_message"] is True
+    assert [asked["top_logprobs"] for asked in server.asked] == [20, 20]
+
+
+def test_labels_that_are_not_listed_have_no_share(server):
+    server.answer = lambda _: Fault(tokens={"maybe": -0.1}, finish_reason="length")
+    with pytest.raises(RequestError, match="none of the 1") as caught:
+        make_engine(server).label_probabilities([ask()], labels=["yes", "no"])
+    assert (caught.value.cause, len(server.asked)) == ("unlisted", 1)
+
+
+def test_a_server_without_log_probabilities_is_named(server):
+    with pytest.raises(RequestError, match="no log-probabilities"):
+        make_engine(server).label_probabilities([ask()], labels=["yes", "no"])
+
+
+@pytest.mark.parametrize(
+    ("value", "seconds"),
+    [("2", 2.0), ("0.5", 0.5), ("-3", 0.0), (None, None), ("soon", None), ("inf", None)],
+)
+def test_retry_after_in_seconds(value, seconds):
+    assert parse_retry_after(value) == seconds
+
+
+def test_retry_after_as_a_date():
+    later = format_datetime(datetime.now(UTC) + timedelta(seconds=50), usegmt=True)
+    assert 40 < parse_retry_after(later) <= 50
+    assert parse_retry_after("Wed, 21 Oct 2015 07:28:00 GMT") == 0.0
+
+
+def test_a_message_is_found_in_the_body_of_an_error():
+    body = json.dumps({"error": {"message": "context of 512"}}).encode()
+    assert "context of 512" in str(describe_status(400, body, None))
+    assert "plain" in str(describe_status(500, b"plain text", None))
+    assert "no message" in str(describe_status(500, b"", None))
+
+
+@pytest.mark.parametrize(
+    "choice",
+    [
+        {"message": {"content": "\ud800"}, "finish_reason": "stop"},
+        {"message": {"content": 7}, "finish_reason": "stop"},
+        {"message": {"content": "yes"}},
+        {"message": None, "finish_reason": "stop"},
+        "yes",
+        {
+            "message": {"content": "yes"},
+            "finish_reason": "stop",
+            "logprobs": {"content": [{"top_logprobs": [{"token": "a", "logprob": math.nan}]}]},
+        },
+        {
+            "message": {"content": "yes"},
+            "finish_reason": "stop",
+            "logprobs": {"content": [{"top_logprobs": [{"token": "a", "logprob": 2.0}]}]},
+        },
+    ],
+)
+def test_whatever_is_not_clearly_a_completion_is_malformed(choice):
+    with pytest.raises(RequestError) as caught:
+        read_replies(json.dumps({"choices": [choice]}).encode())
+    assert caught.value.cause == "malformed"
+
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=5),
+    lambda inner: (
+        st.lists(inner, max_size=3)
+        | st.dictionaries(
+            st.sampled_from(["choices", "message", "content", "finish_reason", "logprobs"]), inner
+        )
+    ),
+)
+
+
+@given(st.binary() | JSON.map(lambda value: json.dumps(value).encode()))
+def test_no_body_breaks_the_reader(body):
+    try:
+        replies = read_replies(body)
+    except RequestError as error:
+        cause = error.cause
+    else:
+        cause = "malformed"
+        assert replies[0].text == json.loads(body)["choices"][0]["message"]["content"]
+    assert cause == "malformed"
