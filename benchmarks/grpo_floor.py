@@ -1,26 +1,36 @@
 """The least time a GRPO step can take: the arithmetic it needs over what the machine can do."""
 
+import statistics
 import time
 from typing import Any
 
 import torch
-from grpo_models import Shape, Sizes
+from grpo_models import Shape
 
 from groupwise.training.fast.shared import find_text_model
 from groupwise.training.fast.support import find_backbone, find_first_trained
 
 
-def measure_flops_per_s(size: int = 1024, repeats: int = 10) -> float:
-    """Return the rate of float32 matrix products of this process, in operations per second."""
-    one, other = torch.randn(size, size), torch.randn(size, size)
-    torch.mm(one, other)
-    started = time.perf_counter()
-    for _ in range(repeats):
-        torch.mm(one, other)
-    return repeats * 2 * size**3 / (time.perf_counter() - started)
+def measure_flops_per_s(size: int, dtype: torch.dtype, device: torch.device) -> float:
+    """Return the median rate of ``size``² matrix products, in operations per second."""
+    one, other = (torch.randn(size, size, device=device, dtype=dtype) for _ in range(2))
+    rates = []
+    for _ in range(13):
+        wait_for(device)
+        started = time.perf_counter()
+        one @ other
+        wait_for(device)
+        rates.append(2 * size**3 / (time.perf_counter() - started))
+    return statistics.median(rates[3:])
 
 
-def count_needed_flops(trainer: Any, shape: Shape, sizes: Sizes) -> float:
+def wait_for(device: torch.device) -> None:
+    """Wait until a GPU has done what it was given."""
+    if device.type == "cuda":
+        torch.cuda.synchronize()
+
+
+def count_needed_flops(trainer: Any, shape: Shape, picture_size: tuple[int, int]) -> float:
     """Return the operations of linear layers that a step cannot do without.
 
     Every picture goes through the vision tower once; every token of a prompt once and every
@@ -28,25 +38,23 @@ def count_needed_flops(trainer: Any, shape: Shape, sizes: Sizes) -> float:
     for the reference (with a KL penalty), and forward and backward for the policy, where a
     backward pass costs as much as the forward pass for activations and next to nothing for the
     weights of LoRA. Attention scores and the head are left out: it is a lower bound.
+
+    Args:
+        trainer: holds the policy.
+        shape: of the job.
+        picture_size: width and height in pixels of a prompt's picture, if it has one.
     """
     backbone = find_backbone(trainer.model)
     text = find_text_model(backbone)
     num_blocks = len(text.layers)
     first = find_first_trained(backbone, num_blocks)
     per_block = 2 * sum(p.numel() for n, p in text.layers[0].named_parameters() if "lora" not in n)
-    prompt = _count_prompt_tokens(shape, sizes)
+    patches = (picture_size[0] // 14) * (picture_size[1] // 14)
+    prompt = shape.prompt_tokens or patches // 4
     tokens = shape.num_prompts * (prompt + shape.group_size * shape.num_tokens)
     num_passes = 1 + (shape.beta > 0) + 2
     language = tokens * per_block * (first + num_passes * (num_blocks - first))
-    return language + _count_vision(backbone, shape, sizes)
-
-
-def _count_prompt_tokens(shape: Shape, sizes: Sizes) -> int:
-    return shape.prompt_tokens or (sizes.side // 28) ** 2
-
-
-def _count_vision(backbone: Any, shape: Shape, sizes: Sizes) -> float:
     if shape.prompt_tokens is not None:
-        return 0.0
+        return float(language)
     weights = sum(parameter.numel() for parameter in backbone.visual.blocks.parameters())
-    return shape.num_prompts * (sizes.side // 14) ** 2 * 2 * weights
+    return float(language + shape.num_prompts * patches * 2 * weights)

@@ -16,7 +16,6 @@ import statistics
 import subprocess
 import sys
 import tempfile
-import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -24,20 +23,17 @@ from typing import Any
 
 import torch
 import trl
-from grpo_models import Shape, Sizes, add_lora, make_rows, score_completions
+from grpo_floor import count_needed_flops, measure_flops_per_s
+from grpo_models import Shape, add_lora, make_rows
+from grpo_runner import Runner
 from transformers import (
     Qwen2_5_VLConfig,
     Qwen2_5_VLForConditionalGeneration,
     Qwen2Config,
     Qwen2ForCausalLM,
 )
-from trl import GRPOConfig
-from trl.trainer.grpo_trainer import GRPOTrainer
 
 from groupwise.models import load_policy, silence_libraries, write_tiny_policy
-from groupwise.training.fast.shared import find_text_model
-from groupwise.training.fast.support import find_backbone, find_first_trained
-from groupwise.training.fast.trainer import FastGRPOTrainer
 from groupwise.training.settings import SpeedSettings
 
 NUM_WARM_UP = 2
@@ -151,134 +147,33 @@ def _build_model(job: Job, base: Any) -> Any:
     )
 
 
-class Runner:
-    """One trainer on its own policy, stepped by hand; counts what a step costs."""
-
-    def __init__(self, kind: str, job: Job, device: torch.device, *, num_steps: int) -> None:
-        model, processor = build_policy(job, device=device)
-        tokenizer = getattr(processor, "tokenizer", processor)
-        rows = make_rows(
-            job.shape, Sizes(), tokenizer, num_steps=num_steps, picture_size=job.picture
-        )
-        is_fast = kind == "groupwise"
-        extra = {"speed": SpeedSettings(tolerance=0.5)} if is_fast else {}
-        self.trainer: Any = (FastGRPOTrainer if is_fast else GRPOTrainer)(
-            model=model,
-            reward_funcs=[score_completions],
-            args=_make_arguments(job.shape, device, banned=_find_picture_tokens(model)),
-            train_dataset=rows,
-            processing_class=processor,
-            **extra,
-        )
-        self.device = device
-        self.trainer.create_optimizer()
-        self.trainer.current_gradient_accumulation_steps = 1
-        self.trainer.model.train()
-        self.batches = iter(self.trainer.get_train_dataloader())
-        self.step_s: list[float] = []
-
-    def step(self, seed: int) -> None:
-        """Do one step and keep its time."""
-        trainer, rows = self.trainer, next(self.batches)
-        torch.manual_seed(seed)
-        self._wait()
-        started = time.perf_counter()
-        trainer.optimizer.zero_grad()
-        trainer.training_step(trainer.model, rows, None)
-        trainer.optimizer.step()
-        self._wait()
-        self.step_s.append(time.perf_counter() - started)
-
-    def _wait(self) -> None:
-        if self.device.type == "cuda":
-            torch.cuda.synchronize()
-
-    def has_fallen_back(self) -> bool:
-        """Whether prompts are not shared any more."""
-        return not getattr(self.trainer, "_shares", True)
-
-
-def _find_picture_tokens(model: Any) -> list[int]:
-    """Return tokens that stand for pictures: a random policy may say them where there is none."""
-    named = model.config.to_dict()
-    return [named[n] for n in ("image_token_id", "video_token_id") if named.get(n) is not None]
-
-
-def _make_arguments(shape: Shape, device: torch.device, *, banned: list[int]) -> GRPOConfig:
-    return GRPOConfig(
-        output_dir=tempfile.mkdtemp(),
-        per_device_train_batch_size=shape.num_prompts * shape.group_size,
-        num_generations=shape.group_size,
-        max_completion_length=shape.num_tokens,
-        generation_kwargs={"min_new_tokens": shape.num_tokens, "suppress_tokens": banned or None},
-        beta=shape.beta,
-        gradient_checkpointing=False,
-        learning_rate=1e-5,
-        bf16=device.type == "cuda",
-        use_cpu=device.type == "cpu",
-        report_to="none",
-        disable_tqdm=True,
-        save_strategy="no",
-        seed=0,
-    )
-
-
 def measure_job(kind: str, job: Job, *, num_steps: int) -> dict[str, Any]:
     """Return median step time, peak memory of the device and operations of one step."""
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
-    runner = Runner(kind, job, device, num_steps=num_steps + NUM_WARM_UP)
+    policy = build_policy(job, device=device)
+    tokenizer = getattr(policy[1], "tokenizer", policy[1])
+    total = num_steps + NUM_WARM_UP
+    rows = make_rows(job.shape, tokenizer, num_steps=total, picture_size=job.picture)
+    speed = SpeedSettings(tolerance=0.5) if kind == "groupwise" else None
+    runner = Runner(job.shape, policy, rows, speed=speed, device=device)
     for number in range(NUM_WARM_UP + num_steps):
         if device.type == "cuda" and number == NUM_WARM_UP:
             torch.cuda.reset_peak_memory_stats()
         runner.step(seed=number)
     peak = torch.cuda.max_memory_allocated() / 2**30 if device.type == "cuda" else None
     return {
-        "step_s": statistics.median(runner.step_s[NUM_WARM_UP:]),
+        "step_s": statistics.median(runner.steps.total_s[NUM_WARM_UP:]),
         "peak_gib": peak,
-        "needed_flops": count_needed_flops(runner.trainer, job),
+        "needed_flops": count_needed_flops(runner.trainer, job.shape, job.picture),
         "fell_back": runner.has_fallen_back(),
     }
 
 
-def count_needed_flops(trainer: Any, job: Job) -> float:
-    """Return the operations of linear layers that any trainer needs for one step.
-
-    They are the same for both trainers, so that a share of peak says how little is wasted; see
-    ``grpo_floor.count_needed_flops`` for what is left out.
-    """
-    backbone, shape = find_backbone(trainer.model), job.shape
-    blocks = find_text_model(backbone).layers
-    first = find_first_trained(backbone, len(blocks))
-    per_block = 2 * sum(p.numel() for n, p in blocks[0].named_parameters() if "lora" not in n)
-    patches = (job.picture[0] // 28) * (job.picture[1] // 28)
-    prompt = patches if shape.prompt_tokens is None else shape.prompt_tokens
-    tokens = shape.num_prompts * (prompt + shape.group_size * shape.num_tokens)
-    num_passes = 1 + (shape.beta > 0) + 2
-    language = tokens * per_block * (first + num_passes * (len(blocks) - first))
-    if shape.prompt_tokens is not None:
-        return float(language)
-    weights = sum(parameter.numel() for parameter in backbone.visual.blocks.parameters())
-    return float(language + shape.num_prompts * 4 * patches * 2 * weights)
-
-
 def measure_peak_flops_per_s() -> float:
     """Return the rate of matrix products of this machine, in operations per second."""
-    is_gpu = torch.cuda.is_available()
-    size, dtype = (8192, torch.bfloat16) if is_gpu else (512, torch.float32)
-    device = "cuda" if is_gpu else "cpu"
-    one, other = (torch.randn(size, size, device=device, dtype=dtype) for _ in range(2))
-    for _ in range(3):
-        one @ other
-    rates = []
-    for _ in range(10):
-        if is_gpu:
-            torch.cuda.synchronize()
-        started = time.perf_counter()
-        one @ other
-        if is_gpu:
-            torch.cuda.synchronize()
-        rates.append(2 * size**3 / (time.perf_counter() - started))
-    return statistics.median(rates)
+    if torch.cuda.is_available():
+        return measure_flops_per_s(8192, torch.bfloat16, torch.device("cuda"))
+    return measure_flops_per_s(512, torch.float32, torch.device("cpu"))
 
 
 def describe_hardware() -> str:

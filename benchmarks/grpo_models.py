@@ -61,6 +61,11 @@ class Sizes:
     vision_size: int = 256
     side: int = 448
 
+    @property
+    def picture_size(self) -> tuple[int, int]:
+        """Width and height in pixels."""
+        return self.side, self.side
+
 
 def build_policy(shape: Shape, sizes: Sizes, *, dtype: torch.dtype = torch.float32) -> Any:
     """Return a PEFT model and its processor for a shape."""
@@ -134,23 +139,16 @@ def add_lora(model: Any, shape: Shape, *, num_layers: int) -> Any:
 
 
 def make_rows(
-    shape: Shape,
-    sizes: Sizes,
-    tokenizer: Any,
-    *,
-    num_steps: int,
-    picture_size: tuple[int, int] | None = None,
+    shape: Shape, tokenizer: Any, *, num_steps: int, picture_size: tuple[int, int]
 ) -> Dataset:
     """Return prompts for so many steps: noise with a question, or random words.
 
     Args:
         shape: of the job.
-        sizes: of the model.
         tokenizer: counts the words' tokens.
         num_steps: each takes new prompts.
-        picture_size: width and height in pixels; None: the side of ``sizes``.
+        picture_size: width and height in pixels.
     """
-    picture_size = picture_size or (sizes.side, sizes.side)
     places = range(shape.num_prompts * num_steps)
     if shape.prompt_tokens is None:
         question = [{"role": "user", "content": "What is on the screen?"}]

@@ -2,7 +2,7 @@
 
 Both trainers start from the same weights and are stepped in turn with the same seed, so they
 sample the same completions; the medians of their step times are compared. Memory is that of a
-fresh process each: the growth of its resident set during one step.
+fresh process each: the growth of its resident set during a step.
 
     python benchmarks/grpo_step.py --json results.json
     python benchmarks/grpo_step.py --shapes image-short --curves curves.json
@@ -15,21 +15,18 @@ import os
 import statistics
 import subprocess
 import sys
-import tempfile
-import time
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import torch
 from grpo_floor import count_needed_flops, measure_flops_per_s
-from grpo_models import Shape, Sizes, build_policy, make_rows, score_completions
-from trl import GRPOConfig
-from trl.trainer.grpo_trainer import GRPOTrainer
+from grpo_models import Shape, Sizes, build_policy, make_rows
+from grpo_runner import Runner, Steps
 
 from groupwise.models import silence_libraries
-from groupwise.training.fast.trainer import FastGRPOTrainer
+from groupwise.models.patch_projection import project_patches_fast
 from groupwise.training.settings import SpeedSettings
 
 SHAPES = {
@@ -40,96 +37,27 @@ SHAPES = {
     "text-long": Shape(group_size=8, num_tokens=256, prompt_tokens=64),
 }
 NUM_WARM_UP = 1
+NUM_MEMORY_STEPS = 3
 
 
-@dataclass
-class Steps:
-    """What was measured of one trainer's steps.
-
-    Attributes:
-        total_s: of each step: sampling, reference, policy pass, backward, optimizer.
-        sampling_s: sampling and the reference's pass alone.
-    """
-
-    total_s: list[float] = field(default_factory=list)
-    sampling_s: list[float] = field(default_factory=list)
+CPU = torch.device("cpu")
 
 
-class Runner:
-    """A trainer that is stepped by hand."""
-
-    def __init__(self, kind: str, shape: Shape, sizes: Sizes, *, num_steps: int) -> None:
-        model, processor = build_policy(shape, sizes)
-        tokenizer = getattr(processor, "tokenizer", processor)
-        is_fast = kind == "fast"
-        extra = {"speed": SpeedSettings(shared_prefix="on")} if is_fast else {}
-        self.trainer: Any = (FastGRPOTrainer if is_fast else GRPOTrainer)(
-            model=model,
-            reward_funcs=[score_completions],
-            args=_make_arguments(shape),
-            train_dataset=make_rows(shape, sizes, tokenizer, num_steps=num_steps),
-            processing_class=processor,
-            **extra,
-        )
-        self.trainer.create_optimizer()
-        self.trainer.current_gradient_accumulation_steps = 1
-        self.trainer.model.train()
-        self.batches = iter(self.trainer.get_train_dataloader())
-        self.steps = Steps()
-        self.rollout: dict[str, Any] = {}
-        self._time_sampling()
-
-    def _time_sampling(self) -> None:
-        sample = self.trainer._generate_and_score_completions
-
-        def timed(rows: Any) -> Any:
-            started = time.perf_counter()
-            self.rollout = sample(rows)
-            self.steps.sampling_s.append(time.perf_counter() - started)
-            return self.rollout
-
-        self.trainer._generate_and_score_completions = timed
-
-    def step(self, seed: int) -> None:
-        """Do one step; its gradient stays until the next."""
-        trainer = self.trainer
-        rows = next(self.batches)
-        torch.manual_seed(seed)
-        started = time.perf_counter()
-        trainer.optimizer.zero_grad()
-        trainer.training_step(trainer.model, rows, None)
-        trainer.optimizer.step()
-        self.steps.total_s.append(time.perf_counter() - started)
-
-    def read_gradient(self) -> torch.Tensor:
-        """Return the gradient of all that trains as one vector."""
-        found = [p.grad.flatten() for p in self.trainer.model.parameters() if p.grad is not None]
-        return torch.cat(found)
-
-
-def _make_arguments(shape: Shape) -> GRPOConfig:
-    return GRPOConfig(
-        output_dir=tempfile.mkdtemp(),
-        per_device_train_batch_size=shape.num_prompts * shape.group_size,
-        num_generations=shape.group_size,
-        max_completion_length=shape.num_tokens,
-        generation_kwargs={"min_new_tokens": shape.num_tokens},
-        beta=shape.beta,
-        activation_checkpointing=False,
-        learning_rate=1e-5,
-        bf16=False,
-        use_cpu=True,
-        report_to="none",
-        disable_tqdm=True,
-        save_strategy="no",
-        seed=0,
-    )
+def make_runner(kind: str, shape: Shape, sizes: Sizes, *, num_steps: int) -> Runner:
+    """Return a trainer on a policy as its user would load it."""
+    model, processor = build_policy(shape, sizes)
+    if kind == "fast":
+        project_patches_fast(model)  # as load_policy does
+    tokenizer = getattr(processor, "tokenizer", processor)
+    rows = make_rows(shape, tokenizer, num_steps=num_steps, picture_size=sizes.picture_size)
+    speed = SpeedSettings(shared_prefix="on") if kind == "fast" else None
+    return Runner(shape, (model, processor), rows, speed=speed, device=CPU)
 
 
 def measure_shape(shape: Shape, sizes: Sizes, *, num_steps: int) -> dict[str, float]:
     """Step both trainers in turn and return what was measured."""
     total = num_steps + NUM_WARM_UP
-    stock, fast = (Runner(kind, shape, sizes, num_steps=total) for kind in ("stock", "fast"))
+    stock, fast = (make_runner(kind, shape, sizes, num_steps=total) for kind in ("stock", "fast"))
     differences: dict[str, float] = {}
     for number in range(total):
         for runner in (stock, fast):
@@ -138,7 +66,8 @@ def measure_shape(shape: Shape, sizes: Sizes, *, num_steps: int) -> dict[str, fl
             differences = compare_first_step(stock, fast)
     result = {f"parent_{name}": value for name, value in _summarise(stock.steps).items()}
     result |= _summarise(fast.steps)
-    floor_s = count_needed_flops(fast.trainer, shape, sizes) / measure_flops_per_s()
+    flops_per_s = measure_flops_per_s(1024, torch.float32, CPU)
+    floor_s = count_needed_flops(fast.trainer, shape, sizes.picture_size) / flops_per_s
     ratio = result["parent_step_s"] / result["step_s"]
     return {"ratio": ratio, **result, **differences, "floor_s": floor_s}
 
@@ -168,7 +97,7 @@ def compare_first_step(stock: Runner, fast: Runner) -> dict[str, float]:
 
 
 def measure_memory(kind: str, name: str) -> float:
-    """Return the growth of a fresh process's peak memory in one step, in MiB."""
+    """Return the growth of a fresh process's peak memory in a step, the median of three, in MiB."""
     command = [sys.executable, __file__, "--memory-of", kind, "--shapes", name]
     environment = {**os.environ, "OMP_NUM_THREADS": str(torch.get_num_threads())}
     done = subprocess.run(command, capture_output=True, text=True, check=True, env=environment)
@@ -176,14 +105,18 @@ def measure_memory(kind: str, name: str) -> float:
 
 
 def _measure_own_growth(kind: str, shape: Shape, sizes: Sizes) -> float:
-    runner = Runner(kind, shape, sizes, num_steps=2)
+    runner = make_runner(kind, shape, sizes, num_steps=1 + NUM_MEMORY_STEPS)
     runner.step(seed=0)  # the first one also compares with the plain pass
-    runner.trainer._buffered_inputs = None
-    runner.trainer._round = None
+    return statistics.median(_measure_growth(runner, 1 + n) for n in range(NUM_MEMORY_STEPS))
+
+
+def _measure_growth(runner: Runner, seed: int) -> float:
+    """Return by how much one step's peak is above what is held before it, in MiB."""
+    runner.forget_round()
     ctypes.CDLL("libc.so.6").malloc_trim(0)
     before = _read_status("VmRSS")
     Path("/proc/self/clear_refs").write_text("5")  # forgets the peak
-    runner.step(seed=1)
+    runner.step(seed=seed)
     return (_read_status("VmHWM") - before) / 1024
 
 
