@@ -9,6 +9,7 @@ from groupwise.training.settings import (
     PictureAugmentation,
     SftSettings,
     TrainerSettings,
+    VllmSettings,
 )
 from groupwise.training.sft import train_sft
 from groupwise.training.workspace import Workspace
@@ -22,6 +23,7 @@ __all__ = [
     "SftRow",
     "SftSettings",
     "TrainerSettings",
+    "VllmSettings",
     "Workspace",
     "augment_picture",
     "judge_gate",

@@ -23,6 +23,7 @@ from groupwise.training.grpo_trainer import make_grpo_trainer
 from groupwise.training.prompt_rows import lay_out_prompts, make_prompt_rows
 from groupwise.training.reward_function import RewardFunction
 from groupwise.training.settings import GrpoSettings
+from groupwise.training.vllm_arguments import build_vllm_arguments
 from groupwise.training.workspace import Workspace
 
 _RENAMED = {
@@ -39,6 +40,9 @@ _RENAMED = {
     "unscorable": "unscorable",
     "completions/mean_length": "completion_length",
     "completions/clipped_ratio": "truncated",
+    "sampling/sampling_logp_difference/mean": "sampler_difference",
+    "sampling/sampling_logp_difference/max": "sampler_difference_max",
+    "sampling/importance_sampling_ratio/mean": "sampler_ratio",
     "tokens_per_s": "tokens_per_s",
 }
 
@@ -145,6 +149,7 @@ def _build_config(settings: GrpoSettings, workspace: Workspace) -> Any:
 
     return GRPOConfig(
         **build_arguments(settings, workspace),
+        **build_vllm_arguments(settings.vllm),
         num_train_epochs=1,
         per_device_train_batch_size=settings.prompts_per_step * settings.group_size,
         num_generations=settings.group_size,
@@ -186,7 +191,16 @@ def _describe_resolved(arguments: Any) -> dict[str, Any]:
         "num_generations",
         "max_completion_length",
         "learning_rate",
+        "use_vllm",
     )
+    if arguments.use_vllm:
+        names += (
+            "vllm_mode",
+            "vllm_importance_sampling_correction",
+            "vllm_importance_sampling_mode",
+            "vllm_importance_sampling_clip_min",
+            "vllm_importance_sampling_clip_max",
+        )
     return {name: getattr(arguments, name) for name in names}
 
 

@@ -101,6 +101,64 @@ class SpeedSettings(Config):
     tolerance: float = Field(default=1e-3, gt=0)
 
 
+class VllmSettings(Config):
+    """Sampling with vLLM; scoring stays as it is, and so do the levers of ``speed`` that score.
+
+    A server is started beforehand, on other GPUs than the training's, from the folder of the model
+    that GRPO starts from: ``VLLM_SERVER_DEV_MODE=1 vllm serve MODEL --weight-transfer-config
+    '{"backend": "nccl"}' --logprobs-mode processed_logprobs``.
+
+    Attributes:
+        mode: ``colocate``: inside the training process, on its GPU; ``server``: by a server.
+        base_url: of the server.
+        weights_port: of this machine; weights go over it to the server.
+        server_timeout_s: how long to wait for a server that is not up yet.
+        gpu_memory_share: of each GPU, for vLLM's weights and cache (``colocate``).
+        tensor_parallel_size: GPUs that share one copy of the model (``colocate``).
+        sleep: free vLLM's memory while weights are updated (``colocate``).
+        max_model_length: tokens of a prompt and its completion (``colocate``); None: as many as
+            the model takes.
+        correction: vLLM's log-probabilities are not quite those of training; the update is
+            weighted by their ratio, of each token or of the whole completion, and ratios beyond
+            the limits are cut to them (truncate) or not trained on (mask). None: no weights.
+        ratio_min, ratio_max: the limits; None: none.
+    """
+
+    mode: Literal["colocate", "server"] = "colocate"
+    base_url: str = "http://127.0.0.1:8000"
+    weights_port: int = Field(default=51216, ge=1, le=65535)
+    server_timeout_s: float = Field(default=240.0, gt=0)
+    gpu_memory_share: float = Field(default=0.3, gt=0, le=1)
+    tensor_parallel_size: int = Field(default=1, ge=1)
+    sleep: bool = False
+    max_model_length: int | None = Field(default=None, ge=1)
+    correction: (
+        Literal["sequence_mask", "sequence_truncate", "token_mask", "token_truncate"] | None
+    ) = "sequence_mask"
+    ratio_min: float | None = Field(default=None, ge=0)
+    ratio_max: float | None = Field(default=3.0, gt=0)
+
+    @model_validator(mode="after")
+    def _check_mode(self) -> Self:
+        served = {"base_url", "weights_port", "server_timeout_s"}
+        own = {"gpu_memory_share", "tensor_parallel_size", "sleep", "max_model_length"}
+        other = own if self.mode == "server" else served
+        fields = type(self).model_fields
+        changed = [n for n in fields if n in other and getattr(self, n) != fields[n].default]
+        if changed:
+            raise ValueError(f"mode {self.mode} has no {', '.join(changed)}")
+        return self
+
+    @model_validator(mode="after")
+    def _check_limits(self) -> Self:
+        low, high = self.ratio_min, self.ratio_max
+        if low is not None and high is not None and low >= high:
+            raise ValueError(f"ratio_min {low} must be below ratio_max {high}")
+        if self.correction in ("sequence_truncate", "token_truncate") and low is high is None:
+            raise ValueError(f"correction {self.correction} needs ratio_min or ratio_max")
+        return self
+
+
 class GrpoSettings(TrainerSettings):
     """Group-relative policy optimisation.
 
@@ -126,6 +184,7 @@ class GrpoSettings(TrainerSettings):
         gate_tolerance: greatest difference of log-probabilities that the step-0 gate accepts.
         heldout_every_steps: a held-out check each so many steps and after the last; None: none.
         speed: what is computed once per prompt instead of once per completion.
+        vllm: sample with vLLM; None: with Transformers.
     """
 
     epochs: int = Field(default=1, ge=1)
@@ -145,6 +204,7 @@ class GrpoSettings(TrainerSettings):
     gate_tolerance: float = Field(default=1e-4, gt=0)
     heldout_every_steps: int | None = Field(default=None, ge=1)
     speed: SpeedSettings = SpeedSettings()
+    vllm: VllmSettings | None = None
 
     @model_validator(mode="after")
     def _check_rounds(self) -> Self:

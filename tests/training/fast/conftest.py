@@ -1,7 +1,7 @@
 """Small policies and pairs of trainers on them."""
 
 import importlib.util
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -26,6 +26,12 @@ def _one_thread() -> Iterator[None]:
     torch.set_num_threads(1)
     yield
     torch.set_num_threads(before)
+
+
+@pytest.fixture(scope="session")
+def fixtures() -> Callable[[str], ModuleType]:
+    """Load a module of the fixtures by its name."""
+    return _load
 
 
 @pytest.fixture(scope="session")

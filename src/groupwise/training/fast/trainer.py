@@ -51,6 +51,7 @@ from groupwise.training.fast.support import (
     find_obstacle,
     trains_vision,
 )
+from groupwise.training.fast.vllm_weights import send_merged
 from groupwise.training.settings import SpeedSettings
 
 LogProbs = tuple[torch.Tensor, torch.Tensor | None, torch.Tensor | None]
@@ -80,6 +81,8 @@ class FastGRPOTrainer(_Base):
         self._guard = ShapeGuard(speed.tolerance)
         self._sharing = Sharing()
         self._shares = speed.shared_prefix != "off" and self._install()
+        if self.use_vllm and hasattr(self.model, "peft_config"):
+            self._send_merged()
 
     def _install(self) -> bool:
         """Make the models take a shared pass; return whether that is possible."""
@@ -98,6 +101,16 @@ class FastGRPOTrainer(_Base):
         for backbone in self._backbones:
             install_shared_pass(backbone)
         return True
+
+    def _send_merged(self) -> None:
+        if self._dist.is_fsdp or self._dist.is_zero3:
+            warnings.warn(
+                "adapters are merged into the weights and out again for vLLM, which rounds them: "
+                "they are spread over processes",
+                stacklevel=2,
+            )
+        else:
+            send_merged(self.vllm_generation, self.model)
 
     def _stop_sharing(self, reason: str) -> None:
         if self.speed.shared_prefix == "on":

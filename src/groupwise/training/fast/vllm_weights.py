@@ -70,7 +70,7 @@ def iter_merged(model: Any) -> Iterator[tuple[str, torch.Tensor]]:
 
 def _list_unused(name: str, wrapper: ModulesToSaveWrapper) -> Iterator[str]:
     """Yield where a module that is saved whole keeps what it does not compute with."""
-    used = None if wrapper.disable_adapters else next(iter(wrapper.active_adapters), None)
+    used = "" if wrapper.disable_adapters else next(iter(wrapper.active_adapters), "")
     if used in wrapper.modules_to_save:
         yield f"{name}{_ORIGINAL}"
     for adapter in wrapper.modules_to_save:

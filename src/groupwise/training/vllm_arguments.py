@@ -1,0 +1,50 @@
+"""The arguments of TRL's GRPOConfig for sampling with vLLM."""
+
+from typing import Any
+
+import torch
+
+from groupwise.core import TrainingError
+from groupwise.training.settings import VllmSettings
+
+# The newest vLLM that TRL supports wants an older Transformers; pip finds one that fits both.
+_INSTALL = "pip install 'trl[vllm]==1.16.*' 'transformers>=5.23,<5.24'"
+
+
+def build_vllm_arguments(settings: VllmSettings | None) -> dict[str, Any]:
+    """Return keyword arguments for ``GRPOConfig``.
+
+    Raises:
+        TrainingError: if vLLM is not installed, or weights cannot be sent to a server from here.
+    """
+    if settings is None:
+        return {"use_vllm": False}
+    _check_machine(settings)
+    return {
+        "use_vllm": True,
+        "vllm_mode": settings.mode,
+        "vllm_server_base_url": settings.base_url,
+        "vllm_group_port": settings.weights_port,
+        "vllm_server_timeout": settings.server_timeout_s,
+        "vllm_gpu_memory_utilization": settings.gpu_memory_share,
+        "vllm_tensor_parallel_size": settings.tensor_parallel_size,
+        "vllm_enable_sleep_mode": settings.sleep,
+        "vllm_max_model_length": settings.max_model_length,
+        "vllm_importance_sampling_correction": settings.correction is not None,
+        "vllm_importance_sampling_mode": settings.correction or "sequence_mask",
+        "vllm_importance_sampling_clip_min": settings.ratio_min,
+        "vllm_importance_sampling_clip_max": settings.ratio_max,
+    }
+
+
+def _check_machine(settings: VllmSettings) -> None:
+    from trl.import_utils import is_vllm_available
+
+    if not is_vllm_available():
+        raise TrainingError("grpo.vllm needs vLLM, which is not installed", fix=_INSTALL)
+    if settings.mode == "server" and not torch.cuda.is_available():
+        raise TrainingError(
+            "a vLLM server takes new weights over NCCL, from a CUDA device only",
+            got="a machine without one",
+            fix="set grpo.vllm.mode to colocate, or leave grpo.vllm out",
+        )
