@@ -96,6 +96,12 @@ def compare_first_step(stock: Runner, fast: Runner) -> dict[str, float]:
     }
 
 
+def compare_memory(name: str) -> dict[str, float]:
+    """Return the growth of both trainers' memory in a step, in MiB, and its ratio."""
+    fast, stock = (measure_memory(kind, name) for kind in ("fast", "stock"))
+    return {"memory_mib": fast, "parent_memory_mib": stock, "memory_ratio": fast / stock}
+
+
 def measure_memory(kind: str, name: str) -> float:
     """Return the growth of a fresh process's peak memory in a step, the median of three, in MiB."""
     command = [sys.executable, __file__, "--memory-of", kind, "--shapes", name]
@@ -143,25 +149,23 @@ def measure_curves(sizes: Sizes) -> dict[str, Any]:
 
 def print_row(name: str, result: dict[str, float]) -> None:
     """Print one row of the Markdown table."""
-    memory = result.get("memory_ratio")
-    cells = [
-        name,
-        f"{result['parent_step_s']:.2f}",
-        f"{result['parent_sampling_s']:.2f}",
-        f"{result['step_s']:.2f}",
-        f"{result['sampling_s']:.2f}",
-        f"{result['ratio']:.1f}",
-        "-" if memory is None else f"{memory:.2f}",
-        f"{result['max_logp_diff']:.0e}",
-        f"{result['max_grad_rel']:.0e}",
-        f"{result['floor_s']:.2f}",
-    ]
-    print("| " + " | ".join(cells) + " |", flush=True)
+    cells = [format(result[key], form) if key in result else "-" for key, form in COLUMNS.values()]
+    print("| " + " | ".join([name, *cells]) + " |", flush=True)
 
 
-HEADER = """\
-| shape | TRL s | sampling s | Groupwise s | sampling s | ratio | memory | Δlogp | Δgrad | floor s |
-|---|---|---|---|---|---|---|---|---|---|"""
+COLUMNS = {
+    "TRL s": ("parent_step_s", ".2f"),
+    "of it sampling": ("parent_sampling_s", ".2f"),
+    "Groupwise s": ("step_s", ".2f"),
+    " of it sampling": ("sampling_s", ".2f"),
+    "ratio": ("ratio", ".1f"),
+    "memory": ("memory_ratio", ".2f"),
+    "Δlogp": ("max_logp_diff", ".0e"),
+    "Δgrad": ("max_grad_rel", ".0e"),
+    "floor s": ("floor_s", ".2f"),
+}
+HEADER = "| shape | " + " | ".join(map(str.strip, COLUMNS)) + " |\n" + "|---" * 10 + "|"
+PARTS = ("time", "memory")
 
 
 def main(given: Sequence[str] | None = None) -> None:
@@ -169,10 +173,10 @@ def main(given: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--shapes", nargs="+", choices=SHAPES, default=list(SHAPES))
     parser.add_argument("--steps", type=int, default=5, help="measured steps of each trainer")
-    parser.add_argument("--json", type=Path, help="write the results there")
+    parser.add_argument("--json", type=Path, help="add the results to those there")
     parser.add_argument("--curves", type=Path, help="measure growth curves only, write them there")
     parser.add_argument("--threads", type=int, default=os.cpu_count())
-    parser.add_argument("--no-memory", action="store_true", help="leave memory out")
+    parser.add_argument("--measure", nargs="+", choices=("time", "memory"), default=PARTS)
     parser.add_argument("--memory-of", choices=("stock", "fast"), help=argparse.SUPPRESS)
     options = parser.parse_args(given)
     torch.set_num_threads(options.threads)
@@ -190,17 +194,19 @@ def main(given: Sequence[str] | None = None) -> None:
 
 def _measure_all(options: argparse.Namespace, sizes: Sizes) -> None:
     print(HEADER, flush=True)
-    results: dict[str, dict[str, float]] = {}
+    has_results = options.json is not None and options.json.is_file()
+    results: dict[str, dict[str, float]] = (
+        json.loads(options.json.read_text()) if has_results else {}
+    )
     for name in options.shapes:
-        results[name] = measure_shape(SHAPES[name], sizes, num_steps=options.steps)
-        if not options.no_memory:
-            growth = {kind: measure_memory(kind, name) for kind in ("fast", "stock")}
-            results[name]["memory_mib"] = growth["fast"]
-            results[name]["parent_memory_mib"] = growth["stock"]
-            results[name]["memory_ratio"] = growth["fast"] / growth["stock"]
-        print_row(name, results[name])
+        found = results.setdefault(name, {})
+        if "time" in options.measure:
+            found |= measure_shape(SHAPES[name], sizes, num_steps=options.steps)
+        if "memory" in options.measure:
+            found |= compare_memory(name)
+        print_row(name, found)
         if options.json:
-            options.json.write_text(json.dumps(results, indent=1))
+            options.json.write_text(json.dumps(results, indent=1) + "\n")
 
 
 if __name__ == "__main__":
