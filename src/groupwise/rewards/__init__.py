@@ -14,10 +14,20 @@ from groupwise.rewards.audit import (
     audit_rewards,
     measure_labels,
 )
+from groupwise.rewards.boxes import Box, BoxIou
+from groupwise.rewards.exact_match import ExactMatch
+from groupwise.rewards.human_override import HumanOverride
 from groupwise.rewards.label_match import LabelMatch
 from groupwise.rewards.math_equality import MathEquality
+from groupwise.rewards.multiple_choice import MultipleChoice
 from groupwise.rewards.reward import BatchReward, Reward, RewardKind
 from groupwise.rewards.reward_set import RewardSet, WeightedReward
+from groupwise.rewards.soft_overlong import SoftOverlong
+from groupwise.rewards.tag_format import TagFormat
+from groupwise.rewards.tags import TagContract, TaggedText
+from groupwise.rewards.text_answers import normalize_text, split_tokens
+from groupwise.rewards.token_f1 import TokenF1
+from groupwise.rewards.vqa_accuracy import VqaAccuracy, normalize_vqa_answer
 
 __all__ = [
     "REWARD_FINDINGS",
@@ -25,15 +35,29 @@ __all__ = [
     "AnswerContract",
     "AnswerFormat",
     "BatchReward",
+    "Box",
+    "BoxIou",
+    "ExactMatch",
+    "HumanOverride",
     "LabelMatch",
     "MathEquality",
     "Measure",
+    "MultipleChoice",
     "Reward",
     "RewardAudit",
     "RewardCase",
     "RewardKind",
     "RewardSet",
+    "SoftOverlong",
+    "TagContract",
+    "TagFormat",
+    "TaggedText",
+    "TokenF1",
+    "VqaAccuracy",
     "WeightedReward",
     "audit_rewards",
     "measure_labels",
+    "normalize_text",
+    "normalize_vqa_answer",
+    "split_tokens",
 ]

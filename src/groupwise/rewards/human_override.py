@@ -1,0 +1,40 @@
+"""Reward: is the answer what a person said is right? Where nobody did, it has no value.
+
+In a RewardSet it overrides: where it has a value, truths and judgements are dropped.
+"""
+
+from dataclasses import replace
+
+from groupwise.core import Completion, Example, RewardError, Score
+from groupwise.rewards.reward import Reward, RewardKind
+
+
+class HumanOverride:
+    """The value of another reward, with a person's label in place of the example's.
+
+    Args:
+        reward: compares an answer with a label, such as LabelMatch.
+        field: field with the person's label; None or absent where nobody corrected the example.
+    """
+
+    name = "human_override"
+    kind: RewardKind = "human"
+
+    def __init__(self, reward: Reward, *, field: str = "human_label") -> None:
+        self.reward = reward
+        self.field = field
+
+    def __call__(self, example: Example, completion: Completion) -> Score:
+        """Return the score.
+
+        Raises:
+            RewardError: if the person's label is no text, or the reward cannot use it.
+        """
+        label: object = example.fields.get(self.field)
+        if label is None:
+            return Score(None, "nobody corrected this")
+        if not isinstance(label, str):
+            raise RewardError(
+                f"example {example.id} has a person's label that is no text", got=repr(label)
+            )
+        return self.reward(replace(example, label=label), completion)

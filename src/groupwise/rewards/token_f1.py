@@ -1,0 +1,63 @@
+"""Reward: how many tokens do the answer and a reference answer share?
+
+Range: [0, 1]. Source: F1 of SQuAD v1.1 over bags of tokens, the best over all references; the
+rule of HotpotQA (Yang et al. 2018, hotpot_evaluate_v1.py): where one side is ``yes``, ``no`` or
+``noanswer`` and the other is not the same, F1 is 0. Deviations: the rule also holds for Chinese
+yes and no; Chinese text is compared as a bag of characters (as DRCD does), where CMRC 2018 takes
+the longest common run of characters.
+"""
+
+from collections import Counter
+
+from groupwise.core import Completion, Example, Score
+from groupwise.rewards.reward import RewardKind
+from groupwise.rewards.tags import TagContract, read_answer
+from groupwise.rewards.text_answers import normalize_text, read_references, split_tokens
+
+_CLOSED = frozenset({"yes", "no", "noanswer"} | {"是", "是的", "否", "不", "不是", "对", "不对"})
+
+
+class TokenF1:
+    """F1 of the answer's tokens against the best reference answer.
+
+    An answer without words is invalid; an example without references cannot be scored.
+
+    Args:
+        contract: where the answer stands; None: the whole completion.
+        references: field with the list of right answers; without it the label is the only one.
+    """
+
+    name = "token_f1"
+    kind: RewardKind = "truth"
+
+    def __init__(self, contract: TagContract | None = None, *, references: str = "answers") -> None:
+        self.contract = contract
+        self.references = references
+
+    def __call__(self, example: Example, completion: Completion) -> Score:
+        """Return the score.
+
+        Raises:
+            RewardError: if a reference answer is no text or has no words.
+        """
+        references = read_references(example, self.references)
+        if not references:
+            return Score(None, "no reference answer")
+        answer, problem = read_answer(completion.text, self.contract)
+        if answer is None:
+            return Score(0.0, problem, invalid=True)
+        if not split_tokens(answer):
+            return Score(0.0, "the answer has no words", invalid=True)
+        best = max(references, key=lambda reference: compute_token_f1(answer, reference))
+        f1 = compute_token_f1(answer, best)
+        return Score(f1, f"F1 {f1:.3f} with the reference {best!r}")
+
+
+def compute_token_f1(answer: str, reference: str) -> float:
+    """Return the harmonic mean of precision and recall over tokens; symmetric, in [0, 1]."""
+    closed = {normalize_text(answer), normalize_text(reference)}
+    if len(closed) > 1 and closed & _CLOSED:
+        return 0.0
+    said, right = Counter(split_tokens(answer)), Counter(split_tokens(reference))
+    num_shared = (said & right).total()
+    return 2 * num_shared / max(1, said.total() + right.total())

@@ -1,0 +1,196 @@
+from itertools import permutations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from groupwise.core import Completion, Example, Message, RewardError, Score, make_example
+from groupwise.rewards import Box, BoxIou, TagContract
+from groupwise.rewards.boxes import compute_iou, match_boxes, parse_boxes
+
+CAR = [10, 20, 110, 70, "car"]
+DOG = [200, 200, 300, 260, "dog"]
+
+
+def make_item(boxes: object = (CAR, DOG), **fields: object) -> Example:
+    given_boxes = list(boxes) if isinstance(boxes, tuple) else boxes
+    return make_example(
+        [Message("user", "Where?")], group="g", fields={"boxes": given_boxes} | fields
+    )
+
+
+def score(text: str, boxes: object = (CAR, DOG), **options: object) -> Score:
+    return BoxIou(**options)(make_item(boxes), Completion(text))
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        ("[10,20,110,70 car] and [200,200,300,260 dog]", 1.0),
+        ("the dog [200, 200, 300, 260 dog] beside [10.0,20,110,70, the car]", 1.0),
+        ("[10,20,110,70 car]", 0.5),
+        ("[10,20,60,70 car] [200,200,300,260 dog]", 0.75),
+        ("[10,20,110,70 car] [10,20,110,70 car] [200,200,300,260 dog]", 2 / 3),
+        ("[10,20,110,70 car] [200,200,300,260 dog] [0,0,5,5 cat] [6,6,9,9 cat]", 0.5),
+        ("[400,400,500,500 car]", 0.0),
+        ("[10,20,110,70 dog] [200,200,300,260 car]", 1.0),
+        ("no boxes [here]", 0.0),
+    ],
+)
+def test_the_best_pairs_count_over_the_larger_number(text: str, value: float) -> None:
+    got = score(text)
+    assert got.value == pytest.approx(value)
+    assert not got.invalid
+
+
+@pytest.mark.parametrize(
+    "malformed",
+    [
+        "[110,20,10,70 car]",
+        "[10,70,110,20 car]",
+        "[10,20,10,70 car]",
+        "[10,20,110 car]",
+        "[10,20,110,70,5 ]",
+        "[10,20,110,70]",
+        "[10,20,110,70 ]",
+        "[-10,20,110,70 car]",
+        "[10,20,110,70car]",
+        "[10 20 110 70 car]",
+        "[1e9,20,110,70 car]",
+        "[10,20,110,70 car",
+        "[10,20,[110,70 car]]",
+    ],
+)
+def test_malformed_boxes_are_predictions_without_overlap(malformed: str) -> None:
+    alone = score(malformed)
+    assert (alone.value, alone.invalid) == (0.0, True)
+    num_malformed = parse_boxes(malformed)[1]
+    beside = score(f"[10,20,110,70 car] [200,200,300,260 dog] {malformed}")
+    assert beside.value == pytest.approx(2 / (2 + num_malformed))
+    assert not beside.invalid
+
+
+def test_labels_count_where_they_are_asked_for() -> None:
+    text = "[10,20,110,70 dog] [200,200,300,260 Dog]"
+    assert score(text).value == 1.0
+    assert score(text, match_labels=True).value == 0.5
+
+
+def test_boxes_are_scaled_from_the_picture_that_the_model_saw() -> None:
+    item = make_item((CAR,), picture_size=[640, 480], seen_size=[320, 120])
+    assert BoxIou()(item, Completion("[5,5,55,17.5 car]")).value == pytest.approx(1.0)
+    assert BoxIou()(item, Completion("[10,20,110,70 car]")).value < 0.2
+    same = make_item((CAR,), picture_size=[640, 480])
+    assert BoxIou()(same, Completion("[10,20,110,70 car]")).value == 1.0
+
+
+def test_without_reference_boxes_there_is_nothing_to_earn() -> None:
+    bare = make_example([Message("user", "Where?")], group="g")
+    assert BoxIou()(bare, Completion("[1,2,3,4 a]")) == Score(None, "no field boxes")
+    assert score("none", ()) == Score(None, "no boxes")
+    assert score("[1,2,3,4 a]", ()) == Score(0.0, "a box where there is none")
+
+
+def test_the_boxes_may_stand_in_a_tag() -> None:
+    reward = BoxIou(TagContract())
+    item = make_item((CAR,))
+    text = "<think>[10,20,110,70 car]</think><answer>[0,0,1,1 x]</answer>"
+    assert reward(item, Completion(text)).value == 1.0
+    got = reward(item, Completion("[10,20,110,70 car]"))
+    assert got == Score(0.0, "<think> is missing", invalid=True)
+    with pytest.raises(RewardError, match="no such tag; got where"):
+        BoxIou(TagContract(), tag="where")
+
+
+def test_empty_texts_and_floods_of_boxes_are_invalid() -> None:
+    assert score(" ") == Score(0.0, "empty answer", invalid=True)
+    assert score("[10,20,110,70 car]" * 101) == Score(0.0, "more than 100 boxes", invalid=True)
+
+
+@pytest.mark.parametrize(
+    "boxes", ["x", [[1, 2, 3]], [[1, 2, 3, "4"]], [[1, 2, 3, 4, "a", "b"]], [3], {"a": 1}]
+)
+def test_reference_boxes_that_cannot_be_used_are_an_error(boxes: object) -> None:
+    with pytest.raises(RewardError, match="reference boxes that cannot be used"):
+        score("[1,2,3,4 a]", boxes)
+
+
+def test_reversed_references_and_bad_sizes_are_an_error() -> None:
+    with pytest.raises(RewardError, match="a box has no area"):
+        score("[1,2,3,4 a]", ([3, 2, 1, 4],))
+    for size in ([0, 480], [640], "640x480"):
+        item = make_item((CAR,), picture_size=[640, 480], seen_size=size)
+        with pytest.raises(RewardError, match="picture size"):
+            BoxIou()(item, Completion("[1,2,3,4 a]"))
+
+
+SIDE = 12
+
+
+@st.composite
+def draw_box(draw: st.DrawFn) -> Box:
+    x1, y1 = draw(st.integers(0, SIDE - 1)), draw(st.integers(0, SIDE - 1))
+    x2, y2 = draw(st.integers(x1 + 1, SIDE)), draw(st.integers(y1 + 1, SIDE))
+    return Box(x1, y1, x2, y2, draw(st.sampled_from(["car", "dog"])))
+
+
+def list_pixels(box: Box) -> set[tuple[int, int]]:
+    columns, rows = range(int(box.x1), int(box.x2)), range(int(box.y1), int(box.y2))
+    return {(x, y) for x in columns for y in rows}
+
+
+@given(draw_box(), draw_box())
+def test_the_iou_is_that_of_counted_pixels(a: Box, b: Box) -> None:
+    pixels_a, pixels_b = list_pixels(a), list_pixels(b)
+    expected = len(pixels_a & pixels_b) / len(pixels_a | pixels_b)
+    assert compute_iou(a, b) == pytest.approx(expected)
+    assert compute_iou(a, b) == compute_iou(b, a)
+    assert compute_iou(a, a) == 1.0
+
+
+small = st.lists(draw_box(), min_size=1, max_size=4)
+
+
+@given(small, small)
+def test_the_pairs_are_the_best_of_all_that_there_are(
+    predicted: list[Box], references: list[Box]
+) -> None:
+    few, many = sorted((predicted, references), key=len)
+    best = max(
+        sum(compute_iou(a, b) for a, b in zip(few, order, strict=False))
+        for order in permutations(many, len(few))
+    )
+    assert sum(match_boxes(predicted, references, match_labels=False)) == pytest.approx(best)
+
+
+def write(boxes: list[Box]) -> str:
+    return " ".join(f"[{b.x1},{b.y1},{b.x2},{b.y2} {b.label}]" for b in boxes)
+
+
+def list_rows(boxes: list[Box]) -> tuple[list[object], ...]:
+    return tuple([b.x1, b.y1, b.x2, b.y2, b.label] for b in boxes)
+
+
+@given(small, small, st.randoms())
+def test_the_order_of_boxes_does_not_count(
+    predicted: list[Box], references: list[Box], random
+) -> None:
+    first = score(write(predicted), list_rows(references))
+    random.shuffle(predicted)
+    random.shuffle(references)
+    assert score(write(predicted), list_rows(references)).value == pytest.approx(first.value)
+
+
+@given(small)
+def test_the_references_earn_all(references: list[Box]) -> None:
+    assert score(write(references), list_rows(references)).value == pytest.approx(1.0)
+    assert parse_boxes(write(references)) == (references, 0)
+
+
+@given(st.text(st.sampled_from("[]0123456789,. -abc\n"), max_size=60), small)
+def test_any_text_is_scored_in_range_and_invalid_never_pays(
+    text: str, references: list[Box]
+) -> None:
+    got = score(text, list_rows(references))
+    assert got.value is not None
+    assert not (got.invalid and got.value)
