@@ -1,0 +1,180 @@
+"""The bubblewrap command: what CPython sees inside, and whether this machine can do it.
+
+Inside there is the interpreter with its standard library, read-only, the system's libraries,
+read-only, and an empty temporary folder of a limited size; no /proc, no /etc, no home, no
+network, no environment.
+"""
+
+import marshal
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Sequence
+from functools import lru_cache
+from pathlib import Path
+
+from groupwise.core import SandboxError
+from groupwise.sandbox import guest
+from groupwise.sandbox.seccomp import build_outer_filter
+
+INSTALL = "apt-get install -y bubblewrap (Debian, Ubuntu) or dnf install bubblewrap (Fedora)"
+
+_NOBODY = "65534"
+_MODULES = ("codec", "channel", "host_calls", "program", "proxy", "checker", "confine", "start")
+_LIBRARIES = ("/lib", "/lib64", "/usr/lib", "/usr/lib64")
+_DEVICES = ("/dev/null", "/dev/zero", "/dev/urandom")
+# Reads the modules from a sealed file that all runs share, so from a place of its own.
+_BOOT = """
+import marshal, os, sys
+data, calls, control, bundle = b"", *map(int, sys.argv[1:])
+while part := os.pread(bundle, 1 << 20, len(data)):
+    data += part
+for name, code in marshal.loads(data):
+    module = sys.modules[name] = type(sys)(name)
+    exec(code, vars(module))
+module.main(control, calls)
+"""
+
+
+def build_command(*, file_mib: int, filter_fd: int, arguments: Sequence[str]) -> list[str]:
+    """Return the command that runs ``python -c CODE ARGUMENTS`` inside.
+
+    Args:
+        file_mib: size of the temporary folder.
+        filter_fd: descriptor with the seccomp filter; -1 for none.
+        arguments: the code, then its arguments.
+
+    Raises:
+        SandboxError: if bubblewrap is not installed.
+    """
+    program = shutil.which("bwrap")
+    if program is None:
+        raise SandboxError("bubblewrap is not installed", fix=f"run {INSTALL}")
+    options = ["--unshare-all", "--unshare-user", "--die-with-parent", "--new-session"]
+    options += ["--as-pid-1", "--uid", _NOBODY, "--gid", _NOBODY, "--hostname", "sandbox"]
+    options += ["--clearenv", "--setenv", "PYTHONHASHSEED", "0", "--setenv", "LANG", "C.UTF-8"]
+    options += [*_list_binds(), "--size", str(file_mib << 20), "--tmpfs", "/tmp"]
+    options += ["--chdir", "/tmp", "--remount-ro", "/"]
+    if filter_fd >= 0:
+        options += ["--seccomp", str(filter_fd)]
+    return [program, *options, "--", _find_python(), "-S", "-s", "-B", "-P", "-c", *arguments]
+
+
+def _find_python() -> str:
+    """Return the interpreter itself, not that of a virtual environment."""
+    return os.path.realpath(getattr(sys, "_base_executable", None) or sys.executable)
+
+
+@lru_cache(maxsize=1)
+def _list_binds() -> list[str]:
+    """Return the options that show the interpreter, its library and what it is linked to."""
+    python = _find_python()
+    home = os.path.realpath(sys.base_prefix)
+    wanted = [*_LIBRARIES, python, f"{home}/lib"]
+    options: list[str] = []
+    for path in dict.fromkeys(wanted):
+        if os.path.islink(path):
+            options += ["--symlink", os.readlink(path), path]
+        elif os.path.exists(path):
+            options += ["--ro-bind", path, path]
+    for device in _DEVICES:
+        options += ["--dev-bind", device, device]
+    return options
+
+
+@lru_cache(maxsize=1)
+def _open_bundle(process: int) -> int:
+    """Return a sealed file with the guest's modules; one for each process that forks."""
+    folder = Path(guest.__file__).parent
+    modules = []
+    for name in _MODULES:
+        path = folder / f"{name}.py"
+        code = compile(path.read_text(encoding="utf-8"), f"<sandbox {name}>", "exec", optimize=2)
+        modules.append((f"{guest.__name__}.{name}", code))
+    return _make_sealed_file("groupwise-guest", marshal.dumps(modules))
+
+
+@lru_cache(maxsize=1)
+def _open_filter(process: int) -> int:
+    code = build_outer_filter()
+    return _make_sealed_file("groupwise-filter", code) if code else -1
+
+
+def _make_sealed_file(name: str, data: bytes) -> int:
+    import fcntl
+
+    descriptor = os.memfd_create(name, os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
+    os.write(descriptor, data)
+    fcntl.fcntl(descriptor, 1033, 0x0F)  # F_ADD_SEALS: seal, shrink, grow, write
+    return descriptor
+
+
+def start_guest(
+    *, file_mib: int, stdin: int, control_fd: int, calls_fd: int
+) -> subprocess.Popen[bytes]:
+    """Start a sandbox whose first process waits for its request on ``control_fd``.
+
+    Args:
+        file_mib: size of its temporary folder.
+        stdin: descriptor that the program reads from.
+        control_fd: the guest's end of the conversation.
+        calls_fd: the guest's end for calls of host functions; -1 if there are none.
+
+    Raises:
+        SandboxError: if bubblewrap is not installed or cannot be started.
+    """
+    bundle = _open_bundle(os.getpid())
+    filter_fd = _copy_filter()
+    arguments = [_BOOT, str(calls_fd), str(control_fd), str(bundle)]
+    command = build_command(file_mib=file_mib, filter_fd=filter_fd, arguments=arguments)
+    passed = [fd for fd in (bundle, control_fd, calls_fd, filter_fd) if fd >= 0]
+    try:
+        return subprocess.Popen(
+            command,
+            stdin=stdin,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            pass_fds=passed,
+            cwd="/",
+            env={},
+        )
+    except OSError as error:
+        raise SandboxError(f"bubblewrap cannot be started ({error.strerror})") from error
+    finally:
+        if filter_fd >= 0:
+            os.close(filter_fd)
+
+
+def _copy_filter() -> int:
+    """Return the filter, opened anew: bubblewrap reads it from its start and moves on in it."""
+    shared = _open_filter(os.getpid())
+    if shared < 0:
+        return -1
+    return os.open(f"/proc/self/fd/{shared}", os.O_RDONLY | os.O_CLOEXEC)
+
+
+@lru_cache(maxsize=1)
+def explain_missing() -> str | None:
+    """Return why CPython cannot run under bubblewrap here, with what to do; None if it can.
+
+    It is tried once for each process.
+    """
+    if not sys.platform.startswith("linux"):
+        return f"bubblewrap needs Linux, and this is {sys.platform}"
+    try:
+        command = build_command(file_mib=1, filter_fd=-1, arguments=["print(6 * 7)"])
+        done = subprocess.run(
+            command, capture_output=True, text=True, timeout=20, env={}, check=False
+        )
+    except SandboxError as error:
+        return str(error)
+    except (OSError, subprocess.TimeoutExpired) as error:
+        return f"bubblewrap cannot be started ({error})"
+    if done.stdout.strip() == "42":
+        return None
+    why = " ".join(done.stderr.split())[:300] or f"it exited with {done.returncode}"
+    return (
+        f"bubblewrap is installed but cannot make a sandbox here ({why}); allow user namespaces; "
+        "in a container that may take --security-opt seccomp=unconfined or --privileged"
+    )

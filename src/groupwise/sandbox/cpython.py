@@ -1,0 +1,274 @@
+"""CPython under bubblewrap: start it, talk to it, end it at a limit.
+
+The verdict comes from the checker, the sandbox's first process, over a socket that the program's
+process does not have; see ``guest``.
+"""
+
+import asyncio
+import math
+import socket
+import tempfile
+import time
+from dataclasses import dataclass, field
+from typing import Any
+
+from groupwise.sandbox.bubblewrap import start_guest
+from groupwise.sandbox.guest.channel import MAX_MESSAGE_BYTES, frame
+from groupwise.sandbox.guest.codec import decode, load
+from groupwise.sandbox.host_functions import HostFunctions
+from groupwise.sandbox.result import Job, Result
+from groupwise.sandbox.seccomp import build_program_filter
+
+_START_S = 20.0
+_END_S = 1.0
+_FIRST = asyncio.FIRST_COMPLETED
+
+
+@dataclass
+class _Output:
+    """What the sandbox prints, up to a limit for both streams together."""
+
+    max_bytes: int
+    parts: dict[int, bytearray] = field(default_factory=lambda: {1: bytearray(), 2: bytearray()})
+    is_over: asyncio.Event = field(default_factory=asyncio.Event)
+
+    async def read(self, number: int, stream: asyncio.StreamReader) -> None:
+        """Read one stream to its end; after the limit, without keeping anything."""
+        while part := await stream.read(1 << 16):
+            room = self.max_bytes - sum(map(len, self.parts.values()))
+            self.parts[number] += part[: max(room, 0)]
+            if len(part) > room:
+                self.is_over.set()
+
+    def get_text(self, number: int) -> str:
+        return self.parts[number].decode("utf-8", "replace")
+
+
+async def run_cpython(job: Job, functions: HostFunctions) -> Result:
+    """Run a job in CPython under bubblewrap.
+
+    Raises:
+        SandboxError: if bubblewrap cannot be started.
+    """
+    control, control_inside = socket.socketpair()
+    calls, calls_inside = socket.socketpair() if job.functions else (None, None)
+    sockets = [s for s in (control, control_inside, calls, calls_inside) if s is not None]
+    output = _Output(job.limits.output_kib << 10)
+    try:
+        with tempfile.TemporaryFile() as stdin:
+            stdin.write((job.stdin or "").encode("utf-8", "surrogatepass"))
+            stdin.seek(0)
+            process = start_guest(
+                file_mib=job.limits.file_mib,
+                stdin=stdin.fileno(),
+                control_fd=control_inside.fileno(),
+                calls_fd=-1 if calls_inside is None else calls_inside.fileno(),
+            )
+        for inside in (control_inside, calls_inside):
+            if inside is not None:
+                inside.close()
+        async with _Readers(process, output) as readers:
+            talk = asyncio.ensure_future(_talk(job, control, readers))
+            answer = asyncio.ensure_future(_answer_calls(calls, functions))
+            try:
+                verdict = await _watch(talk, readers.started, job, output, functions)
+            except (OSError, EOFError, ValueError) as error:
+                # What never started says nothing about the program.
+                status = "crashed" if readers.started.is_set() else "refused"
+                verdict = {"status": status, "message": str(error)}
+            finally:
+                for task in (talk, answer):
+                    task.cancel()
+                await asyncio.gather(talk, answer, return_exceptions=True)
+                await readers.end(talk.done() and not talk.cancelled())
+    finally:
+        for end in sockets:
+            end.close()
+    return _read_verdict(verdict, output)
+
+
+class _Readers:
+    """The process and the tasks that read its streams; nothing of it is left at the end."""
+
+    def __init__(self, process: Any, output: _Output) -> None:
+        self.process = process
+        self.output = output
+        self.started = asyncio.Event()
+        self.transports: list[asyncio.ReadTransport] = []
+        self.tasks: list[asyncio.Task[None]] = []
+
+    async def __aenter__(self) -> "_Readers":
+        loop = asyncio.get_running_loop()
+        for number, pipe in ((1, self.process.stdout), (2, self.process.stderr)):
+            reader = asyncio.StreamReader()
+            protocol = asyncio.StreamReaderProtocol(reader)
+            transport, _ = await loop.connect_read_pipe(lambda p=protocol: p, pipe)
+            self.transports.append(transport)
+            self.tasks.append(asyncio.ensure_future(self.output.read(number, reader)))
+        return self
+
+    async def end(self, is_orderly: bool) -> None:
+        """Wait for the sandbox's end; kill it unless it ends by itself."""
+        if not is_orderly:
+            self.process.kill()
+        # The streams are closed when the last process inside is gone.
+        _, late = await asyncio.wait(self.tasks, timeout=_END_S)
+        if late:
+            self.process.kill()
+            await asyncio.wait(late, timeout=_END_S)
+
+    async def __aexit__(self, *_: object) -> None:
+        self.process.kill()
+        for task in self.tasks:
+            task.cancel()
+        await asyncio.gather(*self.tasks, return_exceptions=True)
+        for transport in self.transports:
+            transport.close()
+        await asyncio.sleep(0)
+        self.process.wait()
+
+
+async def _talk(job: Job, control: socket.socket, readers: _Readers) -> dict[str, Any]:
+    """Send the request, the tests when the program's body has run, and return the verdict."""
+    control.setblocking(False)
+    await _send(control, _describe(job))
+    if "started" not in await _receive(control):
+        raise ValueError("it did not start")
+    readers.started.set()
+    message = await _receive(control)
+    if "body" in message:
+        tests = job.tests
+        source, entry_point = (tests.source, tests.entry_point) if tests else ("", None)
+        await _send(control, {"source": source, "entry_point": entry_point})
+        message = await _receive(control)
+    return message
+
+
+def _describe(job: Job) -> dict[str, Any]:
+    limits = job.limits
+    return {
+        "program": job.program,
+        "functions": dict(job.functions),
+        "filter": build_program_filter().hex(),
+        "limits": {
+            "cpu_s": math.ceil(limits.cpu_s or limits.timeout_s),
+            "memory_bytes": limits.memory_mib << 20,
+            "file_bytes": limits.file_mib << 20,
+            "num_threads": limits.num_threads,
+        },
+    }
+
+
+async def _watch(
+    talk: asyncio.Task[dict[str, Any]],
+    started: asyncio.Event,
+    job: Job,
+    output: _Output,
+    functions: HostFunctions,
+) -> dict[str, Any]:
+    """Return the verdict, or the limit that was passed before there was one."""
+    over = asyncio.ensure_future(output.is_over.wait())
+    start = asyncio.ensure_future(started.wait())
+    try:
+        await asyncio.wait({talk, start}, timeout=_START_S, return_when=_FIRST)
+        if not started.is_set() and not talk.done():
+            return {"status": "refused", "message": f"it did not start within {_START_S:g} s"}
+        start_s, waited_s = time.monotonic(), functions.budget.measure()
+        while not talk.done() and not over.done():
+            waiting_s = functions.budget.measure()
+            left_s = job.limits.timeout_s - (time.monotonic() - start_s) + waiting_s - waited_s
+            if left_s <= 0:
+                return {"status": "timeout", "message": f"over {job.limits.timeout_s:g} s"}
+            host_left_s = job.limits.host_timeout_s - waiting_s
+            if host_left_s <= 0:
+                return {"status": "timeout", "message": "the host functions took too long"}
+            await asyncio.wait({talk, over}, timeout=min(left_s, host_left_s), return_when=_FIRST)
+    finally:
+        over.cancel()
+        start.cancel()
+    return talk.result() if talk.done() else {"status": "output"}
+
+
+async def _answer_calls(calls: socket.socket | None, functions: HostFunctions) -> None:
+    """Answer the program's calls of host functions, those at the same time in any order."""
+    if calls is None:
+        return
+    calls.setblocking(False)
+    lock, tasks = asyncio.Lock(), set()
+
+    async def answer(message: dict[str, Any]) -> None:
+        given = await functions.call(str(message["name"]), message["args"], message["kwargs"])
+        reply: dict[str, Any] = {"number": message["number"]}
+        if given.error:
+            reply["error"] = {"class": given.error, "text": given.message}
+        else:
+            reply["value"] = given.value
+        async with lock:
+            await _send(calls, reply)
+
+    try:
+        while True:
+            task = asyncio.ensure_future(answer(await _receive(calls)))
+            tasks.add(task)
+            task.add_done_callback(tasks.discard)
+    except (EOFError, OSError, ValueError):
+        return
+    finally:
+        for task in tasks:
+            task.cancel()
+
+
+async def _send(end: socket.socket, message: Any) -> None:
+    await asyncio.get_running_loop().sock_sendall(end, frame(message))
+
+
+async def _receive(end: socket.socket) -> dict[str, Any]:
+    """Return the next message.
+
+    Raises:
+        EOFError, OSError: if the other end is closed.
+        ValueError: if what comes is no message.
+    """
+    length = int.from_bytes(await _read(end, 4), "big")
+    if length > MAX_MESSAGE_BYTES:
+        raise ValueError("a message is too long")
+    message = load(await _read(end, length))
+    if not isinstance(message, dict):
+        raise ValueError("a message is no object")
+    return message
+
+
+async def _read(end: socket.socket, num_bytes: int) -> bytes:
+    loop = asyncio.get_running_loop()
+    data = bytearray()
+    while len(data) < num_bytes:
+        part = await loop.sock_recv(end, min(num_bytes - len(data), 1 << 20))
+        if not part:
+            raise EOFError("the sandbox has ended")
+        data += part
+    return bytes(data)
+
+
+def _read_verdict(verdict: dict[str, Any], output: _Output) -> Result:
+    if output.is_over.is_set():
+        message = f"it printed more than {output.max_bytes >> 10} KiB"
+        return Result("output", stdout=output.get_text(1), message=message, backend="cpython")
+    message = str(verdict.get("message", ""))
+    if verdict["status"] in ("crashed", "refused"):
+        message = " ".join([message, *output.get_text(2).split()])[:1000]
+    return Result(
+        verdict["status"],
+        value=_read_value(verdict.get("value")),
+        stdout=output.get_text(1),
+        error=str(verdict.get("error", "")),
+        message=message,
+        in_tests=bool(verdict.get("in_tests")),
+        backend="cpython",
+    )
+
+
+def _read_value(value: Any) -> Any:
+    try:
+        return decode(value)
+    except (TypeError, ValueError, LookupError, RecursionError):
+        return None

@@ -1,0 +1,128 @@
+"""The first process of a sandbox: it forks the program, then checks it.
+
+It is process 1 of its own namespace: the program cannot kill it, and when it ends the kernel ends
+everything else there.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+
+from groupwise.sandbox.guest.channel import Channel
+from groupwise.sandbox.guest.checker import Program, ProgramGoneError, TestNames
+from groupwise.sandbox.guest.confine import (
+    close_files,
+    filter_calls,
+    hide_memory,
+    limit_resources,
+)
+from groupwise.sandbox.guest.program import describe_error, run_code, run_program
+
+TYPE_CHECKING = False  # typing takes as long to import as all the rest
+if TYPE_CHECKING:
+    from typing import Any
+
+_CPU_SIGNALS = (9, 24)
+
+
+def main(control_fd: int, calls_fd: int) -> None:
+    """Hold one program, and one conversation with the host about it.
+
+    Args:
+        control_fd: socket to the host.
+        calls_fd: socket for calls of host functions; -1 if there are none.
+    """
+    control = Channel(control_fd, control_fd)
+    request = control.receive()
+    hide_memory()
+    from_checker, to_program = os.pipe()
+    from_program, to_checker = os.pipe()
+    child = os.fork()
+    if child == 0:
+        kept = {from_checker, to_checker, calls_fd} - {-1}
+        _become_program(request, Channel(from_checker, to_checker), calls_fd, kept)
+    close_files({control_fd, to_program, from_program})
+    limit_resources(request["limits"])
+    program = Program(Channel(from_program, to_program))
+    verdict = _judge(program, control, child)
+    control.send(verdict)
+
+
+def _become_program(request: dict[str, Any], channel: Channel, calls: int, kept: set[int]) -> None:
+    code = 1
+    try:
+        close_files(kept)
+        limit_resources(request["limits"])
+        filter_calls(bytes.fromhex(request["filter"]))
+        run_program(request, channel, Channel(calls, calls) if calls >= 0 else None)
+        code = 0
+    except OSError as error:
+        os.write(2, str(error).encode())
+    finally:
+        os._exit(code)
+
+
+def _judge(program: Program, control: Channel, child: int) -> dict[str, Any]:
+    """Return the verdict on the program; the tests come from the host after the body has run."""
+    in_tests = False
+    verdict: dict[str, Any] = {"status": "passed", "value": None}
+    control.send({"started": True})
+    try:
+        body = program.receive()
+        if "error" in body:
+            return {**_blame(body["error"]), "in_tests": False}
+        verdict["value"] = body.get("ok")
+        control.send({"body": True})
+        tests = control.receive()
+        in_tests = tests["source"] != ""
+        run_tests(program, tests["source"], tests["entry_point"])
+        program.channel.send({"do": "end"})
+        _wait_for_end(program)
+    except ProgramGoneError:
+        pass
+    except BaseException as error:  # noqa: BLE001 (whatever the tests raise decides)
+        verdict = _blame(describe_error(error, lambda value: None))
+    verdict["in_tests"] = in_tests
+    if program.is_gone:
+        return {**_explain_end(child), "in_tests": in_tests}
+    if program.not_passable:
+        return {"status": "refused", "message": program.not_passable}
+    return verdict
+
+
+def run_tests(program: Program, source: str, entry_point: str | None) -> None:
+    """Run tests against the program.
+
+    Raises:
+        BaseException: what the tests raise.
+    """
+    code = compile(source, "<tests>", "exec", 0x2000)
+    run_code(code, TestNames(program, entry_point))
+
+
+def _wait_for_end(program: Program) -> None:
+    """Wait until the program has written out what it printed."""
+    try:
+        program.channel.receive()
+    except (EOFError, ValueError):
+        return
+
+
+def _blame(error: dict[str, Any]) -> dict[str, Any]:
+    status = "memory" if error["class"] == "MemoryError" else "failed"
+    return {"status": status, "error": error["class"], "message": error["text"]}
+
+
+def _explain_end(child: int) -> dict[str, Any]:
+    """Return why the program's process is no more."""
+    for _ in range(100):  # its files are closed a moment before it is gone
+        gone, code = os.waitpid(child, os.WNOHANG)
+        if gone:
+            break
+        time.sleep(0.002)
+    if os.WIFSIGNALED(code) and os.WTERMSIG(code) in _CPU_SIGNALS:
+        return {"status": "timeout", "message": "it used up its processor time"}
+    if os.WIFSIGNALED(code):
+        return {"status": "crashed", "message": f"signal {os.WTERMSIG(code)} ended its process"}
+    return {"status": "crashed", "message": "its process ended or went silent before its end"}

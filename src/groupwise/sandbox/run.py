@@ -1,0 +1,95 @@
+"""Run one program: Monty first, CPython under bubblewrap for what Monty cannot decide."""
+
+import asyncio
+import time
+from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+
+from groupwise.core import SandboxError
+from groupwise.sandbox.bubblewrap import explain_missing
+from groupwise.sandbox.cpython import run_cpython
+from groupwise.sandbox.host_functions import HostFunction, HostFunctions
+from groupwise.sandbox.monty import run_monty
+from groupwise.sandbox.result import Backend, Job, Limits, Result, Tests
+
+_DEFAULT_LIMITS = Limits()
+
+
+async def run_python_async(
+    program: str,
+    *,
+    tests: str | Tests | None = None,
+    stdin: str | None = None,
+    functions: Mapping[str, HostFunction] | None = None,
+    limits: Limits = _DEFAULT_LIMITS,
+    backend: Backend = "auto",
+) -> Result:
+    """Run a program that nobody has read, then its tests; see ``run_python``."""
+    start_s = time.monotonic()
+    host = HostFunctions(functions or {}, max_calls=limits.num_host_calls)
+    given = Tests(tests) if isinstance(tests, str) else tests
+    job = Job(program, given, stdin, host.describe(), limits)
+    try:
+        result = await _run(job, host, backend)
+    finally:
+        await host.close()
+    return replace(result, duration_s=time.monotonic() - start_s)
+
+
+def run_python(
+    program: str,
+    *,
+    tests: str | Tests | None = None,
+    stdin: str | None = None,
+    functions: Mapping[str, HostFunction] | None = None,
+    limits: Limits = _DEFAULT_LIMITS,
+    backend: Backend = "auto",
+) -> Result:
+    """Run a program that nobody has read, then its tests.
+
+    Args:
+        program: Python source. ``await`` is allowed at its top level.
+        tests: Python source that uses the program's names; it runs in a process of its own (in
+            Monty: after the program, in the same session), and the program never sees it.
+        stdin: what the program reads from its input.
+        functions: functions of this process that the program may call, with JSON values;
+            coroutine functions are awaited by the program, others run in a thread.
+        limits: when the run is ended.
+        backend: ``auto``; ``monty`` refuses what Monty cannot decide, ``cpython`` leaves Monty out.
+
+    Returns:
+        How it ended. A program's mistakes are never raised here.
+
+    Raises:
+        SandboxError: if a host function's name cannot be used, or bubblewrap cannot be started.
+    """
+    coroutine = run_python_async(
+        program, tests=tests, stdin=stdin, functions=functions, limits=limits, backend=backend
+    )
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return asyncio.run(coroutine)
+    with ThreadPoolExecutor(1) as thread:
+        return thread.submit(asyncio.run, coroutine).result()
+
+
+async def _run(job: Job, host: HostFunctions, backend: Backend) -> Result:
+    if backend not in ("auto", "monty", "cpython"):
+        raise SandboxError("unknown backend", got=backend, expected="auto, monty or cpython")
+    undecided = "Monty was left out"
+    if backend != "cpython":
+        decided = await run_monty(job, host)
+        if isinstance(decided, Result):
+            return decided
+        undecided = decided
+    if backend == "monty":
+        return Result("refused", message=f"Monty cannot decide this: {undecided}")
+    missing = await asyncio.to_thread(explain_missing)
+    if missing is not None:
+        return Result(
+            "refused", message=f"this needs CPython in a sandbox ({undecided}): {missing}"
+        )
+    host.rewind()
+    return await run_cpython(job, host)
