@@ -1,0 +1,89 @@
+"""A judge that reasons in words and gives its verdict in a tag."""
+
+from collections.abc import Mapping, Sequence
+
+from groupwise.core import dump_config
+from groupwise.inference import RequestError, Responder, Sampling, Usage
+from groupwise.judges.asking import Reply
+from groupwise.judges.cache import ReplyCache
+from groupwise.judges.judge import NoVerdict, Question, Verdict
+from groupwise.judges.model_judge import JudgeSettings, ModelJudge, build_example
+from groupwise.judges.prompt import JudgePrompt
+from groupwise.judges.tags import read_tag
+
+_ANALYSIS = "analysis"
+
+
+class GenerativeJudge(ModelJudge):
+    """Asks for ``<analysis>…</analysis><true_false>True|False</true_false>``.
+
+    The reply counts only if it is whole and has exactly one pair of tags around a label. The
+    judge says nothing about how sure it is, so its confidence is 1.
+
+    Args:
+        responder: what answers.
+        prompt: it must ask for the tag.
+        tag: name of the verdict's tag.
+        labels: what may stand in it.
+        sampling: the tokens must suffice for the analysis.
+        settings: how it asks.
+        cache: where replies are kept.
+    """
+
+    def __init__(  # noqa: PLR0913 (they make up the judge)
+        self,
+        responder: Responder,
+        prompt: JudgePrompt,
+        *,
+        tag: str = "true_false",
+        labels: Sequence[str] = ("True", "False"),
+        sampling: Sampling | None = None,
+        name: str = "generative",
+        settings: JudgeSettings | None = None,
+        cache: ReplyCache | None = None,
+    ) -> None:
+        super().__init__(
+            responder,
+            prompt,
+            labels=labels,
+            name=name,
+            settings=settings or JudgeSettings(),
+            cache=cache,
+        )
+        self.tag = tag
+        self.sampling = sampling or Sampling(max_new_tokens=1024)
+        read_tag("", tag, labels)
+
+    def describe(self) -> Mapping[str, object]:
+        """Return all that verdicts depend on beside the question."""
+        return {**super().describe(), "tag": self.tag, "sampling": dump_config(self.sampling)}
+
+    async def _decide(self, question: Question) -> Verdict | NoVerdict:
+        text = self.prompt.render(question.texts, tags=(self.tag, _ANALYSIS))
+        example = build_example(text, question)
+
+        async def attempt() -> tuple[Reply, Usage]:
+            reply = await self.responder.respond(example, sampling=self.sampling)
+            said = reply.require_text()
+            if read_tag(said, self.tag, self.labels) is None:
+                what = f"the reply has not exactly one verdict in <{self.tag}>"
+                raise RequestError("unparsable", what, usage=reply.usage)
+            return {"text": said}, reply.usage
+
+        outcome = await self._ask(example, attempt)
+        if isinstance(outcome.result, RequestError):
+            return self._give_up([outcome], outcome.result)
+        said = str(outcome.result["text"])
+        label = read_tag(said, self.tag, self.labels)
+        if label is None:
+            error = RequestError("unparsable", "the kept reply has no verdict")
+            return self._give_up([outcome], error)
+        return Verdict(
+            label,
+            1.0,
+            {name: float(name == label) for name in self.labels},
+            self.version,
+            reason=said.strip(),
+            usage=outcome.usage,
+            is_cached=outcome.is_cached,
+        )
