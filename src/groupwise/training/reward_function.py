@@ -36,10 +36,13 @@ class RewardFunction:
         **_: Any,
     ) -> list[float | None]:
         """Return one value in [0, 1] per completion, or None where nothing could be scored."""
-        scores = [
-            self.rewards.score(self.examples[index], self._wrap(messages[0]["content"], ids))
-            for messages, ids, index in zip(completions, completion_ids, place, strict=True)
-        ]
+        scores = self.rewards.score_batch(
+            [self.examples[index] for index in place],
+            [
+                self._wrap(messages[0]["content"], ids)
+                for messages, ids in zip(completions, completion_ids, strict=True)
+            ],
+        )
         self._log(scores, log_metric)
         return [score.value for score in scores]
 
