@@ -15,6 +15,7 @@ from groupwise.rewards.audit import (
     measure_labels,
 )
 from groupwise.rewards.boxes import Box, BoxIou
+from groupwise.rewards.code_tests import CodeTests
 from groupwise.rewards.exact_match import ExactMatch
 from groupwise.rewards.human_override import HumanOverride
 from groupwise.rewards.label_match import LabelMatch
@@ -37,6 +38,7 @@ __all__ = [
     "BatchReward",
     "Box",
     "BoxIou",
+    "CodeTests",
     "ExactMatch",
     "HumanOverride",
     "LabelMatch",

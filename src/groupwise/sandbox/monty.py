@@ -23,14 +23,23 @@ from pydantic_monty import (
     MontySession,
 )
 
-from groupwise.sandbox.guest.codec import encode
 from groupwise.sandbox.host_functions import Answer, HostFunctions
 from groupwise.sandbox.result import Job, Result
-from groupwise.sandbox.subset import can_assert, find_obstacle
+from groupwise.sandbox.subset import can_assert, find_obstacle, split_last_value
 
 _MAX_SLICE_S = 1.0
 _MAX_SESSIONS = 64
 _MAX_DEPTH = 900
+_VALUE = "last_value_"
+_IS_DATA = f"""
+def is_data_(value):
+    if isinstance(value, dict):
+        return all([is_data_(key) and is_data_(value[key]) for key in value])
+    if isinstance(value, (list, tuple, set, frozenset)):
+        return all([is_data_(item) for item in value])
+    return value is None or isinstance(value, (bool, int, float, str, bytes, complex))
+is_data_({_VALUE})
+"""
 
 _places = threading.BoundedSemaphore(_MAX_SESSIONS)
 
@@ -88,20 +97,27 @@ class _Run:
     async def run(self, job: Job) -> Result | str:
         in_tests = False
         try:
-            value = await self._feed(job, job.program)
+            value = await self._feed_program(job)
             in_tests = job.tests is not None
             await self._feed(job, job.tests.source if job.tests else "")
         except MontyError as error:
             return self._blame(job, error, in_tests)
         except _UndecidedError as undecided:
             return str(undecided)
-        try:
-            encode(value)
-        except (TypeError, RecursionError):
-            return "its value is no data"
         return Result(
             "passed", value, stdout=self.printed.output, in_tests=in_tests, backend="monty"
         )
+
+    async def _feed_program(self, job: Job) -> Any:
+        """Run the program; its value crosses only if it is data: Monty makes text of the rest."""
+        body, expression = split_last_value(job.program)
+        await self._feed(job, body)
+        if not expression:
+            return None
+        await self._feed(job, f"{_VALUE} = ({expression}\n)")
+        if await self._feed(job, _IS_DATA) is not True:
+            raise _UndecidedError("its value is no data")
+        return await self._feed(job, _VALUE)
 
     def _blame(self, job: Job, error: MontyError, in_tests: bool) -> Result | str:
         what = error.exception()

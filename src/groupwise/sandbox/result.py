@@ -39,7 +39,7 @@ class Limits(Config):
 
 
 @dataclass(frozen=True, slots=True)
-class Tests:
+class ProgramTests:
     """Tests of a program: Python that uses the program's names and ends without an error.
 
     Attributes:
@@ -90,7 +90,7 @@ class Job:
     """
 
     program: str
-    tests: Tests | None
+    tests: ProgramTests | None
     stdin: str | None
     functions: Mapping[str, bool]
     limits: Limits

@@ -11,7 +11,7 @@ from groupwise.sandbox.bubblewrap import explain_missing
 from groupwise.sandbox.cpython import run_cpython
 from groupwise.sandbox.host_functions import HostFunction, HostFunctions
 from groupwise.sandbox.monty import run_monty
-from groupwise.sandbox.result import Backend, Job, Limits, Result, Tests
+from groupwise.sandbox.result import Backend, Job, Limits, ProgramTests, Result
 
 _DEFAULT_LIMITS = Limits()
 
@@ -19,7 +19,7 @@ _DEFAULT_LIMITS = Limits()
 async def run_python_async(
     program: str,
     *,
-    tests: str | Tests | None = None,
+    tests: str | ProgramTests | None = None,
     stdin: str | None = None,
     functions: Mapping[str, HostFunction] | None = None,
     limits: Limits = _DEFAULT_LIMITS,
@@ -28,7 +28,7 @@ async def run_python_async(
     """Run a program that nobody has read, then its tests; see ``run_python``."""
     start_s = time.monotonic()
     host = HostFunctions(functions or {}, max_calls=limits.num_host_calls)
-    given = Tests(tests) if isinstance(tests, str) else tests
+    given = ProgramTests(tests) if isinstance(tests, str) else tests
     job = Job(program, given, stdin, host.describe(), limits)
     try:
         result = await _run(job, host, backend)
@@ -40,7 +40,7 @@ async def run_python_async(
 def run_python(
     program: str,
     *,
-    tests: str | Tests | None = None,
+    tests: str | ProgramTests | None = None,
     stdin: str | None = None,
     functions: Mapping[str, HostFunction] | None = None,
     limits: Limits = _DEFAULT_LIMITS,

@@ -25,8 +25,8 @@ from groupwise.sandbox.subset_names import (
 )
 
 _BUILTIN_NAMES = frozenset(dir(builtins))
+_OTHER_LINE_ENDS = "\v\f\x1c\x1d\x1e\x85\u2028\u2029"
 _Lazy = ast.GeneratorExp
-_SETS = (ast.Set, ast.SetComp)
 
 
 def find_obstacle(program: str, tests: str, functions: Collection[str] = ()) -> str | None:
@@ -37,6 +37,8 @@ def find_obstacle(program: str, tests: str, functions: Collection[str] = ()) -> 
         tests: source of its tests.
         functions: names of host functions.
     """
+    if any(mark in program + tests for mark in _OTHER_LINE_ENDS):
+        return "it has unusual line ends"
     try:
         # As bytes, so that line ends and odd characters are read as CPython reads a file.
         trees = [ast.parse(program.encode()), ast.parse(tests.encode())]
@@ -61,6 +63,18 @@ def can_assert(program: str) -> bool:
         or (isinstance(node, ast.Name) and node.id in ("AssertionError", "Exception"))
         for node in ast.walk(ast.parse(program.encode()))
     )
+
+
+def split_last_value(program: str) -> tuple[str, str]:
+    """Return a program without its last line if that is an expression, and that expression."""
+    body = ast.parse(program.encode()).body
+    if not body or not isinstance(body[-1], ast.Expr):
+        return program, ""
+    last = body[-1]
+    lines = program.splitlines(keepends=True)
+    before = lines[last.lineno - 1].encode()[: last.col_offset].decode()
+    expression = ast.get_source_segment(program, last) or ""
+    return "".join(lines[: last.lineno - 1]) + before, expression
 
 
 class _ObstacleError(Exception):
@@ -112,8 +126,11 @@ class _Screen:
             raise _ObstacleError(f"it has a {min(hidden)} of its own")
 
     def _check_constant(self, node: ast.Constant) -> bool:
-        is_number = isinstance(node.value, str) and node.value.strip("+- ").lower() in _FLOAT_WORDS
-        return not is_number and not isinstance(node.value, bytes | complex)
+        if isinstance(node.value, str):
+            # Monty has neither a NaN that is itself nor halves of characters.
+            is_odd = any("\ud800" <= character <= "\udfff" for character in node.value)
+            return not is_odd and node.value.strip("+- ").lower() not in _FLOAT_WORDS
+        return not isinstance(node.value, bytes | complex)
 
     def _check_name(self, node: ast.Name) -> bool:
         if node.id.startswith("__"):

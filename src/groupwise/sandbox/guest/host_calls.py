@@ -64,9 +64,12 @@ class HostCalls:
 
     def _send(self, name: str, args: Any, kwargs: dict[str, Any]) -> int:
         self.num_calls += 1
-        self.channel.send(
-            {"number": self.num_calls, "name": name, "args": list(args), "kwargs": kwargs}
-        )
+        try:
+            self.channel.send(
+                {"number": self.num_calls, "name": name, "args": list(args), "kwargs": kwargs}
+            )
+        except (TypeError, ValueError) as error:
+            raise TypeError(f"{name} takes JSON values ({error})") from None
         return self.num_calls
 
     def _read(self) -> None:

@@ -1,0 +1,114 @@
+import pytest
+from sandbox_host import needs_bubblewrap
+
+from groupwise.core import Completion, Example, Message, RewardError, Score, make_example
+from groupwise.rewards import BatchReward, CodeTests, Reward
+from groupwise.sandbox import Limits, explain_missing
+
+CHECK = "def check(candidate):\n    assert candidate(2) == 4\n    assert candidate(0) == 0\n"
+RIGHT = "def double(x):\n    return 2 * x\n"
+WRONG = "def double(x):\n    return x + 2\n"
+
+
+def make_item(tests: object = CHECK, entry_point: object = "double") -> Example:
+    fields = {"tests": tests, "entry_point": entry_point}
+    given = {name: value for name, value in fields.items() if value is not None}
+    return make_example([Message("user", "Double it.")], group="g", fields=given)
+
+
+def score(text: str, *args: object) -> Score:
+    return CodeTests(limits=Limits(timeout_s=2.0))(make_item(*args), Completion(text))
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        RIGHT,
+        f"Here it is:\n```python\n{RIGHT}```\nDone.",
+        f"```\n{RIGHT}```",
+        f"~~~py\n{RIGHT}~~~",
+        f"```python\n{RIGHT}",
+        f"```python\n{WRONG}```\nNo, wait:\n```python\n{RIGHT}```",
+        f"```python\n{RIGHT}```\nFor example:\n```python\nprint(double(3))\n```",
+        f"```bash\nls\n```\n```python\n{RIGHT}```",
+    ],
+)
+def test_a_program_that_passes_earns_all(text: str) -> None:
+    assert score(text) == Score(1.0, "it passes its tests")
+
+
+@pytest.mark.parametrize("text", [WRONG, f"```python\n{RIGHT}```\nBetter:\n```python\n{WRONG}```"])
+def test_a_program_that_fails_earns_nothing(text: str) -> None:
+    found = score(text)
+    assert (found.value, found.invalid) == (0.0, False)
+    assert found.reason.startswith("failed (AssertionError")
+
+
+@needs_bubblewrap
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ("def double(x):\n    while True: pass", "timeout"),
+        ("def other(x):\n    return 2 * x", "failed (NameError: name 'double' is not defined)"),
+        ("import os\nos._exit(0)", "crashed"),
+        ("while True: print('x' * 1000)", "output"),
+        ("x = 'a' * 10**11", "memory (MemoryError)"),
+    ],
+)
+def test_other_ends_earn_nothing(text: str, reason: str) -> None:
+    found = score(text)
+    assert (found.value, found.invalid) == (0.0, False)
+    assert found.reason.startswith(reason)
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["", "  \n", "# only words", "The answer is 4.", "```python\n```", "def double(x:", "\0"],
+)
+def test_what_does_not_parse_is_invalid(text: str) -> None:
+    found = score(text)
+    assert (found.value, found.invalid) == (0.0, True)
+
+
+@pytest.mark.parametrize("tests", [None, "", []])
+def test_without_tests_there_is_no_score(tests: object) -> None:
+    assert score(RIGHT, tests) == Score(None, "no tests")
+
+
+def test_a_list_of_tests_is_run_as_one() -> None:
+    assert score(RIGHT, ["assert double(1) == 2", "assert double(2) == 4"], None).value == 1.0
+    assert score(RIGHT, ["assert double(1) == 2", "assert double(2) == 5"], None).value == 0.0
+
+
+def test_a_check_that_is_called_is_not_called_again() -> None:
+    tests = f"done = []\n{CHECK}    assert not done\n    done.append(1)\ncheck(double)"
+    assert score(RIGHT, tests).value == 1.0
+
+
+@pytest.mark.parametrize(
+    ("tests", "entry_point"),
+    [(3, "double"), (["assert 1", 3], None), (CHECK, "a b"), ("x =", None)],
+)
+def test_examples_that_cannot_be_used_are_errors(tests: object, entry_point: object) -> None:
+    with pytest.raises(RewardError):
+        score(RIGHT, tests, entry_point)
+
+
+def test_what_the_sandbox_refuses_is_not_scored(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", "")
+    explain_missing.cache_clear()
+    try:
+        found = score("import re\n" + RIGHT)
+    finally:
+        explain_missing.cache_clear()
+    assert found.value is None
+    assert "apt-get install -y bubblewrap" in found.reason
+
+
+def test_a_batch_is_scored_in_order() -> None:
+    reward = CodeTests(num_workers=2)
+    assert isinstance(reward, Reward)
+    assert isinstance(reward, BatchReward)
+    texts = [RIGHT, WRONG, "?", RIGHT]
+    scores = reward.score_batch([make_item()] * 4, [Completion(text) for text in texts])
+    assert [s.value for s in scores] == [1.0, 0.0, 0.0, 1.0]

@@ -1,0 +1,70 @@
+"""HumanEval and MBPP: what is right passes, what does nothing fails; skipped without the data."""
+
+import gzip
+import json
+import os
+import re
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import pytest
+from sandbox_host import needs_bubblewrap
+
+from groupwise.sandbox import Backend, Limits, ProgramTests, Result, run_python
+
+DATA = Path(os.environ.get("GROUPWISE_DATA", Path(__file__).parents[2] / ".." / "shared" / "data"))
+LIMITS = Limits(timeout_s=30)
+Row = dict[str, Any]
+
+pytestmark = needs_bubblewrap
+
+
+def read_rows(name: str) -> list[Row]:
+    path = DATA / name
+    if not path.is_file():
+        pytest.skip(f"no problems at {path}: set GROUPWISE_DATA")
+    data = path.read_bytes()
+    data = gzip.decompress(data) if path.suffix == ".gz" else data
+    return [json.loads(line) for line in data.splitlines()]
+
+
+def run_all(rows: list[Row], run: Callable[[Row], Result]) -> list[Result]:
+    with ThreadPoolExecutor(2) as workers:
+        return list(workers.map(run, rows))
+
+
+def list_others(rows: list[Row], results: list[Result], status: str) -> list[Any]:
+    pairs = zip(rows, results, strict=True)
+    return [(row["task_id"], result) for row, result in pairs if result.status != status]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("backend", ["auto", "cpython"])
+def test_all_solutions_of_human_eval_pass_and_no_empty_one(backend: Backend) -> None:
+    rows = read_rows("humaneval/HumanEval.jsonl.gz")
+
+    def run(row: Row, body: str) -> Result:
+        name = row["entry_point"]
+        tests = ProgramTests(f"{row['test']}\ncheck({name})\n", name)
+        return run_python(row["prompt"] + body, tests=tests, limits=LIMITS, backend=backend)
+
+    right = run_all(rows, lambda row: run(row, row["canonical_solution"]))
+    assert list_others(rows, right, "passed") == []
+    empty = run_all(rows, lambda row: run(row, "    pass\n"))
+    assert list_others(rows, empty, "failed") == []
+
+
+@pytest.mark.slow
+def test_all_solutions_of_mbpp_pass() -> None:
+    rows = read_rows("mbpp/mbpp.jsonl")
+
+    def run(row: Row) -> Result:
+        source = "\n".join([row["test_setup_code"], *row["test_list"]])
+        names = re.findall(r"^def\s+(\w+)", row["code"], re.MULTILINE)
+        called = row["test_list"][0]
+        name = next((name for name in names if re.search(rf"\b{name}\s*\(", called)), None)
+        return run_python(row["code"], tests=ProgramTests(source, name), limits=LIMITS)
+
+    assert list_others(rows, run_all(rows, run), "passed") == []

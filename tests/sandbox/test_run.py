@@ -1,0 +1,232 @@
+"""What a caller gets: statuses, values, input, output, host functions, several at once."""
+
+import asyncio
+import math
+import time
+from collections import Counter, deque
+from typing import Any
+
+import pytest
+from sandbox_host import MISSING, SHORT, needs_bubblewrap
+
+from groupwise.core import ConfigError, SandboxError, load_config
+from groupwise.sandbox import (
+    Backend,
+    Limits,
+    ProgramTests,
+    Result,
+    explain_missing,
+    run_python,
+    run_python_async,
+)
+
+BACKENDS: list[Any] = ["auto", pytest.param("cpython", marks=needs_bubblewrap)]
+both = pytest.mark.parametrize("backend", BACKENDS)
+
+
+@both
+@pytest.mark.parametrize(
+    ("tests", "status"),
+    [("assert f(1) == 2", "passed"), ("assert f(1) == 3", "failed"), (None, "passed")],
+)
+def test_tests_decide(tests: str | None, status: str, backend: Backend) -> None:
+    result = run_python("def f(x):\n    return x + 1", tests=tests, backend=backend)
+    assert result.status == status
+    assert result.backend == ("monty" if backend == "auto" else "cpython")
+    assert result.duration_s > 0
+
+
+@both
+@pytest.mark.parametrize(
+    "value",
+    [
+        *(None, True, 7, -(2**70), 1.5, -0.0, math.inf, "héé\n", "", b"ab", 1j),
+        *([1, [2.0]], (1, (2,)), {1: "a", "b": [None]}, {1, 2}, frozenset({3}), range(1, 9, 2)),
+    ],
+)
+def test_the_value_of_the_last_line_comes_back(value: object, backend: Backend) -> None:
+    program = repr(value) if value != math.inf else "float('inf')"
+    if MISSING is not None and run_python(program).status == "refused":
+        pytest.skip(MISSING)
+    result = run_python(program, backend=backend)
+    assert (result.status, repr(result.value)) == ("passed", repr(value))
+
+
+@needs_bubblewrap
+def test_values_of_the_standard_library_come_back() -> None:
+    program = (
+        "from collections import *\nfrom decimal import Decimal\nimport datetime as d\n"
+        "P = namedtuple('P', 'x y')\n"
+        "[Counter('aab'), deque([1], 3), Decimal('1.50'), d.date(2020, 1, 2), P(1, 2)]"
+    )
+    value = run_python(program).value
+    assert value[:2] == [Counter("aab"), deque([1])]
+    assert [str(item) for item in value[2:4]] == ["1.50", "2020-01-02"]
+    assert value[4].y == 2
+
+
+@needs_bubblewrap
+@pytest.mark.parametrize("program", ["lambda: 1", "object()", "print", "x = 1", ""])
+def test_what_is_no_data_has_no_value(program: str) -> None:
+    result = run_python(program, backend="cpython")
+    assert (result.status, result.value) == ("passed", None)
+
+
+@both
+def test_what_is_printed_comes_back(backend: Backend) -> None:
+    assert run_python("print('a', 1)\nprint('é')", backend=backend).stdout == "a 1\né\n"
+
+
+@needs_bubblewrap
+def test_the_program_reads_its_input() -> None:
+    result = run_python("print(int(input()) * 2)\nprint(input())", stdin="21\nx\n")
+    assert (result.status, result.stdout) == ("passed", "42\nx\n")
+    assert run_python("input()").error == "EOFError"
+
+
+@needs_bubblewrap
+@pytest.mark.parametrize(
+    ("program", "error", "message"),
+    [
+        ("def f(:", "SyntaxError", "invalid syntax"),
+        ("1 / 0", "ZeroDivisionError", "division by zero"),
+        ("import numpy", "ModuleNotFoundError", "No module named 'numpy'"),
+        ("class MyError(Exception): pass\nraise MyError('why')", "MyError", "why"),
+        ("import sys\nsys.exit(3)", "SystemExit", "3"),
+        ("x = '\\ud800'\nprint(x)", "UnicodeEncodeError", "surrogates"),
+    ],
+)
+def test_an_error_has_its_class_and_text(program: str, error: str, message: str) -> None:
+    result = run_python(program)
+    assert (result.status, result.error, result.in_tests) == ("failed", error, False)
+    assert message in result.message
+
+
+def test_an_error_of_the_tests_says_so() -> None:
+    assert run_python("x = 1", tests="assert x == 2").in_tests
+
+
+@needs_bubblewrap
+def test_a_program_sees_itself_as_main() -> None:
+    program = "if __name__ == '__main__':\n    print('main')\nimport __main__\n__main__.__name__"
+    assert (run_python(program).stdout, run_python(program).value) == ("main\n", "__main__")
+
+
+@needs_bubblewrap
+def test_the_standard_library_is_there_and_nothing_else() -> None:
+    program = (
+        "import sqlite3, zlib, ssl, unittest, csv, hashlib, zoneinfo\nhashlib.md5(b'').hexdigest()"
+    )
+    assert run_python(program).value == "d41d8cd98f00b204e9800998ecf8427e"
+    program = "import sys, os\n[p for p in sys.path if 'site-packages' in p or not p], os.getcwd()"
+    assert run_python(program).value == ([], "/tmp")
+
+
+def test_without_bubblewrap_nothing_is_run_unsafely(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", "")
+    explain_missing.cache_clear()
+    try:
+        assert run_python("1 + 1").status == "passed"
+        refused = run_python("import re\nprint('ran')")
+    finally:
+        explain_missing.cache_clear()
+    assert (refused.status, refused.stdout, refused.backend) == ("refused", "", "")
+    assert "apt-get install -y bubblewrap" in refused.message
+    assert "`import re` at line 1" in refused.message
+
+
+def test_a_machine_without_namespaces_is_explained(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Any
+) -> None:
+    fake = tmp_path / "bwrap"
+    fake.write_text("#!/bin/sh\necho 'No permissions to create new namespace' >&2\nexit 1\n")
+    fake.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:/bin:/usr/bin")
+    explain_missing.cache_clear()
+    try:
+        refused = run_python("import re")
+    finally:
+        explain_missing.cache_clear()
+    assert refused.status == "refused"
+    assert "No permissions to create new namespace" in refused.message
+
+
+def test_monty_alone_refuses_what_it_cannot_decide() -> None:
+    assert run_python("1 + 1", backend="monty").value == 2
+    assert run_python("import re", backend="monty").status == "refused"
+    assert run_python("[][1]", backend="monty").status == "refused"
+
+
+def test_an_unknown_backend_is_an_error() -> None:
+    with pytest.raises(SandboxError, match="auto, monty or cpython"):
+        run_python("1", backend="docker")  # pyright: ignore[reportArgumentType]
+
+
+def test_limits_are_a_config() -> None:
+    assert load_config(Limits, {"timeout_s": 1}).timeout_s == 1.0
+    with pytest.raises(ConfigError, match="timeout_s"):
+        load_config(Limits, {"timeout_s": 0})
+
+
+@needs_bubblewrap
+@pytest.mark.parametrize(
+    ("program", "status"),
+    [
+        ("while True: pass", "timeout"),
+        ("x = ['a' * 10**8 + str(i) for i in range(99)]", "memory"),
+        ("print('a' * 10**6)", "output"),
+        ("import ctypes\nctypes.string_at(0)", "crashed"),
+    ],
+)
+def test_every_limit_has_its_status(program: str, status: str) -> None:
+    assert run_python(program, limits=SHORT).status == status
+
+
+@needs_bubblewrap
+def test_processor_time_is_limited_on_its_own() -> None:
+    limits = Limits(timeout_s=30, cpu_s=1)
+    result = run_python("while True: pass", limits=limits, backend="cpython")
+    assert (result.status, result.message) == ("timeout", "it used up its processor time")
+
+
+@needs_bubblewrap
+def test_output_is_kept_up_to_its_limit() -> None:
+    result = run_python("print('a' * 10**6)", limits=SHORT)
+    assert 0 < len(result.stdout) <= SHORT.output_kib * 1024
+
+
+@needs_bubblewrap
+def test_tests_may_take_a_builtins_name_only_if_it_is_the_entry_point() -> None:
+    program = "def sum(a, b):\n    return 10 * a + b"
+    tests = "assert sum(1, 2) == 12"
+    assert run_python(program, tests=tests).error == "TypeError"
+    assert run_python(program, tests=ProgramTests(tests, "sum")).status == "passed"
+
+
+def test_many_run_at_once() -> None:
+    async def run_all() -> list[Result]:
+        programs = [f"{number} * 2" for number in range(30)]
+        return await asyncio.gather(*(run_python_async(program) for program in programs))
+
+    assert [result.value for result in asyncio.run(run_all())] == list(range(0, 60, 2))
+
+
+@needs_bubblewrap
+def test_a_run_that_is_given_up_leaves_nothing() -> None:
+    async def give_up() -> float:
+        run = asyncio.ensure_future(run_python_async("while True: pass", backend="cpython"))
+        await asyncio.sleep(0.3)
+        run.cancel()
+        start_s = time.monotonic()
+        with pytest.raises(asyncio.CancelledError):
+            await run
+        return time.monotonic() - start_s
+
+    assert asyncio.run(give_up()) < 3
+
+
+def test_it_may_be_called_where_a_loop_runs() -> None:
+    async def call() -> Result:
+        return run_python("6 * 7")
+
+    assert asyncio.run(call()).value == 42
