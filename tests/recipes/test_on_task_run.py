@@ -83,5 +83,5 @@ def test_running_again_reuses_every_step(
     before = (tiny_run / "evaluate" / "predictions.jsonl").read_bytes()
     again = run_tiny(tiny_run)
     assert again.returncode == 0, again.stderr
-    assert again.stderr.count("reused") == 8
+    assert again.stderr.count("reused") == 9
     assert (tiny_run / "evaluate" / "predictions.jsonl").read_bytes() == before

@@ -2,8 +2,11 @@
 
 import json
 from pathlib import Path
+from typing import Any
 
 import typer
+from rich.console import Console
+from rich.table import Table
 
 from groupwise.cli.run import (
     ConfigName,
@@ -15,10 +18,11 @@ from groupwise.cli.run import (
     print_progress,
     resolve_config,
 )
-from groupwise.core import GroupwiseError
-from groupwise.pipeline import StepProgress, find_recipe, run_recipe
+from groupwise.core import Config, ConfigError, GroupwiseError
+from groupwise.pipeline import AUDIT_REWARDS, Recipe, StepProgress, find_recipe, run_recipe
 
-_STEP = "audit"
+_AUDIT_DATA = "audit"
+_MAX_SHOWN = 3
 
 audit_app = typer.Typer(help="Look for what would make a result wrong.", no_args_is_help=True)
 
@@ -41,6 +45,37 @@ def data(
     found = find_recipe(recipe)
     resolved = resolve_config(found, config, settings or [])
     folder = out or choose_folder(found, config)
+    _run_until(_AUDIT_DATA, found, resolved, folder)
+    typer.echo((folder / _AUDIT_DATA / "audit.md").read_text(encoding="utf-8"))
+    if _has_errors(folder / _AUDIT_DATA):
+        raise typer.Exit(1)
+
+
+@audit_app.command()
+def rewards(
+    recipe: RecipeName,
+    *,
+    config: ConfigName = None,
+    settings: Settings = None,
+    out: Out = None,
+    debug: Debug = False,
+) -> None:
+    """Audit what a recipe's rewards pay for, without a model; exit 1 if the audit has errors."""
+    found = find_recipe(recipe)
+    if found.rewards is None:
+        raise ConfigError(f"the recipe {recipe} has no rewards that can be audited")
+    resolved = resolve_config(found, config, settings or [])
+    folder = out or choose_folder(found, config)
+    _run_until(AUDIT_REWARDS, found, resolved, folder)
+    path = folder / AUDIT_REWARDS / "audit.json"
+    _print_reward_audit(json.loads(path.read_text(encoding="utf-8")))
+    typer.echo(f"written: {path}")
+    if _has_errors(folder / AUDIT_REWARDS):
+        raise typer.Exit(1)
+
+
+def _run_until(step: str, recipe: Recipe[Any], config: Config, folder: Path) -> None:
+    """Run up to an audit; that it stops the run is no failure of the audit itself."""
     reached: list[str] = []
 
     def note_progress(progress: StepProgress) -> None:
@@ -48,18 +83,36 @@ def data(
         print_progress(progress)
 
     try:
-        run_recipe(found, resolved, out=folder, until=_STEP, report_progress=note_progress)
+        run_recipe(recipe, config, out=folder, until=step, report_progress=note_progress)
     except GroupwiseError:
-        if _STEP not in reached or not _has_errors(folder):
+        if step not in reached or not _has_errors(folder / step):
             raise
-    typer.echo((folder / _STEP / "audit.md").read_text(encoding="utf-8"))
-    if _has_errors(folder):
-        raise typer.Exit(1)
 
 
 def _has_errors(folder: Path) -> bool:
-    path = folder / _STEP / "audit.json"
+    path = folder / "audit.json"
     if not path.is_file():
         return False
     findings = json.loads(path.read_text(encoding="utf-8"))["findings"]
     return any(finding["level"] == "error" for finding in findings)
+
+
+def _print_reward_audit(audit: dict[str, Any]) -> None:
+    """Print a line per probe, under it the answers that show its fault, then the counts."""
+    table = Table("finding", "what was tried", "tried", "highest", "result", box=None)
+    for row in audit["rows"]:
+        highest = "" if row["highest"] is None else f"{row['highest']:.3g}"
+        failed = f"{row['level']}: {row['num_failed']}"
+        result = "passed" if row["is_passed"] else failed
+        table.add_row(row["name"], row["title"], str(row["num_tried"]), highest, result)
+    console = Console(highlight=False, markup=False, soft_wrap=True)
+    console.print(table)
+    for finding in audit["findings"]:
+        console.print(f"\n{finding['level']} {finding['name']}: {finding['message']}")
+        for place in finding["where"][:_MAX_SHOWN]:
+            console.print(f"  {place}")
+    levels = [finding["level"] for finding in audit["findings"]]
+    console.print(
+        f"\n{levels.count('error')} error(s), {levels.count('warning')} warning(s); "
+        f"{audit['num_scored']} answers to {audit['num_examples']} examples were scored"
+    )

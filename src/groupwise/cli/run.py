@@ -42,6 +42,14 @@ def run(
     resume: Annotated[
         bool, typer.Option("--resume", help="Continue a run; start nothing new.")
     ] = False,
+    accept: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--accept",
+            metavar="FINDING",
+            help="Train although the reward audit finds this; the report says so. Repeatable.",
+        ),
+    ] = None,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Check everything, print it, write nothing.")
     ] = False,
@@ -52,12 +60,22 @@ def run(
     folder = out or choose_folder(found, config)
     resolved = resolve_config(found, config, settings or [], folder if resume else None)
     if dry_run:
-        _print_preview(check_recipe(found, resolved, out=folder, is_resume=resume))
+        accepted = accept or []
+        _print_preview(
+            check_recipe(found, resolved, out=folder, is_resume=resume, accepted=accepted)
+        )
         return
     changed = list_changed_settings(resolved, out=folder)
     if changed:
         typer.echo(f"changed since the last start: {', '.join(changed)}", err=True)
-    run_recipe(found, resolved, out=folder, is_resume=resume, report_progress=print_progress)
+    run_recipe(
+        found,
+        resolved,
+        out=folder,
+        is_resume=resume,
+        accepted=accept or [],
+        report_progress=print_progress,
+    )
     _print_headline(folder)
     if (folder / "report.html").is_file():
         typer.echo(f"report: {folder / 'report.html'}")

@@ -6,7 +6,7 @@ import os
 import platform
 import subprocess
 import sys
-from collections.abc import Generator, Mapping
+from collections.abc import Generator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from importlib.metadata import PackageNotFoundError, version
@@ -57,15 +57,25 @@ class RunFolder:
         return json.loads(self.manifest_path.read_text(encoding="utf-8"))
 
     def write_manifest(
-        self, *, recipe: str, config: Mapping[str, Any], inputs: Mapping[str, str], seed: int
+        self,
+        *,
+        recipe: str,
+        config: Mapping[str, Any],
+        inputs: Mapping[str, str],
+        seed: int,
+        accepted: Sequence[str] = (),
     ) -> None:
-        """Write ``manifest.json`` and append this start to ``history.jsonl``."""
+        """Write ``manifest.json`` and append this start to ``history.jsonl``.
+
+        ``accepted`` names the findings that this run goes on with, because its user said so.
+        """
         manifest = {
             "recipe": recipe,
             "config": dict(config),
             "config_digest": digest_json(dict(config)),
             "inputs": dict(inputs),
             "seed": seed,
+            "accepted_findings": list(accepted),
             "started_at": datetime.now(UTC).isoformat(timespec="seconds"),
             **describe_machine(),
         }

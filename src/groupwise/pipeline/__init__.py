@@ -7,19 +7,23 @@ from groupwise.pipeline.checkup import Check, check_machine
 from groupwise.pipeline.recipe import (
     Preview,
     Recipe,
+    RewardSource,
     find_config,
     find_recipe,
     find_recipes,
     list_configs,
 )
+from groupwise.pipeline.reward_audit import AUDIT_REWARDS
 from groupwise.pipeline.run import check_recipe, list_changed_settings, run_recipe
 from groupwise.pipeline.runner import StepProgress, StepState, run_steps
 from groupwise.pipeline.steps import Step, StepContext
 
 __all__ = [
+    "AUDIT_REWARDS",
     "Check",
     "Preview",
     "Recipe",
+    "RewardSource",
     "Step",
     "StepContext",
     "StepProgress",

@@ -5,10 +5,13 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
-from typing import Any, Generic, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast
 
 from groupwise.core import Config, ConfigError
 from groupwise.pipeline.steps import Step
+
+if TYPE_CHECKING:
+    from groupwise.rewards import RewardCase
 
 GROUP = "groupwise.recipes"
 
@@ -29,6 +32,23 @@ class Preview:
 
 
 @dataclass(frozen=True, slots=True)
+class RewardSource(Generic[C]):
+    """What a recipe trains on, for the reward audit.
+
+    Attributes:
+        collect: ``(config, run folder) -> RewardCase``: the rewards, examples to try them on, how
+            an answer is written and how the evaluation counts.
+        uses: the steps that must be done before, whose outputs ``collect`` may read; the audit
+            runs after the last of them.
+        sections: the sections of the config that it depends on.
+    """
+
+    collect: "Callable[[C, Path], RewardCase]"
+    uses: tuple[str, ...]
+    sections: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Recipe(Generic[C]):
     """A whole job.
 
@@ -40,6 +60,8 @@ class Recipe(Generic[C]):
         config_folder: where its YAML files are.
         plan: ``(config, run folder) -> steps``; reads inputs to digest them, writes nothing.
         preview: ``config -> Preview``; writes nothing.
+        rewards: what training is rewarded by, audited in a step ``audit_rewards`` of its own that
+            later steps may use; None if no step trains on rewards.
     """
 
     name: str
@@ -48,6 +70,7 @@ class Recipe(Generic[C]):
     config_folder: Path
     plan: Callable[[C, Path], list[Step]]
     preview: Callable[[C], Preview]
+    rewards: RewardSource[C] | None = None
 
     def load_config_type(self) -> type[C]:
         """Return the Config class.

@@ -1,22 +1,24 @@
 """Running a recipe in a run folder: checks first, then the lock, the manifest and the steps."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from groupwise.core import Config, ConfigError, GroupwiseError, RunError, RunFolder, dump_config
 from groupwise.pipeline.recipe import Preview, Recipe
+from groupwise.pipeline.reward_audit import check_accepted, plan_steps
 from groupwise.pipeline.runner import StepProgress, run_steps
 from groupwise.pipeline.steps import check_plan
 
 
-def run_recipe(
+def run_recipe(  # noqa: PLR0913 (each is a choice of the command line)
     recipe: Recipe[Any],
     config: Config,
     *,
     out: Path,
     is_resume: bool = False,
     until: str | None = None,
+    accepted: Sequence[str] = (),
     report_progress: Callable[[StepProgress], None] = lambda _: None,
 ) -> list[StepProgress]:
     """Run a recipe into ``out``, or continue the run that is there.
@@ -27,17 +29,22 @@ def run_recipe(
         out: the run folder; made if it does not exist.
         is_resume: refuse to start anything new.
         until: the last step to run; all if None.
+        accepted: names of faults of the rewards to go on with; a resumed run keeps those that
+            it was started with.
         report_progress: see ``run_steps``.
 
     Raises:
-        ConfigError: if the preview finds problems, or the recipe has no step ``until``.
+        ConfigError: if the preview finds problems, the recipe has no step ``until``, or
+            something is accepted that cannot be found.
         RunError: if the folder cannot be used for this.
     """
+    check_accepted(recipe, accepted)
     _check_folder(recipe, out, is_resume=is_resume)
     problems = recipe.preview(config).problems
     if problems:
         raise ConfigError("the run cannot start:" + "".join(f"\n  {line}" for line in problems))
-    steps = recipe.plan(config, out)
+    kept = RunFolder(out).read_manifest().get("accepted_findings", ()) if is_resume else ()
+    steps = plan_steps(recipe, config, out, accepted=accepted, kept=kept)
     if until is not None and until not in [step.name for step in steps]:
         raise ConfigError(f"the recipe {recipe.name} has no step {until!r} with this configuration")
     folder = RunFolder(out)
@@ -47,17 +54,24 @@ def run_recipe(
             config=dump_config(config),
             inputs={name: digest for step in steps for name, digest in step.inputs.items()},
             seed=config.model_dump()["seed"],
+            accepted=sorted({*accepted, *kept}),
         )
         return run_steps(steps, out, until=until, report_progress=report_progress)
 
 
 def check_recipe(
-    recipe: Recipe[Any], config: Config, *, out: Path, is_resume: bool = False
+    recipe: Recipe[Any],
+    config: Config,
+    *,
+    out: Path,
+    is_resume: bool = False,
+    accepted: Sequence[str] = (),
 ) -> Preview:
     """Return what ``run_recipe`` would do and all that would stop it, writing nothing."""
     problems: list[str] = []
     facts: list[tuple[str, str]] = []
     try:
+        check_accepted(recipe, accepted)
         _check_folder(recipe, out, is_resume=is_resume)
     except GroupwiseError as error:
         problems.append(str(error))
@@ -65,7 +79,7 @@ def check_recipe(
         preview = recipe.preview(config)
         facts, problems = preview.facts, problems + preview.problems
         if not problems:
-            steps = recipe.plan(config, out)
+            steps = plan_steps(recipe, config, out)
             check_plan(steps)
             facts = [*facts, ("steps", " → ".join(step.name for step in steps))]
     except GroupwiseError as error:

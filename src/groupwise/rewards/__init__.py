@@ -8,11 +8,13 @@ from groupwise.rewards.answer_format import AnswerFormat
 from groupwise.rewards.answers import Answer, AnswerContract
 from groupwise.rewards.audit import (
     REWARD_FINDINGS,
+    JudgeSeat,
     Measure,
     RewardAudit,
     RewardCase,
     audit_rewards,
     measure_labels,
+    render_reward_audit,
 )
 from groupwise.rewards.boxes import Box, BoxIou
 from groupwise.rewards.code_tests import CodeTests
@@ -41,6 +43,7 @@ __all__ = [
     "CodeTests",
     "ExactMatch",
     "HumanOverride",
+    "JudgeSeat",
     "LabelMatch",
     "MathEquality",
     "Measure",
@@ -61,5 +64,6 @@ __all__ = [
     "measure_labels",
     "normalize_text",
     "normalize_vqa_answer",
+    "render_reward_audit",
     "split_tokens",
 ]

@@ -14,9 +14,9 @@ from groupwise.models import (
     write_tiny_policy,
 )
 from groupwise.pipeline import StepContext
-from groupwise.rewards import AnswerFormat, LabelMatch, RewardSet
 from groupwise.training import SftSettings, Workspace, train_grpo, train_sft
 from groupwise_recipes.on_task.config import OnTaskConfig
+from groupwise_recipes.on_task.rewards import make_rewards
 from groupwise_recipes.on_task.screens import read_warmup
 from groupwise_recipes.on_task.warmup import make_label_rows, make_warmup_rows
 
@@ -45,16 +45,6 @@ def find_base(config: OnTaskConfig, run: Path) -> str | Path:
 def open_policy(config: OnTaskConfig, name: str | Path) -> Policy:
     """Load a policy as the training settings say."""
     return load_policy(name, dtype=config.sft.dtype, max_pixels=config.model.max_pixels)
-
-
-def make_rewards(config: OnTaskConfig) -> RewardSet:
-    """Return the rewards with their weights; a part of weight 0 is only logged."""
-    return RewardSet(
-        {
-            "classification": (LabelMatch(config.answer), config.rewards.classification),
-            "format": (AnswerFormat(config.answer), config.rewards.format),
-        }
-    )
 
 
 def run_sft(config: OnTaskConfig, context: StepContext) -> None:

@@ -5,16 +5,20 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from groupwise.core import digest_file, dump_config
-from groupwise.pipeline import Preview, Recipe, Step, StepContext
+from groupwise.pipeline import AUDIT_REWARDS, Preview, Recipe, RewardSource, Step, StepContext
 
 if TYPE_CHECKING:
+    from groupwise.rewards import RewardCase
     from groupwise_recipes.on_task.config import OnTaskConfig
 
 TRAINED = ("sft", "grpo", "sft_same_labels")
 
 
 def plan(config: "OnTaskConfig", run: Path) -> list[Step]:
-    """Return the steps; a step lists the settings and steps that its outputs depend on."""
+    """Return the steps; a step lists the settings and steps that its outputs depend on.
+
+    The pipeline adds the audit of ``rewards`` behind the step ``audit``.
+    """
     settings = dump_config(config)
 
     def make(name: str, summary: str, *, sections: str, uses: str = "", **more: Any) -> Step:
@@ -60,7 +64,7 @@ def plan(config: "OnTaskConfig", run: Path) -> list[Step]:
             "report",
             "report.html and report.md",
             sections="seed",
-            uses=" ".join(("prepare", "audit", *TRAINED, "evaluate")),
+            uses=" ".join(("prepare", "audit", AUDIT_REWARDS, *TRAINED, "evaluate")),
             files=("report.html", "report.md"),
         ),
     ]
@@ -71,6 +75,13 @@ def preview(config: "OnTaskConfig") -> Preview:
     from groupwise_recipes.on_task.preview import preview_run
 
     return preview_run(config)
+
+
+def collect_rewards(config: "OnTaskConfig", run: Path) -> "RewardCase":
+    """Return the rewards, with the training pairs they are audited on."""
+    from groupwise_recipes.on_task.rewards import make_case
+
+    return make_case(config, run / "prepare")
 
 
 def _bind(name: str, config: "OnTaskConfig") -> Callable[[StepContext], None]:
@@ -101,4 +112,7 @@ recipe = Recipe(
     config_folder=Path(__file__).parent / "configs",
     plan=plan,
     preview=preview,
+    rewards=RewardSource(
+        collect_rewards, uses=("prepare", "audit"), sections=("model", "answer", "rewards")
+    ),
 )

@@ -41,6 +41,7 @@ class RunFiles:
     logs: dict[str, TrainingLog]
     warnings: list[tuple[str, Mapping[str, Any]]]
     audit: Mapping[str, Any] | None
+    reward_audit: Mapping[str, Any] | None
     gate: Mapping[str, Any] | None
     manifest: Mapping[str, Any] | None
     absent: Mapping[str, str]
@@ -63,6 +64,7 @@ def read_run_files(folder: Path) -> RunFiles:
         logs={name: log for name, log in logs.items() if log.rows},
         warnings=_read_warnings(folder),
         audit=_read(folder / "audit/audit.json", _read_object, None),
+        reward_audit=_read(folder / "audit_rewards/audit.json", _read_object, None),
         gate=_read(folder / "grpo/gate.json", _read_object, None),
         manifest=_read(folder / "manifest.json", _read_object, None),
         absent={name: shows for name, shows in _SHOWS.items() if not (folder / name).is_file()},

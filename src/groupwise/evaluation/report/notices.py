@@ -32,6 +32,7 @@ def collect_notices(files: RunFiles) -> tuple[Notice, ...]:
     found = [
         *_note_absent(files.absent),
         *_note_audit(files.audit),
+        *_note_reward_audit(files.reward_audit),
         *_note_steps(files.warnings),
         *_note_mismatch(files),
         *_note_digests(files.metrics),
@@ -58,6 +59,18 @@ def _note_audit(audit: Mapping[str, Any] | None) -> Iterator[Notice]:
             prefix = "Accepted by the configuration: " if is_accepted else "Data: "
             text = f"{prefix}{row.get('message', row.get('name', ''))}"
             yield Notice("error" if level == "error" else "warning", text, "audit/audit.json")
+
+
+def _note_reward_audit(audit: Mapping[str, Any] | None) -> Iterator[Notice]:
+    """Faults of the rewards that a run was told to go on with are errors, not footnotes."""
+    rows: list[Mapping[str, Any]] = list((audit or {}).get("findings", ()))
+    for row in rows:
+        name, where = row.get("name", ""), list(row.get("where", ()))
+        prefix = f"Accepted with --accept {name}: " if row.get("accepted") else "Rewards: "
+        shown = f" For example, {where[0]}." if where else ""
+        text = f"{prefix}{row.get('message', name)}{shown}"
+        is_error = row.get("level") == "error"
+        yield Notice("error" if is_error else "warning", text, "audit_rewards/audit.json")
 
 
 def _note_steps(warnings: Iterable[tuple[str, Mapping[str, Any]]]) -> Iterator[Notice]:

@@ -4,6 +4,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from groupwise.core import Completion, Example, RewardError, Score
+from groupwise.inference import Responder
 from groupwise.rewards.answers import AnswerContract
 from groupwise.rewards.reward_set import RewardSet
 
@@ -18,6 +19,20 @@ NUM_RIVALS = 3
 
 
 @dataclass(frozen=True, slots=True)
+class JudgeSeat:
+    """How to put another model behind the judge of the rewards.
+
+    Attributes:
+        build: returns the same rewards with that model behind their judge, asked once and without
+            a cache.
+        replies: the whole reply by which a model gives each label.
+    """
+
+    build: Callable[[Responder], Scorer]
+    replies: Mapping[str, str]
+
+
+@dataclass(frozen=True, slots=True)
 class RewardCase:
     """Rewards and what they are to be held against.
 
@@ -28,6 +43,8 @@ class RewardCase:
             it is the reference answer.
         measure: the criterion of the evaluation.
         labels: every label there is; empty if answers are open.
+        seat: where the judge sits, if there is one; None: a RewardSet with Judged parts is
+            looked through.
     """
 
     rewards: Scorer
@@ -35,6 +52,7 @@ class RewardCase:
     write_answer: Callable[[Example, str], str]
     measure: Measure
     labels: tuple[str, ...] = ()
+    seat: JudgeSeat | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -65,10 +65,11 @@ def _score_batch(rewards: Scorer, pairs: list[tuple[Example, str]]) -> list[Outc
             return [_read_score(score) for score in rewards.score_batch(examples, completions)]
         except GroupwiseError:
             pass  # one of them raised: score one by one to find which
-    return [_score_alone(rewards, example, text) for example, text in pairs]
+    return [score_alone(rewards, example, text) for example, text in pairs]
 
 
-def _score_alone(rewards: Scorer, example: Example, text: str) -> Outcome:
+def score_alone(rewards: Scorer, example: Example, text: str) -> Outcome:
+    """Return what one text earns; what a reward does wrong becomes a problem."""
     call = rewards.score if isinstance(rewards, RewardSet) else rewards
     try:
         return _read_score(call(example, Completion(text)))
