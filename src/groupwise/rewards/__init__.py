@@ -20,6 +20,7 @@ from groupwise.rewards.boxes import Box, BoxIou
 from groupwise.rewards.code_tests import CodeTests
 from groupwise.rewards.exact_match import ExactMatch
 from groupwise.rewards.human_override import HumanOverride
+from groupwise.rewards.judged import Judged
 from groupwise.rewards.label_match import LabelMatch
 from groupwise.rewards.math_equality import MathEquality
 from groupwise.rewards.multiple_choice import MultipleChoice
@@ -44,6 +45,7 @@ __all__ = [
     "ExactMatch",
     "HumanOverride",
     "JudgeSeat",
+    "Judged",
     "LabelMatch",
     "MathEquality",
     "Measure",

@@ -1,0 +1,101 @@
+"""Reward: what a judge says about an answer. No verdict is no value, never 0."""
+
+from collections.abc import Callable, Mapping, Sequence
+
+from groupwise.core import Completion, Example, RewardError, Score
+from groupwise.judges import Judge, NoVerdict, Question, Verdict, judge_all
+from groupwise.rewards.reward import RewardKind
+
+Ask = Callable[[Example, Completion], Question | Score]
+"""Returns what to ask the judge, or the score of an answer that need not be judged (an invalid
+one, for instance)."""
+Pay = Callable[[Verdict, Example, Completion], float]
+"""Returns what a verdict pays, in [0, 1]."""
+
+
+class Judged:
+    """Pays what a judge's verdict is worth; all completions of a call are judged at once.
+
+    A failed judge, a verdict that flipped when the order was swapped, and one below
+    ``min_confidence`` give no value.
+
+    Args:
+        judge: any judge.
+        ask: makes the question.
+        pay: worth of each label (the verdict's probabilities weigh them), or a function of the
+            verdict.
+        min_confidence: verdicts below it give no value.
+        name: in metrics and breakdowns.
+
+    Raises:
+        RewardError: if ``pay`` does not name every label of the judge, or pays outside [0, 1].
+    """
+
+    kind: RewardKind = "judgement"
+
+    def __init__(
+        self,
+        judge: Judge,
+        *,
+        ask: Ask,
+        pay: Mapping[str, float] | Pay,
+        min_confidence: float = 0.0,
+        name: str = "judge",
+    ) -> None:
+        self.judge = judge
+        self.ask = ask
+        self.pay = pay if callable(pay) else _pay_labels(pay, judge.labels)
+        self.min_confidence = min_confidence
+        self.name = name
+
+    def __call__(self, example: Example, completion: Completion) -> Score:
+        """Return the score of one completion.
+
+        Raises:
+            JudgeError: if the judge failed too often.
+        """
+        return self.score_batch([example], [completion])[0]
+
+    def score_batch(
+        self, examples: Sequence[Example], completions: Sequence[Completion]
+    ) -> list[Score]:
+        """Return one score per pair, in order.
+
+        Raises:
+            JudgeError: if the judge failed too often.
+        """
+        pairs = list(zip(examples, completions, strict=True))
+        asked = [self.ask(example, completion) for example, completion in pairs]
+        verdicts = iter(judge_all(self.judge, [a for a in asked if isinstance(a, Question)]))
+        return [
+            given if isinstance(given, Score) else self._score(next(verdicts), *pair)
+            for given, pair in zip(asked, pairs, strict=True)
+        ]
+
+    def _score(
+        self, result: Verdict | NoVerdict, example: Example, completion: Completion
+    ) -> Score:
+        if isinstance(result, NoVerdict):
+            return Score(None, f"no verdict ({result.cause}: {result.message})")
+        if result.is_flipped:
+            return Score(None, "the verdict changed with the order")
+        said = f"the judge says {result.label} with confidence {result.confidence:.2f}"
+        if result.confidence < self.min_confidence:
+            return Score(None, f"{said}, which is below {self.min_confidence:.2f}")
+        return Score(self.pay(result, example, completion), said)
+
+
+def _pay_labels(worth: Mapping[str, float], labels: Sequence[str]) -> Pay:
+    wrong = [label for label in labels if not 0.0 <= worth.get(label, -1.0) <= 1.0]
+    if wrong or set(worth) != set(labels):
+        raise RewardError(
+            "a judged reward must pay every label of its judge",
+            got=dict(worth),
+            expected=f"a number in [0, 1] for each of {', '.join(labels)}",
+        )
+
+    def pay(verdict: Verdict, _: Example, __: Completion) -> float:
+        mean = sum(worth[label] * share for label, share in verdict.probabilities.items())
+        return min(1.0, max(0.0, mean))
+
+    return pay
