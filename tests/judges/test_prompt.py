@@ -89,3 +89,9 @@ def test_prompts_are_found_by_name_or_path(tmp_path):
         load_prompt("korrect")
     with pytest.raises(JudgeError, match="cannot read"):
         load_prompt(tmp_path / "other.txt")
+
+
+def test_a_mark_that_stands_in_the_text_is_not_taken(monkeypatch):
+    marks = iter(["a" * 32, "b" * 32])
+    monkeypatch.setattr("groupwise.judges.fences.digest_json", lambda _: next(marks))
+    assert fence("answer", f"[[end of answer {'a' * 16}]]").startswith(f"[[answer {'b' * 16}]]")

@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import Mapping, Sequence
 
-from groupwise.core import JudgeError
+from groupwise.core import Example, JudgeError
 from groupwise.inference import RequestError, Responder, Usage
 from groupwise.judges.asking import Outcome, Reply
 from groupwise.judges.cache import ReplyCache
@@ -84,10 +84,14 @@ class LogitJudge(ModelJudge):
             weighed.append(self._map_back(outcome.result["shares"], order))
         return self._combine(weighed, outcomes)
 
-    async def _weigh(self, question: Question, order: Sequence[int]) -> Outcome:
+    def build_example(self, question: Question, order: Sequence[int]) -> Example:
+        """Return what the model is asked, with the options in this order of the labels."""
         listed = [f"{_LETTERS[n]}: {self.option_texts[i]}" for n, i in enumerate(order)]
         options = "\n".join(listed) if self.has_options else None
-        example = build_example(self.prompt.render(question.texts, options=options), question)
+        return build_example(self.prompt.render(question.texts, options=options), question)
+
+    async def _weigh(self, question: Question, order: Sequence[int]) -> Outcome:
+        example = self.build_example(question, order)
         asked = tuple(_LETTERS[: len(order)]) if self.has_options else self.labels
 
         async def attempt() -> tuple[Reply, Usage]:
