@@ -21,6 +21,8 @@ from groupwise.sandbox.seccomp import build_program_filter
 
 _START_S = 20.0
 _END_S = 1.0
+_MAX_CALL_BYTES = 1 << 22
+_MAX_REFUSALS = 100
 _FIRST = asyncio.FIRST_COMPLETED
 
 
@@ -72,7 +74,7 @@ async def run_cpython(job: Job, functions: HostFunctions) -> Result:
             answer = asyncio.ensure_future(_answer_calls(calls, functions))
             try:
                 verdict = await _watch(talk, readers.started, job, output, functions)
-            except (OSError, EOFError, ValueError) as error:
+            except (OSError, EOFError, ValueError, RecursionError) as error:
                 # What never started says nothing about the program.
                 status = "crashed" if readers.started.is_set() else "refused"
                 verdict = {"status": status, "message": str(error)}
@@ -207,11 +209,16 @@ async def _answer_calls(calls: socket.socket | None, functions: HostFunctions) -
             await _send(calls, reply)
 
     try:
-        while True:
-            task = asyncio.ensure_future(answer(await _receive(calls)))
+        # One that is over the limit is told so; a program that goes on is not listened to.
+        for _ in range(functions.max_calls + _MAX_REFUSALS):
+            message = await _receive(calls, max_bytes=_MAX_CALL_BYTES)
+            if not {"name", "args", "kwargs", "number"} <= message.keys():
+                return
+            task = asyncio.ensure_future(answer(message))
             tasks.add(task)
             task.add_done_callback(tasks.discard)
-    except (EOFError, OSError, ValueError):
+        await asyncio.Event().wait()
+    except (EOFError, OSError, ValueError, RecursionError):
         return
     finally:
         for task in tasks:
@@ -222,7 +229,7 @@ async def _send(end: socket.socket, message: Any) -> None:
     await asyncio.get_running_loop().sock_sendall(end, frame(message))
 
 
-async def _receive(end: socket.socket) -> dict[str, Any]:
+async def _receive(end: socket.socket, *, max_bytes: int = MAX_MESSAGE_BYTES) -> dict[str, Any]:
     """Return the next message.
 
     Raises:
@@ -230,7 +237,7 @@ async def _receive(end: socket.socket) -> dict[str, Any]:
         ValueError: if what comes is no message.
     """
     length = int.from_bytes(await _read(end, 4), "big")
-    if length > MAX_MESSAGE_BYTES:
+    if length > max_bytes:
         raise ValueError("a message is too long")
     message = load(await _read(end, length))
     if not isinstance(message, dict):

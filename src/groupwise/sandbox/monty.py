@@ -8,7 +8,7 @@ import asyncio
 import atexit
 import os
 import threading
-from functools import lru_cache
+from functools import cache
 from typing import Any
 
 from pydantic_monty import (
@@ -185,7 +185,7 @@ def _make_reply(answer: Answer) -> Any:
     return {"return_value": answer.value}
 
 
-@lru_cache(maxsize=1)
+@cache  # a forked process keeps its parent's: to drop it would end its workers
 def _open_pool(process: int) -> Monty:
     """Return this process's workers; they end with it."""
     pool = Monty(
@@ -195,5 +195,10 @@ def _open_pool(process: int) -> Monty:
         feed_duration_limit_grace=_MAX_SLICE_S / 4,
     )
     pool.__enter__()
-    atexit.register(pool.__exit__, None, None, None)
+
+    def close() -> None:
+        if os.getpid() == process:
+            pool.__exit__(None, None, None)
+
+    atexit.register(close)
     return pool

@@ -54,7 +54,8 @@ def run_python(
             Monty: after the program, in the same session), and the program never sees it.
         stdin: what the program reads from its input.
         functions: functions of this process that the program may call, with JSON values;
-            coroutine functions are awaited by the program, others run in a thread.
+            coroutine functions are awaited by the program, others run in a thread, which is
+            waited for: they have to come to an end by themselves.
         limits: when the run is ended.
         backend: ``auto``; ``monty`` refuses what Monty cannot decide, ``cpython`` leaves Monty out.
 
