@@ -5,7 +5,7 @@ import fractions
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from groupwise.sandbox.guest.channel import Channel, frame
@@ -53,6 +53,8 @@ def describe(value: object) -> str:
 
 
 @given(_values)
+@example([float("nan"), float("inf"), complex("nan")])
+@example({(1, "a"): {2**80, -1}, "b": (True, None)})
 def test_data_comes_back_as_it_was(value: object) -> None:
     back = decode(load(dump(encode(value))))
     assert describe(back) == describe(value)

@@ -203,12 +203,13 @@ def test_tests_may_take_a_builtins_name_only_if_it_is_the_entry_point() -> None:
     assert run_python(program, tests=ProgramTests(tests, "sum")).status == "passed"
 
 
-def test_many_run_at_once() -> None:
+@both
+def test_many_run_at_once_and_none_takes_the_time_of_another(backend: Backend) -> None:
     async def run_all() -> list[Result]:
-        programs = [f"{number} * 2" for number in range(30)]
-        return await asyncio.gather(*(run_python_async(program) for program in programs))
+        runs = (run_python_async(f"{n} * 2", limits=SHORT, backend=backend) for n in range(40))
+        return await asyncio.gather(*runs)
 
-    assert [result.value for result in asyncio.run(run_all())] == list(range(0, 60, 2))
+    assert [result.value for result in asyncio.run(run_all())] == list(range(0, 80, 2))
 
 
 @needs_bubblewrap

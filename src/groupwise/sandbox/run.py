@@ -1,6 +1,8 @@
 """Run one program: Monty first, CPython under bubblewrap for what Monty cannot decide."""
 
 import asyncio
+import os
+import threading
 import time
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
@@ -14,6 +16,11 @@ from groupwise.sandbox.monty import run_monty
 from groupwise.sandbox.result import Backend, Job, Limits, ProgramTests, Result
 
 _DEFAULT_LIMITS = Limits()
+_POLL_S = 0.005
+# More at once would only take time from each other, and each has a limit on its time. Those with
+# host functions mostly wait.
+_places = threading.BoundedSemaphore(2 * (os.cpu_count() or 1))
+_waiting_places = threading.BoundedSemaphore(64)
 
 
 async def run_python_async(
@@ -56,7 +63,8 @@ def run_python(
         functions: functions of this process that the program may call, with JSON values;
             coroutine functions are awaited by the program, others run in a thread, which is
             waited for: they have to come to an end by themselves.
-        limits: when the run is ended.
+        limits: when the run is ended. Their clocks start with the program: runs that are too many
+            for this machine wait for each other first.
         backend: ``auto``; ``monty`` refuses what Monty cannot decide, ``cpython`` leaves Monty out.
 
     Returns:
@@ -93,4 +101,10 @@ async def _run(job: Job, host: HostFunctions, backend: Backend) -> Result:
             "refused", message=f"this needs CPython in a sandbox ({undecided}): {missing}"
         )
     host.rewind()
-    return await run_cpython(job, host)
+    places = _waiting_places if job.functions else _places
+    while not places.acquire(blocking=False):
+        await asyncio.sleep(_POLL_S)
+    try:
+        return await run_cpython(job, host)
+    finally:
+        places.release()
