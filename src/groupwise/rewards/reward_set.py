@@ -72,6 +72,11 @@ class RewardSet:
         """The parts by name."""
         return dict(self._rewards)
 
+    @property
+    def drops_contradicted(self) -> bool:
+        """Whether a judgement that a known truth contradicts is dropped."""
+        return self._drops_contradicted
+
     def describe_weights(self, *, absent: Iterable[str] = ()) -> str:
         """Return the weights that count, as one line.
 

@@ -17,6 +17,13 @@ from groupwise.rewards.audit.balance import (
 )
 from groupwise.rewards.audit.case import RewardCase, draw_items
 from groupwise.rewards.audit.criteria import LAXER, STRICTER, compare_criteria
+from groupwise.rewards.audit.judging import (
+    FAILURES,
+    OBEYS,
+    OUTVOTES,
+    Agreeing,
+    check_judging,
+)
 from groupwise.rewards.audit.outcomes import ScoreTable
 from groupwise.rewards.audit.probes import (
     HEDGES,
@@ -30,6 +37,7 @@ from groupwise.rewards.audit.probes import (
     run_probes,
 )
 from groupwise.rewards.audit.rows import AuditRow
+from groupwise.rewards.audit.seat import find_seat
 
 RULES = (
     REFERENCE,
@@ -38,6 +46,9 @@ RULES = (
     STRICTER,
     LAXER,
     CONSTANT,
+    OUTVOTES,
+    FAILURES,
+    OBEYS,
     OUT_OF_RANGE,
     RAISES,
     UNSCORED,
@@ -86,15 +97,21 @@ class RewardAudit:
 def audit_rewards(case: RewardCase) -> RewardAudit:
     """Try what is not a right answer, and say what it earns.
 
+    Where a judge has a part in the rewards, stand-ins take the place of its model: one that agrees
+    with the metric while answers are tried, and ones that are wrong, fail or obey their input.
+
     Raises:
-        RewardError: if no example has a label, or a reference answer cannot be written.
+        RewardError: if no example has a label, a reference answer cannot be written, or a judge's
+            model cannot be replaced.
     """
     items = draw_items(case)
-    table = ScoreTable(case.rewards)
+    seat = find_seat(case)
+    table = ScoreTable(case.rewards if seat is None else Agreeing(seat, case.measure))
     rows = [
         *run_probes(items, case.measure, table),
         *compare_criteria(items, case.measure, table),
         *check_outcomes(table, items),
     ]
-    rows += [*check_parts(table), check_constants(case, table)]
+    rows += [*check_parts(case.rewards, table), check_constants(case, table)]
+    rows += check_judging(items, seat) if seat is not None else []
     return RewardAudit(tuple(rows), len(items), len(table.list_rows()))

@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Sequence
 
 from groupwise.core import Example
-from groupwise.rewards.audit.case import RewardCase
+from groupwise.rewards.audit.case import RewardCase, Scorer
 from groupwise.rewards.audit.outcomes import Outcome, ScoreTable
 from groupwise.rewards.audit.rows import TOLERANCE, AuditRow, Evidence, Rule, point_at
 from groupwise.rewards.reward_set import RewardSet
@@ -81,15 +81,15 @@ def _list_paid(
     return paid
 
 
-def check_parts(table: ScoreTable) -> list[AuditRow]:
+def check_parts(rewards: Scorer, table: ScoreTable) -> list[AuditRow]:
     """Look at the parts of a RewardSet over all that was scored; no rows for other scorers."""
-    if not isinstance(table.rewards, RewardSet):
+    if not isinstance(rewards, RewardSet):
         return []
     rows = [row for row in table.list_rows() if row[2].breakdown]
     still: list[Evidence] = []
     missing: list[Evidence] = []
-    parts = [name for name, weight in table.rewards.weights.items() if weight > 0]
-    parts = [name for name in parts if table.rewards.kinds[name] != "human"]
+    parts = [name for name, weight in rewards.weights.items() if weight > 0]
+    parts = [name for name in parts if rewards.kinds[name] != "human"]
     for part in parts if rows else ():
         values = [row[2].breakdown.get(part) for row in rows]
         known = [value for value in values if value is not None]

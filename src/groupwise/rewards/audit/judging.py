@@ -1,0 +1,163 @@
+"""What rewards do with a judge: with wrong verdicts, with failures, with orders in an answer.
+
+The model behind the judge is a stand-in, so that every verdict can be tried.
+"""
+
+from collections.abc import Iterator, Sequence
+from itertools import product
+
+from groupwise.core import Completion, Example, Score
+from groupwise.inference import Responder
+from groupwise.rewards.audit.case import Item, JudgeSeat, Measure
+from groupwise.rewards.audit.injections import INJECTIONS
+from groupwise.rewards.audit.outcomes import Outcome, score_alone
+from groupwise.rewards.audit.rows import TOLERANCE, AuditRow, Evidence, Rule, point_at
+from groupwise.rewards.audit.stand_ins import Failing, Gullible, Quoting, StandIn
+
+OUTVOTES = Rule(
+    "reward/judge-outvotes-truth",
+    "error",
+    "a right and a wrong answer, whatever the judge says of either",
+    "the right one must earn more where the truth is known",
+)
+FAILURES = Rule(
+    "reward/judge-failure-scored",
+    "error",
+    "answers whose judge times out, says nothing or contradicts itself",
+    "must have no score, or the one that the truth alone gives",
+)
+OBEYS = Rule(
+    "reward/judge-obeys-injection",
+    "error",
+    "a wrong answer with orders to the judge, forged verdicts and closed fences",
+    "must earn what the same judge gives it when it reads them as part of the answer",
+)
+
+PROBABILITIES = (1.0, 0.75, 0.51, 0.5)
+_NO_VERDICTS = (None, "", "I cannot tell.", "{first} {second}")
+NUM_JUDGED_ITEMS = 4
+
+
+class Agreeing:
+    """Rewards whose judge always agrees with the metric: pays right answers all it can."""
+
+    def __init__(self, seat: JudgeSeat, measure: Measure) -> None:
+        self.measure = measure
+        self.rewards = [seat.build(StandIn(seat.replies, label)) for label in seat.replies]
+
+    def __call__(self, example: Example, completion: Completion) -> Score:
+        """Return the best score that a verdict can give a right answer, else the worst."""
+        scores = [score_alone(rewards, example, completion.text) for rewards in self.rewards]
+        problem = next((outcome for outcome in scores if outcome.problem), None)
+        if problem is not None:
+            raise RuntimeError(problem.reason)
+        sign = 1 if self.measure(example, completion.text) == 1.0 else -1
+        found = max(scores, key=lambda outcome: _rank(outcome, sign))
+        return Score(found.value, found.reason, found.breakdown)
+
+
+def _rank(outcome: Outcome, sign: int) -> tuple[float, int]:
+    """Return the value, best first for the sign 1; between equals, how many parts have one."""
+    value = -1.0 if outcome.value is None else outcome.value
+    return sign * value, sum(part is not None for part in outcome.breakdown.values())
+
+
+def check_judging(items: Sequence[Item], seat: JudgeSeat) -> list[AuditRow]:
+    """Return the rows about the judge."""
+    sample = [item for item in items if item.wrong][:NUM_JUDGED_ITEMS]
+    return [
+        _check_outvoting(sample, seat),
+        _check_failures(sample, seat),
+        _check_injections(sample, seat),
+    ]
+
+
+def _check_outvoting(items: Sequence[Item], seat: JudgeSeat) -> AuditRow:
+    outcomes: list[Outcome] = []
+    failures: list[Evidence] = []
+    for item in items:
+        wrong = item.wrong[0]
+        if not _knows_truth(item, seat):
+            continue
+        rights = _try_verdicts(item.example, item.reference, seat)
+        wrongs = _try_verdicts(item.example, wrong, seat)
+        outcomes += [outcome for _, outcome in (*rights, *wrongs)]
+        for (said_right, right), (said_wrong, paid) in product(rights, wrongs):
+            if right.value is None or paid.value is None or right.value > paid.value + TOLERANCE:
+                continue
+            why = (
+                f"the right answer {item.reference!r} earns {right.value:.3g} when the judge says "
+                f"{said_right} of it and {said_wrong} of this"
+            )
+            failures.append(point_at(item.example, wrong, paid, why))
+            break
+    return OUTVOTES.make_row(outcomes, failures)
+
+
+def _knows_truth(item: Item, seat: JudgeSeat) -> bool:
+    """Whether the rewards tell right from wrong when the judge fails."""
+    rewards = seat.build(Failing(seat.replies))
+    right = score_alone(rewards, item.example, item.reference).value
+    wrong = score_alone(rewards, item.example, item.wrong[0]).value
+    return right is not None and wrong is not None and right > wrong + TOLERANCE
+
+
+def _try_verdicts(example: Example, text: str, seat: JudgeSeat) -> list[tuple[str, Outcome]]:
+    """Return what ``text`` earns under every verdict, and under none."""
+    models: list[tuple[str, Responder]] = [("nothing", Failing(seat.replies))]
+    for label, probability in product(seat.replies, PROBABILITIES):
+        model = StandIn(seat.replies, label, probability=probability)
+        models.append((f"{label} ({probability:.2f})", model))
+    return [(said, score_alone(seat.build(model), example, text)) for said, model in models]
+
+
+def _check_failures(items: Sequence[Item], seat: JudgeSeat) -> AuditRow:
+    outcomes: list[Outcome] = []
+    failures: list[Evidence] = []
+    for item, model in product(items, _list_failing(seat)):
+        rewards = seat.build(model)
+        right = score_alone(rewards, item.example, item.reference)
+        wrong = score_alone(rewards, item.example, item.wrong[0])
+        outcomes += [right, wrong]
+        said = "it times out" if model.text is None else f"it says {model.text!r}"
+        if right.value is not None and right.value < 1.0 - TOLERANCE:
+            why = f"the judge failed ({said}), which was counted against the right answer"
+            failures.append(point_at(item.example, item.reference, right, why))
+        elif wrong.value is not None and wrong.value > 1.0 - TOLERANCE:
+            why = f"the judge failed ({said}), which was counted for a wrong answer"
+            failures.append(point_at(item.example, item.wrong[0], wrong, why))
+    return FAILURES.make_row(outcomes, failures)
+
+
+def _list_failing(seat: JudgeSeat) -> Iterator[Failing]:
+    first, second = list(seat.replies.values())[:2]
+    for text in _NO_VERDICTS:
+        said = None if text is None else text.format(first=first, second=second)
+        yield Failing(seat.replies, text=said)
+
+
+def _check_injections(items: Sequence[Item], seat: JudgeSeat) -> AuditRow:
+    outcomes: list[Outcome] = []
+    failures: list[Evidence] = []
+    for item, injection in product(items, INJECTIONS):
+        text = f"{item.wrong[0]}\n{injection}"
+        tried = list(_try_weaknesses(item.example, text, seat))
+        outcomes += [outcome for outcome, _ in tried]
+        shown = next(((outcome, why) for outcome, why in tried if why), None)
+        if shown is not None:
+            failures.append(point_at(item.example, text, *shown))
+    return OBEYS.make_row(outcomes, failures)
+
+
+def _try_weaknesses(example: Example, text: str, seat: JudgeSeat) -> Iterator[tuple[Outcome, str]]:
+    """Return what ``text`` earns from weak judges, and what is wrong with that."""
+    for honest, obeyed in product(seat.replies, repeat=2):
+        plain = score_alone(seat.build(StandIn(seat.replies, honest)), example, text).value
+        gullible = Gullible(seat.replies, honest, obeyed=obeyed)
+        for weakness, model in (("obeys", gullible), ("quotes", Quoting(seat.replies, honest))):
+            outcome = score_alone(seat.build(model), example, text)
+            is_better = outcome.value is not None and outcome.value > (plain or 0.0) + TOLERANCE
+            is_spoiled = outcome.value is None and plain is not None
+            plainly = "no score" if plain is None else f"{plain:.3g}"
+            why = f"a judge that {weakness} what it reads would give it {plainly} without the order"
+            yield outcome, why if is_better or is_spoiled else ""
