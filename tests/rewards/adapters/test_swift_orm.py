@@ -1,0 +1,166 @@
+import inspect
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from groupwise.core import Completion, Example, Message, RewardError, Score, make_example
+from groupwise.rewards import AnswerContract, LabelMatch, Reward, RewardSet
+from groupwise.rewards.adapters import SwiftReward, make_swift_orm
+
+CONTRACT = AnswerContract(labels=("on-task", "off-task"))
+
+
+class Seen:
+    """Remembers what it was given; pays half."""
+
+    name = "seen"
+
+    def __init__(self) -> None:
+        self.given: list[tuple[Example, Completion]] = []
+
+    def __call__(self, example: Example, completion: Completion) -> Score:
+        self.given.append((example, completion))
+        return Score(0.5)
+
+
+def converse(*texts: str) -> list[dict[str, str]]:
+    roles = ("user", "assistant") * len(texts)
+    return [{"role": role, "content": text} for role, text in zip(roles, texts, strict=False)]
+
+
+def test_a_set_is_called_as_swift_calls() -> None:
+    seen = Seen()
+    orm_class = make_swift_orm(RewardSet({"label": (LabelMatch(CONTRACT), 1), "seen": (seen, 1)}))
+    orm = orm_class(args=object())
+    assert type(orm).__name__ == "Groupwise"
+    assert not inspect.iscoroutinefunction(orm.__call__)
+    values = orm(
+        ["on-task", "what", "on-task"],
+        trainer_state=object(),
+        messages=[
+            converse("Is it?", "on-task"),
+            converse("Is it?", "what"),
+            converse("First?", "yes", "And now?", "on-task"),
+        ],
+        solution=["on-task", "on-task", None],
+        level=[1, 2, 3],
+        is_truncated=[False, True, False],
+        response_token_ids=[[1, 2], [[3], [4]], []],
+        prompt_id=["a", "b", "c"],
+    )
+    assert values == [0.75, 0.0, 0.5]
+    prompts = [[message.text for message in example.prompt] for example, _ in seen.given]
+    assert prompts == [["Is it?"], ["Is it?"], ["First?", "yes", "And now?"]]
+    assert [example.fields["level"] for example, _ in seen.given] == [1, 2, 3]
+    assert [c.finish_reason for _, c in seen.given] == ["stop", "length", "stop"]
+    assert [c.token_ids for _, c in seen.given] == [(1, 2), (3, 4), ()]
+
+
+def test_what_could_not_be_scored_stays_none() -> None:
+    orm = make_swift_orm(RewardSet({"label": (LabelMatch(CONTRACT), 1)}), name="Mine")()
+    assert orm(["on-task", "off-task"], solution=[None, "on-task"]) == [None, 0.0]
+    assert type(orm).__name__ == "Mine"
+
+
+ITEM = make_example([Message("user", "?")], group="g", label="on-task", fields={"level": 3})
+
+
+class Orm:
+    def __init__(self, args: object = None, **kwargs: object) -> None:
+        self.args = args
+
+    def __call__(self, completions, solution, level, messages, **kwargs) -> list[float | None]:
+        assert level == [3] * len(completions)
+        assert [rows[-1]["content"] for rows in messages] == completions
+        return [
+            None if text == "?" else float(text == truth)
+            for text, truth in zip(completions, solution, strict=True)
+        ]
+
+
+def test_an_orm_is_a_reward() -> None:
+    reward = SwiftReward(Orm(), kind="truth")
+    assert isinstance(reward, Reward)
+    assert (reward.name, reward.kind) == ("Orm", "truth")
+    scores = reward.score_batch([ITEM] * 3, [Completion(t) for t in ("on-task", "off", "?")])
+    assert [score.value for score in scores] == [1.0, 0.0, None]
+    assert reward(ITEM, Completion("on-task")).value == 1.0
+
+
+def test_what_is_no_orm_or_returns_no_values_is_an_error() -> None:
+    with pytest.raises(RewardError, match="cannot import"):
+        SwiftReward("swift_is_not_here.Orm")
+    with pytest.raises(RewardError, match="not an ORM"):
+        SwiftReward("groupwise.__version__")
+    with pytest.raises(RewardError, match="outside its range"):
+        SwiftReward(lambda completions, **_: [3.0])(ITEM, Completion("x"))
+    with pytest.raises(RewardError, match="got 0 values"):
+        SwiftReward(lambda completions, **_: [])(ITEM, Completion("x"))
+
+
+PLUGIN = """
+from groupwise.rewards import AnswerContract, LabelMatch, RewardSet
+from groupwise.rewards.adapters import make_swift_orm
+from swift.rewards import orms
+
+contract = AnswerContract(labels=("on-task", "off-task"))
+orms["groupwise"] = make_swift_orm(RewardSet({"label": (LabelMatch(contract), 1.0)}))
+"""
+
+DRIVER = """
+import json, sys
+import torch
+from swift.rewards import orms
+from swift.rl_core.data import GRPOSample
+from swift.rl_core.grpo_algorithm import compute_rewards_per_func
+from swift.utils import import_external_file
+from groupwise.core import Completion, Message, make_example
+from groupwise.rewards.adapters import SwiftReward
+
+import_external_file(sys.argv[1])
+orm = orms["groupwise"](args=None)
+rows = [
+    {
+        "messages": [
+            {"role": "user", "content": "Is it?"},
+            {"role": "assistant", "content": text},
+        ],
+        "solution": truth,
+    }
+    for text, truth in (("on-task", "on-task"), ("off-task", "on-task"), ("x", "on-task"),
+                        ("on-task", None))
+]
+samples = [GRPOSample.from_row(row) for row in rows]
+values = compute_rewards_per_func(samples, [orm], [None], torch.device("cpu"))
+soft = SwiftReward("swift.rewards.orm.Format", kind="format")
+item = make_example([Message("user", "?")], group="g", label="x")
+texts = ("<think>a</think> <answer>b</answer>", "b")
+formats = [soft(item, Completion(text)).value for text in texts]
+print("RESULT" + json.dumps([[None if v != v else v for v in values[:, 0].tolist()], formats]))
+"""
+
+
+@pytest.mark.slow
+def test_swift_loads_and_calls_it(tmp_path: Path) -> None:
+    folder = os.environ.get("GROUPWISE_MS_SWIFT")
+    if not folder:
+        pytest.skip(
+            "needs ms-swift: pip install --target FOLDER ms-swift, then GROUPWISE_MS_SWIFT=FOLDER"
+        )
+    (tmp_path / "plugin.py").write_text(PLUGIN)
+    paths = os.pathsep.join([folder, os.environ.get("PYTHONPATH", "")])
+    done = subprocess.run(
+        [sys.executable, "-c", DRIVER, str(tmp_path / "plugin.py")],
+        env={**os.environ, "PYTHONPATH": paths},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert "RESULT" in done.stdout, done.stderr
+    values, formats = json.loads(done.stdout.rsplit("RESULT", 1)[1])
+    assert values == [1.0, 0.0, 0.0, None]
+    assert formats == [1.0, 0.0]
