@@ -77,8 +77,7 @@ def _judge(program: Program, control: Channel, child: int) -> dict[str, Any]:
         tests = control.receive()
         in_tests = tests["source"] != ""
         run_tests(program, tests["source"], tests["entry_point"])
-        program.channel.send({"do": "end"})
-        _wait_for_end(program)
+        _end(program)
     except ProgramGoneError:
         pass
     except BaseException as error:  # noqa: BLE001 (whatever the tests raise decides)
@@ -101,10 +100,13 @@ def run_tests(program: Program, source: str, entry_point: str | None) -> None:
     run_code(code, TestNames(program, entry_point))
 
 
-def _wait_for_end(program: Program) -> None:
-    """Wait until the program has written out what it printed."""
+def _end(program: Program) -> None:
+    """Let the program write out what it printed, and wait until it has."""
     try:
+        program.channel.send({"do": "end"})
         program.channel.receive()
+    except OSError:
+        program.is_gone = True
     except (EOFError, ValueError):
         return
 
