@@ -87,6 +87,14 @@ def test_a_lever_off(sample_both, family, off):
     sample_both(family, speed=SpeedSettings(shared_prefix="on", **{off: False}), beta=0.1)
 
 
+@pytest.mark.parametrize("once", [True, False])
+def test_features_are_kept_only_where_later_passes_use_them(grpo, pairs, once):
+    speed = SpeedSettings(shared_prefix="on", vision_once=once)
+    stepped = pairs.make("qwen2_5_vl", speed=speed)
+    stepped.update(grpo.make_rows(3, sizes=TWO_PICTURES))
+    assert bool(stepped.trainer._round.pictures) == once
+
+
 def test_every_end_token_ends_a_completion(sample_both):
     _, batches = sample_both("qwen2", ends=range(0, 600, 3), num_updates=3, temperature=3.0)
     lengths = torch.cat([batch["completion_mask"].sum(1) for batch in batches])

@@ -49,7 +49,7 @@ def sample_rows(
             position_ids=positions[..., :-1],
             past_key_values=cache,
             use_cache=True,
-            **_encode_pictures(backbone, prompts, round_),
+            **_encode_pictures(backbone, prompts, sharing, round_),
         )
         room = generation_config.max_new_tokens + 1
         cache.layers = [_RoomyLayer(layer, rows, room=room) for layer in cache.layers]
@@ -132,14 +132,17 @@ def cut_after_end(token_ids: torch.Tensor, end_token_ids: Iterable[int]) -> list
     return [row[: len(row) - gone] for row, gone in zip(rows, num_after, strict=True)]
 
 
-def _encode_pictures(backbone: Any, prompts: PromptRows, round_: Round) -> dict[str, Any]:
+def _encode_pictures(
+    backbone: Any, prompts: PromptRows, sharing: Sharing, round_: Round
+) -> dict[str, Any]:
     pictures = prompts.pictures
     if pictures is None:
         return {}
     features = backbone.get_image_features(
         pictures.copy_pixels(), pictures.find_grid(), return_dict=True
     )
-    round_.keep_features(round_.groups, pictures.count(), features)
+    if sharing.keeps_features:
+        round_.keep_features(round_.groups, pictures.count(), features)
     return {"mm_encoder_outputs": {"image": features}}
 
 
