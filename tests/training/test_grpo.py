@@ -1,4 +1,5 @@
 import json
+import math
 
 import pytest
 
@@ -74,6 +75,7 @@ def test_metrics_and_what_trains(taught_folder, picture_examples, tmp_path, capf
     assert [(row["step"], row["epoch"]) for row in logged] == [(1, 0.5), (2, 1.0)]
     documented = "step epoch loss reward reward_std reward/scatter reward/scatter_std dead_groups"
     documented += " invalid kl entropy completion_length tokens_per_s learning_rate grad_norm"
+    documented += " num_groups num_dead_groups"
     for row in logged:
         assert set(row) == {*documented.split(), "unscorable", "truncated"}
     assert logged[0]["kl"] == pytest.approx(0, abs=1e-6)
@@ -92,6 +94,7 @@ def test_dead_groups_do_not_stop_it(taught_text_folder, text_examples, tmp_path)
     )
     rows = read_jsonl(tmp_path / "metrics.jsonl")
     assert [row["dead_groups"] for row in rows] == [1.0, 1.0]
+    assert [row["num_dead_groups"] for row in rows] == [4, 4]
     assert [row["reward"] for row in rows] == [1.0, 1.0]
     # What is left of the objective is the entropy bonus.
     for row in rows:
@@ -147,6 +150,29 @@ def test_each_prompt_of_a_round_is_sampled_once(taught_text_folder, text_example
     assert [row["step"] for row in rows] == list(range(1, 2 * 2 * 3 + 1))
     assert [row["step"] for row in rows if "dead_groups" in row] == [1, 7]
     assert all(0 <= row["skipped_rows"] <= 1 for row in rows)
+
+
+@pytest.mark.parametrize("log_every_steps", [1, 3])
+def test_counts_add_up_over_a_run(taught_text_folder, text_examples, tmp_path, log_every_steps):
+    """However many steps a row of metrics stands for."""
+
+    class Half:
+        """Every other prompt has a dead group; nothing else is at its group's mean."""
+
+        def __call__(self, example, completion):
+            is_dead = text_examples.index(example) % 2
+            return Score(0.5 if is_dead else (1 + math.sin(sum(completion.token_ids))) / 2)
+
+    settings = {"prompts_per_step": 2, "num_iterations": 2, "entropy_bonus": 0.0}
+    settings |= {"group_size": 4, "log_every_steps": log_every_steps}
+    train(taught_text_folder, text_examples, tmp_path, {"half": (Half(), 1.0)}, **settings)
+    rows = read_jsonl(tmp_path / "metrics.jsonl")
+    assert rows[-1]["step"] == 8
+    total = {
+        name: sum(row.get(name, 0) for row in rows)
+        for name in ("num_groups", "num_dead_groups", "num_skipped_rows")
+    }
+    assert total == {"num_groups": 8, "num_dead_groups": 4, "num_skipped_rows": 2 * 4 * 4}
 
 
 def test_an_update_takes_its_rows_from_one_round():

@@ -45,6 +45,8 @@ _RENAMED = {
     "sampling/importance_sampling_ratio/mean": "sampler_ratio",
     "tokens_per_s": "tokens_per_s",
 }
+# Since the row before: their sums are those of the run.
+_COUNTS = ("num_groups", "num_dead_groups", "num_skipped_rows")
 
 
 @silence_libraries()
@@ -211,4 +213,5 @@ def _rename_metrics(logs: Mapping[str, float]) -> dict[str, float]:
         for name, value in logs.items()
         if name.startswith("reward/") and value is not None
     }
-    return renamed | parts
+    counts = {name: int(logs[name]) for name in _COUNTS if name in logs}
+    return renamed | counts | parts

@@ -60,7 +60,7 @@ def keep_order(monkeypatch: pytest.MonkeyPatch) -> None:
     """Neither trainer shuffles, so that their micro-batches have the same rows."""
     from trl.trainer import grpo_trainer as parent
 
-    from groupwise.training.fast import trainer as fast
+    from groupwise.training.fast import groups
 
     monkeypatch.setattr(parent, "shuffle_sequence_dict", lambda batch: batch)
-    monkeypatch.setattr(fast, "shuffle_groups", lambda numbers: torch.arange(len(numbers)))
+    monkeypatch.setattr(groups, "shuffle_groups", lambda numbers: torch.arange(len(numbers)))

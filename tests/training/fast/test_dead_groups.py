@@ -64,13 +64,19 @@ def test_sequence_level_ratios(compare):
 
 
 @pytest.mark.parametrize(
-    ("case", "skipped"),
-    [("one group dead", 4 / 6), ("one row at the mean", 1 / 6), ("nothing known of one", 4 / 6)],
+    ("case", "num_skipped", "num_dead"),
+    [("one group dead", 4, 1), ("one row at the mean", 1, 0), ("nothing known of one", 4, 1)],
 )
-def test_skipped_rows_are_counted(compare, case, skipped):
+def test_skipped_rows_are_counted(compare, case, num_skipped, num_dead):
     """A group is dead, or a row is at its group's mean: both have no gradient."""
     _, fast = compare("qwen2", REWARDS[case], num_updates=1)
-    assert fast.list_metrics()["skipped_rows"] == [pytest.approx(skipped)]
+    assert fast.list_metrics()["skipped_rows"] == [pytest.approx(num_skipped / 6)]
+    logs = {"loss": 0.0}
+    fast.trainer.log(logs)
+    assert (logs["num_groups"], logs["num_dead_groups"]) == (2, num_dead)
+    assert logs["num_skipped_rows"] == num_skipped
+    fast.trainer.log(later := {"loss": 0.0})
+    assert not [name for name in later if name.startswith("num_")]
 
 
 @pytest.mark.parametrize("case", ALL_DEAD)

@@ -5,7 +5,7 @@ import hashlib
 import pytest
 import torch
 
-from groupwise.training.fast import trainer as fast_trainer
+from groupwise.training.fast import groups
 from groupwise.training.settings import SpeedSettings
 
 ON = SpeedSettings(shared_prefix="on")
@@ -95,9 +95,9 @@ def test_longer_neighbours(find_gradient, assert_same, grpo, loss, family):
 @each_loss
 def test_seed_of_the_shuffle(find_gradient, assert_same, monkeypatch, loss):
     orders = []
-    own = fast_trainer.shuffle_groups
+    own = groups.shuffle_groups
     monkeypatch.setattr(
-        fast_trainer, "shuffle_groups", lambda numbers: orders.append(own(numbers)) or orders[-1]
+        groups, "shuffle_groups", lambda numbers: orders.append(own(numbers)) or orders[-1]
     )
     halves = {"per_device_train_batch_size": 4, "gradient_accumulation_steps": 2}
     found = [find_gradient(loss, seed=seed, **halves) for seed in (0, 3)]
@@ -111,7 +111,7 @@ def test_any_order_of_rows(find_gradient, assert_same, monkeypatch, loss, family
     """Groups need not stay together: half of each is in either micro-batch."""
     whole = find_gradient(loss, family=family)
     order = torch.tensor([5, 0, 7, 2, 3, 4, 1, 6])
-    monkeypatch.setattr(fast_trainer, "shuffle_groups", lambda _: order)
+    monkeypatch.setattr(groups, "shuffle_groups", lambda _: order)
     halves = {"per_device_train_batch_size": 4, "gradient_accumulation_steps": 2}
     assert_same(whole, find_gradient(loss, family=family, **halves))
 

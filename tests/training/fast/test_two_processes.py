@@ -78,6 +78,9 @@ def assert_agree(grpo, one, other):
     for gradient, same in zip(one["gradients"], other["gradients"], strict=True):
         assert grpo.measure_difference(gradient, same) < 1e-5
     assert grpo.measure_difference(one["weights"], other["weights"]) < 1e-5
+    (counts,) = one["counts"]
+    assert other["counts"] == [counts, counts]
+    assert all(row["num_groups"] for row in counts)
 
 
 def check(names, *, grpo, processes, two, text_folder, folder):
@@ -86,6 +89,9 @@ def check(names, *, grpo, processes, two, text_folder, folder):
     for name in names:
         alone = processes.train(policies, processes.CASES[name], folder, num_processes=1)
         assert_agree(grpo, alone, found[name])
+        num_dead = sum(row["num_dead_groups"] for row in alone["counts"][0])
+        case = processes.CASES[name]
+        assert num_dead == processes.NUM_STEPS * case.num_dead // case.group_size
 
 
 def test_a_group_over_both_and_a_dead_half(grpo, processes, two, text_folder, tmp_path):

@@ -1,7 +1,7 @@
 """Rewards that are at work while the reference model is: judges and sandboxes mostly wait."""
 
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any
 
@@ -35,3 +35,18 @@ def start_early(function: Any) -> Any:
     called = getattr(function, "__call__", function)  # noqa: B004 (an object's own coroutine)
     is_async = inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(called)
     return function if is_async or isinstance(function, nn.Module) else EarlyReward(function)
+
+
+def start_all(functions: Sequence[Any], rows: Sequence[Mapping[str, Any]], **given: Any) -> None:
+    """Begin to score completions with every function that is an EarlyReward.
+
+    Args:
+        functions: of rewards.
+        rows: of the data set, one for each completion; their columns are given, too.
+        given: what TRL gives beside the columns.
+    """
+    names = set(rows[0]) - {"prompt", "completion", "completion_ids"}
+    columns = {name: [row[name] for row in rows] for name in names}
+    for function in functions:
+        if isinstance(function, EarlyReward):
+            function.start(**given, **columns)

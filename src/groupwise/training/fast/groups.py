@@ -5,6 +5,11 @@ from dataclasses import dataclass
 from typing import Any, Self
 
 import torch
+from trl.trainer.utils import (
+    split_pixel_values_by_grid,
+    split_tensor_dict,
+    unsplit_pixel_values_by_grid,
+)
 
 
 def number_prompts(rows: Sequence[Mapping[str, Any]]) -> list[int]:
@@ -60,6 +65,15 @@ def shuffle_groups(prompt_numbers: torch.Tensor) -> torch.Tensor:
     found, places = torch.unique(prompt_numbers, return_inverse=True)
     rank = torch.randperm(len(found)).to(places.device)
     return torch.argsort(rank[places], stable=True)
+
+
+def split_batch(batch: dict[str, Any], num_parts: int) -> list[Any]:
+    """Shuffle the groups of a round's batch and split it into equal parts."""
+    order = shuffle_groups(batch["prompt_numbers"])
+    parts: list[Any] = split_tensor_dict(
+        take_rows(split_pixel_values_by_grid(batch), order), num_parts
+    )
+    return [unsplit_pixel_values_by_grid(part) for part in parts]
 
 
 def split_groups(

@@ -5,7 +5,9 @@ from typing import Any
 
 from torch import nn
 
+from groupwise.training.fast.scoring import Sharing
 from groupwise.training.fast.shared import find_text_model
+from groupwise.training.settings import SpeedSettings
 
 _KNOWN = ("llama", "qwen2", "qwen3", "qwen2_5_vl", "qwen3_vl")
 _ATTENTION = ("sdpa", "eager", "flash_attention_2", "flash_attention_3")
@@ -60,6 +62,17 @@ def trains_vision(backbone: nn.Module) -> bool:
     """Whether some weight of the vision tower or its aligner trains."""
     named = backbone.named_parameters()
     return any(p.requires_grad or "lora_" in n for n, p in named if _VISION.search(n))
+
+
+def describe_sharing(backbone: Any, speed: SpeedSettings) -> Sharing:
+    """Return what a round of this model keeps for later passes."""
+    num_blocks = len(find_text_model(backbone).layers)
+    first = find_first_trained(backbone, num_blocks)
+    return Sharing(
+        first_trained=first,
+        keeps_trunk=speed.trunk_cache and 0 < first < num_blocks,
+        keeps_features=speed.vision_once and not trains_vision(backbone),
+    )
 
 
 def _is_above_blocks(name: str) -> bool:

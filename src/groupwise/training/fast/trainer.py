@@ -5,59 +5,43 @@ log-probabilities come from, how completions are sampled, and which rows are sco
 """
 
 import warnings
+from collections import Counter
 from collections.abc import Mapping
 from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
 import torch
-from torch.nn import functional
-from trl.models.utils import unwrap_model_for_generation
 from trl.trainer.grpo_trainer import GRPOTrainer
-from trl.trainer.utils import (
-    split_pixel_values_by_grid,
-    split_tensor_dict,
-    unsplit_pixel_values_by_grid,
-)
 
 from groupwise.core import TrainingError
-from groupwise.training.fast.early_rewards import EarlyReward, start_early
+from groupwise.training.fast.early_rewards import start_all, start_early
 from groupwise.training.fast.groups import (
     Groups,
     find_dead_rows,
     number_prompts,
-    shuffle_groups,
+    split_batch,
     split_groups,
-    take_rows,
 )
 from groupwise.training.fast.guard import ShapeGuard
 from groupwise.training.fast.hooks import keep_inputs_without_gradient
+from groupwise.training.fast.passes import collect_prompts, name_plain
 from groupwise.training.fast.pictures import process_pictures_once
 from groupwise.training.fast.progress import load_progress, save_progress
+from groupwise.training.fast.rollout import sample_round
 from groupwise.training.fast.rounds import Round
-from groupwise.training.fast.sampling import collate_prompts, cut_after_end, sample_rows
 from groupwise.training.fast.scoring import (
-    Pictures,
-    PromptRows,
     ScoredRows,
     Sharing,
     put_back,
     score_rows,
 )
-from groupwise.training.fast.shared import find_text_model, install_shared_pass
-from groupwise.training.fast.support import (
-    find_backbone,
-    find_first_trained,
-    find_obstacle,
-    trains_vision,
-)
+from groupwise.training.fast.shared import install_shared_pass
+from groupwise.training.fast.support import describe_sharing, find_backbone, find_obstacle
 from groupwise.training.fast.vllm_weights import send_merged
 from groupwise.training.settings import SpeedSettings
 
 LogProbs = tuple[torch.Tensor, torch.Tensor | None, torch.Tensor | None]
-
-_UNDERSTOOD = {"pixel_values", "image_grid_thw", "num_images", "mm_token_type_ids"}
-
 
 # TRL leaves open what its attributes hold until training has begun.
 _Base: Any = GRPOTrainer
@@ -79,6 +63,7 @@ class FastGRPOTrainer(_Base):
         self._round: Any = None
         self._micro_batch: Mapping[str, Any] = {}
         self._guard = ShapeGuard(speed.tolerance)
+        self._counts: Counter[str] = Counter()
         self._sharing = Sharing()
         self._shares = speed.shared_prefix != "off" and self._install()
         if self.use_vllm and hasattr(self.model, "peft_config"):
@@ -120,16 +105,9 @@ class FastGRPOTrainer(_Base):
         warnings.warn(f"every prompt is computed once per completion: {reason}", stacklevel=2)
         self._shares = False
 
-    def _describe_sharing(self) -> Sharing:
+    def _find_sharing(self) -> Sharing:
         """Return what is kept in a round; what trains is known when training has begun."""
-        backbone = self._backbones[0]
-        num_blocks = len(find_text_model(backbone).layers)
-        first = find_first_trained(backbone, num_blocks)
-        return Sharing(
-            first_trained=first,
-            keeps_trunk=self.speed.trunk_cache and 0 < first < num_blocks,
-            keeps_features=self.speed.vision_once and not trains_vision(backbone),
-        )
+        return describe_sharing(self._backbones[0], self.speed) if self._shares else Sharing()
 
     # ---- a round: sampling, rewards, reference -------------------------------------------------
 
@@ -139,7 +117,7 @@ class FastGRPOTrainer(_Base):
         num_steps = self.args.steps_per_generation
         if self._step % (num_steps * self.num_iterations) == 0 or self._buffered_inputs is None:
             batch = self._generate_and_score_completions(generation_batch)
-            self._buffered_inputs = _split_batch(batch, num_steps) if num_steps > 1 else [batch]
+            self._buffered_inputs = split_batch(batch, num_steps) if num_steps > 1 else [batch]
         return self._buffered_inputs[self._step % num_steps]
 
     def _generate_and_score_completions(self, inputs: list[dict[str, Any]]) -> dict[str, Any]:
@@ -151,7 +129,7 @@ class FastGRPOTrainer(_Base):
                 self._round = kept
         numbers = torch.tensor(number_prompts(inputs), device=self.accelerator.device)
         self._round = Round(Groups.of(numbers))
-        self._sharing = self._describe_sharing() if self._shares else Sharing()
+        self._sharing = self._find_sharing()
         once = self.speed.vision_once
         self._rows = inputs
         with process_pictures_once(self.processing_class) if once else nullcontext():
@@ -164,23 +142,18 @@ class FastGRPOTrainer(_Base):
         output = super()._generate(prompts)
         elsewhere = self.environment_factories or self.rollout_func
         if self._round is not None and not elsewhere:
-            self._start_rewards(prompts, completions=output[3], completion_ids=output[1])
+            # They are needed only after old policy and reference are scored.
+            start_all(
+                self.reward_funcs,
+                self._rows,
+                prompts=prompts,
+                completions=output[3],
+                completion_ids=output[1],
+                trainer_state=self.state,
+                log_extra=self._log_completion_extra,
+                log_metric=self._log_metric,
+            )
         return output
-
-    def _start_rewards(self, prompts: list[Any], **completed: Any) -> None:
-        """Let rewards begin: they are needed only after old policy and reference are scored."""
-        names = set(self._rows[0]) - {"prompt", "completion", "completion_ids"}
-        columns = {name: [row[name] for row in self._rows] for name in names}
-        for function in self.reward_funcs:
-            if isinstance(function, EarlyReward):
-                function.start(
-                    prompts=prompts,
-                    trainer_state=self.state,
-                    log_extra=self._log_completion_extra,
-                    log_metric=self._log_metric,
-                    **completed,
-                    **columns,
-                )
 
     def _calculate_rewards(self, *given: Any, **named: Any) -> torch.Tensor:
         rewards = super()._calculate_rewards(*given, **named)
@@ -189,6 +162,9 @@ class FastGRPOTrainer(_Base):
             weighted = rewards * self.reward_weights.to(rewards.device)
             size = self.num_generations if self.model.training else self.num_generations_eval
             dead = find_dead_rows(weighted, group_size=size)
+            if self.model.training:
+                self._counts["num_groups"] += len(dead) // size
+                self._counts["num_dead_groups"] += int(dead.sum()) // size
         own = dead.chunk(self.accelerator.num_processes)
         self._dead_rows = own[self.accelerator.process_index]
         return rewards
@@ -211,33 +187,7 @@ class FastGRPOTrainer(_Base):
             return super()._generate_single_turn(
                 prompt_ids, images, multimodal_fields, *given, **named
             )
-        first = self._round.groups.first_rows.tolist()
-        prompts = collate_prompts(
-            [prompt_ids[row] for row in first],
-            multimodal_fields,
-            num_images=[len(images[row] or ()) for row in first] if images else (),
-            padding_id=self._tokenizer.pad_token_id,
-            device=self.accelerator.device,
-        )
-        with (
-            unwrap_model_for_generation(
-                self.model_wrapped,
-                self.accelerator,
-                gather_deepspeed3_params=self.args.ds3_gather_for_generation,
-                generation_kwargs=self.generation_kwargs,
-                gradient_checkpointing_kwargs=self.args.gradient_checkpointing_kwargs,
-            ) as model,
-            self._dist.summon_full_params(self.model_wrapped, recurse=False),
-        ):
-            tokens = sample_rows(
-                model,
-                self._backbones[0],
-                prompts,
-                self._round,
-                sharing=self._sharing,
-                generation_config=self.generation_config,
-            )
-        return cut_after_end(tokens, self.eos_token_ids), None
+        return sample_round(self, prompt_ids, images, multimodal_fields), None
 
     def _reads_prompts_once(self, num_rows: int) -> bool:
         """Whether these rows are those of the round and are sampled here."""
@@ -288,25 +238,12 @@ class FastGRPOTrainer(_Base):
         """Return the rows for a shared pass, or None if they cannot go through one."""
         if not self._shares or self._round is None:
             return None
-        groups = self._round.groups
-        numbers = self._micro_batch.get("prompt_numbers", groups.prompt_of_row)
+        numbers = self._micro_batch.get("prompt_numbers", self._round.groups.prompt_of_row)
         places = self._micro_batch.get("places", torch.arange(len(numbers), device=ids.device))
-        given = {name for name, value in named.items() if value is not None}
-        if len(numbers) != len(ids) or not given <= _UNDERSTOOD:
+        if len(numbers) != len(ids):
             return None
-        pictures = None
-        if "pixel_values" in given:
-            if not {"image_grid_thw", "num_images"} <= given:
-                return None
-            pictures = Pictures(named["pixel_values"], named["image_grid_thw"], named["num_images"])
-        types = named.get("mm_token_type_ids")
-        prompts = PromptRows(
-            ids[:, :-num_tokens],
-            mask[:, :-num_tokens],
-            pictures=pictures,
-            token_types=None if types is None else types[:, :-num_tokens],
-        )
-        if int(prompts.mask.sum(1).min()) < 2:
+        prompts = collect_prompts(ids[:, :-num_tokens], mask[:, :-num_tokens], named)
+        if prompts is None:
             return None
         return ScoredRows(prompts, ids[:, -num_tokens:], mask[:, -num_tokens:], places, numbers)
 
@@ -344,6 +281,7 @@ class FastGRPOTrainer(_Base):
             return every
         alive = every[advantages != 0]
         self._metrics["train"]["skipped_rows"].append(1 - len(alive) / num_rows)
+        self._counts["num_skipped_rows"] += num_rows - len(alive)
         if len(alive):
             return alive
         numbers = self._micro_batch["prompt_numbers"]
@@ -355,18 +293,9 @@ class FastGRPOTrainer(_Base):
 
         def compute_plain() -> torch.Tensor:
             chosen = part.take(torch.arange(num_rows, device=part.ids.device))
-            prompts, width = chosen.prompts, chosen.ids.shape[1]
-            types: Any = prompts.token_types
-            if types is not None:
-                types = functional.pad(types, (0, width))
             # A wrapped one talks to the other processes, whose shapes may not be new.
             plain, _, _ = super(FastGRPOTrainer, self)._get_per_token_logps_and_entropies(
-                self.accelerator.unwrap_model(model),
-                torch.cat([prompts.ids, chosen.ids], dim=1),
-                torch.cat([prompts.mask, chosen.mask], dim=1),
-                width,
-                mm_token_type_ids=types,
-                **_name_pictures(prompts.pictures),
+                self.accelerator.unwrap_model(model), **name_plain(chosen)
             )
             return plain[chosen.mask.bool()]
 
@@ -375,6 +304,19 @@ class FastGRPOTrainer(_Base):
         shape = (model is self.ref_model, torch.is_grad_enabled(), pictures, *widths)
         fast = log_probs[:num_rows][part.mask[:num_rows].bool()]
         return self._guard.find_difference(shape, fast, compute_plain)
+
+    def log(self, logs: dict[str, Any], *given: Any) -> None:
+        """Log counts since the last row of a training, too: unlike means they add up."""
+        if "loss" in logs:
+            logs |= self._take_counts()
+        super().log(logs, *given)
+
+    def _take_counts(self) -> dict[str, int]:
+        counts, self._counts = dict(self._counts), Counter()
+        if "num_skipped_rows" in counts:  # of this process; groups are those of all
+            own = torch.tensor(counts["num_skipped_rows"], device=self.accelerator.device)
+            counts["num_skipped_rows"] = int(self.accelerator.reduce(own, "sum"))
+        return counts
 
     # ---- resuming ------------------------------------------------------------------------------
 
@@ -387,24 +329,4 @@ class FastGRPOTrainer(_Base):
         super()._load_optimizer_and_scheduler(checkpoint)
         if checkpoint is not None:
             load_progress(self, Path(checkpoint))
-            self._sharing = self._describe_sharing() if self._shares else Sharing()
-
-
-def _split_batch(batch: dict[str, Any], num_parts: int) -> list[Any]:
-    """Shuffle the groups of a batch and split it into equal parts."""
-    order = shuffle_groups(batch["prompt_numbers"])
-    parts: list[Any] = split_tensor_dict(
-        take_rows(split_pixel_values_by_grid(batch), order), num_parts
-    )
-    return [unsplit_pixel_values_by_grid(part) for part in parts]
-
-
-def _name_pictures(pictures: Pictures | None) -> dict[str, Any]:
-    """Return pictures as the arguments of a plain pass."""
-    if pictures is None:
-        return {}
-    return {
-        "pixel_values": pictures.copy_pixels(),
-        "image_grid_thw": pictures.find_grid(),
-        "num_images": pictures.count(),
-    }
+            self._sharing = self._find_sharing()
