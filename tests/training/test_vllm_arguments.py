@@ -11,7 +11,7 @@ from trl import GRPOConfig, import_utils
 
 from groupwise.core import TrainingError
 from groupwise.training import GrpoSettings, VllmSettings
-from groupwise.training.vllm_arguments import build_vllm_arguments
+from groupwise.training.vllm_arguments import build_vllm_arguments, name_missing_server
 
 PROJECT = Path(__file__).parents[2] / "pyproject.toml"
 
@@ -77,6 +77,21 @@ def test_a_server_takes_no_weights_from_a_cpu(monkeypatch):
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
     with pytest.raises(TrainingError, match="over NCCL, from a CUDA device only"):
         build_vllm_arguments(VllmSettings(mode="server"))
+
+
+def test_a_server_that_does_not_answer_is_one_sentence():
+    settings = VllmSettings(mode="server")
+    with (
+        pytest.raises(TrainingError, match=r"got no route; start it as grpo\.vllm describes"),
+        name_missing_server(settings),
+    ):
+        raise OSError("no route")
+
+
+@pytest.mark.parametrize("settings", [None, VllmSettings()])
+def test_other_missing_files_are_no_server(settings):
+    with pytest.raises(FileNotFoundError), name_missing_server(settings):
+        raise FileNotFoundError
 
 
 @pytest.mark.parametrize(

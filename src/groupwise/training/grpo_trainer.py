@@ -10,6 +10,7 @@ from groupwise.models import Policy, list_trainable, restore_trainable
 from groupwise.training.checkpoints import load_weights
 from groupwise.training.gate import run_gate
 from groupwise.training.settings import GrpoSettings
+from groupwise.training.vllm_arguments import name_missing_server
 
 
 def make_grpo_trainer(
@@ -49,7 +50,8 @@ def make_grpo_trainer(
         def create_model_card(self, *_: Any, **__: Any) -> None:
             pass
 
-    trainer = _Trainer(speed=settings.speed, **named)
+    with name_missing_server(settings.vllm):
+        trainer = _Trainer(speed=settings.speed, **named)
     trainer.remove_callback(PrinterCallback)
     restore_trainable(policy.model, trainable)
     return trainer

@@ -106,7 +106,8 @@ class VllmSettings(Config):
 
     A server is started beforehand, on other GPUs than the training's, from the folder of the model
     that GRPO starts from: ``VLLM_SERVER_DEV_MODE=1 vllm serve MODEL --weight-transfer-config
-    '{"backend": "nccl"}' --logprobs-mode processed_logprobs``.
+    '{"backend": "nccl"}' --logprobs-mode processed_logprobs``. vLLM computes a float32 policy in
+    bfloat16.
 
     Attributes:
         mode: ``colocate``: inside the training process, on its GPU; ``server``: by a server.

@@ -1,5 +1,7 @@
 """The arguments of TRL's GRPOConfig for sampling with vLLM."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import torch
@@ -35,6 +37,21 @@ def build_vllm_arguments(settings: VllmSettings | None) -> dict[str, Any]:
         "vllm_importance_sampling_clip_min": settings.ratio_min,
         "vllm_importance_sampling_clip_max": settings.ratio_max,
     }
+
+
+@contextmanager
+def name_missing_server(settings: VllmSettings | None) -> Iterator[None]:
+    """Within this context a vLLM server that does not answer is a TrainingError."""
+    try:
+        yield
+    except OSError as error:  # what requests raises, with which TRL asks
+        if settings is None or settings.mode != "server":
+            raise
+        raise TrainingError(
+            "the vLLM server to sample with cannot be used",
+            got=str(error),
+            fix="start it as grpo.vllm describes, or correct grpo.vllm.base_url",
+        ) from error
 
 
 def _check_machine(settings: VllmSettings) -> None:
