@@ -1,10 +1,20 @@
-"""The audit of rewards as a real process: its table, ``run``'s refusal, and ``--accept``."""
+"""The audit of rewards on the command line: its table, ``run``'s refusal, and ``--accept``."""
 
+import importlib
 import json
 import shutil
+import subprocess
+import sys
+from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
+
+from groupwise.cli.main import main
+
+if TYPE_CHECKING:
+    from tests.conftest import TinyRecipe
 
 FIXTURE = Path(__file__).parents[1] / "fixtures" / "rewarded_recipe.py"
 DEFAULT = ("--set", "broken=default")
@@ -25,16 +35,54 @@ FAULTS = [
 ]
 
 
+@dataclass
+class Rewarded:
+    """The rewarded recipe, installed beside the tiny one; calls are made in this process."""
+
+    tiny: "TinyRecipe"
+    capsys: pytest.CaptureFixture[str]
+    monkeypatch: pytest.MonkeyPatch
+
+    @property
+    def work(self) -> Path:
+        return self.tiny.work
+
+    @property
+    def code(self) -> Path:
+        return self.tiny.site / "rewarded_recipe.py"
+
+    def list_done(self) -> list[str]:
+        return self.tiny.list_done()
+
+    def call(self, *arguments: str) -> subprocess.CompletedProcess[str]:
+        """Run the command as its process would, up to the exit code."""
+        self.monkeypatch.setattr(sys, "argv", ["groupwise", *arguments])
+        for name in ("rewarded_recipe", "tiny_recipe"):
+            sys.modules.pop(name, None)
+        importlib.invalidate_caches()
+        self.capsys.readouterr()
+        with pytest.raises(SystemExit) as leaving:
+            main()
+        said = self.capsys.readouterr()
+        code = leaving.value.code or 0
+        return subprocess.CompletedProcess(arguments, code, said.out, said.err)
+
+
 @pytest.fixture
-def rewarded(tiny):
-    """The tiny recipe's place, with the rewarded recipe installed beside it."""
+def rewarded(tiny, capsys, monkeypatch) -> Rewarded:
     shutil.copy(FIXTURE, tiny.site)
     (tiny.site / "rewarded").mkdir()
     (tiny.site / "rewarded" / "demo.yaml").write_text("seed: 0\n")
     entries = tiny.site / "tiny-0.1.dist-info" / "entry_points.txt"
     entries.write_text(entries.read_text() + "rewarded = rewarded_recipe:recipe\n")
     tiny.use_real_torch()
-    return tiny
+    monkeypatch.syspath_prepend(str(tiny.site))
+    monkeypatch.chdir(tiny.work)
+    monkeypatch.setenv("COLUMNS", "200")
+    monkeypatch.setattr(sys, "dont_write_bytecode", True)
+    monkeypatch.setattr("groupwise.cli.main.signal.signal", lambda *_: None)
+    monkeypatch.setattr("groupwise.cli.main.os.register_at_fork", lambda **_: None)
+    return Rewarded(tiny, capsys, monkeypatch)
 
 
 def accept(*names: str) -> list[str]:
@@ -55,6 +103,12 @@ class TestAuditRewards:
         values = json.loads((rewarded.work / "out/audit_rewards/audit.json").read_text())
         assert values["findings"] == []
         assert all(row["is_passed"] for row in values["rows"])
+
+    def test_a_config_file_finds_its_recipe(self, rewarded):
+        (rewarded.work / "mine.yaml").write_text("broken: default\n")
+        done = rewarded.call("audit", "rewards", "mine.yaml")
+        assert (done.returncode, rewarded.list_done()) == (1, ["prepare"])
+        assert (rewarded.work / "runs/mine/audit_rewards/audit.json").is_file()
 
     def test_a_fault_exits_1_with_the_example_that_shows_it(self, rewarded):
         done = rewarded.call("audit", "rewards", "rewarded", *DEFAULT)
@@ -79,7 +133,7 @@ class TestAuditRewards:
 
     def test_a_fault_in_the_code_is_looked_for_again(self, rewarded):
         """Only what passed (or was accepted) is reused."""
-        code = rewarded.site / "rewarded_recipe.py"
+        code = rewarded.code
         text = code.read_text()
         code.write_text(text.replace('config.broken == "default"', "True"))
         assert rewarded.call("audit", "rewards", "rewarded").returncode == 1
@@ -92,6 +146,9 @@ class TestAuditRewards:
             (["rewardedd"], "did you mean 'rewarded'?"),
             (["tiny"], "the recipe tiny has no rewards that can be audited"),
             (["rewarded", "--config", "dmeo"], "did you mean 'demo'?"),
+            (["gone.yaml"], "there is no config file 'gone.yaml'"),
+            (["../site/rewarded/demo.yaml", "--config", "demo"], "two configs are given"),
+            (["../site/configs/demo.yaml", "--set", "x=1"], "fits 0 recipes; name the recipe"),
             (["rewarded", "--set", "num_examples=0"], "without labelled examples"),
             ([], "Missing argument"),
         ],
@@ -104,7 +161,7 @@ class TestAuditRewards:
 
     def test_an_old_audit_is_not_shown_for_a_new_mistake(self, rewarded):
         rewarded.call("audit", "rewards", "rewarded", *DEFAULT)
-        code = rewarded.site / "rewarded_recipe.py"
+        code = rewarded.code
         code.write_text(
             code.read_text()
             .replace("    return RewardCase(", "    raise DataError('gone')\n")
@@ -114,6 +171,16 @@ class TestAuditRewards:
         done = rewarded.call("audit", "rewards", "rewarded", *DEFAULT)
         assert (done.returncode, done.stdout) == (2, "")
         assert "gone" in done.stderr
+
+
+def test_a_real_process_exits_1_for_the_audit_and_2_for_the_run(rewarded):
+    done = rewarded.tiny.call("audit", "rewards", "rewarded", *DEFAULT)
+    assert (done.returncode, "'' earns 1 on " in done.stdout) == (1, True)
+    assert "Traceback" not in done.stderr
+    done = rewarded.tiny.call("run", "rewarded", *DEFAULT)
+    assert (done.returncode, "'' earns 1 on " in done.stderr) == (2, True)
+    assert "Traceback" not in done.stderr
+    assert rewarded.list_done() == ["prepare"]
 
 
 class TestRun:

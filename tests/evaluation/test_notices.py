@@ -167,3 +167,26 @@ def test_metric_names_without_predictions_still_show(tmp_path: Path) -> None:
     write_json(tmp_path / "evaluate/metrics.json", [asdict(metric)])
     report = build_report(tmp_path)
     assert [row.title for row in report.headlines[0].rows] == ["mine"]
+
+
+def test_faults_of_the_rewards_that_were_accepted_come_first(make_run: Run) -> None:
+    run = make_run()
+    fault = {
+        "level": "error",
+        "name": "reward/pays-empty",
+        "message": "An empty answer.",
+        "count": 2,
+    }
+    findings = [
+        {"level": "warning", "name": "reward/length-is-free", "message": "Long.", "count": 1},
+        {**fault, "accepted": True, "where": ["'' earns 1 on ab", "'' earns 1 on cd"]},
+    ]
+    write_json(run / "audit_rewards/audit.json", {"findings": findings})
+    assert list_notices(run) == [
+        (
+            "error",
+            "Accepted with --accept reward/pays-empty: An empty answer. "
+            "For example, '' earns 1 on ab.",
+        ),
+        ("warning", "Rewards: Long."),
+    ]

@@ -2,7 +2,7 @@
 
 import json
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import typer
 from rich.console import Console
@@ -19,7 +19,14 @@ from groupwise.cli.run import (
     resolve_config,
 )
 from groupwise.core import Config, ConfigError, GroupwiseError
-from groupwise.pipeline import AUDIT_REWARDS, Recipe, StepProgress, find_recipe, run_recipe
+from groupwise.pipeline import (
+    AUDIT_REWARDS,
+    Recipe,
+    StepProgress,
+    find_recipe,
+    find_recipe_of,
+    run_recipe,
+)
 
 _AUDIT_DATA = "audit"
 _MAX_SHOWN = 3
@@ -53,7 +60,9 @@ def data(
 
 @audit_app.command()
 def rewards(
-    recipe: RecipeName,
+    recipe: Annotated[
+        str, typer.Argument(metavar="RECIPE|CONFIG", help="A recipe, or the YAML file of a config.")
+    ],
     *,
     config: ConfigName = None,
     settings: Settings = None,
@@ -61,9 +70,15 @@ def rewards(
     debug: Debug = False,
 ) -> None:
     """Audit what a recipe's rewards pay for, without a model; exit 1 if the audit has errors."""
-    found = find_recipe(recipe)
+    is_file = Path(recipe).suffix in (".yaml", ".yml")
+    if is_file and config is not None:
+        raise ConfigError("two configs are given", got=f"{recipe} and --config {config}")
+    config = recipe if is_file else config
+    found = (
+        find_recipe_of(Path(recipe), overrides=settings or ()) if is_file else find_recipe(recipe)
+    )
     if found.rewards is None:
-        raise ConfigError(f"the recipe {recipe} has no rewards that can be audited")
+        raise ConfigError(f"the recipe {found.name} has no rewards that can be audited")
     resolved = resolve_config(found, config, settings or [])
     folder = out or choose_folder(found, config)
     _run_until(AUDIT_REWARDS, found, resolved, folder)

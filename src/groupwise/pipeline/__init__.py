@@ -10,6 +10,7 @@ from groupwise.pipeline.recipe import (
     RewardSource,
     find_config,
     find_recipe,
+    find_recipe_of,
     find_recipes,
     list_configs,
 )
@@ -32,6 +33,7 @@ __all__ = [
     "check_recipe",
     "find_config",
     "find_recipe",
+    "find_recipe_of",
     "find_recipes",
     "list_changed_settings",
     "list_configs",

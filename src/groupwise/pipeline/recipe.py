@@ -7,7 +7,7 @@ from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast
 
-from groupwise.core import Config, ConfigError
+from groupwise.core import Config, ConfigError, load_config
 from groupwise.pipeline.steps import Step
 
 if TYPE_CHECKING:
@@ -131,6 +131,32 @@ def find_config(recipe: Recipe[Any], name_or_file: str | None = None) -> Path:
     is_file_meant = path.suffix in (".yaml", ".yml") or len(path.parts) > 1
     what = "config file" if is_file_meant else f"config of recipe {recipe.name}"
     raise ConfigError(_describe_unknown(what, name_or_file, names))
+
+
+def find_recipe_of(config: Path, *, overrides: Sequence[str] = ()) -> Recipe[Any]:
+    """Return the one recipe that a config file fits.
+
+    Raises:
+        ConfigError: if there is no such file, or it fits no recipe or several.
+    """
+    if not config.is_file():
+        raise ConfigError(f"there is no config file {str(config)!r}")
+    fitting = [recipe for recipe in find_recipes().values() if _fits(recipe, config, overrides)]
+    if len(fitting) != 1:
+        raise ConfigError(
+            f"{config} fits {len(fitting)} recipes",
+            got=", ".join(recipe.name for recipe in fitting) or None,
+            fix=f"name the recipe, and give the file as --config {config}",
+        )
+    return fitting[0]
+
+
+def _fits(recipe: Recipe[Any], config: Path, overrides: Sequence[str]) -> bool:
+    try:
+        load_config(recipe.load_config_type(), config, overrides=overrides)
+    except ConfigError:
+        return False
+    return True
 
 
 def _list_entries() -> list[EntryPoint]:

@@ -75,6 +75,12 @@ def seat_naively(
     return JudgeSeat(build, REPLIES)
 
 
+@pytest.fixture
+def case(case):
+    """Two examples: every answer is judged several times."""
+    return replace(case, examples=case.examples[1:3])
+
+
 @pytest.mark.parametrize(
     "judged", [judge_generatively(), judge_generatively("zh"), judge_by_logits()]
 )

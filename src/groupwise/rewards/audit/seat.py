@@ -1,6 +1,7 @@
 """Where a judge sits in rewards, so that an audit can seat a stand-in there."""
 
 from collections.abc import Mapping
+from typing import cast
 
 from groupwise.core import RewardError
 from groupwise.inference import Responder, RetrySettings
@@ -60,8 +61,9 @@ def _reseat(reward: Judged, responder: Responder) -> Judged:
 
 def _replace_model(judge: Judge, responder: Responder) -> Judge:
     """Return the same judge on another model, without a cache and without a second attempt."""
+    replaced: GenerativeJudge | LogitJudge
     if isinstance(judge, GenerativeJudge):
-        return GenerativeJudge(
+        replaced = GenerativeJudge(
             responder,
             judge.prompt,
             tag=judge.tag,
@@ -69,8 +71,8 @@ def _replace_model(judge: Judge, responder: Responder) -> Judge:
             sampling=judge.sampling,
             settings=_SETTINGS,
         )
-    if isinstance(judge, LogitJudge):
-        return LogitJudge(
+    elif isinstance(judge, LogitJudge):
+        replaced = LogitJudge(
             responder,
             judge.prompt,
             labels=judge.labels,
@@ -78,7 +80,9 @@ def _replace_model(judge: Judge, responder: Responder) -> Judge:
             swap_options=judge.swap_options,
             settings=_SETTINGS,
         )
-    raise _refuse(judge)
+    else:
+        raise _refuse(judge)
+    return cast("Judge", replaced)
 
 
 def _list_replies(judge: Judge) -> Mapping[str, str]:
