@@ -7,6 +7,7 @@ from groupwise.inference.label_tokens import find_label_tokens
 from groupwise.inference.limits import LimitSettings
 from groupwise.inference.local import LocalEngine
 from groupwise.inference.local_responder import LocalResponder
+from groupwise.inference.opening import ResponderSettings, open_responder
 from groupwise.inference.responder import LabelShares, Reply, Responder, TokenChance
 from groupwise.inference.retry import RetrySettings, retry
 from groupwise.inference.server import ServerEngine, ServerSettings
@@ -25,6 +26,7 @@ __all__ = [
     "RequestCause",
     "RequestError",
     "Responder",
+    "ResponderSettings",
     "RetrySettings",
     "Sampling",
     "ServerEngine",
@@ -33,6 +35,7 @@ __all__ = [
     "Usage",
     "find_label_tokens",
     "on_shared_loop",
+    "open_responder",
     "retry",
     "run_on_shared_loop",
     "share_labels",

@@ -10,6 +10,7 @@ from groupwise.data import ACTIVITIES, TokenBudget
 from groupwise.models import PRESETS, ModelShape
 from groupwise.rewards import AnswerContract
 from groupwise.training import GrpoSettings, SftSettings
+from groupwise_recipes.on_task.judge import OnTaskJudgeSettings
 
 LABELS = ("on-task", "off-task")
 
@@ -124,20 +125,30 @@ class EvaluationSettings(Config):
 
 
 class RewardWeights(Config):
-    """Weights of the reward parts; only their proportion counts."""
+    """Weights of the reward parts; only their proportion counts.
 
-    classification: float = Field(default=0.9, ge=0)
-    format: float = Field(default=0.1, ge=0)
+    Attributes:
+        classification: of the right label.
+        judge: of the judge's probability of the given label; without a judge it goes to the others.
+        visual_verifier: there is none yet; its weight goes to the others.
+        format: of an answer in the right form, whatever it says.
+    """
+
+    classification: float = Field(default=0.3, gt=0)
+    judge: float = Field(default=0.5, ge=0)
+    visual_verifier: float = Field(default=0.2, ge=0)
+    format: float = Field(default=0.0, ge=0)
 
 
 class OnTaskConfig(Config):
-    """The whole job."""
+    """The whole job; without ``judge`` the labels alone are rewarded."""
 
     seed: int = 0
     model: ModelSettings
     data: DataSettings
     answer: AnswerContract = AnswerContract(labels=LABELS, describe=("Screen", "Task"))
     rewards: RewardWeights = RewardWeights()
+    judge: OnTaskJudgeSettings | None = None
     sft: WarmupSettings
     grpo: GrpoSettings
     evaluation: EvaluationSettings = EvaluationSettings()

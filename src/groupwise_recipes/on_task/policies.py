@@ -16,6 +16,7 @@ from groupwise.models import (
 from groupwise.pipeline import StepContext
 from groupwise.training import SftSettings, Workspace, train_grpo, train_sft
 from groupwise_recipes.on_task.config import OnTaskConfig
+from groupwise_recipes.on_task.judge import open_judge
 from groupwise_recipes.on_task.rewards import make_rewards
 from groupwise_recipes.on_task.screens import read_warmup
 from groupwise_recipes.on_task.warmup import make_label_rows, make_warmup_rows
@@ -87,14 +88,17 @@ def run_grpo(config: OnTaskConfig, context: StepContext) -> None:
     policy = open_policy(config, context.output_of("sft") / "policy")
     prepared = context.output_of("prepare")
     heldout = read_examples(prepared / "validation.jsonl")[: config.evaluation.num_heldout_items]
+    judge = open_judge(config.judge, config.answer, context.folder) if config.judge else None
     trained = train_grpo(
         policy,
         read_examples(prepared / "train.jsonl"),
-        make_rewards(config),
+        make_rewards(config, judge),
         config.grpo,
         workspace=Workspace(context.folder, config.seed),
         check_heldout=lambda: check_heldout(policy, heldout, config),
     )
+    if judge is not None:
+        write_json(context.folder / "judge.json", judge.report())
     _keep(trained, context.folder)
 
 

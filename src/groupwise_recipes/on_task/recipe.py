@@ -45,7 +45,7 @@ def plan(config: "OnTaskConfig", run: Path) -> list[Step]:
         make(
             "grpo",
             "training on the rewards",
-            sections="seed model answer rewards grpo evaluation",
+            sections="seed model answer rewards judge grpo evaluation",
             uses="prepare sft",
         ),
         make(
@@ -113,6 +113,6 @@ recipe = Recipe(
     plan=plan,
     preview=preview,
     rewards=RewardSource(
-        collect_rewards, uses=("prepare", "audit"), sections=("model", "answer", "rewards")
+        collect_rewards, uses=("prepare", "audit"), sections=("model", "answer", "rewards", "judge")
     ),
 )

@@ -5,23 +5,57 @@ from pathlib import Path
 
 from groupwise.core import Example
 from groupwise.data import read_examples
-from groupwise.rewards import AnswerFormat, LabelMatch, RewardCase, RewardSet, measure_labels
+from groupwise.inference import Responder, RetrySettings
+from groupwise.judges import JudgeSettings, LogitJudge, StopSettings
+from groupwise.rewards import (
+    AnswerFormat,
+    JudgeSeat,
+    LabelMatch,
+    Reward,
+    RewardCase,
+    RewardSet,
+    measure_labels,
+)
 from groupwise_recipes.on_task.config import OnTaskConfig
+from groupwise_recipes.on_task.judge import list_options, make_judge, make_judged
 from groupwise_recipes.on_task.prompt import write_target
 
+_ASKED_ONCE = JudgeSettings(
+    retry=RetrySettings(max_attempts=1), stop=StopSettings(max_no_verdict_rate=1.0)
+)
 
-def make_rewards(config: OnTaskConfig) -> RewardSet:
-    """Return the rewards with their weights; a part of weight 0 is only logged."""
-    return RewardSet(
-        {
-            "classification": (LabelMatch(config.answer), config.rewards.classification),
-            "format": (AnswerFormat(config.answer), config.rewards.format),
-        }
-    )
+
+def make_rewards(config: OnTaskConfig, judge: LogitJudge | None = None) -> RewardSet:
+    """Return the rewards with their weights; a part of weight 0 is only logged.
+
+    Without a judge its weight goes to the other parts. A judge that contradicts a known label is
+    dropped, because its weight would outvote the label's.
+    """
+    contract, weights = config.answer, config.rewards
+    parts: dict[str, tuple[Reward, float]] = {
+        "classification": (LabelMatch(contract), weights.classification),
+        "format": (AnswerFormat(contract), weights.format),
+    }
+    if judge is not None:
+        parts["judge"] = (make_judged(judge, contract), weights.judge)
+    return RewardSet(parts, drop_contradicted=True)
+
+
+def describe_weights(config: OnTaskConfig) -> str:
+    """Return the weights that count in this run, as one line that names the absent parts."""
+    given = config.rewards.model_dump()
+    absent = ["visual_verifier"] if config.judge is not None else ["judge", "visual_verifier"]
+    left = {name: weight for name, weight in given.items() if name not in absent}
+    total = sum(left.values())
+    line = ", ".join(f"{name} {weight / total:.4g}" for name, weight in left.items())
+    return f"{line} (absent: {', '.join(absent)})"
 
 
 def make_case(config: OnTaskConfig, prepared: Path) -> RewardCase:
-    """Return the rewards and the training pairs; evaluation reads answers by the same contract."""
+    """Return the rewards and the training pairs; evaluation reads answers by the same contract.
+
+    The audit asks no model: it seats stand-ins where the judge will be.
+    """
 
     def write_answer(example: Example, label: str) -> str:
         return write_target(replace(example, label=label), config.answer)
@@ -32,4 +66,19 @@ def make_case(config: OnTaskConfig, prepared: Path) -> RewardCase:
         write_answer=write_answer,
         measure=measure_labels(config.answer),
         labels=config.answer.labels,
+        seat=_make_seat(config),
     )
+
+
+def _make_seat(config: OnTaskConfig) -> JudgeSeat | None:
+    settings = config.judge
+    if settings is None:
+        return None
+
+    once = settings.model_copy(update={"settings": _ASKED_ONCE})
+
+    def build(responder: Responder) -> RewardSet:
+        return make_rewards(config, make_judge(once, config.answer, responder))
+
+    options = list_options(settings, config.answer)
+    return JudgeSeat(build, dict(zip(config.answer.labels, options, strict=True)))

@@ -1,0 +1,64 @@
+"""Which model answers single requests, as written in a config, and how it is opened."""
+
+from pathlib import Path
+from typing import Any, Literal, Self
+
+from pydantic import Field, model_validator
+
+from groupwise.core import Config, ModelError
+from groupwise.inference.local import LocalEngine
+from groupwise.inference.local_responder import LocalResponder
+from groupwise.inference.responder import Responder
+from groupwise.inference.server import ServerEngine, ServerSettings
+from groupwise.models import load_policy, load_processor
+
+
+class ResponderSettings(Config):
+    """A model in this process or one behind a server.
+
+    Attributes:
+        model: a model folder or hub id, run in this process.
+        server: where a model is served instead.
+        tokenizer: folder or hub id of the served model's tokenizer, if at hand: the first tokens
+            of labels are then known.
+        dtype, batch_size, max_pixels: of a model in this process; pictures are scaled down to at
+            most so many pixels (None: as its processor says).
+    """
+
+    model: str | None = None
+    server: ServerSettings | None = None
+    tokenizer: str | None = None
+    dtype: Literal["float32", "bfloat16", "float16", "auto"] = "auto"
+    batch_size: int = Field(default=16, ge=1)
+    max_pixels: int | None = Field(default=None, ge=28 * 28)
+
+    @model_validator(mode="after")
+    def _check_source(self) -> Self:
+        if (self.model is None) == (self.server is None):
+            raise ValueError("give model or server, and not both")
+        return self
+
+
+def open_responder(settings: ResponderSettings) -> Responder:
+    """Load the model, or make ready to ask the server.
+
+    Raises:
+        ModelError: if the model or the tokenizer cannot be loaded.
+        ConfigError: if the server's key is not set.
+    """
+    if settings.model is None:
+        assert settings.server is not None
+        return ServerEngine(settings.server, tokenizer=_load_tokenizer(settings.tokenizer))
+    policy = load_policy(settings.model, dtype=settings.dtype, max_pixels=settings.max_pixels)
+    engine = LocalEngine(policy, batch_size=settings.batch_size)
+    return LocalResponder(engine, model=Path(settings.model).name)
+
+
+def _load_tokenizer(name: str | None) -> Any:
+    if name is None:
+        return None
+    try:
+        return load_processor(name, model_type="", has_vision=False)
+    except (OSError, ValueError) as error:
+        reason = str(error).splitlines()[0]
+        raise ModelError(f"cannot load the tokenizer {name} ({reason})") from error

@@ -1,0 +1,90 @@
+"""The judge of the recipe: a larger model that says whether a screen fits a task.
+
+It sees the screen and the task and never the policy's answer, so no answer can talk to it.
+"""
+
+from pathlib import Path
+from typing import Literal
+
+from pydantic import Field
+
+from groupwise.core import Completion, Example, Score
+from groupwise.inference import Responder, ResponderSettings, open_responder
+from groupwise.judges import (
+    JudgeSettings,
+    LogitJudge,
+    Question,
+    ReplyCache,
+    Verdict,
+    load_prompt,
+)
+from groupwise.rewards import AnswerContract, Judged
+
+_PROMPTS = Path(__file__).parent / "prompts"
+_OPTION_TEXTS = {
+    "en": {"on-task": "the screen is on-task", "off-task": "the screen is off-task"},
+    "zh": {"on-task": "在任务上", "off-task": "不在任务上"},
+}
+
+
+class OnTaskJudgeSettings(ResponderSettings):
+    """The model that judges, and how it is asked.
+
+    Attributes:
+        language: of the prompt and the options.
+        cache: file of replies that several runs may share; None: one in the step's folder.
+        cache_mib: size that the file is kept below.
+        settings: retries, and when too many questions without a verdict stop the run.
+    """
+
+    language: Literal["en", "zh"] = "en"
+    cache: Path | None = None
+    cache_mib: float = Field(default=256.0, gt=0)
+    settings: JudgeSettings = JudgeSettings()
+
+
+def open_judge(settings: OnTaskJudgeSettings, contract: AnswerContract, folder: Path) -> LogitJudge:
+    """Load the model, or make ready to ask its server; replies are kept in ``folder``."""
+    cache = ReplyCache(settings.cache or folder / "judge.sqlite", max_mib=settings.cache_mib)
+    return make_judge(settings, contract, open_responder(settings), cache=cache)
+
+
+def make_judge(
+    settings: OnTaskJudgeSettings,
+    contract: AnswerContract,
+    responder: Responder,
+    *,
+    cache: ReplyCache | None = None,
+) -> LogitJudge:
+    """Return the judge with ``responder`` behind it; it lists the labels in both orders."""
+    return LogitJudge(
+        responder,
+        load_prompt(_PROMPTS / f"judge.{settings.language}.txt"),
+        labels=contract.labels,
+        option_texts=list_options(settings, contract),
+        name="on-task judge",
+        settings=settings.settings,
+        cache=cache,
+    )
+
+
+def list_options(settings: OnTaskJudgeSettings, contract: AnswerContract) -> list[str]:
+    """Return what the judge reads for each label."""
+    return [_OPTION_TEXTS[settings.language][label] for label in contract.labels]
+
+
+def make_judged(judge: LogitJudge, contract: AnswerContract) -> Judged:
+    """Return the reward: the judge's probability of the label that the policy gave."""
+
+    def ask(example: Example, completion: Completion) -> Question | Score:
+        answer = contract.parse(completion.text)
+        if answer.label is None:
+            return Score(0.0, answer.reason, invalid=True)
+        return Question({"task": str(example.fields["task"])}, example.pictures)
+
+    def pay(verdict: Verdict, _: Example, completion: Completion) -> float:
+        label = contract.parse(completion.text).label
+        assert label is not None
+        return verdict.probabilities[label]
+
+    return Judged(judge, ask=ask, pay=pay)
