@@ -135,8 +135,10 @@ def test_eight_processes_lose_nothing_though_one_is_killed(tmp_path):
 def test_a_forked_process_has_a_connection_of_its_own(tmp_path):
     cache = ReplyCache(tmp_path / "cache")
     cache.put("a", {"n": 1})
+    own = cache._connection
     child = os.fork()
     if child == 0:
-        os._exit(0 if cache.get("a") == {"n": 1} and not cache.put("b", {"n": 2}) else 1)
+        is_good = cache.get("a") == {"n": 1} and not cache.put("b", {"n": 2})
+        os._exit(0 if is_good and cache._connection is not own else 1)
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
     assert cache.get("b") == {"n": 2}

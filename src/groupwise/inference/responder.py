@@ -75,7 +75,7 @@ class Responder(Protocol):
 
     @property
     def identity(self) -> Mapping[str, str | None]:
-        """``model`` and ``revision``: what the answers depend on beside the request."""
+        """``model``, ``revision`` and whatever else answers depend on beside the request."""
         ...
 
     async def respond(self, example: Example, *, sampling: Sampling) -> Reply:

@@ -82,8 +82,13 @@ class ServerEngine:
 
     @property
     def identity(self) -> Mapping[str, str | None]:
-        """Model and revision; the address plays no part."""
-        return {"model": self.settings.model, "revision": self.settings.revision}
+        """Model, revision and how labels' first tokens are found; the address plays no part."""
+        found = "by spelling" if self._tokenizer is None else "by tokenizer"
+        return {
+            "model": self.settings.model,
+            "revision": self.settings.revision,
+            "first_tokens": f"{found}, {self.settings.top_log_probs} listed",
+        }
 
     def generate(
         self,

@@ -9,6 +9,7 @@ import functools
 import os
 import threading
 from collections.abc import Awaitable, Callable, Coroutine
+from types import CoroutineType
 from typing import Any, ParamSpec, TypeVar
 
 T = TypeVar("T")
@@ -40,7 +41,7 @@ def run_on_shared_loop(work: Coroutine[Any, Any, T]) -> T:
 
 def on_shared_loop(
     function: Callable[P, Coroutine[Any, Any, T]],
-) -> Callable[P, Coroutine[Any, Any, T]]:
+) -> "Callable[P, CoroutineType[Any, Any, T]]":
     """Make a coroutine function run on the shared loop, whichever loop awaits it."""
 
     @functools.wraps(function)
