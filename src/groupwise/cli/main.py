@@ -16,6 +16,7 @@ import typer
 from groupwise import __version__
 from groupwise.cli.audit import audit_app
 from groupwise.cli.doctor import doctor
+from groupwise.cli.judge import judge_app
 from groupwise.cli.recipes import recipes
 from groupwise.cli.run import run
 from groupwise.core import GroupwiseError
@@ -34,6 +35,7 @@ app.command()(run)
 app.command()(recipes)
 app.command()(doctor)
 app.add_typer(audit_app, name="audit")
+app.add_typer(judge_app, name="judge")
 
 
 def _print_version(is_wanted: bool) -> None:

@@ -8,7 +8,7 @@ from groupwise.data.example_files import read_examples, write_examples
 from groupwise.data.lengths import LengthSummary, TokenBudget
 from groupwise.data.pairs import Pair, make_pairs
 from groupwise.data.perceptual import NearDuplicate, find_near_duplicates, hash_picture
-from groupwise.data.rated import RatedFormat, RatedItem, RatedItems, load_rated
+from groupwise.data.rated import RatedFormat, RatedItem, RatedItems, find_rated, load_rated
 from groupwise.data.screenshots import LoadedScreens, Screenshot, load_screenshots
 from groupwise.data.splits import split_by_fold, split_by_session
 from groupwise.data.text_leakage import TextLeakage, measure_text_leakage
@@ -34,6 +34,7 @@ __all__ = [
     "draw_desktop",
     "expect_dead_groups",
     "find_near_duplicates",
+    "find_rated",
     "hash_picture",
     "load_rated",
     "load_screenshots",

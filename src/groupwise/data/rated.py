@@ -5,6 +5,7 @@ cannot be compared is dropped with a counted reason; a row that is no such row i
 """
 
 import json
+import os
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,7 +17,7 @@ from groupwise.data.drops import DropLog
 RatedFormat = Literal["llmbar", "jsonl"]
 _PAIR_KEYS = {"question", "answer_a", "answer_b", "preferred"}
 _ANSWER_KEYS = {"question", "answer", "label"}
-_EXTRA_KEYS = {"subset", "group"}
+_EXTRA_KEYS = {"subset", "group", "reference"}
 _LLMBAR_KEYS = {"input", "output_1", "output_2", "label"}
 _SIDES = {1: "a", 2: "b"}
 
@@ -32,6 +33,7 @@ class RatedItem:
         label: of a pair ``a`` or ``b``, the better answer; otherwise the answer's label.
         subset: part of the data with ``/`` between levels (``Adversarial/Manual``), or "".
         group: items of one group are not independent; by default items of one question.
+        reference: a right answer to compare with, or None.
     """
 
     id: str
@@ -40,6 +42,7 @@ class RatedItem:
     label: str
     subset: str
     group: str
+    reference: str | None = None
 
     @property
     def is_pair(self) -> bool:
@@ -69,8 +72,8 @@ def load_rated(path: Path, *, source_format: RatedFormat | None = None) -> Rated
     """Read rated answers.
 
     JSONL rows are ``{"question", "answer_a", "answer_b", "preferred": "a" | "b" | "tie"}`` or
-    ``{"question", "answer", "label"}``, each with ``subset`` and ``group`` if wanted. LLMBar's
-    subsets are its folders.
+    ``{"question", "answer", "label"}``, each with ``subset``, ``group`` and ``reference`` if
+    wanted. LLMBar's subsets are its folders.
 
     Args:
         path: a file or folder.
@@ -97,6 +100,24 @@ def load_rated(path: Path, *, source_format: RatedFormat | None = None) -> Rated
             f"{path} mixes pairs and single answers", fix="put them into files of their own"
         )
     return RatedItems(items, drops)
+
+
+def find_rated(name: str) -> Path:
+    """Return the path called ``name``, or the data set of that name in ``GROUPWISE_DATA``.
+
+    Raises:
+        DataError: if there is neither.
+    """
+    path = Path(name)
+    shared = os.environ.get("GROUPWISE_DATA")
+    if path.exists():
+        return path
+    if shared and (Path(shared) / name).exists():
+        return Path(shared) / name
+    raise DataError(
+        f"there is no {name}",
+        fix="give a file or folder, or set GROUPWISE_DATA to the folder that the data set is in",
+    )
 
 
 def _find_reason(item: RatedItem) -> str | None:
@@ -178,11 +199,13 @@ def _read_text(row: Mapping[str, Any], name: str, where: str) -> str:
 def _make_item(
     question: str, answers: list[str], label: str, extra: Mapping[str, Any]
 ) -> RatedItem:
+    reference = None if extra.get("reference") is None else str(extra["reference"])
     return RatedItem(
-        id=digest_json([question, answers, label]),
+        id=digest_json([question, answers, label, reference]),
         question=question,
         answers=tuple(answers),
         label=label,
         subset=str(extra.get("subset", "")),
         group=str(extra.get("group", digest_json(question.strip()))),
+        reference=reference,
     )

@@ -106,7 +106,7 @@ def test_wilson_counts_items_and_not_calls():
 
 
 def test_kappa_of_a_known_table():
-    """20, 5, 10, 15: observed 0.7, by chance 0.5, so 0.4; its interval in R's psych is as here."""
+    """20, 5, 10, 15: observed 0.7, by chance 0.5, so 0.4."""
     cells = [("a", "a")] * 20 + [("a", "b")] * 5 + [("b", "a")] * 10 + [("b", "b")] * 15
     found = measure([make_row(n, *cell) for n, cell in enumerate(cells)])["kappa"]
     assert found.value == pytest.approx(0.4)
@@ -163,6 +163,22 @@ def test_flips_need_a_verdict_in_both_orders():
     assert (found["agreement_unflipped"].value, found["agreement_unflipped"].n) == (1, 1)
     # item 0: 1, item 1: 1/2, item 2: 0, item 4: 1/2
     assert found["agreement"].value == pytest.approx(0.5)
+
+
+def test_a_tie_is_a_verdict_for_neither_answer():
+    verdicts = {0: ("tie", "tie"), 1: ("a", "tie"), 2: ("a", "a")}
+    rows = [
+        make_row(n, "a", verdict, order=order, longer="a")
+        for n, pair in verdicts.items()
+        for order, verdict in zip(("ab", "ba"), pair, strict=True)
+    ]
+    found = measure(rows)
+    assert found["agreement"].value == pytest.approx((0 + 0.5 + 1) / 3)
+    assert found["flip_rate"].value == pytest.approx(1 / 3)
+    # item 1: first in its only choice, item 2: once first, once second
+    assert (found["first_position"].value, found["first_position"].n) == (0.75, 2)
+    assert (found["longer_judge"].value, found["longer_judge"].n) == (1, 2)
+    assert found["length_bias"].n == 2
 
 
 def test_self_consistency_is_the_chance_that_two_askings_agree():

@@ -1,1 +1,29 @@
-"""Calibration of judges."""
+"""Calibration of judges: what people decided is put to a judge, and what it says is measured."""
+
+from groupwise.evaluation.judges.calibrate import (
+    Calibration,
+    CalibrationPlan,
+    calibrate_judge,
+    plan_calibration,
+)
+from groupwise.evaluation.judges.config import JudgeConfig
+from groupwise.evaluation.judges.measures import JudgeMeasures, measure_judge
+from groupwise.evaluation.judges.report import format_interval, format_value
+from groupwise.evaluation.judges.rows import VerdictRow, read_verdicts, write_verdicts
+from groupwise.evaluation.judges.rules import RuleJudge
+
+__all__ = [
+    "Calibration",
+    "CalibrationPlan",
+    "JudgeConfig",
+    "JudgeMeasures",
+    "RuleJudge",
+    "VerdictRow",
+    "calibrate_judge",
+    "format_interval",
+    "format_value",
+    "measure_judge",
+    "plan_calibration",
+    "read_verdicts",
+    "write_verdicts",
+]

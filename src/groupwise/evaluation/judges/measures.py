@@ -31,12 +31,13 @@ from groupwise.evaluation.untyped import cohens_kappa
 
 Floats = NDArray[np.float64]
 Row = tuple[str, float, Interval, int]
+_SIDES = ("a", "b")
 Items = Mapping[str, Sequence[VerdictRow]]
 
 
 @dataclass(frozen=True, slots=True)
 class JudgeMeasures:
-    """Everything measured about one judge.
+    """Everything measured about one judge; ``all`` is the name of the whole data.
 
     Attributes:
         judge: its name.
@@ -57,7 +58,7 @@ def measure_judge(
     """Measure a judge on all items and on every subset.
 
     Per subset: no_verdict_rate, agreement, kappa, flip_rate, first_position,
-    agreement_unflipped, longer_judge, longer_people, agreement_if_longer and
+    agreement_unflipped, option_flip_rate, longer_judge, longer_people, agreement_if_longer and
     agreement_if_shorter (where people prefer that answer), length_bias (longer_judge minus
     longer_people), self_consistency, brier and ece.
 
@@ -90,6 +91,8 @@ def _measure(rows: Sequence[VerdictRow], labels: Sequence[str]) -> Iterator[Row]
     yield from _share("agreement", given, lambda row: row.agrees)
     yield from _measure_kappa(given, labels)
     yield from _measure_position(given)
+    optional = [row for row in given if row.is_option_flipped is not None]
+    yield from _share("option_flip_rate", optional, lambda row: bool(row.is_option_flipped))
     yield from _measure_length(given)
 
 
@@ -125,7 +128,7 @@ def _measure_kappa(given: Sequence[VerdictRow], labels: Sequence[str]) -> Iterat
     """Yield Cohen's kappa of people and judge, left out where both always say the same word.
 
     Source: Cohen 1960 and Fleiss, Cohen & Everitt 1969, through statsmodels ``cohens_kappa``.
-    The table counts every item once and is scaled to the number of independent items.
+    The table counts every item once; for the interval it is scaled to independent items.
     """
     items = group_by_item(given)
     table = np.zeros((len(labels), len(labels)))
@@ -136,8 +139,8 @@ def _measure_kappa(given: Sequence[VerdictRow], labels: Sequence[str]) -> Iterat
     if not items or np.isclose(by_chance, 1):
         return
     with np.errstate(invalid="ignore"):
+        value = float(cohens_kappa(table).kappa)
         found = cohens_kappa(table * (_count_independent(items) / len(items)))
-    value = float(found.kappa)
     ends = [float(end) for end in np.nan_to_num([found.kappa_low, found.kappa_upp], nan=value)]
     yield "kappa", value, (max(-1.0, ends[0]), min(1.0, ends[1])), len(items)
 
@@ -154,14 +157,15 @@ def _measure_position(given: Sequence[VerdictRow]) -> Iterator[Row]:
         return row.verdict != other[row.item_id, row.repeat, row.order]
 
     yield from _share("flip_rate", both, is_flipped)
-    yield from _share("first_position", both, lambda row: row.is_first)
+    chosen = [row for row in both if row.verdict in _SIDES]
+    yield from _share("first_position", chosen, lambda row: row.is_first)
     steady = [row for row in both if not is_flipped(row)]
     yield from _share("agreement_unflipped", steady, lambda row: row.agrees)
 
 
 def _measure_length(given: Sequence[VerdictRow]) -> Iterator[Row]:
-    """Yield how often judge and people prefer the longer answer, of pairs that have one."""
-    unlike = [row for row in given if row.longer is not None]
+    """Yield how often judge and people prefer the longer answer."""
+    unlike = _keep_unlike(given)
     yield from _share("longer_judge", unlike, lambda row: row.verdict == row.longer)
     yield from _share("longer_people", unlike, lambda row: row.label == row.longer)
     for name, is_longer in (("longer", True), ("shorter", False)):
@@ -169,9 +173,14 @@ def _measure_length(given: Sequence[VerdictRow]) -> Iterator[Row]:
         yield from _share(f"agreement_if_{name}", part, lambda row: row.agrees)
 
 
+def _keep_unlike(rows: Sequence[VerdictRow]) -> list[VerdictRow]:
+    """Return the verdicts for one answer of a pair that has a longer one."""
+    return [row for row in rows if row.verdict in _SIDES and row.longer is not None]
+
+
 def _measure_length_bias(rows: Sequence[VerdictRow], seed: int) -> Iterator[Row]:
     """Yield the judge's share of longer answers minus people's, paired by item."""
-    items = group_by_item(r for r in rows if r.verdict is not None and r.longer is not None)
+    items = group_by_item(_keep_unlike(rows))
     if not items:
         return
     gaps = [

@@ -28,6 +28,8 @@ class VerdictRow:
         repeat: number of this asking of the same, from 0.
         confidence: probability of the verdict, or None where not known.
         longer: the longer answer of a pair; None if they are equally long or no pair.
+        is_option_flipped: whether the verdict changed with the order of the options that the
+            judge chose from; None if it saw one order.
 
     Raises:
         EvaluationError: if the row contradicts itself.
@@ -43,6 +45,7 @@ class VerdictRow:
     repeat: int = 0
     confidence: float | None = None
     longer: Literal["a", "b"] | None = None
+    is_option_flipped: bool | None = None
 
     def __post_init__(self) -> None:
         """Refuse rows that would give a wrong number later."""

@@ -56,7 +56,7 @@ class Plot:
 def list_plots(report: Report) -> list[Plot]:
     """Return every plot that the report has the numbers for."""
     return [
-        *([_plot_forest(report.headlines[0])] if report.headlines else []),
+        *([plot_forest(report.headlines[0])] if report.headlines else []),
         *(
             Plot(
                 curve.name,
@@ -69,8 +69,8 @@ def list_plots(report: Report) -> list[Plot]:
             )
             for curve in list_training_plots(report.logs)
         ),
-        *(_plot_confusion(detail) for detail in report.details),
-        *_plot_reliabilities(report.details),
+        *(plot_confusion(detail) for detail in report.details),
+        *plot_reliabilities(report.details),
     ]
 
 
@@ -79,7 +79,8 @@ def name_file(kind: str, name: str) -> str:
     return re.sub(r"[^\w.-]+", "-", f"{kind}-{name}")
 
 
-def _plot_forest(headline: Headline) -> Plot:
+def plot_forest(headline: Headline) -> Plot:
+    """Return the accuracies of a split with their intervals."""
     rows = headline.rows
     alt = "; ".join(f"{row.title} {format_share(row.accuracy.value)}" for row in rows)
     return Plot(
@@ -130,7 +131,8 @@ def _draw_forest(headline: Headline, axes: Axes) -> None:
     axes.spines["left"].set_visible(False)
 
 
-def _plot_confusion(detail: PolicyDetail) -> Plot:
+def plot_confusion(detail: PolicyDetail) -> Plot:
+    """Return how often each truth got each answer."""
     table = detail.confusion
     words = "; ".join(
         f"{truth}: " + ", ".join(f"{count} {name}" for name, count in zip(names, row, strict=True))
@@ -178,7 +180,8 @@ def _draw_confusion(detail: PolicyDetail, is_plain: bool, axes: Axes) -> None:
         spine.set_visible(False)
 
 
-def _plot_reliabilities(details: Sequence[PolicyDetail]) -> Iterator[Plot]:
+def plot_reliabilities(details: Sequence[PolicyDetail]) -> Iterator[Plot]:
+    """Yield the reliability of each that has probabilities."""
     for detail in details:
         if not detail.has_probabilities:
             continue

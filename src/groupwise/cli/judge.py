@@ -1,0 +1,114 @@
+"""``groupwise judge calibrate``: how far is a judge to be trusted?"""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Literal
+
+import typer
+from rich.console import Console
+from rich.table import Table
+
+from groupwise.cli.progress import ProgressLine
+from groupwise.cli.run import Debug, Settings
+from groupwise.core import load_config
+
+if TYPE_CHECKING:
+    from groupwise.evaluation.judges import Calibration, CalibrationPlan
+
+_BY_SUBSET = ("agreement", "kappa", "flip_rate", "length_bias", "ece")
+
+judge_app = typer.Typer(help="Measure judges.", no_args_is_help=True)
+
+
+@judge_app.callback()
+def judge() -> None:
+    """Measure judges."""
+
+
+@judge_app.command()
+def calibrate(
+    *,
+    judge: Annotated[Path, typer.Option("--judge", metavar="CONFIG", help="YAML of the judge.")],
+    data: Annotated[
+        str,
+        typer.Option(
+            "--data", metavar="FILE", help="JSONL, LLMBar's folder, or a name in GROUPWISE_DATA."
+        ),
+    ],
+    data_format: Annotated[
+        Literal["llmbar", "jsonl"] | None,
+        typer.Option("--format", help="Of the data [by its name]."),
+    ] = None,
+    out: Annotated[
+        Path | None, typer.Option("--out", metavar="DIR", help="Folder [runs/judge-<config name>].")
+    ] = None,
+    repeats: Annotated[
+        int, typer.Option(min=1, help="Askings of each question at a temperature above 0.")
+    ] = 3,
+    settings: Settings = None,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Print what would be asked; ask and write nothing.")
+    ] = False,
+    debug: Debug = False,
+) -> None:
+    """Ask a judge what people decided already, and measure how far it can be trusted.
+
+    Running it again continues: what was answered is not asked again.
+    """
+    from groupwise.data import find_rated, load_rated
+    from groupwise.evaluation.judges import JudgeConfig, calibrate_judge, plan_calibration
+
+    config = load_config(JudgeConfig, judge, overrides=settings or [])
+    source = find_rated(data)
+    rated = load_rated(source, source_format=data_format)
+    plan = plan_calibration(config, rated, num_repeats=repeats)
+    _print_plan(plan)
+    if dry_run:
+        if plan.first_prompt is not None:
+            typer.echo(f"first prompt:\n{plan.first_prompt}\n")
+        typer.echo("ready: nothing was asked or written")
+        return
+    found = calibrate_judge(
+        config,
+        rated,
+        source,
+        out=out or Path("runs") / f"judge-{judge.stem}",
+        num_repeats=repeats,
+        report_progress=ProgressLine("verdicts"),
+    )
+    _print_measures(found)
+
+
+def _print_plan(plan: "CalibrationPlan") -> None:
+    subsets = ", ".join(f"{name or 'unnamed'} {number}" for name, number in plan.subsets.items())
+    typer.echo(f"judge      {plan.judge}")
+    typer.echo(f"items      {plan.num_items} ({subsets})")
+    if plan.drops:
+        drops = ", ".join(f"{name} {number}" for name, number in plan.drops.items())
+        typer.echo(f"not used   {drops}")
+    typer.echo(f"verdicts   {plan.num_questions}")
+    typer.echo(f"calls      at most {plan.num_calls} without retries; fewer if some are cached")
+
+
+def _print_measures(found: "Calibration") -> None:
+    """Print all numbers of the whole data with intervals, and a few of every subset."""
+    from groupwise.evaluation.judges import format_interval, format_value
+
+    metrics = found.measures.metrics
+    console = Console(highlight=False, markup=False)
+    table = Table("measure", "all", "95 % interval", "n", box=None)
+    for metric in metrics:
+        if metric.split == "all":
+            row = metric.measure, format_value(metric), format_interval(metric), str(metric.n)
+            table.add_row(*row)
+    console.print(table)
+    cells = {(m.split, m.measure): m for m in metrics if m.split != "all"}
+    known = [name for name in _BY_SUBSET if any(name == measure for _, measure in cells)]
+    if known:
+        table = Table("subset", *known, box=None)
+        for subset in dict.fromkeys(split for split, _ in cells):
+            shown = [cells.get((subset, name)) for name in known]
+            table.add_row(subset, *(format_value(metric) if metric else "–" for metric in shown))
+        console.print(table)
+    for cause, number in found.causes.items():
+        typer.echo(f"no verdict: {number} calls, {cause}")
+    typer.echo(f"{found.num_calls} calls; report: {found.report}")

@@ -1,0 +1,138 @@
+"""Building the judge of a config: its prompt, its model and the judge itself."""
+
+from pathlib import Path
+from typing import Any
+
+from groupwise.core import JudgeError, ModelError
+from groupwise.data import RatedItems
+from groupwise.evaluation.judges.asking import list_askings
+from groupwise.evaluation.judges.config import JudgeConfig
+from groupwise.evaluation.judges.rules import FIRST, SECOND, RuleJudge
+from groupwise.inference import LocalEngine, LocalResponder, Responder, ServerEngine
+from groupwise.judges import (
+    GenerativeJudge,
+    Judge,
+    JudgePrompt,
+    LogitJudge,
+    ReplyCache,
+    load_prompt,
+)
+
+_PROMPTS = {
+    ("logit", True): "pair_choice",
+    ("logit", False): "correct_choice",
+    ("generative", True): "pair",
+    ("generative", False): "correct",
+}
+_OPTIONS = "options"
+_OPTION_TEXTS = {
+    "en": {FIRST: "the first answer", SECOND: "the second answer", "tie": "neither"},
+    "zh": {FIRST: "第一个回答", SECOND: "第二个回答", "tie": "不分高下"},
+}
+
+
+def find_prompt(config: JudgeConfig, *, are_pairs: bool) -> JudgePrompt | None:
+    """Return the prompt of a judge, None for a rule.
+
+    Raises:
+        JudgeError: if there is no such prompt.
+    """
+    if config.kind == "rule":
+        return None
+    name = config.prompt or _PROMPTS[config.kind, are_pairs]
+    is_file = name.endswith(".txt")
+    return load_prompt(Path(name) if is_file else name, language=config.language)
+
+
+def check_prompt(prompt: JudgePrompt | None, rated: RatedItems) -> None:
+    """Refuse a prompt with a place that an item has no text for.
+
+    Raises:
+        JudgeError: naming the places.
+    """
+    needed = set(prompt.places if prompt is not None else ()) - {_OPTIONS}
+    askings = list_askings(rated)
+    lacking = sorted({name for one in askings for name in needed - set(one.question.texts)})
+    if prompt is not None and lacking:
+        num_items = len({one.item.id for one in askings if needed - set(one.question.texts)})
+        raise JudgeError(
+            f"{num_items} item(s) have no text for the prompt {prompt.name!r}",
+            got="no " + ", ".join(lacking),
+            fix="give it in the data, or choose another prompt",
+        )
+
+
+def load_responder(config: JudgeConfig) -> Responder | None:
+    """Load the model, or connect to the server, of a judge; None for a rule.
+
+    Raises:
+        ModelError: if the model or the tokenizer cannot be loaded.
+        ConfigError: if the server's key is not set.
+    """
+    from groupwise.models import load_policy
+
+    if config.server is not None:
+        return ServerEngine(config.server, tokenizer=_load_tokenizer(config.tokenizer))
+    if config.model is None:
+        return None
+    policy = load_policy(config.model, dtype=config.dtype)
+    engine = LocalEngine(policy, batch_size=config.batch_size)
+    return LocalResponder(engine, model=Path(config.model).name)
+
+
+def _load_tokenizer(name: str | None) -> Any:
+    from groupwise.models import load_processor
+
+    if name is None:
+        return None
+    try:
+        return load_processor(name, model_type="", has_vision=False)
+    except (OSError, ValueError) as error:
+        reason = str(error).splitlines()[0]
+        raise ModelError(f"cannot load the tokenizer {name} ({reason})") from error
+
+
+def build_judge(
+    config: JudgeConfig,
+    responder: Responder | None,
+    *,
+    are_pairs: bool,
+    cache: ReplyCache | None = None,
+) -> Judge:
+    """Return the judge; of pairs it sees one order at a time.
+
+    Raises:
+        JudgeError: if the labels or the tag do not fit.
+    """
+    prompt = find_prompt(config, are_pairs=are_pairs)
+    if config.rule is not None:
+        return RuleJudge(config.rule)
+    assert responder is not None
+    assert prompt is not None
+    shared: dict[str, Any] = {"name": config.title, "settings": config.settings, "cache": cache}
+    labels = list_labels(config, are_pairs=are_pairs)
+    if config.kind == "generative":
+        tag = config.tag or ("better" if are_pairs else "true_false")
+        return GenerativeJudge(
+            responder, prompt, tag=tag, labels=labels, sampling=config.sampling, **shared
+        )
+    texts = _OPTION_TEXTS[config.language] if are_pairs else {}
+    return LogitJudge(
+        responder,
+        prompt,
+        labels=labels,
+        option_texts=[texts.get(label, label) for label in labels],
+        swap_options=not are_pairs,
+        **shared,
+    )
+
+
+def list_labels(config: JudgeConfig, *, are_pairs: bool) -> tuple[str, ...]:
+    """Return the labels of a judge's verdicts; rules know pairs only."""
+    if config.kind == "rule":
+        return (FIRST, SECOND)
+    if config.labels is not None:
+        return config.labels
+    if not are_pairs:
+        return ("True", "False")
+    return (FIRST, SECOND, "tie") if config.kind == "generative" else (FIRST, SECOND)

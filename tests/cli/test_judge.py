@@ -1,0 +1,65 @@
+"""``groupwise judge calibrate`` as a real process."""
+
+import json
+
+import pytest
+from typer.testing import CliRunner
+
+from groupwise.cli.main import app
+from groupwise.core import GroupwiseError, write_jsonl
+
+PAIR = {"question": "Name a colour.", "answer_a": "Red.", "answer_b": "Seven.", "preferred": "a"}
+
+
+@pytest.fixture
+def work(tiny):
+    tiny.use_real_torch()
+    (tiny.work / "first.yaml").write_text("kind: rule\nrule: always_first\n")
+    write_jsonl(tiny.work / "pairs.jsonl", [PAIR, PAIR | {"question": "Another?"}])
+    return tiny
+
+
+def call(tiny, *more):
+    return tiny.call("judge", "calibrate", "--judge", "first.yaml", "--data", "pairs.jsonl", *more)
+
+
+def test_a_dry_run_asks_and_writes_nothing(work):
+    done = call(work, "--dry-run", "--out", "out")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "items      2 (unnamed 2)\nverdicts   4\ncalls      at most 0" in done.stdout
+    assert not (work.work / "out").exists()
+
+
+def test_calibrate_prints_what_it_writes(work):
+    done = call(work)
+    assert done.returncode == 0, done.stderr
+    assert "4 of 4 verdicts\n" in done.stderr
+    written = json.loads((work.work / "runs/judge-first/calibration.json").read_text())
+    values = {metric["name"]: metric["value"] for metric in written["metrics"]}
+    assert values["always_first/flip_rate"] == 1
+    [line] = [line for line in done.stdout.splitlines() if line.split()[:1] == ["flip_rate"]]
+    assert line.split()[1:3] == ["100.0", "%"]
+    assert "report: runs/judge-first/report.html" in done.stdout
+
+
+def test_bad_input_is_one_sentence(work):
+    done = call(work, "--set", "rule=coin")
+    assert done.returncode == 2
+    assert "rule: Input should be 'always_first', 'longer' or 'shorter'" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        (["--data", "none.jsonl"], "there is no none.jsonl; give a file"),
+        (["--judge", "none.yaml"], "cannot read the configuration none.yaml"),
+        (["--format", "llmbar"], "pairs.jsonl is not JSON"),
+    ],
+)
+def test_other_bad_input(work, monkeypatch, changes, words):
+    monkeypatch.chdir(work.work)
+    given = ["--judge", "first.yaml", "--data", "pairs.jsonl", *changes]
+    done = CliRunner().invoke(app, ["judge", "calibrate", *given])
+    assert isinstance(done.exception, GroupwiseError)
+    assert words in str(done.exception)
