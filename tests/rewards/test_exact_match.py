@@ -26,6 +26,7 @@ def score(text: str, label: str | None = None, **fields: object) -> Score:
         ("北京。", "北京"),
         ("“北京”", "北京"),
         ("２０１８年", "2018年"),
+        ("\u210bello", "hello"),
         ("a, b", "b"),
     ],
 )

@@ -235,9 +235,13 @@ def test_threads_share_one_reward() -> None:
 def test_a_pickled_reward_and_a_forked_one_work() -> None:
     copy = pickle.loads(pickle.dumps(MathEquality(MathProcess(cpu_limit_s=3))))
     assert copy(make_item("18"), Completion("#### 18")).value == 1.0
+    process = REWARD._process
+    assert score("#### 18", "18").value == 1.0
+    of_parent = process._process.pid
     child = os.fork()
     if child == 0:
-        os._exit(0 if score("#### 19", "19").value == 1.0 else 1)
+        is_right = score("#### 19", "19").value == 1.0
+        os._exit(0 if is_right and process._process.pid != of_parent else 1)
     assert os.waitpid(child, 0)[1] == 0
     assert score("#### 18", "18").value == 1.0
 

@@ -47,6 +47,7 @@ def test_a_set_is_called_as_trl_calls_and_logs_its_parts() -> None:
         answer=["on-task", "on-task", "on-task"],
         level=[1, 2, 3],
         image=[object(), None, 3],
+        environments=[object()] * 3,
     )
     assert values == pytest.approx([0.875, 0.125, 0.0])
     assert logged == {
@@ -58,8 +59,9 @@ def test_a_set_is_called_as_trl_calls_and_logs_its_parts() -> None:
     examples = [example for example, _ in seen.given]
     assert [example.prompt[-1].text for example in examples] == ["Is it?", "Is it not?", "?"]
     assert [example.fields["level"] for example in examples] == [1, 2, 3]
-    assert "image" not in examples[0].fields
+    assert not {"image", "environments"} & set(examples[0].fields)
     assert "log_extra" not in examples[0].fields
+    assert "answer" not in examples[0].fields
     assert [c.finish_reason for _, c in seen.given] == ["stop", "length", "stop"]
     assert [c.token_ids for _, c in seen.given] == [(1, 7), (2,), (7,)]
 

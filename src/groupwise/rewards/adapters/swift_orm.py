@@ -36,7 +36,7 @@ def make_swift_orm(rewards: RewardSet, *, label: str = "solution", name: str = "
         fields = {column: kept[column] for column in kept if column not in ("messages", label)}
         examples = [
             build_example(
-                _drop_answer(messages[row]),
+                messages[row],
                 label=labels[row],
                 fields={column: values[row] for column, values in fields.items()},
             )
@@ -112,12 +112,6 @@ class SwiftReward:
             **make_columns(examples, label=self.label),
         )
         return read_scores(self.name, returned, num_rows=len(examples), values=self.values)
-
-
-def _drop_answer(messages: object) -> object:
-    """Return the messages without the completion, which swift puts last."""
-    rows = read_list(messages)
-    return messages if rows is None else list(rows[:-1])
 
 
 def _read_ids(ids: object) -> tuple[int, ...]:

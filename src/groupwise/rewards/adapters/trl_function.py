@@ -14,8 +14,6 @@ from groupwise.rewards.fields import read_list
 from groupwise.rewards.reward import RewardKind
 from groupwise.rewards.reward_set import RewardSet
 
-_NOT_COLUMNS = frozenset({"trainer_state", "log_extra", "log_metric", "environments"})
-
 
 class TrlFunction:
     """A RewardSet as a TRL reward function, ``GRPOTrainer(reward_funcs=[TrlFunction(...)])``.
@@ -149,7 +147,7 @@ def select_columns(columns: dict[str, Any], *, num_rows: int) -> dict[str, Seque
     return {
         name: values
         for name, values in columns.items()
-        if name not in _NOT_COLUMNS and isinstance(values, list) and len(values) == num_rows  # pyright: ignore[reportUnknownArgumentType]
+        if isinstance(values, list) and len(values) == num_rows  # pyright: ignore[reportUnknownArgumentType]
     }
 
 
