@@ -35,3 +35,11 @@ def test_small_disk_and_memory_are_warned_about(tmp_path: Path, monkeypatch: pyt
     assert find("disk", tmp_path)[0] == "warning"
     assert "free some" in find("disk", tmp_path)[1]
     assert find("memory", tmp_path)[0] == "warning"
+
+
+@pytest.mark.parametrize(("missing", "level"), [(None, "fine"), ("install it", "warning")])
+def test_a_sandbox_that_cannot_start_is_warned_about(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, missing: str | None, level: str
+):
+    monkeypatch.setattr("groupwise.pipeline.checkup.explain_missing", lambda: missing)
+    assert find("sandbox", tmp_path) == (level, missing or "")

@@ -15,6 +15,7 @@ from typing import Literal
 from packaging.requirements import Requirement
 
 from groupwise import __version__
+from groupwise.sandbox import explain_missing
 
 _MIN_DISK_GIB = 2.0
 _MIN_MEMORY_GIB = 4.0
@@ -39,12 +40,13 @@ class Check:
 
 
 def check_machine(folder: Path) -> list[Check]:
-    """Look at versions, devices, torchvision, the disk of ``folder`` and memory."""
+    """Look at versions, devices, torchvision, the sandbox, the disk of ``folder`` and memory."""
     return [
         Check("groupwise", "fine", f"{__version__} on Python {platform.python_version()}"),
         *(check_package(text) for text in _list_requirements()),
         _check_devices(),
         _check_torchvision(),
+        _check_sandbox(),
         _check_disk(folder),
         _check_memory(),
     ]
@@ -93,6 +95,13 @@ def _check_torchvision() -> Check:
         fix = "pip uninstall torchvision, or install the build that matches torch"
         return Check("torchvision", "broken", f"{found} cannot be imported ({first_line})", fix)
     return Check("torchvision", "fine", found)
+
+
+def _check_sandbox() -> Check:
+    missing = explain_missing()
+    if missing is None:
+        return Check("sandbox", "fine", "bubblewrap works")
+    return Check("sandbox", "warning", "most model-written code is refused", missing)
 
 
 def _check_disk(folder: Path) -> Check:
