@@ -116,6 +116,10 @@ def expect_first(pairs):
     }
 
 
+NOTICES = {
+    "always_first": "100.0\u00a0% of the verdicts change with the order of the answers",
+    "longer": "The judge prefers the longer answer more often than people do, by 5",
+}
 EXPECT = {"always_first": expect_first, "longer": expect_longer}
 
 
@@ -144,6 +148,7 @@ def test_rules_get_the_figures_that_are_known_beforehand(tmp_path, rule):
     assert "http" not in page.replace("http://www.w3.org", "")
     assert f"<h1>Judge {rule}</h1>" in page
     assert "Agreement by subset" in page
+    assert NOTICES[rule] in page
 
 
 @pytest.mark.skipif(not REAL.is_dir(), reason=f"LLMBar is not in {REAL} (set GROUPWISE_DATA)")

@@ -34,13 +34,18 @@ def list_notices(measures: JudgeMeasures, facts: Mapping[str, Any]) -> list[Noti
     return sorted(notices, key=lambda notice: order.index(notice.level))
 
 
+def format_kappa(value: float) -> str:
+    """Format kappa with three digits and a true minus sign."""
+    return format_score(value).replace("-", "\u2212")
+
+
 def _check_kappa(metric: Metric) -> Iterator[Notice]:
-    if metric.low <= 0:
-        text = (
-            f"Agreement is not shown to be better than chance: Cohen's κ is "
-            f"{format_score(metric.value)} and its interval reaches {format_score(metric.low)}."
-        )
-        yield Notice("error", text, _SOURCE)
+    if metric.low > 0:
+        return
+    ends = f"{format_kappa(metric.low)} to {format_kappa(metric.high)}"
+    what = "is worse than" if metric.high < 0 else "is not shown to be better than"
+    text = f"Agreement {what} chance: Cohen's κ is {format_kappa(metric.value)} ({ends})."
+    yield Notice("error", text, _SOURCE)
 
 
 def _check_no_verdict(metric: Metric) -> Iterator[Notice]:
@@ -65,7 +70,7 @@ def _check_length(metric: Metric) -> Iterator[Notice]:
         side = "longer" if metric.value > 0 else "shorter"
         text = (
             f"The judge prefers the {side} answer more often than people do, by "
-            f"{format_points(abs(metric.value))} points."
+            f"{format_points(abs(metric.value)).removeprefix('+')} points."
         )
         yield Notice("warning", text, _SOURCE)
 

@@ -14,7 +14,7 @@ from jinja2 import ChoiceLoader, Environment, PackageLoader, StrictUndefined
 from groupwise.core import write_text
 from groupwise.evaluation.confusion import count_confusion
 from groupwise.evaluation.judges.measures import JudgeMeasures
-from groupwise.evaluation.judges.notices import list_notices
+from groupwise.evaluation.judges.notices import format_kappa, list_notices
 from groupwise.evaluation.judges.rows import VerdictRow, split_subsets
 from groupwise.evaluation.metrics import Metric
 from groupwise.evaluation.predictions import Prediction
@@ -76,13 +76,14 @@ SECTIONS = (
             ("longer_judge", "Judge prefers the longer"),
             ("longer_people", "People prefer the longer"),
             ("length_bias", "Bias"),
-            ("agreement_if_longer", "Agreement where the longer is better"),
-            ("agreement_if_shorter", "Agreement where the shorter is better"),
+            ("agreement_if_longer", "Agrees where longer is better"),
+            ("agreement_if_shorter", "Agrees where shorter is better"),
         ),
     ),
     Section(
         "Consistency and confidence",
-        "Self-consistency: how likely two askings of the same question get the same verdict. "
+        "Self-consistency: how likely two askings of the same question get the same verdict; a "
+        "deterministic judge is asked once and has 100 % by definition. "
         "Calibration error: how far confidence and agreement lie apart.",
         (
             ("self_consistency", "Self-consistency"),
@@ -146,7 +147,7 @@ _STYLE_PACKAGE = "groupwise.evaluation.report"
 def format_value(metric: Metric) -> str:
     """Format a share as ``94.2 %``, kappa and scores as ``0.421``, a bias as ``+12.3``."""
     if metric.measure == "kappa":
-        return numbers.format_score(metric.value)
+        return format_kappa(metric.value)
     if metric.measure == "length_bias":
         return numbers.format_points(metric.value)
     return numbers.format_value(metric)
@@ -155,8 +156,7 @@ def format_value(metric: Metric) -> str:
 def format_interval(metric: Metric) -> str:
     """Format a metric's interval as its value is."""
     if metric.measure == "kappa":
-        low, high = numbers.format_score(metric.low), numbers.format_score(metric.high)
-        return f"{low} to {high}"
+        return f"{format_kappa(metric.low)} to {format_kappa(metric.high)}"
     if metric.measure == "length_bias":
         return numbers.format_points_interval(metric.low, metric.high)
     return numbers.format_interval(metric)
