@@ -58,9 +58,13 @@ class ModelJudge(ABC):
         self.ledger = Ledger(name, settings.stop)
         self._asker = Asker(cache=cache, settings=settings.retry)
 
-    @cached_property
+    @property
     def version(self) -> str:
         """Digest of what ``describe`` returns."""
+        return self._version
+
+    @cached_property
+    def _version(self) -> str:
         return digest_json(dict(self.describe()))
 
     def describe(self) -> Mapping[str, object]:

@@ -46,9 +46,13 @@ class Panel:
         self.name = name
         self.ledger = Ledger(name, StopSettings(max_no_verdict_rate=1.0))
 
-    @cached_property
+    @property
     def version(self) -> str:
         """Digest of what ``describe`` returns."""
+        return self._version
+
+    @cached_property
+    def _version(self) -> str:
         return digest_json(dict(self.describe()))
 
     def describe(self) -> Mapping[str, object]:

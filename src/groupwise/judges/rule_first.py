@@ -54,9 +54,13 @@ class RuleFirstJudge:
         self.num_agreed = 0
         self.num_judge_silent = 0
 
-    @cached_property
+    @property
     def version(self) -> str:
         """Digest of what ``describe`` returns."""
+        return self._version
+
+    @cached_property
+    def _version(self) -> str:
         return digest_json(dict(self.describe()))
 
     def describe(self) -> Mapping[str, object]:
