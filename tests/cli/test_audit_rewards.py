@@ -95,9 +95,10 @@ def read_notices(folder: Path) -> str:
 
 class TestAuditRewards:
     def test_sound_rewards_pass(self, rewarded):
+        rewarded.monkeypatch.setenv("COLUMNS", "80")
         done = rewarded.call("audit", "rewards", "rewarded", "--out", "out")
         assert done.returncode == 0, done.stderr
-        assert "reward/pays-empty" in done.stdout
+        assert "reward/reference-below-maximum " in done.stdout
         assert "0 error(s), 0 warning(s)" in done.stdout
         assert rewarded.list_done() == ["prepare"]
         values = json.loads((rewarded.work / "out/audit_rewards/audit.json").read_text())

@@ -6,7 +6,7 @@ from typing import Annotated, Any
 
 import typer
 from rich.console import Console
-from rich.table import Table
+from rich.table import Column, Table
 
 from groupwise.cli.run import (
     ConfigName,
@@ -114,7 +114,8 @@ def _has_errors(folder: Path) -> bool:
 
 def _print_reward_audit(audit: dict[str, Any]) -> None:
     """Print a line per probe, under it the answers that show its fault, then the counts."""
-    table = Table("finding", "what was tried", "tried", "highest", "result", box=None)
+    name = Column("finding", no_wrap=True)
+    table = Table(name, "what was tried", "tried", "highest", "result", box=None)
     for row in audit["rows"]:
         highest = "" if row["highest"] is None else f"{row['highest']:.3g}"
         failed = f"{row['level']}: {row['num_failed']}"
