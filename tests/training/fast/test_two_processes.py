@@ -80,7 +80,7 @@ def assert_agree(grpo, one, other):
     assert grpo.measure_difference(one["weights"], other["weights"]) < 1e-5
     (counts,) = one["counts"]
     assert other["counts"] == [counts, counts]
-    assert all(row["num_groups"] for row in counts)
+    assert counts[0]["num_groups"] > 0  # a round that is used again has none of its own
 
 
 def check(names, *, grpo, processes, two, text_folder, folder):
@@ -89,7 +89,7 @@ def check(names, *, grpo, processes, two, text_folder, folder):
     for name in names:
         alone = processes.train(policies, processes.CASES[name], folder, num_processes=1)
         assert_agree(grpo, alone, found[name])
-        num_dead = sum(row["num_dead_groups"] for row in alone["counts"][0])
+        num_dead = sum(row.get("num_dead_groups", 0) for row in alone["counts"][0])
         case = processes.CASES[name]
         assert num_dead == processes.NUM_STEPS * case.num_dead // case.group_size
 
