@@ -3,12 +3,12 @@
 from pathlib import Path
 from typing import Any
 
-from groupwise.core import JudgeError, ModelError
+from groupwise.core import JudgeError
 from groupwise.data import RatedItems
 from groupwise.evaluation.judges.asking import list_askings
 from groupwise.evaluation.judges.config import JudgeConfig
 from groupwise.evaluation.judges.rules import FIRST, SECOND, RuleJudge
-from groupwise.inference import LocalEngine, LocalResponder, Responder, ServerEngine
+from groupwise.inference import Responder, ResponderSettings, open_responder
 from groupwise.judges import (
     GenerativeJudge,
     Judge,
@@ -63,33 +63,23 @@ def check_prompt(prompt: JudgePrompt | None, rated: RatedItems) -> None:
 
 
 def load_responder(config: JudgeConfig) -> Responder | None:
-    """Load the model, or connect to the server, of a judge; None for a rule.
+    """Load the model, or make ready to ask the server, of a judge; None for a rule.
 
     Raises:
         ModelError: if the model or the tokenizer cannot be loaded.
         ConfigError: if the server's key is not set.
     """
-    from groupwise.models import load_policy
-
-    if config.server is not None:
-        return ServerEngine(config.server, tokenizer=_load_tokenizer(config.tokenizer))
-    if config.model is None:
+    if config.kind == "rule":
         return None
-    policy = load_policy(config.model, dtype=config.dtype)
-    engine = LocalEngine(policy, batch_size=config.batch_size)
-    return LocalResponder(engine, model=Path(config.model).name)
-
-
-def _load_tokenizer(name: str | None) -> Any:
-    from groupwise.models import load_processor
-
-    if name is None:
-        return None
-    try:
-        return load_processor(name, model_type="", has_vision=False)
-    except (OSError, ValueError) as error:
-        reason = str(error).splitlines()[0]
-        raise ModelError(f"cannot load the tokenizer {name} ({reason})") from error
+    return open_responder(
+        ResponderSettings(
+            model=config.model,
+            server=config.server,
+            tokenizer=config.tokenizer,
+            dtype=config.dtype,
+            batch_size=config.batch_size,
+        )
+    )
 
 
 def build_judge(

@@ -45,7 +45,7 @@ class JudgeConfig(Config):
     labels: tuple[str, ...] | None = None
     tag: str | None = None
     sampling: Sampling = Sampling(max_new_tokens=512)
-    dtype: Literal["float32", "bfloat16", "float16", "auto"] = "float32"
+    dtype: Literal["float32", "bfloat16", "float16", "auto"] = "auto"
     batch_size: int = Field(default=16, ge=1)
     settings: JudgeSettings = JudgeSettings()
 
