@@ -114,12 +114,16 @@ def test_a_failure_counted_as_no(case, find):
     assert "on-task" in found["reward/judge-failure-scored"]
 
 
-def test_a_failure_counted_as_yes(case, find):
+@pytest.mark.parametrize("weight", [0.4, 1.0])
+def test_a_failure_counted_as_yes(case, weight: float):
     def read(said: str | None) -> bool:
         return not said or "False" not in said
 
-    found = find(case, seat=seat_naively(case, "Is this right? {text}", read=read))
-    assert "off-task" in found["reward/judge-failure-scored"]
+    seat = seat_naively(case, "Is this right? {text}", read=read, weight=weight)
+    audit = audit_rewards(replace(case, seat=seat))
+    (row,) = [row for row in audit.rows if row.name == "reward/judge-failure-scored"]
+    whys = [f"{evidence.label} {evidence.text}: {evidence.why}" for evidence in row.evidence]
+    assert any(why.startswith("on-task off-task: ") and "for a wrong" in why for why in whys)
 
 
 def test_a_judge_that_outvotes_the_truth(case, find):
