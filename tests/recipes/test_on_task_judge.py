@@ -164,7 +164,10 @@ def test_a_run_with_a_judge(
 ) -> None:
     out = tmp_path / "run"
     shutil.copytree(tiny_run, out)
-    judge = ["--set", f"judge.model={out / 'prepare' / 'base'}", "--set", "judge.dtype=float32"]
+    model = out / "prepare" / "base"
+    labels = {"answer.labels": "[on-task, off-task]", "answer.describe": "[]"}
+    changes = labels | {"judge.model": model, "judge.dtype": "float32", "sft.epochs": 4}
+    judge = [part for k, v in changes.items() for part in ("--set", f"{k}={v}")]
     done = subprocess.run(
         build_command(out, *judge), capture_output=True, text=True, timeout=300, check=False
     )

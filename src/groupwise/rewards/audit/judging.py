@@ -114,7 +114,7 @@ def _try_verdicts(example: Example, text: str, seat: JudgeSeat) -> list[tuple[st
 def _check_failures(items: Sequence[Item], seat: JudgeSeat) -> AuditRow:
     outcomes: list[Outcome] = []
     failures: list[Evidence] = []
-    credits = {item.example.id: _find_credit(item, seat) for item in items}
+    judged = {item.example.id: _try_labels(item, seat) for item in items}
     for item, model in product(items, _list_failing(seat)):
         rewards = seat.build(model)
         right = score_alone(rewards, item.example, item.reference)
@@ -124,19 +124,31 @@ def _check_failures(items: Sequence[Item], seat: JudgeSeat) -> AuditRow:
         if right.value is not None and right.value < 1.0 - TOLERANCE:
             why = f"the judge failed ({said}), which was counted against the right answer"
             failures.append(point_at(item.example, item.reference, right, why))
-        elif wrong.value is not None and wrong.value > credits[item.example.id] - TOLERANCE:
+        elif _is_credited(wrong, judged[item.example.id]):
             why = f"the judge failed ({said}), which was counted for a wrong answer"
             failures.append(point_at(item.example, item.wrong[0], wrong, why))
     return FAILURES.make_row(outcomes, failures)
 
 
-def _find_credit(item: Item, seat: JudgeSeat) -> float:
-    """Return what a wrong answer earns when the judge favours it; 1 if verdicts change nothing."""
+def _try_labels(item: Item, seat: JudgeSeat) -> list[Outcome]:
+    """Return what a wrong answer earns under each verdict."""
     models = [StandIn(seat.replies, label) for label in seat.replies]
-    tried = [score_alone(seat.build(model), item.example, item.wrong[0]) for model in models]
-    values = [outcome.value for outcome in tried if outcome.value is not None]
+    return [score_alone(seat.build(model), item.example, item.wrong[0]) for model in models]
+
+
+def _is_credited(failed: Outcome, judged: Sequence[Outcome]) -> bool:
+    """Whether a wrong answer earns as much when the judge fails as when it favours the answer.
+
+    A part that has a value under some verdict and none now was left out, and earns nothing. If
+    verdicts change nothing, all there is counts as credit.
+    """
+    if failed.value is None:
+        return False
+    values = [outcome.value for outcome in judged if outcome.value is not None]
     differs = bool(values) and max(values) > min(values) + TOLERANCE
-    return max(values) if differs else 1.0
+    scored = {n for o in judged for n, value in o.breakdown.items() if value is not None}
+    is_left_out = any(failed.breakdown.get(name, 0.0) is None for name in scored)
+    return not is_left_out and failed.value > (max(values) if differs else 1.0) - TOLERANCE
 
 
 def _list_failing(seat: JudgeSeat) -> Iterator[Failing]:
