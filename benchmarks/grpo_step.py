@@ -131,20 +131,28 @@ def _read_status(name: str) -> int:
     return next(int(line.split()[1]) for line in lines if line.startswith(name))
 
 
-def measure_curves(sizes: Sizes) -> dict[str, Any]:
-    """Return step times against the group size and against the length of the prompt."""
-    image, text = SHAPES["image-short"], SHAPES["text"]
-    by_group = {
-        size: measure_shape(replace(image, group_size=size, num_prompts=1), sizes, num_steps=3)
-        for size in (2, 4, 8, 16, 32)
-    }
-    by_prompt = {
-        length: measure_shape(
-            replace(text, prompt_tokens=length, num_tokens=16, num_prompts=1), sizes, num_steps=3
-        )
-        for length in (64, 128, 256, 512, 1024)
-    }
-    return {"group_size": by_group, "prompt_tokens": by_prompt}
+def measure_curves(sizes: Sizes, path: Path) -> None:
+    """Add step times against the group size and the prompt's length to those in a file."""
+    curves: dict[str, Any] = json.loads(path.read_text()) if path.is_file() else {}
+    for kind, size, shape in list_curve_points():
+        points = curves.setdefault(kind, {})
+        if str(size) not in points:
+            points[str(size)] = measure_shape(shape, sizes, num_steps=3)
+            path.write_text(json.dumps(curves, indent=1) + "\n")
+            print(kind, size, f"{points[str(size)]['ratio']:.1f}", flush=True)
+
+
+def list_curve_points() -> list[tuple[str, int, Shape]]:
+    """Return kind, size and shape of every point, one prompt a step each."""
+    image = replace(SHAPES["image-short"], num_prompts=1)
+    text = replace(SHAPES["text"], num_prompts=1, num_tokens=16)
+    return [
+        *(("group_size", size, replace(image, group_size=size)) for size in (2, 4, 8, 16, 32)),
+        *(
+            ("prompt_tokens", length, replace(text, prompt_tokens=length))
+            for length in (64, 128, 256, 512, 1024)
+        ),
+    ]
 
 
 def print_row(name: str, result: dict[str, float]) -> None:
@@ -174,7 +182,9 @@ def main(given: Sequence[str] | None = None) -> None:
     parser.add_argument("--shapes", nargs="+", choices=SHAPES, default=list(SHAPES))
     parser.add_argument("--steps", type=int, default=5, help="measured steps of each trainer")
     parser.add_argument("--json", type=Path, help="add the results to those there")
-    parser.add_argument("--curves", type=Path, help="measure growth curves only, write them there")
+    parser.add_argument(
+        "--curves", type=Path, help="growth curves only, into this file"
+    )
     parser.add_argument("--threads", type=int, default=os.cpu_count())
     parser.add_argument("--measure", nargs="+", choices=("time", "memory"), default=PARTS)
     parser.add_argument("--memory-of", choices=("stock", "fast"), help=argparse.SUPPRESS)
@@ -187,7 +197,7 @@ def main(given: Sequence[str] | None = None) -> None:
         if options.memory_of:
             print(_measure_own_growth(options.memory_of, SHAPES[options.shapes[0]], sizes))
         elif options.curves:
-            options.curves.write_text(json.dumps(measure_curves(sizes), indent=1))
+            measure_curves(sizes, options.curves)
         else:
             _measure_all(options, sizes)
 
