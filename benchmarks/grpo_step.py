@@ -182,9 +182,7 @@ def main(given: Sequence[str] | None = None) -> None:
     parser.add_argument("--shapes", nargs="+", choices=SHAPES, default=list(SHAPES))
     parser.add_argument("--steps", type=int, default=5, help="measured steps of each trainer")
     parser.add_argument("--json", type=Path, help="add the results to those there")
-    parser.add_argument(
-        "--curves", type=Path, help="growth curves only, into this file"
-    )
+    parser.add_argument("--curves", type=Path, help="growth curves only, into this file")
     parser.add_argument("--threads", type=int, default=os.cpu_count())
     parser.add_argument("--measure", nargs="+", choices=("time", "memory"), default=PARTS)
     parser.add_argument("--memory-of", choices=("stock", "fast"), help=argparse.SUPPRESS)
