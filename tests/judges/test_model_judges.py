@@ -147,12 +147,15 @@ def test_a_restart_after_a_stop_asks_nothing_twice(server, engine, quick, tmp_pa
     first = GenerativeJudge(engine, CORRECT, settings=settings, cache=ReplyCache(tmp_path / "c"))
     with pytest.raises(JudgeError):
         judge_all(first, questions)
+    num_kept, _ = ReplyCache(tmp_path / "c").measure()
+    assert num_kept > 0
     server.asked.clear()
     server.answer = lambda _: GOOD
     again = GenerativeJudge(engine, CORRECT, settings=settings, cache=ReplyCache(tmp_path / "c"))
     verdicts = judge_all(again, questions)
     assert [verdict.label for verdict in verdicts] == ["True"] * 40
-    assert len(server.asked) == 20
+    # A request that was under way at the stop may arrive late, so that it is there twice.
+    assert len({str(asked["messages"]) for asked in server.asked}) == 40 - num_kept
 
 
 def test_a_thousand_repeated_judgements_cost_no_call(server, judge, engine, quick, tmp_path):
