@@ -53,3 +53,4 @@ check: setup
 
 bench: setup
 	$(BIN)/python benchmarks/grpo_step.py --json build/grpo_step.json
+	$(BIN)/python benchmarks/judge.py --json build/judge.json

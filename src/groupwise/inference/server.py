@@ -41,7 +41,7 @@ class ServerSettings(Config):
         api_key_variable: environment variable that holds the key; None: no key is sent.
         timeout_s: for a whole request, from its start to the last byte.
         top_log_probs: likeliest first tokens to ask for when labels are weighed (vLLM and OpenAI
-            allow 20 unless told otherwise).
+            allow 20 unless told otherwise; vLLM ends if it is more than the vocabulary has).
         max_share_error: label shares that the listed tokens leave more uncertain are refused.
         prompt_price, completion_price: of a million tokens, in any currency.
     """
