@@ -1,8 +1,7 @@
 """What all judges that ask a model share: prompt, version, cache, retries, ledger."""
 
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Mapping, Sequence
-from functools import cached_property
 
 from groupwise.core import Config, Example, Message, digest_json, make_example
 from groupwise.inference import RequestError, Responder, RetrySettings, Usage, on_shared_loop
@@ -11,6 +10,7 @@ from groupwise.judges.cache import ReplyCache
 from groupwise.judges.judge import NoVerdict, Question, Verdict
 from groupwise.judges.ledger import Ledger, StopSettings
 from groupwise.judges.prompt import JudgePrompt
+from groupwise.judges.versioned import Versioned
 
 _READING = 1
 """To be raised when replies are read in another way, so that kept ones are not."""
@@ -28,7 +28,7 @@ class JudgeSettings(Config):
     stop: StopSettings = StopSettings()
 
 
-class ModelJudge(ABC):
+class ModelJudge(Versioned):
     """A judge that puts a prompt to a model.
 
     Args:
@@ -57,15 +57,6 @@ class ModelJudge(ABC):
         self.cache = cache
         self.ledger = Ledger(name, settings.stop)
         self._asker = Asker(cache=cache, settings=settings.retry)
-
-    @property
-    def version(self) -> str:
-        """Digest of what ``describe`` returns."""
-        return self._version
-
-    @cached_property
-    def _version(self) -> str:
-        return digest_json(dict(self.describe()))
 
     def describe(self) -> Mapping[str, object]:
         """Return all that verdicts depend on beside the question."""

@@ -3,18 +3,18 @@
 import asyncio
 from collections.abc import Mapping
 from dataclasses import replace
-from functools import cached_property
 
-from groupwise.core import JudgeError, digest_json
+from groupwise.core import JudgeError
 from groupwise.inference import Usage, on_shared_loop
 from groupwise.judges.judge import Judge, NoVerdict, Question, Verdict
 from groupwise.judges.ledger import Ledger, StopSettings
+from groupwise.judges.versioned import Versioned
 
 FIRST, SECOND, TIE = "first", "second", "tie"
 _SWAPPED = {FIRST: SECOND, SECOND: FIRST, TIE: TIE}
 
 
-class PairwiseJudge:
+class PairwiseJudge(Versioned):
     """Puts the question's texts ``first`` and ``second`` to a judge as given and swapped.
 
     Equal verdicts stand, with the mean of both probabilities. Where the verdicts differ, the
@@ -39,15 +39,6 @@ class PairwiseJudge:
         self.inner = inner
         self.name = name
         self.ledger = Ledger(name, StopSettings(max_no_verdict_rate=1.0))
-
-    @property
-    def version(self) -> str:
-        """Digest of what ``describe`` returns."""
-        return self._version
-
-    @cached_property
-    def _version(self) -> str:
-        return digest_json(dict(self.describe()))
 
     def describe(self) -> Mapping[str, object]:
         """Return all that verdicts depend on beside the question."""

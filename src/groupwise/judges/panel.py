@@ -3,15 +3,15 @@
 import asyncio
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from functools import cached_property
 
-from groupwise.core import JudgeError, digest_json
+from groupwise.core import JudgeError
 from groupwise.inference import Usage, on_shared_loop
 from groupwise.judges.judge import Judge, NoVerdict, Question, Verdict
 from groupwise.judges.ledger import Ledger, StopSettings
+from groupwise.judges.versioned import Versioned
 
 
-class Panel:
+class Panel(Versioned):
     """Decides by the majority of the votes cast.
 
     A judge without a verdict, or with a flipped one, abstains. There is no verdict if fewer than
@@ -45,15 +45,6 @@ class Panel:
         self.labels = tuple(judges[0].labels)
         self.name = name
         self.ledger = Ledger(name, StopSettings(max_no_verdict_rate=1.0))
-
-    @property
-    def version(self) -> str:
-        """Digest of what ``describe`` returns."""
-        return self._version
-
-    @cached_property
-    def _version(self) -> str:
-        return digest_json(dict(self.describe()))
 
     def describe(self) -> Mapping[str, object]:
         """Return all that verdicts depend on beside the question."""

@@ -2,13 +2,13 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from functools import cached_property
 from typing import Any
 
-from groupwise.core import JudgeError, derive_seed, digest_json
+from groupwise.core import JudgeError, derive_seed
 from groupwise.inference import on_shared_loop
 from groupwise.judges.judge import Judge, NoVerdict, Question, Verdict
 from groupwise.judges.ledger import Ledger, StopSettings
+from groupwise.judges.versioned import Versioned
 
 Rule = Callable[[Question], str | None]
 """Returns a label where the rule decides the question, else None."""
@@ -16,7 +16,7 @@ Rule = Callable[[Question], str | None]
 _SEED_RANGE = 2**31
 
 
-class RuleFirstJudge:
+class RuleFirstJudge(Versioned):
     """Asks the judge where the rule does not decide, and measures it where the rule does.
 
     Args:
@@ -53,15 +53,6 @@ class RuleFirstJudge:
         self.num_compared = 0
         self.num_agreed = 0
         self.num_judge_silent = 0
-
-    @property
-    def version(self) -> str:
-        """Digest of what ``describe`` returns."""
-        return self._version
-
-    @cached_property
-    def _version(self) -> str:
-        return digest_json(dict(self.describe()))
 
     def describe(self) -> Mapping[str, object]:
         """Return all that verdicts depend on beside the question."""
