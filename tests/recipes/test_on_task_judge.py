@@ -19,7 +19,7 @@ from groupwise.judges import Question, ReplyCache, judge_all
 from groupwise.models import load_policy, write_tiny_policy
 from groupwise_recipes.on_task.config import OnTaskConfig
 from groupwise_recipes.on_task.judge import OnTaskJudgeSettings, make_judge, make_judged
-from groupwise_recipes.on_task.rewards import describe_weights, make_rewards
+from groupwise_recipes.on_task.rewards import make_rewards, name_weights
 
 CONFIG = Path(__file__).parents[2] / "src/groupwise_recipes/on_task/configs/demo.yaml"
 DEMO = yaml.safe_load(CONFIG.read_text(encoding="utf-8")) | {"rewards": {}}
@@ -150,13 +150,11 @@ def test_a_model_in_this_process_judges_pictures(config, example, tmp_path, lang
 
 
 def test_the_weights_that_count_are_named(config):
-    assert describe_weights(config) == (
+    assert name_weights(config) == (
         "classification 0.375, judge 0.625, format 0 (absent: visual_verifier)"
     )
     alone = config.model_copy(update={"judge": None})
-    assert describe_weights(alone) == (
-        "classification 1, format 0 (absent: judge, visual_verifier)"
-    )
+    assert name_weights(alone) == ("classification 1, format 0 (absent: judge, visual_verifier)")
 
 
 def test_a_run_with_a_judge(
@@ -172,6 +170,9 @@ def test_a_run_with_a_judge(
         build_command(out, *judge), capture_output=True, text=True, timeout=300, check=False
     )
     assert done.returncode == 0, done.stderr
+    assert (
+        "classification 0.6, judge 0.3333, format 0.06667 (absent: visual_verifier)" in done.stderr
+    )
     report = json.loads((out / "grpo" / "judge.json").read_text())
     assert report["num_questions"] > 0
     assert report["cache_hit_rate"] is not None

@@ -7,6 +7,7 @@ and reports all read a completion through it.
 from groupwise.rewards.answer_format import AnswerFormat
 from groupwise.rewards.answers import Answer, AnswerContract
 from groupwise.rewards.audit import (
+    ASKED_ONCE,
     REWARD_FINDINGS,
     JudgeSeat,
     Measure,
@@ -32,8 +33,10 @@ from groupwise.rewards.tags import TagContract, TaggedText
 from groupwise.rewards.text_answers import normalize_text, split_tokens
 from groupwise.rewards.token_f1 import TokenF1
 from groupwise.rewards.vqa_accuracy import VqaAccuracy, normalize_vqa_answer
+from groupwise.rewards.weights import describe_weights
 
 __all__ = [
+    "ASKED_ONCE",
     "REWARD_FINDINGS",
     "Answer",
     "AnswerContract",
@@ -63,6 +66,7 @@ __all__ = [
     "VqaAccuracy",
     "WeightedReward",
     "audit_rewards",
+    "describe_weights",
     "measure_labels",
     "normalize_text",
     "normalize_vqa_answer",

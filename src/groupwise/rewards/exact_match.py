@@ -6,8 +6,8 @@ Range: 0 or 1. Source: exact match of SQuAD v1.1; the normalisation and its devi
 
 from groupwise.core import Completion, Example, Score
 from groupwise.rewards.reward import RewardKind
-from groupwise.rewards.tags import TagContract, read_answer
-from groupwise.rewards.text_answers import normalize_text, read_references
+from groupwise.rewards.tags import TagContract
+from groupwise.rewards.text_answers import normalize_text, read_sides
 
 
 class ExactMatch:
@@ -33,15 +33,11 @@ class ExactMatch:
         Raises:
             RewardError: if a reference answer is no text or has no words.
         """
-        references = read_references(example, self.references)
-        if not references:
-            return Score(None, "no reference answer")
-        answer, problem = read_answer(completion.text, self.contract)
-        if answer is None:
-            return Score(0.0, problem, invalid=True)
+        sides = read_sides(example, completion, contract=self.contract, references=self.references)
+        if isinstance(sides, Score):
+            return sides
+        answer, references = sides
         said = normalize_text(answer)
-        if not said:
-            return Score(0.0, "the answer has no words", invalid=True)
         if said in {normalize_text(reference) for reference in references}:
             return Score(1.0, f"{said!r} is a reference answer")
         return Score(0.0, f"{said!r} is no reference answer")

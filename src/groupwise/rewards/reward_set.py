@@ -13,6 +13,7 @@ from typing import TypeVar, cast
 from groupwise.core import Completion, Example, GroupwiseError, RewardError, Score
 from groupwise.rewards.outvoting import check_outvoting
 from groupwise.rewards.reward import BatchReward, Reward, RewardKind, read_kind
+from groupwise.rewards.weights import describe_weights, share_out
 
 T = TypeVar("T")
 
@@ -60,7 +61,7 @@ class RewardSet:
     @property
     def weights(self) -> Mapping[str, float]:
         """Weights by name; they add up to 1."""
-        return _share_out(self._given)
+        return share_out(self._given)
 
     @property
     def kinds(self) -> Mapping[str, RewardKind]:
@@ -86,17 +87,7 @@ class RewardSet:
         Raises:
             RewardError: if there is no such part, or no weight is left.
         """
-        missing = list(dict.fromkeys(absent))
-        for name in missing:
-            if name not in self._given:
-                raise RewardError(
-                    "no such reward in the set", got=repr(name), expected=", ".join(self._given)
-                )
-        left = {name: weight for name, weight in self._given.items() if name not in missing}
-        if not any(left.values()):
-            raise RewardError("no reward with a weight is left", got=f"absent {', '.join(missing)}")
-        line = ", ".join(f"{name} {weight:.4g}" for name, weight in _share_out(left).items())
-        return f"{line} (absent: {', '.join(missing)})" if missing else line
+        return describe_weights(self._given, absent=absent)
 
     def score(self, example: Example, completion: Completion) -> Score:
         """Return the weighted mean over the parts that have a value.
@@ -162,14 +153,6 @@ class RewardSet:
         total = math.fsum(weight for weight, _ in known)
         mean = math.fsum(weight * value for weight, value in known) / total
         return min(1.0, max(0.0, mean))
-
-
-def _share_out(given: Mapping[str, float]) -> dict[str, float]:
-    """Return weights that add up to 1, also where the given ones would overflow."""
-    largest = max(given.values())
-    scaled = {name: weight / largest for name, weight in given.items()}
-    total = math.fsum(scaled.values())
-    return {name: weight / total for name, weight in scaled.items()}
 
 
 def _drop(score: Score, why: str) -> Score:

@@ -11,8 +11,8 @@ from collections import Counter
 
 from groupwise.core import Completion, Example, Score
 from groupwise.rewards.reward import RewardKind
-from groupwise.rewards.tags import TagContract, read_answer
-from groupwise.rewards.text_answers import normalize_text, read_references, split_tokens
+from groupwise.rewards.tags import TagContract
+from groupwise.rewards.text_answers import normalize_text, read_sides, split_tokens
 
 _CLOSED = frozenset({"yes", "no", "noanswer"} | {"是", "是的", "否", "不", "不是", "对", "不对"})
 
@@ -40,14 +40,10 @@ class TokenF1:
         Raises:
             RewardError: if a reference answer is no text or has no words.
         """
-        references = read_references(example, self.references)
-        if not references:
-            return Score(None, "no reference answer")
-        answer, problem = read_answer(completion.text, self.contract)
-        if answer is None:
-            return Score(0.0, problem, invalid=True)
-        if not split_tokens(answer):
-            return Score(0.0, "the answer has no words", invalid=True)
+        sides = read_sides(example, completion, contract=self.contract, references=self.references)
+        if isinstance(sides, Score):
+            return sides
+        answer, references = sides
         best = max(references, key=lambda reference: compute_token_f1(answer, reference))
         f1 = compute_token_f1(answer, best)
         return Score(f1, f"F1 {f1:.3f} with the reference {best!r}")

@@ -16,7 +16,7 @@ from groupwise.models import (
 from groupwise.pipeline import Preview
 from groupwise.training import TrainerSettings
 from groupwise_recipes.on_task.config import OnTaskConfig
-from groupwise_recipes.on_task.rewards import describe_weights
+from groupwise_recipes.on_task.rewards import name_weights
 
 _TEXT_TOKENS = 60
 _DESCRIPTION_TOKENS = 14
@@ -39,7 +39,7 @@ def preview_run(config: OnTaskConfig) -> Preview:
             "tokens per row",
             f"about {tokens:,}, pictures included (limit {config.data.budget.max_prompt_tokens:,})",
         ),
-        ("reward weights", describe_weights(config)),
+        ("reward weights", name_weights(config)),
         *_list_steps(config, num_screens),
     ]
     problems += _check_limits(config, tokens)

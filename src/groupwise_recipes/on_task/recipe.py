@@ -19,6 +19,8 @@ def plan(config: "OnTaskConfig", run: Path) -> list[Step]:
 
     The pipeline adds the audit of ``rewards`` behind the step ``audit``.
     """
+    from groupwise_recipes.on_task.rewards import name_weights
+
     settings = dump_config(config)
 
     def make(name: str, summary: str, *, sections: str, uses: str = "", **more: Any) -> Step:
@@ -44,7 +46,7 @@ def plan(config: "OnTaskConfig", run: Path) -> list[Step]:
         make("sft", "warm-up with descriptions", sections="seed model answer sft", uses="prepare"),
         make(
             "grpo",
-            "training on the rewards",
+            f"training on the rewards: {name_weights(config)}",
             sections="seed model answer rewards judge grpo evaluation",
             uses="prepare sft",
         ),

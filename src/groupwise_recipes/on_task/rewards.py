@@ -5,24 +5,22 @@ from pathlib import Path
 
 from groupwise.core import Example
 from groupwise.data import read_examples
-from groupwise.inference import Responder, RetrySettings
-from groupwise.judges import JudgeSettings, LogitJudge, StopSettings
+from groupwise.inference import Responder
+from groupwise.judges import LogitJudge
 from groupwise.rewards import (
+    ASKED_ONCE,
     AnswerFormat,
     JudgeSeat,
     LabelMatch,
     Reward,
     RewardCase,
     RewardSet,
+    describe_weights,
     measure_labels,
 )
 from groupwise_recipes.on_task.config import OnTaskConfig
 from groupwise_recipes.on_task.judge import list_options, make_judge, make_judged
 from groupwise_recipes.on_task.prompt import write_target
-
-_ASKED_ONCE = JudgeSettings(
-    retry=RetrySettings(max_attempts=1), stop=StopSettings(max_no_verdict_rate=1.0)
-)
 
 
 def make_rewards(config: OnTaskConfig, judge: LogitJudge | None = None) -> RewardSet:
@@ -41,14 +39,10 @@ def make_rewards(config: OnTaskConfig, judge: LogitJudge | None = None) -> Rewar
     return RewardSet(parts, drop_contradicted=True)
 
 
-def describe_weights(config: OnTaskConfig) -> str:
+def name_weights(config: OnTaskConfig) -> str:
     """Return the weights that count in this run, as one line that names the absent parts."""
-    given = config.rewards.model_dump()
     absent = ["visual_verifier"] if config.judge is not None else ["judge", "visual_verifier"]
-    left = {name: weight for name, weight in given.items() if name not in absent}
-    total = sum(left.values())
-    line = ", ".join(f"{name} {weight / total:.4g}" for name, weight in left.items())
-    return f"{line} (absent: {', '.join(absent)})"
+    return describe_weights(config.rewards.model_dump(), absent=absent)
 
 
 def make_case(config: OnTaskConfig, prepared: Path) -> RewardCase:
@@ -75,7 +69,7 @@ def _make_seat(config: OnTaskConfig) -> JudgeSeat | None:
     if settings is None:
         return None
 
-    once = settings.model_copy(update={"settings": _ASKED_ONCE})
+    once = settings.model_copy(update={"settings": ASKED_ONCE})
 
     def build(responder: Responder) -> RewardSet:
         return make_rewards(config, make_judge(once, config.answer, responder))

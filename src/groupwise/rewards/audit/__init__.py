@@ -1,11 +1,19 @@
 """The audit of rewards before training: one row per probe, with the answer that shows a fault."""
 
 from groupwise.rewards.audit.audit import REWARD_FINDINGS, RewardAudit, audit_rewards
-from groupwise.rewards.audit.case import JudgeSeat, Measure, RewardCase, Scorer, measure_labels
+from groupwise.rewards.audit.case import (
+    ASKED_ONCE,
+    JudgeSeat,
+    Measure,
+    RewardCase,
+    Scorer,
+    measure_labels,
+)
 from groupwise.rewards.audit.rendering import render_reward_audit
 from groupwise.rewards.audit.rows import AuditRow, Evidence
 
 __all__ = [
+    "ASKED_ONCE",
     "REWARD_FINDINGS",
     "AuditRow",
     "Evidence",

@@ -4,7 +4,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from groupwise.core import Completion, Example, RewardError, Score
-from groupwise.inference import Responder
+from groupwise.inference import Responder, RetrySettings
+from groupwise.judges import JudgeSettings, StopSettings
 from groupwise.rewards.answers import AnswerContract
 from groupwise.rewards.reward_set import RewardSet
 
@@ -13,6 +14,11 @@ Scorer = RewardSet | Callable[[Example, Completion], Score | float | None]
 
 Measure = Callable[[Example, str], float | None]
 """How the metric counts a text: 1 right, 0 wrong, between them partly right, None invalid."""
+
+ASKED_ONCE = JudgeSettings(
+    retry=RetrySettings(max_attempts=1), stop=StopSettings(max_no_verdict_rate=1.0)
+)
+"""Settings of a judge in an audit: stand-ins that fail are meant to."""
 
 SAMPLE_SIZE = 16
 NUM_RIVALS = 3
@@ -23,8 +29,8 @@ class JudgeSeat:
     """How to put another model behind the judge of the rewards.
 
     Attributes:
-        build: returns the same rewards with that model behind their judge, asked once and without
-            a cache.
+        build: returns the same rewards with that model behind their judge, under ``ASKED_ONCE``
+            and without a cache.
         replies: the whole reply by which a model gives each label.
     """
 

@@ -4,22 +4,16 @@ from collections.abc import Mapping
 from typing import cast
 
 from groupwise.core import RewardError
-from groupwise.inference import Responder, RetrySettings
+from groupwise.inference import Responder
 from groupwise.judges import (
     GenerativeJudge,
     Judge,
-    JudgeSettings,
     LogitJudge,
-    StopSettings,
 )
-from groupwise.rewards.audit.case import JudgeSeat, RewardCase
+from groupwise.rewards.audit.case import ASKED_ONCE, JudgeSeat, RewardCase
 from groupwise.rewards.judged import Judged
 from groupwise.rewards.reward import Reward
 from groupwise.rewards.reward_set import RewardSet
-
-_SETTINGS = JudgeSettings(
-    retry=RetrySettings(max_attempts=1), stop=StopSettings(max_no_verdict_rate=1.0)
-)
 
 
 def find_seat(case: RewardCase) -> JudgeSeat | None:
@@ -69,7 +63,7 @@ def _replace_model(judge: Judge, responder: Responder) -> Judge:
             tag=judge.tag,
             labels=judge.labels,
             sampling=judge.sampling,
-            settings=_SETTINGS,
+            settings=ASKED_ONCE,
         )
     elif isinstance(judge, LogitJudge):
         replaced = LogitJudge(
@@ -78,7 +72,7 @@ def _replace_model(judge: Judge, responder: Responder) -> Judge:
             labels=judge.labels,
             option_texts=judge.option_texts,
             swap_options=judge.swap_options,
-            settings=_SETTINGS,
+            settings=ASKED_ONCE,
         )
     else:
         raise _refuse(judge)
