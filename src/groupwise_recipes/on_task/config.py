@@ -114,11 +114,13 @@ class EvaluationSettings(Config):
     """How policies are asked.
 
     Attributes:
+        num_items: test items, drawn by the seed so that fewer are always among more; None: all.
         batch_size: prompts per forward pass.
         num_latency_items: test items asked one by one, to time them.
         num_heldout_items: validation items behind the held-out curve of GRPO.
     """
 
+    num_items: int | None = Field(default=None, ge=1)
     batch_size: int = Field(default=32, ge=1)
     num_latency_items: int = Field(default=20, ge=1)
     num_heldout_items: int = Field(default=96, ge=1)

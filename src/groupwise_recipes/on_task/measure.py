@@ -3,7 +3,7 @@
 import time
 from collections.abc import Sequence
 
-from groupwise.core import Example
+from groupwise.core import DataError, Example, derive_seed
 from groupwise.data import read_examples
 from groupwise.evaluation import (
     Prediction,
@@ -37,7 +37,7 @@ def run_baselines(config: OnTaskConfig, context: StepContext) -> None:
     """Predict without the policy, and with the untrained policy by prompting."""
     prepared = context.output_of("prepare")
     train = read_examples(prepared / "train.jsonl")
-    test = read_examples(prepared / f"{SPLIT}.jsonl")
+    test = draw_items(read_examples(prepared / f"{SPLIT}.jsonl"), config)
     found: list[Prediction] = []
     for predict in (predict_majority, predict_text_only, predict_picture_only):
         found += predict(train, test, split=SPLIT, seed=config.seed)
@@ -48,7 +48,7 @@ def run_baselines(config: OnTaskConfig, context: StepContext) -> None:
 
 def run_evaluation(config: OnTaskConfig, context: StepContext) -> None:
     """Ask every trained policy, and measure and compare all of them."""
-    test = read_examples(context.output_of("prepare") / f"{SPLIT}.jsonl")
+    test = draw_items(read_examples(context.output_of("prepare") / f"{SPLIT}.jsonl"), config)
     found = read_predictions(context.output_of("baselines") / "predictions.jsonl")
     for name in ("sft", "sft_same_labels", "grpo"):
         found += _ask_once(name, test, config, context)
@@ -60,6 +60,28 @@ def run_evaluation(config: OnTaskConfig, context: StepContext) -> None:
     write_metrics(folder / "metrics.json", metrics)
     comparisons = compare_pairs(found, COMPARED, split=SPLIT, seed=config.seed)
     write_comparisons(folder / "comparisons.json", comparisons)
+
+
+def draw_items(examples: Sequence[Example], config: OnTaskConfig) -> list[Example]:
+    """Return ``evaluation.num_items`` of the examples in their order, or all of them.
+
+    Each has its place by the seed and its id, so fewer are always among more.
+
+    Raises:
+        DataError: if there are not so many.
+    """
+    num_items = config.evaluation.num_items
+    if num_items is None:
+        return list(examples)
+    if num_items > len(examples):
+        raise DataError(
+            f"the {SPLIT} split has fewer items than evaluation.num_items asks for",
+            got=num_items,
+            expected=f"at most {len(examples)}",
+        )
+    places = [derive_seed(config.seed, "item", example.id) for example in examples]
+    chosen = sorted(range(len(examples)), key=places.__getitem__)[:num_items]
+    return [examples[index] for index in sorted(chosen)]
 
 
 def ask_policy(

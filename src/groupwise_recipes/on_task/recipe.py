@@ -22,6 +22,8 @@ def plan(config: "OnTaskConfig", run: Path) -> list[Step]:
     from groupwise_recipes.on_task.rewards import name_weights
 
     settings = dump_config(config)
+    checked = ("batch_size", "num_heldout_items")
+    settings["heldout"] = {key: settings["evaluation"][key] for key in checked}
 
     def make(name: str, summary: str, *, sections: str, uses: str = "", **more: Any) -> Step:
         return Step(
@@ -47,7 +49,7 @@ def plan(config: "OnTaskConfig", run: Path) -> list[Step]:
         make(
             "grpo",
             f"training on the rewards: {name_weights(config)}",
-            sections="seed model answer rewards judge grpo evaluation",
+            sections="seed model answer rewards judge grpo heldout",
             uses="prepare sft",
         ),
         make(

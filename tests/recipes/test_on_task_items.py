@@ -1,0 +1,58 @@
+"""Evaluating on some items of the test split, and what depends on how many there are."""
+
+from pathlib import Path
+
+import pytest
+
+from groupwise.core import DataError, Example, Message, load_config, make_example
+from groupwise.pipeline import Step, find_config, find_recipe
+from groupwise_recipes.on_task.config import OnTaskConfig
+from groupwise_recipes.on_task.measure import draw_items
+from groupwise_recipes.on_task.recipe import plan
+
+EXAMPLES = [
+    make_example([Message("user", f"第 {n} 题")], group=str(n), label="x") for n in range(40)
+]
+
+
+def load(**evaluation: object) -> OnTaskConfig:
+    recipe = find_recipe("on_task")
+    overrides = [f"evaluation.{key}={value}" for key, value in evaluation.items()]
+    return load_config(OnTaskConfig, find_config(recipe, "demo"), overrides=overrides)
+
+
+def draw(num_items: int | str, seed: int = 0, examples: list[Example] = EXAMPLES) -> list[str]:
+    config = load(num_items=num_items).model_copy(update={"seed": seed})
+    return [example.id for example in draw_items(examples, config)]
+
+
+def test_fewer_items_are_among_more_and_all_keep_their_order() -> None:
+    every = [example.id for example in EXAMPLES]
+    drawn = {number: draw(number) for number in (1, 7, 20, 40)}
+    assert [len(ids) for ids in drawn.values()] == [1, 7, 20, 40]
+    assert set(drawn[1]) < set(drawn[7]) < set(drawn[20]) < set(drawn[40])
+    assert all(ids == [name for name in every if name in ids] for ids in drawn.values())
+    assert draw("null") == every
+
+
+def test_the_draw_is_random_by_the_seed_and_not_by_the_order_of_the_file() -> None:
+    assert draw(20) == draw(20)
+    assert draw(20) != draw(20, seed=1)
+    assert draw(20) != [example.id for example in EXAMPLES[:20]]
+    assert set(draw(20)) == set(draw(20, examples=EXAMPLES[::-1]))
+
+
+def test_more_than_there_are_is_refused_with_their_number() -> None:
+    with pytest.raises(DataError, match=r"got 41; expected at most 40\."):
+        draw(41)
+
+
+def test_training_does_not_depend_on_how_many_items_are_evaluated(tmp_path: Path) -> None:
+    def list_steps(**evaluation: object) -> dict[str, Step]:
+        return {step.name: step for step in plan(load(**evaluation), tmp_path)}
+
+    few, more = list_steps(num_items=3), list_steps(num_items=4)
+    changed = {name for name in few if few[name].settings != more[name].settings}
+    assert changed == {"baselines", "evaluate"}
+    other = list_steps(num_items=3, num_heldout_items=5)
+    assert few["grpo"].settings != other["grpo"].settings
