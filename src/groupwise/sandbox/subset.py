@@ -12,6 +12,7 @@ import builtins
 import sys
 from collections.abc import Collection
 
+from groupwise.sandbox.subset_dicts import find_mixed_keys
 from groupwise.sandbox.subset_names import (
     ATTRIBUTES,
     BUILTINS,
@@ -48,10 +49,13 @@ def find_obstacle(program: str, tests: str, functions: Collection[str] = ()) -> 
         screens = [_Screen(functions), _Screen(functions)]
         for screen, tree in zip(screens, trees, strict=True):
             screen.check(tree)
+        mixed = find_mixed_keys(trees, has_functions=bool(functions))
     except _ObstacleError as obstacle:
         return str(obstacle)
     except RecursionError:
         return "it is nested too deep"
+    if mixed is not None:
+        return mixed
     shared = screens[1].bound_at_top & (screens[0].bound_at_top | screens[0].loaded)
     return f"program and tests both have {min(shared)}" if shared else None
 
@@ -197,6 +201,8 @@ class _Screen:
             return self._is_unordered_use(node)
         if called in LAZY:
             return self._is_taken_at_once(node)
+        if called == "round":
+            return len(node.args) + len(node.keywords) == 1  # Monty rounds 2.675 to 2.68
         if called == "print":
             return all(k.arg in ("sep", "end") for k in node.keywords)
         return True

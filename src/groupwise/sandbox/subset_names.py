@@ -8,7 +8,7 @@ def _read(words: str) -> frozenset[str]:
 NODES = _read(
     "Module FunctionDef AsyncFunctionDef Return Assign AugAssign AnnAssign For While If Expr Pass "
     "Break Continue Assert Import ImportFrom alias arguments arg keyword Await BoolOp BinOp "
-    "UnaryOp Lambda IfExp Dict Set List Tuple ListComp SetComp DictComp GeneratorExp "
+    "UnaryOp Lambda IfExp Dict Set List Tuple ListComp SetComp GeneratorExp "
     "comprehension Compare Call Constant Attribute Subscript Slice Name Starred JoinedStr "
     "FormattedValue Raise Load Store And Or Add Sub Mult Div Mod Pow LShift RShift BitOr BitXor "
     "BitAnd FloorDiv Invert Not UAdd USub Eq NotEq Lt LtE Gt GtE Is IsNot In NotIn"
@@ -40,7 +40,7 @@ ATTRIBUTES = MUTATORS | _read(
 
 MODULES = {
     "asyncio": _read("gather"),
-    "collections": _read("Counter defaultdict deque"),
+    "collections": _read("deque"),
     "functools": _read("reduce"),
     "math": _read(
         "ceil comb cos degrees dist e exp fabs factorial floor fmod gcd hypot isclose isqrt lcm "
