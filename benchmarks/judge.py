@@ -33,6 +33,7 @@ from groupwise.judges import (
 )
 
 CONCURRENCIES = (1, 2, 4, 8, 16, 32, 64)
+DEFAULT_LOG_PROBS = ServerSettings.model_fields["top_log_probs"].default
 _ANSWER = "The train needs two hours and twelve minutes, so it arrives at 14:12. "
 
 
@@ -85,6 +86,7 @@ def run(arguments: argparse.Namespace, url: str, folder: Path) -> list[dict[str,
             settings = ServerSettings(
                 url=url,
                 model=arguments.model,
+                top_log_probs=arguments.top_log_probs or DEFAULT_LOG_PROBS,
                 limits=LimitSettings(max_concurrency=concurrency),
             )
             engine = ServerEngine(settings)
@@ -128,6 +130,11 @@ def main() -> None:
     parser.add_argument("--json", type=Path)
     parser.add_argument("--url", help="of a server, up to and with /v1")
     parser.add_argument("--model", default="tiny")
+    parser.add_argument(
+        "--top-log-probs",
+        type=int,
+        help="asked of the server for the logit judge; an untrained model needs its whole vocabulary",
+    )
     parser.add_argument("--delay-ms", type=float, default=20.0, help="of the server of our own")
     parser.add_argument("--num-questions", type=int, default=1000)
     parser.add_argument("--concurrencies", type=int, nargs="+", default=CONCURRENCIES)
