@@ -133,7 +133,7 @@ def main() -> None:
     parser.add_argument(
         "--top-log-probs",
         type=int,
-        help="asked of the server for the logit judge; an untrained model needs its whole vocabulary",
+        help="asked for by the logit judge; an untrained model needs its whole vocabulary",
     )
     parser.add_argument("--delay-ms", type=float, default=20.0, help="of the server of our own")
     parser.add_argument("--num-questions", type=int, default=1000)
