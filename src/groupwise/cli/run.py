@@ -50,6 +50,14 @@ def run(
             help="Train although the reward audit finds this; the report says so. Repeatable.",
         ),
     ] = None,
+    share_with: Annotated[
+        Path | None,
+        typer.Option(
+            "--share-with",
+            metavar="DIR",
+            help="Take over steps that a run in DIR has finished with the same settings and data.",
+        ),
+    ] = None,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Check everything, print it, write nothing.")
     ] = False,
@@ -74,6 +82,7 @@ def run(
         out=folder,
         is_resume=resume,
         accepted=accept or [],
+        share_with=share_with,
         report_progress=print_progress,
     )
     _print_headline(folder)
@@ -100,6 +109,9 @@ def resolve_config(
 def print_progress(progress: StepProgress) -> None:
     """Print one line when a step begins and one when it has ended, on stderr."""
     where = f"[{progress.position}/{progress.num_steps}] {progress.name}"
+    if progress.state == "waiting":
+        typer.echo(f"{where}: another run does this very step; waiting for it", err=True)
+        return
     if progress.duration_s is None:
         what = f": {progress.summary}" if progress.summary else ""
         again = " (continuing)" if progress.state == "resumed" else ""

@@ -16,7 +16,8 @@ from groupwise.pipeline.recipe import (
 )
 from groupwise.pipeline.reward_audit import AUDIT_REWARDS
 from groupwise.pipeline.run import check_recipe, list_changed_settings, run_recipe
-from groupwise.pipeline.runner import StepProgress, StepState, run_steps
+from groupwise.pipeline.runner import StepProgress, StepState, are_done, run_steps
+from groupwise.pipeline.sharing import Siblings
 from groupwise.pipeline.steps import Step, StepContext
 
 __all__ = [
@@ -25,10 +26,12 @@ __all__ = [
     "Preview",
     "Recipe",
     "RewardSource",
+    "Siblings",
     "Step",
     "StepContext",
     "StepProgress",
     "StepState",
+    "are_done",
     "check_machine",
     "check_recipe",
     "find_config",

@@ -8,6 +8,7 @@ from groupwise.core import Config, ConfigError, GroupwiseError, RunError, RunFol
 from groupwise.pipeline.recipe import Preview, Recipe
 from groupwise.pipeline.reward_audit import check_accepted, plan_steps
 from groupwise.pipeline.runner import StepProgress, run_steps
+from groupwise.pipeline.sharing import Siblings
 from groupwise.pipeline.steps import check_plan
 
 
@@ -19,6 +20,7 @@ def run_recipe(  # noqa: PLR0913 (each is a choice of the command line)
     is_resume: bool = False,
     until: str | None = None,
     accepted: Sequence[str] = (),
+    share_with: Path | None = None,
     report_progress: Callable[[StepProgress], None] = lambda _: None,
 ) -> list[StepProgress]:
     """Run a recipe into ``out``, or continue the run that is there.
@@ -31,6 +33,8 @@ def run_recipe(  # noqa: PLR0913 (each is a choice of the command line)
         until: the last step to run; all if None.
         accepted: names of faults of the rewards to go on with; a resumed run keeps those that
             it was started with.
+        share_with: a folder of runs; a step that one of them has finished with the same key is
+            taken over.
         report_progress: see ``run_steps``.
 
     Raises:
@@ -56,7 +60,10 @@ def run_recipe(  # noqa: PLR0913 (each is a choice of the command line)
             seed=config.model_dump()["seed"],
             accepted=sorted({*accepted, *kept}),
         )
-        return run_steps(steps, out, until=until, report_progress=report_progress)
+        siblings = Siblings(share_with) if share_with is not None else None
+        return run_steps(
+            steps, out, until=until, siblings=siblings, report_progress=report_progress
+        )
 
 
 def check_recipe(

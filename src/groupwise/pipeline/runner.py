@@ -6,23 +6,26 @@ written before the work and removed after it, ``step.json`` (key and output dige
 last. So a process may end at any point and the next one knows what to trust.
 """
 
-import json
-import shutil
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 from groupwise import __version__
-from groupwise.core import digest_file, digest_json, write_json
+from groupwise.core import digest_json, write_json
+from groupwise.pipeline.sharing import Siblings
+from groupwise.pipeline.step_files import (
+    DONE,
+    STARTED,
+    describe_now,
+    digest_outputs,
+    read_marker,
+    wipe,
+)
 from groupwise.pipeline.steps import Step, StepContext, check_plan
 
-StepState = Literal["reused", "resumed", "run"]
-
-_DONE = "step.json"
-_STARTED = "started.json"
+StepState = Literal["reused", "resumed", "run", "shared", "waiting"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +35,8 @@ class StepProgress:
     Attributes:
         name: the step.
         summary: what it does.
-        state: ``reused`` (nothing to do), ``resumed`` (after an interruption) or ``run``.
+        state: ``reused`` (nothing to do), ``resumed`` (after an interruption), ``run``,
+            ``shared`` (taken over from a sibling), or ``waiting`` for a sibling that does it.
         position: 1 for the first step.
         num_steps: how many there are.
         remaining: names of the steps after this one.
@@ -53,6 +57,7 @@ def run_steps(
     run_folder: Path,
     *,
     until: str | None = None,
+    siblings: Siblings | None = None,
     report_progress: Callable[[StepProgress], None] = lambda _: None,
 ) -> list[StepProgress]:
     """Bring every step's folder up to date, in order.
@@ -63,6 +68,8 @@ def run_steps(
         steps: the whole plan.
         run_folder: an existing folder that this process holds.
         until: the last step to run; all if None.
+        siblings: runs whose finished steps are taken over where the key is the same. A step
+            that also writes ``files`` into the run folder is about its own run: always done here.
         report_progress: called when a step begins (unless it is reused) and when it has ended.
 
     Returns:
@@ -78,13 +85,11 @@ def run_steps(
     outputs: dict[str, dict[str, str]] = {}
     finished: list[StepProgress] = []
     for position, step in enumerate(steps[:num_steps], start=1):
-        key = _compute_key(step, outputs)
-        state, known = _judge_step(step, key, run_folder)
 
         def tell(
-            duration_s: float | None,
+            state: StepState,
+            duration_s: float | None = None,
             step: Step = step,
-            state: StepState = state,
             position: int = position,
         ) -> StepProgress:
             remaining = tuple(names[position:num_steps])
@@ -95,13 +100,26 @@ def run_steps(
             return progress
 
         start_s = time.monotonic()
+        key = _compute_key(step, outputs)
+        state, known = _judge_step(step, key, run_folder)
         if known is None:
-            tell(None)
             _remove_files_downstream(steps, step.name, run_folder)
-            known = _execute(step, key, run_folder, is_resumed=state == "resumed")
+            work = _Work(step, key, run_folder, state)
+            state, known = work.do(siblings, tell)
         outputs[step.name] = known
-        finished.append(tell(time.monotonic() - start_s))
+        finished.append(tell(state, time.monotonic() - start_s))
     return finished
+
+
+def are_done(steps: Sequence[Step], run_folder: Path) -> bool:
+    """Return whether all steps could be reused: nothing changed and no output is damaged."""
+    outputs: dict[str, dict[str, str]] = {}
+    for step in steps:
+        _, known = _judge_step(step, _compute_key(step, outputs), run_folder)
+        if known is None:
+            return False
+        outputs[step.name] = known
+    return True
 
 
 def _compute_key(step: Step, outputs: dict[str, dict[str, str]]) -> str:
@@ -119,70 +137,62 @@ def _compute_key(step: Step, outputs: dict[str, dict[str, str]]) -> str:
 def _judge_step(step: Step, key: str, run: Path) -> tuple[StepState, dict[str, str] | None]:
     """Return the step's state and, if it can be reused, the digests of its outputs."""
     folder = run / step.name
-    done = _read_marker(folder / _DONE)
+    done = read_marker(folder / DONE)
     if done is not None:
-        found = _digest_outputs(step, run) if done.get("key") == key else None
+        found = digest_outputs(step, run) if done.get("key") == key else None
         is_whole = found is not None and found == done.get("outputs")
         return ("reused", found) if is_whole else ("run", None)
-    started = _read_marker(folder / _STARTED)
+    started = read_marker(folder / STARTED)
     return ("resumed" if started is not None and started.get("key") == key else "run", None)
 
 
-def _read_marker(path: Path) -> dict[str, Any] | None:
-    try:
-        value = json.loads(path.read_bytes())
-    except (OSError, ValueError):
-        return None
-    return value if isinstance(value, dict) else None
+@dataclass(frozen=True, slots=True)
+class _Work:
+    """A step that is not done yet; ``state`` says whether an interrupted attempt is there."""
 
+    step: Step
+    key: str
+    run: Path
+    state: StepState
 
-def _execute(step: Step, key: str, run: Path, *, is_resumed: bool) -> dict[str, str]:
-    folder = run / step.name
-    if not is_resumed:
-        _wipe(folder)
-    (folder / _DONE).unlink(missing_ok=True)
-    write_json(folder / _STARTED, {"key": key, "started_at": _now()})
-    start_s = time.monotonic()
-    step.run(StepContext(run, folder, step.name, is_resumed, step.uses))
-    marker = {
-        "key": key,
-        "outputs": _digest_outputs(step, run),
-        "duration_s": round(time.monotonic() - start_s, 3),
-        "is_resumed": is_resumed,
-        "finished_at": _now(),
-    }
-    write_json(folder / _DONE, marker)
-    (folder / _STARTED).unlink()
-    return marker["outputs"]
+    def do(
+        self, siblings: Siblings | None, tell: Callable[[StepState], object]
+    ) -> tuple[StepState, dict[str, str]]:
+        if siblings is None or self.step.files:
+            tell(self.state)
+            return self.state, self.execute()
+        with siblings.reserve(self.key, report_wait=lambda: tell("waiting")):
+            taken = siblings.take_over(self.step.name, self.key, self.run)
+            if taken is not None:
+                return "shared", taken
+            tell(self.state)
+            return self.state, self.execute()
 
-
-def _wipe(folder: Path) -> None:
-    """Empty a folder; the markers go first, so that half a folder is never taken for a whole."""
-    for marker in (_DONE, _STARTED):
-        (folder / marker).unlink(missing_ok=True)
-    if folder.exists():
-        shutil.rmtree(folder)
-
-
-def _digest_outputs(step: Step, run: Path) -> dict[str, str]:
-    """Return digests by path; markers, checkpoints and torn temporary files do not count."""
-    folder = run / step.name
-    paths = [path for path in folder.rglob("*") if path.is_file() and _is_output(path, folder)]
-    paths += [run / name for name in step.files if (run / name).is_file()]
-    return {path.relative_to(run).as_posix(): digest_file(path) for path in sorted(paths)}
-
-
-def _is_output(path: Path, folder: Path) -> bool:
-    parts = path.relative_to(folder).parts
-    is_marker = len(parts) == 1 and parts[0] in (_DONE, _STARTED)
-    is_torn = path.name.startswith(".") and path.suffix == ".part"
-    return not (is_marker or is_torn or any(part.startswith("checkpoint-") for part in parts))
+    def execute(self) -> dict[str, str]:
+        step, folder = self.step, self.run / self.step.name
+        is_resumed = self.state == "resumed"
+        if not is_resumed:
+            wipe(folder)
+        (folder / DONE).unlink(missing_ok=True)
+        write_json(folder / STARTED, {"key": self.key, "started_at": describe_now()})
+        start_s = time.monotonic()
+        step.run(StepContext(self.run, folder, step.name, is_resumed, step.uses))
+        marker = {
+            "key": self.key,
+            "outputs": digest_outputs(step, self.run),
+            "duration_s": round(time.monotonic() - start_s, 3),
+            "is_resumed": is_resumed,
+            "finished_at": describe_now(),
+        }
+        write_json(folder / DONE, marker)
+        (folder / STARTED).unlink()
+        return marker["outputs"]
 
 
 def _remove_unplanned(run: Path, names: Sequence[str]) -> None:
-    for marker in (*run.glob(f"*/{_DONE}"), *run.glob(f"*/{_STARTED}")):
+    for marker in (*run.glob(f"*/{DONE}"), *run.glob(f"*/{STARTED}")):
         if marker.parent.name not in names:
-            _wipe(marker.parent)
+            wipe(marker.parent)
 
 
 def _remove_files_downstream(steps: Sequence[Step], changed: str, run: Path) -> None:
@@ -193,7 +203,3 @@ def _remove_files_downstream(steps: Sequence[Step], changed: str, run: Path) -> 
             stale.add(step.name)
             for name in step.files:
                 (run / name).unlink(missing_ok=True)
-
-
-def _now() -> str:
-    return datetime.now(UTC).isoformat(timespec="seconds")
