@@ -32,6 +32,7 @@ from groupwise.core.findings import MAX_PLACES, Finding, FindingLevel, report_pl
 from groupwise.core.jsonl import append_jsonl, read_jsonl, write_json, write_jsonl, write_text
 from groupwise.core.runs import RunFolder, describe_machine
 from groupwise.core.seeds import derive_seed, seed_everything
+from groupwise.core.yaml_loader import parse_yaml
 
 __all__ = [
     "MAX_PLACES",
@@ -65,6 +66,7 @@ __all__ = [
     "dump_config",
     "load_config",
     "make_example",
+    "parse_yaml",
     "read_jsonl",
     "read_picture",
     "report_places",
