@@ -24,6 +24,7 @@ _scalars = (
     | st.timedeltas()
     | st.decimals()
     | st.fractions()
+    | st.sampled_from([int, str, bool, float, list, dict, range])
 )
 _keys = st.integers() | st.text() | st.tuples(st.integers(), st.text())
 _values = st.recursive(
@@ -131,3 +132,14 @@ def test_a_message_that_is_too_long_is_refused() -> None:
     finally:
         os.close(reading)
         os.close(writing)
+
+
+def test_only_types_of_plain_values_are_known():
+    class Own(int):
+        pass
+
+    Own.__name__ = "int"
+    with pytest.raises(UnknownValueError):
+        encode(Own)
+    with pytest.raises(ValueError, match="eval"):
+        decode({"T": "eval"})

@@ -2,7 +2,8 @@
 
 Reading builds only plain data, whatever the text says: nothing in it is executed. Numbers, text,
 lists, tuples, sets, dicts, bytes and a few classes of the standard library are data; so are
-named tuples. What is neither is ``{"o": handle}`` and stays where it is.
+named tuples, and the types of plain values themselves. What is neither is ``{"o": handle}`` and
+stays where it is.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
 
 _PLAIN_INT = 1 << 62
 _BASES = (bool, int, float, str, list, tuple, dict, set, frozenset)
+_TYPES = {kind.__name__: kind for kind in (*_BASES, bytes, bytearray, complex, range)}
 _LIBRARY = {
     "collections": ("Counter", "OrderedDict", "deque", "defaultdict"),
     "datetime": ("date", "datetime", "time", "timedelta"),
@@ -112,6 +114,8 @@ def _encode_rarely(value: Any, other: Callable[[Any], Any]) -> Any:
         return {"c": [encode(value.real), encode(value.imag)]}
     if kind is range:
         return {"r": [encode(part) for part in (value.start, value.stop, value.step)]}
+    if kind is type and _TYPES.get(value.__name__) is value:
+        return {"T": value.__name__}
     fields = getattr(kind, "_fields", None)
     if kind.__bases__ == (tuple,) and kind.__eq__ is tuple.__eq__ and isinstance(fields, tuple):
         items = [encode(item, other) for item in tuple.__iter__(value)]
@@ -174,8 +178,15 @@ _SCALARS: dict[str, Callable[[Any], Any]] = {
     "b": bytes.fromhex,
     "B": bytearray.fromhex,
     "c": lambda parts: complex(*(decode(part) for part in parts)),
+    "T": lambda name: _find_type(name),
     "r": lambda parts: range(*(decode(part) for part in parts)),
 }
+
+
+def _find_type(name: str) -> type:
+    if name not in _TYPES:
+        raise ValueError(f"the type {name} is not known")
+    return _TYPES[name]
 
 
 def _build_named_tuple(held: Any, other: Callable[[dict[str, Any]], Any]) -> Any:
