@@ -15,8 +15,10 @@ from groupwise.evaluation.calibration import (
     score_calibration_error,
 )
 from groupwise.evaluation.confusion import Confusion, count_confusion
+from groupwise.evaluation.items import Items, list_measures, read_items
+from groupwise.evaluation.matching import DiscordantItem, list_discordant
 from groupwise.evaluation.metrics import (
-    METRIC_VERSION,
+    METRIC_VERSIONS,
     Metric,
     compute_metrics,
     read_metrics,
@@ -24,6 +26,8 @@ from groupwise.evaluation.metrics import (
 )
 from groupwise.evaluation.paired import (
     PairedComparison,
+    adjust,
+    compare_items,
     compare_pairs,
     compare_policies,
     read_comparisons,
@@ -40,24 +44,31 @@ from groupwise.evaluation.predictions import (
 from groupwise.evaluation.report import write_report
 
 __all__ = [
-    "METRIC_VERSION",
+    "METRIC_VERSIONS",
     "POLICY_ORDER",
     "Confusion",
+    "DiscordantItem",
+    "Items",
     "Metric",
     "PairedComparison",
     "Prediction",
     "ReliabilityBin",
+    "adjust",
     "bin_reliability",
+    "compare_items",
     "compare_pairs",
     "compare_policies",
     "compute_metrics",
     "count_confusion",
     "digest_items",
     "group_by_policy",
+    "list_discordant",
+    "list_measures",
     "predict_majority",
     "predict_picture_only",
     "predict_text_only",
     "read_comparisons",
+    "read_items",
     "read_metrics",
     "read_predictions",
     "score_brier",

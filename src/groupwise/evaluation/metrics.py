@@ -20,15 +20,44 @@ from groupwise.evaluation.intervals import (
     Interval,
     bound_clustered,
     bound_share,
+    divide_sums,
     draw_groups,
     widen_interval,
 )
-from groupwise.evaluation.predictions import Prediction, digest_items, group_by_policy
+from groupwise.evaluation.items import (
+    MAX_LABELS,
+    MAX_SLICES,
+    collect_items,
+    list_drawn_measures,
+)
+from groupwise.evaluation.predictions import (
+    Prediction,
+    check_labels,
+    digest_items,
+    group_by_policy,
+)
 from groupwise.evaluation.resampling import fill_cells, score_cells
 from groupwise.evaluation.untyped import precision_recall_fscore_support
 
-METRIC_VERSION = 1
-MAX_SLICES = 20
+METRIC_VERSIONS: Mapping[str, int] = {
+    "accuracy": 1,
+    "accuracy_clustered": 2,
+    "balanced_accuracy": 2,
+    "brier": 2,
+    "comparison": 2,
+    "ece": 2,
+    "f1": 2,
+    "invalid_rate": 1,
+    "latency": 1,
+    "mean@k": 1,
+    "pair_accuracy": 1,
+    "pass@k": 1,
+    "precision": 1,
+    "recall": 1,
+    "scores": 1,
+    "slices": 1,
+}
+"""Version of each family of metrics; it rises with any change of a value or an interval."""
 _LATENCY_RESAMPLES = 500
 _QUANTILES = {"latency_p50_s": 0.5, "latency_p95_s": 0.95}
 
@@ -81,13 +110,19 @@ def compute_metrics(
     Per policy: accuracy (an invalid answer is wrong), invalid_rate, precision:LABEL and
     recall:LABEL with Wilson intervals; accuracy_clustered (the same value), balanced_accuracy,
     f1:LABEL, brier, ece, latency_p50_s and latency_p95_s with intervals from drawing whole
-    groups; accuracy[FIELD=VALUE] of each value of the fields named in ``slices``. With a
+    groups; accuracy[FIELD=VALUE] of each value of the fields named in ``slices``. Where
+    predictions have them, also by drawing groups: pass@k and mean@k of ``samples``,
+    pair_accuracy of ``pair`` (n counts pairs) and the mean of each of ``scores``. With a
     single group nothing is known about other groups: accuracy_clustered is left out and the
     other drawn intervals are [0, 1] (latencies: lowest to highest).
 
+    Free text, which is ``labels=()`` or more than 20 labels, has no metrics by label
+    (precision, recall, F1, balanced accuracy, Brier score, calibration error).
+
     Raises:
         EvaluationError: without predictions, with a label outside the set, an item answered
-            twice by one policy, or a slice of more than 20 values.
+            twice by one policy, a slice of more than 20 values, or a pair that is not two
+            items of one group.
     """
     if not predictions:
         raise EvaluationError("there are no predictions to evaluate")
@@ -105,17 +140,38 @@ def compute_metrics(
 def _measure(
     items: Sequence[Prediction], labels: Sequence[str], slices: Sequence[str], seed: int
 ) -> Iterator[Row]:
-    yield from _measure_shares(items, labels)
-    yield from _measure_drawn(items, labels, seed)
+    if labels:
+        check_labels(items, labels)
+    by_label = labels if len(labels) <= MAX_LABELS else ()
+    yield _rate("accuracy", sum(item.is_correct for item in items), len(items))
+    yield _rate("invalid_rate", sum(item.predicted is None for item in items), len(items))
+    if by_label:
+        yield from _measure_labels(items, by_label)
+        yield from _measure_drawn(items, by_label, seed)
+    else:
+        yield from _measure_means(items, ("accuracy",), seed)
+    yield from _measure_means(items, list_drawn_measures(items), seed)
     yield from _measure_latency(items, seed)
     for name in slices:
         yield from _measure_slices(items, name)
 
 
-def _measure_shares(items: Sequence[Prediction], labels: Sequence[str]) -> Iterator[Row]:
+def _measure_means(
+    items: Sequence[Prediction], measures: Sequence[str], seed: int
+) -> Iterator[Row]:
+    """Yield means of values of items, with intervals from drawing whole groups."""
+    for measure in measures:
+        found = collect_items(items, measure)
+        cells = np.column_stack([found.values, np.ones(len(found.ids))])
+        (ends,) = bound_clustered(found.groups, cells, divide_sums, seed=seed)
+        if measure != "accuracy":
+            yield measure, found.value, ends or (0.0, 1.0), len(found.ids)
+        elif ends is not None:
+            yield "accuracy_clustered", found.value, ends, len(found.ids)
+
+
+def _measure_labels(items: Sequence[Prediction], labels: Sequence[str]) -> Iterator[Row]:
     confusion = count_confusion(items, labels)
-    yield _rate("accuracy", confusion.num_correct, confusion.num_items)
-    yield _rate("invalid_rate", confusion.num_invalid, confusion.num_items)
     for index, label in enumerate(labels):
         hits = confusion.counts[index][index]
         num_answered = sum(row[index] for row in confusion.counts)

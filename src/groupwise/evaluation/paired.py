@@ -14,12 +14,22 @@ import numpy as np
 from numpy.typing import NDArray
 
 from groupwise.core import EvaluationError, derive_seed, write_json
-from groupwise.evaluation.intervals import bound_clustered, sum_by_group, widen_interval
-from groupwise.evaluation.predictions import Prediction, digest_items, group_by_policy
-from groupwise.evaluation.untyped import mcnemar, multipletests, permutation_test
+from groupwise.evaluation.intervals import (
+    bound_clustered,
+    count_effective,
+    divide_sums,
+    sum_by_group,
+    widen_interval,
+)
+from groupwise.evaluation.items import Items, read_items
+from groupwise.evaluation.matching import count_same_answers, subtract_items
+from groupwise.evaluation.power import count_items_needed, measure_design_effect, measure_effect
+from groupwise.evaluation.predictions import Prediction
+from groupwise.evaluation.significance import permute_groups, score_mcnemar
+from groupwise.evaluation.untyped import multipletests
 
-NUM_PERMUTATIONS = 9999
-EXACT_BELOW = 25
+NUM_RESAMPLES = 10_000
+FEW_GROUPS = 10
 Floats = NDArray[np.float64]
 
 
@@ -31,18 +41,31 @@ class PairedComparison:
         policy_a: the policy compared with.
         policy_b: the policy compared.
         split: name of the split.
-        n: number of items.
+        n: number of items (of pairs for ``pair_accuracy``).
         num_groups: number of groups they are in.
-        difference: accuracy of b minus accuracy of a, in [-1, 1].
+        difference: mean of b minus mean of a, in [-1, 1].
         low: lower end of the 95 % interval of the difference (groups drawn).
         high: upper end.
-        num_a_only: items only a has right.
-        num_b_only: items only b has right.
+        num_a_only: items only a has right; of measures that are not binary, items where a has
+            more.
+        num_b_only: items only b has right, or where b has more.
         num_same_answer: items both answered alike, label or invalid.
-        p_value: McNemar's test, which takes items as independent.
-        p_value_clustered: permutation test that flips the sign of whole groups.
+        p_value: the p-value of ``test``; McNemar's takes items as independent.
+        p_value_clustered: permutation test that swaps the policies in whole groups.
         p_value_holm: the clustered value adjusted for all comparisons made together.
         split_digest: digest of the items' ids and labels.
+        measure: what is compared, such as ``accuracy`` or ``pass@4``.
+        value_a: mean of a, in [0, 1]; None in files of old runs.
+        value_b: mean of b.
+        is_binary: whether every item counts 0 or 1.
+        test: ``mcnemar`` (binary measures) or ``permutation`` (others).
+        effect_size: difference over the standard deviation of the items' differences; None
+            where they do not spread.
+        design_effect: how many times groups raise the variance of the difference; 1 = items
+            are as good as independent. None where not known.
+        num_items_needed: items, in such groups, that show a difference of this size with 80 %
+            power at the 5 % level; None where the difference is 0 or does not spread.
+        num_effective_groups: groups of one size that are worth as much as these.
     """
 
     policy_a: str
@@ -60,51 +83,96 @@ class PairedComparison:
     p_value_clustered: float
     p_value_holm: float
     split_digest: str
+    measure: str = "accuracy"
+    value_a: float | None = None
+    value_b: float | None = None
+    is_binary: bool = True
+    test: str = "mcnemar"
+    effect_size: float | None = None
+    design_effect: float | None = None
+    num_items_needed: int | None = None
+    num_effective_groups: float | None = None
+
+    @property
+    def num_discordant(self) -> int:
+        """Items on which the two differ."""
+        return self.num_a_only + self.num_b_only
+
+    @property
+    def few_groups(self) -> bool:
+        """Whether there are too few groups to trust the interval: less than 10 effective ones."""
+        return (self.num_effective_groups or self.num_groups) < FEW_GROUPS
 
 
-def compare_policies(
-    predictions: Sequence[Prediction], a: str, b: str, *, split: str | None = None, seed: int = 0
+def compare_items(
+    a: Items, b: Items, *, seed: int = 0, num_resamples: int = NUM_RESAMPLES
 ) -> PairedComparison:
-    """Compare policy ``b`` with policy ``a`` item by item.
+    """Compare ``b`` with ``a`` item by item.
 
-    The split may be left out if the predictions have only one. With a single group the
-    interval is [-1, 1] and the clustered p-value 1: nothing is known about other groups.
+    With a single group the interval is [-1, 1] and the clustered p-value 1: nothing is known
+    about other groups.
 
     Raises:
-        EvaluationError: if a policy is not there, or the two answered other items or the same
-            items with other labels or groups.
+        EvaluationError: if the two are of another measure or split, or have other items or the
+            same items with other labels or groups.
     """
-    items_a, items_b = _pair_items(predictions, a, b, split)
-    groups = [item.group for item in items_a]
-    correct = np.asarray(
-        [[one.is_correct, two.is_correct] for one, two in zip(items_a, items_b, strict=True)],
-        dtype=np.float64,
-    )
-    gains = correct[:, 1] - correct[:, 0]
-    seed = derive_seed(seed, "compare", a, b)
-    cells = np.column_stack([gains, np.ones(len(gains))])
-    (ends,) = bound_clustered(groups, cells, _score_difference, seed=seed)
-    low, high = widen_interval(ends or (-1.0, 1.0), float(gains.mean()))
-    p_value_clustered = _permute_groups(sum_by_group(groups, correct), seed)
+    gains = subtract_items(a, b)
+    seed = derive_seed(seed, "compare", a.policy, b.policy)
+    sums = sum_by_group(a.groups, np.column_stack([gains, np.ones(len(gains))]))
+    low, high = _bound_difference(a.groups, gains, seed, num_resamples)
+    num_a_only, num_b_only = int((gains < 0).sum()), int((gains > 0).sum())
+    is_binary = a.is_binary and b.is_binary
+    p_value_clustered = permute_groups(sums[:, 0], seed=seed)
+    effect, design_effect = measure_effect(gains), measure_design_effect(a.groups, gains)
     return PairedComparison(
-        policy_a=a,
-        policy_b=b,
-        split=items_a[0].split,
-        n=len(items_a),
-        num_groups=len(set(groups)),
+        policy_a=a.policy,
+        policy_b=b.policy,
+        split=a.split,
+        n=len(gains),
+        num_groups=len(sums),
         difference=float(gains.mean()),
         low=low,
         high=high,
-        num_a_only=int((gains < 0).sum()),
-        num_b_only=int((gains > 0).sum()),
-        num_same_answer=sum(
-            one.predicted == two.predicted for one, two in zip(items_a, items_b, strict=True)
-        ),
-        p_value=_test_mcnemar(correct),
+        num_a_only=num_a_only,
+        num_b_only=num_b_only,
+        num_same_answer=count_same_answers(a, b),
+        p_value=score_mcnemar(num_a_only, num_b_only) if is_binary else p_value_clustered,
         p_value_clustered=p_value_clustered,
         p_value_holm=p_value_clustered,
-        split_digest=digest_items(items_a),
+        split_digest=a.split_digest,
+        measure=a.measure,
+        value_a=a.value,
+        value_b=b.value,
+        is_binary=is_binary,
+        test="mcnemar" if is_binary else "permutation",
+        effect_size=effect,
+        design_effect=design_effect,
+        num_items_needed=count_items_needed(effect, design_effect),
+        num_effective_groups=count_effective(sums[:, 1]),
     )
+
+
+def compare_policies(
+    predictions: Sequence[Prediction],
+    a: str,
+    b: str,
+    *,
+    split: str | None = None,
+    seed: int = 0,
+    measure: str = "accuracy",
+) -> PairedComparison:
+    """Compare policy ``b`` with policy ``a`` item by item.
+
+    The split may be left out if the predictions have only one.
+
+    Raises:
+        EvaluationError: if a policy is not there, or as ``compare_items``.
+    """
+    chosen = _choose_split(predictions, (a, b), split)
+    one, two = (
+        read_items(predictions, policy=policy, split=chosen, measure=measure) for policy in (a, b)
+    )
+    return compare_items(one, two, seed=seed)
 
 
 def compare_pairs(
@@ -113,85 +181,60 @@ def compare_pairs(
     *,
     split: str | None = None,
     seed: int = 0,
+    measure: str = "accuracy",
 ) -> list[PairedComparison]:
-    """Compare several pairs (a, b) and adjust the clustered p-values by Holm's method.
-
-    Source: Holm 1979, through statsmodels ``multipletests(method="holm")``.
+    """Compare several pairs (a, b) and adjust the clustered p-values.
 
     Raises:
         EvaluationError: as ``compare_policies``.
     """
-    found = [compare_policies(predictions, a, b, split=split, seed=seed) for a, b in pairs]
-    if not found:
+    return adjust(
+        [
+            compare_policies(predictions, a, b, split=split, seed=seed, measure=measure)
+            for a, b in pairs
+        ]
+    )
+
+
+def adjust(comparisons: Sequence[PairedComparison]) -> list[PairedComparison]:
+    """Return the comparisons with clustered p-values adjusted for all of them together.
+
+    Source: Holm 1979, through statsmodels ``multipletests(method="holm")``.
+    """
+    if not comparisons:
         return []
-    adjusted = multipletests([one.p_value_clustered for one in found], method="holm")[1]
-    return [replace(one, p_value_holm=float(p)) for one, p in zip(found, adjusted, strict=True)]
+    adjusted = multipletests([one.p_value_clustered for one in comparisons], method="holm")[1]
+    return [
+        replace(one, p_value_holm=float(p)) for one, p in zip(comparisons, adjusted, strict=True)
+    ]
 
 
-def _pair_items(
-    predictions: Sequence[Prediction], a: str, b: str, split: str | None
-) -> tuple[list[Prediction], list[Prediction]]:
-    by_policy = group_by_policy(predictions)
-    splits = sorted({name for name, policy in by_policy if policy in (a, b)})
+def _choose_split(
+    predictions: Sequence[Prediction], policies: Sequence[str], split: str | None
+) -> str:
+    splits = sorted({item.split for item in predictions if item.policy in policies})
     if split is None and len(splits) > 1:
         raise EvaluationError(
             "there is more than one split to compare on", got=splits, fix="name one of them"
         )
     chosen = split if split is not None else "".join(splits)
-    for policy in (a, b):
-        if (chosen, policy) not in by_policy:
+    there = {item.policy for item in predictions if item.split == chosen}
+    for policy in policies:
+        if policy not in there:
             raise EvaluationError(
-                f"cannot compare {b} with {a}",
+                f"cannot compare {policies[1]} with {policies[0]}",
                 got=f"no predictions of {policy}" + (f" on {chosen}" if chosen else ""),
                 fix="predict with both on the same items first",
             )
-    items_a, items_b = by_policy[chosen, a], by_policy[chosen, b]
-    if [(p.example_id, p.label, p.group) for p in items_a] != [
-        (p.example_id, p.label, p.group) for p in items_b
-    ]:
-        raise EvaluationError(
-            f"{a} and {b} did not answer the same items of {chosen}",
-            got=f"{len(items_a)} and {len(items_b)} items, "
-            f"{len({p.example_id for p in items_a} & {p.example_id for p in items_b})} in common",
-            fix="predict with both on the same items first",
-        )
-    return items_a, items_b
+    return chosen
 
 
-def _score_difference(sums: Floats) -> Floats:
-    return (sums[..., 0] / sums[..., 1])[None]
-
-
-def _test_mcnemar(correct: Floats) -> float:
-    """Return McNemar's p-value, exact below 25 discordant items, through statsmodels."""
-    a, b = correct.astype(bool).T
-    table = [[(a & b).sum(), (a & ~b).sum()], [(~a & b).sum(), (~a & ~b).sum()]]
-    num_discordant = int(table[0][1] + table[1][0])
-    result = mcnemar(table, exact=num_discordant < EXACT_BELOW, correction=True)
-    return float(result.pvalue)
-
-
-def _permute_groups(sums: Floats, seed: int) -> float:
-    """Return the p-value of swapping the two policies in whole groups; ``sums`` is (groups, 2).
-
-    Exact where there are no more than 9 999 ways, otherwise from 9 999 random ones, through
-    ``scipy.stats.permutation_test``.
-    """
-    if len(sums) < 2:
-        return 1.0
-    result = permutation_test(
-        (sums[:, 0], sums[:, 1]),
-        _sum_gains,
-        permutation_type="samples",
-        vectorized=True,
-        n_resamples=NUM_PERMUTATIONS,
-        rng=np.random.default_rng(seed),
-    )
-    return float(result.pvalue)
-
-
-def _sum_gains(a: Floats, b: Floats, axis: int) -> Floats:
-    return (b - a).sum(axis=axis)
+def _bound_difference(
+    groups: Sequence[str], gains: Floats, seed: int, num_resamples: int
+) -> tuple[float, float]:
+    cells = np.column_stack([gains, np.ones(len(gains))])
+    (ends,) = bound_clustered(groups, cells, divide_sums, seed=seed, num_resamples=num_resamples)
+    return widen_interval(ends or (-1.0, 1.0), float(gains.mean()))
 
 
 def write_comparisons(path: Path, comparisons: Sequence[PairedComparison]) -> None:

@@ -21,6 +21,12 @@ POLICY_ORDER = (
     "grpo",
 )
 _SUM_TOLERANCE = 1e-3
+_MEASURES = (
+    *("accuracy", "accuracy_clustered", "balanced_accuracy", "brier", "ece"),
+    *("invalid_rate", "latency_p50_s", "latency_p95_s", "pair_accuracy"),
+)
+_LATER_KEYS = {"scores", "samples", "pair"}
+_FAMILIES = ("accuracy[", "f1:", "mean@", "pass@", "precision:", "recall:")
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +47,9 @@ class Prediction:
         latency_s: seconds for this answer, or None where not measured.
         pictures: paths of the item's pictures.
         fields: the item's JSON values that reports show or slice by.
+        scores: further measures of this answer by name, each in [0, 1].
+        samples: whether each of several sampled answers was right; empty where none were drawn.
+        pair: id of the minimally contrastive pair the item is one half of; empty for none.
 
     Raises:
         EvaluationError: if the row contradicts itself.
@@ -58,6 +67,9 @@ class Prediction:
     latency_s: float | None = None
     pictures: tuple[str, ...] = ()
     fields: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    scores: Mapping[str, float] = field(default_factory=dict[str, float])
+    samples: tuple[bool, ...] = ()
+    pair: str = ""
 
     def __post_init__(self) -> None:
         """Refuse rows that would give a wrong number later."""
@@ -76,6 +88,11 @@ class Prediction:
             _check_probabilities(self.probabilities, where)
         if self.latency_s is not None and not 0 <= self.latency_s < math.inf:
             raise EvaluationError(f"{where} has a wrong latency", got=f"{self.latency_s} s")
+        _check_scores(self.scores, where)
+        if not {type(sample) for sample in self.samples} <= {bool}:
+            raise EvaluationError(
+                f"{where} has wrong samples", got=list(self.samples), expected="true or false each"
+            )
 
     @property
     def is_correct(self) -> bool:
@@ -100,6 +117,18 @@ def _check_probabilities(probabilities: Mapping[str, float], where: str) -> None
         )
 
 
+def _check_scores(scores: Mapping[str, float], where: str) -> None:
+    for name, value in scores.items():
+        if not name or name in _MEASURES or name.startswith(_FAMILIES):
+            raise EvaluationError(
+                f"{where} has a score under a name that is taken", got=repr(name), fix="rename it"
+            )
+        if not 0 <= value <= 1:
+            raise EvaluationError(
+                f"{where} has a wrong score", got=f"{name} = {value}", expected="a value in [0, 1]"
+            )
+
+
 def write_predictions(path: Path, predictions: Iterable[Prediction]) -> None:
     """Replace ``path`` by one JSON row per prediction."""
     write_jsonl(path, (asdict(prediction) for prediction in predictions))
@@ -117,13 +146,14 @@ def read_predictions(path: Path) -> list[Prediction]:
 
 def _parse_row(row: dict[str, Any], where: str) -> Prediction:
     known = {item.name for item in fields(Prediction)}
-    if set(row) != known:
+    if not known - _LATER_KEYS <= set(row) <= known:
         raise EvaluationError(
             f"{where} is not a prediction",
             got=f"the keys {sorted(row)}",
             expected=f"the keys {sorted(known)}",
         )
     row["pictures"] = tuple(row["pictures"])
+    row["samples"] = tuple(row.get("samples", ()))
     return Prediction(**row)
 
 
