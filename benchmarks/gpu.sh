@@ -20,7 +20,9 @@ pack() {
         --platform manylinux_2_28_x86_64 --platform manylinux_2_17_x86_64 \
         --platform manylinux2014_x86_64 -c "$here/../constraints.txt" \
         trl peft transformers accelerate datasets multiprocess dill \
-        pydantic pydantic-core typing-inspection annotated-types rich pygments markdown-it-py mdurl
+        pydantic pydantic-core typing-inspection annotated-types rich pygments markdown-it-py mdurl \
+        pydantic-monty pydantic-monty-client pydantic-monty-runtime \
+        httpx2 httpcore2 h11 anyio idna truststore
 }
 
 run() {
