@@ -1,0 +1,49 @@
+"""The fairness gate: what runs differ in beside what is compared, and what is too much the same.
+
+Recipes write their conditions with ``write_conditions``; ``read_facts`` and ``check_fairness`` hold
+run folders together. Nothing is measured here.
+"""
+
+from groupwise.evaluation.fairness.classing import DifferenceKind
+from groupwise.evaluation.fairness.conditions import (
+    CONDITIONS_FILE,
+    Conditions,
+    read_conditions,
+    write_conditions,
+)
+from groupwise.evaluation.fairness.contents import (
+    count_steps,
+    describe_examples,
+    describe_rows,
+    digest_prompts,
+    digest_weights,
+)
+from groupwise.evaluation.fairness.differences import Difference
+from groupwise.evaluation.fairness.facts import Answer, RunFacts, read_facts
+from groupwise.evaluation.fairness.relations import ItemRelation
+from groupwise.evaluation.fairness.sameness import Sameness, summarize_same
+from groupwise.evaluation.fairness.scope import Scope
+from groupwise.evaluation.fairness.verdict import FairnessVerdict, check_fairness
+
+__all__ = [
+    "CONDITIONS_FILE",
+    "Answer",
+    "Conditions",
+    "Difference",
+    "DifferenceKind",
+    "FairnessVerdict",
+    "ItemRelation",
+    "RunFacts",
+    "Sameness",
+    "Scope",
+    "check_fairness",
+    "count_steps",
+    "describe_examples",
+    "describe_rows",
+    "digest_prompts",
+    "digest_weights",
+    "read_conditions",
+    "read_facts",
+    "summarize_same",
+    "write_conditions",
+]

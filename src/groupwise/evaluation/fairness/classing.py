@@ -1,0 +1,129 @@
+"""Classing a difference: which rule makes it intended or harmless; without one it confounds."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from groupwise.evaluation.fairness.consequences import Varied, find_cause
+from groupwise.evaluation.fairness.facts import RunFacts
+from groupwise.evaluation.fairness.finding import RECORDED, Found
+from groupwise.evaluation.fairness.harmless import (
+    CONTENT_OF,
+    are_harmless_values,
+    find_harmless,
+)
+from groupwise.evaluation.fairness.relations import ItemRelation
+from groupwise.evaluation.fairness.wording import CONFOUNDING
+
+DifferenceKind = Literal["intended", "harmless", "confounding"]
+NOT_NAMEABLE = ("config", "conditions")
+_REASONS = {"is_nested_subset_of": "subset", "conditions": "conditions"}
+
+
+@dataclass(frozen=True, slots=True)
+class Context:
+    """What classing depends on.
+
+    Attributes:
+        runs: all that are held together.
+        relations: of their items.
+        varying: names of what is compared.
+        varied: what of it differs.
+        equal: aspects that every run has recorded and in which nothing differs.
+    """
+
+    runs: Sequence[RunFacts]
+    relations: Sequence[ItemRelation]
+    varying: Sequence[str]
+    varied: Varied
+    equal: frozenset[str]
+
+
+def make_context(
+    runs: Sequence[RunFacts],
+    relations: Sequence[ItemRelation],
+    found: Sequence[Found],
+    varying: Sequence[str],
+) -> Context:
+    """Return the context of all that was found."""
+    varied = _find_varied(found, varying, runs)
+    return Context(runs, relations, varying, varied, _find_equal_aspects(found, runs))
+
+
+def class_difference(found: Found, context: Context) -> tuple[DifferenceKind, str, str]:
+    """Return the kind, the name of the reason and what stands in its place for a cause."""
+    if is_named(found.name, context.varying):
+        return "intended", "named", ""
+    cause = find_cause(found.aspect, found.key, context.varied, context.runs)
+    if cause is not None:
+        return "intended", "follows", cause
+    harmless = find_harmless(found.name)
+    if harmless is None and not found.lacking:
+        harmless = are_harmless_values(found.name, list(found.values.values()))
+    if harmless is not None:
+        return "harmless", harmless, ""
+    if CONTENT_OF.get(found.name) in context.equal:
+        return "harmless", "same_content", CONTENT_OF[found.name]
+    if found.aspect == "config" and _is_unused(found.key, context.runs):
+        return "harmless", "unused", ""
+    return "confounding", *_name_confounder(found, context)
+
+
+def is_named(fact: str, varying: Sequence[str]) -> bool:
+    """Return whether ``aspect/key`` is what one of the names means."""
+    aspect, _, key = fact.partition("/")
+    if aspect == "config":
+        return any(key == name or key.startswith(f"{name}.") for name in varying)
+    if aspect == "seeds" and "seed" in varying:
+        return True
+    return aspect not in NOT_NAMEABLE and any(name in (aspect, fact) for name in varying)
+
+
+def _name_confounder(found: Found, context: Context) -> tuple[str, str]:
+    if found.aspect == "items":
+        other = [one for one in context.relations if one.kind != "exact"]
+        return "items", "; ".join(sorted({one.describe() for one in other}))
+    if found.lacking and found.name != RECORDED:
+        return "unknown", ""
+    if found.key.endswith(".no_verdict_rate"):
+        return "no_verdict_rate", ""
+    reason = _REASONS.get(found.aspect, found.aspect)
+    return (reason if reason in CONFOUNDING else "other"), ""
+
+
+def _find_varied(
+    found: Sequence[Found], varying: Sequence[str], runs: Sequence[RunFacts]
+) -> Varied:
+    named = [one for one in found if is_named(one.name, varying)]
+    settings = tuple(one.key for one in named if one.aspect == "config")
+    evaluated = {name for run in runs for name in run.scope.evaluated}
+    trained = [one for one in found if one.aspect == "data" and one.key not in evaluated]
+    is_set = any(key.startswith("data.") for key in settings)
+    return Varied(
+        settings,
+        has_data=any(is_set or is_named(one.name, varying) for one in trained),
+        has_policy=any(one.aspect == "policy" for one in named),
+    )
+
+
+def _find_equal_aspects(found: Sequence[Found], runs: Sequence[RunFacts]) -> frozenset[str]:
+    of_runs = [{name.partition("/")[0] for name in run.facts} for run in runs]
+    differing = {one.aspect for one in found}
+    if "labels" in differing:
+        differing.add("items")
+    shared = {aspect for aspect in of_runs[0] if all(aspect in names for names in of_runs)}
+    return frozenset((shared | {"items"}) - differing)
+
+
+def _is_unused(key: str, runs: Sequence[RunFacts]) -> bool:
+    """Whether a setting is of a training step that stands behind none of the policies."""
+    section = key.partition(".")[0]
+    used: set[str] = set()
+    for run in runs:
+        steps = run.scope.steps
+        if section not in run.scope.every_step or steps is None:
+            return False
+        if not set(steps) <= set(run.scope.sections):
+            return False
+        used |= {name for step in steps for name in (step, *run.scope.sections[step])}
+    return section not in used

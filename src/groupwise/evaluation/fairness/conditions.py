@@ -1,0 +1,136 @@
+"""Conditions: what the numbers of a run depend on beyond its manifest, written as it is evaluated.
+
+A recipe writes one file, ``evaluate/conditions.json``; ``facts`` reads it. Digests of content
+decide, so folders, paths and times never count.
+"""
+
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field, fields
+from pathlib import Path
+from typing import Any, cast
+
+from groupwise.core import EvaluationError, write_json
+
+CONDITIONS_FILE = "evaluate/conditions.json"
+_AGAIN = "run the step that writes it again"
+Names = Mapping[str, tuple[str, ...]]
+
+
+def _no_names() -> Names:
+    return {}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Conditions:
+    """What a run's numbers depend on; a digest or version is None where there is no such thing.
+
+    Attributes:
+        data: by file: ``digest``, ``num_rows`` and further counts (``describe_examples``).
+        prompts: by split: digest of the messages of every item (``digest_prompts``).
+        template: digest of the chat template.
+        tokenizer: digest of the tokenizer.
+        base_weights: digest of the weights that training starts from (``digest_weights``).
+        decoding: how the evaluated answers are drawn: sampling parameters, ``max_new_tokens``.
+        parser: the contract that answers are read by.
+        normalizer: version of what makes answers alike before they are compared.
+        judge: version of the judge.
+        metrics: version by metric family.
+        rewards: what counts in training: weight (and version) by reward part.
+        budget: by step: ``num_steps`` (of the optimizer), ``num_samples`` and ``num_tokens``.
+        lineage: by policy: the training steps behind it, in order.
+        reads: by step, ``evaluate`` among them: the names in ``data`` that it reads.
+        sections: by step: sections of the config that it depends on.
+        is_nested_subset_of: by split: digest of the larger set that its items are drawn from.
+    """
+
+    data: Mapping[str, Mapping[str, Any]]
+    prompts: Mapping[str, str]
+    template: str | None
+    tokenizer: str | None
+    base_weights: str | None
+    decoding: Mapping[str, Any]
+    parser: Mapping[str, Any]
+    normalizer: str | None
+    judge: str | None
+    metrics: Mapping[str, int]
+    rewards: Mapping[str, Any]
+    budget: Mapping[str, Mapping[str, float]]
+    lineage: Names
+    reads: Names = field(default_factory=_no_names)
+    sections: Names = field(default_factory=_no_names)
+    is_nested_subset_of: Mapping[str, str] = field(default_factory=dict[str, str])
+
+
+def write_conditions(path: Path, conditions: Conditions) -> None:
+    """Replace ``path`` by the conditions as a JSON object."""
+    write_json(path, asdict(conditions))
+
+
+def read_conditions(path: Path) -> Conditions:
+    """Return the conditions of a file.
+
+    Raises:
+        EvaluationError: if the file is missing, is no JSON object or has other keys.
+    """
+    values = read_object(path)
+    known = {item.name for item in fields(Conditions)}
+    if set(values) != known:
+        raise EvaluationError(
+            f"{path} does not hold conditions that this version can read",
+            got=f"the keys {sorted(set(values) ^ known)} too many or too few",
+            fix="run the step evaluate again",
+        )
+    for name in ("lineage", "reads", "sections"):
+        values[name] = {key: tuple(items) for key, items in values[name].items()}
+    return Conditions(**values)
+
+
+def read_if_there(path: Path) -> dict[str, Any] | None:
+    """Return a JSON object of a run folder, or None without the file.
+
+    Raises:
+        EvaluationError: if it is damaged.
+    """
+    return read_object(path) if path.exists() else None
+
+
+def read_object(path: Path) -> dict[str, Any]:
+    """Return a JSON object of a run folder.
+
+    Raises:
+        EvaluationError: if the file cannot be read or is no JSON object.
+    """
+    value = _read_json(path)
+    if not isinstance(value, dict):
+        raise EvaluationError(
+            f"{path} is damaged",
+            got=type(value).__name__,
+            expected="a JSON object",
+            fix=_AGAIN,
+        )
+    return cast("dict[str, Any]", value)
+
+
+def read_rows(path: Path) -> list[Mapping[str, Any]]:
+    """Return a JSON list of objects of a run folder.
+
+    Raises:
+        EvaluationError: if the file cannot be read or is something else.
+    """
+    value = _read_json(path)
+    rows = cast("list[object]", value) if isinstance(value, list) else [None]
+    if not all(isinstance(row, dict) for row in rows):
+        raise EvaluationError(f"{path} is damaged", expected="a JSON list of objects", fix=_AGAIN)
+    return cast("list[Mapping[str, Any]]", rows)
+
+
+def _read_json(path: Path) -> object:
+    try:
+        return json.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise EvaluationError(
+            f"cannot read {path} ({error.strerror})", fix="give the folder of a finished run"
+        ) from error
+    except ValueError as error:
+        raise EvaluationError(f"{path} is damaged ({error})", fix=_AGAIN) from error

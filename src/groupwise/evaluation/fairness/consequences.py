@@ -1,0 +1,140 @@
+"""What follows from a setting that is compared: its resolved value, its budget, its data.
+
+Conditions of the evaluation itself (items, prompts and data of the split, decoding, parser,
+normaliser, metrics) never follow from anything: they are intended only if they are named.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from groupwise.evaluation.fairness.facts import RunFacts
+
+_RESOLVED_AS: Mapping[str, tuple[str, ...]] = {
+    "loss": ("loss_type", "epsilon_high"),
+    "clip_low": ("epsilon",),
+    "clip_high": ("epsilon_high",),
+    "entropy_bonus": ("entropy_coef",),
+    "max_new_tokens": ("max_completion_length",),
+    "group_size": ("num_generations", "generation_batch_size"),
+    "prompts_per_step": ("generation_batch_size", "prompts_left_out_per_epoch"),
+    "steps_per_generation": ("generation_batch_size", "prompts_left_out_per_epoch"),
+    "gradient_accumulation": (
+        "steps_per_generation",
+        "generation_batch_size",
+        "prompts_left_out_per_epoch",
+    ),
+}
+_RESOLVED_BY_DATA = "prompts_left_out_per_epoch"
+_BUDGETED = (
+    *("epochs", "max_steps", "batch_size", "gradient_accumulation", "group_size"),
+    *("prompts_per_step", "steps_per_generation", "num_iterations", "pairs_per_screen"),
+    "drawn_pairs_per_screen",
+)
+_OF_BASE = ("base_weights", "template", "tokenizer")
+_OF_STEPS = ("budget", "resolved", "trainable", "judge", "rewards", "data", "prompts")
+
+
+@dataclass(frozen=True, slots=True)
+class Varied:
+    """What is compared and does differ.
+
+    Attributes:
+        settings: keys of the config.
+        has_data: whether data that is not evaluated on is compared.
+        has_policy: whether policies are.
+    """
+
+    settings: tuple[str, ...]
+    has_data: bool
+    has_policy: bool
+
+
+def find_cause(aspect: str, key: str, varied: Varied, runs: Sequence[RunFacts]) -> str | None:
+    """Return what a difference follows from, or None.
+
+    Args:
+        aspect: of the fact that differs.
+        key: of the fact.
+        varied: what is compared.
+        runs: all of them.
+    """
+    if varied.has_policy and _belongs_to_policy(aspect, key, runs):
+        return "policy"
+    if aspect in ("data", "prompts") and any(key in run.scope.evaluated for run in runs):
+        return None
+    if aspect in ("resolved", "budget", "trainable"):
+        step, _, name = key.partition(".")
+        return _find_cause_in_step(aspect, step, name, varied, runs)
+    prefixes = {
+        "data": ("data",),
+        "prompts": ("data",),
+        "inputs": (key,),
+        "rewards": ("rewards", "judge"),
+        "judge": ("judge",),
+        **dict.fromkeys(_OF_BASE, ("model.base",)),
+    }
+    found = _first(varied.settings, prefixes.get(aspect, ()))
+    if found is None and aspect in ("data", "prompts") and varied.has_data:
+        return "data" if aspect == "prompts" else None
+    return found
+
+
+def _belongs_to_policy(aspect: str, key: str, runs: Sequence[RunFacts]) -> bool:
+    """Whether only some policies have it, and those that lack it were trained in other steps."""
+    if aspect == "lineage":
+        return True
+    if aspect not in _OF_STEPS:
+        return False
+    having = {run.scope.steps for run in runs if f"{aspect}/{key}" in run.facts}
+    lacking = {run.scope.steps for run in runs if f"{aspect}/{key}" not in run.facts}
+    return bool(lacking) and None not in having | lacking and not having & lacking
+
+
+def _find_cause_in_step(
+    aspect: str, step: str, name: str, varied: Varied, runs: Sequence[RunFacts]
+) -> str | None:
+    own = _list_settings(varied, [step], runs)
+    if aspect == "trainable":
+        return next((key for key in own if _leaf(key) == "trainable"), None) or _first(
+            varied.settings, ("model.base",)
+        )
+    if aspect == "resolved":
+        found = next((key for key in own if _is_resolved_as(name, _leaf(key))), None)
+        by_data = varied.has_data and name == _RESOLVED_BY_DATA
+        return found or ("data" if by_data else None)
+    found = next((key for key in own if _leaf(key) in _BUDGETED), None)
+    if found is None and varied.has_data:
+        found = "data"
+    if found is None and name == "num_tokens":
+        earlier = {s for run in runs for s in _list_steps_up_to(step, run)}
+        found = next(iter(_list_settings(varied, sorted(earlier), runs)), None)
+    return found
+
+
+def _list_settings(varied: Varied, steps: Sequence[str], runs: Sequence[RunFacts]) -> list[str]:
+    """Return the compared settings that one of the steps depends on."""
+    sections = {*steps}
+    for run in runs:
+        sections |= {name for step in steps for name in run.scope.sections.get(step, ())}
+    return [key for key in varied.settings if key.partition(".")[0] in sections]
+
+
+def _list_steps_up_to(step: str, run: RunFacts) -> tuple[str, ...]:
+    steps = run.scope.steps or ()
+    return steps[: steps.index(step) + 1] if step in steps else ()
+
+
+def _is_resolved_as(name: str, leaf: str) -> bool:
+    is_vllm = leaf == "vllm" and (name == "use_vllm" or name.startswith("vllm_"))
+    return is_vllm or name == leaf or name in _RESOLVED_AS.get(leaf, ())
+
+
+def _leaf(key: str) -> str:
+    """Return the name behind the section: ``trainable`` of ``grpo.trainable.lora.rank``."""
+    return key.split(".")[1] if "." in key else key
+
+
+def _first(keys: Sequence[str], prefixes: Sequence[str]) -> str | None:
+    return next(
+        (k for k in keys for prefix in prefixes if k == prefix or k.startswith(f"{prefix}.")), None
+    )

@@ -1,0 +1,120 @@
+"""Facts: what is known of a run and one of its policies, flat, so that runs can be held together.
+
+A fact has an aspect (what it is about) and a key. Of the steps of a run only those behind the
+policy count. What one policy answered comes along, item by item. Nothing is judged here.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from groupwise.core import EvaluationError
+from groupwise.evaluation.fairness.conditions import CONDITIONS_FILE, read_if_there
+from groupwise.evaluation.fairness.gathering import (
+    list_condition_facts,
+    list_manifest_facts,
+    list_step_facts,
+)
+from groupwise.evaluation.fairness.scope import Scope, read_scope
+from groupwise.evaluation.fairness.standing import check_finished
+from groupwise.evaluation.predictions import (
+    POLICY_ORDER,
+    Prediction,
+    rank_policy,
+    read_predictions,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What a policy answered to one item: the truth, the label given (None: invalid), the text."""
+
+    label: str
+    predicted: str | None
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class RunFacts:
+    """One contender: a run and one of its policies.
+
+    Attributes:
+        name: what it is called here, ``FOLDER:POLICY``; ``dataclasses.replace`` gives another.
+        folder: the run.
+        policy: whose answers are compared.
+        facts: JSON values by ``aspect/key``; what is not recorded is not there.
+        item_ids: by split: ids of the items that the policy answered.
+        answers: by split and item.
+        scope: what of the run stands behind the policy.
+    """
+
+    name: str
+    folder: Path
+    policy: str
+    facts: Mapping[str, Any]
+    item_ids: Mapping[str, frozenset[str]]
+    answers: Mapping[str, Mapping[str, Answer]] = field(
+        default_factory=dict[str, Mapping[str, Answer]]
+    )
+    scope: Scope = field(default_factory=Scope)
+
+
+def read_facts(
+    folder: Path,
+    *,
+    policy: str | None = None,
+    predictions: Sequence[Prediction] | None = None,
+) -> RunFacts:
+    """Read what is known of a run.
+
+    Args:
+        folder: a finished run.
+        policy: whose answers are compared; None: the last of POLICY_ORDER that there is.
+        predictions: those of ``evaluate/predictions.jsonl``, if they have been read already.
+
+    Raises:
+        EvaluationError: if the run is not evaluated, has no such policy, or a file is damaged.
+        DataError: if the predictions cannot be read.
+    """
+    conditions = read_if_there(folder / CONDITIONS_FILE)
+    check_finished(folder, _list_steps_before(folder, conditions))
+    rows = predictions
+    if rows is None:
+        rows = read_predictions(folder / "evaluate" / "predictions.jsonl")
+    name = _choose_policy(folder, rows, policy)
+    scope = read_scope(conditions, name)
+    answers: dict[str, dict[str, Answer]] = {}
+    for row in rows:
+        if row.policy == name:
+            kept = Answer(row.label, row.predicted, row.text)
+            answers.setdefault(row.split, {})[row.example_id] = kept
+    facts = {
+        "policy/name": name,
+        **list_manifest_facts(folder, scope),
+        **list_condition_facts(conditions, scope),
+        **list_step_facts(folder, scope),
+    }
+    ids = {split: frozenset(items) for split, items in answers.items()}
+    return RunFacts(f"{folder}:{name}", folder, name, facts, ids, answers, scope)
+
+
+def _list_steps_before(folder: Path, conditions: Mapping[str, Any] | None) -> list[str]:
+    """Return the steps whose end must come before that of the evaluation."""
+    if conditions is not None and conditions.get("sections"):
+        return sorted(conditions["sections"])
+    return sorted(path.parent.name for path in folder.glob("*/metrics.jsonl"))
+
+
+def _choose_policy(folder: Path, rows: Sequence[Prediction], policy: str | None) -> str:
+    names = sorted({row.policy for row in rows}, key=rank_policy)
+    if not names:
+        raise EvaluationError(f"{folder} holds no predictions", fix="evaluate it again")
+    if policy is None:
+        known = [name for name in names if name in POLICY_ORDER]
+        return (known or names)[-1]
+    if policy not in names:
+        raise EvaluationError(
+            f"the run {folder} has no policy {policy!r}", expected=f"one of {', '.join(names)}"
+        )
+    return policy

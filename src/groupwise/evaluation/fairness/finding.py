@@ -1,0 +1,112 @@
+"""Finding what is not the same in all runs: facts, and the items that were answered."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, cast
+
+from groupwise.evaluation.fairness.facts import RunFacts
+from groupwise.evaluation.fairness.relations import (
+    ItemRelation,
+    describe_items,
+    find_relabelled,
+)
+
+RECORDED = "conditions/file"
+_RECORDED_ASPECTS = frozenset(
+    {
+        *("data", "prompts", "template", "tokenizer", "base_weights", "decoding", "parser"),
+        *("normalizer", "rewards", "budget", "lineage", "is_nested_subset_of"),
+    }
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """A fact that is not the same in all runs; ``lacking`` are the runs without it."""
+
+    name: str
+    values: Mapping[str, Any]
+    lacking: tuple[str, ...]
+
+    @property
+    def aspect(self) -> str:
+        """What it is about."""
+        return self.name.partition("/")[0]
+
+    @property
+    def key(self) -> str:
+        """What exactly."""
+        return self.name.partition("/")[2]
+
+
+def is_same(one: object, two: object) -> bool:
+    """Return whether two JSON values are the same; true is not 1, and data is its digest."""
+    digests = _find_digest(one), _find_digest(two)
+    if None not in digests:
+        return digests[0] == digests[1]
+    return isinstance(one, bool) == isinstance(two, bool) and one == two
+
+
+def _find_digest(value: object) -> str | None:
+    return cast("dict[str, str]", value).get("digest") if isinstance(value, dict) else None
+
+
+def find_unlike_facts(runs: Sequence[RunFacts]) -> list[Found]:
+    """Return the facts that differ or that only some runs have recorded, by name.
+
+    What a run's conditions would say is held together among the runs that have written them;
+    that the others have not is one fact of its own.
+    """
+    found: list[Found] = []
+    facts = {run.name: values for run, values in zip(runs, _fold_sections(runs), strict=True)}
+    for name in sorted({RECORDED, *(name for values in facts.values() for name in values)}):
+        is_recorded = name.partition("/")[0] in _RECORDED_ASPECTS
+        asked = [run for run in runs if not is_recorded or RECORDED in run.facts]
+        values = {r.name: facts[r.name][name] for r in asked if name in facts[r.name]}
+        lacking = tuple(run.name for run in asked if run.name not in values)
+        first = next(iter(values.values()), None)
+        if lacking or not all(is_same(first, value) for value in values.values()):
+            found.append(Found(name, values, lacking))
+    return found
+
+
+def _fold_sections(runs: Sequence[RunFacts]) -> list[Mapping[str, Any]]:
+    """Return the facts with a section of the config as one value where a run has none instead."""
+    names = {name for run in runs for name in run.facts if name.startswith("config/")}
+    whole = {name for name in names if any(other.startswith(f"{name}.") for other in names)}
+    return [_fold(run.facts, sorted(whole)) for run in runs] if whole else [r.facts for r in runs]
+
+
+def _fold(facts: Mapping[str, Any], whole: Sequence[str]) -> dict[str, Any]:
+    folded: dict[str, Any] = {}
+    for name, value in facts.items():
+        section = next((one for one in whole if name.startswith(f"{one}.")), None)
+        if section is None:
+            folded[name] = value
+        else:
+            folded.setdefault(section, {})[name.removeprefix(f"{section}.")] = value
+    return folded
+
+
+def find_unlike_items(runs: Sequence[RunFacts], relations: Sequence[ItemRelation]) -> list[Found]:
+    """Return what differs in the items and in their labels."""
+    found: list[Found] = []
+    other = [one for one in relations if one.kind != "exact"]
+    if other:
+        split = other[0].split
+        values = {run.name: describe_items(run, split) for run in runs}
+        found.append(Found(f"items/{split}", values, ()))
+    relabelled = [one for one in relations if one.num_relabelled]
+    if relabelled:
+        found.append(_show_relabelled(runs, relabelled[0]))
+    return found
+
+
+def _show_relabelled(runs: Sequence[RunFacts], relation: ItemRelation) -> Found:
+    """Return the labels of the first item that is labelled in several ways."""
+    by_name = {run.name: run for run in runs}
+    split = relation.split
+    item = find_relabelled(by_name[relation.a], by_name[relation.b], split)[0]
+    having = [run for run in runs if item in run.answers[split]]
+    values = {r.name: {"item": item, "label": r.answers[split][item].label} for r in having}
+    return Found(f"labels/{split}", values, ())

@@ -1,0 +1,91 @@
+"""Which start of a run its evaluation belongs to, and whether it is finished and not stale.
+
+A manifest is rewritten at every start, also at one that goes no further than the first step. So
+what counts is the row of ``history.jsonl`` that was in force when a step ended.
+"""
+
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+from groupwise.core import DataError, EvaluationError, read_jsonl
+from groupwise.evaluation.fairness.conditions import read_object
+
+EVALUATE = "evaluate"
+_AGAIN = "finish it with the command that started it, and compare then"
+
+
+def check_finished(folder: Path, steps: Sequence[str]) -> None:
+    """Refuse a run whose evaluation is not finished, or older than a step that it depends on.
+
+    Args:
+        folder: the run.
+        steps: steps before the evaluation; one without a folder is not looked at.
+
+    Raises:
+        EvaluationError: with the step that is not finished.
+    """
+    if not (folder / "manifest.json").is_file():
+        raise EvaluationError(f"{folder} holds no run", fix="give the folder of a finished run")
+    evaluated_at = _read_finish(folder, EVALUATE)
+    if evaluated_at is None:
+        begun = sorted(path.parent.name for path in folder.glob("*/started.json"))
+        where = f" (it is at the step {begun[0]})" if begun else ""
+        raise EvaluationError(f"the run {folder} is not evaluated yet{where}", fix=_AGAIN)
+    for step in steps:
+        if step == EVALUATE or not (folder / step).is_dir():
+            continue
+        finished_at = _read_finish(folder, step)
+        if finished_at is None or finished_at > evaluated_at:
+            raise EvaluationError(
+                f"the evaluation in {folder} is older than its step {step}, which is being redone",
+                fix=_AGAIN,
+            )
+
+
+def find_manifests(folder: Path, steps: Sequence[str]) -> list[Mapping[str, Any]]:
+    """Return the manifests that were in force when the steps and the evaluation ended.
+
+    Each is there once; that of the evaluation is the last.
+
+    Raises:
+        EvaluationError: if a file is damaged.
+    """
+    starts = _read_starts(folder)
+    found: list[Mapping[str, Any]] = []
+    for step in (*steps, EVALUATE):
+        finished_at = _read_finish(folder, step)
+        chosen = [row for row in starts if finished_at and _read_start(row) <= finished_at]
+        manifest = (chosen or starts[:1])[-1]
+        found = [*(one for one in found if one is not manifest), manifest]
+    return found
+
+
+def read_duration_s(folder: Path, step: str) -> float | None:
+    """Return the seconds of a step's last attempt."""
+    path = folder / step / "step.json"
+    return read_object(path).get("duration_s") if path.is_file() else None
+
+
+def _read_starts(folder: Path) -> list[Mapping[str, Any]]:
+    path = folder / "history.jsonl"
+    try:
+        starts: list[Mapping[str, Any]] = [*read_jsonl(path)] if path.is_file() else []
+    except DataError as error:
+        raise EvaluationError(f"{path} is damaged ({error})", fix="restore or delete it") from error
+    return starts or [read_object(folder / "manifest.json")]
+
+
+def _read_start(row: Mapping[str, Any]) -> datetime:
+    return datetime.fromisoformat(row["started_at"])
+
+
+def _read_finish(folder: Path, step: str) -> datetime | None:
+    path = folder / step / "step.json"
+    if not path.is_file():
+        return None
+    found = read_object(path).get("finished_at")
+    if not isinstance(found, str):
+        raise EvaluationError(f"{path} is damaged", got="no finished_at", fix="run the step again")
+    return datetime.fromisoformat(found)
