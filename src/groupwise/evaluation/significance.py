@@ -14,6 +14,7 @@ NUM_PERMUTATIONS = 9999
 EXACT_BELOW = 25
 _COMPRESSED_ABOVE = 8
 _BATCH_SIZE = 250_000
+_SIGNS = np.asarray([-1.0, 1.0])
 Floats = NDArray[np.float64]
 
 
@@ -66,7 +67,7 @@ def _sample_swaps(gains: Floats, random: np.random.Generator) -> float:
     """
     sizes, places, counts = np.unique(np.abs(gains), return_inverse=True, return_counts=True)
     if len(sizes) * _COMPRESSED_ABOVE > len(gains):
-        return _run_test(gains, lambda size: gains * (2.0 * random.integers(2, size=size) - 1))
+        return _run_test(gains, lambda size: gains * random.choice(_SIGNS, size))
     totals = np.zeros(len(sizes))
     np.add.at(totals, places, gains)
 
