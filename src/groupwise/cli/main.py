@@ -19,6 +19,8 @@ from groupwise.cli.doctor import doctor
 from groupwise.cli.judge import judge_app
 from groupwise.cli.recipes import recipes
 from groupwise.cli.run import run
+from groupwise.cli.sweep import sweep
+from groupwise.cli.watch import watch
 from groupwise.core import GroupwiseError
 
 _FULL_DISK = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
@@ -32,8 +34,10 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 app.command()(run)
+app.command()(sweep)
 app.command()(recipes)
 app.command()(doctor)
+app.command()(watch)
 app.add_typer(audit_app, name="audit")
 app.add_typer(judge_app, name="judge")
 

@@ -1,0 +1,112 @@
+"""The history of one training: its logged rows as series of numbers, filled row by row."""
+
+import math
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from statistics import fmean
+from typing import Any, Self
+
+# In the order in which people look at them.
+_ORDER = (
+    "reward",
+    "heldout/accuracy",
+    "loss",
+    "kl",
+    "entropy",
+    "dead_groups",
+    "invalid",
+    "unscorable",
+    "truncated",
+    "completion_length",
+    "reward_std",
+    "mean_token_accuracy",
+    "grad_norm",
+    "learning_rate",
+    "tokens_per_s",
+)
+_HIDDEN = ("step", "epoch", "skipped_rows", "num_groups", "num_dead_groups", "num_skipped_rows")
+
+
+@dataclass(frozen=True, slots=True)
+class Series:
+    """One value over the steps of a training.
+
+    Attributes:
+        key: its name in ``metrics.jsonl``.
+        steps: steps of the rows that have it, in the order of the rows.
+        values: its values there; all are finite.
+    """
+
+    key: str
+    steps: tuple[int, ...] = ()
+    values: tuple[float, ...] = ()
+
+    def __len__(self) -> int:
+        """How many rows have it."""
+        return len(self.values)
+
+    def average_start(self, window: int) -> float:
+        """Return the mean of the first ``window`` values."""
+        return fmean(self.values[:window])
+
+    def average_end(self, window: int) -> float:
+        """Return the mean of the last ``window`` values."""
+        return fmean(self.values[-window:])
+
+
+class History:
+    """All series of one training; new rows may be added at any time."""
+
+    def __init__(self, rows: Iterable[Mapping[str, Any]] = ()) -> None:
+        self._points: dict[str, tuple[list[int], list[float]]] = {}
+        self.last_step = 0
+        self.add(rows)
+
+    def add(self, rows: Iterable[Mapping[str, Any]]) -> Self:
+        """Take in rows; one without a step and values that are no finite numbers are left out."""
+        for row in rows:
+            step = row.get("step")
+            if not isinstance(step, int):
+                continue
+            self.last_step = max(self.last_step, step)
+            for key, value in row.items():
+                if _is_number(value):
+                    steps, values = self._points.setdefault(key, ([], []))
+                    steps.append(step)
+                    values.append(float(value))
+        return self
+
+    def read(self, key: str) -> Series:
+        """Return a series; it is empty if no row has ``key``."""
+        steps, values = self._points.get(key, ((), ()))
+        return Series(key, tuple(steps), tuple(values))
+
+    def list_series(self) -> list[Series]:
+        """Return the series to look at: the reward and its parts, held-out values, the rest."""
+        keys = [
+            key
+            for key in self._points
+            if key not in _HIDDEN and not (key.startswith("reward/") and key.endswith("_std"))
+        ]
+        return [self.read(key) for key in sorted(keys, key=_rank_key) if key != "heldout/n"]
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether there is no row with a step yet."""
+        return not self._points
+
+
+def _is_number(value: Any) -> bool:
+    is_number = isinstance(value, int | float) and not isinstance(value, bool)
+    return is_number and math.isfinite(value)
+
+
+def _rank_key(key: str) -> tuple[float, str]:
+    """Parts follow the reward, other held-out values the accuracy, unknown ones come last."""
+    if key in _ORDER:
+        return float(_ORDER.index(key)), key
+    if key.startswith("reward/"):
+        return 0.5, key
+    if key.startswith("heldout/"):
+        return 1.5, key
+    return float(len(_ORDER)), key

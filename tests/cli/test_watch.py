@@ -1,0 +1,215 @@
+"""``groupwise watch`` as a real process on runs at every moment of their life."""
+
+import os
+import pty
+import re
+import signal
+import subprocess
+import sys
+from collections.abc import Callable
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+
+from groupwise.core import RunFolder, append_jsonl, write_json, write_jsonl
+
+
+@pytest.fixture
+def watched(tiny):
+    tiny.use_real_torch()
+    return tiny
+
+
+def log_training(folder: Path, *, num_rows: int = 12, **last: float) -> None:
+    rows = [
+        {"step": step, "reward": 0.5 + 0.01 * step, "dead_groups": 0.25, "reward/format": 0.75}
+        for step in range(1, num_rows + 1)
+    ]
+    write_jsonl(folder / "metrics.jsonl", [*rows[:-1], rows[-1] | last])
+
+
+def test_a_finished_run_is_shown_and_ends_with_0(watched):
+    watched.call("run", "tiny")
+    log_training(watched.work / "runs/demo/write")
+    done = watched.call("watch", "runs/demo", "--once")
+    assert (done.returncode, done.stderr) == (0, "")
+    lines = done.stdout.splitlines()
+    assert re.fullmatch(r"tiny · demo  finished  \d+\.\d s", lines[0])
+    names = [line.split()[1] for line in lines if line.startswith("✓")]
+    assert names == ["prepare", "audit", "write", "evaluate", "report"]
+    assert re.search(r"^Reward +62\.0.% +51\.0.% +51\.0.% \.\. 62\.0.% ▁.*█$", done.stdout, re.M)
+    assert re.search(r"^  format +75\.0.% ", done.stdout, re.M)
+    assert "no alarms" in lines
+    assert "\x1b" not in done.stdout
+
+
+def test_a_killed_run_says_so_and_how_to_continue(watched):
+    watched.call("run", "tiny", "--set", "writer.die_at=1")
+    done = watched.call("watch", "runs/demo")
+    assert done.returncode == 1
+    assert "stopped before its end" in done.stdout
+    command = "continue with: groupwise run tiny --out runs/demo --resume"
+    assert command in done.stdout
+    assert re.search(r"^✗ write +stopped", done.stdout, re.M)
+    assert re.search(r"^· report +to do", done.stdout, re.M)
+    assert watched.call(*command.split()[3:]).returncode == 0
+    assert watched.call("watch", "runs/demo", "--once").returncode == 0
+
+
+def test_a_run_is_followed_to_its_end_as_plain_text(watched):
+    watching = watched.start("watch", "runs/demo", "--every", "0.2")
+    said = live_through(watched, lambda: watching.stdout.readline())
+    said += watching.stdout.read()
+    assert watching.wait(timeout=60) == 0
+    pages = said.split("-" * 40 + "\n")
+    assert pages[0] == "demo  waiting: there is no run yet\n"
+    assert any("▶ write   running" in page for page in pages)
+    assert pages[-1].splitlines()[2:] == [
+        "✓ prepare done 1.0 s",
+        "✓ write   done 3.0 s",
+    ]
+
+
+def live_through(tiny, read: Callable[[], str]) -> str:
+    """Be a run that begins when it is waited for, and ends when it is seen running."""
+    folder, now = tiny.work / "runs/demo", datetime.now(UTC).isoformat()
+    said = read_until(read, "waiting: there is no run yet")
+    with RunFolder(folder).lock():
+        marker = {"finished_at": now, "duration_s": 1.0}
+        write_json(folder / "prepare/step.json", marker)
+        write_json(folder / "write/started.json", {"started_at": now})
+        steps = {"steps": ["prepare", "write"]}
+        write_json(folder / "manifest.json", {"recipe": "tiny", "started_at": now, **steps})
+        said += read_until(read, "running")
+        said += read_until(read, "write")
+        write_json(folder / "write/step.json", marker | {"duration_s": 3.0})
+        (folder / "write/started.json").unlink()
+    return said
+
+
+def read_until(read: Callable[[], str], text: str) -> str:
+    said = ""
+    while text not in said:
+        new = read()
+        assert new, f"it ended before it said {text!r}: {said}"
+        said += new
+    return said
+
+
+def test_once_shows_a_running_run_and_leaves(watched):
+    folder = watched.work / "runs/demo"
+    watched.call("run", "tiny")
+    with RunFolder(folder).lock():
+        done = watched.call("watch", "runs/demo", "--once")
+    assert done.returncode == 0
+    assert "tiny · demo  running" in done.stdout
+
+
+def test_a_run_that_is_not_there(watched):
+    done = watched.call("watch", "runs/none", "--once")
+    assert done.returncode == 2
+    assert done.stderr == (
+        "error: there is no run at runs/none; leave out --once to wait for it.\n"
+    )
+
+
+def test_a_run_that_is_not_there_yet_is_waited_for(watched):
+    watching = watched.start("watch", "runs/demo", "--every", "0.2")
+    line = watching.stdout.readline()
+    assert line == "demo  waiting: there is no run yet\n"
+    watched.call("run", "tiny")
+    rest, _ = watching.communicate(timeout=60)
+    assert "finished" in rest
+    assert watching.returncode == 0
+
+
+def test_ctrl_c_leaves_quietly(watched):
+    watching = watched.start("watch", "runs/demo", "--every", "0.2")
+    watching.stdout.readline()
+    watching.send_signal(signal.SIGINT)
+    _, said = watching.communicate(timeout=60)
+    assert (watching.returncode, said) == (0, "")
+
+
+def test_a_sweep_names_its_cells(watched):
+    write_json(watched.work / "sweep/sweep.json", {})
+    write_json(watched.work / "sweep/cells/beta-1/manifest.json", {})
+    done = watched.call("watch", "sweep")
+    assert done.returncode == 2
+    assert "give one of its 1 cells:\n  sweep/cells/beta-1" in done.stderr
+
+
+def test_alarms_are_printed_with_what_to_do(watched):
+    watched.call("run", "tiny")
+    folder = watched.work / "runs/demo/write"
+    log_training(folder)
+    for step in range(13, 18):
+        append_jsonl(folder / "metrics.jsonl", {"step": step, "dead_groups": 1.0})
+    with (folder / "metrics.jsonl").open("a") as stream:
+        stream.write('{"step": 18, "rew')
+    done = watched.call("watch", "runs/demo", "--once")
+    assert "! all_groups_dead (step 17): all completions of a group earned" in done.stdout
+    assert "  do: raise the temperature" in done.stdout
+    assert "no alarms" not in done.stdout
+
+
+def test_the_page_speaks_chinese(watched):
+    watched.call("run", "tiny")
+    log_training(watched.work / "runs/demo/write", num_rows=3)
+    done = watched.call("watch", "runs/demo", "--once", "--language", "zh")
+    assert "已完成" in done.stdout
+    assert "奖励" in done.stdout
+    assert "无警报" in done.stdout
+
+
+@pytest.mark.parametrize("columns", [20, 40, 80, 200])
+def test_every_width_holds_the_page(watched, columns: int):
+    watched.call("run", "tiny")
+    log_training(watched.work / "runs/demo/write", num_rows=400)
+    watched.environment["COLUMNS"] = str(columns)
+    done = watched.call("watch", "runs/demo", "--once")
+    assert done.returncode == 0
+    assert max(map(len, done.stdout.splitlines())) <= columns
+
+
+def test_a_plain_encoding_gets_plain_signs(watched):
+    watched.call("run", "tiny")
+    log_training(watched.work / "runs/demo/write")
+    watched.environment |= {"PYTHONIOENCODING": "ascii", "PYTHONUTF8": "0"}
+    done = watched.call("watch", "runs/demo", "--once")
+    assert done.returncode == 0
+    assert done.stdout.isascii()
+    assert "?" not in done.stdout
+
+
+def test_another_training_can_be_shown(watched):
+    watched.call("run", "tiny")
+    log_training(watched.work / "runs/demo/write")
+    write_jsonl(watched.work / "runs/demo/prepare/metrics.jsonl", [{"step": 7, "loss": 0.5}])
+    done = watched.call("watch", "runs/demo", "--once", "--step", "prepare")
+    assert "prepare  step 7" in done.stdout
+    assert "Reward" not in done.stdout
+    done = watched.call("watch", "runs/demo", "--once", "--step", "grpo")
+    assert done.returncode == 2
+    assert "no training step 'grpo'; expected one of prepare, write" in done.stderr
+
+
+def test_a_terminal_gets_one_page_that_changes(watched):
+    leader, follower = pty.openpty()
+    environment = {k: v for k, v in watched.environment.items() if k not in ("NO_COLOR", "COLUMNS")}
+    watching = subprocess.Popen(
+        [sys.executable, "-m", "groupwise.cli", "watch", "runs/demo", "--every", "0.2"],
+        cwd=watched.work,
+        env=environment | {"TERM": "xterm-256color"},
+        stdin=follower,
+        stdout=follower,
+        stderr=follower,
+    )
+    os.close(follower)
+    said = live_through(watched, lambda: os.read(leader, 65536).decode(errors="replace"))
+    said += read_until(lambda: os.read(leader, 65536).decode(errors="replace"), "finished")
+    assert watching.wait(timeout=60) == 0
+    os.close(leader)
+    assert "\x1b[" in said
+    assert "-" * 40 not in said

@@ -1,0 +1,180 @@
+"""Every alarm with a series that raises it, and a near one that does not."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import pytest
+
+from groupwise.evaluation.monitor import (
+    AlarmSettings,
+    History,
+    advise,
+    describe_alarm,
+    find_alarms,
+)
+
+
+def make_history(**columns: Sequence[float | None]) -> History:
+    """Rows at steps 1, 2, 3 …; None leaves a value out; ``heldout_x`` stands for ``heldout/x``."""
+    num_rows = max(map(len, columns.values()))
+    rows: list[Mapping[str, Any]] = []
+    for place in range(num_rows):
+        row: dict[str, Any] = {"step": place + 1}
+        for name, values in columns.items():
+            if place < len(values) and values[place] is not None:
+                row[name.replace("heldout_", "heldout/")] = values[place]
+        rows.append(row)
+    return History(rows)
+
+
+def name_alarms(history: History, **judge: Any) -> list[str]:
+    return [alarm.name for alarm in find_alarms(history, judge=judge or None)]
+
+
+def checks(*values: float) -> list[float | None]:
+    """One held-out check every fourth row."""
+    return [value for check in values for value in (None, None, None, check)]
+
+
+RISING = [0.5 + 0.01 * step for step in range(20)]
+FLAT = [0.5] * 20
+FALLING_HELDOUT = checks(0.80, 0.90, 0.85, 0.70, 0.72)
+RAISED: dict[str, tuple[dict[str, Sequence[float | None]], dict[str, Sequence[float | None]]]] = {
+    "no_gradient": (
+        {"grad_norm": [0.3, 0.2, 0, 0, 0, 0, 0]},
+        {"grad_norm": [0.3, 0.2, 0, 0, 1e-9, 0, 0]},
+    ),
+    "all_groups_dead": (
+        {"dead_groups": [0.4, 1, 1, 1, 1, 1]},
+        {"dead_groups": [0.4, 1, 1, 0.99, 1, 1]},
+    ),
+    "reward_up_heldout_down": (
+        {"reward": RISING, "heldout_accuracy": FALLING_HELDOUT},
+        {"reward": FLAT, "heldout_accuracy": FALLING_HELDOUT},
+    ),
+    "kl_jump": (
+        {"kl": [0.03] * 12 + [0.16]},
+        {"kl": [0.03] * 12 + [0.14]},
+    ),
+    "entropy_collapse": (
+        {"entropy": [1.0] * 5 + [0.19] * 5, "reward": [0.7] * 10},
+        {"entropy": [1.0] * 5 + [0.21] * 5, "reward": [0.7] * 10},
+    ),
+    "length_growth": (
+        {"completion_length": [20] * 5 + [31] * 5},
+        {"completion_length": [20] * 5 + [29] * 5},
+    ),
+    "truncated": ({"truncated": [0.26] * 5}, {"truncated": [0.25] * 5}),
+    "invalid": ({"invalid": [0.21] * 5}, {"invalid": [0.19] * 5}),
+    "unscorable": ({"unscorable": [0.06] * 5}, {"unscorable": [0.04] * 5}),
+    "grad_spike": (
+        {"grad_norm": [0.1] * 10 + [2.1, 0.1]},
+        {"grad_norm": [0.1] * 10 + [1.9, 0.1]},
+    ),
+    "loss_not_moving": (
+        {"loss": [2.00] * 5 + [1.99] * 5},
+        {"loss": [2.00] * 5 + [1.97] * 5},
+    ),
+}
+
+
+@pytest.mark.parametrize("name", RAISED)
+def test_an_alarm_is_raised_by_its_series_and_not_by_a_near_one(name: str):
+    raising, near = RAISED[name]
+    assert name_alarms(make_history(**raising)) == [name]
+    assert name_alarms(make_history(**near)) == []
+
+
+@pytest.mark.parametrize("name", RAISED)
+def test_an_alarm_says_its_numbers_and_what_to_do_in_both_languages(name: str):
+    (alarm,) = find_alarms(make_history(**RAISED[name][0]))
+    assert alarm.step > 0
+    assert alarm.numbers
+    for language in ("en", "zh"):
+        said = describe_alarm(alarm, language) + advise(alarm, language)
+        assert "{" not in said
+        assert said.isascii() == (language == "en") or "\u00a0" in said
+        assert any(digit in said for digit in "0123456789")
+
+
+def test_a_judge_without_verdicts_raises_its_alarm():
+    history = make_history(reward=[0.5] * 3)
+    report = {"judge": "on-task judge", "num_questions": 20, "no_verdict_rate": 0.06}
+    (alarm,) = find_alarms(history, judge=report)
+    assert (alarm.name, alarm.subject, alarm.step) == ("judge_no_verdict", "on-task judge", 3)
+    assert "on-task judge gave no verdict on 6.0\u00a0% of 20 questions" in describe_alarm(alarm)
+    assert name_alarms(history, num_questions=20, no_verdict_rate=0.05) == []
+    assert name_alarms(history, num_questions=19, no_verdict_rate=1.0) == []
+    assert name_alarms(history, num_questions=0, no_verdict_rate=None) == []
+
+
+def test_a_heldout_fall_that_chance_explains_raises_nothing():
+    """One standard error of 0.9 on 96 items is 0.031: a fall of 0.05 is within two of them."""
+    heldout = checks(0.80, 0.90, 0.88, 0.85, 0.85)
+    few = make_history(reward=RISING, heldout_accuracy=heldout, heldout_n=checks(*[96] * 5))
+    many = make_history(reward=RISING, heldout_accuracy=heldout, heldout_n=checks(*[960] * 5))
+    assert name_alarms(few) == []
+    assert name_alarms(many) == ["reward_up_heldout_down"]
+
+
+def test_one_low_heldout_check_raises_nothing():
+    assert name_alarms(make_history(reward=RISING, heldout_accuracy=checks(0.8, 0.9, 0.5))) == []
+    recovered = checks(0.80, 0.90, 0.70, 0.70, 0.90)
+    assert name_alarms(make_history(reward=RISING, heldout_accuracy=recovered)) == []
+
+
+def test_the_heldout_alarm_says_since_when_and_by_how_much():
+    history = make_history(reward=RISING, heldout_accuracy=FALLING_HELDOUT)
+    (alarm,) = find_alarms(history)
+    assert alarm.step == 20
+    assert alarm.subject == "accuracy"
+    assert alarm.numbers == pytest.approx(
+        {"best": 0.9, "best_step": 8, "now": 0.72, "reward_then": 0.55, "reward_now": 0.67}
+    )
+    assert describe_alarm(alarm) == (
+        "since step 8 the mean reward rose from 0.55 to 0.67, but held-out accuracy fell from "
+        "0.9 to 0.72"
+    )
+
+
+def test_low_entropy_is_right_where_everything_is_solved():
+    entropy = [1.0] * 5 + [0.01] * 5
+    assert name_alarms(make_history(entropy=entropy, reward=[0.99] * 10)) == []
+    assert name_alarms(make_history(entropy=entropy, reward=[0.97] * 10)) == ["entropy_collapse"]
+    assert name_alarms(make_history(entropy=entropy)) == []
+
+
+def test_short_answers_may_grow_by_a_few_tokens():
+    assert name_alarms(make_history(completion_length=[4] * 5 + [11] * 5)) == []
+    assert name_alarms(make_history(completion_length=[4] * 5 + [13] * 5)) == ["length_growth"]
+
+
+def test_a_jump_is_the_last_one_and_counts_all():
+    history = make_history(kl=[0.02] * 6 + [0.5] + [0.02] * 6 + [0.8] + [0.02] * 3)
+    (alarm,) = find_alarms(history)
+    assert (alarm.step, alarm.numbers["value"], alarm.numbers["num_jumps"]) == (14, 0.8, 2)
+
+
+def test_a_jump_needs_rows_before_it_and_an_absolute_size():
+    assert name_alarms(make_history(kl=[0.0, 0.0, 0.0, 0.0, 0.9])) == []
+    assert name_alarms(make_history(kl=[0.0, 0.0, 0.0, 0.0, 0.0, 0.9])) == ["kl_jump"]
+    assert name_alarms(make_history(kl=[0.001] * 10 + [0.09])) == []
+
+
+def test_a_loss_that_was_low_from_the_start_need_not_move():
+    assert name_alarms(make_history(loss=[0.009] * 10)) == []
+    assert name_alarms(make_history(loss=[0.011] * 10)) == ["loss_not_moving"]
+    assert name_alarms(make_history(loss=[0.5] * 10, reward=[0.5] * 10)) == []
+
+
+def test_too_few_rows_raise_nothing():
+    for name, (raising, _) in RAISED.items():
+        if name not in ("reward_up_heldout_down", "kl_jump", "grad_spike"):
+            assert name_alarms(make_history(**{k: v[-4:] for k, v in raising.items()})) == []
+
+
+def test_errors_come_first_and_thresholds_are_settings():
+    history = make_history(truncated=[0.3] * 5, dead_groups=[1.0] * 5)
+    assert name_alarms(history) == ["all_groups_dead", "truncated"]
+    (alarm,) = find_alarms(history, AlarmSettings(truncated_share=0.5))
+    assert (alarm.name, alarm.level) == ("all_groups_dead", "error")

@@ -1,0 +1,51 @@
+from groupwise.evaluation.monitor import History, Series
+
+
+def test_rows_become_series():
+    history = History([{"step": 1, "loss": 2}, {"step": 4, "loss": 1.5, "kl": 0.1}])
+    assert history.read("loss") == Series("loss", (1, 4), (2.0, 1.5))
+    assert history.read("kl") == Series("kl", (4,), (0.1,))
+    assert not history.read("reward")
+    assert history.last_step == 4
+    history.add([{"step": 9, "loss": 1}])
+    assert history.read("loss").values == (2.0, 1.5, 1.0)
+    assert history.last_step == 9
+
+
+def test_what_is_no_number_is_left_out():
+    rows = [
+        {"step": 1, "loss": float("nan"), "note": "x", "is_last": True, "empty": None},
+        {"loss": 3.0},
+        {"step": "2", "loss": 3.0},
+        {"step": 3, "loss": float("inf")},
+    ]
+    history = History(rows)
+    assert [series.key for series in history.list_series()] == []
+    assert History().is_empty
+    assert not history.is_empty
+
+
+def test_series_stand_in_the_order_people_look_at_them():
+    row = {
+        "tokens_per_s": 1,
+        "zeta": 1,
+        "loss": 1,
+        "heldout/n": 96,
+        "heldout/invalid": 0,
+        "heldout/accuracy": 1,
+        "reward/format": 1,
+        "reward/format_std": 1,
+        "reward": 1,
+        "epoch": 1,
+        "skipped_rows": 0,
+        "step": 1,
+    }
+    assert [series.key for series in History([row]).list_series()] == [
+        "reward",
+        "reward/format",
+        "heldout/accuracy",
+        "heldout/invalid",
+        "loss",
+        "tokens_per_s",
+        "zeta",
+    ]
