@@ -3,6 +3,7 @@ import math
 import pytest
 import torch
 
+from groupwise.core import ModelError
 from groupwise.inference import LocalEngine, Sampling, find_label_tokens
 from groupwise.models import load_policy, open_picture
 
@@ -37,6 +38,21 @@ def test_a_batch_gives_the_tokens_of_one_by_one(asked):
     assert len({len(completion.token_ids) for completion in alone}) > 1
     assert generate(policy, examples, 8) == alone
     assert generate(policy, examples, 3) == alone
+
+
+@pytest.mark.parametrize("ask", ["generate", "label_probabilities"])
+def test_a_prompt_longer_than_the_model_takes_is_refused(text, text_examples, monkeypatch, ask):
+    lengths = [len(text.tokenizer(text.render_prompt(e))["input_ids"]) for e in text_examples]
+    longest = text_examples[lengths.index(max(lengths))]
+    settings = {"sampling": GREEDY} if ask == "generate" else {"labels": ("yes", "no")}
+    num_new_tokens = GREEDY.max_new_tokens if ask == "generate" else 1
+    answer = getattr(LocalEngine(text, batch_size=64), ask)
+    config = text.model.config.get_text_config()
+    monkeypatch.setattr(config, "max_position_embeddings", max(lengths) + num_new_tokens)
+    assert len(answer(text_examples, **settings)) == len(text_examples)
+    monkeypatch.setattr(config, "max_position_embeddings", max(lengths) + num_new_tokens - 1)
+    with pytest.raises(ModelError, match=f"{longest.id} is too long; got {max(lengths)} tokens"):
+        answer(text_examples, **settings)
 
 
 def test_prompts_without_a_picture_join_those_with_one(vision, picture_examples, text_examples):

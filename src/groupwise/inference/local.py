@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 
 import torch
 
-from groupwise.core import Completion, Example
+from groupwise.core import Completion, Example, ModelError
 from groupwise.inference.engine import ReportProgress, Sampling
 from groupwise.inference.label_tokens import find_label_tokens
 from groupwise.models import Policy, open_picture
@@ -37,7 +37,11 @@ class LocalEngine:
         num_completions: int = 1,
         report_progress: ReportProgress | None = None,
     ) -> list[list[Completion]]:
-        """Return ``num_completions`` completions for each example, in order."""
+        """Return ``num_completions`` completions for each example, in order.
+
+        Raises:
+            ModelError: if a prompt with its completion is longer than the model takes.
+        """
         completions: list[list[Completion]] = []
         for batch in _split(examples, self.batch_size):
             flat = self._generate_batch(batch, sampling, num_completions)
@@ -63,13 +67,15 @@ class LocalEngine:
         end of a lead is left to the label: tokenizers write it into the label's first token.
 
         Raises:
-            ModelError: if a label has no first token of its own.
+            ModelError: if a label has no first token of its own, or a prompt is longer than the
+                model takes.
         """
         tokens = find_label_tokens(self.policy.tokenizer, labels)
         given = [lead.rstrip(" ") for lead in leads] if leads is not None else [""] * len(examples)
         results: list[dict[str, float]] = []
         for batch in _split(list(zip(examples, given, strict=True)), self.batch_size):
             inputs = self._encode([e for e, _ in batch], leads=[lead for _, lead in batch])
+            self._check_length([e for e, _ in batch], inputs, num_new_tokens=1)
             logits = self.policy.model(**inputs, logits_to_keep=1).logits[:, -1].float()
             masses = torch.stack([logits[:, list(t)].logsumexp(-1) for t in tokens.values()], -1)
             shares = masses.softmax(-1).tolist()
@@ -83,6 +89,7 @@ class LocalEngine:
         self, examples: Sequence[Example], sampling: Sampling, num_completions: int
     ) -> list[Completion]:
         inputs = self._encode(examples)
+        self._check_length(examples, inputs, num_new_tokens=sampling.max_new_tokens)
         drawn = sampling.temperature > 0
         extra = {"temperature": sampling.temperature, "top_p": sampling.top_p, "top_k": 0}
         output = self.policy.model.generate(
@@ -115,6 +122,21 @@ class LocalEngine:
         named = {"images": pictures} if any(pictures) else {}
         inputs = self.policy.processor(text=texts, padding=True, return_tensors="pt", **named)
         return {key: value.to(self.policy.model.device) for key, value in inputs.items()}
+
+    def _check_length(
+        self, examples: Sequence[Example], inputs: dict[str, Any], *, num_new_tokens: int
+    ) -> None:
+        """Refuse what the model cannot take: beyond its positions it answers, but nonsense."""
+        limit = self.policy.max_tokens
+        lengths: list[int] = inputs["attention_mask"].sum(-1).tolist()
+        longest = max(lengths, default=0)
+        if limit is not None and longest + num_new_tokens > limit:
+            raise ModelError(
+                f"the prompt of example {examples[lengths.index(longest)].id} is too long",
+                got=f"{longest} tokens, and {num_new_tokens} for the answer",
+                expected=f"at most {limit} together",
+                fix="shorten the prompt, lower max_pixels or max_new_tokens, or take another model",
+            )
 
 
 def _split(items: Sequence[T], size: int) -> Iterator[Sequence[T]]:

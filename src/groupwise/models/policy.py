@@ -48,6 +48,12 @@ class Policy:
         found.append(self.tokenizer.eos_token_id)
         return tuple(dict.fromkeys(int(token) for token in found if token is not None))
 
+    @property
+    def max_tokens(self) -> int | None:
+        """Prompt and completion together, in tokens; None where the config does not say."""
+        config = self.model.config.get_text_config()
+        return getattr(config, "max_position_embeddings", None)
+
     def render_prompt(self, example: Example) -> str:
         """Return the prompt as the chat template writes it, up to where the answer starts.
 
