@@ -15,9 +15,11 @@ import typer
 
 from groupwise import __version__
 from groupwise.cli.audit import audit_app
+from groupwise.cli.compare import compare
 from groupwise.cli.doctor import doctor
 from groupwise.cli.judge import judge_app
 from groupwise.cli.recipes import recipes
+from groupwise.cli.report import report
 from groupwise.cli.run import run
 from groupwise.cli.sweep import sweep
 from groupwise.cli.watch import watch
@@ -35,6 +37,8 @@ app = typer.Typer(
 )
 app.command()(run)
 app.command()(sweep)
+app.command()(compare)
+app.command()(report)
 app.command()(recipes)
 app.command()(doctor)
 app.command()(watch)

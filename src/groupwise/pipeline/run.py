@@ -98,12 +98,18 @@ def list_changed_settings(config: Config, *, out: Path) -> list[str]:
     """Return the keys whose values differ from what the run in ``out`` recorded, sorted."""
     if not RunFolder(out).manifest_path.is_file():
         return []
-    before = _flatten(RunFolder(out).read_manifest()["config"])
-    after = _flatten(dump_config(config))
+    return sorted(compare_settings(RunFolder(out).read_manifest()["config"], dump_config(config)))
+
+
+def compare_settings(before: Mapping[str, Any], after: Mapping[str, Any]) -> dict[str, str]:
+    """Return ``old and is new`` by key for all settings of two configs that differ."""
+    old, new = _flatten(before), _flatten(after)
     missing = object()
-    return sorted(
-        key for key in before | after if before.get(key, missing) != after.get(key, missing)
-    )
+    return {
+        key: f"{old.get(key, 'not there')} and is {new.get(key, 'not there')}"
+        for key in old | new
+        if old.get(key, missing) != new.get(key, missing)
+    }
 
 
 def _check_folder(recipe: Recipe[Any], out: Path, *, is_resume: bool) -> None:

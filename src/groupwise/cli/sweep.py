@@ -1,0 +1,131 @@
+"""``groupwise sweep``: run a grid of cells, continue it, or only check it."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from groupwise.cli.progress import describe_duration
+from groupwise.cli.run import ConfigName, Debug, RecipeName, Settings
+from groupwise.core import ConfigError
+from groupwise.pipeline import Recipe, find_config, find_recipe
+from groupwise.pipeline.sweep import (
+    Sweep,
+    SweepPlan,
+    SweepProgress,
+    plan_recorded,
+    plan_sweep,
+    read_sweep,
+    run_cell,
+    run_sweep,
+)
+
+_KEPT_LATER = "the same command runs them again and keeps what is done"
+
+
+def sweep(
+    recipe: RecipeName,
+    *,
+    config: ConfigName = None,
+    grid: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--grid",
+            metavar="KEY=VALUE,VALUE",
+            help="An axis: a setting and its values. Repeatable. Without one: what DIR holds.",
+        ),
+    ] = None,
+    settings: Settings = None,
+    out: Annotated[
+        Path | None,
+        typer.Option("--out", metavar="DIR", help="Folder [runs/<config name>-sweep]."),
+    ] = None,
+    jobs: Annotated[int, typer.Option("--jobs", min=1, help="Cells at once.")] = 1,
+    cell: Annotated[
+        str | None, typer.Option("--cell", metavar="NAME", help="Run this cell only.")
+    ] = None,
+    accept: Annotated[
+        list[str] | None,
+        typer.Option("--accept", metavar="FINDING", help="As for `run`, in every cell."),
+    ] = None,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Check every cell, print the plan, write nothing.")
+    ] = False,
+    debug: Debug = False,
+) -> None:
+    """Run a recipe for every combination of some settings. Running it again continues."""
+    found = find_recipe(recipe)
+    folder = out or Path("runs") / f"{find_config(found, config).stem}-sweep"
+    plan = _make_plan(found, folder, grid or [], config, settings or [], accept or [])
+    if dry_run:
+        _print_plan(plan)
+        return
+    if cell is not None:
+        result = run_cell(plan, cell, report_progress=_print_progress)
+        failed = [c.name for c in result.cells if c.name == cell and c.state == "failed"]
+    else:
+        result = run_sweep(plan, jobs=jobs, report_progress=_print_progress)
+        failed = [c.name for c in result.cells if c.state == "failed"]
+        _print_result(result, folder)
+    if failed:
+        typer.echo(f"failed: {', '.join(failed)}; {_KEPT_LATER}", err=True)
+        raise typer.Exit(1)
+
+
+def _make_plan(
+    recipe: Recipe,
+    folder: Path,
+    grid: list[str],
+    config: str | None,
+    settings: list[str],
+    accepted: list[str],
+) -> SweepPlan:
+    if grid:
+        path = find_config(recipe, config)
+        return plan_sweep(recipe, path, grid, out=folder, settings=settings, accepted=accepted)
+    if config is not None or settings:
+        raise ConfigError("--config and --set need --grid", fix="give the axes, too")
+    return plan_recorded(recipe, folder, accepted=accepted)
+
+
+def _print_plan(plan: SweepPlan) -> None:
+    width = max(len(axis.key) for axis in plan.axes)
+    for axis in plan.axes:
+        typer.echo(f"{axis.key:<{width}}  {', '.join(axis.values)}")
+    work = ", ".join(f"{step} {number}" for step, number in plan.count_work().items())
+    typer.echo(f"{len(plan.cells)} cells; different work over all of them: {work}")
+    if (plan.folder / "sweep.json").is_file():
+        typer.echo(f"{plan.folder} has {_count_states(read_sweep(plan.folder))}")
+    typer.echo("ready: nothing was written")
+
+
+def _print_progress(progress: SweepProgress) -> None:
+    """Print how far all cells are and what happened to one, on stderr."""
+    counts = [f"{progress.num_done} of {progress.num_cells} done"]
+    counts += [f"{progress.num_failed} failed"] if progress.num_failed else []
+    counts += [f"{progress.num_running} running"] if progress.num_running else []
+    counts += [f"{progress.num_left} left"] if progress.num_left else []
+    if progress.left_s is not None:
+        counts.append(f"{describe_duration(progress.left_s)} to go")
+    what = {
+        "kept": "kept",
+        "damaged": "was done, but its files have changed: it is run again",
+        "busy": "is another process's work: looked at later",
+        "started": "started",
+        "done": f"done in {progress.duration_s or 0:.1f} s",
+        "failed": "failed: " + progress.error.replace("\n", "\n    "),
+    }[progress.event]
+    typer.echo(f"[{', '.join(counts)}] {progress.cell} {what}", err=True)
+
+
+def _print_result(result: Sweep, folder: Path) -> None:
+    if result.num_damaged:
+        typer.echo(f"{folder}/states.jsonl has {result.num_damaged} damaged line(s)", err=True)
+    typer.echo(f"{folder}: {_count_states(result)}")
+
+
+def _count_states(result: Sweep) -> str:
+    states = [cell.state for cell in result.cells]
+    named = ("done", "failed", "running", "waiting")
+    counts = [f"{states.count(name)} {name}" for name in named if name in states]
+    return f"{len(states)} cells: {', '.join(counts)}"

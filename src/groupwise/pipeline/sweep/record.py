@@ -1,0 +1,160 @@
+"""``sweep.json``: which cells a sweep has; written before any work, and read by reports.
+
+A folder belongs to one grid. It may grow by values; with other axes or other settings its cells
+would differ in more than their coordinates.
+"""
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from groupwise.core import RunError, digest_json
+from groupwise.pipeline.run import compare_settings
+from groupwise.pipeline.sweep.grid import Axis
+from groupwise.pipeline.sweep.states import CellState, is_alive, read_states
+
+RECORD = "sweep.json"
+CELLS = "cells"
+_FORMAT = 1
+_MAX_SHOWN = 5
+
+
+@dataclass(frozen=True, slots=True)
+class SweepCell:
+    """One run of a sweep.
+
+    Attributes:
+        name: of its folder.
+        coordinates: the text of its value on each axis.
+        folder: its run folder, which may not exist yet.
+        state: ``waiting`` if it was never run, or was interrupted.
+        error: how it failed, else empty.
+    """
+
+    name: str
+    coordinates: Mapping[str, str]
+    folder: Path
+    state: CellState
+    error: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Sweep:
+    """A grid of runs, as far as it is.
+
+    Attributes:
+        axes: what varies, in the order it was given.
+        cells: all of them, those not run, too; the last axis varies fastest.
+        recipe: what every cell runs.
+        num_damaged: lines of ``states.jsonl`` that could not be read.
+    """
+
+    axes: tuple[Axis, ...]
+    cells: tuple[SweepCell, ...]
+    recipe: str
+    num_damaged: int = 0
+
+
+def read_sweep(folder: Path) -> Sweep:
+    """Return the sweep in a folder, as its files say it; nothing is digested.
+
+    A cell is done if its last row says so and its folder holds a run of its config. One whose
+    process is gone is waiting.
+
+    Raises:
+        RunError: if there is no sweep, or ``sweep.json`` is damaged.
+    """
+    record = read_record(folder)
+    states, num_damaged = read_states(folder)
+    return Sweep(
+        axes=tuple(Axis(axis["key"], tuple(axis["values"])) for axis in record["axes"]),
+        cells=tuple(_read_cell(folder, cell, states.get(cell["name"])) for cell in record["cells"]),
+        recipe=record["recipe"],
+        num_damaged=num_damaged,
+    )
+
+
+def read_record(folder: Path) -> dict[str, Any]:
+    """Return the values of ``sweep.json``.
+
+    Raises:
+        RunError: if there is none or it is damaged.
+    """
+    path = folder / RECORD
+    try:
+        record = json.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise RunError(f"{folder} holds no sweep", fix="check the folder, or give --grid") from None
+    except (OSError, ValueError) as error:
+        raise RunError(f"{path} cannot be read ({error})", fix="use another --out") from error
+    if not isinstance(record, dict) or record.get("format") != _FORMAT:
+        raise RunError(f"{path} is not of format {_FORMAT}", fix="use another --out")
+    return record
+
+
+def make_record(recipe: str, axes: Sequence[Axis], cells: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what ``sweep.json`` says.
+
+    Args:
+        recipe: name of the recipe.
+        axes: in their order.
+        cells: ``coordinates`` and resolved ``config`` by name.
+    """
+    return {
+        "format": _FORMAT,
+        "recipe": recipe,
+        "axes": [{"key": axis.key, "values": list(axis.values)} for axis in axes],
+        "cells": [
+            {
+                "name": name,
+                "folder": f"{CELLS}/{name}",
+                "config_digest": digest_json(values["config"]),
+                **values,
+            }
+            for name, values in cells.items()
+        ],
+    }
+
+
+def list_conflicts(before: Mapping[str, Any], after: Mapping[str, Any]) -> list[str]:
+    """Return what keeps a folder with the record ``before`` from going on with ``after``."""
+    if before["recipe"] != after["recipe"]:
+        return [f"its recipe is {before['recipe']}, not {after['recipe']}"]
+    old, new = ({axis["key"]: axis["values"] for axis in r["axes"]} for r in (before, after))
+    if list(old) != list(new):
+        return [f"its axes are {', '.join(old)}, not {', '.join(new)}"]
+    problems = [
+        f"it has {key}={value}, which is missing now"
+        for key, values in old.items()
+        for value in values
+        if value not in new[key]
+    ]
+    configs = {cell["name"]: cell["config"] for cell in after["cells"]}
+    changed: dict[str, str] = {}
+    for cell in before["cells"]:
+        if cell["name"] in configs:
+            changed |= compare_settings(cell["config"], configs[cell["name"]])
+    lines = [f"{key} was {values}" for key, values in changed.items()]
+    more = [f"and {len(lines) - _MAX_SHOWN} more settings"] if len(lines) > _MAX_SHOWN else []
+    return problems + lines[:_MAX_SHOWN] + more
+
+
+def _read_cell(folder: Path, cell: Mapping[str, Any], row: Mapping[str, Any] | None) -> SweepCell:
+    path = folder / cell["folder"]
+    state: CellState = row["state"] if row else "waiting"
+    error = str(row.get("error", "")) if row else ""
+    if state == "running" and row is not None and not is_alive(row):
+        state, error = "waiting", ""
+    if state == "done" and not _holds_config(path, cell["config_digest"]):
+        state, error = "waiting", "its folder no longer holds the run that was done"
+    return SweepCell(cell["name"], cell["coordinates"], path, state, error)
+
+
+def _holds_config(run: Path, digest: str) -> bool:
+    try:
+        manifest = json.loads((run / "manifest.json").read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return False
+    return manifest.get("config_digest") == digest

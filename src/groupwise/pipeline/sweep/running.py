@@ -1,0 +1,226 @@
+"""Running the cells of a plan: several at once, each until it is done or has failed.
+
+Finished cells are found by their folders and never run again; what failed or was interrupted is.
+"""
+
+import difflib
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Literal
+
+from groupwise.core import ConfigError, RunError, RunFolder, write_json
+from groupwise.pipeline.sweep.children import Child, start_child, stop_children
+from groupwise.pipeline.sweep.planning import PlannedCell, SweepPlan, check_sweep_folder
+from groupwise.pipeline.sweep.record import RECORD, Sweep, read_record, read_sweep
+from groupwise.pipeline.sweep.states import append_state, describe_process, read_states
+from groupwise.pipeline.sweep.timing import SweepClock
+
+CellEvent = Literal["kept", "damaged", "busy", "started", "done", "failed"]
+
+_POLL_S = 0.05
+_BUSY_POLL_S = 1.0
+_RECORD_PATIENCE_S = 10.0
+
+
+@dataclass(frozen=True, slots=True)
+class SweepProgress:
+    """What just happened to a cell, and how far the sweep is.
+
+    Attributes:
+        cell: its name.
+        event: ``kept`` (done before), ``damaged`` (was done, its files changed: it is run again),
+            ``busy`` (another process works on it: later), ``started``, ``done`` or ``failed``.
+        num_cells, num_done, num_failed, num_running: counts; the others wait.
+        left_s: about how long all will still take; None if nobody can tell yet.
+        duration_s: of the cell's process when it has ended.
+        error: how it failed.
+    """
+
+    cell: str
+    event: CellEvent
+    num_cells: int
+    num_done: int
+    num_failed: int
+    num_running: int
+    left_s: float | None = None
+    duration_s: float | None = None
+    error: str = ""
+
+    @property
+    def num_left(self) -> int:
+        """Cells that are neither done nor failed nor running."""
+        return self.num_cells - self.num_done - self.num_failed - self.num_running
+
+
+Report = Callable[[SweepProgress], None]
+
+
+def run_sweep(plan: SweepPlan, *, jobs: int = 1, report_progress: Report = lambda _: None) -> Sweep:
+    """Run all cells that are not done yet; one that fails is recorded and the others go on.
+
+    Args:
+        plan: what to run.
+        jobs: cells at once.
+        report_progress: called whenever something happens to a cell.
+
+    Returns:
+        The sweep as it is afterwards.
+
+    Raises:
+        RunError: if another process runs this sweep.
+        ConfigError: if the folder holds another sweep.
+    """
+    with RunFolder(plan.folder).lock():
+        _write_record(plan)
+        _Runner(plan, list(plan.cells), jobs, report_progress).run()
+    return read_sweep(plan.folder)
+
+
+def run_cell(plan: SweepPlan, name: str, *, report_progress: Report = lambda _: None) -> Sweep:
+    """Run one cell; the others may be run elsewhere at the same time.
+
+    Raises:
+        ConfigError: if there is no such cell.
+        RunError: if another process works on it.
+    """
+    cells = [cell for cell in plan.cells if cell.name == name]
+    if not cells:
+        near = difflib.get_close_matches(name, [cell.name for cell in plan.cells], n=1, cutoff=0)
+        raise ConfigError(f"there is no cell {name!r}", fix=f"did you mean {near[0]!r}?")
+    _ensure_record(plan)
+    with RunFolder(cells[0].folder).lock():
+        pass
+    _Runner(plan, cells, 1, report_progress).run()
+    return read_sweep(plan.folder)
+
+
+def _write_record(plan: SweepPlan) -> None:
+    check_sweep_folder(plan)
+    write_json(plan.folder / RECORD, plan.record)
+
+
+def _ensure_record(plan: SweepPlan) -> None:
+    """Write ``sweep.json`` unless it is there; another process may be just about to."""
+    deadline_s = time.monotonic() + _RECORD_PATIENCE_S
+    while not (plan.folder / RECORD).is_file() or read_record(plan.folder) != plan.record:
+        try:
+            with RunFolder(plan.folder).lock():
+                _write_record(plan)
+        except RunError:
+            if time.monotonic() > deadline_s:
+                raise
+            time.sleep(_POLL_S)
+
+
+class _Runner:
+    """The cells that are left and those that are running; one thread, which polls."""
+
+    def __init__(self, plan: SweepPlan, cells: list[PlannedCell], jobs: int, report: Report):
+        self._plan = plan
+        self._num_cells = len(cells)
+        self._jobs = jobs
+        self._report = report
+        self._waiting = cells
+        self._busy: dict[str, float] = {}
+        self._children: list[Child] = []
+        self._clock = SweepClock()
+        self._num_done = 0
+        self._num_failed = 0
+
+    def run(self) -> None:
+        try:
+            self._keep_finished()
+            while self._waiting or self._children:
+                while len(self._children) < self._jobs and (cell := self._choose()) is not None:
+                    self._start(cell)
+                time.sleep(_POLL_S)
+                for child in [c for c in self._children if c.process.poll() is not None]:
+                    self._end(child)
+        finally:
+            self._stop()
+
+    def _keep_finished(self) -> None:
+        """Leave out what is done; what was started before comes first: it can be continued."""
+        states, _ = read_states(self._plan.folder)
+        for cell in list(self._waiting):
+            state = states.get(cell.name, {}).get("state")
+            if cell.is_done(self._plan.recipe):
+                self._keep(cell, is_noted=state == "done")
+            elif state == "done":
+                append_state(self._plan.folder, cell.name, "waiting")
+                self._tell(cell, "damaged")
+        self._waiting.sort(key=lambda cell: not cell.folder.is_dir())
+
+    def _keep(self, cell: PlannedCell, *, is_noted: bool) -> None:
+        if not is_noted:
+            append_state(self._plan.folder, cell.name, "done")
+        self._waiting.remove(cell)
+        self._num_done += 1
+        self._clock.add(cell)
+        self._tell(cell, "kept")
+
+    def _choose(self) -> PlannedCell | None:
+        """Return the next cell, one that shares no work with the running ones if there is any."""
+        now = time.monotonic()
+        free = [cell for cell in self._waiting if self._busy.get(cell.name, 0.0) <= now]
+        running = [child.cell for child in self._children]
+        return min(free, key=lambda c: self._clock.count_open(c, running), default=None)
+
+    def _start(self, cell: PlannedCell) -> None:
+        """Start a cell, unless another process works on it or has just done it."""
+        try:
+            with RunFolder(cell.folder).lock():
+                pass
+        except RunError:
+            if cell.name not in self._busy:
+                self._tell(cell, "busy")
+            self._busy[cell.name] = time.monotonic() + _BUSY_POLL_S
+            return
+        if cell.is_done(self._plan.recipe):
+            self._keep(cell, is_noted=False)
+            return
+        self._waiting.remove(cell)
+        child = start_child(self._plan, cell)
+        self._children.append(child)
+        process = describe_process(child.process.pid)
+        append_state(self._plan.folder, cell.name, "running", **process)
+        self._tell(cell, "started")
+
+    def _end(self, child: Child) -> None:
+        self._children.remove(child)
+        code, duration_s = child.process.returncode, round(child.duration_s, 3)
+        if code == 0:
+            self._num_done += 1
+            self._clock.add(child.cell, duration_s)
+            append_state(self._plan.folder, child.cell.name, "done", duration_s=duration_s)
+            self._tell(child.cell, "done", duration_s)
+            return
+        self._num_failed += 1
+        error = child.describe_failure()
+        more = {"exit_code": code, "error": error, "log": str(child.log)}
+        append_state(self._plan.folder, child.cell.name, "failed", duration_s=duration_s, **more)
+        self._tell(child.cell, "failed", duration_s, error)
+
+    def _stop(self) -> None:
+        stop_children(self._children)
+        for child in self._children:
+            append_state(self._plan.folder, child.cell.name, "waiting")
+
+    def _tell(
+        self, cell: PlannedCell, event: CellEvent, duration_s: float | None = None, error: str = ""
+    ) -> None:
+        left = [*self._waiting, *(child.cell for child in self._children)]
+        self._report(
+            SweepProgress(
+                cell=cell.name,
+                event=event,
+                num_cells=self._num_cells,
+                num_done=self._num_done,
+                num_failed=self._num_failed,
+                num_running=len(self._children),
+                left_s=self._clock.estimate_s(left, self._jobs),
+                duration_s=duration_s,
+                error=error,
+            )
+        )

@@ -1,0 +1,365 @@
+"""``groupwise sweep`` as a real process: cells, interruptions, failures, and what is refused."""
+
+import json
+import os
+import signal
+import subprocess
+import time
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from groupwise.core import read_jsonl
+from groupwise.pipeline.sweep import read_sweep
+
+GRID = ("sweep", "tiny", "--grid", "factor=1,2,3", "--grid", "seed=5,6", "--out", "grid")
+CELLS = [f"factor={factor},seed={seed}" for factor in (1, 2, 3) for seed in (5, 6)]
+
+
+def wait_until(is_reached: Callable[[], bool]) -> None:
+    for _ in range(3000):
+        if is_reached():
+            return
+        time.sleep(0.01)
+    raise AssertionError("the moment never came")
+
+
+def list_files(folder: Path) -> set[Path]:
+    return {path for path in folder.rglob("*") if "__pycache__" not in path.parts}
+
+
+def read_states(tiny) -> dict[str, str]:
+    return {cell.name: cell.state for cell in read_sweep(tiny.work / "grid").cells}
+
+
+def count_finished(tiny) -> Counter[str]:
+    """Return how often each cell came to its end, over all processes there ever were."""
+    log = tiny.work / "log.jsonl.finished"
+    return Counter(row["run"] for row in read_jsonl(log)) if log.is_file() else Counter()
+
+
+def count_steps(tiny) -> Counter[str]:
+    return Counter(row["step"] for row in read_jsonl(tiny.work / "log.jsonl"))
+
+
+def count_rows(tiny, cell: str) -> int:
+    path = tiny.work / "grid" / "cells" / cell / "write" / "rows.txt"
+    return len(path.read_text().splitlines()) if path.is_file() else 0
+
+
+def count_done(tiny) -> int:
+    return sum(count_finished(tiny).values())
+
+
+def list_running(tiny) -> list[str]:
+    """Return the command lines of this test's processes that are left."""
+    found: list[str] = []
+    for path in Path("/proc").glob("[0-9]*"):
+        try:
+            command = (path / "cmdline").read_bytes().replace(b"\0", b" ").decode()
+            is_here = (path / "cwd").resolve() == tiny.work
+        except OSError:
+            continue
+        if is_here and "groupwise.cli" in command:
+            found.append(command)
+    return found
+
+
+def test_every_cell_is_a_run_and_shared_work_is_done_once(tiny):
+    done = tiny.call(*GRID)
+    assert done.returncode == 0, done.stderr
+    assert "grid: 6 cells: 6 done" in done.stdout
+    assert "6 of 6 done" in done.stderr.splitlines()[-1]
+    sweep = read_sweep(tiny.work / "grid")
+    assert [(axis.key, axis.values) for axis in sweep.axes] == [
+        ("factor", ("1", "2", "3")),
+        ("seed", ("5", "6")),
+    ]
+    assert [(cell.name, cell.state) for cell in sweep.cells] == [(name, "done") for name in CELLS]
+    assert sweep.cells[3].coordinates == {"factor": "2", "seed": "6"}
+    for cell in sweep.cells:
+        config = json.loads((cell.folder / "manifest.json").read_text())["config"]
+        assert {key: str(config[key]) for key in ("factor", "seed")} == cell.coordinates
+        factor = int(cell.coordinates["factor"])
+        rows = (cell.folder / "write" / "rows.txt").read_text().split()
+        assert rows == [str(row * factor) for row in range(3)]
+    assert count_finished(tiny) == dict.fromkeys(CELLS, 1)
+    # The seed is in no step's settings, and evaluation counts rows only.
+    steps = {"prepare": 1, "audit": 1, "write": 3, "evaluate": 3, "report": 6}
+    assert count_steps(tiny) == steps
+
+
+def test_again_keeps_all_and_needs_no_grid(tiny):
+    tiny.call(*GRID)
+    states = (tiny.work / "grid" / "states.jsonl").read_text()
+    for arguments in (GRID, ("sweep", "tiny", "--out", "grid")):
+        again = tiny.call(*arguments)
+        assert again.returncode == 0, again.stderr
+        assert again.stderr.count(" kept") == 6
+    assert (tiny.work / "grid" / "states.jsonl").read_text() == states
+    assert count_finished(tiny) == dict.fromkeys(CELLS, 1)
+
+
+class TestDryRun:
+    def test_it_says_what_is_shared_and_writes_nothing(self, tiny):
+        before = list_files(tiny.work)
+        done = tiny.call(*GRID, "--dry-run")
+        assert done.returncode == 0, done.stderr
+        lines = done.stdout.splitlines()
+        assert lines[:2] == ["factor  1, 2, 3", "seed    5, 6"]
+        assert "6 cells" in lines[2]
+        assert "prepare 1, audit 1, write 3, evaluate 3, report 3" in lines[2]
+        assert lines[-1] == "ready: nothing was written"
+        assert list_files(tiny.work) == before
+
+    def test_it_says_how_far_a_sweep_is(self, tiny):
+        tiny.call(*GRID[:-4], "--out", "grid", "--cell", "factor=2")
+        done = tiny.call(*GRID[:-4], "--out", "grid", "--dry-run")
+        assert "3 cells: 1 done, 2 waiting" in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("arguments", "messages"),
+    [
+        (["--grid", "faktor=1,2"], ["faktor: unknown key; did you mean 'factor'?"]),
+        (["--grid", "factor=1,many"], ["factor: Input should be a valid integer", "'many'"]),
+        (["--grid", "factor=1,1"], ["1 problem(s)", "the value 1 stands twice"]),
+        (["--grid", "factor=1,2", "--set", "factor=3"], ["it is in --set, too"]),
+        (["--grid", "source.a=1"], ["cannot apply --grid source.a=1"]),
+        (["--grid", "factor=1", "--set", "source=gone.txt"], ["gone.txt does not exist"]),
+        (
+            ["--grid", "source=source.txt,gone.txt", "--grid", "factor=1,2"],
+            ["gone.txt does not exist (source=gone.txt,factor=1 and 1 more cells)"],
+        ),
+        (["--grid", "writer.wait_s=1,1.0"], ["have the same configuration"]),
+        (
+            ["--grid", "factor=1,x", "--grid", "writer.rows=", "--grid", "sed=1", "--set", "z=1"],
+            ["4 problem(s)", "a value is empty", "factor:", "did you mean 'seed'", "z: unknown"],
+        ),
+        (["--grid", "factor=1", "--accept", "reward/x"], ["has no rewards"]),
+        (["--grid", "factor=1", "--cell", "factor=2"], ["did you mean 'factor=1'?"]),
+        (["--grid", "factor=1", "--out", "."], ["has files but holds no sweep"]),
+        (["--grid", "factor=1", "--out", "source.txt"], ["source.txt is not a folder"]),
+        (["--grid", "factor=1", "--jobs", "0"], ["--jobs"]),
+        ([], ["holds no sweep"]),
+        (["--set", "seed=1"], ["need --grid"]),
+    ],
+)
+def test_mistakes_are_told_before_anything_is_written(tiny, arguments, messages):
+    before = list_files(tiny.work)
+    done = tiny.call("sweep", "tiny", *arguments)
+    assert done.returncode == 2, done.stderr
+    for message in messages:
+        assert message in " ".join(done.stderr.split())
+    assert "Traceback" not in done.stderr
+    assert list_files(tiny.work) == before
+
+
+class TestInterruptions:
+    SLOW = ("--set", "writer.rows=4", "--set", "writer.wait_s=0.15")
+
+    def start(self, tiny, jobs: int) -> subprocess.Popen[str]:
+        return tiny.start(*GRID, *self.SLOW, "--jobs", str(jobs))
+
+    @pytest.mark.parametrize("jobs", [1, 2])
+    def test_killed_twice_and_resumed_every_cell_is_finished_once(self, tiny, jobs: int):
+        first = self.start(tiny, jobs)
+        wait_until(lambda: count_rows(tiny, CELLS[0]) >= 2)
+        first.kill()
+        first.communicate()
+        assert set(read_states(tiny).values()) == {"waiting"}
+        second = self.start(tiny, jobs)
+        wait_until(lambda: count_done(tiny) >= 2 and "running" in read_states(tiny).values())
+        second.kill()
+        second.communicate()
+        kept = count_done(tiny)
+        last = tiny.call(*GRID, *self.SLOW, "--jobs", str(jobs))
+        assert last.returncode == 0, last.stderr
+        assert set(read_states(tiny).values()) == {"done"}
+        assert count_finished(tiny) == dict.fromkeys(CELLS, 1)
+        assert last.stderr.count(" kept") >= kept - jobs
+        assert [count_rows(tiny, cell) for cell in CELLS] == [4] * 6
+        log = read_jsonl(tiny.work / "log.jsonl")
+        written = Counter(row["step"] for row in log if row["state"] == "run")
+        assert written["write"] <= 3 + 2 * jobs
+        assert "resumed" in [row["state"] for row in log]
+
+    def test_a_killed_sweep_leaves_no_process(self, tiny):
+        process = self.start(tiny, 2)
+        wait_until(lambda: count_rows(tiny, CELLS[0]) >= 1)
+        process.kill()
+        process.communicate()
+        wait_until(lambda: list_running(tiny) == [])
+
+    @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+    def test_stopping_ends_the_children_first(self, tiny, number: signal.Signals):
+        process = self.start(tiny, 2)
+        wait_until(lambda: list(read_states_or_none(tiny).values()).count("running") == 2)
+        wait_until(lambda: count_rows(tiny, CELLS[0]) >= 1)
+        process.send_signal(number)
+        _, stderr = process.communicate(timeout=60)
+        assert process.returncode == 130
+        assert stderr.splitlines()[-1] == "stopped; the same command continues where it was"
+        assert "Traceback" not in stderr
+        assert list_running(tiny) == []
+        assert "running" not in read_states(tiny).values()
+        log = (tiny.work / "grid" / "logs" / f"{CELLS[0]}.log").read_text()
+        assert "stopped; the same command continues" in log
+        assert tiny.call(*GRID, *self.SLOW).returncode == 0
+        assert count_finished(tiny) == dict.fromkeys(CELLS, 1)
+
+    def test_a_child_that_lives_on_is_waited_for(self, tiny):
+        run = tiny.start("run", "tiny", "--set", "factor=1", "--set", "seed=5", *self.SLOW,
+                         "--out", f"grid/cells/{CELLS[0]}")  # fmt: skip
+        wait_until(lambda: count_rows(tiny, CELLS[0]) >= 1)
+        done = tiny.call("sweep", "tiny", "--grid", "factor=1", "--grid", "seed=5", *self.SLOW,
+                         "--out", "grid2")  # fmt: skip
+        assert done.returncode == 0
+        run.communicate()
+
+    def test_a_cell_that_another_process_works_on_is_left_to_it(self, tiny):
+        one = (*GRID, *self.SLOW)
+        assert tiny.call(*one, "--cell", CELLS[5]).returncode == 0
+        other = tiny.start(*one, "--cell", CELLS[0])
+        wait_until(lambda: count_rows(tiny, CELLS[0]) >= 1)
+        again = tiny.call(*one, "--cell", CELLS[0])
+        assert again.returncode == 2
+        assert "another process is working in" in again.stderr
+        done = tiny.call(*one)
+        assert (done.returncode, other.wait(60)) == (0, 0)
+        assert f"{CELLS[0]} is another process's work" in done.stderr
+        assert count_finished(tiny) == dict.fromkeys(CELLS, 1)
+        other.communicate()
+
+    def test_a_second_sweep_in_the_folder_is_refused(self, tiny):
+        process = self.start(tiny, 1)
+        wait_until(lambda: count_rows(tiny, CELLS[0]) >= 1)
+        second = tiny.call(*GRID, *self.SLOW)
+        assert second.returncode == 2
+        assert "another process is working in grid" in second.stderr
+        assert process.wait(60) == 0
+        process.communicate()
+
+
+def read_states_or_none(tiny) -> dict[str, str]:
+    return read_states(tiny) if (tiny.work / "grid" / "sweep.json").is_file() else {}
+
+
+def test_two_at_once_never_do_the_same_step_twice(tiny):
+    slow = ("--set", "writer.wait_s=0.3")
+    done = tiny.call("sweep", "tiny", "--grid", "seed=1,2,3", *slow, "--out", "grid", "--jobs", "3")
+    assert done.returncode == 0, done.stderr
+    assert count_steps(tiny) == {"prepare": 1, "audit": 1, "write": 1, "evaluate": 1, "report": 3}
+
+
+class TestFailures:
+    def test_one_is_recorded_the_rest_goes_on_and_again_retries_it(self, tiny):
+        (tiny.work / "broken-2").touch()
+        done = tiny.call("sweep", "tiny", "--grid", "factor=1,2,3", "--out", "grid")
+        assert done.returncode == 1
+        assert done.stderr.splitlines()[-1] == (
+            "failed: factor=2; the same command runs them again and keeps what is done"
+        )
+        assert "3 cells: 2 done, 1 failed" in done.stdout
+        (failed,) = [c for c in read_sweep(tiny.work / "grid").cells if c.state == "failed"]
+        assert failed.error.splitlines()[0] == "exit code 2"
+        assert failed.error.splitlines()[-1] == "error: the factor 2 is broken; mend it."
+        log = tiny.work / "grid" / "logs" / "factor=2.log"
+        assert "error: the factor 2 is broken; mend it." in log.read_text()
+        (tiny.work / "broken-2").unlink()
+        again = tiny.call("sweep", "tiny", "--grid", "factor=1,2,3", "--out", "grid")
+        assert (again.returncode, again.stderr.count(" kept")) == (0, 2)
+        assert count_finished(tiny) == {"factor=1": 1, "factor=2": 1, "factor=3": 1}
+
+    def test_a_bug_and_a_kill_are_failures_too(self, tiny):
+        arguments = ("sweep", "tiny", "--grid", "writer.fail=none,bug", "--grid", "factor=1,2")
+        done = tiny.call(*arguments, "--set", "writer.rows=2", "--out", "grid")
+        assert done.returncode == 1
+        cells = read_sweep(tiny.work / "grid").cells
+        assert [cell.state for cell in cells] == ["done", "done", "failed", "failed"] or [
+            cell.state for cell in cells
+        ] == ["done", "done", "done", "done"]
+
+    def test_a_killed_cell_is_told_by_its_signal(self, tiny):
+        done = tiny.call("sweep", "tiny", "--grid", "writer.die_at=1,7", "--out", "grid")
+        assert done.returncode == 1
+        first, second = read_sweep(tiny.work / "grid").cells
+        assert (first.state, second.state) == ("failed", "done")
+        assert first.error.splitlines()[0] == "killed by SIGKILL"
+        assert tiny.call("sweep", "tiny", "--out", "grid").returncode == 0
+        assert read_sweep(tiny.work / "grid").cells[0].error == ""
+
+
+class TestDamage:
+    def test_lines_of_states_that_cannot_be_read_cost_nothing(self, tiny):
+        tiny.call(*GRID)
+        states = tiny.work / "grid" / "states.jsonl"
+        lines = states.read_text().splitlines(keepends=True)
+        states.write_text("".join(lines[:2]) + "{half\n\xff\n" + '{"cell": 3}\n' + lines[3])
+        done = tiny.call(*GRID)
+        assert done.returncode == 0
+        assert "states.jsonl has 3 damaged line(s)" in done.stderr
+        assert set(read_states(tiny).values()) == {"done"}
+        assert count_finished(tiny) == dict.fromkeys(CELLS, 1)
+
+    def test_a_done_cell_whose_files_changed_is_run_again(self, tiny):
+        tiny.call(*GRID)
+        (tiny.work / "grid" / "cells" / CELLS[1] / "write" / "rows.txt").write_text("9\n")
+        done = tiny.call(*GRID)
+        assert f"{CELLS[1]} was done, but its files have changed" in done.stderr
+        assert count_finished(tiny) == {**dict.fromkeys(CELLS, 1), CELLS[1]: 2}
+        assert count_rows(tiny, CELLS[1]) == 3
+
+    def test_a_removed_cell_is_waiting_and_run_again(self, tiny):
+        import shutil
+
+        tiny.call(*GRID)
+        shutil.rmtree(tiny.work / "grid" / "cells" / CELLS[4])
+        assert read_states(tiny)[CELLS[4]] == "waiting"
+        assert tiny.call(*GRID).returncode == 0
+        assert set(read_states(tiny).values()) == {"done"}
+
+
+class TestAnotherGrid:
+    FIRST = ("sweep", "tiny", "--grid", "factor=1,2", "--grid", "seed=5", "--out", "grid")
+
+    def test_more_values_keep_what_is_done(self, tiny):
+        tiny.call(*self.FIRST)
+        done = tiny.call(*GRID)
+        assert done.returncode == 0, done.stderr
+        assert done.stderr.count(" kept") == 2
+        assert list(read_states(tiny)) == CELLS
+        assert count_finished(tiny) == dict.fromkeys(CELLS, 1)
+
+    @pytest.mark.parametrize(
+        ("arguments", "message"),
+        [
+            (["--grid", "factor=1", "--grid", "seed=5"], "it has factor=2, which is missing now"),
+            (["--grid", "factor=1,2"], "its axes are factor, seed, not factor"),
+            (["--grid", "seed=5", "--grid", "factor=1,2"], "its axes are factor, seed, not seed"),
+            (
+                ["--grid", "factor=1,2,3", "--grid", "seed=5", "--set", "writer.rows=9"],
+                "writer.rows was 3 and is 9",
+            ),
+        ],
+    )
+    def test_anything_else_is_refused_with_what_differs(self, tiny, arguments, message: str):
+        tiny.call(*self.FIRST)
+        before = {path: path.stat().st_mtime_ns for path in list_files(tiny.work)}
+        done = tiny.call("sweep", "tiny", *arguments, "--out", "grid")
+        assert done.returncode == 2
+        assert "grid holds another sweep" in done.stderr
+        assert message in done.stderr
+        assert {path: path.stat().st_mtime_ns for path in list_files(tiny.work)} == before
+
+
+def test_values_of_any_script_and_lists_make_folders(tiny):
+    (tiny.work / "任务 一.txt").write_text("hello\n")
+    done = tiny.call("sweep", "tiny", "--grid", "source=source.txt,任务 一.txt", "--out", "grid")
+    assert done.returncode == 0, done.stderr
+    _, second = read_sweep(tiny.work / "grid").cells
+    assert second.coordinates == {"source": "任务 一.txt"}
+    assert second.name.startswith("source=任务_一.txt-")
+    assert os.listdir(tiny.work / "grid" / "cells" / second.name)
