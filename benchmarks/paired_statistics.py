@@ -97,7 +97,7 @@ def run_once(setting: Setting, seed: int) -> Outcome:
     """Simulate one comparison with a true difference and one without."""
     groups, latent = simulate(setting, np.random.default_rng(seed))
     alike = observe(latent, setting.kind)
-    unlike = observe(latent + [0, SHIFT], setting.kind)
+    unlike = observe(latent + np.asarray([0, SHIFT]), setting.kind)
     sums = sum_by_group(groups, np.column_stack([alike, np.ones(len(alike))]))
     truth = find_truth(setting.kind)
     cells = np.column_stack([unlike[:, 1] - unlike[:, 0], np.ones(len(unlike))])

@@ -1,0 +1,131 @@
+"""Seconds to compare two runs of 10 000 items with 10 000 draws, against scipy on the items.
+
+    python benchmarks/compare.py --json results.json
+
+"compare" is everything between two files of predictions and the result: reading them, the items
+of a measure, the interval, both tests, effect size, power and the list of items that differ.
+"scipy" is ``scipy.stats.bootstrap`` of the mean difference of the same items with the same
+number of draws, percentiles and no more, as one would write it first; it takes no groups.
+"ratio" is compare over scipy, the medians of the same process.
+"""
+
+import argparse
+import random
+import statistics
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from scipy.stats import bootstrap
+
+from groupwise.core import describe_machine, write_json
+from groupwise.evaluation import (
+    Prediction,
+    compare_items,
+    list_discordant,
+    read_items,
+    read_predictions,
+    write_predictions,
+)
+
+NUM_ITEMS = 10_000
+NUM_DRAWS = 10_000
+MEASURES = ("accuracy", "similarity")
+
+
+def write_run(path: Path, *, num_groups: int, accuracy: float) -> None:
+    """Write predictions of a policy that is right with a chance by group and item."""
+    dice = random.Random(f"{num_groups} {accuracy}")
+    chances = [min(1.0, max(0.0, dice.gauss(accuracy, 0.1))) for _ in range(num_groups)]
+    rows: list[Prediction] = []
+    for number in range(NUM_ITEMS):
+        group = number % num_groups
+        is_right = dice.random() < chances[group]
+        rows.append(
+            Prediction(
+                example_id=f"item-{number:06}",
+                group=f"group-{group:06}",
+                split="test",
+                policy="grpo",
+                label="yes",
+                predicted="yes" if is_right else "no",
+                scores={"similarity": (is_right + dice.random()) / 2},
+            )
+        )
+    write_predictions(path, rows)
+
+
+def compare(a: Path, b: Path, measure: str) -> float:
+    """Return the difference of two files of predictions, after all that a comparison takes."""
+    one, two = (
+        read_items(read_predictions(path), policy="grpo", split="test", measure=measure)
+        for path in (a, b)
+    )
+    found = compare_items(one, two, num_resamples=NUM_DRAWS)
+    list_discordant(one, two)
+    return found.difference
+
+
+def run_scipy(a: Path, b: Path, measure: str) -> Callable[[], Any]:
+    """Return a bootstrap of the items' differences, which are read before."""
+    one, two = (
+        read_items(read_predictions(path), policy="grpo", split="test", measure=measure)
+        for path in (a, b)
+    )
+    gains = two.values - one.values
+    return lambda: bootstrap((gains,), np.mean, n_resamples=NUM_DRAWS, method="percentile", rng=0)
+
+
+def measure_s(work: Callable[[], Any], repeats: int) -> float:
+    """Return the median seconds of one call."""
+    seconds: list[float] = []
+    for _ in range(repeats):
+        start = time.perf_counter()
+        work()
+        seconds.append(time.perf_counter() - start)
+    return statistics.median(seconds)
+
+
+def run_case(folder: Path, num_groups: int, measure: str, repeats: int) -> dict[str, Any]:
+    """Return the seconds of both for one number of groups and one measure."""
+    a, b = folder / f"a-{num_groups}.jsonl", folder / f"b-{num_groups}.jsonl"
+    if not a.exists():
+        write_run(a, num_groups=num_groups, accuracy=0.7)
+        write_run(b, num_groups=num_groups, accuracy=0.72)
+    compare_s = measure_s(lambda: compare(a, b, measure), repeats)
+    scipy_s = measure_s(run_scipy(a, b, measure), repeats)
+    return {
+        "num_items": NUM_ITEMS,
+        "num_groups": num_groups,
+        "measure": measure,
+        "num_draws": NUM_DRAWS,
+        "compare_s": round(compare_s, 3),
+        "scipy_s": round(scipy_s, 3),
+        "ratio": round(compare_s / scipy_s, 2),
+    }
+
+
+def main() -> None:
+    """Run every case, print a table and write the results if asked."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--json", type=Path, help="where to write the results")
+    parser.add_argument("--repeats", type=int, default=3)
+    arguments = parser.parse_args()
+    print(f"{'measure':12}{'groups':>8}{'compare':>12}{'scipy':>12}{'ratio':>8}")
+    rows: list[dict[str, Any]] = []
+    with tempfile.TemporaryDirectory() as folder:
+        for num_groups in (10_000, 2_000):
+            for measure in MEASURES:
+                row = run_case(Path(folder), num_groups, measure, arguments.repeats)
+                rows.append(row)
+                seconds = f"{row['compare_s']:10.2f} s{row['scipy_s']:10.2f} s"
+                print(f"{measure:12}{num_groups:8}{seconds}{row['ratio']:8.2f}", flush=True)
+    if arguments.json:
+        write_json(arguments.json, {"machine": describe_machine(), "rows": rows})
+
+
+if __name__ == "__main__":
+    main()
