@@ -13,6 +13,9 @@ from typing import Any, cast
 from groupwise.core import EvaluationError, write_json
 
 CONDITIONS_FILE = "evaluate/conditions.json"
+_LISTS = ("lineage", "reads", "sections")
+_NESTED = (*_LISTS, "data", "budget")
+_MAPPINGS = (*_NESTED, "prompts", "decoding", "parser", "metrics", "rewards")
 _AGAIN = "run the step that writes it again"
 Names = Mapping[str, tuple[str, ...]]
 
@@ -81,9 +84,35 @@ def read_conditions(path: Path) -> Conditions:
             got=f"the keys {sorted(set(values) ^ known)} too many or too few",
             fix="run the step evaluate again",
         )
-    for name in ("lineage", "reads", "sections"):
+    _check_shape(values, path)
+    for name in _LISTS:
         values[name] = {key: tuple(items) for key, items in values[name].items()}
     return Conditions(**values)
+
+
+def read_recorded(folder: Path) -> dict[str, Any] | None:
+    """Return the conditions of a run as they are, also those of another version, or None.
+
+    Raises:
+        EvaluationError: if the file is damaged.
+    """
+    path = folder / CONDITIONS_FILE
+    values = read_if_there(path)
+    if values is not None:
+        _check_shape(values, path)
+    return values
+
+
+def _check_shape(values: Mapping[str, Any], path: Path) -> None:
+    kinds: dict[str, type] = {name: list if name in _LISTS else dict for name in _NESTED}
+    for name in _MAPPINGS:
+        value: object = values.get(name, {})
+        is_whole = isinstance(value, dict)
+        if is_whole and name in kinds:
+            inner = cast("dict[str, object]", value).values()
+            is_whole = all(isinstance(item, kinds[name]) for item in inner)
+        if not is_whole:
+            raise EvaluationError(f"{path} is damaged", got=f"{name} {value!r}", fix=_AGAIN)
 
 
 def read_if_there(path: Path) -> dict[str, Any] | None:

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from groupwise.core import EvaluationError
-from groupwise.evaluation.fairness.conditions import CONDITIONS_FILE, read_if_there
+from groupwise.evaluation.fairness.conditions import read_recorded
 from groupwise.evaluation.fairness.gathering import (
     list_condition_facts,
     list_manifest_facts,
@@ -21,6 +21,7 @@ from groupwise.evaluation.fairness.standing import check_finished
 from groupwise.evaluation.predictions import (
     POLICY_ORDER,
     Prediction,
+    group_by_policy,
     rank_policy,
     read_predictions,
 )
@@ -74,24 +75,24 @@ def read_facts(
         predictions: those of ``evaluate/predictions.jsonl``, if they have been read already.
 
     Raises:
-        EvaluationError: if the run is not evaluated, has no such policy, or a file is damaged.
+        EvaluationError: if the run is not evaluated, has no such policy or answered an item twice,
+            or if a file is damaged.
         DataError: if the predictions cannot be read.
     """
-    conditions = read_if_there(folder / CONDITIONS_FILE)
+    conditions = read_recorded(folder)
     check_finished(folder, _list_steps_before(folder, conditions))
     rows = predictions
     if rows is None:
         rows = read_predictions(folder / "evaluate" / "predictions.jsonl")
     name = _choose_policy(folder, rows, policy)
     scope = read_scope(conditions, name)
-    answers: dict[str, dict[str, Answer]] = {}
-    for row in rows:
-        if row.policy == name:
-            kept = Answer(row.label, row.predicted, row.text)
-            answers.setdefault(row.split, {})[row.example_id] = kept
+    answers = {
+        split: {row.example_id: Answer(row.label, row.predicted, row.text) for row in items}
+        for (split, _), items in group_by_policy(r for r in rows if r.policy == name).items()
+    }
     facts = {
         "policy/name": name,
-        **list_manifest_facts(folder, scope),
+        **list_manifest_facts(folder, scope, has_conditions=conditions is not None),
         **list_condition_facts(conditions, scope),
         **list_step_facts(folder, scope),
     }

@@ -15,9 +15,11 @@ RECORDED = "conditions/file"
 _RECORDED_ASPECTS = frozenset(
     {
         *("data", "prompts", "template", "tokenizer", "base_weights", "decoding", "parser"),
-        *("normalizer", "rewards", "budget", "lineage", "is_nested_subset_of"),
+        *("normalizer", "metrics", "rewards", "budget", "lineage", "is_nested_subset_of"),
     }
 )
+_OF_STEPS = ("resolved", "trainable", "judge")
+_OF_CONDITIONS = "judge/version"
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,14 +62,28 @@ def find_unlike_facts(runs: Sequence[RunFacts]) -> list[Found]:
     found: list[Found] = []
     facts = {run.name: values for run, values in zip(runs, _fold_sections(runs), strict=True)}
     for name in sorted({RECORDED, *(name for values in facts.values() for name in values)}):
-        is_recorded = name.partition("/")[0] in _RECORDED_ASPECTS
-        asked = [run for run in runs if not is_recorded or RECORDED in run.facts]
+        is_placed = any(r.scope.steps is not None for r in runs if name in r.facts)
+        asked = [run for run in runs if _can_have(run, name, is_placed=is_placed)]
         values = {r.name: facts[r.name][name] for r in asked if name in facts[r.name]}
         lacking = tuple(run.name for run in asked if run.name not in values)
         first = next(iter(values.values()), None)
         if lacking or not all(is_same(first, value) for value in values.values()):
             found.append(Found(name, values, lacking))
     return found
+
+
+def _can_have(run: RunFacts, name: str, *, is_placed: bool) -> bool:
+    """Whether a run without this fact would lack it.
+
+    That a run has no conditions is told once. Of a run that does not say which steps stand behind
+    its policy all steps are there; those that another run knows to be no part of it do not count.
+    """
+    aspect, _, key = name.partition("/")
+    if aspect in _OF_STEPS and not is_placed and run.scope.steps is not None:
+        return key.partition(".")[0] in run.scope.steps
+    if RECORDED in run.facts or (aspect not in _RECORDED_ASPECTS and name != _OF_CONDITIONS):
+        return True
+    return any(fact.startswith(f"{aspect}/") for fact in run.facts) and name != _OF_CONDITIONS
 
 
 def _fold_sections(runs: Sequence[RunFacts]) -> list[Mapping[str, Any]]:

@@ -16,6 +16,7 @@ _WHOLE = {
     "judge": "version",
 }
 _STRUCTURE = ("lineage", "reads", "sections", "budget", "data", "prompts")
+_LEFT_BY_TRAINING = ("metrics.jsonl", "resolved.json", "trainable.json")
 _MACHINE = ("packages", "hardware")
 _JUDGED = ("version", "no_verdict_rate", "cache_hit_rate")
 
@@ -31,15 +32,19 @@ def flatten(values: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
     return flat
 
 
-def list_manifest_facts(folder: Path, scope: Scope) -> dict[str, Any]:
-    """Return what the manifests in force say: config, seed, inputs, packages, machine."""
+def list_manifest_facts(folder: Path, scope: Scope, *, has_conditions: bool) -> dict[str, Any]:
+    """Return what the manifests in force say: config, seed, inputs, packages, machine.
+
+    Versions of metrics count only without conditions, which say what was measured with.
+    """
     manifests = find_manifests(folder, scope.steps or ())
     last = manifests[-1]
     config = flatten(last.get("config", {}))
     config.pop("seed", None)
     facts = {f"config/{key}": value for key, value in config.items()}
     facts |= {f"inputs/{key}": value for key, value in last.get("inputs", {}).items()}
-    facts |= {f"metrics/{key}": v for key, v in last.get("metric_versions", {}).items()}
+    if not has_conditions:
+        facts |= {f"metrics/{key}": v for key, v in last.get("metric_versions", {}).items()}
     for aspect in _MACHINE:
         keys = sorted({key for manifest in manifests for key in manifest.get(aspect, {})})
         for key in keys:
@@ -96,7 +101,8 @@ def list_step_facts(folder: Path, scope: Scope) -> dict[str, Any]:
     """Return what the files of the policy's training steps say."""
     steps = scope.steps
     if steps is None:
-        steps = tuple(sorted(path.parent.name for path in folder.glob("*/metrics.jsonl")))
+        found = [path for name in _LEFT_BY_TRAINING for path in folder.glob(f"*/{name}")]
+        steps = tuple(sorted({path.parent.name for path in found}))
     facts: dict[str, Any] = {}
     for step in steps:
         for name, value in (read_if_there(folder / step / "resolved.json") or {}).items():
@@ -114,8 +120,5 @@ def _count_trainable(folder: Path, step: str) -> dict[str, Any]:
     path = folder / step / "trainable.json"
     if not path.is_file():
         return {}
-    rows = read_rows(path)
-    return {
-        f"trainable/{step}.{name}": sum(int(row[name]) for row in rows)
-        for name in ("num_trainable", "num_frozen")
-    }
+    num_trainable = sum(int(row.get("num_trainable", 0)) for row in read_rows(path))
+    return {f"trainable/{step}.num_trainable": num_trainable}

@@ -5,7 +5,7 @@ what counts is the row of ``history.jsonl`` that was in force when a step ended.
 """
 
 from collections.abc import Mapping, Sequence
-from datetime import datetime
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +13,7 @@ from groupwise.core import DataError, EvaluationError, read_jsonl
 from groupwise.evaluation.fairness.conditions import read_object
 
 EVALUATE = "evaluate"
+_SECTIONS = ("config", "inputs", "packages", "hardware", "metric_versions")
 _AGAIN = "finish it with the command that started it, and compare then"
 
 
@@ -74,18 +75,32 @@ def _read_starts(folder: Path) -> list[Mapping[str, Any]]:
         starts: list[Mapping[str, Any]] = [*read_jsonl(path)] if path.is_file() else []
     except DataError as error:
         raise EvaluationError(f"{path} is damaged ({error})", fix="restore or delete it") from error
-    return starts or [read_object(folder / "manifest.json")]
+    starts = starts or [read_object(folder / "manifest.json")]
+    for start in starts:
+        for name in _SECTIONS:
+            if not isinstance(start.get(name, {}), dict):
+                raise EvaluationError(
+                    f"the manifest of {folder} is damaged", got=f"{name} {start[name]!r}"
+                )
+    return starts
 
 
 def _read_start(row: Mapping[str, Any]) -> datetime:
-    return datetime.fromisoformat(row["started_at"])
+    return _parse_time(row.get("started_at"), "the start of a run")
 
 
 def _read_finish(folder: Path, step: str) -> datetime | None:
     path = folder / step / "step.json"
     if not path.is_file():
         return None
-    found = read_object(path).get("finished_at")
-    if not isinstance(found, str):
-        raise EvaluationError(f"{path} is damaged", got="no finished_at", fix="run the step again")
-    return datetime.fromisoformat(found)
+    return _parse_time(read_object(path).get("finished_at"), str(path))
+
+
+def _parse_time(value: object, where: str) -> datetime:
+    try:
+        found = datetime.fromisoformat(str(value))
+    except ValueError as error:
+        raise EvaluationError(
+            f"{where} is damaged", got=f"the time {value!r}", fix="run the step again"
+        ) from error
+    return found if found.tzinfo else found.replace(tzinfo=UTC)

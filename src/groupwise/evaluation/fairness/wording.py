@@ -64,9 +64,9 @@ CONFOUNDING: Sentences = {
     ),
     "conditions": (
         "{runs} has no evaluate/conditions.json, so data, prompts, template, decoding, parser, "
-        "judge, weights and budget cannot be checked: run its step evaluate again",
-        "{runs} 没有 evaluate/conditions.json，数据、提示、模板、解码、解析、裁判、权重和预算"
-        "都无法核对：请重新运行其 evaluate 步骤",
+        "judge, metrics, weights and budget cannot be checked: run its step evaluate again",
+        "{runs} 没有 evaluate/conditions.json，数据、提示、模板、解码、解析、裁判、指标、权重"
+        "和预算都无法核对：请重新运行其 evaluate 步骤",
     ),
     "config": (
         "set {key} to the same value in all runs, or name it with --varying",

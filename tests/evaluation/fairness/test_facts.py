@@ -1,0 +1,152 @@
+"""Reading runs: what is refused, which start counts, which policy."""
+
+from pathlib import Path
+
+import pytest
+from run_folders import PARTS, make_predictions, make_run
+
+from groupwise.core import EvaluationError, append_jsonl, write_json, write_text
+from groupwise.evaluation import digest_items, read_conditions, read_facts, read_predictions
+from groupwise.evaluation.fairness.relations import describe_items
+
+
+def test_the_last_policy_is_compared(tmp_path: Path) -> None:
+    run = make_run(tmp_path / "one")
+    facts = read_facts(run)
+    assert (facts.policy, facts.name) == ("grpo", f"{run}:grpo")
+    assert read_facts(run, policy="sft").policy == "sft"
+    with pytest.raises(
+        EvaluationError, match=r"no policy 'ppo'; expected one of prompt, sft, grpo"
+    ):
+        read_facts(run, policy="ppo")
+
+
+def test_known_policies_come_before_others(tmp_path: Path) -> None:
+    rows = make_predictions(policies=("mine", "sft"))
+    assert read_facts(make_run(tmp_path / "one", predictions=rows)).policy == "sft"
+    rows = make_predictions(policies=("mine", "a"))
+    assert read_facts(make_run(tmp_path / "two", predictions=rows)).policy == "mine"
+
+
+def test_items_have_the_digest_of_their_metrics(tmp_path: Path) -> None:
+    run = make_run(tmp_path / "one")
+    rows = [r for r in read_predictions(run / "evaluate/predictions.jsonl") if r.policy == "grpo"]
+    found = describe_items(read_facts(run), "test")
+    assert found == {"n": 40, "split_digest": digest_items(rows)}
+
+
+def test_an_item_answered_twice_is_refused(tmp_path: Path) -> None:
+    rows = make_predictions()
+    run = make_run(tmp_path / "one", predictions=[*rows, rows[-1]])
+    with pytest.raises(EvaluationError, match="two predictions"):
+        read_facts(run)
+
+
+def test_predictions_may_be_given(tmp_path: Path) -> None:
+    run = make_run(tmp_path / "one")
+    rows = read_predictions(run / "evaluate/predictions.jsonl")
+    (run / "evaluate/predictions.jsonl").unlink()
+    assert len(read_facts(run, predictions=rows).item_ids["test"]) == 40
+
+
+def test_no_run_and_no_evaluation_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(EvaluationError, match="holds no run"):
+        read_facts(tmp_path / "nothing")
+    run = make_run(tmp_path / "one")
+    (run / "evaluate/step.json").unlink()
+    write_json(run / "grpo/started.json", {"key": "k"})
+    with pytest.raises(EvaluationError, match=r"not evaluated yet \(it is at the step grpo\)"):
+        read_facts(run)
+
+
+def test_a_run_that_is_being_redone_is_refused(tmp_path: Path) -> None:
+    run = make_run(tmp_path / "one")
+    marker = {"key": "k", "outputs": {}, "finished_at": "2026-05-01T11:00:00+00:00"}
+    write_json(run / "grpo/step.json", marker)
+    with pytest.raises(EvaluationError, match="older than its step grpo"):
+        read_facts(run)
+    (run / "grpo/step.json").unlink()
+    with pytest.raises(EvaluationError, match="older than its step grpo"):
+        read_facts(run)
+
+
+def test_a_run_without_conditions_is_checked_by_its_training_steps(tmp_path: Path) -> None:
+    run = make_run(tmp_path / "one", {"evaluate/conditions.json": None})
+    append_jsonl(run / "grpo/metrics.jsonl", {"step": 1})
+    read_facts(run)
+    (run / "grpo/step.json").unlink()
+    with pytest.raises(EvaluationError, match="older than its step grpo"):
+        read_facts(run)
+
+
+def test_the_start_that_was_evaluated_counts_and_not_the_last_one(tmp_path: Path) -> None:
+    run = make_run(tmp_path / "one")
+    later = {
+        **PARTS["manifest.json"],
+        "config": {"grpo": {"beta": 9}},
+        "packages": {"trl": "9.0"},
+        "started_at": "2026-05-02T00:00:00+00:00",
+    }
+    write_json(run / "manifest.json", later)
+    append_jsonl(run / "history.jsonl", later)
+    facts = read_facts(run).facts
+    assert facts["config/grpo.beta"] == 0.12
+    assert facts["packages/trl"] == "1.16.0"
+
+
+def test_versions_of_all_starts_that_trained_are_kept(tmp_path: Path) -> None:
+    run = make_run(tmp_path / "one")
+    later = {
+        **PARTS["manifest.json"],
+        "packages": {**PARTS["manifest.json"]["packages"], "trl": "1.17.0"},
+        "started_at": "2026-05-01T10:02:30+00:00",
+    }
+    append_jsonl(run / "history.jsonl", later)
+    facts = read_facts(run).facts
+    assert facts["packages/trl"] == ["1.16.0", "1.17.0"]
+    assert facts["packages/groupwise"] == "0.1.0"
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "manifest.json",
+        "evaluate/conditions.json",
+        "grpo/resolved.json",
+        "grpo/trainable.json",
+        "grpo/judge.json",
+        "evaluate/step.json",
+        "sft/step.json",
+    ],
+)
+@pytest.mark.parametrize("text", ['{"cut', "[1, 2]", "7"])
+def test_a_damaged_file_is_one_sentence(tmp_path: Path, path: str, text: str) -> None:
+    run = make_run(tmp_path / "one")
+    (run / "history.jsonl").unlink()
+    write_text(run / path, text)
+    with pytest.raises(EvaluationError, match=r"damaged") as caught:
+        read_facts(run)
+    assert path in str(caught.value)
+
+
+@pytest.mark.parametrize("name", ["lineage", "data", "budget", "reads", "sections", "prompts"])
+def test_conditions_of_another_shape_are_refused(tmp_path: Path, name: str) -> None:
+    run = make_run(tmp_path / "one", {f"evaluate/conditions.json:{name}": 3})
+    with pytest.raises(EvaluationError, match=f"conditions.json is damaged; got {name}"):
+        read_facts(run)
+    with pytest.raises(EvaluationError, match=f"conditions.json is damaged; got {name}"):
+        read_conditions(run / "evaluate/conditions.json")
+
+
+def test_a_manifest_of_another_shape_is_refused(tmp_path: Path) -> None:
+    run = make_run(tmp_path / "one", {"manifest.json:packages": 3})
+    with pytest.raises(EvaluationError, match="damaged"):
+        read_facts(run)
+
+
+def test_metric_versions_of_the_manifest_count_without_conditions(tmp_path: Path) -> None:
+    old = {"evaluate/conditions.json": None, "manifest.json:metric_versions": {"accuracy": 1}}
+    facts = read_facts(make_run(tmp_path / "one", old)).facts
+    assert facts["metrics/accuracy"] == 1
+    both = {"manifest.json:metric_versions": {"gone": 1}}
+    assert "metrics/gone" not in read_facts(make_run(tmp_path / "two", both)).facts
