@@ -4,6 +4,7 @@ What is drawn is decided elsewhere.
 """
 
 import io
+import warnings
 from collections.abc import Callable
 from functools import cache
 from typing import Any
@@ -105,7 +106,9 @@ def render_png(draw: Callable[[Axes], None], size: tuple[float, float]) -> bytes
 
 def _render(draw: Callable[[Axes], None], size: tuple[float, float], form: str) -> bytes:
     style: Any = {**_STYLE, "font.family": list(_find_fonts())}
-    with mpl.rc_context(style):  # pyright: ignore[reportUnknownMemberType]
+    with mpl.rc_context(style), warnings.catch_warnings():  # pyright: ignore[reportUnknownMemberType]
+        # An SVG keeps its text: the reader's fonts draw what this machine has no glyphs for.
+        warnings.filterwarnings("ignore", "Glyph .* missing from font")
         figure: Any = Figure(figsize=size, layout="constrained")
         draw(figure.add_subplot())
         buffer = io.BytesIO()

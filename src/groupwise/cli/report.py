@@ -1,0 +1,104 @@
+"""``groupwise report``: the report of a sweep, of a file of cells, or of one run again."""
+
+from itertools import product
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from groupwise.cli.compare import (
+    Metric,
+    ReportLanguage,
+    ReportOut,
+    Varying,
+    split_metric,
+    write_and_print,
+)
+from groupwise.cli.run import Debug
+from groupwise.core import EvaluationError
+
+if TYPE_CHECKING:
+    from groupwise.evaluation.comparison import Material
+    from groupwise.pipeline.sweep import Sweep
+
+
+def report(
+    target: Annotated[
+        Path, typer.Argument(metavar="SWEEP_DIR|CELLS.json|RUN", help="What to report on.")
+    ],
+    *,
+    metric: Metric = "test/accuracy",
+    varying: Varying = None,
+    language: ReportLanguage = "en",
+    out: ReportOut = None,
+    debug: Debug = False,
+) -> None:
+    """Write the report of a sweep, of cells without items, or of one run again.
+
+    The values of the first axis of a sweep are compared, or those of the axes named --varying.
+    """
+    if (target / "sweep.json").is_file():
+        write_and_print(read_grid(target, metric, varying or []), out or target, language)
+    elif target.is_file():
+        from groupwise.evaluation.comparison import read_cells_file
+
+        folder = out or target.with_suffix("")
+        write_and_print(read_cells_file(target), folder, language)
+    elif (target / "manifest.json").is_file():
+        from groupwise.evaluation import write_report
+
+        html, _ = write_report(target)
+        typer.echo(f"report: {html}")
+    else:
+        raise EvaluationError(
+            f"there is nothing to report on at {target}",
+            expected="a sweep, a run or a file of cells",
+            fix="check the path",
+        )
+
+
+def read_grid(folder: Path, metric: str, varying: list[str]) -> "Material":
+    """Read a sweep as contenders and cells.
+
+    Raises:
+        RunError: if the sweep cannot be read.
+        EvaluationError: as ``read_sources``.
+    """
+    from groupwise.evaluation.comparison import GridAxis, Question, Source, read_sources
+    from groupwise.pipeline.sweep import read_sweep
+
+    sweep = read_sweep(folder)
+    chosen = [axis.key for axis in sweep.axes if axis.key in varying] or [sweep.axes[0].key]
+    rest = [axis for axis in sweep.axes if axis.key not in chosen]
+    names = name_contenders(sweep, chosen)
+    sources = [
+        Source(
+            contender=names[tuple(cell.coordinates[key] for key in chosen)],
+            coordinates=tuple(cell.coordinates[axis.key] for axis in rest),
+            folder=cell.folder,
+            state=cell.state,
+            error=cell.error,
+        )
+        for cell in sweep.cells
+    ]
+    split, measure = split_metric(metric)
+    question = Question(
+        measure=measure,
+        split=split,
+        varying=tuple(dict.fromkeys((*chosen, *varying))),
+        title=f"{sweep.recipe} · {folder.resolve().name}",
+        contender_axis=chosen[0] if len(chosen) == 1 else "",
+    )
+    return read_sources(sources, [GridAxis(axis.key, axis.values) for axis in rest], question)
+
+
+def name_contenders(sweep: "Sweep", chosen: list[str]) -> dict[tuple[str, ...], str]:
+    """Return the name of each combination of values of the chosen axes."""
+    axes = [axis for axis in sweep.axes if axis.key in chosen]
+    if len(axes) == 1:
+        return {(value,): value for value in axes[0].values}
+    titles = [axis.key.rpartition(".")[2] for axis in axes]
+    return {
+        values: ", ".join(f"{title} {value}" for title, value in zip(titles, values, strict=True))
+        for values in product(*(axis.values for axis in axes))
+    }

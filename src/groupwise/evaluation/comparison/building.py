@@ -1,0 +1,41 @@
+"""Building a comparison: from what was read to what is said.
+
+Reads nothing and lays nothing out.
+"""
+
+from groupwise.evaluation.comparison.content import Comparison
+from groupwise.evaluation.comparison.differences import compare_contenders
+from groupwise.evaluation.comparison.findings import recommend, state_findings
+from groupwise.evaluation.comparison.material import Material
+from groupwise.evaluation.comparison.notices import collect_notices
+
+_LESS_IS_BETTER = ("invalid_rate",)
+
+
+def build_comparison(material: Material, *, seed: int = 0) -> Comparison:
+    """Build a comparison; the same material and seed give the same comparison.
+
+    Raises:
+        EvaluationError: if items with one digest cannot be paired.
+    """
+    versus = compare_contenders(material, seed=seed)
+    is_higher_better = material.measure not in _LESS_IS_BETTER
+    return Comparison(
+        title=material.title,
+        measure=material.measure,
+        split=material.split,
+        is_higher_better=is_higher_better,
+        contender_axis=material.contender_axis,
+        contenders=material.contenders,
+        axes=material.axes,
+        cells=material.cells,
+        is_fair=material.gate.is_fair,
+        notices=collect_notices(material, versus),
+        findings=state_findings(material, versus),
+        recommendation=recommend(material, versus, is_higher_better=is_higher_better),
+        versus=versus,
+        configuration=material.configuration,
+        data=material.data,
+        curves=material.curves,
+        epochs=material.epochs,
+    )

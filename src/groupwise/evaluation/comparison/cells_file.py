@@ -1,0 +1,182 @@
+"""Cells typed or exported without items: published tables, results of other programs.
+
+Such cells have values but no items, so nothing in them can be tested; what is known of their
+settings and data is compared as it is for runs.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import product
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from pydantic import BeforeValidator, Field, model_validator
+
+from groupwise.core import Config, load_config
+from groupwise.evaluation.comparison.content import Cell, Contender, EpochRow, GridAxis, State
+from groupwise.evaluation.comparison.gate import (
+    arrange_configuration,
+    arrange_data,
+    merge_differences,
+    tell_rows,
+)
+from groupwise.evaluation.comparison.material import Gate, Material
+from groupwise.evaluation.fairness import RunFacts
+from groupwise.evaluation.fairness.differences import find_differences
+
+_PERCENT = 100
+Name = Annotated[str, BeforeValidator(lambda value: value if value is None else str(value))]
+
+
+class AxisTable(Config):
+    """An axis and its values; ``nested`` says whether the item sets along it are nested."""
+
+    key: str
+    values: tuple[Name, ...] = Field(min_length=1)
+    nested: bool | None = None
+
+
+class CellTable(Config):
+    """One cell; ``at`` has a value for every axis. A cell left out has not run."""
+
+    contender: Name
+    at: dict[str, Name] = Field(default_factory=dict[str, str])
+    value: float | None = None
+    low: float | None = None
+    high: float | None = None
+    n: int | None = Field(default=None, ge=1)
+    num_groups: int | None = Field(default=None, ge=1)
+    digest: str = ""
+    state: State = "done"
+    error: str = ""
+
+
+class EpochTable(Config):
+    """The last logged values of one epoch of one contender."""
+
+    contender: Name
+    epoch: int
+    values: dict[str, float]
+    step: str = ""
+
+
+class CellsFile(Config):
+    """A file of cells without items.
+
+    Attributes:
+        title: what is compared.
+        measure: such as ``accuracy``.
+        split: such as ``test``.
+        unit: of values, lows and highs in the file: a share in [0, 1] or percent.
+        contenders: the axis whose values are compared.
+        axes: the axes of the grid.
+        cells: what is known of each; a cell without an entry is shown as not run.
+        facts: by contender, what its numbers depend on, by ``aspect/key`` as the fairness gate
+            knows them: ``config/grpo.beta``, ``data/FILE`` with its digest or counts.
+        training: the last logged values of epochs.
+    """
+
+    title: str
+    measure: str = "accuracy"
+    split: str = "test"
+    unit: Literal["share", "percent"] = "share"
+    contenders: AxisTable
+    axes: tuple[AxisTable, ...] = ()
+    cells: tuple[CellTable, ...]
+    facts: dict[str, dict[str, Any]] = Field(default_factory=dict[str, dict[str, Any]])
+    training: tuple[EpochTable, ...] = ()
+
+    @model_validator(mode="after")
+    def check_places(self) -> "CellsFile":
+        """Refuse cells outside the grid, cells that stand twice and unknown contenders."""
+        seen: set[tuple[str, ...]] = set()
+        for cell in self.cells:
+            place = (cell.contender, *(cell.at.get(axis.key, "") for axis in self.axes))
+            allowed = [self.contenders.values, *(axis.values for axis in self.axes)]
+            is_inside = all(value in values for value, values in zip(place, allowed, strict=True))
+            if not is_inside or len(cell.at) != len(self.axes):
+                raise ValueError(f"the cell {cell.contender} at {cell.at} is not in the grid")
+            if place in seen:
+                raise ValueError(f"the cell {cell.contender} at {cell.at} stands twice")
+            seen.add(place)
+            self._check_value(cell)
+        named = {*self.facts, *(row.contender for row in self.training)}
+        unknown = sorted(named - set(self.contenders.values))
+        if unknown:
+            raise ValueError(f"there are no contenders {unknown}")
+        return self
+
+    def _check_value(self, cell: CellTable) -> None:
+        if (cell.value is None) != (cell.state != "done"):
+            raise ValueError(f"the cell {cell.contender} at {cell.at} is done without a value")
+        top = _PERCENT if self.unit == "percent" else 1
+        if cell.value is not None and not 0 <= cell.value <= top:
+            raise ValueError(f"the value {cell.value} is not in [0, {top}]")
+
+
+def read_cells_file(path: Path) -> Material:
+    """Return what a comparison of typed cells is built from.
+
+    Raises:
+        ConfigError: listing every problem of the file.
+    """
+    table = load_config(CellsFile, path)
+    names = table.contenders.values
+    facts = {(name, ()): _read_facts(name, table.facts.get(name, {})) for name in names}
+    gate = _judge(names, list(facts.values()), table.contenders.key)
+    return Material(
+        title=table.title,
+        measure=table.measure,
+        split=table.split,
+        contender_axis=table.contenders.key,
+        contenders=tuple(Contender(name) for name in names),
+        axes=tuple(GridAxis(axis.key, axis.values, axis.nested) for axis in table.axes),
+        cells=tuple(_list_cells(table)),
+        gate=gate,
+        configuration=arrange_configuration(names, facts, gate),
+        data=arrange_data(names, facts, gate),
+        epochs=tuple(
+            EpochRow(row.step, row.contender, row.epoch, 1, row.values) for row in table.training
+        ),
+    )
+
+
+def _list_cells(table: CellsFile) -> Iterator[Cell]:
+    known = {(c.contender, *(c.at[a.key] for a in table.axes)): c for c in table.cells}
+    scale = _PERCENT if table.unit == "percent" else 1
+    for name in table.contenders.values:
+        for place in product(*(axis.values for axis in table.axes)):
+            row = known.get((name, *place))
+            yield Cell(name, place, "waiting") if row is None else _read_cell(row, place, scale)
+
+
+def _read_cell(row: CellTable, place: Sequence[str], scale: float) -> Cell:
+    value, low, high = (None if x is None else x / scale for x in (row.value, row.low, row.high))
+    return Cell(
+        contender=row.contender,
+        coordinates=tuple(place),
+        state=row.state,
+        value=value,
+        low=low,
+        high=high,
+        n=row.n,
+        num_groups=row.num_groups,
+        digest=row.digest,
+        error=row.error,
+    )
+
+
+def _read_facts(name: str, values: Mapping[str, Any]) -> RunFacts:
+    """Return typed facts as the gate takes them; those of a contender without any stay unknown."""
+    recorded = {"conditions/file": "recorded"} if values else {}
+    return RunFacts(name, Path(name), "", {**recorded, **values}, {})
+
+
+def _judge(names: Sequence[str], facts: Sequence[RunFacts], axis: str) -> Gate:
+    """Hold the contenders' facts together; there are no items to relate."""
+    if len(facts) < 2:
+        return Gate()
+    is_known = any(f"config/{axis}" in one.facts for one in facts)
+    found = find_differences(facts, (), varying=(axis,) if is_known else ())
+    rows = merge_differences(names, found)
+    is_fair = not any(row.kind == "confounding" for row in rows)
+    return Gate(is_fair, rows, tuple(tell_rows(rows)))

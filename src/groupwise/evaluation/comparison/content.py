@@ -1,0 +1,328 @@
+"""What a comparison says, as data: numbers and named statements, without words or layout.
+
+Built by ``building`` from run folders or from cells typed by hand; put into words by ``words``
+and laid out by ``rendering``. Its JSON form is the third output beside HTML and Markdown.
+
+A comparison is contenders × cells. Two runs side by side are two contenders with one cell each
+and no axes; a sweep has one axis as contenders and the others as a grid.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from groupwise.evaluation.fairness import DifferenceKind
+from groupwise.evaluation.paired import PairedComparison
+
+Level = Literal["error", "warning", "info"]
+State = Literal["done", "failed", "running", "waiting"]
+Coordinates = tuple[str, ...]
+LEVELS: tuple[Level, ...] = ("error", "warning", "info")
+
+
+@dataclass(frozen=True, slots=True)
+class Statement:
+    """Something said, by name and numbers, so that every language says the same.
+
+    Attributes:
+        kind: name of its sentence in the vocabulary.
+        values: what the sentence is filled with.
+        level: how bad it is, where it is a notice.
+    """
+
+    kind: str
+    values: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    level: Level = "info"
+
+
+@dataclass(frozen=True, slots=True)
+class Contender:
+    """One of the things compared: a run, or a value of the contender axis.
+
+    Attributes:
+        name: unique among the contenders.
+        policy: whose answers are compared; empty for cells without items.
+        folders: its run folders, in the order of its cells; empty for cells without items.
+    """
+
+    name: str
+    policy: str = ""
+    folders: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class GridAxis:
+    """One axis of the grid: a config key and its values in order.
+
+    Attributes:
+        key: such as ``evaluation.num_items``.
+        values: in the order they are shown.
+        is_nested: whether the item sets along it are nested; None where not known.
+    """
+
+    key: str
+    values: tuple[str, ...]
+    is_nested: bool | None = None
+
+    @property
+    def title(self) -> str:
+        """The last part of the key."""
+        return self.key.rpartition(".")[2]
+
+
+@dataclass(frozen=True, slots=True)
+class Cell:
+    """One measured value of a contender; every number of a cell that has not run is None.
+
+    Attributes:
+        contender: name of the contender.
+        coordinates: a value per axis, in the order of the axes.
+        state: whether it has run.
+        value: the measure, in [0, 1].
+        low: lower end of its 95 % interval; None where there are no items.
+        high: upper end.
+        n: number of items.
+        num_groups: number of groups they are in.
+        digest: digest of the items' ids and labels; empty where not known.
+        folder: the run folder; empty for cells without items.
+        error: why it failed.
+    """
+
+    contender: str
+    coordinates: Coordinates
+    state: State
+    value: float | None = None
+    low: float | None = None
+    high: float | None = None
+    n: int | None = None
+    num_groups: int | None = None
+    digest: str = ""
+    folder: str = ""
+    error: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Gap:
+    """The difference of two contenders in one cell, first minus second.
+
+    Attributes:
+        coordinates: the cell.
+        difference: None unless both have run on the same items.
+        why_none: ``missing`` (one has not run) or ``other_items``; empty with a difference.
+        test: the paired comparison, whose b is the first contender; None without items.
+        is_clear: whether it survives Holm's method over all comparisons of the report.
+    """
+
+    coordinates: Coordinates
+    difference: float | None
+    why_none: Literal["", "missing", "other_items"] = ""
+    test: PairedComparison | None = None
+    is_clear: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class AxisMean:
+    """Mean difference over the cells with one value of an axis, and over how many of them."""
+
+    value: str
+    mean: float | None
+    num_compared: int
+    num_cells: int
+
+
+@dataclass(frozen=True, slots=True)
+class AxisMeans:
+    """Mean differences by the values of one axis."""
+
+    key: str
+    rows: tuple[AxisMean, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Discordant:
+    """An item that exactly one of two contenders has right, or where their scores differ."""
+
+    example_id: str
+    group: str
+    label: str
+    task: str
+    first_value: float
+    second_value: float
+    first_answer: str
+    second_answer: str
+
+
+@dataclass(frozen=True, slots=True)
+class DiscordantList:
+    """The first discordant items of one cell, and how many there are in all."""
+
+    coordinates: Coordinates
+    num_items: int
+    num_first_better: int
+    num_second_better: int
+    shown: tuple[Discordant, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Versus:
+    """Two contenders, cell by cell: first minus second.
+
+    Attributes:
+        first: name of the contender whose values count positive.
+        second: name of the other.
+        gaps: one per cell of the grid.
+        mean: mean difference over the cells where both have run, None if there are none.
+        num_up: cells where the first is higher.
+        num_down: cells where it is lower.
+        num_equal: cells where both are exactly equal.
+        num_tested: cells with a paired test.
+        num_clear_up: tested cells where the first is higher and that survive Holm's method.
+        num_clear_down: likewise, lower.
+        best: coordinates of the highest difference.
+        worst: coordinates of the lowest.
+        by_axis: mean differences by axis.
+        discordant: items the two differ in, None without items.
+    """
+
+    first: str
+    second: str
+    gaps: tuple[Gap, ...]
+    mean: float | None
+    num_up: int
+    num_down: int
+    num_equal: int
+    num_tested: int
+    num_clear_up: int
+    num_clear_down: int
+    best: Coordinates | None
+    worst: Coordinates | None
+    by_axis: tuple[AxisMeans, ...]
+    discordant: DiscordantList | None = None
+
+    @property
+    def num_compared(self) -> int:
+        """Number of cells that have a difference."""
+        return self.num_up + self.num_down + self.num_equal
+
+    def find(self, coordinates: Coordinates | None) -> Gap | None:
+        """Return the gap of a cell."""
+        return next((gap for gap in self.gaps if gap.coordinates == coordinates), None)
+
+
+@dataclass(frozen=True, slots=True)
+class SideRow:
+    """A setting or a count, by contender.
+
+    Attributes:
+        aspect: what it belongs to (``config``, ``data``, ``decoding``).
+        key: its name.
+        values: one text per contender; None where it was not recorded.
+        kind: how the fairness gate classes the difference; None where there is none.
+        reason: name of the gate's sentence about it; empty where there is no difference.
+        words: what that sentence is filled with.
+    """
+
+    aspect: str
+    key: str
+    values: tuple[str | None, ...]
+    kind: DifferenceKind | None = None
+    reason: str = ""
+    words: Mapping[str, str] = field(default_factory=dict[str, str])
+
+
+@dataclass(frozen=True, slots=True)
+class Curve:
+    """One logged number of one training step, over all runs of a contender.
+
+    ``low`` and ``high`` are the lowest and highest run at each step, equal to ``mean`` for one run.
+    """
+
+    step_name: str
+    key: str
+    contender: str
+    num_runs: int
+    steps: tuple[float, ...]
+    mean: tuple[float, ...]
+    low: tuple[float, ...]
+    high: tuple[float, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class EpochRow:
+    """The last logged values within one epoch of training, as means over ``num_runs`` runs."""
+
+    step_name: str
+    contender: str
+    epoch: int
+    num_runs: int
+    values: Mapping[str, float]
+
+
+@dataclass(frozen=True, slots=True)
+class Recommendation:
+    """Which contender to take and why, or why none is recommended.
+
+    Attributes:
+        contender: its name; None if there is no recommendation.
+        reasons: the evidence for it, or every reason that stands against recommending.
+    """
+
+    contender: str | None
+    reasons: tuple[Statement, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """Everything a comparison report says.
+
+    Attributes:
+        title: what is compared.
+        measure: such as ``accuracy``.
+        split: such as ``test``.
+        is_higher_better: whether more of the measure is better.
+        contender_axis: the key whose values are the contenders; empty for plain runs.
+        contenders: in the order given.
+        axes: the axes of the grid; empty for one cell per contender.
+        cells: of every contender, in the order of contenders and coordinates.
+        is_fair: whether the contenders differ in nothing but what was meant to differ.
+        notices: warnings, the worst first.
+        findings: what the numbers say.
+        recommendation: which contender to take, or why none.
+        versus: every pair compared.
+        configuration: settings side by side, those that differ first.
+        data: counts and digests of the data side by side.
+        curves: logged numbers of training.
+        epochs: the last values of every epoch.
+    """
+
+    title: str
+    measure: str
+    split: str
+    is_higher_better: bool
+    contender_axis: str
+    contenders: tuple[Contender, ...]
+    axes: tuple[GridAxis, ...]
+    cells: tuple[Cell, ...]
+    is_fair: bool
+    notices: tuple[Statement, ...]
+    findings: tuple[Statement, ...]
+    recommendation: Recommendation
+    versus: tuple[Versus, ...]
+    configuration: tuple[SideRow, ...]
+    data: tuple[SideRow, ...]
+    curves: tuple[Curve, ...] = ()
+    epochs: tuple[EpochRow, ...] = ()
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The names of the contenders, in their order."""
+        return tuple(contender.name for contender in self.contenders)
+
+    def cells_of(self, contender: str) -> tuple[Cell, ...]:
+        """Return the cells of one contender, in the order of the grid."""
+        return tuple(cell for cell in self.cells if cell.contender == contender)
+
+    def mean_of(self, contender: str) -> float | None:
+        """Return the mean over the cells that have run, None if there are none."""
+        values = [c.value for c in self.cells_of(contender) if c.value is not None]
+        return sum(values) / len(values) if values else None

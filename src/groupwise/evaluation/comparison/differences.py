@@ -1,0 +1,175 @@
+"""Differences of contenders, cell by cell: first minus second, with Holm over all of them.
+
+Nothing is computed from a cell that has not run, nor from two cells of different items.
+"""
+
+from collections.abc import Mapping, Sequence
+from itertools import combinations
+
+from groupwise.evaluation.comparison.content import (
+    AxisMean,
+    AxisMeans,
+    Cell,
+    Coordinates,
+    Discordant,
+    DiscordantList,
+    Gap,
+    GridAxis,
+    Versus,
+)
+from groupwise.evaluation.comparison.material import Answers, Material
+from groupwise.evaluation.matching import DiscordantItem, list_discordant
+from groupwise.evaluation.paired import PairedComparison, adjust, compare_items
+from groupwise.evaluation.predictions import Prediction
+
+CLEAR_P = 0.05
+MAX_COMPARISONS = 200
+MAX_DISCORDANT = 20
+NUM_RESAMPLES = 10_000
+FEWER_RESAMPLES = 2_000
+_MANY = 20
+_SAME = 1e-12
+Place = tuple[str, str, Coordinates]
+
+
+def choose_pairs(names: Sequence[str], num_cells: int) -> list[tuple[str, str]]:
+    """Return the pairs to compare: all of them, or each with the first where that is too many."""
+    pairs = list(combinations(names, 2))
+    if len(pairs) * num_cells <= MAX_COMPARISONS:
+        return pairs
+    return [(names[0], name) for name in names[1:]]
+
+
+def compare_contenders(material: Material, *, seed: int = 0) -> tuple[Versus, ...]:
+    """Compare contenders in every cell where both ran on the same items.
+
+    Raises:
+        EvaluationError: if items with one digest cannot be paired.
+    """
+    places = material.list_coordinates()
+    pairs = choose_pairs([one.name for one in material.contenders], len(places))
+    tests = _test_all(material, pairs, seed)
+    return tuple(
+        _arrange(
+            first,
+            second,
+            tuple(_measure_gap(material, tests, (first, second, place)) for place in places),
+            material,
+        )
+        for first, second in pairs
+    )
+
+
+def _test_all(
+    material: Material, pairs: Sequence[tuple[str, str]], seed: int
+) -> dict[Place, PairedComparison]:
+    """Return the adjusted paired comparison of every pair and cell that has items."""
+    places = [
+        (first, second, place)
+        for first, second in pairs
+        for place in material.list_coordinates()
+        if _may_compare(material.find(first, place), material.find(second, place))
+        and {(first, place), (second, place)} <= material.answers.keys()
+    ]
+    num_resamples = NUM_RESAMPLES if len(places) <= _MANY else FEWER_RESAMPLES
+    found = [
+        compare_items(
+            material.answers[second, place].items,
+            material.answers[first, place].items,
+            seed=seed,
+            num_resamples=num_resamples,
+        )
+        for first, second, place in places
+    ]
+    return dict(zip(places, adjust(found), strict=True))
+
+
+def _may_compare(a: Cell, b: Cell) -> bool:
+    """Whether both have run and are not known to be of different items."""
+    has_both = a.value is not None and b.value is not None
+    return has_both and (not a.digest or not b.digest or a.digest == b.digest)
+
+
+def _measure_gap(material: Material, tests: Mapping[Place, PairedComparison], at: Place) -> Gap:
+    first, second, place = at
+    a, b = material.find(first, place), material.find(second, place)
+    if a.value is None or b.value is None:
+        return Gap(place, None, "missing")
+    if not _may_compare(a, b):
+        return Gap(place, None, "other_items")
+    test = tests.get(at)
+    is_clear = test is not None and test.p_value_holm < CLEAR_P
+    difference = a.value - b.value
+    return Gap(place, 0.0 if abs(difference) < _SAME else difference, "", test, is_clear)
+
+
+def _arrange(first: str, second: str, gaps: tuple[Gap, ...], material: Material) -> Versus:
+    known = [gap for gap in gaps if gap.difference is not None]
+    values = [gap.difference for gap in known if gap.difference is not None]
+    clear = [gap.difference or 0.0 for gap in known if gap.is_clear]
+    return Versus(
+        first=first,
+        second=second,
+        gaps=gaps,
+        mean=sum(values) / len(values) if values else None,
+        num_up=sum(value > 0 for value in values),
+        num_down=sum(value < 0 for value in values),
+        num_equal=sum(value == 0 for value in values),
+        num_tested=sum(gap.test is not None for gap in gaps),
+        num_clear_up=sum(value > 0 for value in clear),
+        num_clear_down=sum(value < 0 for value in clear),
+        best=max(known, key=lambda gap: gap.difference or 0.0).coordinates if known else None,
+        worst=min(known, key=lambda gap: gap.difference or 0.0).coordinates if known else None,
+        by_axis=tuple(_average_axis(gaps, axis, i) for i, axis in enumerate(material.axes)),
+        discordant=_find_discordant(first, second, known, material),
+    )
+
+
+def _average_axis(gaps: Sequence[Gap], axis: GridAxis, index: int) -> AxisMeans:
+    rows: list[AxisMean] = []
+    for value in axis.values:
+        here = [gap for gap in gaps if gap.coordinates[index] == value]
+        known = [gap.difference for gap in here if gap.difference is not None]
+        mean = sum(known) / len(known) if known else None
+        rows.append(AxisMean(value, mean, len(known), len(here)))
+    return AxisMeans(axis.key, tuple(rows))
+
+
+def _find_discordant(
+    first: str, second: str, known: Sequence[Gap], material: Material
+) -> DiscordantList | None:
+    """Return the items of the tested cell that differ most; None if no cell has items."""
+    tested = [gap for gap in known if gap.test is not None]
+    if not tested:
+        return None
+    place = max(tested, key=lambda gap: abs(gap.difference or 0.0)).coordinates
+    a, b = material.answers[first, place], material.answers[second, place]
+    found = list_discordant(a.items, b.items)
+    return DiscordantList(
+        coordinates=place,
+        num_items=len(a.items.ids),
+        num_first_better=sum(one.value_a > one.value_b for one in found),
+        num_second_better=sum(one.value_a < one.value_b for one in found),
+        shown=tuple(_describe(one, a, b) for one in found[:MAX_DISCORDANT]),
+    )
+
+
+def _describe(one: DiscordantItem, first: Answers, second: Answers) -> Discordant:
+    """Return a discordant item with what both answered."""
+    known = first.predictions.get(one.id)
+    return Discordant(
+        example_id=one.id,
+        group=one.group,
+        label=one.label or "",
+        task=str(known.fields.get("task") or "") if known else "",
+        first_value=one.value_a,
+        second_value=one.value_b,
+        first_answer=_show_answer(known) or one.answer_a or "",
+        second_answer=_show_answer(second.predictions.get(one.id)) or one.answer_b or "",
+    )
+
+
+def _show_answer(prediction: Prediction | None) -> str:
+    if prediction is None:
+        return ""
+    return prediction.text or (prediction.predicted or "")

@@ -1,0 +1,213 @@
+"""What the numbers say, and which contender to take: statements made from numbers only.
+
+The same numbers give the same statements. A recommendation needs all of: a fair comparison, every
+cell run on the same items, a test that survives Holm's method against every other contender, and
+a value above a baseline. Otherwise every reason that stands against it is listed.
+"""
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from groupwise.evaluation.comparison.content import Gap, Recommendation, Statement, Versus
+from groupwise.evaluation.comparison.material import Material
+
+MAX_PAIRS_TOLD = 6
+
+
+def state_findings(material: Material, versus: Sequence[Versus]) -> tuple[Statement, ...]:
+    """Return the statements of the findings paragraph."""
+    found: list[Statement] = []
+    if not material.gate.is_fair:
+        found.append(Statement("finding.confounded"))
+    if not versus:
+        found += _state_values(material)
+    for pair in versus[:MAX_PAIRS_TOLD]:
+        found += _state_grid(pair) if len(pair.gaps) > 1 else _state_single(pair, material)
+    if len(versus) > MAX_PAIRS_TOLD:
+        found.append(Statement("finding.more_pairs", {"num": len(versus) - MAX_PAIRS_TOLD}))
+    return tuple(found)
+
+
+def _state_values(material: Material) -> Iterator[Statement]:
+    for cell in material.cells:
+        if cell.value is not None and len(material.cells) == 1:
+            yield Statement("finding.alone", {"name": cell.contender, "value": cell.value})
+
+
+def _name_pair(pair: Versus) -> dict[str, Any]:
+    return {"first": pair.first, "second": pair.second}
+
+
+def _state_single(pair: Versus, material: Material) -> Iterator[Statement]:
+    (gap,) = pair.gaps
+    if gap.difference is None:
+        yield Statement(f"finding.{gap.why_none}", _name_pair(pair))
+        return
+    first = material.find(pair.first, gap.coordinates)
+    second = material.find(pair.second, gap.coordinates)
+    values = _name_pair(pair) | {"value_first": first.value, "value_second": second.value}
+    yield Statement("finding.values", values | {"n": first.n, "split": material.split})
+    yield from _state_test(pair, gap)
+
+
+def _state_test(pair: Versus, gap: Gap) -> Iterator[Statement]:
+    test, values = gap.test, _name_pair(pair) | {"difference": gap.difference}
+    if test is None:
+        yield Statement("finding.untested", values)
+        return
+    values |= {"low": test.low, "high": test.high, "p": test.p_value_holm}
+    yield Statement("finding.clear" if gap.is_clear else "finding.unclear", values)
+    if test.is_binary:
+        counts = {"only_first": test.num_b_only, "only_second": test.num_a_only}
+        yield Statement("finding.discordant", _name_pair(pair) | counts)
+    if not gap.is_clear and test.num_items_needed is not None:
+        needed = {"needed": test.num_items_needed, "n": test.n}
+        yield Statement("finding.power", _name_pair(pair) | needed)
+
+
+def _state_grid(pair: Versus) -> Iterator[Statement]:
+    values = _name_pair(pair)
+    cells = {"num_compared": pair.num_compared, "num_cells": len(pair.gaps)}
+    if pair.mean is None:
+        yield Statement("finding.grid_nothing", values | cells)
+        return
+    counts = {"up": pair.num_up, "down": pair.num_down, "equal": pair.num_equal}
+    yield Statement("finding.grid", values | cells | counts | {"mean": pair.mean})
+    yield from _state_extremes(pair)
+    if pair.num_tested:
+        clear = {"num_clear_up": pair.num_clear_up, "num_clear_down": pair.num_clear_down}
+        yield Statement("finding.grid_clear", values | clear | {"num_tested": pair.num_tested})
+    else:
+        yield Statement("finding.grid_untested", values)
+
+
+def _state_extremes(pair: Versus) -> Iterator[Statement]:
+    best, worst = pair.find(pair.best), pair.find(pair.worst)
+    if best is None or worst is None or best is worst:
+        return
+    ends = {"best": best.difference, "best_at": pair.best, "worst": worst.difference}
+    yield Statement("finding.extremes", _name_pair(pair) | ends | {"worst_at": pair.worst})
+
+
+def recommend(
+    material: Material, versus: Sequence[Versus], *, is_higher_better: bool
+) -> Recommendation:
+    """Return the contender to take with its evidence, or every reason for none."""
+    reasons = [*_object_material(material), *_object_gaps(versus)]
+    best = None if reasons else _find_best(material, is_higher_better)
+    if best is not None:
+        sign = 1 if is_higher_better else -1
+        reasons += _object_tests(best, material, versus, sign)
+        reasons += _object_baseline(best, material, is_higher_better)
+    if reasons or best is None:
+        return Recommendation(None, tuple(reasons))
+    return Recommendation(best, tuple(_give_evidence(best, material, versus, is_higher_better)))
+
+
+def _object_material(material: Material) -> Iterator[Statement]:
+    if not material.gate.is_fair:
+        yield Statement("reason.unfair")
+    if len(material.contenders) < 2:
+        yield Statement("reason.one_contender")
+    missing = sum(cell.value is None for cell in material.cells)
+    if missing:
+        values = {"num_missing": missing, "num_cells": len(material.cells)}
+        yield Statement("reason.missing", values)
+    if not material.answers:
+        yield Statement("reason.no_items")
+
+
+def _object_gaps(versus: Sequence[Versus]) -> Iterator[Statement]:
+    places = {g.coordinates for pair in versus for g in pair.gaps if g.why_none == "other_items"}
+    if places:
+        yield Statement("reason.other_items", {"num_cells": len(places)})
+
+
+def _find_best(material: Material, is_higher_better: bool) -> str | None:
+    """Return the contender with the best mean over all cells; they are all there."""
+    means = {
+        one.name: sum(cell.value or 0.0 for cell in material.cells if cell.contender == one.name)
+        for one in material.contenders
+    }
+    return (max if is_higher_better else min)(means, key=lambda name: means[name], default=None)
+
+
+def _list_rivals(best: str, versus: Sequence[Versus]) -> Iterator[tuple[str, Versus, int]]:
+    """Yield every rival with its pair and 1 if the best is the first of the pair, else -1."""
+    for pair in versus:
+        if best == pair.first:
+            yield pair.second, pair, 1
+        elif best == pair.second:
+            yield pair.first, pair, -1
+
+
+def _count_clear(pair: Versus, side: int) -> tuple[int, int]:
+    """Return in how many cells the side is clearly higher and clearly lower."""
+    up, down = pair.num_clear_up, pair.num_clear_down
+    return (up, down) if side > 0 else (down, up)
+
+
+def _object_tests(
+    best: str, material: Material, versus: Sequence[Versus], sign: int
+) -> Iterator[Statement]:
+    rivals = list(_list_rivals(best, versus))
+    untold = len(material.contenders) - 1 - len(rivals)
+    if untold:
+        yield Statement("reason.not_compared", {"best": best, "num": untold})
+    for rival, pair, side in rivals:
+        better, worse = _count_clear(pair, side * sign)
+        values = {"best": best, "rival": rival, "num_cells": len(pair.gaps)}
+        if not better:
+            yield Statement("reason.not_clear", values)
+        elif worse:
+            yield Statement("reason.mixed", values | {"better": better, "worse": worse})
+
+
+def _object_baseline(best: str, material: Material, is_higher_better: bool) -> Iterator[Statement]:
+    known = _average_baseline(best, material, is_higher_better)
+    if known is None:
+        yield Statement("reason.no_baseline")
+        return
+    end, baseline = known
+    if (end <= baseline) if is_higher_better else (end >= baseline):
+        values = {"best": best, "end": end, "baseline": baseline}
+        yield Statement("reason.not_above_baseline", values)
+
+
+def _average_baseline(
+    best: str, material: Material, is_higher_better: bool
+) -> tuple[float, float] | None:
+    """Return the mean of the nearer interval ends and of the baselines, None if one has none."""
+    cells = [cell for cell in material.cells if cell.contender == best]
+    ends = [cell.low if is_higher_better else cell.high for cell in cells]
+    baselines = [material.answers[best, cell.coordinates].baseline for cell in cells]
+    known = [
+        (a, b) for a, b in zip(ends, baselines, strict=True) if a is not None and b is not None
+    ]
+    if not known or len(known) < len(cells):
+        return None
+    return sum(a for a, _ in known) / len(known), sum(b for _, b in known) / len(known)
+
+
+def _give_evidence(
+    best: str, material: Material, versus: Sequence[Versus], is_higher_better: bool
+) -> Iterator[Statement]:
+    for rival, pair, side in _list_rivals(best, versus):
+        yield _tell_rival(best, rival, pair, side)
+    yield Statement("evidence.fair")
+    known = _average_baseline(best, material, is_higher_better)
+    if known is not None:
+        yield Statement("evidence.baseline", {"end": known[0], "baseline": known[1]})
+
+
+def _tell_rival(best: str, rival: str, pair: Versus, side: int) -> Statement:
+    values: dict[str, Any] = {"best": best, "rival": rival, "mean": side * (pair.mean or 0.0)}
+    if len(pair.gaps) > 1:
+        higher, lower = _count_clear(pair, side)
+        counts = {"num_clear": higher + lower, "num_cells": len(pair.gaps)}
+        return Statement("evidence.grid", values | counts)
+    test = next(iter(pair.gaps)).test
+    if test is not None:
+        ends = sorted((side * test.low, side * test.high))
+        values |= {"low": ends[0], "high": ends[1], "p": test.p_value_holm, "n": test.n}
+    return Statement("evidence.single", values)

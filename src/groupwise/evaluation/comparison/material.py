@@ -1,0 +1,81 @@
+"""What a comparison is built from, whether it was read from run folders or from a file of cells."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from groupwise.evaluation.comparison.content import (
+    Cell,
+    Contender,
+    Coordinates,
+    Curve,
+    EpochRow,
+    GridAxis,
+    SideRow,
+    Statement,
+)
+from groupwise.evaluation.items import Items
+from groupwise.evaluation.predictions import Prediction
+
+
+@dataclass(frozen=True, slots=True)
+class Answers:
+    """The items behind a cell.
+
+    Attributes:
+        items: values of the measure by item, which tests are made of.
+        predictions: the answers by item id.
+        baseline: the highest value of a policy that does not see the whole task, or of always
+            giving the most frequent label, on the same items; None where there is none.
+    """
+
+    items: Items
+    predictions: Mapping[str, Prediction]
+    baseline: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class Gate:
+    """What the fairness gate said about all runs together.
+
+    Attributes:
+        is_fair: whether the contenders may be compared.
+        rows: every difference, the confounding ones first.
+        notices: what it has to say before any number.
+    """
+
+    is_fair: bool = True
+    rows: tuple[SideRow, ...] = ()
+    notices: tuple[Statement, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Material:
+    """All that was read, in the words of ``Comparison``; ``answers`` is empty for typed cells."""
+
+    title: str
+    measure: str
+    split: str
+    contender_axis: str
+    contenders: tuple[Contender, ...]
+    axes: tuple[GridAxis, ...]
+    cells: tuple[Cell, ...]
+    answers: Mapping[tuple[str, Coordinates], Answers] = field(
+        default_factory=dict[tuple[str, Coordinates], Answers]
+    )
+    gate: Gate = field(default_factory=Gate)
+    configuration: tuple[SideRow, ...] = ()
+    data: tuple[SideRow, ...] = ()
+    curves: tuple[Curve, ...] = ()
+    epochs: tuple[EpochRow, ...] = ()
+
+    def find(self, contender: str, coordinates: Coordinates) -> Cell:
+        """Return one cell."""
+        return next(
+            cell
+            for cell in self.cells
+            if cell.contender == contender and cell.coordinates == coordinates
+        )
+
+    def list_coordinates(self) -> tuple[Coordinates, ...]:
+        """Return the places of the grid in their order; one empty place without axes."""
+        return tuple(dict.fromkeys(cell.coordinates for cell in self.cells))

@@ -1,0 +1,192 @@
+"""The plots of a comparison: every difference with its interval, and the curves of training.
+
+Small single panels that stay readable on a phone, in the words of the report's language; heat maps
+are tables (``shading``). Nothing here computes a difference.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+
+from matplotlib.ticker import FuncFormatter, MaxNLocator
+
+from groupwise.evaluation.comparison.content import Comparison, Curve, Gap
+from groupwise.evaluation.comparison.words import Words
+from groupwise.evaluation.report import numbers
+from groupwise.evaluation.report.canvas import INK, MUTED, Axes, pick_color
+from groupwise.evaluation.report.curves import draw_series
+
+MAX_ROWS = 24
+MAX_CURVES = 12
+_FOREST_WIDTH = 4.6
+_CURVE_SIZE = (3.8, 3.0)
+_BAND_ALPHA = 0.18
+_MAX_NAME = 22
+
+
+@dataclass(frozen=True, slots=True)
+class Panel:
+    """One plot: file name, section, title, its content in words, and what draws it."""
+
+    name: str
+    section: str
+    title: str
+    alt: str
+    draw: Callable[[Axes], None]
+    size: tuple[float, float]
+
+
+def list_panels(comparison: Comparison, words: Words) -> list[Panel]:
+    """Return every plot that the comparison has numbers for."""
+    forest = plot_forest(comparison, words)
+    return [*([forest] if forest else []), *plot_curves(comparison, words)]
+
+
+@dataclass(frozen=True, slots=True)
+class _Row:
+    """One line of the forest plot."""
+
+    title: str
+    text: str
+    gap: Gap
+    color: str
+    is_marked: bool
+
+
+def plot_forest(comparison: Comparison, words: Words) -> Panel | None:
+    """Return the differences with their intervals, None if none was tested.
+
+    Of more than 24 the largest differences are shown, in the order of the tables.
+    """
+    found = [
+        (index, pair, gap)
+        for index, pair in enumerate(comparison.versus)
+        for gap in pair.gaps
+        if gap.test is not None
+    ]
+    largest = sorted(found, key=lambda one: -abs(one[2].difference or 0.0))[:MAX_ROWS]
+    rows = [
+        _Row(
+            title=_name_row(comparison, words, index, gap),
+            text=_describe_gap(gap, words),
+            gap=gap,
+            color=pick_color(index),
+            is_marked=gap.is_clear and comparison.is_fair,
+        )
+        for index, _, gap in found
+        if any(gap is one for _, _, one in largest)
+    ]
+    if not rows:
+        return None
+    return Panel(
+        name="forest",
+        section="forest",
+        title=words.label("forest"),
+        alt="; ".join(f"{row.title}: {row.text}" for row in rows),
+        draw=partial(_draw_forest, rows, words.label("forest_axis")),
+        size=(_FOREST_WIDTH, 0.75 + 0.44 * len(rows)),
+    )
+
+
+def _name_row(comparison: Comparison, words: Words, index: int, gap: Gap) -> str:
+    pair = comparison.versus[index]
+    title = words.title_pair(pair.first, pair.second)
+    place = words.place(gap.coordinates)
+    if not place:
+        return title
+    return place if len(comparison.versus) == 1 else f"{title}: {place}"
+
+
+def _describe_gap(gap: Gap, words: Words) -> str:
+    test = gap.test
+    ends = f" ({words.interval(test.low, test.high)})" if test else ""
+    return f"{numbers.format_points(gap.difference or 0.0)}{ends}"
+
+
+def _draw_forest(rows: Sequence[_Row], title: str, axes: Axes) -> None:
+    for place, row in enumerate(rows):
+        test = row.gap.test
+        if test is None:
+            continue
+        ends = [100 * test.low, 100 * test.high]
+        axes.plot(ends, [place] * 2, color=row.color, lw=2.2, solid_capstyle="butt")
+        axes.plot(
+            [100 * (row.gap.difference or 0.0)],
+            [place],
+            marker="D" if row.is_marked else "o",
+            color=row.color,
+            ms=6.5,
+            mec="white",
+            mew=0.8,
+        )
+        weight = "bold" if row.is_marked else "normal"
+        transform = axes.get_yaxis_transform()
+        label = {"transform": transform, "va": "center", "fontsize": 8.5, "fontweight": weight}
+        axes.text(0, place - 0.42, row.title, color=INK, ha="left", **label)
+        axes.text(1, place - 0.42, row.text, color=INK, ha="right", **label)
+    axes.axvline(0, color=MUTED, lw=1, zorder=0)
+    axes.set_ylim(len(rows) - 0.5, -0.8)
+    axes.set(yticks=[], xlabel=title)
+    axes.xaxis.set_major_formatter(FuncFormatter(_format_tick))
+    axes.spines["left"].set_visible(False)
+
+
+def _format_tick(value: float, _: int) -> str:
+    return f"{value:+g}".replace("-", "\u2212") if value else "0"
+
+
+def plot_curves(comparison: Comparison, words: Words) -> list[Panel]:
+    """Return one panel per training step and logged number, a line per contender."""
+    found: dict[tuple[str, str], list[Curve]] = {}
+    for curve in comparison.curves:
+        found.setdefault((curve.step_name, curve.key), []).append(curve)
+    return [_plot_curve(comparison, words, curves) for curves in list(found.values())[:MAX_CURVES]]
+
+
+def _plot_curve(comparison: Comparison, words: Words, curves: Sequence[Curve]) -> Panel:
+    step, key = curves[0].step_name, curves[0].key
+    title = words.label("plot_of", key=words.title_series(key), step=step)
+    titles = {name: words.title_contender(name) for name in comparison.names}
+    colors = {name: pick_color(index) for index, name in enumerate(comparison.names)}
+    told = [
+        f"{titles[one.contender]} {numbers.format_plain(one.mean[0])} → "
+        f"{numbers.format_plain(one.mean[-1])}"
+        for one in curves
+    ]
+    return Panel(
+        name=f"curve-{step}-{key.replace('/', '-').replace('_', '-')}",
+        section="training",
+        title=title,
+        alt=f"{title}: {'; '.join(told)}",
+        draw=partial(_draw_curves, curves, titles, colors, words.label("step")),
+        size=_CURVE_SIZE,
+    )
+
+
+def _draw_curves(
+    curves: Sequence[Curve],
+    titles: Mapping[str, str],
+    colors: Mapping[str, str],
+    step: str,
+    axes: Axes,
+) -> None:
+    for curve in curves:
+        color = colors[curve.contender]
+        title = _shorten(titles[curve.contender])
+        if curve.num_runs == 1:
+            draw_series(axes, (list(curve.steps), list(curve.mean)), color=color, label=title)
+            continue
+        axes.fill_between(curve.steps, curve.low, curve.high, color=color, alpha=_BAND_ALPHA, lw=0)
+        axes.plot(curve.steps, curve.mean, color=color, lw=1.8, label=title)
+    axes.set(xlabel=step)
+    axes.xaxis.set_major_locator(MaxNLocator(6, integer=True))
+    axes.yaxis.set_major_formatter(FuncFormatter(_format_value))
+    axes.legend(loc="upper center", bbox_to_anchor=(0.5, -0.2), ncols=2, handlelength=1.4)
+
+
+def _format_value(value: float, _: int) -> str:
+    return numbers.format_plain(value).replace("-", "\u2212")
+
+
+def _shorten(name: str) -> str:
+    return name if len(name) <= _MAX_NAME else f"{name[: _MAX_NAME - 1]}…"

@@ -1,0 +1,250 @@
+"""Run folders as contenders and cells: what a comparison of runs is built from.
+
+Which folders there are is told by the caller (two runs, or the cells of a sweep); a cell that has
+not run has no numbers, and nothing is made up for it.
+"""
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
+
+from groupwise.core import EvaluationError, derive_seed
+from groupwise.evaluation.comparison.content import (
+    Cell,
+    Contender,
+    Coordinates,
+    GridAxis,
+    State,
+)
+from groupwise.evaluation.comparison.gate import (
+    arrange_configuration,
+    arrange_data,
+    merge_verdicts,
+)
+from groupwise.evaluation.comparison.material import Answers, Gate, Material
+from groupwise.evaluation.comparison.training import Log, draw_curves, list_epochs, read_logs
+from groupwise.evaluation.fairness import RunFacts, check_fairness, read_facts
+from groupwise.evaluation.intervals import (
+    bound_clustered,
+    bound_share,
+    divide_sums,
+    widen_interval,
+)
+from groupwise.evaluation.items import Items, read_items
+from groupwise.evaluation.predictions import (
+    POLICY_ORDER,
+    Prediction,
+    rank_policy,
+    read_predictions,
+)
+from groupwise.evaluation.report.content import BLIND_POLICIES
+
+_PREDICTIONS = Path("evaluate") / "predictions.jsonl"
+Key = tuple[str, Coordinates]
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """One run of a comparison.
+
+    Attributes:
+        contender: name of what it is a run of.
+        coordinates: its value on every axis of the grid, in their order.
+        folder: its run folder, which need not exist before it is done.
+        policy: whose answers are compared; None: the last that all runs have.
+        state: whether it has run.
+        error: how it failed.
+    """
+
+    contender: str
+    coordinates: Coordinates
+    folder: Path
+    policy: str | None = None
+    state: State = "done"
+    error: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """What is asked of the runs.
+
+    Attributes:
+        measure: such as ``accuracy``.
+        split: such as ``test``.
+        varying: what is compared: keys of the config or aspects of the fairness gate.
+        title: of the report.
+        contender_axis: key whose values are the contenders; empty for plain runs.
+    """
+
+    measure: str = "accuracy"
+    split: str = "test"
+    varying: tuple[str, ...] = ()
+    title: str = ""
+    contender_axis: str = ""
+
+
+def read_sources(
+    sources: Sequence[Source], axes: Sequence[GridAxis], question: Question, *, seed: int = 0
+) -> Material:
+    """Read what a comparison of runs is built from.
+
+    Raises:
+        EvaluationError: if a finished run cannot be read, or runs have no policy, split or measure
+            in common.
+        DataError: if a file of predictions or metrics is damaged.
+    """
+    done = [one for one in sources if one.state == "done"]
+    rows = {(s.contender, s.coordinates): read_predictions(s.folder / _PREDICTIONS) for s in done}
+    policy = choose_policy([rows[s.contender, s.coordinates] for s in done if s.policy is None])
+    named = {(s.contender, s.coordinates): s.policy or policy for s in done}
+    facts = {
+        (s.contender, s.coordinates): _read_facts(
+            s, named[s.contender, s.coordinates], rows[s.contender, s.coordinates]
+        )
+        for s in done
+    }
+    answers = {key: _read_answers(rows[key], named[key], question) for key in rows}
+    names = tuple(dict.fromkeys(one.contender for one in sources))
+    gate = _judge(names, facts, question, has_axes=bool(axes))
+    logs = _read_logs(done, facts)
+    return Material(
+        title=question.title,
+        measure=question.measure,
+        split=question.split,
+        contender_axis=question.contender_axis,
+        contenders=tuple(_describe(name, sources, named) for name in names),
+        axes=tuple(axes),
+        cells=tuple(_fill_cell(one, answers, seed) for one in _sort(sources, names)),
+        answers=answers,
+        gate=gate,
+        configuration=arrange_configuration(names, facts, gate),
+        data=arrange_data(names, facts, gate),
+        curves=draw_curves(logs),
+        epochs=list_epochs(logs),
+    )
+
+
+def choose_policy(runs: Sequence[Sequence[Prediction]]) -> str:
+    """Return the last policy in the order of reports that every run has.
+
+    Raises:
+        EvaluationError: if the runs have none in common.
+    """
+    if not runs:
+        return ""
+    sets = [{row.policy for row in rows} for rows in runs]
+    every = {name for names in sets for name in names}
+    shared = {name for name in every if all(name in names for names in sets)}
+    if not shared:
+        have = sorted(every)
+        raise EvaluationError(
+            "the runs have no policy in common", got=have, fix="name one each, as RUN:POLICY"
+        )
+    known = [name for name in shared if name in POLICY_ORDER]
+    return max(known or shared, key=rank_policy)
+
+
+def _sort(sources: Iterable[Source], names: Sequence[str]) -> list[Source]:
+    return sorted(sources, key=lambda one: names.index(one.contender))
+
+
+def _read_facts(source: Source, policy: str, rows: Sequence[Prediction]) -> RunFacts:
+    """Return the facts of a run under its contender's name, so that cells can be merged."""
+    found = read_facts(source.folder, policy=policy, predictions=rows)
+    return replace(found, name=source.contender)
+
+
+def _read_answers(rows: Sequence[Prediction], policy: str, question: Question) -> Answers:
+    split, measure = question.split, question.measure
+    here = [row for row in rows if row.split == split]
+    items = read_items(here or rows, policy=policy, split=split, measure=measure)
+    predictions = {row.example_id: row for row in here if row.policy == policy}
+    return Answers(items, predictions, _find_baseline(here, items))
+
+
+def _find_baseline(rows: Sequence[Prediction], items: Items) -> float | None:
+    """Return the best that a policy that does not see the whole task reaches on the same items."""
+    blind = [name for name in BLIND_POLICIES if any(row.policy == name for row in rows)]
+    found = [] if items.policy in blind else [_measure_blind(rows, name, items) for name in blind]
+    if items.measure == "accuracy" and items.labels:
+        found.append(Counter(items.labels).most_common(1)[0][1] / len(items.labels))
+    known = [value for value in found if value is not None]
+    return (min if items.measure == "invalid_rate" else max)(known, default=None)
+
+
+def _measure_blind(rows: Sequence[Prediction], policy: str, items: Items) -> float | None:
+    try:
+        blind = read_items(rows, policy=policy, split=items.split, measure=items.measure)
+    except EvaluationError:
+        return None
+    return blind.value if blind.ids == items.ids else None
+
+
+def _judge(
+    names: Sequence[str], facts: Mapping[Key, RunFacts], question: Question, *, has_axes: bool
+) -> Gate:
+    """Hold the contenders together in every cell where two or more have run."""
+    by_place: dict[Coordinates, list[RunFacts]] = {}
+    for (_, place), one in facts.items():
+        by_place.setdefault(place, []).append(one)
+    verdicts = [
+        check_fairness(runs, varying=question.varying, split=question.split)
+        for runs in by_place.values()
+        if len(runs) > 1
+    ]
+    return merge_verdicts(names, verdicts, has_axes=has_axes)
+
+
+def _read_logs(
+    done: Iterable[Source], facts: Mapping[Key, RunFacts]
+) -> dict[str, dict[str, list[Log]]]:
+    """Return the logs of the steps behind each policy, by step and contender."""
+    found: dict[str, dict[str, list[Log]]] = {}
+    for source in done:
+        steps = facts[source.contender, source.coordinates].scope.steps
+        for step, log in read_logs(source.folder, steps).items():
+            found.setdefault(step, {}).setdefault(source.contender, []).append(log)
+    return found
+
+
+def _describe(name: str, sources: Iterable[Source], named: Mapping[Key, str]) -> Contender:
+    mine = [one for one in sources if one.contender == name]
+    policies = {named.get((one.contender, one.coordinates), "") for one in mine} - {""}
+    return Contender(name, " / ".join(sorted(policies)), tuple(str(one.folder) for one in mine))
+
+
+def _fill_cell(source: Source, answers: Mapping[Key, Answers], seed: int) -> Cell:
+    found = answers.get((source.contender, source.coordinates))
+    folder = str(source.folder)
+    if found is None:
+        state = source.state
+        return Cell(source.contender, source.coordinates, state, folder=folder, error=source.error)
+    low, high = bound_mean(found.items, seed=seed)
+    return Cell(
+        contender=source.contender,
+        coordinates=source.coordinates,
+        state="done",
+        value=found.items.value,
+        low=low,
+        high=high,
+        n=len(found.items.ids),
+        num_groups=len(set(found.items.groups)),
+        digest=found.items.split_digest,
+        folder=folder,
+    )
+
+
+def bound_mean(items: Items, *, seed: int) -> tuple[float, float]:
+    """Return the 95 % interval of a measure: Wilson's for independent shares, else by groups.
+
+    With a single group nothing is known about others: the interval is [0, 1].
+    """
+    if items.is_binary and len(set(items.groups)) == len(items.ids):
+        return bound_share(float(items.values.sum()), len(items.ids))
+    cells = np.column_stack([items.values, np.ones(len(items.values))])
+    seed = derive_seed(seed, "compare", items.split)
+    (ends,) = bound_clustered(items.groups, cells, divide_sums, seed=seed)
+    return widen_interval(ends or (0.0, 1.0), items.value)

@@ -1,0 +1,113 @@
+"""Training side by side: logged numbers of every contender, and the last ones of each epoch.
+
+Several runs of a contender are averaged step by step, with the lowest and the highest kept.
+"""
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from groupwise.core import read_jsonl
+from groupwise.evaluation.comparison.content import Curve, EpochRow
+
+KEYS = (
+    *("loss", "eval_loss", "reward", "heldout/accuracy", "kl", "ppo_loss", "entropy"),
+    *("dead_groups", "invalid", "advantage_std", "advantage_max", "completion_length"),
+    *("grad_norm", "beta"),
+)
+_NOT_DRAWN = ("grad_norm", "beta")
+MAX_POINTS = 400
+Log = Sequence[Mapping[str, Any]]
+LogsByStep = Mapping[str, Mapping[str, Sequence[Log]]]
+
+
+def read_logs(folder: Path, steps: Sequence[str] | None) -> dict[str, Log]:
+    """Return the rows of ``STEP/metrics.jsonl`` by training step; all steps if None.
+
+    Raises:
+        DataError: if a line is damaged.
+    """
+    if steps is None:
+        steps = sorted(path.parent.name for path in folder.glob("*/metrics.jsonl"))
+    paths = {step: folder / step / "metrics.jsonl" for step in steps}
+    return {step: read_jsonl(path) for step, path in paths.items() if path.is_file()}
+
+
+def draw_curves(logs: LogsByStep) -> tuple[Curve, ...]:
+    """Return the curves of logs by step and contender."""
+    found: list[Curve] = []
+    for step, by_contender in logs.items():
+        for key in KEYS:
+            if key not in _NOT_DRAWN:
+                curves = [_average(step, key, c, runs) for c, runs in by_contender.items()]
+                found += [curve for curve in curves if curve is not None]
+    return tuple(found)
+
+
+def _average(step: str, key: str, contender: str, runs: Sequence[Log]) -> Curve | None:
+    """Return mean, lowest and highest of several runs at the steps that all of them logged."""
+    series = [one for log in runs if (one := _read_series(log, key))]
+    if not series:
+        return None
+    shared = sorted(at for at in series[0] if all(at in one for one in series))
+    if not shared:
+        return None
+    shared = shared[:: math.ceil(len(shared) / MAX_POINTS)]
+    values = np.asarray([[one[at] for at in shared] for one in series])
+    return Curve(
+        step_name=step,
+        key=key,
+        contender=contender,
+        num_runs=len(series),
+        steps=tuple(shared),
+        mean=tuple(map(float, values.mean(axis=0))),
+        low=tuple(map(float, values.min(axis=0))),
+        high=tuple(map(float, values.max(axis=0))),
+    )
+
+
+def _read_series(log: Log, key: str) -> dict[float, float]:
+    return {float(row["step"]): float(row[key]) for row in log if _is_number(row, "step", key)}
+
+
+def _is_number(row: Mapping[str, Any], *keys: str) -> bool:
+    values = [row.get(key) for key in keys]
+    return all(
+        isinstance(v, int | float) and not isinstance(v, bool) and math.isfinite(v) for v in values
+    )
+
+
+def list_epochs(logs: LogsByStep) -> tuple[EpochRow, ...]:
+    """Return the last logged values within every epoch, as means over the runs that have it."""
+    return tuple(
+        row
+        for step, by_contender in logs.items()
+        for contender, runs in by_contender.items()
+        for row in _average_epochs(step, contender, runs)
+    )
+
+
+def _average_epochs(step: str, contender: str, runs: Sequence[Log]) -> Iterator[EpochRow]:
+    tables = [_find_last(log) for log in runs]
+    for epoch in sorted({epoch for table in tables for epoch in table}):
+        here = [table[epoch] for table in tables if epoch in table]
+        values = {
+            key: float(np.mean([one[key] for one in here if key in one]))
+            for key in KEYS
+            if any(key in one for one in here)
+        }
+        yield EpochRow(step, contender, epoch, len(here), values)
+
+
+def _find_last(log: Log) -> dict[int, dict[str, float]]:
+    """Return by epoch (1 = the first) the last logged value of every number within it."""
+    found: dict[int, dict[str, float]] = {}
+    for row in log:
+        if _is_number(row, "epoch"):
+            epoch = max(1, math.ceil(float(row["epoch"])))
+            values = {key: float(row[key]) for key in KEYS if _is_number(row, key)}
+            found.setdefault(epoch, {}).update(values)
+    return found

@@ -1,0 +1,170 @@
+"""The report's words: statements and labels in English and Chinese, from two vocabularies.
+
+A statement has a name and numbers; its sentence is ``vocabulary/LANGUAGE.yaml``'s. Both languages
+fill in the same numbers in the same forms.
+"""
+
+import string
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cache
+from pathlib import Path
+from typing import Any, Literal, cast
+
+import yaml
+
+from groupwise.evaluation.comparison.content import Comparison, Statement
+from groupwise.evaluation.fairness.wording import write_sentence
+from groupwise.evaluation.report import numbers
+
+Language = Literal["en", "zh"]
+LANGUAGES: tuple[Language, ...] = ("en", "zh")
+_NBSP = "\u00a0"
+
+
+@cache
+def load_vocabulary(language: Language) -> Mapping[str, Mapping[str, Any]]:
+    """Return the vocabulary of a language by section."""
+    path = Path(__file__).with_name("vocabulary") / f"{language}.yaml"
+    return cast("dict[str, dict[str, Any]]", yaml.safe_load(path.read_text(encoding="utf-8")))
+
+
+@dataclass(frozen=True)
+class Words:
+    """The words of one language for one comparison.
+
+    Attributes:
+        language: ``en`` or ``zh``.
+        contender_axis: key whose values are the contenders, which they are then shown with.
+        axes: keys of the grid's axes.
+    """
+
+    language: Language
+    contender_axis: str = ""
+    axes: tuple[str, ...] = ()
+    _formatter: "_Formatter" = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        """Give the formatter these words."""
+        object.__setattr__(self, "_formatter", _Formatter(self))
+
+    def say(self, statement: Statement) -> str:
+        """Return the sentence of a statement."""
+        template: str = self._section("statements")[statement.kind]
+        values = dict(statement.values)
+        if "reason" in values:
+            values["why"] = self.explain(values["reason"], values["words"])
+        return self._formatter.vformat(template, (), values)
+
+    def explain(self, reason: str, words: Mapping[str, str]) -> str:
+        """Return the fairness gate's sentence about a difference or a sameness."""
+        return write_sentence(reason, words, self.language)
+
+    def label(self, name: str, /, **values: object) -> str:
+        """Return a label, filled in."""
+        return self._section("labels")[name].format(**values)
+
+    def count(self, number: int, thing: str) -> str:
+        """Return ``12 items`` with the word of this language."""
+        forms: Sequence[str] = self._section("counts")[thing]
+        word = forms[0] if number == 1 else forms[-1]
+        space = "" if self.language == "zh" and not word.startswith("个") else _NBSP
+        return f"{numbers.format_count(number)}{space}{word}"
+
+    def title_contender(self, name: str) -> str:
+        """Return how a contender is called: with the axis where it is a value of one."""
+        return f"{self.title_axis(self.contender_axis)} {name}" if self.contender_axis else name
+
+    def title_axis(self, key: str) -> str:
+        """Return the last part of an axis' key."""
+        return key.rpartition(".")[2]
+
+    def title_aspect(self, aspect: str) -> str:
+        """Return what an aspect of a run is called, followed by a colon."""
+        return self._section("aspects").get(aspect, f"{aspect}:")
+
+    def title_state(self, state: str) -> str:
+        """Return what the state of a cell is called."""
+        return self._section("states").get(state, state)
+
+    def title_series(self, key: str) -> str:
+        """Return what a logged number is called; one that is not known keeps its key."""
+        return self._section("training").get(key, key)
+
+    def title_pair(self, first: str, second: str) -> str:
+        """Return ``first − second``."""
+        return f"{self.title_contender(first)} \u2212 {self.title_contender(second)}"
+
+    def place(self, coordinates: Sequence[str]) -> str:
+        """Return ``epoch 1, size 200``; empty without axes."""
+        parts = zip(self.axes, coordinates, strict=True)
+        return self.join(f"{self.title_axis(key)} {value}" for key, value in parts)
+
+    def join(self, parts: Iterable[str]) -> str:
+        """Return a list in the punctuation of this language."""
+        return ("、" if self.language == "zh" else ", ").join(parts)
+
+    def interval(self, low: float, high: float) -> str:
+        """Return ``+8.1 to +16.4`` in this language."""
+        ends = numbers.format_points(low), numbers.format_points(high)
+        return f"{_NBSP}{self.label('to')}{_NBSP}".join(ends)
+
+    def _section(self, name: str) -> Mapping[str, Any]:
+        return load_vocabulary(self.language)[name]
+
+
+def choose_words(comparison: Comparison, language: Language) -> Words:
+    """Return the words for a comparison."""
+    axes = tuple(axis.key for axis in comparison.axes)
+    return Words(language, comparison.contender_axis, axes)
+
+
+class _Formatter(string.Formatter):
+    """Fills in ``{name:form}``; a form is one of those below or a thing to count."""
+
+    def __init__(self, words: Words) -> None:
+        self._words = words
+        self._forms: Mapping[str, Callable[[Any], str]] = {
+            "": str,
+            "share": numbers.format_share,
+            "points": numbers.format_points,
+            "p": numbers.format_p_value,
+            "count": numbers.format_count,
+            "list": words.join,
+            "values": self._join_values,
+            "contender": words.title_contender,
+            "axis": words.title_axis,
+            "aspect": lambda aspect: words.title_aspect(aspect) + self._space(),
+            "sentence": self._finish,
+            "place": words.place,
+            "place_after": self._add_place,
+            "on_items": self._add_items,
+        }
+
+    def format_field(self, value: Any, format_spec: str) -> str:
+        """Return one value in its form."""
+        form = self._forms.get(format_spec)
+        return form(value) if form else self._words.count(value, format_spec)
+
+    def _finish(self, clause: str) -> str:
+        end = "。" if self._words.language == "zh" else "."
+        return f"{clause[:1].upper()}{clause[1:]}{end}"
+
+    def _space(self) -> str:
+        return "" if self._words.language == "zh" else " "
+
+    def _join_values(self, values: Sequence[str | None]) -> str:
+        shown = ["?" if value is None else value for value in values]
+        return (" 对 " if self._words.language == "zh" else " against ").join(shown)
+
+    def _add_place(self, coordinates: Sequence[str]) -> str:
+        if not coordinates:
+            return ""
+        place = self._words.place(coordinates)
+        return f"（{place}）" if self._words.language == "zh" else f" ({place})"
+
+    def _add_items(self, number: int | None) -> str:
+        if number is None:
+            return ""
+        items = self._words.count(number, "item")
+        return f"（{items}）" if self._words.language == "zh" else f" on {items}"
