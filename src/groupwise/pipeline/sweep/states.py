@@ -19,6 +19,9 @@ CellState = Literal["done", "failed", "running", "waiting"]
 
 _FILE = "states.jsonl"
 _LOCK = ".states.lock"
+_ENDED = ("Z", "X", "x")
+# Field 22 of /proc/PID/stat; the split text starts with field 3.
+_BEGIN = 19
 _STATES = ("done", "failed", "running", "waiting")
 
 
@@ -73,10 +76,11 @@ def is_alive(row: Mapping[str, Any]) -> bool:
     return row.get("began") == _read_begin(pid)
 
 
-def _read_begin(pid: int) -> str:
-    """Return the tick at which a process began, empty where the system does not say."""
+def _read_begin(pid: int) -> str | None:
+    """Return the tick at which a process began; None if it has ended, or nobody can say."""
     try:
         stat = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace")
     except OSError:
-        return ""
-    return stat.rpartition(")")[2].split()[19]
+        return None
+    fields = stat.rpartition(")")[2].split()
+    return None if fields[0] in _ENDED else fields[_BEGIN]
