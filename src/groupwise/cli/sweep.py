@@ -61,8 +61,9 @@ def sweep(
         _print_plan(plan)
         return
     if cell is not None:
-        result = run_cell(plan, cell, report_progress=_print_progress)
-        failed = [c.name for c in result.cells if c.name == cell and c.state == "failed"]
+        name = plan.find_cell(cell).name
+        result = run_cell(plan, name, report_progress=_print_progress)
+        failed = [c.name for c in result.cells if c.name == name and c.state == "failed"]
     else:
         result = run_sweep(plan, jobs=jobs, report_progress=_print_progress)
         failed = [c.name for c in result.cells if c.state == "failed"]

@@ -86,3 +86,12 @@ def test_a_config_file_that_was_edited_is_another_sweep():
     config.write_text(config.read_text() + "audit_errors: 2\n")
     with pytest.raises(ConfigError, match="audit_errors was 0 and is 2"):
         plan("factor=2,3,4")
+
+
+def test_a_cell_is_found_by_its_name_or_its_coordinates():
+    found = plan("writer.wait_s=0.1,1e-5", "factor=2,3")
+    third = found.cells[2]
+    for name in (third.name, "factor=2, writer.wait_s=0.00001"):
+        assert found.find_cell(name) is third
+    with pytest.raises(ConfigError, match=r"did you mean 'writer.wait_s=1e-05,factor=."):
+        found.find_cell("writer.wait_s=1e-5")

@@ -66,6 +66,12 @@ def list_coordinates(axes: Sequence[Axis]) -> list[dict[str, str]]:
     return [dict(zip(keys, combination, strict=True)) for combination in values]
 
 
+def parse_coordinates(text: str) -> dict[str, str]:
+    """Read ``key=value,key=value``; what cannot be read is left out."""
+    axes, _ = parse_axes(list(_split(text)))
+    return {axis.key: axis.values[0] for axis in axes}
+
+
 def name_cell(coordinates: Mapping[str, str]) -> str:
     """Return ``key=value,key=value`` as the name of a folder.
 

@@ -3,6 +3,7 @@
 Writes nothing. All problems of all cells are told at once.
 """
 
+import difflib
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -22,7 +23,13 @@ from groupwise.pipeline.recipe import Recipe
 from groupwise.pipeline.reward_audit import check_accepted, plan_steps
 from groupwise.pipeline.runner import are_done
 from groupwise.pipeline.steps import Step, check_plan
-from groupwise.pipeline.sweep.grid import Axis, list_coordinates, name_cell, parse_axes
+from groupwise.pipeline.sweep.grid import (
+    Axis,
+    list_coordinates,
+    name_cell,
+    parse_axes,
+    parse_coordinates,
+)
 from groupwise.pipeline.sweep.record import (
     CELLS,
     RECORD,
@@ -96,6 +103,19 @@ class SweepPlan:
             for cell in self.cells
         }
         return make_record(self.recipe.name, self.axes, cells)
+
+    def find_cell(self, name: str) -> PlannedCell:
+        """Return a cell by its name, or by coordinates in any order and spelling.
+
+        Raises:
+            ConfigError: with the nearest name, if there is none.
+        """
+        typed = parse_coordinates(name)
+        for cell in self.cells:
+            if name == cell.name or typed == cell.coordinates:
+                return cell
+        near = difflib.get_close_matches(name, [cell.name for cell in self.cells], n=1, cutoff=0)
+        raise ConfigError(f"there is no cell {name!r}", fix=f"did you mean {near[0]!r}?")
 
     def count_work(self) -> dict[str, int]:
         """Return how many different pieces of work each step has over all cells."""

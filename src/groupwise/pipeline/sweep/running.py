@@ -3,13 +3,12 @@
 Finished cells are found by their folders and never run again; what failed or was interrupted is.
 """
 
-import difflib
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal
 
-from groupwise.core import ConfigError, RunError, RunFolder, write_json
+from groupwise.core import RunError, RunFolder, write_json
 from groupwise.pipeline.sweep.children import Child, start_child, stop_children
 from groupwise.pipeline.sweep.planning import PlannedCell, SweepPlan, check_sweep_folder
 from groupwise.pipeline.sweep.record import RECORD, Sweep, read_record, read_sweep
@@ -80,18 +79,20 @@ def run_sweep(plan: SweepPlan, *, jobs: int = 1, report_progress: Report = lambd
 def run_cell(plan: SweepPlan, name: str, *, report_progress: Report = lambda _: None) -> Sweep:
     """Run one cell; the others may be run elsewhere at the same time.
 
+    Args:
+        plan: that the cell belongs to.
+        name: its name, or its coordinates as they may be typed.
+        report_progress: called whenever something happens to it.
+
     Raises:
         ConfigError: if there is no such cell.
         RunError: if another process works on it.
     """
-    cells = [cell for cell in plan.cells if cell.name == name]
-    if not cells:
-        near = difflib.get_close_matches(name, [cell.name for cell in plan.cells], n=1, cutoff=0)
-        raise ConfigError(f"there is no cell {name!r}", fix=f"did you mean {near[0]!r}?")
+    cell = plan.find_cell(name)
     _ensure_record(plan)
-    with RunFolder(cells[0].folder).lock():
+    with RunFolder(cell.folder).lock():
         pass
-    _Runner(plan, cells, 1, report_progress).run()
+    _Runner(plan, [cell], 1, report_progress).run()
     return read_sweep(plan.folder)
 
 
