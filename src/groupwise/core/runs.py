@@ -64,10 +64,12 @@ class RunFolder:
         inputs: Mapping[str, str],
         seed: int,
         accepted: Sequence[str] = (),
+        metric_versions: Mapping[str, int] | None = None,
     ) -> None:
         """Write ``manifest.json`` and append this start to ``history.jsonl``.
 
-        ``accepted`` names the findings that this run goes on with, because its user said so.
+        ``accepted`` names the findings that this run goes on with, because its user said so;
+        ``metric_versions`` says by what version each family of metrics is measured.
         """
         manifest = {
             "recipe": recipe,
@@ -76,6 +78,7 @@ class RunFolder:
             "inputs": dict(inputs),
             "seed": seed,
             "accepted_findings": list(accepted),
+            "metric_versions": dict(metric_versions or {}),
             "started_at": datetime.now(UTC).isoformat(timespec="seconds"),
             **describe_machine(),
         }

@@ -9,7 +9,7 @@ from groupwise.pipeline.recipe import Preview, Recipe
 from groupwise.pipeline.reward_audit import check_accepted, plan_steps
 from groupwise.pipeline.runner import StepProgress, run_steps
 from groupwise.pipeline.sharing import Siblings
-from groupwise.pipeline.steps import check_plan
+from groupwise.pipeline.steps import Step, check_plan
 
 
 def run_recipe(  # noqa: PLR0913 (each is a choice of the command line)
@@ -59,6 +59,7 @@ def run_recipe(  # noqa: PLR0913 (each is a choice of the command line)
             inputs={name: digest for step in steps for name, digest in step.inputs.items()},
             seed=config.model_dump()["seed"],
             accepted=sorted({*accepted, *kept}),
+            metric_versions=_list_metric_versions(steps),
         )
         siblings = Siblings(share_with) if share_with is not None else None
         return run_steps(
@@ -109,6 +110,16 @@ def compare_settings(before: Mapping[str, Any], after: Mapping[str, Any]) -> dic
         key: f"{old.get(key, 'not there')} and is {new.get(key, 'not there')}"
         for key in old | new
         if old.get(key, missing) != new.get(key, missing)
+    }
+
+
+def _list_metric_versions(steps: Sequence[Step]) -> dict[str, int]:
+    """Return what steps that measure name in their settings, so that they redo it with others."""
+    settings = [step.settings for step in steps if isinstance(step.settings, Mapping)]
+    return {
+        name: version
+        for values in settings
+        for name, version in values.get("metric_versions", {}).items()
     }
 
 

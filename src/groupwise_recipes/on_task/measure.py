@@ -14,12 +14,14 @@ from groupwise.evaluation import (
     predict_text_only,
     read_predictions,
     write_comparisons,
+    write_conditions,
     write_metrics,
     write_predictions,
 )
 from groupwise.inference import LocalEngine, Sampling
 from groupwise.models import Policy
 from groupwise.pipeline import StepContext
+from groupwise_recipes.on_task.conditions import describe_conditions
 from groupwise_recipes.on_task.config import OnTaskConfig
 from groupwise_recipes.on_task.policies import find_base, open_policy
 
@@ -60,6 +62,7 @@ def run_evaluation(config: OnTaskConfig, context: StepContext) -> None:
     write_metrics(folder / "metrics.json", metrics)
     comparisons = compare_pairs(found, COMPARED, split=SPLIT, seed=config.seed)
     write_comparisons(folder / "comparisons.json", comparisons)
+    write_conditions(folder / "conditions.json", describe_conditions(config, context, test))
 
 
 def draw_items(examples: Sequence[Example], config: OnTaskConfig) -> list[Example]:

@@ -19,9 +19,10 @@ def plan(config: "OnTaskConfig", run: Path) -> list[Step]:
 
     The pipeline adds the audit of ``rewards`` behind the step ``audit``.
     """
+    from groupwise.evaluation import METRIC_VERSIONS
     from groupwise_recipes.on_task.rewards import name_weights
 
-    settings = dump_config(config)
+    settings = {**dump_config(config), "metric_versions": dict(METRIC_VERSIONS)}
     checked = ("batch_size", "num_heldout_items")
     settings["heldout"] = {key: settings["evaluation"][key] for key in checked}
 
@@ -61,7 +62,7 @@ def plan(config: "OnTaskConfig", run: Path) -> list[Step]:
         make(
             "evaluate",
             "all policies on the test split",
-            sections=asked,
+            sections=f"{asked} metric_versions",
             uses=" ".join(("prepare", "baselines", *TRAINED)),
         ),
         make(

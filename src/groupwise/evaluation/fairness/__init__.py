@@ -12,6 +12,7 @@ from groupwise.evaluation.fairness.conditions import (
     write_conditions,
 )
 from groupwise.evaluation.fairness.contents import (
+    count_sampled_tokens,
     count_steps,
     describe_examples,
     describe_rows,
@@ -37,6 +38,7 @@ __all__ = [
     "Sameness",
     "Scope",
     "check_fairness",
+    "count_sampled_tokens",
     "count_steps",
     "describe_examples",
     "describe_rows",

@@ -54,7 +54,7 @@ def class_difference(found: Found, context: Context) -> tuple[DifferenceKind, st
     """Return the kind, the name of the reason and what stands in its place for a cause."""
     if is_named(found.name, context.varying):
         return "intended", "named", ""
-    cause = find_cause(found.aspect, found.key, context.varied, context.runs)
+    cause = find_cause(found, context.varied, context.runs)
     if cause is not None:
         return "intended", "follows", cause
     harmless = find_harmless(found.name)

@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from groupwise.evaluation.fairness.facts import RunFacts
+from groupwise.evaluation.fairness.finding import Found
 
 _RESOLVED_AS: Mapping[str, tuple[str, ...]] = {
     "loss": ("loss_type", "epsilon_high"),
@@ -49,16 +50,16 @@ class Varied:
     has_policy: bool
 
 
-def find_cause(aspect: str, key: str, varied: Varied, runs: Sequence[RunFacts]) -> str | None:
+def find_cause(found: Found, varied: Varied, runs: Sequence[RunFacts]) -> str | None:
     """Return what a difference follows from, or None.
 
     Args:
-        aspect: of the fact that differs.
-        key: of the fact.
+        found: what differs.
         varied: what is compared.
         runs: all of them.
     """
-    if varied.has_policy and _belongs_to_policy(aspect, key, runs):
+    aspect, key = found.aspect, found.key
+    if varied.has_policy and _belongs_to_policy(found, runs):
         return "policy"
     if aspect in ("data", "prompts") and any(key in run.scope.evaluated for run in runs):
         return None
@@ -79,14 +80,14 @@ def find_cause(aspect: str, key: str, varied: Varied, runs: Sequence[RunFacts]) 
     return found
 
 
-def _belongs_to_policy(aspect: str, key: str, runs: Sequence[RunFacts]) -> bool:
+def _belongs_to_policy(found: Found, runs: Sequence[RunFacts]) -> bool:
     """Whether only some policies have it, and those that lack it were trained in other steps."""
-    if aspect == "lineage":
+    if found.aspect == "lineage":
         return True
-    if aspect not in _OF_STEPS:
+    if found.aspect not in _OF_STEPS:
         return False
-    having = {run.scope.steps for run in runs if f"{aspect}/{key}" in run.facts}
-    lacking = {run.scope.steps for run in runs if f"{aspect}/{key}" not in run.facts}
+    having = {run.scope.steps for run in runs if run.name in found.values}
+    lacking = {run.scope.steps for run in runs if run.name in found.lacking}
     return bool(lacking) and None not in having | lacking and not having & lacking
 
 

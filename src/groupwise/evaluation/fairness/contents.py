@@ -54,5 +54,21 @@ def digest_weights(folder: Path) -> str | None:
 
 def count_steps(metrics: Path) -> int:
     """Return the last optimizer step of a ``metrics.jsonl``; 0 without the file."""
-    rows: Sequence[Mapping[str, Any]] = read_jsonl(metrics) if metrics.is_file() else []
-    return max((int(row["step"]) for row in rows), default=0)
+    return max((int(row["step"]) for row in _read_rows(metrics)), default=0)
+
+
+def count_sampled_tokens(metrics: Path, *, samples_per_step: float) -> int:
+    """Return the tokens of all sampled completions of a ``metrics.jsonl``.
+
+    Each row has the mean length since the row before, ``completion_length``.
+    """
+    done, num_tokens = 0, 0.0
+    for row in _read_rows(metrics):
+        if "completion_length" in row:
+            num_tokens += (row["step"] - done) * samples_per_step * row["completion_length"]
+            done = row["step"]
+    return round(num_tokens)
+
+
+def _read_rows(metrics: Path) -> Sequence[Mapping[str, Any]]:
+    return read_jsonl(metrics) if metrics.is_file() else []

@@ -104,7 +104,7 @@ def _list_steps_before(folder: Path, conditions: Mapping[str, Any] | None) -> li
     """Return the steps whose end must come before that of the evaluation."""
     if conditions is not None and conditions.get("sections"):
         return sorted(conditions["sections"])
-    return sorted(path.parent.name for path in folder.glob("*/metrics.jsonl"))
+    return sorted(path.parent.name for path in folder.glob("[!.]*/metrics.jsonl"))
 
 
 def _choose_policy(folder: Path, rows: Sequence[Prediction], policy: str | None) -> str:

@@ -62,7 +62,7 @@ def find_unlike_facts(runs: Sequence[RunFacts]) -> list[Found]:
     found: list[Found] = []
     facts = {run.name: values for run, values in zip(runs, _fold_sections(runs), strict=True)}
     for name in sorted({RECORDED, *(name for values in facts.values() for name in values)}):
-        is_placed = any(r.scope.steps is not None for r in runs if name in r.facts)
+        is_placed = any(r.scope.steps is not None for r in runs if name in facts[r.name])
         asked = [run for run in runs if _can_have(run, name, is_placed=is_placed)]
         values = {r.name: facts[r.name][name] for r in asked if name in facts[r.name]}
         lacking = tuple(run.name for run in asked if run.name not in values)
@@ -87,9 +87,17 @@ def _can_have(run: RunFacts, name: str, *, is_placed: bool) -> bool:
 
 
 def _fold_sections(runs: Sequence[RunFacts]) -> list[Mapping[str, Any]]:
-    """Return the facts with a section of the config as one value where a run has none instead."""
+    """Return the facts with what some run lacks as a whole as one value.
+
+    That is a section of the config which is null elsewhere, and the resolved values of a step.
+    """
     names = {name for run in runs for name in run.facts if name.startswith("config/")}
     whole = {name for name in names if any(other.startswith(f"{name}.") for other in names)}
+    steps = [
+        {name.partition(".")[0] for name in run.facts if name.startswith("resolved/")}
+        for run in runs
+    ]
+    whole |= set[str]().union(*steps) - steps[0].intersection(*steps)
     return [_fold(run.facts, sorted(whole)) for run in runs] if whole else [r.facts for r in runs]
 
 

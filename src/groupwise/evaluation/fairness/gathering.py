@@ -101,7 +101,7 @@ def list_step_facts(folder: Path, scope: Scope) -> dict[str, Any]:
     """Return what the files of the policy's training steps say."""
     steps = scope.steps
     if steps is None:
-        found = [path for name in _LEFT_BY_TRAINING for path in folder.glob(f"*/{name}")]
+        found = [path for name in _LEFT_BY_TRAINING for path in folder.glob(f"[!.]*/{name}")]
         steps = tuple(sorted({path.parent.name for path in found}))
     facts: dict[str, Any] = {}
     for step in steps:

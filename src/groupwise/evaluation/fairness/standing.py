@@ -31,7 +31,7 @@ def check_finished(folder: Path, steps: Sequence[str]) -> None:
         raise EvaluationError(f"{folder} holds no run", fix="give the folder of a finished run")
     evaluated_at = _read_finish(folder, EVALUATE)
     if evaluated_at is None:
-        begun = sorted(path.parent.name for path in folder.glob("*/started.json"))
+        begun = sorted(path.parent.name for path in folder.glob("[!.]*/started.json"))
         where = f" (it is at the step {begun[0]})" if begun else ""
         raise EvaluationError(f"the run {folder} is not evaluated yet{where}", fix=_AGAIN)
     for step in steps:

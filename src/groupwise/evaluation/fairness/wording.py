@@ -108,8 +108,8 @@ CONFOUNDING: Sentences = {
         "题目取自不同的集合：请从同一集合中抽取",
     ),
     "prompts": (
-        "other prompts for {key}: write them in the same words in all runs",
-        "{key} 的提示不同：请在所有运行中使用相同的提示",
+        "other prompts in {key}: ask all runs the same items in the same words",
+        "{key} 的提示不同：请用相同的题目和相同的措辞",
     ),
     "template": (
         "other chat templates: the same messages become other prompts; use the same template",
