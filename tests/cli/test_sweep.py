@@ -169,8 +169,9 @@ class TestInterruptions:
         assert "resumed" in [row["state"] for row in log]
 
     def test_a_killed_sweep_leaves_no_process(self, tiny):
-        process = self.start(tiny, 2)
+        process = tiny.start(*GRID, "--set", "writer.wait_s=60", "--jobs", "2")
         wait_until(lambda: count_rows(tiny, CELLS[0]) >= 1)
+        assert len(list_running(tiny)) == 3
         process.kill()
         process.communicate()
         wait_until(lambda: list_running(tiny) == [])
