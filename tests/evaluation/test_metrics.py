@@ -10,6 +10,7 @@ from statsmodels.stats.proportion import proportion_confint
 
 from groupwise.core import EvaluationError
 from groupwise.evaluation import (
+    METRIC_VERSIONS,
     Metric,
     Prediction,
     bin_reliability,
@@ -232,6 +233,106 @@ def test_order_of_rows_and_other_policies_change_nothing(full_run: Path) -> None
     alone = compute_metrics(grpo, labels=LABELS, seed=3)
     assert [m for m in together if m.policy == "grpo"] == alone
     assert compute_metrics(grpo, labels=LABELS, seed=4) != alone
+
+
+@pytest.mark.parametrize("num_labels", [0, 21])
+def test_free_text_has_no_metrics_by_label(make_table: Table, num_labels: int) -> None:
+    answers = [f"答案 {n}" for n in range(21)]
+    rows = [(text, text if n % 3 else None) for n, text in enumerate(answers)]
+    items = make_table(rows)
+    metrics = {m.measure: m for m in compute_metrics(items, labels=answers[:num_labels])}
+    assert set(metrics) == {"accuracy", "accuracy_clustered", "invalid_rate"}
+    assert metrics["accuracy"].value == metrics["accuracy_clustered"].value == 14 / 21
+    assert metrics["invalid_rate"].value == 7 / 21
+    assert metrics["accuracy_clustered"].low < 14 / 21 < metrics["accuracy_clustered"].high
+
+
+def test_twenty_labels_are_labels_still(make_table: Table) -> None:
+    labels = [f"class {n}" for n in range(20)]
+    metrics = compute_metrics(make_table([(name, name) for name in labels]), labels=labels)
+    assert find(metrics, "grpo/recall:class 7").value == 1
+    assert find(metrics, "grpo/balanced_accuracy").value == 1
+
+
+def test_label_outside_a_large_set_is_refused(make_table: Table) -> None:
+    labels = [f"class {n}" for n in range(21)]
+    with pytest.raises(EvaluationError, match="label outside the set"):
+        compute_metrics(make_table([("class 1", "class x")]), labels=labels)
+
+
+@pytest.mark.parametrize("labels", [LABELS, ()])
+def test_samples_pairs_and_scores_have_means_with_intervals(
+    make_prediction: Table, labels: tuple[str, ...]
+) -> None:
+    items = [
+        make_prediction(
+            predicted="on-task" if n % 4 else "off-task",
+            example_id=f"i{n:03}",
+            group=f"g{n // 8:02}",
+            samples=(n % 3 == 0, n % 2 == 0),
+            pair=f"p{n // 2:03}",
+            scores={"similarity": (n % 10) / 10} if n < 80 else {},
+        )
+        for n in range(160)
+    ]
+    metrics = {m.measure: m for m in compute_metrics(items, labels=labels)}
+    right = np.asarray([[n % 3 == 0, n % 2 == 0] for n in range(160)])
+    expected = {
+        "pass@1": (right.mean(), 160),
+        "mean@2": (right.mean(), 160),
+        "pass@2": (right.any(axis=1).mean(), 160),
+        "pair_accuracy": (0.5, 80),
+        "similarity": (0.45, 80),
+    }
+    assert {name: (metrics[name].value, metrics[name].n) for name in expected} == {
+        name: (pytest.approx(value), n) for name, (value, n) in expected.items()
+    }
+    assert metrics["pass@1"].low < metrics["pass@1"].value < metrics["pass@1"].high
+    assert metrics["similarity"].high - metrics["similarity"].low < 0.2
+
+
+def test_sampled_interval_is_by_groups_and_not_by_samples(make_prediction: Table) -> None:
+    # Ten groups that are wholly right or wrong: ten observations, whatever is sampled.
+    items = [
+        make_prediction(example_id=f"i{n:03}", group=f"g{n // 10}", samples=(n // 10 < 7,) * 16)
+        for n in range(100)
+    ]
+    found = find(compute_metrics(items, labels=LABELS), "grpo/mean@16")
+    assert found.high - found.low > 2 * 1.96 * np.sqrt(0.7 * 0.3 / 10)
+
+
+def test_one_group_bounds_means_by_nothing(make_prediction: Table) -> None:
+    items = [make_prediction(example_id=f"i{n}", scores={"iou": 0.5}) for n in range(9)]
+    iou = find(compute_metrics(items, labels=LABELS), "grpo/iou")
+    assert (iou.low, iou.value, iou.high) == (0, 0.5, 1)
+
+
+def test_every_family_of_metrics_has_a_version(make_prediction: Table) -> None:
+    items = [
+        make_prediction(
+            example_id=f"i{n}",
+            group=f"g{n}",
+            probabilities={"on-task": 1.0},
+            latency_s=1.0,
+            samples=(True,),
+            scores={"iou": 0.5},
+            fields={"language": "zh"},
+            pair="p" if n < 2 else "",
+        )
+        for n in range(4)
+    ]
+    items = [Prediction(**{**as_dict(p), "group": "g0" if p.pair else p.group}) for p in items]
+    found = compute_metrics(items, labels=LABELS, slices=("language",))
+    families = {name.partition(":")[0] for name in (metric.measure for metric in found)}
+    renamed = {
+        "accuracy[language=zh]": "slices",
+        "iou": "scores",
+        "latency_p50_s": "latency",
+        "latency_p95_s": "latency",
+        "mean@1": "mean@k",
+        "pass@1": "pass@k",
+    }
+    assert {renamed.get(name, name) for name in families} == {*METRIC_VERSIONS} - {"comparison"}
 
 
 def test_no_predictions_are_an_error() -> None:

@@ -1,20 +1,28 @@
+import itertools
+import json
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 
 import numpy as np
 import pytest
-from scipy.stats import binomtest
+from scipy.stats import binomtest, bootstrap, ttest_1samp
 from statsmodels.stats.contingency_tables import mcnemar
 from statsmodels.stats.multitest import multipletests
+from statsmodels.stats.power import TTestPower
 
 from groupwise.core import EvaluationError
 from groupwise.evaluation import (
+    Items,
     Prediction,
+    adjust,
+    compare_items,
     compare_pairs,
     compare_policies,
     digest_items,
+    list_discordant,
     read_comparisons,
+    read_items,
     write_comparisons,
 )
 
@@ -155,3 +163,214 @@ def test_file_round_trip(tmp_path: Path, make_pair: Table) -> None:
     (tmp_path / "c.json").write_text('[{"a": 1}]')
     with pytest.raises(EvaluationError, match=r"c\.json is not a list of comparisons"):
         read_comparisons(tmp_path / "c.json")
+
+
+def make_items(
+    values: list[float] | np.ndarray, groups: list[int] | None = None, **named: object
+) -> Items:
+    size = len(values)
+    items = Items(
+        measure="iou",
+        split="test",
+        policy="sft",
+        ids=tuple(f"i{n:05}" for n in range(size)),
+        groups=tuple(f"g{n:05}" for n in groups or range(size)),
+        values=np.asarray(values, dtype=float),
+        is_binary=False,
+        split_digest="digest",
+    )
+    return replace(items, **named)
+
+
+def test_score_is_compared_by_permutation_and_items_where_one_has_more() -> None:
+    a = make_items([0.1, 0.5, 0.5, 0.9, 0.2, 0.3, 0.3])
+    b = make_items([0.3, 0.5, 0.4, 1.0, 0.5, 0.7, 0.35], policy="grpo")
+    found = compare_items(a, b)
+    gains = b.values - a.values
+    sums = [abs(np.dot(gains, s)) for s in itertools.product((-1, 1), repeat=7)]
+    expected = np.mean(np.asarray(sums) >= gains.sum() - 1e-9)
+    assert (found.test, found.is_binary, found.measure) == ("permutation", False, "iou")
+    assert found.p_value == found.p_value_clustered == pytest.approx(expected)
+    assert (found.value_a, found.value_b) == pytest.approx((2.8 / 7, 3.75 / 7))
+    assert (found.num_a_only, found.num_b_only, found.num_discordant) == (1, 5, 6)
+    assert found.num_same_answer == 1
+    assert found.difference == pytest.approx(gains.mean())
+    assert found.effect_size == pytest.approx(ttest_1samp(gains, 0).statistic / np.sqrt(7))
+    assert found.design_effect == pytest.approx(1)
+    power = TTestPower().power
+    assert power(found.effect_size, found.num_items_needed, 0.05) >= 0.8
+    assert power(found.effect_size, found.num_items_needed - 1, 0.05) < 0.8
+
+
+def test_interval_of_many_items_is_scipys_paired_bootstrap() -> None:
+    random = np.random.default_rng(0)
+    a = random.beta(2, 2, size=600)
+    b = np.clip(a + random.normal(0.02, 0.1, size=600), 0, 1)
+    found = compare_items(make_items(a), make_items(b))
+    ends = bootstrap((b - a,), np.mean, n_resamples=10_000, method="percentile", rng=0)
+    assert (found.low, found.high) == pytest.approx(tuple(ends.confidence_interval), abs=6e-4)
+
+
+def test_draws_are_as_many_as_asked_and_repeat_with_the_seed() -> None:
+    random = np.random.default_rng(0)
+    a, b = (make_items(random.random(80)) for _ in range(2))
+    few, again = (compare_items(a, b, num_resamples=500, seed=1) for _ in range(2))
+    assert few == again
+    assert few.low != compare_items(a, b, num_resamples=500, seed=2).low
+    assert few.low != compare_items(a, b, num_resamples=1000, seed=1).low
+
+
+def test_differences_of_rounding_are_ties() -> None:
+    found = compare_items(make_items([0.1 + 0.2] * 30), make_items([0.3] * 30))
+    assert (found.num_discordant, found.difference, found.p_value) == (0, 0, 1)
+    assert (found.low, found.high) == (0, 0)
+    assert (found.effect_size, found.design_effect, found.num_items_needed) == (None, None, None)
+
+
+def test_every_item_better_by_the_same_has_no_spread() -> None:
+    found = compare_items(make_items([0.25] * 30), make_items([0.5] * 30))
+    assert (found.difference, found.low, found.high) == (0.25, 0.25, 0.25)
+    assert found.p_value == 2 / 10_000
+    assert (found.effect_size, found.num_items_needed) == (None, None)
+
+
+def test_no_difference_on_average_has_an_effect_of_zero_and_no_number() -> None:
+    found = compare_items(make_items([0.2, 0.4] * 20), make_items([0.4, 0.2] * 20))
+    assert (found.difference, found.effect_size) == (pytest.approx(0), pytest.approx(0))
+    assert found.num_items_needed is None
+    assert found.p_value > 0.9
+    assert found.low < 0 < found.high
+
+
+def test_groups_of_very_different_sizes_count_by_their_items() -> None:
+    # One group of 300 items gains nothing, 30 of one item gain 0.5 each.
+    groups = [0] * 300 + list(range(1, 31))
+    a = make_items([0.5] * 330, groups)
+    b = make_items([0.5] * 300 + [1.0] * 30, groups)
+    found = compare_items(a, b)
+    assert found.difference == pytest.approx(15 / 330)
+    assert found.num_groups == 31
+    assert found.num_effective_groups == pytest.approx(330**2 / (300**2 + 30))
+    assert found.few_groups
+    # The giant is missing in a third of all draws, which leaves a gain of 0.5.
+    assert found.low < found.difference < 0.4 < found.high
+
+
+@pytest.mark.parametrize(("num_groups", "is_few"), [(1, True), (9, True), (10, False)])
+def test_few_groups_are_remarked(num_groups: int, is_few: bool) -> None:
+    groups = [n % num_groups for n in range(40)]
+    a = make_items([0.5] * 40, sorted(groups))
+    found = compare_items(a, replace(a, policy="grpo"))
+    assert found.few_groups == is_few
+
+
+def test_design_effect_and_items_needed_know_the_groups(make_pair: Table) -> None:
+    rows = [ONLY_B] * 40 + [ONLY_A] * 10
+    alone = compare_policies(make_pair(rows), "sft", "grpo")
+    grouped = compare_policies(make_pair(rows, group_size=10), "sft", "grpo")
+    assert alone.design_effect == pytest.approx(1)
+    # Groups of ten equal items: ten times the variance, with 5 of 4 and 49 of 50 freedoms.
+    assert grouped.design_effect == pytest.approx(10 * (5 / 4) * (49 / 50))
+    assert alone.effect_size == grouped.effect_size
+    assert grouped.num_items_needed > 10 * alone.num_items_needed
+
+
+def test_measure_is_chosen_by_name(make_pair: Table) -> None:
+    items = [
+        replace(item, samples=(item.is_correct, True), scores={"iou": 0.5 + 0.5 * item.is_correct})
+        for item in make_pair([BOTH] * 10 + [ONLY_B] * 10)
+    ]
+    assert compare_policies(items, "sft", "grpo", measure="iou").difference == pytest.approx(0.25)
+    (found,) = compare_pairs(items, [("sft", "grpo")], measure="mean@2")
+    assert (found.measure, found.value_a, found.value_b) == ("mean@2", 0.75, 1.0)
+    assert found.test == "permutation"
+
+
+def test_pairs_are_the_unit_of_pair_accuracy(make_pair: Table) -> None:
+    items = [
+        replace(item, pair=f"p{int(item.example_id[1:]) // 2}")
+        for item in make_pair([BOTH, ONLY_B] * 12 + [BOTH] * 12, group_size=2)
+    ]
+    found = compare_policies(items, "sft", "grpo", measure="pair_accuracy")
+    assert (found.n, found.num_b_only, found.num_a_only) == (18, 12, 0)
+    assert found.p_value == pytest.approx(binomtest(0, 12).pvalue)
+    assert found.num_same_answer == 6
+
+
+def test_discordant_items_are_listed_with_their_answers(make_pair: Table) -> None:
+    predictions = make_pair([BOTH, ONLY_A, NONE, ONLY_B], group_size=2)
+    a, b = (
+        read_items(predictions, policy=policy, split="test", measure="accuracy")
+        for policy in ("sft", "grpo")
+    )
+    found = list_discordant(a, b)
+    assert [asdict(one) for one in found] == [
+        {
+            "id": "i0001",
+            "group": "g0",
+            "value_a": 1.0,
+            "value_b": 0.0,
+            "label": "on-task",
+            "answer_a": "on-task",
+            "answer_b": "off-task",
+        },
+        {
+            "id": "i0003",
+            "group": "g1",
+            "value_a": 0.0,
+            "value_b": 1.0,
+            "label": "on-task",
+            "answer_a": "off-task",
+            "answer_b": "on-task",
+        },
+    ]
+    (bare,) = list_discordant(make_items([0.5, 0.1]), make_items([0.5, 0.2]))
+    assert (bare.id, bare.label, bare.answer_a) == ("i00001", None, None)
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"measure": "f"}, "iou on test and f on test"),
+        ({"split": "dev"}, "iou on test and iou on dev"),
+        ({"ids": ("i00000", "i00002")}, "2 and 2 items, 1 in common"),
+        ({"groups": ("g", "g")}, "same ids, labels and groups"),
+        ({"labels": ("x", "z")}, "same ids, labels and groups"),
+    ],
+)
+def test_unlike_items_are_refused(change: dict, words: str) -> None:
+    a = make_items([0.1, 0.2], labels=("x", "y"))
+    with pytest.raises(EvaluationError, match=words):
+        compare_items(a, replace(a, **change))
+    with pytest.raises(EvaluationError, match=words):
+        list_discordant(a, replace(a, **change))
+
+
+def test_adjusting_keeps_order_and_all_else() -> None:
+    random = np.random.default_rng(0)
+    a = make_items(random.random(30))
+    found = [
+        compare_items(a, make_items(np.clip(a.values + shift, 0, 1))) for shift in (0.1, 0, 0.3)
+    ]
+    adjusted = adjust(found)
+    raw = [one.p_value_clustered for one in found]
+    assert [one.p_value_holm for one in adjusted] == pytest.approx(
+        list(multipletests(raw, method="holm")[1])
+    )
+    assert [replace(one, p_value_holm=0) for one in adjusted] == [
+        replace(one, p_value_holm=0) for one in found
+    ]
+
+
+def test_old_files_are_read_and_new_ones_hold_plain_numbers(
+    tmp_path: Path, make_pair: Table
+) -> None:
+    found = compare_pairs(make_pair([BOTH, ONLY_B, ONLY_A] * 5), [("sft", "grpo")])
+    write_comparisons(tmp_path / "c.json", found)
+    (row,) = json.loads((tmp_path / "c.json").read_text())
+    old = list(row)[: list(row).index("split_digest") + 1]
+    (tmp_path / "old.json").write_text(json.dumps([{name: row[name] for name in old}]))
+    (one,) = read_comparisons(tmp_path / "old.json")
+    assert (one.measure, one.value_a, one.num_items_needed) == ("accuracy", None, None)
+    assert one.difference == found[0].difference
+    assert not one.few_groups

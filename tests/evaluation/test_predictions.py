@@ -3,7 +3,7 @@ from pathlib import Path
 
 import pytest
 
-from groupwise.core import EvaluationError, digest_json, write_jsonl
+from groupwise.core import EvaluationError, digest_json, read_jsonl, write_jsonl
 from groupwise.evaluation import (
     POLICY_ORDER,
     Prediction,
@@ -24,6 +24,9 @@ def test_file_round_trip_keeps_every_field(tmp_path: Path, make_prediction: Make
             latency_s=0.25,
             pictures=("a.png", "b.png"),
             fields={"task": "写周报", "difficulty": None},
+            scores={"iou": 0.25, "相似度": 1.0},
+            samples=(True, False),
+            pair="p1",
         ),
         make_prediction("off-task", None, reason="empty", text=""),
     ]
@@ -49,6 +52,13 @@ def test_row_with_other_keys_is_refused_with_its_number(tmp_path: Path) -> None:
         ({"policy": ""}, "without '/'"),
         ({"latency_s": -1.0}, "latency"),
         ({"latency_s": float("inf")}, "latency"),
+        ({"scores": {"iou": 1.1}}, r"wrong score; got iou = 1.1; expected a value in \[0, 1\]"),
+        ({"scores": {"iou": float("nan")}}, "wrong score"),
+        ({"scores": {"": 0.5}}, "name that is taken"),
+        ({"scores": {"accuracy": 0.5}}, "name that is taken"),
+        ({"scores": {"pass@3": 0.5}}, "name that is taken"),
+        ({"scores": {"f1:on-task": 0.5}}, "name that is taken"),
+        ({"samples": (True, 1)}, "wrong samples.*true or false each"),
     ],
 )
 def test_contradictions_are_refused(make_prediction: Make, wrong: dict, words: str) -> None:
@@ -109,3 +119,24 @@ def test_label_outside_the_set_is_refused(make_prediction: Make, wrong: dict) ->
 def test_label_set_must_have_two_different_labels(labels: tuple[str, ...]) -> None:
     with pytest.raises(EvaluationError, match="two or more"):
         check_labels([], labels)
+
+
+def test_rows_of_old_files_are_read(tmp_path: Path, make_prediction: Make) -> None:
+    write_predictions(tmp_path / "p.jsonl", [make_prediction()])
+    (row,) = read_jsonl(tmp_path / "p.jsonl")
+    old = {key: row[key] for key in row if key not in ("scores", "samples", "pair")}
+    write_jsonl(tmp_path / "old.jsonl", [old])
+    (found,) = read_predictions(tmp_path / "old.jsonl")
+    assert (found.scores, found.samples, found.pair) == ({}, (), "")
+    assert found == make_prediction()
+
+
+@pytest.mark.parametrize("key", ["example_id", "group", "fields", "latency_s"])
+def test_row_without_an_older_key_is_refused(
+    tmp_path: Path, make_prediction: Make, key: str
+) -> None:
+    write_predictions(tmp_path / "p.jsonl", [make_prediction()])
+    (row,) = read_jsonl(tmp_path / "p.jsonl")
+    write_jsonl(tmp_path / "p.jsonl", [{name: row[name] for name in row if name != key}])
+    with pytest.raises(EvaluationError, match="row 1 is not a prediction"):
+        read_predictions(tmp_path / "p.jsonl")

@@ -107,6 +107,9 @@ class Prediction:
         return self.probabilities.get(self.predicted)
 
 
+_KEYS = {item.name for item in fields(Prediction)}
+
+
 def _check_probabilities(probabilities: Mapping[str, float], where: str) -> None:
     values = list(probabilities.values())
     if not all(0 <= value <= 1 for value in values) or abs(sum(values) - 1) > _SUM_TOLERANCE:
@@ -145,12 +148,11 @@ def read_predictions(path: Path) -> list[Prediction]:
 
 
 def _parse_row(row: dict[str, Any], where: str) -> Prediction:
-    known = {item.name for item in fields(Prediction)}
-    if not known - _LATER_KEYS <= set(row) <= known:
+    if not _KEYS - _LATER_KEYS <= set(row) <= _KEYS:
         raise EvaluationError(
             f"{where} is not a prediction",
             got=f"the keys {sorted(row)}",
-            expected=f"the keys {sorted(known)}",
+            expected=f"the keys {sorted(_KEYS)}",
         )
     row["pictures"] = tuple(row["pictures"])
     row["samples"] = tuple(row.get("samples", ()))
