@@ -5,6 +5,7 @@ from typing import Any
 import torch
 
 from groupwise.training.settings import TrainerSettings
+from groupwise.training.trackers import PROJECT
 from groupwise.training.workspace import Workspace
 
 
@@ -26,7 +27,9 @@ def build_arguments(settings: TrainerSettings, workspace: Workspace) -> dict[str
         "save_strategy": "steps" if saves else "no",
         "save_steps": settings.save_every_steps or 500,
         "save_total_limit": 2,
-        "report_to": list(settings.report_to) or "none",
+        "report_to": "none",  # Trackers tells them, under our names
+        "run_name": f"{workspace.folder.resolve().parent.name}/{workspace.folder.name}",
+        "project": PROJECT,
         "bf16": settings.dtype == "bfloat16",
         "fp16": settings.dtype == "float16",
         "seed": workspace.seed,

@@ -4,6 +4,7 @@ import math
 import sys
 import time
 from collections.abc import Callable, Mapping
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Self
 
@@ -18,8 +19,9 @@ from rich.progress import (
 )
 from transformers import TrainerCallback
 
-from groupwise.core import TrainingError, append_jsonl, read_jsonl, write_jsonl
+from groupwise.core import TrainingError, append_jsonl, read_jsonl, write_json, write_jsonl
 from groupwise.training.checkpoints import mark_complete
+from groupwise.training.trackers import Trackers
 
 RenameMetrics = Callable[[Mapping[str, float]], dict[str, float]]
 CheckHeldout = Callable[[], Mapping[str, float]]
@@ -28,16 +30,19 @@ _SECONDS_BETWEEN_LINES = 15.0
 
 
 class MetricRows(TrainerCallback):
-    """Writes one row of ``metrics.jsonl`` for each logged step.
+    """Writes one row of ``metrics.jsonl`` for each logged step, and tells the trackers.
 
     After a crash, rows beyond the checkpoint that training goes on from are dropped first,
     so that the file is that of an uninterrupted run.
     """
 
-    def __init__(self, path: Path, *, rename: RenameMetrics, num_epochs: int) -> None:
+    def __init__(
+        self, path: Path, *, rename: RenameMetrics, num_epochs: int, trackers: Trackers
+    ) -> None:
         self.path = path
         self.rename = rename
         self.num_epochs = num_epochs
+        self.trackers = trackers
 
     def on_train_begin(self, args, state, control, **_: Any) -> None:
         """Drop rows of steps that will be done again."""
@@ -56,6 +61,7 @@ class MetricRows(TrainerCallback):
             values = _check_finite(self.rename(logs), step=state.global_step)
             row = {"step": state.global_step, "epoch": round(epoch, 4), **values}
             append_jsonl(self.path, row)
+            self.trackers.log({**values, "epoch": row["epoch"]}, args, state, control)
 
 
 def _check_finite(values: Mapping[str, float], *, step: int) -> dict[str, float]:
@@ -70,12 +76,15 @@ def _check_finite(values: Mapping[str, float], *, step: int) -> dict[str, float]
 
 
 class HeldoutRows(TrainerCallback):
-    """Runs a held-out check every so many steps and writes its row to ``metrics.jsonl``."""
+    """Runs a held-out check every so many steps, writes its row and tells the trackers."""
 
-    def __init__(self, path: Path, *, check: CheckHeldout, every_steps: int) -> None:
+    def __init__(
+        self, path: Path, *, check: CheckHeldout, every_steps: int, trackers: Trackers
+    ) -> None:
         self.path = path
         self.check = check
         self.every_steps = every_steps
+        self.trackers = trackers
 
     def on_step_end(self, args, state, control, model: Any = None, **_: Any) -> None:
         """Check after every ``every_steps`` steps and after the last one."""
@@ -84,6 +93,7 @@ class HeldoutRows(TrainerCallback):
         values = self._check(model)
         named = {f"heldout/{name}": value for name, value in values.items()}
         append_jsonl(self.path, {"step": state.global_step, **named})
+        self.trackers.log(named, args, state, control)
 
     def _check(self, model: Any) -> Mapping[str, float]:
         was_training = model.training
@@ -92,6 +102,31 @@ class HeldoutRows(TrainerCallback):
             return self.check()
         finally:
             model.train(was_training)
+
+
+class ProgressFile(TrainerCallback):
+    """Says in ``progress.json`` how far a training is to go, for those who look from outside.
+
+    The file is there while it trains, and stays where a training was killed.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self.path = folder / "progress.json"
+
+    def on_train_begin(self, args, state, control, **_: Any) -> None:
+        """Write the number of steps, and from where and when this attempt does them."""
+        if state.is_world_process_zero:
+            progress = {
+                "num_steps": state.max_steps,
+                "first_step": state.global_step,
+                "started_at": datetime.now(UTC).isoformat(timespec="milliseconds"),
+            }
+            write_json(self.path, progress)
+
+    def on_train_end(self, args, state, control, **_: Any) -> None:
+        """Remove it: what follows from a training must not depend on the time of day."""
+        if state.is_world_process_zero:
+            self.path.unlink(missing_ok=True)
 
 
 class WholeCheckpoints(TrainerCallback):

@@ -15,6 +15,7 @@ from groupwise.training.callbacks import (
     CheckHeldout,
     HeldoutRows,
     MetricRows,
+    ProgressFile,
     StepProgress,
     WholeCheckpoints,
 )
@@ -23,6 +24,7 @@ from groupwise.training.grpo_trainer import make_grpo_trainer
 from groupwise.training.prompt_rows import lay_out_prompts, make_prompt_rows
 from groupwise.training.reward_function import RewardFunction
 from groupwise.training.settings import GrpoSettings
+from groupwise.training.trackers import Trackers
 from groupwise.training.vllm_arguments import build_vllm_arguments
 from groupwise.training.workspace import Workspace
 
@@ -129,13 +131,13 @@ def _check_prompts(examples: Sequence[Example], *, num_needed: int) -> None:
 def _make_callbacks(
     settings: GrpoSettings, workspace: Workspace, check_heldout: CheckHeldout | None
 ) -> list[Any]:
-    path = workspace.metrics
-    callbacks: list[Any] = [
-        MetricRows(path, rename=_rename_metrics, num_epochs=settings.epochs),
-    ]
-    if check_heldout is not None and settings.heldout_every_steps is not None:
+    path, every_steps = workspace.metrics, settings.heldout_every_steps
+    trackers = Trackers(settings.report_to)
+    rows = MetricRows(path, rename=_rename_metrics, num_epochs=settings.epochs, trackers=trackers)
+    callbacks: list[Any] = [trackers, ProgressFile(workspace.folder), rows]
+    if check_heldout is not None and every_steps is not None:
         callbacks.append(
-            HeldoutRows(path, check=check_heldout, every_steps=settings.heldout_every_steps)
+            HeldoutRows(path, check=check_heldout, every_steps=every_steps, trackers=trackers)
         )
     return [*callbacks, WholeCheckpoints()]
 

@@ -1,11 +1,14 @@
 """Settings of SFT and GRPO, written in the recipe's YAML under ``sft`` and ``grpo``."""
 
+from importlib.util import find_spec
 from typing import Literal, Self
 
-from pydantic import Field, model_validator
+from pydantic import Field, field_validator, model_validator
 
 from groupwise.core import Config
 from groupwise.models import TrainableSettings
+
+Tracker = Literal["tensorboard", "wandb", "mlflow", "trackio"]
 
 
 class PictureAugmentation(Config):
@@ -41,7 +44,7 @@ class TrainerSettings(Config):
         save_every_steps: a checkpoint each so many steps; None: none, so an interrupted training
             starts anew.
         log_every_steps: a row of metrics each so many steps, and one at every checkpoint.
-        report_to: trackers that Transformers reports to (tensorboard, wandb, mlflow, trackio …).
+        report_to: trackers that are told the values of ``metrics.jsonl``; each must be installed.
         dtype: of the weights; float32 on a CPU, bfloat16 on a GPU.
         gradient_checkpointing: recompute activations to save memory.
         trainable: which weights are trained.
@@ -55,10 +58,21 @@ class TrainerSettings(Config):
     gradient_accumulation: int = Field(default=1, ge=1)
     save_every_steps: int | None = Field(default=None, ge=1)
     log_every_steps: int = Field(default=10, ge=1)
-    report_to: tuple[str, ...] = ()
+    report_to: tuple[Tracker, ...] = ()
     dtype: Literal["float32", "bfloat16", "float16", "auto"] = "float32"
     gradient_checkpointing: bool = False
     trainable: TrainableSettings = TrainableSettings()
+
+    @field_validator("report_to")
+    @classmethod
+    def _check_installed(cls, names: tuple[Tracker, ...]) -> tuple[Tracker, ...]:
+        absent = [name for name in names if find_spec(name) is None]
+        if absent:
+            raise ValueError(
+                f"{' and '.join(absent)} not installed; pip install {' '.join(absent)}, "
+                "or pip install 'groupwise[trackers]' for all"
+            )
+        return names
 
 
 class SftSettings(TrainerSettings):

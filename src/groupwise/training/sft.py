@@ -11,12 +11,13 @@ from typing import Any
 from groupwise.core import TrainingError, derive_seed, seed_everything
 from groupwise.models import Policy, prepare_trainable, silence_libraries
 from groupwise.training.arguments import build_arguments
-from groupwise.training.callbacks import MetricRows, StepProgress, WholeCheckpoints
+from groupwise.training.callbacks import MetricRows, ProgressFile, StepProgress, WholeCheckpoints
 from groupwise.training.checkpoints import find_last_checkpoint, remove_checkpoints
 from groupwise.training.read_ahead import ReadAhead
 from groupwise.training.rows import RowCollator, RowsOfEpoch
 from groupwise.training.settings import SftSettings
 from groupwise.training.sft_trainer import make_sft_trainer
+from groupwise.training.trackers import Trackers
 from groupwise.training.workspace import Workspace
 
 _KEPT_METRICS = (
@@ -62,6 +63,7 @@ def train_sft(
     read = ReadAhead(
         lambda places: collate([schedule[place] for place in places]), num_rows=len(schedule)
     )
+    trackers = Trackers(settings.report_to)
     with StepProgress("sft", shown=("loss",)) as progress:
         trainer = make_sft_trainer(
             model=model,
@@ -70,7 +72,14 @@ def train_sft(
             processing_class=policy.processor,
             data_collator=lambda items: read([item["place"] for item in items]),
             callbacks=[
-                MetricRows(workspace.metrics, rename=_rename_metrics, num_epochs=settings.epochs),
+                trackers,
+                ProgressFile(workspace.folder),
+                MetricRows(
+                    workspace.metrics,
+                    rename=_rename_metrics,
+                    num_epochs=settings.epochs,
+                    trackers=trackers,
+                ),
                 WholeCheckpoints(),
                 progress,
             ],
