@@ -47,12 +47,26 @@ def test_more_than_there_are_is_refused_with_their_number() -> None:
         draw(41)
 
 
-def test_training_does_not_depend_on_how_many_items_are_evaluated(tmp_path: Path) -> None:
-    def list_steps(**evaluation: object) -> dict[str, Step]:
-        return {step.name: step for step in plan(load(**evaluation), tmp_path)}
+def list_steps(*overrides: str) -> dict[str, Step]:
+    config = load_config(
+        OnTaskConfig, find_config(find_recipe("on_task"), "demo"), overrides=overrides
+    )
+    return {step.name: step for step in plan(config, Path("nowhere"))}
 
-    few, more = list_steps(num_items=3), list_steps(num_items=4)
-    changed = {name for name in few if few[name].settings != more[name].settings}
-    assert changed == {"baselines", "evaluate"}
-    other = list_steps(num_items=3, num_heldout_items=5)
-    assert few["grpo"].settings != other["grpo"].settings
+
+@pytest.mark.parametrize(
+    ("override", "changed"),
+    [
+        ("evaluation.num_items=3", {"baselines", "evaluate"}),
+        ("evaluation.num_heldout_items=3", {"baselines", "grpo", "evaluate"}),
+        ("grpo.beta=0.5", {"grpo", "evaluate"}),
+        ("grpo.max_new_tokens=20", {"baselines", "grpo", "sft_same_labels", "evaluate"}),
+        ("grpo.learning_rate=1e-6", {"grpo", "sft_same_labels", "evaluate"}),
+        ("grpo.trainable.method=lora", {"grpo", "sft_same_labels", "evaluate"}),
+        ("rewards.format=0.2", {"grpo"}),
+    ],
+)
+def test_a_setting_redoes_the_steps_that_read_it(override: str, changed: set[str]) -> None:
+    before, after = list_steps(), list_steps(override)
+    found = {name for name in before if before[name].settings != after[name].settings}
+    assert found == changed

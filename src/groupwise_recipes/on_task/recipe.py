@@ -13,6 +13,13 @@ if TYPE_CHECKING:
 
 TRAINED = ("sft", "grpo", "sft_same_labels")
 
+# Parts of sections: a step is not redone for settings that it does not read.
+_PARTS = {
+    "asking": ("grpo", ("max_new_tokens",)),
+    "heldout": ("evaluation", ("batch_size", "num_heldout_items")),
+    "labels": ("grpo", ("epochs", "learning_rate", "trainable", "max_new_tokens")),
+}
+
 
 def plan(config: "OnTaskConfig", run: Path) -> list[Step]:
     """Return the steps; a step lists the settings and steps that its outputs depend on.
@@ -23,8 +30,8 @@ def plan(config: "OnTaskConfig", run: Path) -> list[Step]:
     from groupwise_recipes.on_task.rewards import name_weights
 
     settings = {**dump_config(config), "metric_versions": dict(METRIC_VERSIONS)}
-    checked = ("batch_size", "num_heldout_items")
-    settings["heldout"] = {key: settings["evaluation"][key] for key in checked}
+    for part, (section, keys) in _PARTS.items():
+        settings[part] = {key: settings[section][key] for key in keys}
 
     def make(name: str, summary: str, *, sections: str, uses: str = "", **more: Any) -> Step:
         return Step(
@@ -36,7 +43,7 @@ def plan(config: "OnTaskConfig", run: Path) -> list[Step]:
             **more,
         )
 
-    asked = "seed model answer grpo evaluation"
+    asked = "seed model answer asking evaluation"
     return [
         make(
             "prepare",
@@ -56,13 +63,13 @@ def plan(config: "OnTaskConfig", run: Path) -> list[Step]:
         make(
             "sft_same_labels",
             "control: SFT on the labels GRPO saw",
-            sections="seed model answer sft grpo",
+            sections="seed model answer sft labels",
             uses="prepare sft",
         ),
         make(
             "evaluate",
             "all policies on the test split",
-            sections=f"{asked} metric_versions",
+            sections=f"{asked} grpo metric_versions",
             uses=" ".join(("prepare", "baselines", *TRAINED)),
         ),
         make(
