@@ -25,6 +25,7 @@ from groupwise.evaluation.predictions import Prediction
 CLEAR_P = 0.05
 MAX_COMPARISONS = 200
 MAX_DISCORDANT = 20
+MIN_DISCORDANT = 5
 NUM_RESAMPLES = 10_000
 FEWER_RESAMPLES = 2_000
 _MANY = 20
@@ -145,12 +146,14 @@ def _find_discordant(
     place = max(tested, key=lambda gap: abs(gap.difference or 0.0)).coordinates
     a, b = material.answers[first, place], material.answers[second, place]
     found = list_discordant(a.items, b.items)
+    num_rivals = len(material.contenders) - 1
+    num_shown = max(MIN_DISCORDANT, MAX_DISCORDANT // num_rivals)
     return DiscordantList(
         coordinates=place,
         num_items=len(a.items.ids),
         num_first_better=sum(one.value_a > one.value_b for one in found),
         num_second_better=sum(one.value_a < one.value_b for one in found),
-        shown=tuple(_describe(one, a, b) for one in found[:MAX_DISCORDANT]),
+        shown=tuple(_describe(one, a, b) for one in found[:num_shown]),
     )
 
 

@@ -11,6 +11,7 @@ from typing import Any
 from groupwise.evaluation.comparison.content import Gap, Recommendation, Statement, Versus
 from groupwise.evaluation.comparison.material import Material
 
+MAX_PAIRS_IN_FULL = 2
 MAX_PAIRS_TOLD = 6
 
 
@@ -21,8 +22,10 @@ def state_findings(material: Material, versus: Sequence[Versus]) -> tuple[Statem
         found.append(Statement("finding.confounded"))
     if not versus:
         found += _state_values(material)
+    is_brief = len(versus) > MAX_PAIRS_IN_FULL
     for pair in versus[:MAX_PAIRS_TOLD]:
-        found += _state_grid(pair) if len(pair.gaps) > 1 else _state_single(pair, material)
+        is_grid = len(pair.gaps) > 1
+        found += _state_grid(pair, is_brief) if is_grid else _state_single(pair, material)
     if len(versus) > MAX_PAIRS_TOLD:
         found.append(Statement("finding.more_pairs", {"num": len(versus) - MAX_PAIRS_TOLD}))
     return tuple(found)
@@ -65,7 +68,7 @@ def _state_test(pair: Versus, gap: Gap) -> Iterator[Statement]:
         yield Statement("finding.power", _name_pair(pair) | needed)
 
 
-def _state_grid(pair: Versus) -> Iterator[Statement]:
+def _state_grid(pair: Versus, is_brief: bool) -> Iterator[Statement]:
     values = _name_pair(pair)
     cells = {"num_compared": pair.num_compared, "num_cells": len(pair.gaps)}
     if pair.mean is None:
@@ -73,7 +76,8 @@ def _state_grid(pair: Versus) -> Iterator[Statement]:
         return
     counts = {"up": pair.num_up, "down": pair.num_down, "equal": pair.num_equal}
     yield Statement("finding.grid", values | cells | counts | {"mean": pair.mean})
-    yield from _state_extremes(pair)
+    if not is_brief:
+        yield from _state_extremes(pair)
     if pair.num_tested:
         clear = {"num_clear_up": pair.num_clear_up, "num_clear_down": pair.num_clear_down}
         yield Statement("finding.grid_clear", values | clear | {"num_tested": pair.num_tested})

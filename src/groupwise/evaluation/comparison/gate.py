@@ -5,6 +5,7 @@ and its facts laid side by side.
 """
 
 import json
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, cast
 
@@ -24,6 +25,7 @@ _FIRST = (
     *(DATA, "items", "labels", "conditions", "prompts", "template", "decoding", "parser"),
     *("normalizer", "metrics", "judge", "base_weights", "rewards", "budget", "seeds", "config"),
 )
+_DIGEST = re.compile(r"[0-9a-f]{32}")
 _MAX_TOLD = 6
 _MAX_VALUES = 4
 _OF_AXES = ("same_predictions", "same_answers")
@@ -87,9 +89,9 @@ def _join_values(values: Iterable[Any]) -> str | None:
 
 
 def show_value(value: Any) -> str:
-    """Return a JSON value as text."""
+    """Return a JSON value as text; of a digest the beginning."""
     if isinstance(value, str):
-        return value
+        return value[:8] if _DIGEST.fullmatch(value) else value
     return json.dumps(value, ensure_ascii=False, default=str)
 
 
@@ -98,7 +100,7 @@ def tell_rows(rows: Sequence[SideRow]) -> Iterator[Statement]:
     unlike = [row for row in rows if row.kind == "confounding"]
     for row in unlike[:_MAX_TOLD]:
         kind = "notice.confounding" if any(row.values) else "notice.gate"
-        values = {"aspect": row.aspect, "key": row.key, "values": _show_unlike(row.values)}
+        values = {"aspect": row.aspect, "key": row.key, "pairs": _show_unlike(row.values)}
         yield Statement(kind, values | {"reason": row.reason, "words": row.words}, "error")
     rest = [f"{row.aspect}/{row.key}" for row in unlike[_MAX_TOLD:]]
     if rest:
@@ -108,14 +110,14 @@ def tell_rows(rows: Sequence[SideRow]) -> Iterator[Statement]:
         yield Statement("notice.harmless", {"num": len(harmless), "keys": harmless[:_MAX_VALUES]})
 
 
-def _show_unlike(values: Sequence[str | None]) -> list[str | None]:
-    """Return only what differs where every value is an object of counts."""
+def _show_unlike(values: Sequence[str | None]) -> list[tuple[str, list[str | None]]]:
+    """Return what differs with its values; where they are tables of counts, each unlike count."""
     tables = [_parse_table(value) for value in values]
     if not all(tables):
-        return list(values)
+        return [("", list(values))]
     keys = dict.fromkeys(key for table in tables for key in table)
-    unlike = [k for k in keys if len({show_value(table.get(k)) for table in tables}) > 1]
-    return [", ".join(f"{k} {show_count(k, table)}" for k in unlike) for table in tables]
+    shown = {key: [show_count(key, table) for table in tables] for key in keys}
+    return [(key, [*parts]) for key, parts in shown.items() if len(set(parts)) > 1]
 
 
 def _parse_table(text: str | None) -> dict[str, Any]:

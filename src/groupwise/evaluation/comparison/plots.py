@@ -10,18 +10,20 @@ from functools import partial
 
 from matplotlib.ticker import FuncFormatter, MaxNLocator
 
-from groupwise.evaluation.comparison.content import Comparison, Curve, Gap
+from groupwise.evaluation.comparison.content import Comparison, Curve, Gap, Versus
 from groupwise.evaluation.comparison.words import Words
 from groupwise.evaluation.report import numbers
 from groupwise.evaluation.report.canvas import INK, MUTED, Axes, pick_color
 from groupwise.evaluation.report.curves import draw_series
 
 MAX_ROWS = 24
+MIN_ROWS = 8
 MAX_CURVES = 12
 _FOREST_WIDTH = 4.6
 _CURVE_SIZE = (3.8, 3.0)
 _BAND_ALPHA = 0.18
 _MAX_NAME = 22
+_MAX_TITLE = 40
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,13 +40,12 @@ class Panel:
 
 def list_panels(comparison: Comparison, words: Words) -> list[Panel]:
     """Return every plot that the comparison has numbers for."""
-    forest = plot_forest(comparison, words)
-    return [*([forest] if forest else []), *plot_curves(comparison, words)]
+    return [*plot_forests(comparison, words), *plot_curves(comparison, words)]
 
 
 @dataclass(frozen=True, slots=True)
 class _Row:
-    """One line of the forest plot."""
+    """One line of a forest plot."""
 
     title: str
     text: str
@@ -53,48 +54,52 @@ class _Row:
     is_marked: bool
 
 
-def plot_forest(comparison: Comparison, words: Words) -> Panel | None:
-    """Return the differences with their intervals, None if none was tested.
+def plot_forests(comparison: Comparison, words: Words) -> list[Panel]:
+    """Return the tested differences with their intervals: one panel per pair, or one for all.
 
-    Of more than 24 the largest differences are shown, in the order of the tables.
+    Of more than 24 rows in all the largest differences of each pair are shown, in their order.
     """
-    found = [
-        (index, pair, gap)
+    pairs = [
+        [_make_row(comparison, words, index, gap) for gap in _choose_gaps(comparison, pair)]
         for index, pair in enumerate(comparison.versus)
-        for gap in pair.gaps
-        if gap.test is not None
     ]
-    largest = sorted(found, key=lambda one: -abs(one[2].difference or 0.0))[:MAX_ROWS]
-    rows = [
-        _Row(
-            title=_name_row(comparison, words, index, gap),
-            text=_describe_gap(gap, words),
-            gap=gap,
-            color=pick_color(index),
-            is_marked=gap.is_clear and comparison.is_fair,
-        )
-        for index, _, gap in found
-        if any(gap is one for _, _, one in largest)
+    titles = [words.title_pair(pair.first, pair.second) for pair in comparison.versus]
+    if not comparison.axes:
+        pairs, titles = [[row for rows in pairs for row in rows]], [words.label("forest")]
+    return [
+        _plot_forest(number, title, rows, words)
+        for number, (title, rows) in enumerate(zip(titles, pairs, strict=True), start=1)
+        if rows
     ]
-    if not rows:
-        return None
+
+
+def _choose_gaps(comparison: Comparison, pair: Versus) -> list[Gap]:
+    tested = [gap for gap in pair.gaps if gap.test is not None]
+    num_rows = max(MIN_ROWS, MAX_ROWS // len(comparison.versus))
+    largest = sorted(tested, key=lambda gap: -abs(gap.difference or 0.0))[:num_rows]
+    return [gap for gap in tested if any(gap is one for one in largest)]
+
+
+def _make_row(comparison: Comparison, words: Words, index: int, gap: Gap) -> _Row:
+    pair = comparison.versus[index]
+    return _Row(
+        title=words.place(gap.coordinates) or words.title_pair(pair.first, pair.second),
+        text=_describe_gap(gap, words),
+        gap=gap,
+        color=pick_color(index),
+        is_marked=gap.is_clear and comparison.is_fair,
+    )
+
+
+def _plot_forest(number: int, title: str, rows: Sequence[_Row], words: Words) -> Panel:
     return Panel(
-        name="forest",
+        name=f"forest-{number}",
         section="forest",
-        title=words.label("forest"),
+        title=title,
         alt="; ".join(f"{row.title}: {row.text}" for row in rows),
         draw=partial(_draw_forest, rows, words.label("forest_axis")),
         size=(_FOREST_WIDTH, 0.75 + 0.44 * len(rows)),
     )
-
-
-def _name_row(comparison: Comparison, words: Words, index: int, gap: Gap) -> str:
-    pair = comparison.versus[index]
-    title = words.title_pair(pair.first, pair.second)
-    place = words.place(gap.coordinates)
-    if not place:
-        return title
-    return place if len(comparison.versus) == 1 else f"{title}: {place}"
 
 
 def _describe_gap(gap: Gap, words: Words) -> str:
@@ -122,7 +127,7 @@ def _draw_forest(rows: Sequence[_Row], title: str, axes: Axes) -> None:
         weight = "bold" if row.is_marked else "normal"
         transform = axes.get_yaxis_transform()
         label = {"transform": transform, "va": "center", "fontsize": 8.5, "fontweight": weight}
-        axes.text(0, place - 0.42, row.title, color=INK, ha="left", **label)
+        axes.text(0, place - 0.42, _shorten(row.title, _MAX_TITLE), color=INK, ha="left", **label)
         axes.text(1, place - 0.42, row.text, color=INK, ha="right", **label)
     axes.axvline(0, color=MUTED, lw=1, zorder=0)
     axes.set_ylim(len(rows) - 0.5, -0.8)
@@ -172,7 +177,7 @@ def _draw_curves(
 ) -> None:
     for curve in curves:
         color = colors[curve.contender]
-        title = _shorten(titles[curve.contender])
+        title = _shorten(titles[curve.contender], _MAX_NAME)
         if curve.num_runs == 1:
             draw_series(axes, (list(curve.steps), list(curve.mean)), color=color, label=title)
             continue
@@ -185,8 +190,8 @@ def _draw_curves(
 
 
 def _format_value(value: float, _: int) -> str:
-    return numbers.format_plain(value).replace("-", "\u2212")
+    return numbers.format_plain(value).replace("-", "\u2212", 1 if value < 0 else 0)
 
 
-def _shorten(name: str) -> str:
-    return name if len(name) <= _MAX_NAME else f"{name[: _MAX_NAME - 1]}…"
+def _shorten(name: str, length: int) -> str:
+    return name if len(name) <= length else f"{name[: length - 1]}…"

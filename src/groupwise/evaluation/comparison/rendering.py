@@ -96,11 +96,19 @@ def tell_comparison(comparison: Comparison, *, language: Language = "en") -> Ite
     words = choose_words(comparison, language)
     for one in comparison.notices:
         yield f"{words.label(f'level_{one.level}')}: {words.say(one)}"
-    for one in comparison.findings:
-        yield words.say(one)
+    yield from group_findings(comparison, words)
     yield title_recommendation(comparison, words)
     for one in comparison.recommendation.reasons:
         yield f"- {words.say(one)}"
+
+
+def group_findings(comparison: Comparison, words: Words) -> list[str]:
+    """Return the findings as paragraphs: one per pair, and what is not about a pair first."""
+    found: dict[tuple[str, str], list[str]] = {}
+    for one in comparison.findings:
+        pair = str(one.values.get("first", "")), str(one.values.get("second", ""))
+        found.setdefault(pair, []).append(words.say(one))
+    return [("" if words.language == "zh" else " ").join(said) for said in found.values()]
 
 
 def title_recommendation(comparison: Comparison, words: Words) -> str:
@@ -146,7 +154,7 @@ def _render(
             words=words,
             language=words.language,
             label=label,
-            gap="" if words.language == "zh" else " ",
+            findings=group_findings(comparison, words),
             panels=panels,
             plots=plots,
             colors=colors,

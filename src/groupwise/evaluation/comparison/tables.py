@@ -37,6 +37,8 @@ class Shown:
         order: what the column is sorted by; the text if None.
         style: colours of a heat map.
         hint: more for those who point at it.
+        tag: a coloured word; its colour is the class ``tag_kind`` of the style sheet.
+        tag_kind: see there.
         is_strong: stands out.
         is_code: a digest or a key.
     """
@@ -46,6 +48,8 @@ class Shown:
     order: float | None = None
     style: str = ""
     hint: str = ""
+    tag: str = ""
+    tag_kind: str = ""
     is_strong: bool = False
     is_code: bool = False
 
@@ -81,7 +85,8 @@ def tabulate_results(comparison: Comparison, words: Words, colors: Sequence[str]
 def _show_name(comparison: Comparison, words: Words, name: str) -> Shown:
     policy = next(one.policy for one in comparison.contenders if one.name == name)
     is_best = comparison.recommendation.contender == name
-    return Shown(words.title_contender(name), note=policy, is_strong=is_best)
+    note = "" if name.endswith(f":{policy}") else policy
+    return Shown(words.title_contender(name), note=note, is_strong=is_best)
 
 
 def _fill_single(comparison: Comparison, words: Words, name: str) -> Iterator[Shown]:
@@ -120,7 +125,8 @@ def _bound(cell: Cell) -> str:
 
 def _show_value(cell: Cell, words: Words) -> Shown:
     if cell.value is None:
-        return Shown(NOT_RUN, note=words.title_state(cell.state), hint=cell.error)
+        note = "" if cell.state == "waiting" else words.title_state(cell.state)
+        return Shown(NOT_RUN, note=note, hint=cell.error)
     return Shown(numbers.format_share(cell.value), order=cell.value)
 
 
@@ -148,21 +154,28 @@ def tabulate_sides(comparison: Comparison, words: Words, rows: Sequence[SideRow]
     """Return settings or counts side by side, a column per contender."""
     titles = [words.title_contender(name) for name in comparison.names]
     has_kinds = any(row.kind for row in rows)
-    heads = (words.label("setting"), *titles, *([words.label("class")] if has_kinds else []))
+    heads = (words.label("setting"), *titles, *([words.label("why")] if has_kinds else []))
     return Table(
-        tuple(heads), tuple(_show_side(row, words, has_kinds) for row in rows), kind="wrap sides"
+        tuple(heads),
+        tuple(_show_side(row, words, has_kinds) for row in rows),
+        kind="wrap sides" if has_kinds else "wrap",
     )
 
 
 def _show_side(row: SideRow, words: Words, has_kinds: bool) -> tuple[Shown, ...]:
     missing = words.label("not_recorded")
     values = [Shown(missing if value is None else value) for value in row.values]
-    title = Shown(row.key, note=words.title_aspect(row.aspect).rstrip(":："), is_code=True)
+    title = Shown(
+        row.key,
+        note=words.title_aspect(row.aspect).rstrip(":："),
+        tag=words.label(f"kind_{row.kind}") if row.kind else "",
+        tag_kind=row.kind or "",
+        is_code=True,
+    )
     if not has_kinds:
         return (title, *values)
-    kind = words.label(f"kind_{row.kind}") if row.kind else ""
     why = words.explain(row.reason, row.words) if row.reason else ""
-    return (title, *values, Shown(kind, note=why, is_strong=row.kind == "confounding"))
+    return (title, *values, Shown(why))
 
 
 def tabulate_epochs(comparison: Comparison, words: Words) -> tuple[Table, ...]:
@@ -191,8 +204,7 @@ def _show_epoch(
 ) -> tuple[Shown, ...]:
     values = [row.values.get(key) for key in keys]
     shown = [
-        Shown(_DASH if value is None else numbers.format_plain(value), order=value)
-        for value in values
+        Shown(_DASH if value is None else words.plain(value), order=value) for value in values
     ]
     epoch = Shown(str(row.epoch), order=row.epoch)
     ends = (_count(row.num_runs),) if has_many else ()

@@ -68,8 +68,7 @@ class Words:
         """Return ``12 items`` with the word of this language."""
         forms: Sequence[str] = self._section("counts")[thing]
         word = forms[0] if number == 1 else forms[-1]
-        space = "" if self.language == "zh" and not word.startswith("个") else _NBSP
-        return f"{numbers.format_count(number)}{space}{word}"
+        return f"{numbers.format_count(number)}{_NBSP}{word}"
 
     def title_contender(self, name: str) -> str:
         """Return how a contender is called: with the axis where it is a value of one."""
@@ -92,8 +91,8 @@ class Words:
         return self._section("training").get(key, key)
 
     def title_pair(self, first: str, second: str) -> str:
-        """Return ``first − second``."""
-        return f"{self.title_contender(first)} \u2212 {self.title_contender(second)}"
+        """Return ``first − second``, with the axis named once."""
+        return f"{self.title_contender(first)} \u2212 {second}"
 
     def place(self, coordinates: Sequence[str]) -> str:
         """Return ``epoch 1, size 200``; empty without axes."""
@@ -103,6 +102,10 @@ class Words:
     def join(self, parts: Iterable[str]) -> str:
         """Return a list in the punctuation of this language."""
         return ("、" if self.language == "zh" else ", ").join(parts)
+
+    def plain(self, value: float) -> str:
+        """Return any number with at most four digits and a true minus sign."""
+        return numbers.format_plain(value).replace("-", "\u2212", 1 if value < 0 else 0)
 
     def interval(self, low: float, high: float) -> str:
         """Return ``+8.1 to +16.4`` in this language."""
@@ -131,7 +134,7 @@ class _Formatter(string.Formatter):
             "p": numbers.format_p_value,
             "count": numbers.format_count,
             "list": words.join,
-            "values": self._join_values,
+            "pairs": self._join_pairs,
             "contender": words.title_contender,
             "axis": words.title_axis,
             "aspect": lambda aspect: words.title_aspect(aspect) + self._space(),
@@ -147,15 +150,24 @@ class _Formatter(string.Formatter):
         return form(value) if form else self._words.count(value, format_spec)
 
     def _finish(self, clause: str) -> str:
-        end = "。" if self._words.language == "zh" else "."
-        return f"{clause[:1].upper()}{clause[1:]}{end}"
+        """Return a clause as a sentence; a key at its start keeps its letters."""
+        if self._words.language == "zh":
+            return f"{clause}。"
+        is_word = clause.split(" ", 1)[0].isalpha()
+        return f"{clause[:1].upper() if is_word else clause[:1]}{clause[1:]}."
 
     def _space(self) -> str:
         return "" if self._words.language == "zh" else " "
 
-    def _join_values(self, values: Sequence[str | None]) -> str:
-        shown = ["?" if value is None else value for value in values]
-        return (" 对 " if self._words.language == "zh" else " against ").join(shown)
+    def _join_pairs(self, pairs: Sequence[tuple[str, Sequence[str | None]]]) -> str:
+        """Return ``num_rows 5 against 6; digest a against b``."""
+        is_chinese = self._words.language == "zh"
+        against = " 对 " if is_chinese else " against "
+        shown = [
+            f"{key} {against.join('?' if one is None else one for one in values)}".strip()
+            for key, values in pairs
+        ]
+        return ("；" if is_chinese else "; ").join(shown)
 
     def _add_place(self, coordinates: Sequence[str]) -> str:
         if not coordinates:

@@ -1,0 +1,138 @@
+"""The published table of two betas: unlike data, and two epochs that are the same."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from groupwise.core import ConfigError
+from groupwise.evaluation.comparison import (
+    Comparison,
+    build_comparison,
+    read_cells_file,
+    render_html,
+    render_markdown,
+    tell_comparison,
+    write_comparison,
+)
+from groupwise.evaluation.comparison.words import LANGUAGES, Language
+
+FIXTURE = Path(__file__).parents[2] / "fixtures" / "published_beta_table.json"
+PLACES = [("1", "200", str(shots)) for shots in range(1, 5)]
+
+
+def test_differences_keep_their_sign(published: Comparison) -> None:
+    (pair,) = published.versus
+    assert (pair.first, pair.second) == ("0.12", "0.15")
+    found = [pair.find(place) for place in PLACES]
+    assert [round(100 * gap.difference, 6) for gap in found] == [-1.8, -0.5, 1.2, 0.0]
+    assert (pair.num_up, pair.num_down, pair.num_equal, pair.num_tested) == (2, 4, 2, 0)
+    assert pair.mean == pytest.approx(-0.00275)
+    assert (pair.best, pair.worst) == (PLACES[2], PLACES[0])
+
+
+def test_nothing_is_computed_from_cells_that_have_not_run(published: Comparison) -> None:
+    (pair,) = published.versus
+    empty = [gap for gap in pair.gaps if gap.coordinates[1] != "200"]
+    assert len(empty) == 24
+    assert {(gap.difference, gap.why_none) for gap in empty} == {(None, "missing")}
+    sizes = pair.by_axis[1].rows
+    assert [(row.value, row.mean, row.num_compared) for row in sizes if row.value != "200"] == [
+        ("100", None, 0),
+        ("400", None, 0),
+        ("800", None, 0),
+    ]
+    assert (sizes[1].num_compared, sizes[1].num_cells) == (8, 8)
+
+
+@pytest.mark.parametrize(
+    ("language", "data", "epochs", "none"),
+    [
+        ("en", "5/800 against 664/800", "Epoch 1, 2 are identical", "No recommendation"),
+        ("zh", "5/800 对 664/800", "epoch 1, 2 在全部", "不作推荐"),
+    ],
+)
+def test_the_data_mismatch_comes_first_and_nothing_is_recommended(
+    published: Comparison, language: Language, data: str, epochs: str, none: str
+) -> None:
+    lines = list(tell_comparison(published, language=language))
+    assert "recorded_candidates" in lines[0]
+    assert data in lines[0]
+    assert epochs in lines[1]
+    assert "trained" in lines[1] or "训练" in lines[1]
+    assert none in lines
+    assert published.recommendation.contender is None
+    kinds = [reason.kind for reason in published.recommendation.reasons]
+    assert kinds == ["reason.unfair", "reason.missing", "reason.no_items"]
+    for text in (
+        render_html(published, language=language),
+        render_markdown(published, language=language),
+    ):
+        places = [text.index(mark) for mark in ("5/800", "−1.8", "−0.5", "+1.2", "±0.0")]
+        assert places[0] < min(places[1:])
+        assert "★" not in text
+
+
+def test_the_three_files_say_the_same(published: Comparison, tmp_path: Path) -> None:
+    for language in LANGUAGES:
+        written = write_comparison(published, tmp_path, language=language)
+        values = json.loads(written.data.read_text())
+        assert values["is_fair"] is False
+        assert values["versus"][0]["num_down"] == 4
+        assert len(values["cells"]) == 64
+        assert written.html.read_text() == render_html(published, language=language)
+        assert written.markdown.read_text() == render_markdown(published, language=language)
+
+
+def test_training_of_the_source_is_shown(published: Comparison) -> None:
+    assert [row.values["kl"] for row in published.epochs] == [0.094, 0.08131, 0.07414]
+
+
+def change_fixture(folder: Path, **changes: object) -> Path:
+    values = json.loads(FIXTURE.read_text()) | changes
+    path = folder / "cells.json"
+    path.write_text(json.dumps(values))
+    return path
+
+
+CELL = {"contender": 0.12, "at": {"epoch": 1, "size": 200, "shots": 1}, "value": 57.0}
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"cells": [CELL, CELL]}, "stands twice"),
+        ({"cells": [CELL | {"contender": 0.2}]}, "not in the grid"),
+        ({"cells": [CELL | {"at": {"epoch": 1, "size": 200}}]}, "not in the grid"),
+        ({"cells": [CELL | {"value": 157.0}]}, "not in [0, 100"),
+        ({"cells": [CELL | {"value": None}]}, "done without a value"),
+        ({"facts": {"0.2": {}}}, "no contenders ['0.2']"),
+        ({"cels": []}, "did you mean 'cells'"),
+    ],
+)
+def test_wrong_files_are_refused_in_a_sentence(
+    tmp_path: Path, changes: dict[str, object], words: str
+) -> None:
+    with pytest.raises(ConfigError) as caught:
+        read_cells_file(change_fixture(tmp_path, **changes))
+    assert words in str(caught.value)
+
+
+def test_contenders_of_which_nothing_is_known_cannot_be_checked(tmp_path: Path) -> None:
+    found = build_comparison(read_cells_file(change_fixture(tmp_path, facts={})))
+    assert not found.is_fair
+    assert found.recommendation.contender is None
+
+
+def test_values_of_other_items_are_not_subtracted(tmp_path: Path) -> None:
+    cells = [CELL | {"digest": "a"}, CELL | {"contender": 0.15, "digest": "b", "value": 58.8}]
+    found = build_comparison(read_cells_file(change_fixture(tmp_path, cells=cells)))
+    gap = found.versus[0].find(("1", "200", "1"))
+    assert (gap.difference, gap.why_none) == (None, "other_items")
+    assert "reason.other_items" in [reason.kind for reason in found.recommendation.reasons]
+
+
+def test_one_equal_pair_of_values_may_be_chance(tmp_path: Path) -> None:
+    other = CELL | {"at": CELL["at"] | {"epoch": 2}}
+    found = build_comparison(read_cells_file(change_fixture(tmp_path, cells=[CELL, other])))
+    assert "same_epochs" not in [one.values.get("reason") for one in found.notices]
