@@ -74,10 +74,10 @@ def find_cause(found: Found, varied: Varied, runs: Sequence[RunFacts]) -> str | 
         "judge": ("judge",),
         **dict.fromkeys(_OF_BASE, ("model.base",)),
     }
-    found = _first(varied.settings, prefixes.get(aspect, ()))
-    if found is None and aspect in ("data", "prompts") and varied.has_data:
-        return "data" if aspect == "prompts" else None
-    return found
+    setting = _first(varied.settings, prefixes.get(aspect, ()))
+    if setting is None and aspect == "prompts" and varied.has_data:
+        return "data"
+    return setting
 
 
 def _belongs_to_policy(found: Found, runs: Sequence[RunFacts]) -> bool:

@@ -1,0 +1,164 @@
+"""What should have differed and does not: predictions, weights, axes, names."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from run_folders import make_predictions, make_run, write_weights
+
+from groupwise.core import EvaluationError
+from groupwise.evaluation import FairnessVerdict, check_fairness, read_facts, summarize_same
+
+Judge = Callable[..., FairnessVerdict]
+TRAINED = {"prepare/base": 0.0, "sft/policy": 1.0, "grpo/policy": 2.0}
+
+
+def list_names(verdict: FairnessVerdict) -> list[str]:
+    return [remark.name for remark in verdict.remarks]
+
+
+def test_identical_predictions_are_remarked(judge_pair: Judge) -> None:
+    verdict = judge_pair(answers="one")
+    (remark,) = verdict.remarks
+    assert (remark.name, remark.level) == ("same_predictions", "warning")
+    assert "all 40 items" in remark.message
+    assert "全部 40 题" in remark.explain("zh")
+    assert verdict.relations[0].num_same_text == verdict.relations[0].num_same_answer == 40
+    assert verdict.is_fair
+
+
+def test_the_same_labels_in_other_words_are_remarked(judge_pair: Judge) -> None:
+    from dataclasses import replace
+
+    rows = [replace(row, text=row.text + ".") for row in make_predictions("one")]
+    verdict = judge_pair(predictions=rows)
+    assert list_names(verdict) == ["same_answers"]
+    assert verdict.relations[0].num_same_text == 0
+
+
+def test_equal_runs_may_answer_alike(tmp_path: Path) -> None:
+    runs = [read_facts(make_run(tmp_path / name)) for name in ("one", "two")]
+    verdict = check_fairness(runs)
+    assert verdict.is_fair
+    assert verdict.remarks == ()
+
+
+def test_a_name_that_does_not_vary_is_remarked(judge_pair: Judge) -> None:
+    verdict = judge_pair(varying=("grpo.beta", "grpo.learning_rate", "data"))
+    assert [remark.words["key"] for remark in verdict.remarks] == ["grpo.learning_rate", "data"]
+
+
+def test_trained_weights_pass(judge_pair: Judge) -> None:
+    assert judge_pair(weights=TRAINED).is_fair
+
+
+@pytest.mark.parametrize("still", ["sft", "grpo"])
+def test_weights_that_did_not_move_are_an_error(judge_pair: Judge, still: str) -> None:
+    before = {"sft": 0.0, "grpo": 1.0}[still]
+    verdict = judge_pair(weights={**TRAINED, f"{still}/policy": before})
+    assert list_names(verdict) == ["unmoved_weights"]
+    assert verdict.remarks[0].level == "error"
+    assert f"step {still}" in verdict.remarks[0].message
+    assert not verdict.is_fair
+    assert not verdict.confounding
+
+
+def test_only_steps_behind_the_policy_are_looked_at(judge_pair: Judge) -> None:
+    still = {**TRAINED, "grpo/policy": 1.0}
+    verdict = judge_pair(weights=still, policies=("sft", "sft"), varying=())
+    assert "unmoved_weights" not in list_names(verdict)
+
+
+def test_no_trained_parameter_is_an_error(judge_pair: Judge) -> None:
+    frozen = [{"part": "x", "num_trainable": 0, "num_frozen": 10}]
+    verdict = judge_pair({"grpo/trainable.json": frozen}, varying=("grpo.beta", "trainable"))
+    assert list_names(verdict) == ["nothing_trainable"]
+    assert not verdict.is_fair
+
+
+def compare_adapters(tmp_path: Path, sft: float, grpo: float | None) -> list[str]:
+    one, two = make_run(tmp_path / "one"), make_run(tmp_path / "two", answers="two")
+    write_weights(two / "prepare/base", 0.0)
+    write_weights(two / "sft/policy", sft, is_adapter=True)
+    if grpo is not None:
+        write_weights(two / "grpo/policy", grpo, is_adapter=True)
+    return list_names(check_fairness([read_facts(one), read_facts(two)]))
+
+
+def test_adapters_that_did_not_move_are_an_error(tmp_path: Path) -> None:
+    assert compare_adapters(tmp_path / "a", 0.5, 0.7) == []
+    assert compare_adapters(tmp_path / "b", 0.0, 0.7) == ["unmoved_adapter"]
+    assert compare_adapters(tmp_path / "c", 0.5, 0.5) == ["unmoved_weights"]
+    assert compare_adapters(tmp_path / "d", 0.5, None) == []
+
+
+def test_damaged_weights_are_one_sentence(judge_pair: Judge, tmp_path: Path) -> None:
+    one, two = make_run(tmp_path / "1", weights=TRAINED), make_run(tmp_path / "2")
+    (one / "sft/policy/model.safetensors").write_bytes(b"\x10")
+    with pytest.raises(EvaluationError, match=r"model\.safetensors are damaged"):
+        check_fairness([read_facts(one), read_facts(two)])
+
+
+def test_bfloat16_weights_are_read(tmp_path: Path) -> None:
+    import torch
+    from safetensors.torch import save_file
+
+    one, two = make_run(tmp_path / "1"), make_run(tmp_path / "2", answers="two")
+    for place in ("prepare/base", "sft/policy"):
+        (one / place).mkdir(parents=True, exist_ok=True)
+        save_file({"w": torch.ones(3, dtype=torch.bfloat16)}, one / place / "model.safetensors")
+    assert list_names(check_fairness([read_facts(one), read_facts(two)])) == ["unmoved_weights"]
+
+
+def cell(result: Any, **coordinates: str) -> tuple[dict[str, str], Any]:
+    return coordinates, result
+
+
+def test_identical_epochs_mean_that_nothing_was_trained() -> None:
+    cells = [
+        cell(value, epoch=epoch, shots=shots, beta="0.12")
+        for epoch in ("1", "2")
+        for shots, value in (("1", 57.0), ("2", 56.1), ("3", 55.1), ("4", 55.2))
+    ]
+    (remark,) = summarize_same(cells)
+    assert remark.name == "same_epochs"
+    assert remark.words == {"key": "epoch", "cause": "1, 2", "count": "4"}
+    assert remark.message == (
+        "epoch 1, 2 are identical in all 4 cells: nothing was trained between them"
+    )
+
+
+def test_an_axis_value_that_changed_nothing_is_named() -> None:
+    digests = {("1", "a"): "x", ("1", "b"): "x", ("1", "c"): "x", ("1", "d"): "y"}
+    cells = [cell(digest, n=n, beta=beta) for (n, beta), digest in digests.items()]
+    (remark,) = summarize_same(cells)
+    assert (remark.name, remark.words["cause"]) == ("same_axis", "a, b, c")
+
+
+def test_cells_that_differ_somewhere_are_not_the_same() -> None:
+    cells = [
+        cell(value, beta=beta, shots=shots)
+        for beta, row in {"0.12": (57.0, 55.2), "0.15": (58.8, 55.2)}.items()
+        for shots, value in zip("14", row, strict=True)
+    ]
+    assert summarize_same(cells) == ()
+
+
+def test_one_pair_of_equal_numbers_may_be_chance_and_of_texts_not() -> None:
+    assert summarize_same([cell(0.5, beta="1"), cell(0.5, beta="2")]) == ()
+    assert len(summarize_same([cell("d", beta="1"), cell("d", beta="2")])) == 1
+
+
+def test_cells_that_were_not_run_say_nothing() -> None:
+    cells = [cell(None, beta=b, n=n) for b in "12" for n in "12"]
+    assert summarize_same(cells) == ()
+    assert summarize_same([]) == ()
+
+
+def test_remarks_are_plain_values(judge_pair: Judge) -> None:
+    from dataclasses import asdict
+
+    verdict = judge_pair(answers="one")
+    assert json.loads(json.dumps(asdict(verdict)))["is_fair"] is True
