@@ -1,0 +1,1 @@
+"""Group QC: pass or fail a group of inspection photos from sparse labels."""

@@ -1,0 +1,168 @@
+"""What GRPO is rewarded by: the verdict, the two-line form and, if wanted, a consistent reason.
+
+Every part reads the reply by ``verdicts``. An example without a valid label has no score (None)
+in any part, so it leaves the statistics instead of earning 0.
+"""
+
+import re
+from pathlib import Path
+from typing import Annotated, Literal, Self
+
+from pydantic import Field, model_validator
+
+from groupwise.core import Completion, Config, Example, Score
+from groupwise.data import read_examples
+from groupwise.rewards import Reward, RewardCase, RewardKind, RewardSet, describe_weights
+from groupwise_recipes.group_qc.verdicts import (
+    FAIL,
+    PASS,
+    VERDICTS,
+    parse_judgement,
+    write_judgement,
+)
+
+_PHOTO = re.compile(r"图片_(\d+)")
+_NEGATIVE = re.compile(r"未|不(?!影响)|无法|缺")
+_FULFILLED = re.compile(r"符合|合格|满足|通过")
+_NO_LABEL = Score(None, "no valid label")
+
+
+class GroupRewards(Config):
+    """The rewards and their weights, one weight per reward; only their proportion counts.
+
+    Attributes:
+        parts: names of rewards.
+        weights: in the same order. With 1.0 and 0.2 a reply earns 0, 0.2, 1.0 or 1.2 of 1.2.
+    """
+
+    parts: tuple[Literal["label", "format", "consistency"], ...] = (
+        "label",
+        "format",
+        "consistency",
+    )
+    weights: tuple[Annotated[float, Field(ge=0)], ...] = (1.0, 0.2, 0.0)
+
+    @model_validator(mode="after")
+    def _check_number(self) -> Self:
+        if len(self.weights) != len(self.parts):
+            raise ValueError(
+                f"{len(self.parts)} rewards ({', '.join(self.parts)}) and {len(self.weights)} "
+                "weights; give one weight per reward"
+            )
+        if len(set(self.parts)) < len(self.parts):
+            raise ValueError(f"a reward stands twice in {', '.join(self.parts)}")
+        if not any(self.weights):
+            raise ValueError("all rewards have the weight 0")
+        return self
+
+    @property
+    def by_name(self) -> dict[str, float]:
+        """Weights by name of the reward."""
+        return dict(zip(self.parts, self.weights, strict=True))
+
+
+class VerdictMatch:
+    """1 if the first line of the stripped reply is exactly the true verdict, else 0.
+
+    A reply without a verdict is invalid.
+    """
+
+    name = "label"
+    kind: RewardKind = "truth"
+
+    def __call__(self, example: Example, completion: Completion) -> Score:
+        """Return the score."""
+        if example.label not in VERDICTS:
+            return _NO_LABEL
+        found = parse_judgement(completion.text)
+        if found.verdict is None:
+            return Score(0.0, found.problem, invalid=True)
+        if found.verdict == example.label:
+            return Score(1.0, f"{found.verdict} is right")
+        return Score(0.0, f"{found.verdict} is wrong, the label is {example.label}")
+
+
+class TwoLineFormat:
+    """1 if the reply is a verdict line and a reason line and nothing else, else 0."""
+
+    name = "format"
+    kind: RewardKind = "format"
+
+    def __call__(self, example: Example, completion: Completion) -> Score:
+        """Return the score; of the example only counts that it has a label."""
+        if example.label not in VERDICTS:
+            return _NO_LABEL
+        found = parse_judgement(completion.text)
+        return Score(float(found.is_well_formed), found.problem or "two lines")
+
+
+class ReasonConsistency:
+    """1 if the reason names only photos that exist and does not contradict its verdict, else 0.
+
+    A reason contradicts 通过 if it has a negative remark (未…, 不…, 无法, 缺), and 不通过 if it has
+    none and says that all is fulfilled. Whether it is true is not looked at.
+    """
+
+    name = "consistency"
+    kind: RewardKind = "format"
+
+    def __call__(self, example: Example, completion: Completion) -> Score:
+        """Return the score; photos are counted by the example's ``stage_a_summaries``."""
+        if example.label not in VERDICTS:
+            return _NO_LABEL
+        found = parse_judgement(completion.text)
+        if not found.is_well_formed:
+            return Score(0.0, found.problem)
+        num_photos = len(example.fields.get("stage_a_summaries", ()))
+        absent = [n for n in map(int, _PHOTO.findall(found.reason)) if not 1 <= n <= num_photos]
+        if absent:
+            return Score(0.0, f"图片_{absent[0]} is not there")
+        is_negative = bool(_NEGATIVE.search(found.reason))
+        if found.verdict == PASS and is_negative:
+            return Score(0.0, f"{PASS} with a negative remark")
+        if found.verdict == FAIL and not is_negative and _FULFILLED.search(found.reason):
+            return Score(0.0, f"{FAIL} though all is fulfilled")
+        return Score(1.0, "consistent")
+
+
+_REWARDS: dict[str, type[VerdictMatch] | type[TwoLineFormat] | type[ReasonConsistency]] = {
+    "label": VerdictMatch,
+    "format": TwoLineFormat,
+    "consistency": ReasonConsistency,
+}
+
+
+def make_rewards(settings: GroupRewards) -> RewardSet:
+    """Return the rewards with their weights as shares; a part of weight 0 is only logged."""
+    parts: dict[str, tuple[Reward, float]] = {
+        name: (_REWARDS[name](), weight) for name, weight in settings.by_name.items()
+    }
+    return RewardSet(parts)
+
+
+def name_weights(settings: GroupRewards) -> str:
+    """Return the weights that count, as one line."""
+    return describe_weights(settings.by_name)
+
+
+def make_case(settings: GroupRewards, examples_path: Path) -> RewardCase:
+    """Return the rewards and training groups they are audited on; metrics read verdicts alike."""
+    return RewardCase(
+        rewards=make_rewards(settings),
+        examples=read_examples(examples_path),
+        write_answer=write_reference,
+        measure=measure_verdict,
+        labels=VERDICTS,
+    )
+
+
+def write_reference(example: Example, label: str) -> str:
+    """Return a reply in the right form with ``label``; the same reason for every example."""
+    del example
+    return write_judgement(label, "要点均符合要求" if label == PASS else "有要点未确认")
+
+
+def measure_verdict(example: Example, text: str) -> float | None:
+    """Return how the evaluation counts a reply: 1 right, 0 wrong, None without a verdict."""
+    verdict = parse_judgement(text).verdict
+    return None if verdict is None else float(verdict == example.label)

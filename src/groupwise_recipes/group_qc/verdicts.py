@@ -1,0 +1,94 @@
+"""The output contract of Stage B: a verdict line, a reason line, nothing else.
+
+The one parser of replies: rewards, metrics, predictions and reports all read them here. It does
+not judge whether a reason is true.
+"""
+
+import re
+import unicodedata
+from dataclasses import dataclass
+
+PASS = "通过"
+FAIL = "不通过"
+VERDICTS = (PASS, FAIL)
+
+_REASON = re.compile(r"理由[:：](.*)")
+
+
+@dataclass(frozen=True, slots=True)
+class Judgement:
+    """What a reply says.
+
+    Attributes:
+        verdict: the first line of the stripped reply if it is exactly a verdict, else None.
+        reason: the reason without its mark; empty where the form is broken.
+        problem: how the reply breaks the contract, for a person to read; empty if it does not.
+    """
+
+    verdict: str | None
+    reason: str
+    problem: str
+
+    @property
+    def is_well_formed(self) -> bool:
+        """Whether the whole reply follows the contract."""
+        return not self.problem
+
+
+def parse_judgement(text: str) -> Judgement:
+    """Return what a reply says; a broken form keeps its verdict, which then earns no format."""
+    verdict = _read_verdict(text)
+    lines = _split_lines(text.rstrip())
+    problem = _find_problem(lines, verdict)
+    return Judgement(verdict, "" if problem else _read_reason(lines[1]), problem)
+
+
+def write_judgement(verdict: str, reason: str) -> str:
+    """Return the reply with this verdict and reason.
+
+    Raises:
+        ValueError: if the parser would not read that text as this verdict.
+    """
+    text = f"{verdict}\n理由：{reason}"
+    found = parse_judgement(text)
+    if found.problem or found.verdict != verdict:
+        raise ValueError(f"{text!r} is not a reply: {found.problem}")
+    return text
+
+
+def _read_verdict(text: str) -> str | None:
+    first = _split_lines(text.strip())[0]
+    return first if first in VERDICTS else None
+
+
+def _split_lines(text: str) -> list[str]:
+    return text.replace("\r\n", "\n").split("\n")
+
+
+def _find_problem(lines: list[str], verdict: str | None) -> str:
+    if not any(line.strip() for line in lines):
+        return "empty reply"
+    if verdict is None:
+        return f"the first line is neither {PASS} nor {FAIL}"
+    if lines[0] not in VERDICTS:
+        return (
+            "a blank line stands before the verdict"
+            if not lines[0].strip()
+            else (f"other text stands around {verdict}")
+        )
+    if len(lines) == 1:
+        return "there is no reason line"
+    if len(lines) > 2:
+        return f"{len(lines)} lines instead of two"
+    if any(len(line.splitlines()) > 1 for line in lines):
+        return "a line is broken by something else than a newline"
+    if not _REASON.fullmatch(lines[1]):
+        return "the second line does not start with 理由: or 理由："
+    return "" if _read_reason(lines[1]) else "the reason is empty"
+
+
+def _read_reason(line: str) -> str:
+    """Return what stands after the mark; invisible characters alone are nothing."""
+    match = _REASON.fullmatch(line)
+    said = match.group(1).strip() if match else ""
+    return said if any(unicodedata.category(letter)[0] not in "CZ" for letter in said) else ""

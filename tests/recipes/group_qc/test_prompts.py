@@ -1,0 +1,60 @@
+"""What both stages are asked."""
+
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from groupwise.core import DataError, Picture
+from groupwise_recipes.group_qc.prompts import (
+    make_group_example,
+    make_photo_example,
+    sort_summaries,
+)
+
+
+def test_the_group_question() -> None:
+    summaries = {"图片_10": "无关图片", "图片_2": "接地线×1", "图片_1": "BBU×1"}
+    example = make_group_example(
+        "BBU接地线检查",
+        ["接地线连接", "端子紧固"],
+        summaries,
+        group="QC-A",
+        label="通过",
+    )
+    system, user = example.prompt
+    lines = user.text.splitlines()
+    assert lines[:2] == ["任务：BBU接地线检查", "要点：接地线连接；端子紧固"]
+    assert lines[2].startswith("输出格式：")
+    assert lines[3:] == ["摘要列表：", "图片_1: BBU×1", "图片_2: 接地线×1", "图片_10: 无关图片"]
+    for rule in ("两行", "不写数量", "不编号", "不照抄摘要", "以负面为准", "判不通过"):
+        assert rule in system.text
+    assert example.fields == {
+        "group_id": "QC-A",
+        "task_type": "BBU接地线检查",
+        "group_label": "通过",
+        "stage_a_summaries": {"图片_1": "BBU×1", "图片_2": "接地线×1", "图片_10": "无关图片"},
+    }
+    assert (example.group, example.label, example.pictures) == ("QC-A", "通过", ())
+
+
+@given(st.lists(st.integers(1, 300), unique=True, min_size=1))
+def test_summaries_stand_in_the_order_of_their_numbers(numbers: list[int]) -> None:
+    found = sort_summaries({f"图片_{n}": str(n) for n in numbers})
+    assert [int(text) for text in found.values()] == sorted(numbers)
+
+
+@pytest.mark.parametrize("key", ["图片1", "图片_", "图片_x", "图片_①", "image_1"])
+def test_a_wrong_key_is_refused(key: str) -> None:
+    with pytest.raises(DataError, match="wrong key"):
+        sort_summaries({key: "BBU×1"})
+
+
+def test_the_photo_question() -> None:
+    picture = Picture(Path("a.jpg"), "0")
+    example = make_photo_example("挡风板安装检查", "挡风板是否安装", picture, group="g")
+    assert "任务：挡风板安装检查\n关注：挡风板是否安装\n" in example.prompt[0].text
+    assert '{"图片_1": "…"}' in example.prompt[0].text
+    assert "无关图片" in example.prompt[0].text
+    assert (example.pictures, example.label, example.group) == ((picture,), None, "g")
