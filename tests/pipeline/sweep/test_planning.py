@@ -44,7 +44,7 @@ def test_cells_have_their_configs_and_know_what_they_share():
         (
             ["source=source.txt,gone.txt", "factor=1,2"],
             {},
-            ["1 problem", "not exist (source=gone.txt,factor=1 and 1 more cells)"],
+            ["1 problem", "not exist (source=gone.txt,factor=1 and 1 more cell)"],
         ),
         (["source=source.txt,gone.txt"], {}, ["not exist (source=gone.txt)"]),
         (["writer.wait_s=1,1.0"], {}, ["writer.wait_s=1 and writer.wait_s=1.0 have the same"]),

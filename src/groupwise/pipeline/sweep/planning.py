@@ -30,13 +30,7 @@ from groupwise.pipeline.sweep.grid import (
     parse_axes,
     parse_coordinates,
 )
-from groupwise.pipeline.sweep.record import (
-    CELLS,
-    RECORD,
-    list_conflicts,
-    make_record,
-    read_record,
-)
+from groupwise.pipeline.sweep.record import CELLS, check_folder, make_record, read_record
 
 
 @dataclass(frozen=True, slots=True)
@@ -218,29 +212,8 @@ def _make_plan(
         work = _digest_work(steps)
         planned.append(PlannedCell(name, coordinates[name], folder, config, steps, work))
     plan = SweepPlan(recipe, out, axes, tuple(planned), tuple(accepted))
-    check_sweep_folder(plan)
+    check_folder(out, plan.record)
     return plan
-
-
-def check_sweep_folder(plan: SweepPlan) -> None:
-    """Refuse a folder that holds something else than this sweep, or a part of it.
-
-    Raises:
-        ConfigError: naming what differs.
-    """
-    out = plan.folder
-    if (out / RECORD).is_file():
-        conflicts = list_conflicts(read_record(out), plan.record)
-        if conflicts:
-            lines = "".join(f"\n  {line}" for line in conflicts)
-            raise ConfigError(
-                f"{out} holds another sweep:{lines}\n"
-                "use another --out, or what it was started with (an axis may get more values)"
-            )
-    elif out.exists() and not out.is_dir():
-        raise ConfigError(f"{out} is not a folder", fix="use another --out")
-    elif out.is_dir() and any(not path.name.startswith(".") for path in out.iterdir()):
-        raise ConfigError(f"{out} has files but holds no sweep", fix="use another --out")
 
 
 def _list_twins(loaded: Mapping[str, Config]) -> list[str]:
@@ -271,7 +244,8 @@ def _list_previews(recipe: Recipe[Any], loaded: Mapping[str, Config]) -> list[st
 
 
 def _describe_cells(names: Sequence[str]) -> str:
-    return names[0] if len(names) == 1 else f"{names[0]} and {len(names) - 1} more cells"
+    more = f"{len(names) - 1} more cell" + ("s" if len(names) > 2 else "")
+    return names[0] if len(names) == 1 else f"{names[0]} and {more}"
 
 
 def _digest_work(steps: Sequence[Step]) -> dict[str, str]:

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from groupwise.core import RunError, digest_json
+from groupwise.core import ConfigError, RunError, digest_json
 from groupwise.pipeline.run import compare_settings
 from groupwise.pipeline.sweep.grid import Axis
 from groupwise.pipeline.sweep.states import CellState, is_alive, read_states
@@ -116,6 +116,26 @@ def make_record(recipe: str, axes: Sequence[Axis], cells: Mapping[str, Any]) -> 
             for name, values in cells.items()
         ],
     }
+
+
+def check_folder(folder: Path, record: Mapping[str, Any]) -> None:
+    """Refuse a folder that holds something else than this sweep, or a part of it.
+
+    Raises:
+        ConfigError: naming what differs.
+    """
+    if (folder / RECORD).is_file():
+        conflicts = list_conflicts(read_record(folder), record)
+        if conflicts:
+            lines = "".join(f"\n  {line}" for line in conflicts)
+            raise ConfigError(
+                f"{folder} holds another sweep:{lines}\n"
+                "use another --out, or what it was started with (an axis may get more values)"
+            )
+    elif folder.exists() and not folder.is_dir():
+        raise ConfigError(f"{folder} is not a folder", fix="use another --out")
+    elif folder.is_dir() and any(not path.name.startswith(".") for path in folder.iterdir()):
+        raise ConfigError(f"{folder} has files but holds no sweep", fix="use another --out")
 
 
 def list_conflicts(before: Mapping[str, Any], after: Mapping[str, Any]) -> list[str]:

@@ -10,8 +10,8 @@ from typing import Literal
 
 from groupwise.core import RunError, RunFolder, write_json
 from groupwise.pipeline.sweep.children import Child, start_child, stop_children
-from groupwise.pipeline.sweep.planning import PlannedCell, SweepPlan, check_sweep_folder
-from groupwise.pipeline.sweep.record import RECORD, Sweep, read_record, read_sweep
+from groupwise.pipeline.sweep.planning import PlannedCell, SweepPlan
+from groupwise.pipeline.sweep.record import RECORD, Sweep, check_folder, read_record, read_sweep
 from groupwise.pipeline.sweep.states import append_state, describe_process, read_states
 from groupwise.pipeline.sweep.timing import SweepClock
 
@@ -97,7 +97,7 @@ def run_cell(plan: SweepPlan, name: str, *, report_progress: Report = lambda _: 
 
 
 def _write_record(plan: SweepPlan) -> None:
-    check_sweep_folder(plan)
+    check_folder(plan.folder, plan.record)
     write_json(plan.folder / RECORD, plan.record)
 
 
