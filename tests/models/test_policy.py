@@ -2,7 +2,15 @@ import pytest
 import torch
 
 from groupwise.core import ModelError
-from groupwise.models import LoraSettings, TrainableSettings, load_policy, prepare_trainable
+from groupwise.inference import LocalEngine, Sampling
+from groupwise.models import (
+    LoraSettings,
+    Policy,
+    TrainableSettings,
+    list_trainable,
+    load_policy,
+    prepare_trainable,
+)
 
 
 def read_logits(policy, example):
@@ -62,3 +70,51 @@ def test_loading_and_saving_print_nothing(tmp_path, text_folder, capfd):
     load_policy(text_folder).save(tmp_path)
     printed = capfd.readouterr()
     assert printed.out + printed.err == ""
+
+
+def add_loud_adapter(policy):
+    """Put an adapter on the policy whose answers differ from the base's."""
+    model = prepare_trainable(policy.model, TrainableSettings(lora=LoraSettings(last_blocks=2)))
+    with torch.no_grad():
+        for parameter in model.parameters():
+            if parameter.requires_grad:
+                parameter.add_(0.3 * torch.randn(parameter.shape, generator=torch.manual_seed(1)))
+    return Policy(model.eval(), policy.processor, policy.has_vision)
+
+
+def test_with_the_adapter_off_the_base_answers_from_the_same_weights(
+    vision_folder, picture_examples
+):
+    def answer(policy):
+        found = LocalEngine(policy).generate(picture_examples, sampling=Sampling(max_new_tokens=8))
+        return [completion.token_ids for [completion] in found]
+
+    base = load_policy(vision_folder)
+    expected = answer(base)
+    storage = {p.data_ptr() for p in base.model.parameters()}
+    policy = add_loud_adapter(base)
+    loud = answer(policy)
+    everything = {p.data_ptr() for p in policy.model.parameters()}
+    with policy.adapter_off():
+        assert answer(policy) == expected
+        assert {p.data_ptr() for p in policy.model.parameters()} == everything
+    assert storage < everything
+    assert answer(policy) == loud != expected
+
+
+def test_what_trains_is_the_same_after_the_adapter_was_off(text_folder):
+    policy = add_loud_adapter(load_policy(text_folder))
+    for parameter in policy.model.parameters():
+        parameter.requires_grad_(False)
+    with pytest.raises(KeyError), policy.adapter_off():
+        raise KeyError
+    assert list_trainable(policy.model) == frozenset()
+
+
+def test_without_an_adapter_nothing_is_switched_off(text_folder, text_examples):
+    policy = load_policy(text_folder)
+    with policy.adapter_off():
+        assert torch.equal(
+            read_logits(policy, text_examples[0]),
+            read_logits(load_policy(text_folder), text_examples[0]),
+        )

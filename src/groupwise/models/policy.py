@@ -1,5 +1,7 @@
 """Loading a policy: a model with its processor, from a folder or the hub."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -17,6 +19,7 @@ from groupwise.models.messages import build_messages
 from groupwise.models.patch_projection import project_patches_fast
 from groupwise.models.processor import load_processor
 from groupwise.models.silence import silence_libraries
+from groupwise.models.trainable import list_trainable, restore_trainable
 
 _ADAPTER_FILE = "adapter_config.json"
 
@@ -71,6 +74,22 @@ class Policy:
             tokenize=False,
             add_generation_prompt=True,
         )
+
+    @contextmanager
+    def adapter_off(self) -> Iterator[None]:
+        """Let the base model answer inside the block; it is the same one, nothing is copied.
+
+        A policy without an adapter stays as it is. What trains is the same afterwards.
+        """
+        if not getattr(self.model, "peft_config", None):
+            yield
+            return
+        names = list_trainable(self.model)
+        try:
+            with self.model.disable_adapter():
+                yield
+        finally:
+            restore_trainable(self.model, names)
 
     def save(self, folder: Path) -> None:
         """Write the model (or only its adapter) and the processor."""
