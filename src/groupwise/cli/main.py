@@ -17,6 +17,7 @@ from groupwise import __version__
 from groupwise.cli.audit import audit_app
 from groupwise.cli.compare import compare
 from groupwise.cli.doctor import doctor
+from groupwise.cli.export import export
 from groupwise.cli.judge import judge_app
 from groupwise.cli.recipes import recipes
 from groupwise.cli.report import report
@@ -41,6 +42,7 @@ app.command()(compare)
 app.command()(report)
 app.command()(recipes)
 app.command()(doctor)
+app.command()(export)
 app.command()(watch)
 app.add_typer(audit_app, name="audit")
 app.add_typer(judge_app, name="judge")

@@ -22,6 +22,7 @@ from groupwise.evaluation.report.files import RunFiles, read_run_files
 from groupwise.evaluation.report.findings import state_findings
 from groupwise.evaluation.report.mistakes import choose_mistakes
 from groupwise.evaluation.report.notices import collect_notices
+from groupwise.evaluation.report.training import tabulate_trainings
 
 MAIN_SPLIT = "test"
 _SLICE = re.compile(r"accuracy\[(?P<field>[^=\]]+)=(?P<value>.*)\]")
@@ -55,6 +56,7 @@ def build_report(run_folder: Path) -> Report:
         slices=_arrange_slices([m for m in files.metrics if m.split == split]),
         details=_arrange_details(by_policy, [m for m in files.metrics if m.split == split]),
         logs=files.logs,
+        trainings=tabulate_trainings(files.logs),
         mistakes=choose_mistakes(by_policy.get(last[0], []), run_folder),
         audit=files.audit,
         gate=files.gate,

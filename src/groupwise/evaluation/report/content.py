@@ -145,6 +145,32 @@ def _has_numbers(row: Mapping[str, Any], key: str) -> bool:
 
 
 @dataclass(frozen=True, slots=True)
+class SeriesRow:
+    """One value of a training over its steps, in words."""
+
+    title: str
+    first: str
+    last: str
+    low: str
+    high: str
+    num_rows: int
+
+
+@dataclass(frozen=True, slots=True)
+class TrainingTable:
+    """The values of one training step, as ``groupwise watch`` shows them."""
+
+    step: str
+    num_steps: int
+    rows: tuple[SeriesRow, ...]
+
+    @property
+    def title(self) -> str:
+        """The step's name for readers."""
+        return title_policy(self.step)
+
+
+@dataclass(frozen=True, slots=True)
 class Mistake:
     """An item the shown policy got wrong.
 
@@ -200,6 +226,7 @@ class Report:
         slices: accuracies by field.
         details: confusion and calibration by policy.
         logs: training logs by step name.
+        trainings: the same as tables.
         mistakes: what the last policy got wrong, None without predictions.
         audit: audit/audit.json as it is, None if not there.
         gate: grpo/gate.json as it is, None if not there.
@@ -216,6 +243,7 @@ class Report:
     slices: tuple[SliceTable, ...]
     details: tuple[PolicyDetail, ...]
     logs: Mapping[str, TrainingLog]
+    trainings: tuple[TrainingTable, ...]
     mistakes: Mistakes | None
     audit: Mapping[str, Any] | None
     gate: Mapping[str, Any] | None

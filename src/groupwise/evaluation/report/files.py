@@ -43,6 +43,7 @@ class RunFiles:
     audit: Mapping[str, Any] | None
     reward_audit: Mapping[str, Any] | None
     gate: Mapping[str, Any] | None
+    judges: Mapping[str, Mapping[str, Any]]
     manifest: Mapping[str, Any] | None
     absent: Mapping[str, str]
 
@@ -66,6 +67,7 @@ def read_run_files(folder: Path) -> RunFiles:
         audit=_read(folder / "audit/audit.json", _read_object, None),
         reward_audit=_read(folder / "audit_rewards/audit.json", _read_object, None),
         gate=_read(folder / "grpo/gate.json", _read_object, None),
+        judges={name: _read(folder / name / "judge.json", _read_object, {}) for name in logs},
         manifest=_read(folder / "manifest.json", _read_object, None),
         absent={name: shows for name, shows in _SHOWS.items() if not (folder / name).is_file()},
     )

@@ -16,6 +16,7 @@ from groupwise.evaluation.report.numbers import (
     format_share,
     format_share_interval,
 )
+from groupwise.evaluation.report.training import note_alarms
 
 MAX_INVALID_RATE = 0.05
 MIN_ITEMS = 100
@@ -41,6 +42,7 @@ def collect_notices(files: RunFiles) -> tuple[Notice, ...]:
         *_note_blind(files.metrics),
         *_note_same_answers(files.predictions),
         *_note_training(files),
+        *note_alarms(files.logs, files.judges),
     ]
     return tuple(sorted(found, key=lambda notice: _LEVELS.index(notice.level)))
 

@@ -1,0 +1,55 @@
+"""What the monitor sees stands in the report, too."""
+
+from pathlib import Path
+
+from groupwise.core import write_json, write_jsonl
+from groupwise.evaluation.report import build_report, render_html, render_markdown
+
+
+def test_every_alarm_of_every_training_is_a_notice(tmp_path: Path):
+    rows = [{"step": step, "truncated": 0.5, "dead_groups": 1.0} for step in range(1, 6)]
+    write_jsonl(tmp_path / "grpo/metrics.jsonl", rows)
+    counts = {"judge": "fit judge", "num_questions": 200, "no_verdict_rate": 0.5}
+    write_json(tmp_path / "grpo/judge.json", counts)
+    write_jsonl(
+        tmp_path / "sft/metrics.jsonl", [{"step": step, "loss": 2.0} for step in range(1, 11)]
+    )
+    found = {notice.text: notice for notice in build_report(tmp_path).notices}
+    texts = " ".join(found)
+    assert "GRPO, step 5: 50.0\u00a0% of the answers reach the length limit" in texts
+    assert "GRPO, step 5: fit judge gave no verdict on 50.0\u00a0% of 200 questions" in texts
+    assert "SFT warm-up, step 10: the loss is 2, as at the start (2). To do: raise" in texts
+    (dead,) = (notice for text, notice in found.items() if "all completions of a group" in text)
+    assert (dead.level, dead.source) == ("error", "grpo/metrics.jsonl")
+
+
+def test_the_values_of_the_page_are_in_the_report(tmp_path: Path):
+    rows = [
+        {"step": 1, "reward": 0.5, "reward/format": 0.25, "kl": 0.001, "num_groups": 8},
+        {"step": 2, "heldout/accuracy": 0.75, "heldout/n": 96},
+        {"step": 3, "reward": 0.75, "reward/format": 0.5, "kl": 0.002, "num_groups": 8},
+    ]
+    write_jsonl(tmp_path / "grpo/metrics.jsonl", rows)
+    report = build_report(tmp_path)
+    (table,) = report.trainings
+    assert (table.title, table.num_steps) == ("GRPO", 3)
+    assert [row.title for row in table.rows] == [
+        "Reward",
+        "Reward: format",
+        "Held-out accuracy",
+        "KL to the start",
+    ]
+    assert (table.rows[0].first, table.rows[0].last) == ("50.0\u00a0%", "75.0\u00a0%")
+    assert (table.rows[3].low, table.rows[3].high) == ("0.001", "0.002")
+    html, markdown = render_html(report), render_markdown(report)
+    assert "GRPO: 4 series over 3 steps" in html
+    assert "<td>Held-out accuracy</td><td>75.0\u00a0%</td>" in html
+    assert (
+        "| Reward: format | 50.0\u00a0% | 25.0\u00a0% | 25.0\u00a0% | 50.0\u00a0% | 2 |" in markdown
+    )
+
+
+def test_a_run_without_training_has_no_table(tmp_path: Path):
+    report = build_report(tmp_path)
+    assert report.trainings == ()
+    assert "<h3>Values</h3>" not in render_html(report)
