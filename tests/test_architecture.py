@@ -176,6 +176,13 @@ def test_modules_are_nouns_that_say_something():
     assert [path for path in SOURCES if path.stem in vague or path.parent.name in vague] == []
 
 
+@pytest.mark.parametrize("module", ["cli.compare", "cli.watch", "evaluation", "data", "pipeline"])
+def test_what_reads_results_does_not_wait_for_torch(module):
+    code = f"import sys, groupwise.{module}; print(sorted({{'torch', 'trl'}} & set(sys.modules)))"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout == "[]\n"
+
+
 # Built from pieces, so that this file does not contain what it looks for.
 _UNFINISHED = re.compile(r"\b(" + "|".join(["TO" + "DO", "FIX" + "ME", "XX" + "X"]) + r")\b")
 _MACHINE_PATH = re.compile(r"(?<![\w.~/-])/(" + "|".join(["work", "root"]) + r")(/|\b)")

@@ -1,13 +1,8 @@
 import pytest
 from PIL import Image
 
-from groupwise.core import Message, make_example, read_picture
-from groupwise.models import (
-    estimate_picture_tokens,
-    load_policy,
-    make_token_counter,
-    open_picture,
-)
+from groupwise.core import Message, make_example, open_picture, read_picture
+from groupwise.models import estimate_picture_tokens, load_policy, make_token_counter
 
 
 def encode(policy, example):

@@ -4,8 +4,8 @@ from hypothesis import strategies as st
 from PIL import Image
 from transformers import AutoModelForImageTextToText, Qwen2_5_VLForConditionalGeneration
 
-from groupwise.core import ModelError
-from groupwise.models import PRESETS, load_policy, open_picture, train_tokenizer, write_tiny_policy
+from groupwise.core import ModelError, open_picture
+from groupwise.models import PRESETS, load_policy, train_tokenizer, write_tiny_policy
 
 TOKENIZER = train_tokenizer(["on-task", "离题"])
 TEXT = st.text(alphabet=st.characters(codec="utf-8", exclude_categories=["Cs"])) | st.text(

@@ -5,14 +5,8 @@ import json
 import pytest
 import torch
 
-from groupwise.core import Score, TrainingError, read_jsonl
-from groupwise.models import (
-    LoraSettings,
-    TrainableSettings,
-    load_policy,
-    open_picture,
-    prepare_trainable,
-)
+from groupwise.core import Score, TrainingError, open_picture, read_jsonl
+from groupwise.models import LoraSettings, TrainableSettings, load_policy, prepare_trainable
 from groupwise.rewards import RewardSet
 from groupwise.training import GrpoSettings, Workspace, judge_gate, prompt_rows, train_grpo
 

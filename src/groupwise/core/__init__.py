@@ -1,4 +1,4 @@
-"""The words every other layer speaks: examples, scores, errors, configs, runs.
+"""The words every other layer speaks: examples, pictures, scores, errors, configs, runs.
 
 Nothing here knows about models, training or any task.
 """
@@ -30,6 +30,8 @@ from groupwise.core.example import (
 )
 from groupwise.core.findings import MAX_PLACES, Finding, FindingLevel, report_places
 from groupwise.core.jsonl import append_jsonl, read_jsonl, write_json, write_jsonl, write_text
+from groupwise.core.pictures import open_picture, store_picture
+from groupwise.core.result_file import ResultFile
 from groupwise.core.runs import RunFolder, describe_machine
 from groupwise.core.seeds import derive_seed, seed_everything
 from groupwise.core.yaml_loader import parse_yaml
@@ -49,6 +51,7 @@ __all__ = [
     "Message",
     "ModelError",
     "Picture",
+    "ResultFile",
     "RewardError",
     "RunError",
     "RunFolder",
@@ -66,11 +69,13 @@ __all__ = [
     "dump_config",
     "load_config",
     "make_example",
+    "open_picture",
     "parse_yaml",
     "read_jsonl",
     "read_picture",
     "report_places",
     "seed_everything",
+    "store_picture",
     "write_json",
     "write_jsonl",
     "write_text",

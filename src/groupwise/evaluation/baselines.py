@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from groupwise.core import EvaluationError, Example, Picture, derive_seed
+from groupwise.core import EvaluationError, Example, Picture, derive_seed, open_picture
 from groupwise.evaluation.predictions import Prediction
 from groupwise.evaluation.untyped import (
     LogisticRegression,
@@ -21,7 +21,6 @@ from groupwise.evaluation.untyped import (
     make_pipeline,
     make_union,
 )
-from groupwise.models import open_picture
 
 THUMBNAIL_SIZE = (32, 24)
 _NUM_TREES = 200

@@ -6,8 +6,8 @@ from typing import Any
 
 from PIL import Image
 
-from groupwise.core import DataError, Example, Picture, digest_bytes
-from groupwise.models import build_messages, open_picture
+from groupwise.core import DataError, Example, Picture, digest_bytes, open_picture
+from groupwise.models import build_messages
 
 _ORIENTATION = 0x0112
 _TYPES = {"PNG": "image/png", "JPEG": "image/jpeg", "WEBP": "image/webp"}

@@ -1,5 +1,6 @@
-"""Policies: loading, tiny presets, pictures, and what of a model trains."""
+"""Policies: loading, tiny presets, and what of a model trains."""
 
+from groupwise.core import open_picture, store_picture
 from groupwise.models.lengths import (
     TOKEN_SIDE,
     count_picture_tokens,
@@ -13,7 +14,6 @@ from groupwise.models.memory import (
     estimate_memory,
 )
 from groupwise.models.messages import build_messages
-from groupwise.models.pictures import open_picture, store_picture
 from groupwise.models.policy import Policy, find_local_config, load_policy
 from groupwise.models.processor import PictureProcessor, load_processor
 from groupwise.models.silence import silence_libraries

@@ -12,8 +12,8 @@ from typing import Any
 
 import torch
 
-from groupwise.core import Example, TrainingError
-from groupwise.models import Policy, open_picture
+from groupwise.core import Example, TrainingError, open_picture
+from groupwise.models import Policy
 
 
 @dataclass(frozen=True)

@@ -8,8 +8,8 @@ import random
 from collections.abc import Sequence
 from typing import Any
 
-from groupwise.core import Example, derive_seed
-from groupwise.models import build_messages, open_picture
+from groupwise.core import Example, derive_seed, open_picture
+from groupwise.models import build_messages
 
 
 def lay_out_prompts(

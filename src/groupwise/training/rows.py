@@ -7,8 +7,8 @@ from typing import Any
 import torch
 from torch.nn.utils.rnn import pad_sequence
 
-from groupwise.core import Example, derive_seed
-from groupwise.models import Policy, open_picture
+from groupwise.core import Example, derive_seed, open_picture
+from groupwise.models import Policy
 from groupwise.training.augmentation import augment_picture
 from groupwise.training.settings import PictureAugmentation
 

@@ -6,7 +6,15 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
-from groupwise.core import DataError, Picture, derive_seed, read_jsonl, write_json, write_jsonl
+from groupwise.core import (
+    DataError,
+    Picture,
+    derive_seed,
+    read_jsonl,
+    store_picture,
+    write_json,
+    write_jsonl,
+)
 from groupwise.data import (
     DropLog,
     LoadedScreens,
@@ -19,7 +27,6 @@ from groupwise.data import (
     write_desktops,
     write_examples,
 )
-from groupwise.models import store_picture
 from groupwise_recipes.on_task.config import DataSettings, OnTaskConfig
 from groupwise_recipes.on_task.prompt import make_pair_example
 

@@ -12,7 +12,7 @@ from typing import Any
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
-from groupwise.core import DataError, write_text
+from groupwise.core import DataError, open_picture, write_text
 from groupwise.evaluation.paired import PairedComparison
 from groupwise.evaluation.report import numbers
 from groupwise.evaluation.report.building import build_report
@@ -20,7 +20,6 @@ from groupwise.evaluation.report.canvas import color_policy, render_png, render_
 from groupwise.evaluation.report.content import Mistake, Report, title_policy
 from groupwise.evaluation.report.findings import describe_comparison
 from groupwise.evaluation.report.plots import Plot, list_plots
-from groupwise.models import open_picture
 
 PICTURE_WIDTH = 880
 _JPEG_QUALITY = 78

@@ -4,7 +4,8 @@ from pathlib import Path
 
 from PIL import Image, ImageOps
 
-from groupwise.core import DataError, Picture, read_picture
+from groupwise.core.errors import DataError
+from groupwise.core.example import Picture, read_picture
 
 _UNREADABLE = (OSError, SyntaxError, ValueError, Image.DecompressionBombError)
 

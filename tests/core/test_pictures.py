@@ -3,8 +3,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from PIL import Image
 
-from groupwise.core import DataError, read_picture
-from groupwise.models import open_picture, store_picture
+from groupwise.core import DataError, open_picture, read_picture, store_picture
 
 
 def test_pictures_are_turned_upright(tmp_path):
