@@ -12,11 +12,12 @@ from groupwise.training.workspace import Workspace
 def build_arguments(settings: TrainerSettings, workspace: Workspace) -> dict[str, Any]:
     """Return keyword arguments for ``SFTConfig`` and ``GRPOConfig``."""
     saves = settings.save_every_steps is not None
+    warmup = settings.warmup_share if settings.warmup_steps is None else settings.warmup_steps
     return {
         "output_dir": str(workspace.folder),
         "learning_rate": settings.learning_rate,
         "lr_scheduler_type": settings.scheduler,
-        "warmup_steps": settings.warmup_share,
+        "warmup_steps": warmup,  # below 1 it is a share
         "weight_decay": settings.weight_decay,
         "max_grad_norm": settings.max_grad_norm,
         "gradient_accumulation_steps": settings.gradient_accumulation,

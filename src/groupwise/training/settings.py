@@ -38,6 +38,7 @@ class TrainerSettings(Config):
         learning_rate: peak of the schedule.
         scheduler: how the rate falls after the warm-up; ``constant`` has none.
         warmup_share: share of all steps in which the rate rises from 0.
+        warmup_steps: the number of those steps, instead of the share.
         weight_decay: of AdamW.
         max_grad_norm: gradients are scaled down to this norm.
         gradient_accumulation: micro-batches per step.
@@ -53,6 +54,7 @@ class TrainerSettings(Config):
     learning_rate: float = Field(default=1e-5, gt=0)
     scheduler: Literal["linear", "cosine", "constant", "constant_with_warmup"] = "linear"
     warmup_share: float = Field(default=0.05, ge=0, lt=1)
+    warmup_steps: int | None = Field(default=None, ge=1)
     weight_decay: float = Field(default=0.0, ge=0)
     max_grad_norm: float = Field(default=1.0, gt=0)
     gradient_accumulation: int = Field(default=1, ge=1)

@@ -1,0 +1,17 @@
+"""What the trainer is told."""
+
+from pathlib import Path
+
+import pytest
+
+from groupwise.training import SftSettings, Workspace
+from groupwise.training.arguments import build_arguments
+
+
+@pytest.mark.parametrize(
+    ("given", "expected"),
+    [({"warmup_share": 0.1}, 0.1), ({"warmup_steps": 100}, 100), ({}, 0.05)],
+)
+def test_the_rate_rises_for_a_share_or_a_number_of_steps(given, expected, tmp_path: Path) -> None:
+    arguments = build_arguments(SftSettings(**given), Workspace(tmp_path, 0))
+    assert arguments["warmup_steps"] == expected
