@@ -1,0 +1,196 @@
+"""A JSONL file of finished items that one process fills and any later one continues.
+
+It says which items need no more work. It does not know what the items are or who makes them.
+"""
+
+import fcntl
+import json
+import os
+from collections.abc import Iterator, Mapping, Set
+from pathlib import Path
+from typing import Any, Self, cast
+
+from groupwise.core.errors import DataError, RunError
+from groupwise.core.jsonl import append_jsonl
+
+FAILED = "failed"
+"""Key of a row's reason to be tried again; absent, null, false or empty in a finished row."""
+
+
+class ResultFile:
+    """An append-only JSONL file with one row per item, held by this process until closed.
+
+    Every row is on disk when ``append`` returns. A row whose ``failed`` is set is only a note: the
+    item may be appended again, and the new row then takes the place of the old one (in the file
+    itself when it is closed or next opened). Finished rows are never changed or dropped. A last
+    line torn by a crash is cut off when the file is opened.
+
+    Args:
+        path: the file; made if missing.
+        key: name of the string that tells items apart.
+
+    Raises:
+        RunError: if another process holds the file, or it cannot be written.
+        DataError: if a line is no row, or follows the finished row of the same item.
+    """
+
+    def __init__(self, path: Path, key: str = "group_id") -> None:
+        self.path = path
+        self.key = key
+        self._finished: set[str] = set()
+        self._failed: set[str] = set()
+        self._has_replaced = False
+        self._lock: int | None = _lock(path)
+        try:
+            self._read()
+        except BaseException:
+            self._unlock()
+            raise
+
+    @property
+    def finished(self) -> Set[str]:
+        """Ids of the items that need no more work."""
+        return self._finished
+
+    @property
+    def failed(self) -> Set[str]:
+        """Ids of the items to be tried again."""
+        return self._failed
+
+    def append(self, row: Mapping[str, Any]) -> None:
+        """Write one row to disk.
+
+        Raises:
+            DataError: if it has no key, or its item is finished already.
+            RunError: if the file is closed.
+        """
+        if self._lock is None:
+            raise RunError(f"{self.path} is closed")
+        self._check(row, f"a row for {self.path}")
+        append_jsonl(self.path, row)
+        self._count(row)
+
+    def rows(self) -> Iterator[dict[str, Any]]:
+        """Yield one row per item, each in the place of the item's first row."""
+        for line in self._read_current():
+            yield json.loads(line)
+
+    def close(self) -> None:
+        """Drop rows that were replaced, and let the file go."""
+        if self._lock is None:
+            return
+        try:
+            self._drop_replaced()
+        finally:
+            self._unlock()
+
+    def __enter__(self) -> Self:
+        """Return the file."""
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Close the file."""
+        self.close()
+
+    def _read(self) -> None:
+        size = 0
+        for number, line in enumerate(_read_lines(self.path), start=1):
+            size += len(line) if line.endswith(b"\n") else 0
+            if line.strip():
+                where = f"{self.path} line {number}"
+                row = _parse(line, where)
+                self._check(row, where)
+                self._count(row)
+        self._has_replaced |= size != self.path.stat().st_size
+        self._drop_replaced()
+
+    def _check(self, row: Mapping[str, Any], where: str) -> None:
+        name = row.get(self.key)
+        if not isinstance(name, str):
+            raise DataError(f"{where} has no {self.key}", got=repr(name), expected="a string")
+        if name in self._finished:
+            raise DataError(f"{where} is one more of {name}, which is finished")
+
+    def _count(self, row: Mapping[str, Any]) -> None:
+        name: str = row[self.key]
+        self._has_replaced |= name in self._failed
+        self._failed.discard(name)
+        (self._failed if row.get(FAILED) else self._finished).add(name)
+
+    def _drop_replaced(self) -> None:
+        """Write the file again without what was replaced or torn, if there is any of it."""
+        if self._has_replaced:
+            _replace(self.path, self._read_current())
+        self._has_replaced = False
+
+    def _read_current(self) -> Iterator[bytes]:
+        """Yield the last line of each item, in the order of their first lines."""
+        start, last = 0, dict[str, int]()
+        for line in _read_lines(self.path):
+            if line.strip():
+                last[json.loads(line)[self.key]] = start
+            start += len(line)
+        with self.path.open("rb") as stream:
+            for place in last.values():
+                stream.seek(place)
+                yield stream.readline().rstrip(b"\n") + b"\n"
+
+    def _unlock(self) -> None:
+        descriptor, self._lock = self._lock, None
+        if descriptor is not None:
+            os.close(descriptor)
+
+
+def _lock(path: Path) -> int:
+    """Make the file and hold it; the lock goes with the process, however it ends."""
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.open("ab").close()
+        descriptor = os.open(
+            path.with_name(f".{path.name}.lock"), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644
+        )
+    except OSError as error:
+        raise RunError(f"cannot write {path} ({error.strerror})") from error
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError as error:
+        os.close(descriptor)
+        raise RunError(
+            f"another process is writing {path}", fix="wait for it or write to another file"
+        ) from error
+    return descriptor
+
+
+def _replace(path: Path, lines: Iterator[bytes]) -> None:
+    part = path.with_name(f".{path.name}.{os.getpid()}.part")
+    try:
+        with part.open("wb") as stream:
+            stream.writelines(lines)
+            stream.flush()
+            os.fsync(stream.fileno())
+        os.replace(part, path)
+    finally:
+        part.unlink(missing_ok=True)
+
+
+def _read_lines(path: Path) -> Iterator[bytes]:
+    """Yield each line with its newline; the last one may have none, but is not torn."""
+    with path.open("rb") as stream:
+        for line in stream:
+            if line.endswith(b"\n") or _is_json(line):
+                yield line
+
+
+def _parse(line: bytes, where: str) -> dict[str, Any]:
+    value: object = json.loads(line) if _is_json(line) else None
+    if not isinstance(value, dict):
+        raise DataError(f"{where} is not a JSON object", got=repr(line[:80]))
+    return cast("dict[str, Any]", value)
+
+
+def _is_json(line: bytes) -> bool:
+    try:
+        json.loads(line)
+    except (ValueError, RecursionError):
+        return False
+    return True
