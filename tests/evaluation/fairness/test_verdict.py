@@ -113,6 +113,7 @@ def test_paths_never_count(judge_pair: Judge) -> None:
     harmless = {
         f"{OF}config/data/root": "/elsewhere/screens",
         f"{OF}config/model/base": "/models/tiny",
+        f"{OF}inputs": {"model.base": "digest of a folder"},
         f"{OF}config/evaluation/batch_size": 8,
         f"{OF}config/evaluation/num_items": NUM_ITEMS,
         f"{OF}config/sft/log_every_steps": 1,

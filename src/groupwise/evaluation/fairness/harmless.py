@@ -34,6 +34,7 @@ HARMLESS_FACTS = (
 CONTENT_OF = {
     "config/data.root": "data",
     "config/model.base": "base_weights",
+    "inputs/model.base": "base_weights",
     "config/evaluation.num_items": "items",
 }
 """Settings that say where something comes from, and the aspect that says what it is."""

@@ -1,0 +1,101 @@
+"""Conditions as a file, and the digests and counts that they are made of."""
+
+import json
+from pathlib import Path
+
+import pytest
+from run_folders import CONDITIONS, write_weights
+
+from groupwise.core import (
+    EvaluationError,
+    Example,
+    Message,
+    append_jsonl,
+    make_example,
+    write_json,
+)
+from groupwise.evaluation import (
+    Conditions,
+    count_sampled_tokens,
+    count_steps,
+    describe_examples,
+    describe_rows,
+    digest_prompts,
+    digest_weights,
+    read_conditions,
+    write_conditions,
+)
+
+
+def make_items(question: str = "Is it on-task?") -> list[Example]:
+    return [
+        make_example(
+            [Message("user", f"任务 {n}: {question}")], group=f"g{n // 2}", label="yn"[n % 2]
+        )
+        for n in range(4)
+    ]
+
+
+def test_conditions_come_back_as_they_were_written(tmp_path: Path) -> None:
+    write_json(tmp_path / "conditions.json", CONDITIONS)
+    found = read_conditions(tmp_path / "conditions.json")
+    assert isinstance(found, Conditions)
+    assert found.lineage["grpo"] == ("sft", "grpo")
+    write_conditions(tmp_path / "again.json", found)
+    assert json.loads((tmp_path / "again.json").read_text()) == CONDITIONS
+
+
+def test_conditions_of_another_version_are_refused(tmp_path: Path) -> None:
+    write_json(tmp_path / "conditions.json", {**CONDITIONS, "retrieval": {}})
+    with pytest.raises(EvaluationError, match=r"\['retrieval'\] too many or too few"):
+        read_conditions(tmp_path / "conditions.json")
+    with pytest.raises(EvaluationError, match="cannot read"):
+        read_conditions(tmp_path / "gone.json")
+
+
+def test_examples_are_counted_by_label_and_group() -> None:
+    found = describe_examples(make_items())
+    assert {key: found[key] for key in found if key != "digest"} == {
+        "num_rows": 4,
+        "num_groups": 2,
+        "num_rows:n": 2,
+        "num_rows:y": 2,
+    }
+
+
+def test_order_counts_for_data_and_not_for_prompts() -> None:
+    items = make_items()
+    assert describe_examples(items)["digest"] != describe_examples(items[::-1])["digest"]
+    assert digest_prompts(items) == digest_prompts(items[::-1])
+    assert digest_prompts(items) != digest_prompts(make_items("Is it off-task?"))
+    assert digest_prompts(items) != digest_prompts(items[:3])
+
+
+def test_rows_take_further_counts(tmp_path: Path) -> None:
+    for number in range(3):
+        append_jsonl(tmp_path / "queries.jsonl", {"n": number})
+    found = describe_rows(tmp_path / "queries.jsonl", num_queries_with_a_positive=1)
+    assert (found["num_rows"], found["num_queries_with_a_positive"]) == (3, 1)
+
+
+def test_weights_are_known_by_content_wherever_they_are(tmp_path: Path) -> None:
+    for place, value in (("a", 1.0), ("b/c", 1.0), ("d", 2.0)):
+        write_weights(tmp_path / place, value)
+    write_json(tmp_path / "b/c/config.json", {"other": True})
+    digests = [digest_weights(tmp_path / place) for place in ("a", "b/c", "d")]
+    assert digests[0] == digests[1]
+    assert digests[0] != digests[2]
+    assert digest_weights(tmp_path) is None
+
+
+def test_sampled_tokens_are_mean_lengths_times_completions(tmp_path: Path) -> None:
+    path = tmp_path / "metrics.jsonl"
+    for row in (
+        {"step": 1, "completion_length": 10.0},
+        {"step": 4, "heldout/accuracy": 0.5},
+        {"step": 5, "completion_length": 2.5},
+    ):
+        append_jsonl(path, row)
+    assert count_sampled_tokens(path, samples_per_step=8) == 1 * 8 * 10 + 4 * 8 * 2.5
+    assert count_steps(path) == 5
+    assert count_steps(tmp_path / "gone.jsonl") == 0
