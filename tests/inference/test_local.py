@@ -1,11 +1,12 @@
 import math
+from dataclasses import replace
 
 import pytest
 import torch
 
-from groupwise.core import ModelError
+from groupwise.core import Message, ModelError, open_picture
 from groupwise.inference import LocalEngine, Sampling, find_label_tokens
-from groupwise.models import load_policy, open_picture
+from groupwise.models import load_policy
 
 GREEDY = Sampling(max_new_tokens=6)
 
@@ -147,3 +148,35 @@ def test_a_lead_changes_the_shares_but_its_last_space_does_not(text, text_exampl
 
     assert ask("Label: ") == ask("Label:")
     assert not math.isclose(ask("Label:"), ask(""), abs_tol=1e-6)
+
+
+def test_the_penalty_of_one_row_is_that_of_the_library(text, text_examples):
+    """The prompt counts, too; here there is no padding."""
+    inputs = text.tokenizer(text.render_prompt(text_examples[0]), return_tensors="pt")
+    with torch.no_grad():
+        whole = text.model.generate(
+            **inputs, max_new_tokens=6, do_sample=False, repetition_penalty=1.3
+        )
+    sampling = Sampling(max_new_tokens=6, repetition_penalty=1.3)
+    [[found]] = LocalEngine(text).generate(text_examples[:1], sampling=sampling)
+    assert list(found.token_ids) == whole[0, inputs["input_ids"].shape[1] :].tolist()
+
+
+@pytest.mark.parametrize("num_completions", [1, 2])
+def test_padding_is_not_penalised(taught_text_folder, text_examples, num_completions):
+    """Some models end with the token they pad with: it must stay as likely in a padded row."""
+    text = load_policy(taught_text_folder)
+    [end] = text.end_token_ids
+    text.tokenizer.pad_token = text.tokenizer.decode([end])
+    examples = [
+        replace(example, prompt=(Message("user", "word " * 9 * number + "是不是单数?"),))
+        for number, example in enumerate(text_examples)
+    ]
+    text.tokenizer.chat_template = "{% for m in messages %}{{ m['content'] }}{% endfor %}"
+    sampling = Sampling(max_new_tokens=8, repetition_penalty=1.5)
+    named = {"sampling": sampling, "num_completions": num_completions}
+    if num_completions > 1:
+        named["sampling"] = sampling.model_copy(update={"temperature": 1e-4})
+    alone = LocalEngine(text, batch_size=1).generate(examples, **named)
+    assert any(c.finish_reason == "stop" for drawn in alone for c in drawn)
+    assert LocalEngine(text, batch_size=8).generate(examples, **named) == alone

@@ -143,6 +143,14 @@ def test_generate_repeats_what_failed_and_keeps_the_order(server):
     )
 
 
+def test_a_repetition_penalty_is_only_sent_where_there_is_one(server):
+    engine = make_engine(server)
+    engine.generate([ask()], sampling=GREEDY)
+    engine.generate([ask()], sampling=Sampling(repetition_penalty=1.1))
+    assert "repetition_penalty" not in server.asked[0]
+    assert server.asked[1]["repetition_penalty"] == 1.1
+
+
 def test_an_empty_or_cut_completion_is_an_answer_and_a_missing_one_is_not(server):
     server.script = [Fault(content=""), Fault(content="a b", finish_reason="length")]
     engine = make_engine(server, limits=LimitSettings(max_concurrency=1))

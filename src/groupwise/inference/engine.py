@@ -18,11 +18,14 @@ class Sampling(Config):
         temperature: 0 means greedy decoding.
         top_p: below 1 the tail is cut; keep 1 where log-probabilities matter.
         max_new_tokens: at most so many tokens, the end token included.
+        repetition_penalty: above 1, tokens of the prompt and of the completion so far become
+            less likely: their logits are divided by it, or multiplied if negative.
     """
 
     temperature: float = Field(default=0.0, ge=0)
     top_p: float = Field(default=1.0, gt=0, le=1)
     max_new_tokens: int = Field(default=16, ge=1)
+    repetition_penalty: float = Field(default=1.0, gt=0)
 
 
 class Engine(Protocol):

@@ -4,15 +4,19 @@ Rows are padded on the left and positions are explicit, so that a batch gives th
 as one row at a time. It does not train and does not know rewards.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, TypeVar
 
 import torch
+from transformers.generation.logits_process import (
+    LogitsProcessorList,
+    RepetitionPenaltyLogitsProcessor,
+)
 
-from groupwise.core import Completion, Example, ModelError
+from groupwise.core import Completion, Example, ModelError, open_picture
 from groupwise.inference.engine import ReportProgress, Sampling
 from groupwise.inference.label_tokens import find_label_tokens
-from groupwise.models import Policy, open_picture
+from groupwise.models import Policy
 
 T = TypeVar("T")
 
@@ -84,12 +88,26 @@ class LocalEngine:
                 report_progress(len(results), len(examples))
         return results
 
-    @torch.inference_mode()
     def _generate_batch(
         self, examples: Sequence[Example], sampling: Sampling, num_completions: int
     ) -> list[Completion]:
         inputs = self._encode(examples)
         self._check_length(examples, inputs, num_new_tokens=sampling.max_new_tokens)
+        return self.generate_encoded(inputs, sampling=sampling, num_completions=num_completions)
+
+    @torch.inference_mode()
+    def generate_encoded(
+        self, inputs: Mapping[str, Any], *, sampling: Sampling, num_completions: int = 1
+    ) -> list[Completion]:
+        """Return the completions of one batch that is encoded already, row by row.
+
+        Args:
+            inputs: what the policy's processor makes of a batch, padded on the left; no longer
+                than the model takes. It is brought to the model's device here.
+            sampling: how completions are drawn.
+            num_completions: for each row; they follow one another.
+        """
+        inputs = {key: value.to(self.policy.model.device) for key, value in inputs.items()}
         drawn = sampling.temperature > 0
         extra = {"temperature": sampling.temperature, "top_p": sampling.top_p, "top_k": 0}
         output = self.policy.model.generate(
@@ -100,6 +118,7 @@ class LocalEngine:
             eos_token_id=list(self.policy.end_token_ids),
             pad_token_id=self.policy.tokenizer.pad_token_id,
             repetition_penalty=1.0,
+            logits_processor=_penalise_repetition(inputs, sampling, num_completions),
             **(extra if drawn else {}),
         )
         rows = output[:, inputs["input_ids"].shape[1] :].tolist()
@@ -137,6 +156,17 @@ class LocalEngine:
                 expected=f"at most {limit} together",
                 fix="shorten the prompt, lower max_pixels or max_new_tokens, or take another model",
             )
+
+
+def _penalise_repetition(
+    inputs: Mapping[str, Any], sampling: Sampling, num_completions: int
+) -> LogitsProcessorList:
+    """Penalise what a row repeats, but not its padding, which may be an end token."""
+    if sampling.repetition_penalty == 1.0:
+        return LogitsProcessorList()
+    num_padded = (inputs["attention_mask"] == 0).sum(-1).repeat_interleave(num_completions)
+    penalty = RepetitionPenaltyLogitsProcessor(sampling.repetition_penalty, num_padded)
+    return LogitsProcessorList([penalty])
 
 
 def _split(items: Sequence[T], size: int) -> Iterator[Sequence[T]]:

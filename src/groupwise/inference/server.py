@@ -108,7 +108,7 @@ class ServerEngine:
 
         async def draw(example: Example) -> list[Completion]:
             replies = await self._ask(example, sampling, extra={"n": num_completions})
-            return [_as_completion(reply) for reply in replies]
+            return [read_completion(reply) for reply in replies]
 
         return run_on_shared_loop(self._map(draw, examples, report_progress))
 
@@ -223,6 +223,8 @@ class ServerEngine:
             "max_tokens": sampling.max_new_tokens,
             **(extra or {}),
         }
+        if sampling.repetition_penalty != 1.0:
+            asked["repetition_penalty"] = sampling.repetition_penalty
         if lead:
             asked |= {"add_generation_prompt": False, "continue_final_message": True}
         async with self._limiter.admit():
@@ -275,7 +277,12 @@ class ServerEngine:
         return replace(usage, cost=cost)
 
 
-def _as_completion(reply: Reply) -> Completion:
+def read_completion(reply: Reply) -> Completion:
+    """Return a reply as a completion; an empty text is one.
+
+    Raises:
+        RequestError: ``no_content``, if there is none.
+    """
     if reply.text is None:
         raise RequestError("no_content", "the reply has no content", usage=reply.usage)
     return Completion(
