@@ -2,6 +2,7 @@
 
 from groupwise.data.audit import DataAudit, Pilot, SplitSummary, audit_data, expect_dead_groups
 from groupwise.data.audit_files import render_audit, write_audit
+from groupwise.data.cabinets import IRRELEVANT, SeenObject, read_objects, write_objects
 from groupwise.data.desktops import ACTIVITIES, draw_desktop, write_desktops, write_task
 from groupwise.data.drops import Drop, DropLog
 from groupwise.data.example_files import read_examples, write_examples
@@ -15,6 +16,7 @@ from groupwise.data.text_leakage import TextLeakage, measure_text_leakage
 
 __all__ = [
     "ACTIVITIES",
+    "IRRELEVANT",
     "DataAudit",
     "Drop",
     "DropLog",
@@ -27,6 +29,7 @@ __all__ = [
     "RatedItem",
     "RatedItems",
     "Screenshot",
+    "SeenObject",
     "SplitSummary",
     "TextLeakage",
     "TokenBudget",
@@ -41,11 +44,13 @@ __all__ = [
     "make_pairs",
     "measure_text_leakage",
     "read_examples",
+    "read_objects",
     "render_audit",
     "split_by_fold",
     "split_by_session",
     "write_audit",
     "write_desktops",
     "write_examples",
+    "write_objects",
     "write_task",
 ]

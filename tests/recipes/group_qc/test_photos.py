@@ -351,10 +351,13 @@ def test_a_folder_that_cannot_be_read_is_reported(tmp_path: Path, monkeypatch: p
     assert list_skipped(load(tmp_path)) == {("cannot be read (Permission denied)", where)}
 
 
-NAMES = st.sampled_from(
+FOLDER_NAMES = st.sampled_from(
     [GROUND, "挡风板", "接地检查", PASS, FAIL, "审核未通过", "g", "QC-A-20250101-1"]
-    + ["1.jpg", "2.PNG", "10.jpeg", "a.gif", ".hidden", "x y.jpg", "QC-A-20250101-1-2.jpg"]
 )
+FILE_NAMES = st.sampled_from(
+    ["1.jpg", "2.PNG", "10.jpeg", "a.gif", ".hidden", "x y.jpg", "QC-A-20250101-1-2.jpg"]
+)
+NAMES = FOLDER_NAMES | FILE_NAMES
 
 
 @settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow])
