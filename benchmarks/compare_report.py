@@ -13,7 +13,7 @@ import random
 import statistics
 import tempfile
 import time
-from itertools import product
+from itertools import pairwise, product
 from pathlib import Path
 from typing import Any
 
@@ -149,7 +149,7 @@ def measure_report(sources: list[Source], out: Path) -> dict[str, float]:
 
 
 def _subtract(times: list[float]) -> list[float]:
-    return [b - a for a, b in zip(times, times[1:], strict=False)]
+    return [b - a for a, b in pairwise(times)]
 
 
 def main() -> None:

@@ -1,13 +1,12 @@
 """Run folders and comparisons for the tests of the comparison report."""
 
-import random
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 import pytest
-from run_folders import LABELS, VARIED, make_run
+from compared_runs import log_training, make_answers
+from run_folders import VARIED, make_run
 
-from groupwise.core import digest_json, write_jsonl
 from groupwise.evaluation import Prediction
 from groupwise.evaluation.comparison import (
     Comparison,
@@ -21,49 +20,6 @@ from groupwise.evaluation.comparison import (
 
 FIXTURES = Path(__file__).parents[2] / "fixtures"
 BETA = {"0.12": {}, "0.15": VARIED}
-
-
-def make_answers(
-    accuracy: float,
-    *,
-    name: str = "",
-    num_items: int = 240,
-    policies: Sequence[str] = ("majority", "sft", "grpo"),
-    first: int = 0,
-) -> list[Prediction]:
-    """Answers of policies; the majority always says the first label, the others are right by chance."""
-    rows: list[Prediction] = []
-    for policy in policies:
-        for number in range(first, first + num_items):
-            label = LABELS[number % 2]
-            is_right = random.Random(f"{name} {policy} {number}").random() < accuracy
-            given = LABELS[0] if policy == "majority" else (label if is_right else _other(label))
-            rows.append(
-                Prediction(
-                    example_id=digest_json(f"item {number}"),
-                    group=f"session {number // 4}",
-                    split="test",
-                    policy=policy,
-                    label=label,
-                    predicted=given,
-                    text=f"I say {given}",
-                    fields={"task": f"任务 {number}"},
-                )
-            )
-    return rows
-
-
-def _other(label: str) -> str:
-    return LABELS[1 - LABELS.index(label)]
-
-
-def log_training(folder: Path, *, shift: float = 0.0) -> None:
-    """Write a GRPO log of two epochs."""
-    rows = [
-        {"step": n, "epoch": n / 5, "loss": 1 / n + shift, "reward": n / 10, "kl": None}
-        for n in range(1, 11)
-    ]
-    write_jsonl(folder / "grpo" / "metrics.jsonl", rows)
 
 
 @pytest.fixture
@@ -81,14 +37,13 @@ def compare_two(tmp_path: Path) -> Callable[..., Comparison]:
         *,
         measure: str = "accuracy",
         varying: tuple[str, ...] = ("grpo.beta",),
-        policies: Sequence[str | None] = (None, None),
     ) -> Comparison:
         sources: list[Source] = []
         names = ("first", "second", "third")
-        for name, rows, change, policy in zip(names, answers, changes, policies, strict=False):
+        for name, rows, change in zip(names, answers, changes, strict=False):
             folder = make_run(tmp_path / name, change, predictions=rows)
             log_training(folder, shift=float(len(sources)))
-            sources.append(Source(name, (), folder, policy))
+            sources.append(Source(name, (), folder))
         question = Question(measure=measure, varying=varying, title="two runs")
         return build_comparison(read_sources(sources, (), question))
 
@@ -117,9 +72,7 @@ def compare_grid(tmp_path: Path) -> Callable[..., Comparison]:
                 error = "out of memory" if state == "failed" else ""
                 sources.append(Source(beta, (str(size),), folder, None, state, error))
         axes = [GridAxis("evaluation.num_items", tuple(map(str, sizes)))]
-        question = Question(
-            varying=("grpo.beta",), title="a grid", contender_axis="grpo.beta"
-        )
+        question = Question(varying=("grpo.beta",), title="a grid", contender_axis="grpo.beta")
         return build_comparison(read_sources(sources, axes, question))
 
     return compare

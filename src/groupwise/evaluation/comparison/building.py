@@ -13,11 +13,7 @@ _LESS_IS_BETTER = ("invalid_rate",)
 
 
 def build_comparison(material: Material, *, seed: int = 0) -> Comparison:
-    """Build a comparison; the same material and seed give the same comparison.
-
-    Raises:
-        EvaluationError: if items with one digest cannot be paired.
-    """
+    """Build a comparison; the same material and seed give the same comparison."""
     versus = compare_contenders(material, seed=seed)
     is_higher_better = material.measure not in _LESS_IS_BETTER
     return Comparison(

@@ -9,7 +9,6 @@ from itertools import combinations
 from groupwise.evaluation.comparison.content import (
     AxisMean,
     AxisMeans,
-    Cell,
     Coordinates,
     Discordant,
     DiscordantList,
@@ -42,11 +41,7 @@ def choose_pairs(names: Sequence[str], num_cells: int) -> list[tuple[str, str]]:
 
 
 def compare_contenders(material: Material, *, seed: int = 0) -> tuple[Versus, ...]:
-    """Compare contenders in every cell where both ran on the same items.
-
-    Raises:
-        EvaluationError: if items with one digest cannot be paired.
-    """
+    """Compare contenders in every cell where both ran on the same items."""
     places = material.list_coordinates()
     pairs = choose_pairs([one.name for one in material.contenders], len(places))
     tests = _test_all(material, pairs, seed)
@@ -69,7 +64,7 @@ def _test_all(
         (first, second, place)
         for first, second in pairs
         for place in material.list_coordinates()
-        if _may_compare(material.find(first, place), material.find(second, place))
+        if _may_compare(material, first, second, place)
         and {(first, place), (second, place)} <= material.answers.keys()
     ]
     num_resamples = NUM_RESAMPLES if len(places) <= _MANY else FEWER_RESAMPLES
@@ -85,10 +80,15 @@ def _test_all(
     return dict(zip(places, adjust(found), strict=True))
 
 
-def _may_compare(a: Cell, b: Cell) -> bool:
-    """Whether both have run and are not known to be of different items."""
-    has_both = a.value is not None and b.value is not None
-    return has_both and (not a.digest or not b.digest or a.digest == b.digest)
+def _may_compare(material: Material, first: str, second: str, place: Coordinates) -> bool:
+    """Whether both have run and are not known to be of other items, labels or groups."""
+    a, b = material.find(first, place), material.find(second, place)
+    if a.value is None or b.value is None or (a.digest and b.digest and a.digest != b.digest):
+        return False
+    one, two = material.answers.get((first, place)), material.answers.get((second, place))
+    if one is None or two is None:
+        return True
+    return (one.items.ids, one.items.groups) == (two.items.ids, two.items.groups)
 
 
 def _measure_gap(material: Material, tests: Mapping[Place, PairedComparison], at: Place) -> Gap:
@@ -96,7 +96,7 @@ def _measure_gap(material: Material, tests: Mapping[Place, PairedComparison], at
     a, b = material.find(first, place), material.find(second, place)
     if a.value is None or b.value is None:
         return Gap(place, None, "missing")
-    if not _may_compare(a, b):
+    if not _may_compare(material, first, second, place):
         return Gap(place, None, "other_items")
     test = tests.get(at)
     is_clear = test is not None and test.p_value_holm < CLEAR_P

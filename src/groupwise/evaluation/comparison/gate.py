@@ -23,7 +23,7 @@ DATA = "data"
 _ORDER: tuple[DifferenceKind, ...] = ("confounding", "intended", "harmless")
 _FIRST = (
     *(DATA, "items", "labels", "conditions", "prompts", "template", "decoding", "parser"),
-    *("normalizer", "metrics", "judge", "base_weights", "rewards", "budget", "seeds", "config"),
+    *("normalizer", "metrics", "judge", "base_weights", "rewards", "config", "seeds", "budget"),
 )
 _DIGEST = re.compile(r"[0-9a-f]{32}")
 _MAX_TOLD = 6

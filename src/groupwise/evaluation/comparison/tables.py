@@ -203,9 +203,7 @@ def _show_epoch(
     row: EpochRow, keys: Sequence[str], words: Words, has_many: bool
 ) -> tuple[Shown, ...]:
     values = [row.values.get(key) for key in keys]
-    shown = [
-        Shown(_DASH if value is None else words.plain(value), order=value) for value in values
-    ]
+    shown = [Shown(_DASH if value is None else words.plain(value), order=value) for value in values]
     epoch = Shown(str(row.epoch), order=row.epoch)
     ends = (_count(row.num_runs),) if has_many else ()
     return (Shown(words.title_contender(row.contender)), epoch, *shown, *ends)

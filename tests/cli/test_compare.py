@@ -1,0 +1,172 @@
+"""``compare`` and ``report`` as commands: files, what they print, and sentences for mistakes."""
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from compared_runs import log_training, make_answers
+from run_folders import VARIED, make_run
+
+from groupwise.core import append_jsonl, digest_json, write_json
+
+FIXTURE = Path(__file__).parents[1] / "fixtures" / "published_beta_table.json"
+Call = Callable[..., subprocess.CompletedProcess[str]]
+
+
+@pytest.fixture
+def call(tmp_path: Path) -> Call:
+    def run(*arguments: object) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            [sys.executable, "-m", "groupwise.cli", *map(str, arguments)],
+            cwd=tmp_path,
+            env={**os.environ, "NO_COLOR": "1", "COLUMNS": "200"},
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=120,
+        )
+
+    return run
+
+
+@pytest.fixture
+def runs(tmp_path: Path) -> Path:
+    """Two fair runs of different betas, a worse and a better one."""
+    make_run(tmp_path / "runs/a", predictions=make_answers(0.6))
+    make_run(tmp_path / "runs/b", VARIED, predictions=make_answers(0.95))
+    return tmp_path / "runs"
+
+
+class TestCompare:
+    def test_a_fair_pair_is_recommended_from(self, runs: Path, call: Call) -> None:
+        done = call("compare", "runs/a", "runs/b", "--varying", "grpo.beta")
+        assert (done.returncode, done.stderr) == (0, "")
+        assert "Recommended: b" in done.stdout
+        folder = runs / "compare-a-b"
+        assert done.stdout.splitlines()[-1] == "report: runs/compare-a-b/comparison.html"
+        kinds = sorted(path.suffix for path in folder.glob("comparison.*"))
+        assert kinds == [".html", ".json", ".md"]
+        assert json.loads((folder / "comparison.json").read_text())["is_fair"]
+
+    def test_what_is_not_named_as_varying_confounds(self, runs: Path, call: Call) -> None:
+        done = call("compare", "runs/a", "runs/b", "--language", "zh", "--out", "out")
+        assert done.returncode == 0
+        assert done.stdout.startswith("错误: 配置：grpo.beta：0.12 对 0.15")
+        assert "不作推荐" in done.stdout
+        assert (runs.parent / "out/comparison.html").is_file()
+
+    def test_two_policies_of_one_run(self, runs: Path, call: Call) -> None:
+        done = call("compare", "runs/a:sft", "runs/a:grpo", "--out", "out")
+        assert done.returncode == 0
+        values = json.loads((runs.parent / "out/comparison.json").read_text())
+        assert values["is_fair"]
+        assert [one["name"] for one in values["contenders"]] == ["a:sft", "a:grpo"]
+
+    def test_another_measure(self, runs: Path, call: Call) -> None:
+        metric = ("--metric", "test/recall:on-task")
+        done = call("compare", "runs/a", "runs/b", *metric, "--out", "out")
+        assert done.returncode == 0
+        values = json.loads((runs.parent / "out/comparison.json").read_text())
+        assert (values["measure"], values["cells"][0]["n"]) == ("recall:on-task", 120)
+
+    @pytest.mark.parametrize(
+        ("arguments", "words"),
+        [
+            (["runs/a"], "a comparison needs two runs"),
+            (["runs/a", "runs/a"], "a run is named twice"),
+            (["runs/a", "runs/none"], "runs/none"),
+            (["runs/a", "runs/b:ppo"], "ppo"),
+            (["runs/a", "runs/b", "--metric", "accuracy"], "SPLIT/MEASURE"),
+            (["runs/a", "runs/b", "--metric", "test/acuracy"], "did you mean accuracy"),
+            (["runs/a", "runs/b", "--metric", "dev/accuracy"], "dev"),
+            (["runs/a", "runs/b", "--varying", "grpo.betta"], "did you mean 'grpo.beta'"),
+            (["runs/a", "runs/b", "--out", "runs/a"], "holds a run"),
+        ],
+    )
+    def test_mistakes_are_one_sentence(
+        self, runs: Path, call: Call, arguments: list[str], words: str
+    ) -> None:
+        done = call("compare", *arguments)
+        assert (done.returncode, done.stdout) == (2, "")
+        assert done.stderr.startswith("error: ")
+        assert words in done.stderr
+        assert done.stderr.count("\n") == 1
+
+
+def write_sweep(folder: Path) -> Path:
+    """Write a sweep of two betas and two sizes as it is after three cells are done."""
+    cells: list[dict[str, object]] = []
+    for beta, size in (("0.12", 120), ("0.12", 240), ("0.15", 120), ("0.15", 240)):
+        name = f"{beta}-{size}"
+        run = folder / "cells" / name
+        if (beta, size) != ("0.15", 240):
+            digest = digest_json(name)
+            changes = {**(VARIED if beta == "0.15" else {}), "manifest.json:config_digest": digest}
+            make_run(run, changes, predictions=make_answers(float(beta) + 0.6, num_items=size))
+            log_training(run)
+            append_jsonl(folder / "states.jsonl", {"cell": name, "state": "done"})
+        else:
+            digest = "never"
+            failed = {"cell": name, "state": "failed", "error": "out of memory"}
+            append_jsonl(folder / "states.jsonl", failed)
+        coordinates = {"grpo.beta": beta, "evaluation.num_items": str(size)}
+        place = {"name": name, "folder": f"cells/{name}", "config_digest": digest}
+        cells.append({**place, "coordinates": coordinates, "config": {}})
+    axes = [
+        {"key": "grpo.beta", "values": ["0.12", "0.15"]},
+        {"key": "evaluation.num_items", "values": ["120", "240"]},
+    ]
+    record = {"format": 1, "recipe": "on_task", "axes": axes, "cells": cells}
+    write_json(folder / "sweep.json", record)
+    return folder
+
+
+class TestReport:
+    def test_a_sweep_is_reported_by_its_first_axis(self, tmp_path: Path, call: Call) -> None:
+        write_sweep(tmp_path / "sweep")
+        done = call("report", "sweep")
+        assert (done.returncode, done.stderr) == (0, "")
+        assert "out of memory" in done.stdout
+        assert "1 of 4\u00a0cells have not run" in done.stdout
+        values = json.loads((tmp_path / "sweep/comparison.json").read_text())
+        assert (values["contender_axis"], values["is_fair"]) == ("grpo.beta", True)
+        assert [axis["key"] for axis in values["axes"]] == ["evaluation.num_items"]
+        assert [cell["state"] for cell in values["cells"]] == ["done", "done", "done", "failed"]
+
+    def test_another_axis_may_be_compared(self, tmp_path: Path, call: Call) -> None:
+        write_sweep(tmp_path / "sweep")
+        done = call("report", "sweep", "--varying", "evaluation.num_items", "--out", "out")
+        assert done.returncode == 0
+        values = json.loads((tmp_path / "out/comparison.json").read_text())
+        assert [one["name"] for one in values["contenders"]] == ["120", "240"]
+        assert values["versus"][0]["gaps"][0]["why_none"] == "other_items"
+
+    def test_two_axes_may_be_compared_together(self, tmp_path: Path, call: Call) -> None:
+        write_sweep(tmp_path / "sweep")
+        named = ("--varying", "grpo.beta", "--varying", "evaluation.num_items")
+        assert call("report", "sweep", *named).returncode == 0
+        values = json.loads((tmp_path / "sweep/comparison.json").read_text())
+        assert values["axes"] == []
+        assert values["contenders"][0]["name"] == "beta 0.12, num_items 120"
+
+    def test_a_file_of_cells(self, tmp_path: Path, call: Call) -> None:
+        done = call("report", FIXTURE, "--out", "out", "--language", "zh")
+        assert done.returncode == 0
+        assert done.stdout.startswith("错误: 数据：recorded_candidates")
+        assert "−1.8" in (tmp_path / "out/comparison.md").read_text()
+
+    def test_a_run_is_rendered_again(self, runs: Path, call: Call) -> None:
+        done = call("report", "runs/a")
+        assert (done.returncode, done.stdout) == (0, "report: runs/a/report.html\n")
+        assert (runs / "a/report.html").is_file()
+
+    def test_anything_else_is_refused(self, tmp_path: Path, call: Call) -> None:
+        (tmp_path / "empty").mkdir()
+        for target in ("empty", "nowhere"):
+            done = call("report", target)
+            assert done.returncode == 2
+            assert f"nothing to report on at {target}" in done.stderr

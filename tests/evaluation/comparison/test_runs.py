@@ -1,0 +1,197 @@
+"""Comparisons of run folders: fair pairs are recommended from, all others say why not."""
+
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from compared_runs import make_answers
+from run_folders import VARIED, make_run
+
+from groupwise.core import EvaluationError
+from groupwise.evaluation import Prediction
+from groupwise.evaluation.comparison import (
+    Comparison,
+    Question,
+    Source,
+    build_comparison,
+    read_sources,
+    render_html,
+)
+
+Compare = Callable[..., Comparison]
+
+
+def list_reasons(found: Comparison) -> list[str]:
+    return [reason.kind for reason in found.recommendation.reasons]
+
+
+def list_notices(found: Comparison) -> list[str]:
+    return [one.values.get("reason", one.kind) for one in found.notices]
+
+
+def test_a_clear_fair_difference_is_recommended(compare_two: Compare) -> None:
+    found = compare_two([make_answers(0.6), make_answers(0.95)])
+    assert found.is_fair
+    assert found.recommendation.contender == "second"
+    assert list_reasons(found) == ["evidence.single", "evidence.fair", "evidence.baseline"]
+    (pair,) = found.versus
+    (gap,) = pair.gaps
+    assert gap.difference == pytest.approx(found.cells[0].value - found.cells[1].value)
+    assert gap.difference == pytest.approx(gap.test.difference)
+    assert gap.difference < 0
+    assert gap.is_clear
+    evidence = found.recommendation.reasons[0].values
+    assert evidence["mean"] == pytest.approx(-gap.difference)
+    assert evidence["low"] == pytest.approx(-gap.test.high)
+    assert '<td class="first left strong"' in render_html(found)
+
+
+def test_a_difference_that_chance_explains_is_not(compare_two: Compare) -> None:
+    found = compare_two([make_answers(0.8, name="a"), make_answers(0.81, name="b")])
+    assert found.recommendation.contender is None
+    assert list_reasons(found) == ["reason.not_clear"]
+    kinds = [finding.kind for finding in found.findings]
+    assert kinds == ["finding.values", "finding.unclear", "finding.discordant", "finding.power"]
+
+
+def test_an_unfair_pair_has_no_winner_anywhere(compare_two: Compare) -> None:
+    changes = {**VARIED, "evaluate/conditions.json:data/train/digest": "other"}
+    found = compare_two([make_answers(0.6), make_answers(0.95)], ({}, changes))
+    assert not found.is_fair
+    assert found.versus[0].gaps[0].is_clear
+    assert list_reasons(found) == ["reason.unfair"]
+    assert found.notices[0].values["aspect"] == "data"
+    assert found.findings[0].kind == "finding.confounded"
+    page = render_html(found)
+    assert "strong" not in page.split("</style>")[1]
+    assert "★" not in page
+
+
+def test_a_trained_policy_below_the_baseline_is_not_recommended(compare_two: Compare) -> None:
+    found = compare_two([make_answers(0.1), make_answers(0.5)])
+    assert found.versus[0].gaps[0].is_clear
+    assert list_reasons(found) == ["reason.not_above_baseline"]
+    assert found.recommendation.reasons[0].values["baseline"] == 0.5
+
+
+def score(rows: list[Prediction], value: float) -> list[Prediction]:
+    return [
+        replace(row, scores={"overlap": min(1.0, value + (0.01 * (n % 5)))})
+        for n, row in enumerate(rows)
+    ]
+
+
+def test_a_score_without_a_baseline_is_not_recommended(compare_two: Compare) -> None:
+    policies = ("sft", "grpo")
+    rows = [score(make_answers(0.8, policies=policies), value) for value in (0.3, 0.7)]
+    found = compare_two(rows, measure="overlap")
+    assert list_reasons(found) == ["reason.no_baseline"]
+    assert found.cells[1].value == pytest.approx(0.72)
+
+
+def test_less_is_better_of_invalid_answers(compare_two: Compare) -> None:
+    def spoil(rows: list[Prediction], every: int) -> list[Prediction]:
+        return [
+            replace(row, predicted=None, reason="no label")
+            if n % every == 0 and row.policy != "majority"
+            else row
+            for n, row in enumerate(rows)
+        ]
+
+    rows = [spoil(make_answers(0.8), 3), spoil(make_answers(0.8), 12)]
+    found = compare_two(rows, measure="invalid_rate")
+    assert not found.is_higher_better
+    assert found.versus[0].gaps[0].difference > 0
+    assert found.versus[0].gaps[0].is_clear
+    assert list_reasons(found) == ["reason.not_above_baseline"]
+
+
+def test_other_items_are_not_compared(compare_two: Compare) -> None:
+    found = compare_two([make_answers(0.6), make_answers(0.9, num_items=200)])
+    (gap,) = found.versus[0].gaps
+    assert (gap.difference, gap.test, gap.why_none) == (None, None, "other_items")
+    assert set(list_reasons(found)) == {"reason.unfair", "reason.other_items"}
+    assert [finding.kind for finding in found.findings][1:] == ["finding.other_items"]
+
+
+def test_the_same_items_in_other_groups_are_not_paired(compare_two: Compare) -> None:
+    rows = make_answers(0.6)
+    found = compare_two([rows, [replace(row, group="all") for row in rows]])
+    assert found.versus[0].gaps[0].why_none == "other_items"
+
+
+def test_identical_answers_are_remarked(compare_two: Compare) -> None:
+    found = compare_two([make_answers(0.8), make_answers(0.8)])
+    assert "same_predictions" in list_notices(found)
+    assert found.recommendation.contender is None
+
+
+def test_few_items_in_few_groups_are_remarked(compare_two: Compare) -> None:
+    found = compare_two([make_answers(0.5, num_items=40), make_answers(0.9, num_items=40)])
+    assert {"notice.few_items", "notice.few_groups"} <= set(list_notices(found))
+
+
+def test_three_runs_are_compared_in_all_pairs(compare_two: Compare) -> None:
+    answers = [make_answers(x, name=str(x)) for x in (0.55, 0.75, 0.97)]
+    third = {**VARIED, "manifest.json:config/grpo/beta": 0.2, "grpo/resolved.json:beta": 0.2}
+    found = compare_two(answers, ({}, VARIED, third))
+    assert [(one.first, one.second) for one in found.versus] == [
+        ("first", "second"),
+        ("first", "third"),
+        ("second", "third"),
+    ]
+    assert found.recommendation.contender == "third"
+    holm = [one.gaps[0].test.p_value_holm for one in found.versus]
+    plain = [one.gaps[0].test.p_value_clustered for one in found.versus]
+    assert all(a >= b for a, b in zip(holm, plain, strict=True))
+    assert max(holm) > max(plain) or holm[1] > plain[1]
+
+
+def test_discordant_items_come_with_both_answers(compare_two: Compare) -> None:
+    found = compare_two([make_answers(0.6), make_answers(0.95)])
+    listed = found.versus[0].discordant
+    assert len(listed.shown) == 20
+    test = found.versus[0].gaps[0].test
+    assert (listed.num_first_better, listed.num_second_better) == (test.num_b_only, test.num_a_only)
+    for one in listed.shown:
+        assert {one.first_value, one.second_value} == {0.0, 1.0}
+        right = one.first_answer if one.first_value else one.second_answer
+        assert right == f"I say {one.label}"
+        assert one.task.startswith("任务")
+
+
+def test_the_last_policy_of_all_runs_is_compared(compare_two: Compare) -> None:
+    rows = make_answers(0.8)
+    short = [row for row in make_answers(0.9) if row.policy != "grpo"]
+    found = compare_two([rows, short])
+    assert [one.policy for one in found.contenders] == ["sft", "sft"]
+    with pytest.raises(EvaluationError, match="no policy in common"):
+        compare_two([[r for r in rows if r.policy == "grpo"], short])
+
+
+def test_two_policies_of_one_run(tmp_path: Path) -> None:
+    folder = make_run(tmp_path / "run", predictions=make_answers(0.8))
+    sources = [Source("a", (), folder, "sft"), Source("b", (), folder, "grpo")]
+    question = Question(varying=("policy",))
+    found = build_comparison(read_sources(sources, (), question))
+    assert found.is_fair
+    assert [one.policy for one in found.contenders] == ["sft", "grpo"]
+    assert not build_comparison(read_sources(sources, (), Question())).is_fair
+
+
+def test_settings_and_data_stand_side_by_side(compare_two: Compare) -> None:
+    found = compare_two([make_answers(0.6), make_answers(0.9)])
+    rows = {(row.aspect, row.key): row for row in found.configuration}
+    assert rows["config", "grpo.beta"].values == ("0.12", "0.15")
+    assert rows["config", "grpo.beta"].kind == "intended"
+    assert rows["config", "sft.epochs"].kind is None
+    kinds = [row.kind is None for row in found.configuration]
+    assert kinds == sorted(kinds)
+    data = {(row.aspect, row.key): row.values for row in found.data}
+    assert data["train", "num_rows"] == ("200", "200")
+
+
+def test_the_same_material_gives_the_same_comparison(compare_two: Compare) -> None:
+    answers = [make_answers(0.6), make_answers(0.9)]
+    assert compare_two(answers) == compare_two(answers)
