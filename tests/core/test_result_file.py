@@ -7,7 +7,9 @@ import signal
 import subprocess
 import sys
 import threading
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -18,7 +20,9 @@ from groupwise.core import DataError, ResultFile, RunError, read_jsonl
 # Appends numbered rows until it is killed; every fifth fails at its first attempt.
 _WORKER = """
 import sys
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 from groupwise.core import ResultFile
 with ResultFile(Path(sys.argv[1])) as results:
     seen_failed = set(results.failed)
@@ -214,3 +218,18 @@ def test_killed_again_and_again_no_row_is_lost_and_none_is_twice(tmp_path: Path)
     for _ in range(2):
         subprocess.run([*command, str(path)], check=True, capture_output=True, timeout=60)
     assert path.read_bytes() == whole.read_bytes()
+
+
+def test_items_may_be_told_apart_by_more_than_one_field(tmp_path: Path):
+    def name(row: Mapping[str, Any]) -> str:
+        return f"{row['group_id']}/{row['label']}"
+
+    rows = [{"group_id": "g", "label": "pass"}, {"group_id": "g", "label": "fail"}]
+    with ResultFile(tmp_path / "results.jsonl", key=name) as results:
+        for row in rows:
+            results.append(row)
+        with pytest.raises(DataError, match="g/fail"):
+            results.append(rows[1])
+    with ResultFile(tmp_path / "results.jsonl", key=name) as results:
+        assert results.finished == {"g/pass", "g/fail"}
+        assert list(results.rows()) == rows

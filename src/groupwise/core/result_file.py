@@ -6,7 +6,7 @@ It says which items need no more work. It does not know what the items are or wh
 import fcntl
 import json
 import os
-from collections.abc import Iterator, Mapping, Set
+from collections.abc import Callable, Iterator, Mapping, Set
 from pathlib import Path
 from typing import Any, Self, cast
 
@@ -27,14 +27,16 @@ class ResultFile:
 
     Args:
         path: the file; made if missing.
-        key: name of the string that tells items apart.
+        key: name of the string that tells items apart, or what makes that string of a row.
 
     Raises:
         RunError: if another process holds the file, or it cannot be written.
         DataError: if a line is no row, or follows the finished row of the same item.
     """
 
-    def __init__(self, path: Path, key: str = "group_id") -> None:
+    def __init__(
+        self, path: Path, key: str | Callable[[Mapping[str, Any]], str] = "group_id"
+    ) -> None:
         self.path = path
         self.key = key
         self._finished: set[str] = set()
@@ -105,14 +107,17 @@ class ResultFile:
         self._drop_replaced()
 
     def _check(self, row: Mapping[str, Any], where: str) -> None:
-        name = row.get(self.key)
+        name = self._identify(row)
         if not isinstance(name, str):
             raise DataError(f"{where} has no {self.key}", got=repr(name), expected="a string")
         if name in self._finished:
             raise DataError(f"{where} is one more of {name}, which is finished")
 
+    def _identify(self, row: Mapping[str, Any]) -> object:
+        return self.key(row) if callable(self.key) else row.get(self.key)
+
     def _count(self, row: Mapping[str, Any]) -> None:
-        name: str = row[self.key]
+        name = str(self._identify(row))
         self._has_replaced |= name in self._failed
         self._failed.discard(name)
         (self._failed if row.get(FAILED) else self._finished).add(name)
@@ -128,7 +133,7 @@ class ResultFile:
         start, last = 0, dict[str, int]()
         for line in _read_lines(self.path):
             if line.strip():
-                last[json.loads(line)[self.key]] = start
+                last[str(self._identify(json.loads(line)))] = start
             start += len(line)
         with self.path.open("rb") as stream:
             for place in last.values():
