@@ -11,9 +11,10 @@ from compared_runs import make_answers
 
 from groupwise.evaluation.comparison import Comparison, render_html, write_comparison
 from groupwise.evaluation.comparison.gate import show_count, show_value
+from groupwise.evaluation.comparison.grids import tabulate_summary
 from groupwise.evaluation.comparison.plots import MAX_ROWS, list_panels
 from groupwise.evaluation.comparison.shading import Scale
-from groupwise.evaluation.comparison.tables import tabulate_results, tabulate_summary
+from groupwise.evaluation.comparison.tables import tabulate_results
 from groupwise.evaluation.comparison.words import LANGUAGES, choose_words
 from groupwise.evaluation.report.canvas import render_svg
 

@@ -8,7 +8,7 @@ import pytest
 from compared_runs import make_answers
 from run_folders import VARIED, make_run
 
-from groupwise.core import EvaluationError
+from groupwise.core import EvaluationError, write_json
 from groupwise.evaluation import Prediction
 from groupwise.evaluation.comparison import (
     Comparison,
@@ -195,3 +195,32 @@ def test_settings_and_data_stand_side_by_side(compare_two: Compare) -> None:
 def test_the_same_material_gives_the_same_comparison(compare_two: Compare) -> None:
     answers = [make_answers(0.6), make_answers(0.9)]
     assert compare_two(answers) == compare_two(answers)
+
+
+def test_counts_of_the_data_audit_stand_side_by_side(tmp_path: Path) -> None:
+    audit = {
+        "num_rows": 100,
+        "drops": {"total": 7},
+        "findings": [{"level": "warning"}],
+        "splits": {"train": {"num_examples": 80, "num_groups": 20, "labels": {}}},
+    }
+    sources = [
+        Source(name, (), make_run(tmp_path / name, change, predictions=make_answers(0.8)))
+        for name, change in (("a", {}), ("b", VARIED))
+    ]
+    write_json(tmp_path / "a/audit/audit.json", audit)
+    question = Question(varying=("grpo.beta",))
+    found = build_comparison(read_sources(sources, (), question))
+    rows = {row.key: row.values for row in found.data if row.aspect == "audit"}
+    assert rows == {
+        "num_rows": ("100", None),
+        "num_rows_not_used": ("7", None),
+        "num_errors": ("0", None),
+        "num_warnings": ("1", None),
+        "train.num_examples": ("80", None),
+        "train.num_groups": ("20", None),
+    }
+    (tmp_path / "b/audit").mkdir()
+    (tmp_path / "b/audit/audit.json").write_text("{")
+    with pytest.raises(EvaluationError, match="damaged"):
+        read_sources(sources, (), question)

@@ -14,17 +14,19 @@ from jinja2 import ChoiceLoader, Environment, PackageLoader, StrictUndefined
 
 from groupwise.core import write_json, write_text
 from groupwise.evaluation.comparison.content import Comparison, SideRow
-from groupwise.evaluation.comparison.plots import Panel, list_panels
-from groupwise.evaluation.comparison.tables import (
-    Table,
+from groupwise.evaluation.comparison.grids import (
     tabulate_axes,
     tabulate_differences,
+    tabulate_summary,
+    tabulate_values,
+)
+from groupwise.evaluation.comparison.plots import Panel, list_panels
+from groupwise.evaluation.comparison.shown import Table
+from groupwise.evaluation.comparison.tables import (
     tabulate_discordant,
     tabulate_epochs,
     tabulate_results,
     tabulate_sides,
-    tabulate_summary,
-    tabulate_values,
 )
 from groupwise.evaluation.comparison.words import Language, Words, choose_words
 from groupwise.evaluation.report.canvas import pick_color, render_svg

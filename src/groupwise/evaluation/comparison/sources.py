@@ -12,6 +12,7 @@ from pathlib import Path
 import numpy as np
 
 from groupwise.core import EvaluationError, derive_seed
+from groupwise.evaluation.comparison.audits import arrange_audits
 from groupwise.evaluation.comparison.content import (
     Cell,
     Contender,
@@ -121,7 +122,7 @@ def read_sources(
         answers=answers,
         gate=gate,
         configuration=arrange_configuration(names, facts, gate),
-        data=arrange_data(names, facts, gate),
+        data=(*arrange_data(names, facts, gate), *arrange_audits(_list_folders(names, done))),
         curves=draw_curves(logs),
         epochs=list_epochs(logs),
     )
@@ -196,6 +197,14 @@ def _judge(
         if len(runs) > 1
     ]
     return merge_verdicts(names, verdicts, has_axes=has_axes)
+
+
+def _list_folders(names: Sequence[str], done: Iterable[Source]) -> dict[str, list[Path]]:
+    """Return the folders of the finished runs of every contender."""
+    found: dict[str, list[Path]] = {name: [] for name in names}
+    for source in done:
+        found[source.contender].append(source.folder)
+    return found
 
 
 def _read_logs(

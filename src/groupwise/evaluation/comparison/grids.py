@@ -1,0 +1,192 @@
+"""The tables of a grid: values, differences, their summary and their means by axis.
+
+Heat maps are tables whose cells are coloured; nothing is computed here but colours.
+"""
+
+from collections.abc import Iterator
+
+from groupwise.evaluation.comparison.content import (
+    AxisMean,
+    Cell,
+    Comparison,
+    Coordinates,
+    Gap,
+    Versus,
+)
+from groupwise.evaluation.comparison.shading import Scale
+from groupwise.evaluation.comparison.shown import (
+    DASH,
+    NOT_RUN,
+    OTHER_ITEMS,
+    Shown,
+    Table,
+    bound_cell,
+    show_cell,
+    show_number,
+)
+from groupwise.evaluation.comparison.words import Words
+from groupwise.evaluation.report import numbers
+
+
+def tabulate_values(comparison: Comparison, words: Words) -> tuple[Table, ...]:
+    """Return a heat map of values per contender, all on one scale."""
+    known = [cell.value for cell in comparison.cells if cell.value is not None]
+    scale = Scale(min(known, default=0.0), max(known, default=0.0))
+    return tuple(
+        _tabulate_grid(
+            comparison,
+            words,
+            words.title_contender(name),
+            {c.coordinates: _shade_cell(c, scale, words) for c in comparison.cells_of(name)},
+        )
+        for name in comparison.names
+    )
+
+
+def _shade_cell(cell: Cell, scale: Scale, words: Words) -> Shown:
+    if cell.value is None:
+        return show_cell(cell, words)
+    hint = "" if cell.n is None else f"n = {numbers.format_count(cell.n)}"
+    return Shown(
+        numbers.format_share(cell.value),
+        note=bound_cell(cell),
+        order=cell.value,
+        style=scale.shade_value(cell.value),
+        hint=hint,
+    )
+
+
+def tabulate_differences(comparison: Comparison, words: Words) -> tuple[Table, ...]:
+    """Return a heat map of differences per pair, all on one scale."""
+    known = [g.difference for one in comparison.versus for g in one.gaps]
+    values = [value for value in known if value is not None]
+    scale = Scale(min(values, default=0.0), max(values, default=0.0))
+    return tuple(
+        _tabulate_grid(
+            comparison,
+            words,
+            words.title_pair(pair.first, pair.second),
+            {g.coordinates: _shade_gap(g, scale, words, comparison.is_fair) for g in pair.gaps},
+        )
+        for pair in comparison.versus
+    )
+
+
+def _shade_gap(gap: Gap, scale: Scale, words: Words, is_fair: bool) -> Shown:
+    if gap.difference is None:
+        return Shown(NOT_RUN if gap.why_none == "missing" else OTHER_ITEMS)
+    is_marked = gap.is_clear and is_fair
+    test = gap.test
+    return Shown(
+        numbers.format_points(gap.difference) + ("\u00a0★" if is_marked else ""),
+        note="" if test is None else words.interval(test.low, test.high),
+        order=gap.difference,
+        style=scale.shade_difference(gap.difference),
+        hint="" if test is None else numbers.format_p_value(test.p_value_holm),
+        is_strong=is_marked,
+    )
+
+
+def _tabulate_grid(
+    comparison: Comparison, words: Words, title: str, shown: dict[Coordinates, Shown]
+) -> Table:
+    """Return a grid with the last axis as columns; without axes a single cell."""
+    if not comparison.axes:
+        return Table((words.label("value"),), ((shown[()],),), title, 0, "heat")
+    *outer, last = comparison.axes
+    column_title = words.title_axis(last.key)
+    heads = (
+        *(words.title_axis(axis.key) for axis in outer),
+        *(f"{column_title} {value}" for value in last.values),
+    )
+    starts = dict.fromkeys(place[:-1] for place in shown)
+    rows = [
+        (*map(Shown, start), *(shown[*start, value] for value in last.values)) for start in starts
+    ]
+    return Table(heads, tuple(rows), title, len(outer), "heat")
+
+
+def tabulate_summary(comparison: Comparison, words: Words) -> Table:
+    """Return a line per pair: mean difference, extremes, cells up and down, what survives."""
+    if not comparison.axes:
+        return _tabulate_tests(comparison, words)
+    names = ("pair", "mean_difference", "best_gain", "worst_loss", "up_down_equal", "cells")
+    heads = (*names, "survive")
+    rows = tuple(tuple(_summarize(pair, words)) for pair in comparison.versus)
+    return Table(tuple(map(words.label, heads)), rows)
+
+
+def _summarize(pair: Versus, words: Words) -> Iterator[Shown]:
+    yield Shown(words.title_pair(pair.first, pair.second))
+    yield _show_points(pair.mean)
+    for place in (pair.best, pair.worst):
+        gap = pair.find(place)
+        yield _show_points(gap.difference if gap else None, words.place(place) if place else "")
+    counts = (pair.num_up, pair.num_down, pair.num_equal)
+    yield Shown(" : ".join(map(str, counts)), order=pair.num_up - pair.num_down)
+    part = words.label("of", part=pair.num_compared, all=len(pair.gaps))
+    yield Shown(part, order=pair.num_compared)
+    clear = pair.num_clear_up + pair.num_clear_down
+    text = words.label("of", part=clear, all=pair.num_tested)
+    yield Shown(text if pair.num_tested else words.label("untested"), order=clear)
+
+
+def _show_points(value: float | None, note: str = "") -> Shown:
+    return Shown(NOT_RUN if value is None else numbers.format_points(value), note, order=value)
+
+
+def _tabulate_tests(comparison: Comparison, words: Words) -> Table:
+    names = ("pair", "mean_difference", "interval", "p_holm", "effect", "won_lost", "needed")
+    rows = [
+        (Shown(words.title_pair(pair.first, pair.second)), *_show_test(pair.gaps[0], words))
+        for pair in comparison.versus
+    ]
+    return Table(tuple(map(words.label, names)), tuple(rows))
+
+
+def _show_test(gap: Gap, words: Words) -> Iterator[Shown]:
+    test = gap.test
+    if test is None:
+        yield _show_points(gap.difference)
+        yield Shown(words.label("untested"))
+        yield from [Shown(DASH)] * 4
+        return
+    yield _show_points(gap.difference)
+    yield Shown(words.interval(test.low, test.high), order=test.low)
+    yield Shown(numbers.format_p_cell(test.p_value_holm), order=test.p_value_holm)
+    effect = test.effect_size
+    yield Shown(DASH if effect is None else _sign(effect), order=effect)
+    yield Shown(f"{test.num_b_only} : {test.num_a_only}", order=test.num_b_only - test.num_a_only)
+    yield show_number(test.num_items_needed)
+
+
+def _sign(value: float) -> str:
+    """Return a signed number with two digits, as differences are written."""
+    rounded = round(value, 2)
+    sign = "+" if rounded > 0 else "\u2212" if rounded < 0 else "\u00b1"
+    return f"{sign}{abs(rounded):.2f}"
+
+
+def tabulate_axes(comparison: Comparison, words: Words) -> tuple[Table, ...]:
+    """Return a table per axis: the mean difference of every pair by the axis' values."""
+    return tuple(_tabulate_axis(comparison, words, i) for i in range(len(comparison.axes)))
+
+
+def _tabulate_axis(comparison: Comparison, words: Words, index: int) -> Table:
+    axis = comparison.axes[index]
+    pairs = comparison.versus
+    heads = (
+        words.title_axis(axis.key),
+        *(words.title_pair(pair.first, pair.second) for pair in pairs),
+    )
+    rows: list[tuple[Shown, ...]] = []
+    for number, value in enumerate(axis.values):
+        means = [pair.by_axis[index].rows[number] for pair in pairs]
+        cells = [_show_points(one.mean, _tell_share(one, words)) for one in means]
+        rows.append((Shown(value, order=float(number)), *cells))
+    return Table(heads, tuple(rows), title=axis.key)
+
+
+def _tell_share(one: AxisMean, words: Words) -> str:
+    share = words.label("of", part=one.num_compared, all=one.num_cells)
+    return f"{words.label('over')} {share}"
