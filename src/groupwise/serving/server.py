@@ -1,0 +1,32 @@
+"""Running the application: one process, stopped gracefully by SIGTERM or Ctrl-C."""
+
+import tempfile
+from pathlib import Path
+
+import uvicorn
+
+from groupwise.serving.app import build_app
+from groupwise.serving.groups import GroupPredictor
+from groupwise.serving.settings import ServeSettings
+
+
+def serve(predictor: GroupPredictor, settings: ServeSettings, *, folder: Path) -> None:
+    """Serve until the process is told to stop; uploads go to ``folder`` and nowhere else.
+
+    Args:
+        predictor: what judges.
+        settings: addresses and limits.
+        folder: for the pictures of running requests.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    tempfile.tempdir = str(folder)  # large parts of a form are spooled to where this points
+    config = uvicorn.Config(
+        build_app(predictor, settings, folder=folder),
+        host=settings.host,
+        port=settings.port,
+        log_level="warning",
+        timeout_keep_alive=5,
+        timeout_graceful_shutdown=int(settings.stop_timeout_s),
+        h11_max_incomplete_event_size=64 * 1024,
+    )
+    uvicorn.Server(config).run()

@@ -1,0 +1,51 @@
+"""Settings of the server: where it listens and what it takes."""
+
+from pydantic import Field
+
+from groupwise.core import Config
+
+
+class ServeSettings(Config):
+    """Limits and addresses of the server.
+
+    Attributes:
+        host: address to listen on.
+        port: 0 takes a free one.
+        token: what askers must send as ``Authorization: Bearer TOKEN``; None: nothing.
+        max_pictures: pictures of a group.
+        max_picture_mib: of one picture file.
+        max_megapixels: of one picture; larger ones are refused before they are decoded.
+        max_body_mib: of a whole request.
+        max_waiting: groups that wait or are being judged; more are told to come later (429).
+        max_batch: groups judged together.
+        batch_wait_ms: how long the first of a batch waits for others.
+        read_timeout_s: longest pause while a request arrives.
+        upload_timeout_s: longest time for a whole request to arrive.
+        answer_timeout_s: longest time for a verdict, waiting included.
+        stop_timeout_s: how long running requests may go on after the order to stop.
+    """
+
+    host: str = "127.0.0.1"
+    port: int = Field(default=8000, ge=0, le=65535)
+    token: str | None = Field(default=None, min_length=8)
+    max_pictures: int = Field(default=64, ge=1)
+    max_picture_mib: float = Field(default=25, gt=0)
+    max_megapixels: float = Field(default=100, gt=0)
+    max_body_mib: float = Field(default=256, gt=0)
+    max_waiting: int = Field(default=64, ge=1)
+    max_batch: int = Field(default=8, ge=1)
+    batch_wait_ms: float = Field(default=5, ge=0)
+    read_timeout_s: float = Field(default=10, gt=0)
+    upload_timeout_s: float = Field(default=60, gt=0)
+    answer_timeout_s: float = Field(default=120, gt=0)
+    stop_timeout_s: float = Field(default=30, gt=0)
+
+    @property
+    def max_body_bytes(self) -> int:
+        """``max_body_mib`` in bytes."""
+        return int(self.max_body_mib * 2**20)
+
+    @property
+    def max_picture_bytes(self) -> int:
+        """``max_picture_mib`` in bytes."""
+        return int(self.max_picture_mib * 2**20)

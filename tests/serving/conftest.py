@@ -1,0 +1,97 @@
+"""A real server in a thread of this process, with a predictor that stands in for a policy."""
+
+import io
+import socket
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
+
+import httpx2
+import pytest
+import uvicorn
+from PIL import Image
+
+from groupwise.core import open_picture
+from groupwise.serving import GroupRequest, GroupVerdict, ServeSettings
+from groupwise.serving.app import build_app
+
+
+class StandIn:
+    """Passes a group whose first picture is green; it answers by the pictures alone.
+
+    Attributes:
+        delay_s: how long a batch takes.
+        batches: the ids of each batch that was judged.
+        broken: ids that it breaks on.
+    """
+
+    tasks = ("门检查", "doors")
+
+    def __init__(self) -> None:
+        self.delay_s = 0.0
+        self.batches: list[list[str]] = []
+        self.broken: set[str] = set()
+
+    def describe(self) -> Mapping[str, Any]:
+        return {"name": "stand-in"}
+
+    def predict(self, requests: Sequence[GroupRequest]) -> list[GroupVerdict]:
+        self.batches.append([request.id for request in requests])
+        time.sleep(self.delay_s)
+        if any(request.id in self.broken for request in requests):
+            raise ZeroDivisionError("broken on purpose")
+        return [self._judge(request) for request in requests]
+
+    def _judge(self, request: GroupRequest) -> GroupVerdict:
+        red, green, _ = open_picture(request.pictures[0]).getpixel((0, 0))
+        verdict = "通过" if green > red else "不通过"
+        details = {"num_pictures": len(request.pictures)}
+        return GroupVerdict(request.id, verdict, "颜色", 0.9, False, details)
+
+
+@pytest.fixture
+def predictor() -> StandIn:
+    return StandIn()
+
+
+@pytest.fixture
+def draw() -> Callable[..., bytes]:
+    def draw_one(colour: str = "green", form: str = "JPEG", size=(32, 24), mode="RGB") -> bytes:
+        buffer = io.BytesIO()
+        Image.new("RGB", size, colour).convert(mode).save(buffer, form)
+        return buffer.getvalue()
+
+    return draw_one
+
+
+@pytest.fixture
+def start(predictor: StandIn, tmp_path) -> Iterator[Callable[..., httpx2.Client]]:
+    """Start a server with settings and return a client of it."""
+    running: list[tuple[uvicorn.Server, threading.Thread]] = []
+
+    def start_one(**settings: Any) -> httpx2.Client:
+        folder = tmp_path / "uploads"
+        folder.mkdir(exist_ok=True)
+        app = build_app(predictor, ServeSettings(**settings), folder=folder)
+        with socket.socket() as free:
+            free.bind(("127.0.0.1", 0))
+            port = free.getsockname()[1]
+        server = uvicorn.Server(uvicorn.Config(app, port=port, log_level="error"))
+        thread = threading.Thread(target=server.run, daemon=True)
+        thread.start()
+        running.append((server, thread))
+        client = httpx2.Client(base_url=f"http://127.0.0.1:{port}", timeout=30)
+        for _ in range(500):
+            try:
+                if client.get("/readyz").status_code == 200:
+                    return client
+            except httpx2.TransportError:
+                pass
+            time.sleep(0.02)
+        raise AssertionError("the server did not become ready")
+
+    yield start_one
+    for server, thread in running:
+        server.should_exit = True
+        thread.join(timeout=30)
