@@ -2,7 +2,17 @@
 
 from groupwise.data.audit import DataAudit, Pilot, SplitSummary, audit_data, expect_dead_groups
 from groupwise.data.audit_files import render_audit, write_audit
-from groupwise.data.cabinets import IRRELEVANT, SeenObject, read_objects, write_objects
+from groupwise.data.cabinets import (
+    CABINET_MISSIONS,
+    IRRELEVANT,
+    CabinetPhoto,
+    SeenObject,
+    draw_cabinet,
+    judge_descriptions,
+    read_objects,
+    write_cabinets,
+    write_objects,
+)
 from groupwise.data.desktops import ACTIVITIES, draw_desktop, write_desktops, write_task
 from groupwise.data.drops import Drop, DropLog
 from groupwise.data.example_files import read_examples, write_examples
@@ -16,7 +26,9 @@ from groupwise.data.text_leakage import TextLeakage, measure_text_leakage
 
 __all__ = [
     "ACTIVITIES",
+    "CABINET_MISSIONS",
     "IRRELEVANT",
+    "CabinetPhoto",
     "DataAudit",
     "Drop",
     "DropLog",
@@ -34,11 +46,13 @@ __all__ = [
     "TextLeakage",
     "TokenBudget",
     "audit_data",
+    "draw_cabinet",
     "draw_desktop",
     "expect_dead_groups",
     "find_near_duplicates",
     "find_rated",
     "hash_picture",
+    "judge_descriptions",
     "load_rated",
     "load_screenshots",
     "make_pairs",
@@ -49,6 +63,7 @@ __all__ = [
     "split_by_fold",
     "split_by_session",
     "write_audit",
+    "write_cabinets",
     "write_desktops",
     "write_examples",
     "write_objects",
