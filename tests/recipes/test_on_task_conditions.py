@@ -59,8 +59,9 @@ def test_policies_of_one_run_can_be_held_together(tiny_run: Path) -> None:
 
 @pytest.mark.slow
 def test_runs_of_one_rate_and_another_are_fair_and_of_other_data_are_not(
-    tmp_path: Path, run_tiny: Run
+    tmp_path: Path, run_tiny: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.chdir(tmp_path)  # A commit in the repository while this runs is a difference.
     folders = [tmp_path / "one", tmp_path / "elsewhere" / "two", tmp_path / "three"]
     extra = [(), ("grpo.learning_rate=1e-3",), ("data.drawn.num_sessions=64",)]
     for folder, settings in zip(folders, extra, strict=True):
