@@ -59,7 +59,7 @@ def test_what_cannot_be_judged_is_refused_in_a_sentence(start, draw, predictor):
     noise = bytes(range(256)) * 80
     cases = [
         (ask(client, [draw()], task="windows"), 422, "there is no task 'windows'"),
-        (ask(client, [draw()[:-200]]), 422, "picture 1 is no whole picture"),
+        (ask(client, [draw(size=(300, 200))[:-300]]), 422, "picture 1 is no whole picture"),
         (ask(client, [draw(), b"not a picture"]), 422, "picture 2 is no whole picture"),
         (ask(client, [draw(), b""]), 422, "picture 2 is no whole picture"),
         (ask(client, [draw()] * 3), 413, "3 pictures; at most 2"),
