@@ -7,7 +7,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from groupwise.core import ConfigError, DataError, read_jsonl
-from groupwise.data import Screenshot, split_by_fold, split_by_session
+from groupwise.data import Screenshot, split_by_fold, split_by_session, split_by_shares
 
 Make = Callable[..., Screenshot]
 
@@ -131,3 +131,19 @@ def test_folds_of_the_real_set_share_no_session(make_screen: Make, screenagent: 
     screens = [make_screen(r["image"], session=r["session"], fold=r["fold"]) for r in rows]
     splits = split_by_fold(screens, {"train": [0, 1, 2], "test": [3]})
     assert [len(split) for split in splits.values()] == [510, 147]
+
+
+@given(
+    st.dictionaries(st.text(max_size=4), st.sampled_from(["a", "b", "c"]), min_size=4),
+    st.integers(0, 99),
+)
+def test_kinds_are_about_even_in_every_share(kinds: dict[str, str], seed: int) -> None:
+    side = split_by_shares(kinds, shares={"large": 0.75, "small": 0.25}, seed=seed)
+    assert side == split_by_shares(
+        dict(reversed(kinds.items())), shares={"large": 0.75, "small": 0.25}, seed=seed
+    )
+    assert set(side) == set(kinds)
+    for kind in set(kinds.values()):
+        members = [name for name in kinds if kinds[name] == kind]
+        num_small = sum(side[name] == "small" for name in members)
+        assert abs(num_small - 0.25 * len(members)) <= 1.5

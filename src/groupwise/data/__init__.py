@@ -21,7 +21,7 @@ from groupwise.data.pairs import Pair, make_pairs
 from groupwise.data.perceptual import NearDuplicate, find_near_duplicates, hash_picture
 from groupwise.data.rated import RatedFormat, RatedItem, RatedItems, find_rated, load_rated
 from groupwise.data.screenshots import LoadedScreens, Screenshot, load_screenshots
-from groupwise.data.splits import split_by_fold, split_by_session
+from groupwise.data.splits import split_by_fold, split_by_session, split_by_shares
 from groupwise.data.text_leakage import TextLeakage, measure_text_leakage
 
 __all__ = [
@@ -62,6 +62,7 @@ __all__ = [
     "render_audit",
     "split_by_fold",
     "split_by_session",
+    "split_by_shares",
     "write_audit",
     "write_cabinets",
     "write_desktops",

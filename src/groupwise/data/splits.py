@@ -2,7 +2,7 @@
 
 import math
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 from groupwise.core import ConfigError, DataError, derive_seed
 from groupwise.data.screenshots import Screenshot
@@ -22,8 +22,33 @@ def split_by_session(
         ConfigError: if shares are not positive or do not add up to 1.
         DataError: if there are too few sessions to give every split one.
     """
+    activities: dict[str, Counter[str]] = defaultdict(Counter)
+    for screen in screens:
+        activities[screen.session][screen.activity or ""] += 1
+    usual = {
+        session: min(counts, key=lambda name: (-counts[name], name))
+        for session, counts in activities.items()
+    }
+    side = split_by_shares(usual, shares=shares, seed=seed)
+    return {name: [s for s in screens if side[s.session] == name] for name in shares}
+
+
+def split_by_shares(
+    kinds: Mapping[str, str], *, shares: Mapping[str, float], seed: int
+) -> dict[str, str]:
+    """Return the split of each group, so that every kind of group is about evenly in each.
+
+    Args:
+        kinds: of each group by its name.
+        shares: of the splits, adding up to 1.
+        seed: of the order in which groups of a kind are given out.
+
+    Raises:
+        ConfigError: if shares are not positive or do not add up to 1.
+        DataError: if there are too few groups to give every split one.
+    """
     _check_shares(shares)
-    sessions = _order_sessions(screens, seed)
+    sessions = _order_groups(kinds, seed)
     quotas = _round_shares(shares, len(sessions))
     empty = [name for name, quota in quotas.items() if quota == 0]
     if empty:
@@ -40,7 +65,7 @@ def split_by_session(
         }
         side[session] = max(lags, key=lambda name: lags[name])
         counts[side[session]] += 1
-    return {name: [s for s in screens if side[s.session] == name] for name in quotas}
+    return side
 
 
 def split_by_fold(
@@ -84,20 +109,12 @@ def _check_shares(shares: Mapping[str, float]) -> None:
         )
 
 
-def _order_sessions(screens: Iterable[Screenshot], seed: int) -> list[str]:
-    activities: dict[str, Counter[str]] = defaultdict(Counter)
-    for screen in screens:
-        activities[screen.session][screen.activity or ""] += 1
-    keys: dict[str, tuple[int, str, int, str]] = {}
-    for session, counts in activities.items():
-        activity = min(counts, key=lambda name: (-counts[name], name))
-        keys[session] = (
-            derive_seed(seed, "activity", activity),
-            activity,
-            derive_seed(seed, "session", session),
-            session,
-        )
-    return sorted(keys, key=lambda session: keys[session])
+def _order_groups(kinds: Mapping[str, str], seed: int) -> list[str]:
+    keys = {
+        name: (derive_seed(seed, "activity", kind), kind, derive_seed(seed, "session", name), name)
+        for name, kind in kinds.items()
+    }
+    return sorted(keys, key=lambda name: keys[name])
 
 
 def _round_shares(shares: Mapping[str, float], total: int) -> dict[str, int]:
