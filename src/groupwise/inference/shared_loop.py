@@ -9,6 +9,7 @@ import functools
 import os
 import threading
 from collections.abc import Awaitable, Callable, Coroutine
+from concurrent.futures import Future
 from types import CoroutineType
 from typing import Any, ParamSpec, TypeVar
 
@@ -27,16 +28,20 @@ def run_on_shared_loop(work: Coroutine[Any, Any, T]) -> T:
     Raises:
         RuntimeError: if called on the shared loop itself, which would wait for ever.
     """
-    loop = _find_loop()
-    if _get_running_loop() is loop:
+    if _get_running_loop() is _find_loop():
         work.close()
         raise RuntimeError("the shared loop cannot wait for itself: await the coroutine instead")
-    future = asyncio.run_coroutine_threadsafe(work, loop)
+    future = start_on_shared_loop(work)
     try:
         return future.result()
     except BaseException:
         future.cancel()
         raise
+
+
+def start_on_shared_loop(work: Coroutine[Any, Any, T]) -> Future[T]:
+    """Start a coroutine on the shared loop; cancelling what is returned cancels it."""
+    return asyncio.run_coroutine_threadsafe(work, _find_loop())
 
 
 def on_shared_loop(
