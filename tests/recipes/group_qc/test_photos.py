@@ -1,5 +1,6 @@
 """Folders of photos as they come: every file is a photo or a counted drop."""
 
+import json
 import os
 import re
 from collections import Counter
@@ -11,8 +12,9 @@ from hypothesis import strategies as st
 from PIL import Image
 
 from groupwise.core import DataError
+from groupwise.data import write_cabinets
 from groupwise.models import open_picture
-from groupwise_recipes.group_qc.missions import Mission, MissionTable
+from groupwise_recipes.group_qc.missions import Mission, MissionTable, load_missions
 from groupwise_recipes.group_qc.photos import (
     LoadedGroups,
     find_group_id,
@@ -390,6 +392,20 @@ def is_labelled_photo(path: Path) -> bool:
     """The contract's layout, said once more."""
     pattern = rf"({GROUND}|挡风板)/({PASS}|{FAIL})/[^./][^/]*/[^./][^/]*\.(jpg|jpeg|png)"
     return bool(re.fullmatch(pattern, path.as_posix(), re.IGNORECASE))
+
+
+def test_drawn_cabinets_are_loaded_whole(tmp_path: Path):
+    index = write_cabinets(tmp_path, num_groups=8, seed=0, size=(112, 84))
+    rows = [json.loads(line) for line in index.read_text(encoding="utf-8").splitlines()]
+    loaded = load_photo_groups(tmp_path, load_missions())
+    assert list_drops(loaded) == {("outside a group's folder", "descriptions.jsonl")}
+    assert loaded.skipped.total == len(loaded.conflicts) == 0
+    found = {
+        (path.relative_to(tmp_path).as_posix(), group.mission, group.group_id, group.label)
+        for group in loaded.groups
+        for path in group.photos
+    }
+    assert found == {(row["photo"], row["mission"], row["group_id"], row["label"]) for row in rows}
 
 
 @pytest.fixture

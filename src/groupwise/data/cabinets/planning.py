@@ -21,8 +21,8 @@ GROUPS_PER_COUNT = 4
 UNCONFIRMED_SHARE = 0.3
 """Of the groups that fail: nothing is wrong, but the key thing cannot be confirmed."""
 _FIRST_DAY = date(2025, 1, 1)
-_OTHERS_OF_PASS: dict[State, int] = {"right": 40, "unclear": 35, "irrelevant": 25}
-_OTHERS_OF_FAULT: dict[State, int] = {"right": 45, "wrong": 10, "unclear": 25, "irrelevant": 20}
+_OTHERS_OF_PASS: dict[State, int] = {"right": 40, "unclear": 40, "irrelevant": 20}
+_OTHERS_OF_FAULT: dict[State, int] = {"right": 35, "wrong": 30, "unclear": 20, "irrelevant": 15}
 _OTHERS_OF_UNCONFIRMED: dict[State, int] = {"unclear": 60, "irrelevant": 40}
 
 
