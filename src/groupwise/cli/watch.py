@@ -111,13 +111,15 @@ class _Screen:
         return state
 
     def follow_plain(self, every_s: float) -> "RunState":
-        """Print a page every so many seconds until the run has ended."""
-        while True:
-            state = self.print_page()
-            if state.phase in ("finished", "stopped"):
-                return state
-            self.console.print("-" * min(40, self.console.width))
+        """Print a page every so many seconds until the run has ended; waiting is said once."""
+        state = self.print_page()
+        while state.phase in ("waiting", "running"):
             time.sleep(every_s)
+            if state.phase == "waiting" and self._read().phase == "waiting":
+                continue
+            self.console.print("-" * min(40, self.console.width))
+            state = self.print_page()
+        return state
 
     def follow_live(self, every_s: float) -> "RunState":
         """Keep one page on the terminal up to date until the run has ended."""

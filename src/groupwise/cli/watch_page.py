@@ -37,9 +37,9 @@ _WORDS: dict[str, tuple[str, str]] = {
     "reused": ("done before", "此前已完成"),
     "left": ("to do", "待做"),
     "step_stopped": ("stopped", "已停止"),
-    "step": ("step", "步"),
-    "of": ("of", "/"),
-    "time_left": ("left", "剩余"),
+    "step": ("step {0}", "第 {0} 步"),
+    "step_of": ("step {0} of {1}", "第 {0} 步，共 {1} 步"),
+    "time_left": ("{0} left", "剩余 {0}"),
     "last_row": ("last row {0} ago", "最近一行在 {0} 前"),
     "no_rows": ("no rows yet", "尚无数据行"),
     "now": ("now", "当前"),
@@ -170,11 +170,11 @@ class _Page:
 
     def _draw_title(self, training: TrainingState) -> Text:
         text = Text(training.step, "bold")
-        text.append(f"  {self._say('step')} {training.history.last_step}")
-        if training.num_steps is not None:
-            text.append(f" {self._say('of')} {training.num_steps}")
+        last_step, num_steps = training.history.last_step, training.num_steps
+        name = "step" if num_steps is None else "step_of"
+        text.append(f"  {self._say(name, last_step, num_steps)}")
         if training.left_s is not None:
-            text.append(f"  {format_time(training.left_s)} {self._say('time_left')}")
+            text.append(f"  {self._say('time_left', format_time(training.left_s))}")
         if training.row_age_s is None:
             text.append(f"  {self._say('no_rows')}", "dim")
         elif training.phase == "running":
@@ -188,7 +188,7 @@ class _Page:
         for place, head in enumerate(heads):
             table.add_column(head, justify="right" if place else "left", no_wrap=True)
         table.add_column(self._say("course"), no_wrap=True)
-        room = max(6, self.width - (34 if is_narrow else 70))
+        room = max(6, self.width - (34 if is_narrow else 62))
         for one in series:
             table.add_row(*self._list_cells(one, is_narrow=is_narrow), self._draw_course(one, room))
         return table
@@ -206,13 +206,13 @@ class _Page:
         return Text(draw_sparkline(series.values, room, is_ascii=self.is_ascii), "cyan")
 
     def _draw_alarms(self, training: TrainingState) -> Iterator[Text]:
-        if not training.alarms:
+        if not training.alarms and not training.history.is_empty:
             yield Text(self._say("no_alarms"), "green")
         for alarm in training.alarms:
             color = "bold red" if alarm.level == "error" else "bold yellow"
             said = describe_alarm(alarm, self.language)
             text = Text("! ", color).append(f"{alarm.name}", color)
-            text.append(f" ({self._say('step')} {alarm.step}): {self._clean(said)}")
+            text.append(f" ({self._say('step', alarm.step)}): {self._clean(said)}")
             yield text
             yield Text(f"  {self._say('do')}: {advise(alarm, self.language)}", "dim")
 
