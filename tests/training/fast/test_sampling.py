@@ -18,7 +18,7 @@ OTHERS = [pytest.param(family, marks=pytest.mark.slow) for family in ("qwen3", "
 def sample_both(grpo, pairs, keep_order):
     """Take updates with both trainers; return completions of every round, checked to be equal."""
 
-    def run(family, trained="sft", *, rows=None, ends=(), num_updates=2, **options):
+    def run(family, trained="sft", *, rows=None, ends=(), stale=None, num_updates=2, **options):
         is_scored = options.pop("is_scored", True)
         if rows is None:
             sizes = TWO_PICTURES if family.endswith("vl") else None
@@ -29,6 +29,8 @@ def sample_both(grpo, pairs, keep_order):
             model = pairs.policies.build(family, trained)
             if ends:
                 model.generation_config.eos_token_id = list(ends)
+            if stale is not None:
+                model.model.rope_deltas = stale
             both.append(pairs.make(family, trained, model=model, speed=levers, **options))
         parent, fast = both
         for seed in range(num_updates):
@@ -106,6 +108,14 @@ def test_every_end_token_ends_a_completion(sample_both):
 def test_ragged_prompts(sample_both, grpo, lengths):
     rows = grpo.make_rows(6 // len(lengths), lengths=lengths)
     sample_both("llama", rows=rows, num_generations=6 // len(lengths), beta=0.1)
+
+
+@pytest.mark.parametrize("num_rows", [5, 12])
+def test_text_alone_after_pictures(sample_both, grpo, num_rows):
+    """What a vision-language model keeps of its last call is of other rows."""
+    rows = grpo.make_rows(3, lengths=(1, 12))
+    stale = torch.full((num_rows, 1), 7)
+    sample_both("qwen2_5_vl", rows=rows, stale=stale, num_updates=1)
 
 
 @pytest.mark.parametrize("prompts", [("a", "a longer prompt"), ("a", "b")])

@@ -53,7 +53,7 @@ def sample_rows(
         )
         room = generation_config.max_new_tokens + 1
         cache.layers = [_RoomyLayer(layer, rows, room=room) for layer in cache.layers]
-        if positions.ndim == 3:
+        if hasattr(backbone, "rope_deltas"):  # an earlier call's would shift this one's positions
             backbone.rope_deltas = _find_deltas(positions, prompts.mask)[rows]
         output = model.generate(
             input_ids=prompts.ids[rows],
@@ -148,7 +148,8 @@ def _encode_pictures(
 
 def _find_deltas(positions: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
     """Return how far the last position is from the number of tokens, shape [prompts, 1]."""
-    return positions[0, :, -1:] + 1 - mask.sum(1, keepdim=True)
+    time = positions if positions.ndim == 2 else positions[0]
+    return time[:, -1:] + 1 - mask.sum(1, keepdim=True)
 
 
 class _RoomyLayer(DynamicLayer):
