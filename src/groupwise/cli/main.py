@@ -19,9 +19,11 @@ from groupwise.cli.compare import compare
 from groupwise.cli.doctor import doctor
 from groupwise.cli.export import export
 from groupwise.cli.judge import judge_app
+from groupwise.cli.predict import predict
 from groupwise.cli.recipes import recipes
 from groupwise.cli.report import report
 from groupwise.cli.run import run
+from groupwise.cli.serve import serve
 from groupwise.cli.sweep import sweep
 from groupwise.cli.watch import watch
 from groupwise.core import GroupwiseError
@@ -40,6 +42,8 @@ app.command()(run)
 app.command()(sweep)
 app.command()(compare)
 app.command()(report)
+app.command()(predict)
+app.command()(serve)
 app.command()(recipes)
 app.command()(doctor)
 app.command()(export)

@@ -4,7 +4,14 @@ Knows nothing about models, data or training; a recipe brings those as callables
 """
 
 from groupwise.pipeline.checkup import Check, check_machine
+from groupwise.pipeline.prediction import (
+    FoundGroups,
+    PredictionSummary,
+    open_predictor,
+    predict_folder,
+)
 from groupwise.pipeline.recipe import (
+    PredictionSource,
     Preview,
     Recipe,
     RewardSource,
@@ -23,6 +30,9 @@ from groupwise.pipeline.steps import Step, StepContext
 __all__ = [
     "AUDIT_REWARDS",
     "Check",
+    "FoundGroups",
+    "PredictionSource",
+    "PredictionSummary",
     "Preview",
     "Recipe",
     "RewardSource",
@@ -40,6 +50,8 @@ __all__ = [
     "find_recipes",
     "list_changed_settings",
     "list_configs",
+    "open_predictor",
+    "predict_folder",
     "run_recipe",
     "run_steps",
 ]

@@ -11,7 +11,9 @@ from groupwise.core import Config, ConfigError, load_config
 from groupwise.pipeline.steps import Step
 
 if TYPE_CHECKING:
+    from groupwise.pipeline.prediction import FoundGroups
     from groupwise.rewards import RewardCase
+    from groupwise.serving import GroupPredictor
 
 GROUP = "groupwise.recipes"
 
@@ -49,6 +51,20 @@ class RewardSource(Generic[C]):
 
 
 @dataclass(frozen=True, slots=True)
+class PredictionSource(Generic[C]):
+    """How a finished run of a recipe judges new groups of pictures.
+
+    Attributes:
+        open_predictor: ``(config, run folder) -> GroupPredictor``; a RunError if nothing is
+            trained yet.
+        list_groups: ``(config, folder) -> FoundGroups``: the groups of a folder of pictures.
+    """
+
+    open_predictor: "Callable[[C, Path], GroupPredictor]"
+    list_groups: "Callable[[C, Path], FoundGroups]"
+
+
+@dataclass(frozen=True, slots=True)
 class Recipe(Generic[C]):
     """A whole job.
 
@@ -62,6 +78,7 @@ class Recipe(Generic[C]):
         preview: ``config -> Preview``; writes nothing.
         rewards: what training is rewarded by, audited in a step ``audit_rewards`` of its own that
             later steps may use; None if no step trains on rewards.
+        prediction: how a finished run judges new groups; None if it judges none.
     """
 
     name: str
@@ -71,6 +88,7 @@ class Recipe(Generic[C]):
     plan: Callable[[C, Path], list[Step]]
     preview: Callable[[C], Preview]
     rewards: RewardSource[C] | None = None
+    prediction: PredictionSource[C] | None = None
 
     def load_config_type(self) -> type[C]:
         """Return the Config class.
