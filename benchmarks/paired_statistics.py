@@ -1,12 +1,13 @@
 """How often the paired intervals hold the truth and the paired tests raise a false alarm.
 
     python benchmarks/paired_statistics.py --json results.json
-    python benchmarks/paired_statistics.py --simulations 400 --groups 10,40
+    python benchmarks/paired_statistics.py --simulations 400 --groups 10 40
 
 Two policies answer the same items, which come in groups. What they share (the difficulty of a
 group and of an item) and what they do not is normal; ``icc`` is the share of the latter that a
-whole group has in common. A value is whether the sum is above 0 (binary) or its normal
-distribution function (continuous). "even" groups have 8 items each, "uneven" ones 1 to 20.
+whole group has in common. A value is whether the sum is above a threshold that half the items
+(binary) or 95 % of them (easy) pass, or its normal distribution function (continuous). "even"
+groups have 8 items each, "uneven" ones 1 to 20; "eff." are as many groups of one size.
 
 Coverage is that of a true difference, false alarms are counted without any. Both ought to be
 95 % and 5 %. Beside the interval and the test of ``groupwise.evaluation``: the plain percentile
@@ -39,7 +40,10 @@ from groupwise.evaluation.significance import permute_groups
 
 NUM_GROUPS = (5, 8, 12, 20, 50)
 CORRELATIONS = (0.0, 0.3, 0.6)
+KINDS = ("binary", "continuous", "easy")
 SHIFT = 0.5
+VARIANCE = 3.0
+_THRESHOLDS = {"binary": 0.0, "easy": float(stats.norm.ppf(0.05, scale=math.sqrt(VARIANCE)))}
 _NUM_DRAWS = 1000
 Floats = NDArray[np.float64]
 
@@ -83,14 +87,18 @@ def simulate(setting: Setting, random: np.random.Generator) -> tuple[list[str], 
 
 
 def observe(latent: Floats, kind: str) -> Floats:
-    """Return values in [0, 1] of latent ones, whose variance is 3."""
-    return (latent > 0).astype(np.float64) if kind == "binary" else stats.norm.cdf(latent)
+    """Return values in [0, 1] of latent ones."""
+    if kind == "continuous":
+        return stats.norm.cdf(latent)
+    return (latent > _THRESHOLDS[kind]).astype(np.float64)
 
 
 def find_truth(kind: str) -> float:
     """Return the expected difference where the second policy's latent values are shifted."""
-    spread = math.sqrt(3 if kind == "binary" else 4)
-    return float(stats.norm.cdf(SHIFT / spread) - 0.5)
+    if kind == "continuous":
+        return float(stats.norm.cdf(SHIFT / math.sqrt(1 + VARIANCE)) - 0.5)
+    passing = stats.norm(scale=math.sqrt(VARIANCE)).sf
+    return float(passing(_THRESHOLDS[kind] - SHIFT) - passing(_THRESHOLDS[kind]))
 
 
 def run_once(setting: Setting, seed: int) -> Outcome:
@@ -125,10 +133,10 @@ def holds(ends: Any, truth: float) -> bool:
     return bool(ends[0] <= truth <= ends[1])
 
 
-def list_settings(num_groups: tuple[int, ...]) -> Iterator[Setting]:
+def list_settings(kinds: list[str], num_groups: list[int]) -> Iterator[Setting]:
     """Yield every setting, in the order of the table."""
-    kinds, sizes = ("binary", "continuous"), ("even", "uneven")
-    for kind, size, icc, number in itertools.product(kinds, sizes, CORRELATIONS, num_groups):
+    every = itertools.product(kinds, ("even", "uneven"), CORRELATIONS, num_groups)
+    for kind, size, icc, number in every:
         yield Setting(kind, number, icc, size)
 
 
@@ -148,16 +156,16 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--json", type=Path, help="where to write the results")
     parser.add_argument("--simulations", type=int, default=2000, help="per setting")
-    parser.add_argument("--groups", default=",".join(map(str, NUM_GROUPS)))
+    parser.add_argument("--kinds", nargs="+", choices=KINDS, default=list(KINDS))
+    parser.add_argument("--groups", nargs="+", type=int, default=list(NUM_GROUPS))
     parser.add_argument("--seed", type=int, default=0)
     arguments = parser.parse_args()
     warnings.simplefilter("ignore", RuntimeWarning)  # few groups may not differ at all
-    num_groups = tuple(int(text) for text in arguments.groups.split(","))
     shares = list(Outcome.__dataclass_fields__)
     names = ["coverage", "percentile", "unclustered", "unpaired", "alarms", "uncl.", "unp."]
     print(f"{'kind':10} {'sizes':6} icc groups  eff.", *(f"{name:>11}" for name in names))
     rows: list[dict[str, Any]] = []
-    for setting in list_settings(num_groups):
+    for setting in list_settings(arguments.kinds, arguments.groups):
         row = run_setting(setting, arguments.simulations, arguments.seed)
         rows.append(row)
         head = f"{row['kind']:10} {row['sizes']:6} {row['icc']:.1f} {row['num_groups']:6}"
