@@ -3,6 +3,7 @@
 Only texts; what replies mean is read by ``summaries`` (Stage A) and ``verdicts`` (Stage B).
 """
 
+import json
 from collections.abc import Mapping, Sequence
 
 from groupwise.core import DataError, Example, Message, Picture, make_example
@@ -11,7 +12,7 @@ from groupwise_recipes.group_qc.verdicts import FAIL, VERDICTS
 PHOTO_KEY = "图片_"
 _PHOTO_QUESTION = (
     "任务：{mission}\n关注：{focus}\n"
-    "描述图片：对象描述×数量，用“，”分隔，属性用“/”分隔；无关时写“无关图片”。\n"
+    "描述图片：对象/属性×数量，用“，”分隔；无关时写“无关图片”。\n"
     '只输出JSON：{{"图片_1": "…"}}'
 )
 _RULES = (
@@ -36,6 +37,11 @@ def make_photo_example(
     )
 
 
+def write_photo_reply(description: str) -> str:
+    """Return the reply that Stage A is to give for a photo with this description."""
+    return json.dumps({f"{PHOTO_KEY}1": description}, ensure_ascii=False)
+
+
 def make_group_example(
     mission: str,
     key_points: Sequence[str],
@@ -43,8 +49,18 @@ def make_group_example(
     *,
     group: str,
     label: str | None,
+    images: Sequence[str] = (),
 ) -> Example:
-    """Return the Stage B question about a group's summaries, ``图片_i`` to text."""
+    """Return the Stage B question about a group's summaries.
+
+    Args:
+        mission: its name.
+        key_points: what must hold.
+        summaries: ``图片_i`` to text, in any order.
+        group: id of the group.
+        label: the true verdict, if known.
+        images: the photos' places below the root, for reports; the model does not see them.
+    """
     lines = sort_summaries(summaries)
     question = "\n".join(
         [
@@ -60,7 +76,7 @@ def make_group_example(
         [Message("system", _RULES), Message("user", question)],
         group=group,
         label=label,
-        fields={**fields, "stage_a_summaries": lines},
+        fields={**fields, "stage_a_summaries": lines, "images": list(images)},
     )
 
 

@@ -12,6 +12,9 @@ PASS = "通过"
 FAIL = "不通过"
 VERDICTS = (PASS, FAIL)
 
+CONTRACT = {"verdicts": list(VERDICTS), "reason": "理由[:：]", "version": 1}
+"""What decides how replies are read, for comparisons of runs; the version rises with the rules."""
+
 _REASON = re.compile(r"理由[:：](.*)")
 
 

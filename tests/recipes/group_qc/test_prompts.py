@@ -35,6 +35,7 @@ def test_the_group_question() -> None:
         "task_type": "BBU接地线检查",
         "group_label": "通过",
         "stage_a_summaries": {"图片_1": "BBU×1", "图片_2": "接地线×1", "图片_10": "无关图片"},
+        "images": [],
     }
     assert (example.group, example.label, example.pictures) == ("QC-A", "通过", ())
 

@@ -1,0 +1,195 @@
+"""Settings of the group_qc recipe, as written in its YAML files."""
+
+from pathlib import Path
+from typing import Self
+
+from pydantic import Field, model_validator
+
+from groupwise.core import Config
+from groupwise.data import TokenBudget
+from groupwise.inference import Sampling, StreamSettings
+from groupwise.models import PRESETS, ModelShape
+from groupwise.training import GrpoSettings, SftSettings
+from groupwise_recipes.group_qc.missions import MissionTable, load_missions
+from groupwise_recipes.group_qc.rewards import GroupRewards
+
+
+class ModelSettings(Config):
+    """The one base model of both stages.
+
+    Attributes:
+        base: a preset (``tiny-qwen2.5-vl``), a model folder or a hub id.
+        max_pixels: photos are scaled down to at most this many pixels.
+        shape: used for estimates while the model is not in the local cache.
+    """
+
+    base: str
+    max_pixels: int = Field(default=786_432, ge=28 * 28)
+    shape: ModelShape | None = None
+
+    @property
+    def is_preset(self) -> bool:
+        """Whether the model is built here, and has to be taught Stage A."""
+        return self.base in PRESETS
+
+
+class DrawnSettings(Config):
+    """Cabinets drawn by the generator.
+
+    Attributes:
+        num_groups: of all missions together; 0 draws none.
+        pass_share: of the groups.
+    """
+
+    num_groups: int = Field(default=0, ge=0)
+    pass_share: float = Field(default=0.5, gt=0, lt=1)
+
+
+class PhotoLabels(Config):
+    """A table that says what each photo shows, to teach Stage A from.
+
+    Attributes:
+        file: CSV below the root with the columns ``photo`` (path below the root) and ``column``.
+        column: holds the word for what the photo shows.
+        texts: what Stage A is to say for each word.
+    """
+
+    file: str = "photo_labels.csv"
+    column: str = "defect"
+    texts: dict[str, str] = Field(min_length=1)
+
+
+class DataSettings(Config):
+    """Where the groups come from and how they are split; a group id is never divided.
+
+    Attributes:
+        root: ``<root>/<mission>/{审核通过|审核不通过}/<group>/*.jpg``; None: groups are drawn.
+        drawn: groups to draw.
+        missions: a file that adds missions to the built-in table.
+        photo_labels: what photos of a root show; only a preset needs it.
+        teach_share: of the group ids, whose photos teach Stage A to a preset. 0: those of the
+            warm-up and GRPO groups do.
+        warmup_share, validation_share, test_share: of the group ids; the rest is for GRPO. A
+            warm-up share of 0 uses the GRPO groups for the warm-up, too.
+        budget: of Stage B prompts.
+    """
+
+    root: Path | None = None
+    drawn: DrawnSettings = DrawnSettings()
+    missions: Path | None = None
+    photo_labels: PhotoLabels | None = None
+    teach_share: float = Field(default=0.0, ge=0, lt=1)
+    warmup_share: float = Field(default=0.1, ge=0, lt=1)
+    validation_share: float = Field(default=0.1, gt=0, lt=1)
+    test_share: float = Field(default=0.2, gt=0, lt=1)
+    budget: TokenBudget = TokenBudget(max_prompt_tokens=4096)
+
+    @model_validator(mode="after")
+    def _check_source(self) -> Self:
+        if (self.root is None) == (self.drawn.num_groups == 0):
+            raise ValueError("give data.root or data.drawn.num_groups, and not both")
+        given = (self.teach_share, self.warmup_share, self.validation_share, self.test_share)
+        if sum(given) >= 1:
+            raise ValueError("the shares of data leave no groups for GRPO")
+        return self
+
+    def load_missions(self) -> MissionTable:
+        """Return the table that both stages use."""
+        return load_missions(self.missions)
+
+
+class TeachSettings(SftSettings):
+    """Stage A taught to a preset, all of it trained: photos, and lessons in reading.
+
+    Attributes:
+        photos_per_epoch: drawn anew in every epoch; None: all.
+        reading_per_epoch: questions about lists of descriptions, which have no verdicts.
+    """
+
+    photos_per_epoch: int | None = Field(default=None, ge=1)
+    reading_per_epoch: int = Field(default=0, ge=0)
+
+
+class SummarySettings(Config):
+    """How Stage A runs.
+
+    Attributes:
+        sampling: of descriptions.
+        stream: batches.
+    """
+
+    sampling: Sampling = Sampling(max_new_tokens=1024, repetition_penalty=1.1)
+    stream: StreamSettings = StreamSettings(batch_size=16)
+
+
+class WarmupSettings(SftSettings):
+    """SFT of Stage B on few labelled groups, with reasons made from their summaries.
+
+    Attributes:
+        num_groups: at most so many, drawn by the seed; None: all of the warm-up split.
+    """
+
+    num_groups: int | None = Field(default=None, ge=1)
+
+
+class EvaluationSettings(Config):
+    """How policies are asked.
+
+    Attributes:
+        batch_size: prompts per forward pass.
+        num_latency_items: test groups asked one by one, to time them.
+        num_heldout_items: validation groups behind the held-out curve of GRPO.
+    """
+
+    batch_size: int = Field(default=32, ge=1)
+    num_latency_items: int = Field(default=20, ge=1)
+    num_heldout_items: int = Field(default=96, ge=1)
+
+
+class PredictionSettings(Config):
+    """What a finished run does with new groups.
+
+    Attributes:
+        min_confidence: verdicts of a lower probability are marked for a person.
+    """
+
+    min_confidence: float = Field(default=0.8, ge=0, le=1)
+
+
+class GroupQcConfig(Config):
+    """The whole job.
+
+    Attributes:
+        teach: Stage A of a preset is taught from descriptions of photos; None: the base knows.
+        summaries: Stage A over all groups.
+        sft: the warm-up of Stage B.
+        grpo: Stage B from verdicts; its ``trainable`` must be what the warm-up trained.
+    """
+
+    seed: int = 0
+    model: ModelSettings
+    data: DataSettings
+    teach: TeachSettings | None = None
+    summaries: SummarySettings = SummarySettings()
+    rewards: GroupRewards = GroupRewards()
+    sft: WarmupSettings
+    grpo: GrpoSettings
+    evaluation: EvaluationSettings = EvaluationSettings()
+    prediction: PredictionSettings = PredictionSettings()
+
+    @model_validator(mode="after")
+    def _check_stages(self) -> Self:
+        if self.model.is_preset and self.teach is None:
+            raise ValueError("a preset knows nothing of photos: set teach, or another model.base")
+        if not self.model.is_preset and self.teach is not None:
+            raise ValueError("teach is for presets only: leave it out")
+        needs_labels = self.model.is_preset and self.data.root is not None
+        if needs_labels and self.data.photo_labels is None:
+            raise ValueError("a preset learns Stage A from data.photo_labels: set them")
+        for name, stage in (("sft", self.sft), ("grpo", self.grpo)):
+            if stage.trainable.method != "lora":
+                raise ValueError(
+                    f"{name}.trainable.method must be lora: Stage A runs on the same model with "
+                    "the adapter off"
+                )
+        return self

@@ -1,0 +1,225 @@
+"""The prepare step: groups of photos into splits, and what a preset is taught from.
+
+Groups that share an id (one order under several missions, an id under pass and fail) stay in one
+split. Summaries and pictures are not read here.
+"""
+
+import csv
+import json
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from groupwise.core import (
+    DataError,
+    Example,
+    derive_seed,
+    read_jsonl,
+    read_picture,
+    write_json,
+    write_jsonl,
+)
+from groupwise.data import split_by_shares, write_cabinets
+from groupwise_recipes.group_qc.config import DataSettings, GroupQcConfig, PhotoLabels
+from groupwise_recipes.group_qc.photos import LoadedGroups, PhotoGroup, load_photo_groups
+
+SPLITS = ("warmup", "train", "validation", "test")
+TEACH = "teach"
+_GROUPS, _DESCRIPTIONS, _SOURCE = "groups.jsonl", "descriptions.jsonl", "source.json"
+_DRAWN = "drawn"
+
+
+@dataclass(frozen=True, slots=True)
+class TaughtPhoto:
+    """A photo of a group that teaches Stage A, with its true description."""
+
+    path: Path
+    mission: str
+    group_id: str
+    description: str
+
+
+def prepare_groups(config: GroupQcConfig, folder: Path) -> None:
+    """Write the groups with their splits, what was dropped, and the taught descriptions.
+
+    Raises:
+        DataError: if there are no groups, a mission is unknown, or a photo that is to teach
+            Stage A has no description.
+    """
+    root = find_root(config, folder)
+    if config.data.root is None:
+        _draw(config, root)
+    loaded = load_photo_groups(root, config.data.load_missions())
+    splits = _split(loaded.groups, config.data, seed=config.seed)
+    rows = [
+        {**_to_row(group, root), "split": split}
+        for split, groups in splits.items()
+        for group in groups
+    ]
+    write_jsonl(folder / _GROUPS, rows)
+    write_json(folder / _SOURCE, describe_source(loaded))
+    if config.model.is_preset:
+        taught = splits.get(TEACH) or [*splits["warmup"], *splits["train"]]
+        photos = _describe_photos(taught, root, config.data.photo_labels)
+        write_jsonl(folder / _DESCRIPTIONS, [_photo_to_row(photo, root) for photo in photos])
+
+
+def find_root(config: GroupQcConfig, prepared: Path) -> Path:
+    """Return the folder of the photos: the given one, or the one drawn into."""
+    return prepared / _DRAWN if config.data.root is None else config.data.root
+
+
+def read_groups(config: GroupQcConfig, prepared: Path) -> dict[str, list[PhotoGroup]]:
+    """Return the groups by split, those that only teach Stage A under ``teach``."""
+    found: dict[str, list[PhotoGroup]] = {name: [] for name in (*SPLITS, TEACH)}
+    root = find_root(config, prepared)
+    for row in read_jsonl(prepared / _GROUPS):
+        found[row["split"]].append(
+            PhotoGroup(
+                key=row["key"],
+                group_id=row["group_id"],
+                mission=row["mission"],
+                label=row["label"],
+                photos=tuple(root / photo for photo in row["photos"]),
+            )
+        )
+    return found
+
+
+def read_taught(config: GroupQcConfig, prepared: Path) -> list[TaughtPhoto]:
+    """Return the photos that teach Stage A."""
+    root = find_root(config, prepared)
+    return [
+        TaughtPhoto(root / row["photo"], row["mission"], row["group_id"], row["description"])
+        for row in read_jsonl(prepared / _DESCRIPTIONS)
+    ]
+
+
+def show_photos(
+    examples: Sequence[Example], config: GroupQcConfig, prepared: Path
+) -> list[Example]:
+    """Return Stage B examples with the photos of their groups, for what looks at pictures."""
+    root = find_root(config, prepared)
+    return [
+        replace(
+            example,
+            pictures=tuple(read_picture(root / image) for image in example.fields["images"]),
+        )
+        for example in examples
+    ]
+
+
+def read_source(prepared: Path) -> dict:
+    """Return what ``describe_source`` said."""
+    return json.loads((prepared / _SOURCE).read_text(encoding="utf-8"))
+
+
+def describe_source(loaded: LoadedGroups) -> dict:
+    """Return what was found, used, dropped, skipped and in conflict, as JSON values."""
+    return {
+        "num_files": loaded.num_files,
+        "num_photos": loaded.num_photos,
+        "num_groups": len(loaded.groups),
+        "drops": loaded.drops.to_json(),
+        "skipped": loaded.skipped.to_json(),
+        "conflicts": [
+            {"mission": one.mission, "group_id": one.group_id, "keys": list(one.keys)}
+            for one in loaded.conflicts
+        ],
+    }
+
+
+def _draw(config: GroupQcConfig, root: Path) -> None:
+    write_cabinets(
+        root,
+        num_groups=config.data.drawn.num_groups,
+        seed=derive_seed(config.seed, "cabinets"),
+        pass_share=config.data.drawn.pass_share,
+    )
+
+
+def _split(
+    groups: Sequence[PhotoGroup], data: DataSettings, *, seed: int
+) -> dict[str, list[PhotoGroup]]:
+    """Split by group id, missions and labels about evenly."""
+    kinds: dict[str, list[str]] = defaultdict(list)
+    for group in groups:
+        kinds[group.group_id].append(f"{group.mission}/{group.label}")
+    shares = {
+        TEACH: data.teach_share,
+        "warmup": data.warmup_share,
+        "validation": data.validation_share,
+        "test": data.test_share,
+    }
+    shares = {name: share for name, share in shares.items() if share}
+    shares["train"] = 1 - sum(shares.values())
+    side = split_by_shares(
+        {name: "+".join(sorted(found)) for name, found in kinds.items()}, shares=shares, seed=seed
+    )
+    splits: dict[str, list[PhotoGroup]] = {name: [] for name in shares}
+    for group in groups:
+        splits[side[group.group_id]].append(group)
+    if "warmup" not in splits:
+        splits["warmup"] = []
+    return splits
+
+
+def _describe_photos(
+    groups: Sequence[PhotoGroup], root: Path, labels: PhotoLabels | None
+) -> list[TaughtPhoto]:
+    known = _read_descriptions(root) if labels is None else _read_labels(root, labels)
+    found: list[TaughtPhoto] = []
+    for group in groups:
+        for path in group.photos:
+            place = path.relative_to(root).as_posix()
+            if place not in known:
+                raise DataError(
+                    f"the photo {place} is to teach Stage A and has no description",
+                    fix="add it to the table of descriptions",
+                )
+            found.append(TaughtPhoto(path, group.mission, group.group_id, known[place]))
+    return found
+
+
+def _read_descriptions(root: Path) -> dict[str, str]:
+    return {row["photo"]: row["description"] for row in read_jsonl(root / _DESCRIPTIONS)}
+
+
+def _read_labels(root: Path, labels: PhotoLabels) -> dict[str, str]:
+    path = root / labels.file
+    try:
+        with path.open(encoding="utf-8-sig", newline="") as stream:
+            rows = list(csv.DictReader(stream))
+    except (OSError, UnicodeDecodeError) as error:
+        raise DataError(f"cannot read the labels of photos in {path}", got=error) from error
+    missing = {"photo", labels.column} - set(rows[0] if rows else ())
+    if missing:
+        raise DataError(f"{path} has no column {sorted(missing)[0]}", got=list(rows[0] or ()))
+    unknown = sorted({row[labels.column] for row in rows} - set(labels.texts))
+    if unknown:
+        raise DataError(
+            f"{path} has words that data.photo_labels.texts does not describe",
+            got=", ".join(unknown),
+            expected=", ".join(labels.texts),
+        )
+    return {row["photo"]: labels.texts[row[labels.column]] for row in rows}
+
+
+def _to_row(group: PhotoGroup, root: Path) -> Mapping[str, object]:
+    return {
+        "key": group.key,
+        "group_id": group.group_id,
+        "mission": group.mission,
+        "label": group.label,
+        "photos": [photo.relative_to(root).as_posix() for photo in group.photos],
+    }
+
+
+def _photo_to_row(photo: TaughtPhoto, root: Path) -> Mapping[str, object]:
+    return {
+        "photo": photo.path.relative_to(root).as_posix(),
+        "mission": photo.mission,
+        "group_id": photo.group_id,
+        "description": photo.description,
+    }

@@ -1,0 +1,152 @@
+"""The baselines and evaluate steps: who misses defects, who is right, and where."""
+
+import time
+from collections.abc import Sequence
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import Any
+
+from groupwise.core import Example, write_json
+from groupwise.data import read_examples
+from groupwise.evaluation import (
+    Prediction,
+    compare_pairs,
+    compute_metrics,
+    read_predictions,
+    write_comparisons,
+    write_conditions,
+    write_metrics,
+    write_predictions,
+)
+from groupwise.inference import LocalEngine, Sampling
+from groupwise.models import Policy
+from groupwise.pipeline import StepContext
+from groupwise_recipes.group_qc.baselines import predict_baselines
+from groupwise_recipes.group_qc.conditions import describe_conditions
+from groupwise_recipes.group_qc.config import GroupQcConfig
+from groupwise_recipes.group_qc.groups import show_photos
+from groupwise_recipes.group_qc.policies import find_base, open_policy
+from groupwise_recipes.group_qc.verdicts import FAIL, PASS, VERDICTS, parse_judgement
+
+SPLIT = "test"
+TRAINED = ("sft", "sft_same_labels", "grpo")
+COMPARED = (
+    ("sft", "grpo"),
+    ("sft_same_labels", "grpo"),
+    ("prompt", "grpo"),
+    ("majority", "grpo"),
+    ("text_only", "grpo"),
+    ("picture_only", "grpo"),
+)
+MISSED, FALSE_ALARMS, TWO_LINES = "missed_defects", "false_alarms", "two_lines"
+
+
+def run_baselines(config: GroupQcConfig, context: StepContext) -> None:
+    """Predict without Stage B, and with the untrained base by prompting."""
+    data = context.output_of("stage_b_data")
+    prepared = context.output_of("prepare")
+    train, test = (read_examples(data / f"{name}.jsonl") for name in ("train", SPLIT))
+    shown = [show_photos(rows, config, prepared) for rows in (train, test)]
+    found = predict_baselines(*shown, split=SPLIT, seed=config.seed)
+    policy = open_policy(config, find_base(config, context.run))
+    found += ask_policy(policy, test, config, name="prompt")
+    write_predictions(context.folder / "predictions.jsonl", [score_defects(one) for one in found])
+
+
+def run_evaluation(config: GroupQcConfig, context: StepContext) -> None:
+    """Ask every trained policy, and measure and compare all of them."""
+    test = read_examples(context.output_of("stage_b_data") / f"{SPLIT}.jsonl")
+    found = read_predictions(context.output_of("baselines") / "predictions.jsonl")
+    for name in TRAINED:
+        found += _ask_once(name, test, config, context)
+    folder = context.folder
+    write_predictions(folder / "predictions.jsonl", found)
+    metrics = compute_metrics(found, labels=VERDICTS, seed=config.seed, slices=("task_type",))
+    write_metrics(folder / "metrics.json", metrics)
+    missions = measure_missions(found, seed=config.seed)
+    write_json(folder / "missions.json", missions)
+    comparisons = compare_pairs(found, COMPARED, split=SPLIT, seed=config.seed)
+    write_comparisons(folder / "comparisons.json", comparisons)
+    write_conditions(folder / "conditions.json", describe_conditions(config, context, test))
+
+
+def measure_missions(predictions: Sequence[Prediction], *, seed: int) -> dict[str, Any]:
+    """Return every metric of every policy by mission, as JSON values."""
+    missions = sorted({str(one.fields["task_type"]) for one in predictions})
+    found: dict[str, Any] = {}
+    for mission in missions:
+        rows = [one for one in predictions if one.fields["task_type"] == mission]
+        metrics = compute_metrics(rows, labels=VERDICTS, seed=seed)
+        found[mission] = [asdict(metric) for metric in metrics]
+    return found
+
+
+def ask_policy(
+    policy: Policy, examples: Sequence[Example], config: GroupQcConfig, *, name: str
+) -> list[Prediction]:
+    """Ask a policy under greedy decoding; the first groups are asked one by one and timed."""
+    sampling = Sampling(max_new_tokens=config.grpo.max_new_tokens)
+    engine = LocalEngine(policy, batch_size=config.evaluation.batch_size)
+    texts = [found.text for [found] in engine.generate(examples, sampling=sampling)]
+    shares = engine.label_probabilities(examples, labels=VERDICTS)
+    timed = _time_answers(policy, examples[: config.evaluation.num_latency_items], sampling)
+    latencies = [*timed, *[None] * (len(examples) - len(timed))]
+    return [
+        score_defects(_predict(name, *row))
+        for row in zip(examples, texts, shares, latencies, strict=True)
+    ]
+
+
+def score_defects(one: Prediction) -> Prediction:
+    """Return the prediction with what inspectors ask first: was a defect missed?
+
+    ``missed_defects`` is known for groups that fail, ``false_alarms`` for those that pass. No
+    verdict is neither: it is counted as invalid.
+    """
+    if one.label == FAIL:
+        scores = {MISSED: float(one.predicted == PASS)}
+    else:
+        scores = {FALSE_ALARMS: float(one.predicted == FAIL)}
+    if one.policy in (*TRAINED, "prompt"):
+        scores[TWO_LINES] = float(parse_judgement(one.text).is_well_formed)
+    return replace(one, scores=scores)
+
+
+def _predict(
+    name: str, example: Example, text: str, shares: dict[str, float], latency_s: float | None
+) -> Prediction:
+    reply = parse_judgement(text)
+    return Prediction(
+        example_id=example.id,
+        group=example.group,
+        split=SPLIT,
+        policy=name,
+        label=str(example.label),
+        predicted=reply.verdict,
+        reason=reply.problem if reply.verdict is None else "",
+        text=text,
+        probabilities=None if reply.verdict is None else shares,
+        latency_s=latency_s,
+        fields=dict(example.fields),
+    )
+
+
+def _time_answers(policy: Policy, examples: Sequence[Example], sampling: Sampling) -> list[float]:
+    engine = LocalEngine(policy, batch_size=1)
+    durations_s: list[float] = []
+    for example in examples:
+        started = time.perf_counter()
+        engine.generate([example], sampling=sampling)
+        durations_s.append(time.perf_counter() - started)
+    return durations_s
+
+
+def _ask_once(
+    name: str, test: Sequence[Example], config: GroupQcConfig, context: StepContext
+) -> list[Prediction]:
+    """Ask a policy, or take what an interrupted attempt has already written."""
+    path: Path = context.folder / f"{name}.jsonl"
+    if not path.exists():
+        policy = open_policy(config, context.output_of(name) / "policy")
+        write_predictions(path, ask_policy(policy, test, config, name=name))
+    return read_predictions(path)

@@ -1,0 +1,193 @@
+"""Group QC, from photos to a report: Stage A describes, Stage B judges, GRPO trains Stage B."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from groupwise.core import digest_file, dump_config
+from groupwise.pipeline import (
+    AUDIT_REWARDS,
+    PredictionSource,
+    Preview,
+    Recipe,
+    RewardSource,
+    Step,
+    StepContext,
+)
+
+if TYPE_CHECKING:
+    from groupwise.pipeline import FoundGroups
+    from groupwise.rewards import RewardCase
+    from groupwise.serving import GroupPredictor
+    from groupwise_recipes.group_qc.config import GroupQcConfig
+
+TRAINED = ("sft", "grpo", "sft_same_labels")
+
+# Parts of sections: a step is not redone for settings that it does not read.
+_PARTS = {
+    "asking": ("grpo", ("max_new_tokens", "dtype")),
+    "heldout": ("evaluation", ("batch_size", "num_heldout_items")),
+    "labels": ("grpo", ("epochs", "learning_rate", "trainable", "dtype")),
+    "few": ("sft", ("num_groups",)),
+}
+
+
+def plan(config: "GroupQcConfig", run: Path) -> list[Step]:
+    """Return the steps; a step lists the settings and steps that its outputs depend on.
+
+    The pipeline adds the audit of the rewards behind the step ``stage_b_data``.
+    """
+    from groupwise.evaluation import METRIC_VERSIONS
+    from groupwise_recipes.group_qc.rewards import name_weights
+    from groupwise_recipes.group_qc.summarize import count_attempts
+
+    settings = {**dump_config(config), "metric_versions": dict(METRIC_VERSIONS)}
+    for part, (section, keys) in _PARTS.items():
+        settings[part] = {key: settings[section][key] for key in keys}
+    settings["retry"] = count_attempts(run)
+
+    def make(name: str, summary: str, *, sections: str, uses: str = "", **more: Any) -> Step:
+        return Step(
+            name=name,
+            run=_bind(name, config),
+            uses=tuple(uses.split()),
+            settings={key: settings[key] for key in sections.split()},
+            summary=summary,
+            **more,
+        )
+
+    base = "teach_stage_a" if config.model.is_preset else ""
+    asked = "seed model asking evaluation"
+    steps = [
+        make(
+            "prepare",
+            "groups of photos into splits",
+            sections="seed model data",
+            inputs=_digest_inputs(config),
+        ),
+        make("audit", "what the data can be trusted for", sections="data", uses="prepare"),
+        make(
+            "teach_stage_a",
+            "a preset learns to describe photos",
+            sections="seed model data teach asking",
+            uses="prepare",
+        ),
+        make(
+            "summarize",
+            "Stage A: a line about every photo",
+            sections="model data summaries asking retry",
+            uses=f"prepare {base}",
+        ),
+        make(
+            "stage_b_data",
+            "summaries into questions",
+            sections="model data",
+            uses=f"prepare summarize {base}",
+        ),
+        make(
+            "baselines",
+            "majority, summaries' words, photos, prompt",
+            sections=asked,
+            uses=f"prepare stage_b_data {base}",
+        ),
+        make(
+            "sft",
+            "warm-up of Stage B on few groups",
+            sections="seed model sft asking",
+            uses=f"stage_b_data {base}",
+        ),
+        make(
+            "grpo",
+            f"Stage B from verdicts: {name_weights(config.rewards)}",
+            sections="seed model rewards grpo heldout",
+            uses=f"stage_b_data sft {base}",
+        ),
+        make(
+            "sft_same_labels",
+            "control: SFT on the labels GRPO saw",
+            sections="seed model sft labels",
+            uses=f"stage_b_data sft {base}",
+        ),
+        make(
+            "evaluate",
+            "all policies on the test groups",
+            sections=f"{asked} rewards grpo few metric_versions",
+            uses=" ".join(("stage_b_data", "baselines", *TRAINED, base)),
+        ),
+        make(
+            "report",
+            "report.html and report.md",
+            sections="seed",
+            uses=" ".join(
+                ("prepare", "audit", "summarize", "stage_b_data", AUDIT_REWARDS, *TRAINED)
+            )
+            + " evaluate",
+            files=("report.html", "report.md"),
+        ),
+    ]
+    return [step for step in steps if step.name != "teach_stage_a" or base]
+
+
+def preview(config: "GroupQcConfig") -> Preview:
+    """Return what a run would do."""
+    from groupwise_recipes.group_qc.preview import preview_run
+
+    return preview_run(config)
+
+
+def collect_rewards(config: "GroupQcConfig", run: Path) -> "RewardCase":
+    """Return the rewards, with the training groups they are audited on."""
+    from groupwise_recipes.group_qc.rewards import make_case
+
+    return make_case(config.rewards, run / "stage_b_data" / "train.jsonl")
+
+
+def open_predictor(config: "GroupQcConfig", run: Path) -> "GroupPredictor":
+    """Return what judges new groups with a finished run."""
+    from groupwise_recipes.group_qc.predictor import GroupQcPredictor
+
+    return GroupQcPredictor(config, run)
+
+
+def list_groups(config: "GroupQcConfig", photos: Path) -> "FoundGroups":
+    """Return the groups of a folder of photos."""
+    from groupwise_recipes.group_qc.predictor import list_groups as list_found
+
+    return list_found(config, photos)
+
+
+def _bind(name: str, config: "GroupQcConfig") -> Callable[[StepContext], None]:
+    """Return the step's work; what needs torch is imported when it runs."""
+
+    def work(context: StepContext) -> None:
+        from groupwise_recipes.group_qc.work import WORK
+
+        WORK[name](config, context)
+
+    return work
+
+
+def _digest_inputs(config: "GroupQcConfig") -> dict[str, str]:
+    """Digest what a run reads from outside: photos, missions and a base model's folder."""
+    paths = {
+        "data.root": config.data.root,
+        "data.missions": config.data.missions,
+        "model.base": Path(config.model.base),
+    }
+    return {
+        name: digest_file(path)
+        for name, path in paths.items()
+        if path is not None and path.exists()
+    }
+
+
+recipe = Recipe(
+    name="group_qc",
+    summary="Does this group of inspection photos pass?",
+    config_type="groupwise_recipes.group_qc.config:GroupQcConfig",
+    config_folder=Path(__file__).parent / "configs",
+    plan=plan,
+    preview=preview,
+    rewards=RewardSource(collect_rewards, uses=("stage_b_data",), sections=("rewards",)),
+    prediction=PredictionSource(open_predictor, list_groups),
+)

@@ -1,0 +1,229 @@
+"""Stage A: a line about each photo, one JSONL file per mission, continued after any end.
+
+``<mission>_stage_a.jsonl`` has the finished groups only and is never truncated. Groups that failed
+stand in ``<mission>_stage_a_failed.jsonl`` with their reason; the next run tries them again.
+"""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from groupwise.core import (
+    DataError,
+    Example,
+    Picture,
+    ResultFile,
+    append_jsonl,
+    read_jsonl,
+    read_picture,
+    write_jsonl,
+)
+from groupwise.inference import (
+    Failure,
+    GroupOutcome,
+    ReportStream,
+    StreamBackend,
+    WorkGroup,
+    generate_groups,
+)
+from groupwise_recipes.group_qc.config import SummarySettings
+from groupwise_recipes.group_qc.missions import MissionTable
+from groupwise_recipes.group_qc.photos import PhotoGroup
+from groupwise_recipes.group_qc.prompts import make_photo_example
+from groupwise_recipes.group_qc.summaries import (
+    Problem,
+    check_record,
+    clean_summary,
+    get_record_key,
+    make_record,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class StageAJob:
+    """What Stage A is to do, and where.
+
+    Attributes:
+        groups: of any missions.
+        root: folder that ``images`` are relative to.
+        out: folder of the result files.
+        missions: the table that both stages use.
+        settings: decoding and batches.
+    """
+
+    groups: Sequence[PhotoGroup]
+    root: Path
+    out: Path
+    missions: MissionTable
+    settings: SummarySettings
+
+
+@dataclass(frozen=True, slots=True)
+class StageACount:
+    """Groups of a mission: ``num_finished + num_failed`` are all that were given."""
+
+    mission: str
+    num_finished: int
+    num_failed: int
+    num_before: int
+
+    def describe(self) -> str:
+        """Return one line for a person."""
+        return (
+            f"{self.mission}: {self.num_finished} groups finished "
+            f"({self.num_before} of them before), {self.num_failed} failed"
+        )
+
+
+def name_results(out: Path, mission: str) -> Path:
+    """Return the file of a mission's finished groups."""
+    return out / f"{mission}_stage_a.jsonl"
+
+
+def name_failures(out: Path, mission: str) -> Path:
+    """Return the file of a mission's failed groups."""
+    return out / f"{mission}_stage_a_failed.jsonl"
+
+
+def run_stage_a(
+    job: StageAJob,
+    backend: StreamBackend,
+    *,
+    report_progress: ReportStream | None = None,
+    tell: Callable[[str], None] = lambda _: None,
+) -> list[StageACount]:
+    """Describe the photos of every group that is not finished yet, mission by mission.
+
+    Raises:
+        RunError: if another process writes the same files.
+        DataError: if a finished group has other photos now, or a mission is unknown.
+    """
+    job.missions.require({group.mission for group in job.groups})
+    counts: list[StageACount] = []
+    for mission in job.missions.names:
+        groups = [group for group in job.groups if group.mission == mission]
+        if groups:
+            counts.append(_run_mission(mission, groups, job, backend, report_progress))
+            tell(counts[-1].describe())
+    return counts
+
+
+def read_summaries(out: Path, missions: MissionTable) -> dict[str, dict[str, str]]:
+    """Return ``图片_i`` to text by the key of each finished group.
+
+    Raises:
+        DataError: if a record does not follow the contract.
+    """
+    found: dict[str, dict[str, str]] = {}
+    for mission in missions.names:
+        path = name_results(out, mission)
+        for record in read_jsonl(path) if path.exists() else ():
+            found[_identify(record)] = record["per_image"]
+    return found
+
+
+def count_failures(out: Path, missions: MissionTable) -> dict[str, int]:
+    """Return how many groups of each mission failed, without missions where none did."""
+    paths = {mission: name_failures(out, mission) for mission in missions.names}
+    counts = {name: len(read_jsonl(path)) for name, path in paths.items() if path.exists()}
+    return {name: count for name, count in counts.items() if count}
+
+
+def _run_mission(
+    mission: str,
+    groups: Sequence[PhotoGroup],
+    job: StageAJob,
+    backend: StreamBackend,
+    report_progress: ReportStream | None,
+) -> StageACount:
+    by_key = {group.key: group for group in groups}
+    failures = name_failures(job.out, mission)
+    num_failed = 0
+    with ResultFile(name_results(job.out, mission), key=_identify) as results:
+        _check_photos(results.rows(), by_key, job.root)
+        waiting = [group for key, group in by_key.items() if key not in results.finished]
+        write_jsonl(failures, [])
+        outcomes = generate_groups(
+            backend,
+            (_ask(group, job.missions) for group in waiting),
+            sampling=job.settings.sampling,
+            settings=job.settings.stream,
+            report_progress=report_progress,
+            num_items=sum(len(group.photos) for group in waiting),
+        )
+        for outcome in outcomes:
+            group = by_key[outcome.id]
+            texts, reason = read_outcome(outcome)
+            if reason:
+                num_failed += 1
+                append_jsonl(failures, _make_failure(group, job.root, reason))
+            else:
+                results.append(make_record(group, texts, root=job.root))
+    return StageACount(mission, len(groups) - num_failed, num_failed, len(groups) - len(waiting))
+
+
+def _identify(record: Mapping[str, Any]) -> str:
+    check_record(record)
+    return get_record_key(record)
+
+
+def _check_photos(
+    records: Iterator[Mapping[str, Any]], groups: Mapping[str, PhotoGroup], root: Path
+) -> None:
+    """Refuse to go on with summaries of photos that are no longer those of the group."""
+    for record in records:
+        group = groups.get(get_record_key(record))
+        if group is None:
+            continue
+        photos = [path.relative_to(root).as_posix() for path in group.photos]
+        if photos != record["images"]:
+            raise DataError(
+                f"the photos of group {group.key} have changed since Stage A described them",
+                got=f"{len(photos)} photos",
+                expected=f"the {len(record['images'])} that are in the result file",
+                fix="write to another folder",
+            )
+
+
+def _ask(group: PhotoGroup, missions: MissionTable) -> WorkGroup:
+    focus = missions[group.mission].focus
+    examples: list[Example] = [
+        make_photo_example(group.mission, focus, _find_picture(path), group=group.key)
+        for path in group.photos
+    ]
+    return WorkGroup(group.key, tuple(examples))
+
+
+def _find_picture(path: Path) -> Picture:
+    """Return the picture; one that cannot be read fails when it is decoded, not here."""
+    try:
+        return read_picture(path)
+    except DataError:
+        return Picture(path, "unreadable")
+
+
+def read_outcome(outcome: GroupOutcome) -> tuple[list[str], str]:
+    """Return a summary per photo and "", or none and why the group failed."""
+    texts: list[str] = []
+    for number, found in enumerate(outcome.completions, start=1):
+        if isinstance(found, Failure):
+            return [], f"图片_{number}: {found.cause}: {found.message}"
+        if found.finish_reason == "length":
+            return [], f"图片_{number}: the reply was cut off"
+        summary = clean_summary(found.text)
+        if isinstance(summary, Problem):
+            return [], f"图片_{number}: {summary.cause}: {summary.detail}"
+        texts.append(summary.text)
+    return texts, ""
+
+
+def _make_failure(group: PhotoGroup, root: Path, reason: str) -> dict[str, Any]:
+    return {
+        "key": group.key,
+        "group_id": group.group_id,
+        "mission": group.mission,
+        "label": group.label,
+        "images": [path.relative_to(root).as_posix() for path in group.photos],
+        "failed": reason,
+    }

@@ -1,0 +1,92 @@
+"""The rows of Stage B: summaries as questions, and the warm-up's replies made by rule."""
+
+import random
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from groupwise.core import Example, derive_seed
+from groupwise.data import IRRELEVANT
+from groupwise.training import RowsOfEpoch, SftRow
+from groupwise_recipes.group_qc.missions import MissionTable
+from groupwise_recipes.group_qc.photos import PhotoGroup
+from groupwise_recipes.group_qc.prompts import make_group_example
+from groupwise_recipes.group_qc.verdicts import FAIL, PASS, write_judgement
+
+VERDICT_OF = {"pass": PASS, "fail": FAIL}
+_NEGATIVE = ("未", "不", "无法", "缺")
+
+
+def make_group_rows(
+    groups: Sequence[PhotoGroup],
+    summaries: Mapping[str, Mapping[str, str]],
+    missions: MissionTable,
+    *,
+    root: Path,
+) -> list[Example]:
+    """Return the Stage B examples of the groups that have summaries.
+
+    Args:
+        groups: of one split.
+        summaries: ``图片_i`` to text, by the key of a group.
+        missions: the table that both stages use.
+        root: folder of the photos.
+    """
+    return [
+        make_group_example(
+            group.mission,
+            missions[group.mission].key_points,
+            summaries[group.key],
+            group=group.group_id,
+            label=VERDICT_OF.get(group.label or ""),
+            images=[path.relative_to(root).as_posix() for path in group.photos],
+        )
+        for group in groups
+        if group.key in summaries
+    ]
+
+
+def write_row(example: Example) -> dict[str, Any]:
+    """Return an example as other trainers read it: the group's facts and chat messages."""
+    keys = ("group_id", "task_type", "group_label", "stage_a_summaries")
+    messages = [{"role": message.role, "content": message.text} for message in example.prompt]
+    return {**{key: example.fields[key] for key in keys}, "messages": messages}
+
+
+def make_label_rows(examples: Sequence[Example]) -> RowsOfEpoch:
+    """Return rows that teach the true verdict with a reason made by rule."""
+    rows = [SftRow(example, write_target(example)) for example in examples]
+    return lambda _: rows
+
+
+def choose_few(examples: Sequence[Example], num_groups: int | None, *, seed: int) -> list[Example]:
+    """Return so many of the examples, each verdict and mission in turn; all of them if None."""
+    by_kind: dict[tuple[str, str | None], list[Example]] = {}
+    for example in examples:
+        by_kind.setdefault((example.fields["task_type"], example.label), []).append(example)
+    for kind, members in by_kind.items():
+        random.Random(derive_seed(seed, "few", *map(str, kind))).shuffle(members)
+    longest = max(map(len, by_kind.values()), default=0)
+    turns = [members[n] for n in range(longest) for members in by_kind.values() if n < len(members)]
+    return turns[:num_groups]
+
+
+def write_target(example: Example) -> str:
+    """Return the reply to teach: the label, and what the summaries say for it in short."""
+    assert example.label is not None
+    return write_judgement(example.label, write_reason(example.label, example.fields))
+
+
+def write_reason(label: str, fields: Mapping[str, object]) -> str:
+    """Return a reason by rule: a negative remark for 不通过, else that points are (un)confirmed."""
+    summaries = fields["stage_a_summaries"]
+    assert isinstance(summaries, Mapping)
+    if label == PASS:
+        return "要点均已确认"
+    parts = [part for text in summaries.values() for part in str(text).split("，")]
+    negative = [part for part in parts if any(mark in part for mark in _NEGATIVE)]
+    if negative:
+        return negative[0].partition("×")[0].replace("/", "")
+    if all(text == IRRELEVANT for text in summaries.values()):
+        return "没有相关图片，要点无法确认"
+    return "有要点无法确认"

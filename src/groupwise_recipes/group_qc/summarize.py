@@ -1,0 +1,66 @@
+"""The summarize step: Stage A over all groups with the base, the adapter off.
+
+Finished summaries are kept in the run's ``stage_a`` folder, beside the steps, so that a group that
+failed is tried again in the next run without asking about the others.
+"""
+
+import json
+import shutil
+from pathlib import Path
+
+from groupwise.core import digest_json, dump_config, write_json
+from groupwise.inference import LocalBackend, LocalEngine
+from groupwise.pipeline import StepContext
+from groupwise_recipes.group_qc.config import GroupQcConfig
+from groupwise_recipes.group_qc.groups import find_root, read_groups
+from groupwise_recipes.group_qc.policies import TEACH_STEP, find_base, open_policy
+from groupwise_recipes.group_qc.stage_a import StageAJob, run_stage_a
+
+KEPT = "stage_a"
+_ATTEMPTS = "attempts.json"
+
+
+def count_attempts(run: Path) -> int:
+    """Return how often Stage A ended with failed groups; 0 if it last ended without any."""
+    path = run / KEPT / _ATTEMPTS
+    return int(json.loads(path.read_text("utf-8"))["failed"]) if path.is_file() else 0
+
+
+def run_summarize(config: GroupQcConfig, context: StepContext) -> None:
+    """Describe every photo that is not described yet."""
+    prepared = context.output_of("prepare")
+    groups = read_groups(config, prepared)
+    kept = _open_folder(config, context)
+    job = StageAJob(
+        groups=[group for name, members in groups.items() if name != "teach" for group in members],
+        root=find_root(config, prepared),
+        out=kept,
+        missions=config.data.load_missions(),
+        settings=config.summaries,
+    )
+    policy = open_policy(config, find_base(config, context.run))
+    engine = LocalEngine(policy, batch_size=config.summaries.stream.batch_size)
+    counts = run_stage_a(job, LocalBackend(engine))
+    num_failed = sum(count.num_failed for count in counts)
+    attempts = count_attempts(context.run) + 1 if num_failed else 0
+    write_json(context.run / KEPT / _ATTEMPTS, {"failed": attempts})
+    for path in sorted(kept.glob("*.jsonl")):
+        shutil.copyfile(path, context.folder / path.name)
+
+
+def _open_folder(config: GroupQcConfig, context: StepContext) -> Path:
+    """Return the folder of summaries that this base and these settings give; drop others."""
+    names = ["prepare", *([TEACH_STEP] if config.model.is_preset else [])]
+    markers = [context.output_of(name) / "step.json" for name in names]
+    depends = {
+        "steps": [json.loads(marker.read_text("utf-8"))["key"] for marker in markers],
+        "model": dump_config(config.model),
+        "missions": dump_config(config.data.load_missions()),
+        "settings": dump_config(config.summaries),
+    }
+    name = digest_json(depends)[:12]
+    top = context.run / KEPT
+    for other in top.glob("*/"):
+        if other.name != name:
+            shutil.rmtree(other)
+    return top / name

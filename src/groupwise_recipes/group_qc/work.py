@@ -1,0 +1,100 @@
+"""The work of each step of the recipe, by its name."""
+
+from collections.abc import Callable, Mapping
+
+from groupwise.core import DataError, write_json, write_jsonl
+from groupwise.data import DataAudit, audit_data, write_audit, write_examples
+from groupwise.models import find_local_config, load_processor, make_token_counter
+from groupwise.pipeline import StepContext
+from groupwise_recipes.group_qc.config import GroupQcConfig
+from groupwise_recipes.group_qc.groups import (
+    SPLITS,
+    find_root,
+    prepare_groups,
+    read_groups,
+)
+from groupwise_recipes.group_qc.measure import run_baselines, run_evaluation
+from groupwise_recipes.group_qc.photo_audit import audit_photos
+from groupwise_recipes.group_qc.policies import (
+    find_base,
+    run_grpo,
+    run_same_labels,
+    run_sft,
+    run_teach,
+)
+from groupwise_recipes.group_qc.reporting import run_report
+from groupwise_recipes.group_qc.stage_a import count_failures, read_summaries
+from groupwise_recipes.group_qc.stage_b import make_group_rows, write_row
+from groupwise_recipes.group_qc.summarize import run_summarize
+
+
+def run_prepare(config: GroupQcConfig, context: StepContext) -> None:
+    """Find or draw the groups and split them."""
+    prepare_groups(config, context.folder)
+
+
+def run_audit(config: GroupQcConfig, context: StepContext) -> None:
+    """Audit the photos of the splits and stop the run on an error."""
+    audit = audit_photos(config, context.output_of("prepare"))
+    write_audit(audit, context.folder)
+    refuse_errors(audit)
+
+
+def run_stage_b_data(config: GroupQcConfig, context: StepContext) -> None:
+    """Make Stage B's rows of the groups that have summaries, and check their lengths.
+
+    Raises:
+        DataError: if a split has no rows left or rows are longer than the budget.
+    """
+    prepared, done = context.output_of("prepare"), context.output_of("summarize")
+    missions = config.data.load_missions()
+    summaries = read_summaries(done, missions)
+    groups = read_groups(config, prepared)
+    root = find_root(config, prepared)
+    rows = {name: make_group_rows(groups[name], summaries, missions, root=root) for name in SPLITS}
+    if not config.data.warmup_share:
+        rows["warmup"] = rows["train"]
+    for name, examples in rows.items():
+        write_examples(context.folder / f"{name}.jsonl", examples)
+        write_jsonl(context.folder / "rows" / f"{name}.jsonl", map(write_row, examples))
+    write_json(context.folder / "failed.json", count_failures(done, missions))
+    audit = audit_data(
+        {name: rows[name] for name in SPLITS if name != "warmup" or config.data.warmup_share},
+        budget=config.data.budget,
+        count_tokens=_make_counter(config, context),
+    )
+    write_audit(audit, context.folder)
+    refuse_errors(audit)
+
+
+def refuse_errors(audit: DataAudit) -> None:
+    """Stop on the errors of an audit.
+
+    Raises:
+        DataError: naming every error that was found.
+    """
+    if audit.errors:
+        found = "".join(f"\n  {finding.name}: {finding.message}" for finding in audit.errors)
+        raise DataError(f"the data audit found {len(audit.errors)} error(s):{found}\n ")
+
+
+def _make_counter(config: GroupQcConfig, context: StepContext):
+    base = find_base(config, context.run)
+    model_type = getattr(find_local_config(base), "model_type", "")
+    processor = load_processor(base, model_type=model_type, has_vision=True)
+    return make_token_counter(processor, has_vision=True)
+
+
+WORK: Mapping[str, Callable[[GroupQcConfig, StepContext], None]] = {
+    "prepare": run_prepare,
+    "audit": run_audit,
+    "teach_stage_a": run_teach,
+    "summarize": run_summarize,
+    "stage_b_data": run_stage_b_data,
+    "baselines": run_baselines,
+    "sft": run_sft,
+    "grpo": run_grpo,
+    "sft_same_labels": run_same_labels,
+    "evaluate": run_evaluation,
+    "report": run_report,
+}
