@@ -1,0 +1,31 @@
+"""Taught policies and groups of photos of mixed sizes."""
+
+from pathlib import Path
+
+import pytest
+
+from groupwise.core import Example
+from groupwise.inference import WorkGroup
+from groupwise.models import Policy, load_policy
+
+
+@pytest.fixture(scope="session")
+def vision(taught_folder: Path) -> Policy:
+    return load_policy(taught_folder)
+
+
+@pytest.fixture(scope="session")
+def text(taught_text_folder: Path) -> Policy:
+    return load_policy(taught_text_folder)
+
+
+@pytest.fixture(scope="session")
+def photo_groups(picture_examples: list[Example], text_examples: list[Example]) -> list[WorkGroup]:
+    """Groups of 3, 0, 1, 5 and 0 examples; one of them has no picture."""
+    examples = [*picture_examples[3:8], text_examples[1], *picture_examples[:3]]
+    sizes = iter((3, 0, 1, 5, 0))
+    groups, place = [], 0
+    for number, size in enumerate(sizes):
+        groups.append(WorkGroup(f"组 {number}", tuple(examples[place : place + size])))
+        place += size
+    return groups

@@ -1,0 +1,220 @@
+"""Batches give what one by one gives; what one item lacks is that item's failure alone."""
+
+import pytest
+import torch
+from PIL import Image
+from streams import ask, draw
+
+from groupwise.core import Completion, ModelError, make_example, read_picture
+from groupwise.inference import (
+    Failure,
+    LocalBackend,
+    LocalEngine,
+    Sampling,
+    StreamSettings,
+    WorkGroup,
+    generate_groups,
+)
+from groupwise.inference.streaming.encoding import Encoder, collate
+from groupwise.inference.streaming.work import WorkItem
+
+GREEDY = Sampling(max_new_tokens=6)
+
+
+def run(policy, groups, *, backend=None, sampling=GREEDY, **settings):
+    backend = backend or LocalBackend(LocalEngine(policy))
+    settings = StreamSettings(**settings)
+    return list(generate_groups(backend, groups, sampling=sampling, settings=settings))
+
+
+@pytest.fixture(scope="module")
+def alone(vision, photo_groups):
+    """What the engine itself says to each example alone."""
+    engine = LocalEngine(vision, batch_size=1)
+    examples = [example for group in photo_groups for example in group.examples]
+    answers = iter(engine.generate(examples, sampling=GREEDY))
+    return [(group.id, tuple(next(answers)[0] for _ in group.examples)) for group in photo_groups]
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"batch_size": 1},
+        {"batch_size": 4},
+        {"batch_size": 16, "num_prefetch": 0},
+        {"batch_size": 2, "look_ahead": 1, "num_threads": 1},
+        {"batch_size": 3, "look_ahead": 2, "num_prefetch": 3},
+    ],
+)
+@pytest.mark.parametrize("order", ["given", "finished"])
+def test_batches_give_the_texts_of_one_by_one(vision, photo_groups, alone, settings, order):
+    found = [(o.id, o.completions) for o in run(vision, photo_groups, order=order, **settings)]
+    assert len({c.text for _, completions in alone for c in completions}) > 3
+    if order == "finished":
+        found, alone = sorted(found, key=lambda o: o[0]), sorted(alone, key=lambda o: o[0])
+    assert found == alone
+
+
+def test_a_penalty_does_not_make_batches_different(vision, photo_groups):
+    sampling = Sampling(max_new_tokens=12, repetition_penalty=1.3)
+    batched = run(vision, photo_groups, sampling=sampling)
+    assert batched == run(vision, photo_groups, sampling=sampling, batch_size=1)
+    assert batched != run(vision, photo_groups, sampling=Sampling(max_new_tokens=12))
+
+
+def test_text_alone(text, text_examples):
+    groups = [WorkGroup("a", tuple(text_examples[:5])), WorkGroup("b", tuple(text_examples[5:]))]
+    expected = LocalEngine(text, batch_size=1).generate(text_examples, sampling=GREEDY)
+    found = [c for outcome in run(text, groups, batch_size=4) for c in outcome.completions]
+    assert found == [completion for [completion] in expected]
+
+
+def test_a_group_of_200_pictures(vision, picture_examples, alone):
+    many = WorkGroup("large", tuple(picture_examples[n % 8] for n in range(200)))
+    small = WorkGroup("small", (picture_examples[0],))
+    found = run(vision, [small, many, small], batch_size=32)
+    assert [len(outcome.completions) for outcome in found] == [1, 200, 1]
+    assert found[1].completions[8:] == found[1].completions[:192]
+    assert found[0].completions[0] == found[1].completions[0] == found[2].completions[0]
+
+
+def test_an_example_with_several_pictures_and_larger_ones(vision, picture_examples, tmp_path):
+    pictures = [p for example in picture_examples[:3] for p in example.pictures]
+    several = make_example(picture_examples[0].prompt, group="g", pictures=pictures)
+    large = ask("Is this what the task says?", draw(tmp_path / "large.jpg", (900, 700), 3))
+    groups = [WorkGroup("a", (several, large)), WorkGroup("b", tuple(picture_examples))]
+    settings = {"max_pixels": 50_000}
+    assert run(vision, groups, **settings) == run(vision, groups, batch_size=1, **settings)
+
+
+def test_collated_inputs_are_those_of_the_processor(vision, photo_groups):
+    examples = [example for group in photo_groups for example in group.examples]
+    encoder = Encoder(vision)
+    named = {"max_pixels": None, "max_new_tokens": 1}
+    rows = [encoder.encode(WorkItem(n, e), **named) for n, e in enumerate(examples)]
+    expected = LocalEngine(vision)._encode(examples)
+    found = collate([r.inputs for r in rows], pad_token_id=vision.tokenizer.pad_token_id)
+    assert found.keys() == expected.keys()
+    for name, value in expected.items():
+        assert torch.equal(found[name], value), name
+
+
+def test_a_broken_picture_is_a_failure_of_its_item(vision, picture_examples, tmp_path):
+    whole = draw(tmp_path / "whole.jpg", (300, 200))
+    torn = tmp_path / "torn.jpg"
+    torn.write_bytes(whole.read_bytes()[:1500])
+    (tmp_path / "text.png").write_text("这不是图片")
+    gone = draw(tmp_path / "gone.png", (30, 30))
+    line = draw(tmp_path / "line.png", (4000, 2))
+    broken = [ask("a", path) for path in (torn, tmp_path / "text.png", gone, line)]
+    gone.unlink()
+    good = picture_examples[0]
+    groups = [WorkGroup("a", (good, *broken, good)), WorkGroup("b", (good,))]
+    first, second = run(vision, groups)
+    assert {found.cause for found in first.failures} == {"picture"}
+    assert [type(c) for c in first.completions] == [Completion] + 4 * [Failure] + [Completion]
+    for failure, name in zip(first.failures, ("torn.jpg", "text.png", "gone.png"), strict=False):
+        assert name in failure.message
+    assert "aspect ratio" in first.failures[3].message
+    assert second.completions == (first.completions[0],)
+
+
+def test_a_prompt_that_is_too_long_is_a_failure_of_its_item(text, text_examples, monkeypatch):
+    config = text.model.config.get_text_config()
+    monkeypatch.setattr(config, "max_position_embeddings", 100)
+    groups = [WorkGroup("a", (text_examples[0], ask("word " * 200), text_examples[1]))]
+    [outcome] = run(text, groups)
+    [failure] = outcome.failures
+    assert failure.cause == "too_long"
+    assert "the model takes 100 together" in failure.message
+    assert outcome.completions[1] is failure
+
+
+def test_a_policy_without_eyes_is_an_error_of_the_run(text, picture_examples):
+    with pytest.raises(ModelError, match="takes no pictures"):
+        run(text, [WorkGroup("a", tuple(picture_examples))])
+
+
+def limit_memory(backend, monkeypatch, most_tokens, error):
+    """Let batches of more tokens, padding and answers included, run out of memory."""
+    sizes = []
+    generate = backend.engine.generate_encoded
+
+    def run_out(inputs, *, sampling):
+        rows, length = inputs["input_ids"].shape
+        sizes.append(rows)
+        if rows * (length + sampling.max_new_tokens) > most_tokens:
+            raise error
+        return generate(inputs, sampling=sampling)
+
+    monkeypatch.setattr(backend.engine, "generate_encoded", run_out)
+    return sizes
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2 GiB"),
+        RuntimeError("[enforce fail] DefaultCPUAllocator: can't allocate memory"),
+        MemoryError(),
+    ],
+    ids=["cuda", "cpu", "python"],
+)
+def test_a_batch_that_is_too_large_is_halved_and_that_is_remembered(
+    text, text_examples, monkeypatch, error
+):
+    groups = [WorkGroup(str(n), tuple(text_examples)) for n in range(4)]
+    expected = run(text, groups)
+    longest = max(len(text.tokenizer(text.render_prompt(e))["input_ids"]) for e in text_examples)
+    backend = LocalBackend(LocalEngine(text))
+    sizes = limit_memory(backend, monkeypatch, 4 * (longest + 6), error)
+    assert run(text, groups, backend=backend, batch_size=16) == expected
+    assert sizes[:3] == [16, 8, 4]
+    assert sizes.count(16) + sizes.count(8) <= 4
+    num_calls = len(sizes)
+    assert run(text, groups, backend=backend, batch_size=16) == expected
+    assert max(sizes[num_calls:]) < 16
+
+
+def test_out_of_memory_alone_is_a_failure_of_its_item(text, text_examples, monkeypatch):
+    long = ask("word " * 100)
+    groups = [WorkGroup("a", (*text_examples[:3], long, *text_examples[3:]))]
+    [expected] = run(text, groups)
+    backend = LocalBackend(LocalEngine(text))
+    limit_memory(backend, monkeypatch, 100, MemoryError())
+    [outcome] = run(text, groups, backend=backend)
+    assert [f.cause for f in outcome.failures] == ["memory"]
+    assert outcome.completions[3] is outcome.failures[0]
+    assert outcome.completions[:3] == expected.completions[:3]
+    assert outcome.completions[4:] == expected.completions[4:]
+
+
+def test_another_error_of_the_model_is_not_hidden(text, text_examples, monkeypatch):
+    backend = LocalBackend(LocalEngine(text))
+    limit_memory(backend, monkeypatch, 0, RuntimeError("device-side assert triggered"))
+    with pytest.raises(RuntimeError, match="assert"):
+        run(text, [WorkGroup("a", tuple(text_examples))], backend=backend)
+
+
+def test_running_out_while_decoding_is_a_failure_of_its_item(vision, picture_examples, monkeypatch):
+    path = "groupwise.inference.streaming.encoding.open_limited"
+    whole = Image.new("RGB", (64, 64))
+
+    def open_some(picture, limit):
+        if picture == picture_examples[1].pictures[0]:
+            raise MemoryError
+        return whole
+
+    monkeypatch.setattr(path, open_some)
+    [outcome] = run(vision, [WorkGroup("a", tuple(picture_examples[:3]))])
+    assert [type(c) for c in outcome.completions] == [Completion, Failure, Completion]
+    assert outcome.failures[0].cause == "memory"
+
+
+def test_a_picture_that_changed_is_not_described(vision, tmp_path):
+    path = draw(tmp_path / "a.png", (60, 60), 1)
+    example = ask("a", path)
+    draw(path, (60, 60), 2)
+    assert read_picture(path) != example.pictures[0]
+    [outcome] = run(vision, [WorkGroup("a", (example,))])
+    assert "has changed" in outcome.failures[0].message
