@@ -25,7 +25,7 @@ from groupwise.evaluation.items import Items, read_items
 from groupwise.evaluation.matching import count_same_answers, subtract_items
 from groupwise.evaluation.power import count_items_needed, measure_design_effect, measure_effect
 from groupwise.evaluation.predictions import Prediction
-from groupwise.evaluation.significance import permute_groups, score_mcnemar
+from groupwise.evaluation.significance import EXACT_BELOW, permute_groups, score_mcnemar
 from groupwise.evaluation.untyped import multipletests
 
 NUM_RESAMPLES = 10_000
@@ -100,8 +100,21 @@ class PairedComparison:
 
     @property
     def few_groups(self) -> bool:
-        """Whether there are too few groups to trust the interval: less than 10 effective ones."""
+        """Whether there are too few groups for a sure interval: less than 10 effective ones.
+
+        In ``benchmarks/paired_statistics.py`` intervals of 95 % hold the truth in 93 to 97 % of
+        cases from 8 groups on, and in 86 to 94 % with 5.
+        """
         return (self.num_effective_groups or self.num_groups) < FEW_GROUPS
+
+    @property
+    def few_discordant(self) -> bool:
+        """Whether too few items differ for a sure interval: less than 25, as for McNemar's test.
+
+        The interval is too narrow then, and has no width where no item differs: the same
+        benchmark holds 91 % with about 10 such items. The p-values are exact all the same.
+        """
+        return self.num_discordant < EXACT_BELOW
 
 
 def compare_items(
