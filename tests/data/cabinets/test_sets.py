@@ -113,6 +113,7 @@ def test_an_interrupted_set_has_no_descriptions_and_can_be_finished(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
     expected = write_small(tmp_path / "whole").read_bytes()
+    write_small(tmp_path / "part")
     save, calls = Image.Image.save, iter(range(100))
 
     def save_some(image: Image.Image, *args: object, **options: object) -> None:

@@ -83,7 +83,7 @@ def choose_view(mission: str, state: State, rng: random.Random) -> View:
         return make(thing.kind, fault, thing, False)
     cause = rng.choices(UNCLEAR, UNCLEAR_WEIGHTS)[0]
     if cause == "covered":
-        return make(thing.kind, rng.choice(("right", fault)), thing, True)
+        return make(thing.kind, "right", thing, True)  # a fault might look out behind the cover
     if cause == "closed":
         return make(_CLOSED, "", None, False)
     other = rng.choice([one for name, one in KEY_THINGS.items() if name != mission])
