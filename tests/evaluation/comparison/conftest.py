@@ -52,13 +52,19 @@ def compare_two(tmp_path: Path) -> Callable[..., Comparison]:
 
 @pytest.fixture
 def compare_grid(tmp_path: Path) -> Callable[..., Comparison]:
-    """Compare two betas over sizes; ``states`` names cells that have not run."""
+    """Compare two betas over sizes.
+
+    ``states`` names cells that have not run, ``changes`` what else differs in the second beta;
+    ``first`` shifts the items of each further size.
+    """
 
     def compare(
         accuracies: Mapping[str, float],
         *,
         sizes: Sequence[int] = (120, 240),
         states: Mapping[tuple[str, int], str] | None = None,
+        changes: Mapping[str, object] | None = None,
+        first: int = 0,
     ) -> Comparison:
         sources: list[Source] = []
         for beta, accuracy in accuracies.items():
@@ -66,8 +72,10 @@ def compare_grid(tmp_path: Path) -> Callable[..., Comparison]:
                 state = (states or {}).get((beta, size), "done")
                 folder = tmp_path / f"{beta}-{size}"
                 if state == "done":
-                    rows = make_answers(accuracy, name=beta, num_items=size)
-                    make_run(folder, BETA[beta], predictions=rows)
+                    start = first * sizes.index(size)
+                    rows = make_answers(accuracy, name=beta, num_items=size, first=start)
+                    more = (changes or {}) if beta == "0.15" else {}
+                    make_run(folder, {**BETA[beta], **more}, predictions=rows)
                     log_training(folder, shift=size / 1000)
                 error = "out of memory" if state == "failed" else ""
                 sources.append(Source(beta, (str(size),), folder, None, state, error))

@@ -49,6 +49,27 @@ def test_nested_item_sets_are_declared(compare_grid: Compare) -> None:
     assert found.axes == (GridAxis("evaluation.num_items", ("120", "240")),)
 
 
+def test_item_sets_that_only_overlap_are_not_called_nested(compare_grid: Compare) -> None:
+    found = compare_grid({"0.12": 0.6, "0.15": 0.95}, first=8)
+    assert "notice.nested" not in [one.kind for one in found.notices]
+
+
+def test_an_unfair_grid_has_no_marks(compare_grid: Compare) -> None:
+    changes = {
+        "evaluate/conditions.json:data/train/digest": "other",
+        "evaluate/conditions.json:parser/labels": ["yes"],
+        "manifest.json:config/sft/epochs": 9,
+    }
+    found = compare_grid({"0.12": 0.6, "0.15": 0.95}, changes=changes)
+    assert found.versus[0].num_clear_down == 2
+    assert found.recommendation.contender is None
+    aspects = [one.values["aspect"] for one in found.notices if one.level == "error"]
+    assert aspects == ["data", "parser", "config"]
+    page = render_html(found).split("</style>")[1]
+    assert "★" not in page
+    assert "strong" not in page
+
+
 def test_an_axis_that_changed_nothing_is_remarked(compare_grid: Compare) -> None:
     found = compare_grid({"0.12": 0.8, "0.15": 0.9}, sizes=(120,))
     assert "same_axis" not in [one.values.get("reason") for one in found.notices]

@@ -140,5 +140,6 @@ def test_a_forest_shows_the_largest_differences(compare_grid: Compare, num_sizes
     (forest,) = [p for p in list_panels(found, choose_words(found, "en")) if p.section == "forest"]
     shown = forest.alt.split("; ")
     assert len(shown) == MAX_ROWS
+    assert forest.title == f"beta 0.12 − 0.15 (the {MAX_ROWS} largest of {num_sizes})"
     largest = max(found.versus[0].gaps, key=lambda gap: abs(gap.difference))
     assert any(f"num_items {largest.coordinates[0]}:" in text for text in shown)

@@ -90,6 +90,17 @@ def test_a_score_without_a_baseline_is_not_recommended(compare_two: Compare) -> 
     assert found.cells[1].value == pytest.approx(0.72)
 
 
+def test_a_baseline_on_other_items_is_none(compare_two: Compare) -> None:
+    rows = [score(make_answers(0.8), value) for value in (0.3, 0.7)]
+    whole = compare_two(rows, measure="overlap")
+    assert list_reasons(whole) != ["reason.no_baseline"]
+    halved = [
+        [row for n, row in enumerate(answers) if row.policy != "majority" or n % 2]
+        for answers in rows
+    ]
+    assert list_reasons(compare_two(halved, measure="overlap")) == ["reason.no_baseline"]
+
+
 def test_less_is_better_of_invalid_answers(compare_two: Compare) -> None:
     def spoil(rows: list[Prediction], every: int) -> list[Prediction]:
         return [

@@ -63,7 +63,10 @@ def plot_forests(comparison: Comparison, words: Words) -> list[Panel]:
         [_make_row(comparison, words, index, gap) for gap in _choose_gaps(comparison, pair)]
         for index, pair in enumerate(comparison.versus)
     ]
-    titles = [words.title_pair(pair.first, pair.second) for pair in comparison.versus]
+    titles = [
+        _title_forest(pair, len(rows), words)
+        for pair, rows in zip(comparison.versus, pairs, strict=True)
+    ]
     if not comparison.axes:
         pairs, titles = [[row for rows in pairs for row in rows]], [words.label("forest")]
     return [
@@ -71,6 +74,13 @@ def plot_forests(comparison: Comparison, words: Words) -> list[Panel]:
         for number, (title, rows) in enumerate(zip(titles, pairs, strict=True), start=1)
         if rows
     ]
+
+
+def _title_forest(pair: Versus, num_shown: int, words: Words) -> str:
+    title = words.title_pair(pair.first, pair.second)
+    if num_shown == pair.num_tested:
+        return title
+    return words.label("largest", pair=title, shown=num_shown, all=pair.num_tested)
 
 
 def _choose_gaps(comparison: Comparison, pair: Versus) -> list[Gap]:
