@@ -67,6 +67,19 @@ def test_a_finished_run(run):
     assert RunReader(run.folder).read().elapsed_s == 240
 
 
+def test_a_step_that_the_recipe_got_later_is_none_of_an_old_run(run):
+    run.write_manifest()
+    run.finish("prepare", at_s=60, duration_s=50)
+    run.finish("grpo", at_s=120, duration_s=50)
+    run.finish("report", at_s=180, duration_s=50)
+    phase, steps = read_phases(run.folder)
+    assert (phase, list(steps)) == ("finished", ["prepare", "grpo", "report"])
+    (run.folder / "report/step.json").unlink()
+    run.start("report", at_s=170)
+    phase, steps = read_phases(run.folder)
+    assert (phase, steps["report"], "sft" in steps) == ("stopped", "stopped", False)
+
+
 def test_steps_of_an_earlier_start_are_reused_and_later_ones_are_to_do_again(held_run):
     held_run.write_manifest()
     held_run.finish("prepare", at_s=-500, duration_s=50)

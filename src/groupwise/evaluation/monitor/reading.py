@@ -66,7 +66,7 @@ class RunReader:
             return RunState(self.folder, "", "waiting")
         now = datetime.now(UTC)
         began = datetime.fromisoformat(manifest["started_at"])
-        steps = tuple(self._list_steps(is_held=is_held, began=began, now=now))
+        steps = _drop_unplanned(tuple(self._list_steps(is_held=is_held, began=began, now=now)))
         phase = _judge_phase(steps, is_held=is_held)
         return RunState(
             folder=self.folder,
@@ -164,6 +164,16 @@ class _Training:
             return datetime.fromtimestamp(self.rows.path.stat().st_mtime, UTC)
         except OSError:
             return None
+
+
+def _drop_unplanned(steps: Sequence[StepState]) -> tuple[StepState, ...]:
+    """Leave out steps that have not begun although a later one has.
+
+    Steps are done in order, so this run's plan did not have them: the recipe got them afterwards.
+    """
+    begun = [place for place, step in enumerate(steps) if step.phase != "left"]
+    last = begun[-1] if begun else -1
+    return tuple(s for place, s in enumerate(steps) if s.phase != "left" or place > last)
 
 
 def _judge_phase(steps: Sequence[StepState], *, is_held: bool) -> RunPhase:
