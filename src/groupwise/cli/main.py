@@ -18,6 +18,7 @@ from groupwise.cli.audit import audit_app
 from groupwise.cli.compare import compare
 from groupwise.cli.doctor import doctor
 from groupwise.cli.export import export
+from groupwise.cli.export_model import export_model
 from groupwise.cli.judge import judge_app
 from groupwise.cli.predict import predict
 from groupwise.cli.recipes import recipes
@@ -47,6 +48,7 @@ app.command()(serve)
 app.command()(recipes)
 app.command()(doctor)
 app.command()(export)
+app.command("export-model")(export_model)
 app.command()(watch)
 app.add_typer(audit_app, name="audit")
 app.add_typer(judge_app, name="judge")

@@ -1,6 +1,7 @@
 """Policies: loading, tiny presets, and what of a model trains."""
 
 from groupwise.core import open_picture, store_picture
+from groupwise.models.export import ExportedPolicy, export_policy
 from groupwise.models.lengths import (
     TOKEN_SIDE,
     count_picture_tokens,
@@ -34,6 +35,7 @@ __all__ = [
     "PRESETS",
     "TINY_TOKEN_SIDE",
     "TOKEN_SIDE",
+    "ExportedPolicy",
     "LoraSettings",
     "MemoryEstimate",
     "ModelShape",
@@ -47,6 +49,7 @@ __all__ = [
     "count_picture_tokens",
     "estimate_memory",
     "estimate_picture_tokens",
+    "export_policy",
     "find_local_config",
     "format_trainable",
     "list_trainable",

@@ -1,0 +1,105 @@
+"""Exporting a trained policy: its adapter, and merged weights that stand alone."""
+
+import json
+import shlex
+import shutil
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+
+from groupwise.core import ModelError
+from groupwise.models.policy import Policy, load_policy
+from groupwise.models.silence import silence_libraries
+
+TOLERANCE = 1e-4
+"""Largest difference of a log-probability between an adapter and its merged weights (float32)."""
+
+_PROBE = "The quick brown fox. 敏捷的棕色狐狸，两行：通过"
+_RANKS = (8, 16, 32, 64, 128, 256, 320, 512)
+"""Ranks that vLLM takes for ``--max-lora-rank``."""
+
+
+@dataclass(frozen=True, slots=True)
+class ExportedPolicy:
+    """What was written.
+
+    Attributes:
+        base: folder or hub id of the base model; the merged folder if there is no adapter.
+        adapter: folder in PEFT's form, None for a policy that was trained whole.
+        merged: folder of a model that needs nothing else.
+        max_difference: largest difference of a log-probability between the policy and ``merged``.
+        commands: command lines that serve them with vLLM.
+    """
+
+    base: str
+    adapter: Path | None
+    merged: Path
+    max_difference: float
+    commands: tuple[str, ...]
+
+
+def export_policy(source: Path, out: Path, *, name: str = "policy") -> ExportedPolicy:
+    """Write ``out/adapter`` and ``out/merged``, and see that both say the same.
+
+    Args:
+        source: folder of a trained policy, an adapter or a whole model.
+        out: a new or empty folder.
+        name: how vLLM is to call the adapter.
+
+    Raises:
+        ModelError: if ``out`` has files, the policy cannot be loaded, or the merged weights give
+            log-probabilities that differ by more than ``TOLERANCE``.
+    """
+    if out.exists() and (not out.is_dir() or any(out.iterdir())):
+        raise ModelError(f"{out} has files already", fix="name a new folder")
+    policy = load_policy(source)
+    adapter, base = _copy_adapter(source, out / "adapter")
+    expected = _probe(policy)
+    merged = out / "merged"
+    _save_merged(policy, merged)
+    max_difference = float((_probe(load_policy(merged)) - expected).abs().max())
+    if max_difference > TOLERANCE:
+        raise ModelError(
+            f"the merged weights in {merged} do not say what the adapter says",
+            got=f"log-probabilities that differ by {max_difference:.2g}",
+            expected=f"at most {TOLERANCE:g}",
+            fix="serve the adapter instead",
+        )
+    commands = _list_commands(base, adapter, merged, name)
+    return ExportedPolicy(base or str(merged), adapter, merged, max_difference, commands)
+
+
+def _copy_adapter(source: Path, out: Path) -> tuple[Path | None, str | None]:
+    config = source / "adapter_config.json"
+    if not config.is_file():
+        return None, None
+    shutil.copytree(source, out)
+    return out, json.loads(config.read_text(encoding="utf-8"))["base_model_name_or_path"]
+
+
+def _save_merged(policy: Policy, out: Path) -> None:
+    model = policy.model
+    if getattr(model, "peft_config", None):
+        model = model.merge_and_unload(safe_merge=True)
+    Policy(model, policy.processor, policy.has_vision).save(out)
+
+
+@torch.inference_mode()
+def _probe(policy: Policy) -> torch.Tensor:
+    """Return log-probabilities (tokens, vocabulary) of a fixed text."""
+    inputs = policy.tokenizer(_PROBE, return_tensors="pt").to(policy.model.device)
+    with silence_libraries():
+        return policy.model(**inputs).logits[0].float().log_softmax(-1)
+
+
+def _list_commands(
+    base: str | None, adapter: Path | None, merged: Path, name: str
+) -> tuple[str, ...]:
+    lines = [["vllm", "serve", str(merged)]]
+    if adapter is not None and base is not None:
+        config = json.loads((adapter / "adapter_config.json").read_text(encoding="utf-8"))
+        rank = next((one for one in _RANKS if one >= config["r"]), config["r"])
+        modules = ["--lora-modules", f"{name}={adapter}", "--max-lora-rank", str(rank)]
+        lines.insert(0, ["vllm", "serve", base, "--enable-lora", *modules])
+    return tuple(map(shlex.join, lines))

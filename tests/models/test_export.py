@@ -1,0 +1,121 @@
+import json
+import os
+import shlex
+import subprocess
+from pathlib import Path
+
+import pytest
+import torch
+from peft import PeftModel
+
+from groupwise.core import ModelError
+from groupwise.models import (
+    LoraSettings,
+    Policy,
+    TrainableSettings,
+    export,
+    export_policy,
+    load_policy,
+    prepare_trainable,
+)
+
+ROOT = Path(__file__).parents[2]
+VLLM = Path(os.environ.get("GROUPWISE_VLLM_PYTHON", ROOT / ".venv-vllm" / "bin" / "python"))
+
+
+@pytest.fixture(params=["text_folder", "vision_folder"])
+def trained(request, tmp_path):
+    """The folder of an adapter that changes what the base says."""
+    policy = load_policy(request.getfixturevalue(request.param))
+    settings = TrainableSettings(lora=LoraSettings(rank=4, last_blocks=2), freeze_vision=True)
+    model = prepare_trainable(policy.model, settings)
+    with torch.no_grad():
+        for parameter in model.parameters():
+            if parameter.requires_grad:
+                parameter.add_(0.1 * torch.randn(parameter.shape, generator=torch.manual_seed(1)))
+    Policy(model.eval(), policy.processor, policy.has_vision).save(tmp_path / "trained")
+    return tmp_path / "trained"
+
+
+def read_logits(policy, example):
+    text = policy.tokenizer(policy.render_prompt(example), return_tensors="pt")
+    with torch.inference_mode():
+        return policy.model(**text).logits[0].log_softmax(-1)
+
+
+def test_adapter_and_merged_weights_say_the_same(trained, tmp_path, text_examples):
+    exported = export_policy(trained, tmp_path / "out", name="mine")
+    expected = read_logits(load_policy(trained), text_examples[0])
+    merged = read_logits(load_policy(exported.merged), text_examples[0])
+    base = load_policy(exported.base)
+    assert (read_logits(base, text_examples[0]) - expected).abs().max() > 1e-2
+    assert (merged - expected).abs().max() < 1e-4
+    assert 0 < exported.max_difference < 1e-4
+    assert not (exported.merged / "adapter_config.json").exists()
+    by_peft = PeftModel.from_pretrained(base.model, str(exported.adapter)).eval()
+    loaded = Policy(by_peft, base.processor, base.has_vision)
+    assert torch.equal(read_logits(loaded, text_examples[0]), expected)
+
+
+def test_a_whole_model_is_exported_as_it_is(text_folder, tmp_path, text_examples):
+    exported = export_policy(text_folder, tmp_path / "out")
+    assert exported.adapter is None
+    assert exported.commands == (f"vllm serve {tmp_path / 'out' / 'merged'}",)
+    assert torch.equal(
+        read_logits(load_policy(exported.merged), text_examples[0]),
+        read_logits(load_policy(text_folder), text_examples[0]),
+    )
+
+
+def test_weights_that_say_something_else_are_refused(trained, tmp_path, monkeypatch):
+    monkeypatch.setattr(export, "TOLERANCE", 1e-12)
+    with pytest.raises(ModelError, match="do not say what the adapter says"):
+        export_policy(trained, tmp_path / "out")
+
+
+def test_files_are_not_overwritten(text_folder, tmp_path):
+    (tmp_path / "out").mkdir()
+    (tmp_path / "out" / "mine").write_text("x")
+    with pytest.raises(ModelError, match="has files already"):
+        export_policy(text_folder, tmp_path / "out")
+    assert [path.name for path in (tmp_path / "out").iterdir()] == ["mine"]
+
+
+def test_the_rank_is_one_that_vllm_takes(trained, tmp_path):
+    [line, _] = export_policy(trained, tmp_path / "out of luck", name="mine").commands
+    words = shlex.split(line)
+    assert words[3:] == [
+        "--enable-lora",
+        "--lora-modules",
+        f"mine={tmp_path / 'out of luck' / 'adapter'}",
+        "--max-lora-rank",
+        "8",
+    ]
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(
+    not VLLM.is_file(),
+    reason=f"no vLLM at {VLLM}: run examples/vllm/install.sh or set GROUPWISE_VLLM_PYTHON",
+)
+def test_vllm_reads_the_command_lines(trained, tmp_path):
+    exported = export_policy(trained, tmp_path / "out", name="mine")
+    code = """
+import json, sys
+from vllm.entrypoints.launchers.cli_args import make_arg_parser, validate_parsed_serve_args
+from vllm.utils.argparse_utils import FlexibleArgumentParser
+parser = make_arg_parser(FlexibleArgumentParser())
+arguments = parser.parse_args(sys.argv[1:])
+validate_parsed_serve_args(arguments)
+modules = [[one.name, one.path] for one in arguments.lora_modules or []]
+print("RESULT" + json.dumps([arguments.model_tag, arguments.enable_lora, modules]))
+"""
+    for line in exported.commands:
+        words = shlex.split(line)[2:]
+        done = subprocess.run(
+            [VLLM, "-c", code, *words], capture_output=True, text=True, check=False, timeout=300
+        )
+        assert "RESULT" in done.stdout, done.stderr
+        tag, has_adapter, modules = json.loads(done.stdout.rsplit("RESULT", 1)[1])
+        assert tag == words[0]
+        assert modules == ([["mine", str(exported.adapter)]] if has_adapter else [])
