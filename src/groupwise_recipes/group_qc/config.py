@@ -39,10 +39,15 @@ class DrawnSettings(Config):
     Attributes:
         num_groups: of all missions together; 0 draws none.
         pass_share: of the groups.
+        width, height: of a photo, in pixels.
+        variety: in [0, 1]; how much places, colours, view and light stray.
     """
 
     num_groups: int = Field(default=0, ge=0)
     pass_share: float = Field(default=0.5, gt=0, lt=1)
+    width: int = Field(default=224, ge=112)
+    height: int = Field(default=168, ge=84)
+    variety: float = Field(default=0.5, ge=0, le=1)
 
 
 class PhotoLabels(Config):
@@ -64,7 +69,7 @@ class DataSettings(Config):
 
     Attributes:
         root: ``<root>/<mission>/{审核通过|审核不通过}/<group>/*.jpg``; None: groups are drawn.
-        drawn: groups to draw.
+        drawn: groups to draw; with a root none are drawn.
         missions: a file that adds missions to the built-in table.
         photo_labels: what photos of a root show; only a preset needs it.
         teach_share: of the group ids, whose photos teach Stage A to a preset. 0: those of the
@@ -86,8 +91,8 @@ class DataSettings(Config):
 
     @model_validator(mode="after")
     def _check_source(self) -> Self:
-        if (self.root is None) == (self.drawn.num_groups == 0):
-            raise ValueError("give data.root or data.drawn.num_groups, and not both")
+        if self.root is None and self.drawn.num_groups == 0:
+            raise ValueError("there is no data: set data.root or data.drawn.num_groups")
         given = (self.teach_share, self.warmup_share, self.validation_share, self.test_share)
         if sum(given) >= 1:
             raise ValueError("the shares of data leave no groups for GRPO")

@@ -131,11 +131,14 @@ def describe_source(loaded: LoadedGroups) -> dict:
 
 
 def _draw(config: GroupQcConfig, root: Path) -> None:
+    drawn = config.data.drawn
     write_cabinets(
         root,
-        num_groups=config.data.drawn.num_groups,
+        num_groups=drawn.num_groups,
         seed=derive_seed(config.seed, "cabinets"),
-        pass_share=config.data.drawn.pass_share,
+        pass_share=drawn.pass_share,
+        size=(drawn.width, drawn.height),
+        variety=drawn.variety,
     )
 
 

@@ -3,13 +3,22 @@
 A photo that cannot be decoded is counted here; its group fails in Stage A.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from groupwise.core import DataError, Example, Finding, Message, make_example, read_picture
-from groupwise.core import report_places as list_places
-from groupwise.data import DataAudit, DropLog, audit_data, hash_picture
+from groupwise.core import (
+    DataError,
+    Example,
+    Finding,
+    Message,
+    Picture,
+    make_example,
+    open_picture,
+    read_picture,
+    report_places,
+)
+from groupwise.data import DataAudit, DropLog, audit_data
 from groupwise_recipes.group_qc.config import GroupQcConfig
 from groupwise_recipes.group_qc.groups import TEACH, read_groups, read_source
 from groupwise_recipes.group_qc.photos import PhotoGroup
@@ -21,26 +30,27 @@ def audit_photos(config: GroupQcConfig, prepared: Path) -> DataAudit:
     source = read_source(prepared)
     groups = read_groups(config, prepared)
     unreadable: list[str] = []
+    is_drawn = config.data.root is None
     splits = {
-        name: [_show(group, unreadable) for group in members]
+        name: [_show(group, _list_pictures(group, unreadable, is_drawn)) for group in members]
         for name, members in groups.items()
         if members or name not in (TEACH, "warmup")
     }
     audit = audit_data(splits, drops=_read_drops(source["drops"]), num_rows=source["num_files"])
     extra = [
-        *list_places(
+        *report_places(
             "warning",
             "unreadable_photos",
             "{count} photos cannot be decoded; their groups will fail in Stage A.",
             unreadable,
         ),
-        *list_places(
+        *report_places(
             "warning",
             "label_conflicts",
             "{count} group ids stand under pass and under fail; all are kept, apart.",
             [f"{one['mission']}: {one['group_id']}" for one in source["conflicts"]],
         ),
-        *list_places(
+        *report_places(
             "warning",
             "skipped_folders",
             "{count} folders gave no group.",
@@ -50,14 +60,20 @@ def audit_photos(config: GroupQcConfig, prepared: Path) -> DataAudit:
     return replace(audit, findings=tuple(_sort([*audit.findings, *extra])))
 
 
-def _show(group: PhotoGroup, unreadable: list[str]) -> Example:
-    pictures = []
+def _list_pictures(group: PhotoGroup, unreadable: list[str], is_drawn: bool) -> list[Picture]:
+    """Return the photos that can be decoded; drawn ones can, so they are not tried."""
+    pictures: list[Picture] = []
     for path in group.photos:
         try:
-            hash_picture(path)
+            if not is_drawn:
+                open_picture(path)
             pictures.append(read_picture(path))
         except DataError:
             unreadable.append(f"{group.key}/{path.name}")
+    return pictures
+
+
+def _show(group: PhotoGroup, pictures: Sequence[Picture]) -> Example:
     return make_example(
         [Message("user", group.key)],
         group=group.group_id,

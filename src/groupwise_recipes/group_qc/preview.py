@@ -16,7 +16,6 @@ from groupwise_recipes.group_qc.photos import load_photo_groups
 from groupwise_recipes.group_qc.rewards import name_weights
 
 _PHOTO_SIDE = 4000
-_DRAWN_SIZE = (224, 168)
 _QUESTION_TOKENS = 80
 _RULE_TOKENS = 150
 _SUMMARY_TOKENS = 40
@@ -70,7 +69,9 @@ def _count_groups(config: GroupQcConfig) -> tuple[int, int]:
 
 def _estimate_tokens(config: GroupQcConfig, photos: int) -> tuple[int, int]:
     side = TINY_TOKEN_SIDE if config.model.is_preset else TOKEN_SIDE
-    size = _DRAWN_SIZE if config.data.root is None else (_PHOTO_SIDE, _PHOTO_SIDE)
+    drawn = config.data.drawn
+    is_drawn = config.data.root is None
+    size = (drawn.width, drawn.height) if is_drawn else (_PHOTO_SIDE, _PHOTO_SIDE)
     pixels = config.model.max_pixels
     picture = estimate_picture_tokens(*size, max_pixels=pixels, token_side=side)
     return picture + _QUESTION_TOKENS, _RULE_TOKENS + photos * _SUMMARY_TOKENS

@@ -1,0 +1,155 @@
+"""Stage A: what is written, what fails and is tried again, and how it goes on after a stop."""
+
+import json
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from PIL import Image
+
+from groupwise.core import Completion, DataError, ResultFile, RunError, read_jsonl
+from groupwise.inference import Failure, StreamSettings
+from groupwise_recipes.group_qc.config import SummarySettings
+from groupwise_recipes.group_qc.missions import load_missions
+from groupwise_recipes.group_qc.photos import load_photo_groups
+from groupwise_recipes.group_qc.stage_a import (
+    StageAJob,
+    count_failures,
+    name_failures,
+    name_results,
+    read_summaries,
+    run_stage_a,
+)
+
+MISSIONS = load_missions()
+EARTH, DEFLECTOR = "BBU接地线检查", "挡风板安装检查"
+
+
+class Describer:
+    """A backend that says what ``reply`` returns for a photo's path, and notes what it is asked."""
+
+    def __init__(self, reply: Callable[[Path], object] | None = None) -> None:
+        self.reply = reply or (lambda path: f'{{"图片_1": "接地线/{path.stem}×1"}}')
+        self.asked: list[str] = []
+
+    def stream(self, items: Iterator, *, sampling: object, settings: object) -> Iterator:
+        for item in items:
+            [picture] = item.example.pictures
+            self.asked.append(picture.path.name)
+            said = self.reply(picture.path)
+            yield item.number, Completion(said) if isinstance(said, str) else said
+
+
+@pytest.fixture
+def job(tmp_path: Path) -> StageAJob:
+    """Two missions; one id stands under pass and under fail."""
+    root = tmp_path / "photos"
+    for place, num_photos in {
+        f"{EARTH}/审核通过/a": 2,
+        f"{EARTH}/审核通过/b": 11,
+        f"{EARTH}/审核不通过/a": 1,
+        f"{DEFLECTOR}/审核不通过/c": 1,
+    }.items():
+        (root / place).mkdir(parents=True)
+        for number in range(1, num_photos + 1):
+            Image.new("RGB", (8, 8)).save(root / place / f"{place[-1]}-{number}.jpg")
+    groups = load_photo_groups(root, MISSIONS).groups
+    settings = SummarySettings(stream=StreamSettings(batch_size=2))
+    return StageAJob(groups, root, tmp_path / "out", MISSIONS, settings)
+
+
+def test_one_line_per_group_with_its_photos_in_order(job: StageAJob) -> None:
+    counts = run_stage_a(job, Describer())
+    assert [(c.mission, c.num_finished, c.num_failed) for c in counts] == [
+        (EARTH, 3, 0),
+        (DEFLECTOR, 1, 0),
+    ]
+    rows = read_jsonl(name_results(job.out, EARTH))
+    assert [set(row) for row in rows] == [
+        {"group_id", "mission", "label", "images", "per_image", "timestamp"}
+    ] * 3
+    ids = [(row["group_id"], row["label"], len(row["images"])) for row in rows]
+    assert ids == [("a", "pass", 2), ("b", "pass", 11), ("a", "fail", 1)]
+    eleven = rows[1]["per_image"]
+    assert list(eleven) == [f"图片_{n}" for n in range(1, 12)]
+    assert eleven["图片_10"] == "接地线/b-10×1"
+    assert set(read_summaries(job.out, MISSIONS)) == {group.key for group in job.groups}
+    assert count_failures(job.out, MISSIONS) == {}
+
+
+@pytest.mark.parametrize(
+    ("said", "reason"),
+    [
+        ('{"图片_1": ""}', "empty summary"),
+        ("", "empty summary"),
+        ('{"图片_2": "接地线×1"}', "wrong key"),
+        ('{"图片_1": "接地线', "broken JSON"),
+        (Completion("接地线×1", finish_reason="length"), "cut off"),
+        (Failure("picture", "truncated"), "picture: truncated"),
+    ],
+)
+def test_a_failed_group_has_a_reason_and_the_others_go_on(
+    job: StageAJob, said: object, reason: str
+) -> None:
+    broken = Describer(lambda path: said if path.name == "b-3.jpg" else "接地线×1")
+    counts = run_stage_a(job, broken)
+    assert [(c.num_finished, c.num_failed) for c in counts] == [(2, 1), (1, 0)]
+    [failed] = read_jsonl(name_failures(job.out, EARTH))
+    assert failed["group_id"] == "b"
+    assert failed["failed"].startswith("图片_3: ")
+    assert reason in failed["failed"]
+    assert count_failures(job.out, MISSIONS) == {EARTH: 1}
+
+
+def test_the_next_run_asks_only_about_what_failed(job: StageAJob) -> None:
+    run_stage_a(job, Describer(lambda path: "" if path.name == "b-3.jpg" else "接地线×1"))
+    before = name_results(job.out, EARTH).read_bytes()
+    again = Describer()
+    [earth, _] = run_stage_a(job, again)
+    assert again.asked == [f"b-{number}.jpg" for number in range(1, 12)]
+    assert (earth.num_finished, earth.num_failed, earth.num_before) == (3, 0, 2)
+    assert name_results(job.out, EARTH).read_bytes().startswith(before)
+    assert count_failures(job.out, MISSIONS) == {}
+
+
+def test_a_half_written_line_is_asked_about_again(job: StageAJob) -> None:
+    run_stage_a(job, Describer())
+    path = name_results(job.out, EARTH)
+    whole = path.read_bytes()
+    path.write_bytes(whole[:-20])
+    again = Describer()
+    run_stage_a(job, again)
+    assert again.asked == ["a-1.jpg"]
+
+    def strip(data: bytes) -> list[dict]:
+        rows = [json.loads(line) for line in data.splitlines()]
+        return [{**row, "timestamp": ""} for row in rows]
+
+    assert strip(path.read_bytes()) == strip(whole)
+
+
+def test_two_processes_cannot_write_one_output(job: StageAJob) -> None:
+    with (
+        ResultFile(name_results(job.out, EARTH)),
+        pytest.raises(RunError, match="another process"),
+    ):
+        run_stage_a(job, Describer())
+
+
+def test_other_photos_than_those_described_are_refused(job: StageAJob) -> None:
+    run_stage_a(job, Describer())
+    first = job.groups[0]
+    fewer = replace(job, groups=[replace(first, photos=first.photos[:1]), *job.groups[1:]])
+    with pytest.raises(DataError, match=r"photos of group .* have changed"):
+        run_stage_a(fewer, Describer())
+
+
+def test_a_photo_that_cannot_be_read_is_left_to_the_backend(job: StageAJob) -> None:
+    job.groups[0].photos[0].unlink()
+
+    def fail(path: Path) -> object:
+        return "接地线×1" if path.exists() else Failure("picture", "gone")
+
+    [earth, _] = run_stage_a(job, Describer(fail))
+    assert (earth.num_finished, earth.num_failed) == (2, 1)

@@ -1,0 +1,92 @@
+"""Stage B's rows, the warm-up's replies made by rule, and the lessons in reading."""
+
+from pathlib import Path
+
+import pytest
+
+from groupwise_recipes.group_qc.groups import TaughtPhoto
+from groupwise_recipes.group_qc.missions import load_missions
+from groupwise_recipes.group_qc.photos import PhotoGroup
+from groupwise_recipes.group_qc.prompts import make_group_example
+from groupwise_recipes.group_qc.reading import make_reading_rows
+from groupwise_recipes.group_qc.stage_b import (
+    choose_few,
+    make_group_rows,
+    write_row,
+    write_target,
+)
+from groupwise_recipes.group_qc.verdicts import VERDICTS, parse_judgement
+
+EARTH = "BBU接地线检查"
+ROOT = Path("photos")
+
+
+def make_group(label: str | None = "fail", name: str = "g") -> PhotoGroup:
+    return PhotoGroup(f"{EARTH}/x/{name}", name, EARTH, label, (ROOT / f"{name}.jpg",))
+
+
+def test_rows_of_groups_with_summaries() -> None:
+    groups = [make_group("fail", "a"), make_group("pass", "b"), make_group("pass", "c")]
+    summaries = {
+        groups[0].key: {"图片_1": "接地线/未安装×1"},
+        groups[1].key: {"图片_1": "接地线×1"},
+    }
+    rows = make_group_rows(groups, summaries, load_missions(), root=ROOT)
+    assert [(row.group, row.label) for row in rows] == [("a", "不通过"), ("b", "通过")]
+    assert rows[0].fields["images"] == ["a.jpg"]
+    written = write_row(rows[0])
+    assert set(written) == {
+        "group_id",
+        "task_type",
+        "group_label",
+        "stage_a_summaries",
+        "messages",
+    }
+    assert [message["role"] for message in written["messages"]] == ["system", "user"]
+
+
+@pytest.mark.parametrize(
+    ("label", "summary", "reason"),
+    [
+        ("通过", "接地线/黄绿色/连接牢固×1", "要点均已确认"),
+        ("不通过", "机柜/白色×1，接地线/黄绿色/一端未连接×1", "接地线黄绿色一端未连接"),
+        ("不通过", "无关图片", "没有相关图片，要点无法确认"),
+        ("不通过", "机柜/白色×1", "有要点无法确认"),
+    ],
+)
+def test_reasons_by_rule(label: str, summary: str, reason: str) -> None:
+    example = make_group_example(EARTH, ["x"], {"图片_1": summary}, group="g", label=label)
+    reply = parse_judgement(write_target(example))
+    assert (reply.verdict, reply.reason, reply.problem) == (label, reason, "")
+
+
+def test_few_groups_have_every_verdict_and_mission() -> None:
+    examples = [
+        make_group_example(mission, ["x"], {"图片_1": str(n)}, group=str(n), label=VERDICTS[n % 2])
+        for n in range(40)
+        for mission in (EARTH, "挡风板安装检查")
+    ]
+    few = choose_few(examples, 8, seed=0)
+    kinds = [(example.fields["task_type"], example.label) for example in few]
+    assert len(few) == 8
+    assert all(kinds.count(kind) == 2 for kind in set(kinds))
+    assert few == choose_few(examples[::-1][::-1], 8, seed=0) != choose_few(examples, 8, seed=1)
+    assert len(choose_few(examples, None, seed=0)) == len(examples)
+
+
+def test_reading_lessons_are_answered_by_the_words_alone() -> None:
+    lines = ["接地线/未安装×1，机柜/白色×1", "接地线/黄绿色/连接牢固×1", "无关图片"]
+    photos = [TaughtPhoto(Path(str(n)), EARTH, str(n), line) for n, line in enumerate(lines)]
+    rows = make_reading_rows(photos, num_rows=60, seed=0, epoch=0)
+    assert rows == make_reading_rows(photos, num_rows=60, seed=0, epoch=0)
+    assert rows != make_reading_rows(photos, num_rows=60, seed=0, epoch=1)
+    for row in rows:
+        [message] = row.example.prompt
+        question = message.text.rsplit("\n", 1)[1]
+        asked = "未" if question == "负面描述？" else question.removesuffix("？")
+        if row.target == "无":
+            assert asked not in message.text.rsplit("\n", 1)[0].split("摘要列表：")[1]
+        else:
+            assert row.target in message.text
+            assert asked in row.target
+        assert not any(verdict in message.text + row.target for verdict in VERDICTS)
