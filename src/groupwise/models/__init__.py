@@ -1,6 +1,5 @@
 """Policies: loading, tiny presets, and what of a model trains."""
 
-from groupwise.core import open_picture, store_picture
 from groupwise.models.export import ExportedPolicy, export_policy
 from groupwise.models.lengths import (
     TOKEN_SIDE,
@@ -56,11 +55,9 @@ __all__ = [
     "load_policy",
     "load_processor",
     "make_token_counter",
-    "open_picture",
     "prepare_trainable",
     "restore_trainable",
     "silence_libraries",
-    "store_picture",
     "tabulate_trainable",
     "train_tokenizer",
     "write_tiny_policy",

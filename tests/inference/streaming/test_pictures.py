@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from PIL import Image
 from streams import ask, draw
 
-from groupwise.core import DataError, read_picture
+from groupwise.core import DataError, open_picture, read_picture
 from groupwise.inference.streaming import pictures
 from groupwise.inference.streaming.pictures import (
     fit_size,
@@ -20,7 +20,6 @@ from groupwise.inference.streaming.pictures import (
     measure_example,
     open_limited,
 )
-from groupwise.models import open_picture
 
 LIMIT = 1024 * 768
 TURNED = Image.Exif()

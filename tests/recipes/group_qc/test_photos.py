@@ -11,9 +11,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from PIL import Image
 
-from groupwise.core import DataError
+from groupwise.core import DataError, open_picture
 from groupwise.data import write_cabinets
-from groupwise.models import open_picture
 from groupwise_recipes.group_qc.missions import Mission, MissionTable, load_missions
 from groupwise_recipes.group_qc.photos import (
     LoadedGroups,
