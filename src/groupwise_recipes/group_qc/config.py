@@ -107,11 +107,14 @@ class TeachSettings(SftSettings):
     """Stage A taught to a preset, all of it trained: photos, and lessons in reading.
 
     Attributes:
-        photos_per_epoch: drawn anew in every epoch; None: all.
+        photos_per_epoch: drawn anew in every epoch; None: as many as there are.
+        balance: in [0, 1]; how far rare descriptions are drawn as often as frequent ones, with
+            repetitions. 0: every photo as often as any other.
         reading_per_epoch: questions about lists of descriptions, which have no verdicts.
     """
 
     photos_per_epoch: int | None = Field(default=None, ge=1)
+    balance: float = Field(default=0.0, ge=0, le=1)
     reading_per_epoch: int = Field(default=0, ge=0)
 
 

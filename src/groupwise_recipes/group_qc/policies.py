@@ -1,6 +1,8 @@
 """The training steps: the base, taught Stage A if it is a preset, and Stage B on top of it."""
 
 import random
+import sys
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
@@ -17,7 +19,7 @@ from groupwise.models import (
 )
 from groupwise.pipeline import StepContext
 from groupwise.training import SftRow, SftSettings, Workspace, train_grpo, train_sft
-from groupwise_recipes.group_qc.config import GroupQcConfig
+from groupwise_recipes.group_qc.config import GroupQcConfig, TeachSettings
 from groupwise_recipes.group_qc.groups import TaughtPhoto, find_root, read_groups, read_taught
 from groupwise_recipes.group_qc.prompts import make_photo_example, write_photo_reply
 from groupwise_recipes.group_qc.reading import make_reading_rows
@@ -59,9 +61,8 @@ def run_teach(config: GroupQcConfig, context: StepContext) -> None:
     workspace = Workspace(context.folder, config.seed)
 
     def list_rows(epoch: int) -> list[SftRow]:
-        rng = random.Random(derive_seed(config.seed, "taught photos", epoch))
-        num_photos = teach.photos_per_epoch or len(rows)
-        return [*rng.sample(rows, min(num_photos, len(rows))), *lessons(epoch=epoch)]
+        seed = derive_seed(config.seed, "taught photos", epoch)
+        return [*draw_photos(rows, teach, seed=seed), *lessons(epoch=epoch)]
 
     trained = train_sft(policy, list_rows, teach, workspace=workspace)
     keep_policy(trained, context.folder)
@@ -84,6 +85,17 @@ def make_photo_rows(photos: Sequence[TaughtPhoto], config: GroupQcConfig) -> lis
         SftRow(example, write_photo_reply(photo.description))
         for example, photo in zip(examples, photos, strict=True)
     ]
+
+
+def draw_photos(rows: Sequence[SftRow], teach: TeachSettings, *, seed: int) -> list[SftRow]:
+    """Return the photos of an epoch, rare descriptions more often as ``balance`` says."""
+    rng = random.Random(seed)
+    num_photos = teach.photos_per_epoch or len(rows)
+    if not teach.balance:
+        return rng.sample(rows, min(num_photos, len(rows)))
+    counts = Counter(row.target for row in rows)
+    weights = [counts[row.target] ** -teach.balance for row in rows]
+    return rng.choices(rows, weights, k=num_photos)
 
 
 def run_sft(config: GroupQcConfig, context: StepContext) -> None:
@@ -149,11 +161,13 @@ def check_heldout(
 
 
 def keep_policy(policy: Policy, folder: Path) -> None:
-    """Save what was trained, and the table of what was frozen and what trained."""
+    """Save what was trained; write and log what was frozen and what trained."""
     policy.save(folder / "policy")
     rows = tabulate_trainable(policy.model)
+    table = format_trainable(rows) + "\n"
     write_json(folder / "trainable.json", [vars(row) for row in rows])
-    (folder / "trainable.txt").write_text(format_trainable(rows) + "\n", encoding="utf-8")
+    (folder / "trainable.txt").write_text(table, encoding="utf-8")
+    sys.stderr.write(table)
 
 
 def _list_texts(rows: Sequence[SftRow]) -> list[str]:

@@ -4,9 +4,13 @@ from pathlib import Path
 
 import pytest
 
+from groupwise.models import TrainableSettings
+from groupwise.training import SftRow
+from groupwise_recipes.group_qc.config import TeachSettings
 from groupwise_recipes.group_qc.groups import TaughtPhoto
 from groupwise_recipes.group_qc.missions import load_missions
 from groupwise_recipes.group_qc.photos import PhotoGroup
+from groupwise_recipes.group_qc.policies import draw_photos
 from groupwise_recipes.group_qc.prompts import make_group_example
 from groupwise_recipes.group_qc.reading import make_reading_rows
 from groupwise_recipes.group_qc.stage_b import (
@@ -90,3 +94,21 @@ def test_reading_lessons_are_answered_by_the_words_alone() -> None:
             assert row.target in message.text
             assert asked in row.target
         assert not any(verdict in message.text + row.target for verdict in VERDICTS)
+
+
+def test_balance_draws_rare_descriptions_more_often() -> None:
+    example = make_group_example(EARTH, ["x"], {"图片_1": "x"}, group="g", label="通过")
+    rows = [SftRow(example, "often")] * 90 + [SftRow(example, "rare")] * 10
+    settings = load_demo_teaching()
+
+    def count(balance: float) -> int:
+        teach = settings.model_copy(update={"balance": balance, "photos_per_epoch": 1000})
+        return sum(row.target == "rare" for row in draw_photos(rows, teach, seed=0))
+
+    assert count(0.0) == 10  # every photo once: there are only 100
+    assert 200 < count(0.5) < 300  # 10 to 30
+    assert 450 < count(1.0) < 550
+
+
+def load_demo_teaching() -> TeachSettings:
+    return TeachSettings(trainable=TrainableSettings(method="full"))
