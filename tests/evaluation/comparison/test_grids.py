@@ -1,12 +1,15 @@
 """Grids: contenders × cells, with cells that have not run."""
 
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
+from groupwise.core import write_jsonl
 from groupwise.evaluation.comparison import Comparison, render_html, render_markdown
 from groupwise.evaluation.comparison.content import GridAxis
 from groupwise.evaluation.comparison.differences import MAX_COMPARISONS, choose_pairs
+from groupwise.evaluation.comparison.training import read_logs
 
 Compare = Callable[..., Comparison]
 
@@ -103,3 +106,20 @@ def test_pairs_are_all_until_that_is_too_many() -> None:
     names = [str(n) for n in range(30)]
     assert len(names) * 29 / 2 > MAX_COMPARISONS
     assert choose_pairs(names, 1) == [("0", name) for name in names[1:]]
+
+
+def test_only_numbers_of_a_log_are_read(tmp_path: Path) -> None:
+    rows = [
+        {"step": 1, "epoch": 0.5, "loss": 2, "kl": None, "reward": True, "entropy": "high"},
+        {"step": 2, "epoch": 1.0, "loss": 1.5, "other": 3.0},
+        {"heldout/accuracy": 0.5},
+    ]
+    write_jsonl(tmp_path / "grpo/metrics.jsonl", rows)
+    assert read_logs(tmp_path, None) == {
+        "grpo": [
+            {"step": 1.0, "epoch": 0.5, "loss": 2.0},
+            {"step": 2.0, "epoch": 1.0, "loss": 1.5},
+            {"heldout/accuracy": 0.5},
+        ]
+    }
+    assert read_logs(tmp_path, ["sft"]) == {}

@@ -19,13 +19,14 @@ KEYS = (
     *("grad_norm", "beta"),
 )
 _NOT_DRAWN = ("grad_norm", "beta")
+_PLACES = ("step", "epoch")
 MAX_POINTS = 400
-Log = Sequence[Mapping[str, Any]]
+Log = Sequence[Mapping[str, float]]
 LogsByStep = Mapping[str, Mapping[str, Sequence[Log]]]
 
 
 def read_logs(folder: Path, steps: Sequence[str] | None) -> dict[str, Log]:
-    """Return the rows of ``STEP/metrics.jsonl`` by training step; all steps if None.
+    """Return the numbers of ``STEP/metrics.jsonl`` by training step; all steps if None.
 
     Raises:
         DataError: if a line is damaged.
@@ -33,7 +34,17 @@ def read_logs(folder: Path, steps: Sequence[str] | None) -> dict[str, Log]:
     if steps is None:
         steps = sorted(path.parent.name for path in folder.glob("*/metrics.jsonl"))
     paths = {step: folder / step / "metrics.jsonl" for step in steps}
-    return {step: read_jsonl(path) for step, path in paths.items() if path.is_file()}
+    return {
+        step: [_keep_numbers(row) for row in read_jsonl(path)]
+        for step, path in paths.items()
+        if path.is_file()
+    }
+
+
+def _keep_numbers(row: Mapping[str, Any]) -> dict[str, float]:
+    """Return the finite numbers of a row that are shown, with its step and epoch."""
+    found = {key: row[key] for key in (*_PLACES, *KEYS) if type(row.get(key)) in (int, float)}
+    return {key: float(value) for key, value in found.items() if math.isfinite(value)}
 
 
 def draw_curves(logs: LogsByStep) -> tuple[Curve, ...]:
@@ -70,14 +81,7 @@ def _average(step: str, key: str, contender: str, runs: Sequence[Log]) -> Curve 
 
 
 def _read_series(log: Log, key: str) -> dict[float, float]:
-    return {float(row["step"]): float(row[key]) for row in log if _is_number(row, "step", key)}
-
-
-def _is_number(row: Mapping[str, Any], *keys: str) -> bool:
-    values = [row.get(key) for key in keys]
-    return all(
-        isinstance(v, int | float) and not isinstance(v, bool) and math.isfinite(v) for v in values
-    )
+    return {row["step"]: row[key] for row in log if key in row and "step" in row}
 
 
 def list_epochs(logs: LogsByStep) -> tuple[EpochRow, ...]:
@@ -106,8 +110,7 @@ def _find_last(log: Log) -> dict[int, dict[str, float]]:
     """Return by epoch (1 = the first) the last logged value of every number within it."""
     found: dict[int, dict[str, float]] = {}
     for row in log:
-        if _is_number(row, "epoch"):
-            epoch = max(1, math.ceil(float(row["epoch"])))
-            values = {key: float(row[key]) for key in KEYS if _is_number(row, key)}
-            found.setdefault(epoch, {}).update(values)
+        if "epoch" in row:
+            values = {key: value for key, value in row.items() if key not in _PLACES}
+            found.setdefault(max(1, math.ceil(row["epoch"])), {}).update(values)
     return found
