@@ -78,7 +78,7 @@ def test_the_json_is_the_data(compare_two: Compare, tmp_path: Path) -> None:
 def test_results_have_n_interval_groups_and_digest(compare_two: Compare) -> None:
     found = compare_two([make_answers(0.6), make_answers(0.9)])
     table = tabulate_results(found, choose_words(found, "en"), ["#000"] * 2)
-    assert table.heads == ("Contender", "Value", "95 % interval", "n", "Groups", "Digest")
+    assert table.heads == ("Contender", "Value", "95\u00a0% interval", "n", "Groups", "Digest")
     name, value, interval, n, groups, digest = table.rows[0]
     cell = found.cells[0]
     assert (name.text, n.text, groups.text) == ("first", "240", "60")
@@ -92,6 +92,7 @@ def test_the_summary_of_a_pair_has_its_test(compare_two: Compare) -> None:
     (row,) = tabulate_summary(found, choose_words(found, "en")).rows
     test = found.versus[0].gaps[0].test
     assert row[0].text == "first − second"
+    assert row[1].text.endswith("★")
     assert row[5].text == f"{test.num_b_only} : {test.num_a_only}"
     assert row[6].order == test.num_items_needed
 

@@ -64,7 +64,7 @@ def test_forms_put_numbers_into_words() -> None:
     )
     english, chinese = (Words(name, "grpo.beta").say(statement) for name in LANGUAGES)
     assert english == (
-        "That is −1.8 points (95 % interval −5.0 to ±0.0; p\u00a0<\u00a00.001 after Holm): "
+        "That is −1.8 points (95\u00a0% interval −5.0 to ±0.0; p\u00a0<\u00a00.001 after Holm): "
         "more than chance explains."
     )
     assert "−1.8 个百分点" in chinese

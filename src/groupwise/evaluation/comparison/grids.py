@@ -4,6 +4,7 @@ Heat maps are tables whose cells are coloured; nothing is computed here but colo
 """
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 from groupwise.evaluation.comparison.content import (
     AxisMean,
@@ -16,6 +17,7 @@ from groupwise.evaluation.comparison.content import (
 from groupwise.evaluation.comparison.shading import Scale
 from groupwise.evaluation.comparison.shown import (
     DASH,
+    MARK,
     NOT_RUN,
     OTHER_ITEMS,
     Shown,
@@ -75,15 +77,12 @@ def tabulate_differences(comparison: Comparison, words: Words) -> tuple[Table, .
 def _shade_gap(gap: Gap, scale: Scale, words: Words, is_fair: bool) -> Shown:
     if gap.difference is None:
         return Shown(NOT_RUN if gap.why_none == "missing" else OTHER_ITEMS)
-    is_marked = gap.is_clear and is_fair
     test = gap.test
-    return Shown(
-        numbers.format_points(gap.difference) + ("\u00a0★" if is_marked else ""),
+    return replace(
+        _show_difference(gap, is_fair),
         note="" if test is None else words.interval(test.low, test.high),
-        order=gap.difference,
         style=scale.shade_difference(gap.difference),
         hint="" if test is None else numbers.format_p_value(test.p_value_holm),
-        is_strong=is_marked,
     )
 
 
@@ -138,26 +137,36 @@ def _show_points(value: float | None, note: str = "") -> Shown:
 def _tabulate_tests(comparison: Comparison, words: Words) -> Table:
     names = ("pair", "mean_difference", "interval", "p_holm", "effect", "won_lost", "needed")
     rows = [
-        (Shown(words.title_pair(pair.first, pair.second)), *_show_test(pair.gaps[0], words))
+        (
+            Shown(words.title_pair(pair.first, pair.second)),
+            *_show_test(pair.gaps[0], words, comparison.is_fair),
+        )
         for pair in comparison.versus
     ]
     return Table(tuple(map(words.label, names)), tuple(rows))
 
 
-def _show_test(gap: Gap, words: Words) -> Iterator[Shown]:
+def _show_test(gap: Gap, words: Words, is_fair: bool) -> Iterator[Shown]:
     test = gap.test
     if test is None:
         yield _show_points(gap.difference)
         yield Shown(words.label("untested"))
         yield from [Shown(DASH)] * 4
         return
-    yield _show_points(gap.difference)
+    yield _show_difference(gap, is_fair)
     yield Shown(words.interval(test.low, test.high), order=test.low)
     yield Shown(numbers.format_p_cell(test.p_value_holm), order=test.p_value_holm)
     effect = test.effect_size
     yield Shown(DASH if effect is None else _sign(effect), order=effect)
     yield Shown(f"{test.num_b_only} : {test.num_a_only}", order=test.num_b_only - test.num_a_only)
     yield show_number(test.num_items_needed)
+
+
+def _show_difference(gap: Gap, is_fair: bool) -> Shown:
+    """Return a difference, marked if it is clear and the comparison fair."""
+    is_marked = gap.is_clear and is_fair
+    text = numbers.format_points(gap.difference or 0.0) + (MARK if is_marked else "")
+    return Shown(text, order=gap.difference, is_strong=is_marked)
 
 
 def _sign(value: float) -> str:

@@ -68,7 +68,8 @@ def plot_forests(comparison: Comparison, words: Words) -> list[Panel]:
         for pair, rows in zip(comparison.versus, pairs, strict=True)
     ]
     if not comparison.axes:
-        pairs, titles = [[row for rows in pairs for row in rows]], [words.label("forest")]
+        pairs = [[row for rows in pairs for row in rows]]
+        titles = [f"{comparison.measure} · {comparison.split}"]
     return [
         _plot_forest(number, title, rows, words)
         for number, (title, rows) in enumerate(zip(titles, pairs, strict=True), start=1)

@@ -9,6 +9,7 @@ from groupwise.evaluation.report import numbers
 NOT_RUN = "?"
 OTHER_ITEMS = "≠"
 DASH = "\u2013"
+MARK = "\u00a0★"
 
 
 @dataclass(frozen=True, slots=True)
