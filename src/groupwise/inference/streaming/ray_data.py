@@ -8,10 +8,13 @@ from typing import Any, Literal
 
 from pydantic import Field
 
-from groupwise.core import Config, ModelError
+from groupwise.core import Config, GroupwiseError, ModelError
 from groupwise.inference.engine import Sampling
+from groupwise.inference.local import LocalEngine
+from groupwise.inference.streaming.local import LocalBackend
 from groupwise.inference.streaming.settings import StreamSettings
 from groupwise.inference.streaming.work import Outcome, WorkItem
+from groupwise.models import load_policy
 
 
 class RaySettings(Config):
@@ -56,15 +59,12 @@ class RayBackend:
         """Yield each item's number and outcome as workers finish them.
 
         Raises:
-            ModelError: if a worker fails: its policy cannot be loaded, or it cannot answer.
+            ModelError: if a worker cannot load the policy, or it takes no pictures.
         """
         if not self._ray.is_initialized():
             self._ray.init(address=self.settings.address, log_to_driver=False)
         while waiting := list(islice(items, self.settings.slice_size)):
-            try:
-                yield from self._answer(waiting, sampling, settings)
-            except self._ray.exceptions.RayError as error:
-                raise ModelError(f"a worker failed ({_find_reason(error)})") from error
+            yield from self._answer(waiting, sampling, settings)
 
     def _answer(
         self, items: Sequence[WorkItem], sampling: Sampling, settings: StreamSettings
@@ -82,30 +82,43 @@ class RayBackend:
             num_gpus=self.settings.num_gpus,
         )
         for row in answered.iter_rows():
-            yield int(row["number"]), pickle.loads(row["outcome"])
+            outcome: Outcome | str = pickle.loads(row["outcome"])
+            if isinstance(outcome, str):
+                raise ModelError(f"a worker cannot answer: {outcome}")
+            yield int(row["number"]), outcome
 
 
 class PolicyWorker:
-    """A worker's policy; called with rows, it yields their outcomes."""
+    """A worker's policy; called with rows, it yields their outcomes.
+
+    What a user can mend is yielded as its sentence: Ray would try it again and bury it.
+    """
 
     def __init__(
         self, model: str, dtype: str, sampling: Sampling, settings: StreamSettings
     ) -> None:
-        from groupwise.inference.local import LocalEngine
-        from groupwise.inference.streaming.local import LocalBackend
-        from groupwise.models import load_policy
-
-        self._backend = LocalBackend(LocalEngine(load_policy(model, dtype=dtype)))
         self._sampling = sampling
         self._settings = settings
+        self._backend: LocalBackend | str
+        try:
+            self._backend = LocalBackend(LocalEngine(load_policy(model, dtype=dtype)))
+        except GroupwiseError as error:
+            self._backend = str(error)
 
     def __call__(self, rows: Mapping[str, Any]) -> Iterator[dict[str, list[Any]]]:
         """Yield one row for each row, as they are finished."""
         examples = zip(rows["number"], rows["example"], strict=True)
         items = (WorkItem(int(number), pickle.loads(example)) for number, example in examples)
-        outcomes = self._backend.stream(items, sampling=self._sampling, settings=self._settings)
-        for number, outcome in outcomes:
-            yield {"number": [number], "outcome": [pickle.dumps(outcome)]}
+        try:
+            for number, outcome in self._answer(items):
+                yield {"number": [number], "outcome": [pickle.dumps(outcome)]}
+        except GroupwiseError as error:
+            yield {"number": [-1], "outcome": [pickle.dumps(str(error))]}
+
+    def _answer(self, items: Iterator[WorkItem]) -> Iterator[tuple[int, Outcome]]:
+        if isinstance(self._backend, str):
+            raise ModelError(self._backend)
+        return self._backend.stream(items, sampling=self._sampling, settings=self._settings)
 
 
 def _import_ray() -> Any:
@@ -113,17 +126,8 @@ def _import_ray() -> Any:
     try:
         import ray  # pyright: ignore[reportMissingImports]
         import ray.data  # pyright: ignore[reportMissingImports]
-        import ray.exceptions  # pyright: ignore[reportMissingImports]
     except ImportError as error:
         raise ModelError(
             f"many workers need Ray ({error})", fix="pip install 'groupwise[ray]'"
         ) from error
     return ray
-
-
-def _find_reason(error: BaseException) -> str:
-    """Return the last line of the innermost cause."""
-    while error.__cause__ is not None:
-        error = error.__cause__
-    lines = str(error).strip().splitlines()
-    return lines[-1] if lines else type(error).__name__
