@@ -78,7 +78,7 @@ def write_target(example: Example) -> str:
 
 
 def write_reason(label: str, fields: Mapping[str, object]) -> str:
-    """Return a reason by rule: a negative remark for 不通过, else that points are (un)confirmed."""
+    """Return a reason by rule: a thing and its negative remarks, or that points are (un)clear."""
     summaries = fields["stage_a_summaries"]
     assert isinstance(summaries, Mapping)
     if label == PASS:
@@ -86,7 +86,9 @@ def write_reason(label: str, fields: Mapping[str, object]) -> str:
     parts = [part for text in summaries.values() for part in str(text).split("，")]
     negative = [part for part in parts if any(mark in part for mark in _NEGATIVE)]
     if negative:
-        return negative[0].partition("×")[0].replace("/", "")
+        name, *attributes = negative[0].partition("×")[0].split("/")
+        remarks = [word for word in attributes if any(mark in word for mark in _NEGATIVE)]
+        return "：".join([name, *(["、".join(remarks)] if remarks else [])])
     if all(text == IRRELEVANT for text in summaries.values()):
         return "没有相关图片，要点无法确认"
     return "有要点无法确认"
