@@ -84,8 +84,15 @@ def test_the_three_files_say_the_same(published: Comparison, tmp_path: Path) -> 
         assert written.markdown.read_text() == render_markdown(published, language=language)
 
 
-def test_training_of_the_source_is_shown(published: Comparison) -> None:
-    assert [row.values["kl"] for row in published.epochs] == [0.094, 0.08131, 0.07414]
+def test_training_values_are_shown_by_epoch(tmp_path: Path) -> None:
+    """The values are made up: none were published with the cells."""
+    rows = [
+        {"contender": 0.12, "step": "grpo", "epoch": epoch, "values": {"kl": kl}}
+        for epoch, kl in ((1, 0.5), (2, 0.25))
+    ]
+    found = build_comparison(read_cells_file(change_fixture(tmp_path, training=rows)))
+    assert [row.values["kl"] for row in found.epochs] == [0.5, 0.25]
+    assert "0.25" in render_markdown(found)
 
 
 def change_fixture(folder: Path, **changes: object) -> Path:
