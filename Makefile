@@ -54,3 +54,6 @@ check: setup
 bench: setup
 	$(BIN)/python benchmarks/grpo_step.py --json build/grpo_step.json
 	$(BIN)/python benchmarks/judge.py --json build/judge.json
+	$(BIN)/python benchmarks/compare.py --json build/compare.json
+	$(BIN)/python benchmarks/compare_report.py --json build/compare_report.json
+	$(BIN)/python benchmarks/stage_a.py --json build/stage_a.json

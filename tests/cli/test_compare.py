@@ -164,6 +164,12 @@ class TestReport:
         assert (done.returncode, done.stdout) == (0, "report: runs/a/report.html\n")
         assert (runs / "a/report.html").is_file()
 
+    def test_a_run_is_rendered_in_its_folder_in_english_only(self, runs: Path, call: Call) -> None:
+        for words in (["--language", "zh"], ["--out", "elsewhere"]):
+            done = call("report", "runs/a", *words)
+            assert done.returncode == 2
+            assert f"written into the run, in English; got {' '.join(words)[:5]}" in done.stderr
+
     def test_anything_else_is_refused(self, tmp_path: Path, call: Call) -> None:
         (tmp_path / "empty").mkdir()
         for target in ("empty", "nowhere"):

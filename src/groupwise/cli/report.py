@@ -15,7 +15,7 @@ from groupwise.cli.compare import (
     write_and_print,
 )
 from groupwise.cli.run import Debug
-from groupwise.core import EvaluationError
+from groupwise.core import ConfigError, EvaluationError
 
 if TYPE_CHECKING:
     from groupwise.evaluation.comparison import Material
@@ -47,6 +47,12 @@ def report(
     elif (target / "manifest.json").is_file():
         from groupwise.evaluation import write_report
 
+        if language != "en" or out is not None:
+            raise ConfigError(
+                "a run's own report is written into the run, in English",
+                got="--out" if out is not None else f"--language {language}",
+                fix="leave that out, or compare the run's policies: compare RUN:A RUN:B",
+            )
         html, _ = write_report(target)
         typer.echo(f"report: {html}")
     else:
