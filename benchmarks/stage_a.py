@@ -3,8 +3,9 @@
     python benchmarks/stage_a.py --json results.json
     python benchmarks/stage_a.py --policy FOLDER --photos FOLDER --batch-sizes 16 32
 
-Without a policy a tiny one is taught to describe drawn photos in texts of 14 to 42 tokens. Every
-way gets the same photos, the ways take turns, and their texts are compared under greedy decoding.
+Without a policy a tiny one is taught to describe drawn photos in a line of some tens of tokens.
+Every way gets the same photos, the ways take turns, and their texts are compared under greedy
+decoding.
 "One by one" is the engine with one photo a call, as a plain loop over photos does it.
 """
 

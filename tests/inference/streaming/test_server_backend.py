@@ -142,6 +142,22 @@ def test_larger_pictures_are_sent_within_the_limit_and_their_copies_removed(
     assert list((tmp_path / "copies").iterdir()) == []
 
 
+def test_copies_of_larger_pictures_do_not_pile_up(server, tmp_path, monkeypatch):
+    (tmp_path / "copies").mkdir()
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "copies"))
+    num_copies = []
+
+    def answer(_):
+        num_copies.append(len(list((tmp_path / "copies").rglob("*.png"))))
+        return Fault()
+
+    server.answer = answer
+    path = draw(tmp_path / "large.jpg", (400, 200))
+    groups = [WorkGroup("a", tuple(ask(str(n), path) for n in range(30)))]
+    list(run(server, groups, limits=LimitSettings(max_concurrency=1)))
+    assert 1 <= max(num_copies) <= 6
+
+
 def test_a_broken_picture_is_not_sent(server, tmp_path):
     whole = draw(tmp_path / "whole.jpg", (300, 200))
     (tmp_path / "torn.jpg").write_bytes(whole.read_bytes()[:1500])
