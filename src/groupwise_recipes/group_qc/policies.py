@@ -47,7 +47,13 @@ def run_teach(config: GroupQcConfig, context: StepContext) -> None:
     assert teach is not None
     photos = read_taught(config, context.output_of("prepare"))
     rows = make_photo_rows(photos, config)
-    lessons = partial(make_reading_rows, photos, num_rows=teach.reading_per_epoch, seed=config.seed)
+    lessons = partial(
+        make_reading_rows,
+        photos,
+        config.data.load_missions(),
+        num_rows=teach.reading_per_epoch,
+        seed=config.seed,
+    )
     base = context.folder / "untaught"
     if not (base / "config.json").exists():
         write_tiny_policy(
