@@ -190,7 +190,7 @@ def watch_huge(policy: Policy, folder: Path) -> list[dict[str, Any]]:
             list(generate_groups(backend, [group], sampling=sampling, settings=settings))
             rose = read_status("VmHWM") - before
             rows.append({"photo": name, "max_pixels": settings.max_pixels, "rose_by_mib": rose})
-            print(f"{name}, limit {settings.max_pixels}: at most {rose} MiB more")
+            print(f"{name}, limit {settings.max_pixels} pixels: at most {rose} MiB more")
     return rows
 
 
