@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from groupwise_recipes.group_qc.config import GroupQcConfig
 
 TRAINED = ("sft", "grpo", "sft_same_labels")
+TEACH = "teach_stage_a"
 
 # Parts of sections: a step is not redone for settings that it does not read.
 _PARTS = {
@@ -37,95 +38,90 @@ def plan(config: "GroupQcConfig", run: Path) -> list[Step]:
 
     The pipeline adds the audit of the rewards behind the step ``stage_b_data``.
     """
-    from groupwise.evaluation import METRIC_VERSIONS
     from groupwise_recipes.group_qc.rewards import name_weights
+
+    settings = _collect_settings(config, run)
+    asked = "seed model asking evaluation"
+    rows = [
+        ("prepare", "groups of photos into splits", "seed model data", ""),
+        ("audit", "what the data can be trusted for", "data", "prepare"),
+        (TEACH, "a preset learns to describe photos", "seed model data teach asking", "prepare"),
+        (
+            "summarize",
+            "Stage A: a line about every photo",
+            "model data summaries asking retry",
+            f"prepare {TEACH}",
+        ),
+        ("stage_b_data", "summaries into questions", "model data", f"prepare summarize {TEACH}"),
+        (
+            "baselines",
+            "majority, summaries' words, photos, prompt",
+            asked,
+            f"prepare stage_b_data {TEACH}",
+        ),
+        (
+            "sft",
+            "warm-up of Stage B on few groups",
+            "seed model sft asking",
+            f"stage_b_data {TEACH}",
+        ),
+        (
+            "grpo",
+            f"Stage B from verdicts: {name_weights(config.rewards)}",
+            "seed model rewards grpo heldout",
+            f"stage_b_data sft {TEACH}",
+        ),
+        (
+            "sft_same_labels",
+            "control: SFT on the labels GRPO saw",
+            "seed model sft labels",
+            f"stage_b_data sft {TEACH}",
+        ),
+        (
+            "evaluate",
+            "all policies on the test groups",
+            f"{asked} rewards grpo few metric_versions",
+            " ".join(("stage_b_data", "baselines", *TRAINED, TEACH)),
+        ),
+        (
+            "report",
+            "report.html and report.md",
+            "seed",
+            " ".join(("prepare", "audit", "summarize", "stage_b_data", AUDIT_REWARDS, *TRAINED))
+            + " evaluate",
+        ),
+    ]
+    absent = set() if config.model.is_preset else {TEACH}
+    return [_make_step(row, config, settings, absent) for row in rows if row[0] not in absent]
+
+
+def _collect_settings(config: "GroupQcConfig", run: Path) -> dict[str, Any]:
+    """Return all that steps may depend on: sections of the config, parts of them, and more."""
+    from groupwise.evaluation import METRIC_VERSIONS
     from groupwise_recipes.group_qc.summarize import count_attempts
 
     settings = {**dump_config(config), "metric_versions": dict(METRIC_VERSIONS)}
     for part, (section, keys) in _PARTS.items():
         settings[part] = {key: settings[section][key] for key in keys}
-    settings["retry"] = count_attempts(run)
+    return {**settings, "retry": count_attempts(run)}
 
-    def make(name: str, summary: str, *, sections: str, uses: str = "", **more: Any) -> Step:
-        return Step(
-            name=name,
-            run=_bind(name, config),
-            uses=tuple(uses.split()),
-            settings={key: settings[key] for key in sections.split()},
-            summary=summary,
-            **more,
-        )
 
-    base = "teach_stage_a" if config.model.is_preset else ""
-    asked = "seed model asking evaluation"
-    steps = [
-        make(
-            "prepare",
-            "groups of photos into splits",
-            sections="seed model data",
-            inputs=_digest_inputs(config),
-        ),
-        make("audit", "what the data can be trusted for", sections="data", uses="prepare"),
-        make(
-            "teach_stage_a",
-            "a preset learns to describe photos",
-            sections="seed model data teach asking",
-            uses="prepare",
-        ),
-        make(
-            "summarize",
-            "Stage A: a line about every photo",
-            sections="model data summaries asking retry",
-            uses=f"prepare {base}",
-        ),
-        make(
-            "stage_b_data",
-            "summaries into questions",
-            sections="model data",
-            uses=f"prepare summarize {base}",
-        ),
-        make(
-            "baselines",
-            "majority, summaries' words, photos, prompt",
-            sections=asked,
-            uses=f"prepare stage_b_data {base}",
-        ),
-        make(
-            "sft",
-            "warm-up of Stage B on few groups",
-            sections="seed model sft asking",
-            uses=f"stage_b_data {base}",
-        ),
-        make(
-            "grpo",
-            f"Stage B from verdicts: {name_weights(config.rewards)}",
-            sections="seed model rewards grpo heldout",
-            uses=f"stage_b_data sft {base}",
-        ),
-        make(
-            "sft_same_labels",
-            "control: SFT on the labels GRPO saw",
-            sections="seed model sft labels",
-            uses=f"stage_b_data sft {base}",
-        ),
-        make(
-            "evaluate",
-            "all policies on the test groups",
-            sections=f"{asked} rewards grpo few metric_versions",
-            uses=" ".join(("stage_b_data", "baselines", *TRAINED, base)),
-        ),
-        make(
-            "report",
-            "report.html and report.md",
-            sections="seed",
-            uses=" ".join(
-                ("prepare", "audit", "summarize", "stage_b_data", AUDIT_REWARDS, *TRAINED)
-            )
-            + " evaluate",
-            files=("report.html", "report.md"),
-        ),
-    ]
-    return [step for step in steps if step.name != "teach_stage_a" or base]
+def _make_step(
+    row: tuple[str, str, str, str],
+    config: "GroupQcConfig",
+    settings: dict[str, Any],
+    absent: set[str],
+) -> Step:
+    name, summary, sections, uses = row
+    return Step(
+        name=name,
+        run=_bind(name, config),
+        uses=tuple(used for used in uses.split() if used not in absent),
+        settings={key: settings[key] for key in sections.split()},
+        inputs=_digest_inputs(config) if name == "prepare" else {},
+        summary=summary,
+        files=("report.html", "report.md") if name == "report" else (),
+    )
 
 
 def preview(config: "GroupQcConfig") -> Preview:
