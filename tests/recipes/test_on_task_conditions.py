@@ -27,7 +27,12 @@ def test_conditions_tell_what_the_run_read_and_did(tiny_run: Path) -> None:
     assert found.data["warmup"]["digest"] == digest_file(tiny_run / "prepare" / "warmup.jsonl")
     assert found.data["train"]["num_rows:on-task"] > 0
     assert found.metrics == METRIC_VERSIONS
-    assert found.decoding == {"temperature": 0.0, "top_p": 1.0, "max_new_tokens": 16}
+    assert found.decoding == {
+        "temperature": 0.0,
+        "top_p": 1.0,
+        "max_new_tokens": 16,
+        "repetition_penalty": 1.0,
+    }
     assert found.base_weights
     assert sum(part["weight"] for part in found.rewards.values()) == pytest.approx(1)
     steps = read_jsonl(tiny_run / "grpo" / "metrics.jsonl")[-1]["step"]
