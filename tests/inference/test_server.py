@@ -79,7 +79,7 @@ def test_a_reply_has_its_text_and_what_it_cost(server):
 def test_a_failure_has_its_cause(server, fault, cause):
     server.script = [fault]
     with pytest.raises(RequestError) as caught:
-        respond(make_engine(server, timeout_s=0.3))
+        respond(make_engine(server, timeout_s=0.3 if cause == "timeout" else 10.0))
     assert caught.value.cause == cause
     assert caught.value.usage.num_calls == 1
     assert len(server.asked) == 1
