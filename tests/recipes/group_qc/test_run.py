@@ -3,6 +3,8 @@
 import json
 from pathlib import Path
 
+import pytest
+
 from groupwise.core import load_config, read_jsonl
 from groupwise.data import read_examples
 from groupwise.evaluation import read_metrics, read_predictions
@@ -23,6 +25,8 @@ POLICIES = {
     "sft_same_labels",
     "grpo",
 }
+
+pytestmark = pytest.mark.slow
 
 
 def test_every_policy_is_measured_on_the_same_groups(tiny_qc_run: Path) -> None:
