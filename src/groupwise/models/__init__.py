@@ -16,6 +16,7 @@ from groupwise.models.memory import (
 from groupwise.models.messages import build_messages
 from groupwise.models.policy import Policy, find_local_config, load_policy
 from groupwise.models.processor import PictureProcessor, load_processor
+from groupwise.models.settings import ModelSettings
 from groupwise.models.silence import silence_libraries
 from groupwise.models.tiny import PRESETS, TINY_TOKEN_SIDE, train_tokenizer, write_tiny_policy
 from groupwise.models.trainable import (
@@ -37,6 +38,7 @@ __all__ = [
     "ExportedPolicy",
     "LoraSettings",
     "MemoryEstimate",
+    "ModelSettings",
     "ModelShape",
     "PictureProcessor",
     "Policy",

@@ -8,29 +8,10 @@ from pydantic import Field, model_validator
 from groupwise.core import Config
 from groupwise.data import TokenBudget
 from groupwise.inference import Sampling, StreamSettings
-from groupwise.models import PRESETS, ModelShape
+from groupwise.models import ModelSettings
 from groupwise.training import GrpoSettings, SftSettings
 from groupwise_recipes.group_qc.missions import MissionTable, load_missions
 from groupwise_recipes.group_qc.rewards import GroupRewards
-
-
-class ModelSettings(Config):
-    """The one base model of both stages.
-
-    Attributes:
-        base: a preset (``tiny-qwen2.5-vl``), a model folder or a hub id.
-        max_pixels: photos are scaled down to at most this many pixels.
-        shape: used for estimates while the model is not in the local cache.
-    """
-
-    base: str
-    max_pixels: int = Field(default=786_432, ge=28 * 28)
-    shape: ModelShape | None = None
-
-    @property
-    def is_preset(self) -> bool:
-        """Whether the model is built here, and has to be taught Stage A."""
-        return self.base in PRESETS
 
 
 class DrawnSettings(Config):

@@ -7,31 +7,12 @@ from pydantic import Field, model_validator
 
 from groupwise.core import Config
 from groupwise.data import ACTIVITIES, TokenBudget
-from groupwise.models import PRESETS, ModelShape
+from groupwise.models import ModelSettings
 from groupwise.rewards import AnswerContract
 from groupwise.training import GrpoSettings, SftSettings
 from groupwise_recipes.on_task.judge import OnTaskJudgeSettings
 
 LABELS = ("on-task", "off-task")
-
-
-class ModelSettings(Config):
-    """The policy.
-
-    Attributes:
-        base: a preset (``tiny-qwen2.5-vl``), a model folder or a hub id.
-        max_pixels: pictures are scaled down to at most this many pixels.
-        shape: used for estimates while the model is not in the local cache.
-    """
-
-    base: str
-    max_pixels: int = Field(ge=28 * 28)
-    shape: ModelShape | None = None
-
-    @property
-    def is_preset(self) -> bool:
-        """Whether the model is built here."""
-        return self.base in PRESETS
 
 
 class DrawnSettings(Config):
