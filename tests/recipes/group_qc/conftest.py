@@ -1,12 +1,9 @@
 """A tiny group_qc run: real steps, real models, a handful of drawn groups."""
 
-import os
-import subprocess
-import sys
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from recipe_runs import RecipeJob
 
 TINY = {
     "data.drawn.num_groups": 64,
@@ -32,38 +29,13 @@ TINY = {
 }
 
 
-def write_command(out: Path, *extra: str) -> list[str]:
-    settings = [part for k, v in TINY.items() for part in ("--set", f"{k}={v}")]
-    program = [sys.executable, "-m", "groupwise.cli", "run", "group_qc", "--config", "demo"]
-    return [*program, *settings, "--out", str(out), *extra]
-
-
-def run_to_end(out: Path, *extra: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        write_command(out, *extra),
-        capture_output=True,
-        text=True,
-        timeout=900,
-        check=False,
-        env={**os.environ, "OMP_NUM_THREADS": "1"},
-    )
+@pytest.fixture(scope="session")
+def job() -> RecipeJob:
+    """The tiny run, to be started."""
+    return RecipeJob("group_qc", TINY)
 
 
 @pytest.fixture(scope="session")
-def build_qc_command() -> Callable[..., list[str]]:
-    """Gives the command line of a tiny run into a folder."""
-    return write_command
-
-
-@pytest.fixture(scope="session")
-def run_tiny_qc() -> Callable[..., subprocess.CompletedProcess[str]]:
-    """Runs it to the end."""
-    return run_to_end
-
-
-@pytest.fixture(scope="session")
-def tiny_qc_run(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    out = tmp_path_factory.mktemp("group_qc") / "run"
-    done = run_to_end(out)
-    assert done.returncode == 0, done.stderr
-    return out
+def tiny_run(job: RecipeJob, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The tiny run, finished; only to be read."""
+    return job.finish(tmp_path_factory.mktemp("group_qc") / "run")

@@ -29,9 +29,9 @@ POLICIES = {
 pytestmark = pytest.mark.slow
 
 
-def test_every_policy_is_measured_on_the_same_groups(tiny_qc_run: Path) -> None:
-    metrics = read_metrics(tiny_qc_run / "evaluate" / "metrics.json")
-    test = read_examples(tiny_qc_run / "stage_b_data" / "test.jsonl")
+def test_every_policy_is_measured_on_the_same_groups(tiny_run: Path) -> None:
+    metrics = read_metrics(tiny_run / "evaluate" / "metrics.json")
+    test = read_examples(tiny_run / "stage_b_data" / "test.jsonl")
     accuracies = {m.policy: m.n for m in metrics if m.measure == "accuracy"}
     assert accuracies == dict.fromkeys(POLICIES, len(test))
     missed = {m.policy: m.n for m in metrics if m.measure == "missed_defects"}
@@ -44,40 +44,40 @@ def test_every_policy_is_measured_on_the_same_groups(tiny_qc_run: Path) -> None:
     }
 
 
-def test_groups_add_up_and_no_id_is_on_two_sides(tiny_qc_run: Path) -> None:
-    rows = read_jsonl(tiny_qc_run / "prepare" / "groups.jsonl")
-    source = json.loads((tiny_qc_run / "prepare" / "source.json").read_text())
-    failed = json.loads((tiny_qc_run / "stage_b_data" / "failed.json").read_text())
+def test_groups_add_up_and_no_id_is_on_two_sides(tiny_run: Path) -> None:
+    rows = read_jsonl(tiny_run / "prepare" / "groups.jsonl")
+    source = json.loads((tiny_run / "prepare" / "source.json").read_text())
+    failed = json.loads((tiny_run / "stage_b_data" / "failed.json").read_text())
     assert len(rows) == source["num_groups"] == 64
     sides = {(row["group_id"], row["split"]) for row in rows}
     assert len(sides) == len({row["group_id"] for row in rows})
     names = ("warmup", "train", "validation", "test")
-    data = [read_examples(tiny_qc_run / "stage_b_data" / f"{name}.jsonl") for name in names]
+    data = [read_examples(tiny_run / "stage_b_data" / f"{name}.jsonl") for name in names]
     num_taught = sum(row["split"] == "teach" for row in rows)
     assert sum(map(len, data)) + sum(failed.values()) == 64 - num_taught
 
 
-def test_only_the_adapter_trains_in_stage_b(tiny_qc_run: Path) -> None:
+def test_only_the_adapter_trains_in_stage_b(tiny_run: Path) -> None:
     for step in ("sft", "grpo"):
-        rows = json.loads((tiny_qc_run / step / "trainable.json").read_text())
+        rows = json.loads((tiny_run / step / "trainable.json").read_text())
         by_part = {row["part"]: row["num_trainable"] for row in rows}
         assert by_part["vision"] == by_part["aligner"] == by_part["embeddings and head"] == 0
         assert sum(by_part.values()) > 0
-        assert (tiny_qc_run / step / "policy" / "adapter_config.json").is_file()
-    gate = json.loads((tiny_qc_run / "grpo" / "gate.json").read_text())
+        assert (tiny_run / step / "policy" / "adapter_config.json").is_file()
+    gate = json.loads((tiny_run / "grpo" / "gate.json").read_text())
     assert gate["max_log_ratio"] < 1e-4
 
 
-def test_predictions_are_read_by_the_contract(tiny_qc_run: Path) -> None:
-    for one in read_predictions(tiny_qc_run / "evaluate" / "predictions.jsonl"):
+def test_predictions_are_read_by_the_contract(tiny_run: Path) -> None:
+    for one in read_predictions(tiny_run / "evaluate" / "predictions.jsonl"):
         if one.policy in ("sft", "grpo"):
             reply = parse_judgement(one.text)
             assert one.predicted == reply.verdict
             assert one.scores["two_lines"] == float(reply.is_well_formed)
 
 
-def test_the_report_begins_with_missed_defects(tiny_qc_run: Path) -> None:
-    text = (tiny_qc_run / "report.md").read_text()
+def test_the_report_begins_with_missed_defects(tiny_run: Path) -> None:
+    text = (tiny_run / "report.md").read_text()
     assert text.startswith("# Missed defects")
     for part in (
         "## BBU接地线检查",
@@ -86,24 +86,24 @@ def test_the_report_begins_with_missed_defects(tiny_qc_run: Path) -> None:
         "recall 不通过",
     ):
         assert part in text
-    assert (tiny_qc_run / "report.html").is_file()
-    assert (tiny_qc_run / "evaluate" / "conditions.json").is_file()
+    assert (tiny_run / "report.html").is_file()
+    assert (tiny_run / "evaluate" / "conditions.json").is_file()
 
 
 def test_stage_a_with_the_adapter_off_says_what_the_base_said(
-    tiny_qc_run: Path, tmp_path: Path
+    tiny_run: Path, tmp_path: Path
 ) -> None:
     found = find_recipe("group_qc")
-    values = json.loads((tiny_qc_run / "manifest.json").read_text())["config"]
+    values = json.loads((tiny_run / "manifest.json").read_text())["config"]
     config = load_config(GroupQcConfig, find_config(found, "demo")).model_validate(values)
-    prepared = tiny_qc_run / "prepare"
+    prepared = tiny_run / "prepare"
     groups = read_groups(config, prepared)["test"][:4]
     missions = config.data.load_missions()
     job = StageAJob(groups, find_root(config, prepared), tmp_path, missions, config.summaries)
-    policy = open_policy(config, tiny_qc_run / "grpo" / "policy")
+    policy = open_policy(config, tiny_run / "grpo" / "policy")
     with policy.adapter_off():
         run_stage_a(job, LocalBackend(LocalEngine(policy)))
-    before = read_summaries(tiny_qc_run / "summarize", missions)
+    before = read_summaries(tiny_run / "summarize", missions)
     again = read_summaries(tmp_path, missions)
     assert again
     assert again == {key: before[key] for key in again}

@@ -2,8 +2,6 @@
 
 import json
 import shutil
-import subprocess
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -12,6 +10,7 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 from PIL import Image
+from recipe_runs import RecipeJob
 
 from groupwise.core import Completion, Example, Message, make_example, read_picture
 from groupwise.inference import LabelShares, LocalEngine, RequestError, open_responder
@@ -21,7 +20,7 @@ from groupwise_recipes.on_task.config import OnTaskConfig
 from groupwise_recipes.on_task.judge import OnTaskJudgeSettings, make_judge, make_judged
 from groupwise_recipes.on_task.rewards import make_rewards, name_weights
 
-CONFIG = Path(__file__).parents[2] / "src/groupwise_recipes/on_task/configs/demo.yaml"
+CONFIG = Path(__file__).parents[3] / "src/groupwise_recipes/on_task/configs/demo.yaml"
 DEMO = yaml.safe_load(CONFIG.read_text(encoding="utf-8")) | {"rewards": {}}
 SERVED = {"server": {"url": "http://127.0.0.1:9/v1", "model": "judge"}}
 ONCE = {"retry": {"max_attempts": 1}, "stop": {"max_no_verdict_rate": 1.0}}
@@ -157,18 +156,14 @@ def test_the_weights_that_count_are_named(config):
     assert name_weights(alone) == ("classification 1, format 0 (absent: judge, visual_verifier)")
 
 
-def test_a_run_with_a_judge(
-    tiny_run: Path, tmp_path: Path, build_command: Callable[..., list[str]]
-) -> None:
+def test_a_run_with_a_judge(tiny_run: Path, tmp_path: Path, job: RecipeJob) -> None:
     out = tmp_path / "run"
     shutil.copytree(tiny_run, out)
     model = out / "prepare" / "base"
     labels = {"answer.labels": "[on-task, off-task]", "answer.describe": "[]"}
     changes = labels | {"judge.model": model, "judge.dtype": "float32", "sft.epochs": 4}
     judge = [part for k, v in changes.items() for part in ("--set", f"{k}={v}")]
-    done = subprocess.run(
-        build_command(out, *judge), capture_output=True, text=True, timeout=300, check=False
-    )
+    done = job.run(out, *judge)
     assert done.returncode == 0, done.stderr
     assert (
         "classification 0.6, judge 0.3333, format 0.06667 (absent: visual_verifier)" in done.stderr

@@ -1,17 +1,15 @@
 """What a real run says of itself, and two of them held together."""
 
 import json
-import subprocess
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from recipe_runs import RecipeJob
 
 from groupwise.core import digest_file, read_jsonl
 from groupwise.data import read_examples
 from groupwise.evaluation import METRIC_VERSIONS, check_fairness, read_conditions, read_facts
 
-Run = Callable[..., subprocess.CompletedProcess[str]]
 # Enough of a warm-up that answers are valid and some are right: then GRPO has something to learn.
 TAUGHT = (
     *("--set", "data.drawn.num_sessions=60", "--set", "data.warmup_share=0.5"),
@@ -64,14 +62,14 @@ def test_policies_of_one_run_can_be_held_together(tiny_run: Path) -> None:
 
 @pytest.mark.slow
 def test_runs_of_one_rate_and_another_are_fair_and_of_other_data_are_not(
-    tmp_path: Path, run_tiny: Run, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, job: RecipeJob, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)  # A commit in the repository while this runs is a difference.
     folders = [tmp_path / "one", tmp_path / "elsewhere" / "two", tmp_path / "three"]
     extra = [(), ("grpo.learning_rate=1e-3",), ("data.drawn.num_sessions=64",)]
     for folder, settings in zip(folders, extra, strict=True):
         more = [part for setting in settings for part in ("--set", setting)]
-        done = run_tiny(folder, *TAUGHT, *more)
+        done = job.run(folder, *TAUGHT, *more)
         assert done.returncode == 0, done.stderr
     one, two, three = map(read_facts, folders)
     rate = check_fairness([one, two], varying=("grpo.learning_rate",))

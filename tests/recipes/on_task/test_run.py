@@ -1,9 +1,9 @@
 """The whole way of on_task on a handful of drawn screens."""
 
 import json
-import subprocess
-from collections.abc import Callable
 from pathlib import Path
+
+from recipe_runs import RecipeJob
 
 from groupwise.core import read_jsonl
 from groupwise.data import read_examples
@@ -77,11 +77,9 @@ def test_report_shows_the_measured_numbers(tiny_run: Path) -> None:
     assert (tiny_run / "report.md").read_text(encoding="utf-8").startswith("#")
 
 
-def test_running_again_reuses_every_step(
-    tiny_run: Path, run_tiny: Callable[..., subprocess.CompletedProcess[str]]
-) -> None:
+def test_running_again_reuses_every_step(tiny_run: Path, job: RecipeJob) -> None:
     before = (tiny_run / "evaluate" / "predictions.jsonl").read_bytes()
-    again = run_tiny(tiny_run)
+    again = job.run(tiny_run)
     assert again.returncode == 0, again.stderr
     assert again.stderr.count("reused") == 9
     assert (tiny_run / "evaluate" / "predictions.jsonl").read_bytes() == before
