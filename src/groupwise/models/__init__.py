@@ -1,5 +1,6 @@
 """Policies: loading, tiny presets, and what of a model trains."""
 
+from groupwise.models.base_model import find_local_config, find_shape
 from groupwise.models.export import ExportedPolicy, export_policy
 from groupwise.models.lengths import (
     TOKEN_SIDE,
@@ -14,7 +15,7 @@ from groupwise.models.memory import (
     estimate_memory,
 )
 from groupwise.models.messages import build_messages
-from groupwise.models.policy import Policy, find_local_config, load_policy
+from groupwise.models.policy import Policy, load_policy
 from groupwise.models.processor import PictureProcessor, load_processor
 from groupwise.models.settings import ModelSettings
 from groupwise.models.silence import silence_libraries
@@ -52,6 +53,7 @@ __all__ = [
     "estimate_picture_tokens",
     "export_policy",
     "find_local_config",
+    "find_shape",
     "format_trainable",
     "list_trainable",
     "load_policy",

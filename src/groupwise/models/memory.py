@@ -40,6 +40,14 @@ class MemoryEstimate:
         """Sum of all parts."""
         return self.weights_mib + self.training_state_mib + self.activations_mib + self.logits_mib
 
+    def describe(self, what: str) -> str:
+        """Return one line for a person: the sum, what it is for, and the parts."""
+        return (
+            f"{self.total_mib:,} MiB in {what} (weights {self.weights_mib:,}, training state "
+            f"{self.training_state_mib:,}, activations {self.activations_mib:,}, "
+            f"logits {self.logits_mib:,})"
+        )
+
 
 def estimate_memory(  # noqa: PLR0913 (each is a fact of its own)
     shape: ModelShape,

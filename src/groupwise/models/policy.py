@@ -127,14 +127,6 @@ def load_policy(
         ) from error
 
 
-def find_local_config(name_or_path: str | Path) -> Any | None:
-    """Return the model's configuration from a folder or the local cache, or None; no network."""
-    try:
-        return AutoConfig.from_pretrained(name_or_path, local_files_only=True)
-    except (OSError, ValueError):
-        return None
-
-
 def _load_base(name_or_path: str | Path, *, dtype: str, max_pixels: int | None) -> Policy:
     config = AutoConfig.from_pretrained(name_or_path)
     has_vision = getattr(config, "vision_config", None) is not None

@@ -3,6 +3,7 @@
 from groupwise.training.augmentation import augment_picture
 from groupwise.training.gate import GateResult, judge_gate, score_alone
 from groupwise.training.grpo import train_grpo
+from groupwise.training.preview import check_model, describe_grpo_steps, estimate_step_memory
 from groupwise.training.rows import RowCollator, RowsOfEpoch, SftRow
 from groupwise.training.settings import (
     GrpoSettings,
@@ -26,6 +27,9 @@ __all__ = [
     "VllmSettings",
     "Workspace",
     "augment_picture",
+    "check_model",
+    "describe_grpo_steps",
+    "estimate_step_memory",
     "judge_gate",
     "score_alone",
     "train_grpo",

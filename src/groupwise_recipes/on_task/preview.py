@@ -7,21 +7,17 @@ from groupwise.data import Screenshot, load_screenshots
 from groupwise.models import (
     TINY_TOKEN_SIDE,
     TOKEN_SIDE,
-    ModelShape,
-    count_lora_parameters,
-    estimate_memory,
     estimate_picture_tokens,
-    find_local_config,
+    find_shape,
 )
 from groupwise.pipeline import Preview
-from groupwise.training import TrainerSettings
+from groupwise.training import check_model, describe_grpo_steps, estimate_step_memory
 from groupwise_recipes.on_task.config import OnTaskConfig
 from groupwise_recipes.on_task.rewards import name_weights
 
 _TEXT_TOKENS = 60
 _DESCRIPTION_TOKENS = 14
 _LABEL_TOKENS = 4
-_GPU_DTYPES = ("bfloat16", "float16")
 
 
 def preview_run(config: OnTaskConfig) -> Preview:
@@ -43,14 +39,11 @@ def preview_run(config: OnTaskConfig) -> Preview:
         *_list_steps(config, num_screens),
     ]
     problems += _check_limits(config, tokens)
-    shape = _find_shape(config)
-    if shape is None and not config.model.is_preset:
-        problems.append(
-            f"model.base: {config.model.base} is neither a folder nor in the local cache, and "
-            "model.shape is not given; download the model or set model.shape"
-        )
+    shape = find_shape(config.model.base, config.model.shape)
+    problems += check_model(config.model, shape, {"sft": config.sft, "grpo": config.grpo})
     if shape is not None:
-        facts += _list_memory(config, shape, tokens)
+        memory = estimate_step_memory(config.grpo, shape, tokens_per_prompt=tokens)
+        facts.append(("memory estimate", memory.describe("a GRPO step")))
     return Preview(facts, problems)
 
 
@@ -75,7 +68,7 @@ def _count_screens(config: OnTaskConfig) -> tuple[int, tuple[int, int]]:
 
 
 def _list_steps(config: OnTaskConfig, num_screens: int) -> list[tuple[str, str]]:
-    data, sft, grpo = config.data, config.sft, config.grpo
+    data, sft = config.data, config.sft
     left = 1 - data.validation_share - (data.test_share if data.train_folds is None else 0)
     num_warmup = round(num_screens * (data.warmup_share or left)) * sft.pairs_per_screen
     if data.root is not None:
@@ -83,14 +76,9 @@ def _list_steps(config: OnTaskConfig, num_screens: int) -> list[tuple[str, str]]
         num_warmup += num_drawn * sft.drawn_pairs_per_screen
     num_train = round(num_screens * (left - data.warmup_share)) * data.pairs_per_screen
     sft_steps = sft.epochs * num_warmup // (sft.batch_size * sft.gradient_accumulation)
-    per_round = grpo.prompts_per_step * grpo.gradient_accumulation
     return [
         ("sft steps", f"about {sft_steps:,}"),
-        (
-            "grpo steps",
-            f"about {grpo.epochs * num_train // per_round:,} of {per_round} prompts "
-            f"x {grpo.group_size} completions",
-        ),
+        ("grpo steps", describe_grpo_steps(config.grpo, num_prompts=num_train)),
     ]
 
 
@@ -109,47 +97,3 @@ def _check_limits(config: OnTaskConfig, tokens: int) -> list[str]:
             f"up to {needed} tokens; raise it"
         )
     return problems
-
-
-def _find_shape(config: OnTaskConfig) -> ModelShape | None:
-    found = None if config.model.is_preset else find_local_config(config.model.base)
-    if found is None:
-        return config.model.shape
-    text = found.get_text_config()
-    per_block = 4 * text.hidden_size**2 + 3 * text.hidden_size * text.intermediate_size
-    return ModelShape(
-        num_parameters=text.num_hidden_layers * per_block + text.vocab_size * text.hidden_size,
-        num_blocks=text.num_hidden_layers,
-        hidden_size=text.hidden_size,
-        vocabulary_size=text.vocab_size,
-    )
-
-
-def _list_memory(config: OnTaskConfig, shape: ModelShape, tokens: int) -> list[tuple[str, str]]:
-    grpo = config.grpo
-    estimate = estimate_memory(
-        shape,
-        num_trainable=_count_trainable(grpo, shape),
-        dtype=grpo.dtype,
-        rows=grpo.prompts_per_step * grpo.group_size,
-        tokens_per_row=tokens + grpo.max_new_tokens,
-        new_tokens=grpo.max_new_tokens,
-        is_checkpointed=grpo.gradient_checkpointing,
-    )
-    parts = (
-        f"weights {estimate.weights_mib:,}, training state {estimate.training_state_mib:,}, "
-        f"activations {estimate.activations_mib:,}, logits {estimate.logits_mib:,}"
-    )
-    return [("memory estimate", f"{estimate.total_mib:,} MiB in a GRPO step ({parts})")]
-
-
-def _count_trainable(settings: TrainerSettings, shape: ModelShape) -> int:
-    trainable = settings.trainable
-    if trainable.method == "full":
-        return shape.num_parameters
-    return count_lora_parameters(
-        shape,
-        rank=trainable.lora.rank,
-        num_blocks=trainable.lora.last_blocks or shape.num_blocks,
-        modules=len(trainable.lora.modules),
-    )

@@ -1,0 +1,76 @@
+"""What a training would take and what would stop it, told before anything is loaded."""
+
+from collections.abc import Mapping
+
+from groupwise.models import (
+    MemoryEstimate,
+    ModelSettings,
+    ModelShape,
+    TrainableSettings,
+    count_lora_parameters,
+    estimate_memory,
+)
+from groupwise.training.settings import GrpoSettings, TrainerSettings
+
+
+def estimate_step_memory(
+    settings: GrpoSettings, shape: ModelShape, *, tokens_per_prompt: int
+) -> MemoryEstimate:
+    """Estimate the memory of one GRPO step on one device, the completions at full length."""
+    return estimate_memory(
+        shape,
+        num_trainable=_count_trainable(settings.trainable, shape),
+        dtype=settings.dtype,
+        rows=settings.prompts_per_step * settings.group_size,
+        tokens_per_row=tokens_per_prompt + settings.max_new_tokens,
+        new_tokens=settings.max_new_tokens,
+        is_checkpointed=settings.gradient_checkpointing,
+    )
+
+
+def check_model(
+    model: ModelSettings, shape: ModelShape | None, stages: Mapping[str, TrainerSettings]
+) -> list[str]:
+    """Return clauses on what would stop the training of a model.
+
+    Args:
+        model: the section ``model`` of a config.
+        shape: as ``find_shape`` found it; None: not known.
+        stages: settings of each training, by their section of the config.
+    """
+    if shape is None:
+        if model.is_preset:
+            return []
+        return [
+            f"model.base: {model.base} is neither a folder nor in the local cache, and "
+            "model.shape is not given; download the model or set model.shape"
+        ]
+    asked = {
+        name: stage.trainable.lora.last_blocks or 0
+        for name, stage in stages.items()
+        if stage.trainable.method == "lora"
+    }
+    return [
+        f"{name}.trainable.lora.last_blocks: {last} is more than the model's "
+        f"{shape.num_blocks} blocks"
+        for name, last in asked.items()
+        if last > shape.num_blocks
+    ]
+
+
+def describe_grpo_steps(settings: GrpoSettings, *, num_prompts: int) -> str:
+    """Return how many steps GRPO takes over so many prompts, and how large they are."""
+    per_step = settings.prompts_per_step * settings.gradient_accumulation
+    num_steps = settings.epochs * num_prompts // per_step
+    return f"about {num_steps:,} of {per_step} prompts x {settings.group_size} completions"
+
+
+def _count_trainable(trainable: TrainableSettings, shape: ModelShape) -> int:
+    if trainable.method == "full":
+        return shape.num_parameters
+    return count_lora_parameters(
+        shape,
+        rank=trainable.lora.rank,
+        num_blocks=trainable.lora.last_blocks or shape.num_blocks,
+        modules=len(trainable.lora.modules),
+    )

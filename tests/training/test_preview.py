@@ -1,0 +1,98 @@
+"""What is said of a training before it starts."""
+
+import pytest
+
+from groupwise.models import LoraSettings, ModelSettings, ModelShape, TrainableSettings
+from groupwise.training import (
+    GrpoSettings,
+    SftSettings,
+    check_model,
+    describe_grpo_steps,
+    estimate_step_memory,
+)
+
+SHAPE = ModelShape(num_parameters=2**30, num_blocks=4, hidden_size=1024, vocabulary_size=2**15)
+
+
+def make_settings(**values):
+    return GrpoSettings(prompts_per_step=2, group_size=4, max_new_tokens=64, **values)
+
+
+def make_trainable(method, **lora):
+    return TrainableSettings(method=method, lora=LoraSettings(**lora))
+
+
+def test_each_part_of_a_step_is_counted():
+    lora = make_trainable("lora", rank=16, last_blocks=2, modules=("q_proj", "v_proj"))
+    found = estimate_step_memory(
+        make_settings(trainable=lora, dtype="bfloat16"), SHAPE, tokens_per_prompt=192
+    )
+    assert found.weights_mib == 2048
+    assert found.training_state_mib == 2 * 16 * 1024 * 2 * 2 * 12 // 2**20
+    assert found.activations_mib == 8 * (192 + 64) * 1024 * 16 * 4 * 2 // 2**20
+    assert found.logits_mib == 8 * 64 * 2**15 * 8 // 2**20
+
+
+def test_all_weights_have_a_training_state_in_full_training():
+    full = make_settings(trainable=make_trainable("full", last_blocks=1))
+    assert estimate_step_memory(full, SHAPE, tokens_per_prompt=1).training_state_mib == 12 * 1024
+
+
+def test_an_adapter_is_on_all_blocks_unless_some_are_named():
+    found = [
+        estimate_step_memory(
+            make_settings(trainable=make_trainable("lora", rank=512, last_blocks=last)),
+            SHAPE,
+            tokens_per_prompt=1,
+        )
+        for last in (None, 4, 1)
+    ]
+    assert found[0] == found[1]
+    assert found[1].training_state_mib == 4 * found[2].training_state_mib
+
+
+def test_checkpointing_saves_activations():
+    plain, checkpointed = (
+        estimate_step_memory(make_settings(gradient_checkpointing=on), SHAPE, tokens_per_prompt=448)
+        for on in (False, True)
+    )
+    assert checkpointed.activations_mib < plain.activations_mib
+    assert checkpointed.logits_mib == plain.logits_mib
+
+
+def test_an_estimate_says_its_parts():
+    text = estimate_step_memory(make_settings(), SHAPE, tokens_per_prompt=1).describe("a step")
+    assert text.startswith("4,")
+    assert "MiB in a step (weights 4,096, training state " in text
+    assert text.endswith("logits 128)")
+
+
+@pytest.mark.parametrize(
+    ("base", "shape", "words"),
+    [
+        ("some/model", SHAPE, []),
+        ("some/model", None, ["model.base: some/model is neither a folder"]),
+        ("tiny-qwen2", None, []),
+    ],
+)
+def test_a_model_that_is_not_there_is_a_problem(base, shape, words):
+    found = check_model(ModelSettings(base=base, max_pixels=784), shape, {})
+    assert [problem.partition(" nor ")[0] for problem in found] == words
+
+
+@pytest.mark.parametrize(
+    ("method", "last", "num_problems"),
+    [("lora", None, 0), ("lora", 4, 0), ("lora", 5, 1), ("full", 5, 0)],
+)
+def test_more_blocks_than_there_are_is_a_problem_that_names_the_stage(method, last, num_problems):
+    stage = SftSettings(trainable=make_trainable(method, last_blocks=last))
+    stages = {"sft": SftSettings(), "grpo": stage}
+    found = check_model(ModelSettings(base="some/model", max_pixels=784), SHAPE, stages)
+    words = "grpo.trainable.lora.last_blocks: 5 is more than the model's 4 blocks"
+    assert found == [words] * num_problems
+
+
+def test_steps_of_grpo_are_counted_by_prompts():
+    settings = make_settings(gradient_accumulation=3, epochs=2)
+    text = "about 4,166 of 6 prompts x 4 completions"
+    assert describe_grpo_steps(settings, num_prompts=12_500) == text
