@@ -17,11 +17,16 @@ _BLOCK = 65536
 
 def write_text(path: Path, text: str) -> None:
     """Replace ``path`` by ``text`` atomically, so that a reader sees the old or the new file."""
+    replace_file(path, [text.encode()])
+
+
+def replace_file(path: Path, parts: Iterable[bytes]) -> None:
+    """Replace ``path`` atomically by what ``parts`` give, which may still read the old file."""
     path.parent.mkdir(parents=True, exist_ok=True)
     part = path.with_name(f".{path.name}.{os.getpid()}.part")
     try:
-        with part.open("w", encoding="utf-8", newline="\n") as stream:
-            stream.write(text)
+        with part.open("wb") as stream:
+            stream.writelines(parts)
             stream.flush()
             os.fsync(stream.fileno())
         os.replace(part, path)

@@ -3,7 +3,6 @@
 It says which items need no more work. It does not know what the items are or who makes them.
 """
 
-import fcntl
 import json
 import os
 from collections.abc import Callable, Iterator, Mapping, Set
@@ -11,7 +10,8 @@ from pathlib import Path
 from typing import Any, Self, cast
 
 from groupwise.core.errors import DataError, RunError
-from groupwise.core.jsonl import append_jsonl
+from groupwise.core.jsonl import append_jsonl, replace_file
+from groupwise.core.locks import take_lock
 
 FAILED = "failed"
 """Key of a row's reason to be tried again; absent, null, false or empty in a finished row."""
@@ -125,7 +125,7 @@ class ResultFile:
     def _drop_replaced(self) -> None:
         """Write the file again without what was replaced or torn, if there is any of it."""
         if self._has_replaced:
-            _replace(self.path, self._read_current())
+            replace_file(self.path, self._read_current())
         self._has_replaced = False
 
     def _read_current(self) -> Iterator[bytes]:
@@ -148,34 +148,15 @@ class ResultFile:
 
 def _lock(path: Path) -> int:
     """Make the file and hold it; the lock goes with the process, however it ends."""
+    busy = RunError(
+        f"another process is writing {path}", fix="wait for it or write to another file"
+    )
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         path.open("ab").close()
-        descriptor = os.open(
-            path.with_name(f".{path.name}.lock"), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644
-        )
+        return take_lock(path.with_name(f".{path.name}.lock"), busy=busy)
     except OSError as error:
         raise RunError(f"cannot write {path} ({error.strerror})") from error
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError as error:
-        os.close(descriptor)
-        raise RunError(
-            f"another process is writing {path}", fix="wait for it or write to another file"
-        ) from error
-    return descriptor
-
-
-def _replace(path: Path, lines: Iterator[bytes]) -> None:
-    part = path.with_name(f".{path.name}.{os.getpid()}.part")
-    try:
-        with part.open("wb") as stream:
-            stream.writelines(lines)
-            stream.flush()
-            os.fsync(stream.fileno())
-        os.replace(part, path)
-    finally:
-        part.unlink(missing_ok=True)
 
 
 def _read_lines(path: Path) -> Iterator[bytes]:

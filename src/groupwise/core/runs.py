@@ -1,6 +1,5 @@
 """The run folder: one folder per run, one process at a time, a manifest before any work."""
 
-import fcntl
 import json
 import os
 import platform
@@ -16,6 +15,7 @@ from typing import Any
 from groupwise.core.digests import digest_json
 from groupwise.core.errors import RunError
 from groupwise.core.jsonl import append_jsonl, write_json
+from groupwise.core.locks import take_lock
 
 _PACKAGES = (
     "groupwise",
@@ -92,18 +92,14 @@ class RunFolder:
         Raises:
             RunError: if another process works in this folder, or it cannot be written.
         """
+        busy = RunError(
+            f"another process is working in {self.path}", fix="wait for it or use another --out"
+        )
         try:
             self.path.mkdir(parents=True, exist_ok=True)
-            descriptor = os.open(self.path / ".lock", os.O_RDWR | os.O_CREAT, 0o644)
+            descriptor = take_lock(self.path / ".lock", busy=busy)
         except OSError as error:
             raise RunError(f"cannot write to {self.path} ({error.strerror})") from error
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError as error:
-            os.close(descriptor)
-            raise RunError(
-                f"another process is working in {self.path}", fix="wait for it or use another --out"
-            ) from error
         try:
             yield
         finally:
