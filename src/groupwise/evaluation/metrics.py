@@ -4,7 +4,6 @@ Names are ``POLICY/METRIC``. What cannot be computed is left out and never 0. Co
 policies is the job of ``paired``.
 """
 
-import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -37,6 +36,7 @@ from groupwise.evaluation.predictions import (
     group_by_policy,
 )
 from groupwise.evaluation.resampling import fill_cells, score_cells
+from groupwise.evaluation.row_files import read_rows
 from groupwise.evaluation.untyped import precision_recall_fscore_support
 
 METRIC_VERSIONS: Mapping[str, int] = {
@@ -271,10 +271,4 @@ def read_metrics(path: Path) -> list[Metric]:
     Raises:
         EvaluationError: if the file is missing or is not a list of metrics.
     """
-    try:
-        rows: list[Mapping[str, Any]] = json.loads(path.read_text(encoding="utf-8"))
-        return [Metric(**row) for row in rows]
-    except OSError as error:
-        raise EvaluationError(f"cannot read {path} ({error.strerror})") from error
-    except (ValueError, TypeError) as error:
-        raise EvaluationError(f"{path} is not a list of metrics ({error})") from error
+    return read_rows(path, Metric, what="metrics")

@@ -4,11 +4,9 @@ Only policies that answered exactly the same items are compared. Which policy to
 not decided here.
 """
 
-import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,6 +23,7 @@ from groupwise.evaluation.items import Items, read_items
 from groupwise.evaluation.matching import count_same_answers, subtract_items
 from groupwise.evaluation.power import count_items_needed, measure_design_effect, measure_effect
 from groupwise.evaluation.predictions import Prediction
+from groupwise.evaluation.row_files import read_rows
 from groupwise.evaluation.significance import EXACT_BELOW, permute_groups, score_mcnemar
 from groupwise.evaluation.untyped import multipletests
 
@@ -262,10 +261,4 @@ def read_comparisons(path: Path) -> list[PairedComparison]:
     Raises:
         EvaluationError: if the file is missing or is not a list of comparisons.
     """
-    try:
-        rows: list[Mapping[str, Any]] = json.loads(path.read_text(encoding="utf-8"))
-        return [PairedComparison(**row) for row in rows]
-    except OSError as error:
-        raise EvaluationError(f"cannot read {path} ({error.strerror})") from error
-    except (ValueError, TypeError) as error:
-        raise EvaluationError(f"{path} is not a list of comparisons ({error})") from error
+    return read_rows(path, PairedComparison, what="comparisons")
