@@ -13,8 +13,7 @@ import unicodedata
 from collections.abc import Sequence
 from typing import cast
 
-from groupwise.core import Completion, Example, RewardError, Score
-from groupwise.rewards.tags import TagContract, read_answer
+from groupwise.core import Example, RewardError
 
 _ARTICLES = re.compile(r"\b(?:a|an|the)\b")
 _CHARACTERS = re.compile(
@@ -34,31 +33,6 @@ def normalize_text(text: str) -> str:
 def split_tokens(text: str) -> list[str]:
     """Return the tokens of the normalised text: words, and Chinese characters one by one."""
     return _CHARACTERS.sub(lambda match: f" {match.group()} ", normalize_text(text)).split()
-
-
-def read_sides(
-    example: Example, completion: Completion, *, contract: TagContract | None, references: str
-) -> tuple[str, list[str]] | Score:
-    """Return the answer and the reference answers, or the score where they cannot be compared.
-
-    Args:
-        example: has the references.
-        completion: has the answer.
-        contract: where the answer stands; None: the whole completion.
-        references: field with the list of right answers; without it the label is the only one.
-
-    Raises:
-        RewardError: if a reference answer is no text or has no words.
-    """
-    right = read_references(example, references)
-    if not right:
-        return Score(None, "no reference answer")
-    answer, problem = read_answer(completion.text, contract)
-    if answer is None:
-        return Score(0.0, problem, invalid=True)
-    if not normalize_text(answer):
-        return Score(0.0, "the answer has no words", invalid=True)
-    return answer, right
 
 
 def read_references(example: Example, field: str) -> list[str]:

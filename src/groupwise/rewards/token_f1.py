@@ -8,16 +8,16 @@ the longest common run of characters.
 """
 
 from collections import Counter
+from collections.abc import Sequence
 
-from groupwise.core import Completion, Example, Score
-from groupwise.rewards.reward import RewardKind
-from groupwise.rewards.tags import TagContract
-from groupwise.rewards.text_answers import normalize_text, read_sides, split_tokens
+from groupwise.core import Score
+from groupwise.rewards.text_answers import normalize_text, split_tokens
+from groupwise.rewards.text_reward import TextReward
 
 _CLOSED = frozenset({"yes", "no", "noanswer"} | {"是", "是的", "否", "不", "不是", "对", "不对"})
 
 
-class TokenF1:
+class TokenF1(TextReward):
     """F1 of the answer's tokens against the best reference answer.
 
     An answer without words is invalid; an example without references cannot be scored.
@@ -28,22 +28,8 @@ class TokenF1:
     """
 
     name = "token_f1"
-    kind: RewardKind = "truth"
 
-    def __init__(self, contract: TagContract | None = None, *, references: str = "answers") -> None:
-        self.contract = contract
-        self.references = references
-
-    def __call__(self, example: Example, completion: Completion) -> Score:
-        """Return the score.
-
-        Raises:
-            RewardError: if a reference answer is no text or has no words.
-        """
-        sides = read_sides(example, completion, contract=self.contract, references=self.references)
-        if isinstance(sides, Score):
-            return sides
-        answer, references = sides
+    def _compare(self, answer: str, references: Sequence[str]) -> Score:
         best = max(references, key=lambda reference: compute_token_f1(answer, reference))
         f1 = compute_token_f1(answer, best)
         return Score(f1, f"F1 {f1:.3f} with the reference {best!r}")

@@ -1,0 +1,46 @@
+"""What rewards share that compare an answer in words with reference answers."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+
+from groupwise.core import Completion, Example, Score
+from groupwise.rewards.reward import RewardKind
+from groupwise.rewards.tags import TagContract, read_answer
+from groupwise.rewards.text_answers import normalize_text, read_references
+
+
+class TextReward(ABC):
+    """A reward of an answer in words.
+
+    An answer without words is invalid; an example without references cannot be scored.
+
+    Args:
+        contract: where the answer stands; None: the whole completion.
+        references: field with the list of right answers; without it the label is the only one.
+    """
+
+    kind: RewardKind = "truth"
+
+    def __init__(self, contract: TagContract | None = None, *, references: str = "answers") -> None:
+        self.contract = contract
+        self.references = references
+
+    def __call__(self, example: Example, completion: Completion) -> Score:
+        """Return the score.
+
+        Raises:
+            RewardError: if a reference answer is no text or has no words.
+        """
+        references = read_references(example, self.references)
+        if not references:
+            return Score(None, "no reference answer")
+        answer, problem = read_answer(completion.text, self.contract)
+        if answer is None:
+            return Score(0.0, problem, invalid=True)
+        if not normalize_text(answer):
+            return Score(0.0, "the answer has no words", invalid=True)
+        return self._compare(answer, references)
+
+    @abstractmethod
+    def _compare(self, answer: str, references: Sequence[str]) -> Score:
+        """Return the score of an answer against at least one reference answer."""
