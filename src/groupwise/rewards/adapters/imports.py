@@ -1,6 +1,8 @@
 """Finding a reward function by its dotted path."""
 
 import importlib
+from collections.abc import Callable
+from typing import Any
 
 from groupwise.core import RewardError
 
@@ -20,4 +22,16 @@ def load_object(path: str) -> object:
         raise RewardError(
             f"cannot import {path!r} ({error})", fix="check the path and install its package"
         ) from error
+    return found
+
+
+def load_function(function: Callable[..., Any] | str) -> Callable[..., Any]:
+    """Return a function, or what its dotted path names.
+
+    Raises:
+        RewardError: if the path leads nowhere or to nothing that can be called.
+    """
+    found = load_object(function) if isinstance(function, str) else function
+    if not callable(found):
+        raise RewardError("not a reward function", got=repr(found))
     return found

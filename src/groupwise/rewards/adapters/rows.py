@@ -33,6 +33,11 @@ def build_example(
     return make_example(_read_prompt(prompt), group=group, label=text, fields=kept)
 
 
+def write_messages(example: Example) -> list[dict[str, str]]:
+    """Return the prompt of an example as other libraries write messages."""
+    return [{"role": message.role, "content": message.text} for message in example.prompt]
+
+
 def read_text(message: object) -> str:
     """Return the text of a completion: a text, or the last of a list of messages."""
     if isinstance(message, str):

@@ -9,7 +9,7 @@ from typing import Any
 
 from groupwise.core import Completion, Example, RewardError, Score
 from groupwise.rewards.adapters.imports import load_object
-from groupwise.rewards.adapters.rows import ScoreRange, build_example
+from groupwise.rewards.adapters.rows import ScoreRange, build_example, write_messages
 from groupwise.rewards.adapters.trl_function import make_columns, read_scores, select_columns
 from groupwise.rewards.fields import read_list
 from groupwise.rewards.reward import RewardKind
@@ -103,8 +103,7 @@ class SwiftReward:
         returned = self._orm(
             [completion.text for completion in completions],
             messages=[
-                [{"role": message.role, "content": message.text} for message in example.prompt]
-                + [{"role": "assistant", "content": completion.text}]
+                [*write_messages(example), {"role": "assistant", "content": completion.text}]
                 for example, completion in zip(examples, completions, strict=True)
             ],
             response_token_ids=[list(completion.token_ids) for completion in completions],

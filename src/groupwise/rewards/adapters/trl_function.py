@@ -8,8 +8,8 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from groupwise.core import Completion, Example, RewardError, Score
-from groupwise.rewards.adapters.imports import load_object
-from groupwise.rewards.adapters.rows import ScoreRange, build_example, read_text
+from groupwise.rewards.adapters.imports import load_function
+from groupwise.rewards.adapters.rows import ScoreRange, build_example, read_text, write_messages
 from groupwise.rewards.fields import read_list
 from groupwise.rewards.reward import RewardKind
 from groupwise.rewards.reward_set import RewardSet
@@ -100,11 +100,8 @@ class TrlReward:
         is_conversational: bool = True,
         values: ScoreRange | None = None,
     ) -> None:
-        found = load_object(function) if isinstance(function, str) else function
-        if not callable(found):
-            raise RewardError("not a reward function", got=repr(found))
-        self._function: Callable[..., Any] = found
-        own_name: object = getattr(found, "__name__", type(found).__name__)
+        self._function = load_function(function)
+        own_name: object = getattr(self._function, "__name__", type(self._function).__name__)
         self.name = name or str(own_name)
         self.kind: RewardKind = kind
         self.label = label
@@ -134,7 +131,7 @@ class TrlReward:
     def _show_prompt(self, example: Example) -> object:
         if not self.is_conversational:
             return "\n".join(message.text for message in example.prompt)
-        return [{"role": message.role, "content": message.text} for message in example.prompt]
+        return write_messages(example)
 
     def _show_completion(self, completion: Completion) -> object:
         if not self.is_conversational:

@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from groupwise.core import Completion, Example, RewardError, Score
-from groupwise.rewards.adapters.imports import load_object
+from groupwise.rewards.adapters.imports import load_function
 from groupwise.rewards.adapters.rows import ScoreRange, build_example
 from groupwise.rewards.fields import read_mapping
 from groupwise.rewards.reward import RewardKind
@@ -101,10 +101,7 @@ class VerlReward:
         data_source: str | None = None,
         values: ScoreRange | None = None,
     ) -> None:
-        found = load_object(function) if isinstance(function, str) else function
-        if not callable(found):
-            raise RewardError("not a reward function", got=repr(found))
-        self._function: Callable[..., Any] = found
+        self._function = load_function(function)
         self.kind: RewardKind = kind
         self.name = name
         self.data_source = data_source
