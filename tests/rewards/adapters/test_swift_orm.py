@@ -1,30 +1,15 @@
 import inspect
-import json
 import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
+from foreign_rewards import Seen, run_beside
 
-from groupwise.core import Completion, Example, Message, RewardError, Score, make_example
+from groupwise.core import Completion, Message, RewardError, make_example
 from groupwise.rewards import AnswerContract, LabelMatch, Reward, RewardSet
 from groupwise.rewards.adapters import SwiftReward, make_swift_orm
 
 CONTRACT = AnswerContract(labels=("on-task", "off-task"))
-
-
-class Seen:
-    """Remembers what it was given; pays half."""
-
-    name = "seen"
-
-    def __init__(self) -> None:
-        self.given: list[tuple[Example, Completion]] = []
-
-    def __call__(self, example: Example, completion: Completion) -> Score:
-        self.given.append((example, completion))
-        return Score(0.5)
 
 
 def converse(*texts: str) -> list[dict[str, str]]:
@@ -152,15 +137,6 @@ def test_swift_loads_and_calls_it(tmp_path: Path) -> None:
             "needs ms-swift: pip install --target FOLDER ms-swift, then GROUPWISE_MS_SWIFT=FOLDER"
         )
     (tmp_path / "plugin.py").write_text(PLUGIN)
-    paths = os.pathsep.join([folder, os.environ.get("PYTHONPATH", "")])
-    done = subprocess.run(
-        [sys.executable, "-c", DRIVER, str(tmp_path / "plugin.py")],
-        env={**os.environ, "PYTHONPATH": paths},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert "RESULT" in done.stdout, done.stderr
-    values, formats = json.loads(done.stdout.rsplit("RESULT", 1)[1])
+    values, formats = run_beside(folder, DRIVER, tmp_path / "plugin.py")
     assert values == [1.0, 0.0, 0.0, None]
     assert formats == [1.0, 0.0]

@@ -1,8 +1,9 @@
 from pathlib import Path
 
 import pytest
+from foreign_rewards import Seen
 
-from groupwise.core import Completion, Example, Message, RewardError, Score, make_example
+from groupwise.core import Completion, Message, RewardError, Score, make_example
 from groupwise.rewards import (
     AnswerContract,
     ExactMatch,
@@ -14,19 +15,6 @@ from groupwise.rewards import (
 from groupwise.rewards.adapters import ScoreRange, TrlFunction, TrlReward, load_object
 
 CONTRACT = AnswerContract(labels=("on-task", "off-task"))
-
-
-class Seen:
-    """Remembers what it was given; pays half."""
-
-    name = "seen"
-
-    def __init__(self) -> None:
-        self.given: list[tuple[Example, Completion]] = []
-
-    def __call__(self, example: Example, completion: Completion) -> Score:
-        self.given.append((example, completion))
-        return Score(0.5)
 
 
 def say(text: str) -> list[dict[str, str]]:

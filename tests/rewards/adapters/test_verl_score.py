@@ -1,13 +1,11 @@
 import inspect
-import json
 import math
 import os
-import subprocess
-import sys
 from pathlib import Path
 
 import numpy as np
 import pytest
+from foreign_rewards import run_beside
 
 from groupwise.core import Completion, Example, Message, RewardError, Score, make_example
 from groupwise.rewards import AnswerContract, LabelMatch, Reward, RewardKind, RewardSet
@@ -173,16 +171,7 @@ def test_verl_loads_and_calls_it(tmp_path: Path) -> None:
     if not folder:
         pytest.skip("needs verl: pip install --target FOLDER verl, then GROUPWISE_VERL=FOLDER")
     (tmp_path / "plugin.py").write_text(PLUGIN)
-    paths = os.pathsep.join([folder, os.environ.get("PYTHONPATH", "")])
-    done = subprocess.run(
-        [sys.executable, "-c", DRIVER, str(tmp_path / "plugin.py")],
-        env={**os.environ, "PYTHONPATH": paths},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert "RESULT" in done.stdout, done.stderr
-    outputs, values = json.loads(done.stdout.rsplit("RESULT", 1)[1])
+    outputs, values = run_beside(folder, DRIVER, tmp_path / "plugin.py")
     assert [output["reward_score"] for output in outputs] == [1.0, 0.0, 0.0]
     assert [output["reward_extra_info"]["invalid"] for output in outputs] == [0.0, 0.0, 1.0]
     assert values == [1.0, 0.0, 0.0]
