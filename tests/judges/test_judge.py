@@ -1,28 +1,19 @@
 import asyncio
 
 import pytest
+from counting_judge import CountingJudge
 
 from groupwise.core import JudgeError, Picture
 from groupwise.inference import run_on_shared_loop
 from groupwise.judges import NoVerdict, Question, Verdict, judge_all
 
 
-class LengthJudge:
-    """Says which of two answers is longer; counts how many it judges at once."""
+class LengthJudge(CountingJudge):
+    """Says which of two answers is longer."""
 
-    name, version, labels = "length", "0", ("first", "second")
+    name, labels = "length", ("first", "second")
 
-    def __init__(self):
-        self.num_open = self.most_open = 0
-
-    def describe(self):
-        return {}
-
-    async def judge(self, question):
-        self.num_open += 1
-        self.most_open = max(self.most_open, self.num_open)
-        await asyncio.sleep(0.01)
-        self.num_open -= 1
+    def decide(self, question):
         lengths = {label: len(question.texts[label]) for label in self.labels}
         if lengths["first"] == lengths["second"]:
             return NoVerdict("undecided", "equally long", self.version)

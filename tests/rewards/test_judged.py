@@ -1,6 +1,5 @@
-import asyncio
-
 import pytest
+from counting_judge import CountingJudge
 
 from groupwise.core import Completion, JudgeError, Message, RewardError, Score, make_example
 from groupwise.judges import NoVerdict, Question, Verdict
@@ -10,22 +9,12 @@ CONTRACT = AnswerContract(labels=("yes", "no"))
 PAYS = {"True": 1.0, "False": 0.0}
 
 
-class Echo:
-    """Decides what the answer says, and notes how many it decides at once."""
+class Echo(CountingJudge):
+    """Decides what the answer says."""
 
-    name, version, labels = "echo", "v", ("True", "False")
+    name, labels = "echo", ("True", "False")
 
-    def __init__(self):
-        self.num_open = self.most_open = 0
-
-    def describe(self):
-        return {}
-
-    async def judge(self, question):
-        self.num_open += 1
-        self.most_open = max(self.most_open, self.num_open)
-        await asyncio.sleep(0.01)
-        self.num_open -= 1
+    def decide(self, question):
         said = question.texts["answer"]
         if said == "late":
             return NoVerdict("timeout", "no reply within 60 s", self.version)
