@@ -78,9 +78,14 @@ def test_errors_are_refused_with_an_answer_that_shows_them():
 
 
 def test_what_is_accepted_or_kept_or_a_warning_is_let_through():
-    refuse_faults(make_audit("reward/a", "reward/b"), accepted=["reward/a"], kept=["reward/b"])
+    audit = make_audit("reward/a", "reward/b")
+    refuse_faults(audit, accepted=["reward/a"], kept=["reward/b"])
+    with pytest.raises(RewardError, match=r"1 fault.*\n  reward/a:"):
+        refuse_faults(audit, kept=["reward/b"])
     refuse_faults(make_audit(), kept=["reward/gone"])
     refuse_faults(make_audit("reward/a", level="warning"))
+    with pytest.raises(RewardError, match=r"1 fault.*\n  reward/a:"):
+        refuse_faults(make_audit("reward/a"))
 
 
 @pytest.mark.parametrize("level", ["warning", "error"])

@@ -2,6 +2,7 @@ import collections
 import datetime
 import decimal
 import fractions
+import json
 from typing import Any
 
 import pytest
@@ -111,12 +112,17 @@ def test_a_forged_value_is_an_error_and_nothing_more(message: Any) -> None:
         decode(load(dump(message)))
 
 
-@given(st.binary(max_size=40))
-def test_noise_is_no_message(noise: bytes) -> None:
+@given(st.binary(max_size=40) | st.text('0159-.eE[]{}:,"tfnsbd', max_size=12).map(str.encode))
+@example(b'{"t":[1,"a"]}')
+@example(b"{}")
+def test_noise_is_refused_or_plain_data(noise: bytes) -> None:
     try:
-        decode(load(noise))
+        message = load(noise)
+        value = decode(message)
     except (ValueError, TypeError, LookupError):
         return
+    assert message == json.loads(noise)
+    assert describe(decode(load(dump(encode(value))))) == describe(value)
 
 
 def test_a_message_that_is_too_long_is_refused() -> None:
