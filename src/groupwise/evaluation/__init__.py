@@ -17,6 +17,8 @@ from groupwise.evaluation.calibration import (
 from groupwise.evaluation.confusion import Confusion, count_confusion
 from groupwise.evaluation.fairness import (
     CONDITIONS_FILE,
+    USUAL_LINEAGE,
+    USUAL_READS,
     Conditions,
     Difference,
     FairnessVerdict,
@@ -24,6 +26,7 @@ from groupwise.evaluation.fairness import (
     RunFacts,
     Sameness,
     check_fairness,
+    count_grpo_budget,
     count_sampled_tokens,
     count_steps,
     describe_examples,
@@ -67,6 +70,8 @@ __all__ = [
     "CONDITIONS_FILE",
     "METRIC_VERSIONS",
     "POLICY_ORDER",
+    "USUAL_LINEAGE",
+    "USUAL_READS",
     "Conditions",
     "Confusion",
     "Difference",
@@ -88,6 +93,7 @@ __all__ = [
     "compare_policies",
     "compute_metrics",
     "count_confusion",
+    "count_grpo_budget",
     "count_sampled_tokens",
     "count_steps",
     "describe_examples",

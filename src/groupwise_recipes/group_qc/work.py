@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping
 
 from groupwise.core import DataError, write_json, write_jsonl
 from groupwise.data import DataAudit, audit_data, write_audit, write_examples
-from groupwise.models import find_local_config, load_processor, make_token_counter
+from groupwise.models import open_token_counter
 from groupwise.pipeline import StepContext
 from groupwise_recipes.group_qc.config import GroupQcConfig
 from groupwise_recipes.group_qc.groups import (
@@ -61,7 +61,7 @@ def run_stage_b_data(config: GroupQcConfig, context: StepContext) -> None:
     audit = audit_data(
         {name: rows[name] for name in SPLITS if name != "warmup" or config.data.warmup_share},
         budget=config.data.budget,
-        count_tokens=_make_counter(config, context),
+        count_tokens=open_token_counter(find_base(config, context.run)),
     )
     write_audit(audit, context.folder)
     refuse_errors(audit)
@@ -76,13 +76,6 @@ def refuse_errors(audit: DataAudit) -> None:
     if audit.errors:
         found = "".join(f"\n  {finding.name}: {finding.message}" for finding in audit.errors)
         raise DataError(f"the data audit found {len(audit.errors)} error(s):{found}\n ")
-
-
-def _make_counter(config: GroupQcConfig, context: StepContext):
-    base = find_base(config, context.run)
-    model_type = getattr(find_local_config(base), "model_type", "")
-    processor = load_processor(base, model_type=model_type, has_vision=True)
-    return make_token_counter(processor, has_vision=True)
 
 
 WORK: Mapping[str, Callable[[GroupQcConfig, StepContext], None]] = {

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from groupwise.core import DataError
 from groupwise.data import DropLog, audit_data, read_examples, write_audit
 from groupwise.evaluation import write_report
-from groupwise.models import find_local_config, load_processor, make_token_counter
+from groupwise.models import open_token_counter
 from groupwise.pipeline import StepContext
 from groupwise_recipes.on_task.config import OnTaskConfig
 from groupwise_recipes.on_task.measure import run_baselines, run_evaluation
@@ -44,24 +44,14 @@ def run_audit(config: OnTaskConfig, context: StepContext) -> None:
         drops=drops,
         num_rows=source["num_rows"],
         budget=config.data.budget,
-        count_tokens=_make_counter(config, context),
+        count_tokens=open_token_counter(
+            find_base(config, context.run), max_pixels=config.model.max_pixels
+        ),
     )
     write_audit(audit, context.folder)
     if audit.errors:
         found = "".join(f"\n  {finding.name}: {finding.message}" for finding in audit.errors)
         raise DataError(f"the data audit found {len(audit.errors)} error(s):{found}\n ")
-
-
-def _make_counter(config: OnTaskConfig, context: StepContext):
-    base = find_base(config, context.run)
-    found = find_local_config(base)
-    processor = load_processor(
-        base,
-        model_type=getattr(found, "model_type", ""),
-        has_vision=True,
-        max_pixels=config.model.max_pixels,
-    )
-    return make_token_counter(processor, has_vision=True)
 
 
 def run_report(config: OnTaskConfig, context: StepContext) -> None:

@@ -15,7 +15,11 @@ from groupwise.core import (
     write_json,
 )
 from groupwise.evaluation import (
+    POLICY_ORDER,
+    USUAL_LINEAGE,
+    USUAL_READS,
     Conditions,
+    count_grpo_budget,
     count_sampled_tokens,
     count_steps,
     describe_examples,
@@ -99,3 +103,31 @@ def test_sampled_tokens_are_mean_lengths_times_completions(tmp_path: Path) -> No
     assert count_sampled_tokens(path, samples_per_step=8) == 1 * 8 * 10 + 4 * 8 * 2.5
     assert count_steps(path) == 5
     assert count_steps(tmp_path / "gone.jsonl") == 0
+
+
+def test_grpo_is_counted_by_what_its_folder_says(tmp_path: Path) -> None:
+    resolved = {"generation_batch_size": 96, "steps_per_generation": 4, "num_iterations": 2}
+    write_json(tmp_path / "resolved.json", resolved)
+    for step, length in ((2, 10.0), (6, 5.5)):
+        append_jsonl(
+            tmp_path / "metrics.jsonl", {"step": step, "loss": 0.0, "completion_length": length}
+        )
+    per_step = 96 // 4 * 3 // 2
+    assert count_grpo_budget(tmp_path, gradient_accumulation=3) == {
+        "num_steps": 6,
+        "num_samples": 6 * per_step,
+        "num_tokens": per_step * (2 * 10 + 4 * 5.5),
+    }
+
+
+def test_a_grpo_folder_without_its_resolved_values_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(EvaluationError, match=r"cannot read .*resolved\.json"):
+        count_grpo_budget(tmp_path, gradient_accumulation=1)
+
+
+def test_the_usual_lineage_is_of_the_usual_policies_and_steps() -> None:
+    assert set(USUAL_LINEAGE) == set(POLICY_ORDER)
+    steps = {step for steps in USUAL_LINEAGE.values() for step in steps}
+    assert steps | {"evaluate"} == set(USUAL_READS)
+    evaluated = USUAL_READS["evaluate"]
+    assert not [step for step in steps if set(USUAL_READS[step]) & set(evaluated)]

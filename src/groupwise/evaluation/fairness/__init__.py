@@ -12,6 +12,7 @@ from groupwise.evaluation.fairness.conditions import (
     write_conditions,
 )
 from groupwise.evaluation.fairness.contents import (
+    count_grpo_budget,
     count_sampled_tokens,
     count_steps,
     describe_examples,
@@ -21,6 +22,7 @@ from groupwise.evaluation.fairness.contents import (
 )
 from groupwise.evaluation.fairness.differences import Difference
 from groupwise.evaluation.fairness.facts import Answer, RunFacts, read_facts
+from groupwise.evaluation.fairness.lineage import USUAL_LINEAGE, USUAL_READS
 from groupwise.evaluation.fairness.relations import ItemRelation
 from groupwise.evaluation.fairness.sameness import Sameness, summarize_same
 from groupwise.evaluation.fairness.scope import Scope
@@ -28,6 +30,8 @@ from groupwise.evaluation.fairness.verdict import FairnessVerdict, check_fairnes
 
 __all__ = [
     "CONDITIONS_FILE",
+    "USUAL_LINEAGE",
+    "USUAL_READS",
     "Answer",
     "Conditions",
     "Difference",
@@ -38,6 +42,7 @@ __all__ = [
     "Sameness",
     "Scope",
     "check_fairness",
+    "count_grpo_budget",
     "count_sampled_tokens",
     "count_steps",
     "describe_examples",

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from groupwise.core import Example, digest_file, digest_json, read_jsonl
+from groupwise.evaluation.fairness.conditions import read_object
 
 _WEIGHTS = ("*.safetensors", "*.bin")
 
@@ -68,6 +69,27 @@ def count_sampled_tokens(metrics: Path, *, samples_per_step: float) -> int:
             num_tokens += (row["step"] - done) * samples_per_step * row["completion_length"]
             done = row["step"]
     return round(num_tokens)
+
+
+def count_grpo_budget(folder: Path, *, gradient_accumulation: int) -> dict[str, float]:
+    """Return the optimizer steps, completions and completion tokens of a GRPO training.
+
+    Args:
+        folder: of the step, with ``metrics.jsonl`` and ``resolved.json``.
+        gradient_accumulation: micro-batches per optimizer step.
+
+    Raises:
+        EvaluationError: if ``resolved.json`` is missing or damaged.
+    """
+    resolved = read_object(folder / "resolved.json")
+    rows_per_pass = resolved["generation_batch_size"] / resolved["steps_per_generation"]
+    per_step = rows_per_pass * gradient_accumulation / resolved["num_iterations"]
+    num_steps = count_steps(folder / "metrics.jsonl")
+    return {
+        "num_steps": num_steps,
+        "num_samples": round(num_steps * per_step),
+        "num_tokens": count_sampled_tokens(folder / "metrics.jsonl", samples_per_step=per_step),
+    }
 
 
 def _read_rows(metrics: Path) -> Sequence[Mapping[str, Any]]:
