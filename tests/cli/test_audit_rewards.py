@@ -1,20 +1,13 @@
 """The audit of rewards on the command line: its table, ``run``'s refusal, and ``--accept``."""
 
-import importlib
 import json
 import shutil
 import subprocess
-import sys
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
-
-from groupwise.cli.main import main
-
-if TYPE_CHECKING:
-    from tests.conftest import TinyRecipe
+from tiny_site import TinyRecipe
 
 FIXTURE = Path(__file__).parents[1] / "fixtures" / "rewarded_recipe.py"
 DEFAULT = ("--set", "broken=default")
@@ -37,11 +30,9 @@ FAULTS = [
 
 @dataclass
 class Rewarded:
-    """The rewarded recipe, installed beside the tiny one; calls are made in this process."""
+    """The rewarded recipe, installed beside the tiny one."""
 
-    tiny: "TinyRecipe"
-    capsys: pytest.CaptureFixture[str]
-    monkeypatch: pytest.MonkeyPatch
+    tiny: TinyRecipe
 
     @property
     def work(self) -> Path:
@@ -55,34 +46,18 @@ class Rewarded:
         return self.tiny.list_done()
 
     def call(self, *arguments: str) -> subprocess.CompletedProcess[str]:
-        """Run the command as its process would, up to the exit code."""
-        self.monkeypatch.setattr(sys, "argv", ["groupwise", *arguments])
-        for name in ("rewarded_recipe", "tiny_recipe"):
-            sys.modules.pop(name, None)
-        importlib.invalidate_caches()
-        self.capsys.readouterr()
-        with pytest.raises(SystemExit) as leaving:
-            main()
-        said = self.capsys.readouterr()
-        code = leaving.value.code or 0
-        return subprocess.CompletedProcess(arguments, code, said.out, said.err)
+        return self.tiny.call(*arguments)
 
 
 @pytest.fixture
-def rewarded(tiny, capsys, monkeypatch) -> Rewarded:
+def rewarded(tiny: TinyRecipe) -> Rewarded:
     shutil.copy(FIXTURE, tiny.site)
     (tiny.site / "rewarded").mkdir()
     (tiny.site / "rewarded" / "demo.yaml").write_text("seed: 0\n")
     entries = tiny.site / "tiny-0.1.dist-info" / "entry_points.txt"
     entries.write_text(entries.read_text() + "rewarded = rewarded_recipe:recipe\n")
     tiny.use_real_torch()
-    monkeypatch.syspath_prepend(str(tiny.site))
-    monkeypatch.chdir(tiny.work)
-    monkeypatch.setenv("COLUMNS", "200")
-    monkeypatch.setattr(sys, "dont_write_bytecode", True)
-    monkeypatch.setattr("groupwise.cli.main.signal.signal", lambda *_: None)
-    monkeypatch.setattr("groupwise.cli.main.os.register_at_fork", lambda **_: None)
-    return Rewarded(tiny, capsys, monkeypatch)
+    return Rewarded(tiny)
 
 
 def accept(*names: str) -> list[str]:
@@ -94,8 +69,8 @@ def read_notices(folder: Path) -> str:
 
 
 class TestAuditRewards:
-    def test_sound_rewards_pass(self, rewarded):
-        rewarded.monkeypatch.setenv("COLUMNS", "80")
+    def test_sound_rewards_pass(self, rewarded, monkeypatch):
+        monkeypatch.setenv("COLUMNS", "80")
         done = rewarded.call("audit", "rewards", "rewarded", "--out", "out")
         assert done.returncode == 0, done.stderr
         assert "reward/reference-below-maximum " in done.stdout
@@ -175,10 +150,10 @@ class TestAuditRewards:
 
 
 def test_a_real_process_exits_1_for_the_audit_and_2_for_the_run(rewarded):
-    done = rewarded.tiny.call("audit", "rewards", "rewarded", *DEFAULT)
+    done = rewarded.tiny.run("audit", "rewards", "rewarded", *DEFAULT)
     assert (done.returncode, "'' earns 1 on " in done.stdout) == (1, True)
     assert "Traceback" not in done.stderr
-    done = rewarded.tiny.call("run", "rewarded", *DEFAULT)
+    done = rewarded.tiny.run("run", "rewarded", *DEFAULT)
     assert (done.returncode, "'' earns 1 on " in done.stderr) == (2, True)
     assert "Traceback" not in done.stderr
     assert rewarded.list_done() == ["prepare"]

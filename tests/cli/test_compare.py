@@ -1,36 +1,19 @@
 """``compare`` and ``report`` as commands: files, what they print, and sentences for mistakes."""
 
 import json
-import os
 import subprocess
 import sys
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from command_line import CommandLine
 from compared_runs import log_training, make_answers
 from run_folders import VARIED, make_run
 
 from groupwise.core import append_jsonl, digest_json, write_json
 
 FIXTURE = Path(__file__).parents[1] / "fixtures" / "published_beta_table.json"
-Call = Callable[..., subprocess.CompletedProcess[str]]
-
-
-@pytest.fixture
-def call(tmp_path: Path) -> Call:
-    def run(*arguments: object) -> subprocess.CompletedProcess[str]:
-        return subprocess.run(
-            [sys.executable, "-m", "groupwise.cli", *map(str, arguments)],
-            cwd=tmp_path,
-            env={**os.environ, "NO_COLOR": "1", "COLUMNS": "200"},
-            capture_output=True,
-            text=True,
-            check=False,
-            timeout=120,
-        )
-
-    return run
+PROGRAM = (sys.executable, "-m", "groupwise.cli")
 
 
 @pytest.fixture
@@ -42,8 +25,14 @@ def runs(tmp_path: Path) -> Path:
 
 
 class TestCompare:
-    def test_a_fair_pair_is_recommended_from(self, runs: Path, call: Call) -> None:
-        done = call("compare", "runs/a", "runs/b", "--varying", "grpo.beta")
+    def test_a_fair_pair_is_recommended_from_by_a_real_process(self, runs: Path) -> None:
+        done = subprocess.run(
+            [*PROGRAM, "compare", "runs/a", "runs/b", "--varying", "grpo.beta"],
+            cwd=runs.parent,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
         assert (done.returncode, done.stderr) == (0, "")
         assert "Recommended: b" in done.stdout
         folder = runs / "compare-a-b"
@@ -52,23 +41,25 @@ class TestCompare:
         assert kinds == [".html", ".json", ".md"]
         assert json.loads((folder / "comparison.json").read_text())["is_fair"]
 
-    def test_what_is_not_named_as_varying_confounds(self, runs: Path, call: Call) -> None:
-        done = call("compare", "runs/a", "runs/b", "--language", "zh", "--out", "out")
+    def test_what_is_not_named_as_varying_confounds(
+        self, runs: Path, command_line: CommandLine
+    ) -> None:
+        done = command_line("compare", "runs/a", "runs/b", "--language", "zh", "--out", "out")
         assert done.returncode == 0
         assert done.stdout.startswith("错误: 配置：grpo.beta：0.12 对 0.15")
         assert "不作推荐" in done.stdout
         assert (runs.parent / "out/comparison.html").is_file()
 
-    def test_two_policies_of_one_run(self, runs: Path, call: Call) -> None:
-        done = call("compare", "runs/a:sft", "runs/a:grpo", "--out", "out")
+    def test_two_policies_of_one_run(self, runs: Path, command_line: CommandLine) -> None:
+        done = command_line("compare", "runs/a:sft", "runs/a:grpo", "--out", "out")
         assert done.returncode == 0
         values = json.loads((runs.parent / "out/comparison.json").read_text())
         assert values["is_fair"]
         assert [one["name"] for one in values["contenders"]] == ["a:sft", "a:grpo"]
 
-    def test_another_measure(self, runs: Path, call: Call) -> None:
+    def test_another_measure(self, runs: Path, command_line: CommandLine) -> None:
         metric = ("--metric", "test/recall:on-task")
-        done = call("compare", "runs/a", "runs/b", *metric, "--out", "out")
+        done = command_line("compare", "runs/a", "runs/b", *metric, "--out", "out")
         assert done.returncode == 0
         values = json.loads((runs.parent / "out/comparison.json").read_text())
         assert (values["measure"], values["cells"][0]["n"]) == ("recall:on-task", 120)
@@ -88,9 +79,9 @@ class TestCompare:
         ],
     )
     def test_mistakes_are_one_sentence(
-        self, runs: Path, call: Call, arguments: list[str], words: str
+        self, runs: Path, command_line: CommandLine, arguments: list[str], words: str
     ) -> None:
-        done = call("compare", *arguments)
+        done = command_line("compare", *arguments)
         assert (done.returncode, done.stdout) == (2, "")
         assert done.stderr.startswith("error: ")
         assert words in done.stderr
@@ -126,9 +117,11 @@ def write_sweep(folder: Path) -> Path:
 
 
 class TestReport:
-    def test_a_sweep_is_reported_by_its_first_axis(self, tmp_path: Path, call: Call) -> None:
+    def test_a_sweep_is_reported_by_its_first_axis(
+        self, tmp_path: Path, command_line: CommandLine
+    ) -> None:
         write_sweep(tmp_path / "sweep")
-        done = call("report", "sweep")
+        done = command_line("report", "sweep")
         assert (done.returncode, done.stderr) == (0, "")
         assert "out of memory" in done.stdout
         assert "1 of 4\u00a0cells have not run" in done.stdout
@@ -137,42 +130,46 @@ class TestReport:
         assert [axis["key"] for axis in values["axes"]] == ["evaluation.num_items"]
         assert [cell["state"] for cell in values["cells"]] == ["done", "done", "done", "failed"]
 
-    def test_another_axis_may_be_compared(self, tmp_path: Path, call: Call) -> None:
+    def test_another_axis_may_be_compared(self, tmp_path: Path, command_line: CommandLine) -> None:
         write_sweep(tmp_path / "sweep")
-        done = call("report", "sweep", "--varying", "evaluation.num_items", "--out", "out")
+        done = command_line("report", "sweep", "--varying", "evaluation.num_items", "--out", "out")
         assert done.returncode == 0
         values = json.loads((tmp_path / "out/comparison.json").read_text())
         assert [one["name"] for one in values["contenders"]] == ["120", "240"]
         assert values["versus"][0]["gaps"][0]["why_none"] == "other_items"
 
-    def test_two_axes_may_be_compared_together(self, tmp_path: Path, call: Call) -> None:
+    def test_two_axes_may_be_compared_together(
+        self, tmp_path: Path, command_line: CommandLine
+    ) -> None:
         write_sweep(tmp_path / "sweep")
         named = ("--varying", "grpo.beta", "--varying", "evaluation.num_items")
-        assert call("report", "sweep", *named).returncode == 0
+        assert command_line("report", "sweep", *named).returncode == 0
         values = json.loads((tmp_path / "sweep/comparison.json").read_text())
         assert values["axes"] == []
         assert values["contenders"][0]["name"] == "beta 0.12, num_items 120"
 
-    def test_a_file_of_cells(self, tmp_path: Path, call: Call) -> None:
-        done = call("report", FIXTURE, "--out", "out", "--language", "zh")
+    def test_a_file_of_cells(self, tmp_path: Path, command_line: CommandLine) -> None:
+        done = command_line("report", FIXTURE, "--out", "out", "--language", "zh")
         assert done.returncode == 0
         assert done.stdout.startswith("错误: 数据：recorded_candidates")
         assert "−1.8" in (tmp_path / "out/comparison.md").read_text()
 
-    def test_a_run_is_rendered_again(self, runs: Path, call: Call) -> None:
-        done = call("report", "runs/a")
+    def test_a_run_is_rendered_again(self, runs: Path, command_line: CommandLine) -> None:
+        done = command_line("report", "runs/a")
         assert (done.returncode, done.stdout) == (0, "report: runs/a/report.html\n")
         assert (runs / "a/report.html").is_file()
 
-    def test_a_run_is_rendered_in_its_folder_in_english_only(self, runs: Path, call: Call) -> None:
+    def test_a_run_is_rendered_in_its_folder_in_english_only(
+        self, runs: Path, command_line: CommandLine
+    ) -> None:
         for words in (["--language", "zh"], ["--out", "elsewhere"]):
-            done = call("report", "runs/a", *words)
+            done = command_line("report", "runs/a", *words)
             assert done.returncode == 2
             assert f"written into the run, in English; got {' '.join(words)[:5]}" in done.stderr
 
-    def test_anything_else_is_refused(self, tmp_path: Path, call: Call) -> None:
+    def test_anything_else_is_refused(self, tmp_path: Path, command_line: CommandLine) -> None:
         (tmp_path / "empty").mkdir()
         for target in ("empty", "nowhere"):
-            done = call("report", target)
+            done = command_line("report", target)
             assert done.returncode == 2
             assert f"nothing to report on at {target}" in done.stderr

@@ -1,4 +1,4 @@
-"""``groupwise export`` as a real process."""
+"""``groupwise export``: what is written, and sentences for mistakes."""
 
 from pathlib import Path
 
@@ -10,7 +10,6 @@ from groupwise.evaluation.interchange import read_parquet
 
 @pytest.fixture
 def exporting(tiny):
-    tiny.use_real_torch()
     items = [
         Prediction("i", "g", "test", policy, "on-task", "on-task", text="在任务上")
         for policy in ("sft", "grpo")
@@ -19,8 +18,9 @@ def exporting(tiny):
     return tiny
 
 
-def test_parquet_is_written(exporting):
-    done = exporting.call("export", "runs/demo", "--out", "rows.parquet")
+def test_a_real_process_writes_parquet(exporting):
+    exporting.use_real_torch()
+    done = exporting.run("export", "runs/demo", "--out", "rows.parquet")
     assert (done.returncode, done.stderr) == (0, "")
     assert done.stdout == "2 predictions of sft, grpo\nwritten: rows.parquet\n"
     items, described = read_parquet(exporting.work / "rows.parquet")

@@ -1,37 +1,34 @@
-"""``groupwise judge calibrate`` as a real process."""
+"""``groupwise judge calibrate``: what is printed and written, and sentences for mistakes."""
 
 import json
 
 import pytest
-from typer.testing import CliRunner
 
-from groupwise.cli.main import app
-from groupwise.core import GroupwiseError, write_jsonl
+from groupwise.core import write_jsonl
 
 PAIR = {"question": "Name a colour.", "answer_a": "Red.", "answer_b": "Seven.", "preferred": "a"}
 
 
 @pytest.fixture
 def work(tiny):
-    tiny.use_real_torch()
     (tiny.work / "first.yaml").write_text("kind: rule\nrule: always_first\n")
     write_jsonl(tiny.work / "pairs.jsonl", [PAIR, PAIR | {"question": "Another?"}])
     return tiny
 
 
-def call(tiny, *more):
-    return tiny.call("judge", "calibrate", "--judge", "first.yaml", "--data", "pairs.jsonl", *more)
+CALIBRATE = ("judge", "calibrate", "--judge", "first.yaml", "--data", "pairs.jsonl")
 
 
 def test_a_dry_run_asks_and_writes_nothing(work):
-    done = call(work, "--dry-run", "--out", "out")
+    done = work.call(*CALIBRATE, "--dry-run", "--out", "out")
     assert (done.returncode, done.stderr) == (0, "")
     assert "items      2 (unnamed 2)\nverdicts   4\ncalls      at most 0" in done.stdout
     assert not (work.work / "out").exists()
 
 
-def test_calibrate_prints_what_it_writes(work):
-    done = call(work)
+def test_a_real_process_prints_what_it_writes(work):
+    work.use_real_torch()
+    done = work.run(*CALIBRATE)
     assert done.returncode == 0, done.stderr
     assert "4 of 4 verdicts\n" in done.stderr
     written = json.loads((work.work / "runs/judge-first/calibration.json").read_text())
@@ -43,7 +40,7 @@ def test_calibrate_prints_what_it_writes(work):
 
 
 def test_bad_input_is_one_sentence(work):
-    done = call(work, "--set", "rule=coin")
+    done = work.call(*CALIBRATE, "--set", "rule=coin")
     assert done.returncode == 2
     assert "rule: Input should be 'always_first', 'longer' or 'shorter'" in done.stderr
     assert "Traceback" not in done.stderr
@@ -57,9 +54,7 @@ def test_bad_input_is_one_sentence(work):
         (["--format", "llmbar"], "pairs.jsonl is not JSON"),
     ],
 )
-def test_other_bad_input(work, monkeypatch, changes, words):
-    monkeypatch.chdir(work.work)
-    given = ["--judge", "first.yaml", "--data", "pairs.jsonl", *changes]
-    done = CliRunner().invoke(app, ["judge", "calibrate", *given])
-    assert isinstance(done.exception, GroupwiseError)
-    assert words in str(done.exception)
+def test_other_bad_input(work, changes, words):
+    done = work.call(*CALIBRATE, *changes)
+    assert done.returncode == 2
+    assert words in done.stderr

@@ -1,4 +1,4 @@
-"""``recipes``, ``doctor``, ``audit data``, ``--version`` and ``--help`` as real processes."""
+"""``recipes``, ``doctor``, ``audit data``, ``--version`` and ``--help``."""
 
 import subprocess
 import sys
@@ -34,7 +34,6 @@ def test_quick_verbs_do_not_import_torch(tiny, arguments: list[str]):
     done = subprocess.run(
         [sys.executable, "-c", code],
         cwd=tiny.work,
-        env=dict(tiny.environment),
         capture_output=True,
         text=True,
         check=False,
@@ -44,7 +43,7 @@ def test_quick_verbs_do_not_import_torch(tiny, arguments: list[str]):
 
 def test_doctor_says_what_is_found(tiny):
     tiny.use_real_torch()
-    done = tiny.call("doctor")
+    done = tiny.run("doctor")
     assert done.returncode == 0
     levels = {line.split()[1]: line.split()[0] for line in done.stdout.splitlines()}
     assert levels["torch"] == levels["groupwise"] == "fine"
@@ -57,7 +56,7 @@ def test_doctor_fails_when_something_is_broken(tiny):
     (info / "METADATA").write_text("Metadata-Version: 2.1\nName: torchvision\nVersion: 0.1\n")
     (tiny.site / "torchvision.py").write_text("raise RuntimeError('operator is missing')\n")
     tiny.use_real_torch()
-    done = tiny.call("doctor")
+    done = tiny.run("doctor")
     assert done.returncode == 1
     assert "0.1 cannot be imported (operator is missing) → pip uninstall torchvision" in done.stdout
 

@@ -1,4 +1,7 @@
-"""``groupwise run`` as a real process: exit codes, messages, and what is on disk afterwards."""
+"""``groupwise run``: exit codes, messages, and what is on disk afterwards.
+
+What is killed, stopped, limited or a bug is a real process; so is one run to its end.
+"""
 
 import json
 import os
@@ -32,7 +35,7 @@ def read_result(tiny, out: str) -> dict[str, str]:
 
 def test_it_runs_to_the_end_and_says_what_came_out(tiny):
     tiny.use_real_torch()
-    done = tiny.call("run", "tiny")
+    done = tiny.run("run", "tiny")
     assert done.returncode == 0
     assert tiny.list_done() == ["prepare", "audit", "write", "evaluate", "report"]
     assert "[3/5] write: writes rows slowly" in done.stderr
@@ -123,7 +126,7 @@ def test_an_error_of_a_step_is_one_message_and_it_continues(tiny):
 
 
 def test_a_bug_exits_1_with_its_traceback(tiny):
-    done = tiny.call("run", "tiny", "--set", "writer.fail=bug")
+    done = tiny.run("run", "tiny", "--set", "writer.fail=bug")
     assert done.returncode == 1
     assert "AssertionError: a bug" in done.stderr
 
@@ -192,7 +195,7 @@ def test_stopping_says_how_to_continue(tiny, number: signal.Signals):
 
 def test_kill_9_then_resume_ends_like_an_uninterrupted_run(tiny):
     settings = ("--set", "writer.rows=6", "--out", "out")
-    killed = tiny.call("run", "tiny", *settings, "--set", "writer.die_at=3")
+    killed = tiny.run("run", "tiny", *settings, "--set", "writer.die_at=3")
     assert killed.returncode == -signal.SIGKILL
     assert tiny.call("run", "tiny", "--resume", "--out", "out").returncode == 0
     assert tiny.list_done()[-3:] == ["write resumed", "evaluate", "report"]
@@ -202,7 +205,7 @@ def test_kill_9_then_resume_ends_like_an_uninterrupted_run(tiny):
 
 class TestFullDisk:
     def check(self, tiny, out: Path | str, **options: object) -> None:
-        done = tiny.call("run", "tiny", "--set", "writer.fail=disk", "--out", str(out), **options)
+        done = tiny.run("run", "tiny", "--set", "writer.fail=disk", "--out", str(out), **options)
         assert done.returncode == 2
         assert "the disk is full; free some space" in done.stderr.splitlines()[-1]
         assert "Traceback" not in done.stderr

@@ -1,4 +1,7 @@
-"""``groupwise sweep`` as a real process: cells, interruptions, failures, and what is refused."""
+"""``groupwise sweep``: cells, interruptions, failures, and what is refused.
+
+Cells are real processes always; the sweep itself is one where it is interrupted.
+"""
 
 import json
 import os
@@ -65,7 +68,7 @@ def list_running(tiny) -> list[str]:
 
 
 def test_every_cell_is_a_run_and_shared_work_is_done_once(tiny):
-    done = tiny.call(*GRID)
+    done = tiny.run(*GRID)
     assert done.returncode == 0, done.stderr
     assert "grid: 4 cells: 4 done" in done.stdout
     assert "4 of 4 done" in done.stderr.splitlines()[-1]
@@ -157,7 +160,7 @@ class TestInterruptions:
         second.communicate()
         wait_until(lambda: list_running(tiny) == [])
         before = count_finished(tiny)
-        last = tiny.call(*GRID, *self.SLOW, "--jobs", str(jobs))
+        last = tiny.run(*GRID, *self.SLOW, "--jobs", str(jobs))
         assert last.returncode == 0, last.stderr
         assert set(read_states(tiny).values()) == {"done"}
         kept = {cell for cell in CELLS if f"] {cell} kept" in last.stderr}
@@ -189,15 +192,15 @@ class TestInterruptions:
         assert "running" not in read_states(tiny).values()
         log = (tiny.work / "grid" / "logs" / f"{CELLS[0]}.log").read_text()
         assert "stopped; the same command continues" in log
-        assert tiny.call(*GRID, *self.SLOW).returncode == 0
+        assert tiny.run(*GRID, *self.SLOW).returncode == 0
         assert count_finished(tiny) == dict.fromkeys(CELLS, 1)
 
     def test_a_cell_that_another_process_works_on_is_left_to_it(self, tiny):
         cell = tiny.work / "grid" / "cells" / CELLS[0]
-        assert tiny.call(*GRID, "--cell", CELLS[0]).returncode == 0
+        assert tiny.run(*GRID, "--cell", CELLS[0]).returncode == 0
         (cell / "report.html").unlink()
         with RunFolder(cell).lock():
-            refused = tiny.call(*GRID, "--cell", CELLS[0])
+            refused = tiny.run(*GRID, "--cell", CELLS[0])
             assert refused.returncode == 2
             assert "another process is working in grid/cells" in refused.stderr
             process = tiny.start(*GRID)
@@ -211,7 +214,7 @@ class TestInterruptions:
     def test_a_second_sweep_in_the_folder_is_refused(self, tiny):
         process = self.start(tiny, 1)
         wait_until(lambda: count_rows(tiny, CELLS[0]) >= 1)
-        second = tiny.call(*GRID, *self.SLOW)
+        second = tiny.run(*GRID, *self.SLOW)
         assert second.returncode == 2
         assert "another process is working in grid" in second.stderr
         assert process.wait(60) == 0

@@ -1,4 +1,7 @@
-"""``groupwise watch`` as a real process on runs at every moment of their life."""
+"""``groupwise watch`` on runs at every moment of their life.
+
+What waits, follows, is stopped or has a terminal of its own is a real process.
+"""
 
 import os
 import pty
@@ -15,12 +18,6 @@ import pytest
 from groupwise.core import RunFolder, append_jsonl, write_json, write_jsonl
 
 
-@pytest.fixture
-def watched(tiny):
-    tiny.use_real_torch()
-    return tiny
-
-
 def log_training(folder: Path, *, num_rows: int = 12, **last: float) -> None:
     rows = [
         {"step": step, "reward": 0.5 + 0.01 * step, "dead_groups": 0.25, "reward/format": 0.75}
@@ -29,10 +26,10 @@ def log_training(folder: Path, *, num_rows: int = 12, **last: float) -> None:
     write_jsonl(folder / "metrics.jsonl", [*rows[:-1], rows[-1] | last])
 
 
-def test_a_finished_run_is_shown_and_ends_with_0(watched):
-    watched.call("run", "tiny")
-    log_training(watched.work / "runs/demo/write")
-    done = watched.call("watch", "runs/demo", "--once")
+def test_a_finished_run_is_shown_and_ends_with_0(tiny):
+    tiny.call("run", "tiny")
+    log_training(tiny.work / "runs/demo/write")
+    done = tiny.call("watch", "runs/demo", "--once")
     assert (done.returncode, done.stderr) == (0, "")
     lines = done.stdout.splitlines()
     assert re.fullmatch(r"tiny · demo  finished  \d+\.\d s", lines[0])
@@ -44,22 +41,23 @@ def test_a_finished_run_is_shown_and_ends_with_0(watched):
     assert "\x1b" not in done.stdout
 
 
-def test_a_killed_run_says_so_and_how_to_continue(watched):
-    watched.call("run", "tiny", "--set", "writer.die_at=1")
-    done = watched.call("watch", "runs/demo")
+def test_a_killed_run_says_so_and_how_to_continue(tiny):
+    tiny.run("run", "tiny", "--set", "writer.die_at=1")
+    done = tiny.call("watch", "runs/demo")
     assert done.returncode == 1
     assert "stopped before its end" in done.stdout
     command = "continue with: groupwise run tiny --out runs/demo --resume"
     assert command in done.stdout
     assert re.search(r"^✗ write +stopped", done.stdout, re.M)
     assert re.search(r"^· report +to do", done.stdout, re.M)
-    assert watched.call(*command.split()[3:]).returncode == 0
-    assert watched.call("watch", "runs/demo", "--once").returncode == 0
+    assert tiny.call(*command.split()[3:]).returncode == 0
+    assert tiny.call("watch", "runs/demo", "--once").returncode == 0
 
 
-def test_a_run_is_followed_to_its_end_as_plain_text(watched):
-    watching = watched.start("watch", "runs/demo", "--every", "0.2")
-    said = live_through(watched, lambda: watching.stdout.readline())
+def test_a_run_is_followed_to_its_end_as_plain_text(tiny):
+    tiny.use_real_torch()
+    watching = tiny.start("watch", "runs/demo", "--every", "0.2")
+    said = live_through(tiny, lambda: watching.stdout.readline())
     said += watching.stdout.read()
     assert watching.wait(timeout=60) == 0
     pages = said.split("-" * 40 + "\n")
@@ -97,117 +95,122 @@ def read_until(read: Callable[[], str], text: str) -> str:
     return said
 
 
-def test_once_shows_a_running_run_and_leaves(watched):
-    folder = watched.work / "runs/demo"
-    watched.call("run", "tiny")
+def test_once_shows_a_running_run_and_leaves(tiny):
+    folder = tiny.work / "runs/demo"
+    tiny.call("run", "tiny")
     with RunFolder(folder).lock():
-        done = watched.call("watch", "runs/demo", "--once")
+        done = tiny.call("watch", "runs/demo", "--once")
     assert done.returncode == 0
     assert "tiny · demo  running" in done.stdout
 
 
-def test_a_run_that_is_not_there(watched):
-    done = watched.call("watch", "runs/none", "--once")
+def test_a_run_that_is_not_there(tiny):
+    done = tiny.call("watch", "runs/none", "--once")
     assert done.returncode == 2
     assert done.stderr == (
         "error: there is no run at runs/none; leave out --once to wait for it.\n"
     )
 
 
-def test_a_run_that_is_not_there_yet_is_waited_for(watched):
-    watching = watched.start("watch", "runs/demo", "--every", "0.2")
+def test_a_run_that_is_not_there_yet_is_waited_for(tiny):
+    tiny.use_real_torch()
+    watching = tiny.start("watch", "runs/demo", "--every", "0.2")
     line = watching.stdout.readline()
     assert line == "demo  waiting: there is no run yet\n"
-    watched.call("run", "tiny")
+    tiny.call("run", "tiny")
     rest, _ = watching.communicate(timeout=60)
     assert "finished" in rest
     assert watching.returncode == 0
 
 
-def test_ctrl_c_leaves_quietly(watched):
-    watching = watched.start("watch", "runs/demo", "--every", "0.2")
+def test_ctrl_c_leaves_quietly(tiny):
+    tiny.use_real_torch()
+    watching = tiny.start("watch", "runs/demo", "--every", "0.2")
     watching.stdout.readline()
     watching.send_signal(signal.SIGINT)
     _, said = watching.communicate(timeout=60)
     assert (watching.returncode, said) == (0, "")
 
 
-def test_a_sweep_names_its_cells(watched):
-    write_json(watched.work / "sweep/sweep.json", {})
-    write_json(watched.work / "sweep/cells/beta-1/manifest.json", {})
-    done = watched.call("watch", "sweep")
+def test_a_sweep_names_its_cells(tiny):
+    write_json(tiny.work / "sweep/sweep.json", {})
+    write_json(tiny.work / "sweep/cells/beta-1/manifest.json", {})
+    done = tiny.call("watch", "sweep")
     assert done.returncode == 2
     assert "give one of its 1 cells:\n  sweep/cells/beta-1" in done.stderr
 
 
-def test_alarms_are_printed_with_what_to_do(watched):
-    watched.call("run", "tiny")
-    folder = watched.work / "runs/demo/write"
+def test_alarms_are_printed_with_what_to_do(tiny):
+    tiny.call("run", "tiny")
+    folder = tiny.work / "runs/demo/write"
     log_training(folder)
     for step in range(13, 18):
         append_jsonl(folder / "metrics.jsonl", {"step": step, "dead_groups": 1.0})
     with (folder / "metrics.jsonl").open("a") as stream:
         stream.write('{"step": 18, "rew')
-    done = watched.call("watch", "runs/demo", "--once")
+    done = tiny.call("watch", "runs/demo", "--once")
     assert "! all_groups_dead (step 17): all completions of a group earned" in done.stdout
     assert "  do: raise the temperature" in done.stdout
     assert "no alarms" not in done.stdout
 
 
-def test_the_page_speaks_chinese(watched):
-    watched.call("run", "tiny")
-    log_training(watched.work / "runs/demo/write", num_rows=3)
-    done = watched.call("watch", "runs/demo", "--once", "--language", "zh")
+def test_the_page_speaks_chinese(tiny):
+    tiny.call("run", "tiny")
+    log_training(tiny.work / "runs/demo/write", num_rows=3)
+    done = tiny.call("watch", "runs/demo", "--once", "--language", "zh")
     assert "已完成" in done.stdout
     assert "奖励" in done.stdout
     assert "无警报" in done.stdout
 
 
 @pytest.mark.parametrize("columns", [20, 40, 80, 200])
-def test_every_width_holds_the_page(watched, columns: int):
-    watched.call("run", "tiny")
-    log_training(watched.work / "runs/demo/write", num_rows=400)
-    watched.environment["COLUMNS"] = str(columns)
-    done = watched.call("watch", "runs/demo", "--once")
+def test_every_width_holds_the_page(tiny, monkeypatch, columns: int):
+    tiny.call("run", "tiny")
+    log_training(tiny.work / "runs/demo/write", num_rows=400)
+    monkeypatch.setenv("COLUMNS", str(columns))
+    done = tiny.call("watch", "runs/demo", "--once")
     assert done.returncode == 0
     assert max(map(len, done.stdout.splitlines())) <= columns
 
 
-def test_a_plain_encoding_gets_plain_signs(watched):
-    watched.call("run", "tiny")
-    log_training(watched.work / "runs/demo/write")
-    watched.environment |= {"PYTHONIOENCODING": "ascii", "PYTHONUTF8": "0"}
-    done = watched.call("watch", "runs/demo", "--once")
+def test_a_plain_encoding_gets_plain_signs(tiny, monkeypatch):
+    tiny.call("run", "tiny")
+    log_training(tiny.work / "runs/demo/write")
+    monkeypatch.setenv("PYTHONIOENCODING", "ascii")
+    monkeypatch.setenv("PYTHONUTF8", "0")
+    tiny.use_real_torch()
+    done = tiny.run("watch", "runs/demo", "--once")
     assert done.returncode == 0
     assert done.stdout.isascii()
     assert "?" not in done.stdout
 
 
-def test_another_training_can_be_shown(watched):
-    watched.call("run", "tiny")
-    log_training(watched.work / "runs/demo/write")
-    write_jsonl(watched.work / "runs/demo/prepare/metrics.jsonl", [{"step": 7, "loss": 0.5}])
-    done = watched.call("watch", "runs/demo", "--once", "--step", "prepare")
+def test_another_training_can_be_shown(tiny):
+    tiny.call("run", "tiny")
+    log_training(tiny.work / "runs/demo/write")
+    write_jsonl(tiny.work / "runs/demo/prepare/metrics.jsonl", [{"step": 7, "loss": 0.5}])
+    done = tiny.call("watch", "runs/demo", "--once", "--step", "prepare")
     assert "prepare  step 7" in done.stdout
     assert "Reward" not in done.stdout
-    done = watched.call("watch", "runs/demo", "--once", "--step", "grpo")
+    done = tiny.call("watch", "runs/demo", "--once", "--step", "grpo")
     assert done.returncode == 2
     assert "no training step 'grpo'; expected one of prepare, write" in done.stderr
 
 
-def test_a_terminal_gets_one_page_that_changes(watched):
+def test_a_terminal_gets_one_page_that_changes(tiny):
     leader, follower = pty.openpty()
-    environment = {k: v for k, v in watched.environment.items() if k not in ("NO_COLOR", "COLUMNS")}
+    environment = {k: v for k, v in os.environ.items() if k not in ("NO_COLOR", "COLUMNS")}
+    tiny.use_real_torch()
     watching = subprocess.Popen(
         [sys.executable, "-m", "groupwise.cli", "watch", "runs/demo", "--every", "0.2"],
-        cwd=watched.work,
+        cwd=tiny.work,
         env=environment | {"TERM": "xterm-256color"},
         stdin=follower,
         stdout=follower,
         stderr=follower,
     )
     os.close(follower)
-    said = live_through(watched, lambda: os.read(leader, 65536).decode(errors="replace"))
+    said = live_through(tiny, lambda: os.read(leader, 65536).decode(errors="replace"))
     said += read_until(lambda: os.read(leader, 65536).decode(errors="replace"), "finished")
     assert watching.wait(timeout=60) == 0
     os.close(leader)

@@ -1,7 +1,6 @@
 """Finding recipes and configs; running and checking a recipe as a whole."""
 
 import json
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -19,10 +18,7 @@ from groupwise.pipeline import (
     run_recipe,
 )
 
-
-@pytest.fixture(autouse=True)
-def _installed(load_tiny: Callable[[], None]) -> None:
-    load_tiny()
+pytestmark = pytest.mark.usefixtures("tiny")
 
 
 def load(*settings: str) -> Config:

@@ -8,10 +8,7 @@ from groupwise.core import ConfigError, write_json
 from groupwise.pipeline import find_config, find_recipe
 from groupwise.pipeline.sweep import SweepPlan, plan_recorded, plan_sweep
 
-
-@pytest.fixture(autouse=True)
-def _load(load_tiny) -> None:
-    load_tiny()
+pytestmark = pytest.mark.usefixtures("tiny")
 
 
 def plan(*grids: str, out: str = "grid", **options: list[str]) -> SweepPlan:
