@@ -61,6 +61,7 @@ from groupwise.evaluation.predictions import (
     Prediction,
     digest_items,
     group_by_policy,
+    predict_once,
     read_predictions,
     write_predictions,
 )
@@ -105,6 +106,7 @@ __all__ = [
     "list_discordant",
     "list_measures",
     "predict_majority",
+    "predict_once",
     "predict_picture_only",
     "predict_text_only",
     "read_comparisons",

@@ -4,6 +4,7 @@ from groupwise.inference.engine import Engine, ReportProgress, Sampling
 from groupwise.inference.failures import RETRYABLE_CAUSES, RequestCause, RequestError
 from groupwise.inference.label_shares import share_labels
 from groupwise.inference.label_tokens import find_label_tokens
+from groupwise.inference.latency import time_answers
 from groupwise.inference.limits import LimitSettings
 from groupwise.inference.local import LocalEngine
 from groupwise.inference.local_responder import LocalResponder
@@ -71,4 +72,5 @@ __all__ = [
     "retry",
     "run_on_shared_loop",
     "share_labels",
+    "time_answers",
 ]

@@ -1,9 +1,8 @@
 """The baselines and evaluate steps: who misses defects, who is right, and where."""
 
-import time
 from collections.abc import Sequence
 from dataclasses import asdict, replace
-from pathlib import Path
+from functools import partial
 from typing import Any
 
 from groupwise.core import Example, write_json
@@ -12,24 +11,24 @@ from groupwise.evaluation import (
     Prediction,
     compare_pairs,
     compute_metrics,
+    predict_once,
     read_predictions,
     write_comparisons,
     write_conditions,
     write_metrics,
     write_predictions,
 )
-from groupwise.inference import LocalEngine, Sampling
+from groupwise.inference import LocalEngine, Sampling, time_answers
 from groupwise.models import Policy
 from groupwise.pipeline import StepContext
 from groupwise_recipes.group_qc.baselines import predict_baselines
-from groupwise_recipes.group_qc.conditions import describe_conditions
+from groupwise_recipes.group_qc.conditions import TRAINED, describe_conditions
 from groupwise_recipes.group_qc.config import GroupQcConfig
 from groupwise_recipes.group_qc.groups import show_photos
 from groupwise_recipes.group_qc.policies import find_base, open_policy
 from groupwise_recipes.group_qc.verdicts import FAIL, PASS, VERDICTS, parse_judgement
 
 SPLIT = "test"
-TRAINED = ("sft", "sft_same_labels", "grpo")
 COMPARED = (
     ("sft", "grpo"),
     ("sft_same_labels", "grpo"),
@@ -57,9 +56,14 @@ def run_evaluation(config: GroupQcConfig, context: StepContext) -> None:
     """Ask every trained policy, and measure and compare all of them."""
     test = read_examples(context.output_of("stage_b_data") / f"{SPLIT}.jsonl")
     found = read_predictions(context.output_of("baselines") / "predictions.jsonl")
-    for name in TRAINED:
-        found += _ask_once(name, test, config, context)
     folder = context.folder
+
+    def ask(name: str) -> list[Prediction]:
+        policy = open_policy(config, context.output_of(name) / "policy")
+        return ask_policy(policy, test, config, name=name)
+
+    for name in TRAINED:
+        found += predict_once(folder / f"{name}.jsonl", partial(ask, name))
     write_predictions(folder / "predictions.jsonl", found)
     metrics = compute_metrics(found, labels=VERDICTS, seed=config.seed, slices=("task_type",))
     write_metrics(folder / "metrics.json", metrics)
@@ -89,8 +93,9 @@ def ask_policy(
     engine = LocalEngine(policy, batch_size=config.evaluation.batch_size)
     texts = [found.text for [found] in engine.generate(examples, sampling=sampling)]
     shares = engine.label_probabilities(examples, labels=VERDICTS)
-    timed = _time_answers(policy, examples[: config.evaluation.num_latency_items], sampling)
-    latencies = [*timed, *[None] * (len(examples) - len(timed))]
+    latencies = time_answers(
+        policy, examples, sampling=sampling, num_timed=config.evaluation.num_latency_items
+    )
     return [
         score_defects(_predict(name, *row))
         for row in zip(examples, texts, shares, latencies, strict=True)
@@ -129,24 +134,3 @@ def _predict(
         latency_s=latency_s,
         fields=dict(example.fields),
     )
-
-
-def _time_answers(policy: Policy, examples: Sequence[Example], sampling: Sampling) -> list[float]:
-    engine = LocalEngine(policy, batch_size=1)
-    durations_s: list[float] = []
-    for example in examples:
-        started = time.perf_counter()
-        engine.generate([example], sampling=sampling)
-        durations_s.append(time.perf_counter() - started)
-    return durations_s
-
-
-def _ask_once(
-    name: str, test: Sequence[Example], config: GroupQcConfig, context: StepContext
-) -> list[Prediction]:
-    """Ask a policy, or take what an interrupted attempt has already written."""
-    path: Path = context.folder / f"{name}.jsonl"
-    if not path.exists():
-        policy = open_policy(config, context.output_of(name) / "policy")
-        write_predictions(path, ask_policy(policy, test, config, name=name))
-    return read_predictions(path)

@@ -1,7 +1,7 @@
 """The baselines, evaluate and report steps."""
 
-import time
 from collections.abc import Sequence
+from functools import partial
 
 from groupwise.core import DataError, Example, derive_seed
 from groupwise.data import read_examples
@@ -10,6 +10,7 @@ from groupwise.evaluation import (
     compare_pairs,
     compute_metrics,
     predict_majority,
+    predict_once,
     predict_picture_only,
     predict_text_only,
     read_predictions,
@@ -18,10 +19,10 @@ from groupwise.evaluation import (
     write_metrics,
     write_predictions,
 )
-from groupwise.inference import LocalEngine, Sampling
+from groupwise.inference import LocalEngine, Sampling, time_answers
 from groupwise.models import Policy
 from groupwise.pipeline import StepContext
-from groupwise_recipes.on_task.conditions import describe_conditions
+from groupwise_recipes.on_task.conditions import TRAINED, describe_conditions
 from groupwise_recipes.on_task.config import OnTaskConfig
 from groupwise_recipes.on_task.policies import find_base, open_policy
 
@@ -52,9 +53,14 @@ def run_evaluation(config: OnTaskConfig, context: StepContext) -> None:
     """Ask every trained policy, and measure and compare all of them."""
     test = draw_items(read_examples(context.output_of("prepare") / f"{SPLIT}.jsonl"), config)
     found = read_predictions(context.output_of("baselines") / "predictions.jsonl")
-    for name in ("sft", "sft_same_labels", "grpo"):
-        found += _ask_once(name, test, config, context)
     folder = context.folder
+
+    def ask(name: str) -> list[Prediction]:
+        policy = open_policy(config, context.output_of(name) / "policy")
+        return ask_policy(policy, test, config, name=name)
+
+    for name in TRAINED:
+        found += predict_once(folder / f"{name}.jsonl", partial(ask, name))
     write_predictions(folder / "predictions.jsonl", found)
     labels = config.answer.labels
     slices = _list_slices(test)
@@ -98,8 +104,9 @@ def ask_policy(
     shares = engine.label_probabilities(
         examples, labels=config.answer.labels, leads=[answer.lead for answer in answers]
     )
-    timed = time_answers(policy, examples[: config.evaluation.num_latency_items], sampling)
-    latencies = [*timed, *[None] * (len(examples) - len(timed))]
+    latencies = time_answers(
+        policy, examples, sampling=sampling, num_timed=config.evaluation.num_latency_items
+    )
     return [
         Prediction(
             example_id=example.id,
@@ -119,28 +126,6 @@ def ask_policy(
             examples, texts, answers, shares, latencies, strict=True
         )
     ]
-
-
-def time_answers(policy: Policy, examples: Sequence[Example], sampling: Sampling) -> list[float]:
-    """Return the seconds that each answer takes when it is asked alone."""
-    engine = LocalEngine(policy, batch_size=1)
-    durations_s: list[float] = []
-    for example in examples:
-        started = time.perf_counter()
-        engine.generate([example], sampling=sampling)
-        durations_s.append(time.perf_counter() - started)
-    return durations_s
-
-
-def _ask_once(
-    name: str, test: Sequence[Example], config: OnTaskConfig, context: StepContext
-) -> list[Prediction]:
-    """Ask a policy, or take what an interrupted attempt has already written."""
-    path = context.folder / f"{name}.jsonl"
-    if not path.exists():
-        policy = open_policy(config, context.output_of(name) / "policy")
-        write_predictions(path, ask_policy(policy, test, config, name=name))
-    return read_predictions(path)
 
 
 def _list_slices(examples: Sequence[Example]) -> tuple[str, ...]:
