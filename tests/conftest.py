@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from command_line import CommandLine, forget_recipes
 from hypothesis import HealthCheck, settings
-from tiny_site import TinyRecipe
+from tiny_site import TinyRecipe, install_tiny
 
 from groupwise.core import Example, Message, make_example, read_picture
 
@@ -33,7 +33,7 @@ def tiny(tmp_path: Path, command_line: CommandLine, monkeypatch: pytest.MonkeyPa
     import torch  # noqa: F401  (before the stand-in can be found)
 
     tiny = TinyRecipe(tmp_path / "site", tmp_path / "work", command_line)
-    tiny.install()
+    install_tiny(tiny.site, tiny.work)
     monkeypatch.chdir(tiny.work)
     monkeypatch.syspath_prepend(str(tiny.site))
     monkeypatch.setenv("PYTHONPATH", str(tiny.site))

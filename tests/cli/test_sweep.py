@@ -8,18 +8,53 @@ import os
 import shutil
 import signal
 import subprocess
+import sys
 import time
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from tiny_site import TinyRecipe, install_tiny
 
 from groupwise.core import RunFolder, read_jsonl
 from groupwise.pipeline.sweep import read_sweep
 
 GRID = ("sweep", "tiny", "--grid", "factor=1,2", "--grid", "seed=5,6", "--out", "grid")
 CELLS = [f"factor={factor},seed={seed}" for factor in (1, 2) for seed in (5, 6)]
+HALF = ("sweep", "tiny", "--grid", "factor=1", "--grid", "seed=5,6", "--out", "grid")
+
+
+@pytest.fixture(scope="module")
+def make_sweep(tmp_path_factory) -> Callable[..., Path]:
+    """Makes the working folder of a finished sweep, once for each sweep; only to be copied."""
+    made: dict[tuple[str, ...], Path] = {}
+
+    def make(*sweep: str) -> Path:
+        if sweep not in made:
+            made[sweep] = place = tmp_path_factory.mktemp("sweep")
+            site, work = place / "site", place / "work"
+            install_tiny(site, work)
+            log = {"PYTHONPATH": str(site), "TINY_LOG": str(work / "log.jsonl")}
+            program = [sys.executable, "-m", "groupwise.cli"]
+            subprocess.run([*program, *sweep], cwd=work, env=os.environ | log, check=True)
+        return made[sweep] / "work"
+
+    return make
+
+
+@pytest.fixture
+def swept(tiny, make_sweep) -> TinyRecipe:
+    """The tiny recipe with a finished sweep of GRID."""
+    shutil.copytree(make_sweep(*GRID), tiny.work, dirs_exist_ok=True)
+    return tiny
+
+
+@pytest.fixture
+def half_swept(tiny, make_sweep) -> TinyRecipe:
+    """The tiny recipe with a finished sweep of HALF."""
+    shutil.copytree(make_sweep(*HALF), tiny.work, dirs_exist_ok=True)
+    return tiny
 
 
 def wait_until(is_reached: Callable[[], bool]) -> None:
@@ -91,15 +126,14 @@ def test_every_cell_is_a_run_and_shared_work_is_done_once(tiny):
     assert count_steps(tiny) == steps
 
 
-def test_again_keeps_all_and_needs_no_grid(tiny):
-    tiny.call(*GRID)
-    states = (tiny.work / "grid" / "states.jsonl").read_text()
+def test_again_keeps_all_and_needs_no_grid(swept):
+    states = (swept.work / "grid" / "states.jsonl").read_text()
     for arguments in (GRID, ("sweep", "tiny", "--out", "grid")):
-        again = tiny.call(*arguments)
+        again = swept.call(*arguments)
         assert again.returncode == 0, again.stderr
         assert again.stderr.count(" kept") == 4
-    assert (tiny.work / "grid" / "states.jsonl").read_text() == states
-    assert count_finished(tiny) == dict.fromkeys(CELLS, 1)
+    assert (swept.work / "grid" / "states.jsonl").read_text() == states
+    assert count_finished(swept) == dict.fromkeys(CELLS, 1)
 
 
 class TestDryRun:
@@ -262,43 +296,37 @@ class TestFailures:
 
 
 class TestDamage:
-    def test_lines_of_states_that_cannot_be_read_cost_nothing(self, tiny):
-        tiny.call(*GRID)
-        states = tiny.work / "grid" / "states.jsonl"
+    def test_lines_of_states_that_cannot_be_read_cost_nothing(self, swept):
+        states = swept.work / "grid" / "states.jsonl"
         lines = states.read_text().splitlines(keepends=True)
         states.write_text("".join(lines[:2]) + "{half\n\xff\n" + '{"cell": 3}\n' + lines[3])
-        done = tiny.call(*GRID)
+        done = swept.call(*GRID)
         assert done.returncode == 0
         assert "states.jsonl has 3 damaged line(s)" in done.stderr
-        assert set(read_states(tiny).values()) == {"done"}
-        assert count_finished(tiny) == dict.fromkeys(CELLS, 1)
+        assert set(read_states(swept).values()) == {"done"}
+        assert count_finished(swept) == dict.fromkeys(CELLS, 1)
 
-    def test_a_done_cell_whose_files_changed_is_run_again(self, tiny):
-        tiny.call(*GRID)
-        (tiny.work / "grid" / "cells" / CELLS[1] / "write" / "rows.txt").write_text("9\n")
-        done = tiny.call(*GRID)
+    def test_a_done_cell_whose_files_changed_is_run_again(self, swept):
+        (swept.work / "grid" / "cells" / CELLS[1] / "write" / "rows.txt").write_text("9\n")
+        done = swept.call(*GRID)
         assert f"{CELLS[1]} was done, but its files have changed" in done.stderr
-        assert count_finished(tiny) == {**dict.fromkeys(CELLS, 1), CELLS[1]: 2}
-        assert count_rows(tiny, CELLS[1]) == 3
+        assert count_finished(swept) == {**dict.fromkeys(CELLS, 1), CELLS[1]: 2}
+        assert count_rows(swept, CELLS[1]) == 3
 
-    def test_a_removed_cell_is_waiting_and_run_again(self, tiny):
-        tiny.call(*GRID)
-        shutil.rmtree(tiny.work / "grid" / "cells" / CELLS[3])
-        assert read_states(tiny)[CELLS[3]] == "waiting"
-        assert tiny.call(*GRID).returncode == 0
-        assert set(read_states(tiny).values()) == {"done"}
+    def test_a_removed_cell_is_waiting_and_run_again(self, swept):
+        shutil.rmtree(swept.work / "grid" / "cells" / CELLS[3])
+        assert read_states(swept)[CELLS[3]] == "waiting"
+        assert swept.call(*GRID).returncode == 0
+        assert set(read_states(swept).values()) == {"done"}
 
 
 class TestAnotherGrid:
-    FIRST = ("sweep", "tiny", "--grid", "factor=1", "--grid", "seed=5,6", "--out", "grid")
-
-    def test_more_values_keep_what_is_done(self, tiny):
-        tiny.call(*self.FIRST)
-        done = tiny.call(*GRID)
+    def test_more_values_keep_what_is_done(self, half_swept):
+        done = half_swept.call(*GRID)
         assert done.returncode == 0, done.stderr
         assert done.stderr.count(" kept") == 2
-        assert list(read_states(tiny)) == CELLS
-        assert count_finished(tiny) == dict.fromkeys(CELLS, 1)
+        assert list(read_states(half_swept)) == CELLS
+        assert count_finished(half_swept) == dict.fromkeys(CELLS, 1)
 
     @pytest.mark.parametrize(
         ("arguments", "message"),
@@ -312,14 +340,13 @@ class TestAnotherGrid:
             ),
         ],
     )
-    def test_anything_else_is_refused_with_what_differs(self, tiny, arguments, message: str):
-        tiny.call(*self.FIRST)
-        before = {path: path.stat().st_mtime_ns for path in list_files(tiny.work)}
-        done = tiny.call("sweep", "tiny", *arguments, "--out", "grid")
+    def test_anything_else_is_refused_with_what_differs(self, half_swept, arguments, message: str):
+        before = {path: path.stat().st_mtime_ns for path in list_files(half_swept.work)}
+        done = half_swept.call("sweep", "tiny", *arguments, "--out", "grid")
         assert done.returncode == 2
         assert "grid holds another sweep" in done.stderr
         assert message in done.stderr
-        assert {path: path.stat().st_mtime_ns for path in list_files(tiny.work)} == before
+        assert {path: path.stat().st_mtime_ns for path in list_files(half_swept.work)} == before
 
 
 def test_values_of_any_script_and_lists_make_folders(tiny):
