@@ -6,14 +6,12 @@ import signal
 import subprocess
 import sys
 import time
-from pathlib import Path
 
 import pytest
+import stream_job
 from streams import draw
 
 from groupwise.core import ResultFile, read_jsonl
-
-JOB = Path(__file__).parents[2] / "fixtures" / "stream_job.py"
 
 
 @pytest.fixture(scope="module")
@@ -30,13 +28,12 @@ def photos(tmp_path_factory):
 def whole(taught_folder, photos, tmp_path_factory):
     """The file of a job that nobody stopped."""
     out = tmp_path_factory.mktemp("whole") / "whole.jsonl"
-    with start(taught_folder, photos, out) as job:
-        assert job.wait(120) == 0
+    stream_job.answer(taught_folder, photos, out)
     return out
 
 
 def start(policy, photos, out):
-    command = [sys.executable, str(JOB), str(policy), str(photos), str(out)]
+    command = [sys.executable, stream_job.__file__, str(policy), str(photos), str(out)]
     return subprocess.Popen(
         command,
         stdout=subprocess.PIPE,
@@ -74,8 +71,7 @@ def test_killed_again_and_again_the_file_is_that_of_a_whole_run(
         for row in read_jsonl(out):
             assert row in read_jsonl(whole)
     assert num_killed == num_kills
-    with start(taught_folder, photos, out) as job:
-        assert job.wait(120) == 0
+    stream_job.answer(taught_folder, photos, out)
     assert read_rows(out) == read_rows(whole)
     assert len(read_jsonl(out)) == 40
 
