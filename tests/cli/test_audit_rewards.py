@@ -56,7 +56,6 @@ def rewarded(tiny: TinyRecipe) -> Rewarded:
     (tiny.site / "rewarded" / "demo.yaml").write_text("seed: 0\n")
     entries = tiny.site / "tiny-0.1.dist-info" / "entry_points.txt"
     entries.write_text(entries.read_text() + "rewarded = rewarded_recipe:recipe\n")
-    tiny.use_real_torch()
     return Rewarded(tiny)
 
 
@@ -149,11 +148,12 @@ class TestAuditRewards:
         assert "gone" in done.stderr
 
 
-def test_a_real_process_exits_1_for_the_audit_and_2_for_the_run(rewarded):
+def test_a_real_process_exits_1_for_the_audit_and_the_run_behind_it_2(rewarded):
+    rewarded.tiny.use_real_torch()
     done = rewarded.tiny.run("audit", "rewards", "rewarded", *DEFAULT)
     assert (done.returncode, "'' earns 1 on " in done.stdout) == (1, True)
     assert "Traceback" not in done.stderr
-    done = rewarded.tiny.run("run", "rewarded", *DEFAULT)
+    done = rewarded.call("run", "rewarded", *DEFAULT)
     assert (done.returncode, "'' earns 1 on " in done.stderr) == (2, True)
     assert "Traceback" not in done.stderr
     assert rewarded.list_done() == ["prepare"]
