@@ -79,12 +79,31 @@ def test_stopped_while_a_checkpoint_is_written(
     assert_same(tmp_path, whole(name))
 
 
+def test_stopped_in_a_second_pass_over_a_round(
+    jobs, taught_folder, picture_examples, tmp_path, whole, monkeypatch
+):
+    """As below, without the process that is killed."""
+    mark = callbacks.mark_complete
+
+    def mark_and_stop(checkpoint):
+        mark(checkpoint)
+        if checkpoint.name == "checkpoint-3":
+            raise StoppedError
+
+    monkeypatch.setattr(callbacks, "mark_complete", mark_and_stop)
+    with pytest.raises(StoppedError):
+        jobs.run_rounds(taught_folder, picture_examples, tmp_path)
+    monkeypatch.setattr(callbacks, "mark_complete", mark)
+    jobs.run_rounds(taught_folder, picture_examples, tmp_path)
+    assert_same(tmp_path, whole("rounds"))
+
+
 @pytest.mark.parametrize(
     ("name", "step"),
     [
         pytest.param("sft", 2, marks=pytest.mark.slow),
         ("grpo", 2),
-        pytest.param("rounds", 3, id="in a second pass over a round"),
+        pytest.param("rounds", 3, id="in a second pass over a round", marks=pytest.mark.slow),
         pytest.param("rounds", 6, id="in a first pass over a round", marks=pytest.mark.slow),
     ],
 )
