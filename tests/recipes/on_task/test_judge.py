@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 import yaml
+from command_line import CommandLine
 from hypothesis import given
 from hypothesis import strategies as st
 from PIL import Image
@@ -156,14 +157,16 @@ def test_the_weights_that_count_are_named(config):
     assert name_weights(alone) == ("classification 1, format 0 (absent: judge, visual_verifier)")
 
 
-def test_a_run_with_a_judge(tiny_run: Path, tmp_path: Path, job: RecipeJob) -> None:
+def test_a_run_with_a_judge(
+    tiny_run: Path, tmp_path: Path, job: RecipeJob, command_line: CommandLine
+) -> None:
     out = tmp_path / "run"
     shutil.copytree(tiny_run, out)
     model = out / "prepare" / "base"
     labels = {"answer.labels": "[on-task, off-task]", "answer.describe": "[]"}
     changes = labels | {"judge.model": model, "judge.dtype": "float32", "sft.epochs": 4}
     judge = [part for k, v in changes.items() for part in ("--set", f"{k}={v}")]
-    done = job.run(out, *judge)
+    done = command_line(*job.list_arguments(out, *judge))
     assert done.returncode == 0, done.stderr
     assert (
         "classification 0.6, judge 0.3333, format 0.06667 (absent: visual_verifier)" in done.stderr

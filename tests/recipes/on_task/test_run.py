@@ -3,6 +3,7 @@
 import json
 from pathlib import Path
 
+from command_line import CommandLine
 from recipe_runs import RecipeJob
 
 from groupwise.core import read_jsonl
@@ -77,9 +78,11 @@ def test_report_shows_the_measured_numbers(tiny_run: Path) -> None:
     assert (tiny_run / "report.md").read_text(encoding="utf-8").startswith("#")
 
 
-def test_running_again_reuses_every_step(tiny_run: Path, job: RecipeJob) -> None:
+def test_running_again_reuses_every_step(
+    tiny_run: Path, job: RecipeJob, command_line: CommandLine
+) -> None:
     before = (tiny_run / "evaluate" / "predictions.jsonl").read_bytes()
-    again = job.run(tiny_run)
+    again = command_line(*job.list_arguments(tiny_run))
     assert again.returncode == 0, again.stderr
     assert again.stderr.count("reused") == 9
     assert (tiny_run / "evaluate" / "predictions.jsonl").read_bytes() == before
