@@ -1,7 +1,14 @@
 """Policies: loading, tiny presets, and what of a model trains."""
 
-from groupwise.models.base_model import find_local_config, find_shape
+from groupwise.models.base_model import (
+    find_local_config,
+    find_shape,
+    find_weights,
+    open_processor,
+    open_token_counter,
+)
 from groupwise.models.export import ExportedPolicy, export_policy
+from groupwise.models.keeping import keep_policy
 from groupwise.models.lengths import (
     TOKEN_SIDE,
     count_picture_tokens,
@@ -54,11 +61,15 @@ __all__ = [
     "export_policy",
     "find_local_config",
     "find_shape",
+    "find_weights",
     "format_trainable",
+    "keep_policy",
     "list_trainable",
     "load_policy",
     "load_processor",
     "make_token_counter",
+    "open_processor",
+    "open_token_counter",
     "prepare_trainable",
     "restore_trainable",
     "silence_libraries",

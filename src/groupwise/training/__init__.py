@@ -1,6 +1,7 @@
 """Training: supervised fine-tuning and GRPO. The only door to TRL."""
 
 from groupwise.training.augmentation import augment_picture
+from groupwise.training.control import make_control_settings
 from groupwise.training.gate import GateResult, judge_gate, score_alone
 from groupwise.training.grpo import train_grpo
 from groupwise.training.preview import check_model, describe_grpo_steps, estimate_step_memory
@@ -31,6 +32,7 @@ __all__ = [
     "describe_grpo_steps",
     "estimate_step_memory",
     "judge_gate",
+    "make_control_settings",
     "score_alone",
     "train_grpo",
     "train_sft",

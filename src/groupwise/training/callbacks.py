@@ -1,4 +1,4 @@
-"""Around training steps: metric rows, progress, whole checkpoints, held-out checks."""
+"""Around training steps: what trains, metric rows, progress, checkpoints, held-out checks."""
 
 import math
 import sys
@@ -20,6 +20,7 @@ from rich.progress import (
 from transformers import TrainerCallback
 
 from groupwise.core import TrainingError, append_jsonl, read_jsonl, write_json, write_jsonl
+from groupwise.models import format_trainable, tabulate_trainable
 from groupwise.training.checkpoints import mark_complete
 from groupwise.training.trackers import Trackers
 
@@ -144,6 +145,22 @@ class WholeCheckpoints(TrainerCallback):
     def on_save(self, args, state, control, **_: Any) -> None:
         """Mark the checkpoint of this step."""
         mark_complete(Path(args.output_dir) / f"checkpoint-{state.global_step}")
+
+
+class TrainableTable(TrainerCallback):
+    """Prints what trains and what is frozen before the first step: after it, hours may pass.
+
+    Args:
+        model: as it is to be trained, before anything is put around it or copied.
+    """
+
+    def __init__(self, model: Any) -> None:
+        self.table = format_trainable(tabulate_trainable(model))
+
+    def on_train_begin(self, args, state, control, **_: Any) -> None:
+        """Print the table once, whatever the number of processes."""
+        if state.is_world_process_zero:
+            sys.stderr.write(self.table + "\n")
 
 
 class StepProgress(TrainerCallback):

@@ -17,6 +17,7 @@ from groupwise.training.callbacks import (
     MetricRows,
     ProgressFile,
     StepProgress,
+    TrainableTable,
     WholeCheckpoints,
 )
 from groupwise.training.checkpoints import find_last_checkpoint, remove_checkpoints
@@ -64,7 +65,8 @@ def train_grpo(
     """Train a policy on prompts and rewards and return the trained one.
 
     Writes ``metrics.jsonl``, ``gate.json`` and checkpoints to the workspace; if whole
-    checkpoints are already there, training continues from the newest.
+    checkpoints are already there, training continues from the newest. Before it starts, stderr
+    says what trains.
 
     Args:
         policy: what GRPO starts from; it is also the reference of the KL penalty.
@@ -102,7 +104,11 @@ def train_grpo(
             args=arguments,
             train_dataset=make_prompt_rows(examples, layout),
             processing_class=policy.processor,
-            callbacks=[*_make_callbacks(settings, workspace, check_heldout), progress],
+            callbacks=[
+                *_make_callbacks(settings, workspace, check_heldout),
+                TrainableTable(model),
+                progress,
+            ],
         )
         num_left_out = len(examples) % prompts_per_round
         resolved = {**_describe_resolved(trainer.args), "prompts_left_out_per_epoch": num_left_out}

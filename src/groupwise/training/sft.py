@@ -11,7 +11,13 @@ from typing import Any
 from groupwise.core import TrainingError, derive_seed, seed_everything
 from groupwise.models import Policy, prepare_trainable, silence_libraries
 from groupwise.training.arguments import build_arguments
-from groupwise.training.callbacks import MetricRows, ProgressFile, StepProgress, WholeCheckpoints
+from groupwise.training.callbacks import (
+    MetricRows,
+    ProgressFile,
+    StepProgress,
+    TrainableTable,
+    WholeCheckpoints,
+)
 from groupwise.training.checkpoints import find_last_checkpoint, remove_checkpoints
 from groupwise.training.read_ahead import ReadAhead
 from groupwise.training.rows import RowCollator, RowsOfEpoch
@@ -37,7 +43,7 @@ def train_sft(
     """Fine-tune a policy on (example, target) rows and return the trained one.
 
     Writes ``metrics.jsonl`` and checkpoints to the workspace; if whole checkpoints are already
-    there, training continues from the newest.
+    there, training continues from the newest. Before it starts, stderr says what trains.
 
     Raises:
         TrainingError: if there are no rows, or epochs differ in their number of rows.
@@ -81,6 +87,7 @@ def train_sft(
                     trackers=trackers,
                 ),
                 WholeCheckpoints(),
+                TrainableTable(model),
                 progress,
             ],
         )

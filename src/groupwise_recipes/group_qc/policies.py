@@ -1,24 +1,17 @@
 """The training steps: the base, taught Stage A if it is a preset, and Stage B on top of it."""
 
 import random
-import sys
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
 
-from groupwise.core import Example, derive_seed, read_picture, write_json
+from groupwise.core import Example, derive_seed, read_picture
 from groupwise.data import read_examples
 from groupwise.inference import LocalEngine, Sampling
-from groupwise.models import (
-    Policy,
-    format_trainable,
-    load_policy,
-    tabulate_trainable,
-    write_tiny_policy,
-)
+from groupwise.models import Policy, keep_policy, load_policy, write_tiny_policy
 from groupwise.pipeline import StepContext
-from groupwise.training import SftRow, SftSettings, Workspace, train_grpo, train_sft
+from groupwise.training import SftRow, Workspace, make_control_settings, train_grpo, train_sft
 from groupwise_recipes.group_qc.config import GroupQcConfig, TeachSettings
 from groupwise_recipes.group_qc.groups import TaughtPhoto, find_root, read_groups, read_taught
 from groupwise_recipes.group_qc.prompts import make_photo_example, write_photo_reply
@@ -118,15 +111,7 @@ def run_same_labels(config: GroupQcConfig, context: StepContext) -> None:
     """Go on from the warm-up with SFT on the very groups and labels that GRPO is rewarded by."""
     policy = open_policy(config, context.output_of("sft") / "policy")
     examples = read_examples(context.output_of("stage_b_data") / "train.jsonl")
-    values = config.sft.model_dump(include=set(SftSettings.model_fields))
-    settings = SftSettings.model_validate(
-        {
-            **values,
-            "epochs": config.grpo.epochs,
-            "learning_rate": config.grpo.learning_rate,
-            "trainable": config.grpo.trainable.model_dump(),
-        }
-    )
+    settings = make_control_settings(config.sft, config.grpo)
     workspace = Workspace(context.folder, derive_seed(config.seed, "same labels"))
     trained = train_sft(policy, make_label_rows(examples), settings, workspace=workspace)
     keep_policy(trained, context.folder)
@@ -164,16 +149,6 @@ def check_heldout(
         "two_lines": sum(reply.is_well_formed for reply in replies) / num_items,
         "n": num_items,
     }
-
-
-def keep_policy(policy: Policy, folder: Path) -> None:
-    """Save what was trained; write and log what was frozen and what trained."""
-    policy.save(folder / "policy")
-    rows = tabulate_trainable(policy.model)
-    table = format_trainable(rows) + "\n"
-    write_json(folder / "trainable.json", [vars(row) for row in rows])
-    (folder / "trainable.txt").write_text(table, encoding="utf-8")
-    sys.stderr.write(table)
 
 
 def _list_texts(rows: Sequence[SftRow]) -> list[str]:

@@ -6,15 +6,9 @@ from pathlib import Path
 from groupwise.core import Example, derive_seed, write_json
 from groupwise.data import read_examples
 from groupwise.inference import LocalEngine, Sampling
-from groupwise.models import (
-    Policy,
-    format_trainable,
-    load_policy,
-    tabulate_trainable,
-    write_tiny_policy,
-)
+from groupwise.models import Policy, keep_policy, load_policy, write_tiny_policy
 from groupwise.pipeline import StepContext
-from groupwise.training import SftSettings, Workspace, train_grpo, train_sft
+from groupwise.training import Workspace, make_control_settings, train_grpo, train_sft
 from groupwise_recipes.on_task.config import OnTaskConfig
 from groupwise_recipes.on_task.judge import open_judge
 from groupwise_recipes.on_task.rewards import make_rewards
@@ -54,7 +48,7 @@ def run_sft(config: OnTaskConfig, context: StepContext) -> None:
     rows = make_warmup_rows(read_warmup(context.output_of("prepare")), config)
     workspace = Workspace(context.folder, config.seed)
     trained = train_sft(policy, rows, config.sft, workspace=workspace)
-    _keep(trained, context.folder)
+    keep_policy(trained, context.folder)
 
 
 def run_same_labels(config: OnTaskConfig, context: StepContext) -> None:
@@ -65,22 +59,14 @@ def run_same_labels(config: OnTaskConfig, context: StepContext) -> None:
     """
     policy = open_policy(config, context.output_of("sft") / "policy")
     examples = read_examples(context.output_of("prepare") / "train.jsonl")
-    values = config.sft.model_dump(include=set(SftSettings.model_fields))
-    settings = SftSettings.model_validate(
-        {
-            **values,
-            "epochs": config.grpo.epochs,
-            "learning_rate": config.grpo.learning_rate,
-            "trainable": config.grpo.trainable.model_dump(),
-        }
-    )
+    settings = make_control_settings(config.sft, config.grpo)
     engine = LocalEngine(policy, batch_size=config.evaluation.batch_size)
     sampling = Sampling(max_new_tokens=config.grpo.max_new_tokens)
     texts = [completion.text for [completion] in engine.generate(examples, sampling=sampling)]
     leads = [config.answer.parse(text).lead for text in texts]
     rows = make_label_rows(examples, leads, config.answer)
     workspace = Workspace(context.folder, derive_seed(config.seed, "same labels"))
-    _keep(train_sft(policy, rows, settings, workspace=workspace), context.folder)
+    keep_policy(train_sft(policy, rows, settings, workspace=workspace), context.folder)
 
 
 def run_grpo(config: OnTaskConfig, context: StepContext) -> None:
@@ -99,7 +85,7 @@ def run_grpo(config: OnTaskConfig, context: StepContext) -> None:
     )
     if judge is not None:
         write_json(context.folder / "judge.json", judge.report())
-    _keep(trained, context.folder)
+    keep_policy(trained, context.folder)
 
 
 def check_heldout(
@@ -117,10 +103,3 @@ def check_heldout(
         "invalid": answers.count(None) / num_items,
         "n": num_items,
     }
-
-
-def _keep(policy: Policy, folder: Path) -> None:
-    policy.save(folder / "policy")
-    rows = tabulate_trainable(policy.model)
-    write_json(folder / "trainable.json", [vars(row) for row in rows])
-    (folder / "trainable.txt").write_text(format_trainable(rows) + "\n", encoding="utf-8")
