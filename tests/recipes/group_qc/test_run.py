@@ -4,6 +4,7 @@ import json
 from pathlib import Path
 
 import pytest
+from recipe_runs import POLICIES
 
 from groupwise.core import load_config, read_jsonl
 from groupwise.data import read_examples
@@ -15,16 +16,6 @@ from groupwise_recipes.group_qc.groups import find_root, read_groups
 from groupwise_recipes.group_qc.policies import open_policy
 from groupwise_recipes.group_qc.stage_a import StageAJob, read_summaries, run_stage_a
 from groupwise_recipes.group_qc.verdicts import FAIL, parse_judgement
-
-POLICIES = {
-    "majority",
-    "text_only",
-    "picture_only",
-    "prompt",
-    "sft",
-    "sft_same_labels",
-    "grpo",
-}
 
 pytestmark = pytest.mark.slow
 

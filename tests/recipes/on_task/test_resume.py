@@ -24,9 +24,5 @@ def test_killed_run_ends_with_the_same_numbers(
     job: RecipeJob,
 ) -> None:
     run = tmp_path / "run"
-    job.kill_when(run, is_reached)
-    assert not (run / "report.html").exists()
-    done = job.run(run, "--resume")
-    assert done.returncode == 0, done.stderr
-    assert "continuing" in done.stderr
+    job.kill_and_resume(run, is_reached)
     assert read_numbers(run) == read_numbers(tiny_run)

@@ -4,21 +4,11 @@ import json
 from pathlib import Path
 
 from command_line import CommandLine
-from recipe_runs import RecipeJob
+from recipe_runs import POLICIES, RecipeJob
 
 from groupwise.core import read_jsonl
 from groupwise.data import read_examples
 from groupwise.evaluation import digest_items, read_metrics, read_predictions
-
-POLICIES = {
-    "majority",
-    "text_only",
-    "picture_only",
-    "prompt",
-    "sft",
-    "sft_same_labels",
-    "grpo",
-}
 
 
 def test_every_policy_is_measured_on_the_same_items(tiny_run: Path) -> None:
