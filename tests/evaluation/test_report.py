@@ -22,6 +22,16 @@ from groupwise.evaluation.report.plots import list_plots
 from groupwise.evaluation.report.rendering import escape_cell, flatten_settings
 
 POLICIES = ["majority", "text_only", "picture_only", "prompt", "sft", "sft_same_labels", "grpo"]
+FILES = (
+    "manifest.json",
+    "evaluate/predictions.jsonl",
+    "evaluate/metrics.json",
+    "evaluate/comparisons.json",
+    "audit/audit.json",
+    "sft/metrics.jsonl",
+    "grpo/metrics.jsonl",
+)
+"""What the report of any run is made from."""
 VOID = {"meta", "img", "br", "link", "input"}
 
 
@@ -166,32 +176,12 @@ def test_tables_of_the_markdown_are_rectangular(written: tuple[Path, Path]) -> N
 def test_report_of_an_empty_folder_says_what_is_missing(tmp_path: Path) -> None:
     html, markdown = write_report(tmp_path)
     text = "".join(read_page(html.read_text(encoding="utf-8")).texts)
-    for name in (
-        "manifest.json",
-        "evaluate/predictions.jsonl",
-        "evaluate/metrics.json",
-        "evaluate/comparisons.json",
-        "audit/audit.json",
-        "sft/metrics.jsonl",
-        "grpo/metrics.jsonl",
-    ):
+    for name in FILES:
         assert f"Not there: {name}" in text
         assert f"*Not there: `{name}`" in markdown.read_text(encoding="utf-8")
 
 
-@pytest.mark.parametrize(
-    "name",
-    [
-        "manifest.json",
-        "evaluate/predictions.jsonl",
-        "evaluate/metrics.json",
-        "evaluate/comparisons.json",
-        "audit/audit.json",
-        "sft/metrics.jsonl",
-        "grpo/metrics.jsonl",
-        "grpo/gate.json",
-    ],
-)
+@pytest.mark.parametrize("name", [*FILES, "grpo/gate.json"])
 def test_each_file_may_be_missing_and_is_then_named(run_copy: Path, name: str) -> None:
     (run_copy / name).unlink()
     report = build_report(run_copy)
