@@ -245,6 +245,22 @@ def test_a_pilot_that_is_none_is_refused(rates: list[float], size: int) -> None:
         expect_dead_groups(Pilot(rates, size))
 
 
+def test_errors_are_refused_all_at_once() -> None:
+    twice = [item("same", group="a"), item("same", group="a")]
+    audit = audit_data({"train": twice, "test": [item("t", group="a")], "validation": []})
+    assert len(audit.errors) > 1
+    with pytest.raises(DataError, match=rf"found {len(audit.errors)} error\(s\)") as caught:
+        audit.refuse_errors()
+    for finding in audit.errors:
+        assert f"{finding.name}: {finding.message}" in str(caught.value)
+
+
+def test_warnings_are_not_refused() -> None:
+    audit = audit_data({"train": [item("a"), item("b")], "test": [*balanced("t")]})
+    assert audit.warnings
+    audit.refuse_errors()
+
+
 def test_errors_come_first_and_places_are_limited() -> None:
     train = [item(f"a{n}", group=f"s{n}", label="on-task") for n in range(30)]
     test = [item(f"b{n}", group=f"s{n}", label="xy"[n % 2]) for n in range(30)]

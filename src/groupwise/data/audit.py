@@ -1,7 +1,7 @@
 """The data audit: can a result on these splits be trusted?
 
 It counts, compares and says so; it changes nothing and stops nothing. Errors are for the caller
-to act on.
+to act on, or to refuse by ``DataAudit.refuse_errors``.
 """
 
 import math
@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from groupwise.core import MAX_PLACES, ConfigError, Example, Finding
+from groupwise.core import MAX_PLACES, ConfigError, DataError, Example, Finding
 from groupwise.data.drops import DropLog
 from groupwise.data.leakage import (
     Splits,
@@ -87,6 +87,16 @@ class DataAudit:
     def warnings(self) -> tuple[Finding, ...]:
         """Findings that may make results wrong."""
         return tuple(finding for finding in self.findings if finding.level == "warning")
+
+    def refuse_errors(self) -> None:
+        """Stop on errors.
+
+        Raises:
+            DataError: naming every error that was found.
+        """
+        if self.errors:
+            found = "".join(f"\n  {finding.name}: {finding.message}" for finding in self.errors)
+            raise DataError(f"the data audit found {len(self.errors)} error(s):{found}\n ")
 
     def to_json(self) -> dict[str, Any]:
         """Return the audit as JSON values."""

@@ -4,6 +4,7 @@ Knows nothing about models, data or training; a recipe brings those as callables
 """
 
 from groupwise.pipeline.checkup import Check, check_machine
+from groupwise.pipeline.plans import bind_work, collect_settings, digest_inputs
 from groupwise.pipeline.prediction import (
     FoundGroups,
     PredictionSummary,
@@ -42,8 +43,11 @@ __all__ = [
     "StepProgress",
     "StepState",
     "are_done",
+    "bind_work",
     "check_machine",
     "check_recipe",
+    "collect_settings",
+    "digest_inputs",
     "find_config",
     "find_recipe",
     "find_recipe_of",

@@ -1,10 +1,8 @@
 """Group QC, from photos to a report: Stage A describes, Stage B judges, GRPO trains Stage B."""
 
-from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from groupwise.core import digest_file, dump_config
 from groupwise.pipeline import (
     AUDIT_REWARDS,
     PredictionSource,
@@ -12,7 +10,9 @@ from groupwise.pipeline import (
     Recipe,
     RewardSource,
     Step,
-    StepContext,
+    bind_work,
+    collect_settings,
+    digest_inputs,
 )
 
 if TYPE_CHECKING:
@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 
 TRAINED = ("sft", "grpo", "sft_same_labels")
 TEACH = "teach_stage_a"
+
+_WORK = "groupwise_recipes.group_qc.work:WORK"
 
 # Parts of sections: a step is not redone for settings that it does not read.
 _PARTS = {
@@ -97,13 +99,9 @@ def plan(config: "GroupQcConfig", run: Path) -> list[Step]:
 
 def _collect_settings(config: "GroupQcConfig", run: Path) -> dict[str, Any]:
     """Return all that steps may depend on: sections of the config, parts of them, and more."""
-    from groupwise.evaluation import METRIC_VERSIONS
     from groupwise_recipes.group_qc.summarize import count_attempts
 
-    settings = {**dump_config(config), "metric_versions": dict(METRIC_VERSIONS)}
-    for part, (section, keys) in _PARTS.items():
-        settings[part] = {key: settings[section][key] for key in keys}
-    return {**settings, "retry": count_attempts(run)}
+    return {**collect_settings(config, parts=_PARTS), "retry": count_attempts(run)}
 
 
 def _make_step(
@@ -115,13 +113,19 @@ def _make_step(
     name, summary, sections, uses = row
     return Step(
         name=name,
-        run=_bind(name, config),
+        run=bind_work(_WORK, name, config),
         uses=tuple(used for used in uses.split() if used not in absent),
         settings={key: settings[key] for key in sections.split()},
-        inputs=_digest_inputs(config) if name == "prepare" else {},
+        inputs=_digest_outside(config) if name == "prepare" else {},
         summary=summary,
         files=("report.html", "report.md") if name == "report" else (),
     )
+
+
+def _digest_outside(config: "GroupQcConfig") -> dict[str, str]:
+    data = config.data
+    paths = {"data.root": data.root, "data.missions": data.missions}
+    return digest_inputs({**paths, "model.base": config.model.base})
 
 
 def preview(config: "GroupQcConfig") -> Preview:
@@ -150,31 +154,6 @@ def list_groups(config: "GroupQcConfig", photos: Path) -> "FoundGroups":
     from groupwise_recipes.group_qc.predictor import list_groups as list_found
 
     return list_found(config, photos)
-
-
-def _bind(name: str, config: "GroupQcConfig") -> Callable[[StepContext], None]:
-    """Return the step's work; what needs torch is imported when it runs."""
-
-    def work(context: StepContext) -> None:
-        from groupwise_recipes.group_qc.work import WORK
-
-        WORK[name](config, context)
-
-    return work
-
-
-def _digest_inputs(config: "GroupQcConfig") -> dict[str, str]:
-    """Digest what a run reads from outside: photos, missions and a base model's folder."""
-    paths = {
-        "data.root": config.data.root,
-        "data.missions": config.data.missions,
-        "model.base": Path(config.model.base),
-    }
-    return {
-        name: digest_file(path)
-        for name, path in paths.items()
-        if path is not None and path.exists()
-    }
 
 
 recipe = Recipe(

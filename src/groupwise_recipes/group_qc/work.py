@@ -2,8 +2,8 @@
 
 from collections.abc import Callable, Mapping
 
-from groupwise.core import DataError, write_json, write_jsonl
-from groupwise.data import DataAudit, audit_data, write_audit, write_examples
+from groupwise.core import write_json, write_jsonl
+from groupwise.data import audit_data, write_audit, write_examples
 from groupwise.models import open_token_counter
 from groupwise.pipeline import StepContext
 from groupwise_recipes.group_qc.config import GroupQcConfig
@@ -37,7 +37,7 @@ def run_audit(config: GroupQcConfig, context: StepContext) -> None:
     """Audit the photos of the splits and stop the run on an error."""
     audit = audit_photos(config, context.output_of("prepare"))
     write_audit(audit, context.folder)
-    refuse_errors(audit)
+    audit.refuse_errors()
 
 
 def run_stage_b_data(config: GroupQcConfig, context: StepContext) -> None:
@@ -64,18 +64,7 @@ def run_stage_b_data(config: GroupQcConfig, context: StepContext) -> None:
         count_tokens=open_token_counter(find_base(config, context.run)),
     )
     write_audit(audit, context.folder)
-    refuse_errors(audit)
-
-
-def refuse_errors(audit: DataAudit) -> None:
-    """Stop on the errors of an audit.
-
-    Raises:
-        DataError: naming every error that was found.
-    """
-    if audit.errors:
-        found = "".join(f"\n  {finding.name}: {finding.message}" for finding in audit.errors)
-        raise DataError(f"the data audit found {len(audit.errors)} error(s):{found}\n ")
+    audit.refuse_errors()
 
 
 WORK: Mapping[str, Callable[[GroupQcConfig, StepContext], None]] = {

@@ -1,17 +1,26 @@
 """On-task, from screens to a report: prepare, audit, baselines, SFT, GRPO, evaluate, report."""
 
-from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from groupwise.core import digest_file, dump_config
-from groupwise.pipeline import AUDIT_REWARDS, Preview, Recipe, RewardSource, Step, StepContext
+from groupwise.pipeline import (
+    AUDIT_REWARDS,
+    Preview,
+    Recipe,
+    RewardSource,
+    Step,
+    bind_work,
+    collect_settings,
+    digest_inputs,
+)
 
 if TYPE_CHECKING:
     from groupwise.rewards import RewardCase
     from groupwise_recipes.on_task.config import OnTaskConfig
 
 TRAINED = ("sft", "grpo", "sft_same_labels")
+
+_WORK = "groupwise_recipes.on_task.work:WORK"
 
 # Parts of sections: a step is not redone for settings that it does not read.
 _PARTS = {
@@ -26,17 +35,14 @@ def plan(config: "OnTaskConfig", run: Path) -> list[Step]:
 
     The pipeline adds the audit of ``rewards`` behind the step ``audit``.
     """
-    from groupwise.evaluation import METRIC_VERSIONS
     from groupwise_recipes.on_task.rewards import name_weights
 
-    settings = {**dump_config(config), "metric_versions": dict(METRIC_VERSIONS)}
-    for part, (section, keys) in _PARTS.items():
-        settings[part] = {key: settings[section][key] for key in keys}
+    settings = collect_settings(config, parts=_PARTS)
 
     def make(name: str, summary: str, *, sections: str, uses: str = "", **more: Any) -> Step:
         return Step(
             name=name,
-            run=_bind(name, config),
+            run=bind_work(_WORK, name, config),
             uses=tuple(uses.split()),
             settings={key: settings[key] for key in sections.split()},
             summary=summary,
@@ -49,7 +55,7 @@ def plan(config: "OnTaskConfig", run: Path) -> list[Step]:
             "prepare",
             "screens into splits and pairs",
             sections="seed model data answer",
-            inputs=_digest_inputs(config),
+            inputs=digest_inputs({"data.root": config.data.root, "model.base": config.model.base}),
         ),
         make("audit", "what the data can be trusted for", sections="model data", uses="prepare"),
         make("baselines", "majority, text, picture, prompt", sections=asked, uses="prepare audit"),
@@ -94,27 +100,6 @@ def collect_rewards(config: "OnTaskConfig", run: Path) -> "RewardCase":
     from groupwise_recipes.on_task.rewards import make_case
 
     return make_case(config, run / "prepare")
-
-
-def _bind(name: str, config: "OnTaskConfig") -> Callable[[StepContext], None]:
-    """Return the step's work; what needs torch is imported when it runs."""
-
-    def work(context: StepContext) -> None:
-        from groupwise_recipes.on_task.work import WORK
-
-        WORK[name](config, context)
-
-    return work
-
-
-def _digest_inputs(config: "OnTaskConfig") -> dict[str, str]:
-    """Digest what a run reads from outside: the screens' folder and a base model's folder."""
-    folders = {"data.root": config.data.root, "model.base": Path(config.model.base)}
-    return {
-        name: digest_file(folder)
-        for name, folder in folders.items()
-        if folder is not None and folder.is_dir()
-    }
 
 
 recipe = Recipe(

@@ -3,7 +3,6 @@
 import json
 from collections.abc import Callable, Mapping
 
-from groupwise.core import DataError
 from groupwise.data import DropLog, audit_data, read_examples, write_audit
 from groupwise.evaluation import write_report
 from groupwise.models import open_token_counter
@@ -49,9 +48,7 @@ def run_audit(config: OnTaskConfig, context: StepContext) -> None:
         ),
     )
     write_audit(audit, context.folder)
-    if audit.errors:
-        found = "".join(f"\n  {finding.name}: {finding.message}" for finding in audit.errors)
-        raise DataError(f"the data audit found {len(audit.errors)} error(s):{found}\n ")
+    audit.refuse_errors()
 
 
 def run_report(config: OnTaskConfig, context: StepContext) -> None:
