@@ -1,4 +1,4 @@
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -9,7 +9,6 @@ from groupwise.evaluation import (
     Prediction,
     digest_items,
     group_by_policy,
-    predict_once,
     read_predictions,
     write_predictions,
 )
@@ -33,29 +32,6 @@ def test_file_round_trip_keeps_every_field(tmp_path: Path, make_prediction: Make
     ]
     write_predictions(tmp_path / "p.jsonl", rows)
     assert read_predictions(tmp_path / "p.jsonl") == rows
-
-
-def test_a_policy_is_asked_once_and_then_read(tmp_path: Path, make_prediction: Make) -> None:
-    rows, asked = [make_prediction(), make_prediction(example_id="b")], []
-
-    def ask() -> list[Prediction]:
-        asked.append(tmp_path)
-        return rows
-
-    path = tmp_path / "sft.jsonl"
-    assert [predict_once(path, ask) for _ in range(2)] == [rows, rows]
-    assert asked == [tmp_path]
-    assert read_predictions(path) == rows
-
-
-def test_an_answer_that_breaks_off_leaves_no_file(tmp_path: Path, make_prediction: Make) -> None:
-    def ask() -> Iterator[Prediction]:
-        yield make_prediction()
-        raise KeyboardInterrupt
-
-    with pytest.raises(KeyboardInterrupt):
-        predict_once(tmp_path / "sft.jsonl", ask)
-    assert not (tmp_path / "sft.jsonl").exists()
 
 
 def test_row_with_other_keys_is_refused_with_its_number(tmp_path: Path) -> None:

@@ -61,11 +61,11 @@ from groupwise.evaluation.predictions import (
     Prediction,
     digest_items,
     group_by_policy,
-    predict_once,
     read_predictions,
     write_predictions,
 )
 from groupwise.evaluation.report import write_report
+from groupwise.evaluation.results import predict_each, write_evaluation
 
 __all__ = [
     "CONDITIONS_FILE",
@@ -105,8 +105,8 @@ __all__ = [
     "group_by_policy",
     "list_discordant",
     "list_measures",
+    "predict_each",
     "predict_majority",
-    "predict_once",
     "predict_picture_only",
     "predict_text_only",
     "read_comparisons",
@@ -120,6 +120,7 @@ __all__ = [
     "summarize_same",
     "write_comparisons",
     "write_conditions",
+    "write_evaluation",
     "write_metrics",
     "write_predictions",
     "write_report",

@@ -4,7 +4,7 @@ Rows are read and checked here. Nothing is counted or averaged here.
 """
 
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 from typing import Any
@@ -145,19 +145,6 @@ def read_predictions(path: Path) -> list[Prediction]:
         EvaluationError: if a row has other keys than a Prediction or contradicts itself.
     """
     return [_parse_row(row, f"{path} row {n}") for n, row in enumerate(read_jsonl(path), start=1)]
-
-
-def predict_once(path: Path, ask: Callable[[], Iterable[Prediction]]) -> list[Prediction]:
-    """Return the predictions of a file; without the file, ask for them and write it first.
-
-    So a step that is killed between two policies does not ask the first one again.
-
-    Raises:
-        EvaluationError: if the file is damaged.
-    """
-    if not path.exists():
-        write_predictions(path, ask())
-    return read_predictions(path)
 
 
 def _parse_row(row: dict[str, Any], where: str) -> Prediction:

@@ -2,7 +2,6 @@
 
 from collections.abc import Sequence
 from dataclasses import asdict, replace
-from functools import partial
 from typing import Any
 
 from groupwise.core import Example, write_json
@@ -11,11 +10,9 @@ from groupwise.evaluation import (
     Prediction,
     compare_pairs,
     compute_metrics,
-    predict_once,
+    predict_each,
     read_predictions,
-    write_comparisons,
-    write_conditions,
-    write_metrics,
+    write_evaluation,
     write_predictions,
 )
 from groupwise.inference import LocalEngine, Sampling, time_answers
@@ -56,22 +53,21 @@ def run_evaluation(config: GroupQcConfig, context: StepContext) -> None:
     """Ask every trained policy, and measure and compare all of them."""
     test = read_examples(context.output_of("stage_b_data") / f"{SPLIT}.jsonl")
     found = read_predictions(context.output_of("baselines") / "predictions.jsonl")
-    folder = context.folder
 
     def ask(name: str) -> list[Prediction]:
         policy = open_policy(config, context.output_of(name) / "policy")
         return ask_policy(policy, test, config, name=name)
 
-    for name in TRAINED:
-        found += predict_once(folder / f"{name}.jsonl", partial(ask, name))
-    write_predictions(folder / "predictions.jsonl", found)
+    found += predict_each(TRAINED, ask, folder=context.folder)
     metrics = compute_metrics(found, labels=VERDICTS, seed=config.seed, slices=("task_type",))
-    write_metrics(folder / "metrics.json", metrics)
-    missions = measure_missions(found, seed=config.seed)
-    write_json(folder / "missions.json", missions)
-    comparisons = compare_pairs(found, COMPARED, split=SPLIT, seed=config.seed)
-    write_comparisons(folder / "comparisons.json", comparisons)
-    write_conditions(folder / "conditions.json", describe_conditions(config, context, test))
+    write_json(context.folder / "missions.json", measure_missions(found, seed=config.seed))
+    write_evaluation(
+        context.folder,
+        found,
+        metrics=metrics,
+        comparisons=compare_pairs(found, COMPARED, split=SPLIT, seed=config.seed),
+        conditions=describe_conditions(config, context, test),
+    )
 
 
 def measure_missions(predictions: Sequence[Prediction], *, seed: int) -> dict[str, Any]:

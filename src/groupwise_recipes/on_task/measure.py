@@ -1,7 +1,6 @@
 """The baselines, evaluate and report steps."""
 
 from collections.abc import Sequence
-from functools import partial
 
 from groupwise.core import DataError, Example, derive_seed
 from groupwise.data import read_examples
@@ -9,14 +8,12 @@ from groupwise.evaluation import (
     Prediction,
     compare_pairs,
     compute_metrics,
+    predict_each,
     predict_majority,
-    predict_once,
     predict_picture_only,
     predict_text_only,
     read_predictions,
-    write_comparisons,
-    write_conditions,
-    write_metrics,
+    write_evaluation,
     write_predictions,
 )
 from groupwise.inference import LocalEngine, Sampling, time_answers
@@ -53,22 +50,22 @@ def run_evaluation(config: OnTaskConfig, context: StepContext) -> None:
     """Ask every trained policy, and measure and compare all of them."""
     test = draw_items(read_examples(context.output_of("prepare") / f"{SPLIT}.jsonl"), config)
     found = read_predictions(context.output_of("baselines") / "predictions.jsonl")
-    folder = context.folder
 
     def ask(name: str) -> list[Prediction]:
         policy = open_policy(config, context.output_of(name) / "policy")
         return ask_policy(policy, test, config, name=name)
 
-    for name in TRAINED:
-        found += predict_once(folder / f"{name}.jsonl", partial(ask, name))
-    write_predictions(folder / "predictions.jsonl", found)
+    found += predict_each(TRAINED, ask, folder=context.folder)
     labels = config.answer.labels
     slices = _list_slices(test)
     metrics = compute_metrics(found, labels=labels, seed=config.seed, slices=slices)
-    write_metrics(folder / "metrics.json", metrics)
-    comparisons = compare_pairs(found, COMPARED, split=SPLIT, seed=config.seed)
-    write_comparisons(folder / "comparisons.json", comparisons)
-    write_conditions(folder / "conditions.json", describe_conditions(config, context, test))
+    write_evaluation(
+        context.folder,
+        found,
+        metrics=metrics,
+        comparisons=compare_pairs(found, COMPARED, split=SPLIT, seed=config.seed),
+        conditions=describe_conditions(config, context, test),
+    )
 
 
 def draw_items(examples: Sequence[Example], config: OnTaskConfig) -> list[Example]:

@@ -1,0 +1,48 @@
+"""What the step ``evaluate`` leaves: the files that reports, comparisons and the gate read."""
+
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+
+from groupwise.evaluation.fairness import Conditions, write_conditions
+from groupwise.evaluation.metrics import Metric, write_metrics
+from groupwise.evaluation.paired import PairedComparison, write_comparisons
+from groupwise.evaluation.predictions import Prediction, read_predictions, write_predictions
+
+
+def predict_each(
+    policies: Iterable[str], ask: Callable[[str], Iterable[Prediction]], *, folder: Path
+) -> list[Prediction]:
+    """Return the predictions of policies, each asked once and kept in ``<policy>.jsonl``.
+
+    So a step that is killed between two policies does not ask the first one again.
+
+    Args:
+        policies: names, in the order of the result.
+        ask: returns the predictions of a policy.
+        folder: of the step.
+
+    Raises:
+        EvaluationError: if a file is damaged.
+    """
+    found: list[Prediction] = []
+    for policy in policies:
+        path = folder / f"{policy}.jsonl"
+        if not path.exists():
+            write_predictions(path, ask(policy))
+        found += read_predictions(path)
+    return found
+
+
+def write_evaluation(
+    folder: Path,
+    predictions: Sequence[Prediction],
+    *,
+    metrics: Sequence[Metric],
+    comparisons: Sequence[PairedComparison],
+    conditions: Conditions,
+) -> None:
+    """Write the files of an evaluation, under the names by which they are looked for."""
+    write_predictions(folder / "predictions.jsonl", predictions)
+    write_metrics(folder / "metrics.json", metrics)
+    write_comparisons(folder / "comparisons.json", comparisons)
+    write_conditions(folder / "conditions.json", conditions)
