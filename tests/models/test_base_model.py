@@ -1,8 +1,21 @@
 """What is known of a base model without loading its weights."""
 
 import shutil
+from dataclasses import replace
 
-from groupwise.models import ModelShape, count_blocks, find_shape, load_policy
+import pytest
+from PIL import Image
+
+from groupwise.core import Message, ModelError, make_example, read_picture
+from groupwise.models import (
+    ModelShape,
+    count_blocks,
+    find_shape,
+    find_weights,
+    load_policy,
+    open_processor,
+    open_token_counter,
+)
 
 GIVEN = ModelShape(num_parameters=7, num_blocks=2, hidden_size=8, vocabulary_size=9)
 
@@ -29,3 +42,58 @@ def test_a_folder_of_a_preset_s_name_is_not_the_preset(vision_folder, tmp_path, 
     monkeypatch.chdir(tmp_path)
     assert find_shape("./tiny-qwen2.5-vl") is not None
     assert find_shape("tiny-qwen2.5-vl") is None
+
+
+@pytest.fixture
+def example(tmp_path):
+    """A prompt with a picture that does not fit into one token of the tiny policy."""
+    Image.new("RGB", (256, 128)).save(tmp_path / "wide.png")
+    picture = read_picture(tmp_path / "wide.png")
+    return make_example([Message("user", "这是什么?")], group="g", pictures=[picture])
+
+
+def test_the_processor_is_that_of_the_policy(vision_folder, text_folder):
+    for folder in (vision_folder, text_folder):
+        policy, found = load_policy(folder), open_processor(folder)
+        assert type(found) is type(policy.processor)
+        assert found.chat_template == policy.processor.chat_template
+
+
+def test_pictures_count_for_those_who_take_them(vision_folder, text_folder, example):
+    bare = replace(example, pictures=())
+    seen, unseen = open_token_counter(vision_folder), open_token_counter(text_folder)
+    assert seen(example) > seen(bare)
+    assert unseen(example) == unseen(bare)
+
+
+def test_pictures_are_scaled_down(vision_folder, example):
+    whole, half = (
+        open_token_counter(vision_folder, max_pixels=limit) for limit in (2 * 128**2, 128**2)
+    )
+    assert whole(example) == half(example) + 1
+
+
+def test_weights_are_where_the_model_is(vision_folder):
+    assert find_weights(vision_folder) == vision_folder
+    assert find_weights(str(vision_folder)) == vision_folder
+
+
+def test_weights_of_the_hub_are_in_the_local_cache(tmp_path, monkeypatch):
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_CACHE", str(tmp_path))
+    repository = tmp_path / "models--some--model"
+    snapshot = repository / "snapshots" / "abc"
+    snapshot.mkdir(parents=True)
+    (repository / "refs").mkdir()
+    (repository / "refs" / "main").write_text("abc")
+    (snapshot / "model.safetensors").write_bytes(b"")
+    assert find_weights("some/model") == snapshot
+
+
+@pytest.mark.parametrize("find", [find_weights, open_processor, open_token_counter])
+def test_a_model_that_is_nowhere_is_one_sentence(find, tmp_path, monkeypatch):
+    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
+    gone = str(tmp_path / "gone")
+    with pytest.raises(ModelError, match="cannot load the model") as caught:
+        find(gone)
+    assert gone in str(caught.value)
+    assert "\n" not in str(caught.value)

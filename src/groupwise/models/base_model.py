@@ -1,11 +1,17 @@
-"""What is known of a base model without loading its weights: configuration, shape, files."""
+"""What is known of a base model without loading its weights: configuration, processor, files."""
 
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 from transformers import AutoConfig
 
+from groupwise.core import Example, ModelError
+from groupwise.models.lengths import make_token_counter
 from groupwise.models.memory import ModelShape
+from groupwise.models.processor import load_processor
+from groupwise.models.silence import silence_libraries
 from groupwise.models.tiny import PRESETS
 
 
@@ -15,6 +21,75 @@ def find_local_config(name_or_path: str | Path) -> Any | None:
         return AutoConfig.from_pretrained(name_or_path, local_files_only=True)
     except (OSError, ValueError):
         return None
+
+
+def takes_pictures(config: Any) -> bool:
+    """Return whether the model of a configuration has a vision tower."""
+    return getattr(config, "vision_config", None) is not None
+
+
+@contextmanager
+def refuse_missing(name_or_path: str | Path) -> Iterator[None]:
+    """Say in one sentence that a model's files cannot be found or read.
+
+    Raises:
+        ModelError: on the library's error inside the block.
+    """
+    try:
+        with silence_libraries():
+            yield
+    except (OSError, ValueError) as error:
+        reason = str(error).splitlines()[0]
+        raise ModelError(
+            f"cannot load the model {name_or_path} ({reason})",
+            fix="give a model folder, or a hub id that is in the local cache or can be reached",
+        ) from error
+
+
+def open_processor(base: str | Path, *, max_pixels: int | None = None) -> Any:
+    """Load the processor of a base model: its tokenizer, if it takes no pictures.
+
+    Args:
+        base: a model folder or a hub id.
+        max_pixels: pictures are scaled down to at most this many pixels (None: as configured).
+
+    Raises:
+        ModelError: if it cannot be found or loaded.
+    """
+    with refuse_missing(base):
+        config = AutoConfig.from_pretrained(base)
+        return load_processor(
+            base,
+            model_type=config.model_type,
+            has_vision=takes_pictures(config),
+            max_pixels=max_pixels,
+        )
+
+
+def open_token_counter(
+    base: str | Path, *, max_pixels: int | None = None
+) -> Callable[[Example], int]:
+    """Return a function that counts the prompt tokens of an example as the base model sees it.
+
+    Raises:
+        ModelError: if the model's processor cannot be found or loaded.
+    """
+    processor = open_processor(base, max_pixels=max_pixels)
+    return make_token_counter(processor, has_vision=hasattr(processor, "image_processor"))
+
+
+def find_weights(base: str | Path) -> Path:
+    """Return the folder of a base model's weights: its own, or the one in the local cache.
+
+    Raises:
+        ModelError: if it is neither a folder nor in the cache.
+    """
+    if Path(base).is_dir():
+        return Path(base)
+    from huggingface_hub import snapshot_download
+
+    with refuse_missing(base):
+        return Path(snapshot_download(str(base), local_files_only=True))
 
 
 def find_shape(base: str, given: ModelShape | None = None) -> ModelShape | None:

@@ -15,6 +15,7 @@ from transformers import (
 )
 
 from groupwise.core import Example, ModelError
+from groupwise.models.base_model import refuse_missing, takes_pictures
 from groupwise.models.messages import build_messages
 from groupwise.models.patch_projection import project_patches_fast
 from groupwise.models.processor import load_processor
@@ -114,22 +115,15 @@ def load_policy(
     """
     path = Path(name_or_path)
     is_adapter = (path / _ADAPTER_FILE).is_file()
-    try:
-        with silence_libraries():
-            if is_adapter:
-                return _load_adapter(path, dtype=dtype, max_pixels=max_pixels)
-            return _load_base(name_or_path, dtype=dtype, max_pixels=max_pixels)
-    except (OSError, ValueError) as error:
-        reason = str(error).splitlines()[0]
-        raise ModelError(
-            f"cannot load the model {name_or_path} ({reason})",
-            fix="give a model folder, or a hub id that is in the local cache or can be reached",
-        ) from error
+    with refuse_missing(name_or_path):
+        if is_adapter:
+            return _load_adapter(path, dtype=dtype, max_pixels=max_pixels)
+        return _load_base(name_or_path, dtype=dtype, max_pixels=max_pixels)
 
 
 def _load_base(name_or_path: str | Path, *, dtype: str, max_pixels: int | None) -> Policy:
     config = AutoConfig.from_pretrained(name_or_path)
-    has_vision = getattr(config, "vision_config", None) is not None
+    has_vision = takes_pictures(config)
     auto = AutoModelForImageTextToText if has_vision else AutoModelForCausalLM
     model = auto.from_pretrained(
         name_or_path, dtype=dtype if dtype == "auto" else getattr(torch, dtype)
