@@ -1,11 +1,15 @@
 """What is said of a training before it starts."""
 
+import re
+
 import pytest
 
+from groupwise.data import TokenBudget
 from groupwise.models import LoraSettings, ModelSettings, ModelShape, TrainableSettings
 from groupwise.training import (
     GrpoSettings,
     SftSettings,
+    check_lengths,
     check_model,
     describe_grpo_steps,
     estimate_step_memory,
@@ -90,6 +94,27 @@ def test_more_blocks_than_there_are_is_a_problem_that_names_the_stage(method, la
     found = check_model(ModelSettings(base="some/model", max_pixels=784), SHAPE, stages)
     words = "grpo.trainable.lora.last_blocks: 5 is more than the model's 4 blocks"
     assert found == [words] * num_problems
+
+
+@pytest.mark.parametrize(
+    ("limit", "allow_rejecting", "tokens_per_answer", "words"),
+    [
+        (512, False, 64, ""),
+        (511, True, 64, ""),
+        (511, False, 64, "data.budget.max_prompt_tokens: 511 rejects .* 512 tokens; ask less"),
+        (512, False, 65, "grpo.max_new_tokens: 64 cannot hold .* 65 tokens; raise it"),
+    ],
+)
+def test_prompts_and_answers_have_to_fit(limit, allow_rejecting, tokens_per_answer, words):
+    found = check_lengths(
+        TokenBudget(max_prompt_tokens=limit, allow_rejecting=allow_rejecting),
+        make_settings(),
+        tokens_per_prompt=512,
+        tokens_per_answer=tokens_per_answer,
+        fix="ask less",
+    )
+    assert len(found) == bool(words)
+    assert re.fullmatch(words, "".join(found))
 
 
 def test_steps_of_grpo_are_counted_by_prompts():

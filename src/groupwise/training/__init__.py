@@ -4,7 +4,12 @@ from groupwise.training.augmentation import augment_picture
 from groupwise.training.control import make_control_settings
 from groupwise.training.gate import GateResult, judge_gate, score_alone
 from groupwise.training.grpo import train_grpo
-from groupwise.training.preview import check_model, describe_grpo_steps, estimate_step_memory
+from groupwise.training.preview import (
+    check_lengths,
+    check_model,
+    describe_grpo_steps,
+    estimate_step_memory,
+)
 from groupwise.training.rows import RowCollator, RowsOfEpoch, SftRow
 from groupwise.training.settings import (
     GrpoSettings,
@@ -28,6 +33,7 @@ __all__ = [
     "VllmSettings",
     "Workspace",
     "augment_picture",
+    "check_lengths",
     "check_model",
     "describe_grpo_steps",
     "estimate_step_memory",

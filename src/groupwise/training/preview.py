@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 
+from groupwise.data import TokenBudget
 from groupwise.models import (
     MemoryEstimate,
     ModelSettings,
@@ -56,6 +57,38 @@ def check_model(
         for name, last in asked.items()
         if last > shape.num_blocks
     ]
+
+
+def check_lengths(
+    budget: TokenBudget,
+    grpo: GrpoSettings,
+    *,
+    tokens_per_prompt: int,
+    tokens_per_answer: int,
+    fix: str = "raise it",
+) -> list[str]:
+    """Return clauses on prompts that the budget rejects and answers that would be cut off.
+
+    Args:
+        budget: the section ``data.budget`` of a config.
+        grpo: the section ``grpo``.
+        tokens_per_prompt: about how many the longest prompts have.
+        tokens_per_answer: that an answer in the right form may have.
+        fix: what to do about a budget that is too small.
+    """
+    problems: list[str] = []
+    limit = budget.max_prompt_tokens
+    if tokens_per_prompt > limit and not budget.allow_rejecting:
+        problems.append(
+            f"data.budget.max_prompt_tokens: {limit} rejects real rows, which have about "
+            f"{tokens_per_prompt} tokens; {fix}"
+        )
+    if grpo.max_new_tokens < tokens_per_answer:
+        problems.append(
+            f"grpo.max_new_tokens: {grpo.max_new_tokens} cannot hold an answer, which has "
+            f"up to {tokens_per_answer} tokens; raise it"
+        )
+    return problems
 
 
 def describe_grpo_steps(settings: GrpoSettings, *, num_prompts: int) -> str:

@@ -8,7 +8,12 @@ from groupwise.models import (
     find_shape,
 )
 from groupwise.pipeline import Preview
-from groupwise.training import check_model, describe_grpo_steps, estimate_step_memory
+from groupwise.training import (
+    check_lengths,
+    check_model,
+    describe_grpo_steps,
+    estimate_step_memory,
+)
 from groupwise_recipes.group_qc.config import GroupQcConfig
 from groupwise_recipes.group_qc.photos import load_photo_groups
 from groupwise_recipes.group_qc.rewards import name_weights
@@ -38,7 +43,12 @@ def preview_run(config: GroupQcConfig) -> Preview:
         ("reward weights", name_weights(config.rewards)),
         *_list_steps(config, num_groups),
     ]
-    problems = _check_limits(config, group_tokens)
+    problems = check_lengths(
+        config.data.budget,
+        config.grpo,
+        tokens_per_prompt=group_tokens,
+        tokens_per_answer=_REPLY_TOKENS,
+    )
     shape = find_shape(config.model.base, config.model.shape)
     problems += check_model(config.model, shape, {"sft": config.sft, "grpo": config.grpo})
     if shape is not None:
@@ -77,19 +87,3 @@ def _list_steps(config: GroupQcConfig, num_groups: int) -> list[tuple[str, str]]
         ("sft steps", f"about {sft_steps:,} on {num_warmup:,} labelled groups"),
         ("grpo steps", describe_grpo_steps(config.grpo, num_prompts=num_train)),
     ]
-
-
-def _check_limits(config: GroupQcConfig, tokens: int) -> list[str]:
-    problems: list[str] = []
-    budget = config.data.budget
-    if tokens > budget.max_prompt_tokens and not budget.allow_rejecting:
-        problems.append(
-            f"data.budget.max_prompt_tokens: {budget.max_prompt_tokens} rejects groups of about "
-            f"{tokens} tokens; raise it"
-        )
-    if config.grpo.max_new_tokens < _REPLY_TOKENS:
-        problems.append(
-            f"grpo.max_new_tokens: {config.grpo.max_new_tokens} cannot hold a reply, which has "
-            f"up to {_REPLY_TOKENS} tokens; raise it"
-        )
-    return problems

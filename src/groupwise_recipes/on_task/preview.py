@@ -11,7 +11,12 @@ from groupwise.models import (
     find_shape,
 )
 from groupwise.pipeline import Preview
-from groupwise.training import check_model, describe_grpo_steps, estimate_step_memory
+from groupwise.training import (
+    check_lengths,
+    check_model,
+    describe_grpo_steps,
+    estimate_step_memory,
+)
 from groupwise_recipes.on_task.config import OnTaskConfig
 from groupwise_recipes.on_task.rewards import name_weights
 
@@ -22,7 +27,6 @@ _LABEL_TOKENS = 4
 
 def preview_run(config: OnTaskConfig) -> Preview:
     """Return the facts and problems of a config without running it."""
-    problems: list[str] = []
     facts = [("model", config.model.base)]
     try:
         num_screens, size = _count_screens(config)
@@ -38,7 +42,13 @@ def preview_run(config: OnTaskConfig) -> Preview:
         ("reward weights", name_weights(config)),
         *_list_steps(config, num_screens),
     ]
-    problems += _check_limits(config, tokens)
+    problems = check_lengths(
+        config.data.budget,
+        config.grpo,
+        tokens_per_prompt=tokens,
+        tokens_per_answer=_DESCRIPTION_TOKENS if config.answer.describe else _LABEL_TOKENS,
+        fix="raise it or lower model.max_pixels",
+    )
     shape = find_shape(config.model.base, config.model.shape)
     problems += check_model(config.model, shape, {"sft": config.sft, "grpo": config.grpo})
     if shape is not None:
@@ -80,20 +90,3 @@ def _list_steps(config: OnTaskConfig, num_screens: int) -> list[tuple[str, str]]
         ("sft steps", f"about {sft_steps:,}"),
         ("grpo steps", describe_grpo_steps(config.grpo, num_prompts=num_train)),
     ]
-
-
-def _check_limits(config: OnTaskConfig, tokens: int) -> list[str]:
-    problems: list[str] = []
-    limit = config.data.budget.max_prompt_tokens
-    if tokens > limit and not config.data.budget.allow_rejecting:
-        problems.append(
-            f"data.budget.max_prompt_tokens: {limit} rejects real rows, which have about "
-            f"{tokens} tokens; raise it or lower model.max_pixels"
-        )
-    needed = _DESCRIPTION_TOKENS if config.answer.describe else _LABEL_TOKENS
-    if config.grpo.max_new_tokens < needed:
-        problems.append(
-            f"grpo.max_new_tokens: {config.grpo.max_new_tokens} cannot hold an answer, which has "
-            f"up to {needed} tokens; raise it"
-        )
-    return problems
