@@ -5,6 +5,7 @@ in any part, so it leaves the statistics instead of earning 0.
 """
 
 import re
+from abc import ABC, abstractmethod
 from pathlib import Path
 from typing import Annotated, Literal, Self
 
@@ -17,6 +18,7 @@ from groupwise_recipes.group_qc.verdicts import (
     FAIL,
     PASS,
     VERDICTS,
+    Judgement,
     parse_judgement,
     write_judgement,
 )
@@ -24,7 +26,6 @@ from groupwise_recipes.group_qc.verdicts import (
 _PHOTO = re.compile(r"图片_(\d+)")
 _NEGATIVE = re.compile(r"未|不(?!影响)|无法|缺")
 _FULFILLED = re.compile(r"符合|合格|满足|通过")
-_NO_LABEL = Score(None, "no valid label")
 
 
 class GroupRewards(Config):
@@ -61,20 +62,37 @@ class GroupRewards(Config):
         return dict(zip(self.parts, self.weights, strict=True))
 
 
-class VerdictMatch:
+class JudgementReward(ABC):
+    """Scores what a reply says; an example without a valid label has no score.
+
+    Attributes:
+        name, kind: as in ``groupwise.rewards.Reward``.
+    """
+
+    name: str
+    kind: RewardKind
+
+    def __call__(self, example: Example, completion: Completion) -> Score:
+        """Return the score."""
+        if example.label not in VERDICTS:
+            return Score(None, "no valid label")
+        return self._score(example, parse_judgement(completion.text))
+
+    @abstractmethod
+    def _score(self, example: Example, found: Judgement) -> Score:
+        """Return the score of a parsed reply."""
+
+
+class VerdictMatch(JudgementReward):
     """1 if the first line of the stripped reply is exactly the true verdict, else 0.
 
     A reply without a verdict is invalid.
     """
 
     name = "label"
-    kind: RewardKind = "truth"
+    kind = "truth"
 
-    def __call__(self, example: Example, completion: Completion) -> Score:
-        """Return the score."""
-        if example.label not in VERDICTS:
-            return _NO_LABEL
-        found = parse_judgement(completion.text)
+    def _score(self, example: Example, found: Judgement) -> Score:
         if found.verdict is None:
             return Score(0.0, found.problem, invalid=True)
         if found.verdict == example.label:
@@ -82,35 +100,31 @@ class VerdictMatch:
         return Score(0.0, f"{found.verdict} is wrong, the label is {example.label}")
 
 
-class TwoLineFormat:
-    """1 if the reply is a verdict line and a reason line and nothing else, else 0."""
+class TwoLineFormat(JudgementReward):
+    """1 if the reply is a verdict line and a reason line and nothing else, else 0.
+
+    Of the example only counts that it has a label.
+    """
 
     name = "format"
-    kind: RewardKind = "format"
+    kind = "format"
 
-    def __call__(self, example: Example, completion: Completion) -> Score:
-        """Return the score; of the example only counts that it has a label."""
-        if example.label not in VERDICTS:
-            return _NO_LABEL
-        found = parse_judgement(completion.text)
+    def _score(self, example: Example, found: Judgement) -> Score:
         return Score(float(found.is_well_formed), found.problem or "two lines")
 
 
-class ReasonConsistency:
+class ReasonConsistency(JudgementReward):
     """1 if the reason names only photos that exist and does not contradict its verdict, else 0.
 
     A reason contradicts 通过 if it has a negative remark (未…, 不…, 无法, 缺), and 不通过 if it has
-    none and says that all is fulfilled. Whether it is true is not looked at.
+    none and says that all is fulfilled. Whether it is true is not looked at. Photos are counted by
+    the example's ``stage_a_summaries``.
     """
 
     name = "consistency"
-    kind: RewardKind = "format"
+    kind = "format"
 
-    def __call__(self, example: Example, completion: Completion) -> Score:
-        """Return the score; photos are counted by the example's ``stage_a_summaries``."""
-        if example.label not in VERDICTS:
-            return _NO_LABEL
-        found = parse_judgement(completion.text)
+    def _score(self, example: Example, found: Judgement) -> Score:
         if not found.is_well_formed:
             return Score(0.0, found.problem)
         num_photos = len(example.fields.get("stage_a_summaries", ()))
@@ -125,10 +139,8 @@ class ReasonConsistency:
         return Score(1.0, "consistent")
 
 
-_REWARDS: dict[str, type[VerdictMatch] | type[TwoLineFormat] | type[ReasonConsistency]] = {
-    "label": VerdictMatch,
-    "format": TwoLineFormat,
-    "consistency": ReasonConsistency,
+_REWARDS: dict[str, type[JudgementReward]] = {
+    reward.name: reward for reward in (VerdictMatch, TwoLineFormat, ReasonConsistency)
 }
 
 
