@@ -4,7 +4,7 @@ import sys
 
 import pytest
 
-from groupwise.rewards import share_out
+from groupwise.rewards.weights import share_out
 
 
 @pytest.mark.parametrize("unit", [1.0, sys.float_info.max, 1e-300])

@@ -33,7 +33,7 @@ from groupwise.rewards.tags import TagContract, TaggedText
 from groupwise.rewards.text_answers import normalize_text, split_tokens
 from groupwise.rewards.token_f1 import TokenF1
 from groupwise.rewards.vqa_accuracy import VqaAccuracy, normalize_vqa_answer
-from groupwise.rewards.weights import describe_weights, share_out
+from groupwise.rewards.weights import describe_weights
 
 __all__ = [
     "ASKED_ONCE",
@@ -71,6 +71,5 @@ __all__ = [
     "normalize_text",
     "normalize_vqa_answer",
     "render_reward_audit",
-    "share_out",
     "split_tokens",
 ]

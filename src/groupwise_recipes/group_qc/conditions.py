@@ -13,13 +13,13 @@ from groupwise.evaluation import (
     count_grpo_budget,
     count_steps,
     describe_examples,
+    describe_rewards,
     digest_prompts,
     digest_weights,
 )
 from groupwise.inference import Sampling
 from groupwise.models import find_weights, open_processor
 from groupwise.pipeline import StepContext
-from groupwise.rewards import share_out
 from groupwise_recipes.group_qc.config import GroupQcConfig
 from groupwise_recipes.group_qc.policies import find_base
 from groupwise_recipes.group_qc.stage_b import choose_few, make_label_rows
@@ -45,7 +45,6 @@ def describe_conditions(
     splits["test"] = list(test)
     base = find_base(config, context.run)
     processor = open_processor(base)
-    weights = config.rewards.by_name
     return Conditions(
         data={name: describe_examples(rows) for name, rows in splits.items()},
         prompts={name: digest_prompts(rows) for name, rows in splits.items()},
@@ -57,7 +56,7 @@ def describe_conditions(
         normalizer=None,
         judge=None,
         metrics=METRIC_VERSIONS,
-        rewards={name: {"weight": share} for name, share in share_out(weights).items()},
+        rewards=describe_rewards(config.rewards.by_name),
         budget=_count_budget(config, context, processor.tokenizer, splits),
         lineage=USUAL_LINEAGE,
         reads=USUAL_READS,

@@ -14,6 +14,7 @@ from groupwise.evaluation import (
     count_grpo_budget,
     count_steps,
     describe_examples,
+    describe_rewards,
     describe_rows,
     digest_prompts,
     digest_weights,
@@ -21,7 +22,6 @@ from groupwise.evaluation import (
 from groupwise.inference import Sampling
 from groupwise.models import find_weights, open_processor
 from groupwise.pipeline import StepContext
-from groupwise.rewards import share_out
 from groupwise_recipes.on_task.config import OnTaskConfig
 from groupwise_recipes.on_task.policies import find_base
 from groupwise_recipes.on_task.screens import read_warmup
@@ -78,7 +78,7 @@ def _list_rewards(config: OnTaskConfig) -> dict[str, Any]:
     given = config.rewards.model_dump(exclude={"visual_verifier"})
     if config.judge is None:
         del given["judge"]
-    return {name: {"weight": share} for name, share in share_out(given).items()}
+    return describe_rewards(given)
 
 
 def _count_budget(

@@ -23,6 +23,7 @@ from groupwise.evaluation import (
     count_sampled_tokens,
     count_steps,
     describe_examples,
+    describe_rewards,
     describe_rows,
     digest_prompts,
     digest_weights,
@@ -103,6 +104,15 @@ def test_sampled_tokens_are_mean_lengths_times_completions(tmp_path: Path) -> No
     assert count_sampled_tokens(path, samples_per_step=8) == 1 * 8 * 10 + 4 * 8 * 2.5
     assert count_steps(path) == 5
     assert count_steps(tmp_path / "gone.jsonl") == 0
+
+
+def test_rewards_are_told_as_shares_of_the_given_weights() -> None:
+    assert describe_rewards({"label": 0.9, "format": 0.1, "logged": 0.0}) == {
+        "label": {"weight": 0.9},
+        "format": {"weight": 0.1},
+        "logged": {"weight": 0.0},
+    }
+    assert describe_rewards({"label": 3, "format": 1})["format"] == {"weight": 0.25}
 
 
 def test_grpo_is_counted_by_what_its_folder_says(tmp_path: Path) -> None:

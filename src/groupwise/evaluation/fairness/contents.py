@@ -53,6 +53,16 @@ def digest_weights(folder: Path) -> str | None:
     return digest_json([[path.name, digest_file(path)] for path in files])
 
 
+def describe_rewards(weights: Mapping[str, float]) -> dict[str, dict[str, float]]:
+    """Return what counts in training: each reward's share of all weights, by its name.
+
+    Args:
+        weights: of the rewards that are there, as they were given.
+    """
+    total = sum(weights.values())
+    return {name: {"weight": weight / total} for name, weight in weights.items()}
+
+
 def count_steps(metrics: Path) -> int:
     """Return the last optimizer step of a ``metrics.jsonl``; 0 without the file."""
     return max((int(row["step"]) for row in _read_rows(metrics)), default=0)
