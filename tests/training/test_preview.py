@@ -13,6 +13,7 @@ from groupwise.training import (
     check_model,
     describe_grpo_steps,
     estimate_step_memory,
+    preview_grpo,
 )
 
 SHAPE = ModelShape(num_parameters=2**30, num_blocks=4, hidden_size=1024, vocabulary_size=2**15)
@@ -94,6 +95,24 @@ def test_more_blocks_than_there_are_is_a_problem_that_names_the_stage(method, la
     found = check_model(ModelSettings(base="some/model", max_pixels=784), SHAPE, stages)
     words = "grpo.trainable.lora.last_blocks: 5 is more than the model's 4 blocks"
     assert found == [words] * num_problems
+
+
+@pytest.mark.parametrize(("stage", "last"), [("sft", 5), ("grpo", 6), ("none", 0)])
+def test_a_dry_run_tells_memory_and_problems_of_both_stages(stage, last, tmp_path):
+    settings = {"sft": SftSettings(), "grpo": make_settings()}
+    if last:
+        trainable = make_trainable("lora", last_blocks=last)
+        settings[stage] = settings[stage].model_copy(update={"trainable": trainable})
+    model = ModelSettings(base=str(tmp_path / "gone"), max_pixels=784, shape=SHAPE)
+    facts, problems = preview_grpo(model, **settings, tokens_per_prompt=9)
+    memory = estimate_step_memory(settings["grpo"], SHAPE, tokens_per_prompt=9)
+    assert facts == [("memory estimate", memory.describe("a GRPO step"))]
+    named = [problem.partition(".")[0] for problem in problems]
+    assert named == ([stage] if last else [])
+    unknown = model.model_copy(update={"shape": None})
+    facts, [problem] = preview_grpo(unknown, **settings, tokens_per_prompt=9)
+    assert facts == []
+    assert "model.shape is not given" in problem
 
 
 @pytest.mark.parametrize(

@@ -9,6 +9,7 @@ from groupwise.training.preview import (
     check_model,
     describe_grpo_steps,
     estimate_step_memory,
+    preview_grpo,
 )
 from groupwise.training.rows import RowCollator, RowsOfEpoch, SftRow
 from groupwise.training.settings import (
@@ -39,6 +40,7 @@ __all__ = [
     "estimate_step_memory",
     "judge_gate",
     "make_control_settings",
+    "preview_grpo",
     "score_alone",
     "train_grpo",
     "train_sft",

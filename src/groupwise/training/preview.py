@@ -10,8 +10,9 @@ from groupwise.models import (
     TrainableSettings,
     count_lora_parameters,
     estimate_memory,
+    find_shape,
 )
-from groupwise.training.settings import GrpoSettings, TrainerSettings
+from groupwise.training.settings import GrpoSettings, SftSettings, TrainerSettings
 
 
 def estimate_step_memory(
@@ -57,6 +58,21 @@ def check_model(
         for name, last in asked.items()
         if last > shape.num_blocks
     ]
+
+
+def preview_grpo(
+    model: ModelSettings, *, sft: SftSettings, grpo: GrpoSettings, tokens_per_prompt: int
+) -> tuple[list[tuple[str, str]], list[str]]:
+    """Return facts and problems of training a model by SFT and then GRPO, for a dry run.
+
+    The fact is the memory of a GRPO step, where the shape of the model is known.
+    """
+    shape = find_shape(model.base, model.shape)
+    problems = check_model(model, shape, {"sft": sft, "grpo": grpo})
+    if shape is None:
+        return [], problems
+    memory = estimate_step_memory(grpo, shape, tokens_per_prompt=tokens_per_prompt)
+    return [("memory estimate", memory.describe("a GRPO step"))], problems
 
 
 def check_lengths(

@@ -1,19 +1,9 @@
 """What ``--dry-run`` prints: groups, tokens, steps and memory, and what would go wrong."""
 
 from groupwise.core import GroupwiseError
-from groupwise.models import (
-    TINY_TOKEN_SIDE,
-    TOKEN_SIDE,
-    estimate_picture_tokens,
-    find_shape,
-)
+from groupwise.models import TINY_TOKEN_SIDE, TOKEN_SIDE, estimate_picture_tokens
 from groupwise.pipeline import Preview
-from groupwise.training import (
-    check_lengths,
-    check_model,
-    describe_grpo_steps,
-    estimate_step_memory,
-)
+from groupwise.training import check_lengths, describe_grpo_steps, preview_grpo
 from groupwise_recipes.group_qc.config import GroupQcConfig
 from groupwise_recipes.group_qc.photos import load_photo_groups
 from groupwise_recipes.group_qc.rewards import name_weights
@@ -49,12 +39,10 @@ def preview_run(config: GroupQcConfig) -> Preview:
         tokens_per_prompt=group_tokens,
         tokens_per_answer=_REPLY_TOKENS,
     )
-    shape = find_shape(config.model.base, config.model.shape)
-    problems += check_model(config.model, shape, {"sft": config.sft, "grpo": config.grpo})
-    if shape is not None:
-        memory = estimate_step_memory(config.grpo, shape, tokens_per_prompt=group_tokens)
-        facts.append(("memory estimate", memory.describe("a GRPO step")))
-    return Preview(facts, problems)
+    memory, more = preview_grpo(
+        config.model, sft=config.sft, grpo=config.grpo, tokens_per_prompt=group_tokens
+    )
+    return Preview([*facts, *memory], [*problems, *more])
 
 
 def _count_groups(config: GroupQcConfig) -> tuple[int, int]:

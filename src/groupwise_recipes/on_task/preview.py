@@ -4,19 +4,9 @@ from collections.abc import Sequence
 
 from groupwise.core import DataError, GroupwiseError
 from groupwise.data import Screenshot, load_screenshots
-from groupwise.models import (
-    TINY_TOKEN_SIDE,
-    TOKEN_SIDE,
-    estimate_picture_tokens,
-    find_shape,
-)
+from groupwise.models import TINY_TOKEN_SIDE, TOKEN_SIDE, estimate_picture_tokens
 from groupwise.pipeline import Preview
-from groupwise.training import (
-    check_lengths,
-    check_model,
-    describe_grpo_steps,
-    estimate_step_memory,
-)
+from groupwise.training import check_lengths, describe_grpo_steps, preview_grpo
 from groupwise_recipes.on_task.config import OnTaskConfig
 from groupwise_recipes.on_task.rewards import name_weights
 
@@ -49,12 +39,10 @@ def preview_run(config: OnTaskConfig) -> Preview:
         tokens_per_answer=_DESCRIPTION_TOKENS if config.answer.describe else _LABEL_TOKENS,
         fix="raise it or lower model.max_pixels",
     )
-    shape = find_shape(config.model.base, config.model.shape)
-    problems += check_model(config.model, shape, {"sft": config.sft, "grpo": config.grpo})
-    if shape is not None:
-        memory = estimate_step_memory(config.grpo, shape, tokens_per_prompt=tokens)
-        facts.append(("memory estimate", memory.describe("a GRPO step")))
-    return Preview(facts, problems)
+    memory, more = preview_grpo(
+        config.model, sft=config.sft, grpo=config.grpo, tokens_per_prompt=tokens
+    )
+    return Preview([*facts, *memory], [*problems, *more])
 
 
 def _estimate_tokens(config: OnTaskConfig, size: tuple[int, int]) -> int:
