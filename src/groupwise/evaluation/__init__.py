@@ -65,7 +65,16 @@ from groupwise.evaluation.predictions import (
     read_predictions,
     write_predictions,
 )
-from groupwise.evaluation.report import write_report
+from groupwise.evaluation.report import (
+    Section,
+    Table,
+    describe_metric,
+    read_sections,
+    tabulate_policies,
+    tabulate_trainable,
+    write_report,
+    write_sections,
+)
 from groupwise.evaluation.results import predict_each, write_evaluation
 
 __all__ = [
@@ -87,6 +96,8 @@ __all__ = [
     "ReliabilityBin",
     "RunFacts",
     "Sameness",
+    "Section",
+    "Table",
     "adjust",
     "bin_reliability",
     "check_fairness",
@@ -99,6 +110,7 @@ __all__ = [
     "count_sampled_tokens",
     "count_steps",
     "describe_examples",
+    "describe_metric",
     "describe_rewards",
     "describe_rows",
     "digest_items",
@@ -117,13 +129,17 @@ __all__ = [
     "read_items",
     "read_metrics",
     "read_predictions",
+    "read_sections",
     "score_brier",
     "score_calibration_error",
     "summarize_same",
+    "tabulate_policies",
+    "tabulate_trainable",
     "write_comparisons",
     "write_conditions",
     "write_evaluation",
     "write_metrics",
     "write_predictions",
     "write_report",
+    "write_sections",
 ]

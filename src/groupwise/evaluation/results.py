@@ -7,6 +7,7 @@ from groupwise.evaluation.fairness import Conditions, write_conditions
 from groupwise.evaluation.metrics import Metric, write_metrics
 from groupwise.evaluation.paired import PairedComparison, write_comparisons
 from groupwise.evaluation.predictions import Prediction, read_predictions, write_predictions
+from groupwise.evaluation.report import Section, write_sections
 
 
 def predict_each(
@@ -40,9 +41,15 @@ def write_evaluation(
     metrics: Sequence[Metric],
     comparisons: Sequence[PairedComparison],
     conditions: Conditions,
+    sections: Sequence[Section] = (),
 ) -> None:
-    """Write the files of an evaluation, under the names by which they are looked for."""
+    """Write the files of an evaluation, under the names by which they are looked for.
+
+    ``sections`` are what the recipe adds to the report.
+    """
     write_predictions(folder / "predictions.jsonl", predictions)
     write_metrics(folder / "metrics.json", metrics)
     write_comparisons(folder / "comparisons.json", comparisons)
     write_conditions(folder / "conditions.json", conditions)
+    if sections:
+        write_sections(folder / "sections.json", sections)

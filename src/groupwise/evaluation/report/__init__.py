@@ -6,5 +6,24 @@ Every number comes from a file of the run folder; nothing is typed and nothing i
 from groupwise.evaluation.report.building import build_report
 from groupwise.evaluation.report.content import Report
 from groupwise.evaluation.report.rendering import render_html, render_markdown, write_report
+from groupwise.evaluation.report.sections import Section, Table, read_sections, write_sections
+from groupwise.evaluation.report.tables import (
+    describe_metric,
+    tabulate_policies,
+    tabulate_trainable,
+)
 
-__all__ = ["Report", "build_report", "render_html", "render_markdown", "write_report"]
+__all__ = [
+    "Report",
+    "Section",
+    "Table",
+    "build_report",
+    "describe_metric",
+    "read_sections",
+    "render_html",
+    "render_markdown",
+    "tabulate_policies",
+    "tabulate_trainable",
+    "write_report",
+    "write_sections",
+]

@@ -50,6 +50,7 @@ def build_report(run_folder: Path) -> Report:
             files.metrics,
             len({item.group for item in items}),
         ),
+        sections=files.sections,
         split=split,
         headlines=headlines,
         comparisons=tuple(files.comparisons),

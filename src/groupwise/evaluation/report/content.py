@@ -12,6 +12,7 @@ from groupwise.evaluation.calibration import ReliabilityBin
 from groupwise.evaluation.confusion import Confusion
 from groupwise.evaluation.metrics import Metric
 from groupwise.evaluation.paired import PairedComparison
+from groupwise.evaluation.report.sections import Section
 
 POLICY_TITLES = {
     "majority": "Majority label",
@@ -220,6 +221,7 @@ class Report:
         title: recipe and run.
         notices: warnings, the worst first.
         findings: sentences made from numbers only.
+        sections: what the recipe adds.
         split: the main split, which plots and details are about ("" without predictions).
         headlines: one table per split, the main one first.
         comparisons: paired comparisons.
@@ -237,6 +239,7 @@ class Report:
     title: str
     notices: tuple[Notice, ...]
     findings: tuple[str, ...]
+    sections: tuple[Section, ...]
     split: str
     headlines: tuple[Headline, ...]
     comparisons: tuple[PairedComparison, ...]

@@ -15,6 +15,7 @@ from groupwise.evaluation.metrics import Metric, read_metrics
 from groupwise.evaluation.paired import PairedComparison, read_comparisons
 from groupwise.evaluation.predictions import Prediction, read_predictions
 from groupwise.evaluation.report.content import TrainingLog
+from groupwise.evaluation.report.sections import Section, read_sections
 
 T = TypeVar("T")
 TRAINING_STEPS = ("sft", "sft_same_labels", "grpo")
@@ -38,6 +39,7 @@ class RunFiles:
     predictions: list[Prediction]
     metrics: list[Metric]
     comparisons: list[PairedComparison]
+    sections: tuple[Section, ...]
     logs: dict[str, TrainingLog]
     warnings: list[tuple[str, Mapping[str, Any]]]
     audit: Mapping[str, Any] | None
@@ -62,6 +64,7 @@ def read_run_files(folder: Path) -> RunFiles:
         predictions=_read(folder / "evaluate/predictions.jsonl", read_predictions, []),
         metrics=_read(folder / "evaluate/metrics.json", read_metrics, []),
         comparisons=_read(folder / "evaluate/comparisons.json", read_comparisons, []),
+        sections=_read(folder / "evaluate/sections.json", read_sections, ()),
         logs={name: log for name, log in logs.items() if log.rows},
         warnings=_read_warnings(folder),
         audit=_read(folder / "audit/audit.json", _read_object, None),

@@ -1,0 +1,84 @@
+"""Tables of a recipe's own sections, from numbers that are already measured.
+
+Nothing is computed here but the total of a column.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from groupwise.core import EvaluationError
+from groupwise.evaluation.metrics import Metric
+from groupwise.evaluation.predictions import rank_policy
+from groupwise.evaluation.report.content import title_policy
+from groupwise.evaluation.report.numbers import format_count, format_interval, format_value
+from groupwise.evaluation.report.sections import Table
+from groupwise.evaluation.row_files import read_rows
+
+_ABSENT = "\u2013"
+
+
+@dataclass(frozen=True, slots=True)
+class _TrainableRow:
+    part: str
+    num_trainable: int
+    num_frozen: int
+
+
+def describe_metric(metric: Metric) -> str:
+    """Return a number with its 95 % interval, such as ``25.0 % (12.5-62.5 %)``."""
+    return f"{format_value(metric)} ({format_interval(metric)})"
+
+
+def tabulate_policies(
+    metrics: Sequence[Metric], columns: Mapping[str, str], *, title: str = ""
+) -> Table:
+    """Return a row per policy: measures with their intervals, and the number of its items.
+
+    Args:
+        metrics: of one split; a measure that a policy lacks is a dash.
+        columns: the measure of each column, by the column's title.
+        title: of the table.
+
+    Raises:
+        EvaluationError: if the metrics are of several splits.
+    """
+    splits = sorted({metric.split for metric in metrics})
+    if len(splits) > 1:
+        raise EvaluationError("one table holds one split", got=", ".join(splits))
+    found = {metric.name: metric for metric in metrics}
+    names = sorted({metric.policy for metric in metrics}, key=rank_policy)
+    rows = [
+        (
+            title_policy(name),
+            *(_show(found.get(f"{name}/{measure}")) for measure in columns.values()),
+            _count(found.get(f"{name}/accuracy")),
+        )
+        for name in names
+    ]
+    return Table(title, ("policy", *columns, "n"), tuple(rows))
+
+
+def _show(metric: Metric | None) -> str:
+    return _ABSENT if metric is None else describe_metric(metric)
+
+
+def _count(metric: Metric | None) -> str:
+    return _ABSENT if metric is None else format_count(metric.n)
+
+
+def tabulate_trainable(path: Path, *, title: str = "") -> Table:
+    """Return what trained and what was frozen, in weights, from a step's ``trainable.json``.
+
+    Raises:
+        EvaluationError: if the file is missing or is not such a table.
+    """
+    parts = read_rows(path, _TrainableRow, what="what trained")
+    total = _TrainableRow(
+        "total", sum(row.num_trainable for row in parts), sum(row.num_frozen for row in parts)
+    )
+    rows = [
+        (row.part, format_count(row.num_trainable), format_count(row.num_frozen))
+        for row in (*parts, total)
+    ]
+    return Table(title, ("part", "trainable", "frozen"), tuple(rows))
