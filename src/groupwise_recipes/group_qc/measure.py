@@ -1,13 +1,15 @@
 """The baselines and evaluate steps: who misses defects, who is right, and where."""
 
-from collections.abc import Sequence
+import json
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, replace
-from typing import Any
 
 from groupwise.core import Example, write_json
 from groupwise.data import read_examples
 from groupwise.evaluation import (
+    Metric,
     Prediction,
+    Section,
     compare_pairs,
     compute_metrics,
     predict_each,
@@ -23,7 +25,16 @@ from groupwise_recipes.group_qc.conditions import TRAINED, describe_conditions
 from groupwise_recipes.group_qc.config import GroupQcConfig
 from groupwise_recipes.group_qc.groups import show_photos
 from groupwise_recipes.group_qc.policies import find_base, open_policy
-from groupwise_recipes.group_qc.verdicts import FAIL, PASS, VERDICTS, parse_judgement
+from groupwise_recipes.group_qc.sections import make_sections
+from groupwise_recipes.group_qc.verdicts import (
+    FAIL,
+    FALSE_ALARMS,
+    MISSED,
+    PASS,
+    TWO_LINES,
+    VERDICTS,
+    parse_judgement,
+)
 
 SPLIT = "test"
 COMPARED = (
@@ -34,7 +45,6 @@ COMPARED = (
     ("text_only", "grpo"),
     ("picture_only", "grpo"),
 )
-MISSED, FALSE_ALARMS, TWO_LINES = "missed_defects", "false_alarms", "two_lines"
 
 
 def run_baselines(config: GroupQcConfig, context: StepContext) -> None:
@@ -60,25 +70,36 @@ def run_evaluation(config: GroupQcConfig, context: StepContext) -> None:
 
     found += predict_each(TRAINED, ask, folder=context.folder)
     metrics = compute_metrics(found, labels=VERDICTS, seed=config.seed, slices=("task_type",))
-    write_json(context.folder / "missions.json", measure_missions(found, seed=config.seed))
+    missions = measure_missions(found, seed=config.seed)
+    rows = {name: [asdict(metric) for metric in own] for name, own in missions.items()}
+    write_json(context.folder / "missions.json", rows)
     write_evaluation(
         context.folder,
         found,
         metrics=metrics,
         comparisons=compare_pairs(found, COMPARED, split=SPLIT, seed=config.seed),
         conditions=describe_conditions(config, context, test),
+        sections=describe_outcome(context, metrics, missions),
     )
 
 
-def measure_missions(predictions: Sequence[Prediction], *, seed: int) -> dict[str, Any]:
-    """Return every metric of every policy by mission, as JSON values."""
+def measure_missions(predictions: Sequence[Prediction], *, seed: int) -> dict[str, list[Metric]]:
+    """Return every metric of every policy by mission."""
     missions = sorted({str(one.fields["task_type"]) for one in predictions})
-    found: dict[str, Any] = {}
+    found: dict[str, list[Metric]] = {}
     for mission in missions:
         rows = [one for one in predictions if one.fields["task_type"] == mission]
-        metrics = compute_metrics(rows, labels=VERDICTS, seed=seed)
-        found[mission] = [asdict(metric) for metric in metrics]
+        found[mission] = compute_metrics(rows, labels=VERDICTS, seed=seed)
     return found
+
+
+def describe_outcome(
+    context: StepContext, metrics: Sequence[Metric], missions: Mapping[str, Sequence[Metric]]
+) -> list[Section]:
+    """Return what the report says first: the numbers, and what steps before left."""
+    text = (context.output_of("stage_b_data") / "failed.json").read_text(encoding="utf-8")
+    trainable = context.output_of("grpo") / "trainable.json"
+    return make_sections(metrics, missions, failed=json.loads(text), trainable=trainable)
 
 
 def ask_policy(

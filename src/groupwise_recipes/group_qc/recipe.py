@@ -89,8 +89,7 @@ def plan(config: "GroupQcConfig", run: Path) -> list[Step]:
             "report",
             "report.html and report.md",
             "seed",
-            " ".join(("prepare", "audit", "summarize", "stage_b_data", AUDIT_REWARDS, *TRAINED))
-            + " evaluate",
+            " ".join(("prepare", "audit", AUDIT_REWARDS, *TRAINED, "evaluate")),
         ),
     ]
     absent = set() if config.model.is_preset else {TEACH}

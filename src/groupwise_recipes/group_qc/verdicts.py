@@ -12,6 +12,9 @@ PASS = "通过"
 FAIL = "不通过"
 VERDICTS = (PASS, FAIL)
 
+MISSED, FALSE_ALARMS, TWO_LINES = "missed_defects", "false_alarms", "two_lines"
+"""Measures: failing groups judged to pass, passing ones judged to fail, replies in form."""
+
 CONTRACT = {"verdicts": list(VERDICTS), "reason": "理由[:：]", "version": 1}
 """What decides how replies are read, for comparisons of runs; the version rises with the rules."""
 

@@ -4,6 +4,7 @@ from collections.abc import Callable, Mapping
 
 from groupwise.core import write_json, write_jsonl
 from groupwise.data import audit_data, write_audit, write_examples
+from groupwise.evaluation import write_report
 from groupwise.models import open_token_counter
 from groupwise.pipeline import StepContext
 from groupwise_recipes.group_qc.config import GroupQcConfig
@@ -22,7 +23,6 @@ from groupwise_recipes.group_qc.policies import (
     run_sft,
     run_teach,
 )
-from groupwise_recipes.group_qc.reporting import run_report
 from groupwise_recipes.group_qc.stage_a import count_failures, read_summaries
 from groupwise_recipes.group_qc.stage_b import make_group_rows, write_row
 from groupwise_recipes.group_qc.summarize import run_summarize
@@ -65,6 +65,11 @@ def run_stage_b_data(config: GroupQcConfig, context: StepContext) -> None:
     )
     write_audit(audit, context.folder)
     audit.refuse_errors()
+
+
+def run_report(config: GroupQcConfig, context: StepContext) -> None:
+    """Write the report from the run's files."""
+    write_report(context.run)
 
 
 WORK: Mapping[str, Callable[[GroupQcConfig, StepContext], None]] = {

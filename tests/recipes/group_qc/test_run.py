@@ -67,17 +67,14 @@ def test_predictions_are_read_by_the_contract(tiny_run: Path) -> None:
             assert one.scores["two_lines"] == float(reply.is_well_formed)
 
 
-def test_the_report_begins_with_missed_defects(tiny_run: Path) -> None:
-    text = (tiny_run / "report.md").read_text()
-    assert text.startswith("# Missed defects")
-    for part in (
-        "## BBU接地线检查",
-        "## What trained in GRPO",
-        "language block 2",
-        "recall 不通过",
-    ):
-        assert part in text
-    assert (tiny_run / "report.html").is_file()
+def test_both_reports_say_missed_defects_before_accuracy(tiny_run: Path) -> None:
+    for name, mark in (("report.md", "## {}\n"), ("report.html", "<h2>{}</h2>")):
+        text = (tiny_run / name).read_text()
+        titles = ("Missed defects", "By mission", "What trained in GRPO", "Accuracy")
+        places = [text.index(mark.format(title)) for title in titles]
+        assert places == sorted(places)
+        for part in ("BBU接地线检查", "language block 2", "recall 不通过"):
+            assert part in text[: places[-1]]
     assert (tiny_run / "evaluate" / "conditions.json").is_file()
 
 

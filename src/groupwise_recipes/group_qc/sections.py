@@ -1,0 +1,80 @@
+"""What the report of a run says first: missed defects, missions, and what trained."""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from groupwise.evaluation import (
+    Metric,
+    Section,
+    describe_metric,
+    tabulate_policies,
+    tabulate_trainable,
+)
+from groupwise_recipes.group_qc.verdicts import FALSE_ALARMS, MISSED, TWO_LINES, VERDICTS
+
+_COLUMNS = {
+    "missed defects": MISSED,
+    "false alarms": FALSE_ALARMS,
+    "accuracy": "accuracy",
+    "no verdict": "invalid_rate",
+    "two lines": TWO_LINES,
+}
+_BY_VERDICT = {
+    f"{title} {verdict}": f"{measure}:{verdict}"
+    for verdict in VERDICTS
+    for title, measure in (("precision", "precision"), ("recall", "recall"), ("F1", "f1"))
+}
+
+
+def make_sections(
+    metrics: Sequence[Metric],
+    missions: Mapping[str, Sequence[Metric]],
+    *,
+    failed: Mapping[str, int],
+    trainable: Path,
+) -> list[Section]:
+    """Return what group_qc adds to the report.
+
+    Args:
+        metrics: of all groups of the test split.
+        missions: the same measures by mission.
+        failed: how many groups of each mission have no lines from Stage A.
+        trainable: ``trainable.json`` of GRPO.
+
+    Raises:
+        EvaluationError: if ``trainable`` cannot be read.
+    """
+    tables = [
+        table
+        for name, rows in missions.items()
+        for table in (
+            tabulate_policies(rows, _COLUMNS, title=name),
+            tabulate_policies(rows, _BY_VERDICT, title=f"{name}, by verdict"),
+        )
+    ]
+    return [
+        Section("Missed defects", _say_missed(metrics), (tabulate_policies(metrics, _COLUMNS),)),
+        Section("By mission", _say_failed(failed), tuple(tables)),
+        Section("What trained in GRPO", tables=(tabulate_trainable(trainable),)),
+    ]
+
+
+def _say_missed(metrics: Sequence[Metric]) -> str:
+    found = {metric.policy: metric for metric in metrics if metric.measure == MISSED}
+    if "grpo" not in found:
+        return "No group of the test split fails, so nothing is known about missed defects."
+    trained = describe_metric(found["grpo"])
+    before = f"; after its warm-up, {describe_metric(found['sft'])}" if "sft" in found else ""
+    return (
+        f"After GRPO, {trained} of the groups that fail were judged to pass{before} "
+        f"(n = {found['grpo'].n} failing groups; 95 % intervals are drawn by group). "
+        "A group without a verdict is neither missed nor a false alarm and has its own column."
+    )
+
+
+def _say_failed(failed: Mapping[str, int]) -> str:
+    text = "The same measures for the groups of each mission, then each verdict on its own."
+    if not failed:
+        return text
+    counts = [f"{count} group{'s' * (count != 1)} of {name}" for name, count in failed.items()]
+    return f"{text} Stage A failed for {' and '.join(counts)}: they are in none of the splits."

@@ -1,0 +1,163 @@
+"""What the report says first, on predictions made up so that the shares can be counted by hand."""
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from groupwise.evaluation import Prediction, Section, compute_metrics
+from groupwise_recipes.group_qc.measure import measure_missions, score_defects
+from groupwise_recipes.group_qc.sections import make_sections
+from groupwise_recipes.group_qc.verdicts import FAIL, PASS, VERDICTS, write_judgement
+
+EARTH, CABLE = "BBU接地线检查", "BBU线缆布放要求"
+GRPO: list[tuple[str, str, str | None]] = [
+    (EARTH, FAIL, PASS),
+    (EARTH, FAIL, FAIL),
+    (EARTH, PASS, PASS),
+    (CABLE, FAIL, FAIL),
+    (CABLE, FAIL, None),
+    (CABLE, PASS, FAIL),
+    (CABLE, PASS, PASS),
+    (CABLE, PASS, PASS),
+]
+"""4 groups fail: one judged to pass, one without verdict. 4 pass: one judged to fail. 5 right."""
+WARM_UP = [(mission, label, PASS) for mission, label, _ in GRPO]
+MAJORITY = [(mission, label, FAIL) for mission, label, _ in GRPO]
+
+
+def make_predictions(policy: str, rows: Sequence[tuple[str, str, str | None]]) -> list[Prediction]:
+    return [
+        score_defects(
+            Prediction(
+                example_id=f"g{number}",
+                group=f"g{number}",
+                split="test",
+                policy=policy,
+                label=label,
+                predicted=verdict,
+                reason="" if verdict else "empty reply",
+                text=write_judgement(verdict, "要点均已确认") if verdict else "",
+                fields={"task_type": mission},
+            )
+        )
+        for number, (mission, label, verdict) in enumerate(rows)
+    ]
+
+
+def make_all(folder: Path, predictions: list[Prediction], **failed: int) -> dict[str, Section]:
+    trained = [
+        {"part": "vision", "num_trainable": 0, "num_frozen": 62},
+        {"part": "language block 2", "num_trainable": 28, "num_frozen": 430},
+    ]
+    (folder / "trainable.json").write_text(json.dumps(trained))
+    found = make_sections(
+        compute_metrics(predictions, labels=VERDICTS, seed=0),
+        measure_missions(predictions, seed=0),
+        failed=failed,
+        trainable=folder / "trainable.json",
+    )
+    return {section.title: section for section in found}
+
+
+@pytest.fixture
+def sections(tmp_path: Path) -> dict[str, Section]:
+    predictions = [
+        *make_predictions("majority", MAJORITY),
+        *make_predictions("sft", WARM_UP),
+        *make_predictions("grpo", GRPO),
+    ]
+    return make_all(tmp_path, predictions)
+
+
+def read_shares(table: Any, policy: str) -> dict[str, str]:
+    """Return a row's cells by column, without their intervals."""
+    (row,) = [row for row in table.rows if row[0] == policy]
+    shares = [cell.partition(" (")[0].replace("\u00a0", " ") for cell in row]
+    return dict(zip(table.head, shares, strict=True))
+
+
+def test_missed_defects_stand_first_and_are_those_judged_to_pass(
+    sections: dict[str, Section],
+) -> None:
+    assert list(sections) == ["Missed defects", "By mission", "What trained in GRPO"]
+    text = sections["Missed defects"].text.replace("\u00a0", " ")
+    assert text.startswith("After GRPO, 25.0 % (")
+    assert "; after its warm-up, 100.0 % (" in text
+    assert "n = 4 failing groups" in text
+    assert "95 %" in text
+
+
+def test_every_policy_has_its_row(sections: dict[str, Section]) -> None:
+    (table,) = sections["Missed defects"].tables
+    assert table.head[1] == "missed defects"
+    assert [row[0] for row in table.rows] == ["Majority label", "SFT warm-up", "GRPO"]
+    assert read_shares(table, "GRPO") == {
+        "policy": "GRPO",
+        "missed defects": "25.0 %",
+        "false alarms": "25.0 %",
+        "accuracy": "62.5 %",
+        "no verdict": "12.5 %",
+        "two lines": "87.5 %",
+        "n": "8",
+    }
+    assert read_shares(table, "Majority label") == {
+        "policy": "Majority label",
+        "missed defects": "0.0 %",
+        "false alarms": "100.0 %",
+        "accuracy": "50.0 %",
+        "no verdict": "0.0 %",
+        "two lines": "–",
+        "n": "8",
+    }
+
+
+def test_every_mission_has_its_own_numbers(sections: dict[str, Section]) -> None:
+    tables = sections["By mission"].tables
+    assert [table.title for table in tables] == [
+        EARTH,
+        f"{EARTH}, by verdict",
+        CABLE,
+        f"{CABLE}, by verdict",
+    ]
+    earth = read_shares(tables[0], "GRPO")
+    assert (earth["missed defects"], earth["false alarms"], earth["n"]) == ("50.0 %", "0.0 %", "3")
+    cable = read_shares(tables[2], "GRPO")
+    assert (cable["missed defects"], cable["false alarms"], cable["n"]) == ("0.0 %", "33.3 %", "5")
+    assert read_shares(tables[1], "GRPO") == {
+        "policy": "GRPO",
+        "precision 通过": "50.0 %",
+        "recall 通过": "100.0 %",
+        "F1 通过": "66.7 %",
+        "precision 不通过": "100.0 %",
+        "recall 不通过": "50.0 %",
+        "F1 不通过": "66.7 %",
+        "n": "3",
+    }
+    assert read_shares(tables[1], "SFT warm-up")["precision 不通过"] == "–"
+
+
+def test_what_trained_is_read_from_the_training(sections: dict[str, Section]) -> None:
+    (table,) = sections["What trained in GRPO"].tables
+    assert table.rows == (
+        ("vision", "0", "62"),
+        ("language block 2", "28", "430"),
+        ("total", "28", "492"),
+    )
+
+
+def test_groups_that_stage_a_failed_on_are_said(tmp_path: Path) -> None:
+    predictions = make_predictions("grpo", GRPO)
+    text = make_all(tmp_path, predictions, **{EARTH: 1, CABLE: 3})["By mission"].text
+    assert f"1 group of {EARTH} and 3 groups of {CABLE}" in text
+    assert "Stage A" not in make_all(tmp_path, predictions)["By mission"].text
+
+
+def test_nothing_is_claimed_where_no_group_fails(tmp_path: Path) -> None:
+    rows = [row for row in GRPO if row[1] == PASS]
+    predictions = [*make_predictions("sft", rows), *make_predictions("grpo", rows)]
+    section = make_all(tmp_path, predictions)["Missed defects"]
+    assert section.text.startswith("No group of the test split fails")
+    assert read_shares(section.tables[0], "GRPO")["missed defects"] == "–"
