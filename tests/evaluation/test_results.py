@@ -11,6 +11,7 @@ from groupwise.evaluation import (
     CONDITIONS_FILE,
     Conditions,
     Prediction,
+    Section,
     compare_pairs,
     compute_metrics,
     predict_each,
@@ -18,6 +19,7 @@ from groupwise.evaluation import (
     read_conditions,
     read_metrics,
     read_predictions,
+    read_sections,
     write_evaluation,
 )
 
@@ -70,8 +72,10 @@ def test_an_evaluation_is_where_it_is_looked_for(
         metrics=metrics,
         comparisons=comparisons,
         conditions=conditions,
+        sections=[Section("Missed defects")],
     )
     assert read_predictions(tmp_path / "evaluate/predictions.jsonl") == predictions
     assert read_metrics(tmp_path / "evaluate/metrics.json") == metrics
     assert read_comparisons(tmp_path / "evaluate/comparisons.json") == comparisons
     assert read_conditions(tmp_path / CONDITIONS_FILE) == conditions
+    assert read_sections(tmp_path / "evaluate/sections.json") == (Section("Missed defects"),)

@@ -80,6 +80,14 @@ def test_nothing_of_a_section_is_markup(tmp_path: Path) -> None:
     assert row == r"| &lt;script>cell-c1&lt;/script> | 1\|2 |"
 
 
+def test_a_note_of_a_cell_follows_its_value(tmp_path: Path) -> None:
+    table = Table("", ("policy", "missed"), (("GRPO", "25.0 %\n<12.5>"), ("SFT", "7")))
+    html, markdown = render_run(tmp_path, Section("a", tables=(table,)))
+    assert "<td>25.0 %<small>&lt;12.5&gt;</small></td>" in html
+    assert "<td>7</td>" in html
+    assert "| GRPO | 25.0 % (&lt;12.5>) |\n| SFT | 7 |\n" in markdown
+
+
 def test_they_stand_between_findings_and_accuracy_each_with_its_own_link(tmp_path: Path) -> None:
     html, markdown = render_run(tmp_path, ONE, MANY)
     order = [html.index(part) for part in ("<h2>Missed", "<h2>按任务", "<h2>Accuracy")]
@@ -162,11 +170,11 @@ def test_policies_stand_in_their_order_and_gaps_are_dashes() -> None:
         make_metric("own/accuracy", 1.0, n=8),
     ]
     table = tabulate_policies(metrics, {"missed": "missed", "right": "accuracy"}, title="all")
-    assert (table.title, table.head) == ("all", ("policy", "missed", "right", "n"))
+    assert (table.title, table.head) == ("all", ("Policy", "missed", "right", "n"))
     assert [[cell.replace("\u00a0", " ") for cell in row] for row in table.rows] == [
-        ["Majority label", "–", "75.0 % (37.5–87.5 %)", "7"],
-        ["GRPO", "25.0 % (12.5–62.5 %)", "50.0 % (25.0–75.0 %)", "8"],
-        ["own", "–", "100.0 % (50.0–100.0 %)", "8"],
+        ["Majority label", "–", "75.0 %\n37.5–87.5 %", "7"],
+        ["GRPO", "25.0 %\n12.5–62.5 %", "50.0 %\n25.0–75.0 %", "8"],
+        ["own", "–", "100.0 %\n50.0–100.0 %", "8"],
     ]
 
 
@@ -189,7 +197,7 @@ def test_what_trained_has_a_total(tmp_path: Path) -> None:
     ]
     path.write_text(json.dumps(rows))
     table = tabulate_trainable(path)
-    assert table.head == ("part", "trainable", "frozen")
+    assert table.head == ("Part", "Trainable", "Frozen")
     assert [tuple(cell.replace("\u202f", " ") for cell in row) for row in table.rows] == [
         ("vision", "0", "62 880"),
         ("language block 2", "28 672", "430 784"),

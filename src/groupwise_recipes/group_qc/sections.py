@@ -13,16 +13,16 @@ from groupwise.evaluation import (
 from groupwise_recipes.group_qc.verdicts import FALSE_ALARMS, MISSED, TWO_LINES, VERDICTS
 
 _COLUMNS = {
-    "missed defects": MISSED,
-    "false alarms": FALSE_ALARMS,
-    "accuracy": "accuracy",
-    "no verdict": "invalid_rate",
-    "two lines": TWO_LINES,
+    "Missed defects": MISSED,
+    "False alarms": FALSE_ALARMS,
+    "Accuracy": "accuracy",
+    "No verdict": "invalid_rate",
+    "Two lines": TWO_LINES,
 }
 _BY_VERDICT = {
     f"{title} {verdict}": f"{measure}:{verdict}"
     for verdict in VERDICTS
-    for title, measure in (("precision", "precision"), ("recall", "recall"), ("F1", "f1"))
+    for title, measure in (("Precision", "precision"), ("Recall", "recall"), ("F1", "f1"))
 }
 
 

@@ -73,7 +73,7 @@ def test_both_reports_say_missed_defects_before_accuracy(tiny_run: Path) -> None
         titles = ("Missed defects", "By mission", "What trained in GRPO", "Accuracy")
         places = [text.index(mark.format(title)) for title in titles]
         assert places == sorted(places)
-        for part in ("BBU接地线检查", "language block 2", "recall 不通过"):
+        for part in ("BBU接地线检查", "language block 2", "Recall 不通过"):
             assert part in text[: places[-1]]
     assert (tiny_run / "evaluate" / "conditions.json").is_file()
 

@@ -75,7 +75,7 @@ def sections(tmp_path: Path) -> dict[str, Section]:
 def read_shares(table: Any, policy: str) -> dict[str, str]:
     """Return a row's cells by column, without their intervals."""
     (row,) = [row for row in table.rows if row[0] == policy]
-    shares = [cell.partition(" (")[0].replace("\u00a0", " ") for cell in row]
+    shares = [cell.partition("\n")[0].replace("\u00a0", " ") for cell in row]
     return dict(zip(table.head, shares, strict=True))
 
 
@@ -92,24 +92,24 @@ def test_missed_defects_stand_first_and_are_those_judged_to_pass(
 
 def test_every_policy_has_its_row(sections: dict[str, Section]) -> None:
     (table,) = sections["Missed defects"].tables
-    assert table.head[1] == "missed defects"
+    assert table.head[1] == "Missed defects"
     assert [row[0] for row in table.rows] == ["Majority label", "SFT warm-up", "GRPO"]
     assert read_shares(table, "GRPO") == {
-        "policy": "GRPO",
-        "missed defects": "25.0 %",
-        "false alarms": "25.0 %",
-        "accuracy": "62.5 %",
-        "no verdict": "12.5 %",
-        "two lines": "87.5 %",
+        "Policy": "GRPO",
+        "Missed defects": "25.0 %",
+        "False alarms": "25.0 %",
+        "Accuracy": "62.5 %",
+        "No verdict": "12.5 %",
+        "Two lines": "87.5 %",
         "n": "8",
     }
     assert read_shares(table, "Majority label") == {
-        "policy": "Majority label",
-        "missed defects": "0.0 %",
-        "false alarms": "100.0 %",
-        "accuracy": "50.0 %",
-        "no verdict": "0.0 %",
-        "two lines": "–",
+        "Policy": "Majority label",
+        "Missed defects": "0.0 %",
+        "False alarms": "100.0 %",
+        "Accuracy": "50.0 %",
+        "No verdict": "0.0 %",
+        "Two lines": "–",
         "n": "8",
     }
 
@@ -123,20 +123,20 @@ def test_every_mission_has_its_own_numbers(sections: dict[str, Section]) -> None
         f"{CABLE}, by verdict",
     ]
     earth = read_shares(tables[0], "GRPO")
-    assert (earth["missed defects"], earth["false alarms"], earth["n"]) == ("50.0 %", "0.0 %", "3")
+    assert (earth["Missed defects"], earth["False alarms"], earth["n"]) == ("50.0 %", "0.0 %", "3")
     cable = read_shares(tables[2], "GRPO")
-    assert (cable["missed defects"], cable["false alarms"], cable["n"]) == ("0.0 %", "33.3 %", "5")
+    assert (cable["Missed defects"], cable["False alarms"], cable["n"]) == ("0.0 %", "33.3 %", "5")
     assert read_shares(tables[1], "GRPO") == {
-        "policy": "GRPO",
-        "precision 通过": "50.0 %",
-        "recall 通过": "100.0 %",
+        "Policy": "GRPO",
+        "Precision 通过": "50.0 %",
+        "Recall 通过": "100.0 %",
         "F1 通过": "66.7 %",
-        "precision 不通过": "100.0 %",
-        "recall 不通过": "50.0 %",
+        "Precision 不通过": "100.0 %",
+        "Recall 不通过": "50.0 %",
         "F1 不通过": "66.7 %",
         "n": "3",
     }
-    assert read_shares(tables[1], "SFT warm-up")["precision 不通过"] == "–"
+    assert read_shares(tables[1], "SFT warm-up")["Precision 不通过"] == "–"
 
 
 def test_what_trained_is_read_from_the_training(sections: dict[str, Section]) -> None:
@@ -160,4 +160,4 @@ def test_nothing_is_claimed_where_no_group_fails(tmp_path: Path) -> None:
     predictions = [*make_predictions("sft", rows), *make_predictions("grpo", rows)]
     section = make_all(tmp_path, predictions)["Missed defects"]
     assert section.text.startswith("No group of the test split fails")
-    assert read_shares(section.tables[0], "GRPO")["missed defects"] == "–"
+    assert read_shares(section.tables[0], "GRPO")["Missed defects"] == "–"

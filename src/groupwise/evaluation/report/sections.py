@@ -21,7 +21,8 @@ class Table:
     Attributes:
         title: what it is about; may be empty.
         head: the title of each column, at least one.
-        rows: cells as they are shown, as many in each row as in ``head``.
+        rows: cells as they are shown, as many in each row as in ``head``; what follows a line
+            break in a cell is a note to its value.
 
     Raises:
         ValueError: if there are no columns, or a row has more or fewer cells than the head.

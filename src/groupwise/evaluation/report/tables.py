@@ -33,7 +33,7 @@ def describe_metric(metric: Metric) -> str:
 def tabulate_policies(
     metrics: Sequence[Metric], columns: Mapping[str, str], *, title: str = ""
 ) -> Table:
-    """Return a row per policy: measures with their intervals, and the number of its items.
+    """Return a row per policy: measures, each with its interval, and the number of its items.
 
     Args:
         metrics: of one split; a measure that a policy lacks is a dash.
@@ -56,11 +56,11 @@ def tabulate_policies(
         )
         for name in names
     ]
-    return Table(title, ("policy", *columns, "n"), tuple(rows))
+    return Table(title, ("Policy", *columns, "n"), tuple(rows))
 
 
 def _show(metric: Metric | None) -> str:
-    return _ABSENT if metric is None else describe_metric(metric)
+    return _ABSENT if metric is None else f"{format_value(metric)}\n{format_interval(metric)}"
 
 
 def _count(metric: Metric | None) -> str:
@@ -81,4 +81,4 @@ def tabulate_trainable(path: Path, *, title: str = "") -> Table:
         (row.part, format_count(row.num_trainable), format_count(row.num_frozen))
         for row in (*parts, total)
     ]
-    return Table(title, ("part", "trainable", "frozen"), tuple(rows))
+    return Table(title, ("Part", "Trainable", "Frozen"), tuple(rows))
