@@ -1,13 +1,11 @@
 """``groupwise run``: run a recipe, continue it, or only check it."""
 
-import json
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from rich.console import Console
-from rich.table import Table
 
+from groupwise.cli.headline import print_headline
 from groupwise.core import Config, ConfigError, RunFolder, load_config
 from groupwise.pipeline import (
     Preview,
@@ -85,7 +83,7 @@ def run(
         share_with=share_with,
         report_progress=print_progress,
     )
-    _print_headline(folder)
+    print_headline(folder, first=found.headline)
     if (folder / "report.html").is_file():
         typer.echo(f"report: {folder / 'report.html'}")
 
@@ -129,18 +127,3 @@ def _print_preview(preview: Preview) -> None:
         lines = "".join(f"\n  {problem}" for problem in preview.problems)
         raise ConfigError(f"{len(preview.problems)} problem(s) stop this run:{lines}")
     typer.echo("ready: nothing was written")
-
-
-def _print_headline(folder: Path) -> None:
-    """Print each policy's accuracy as it stands in ``evaluate/metrics.json``."""
-    path = folder / "evaluate" / "metrics.json"
-    if not path.is_file():
-        return
-    table = Table("policy", "split", "accuracy", "95 % interval", "n", box=None)
-    for metric in json.loads(path.read_text(encoding="utf-8")):
-        policy, _, name = metric["name"].partition("/")
-        if name == "accuracy":
-            interval = f"{metric['low']:.1%} – {metric['high']:.1%}"
-            accuracy = f"{metric['value']:.1%}"
-            table.add_row(policy, metric["split"], accuracy, interval, str(metric["n"]))
-    Console(highlight=False, markup=False).print(table)

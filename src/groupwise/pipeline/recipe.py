@@ -79,6 +79,7 @@ class Recipe(Generic[C]):
         rewards: what training is rewarded by, audited in a step ``audit_rewards`` of its own that
             later steps may use; None if no step trains on rewards.
         prediction: how a finished run judges new groups; None if it judges none.
+        headline: the measure that a finished run says before the accuracy; empty for none.
     """
 
     name: str
@@ -89,6 +90,7 @@ class Recipe(Generic[C]):
     preview: Callable[[C], Preview]
     rewards: RewardSource[C] | None = None
     prediction: PredictionSource[C] | None = None
+    headline: str = ""
 
     def load_config_type(self) -> type[C]:
         """Return the Config class.

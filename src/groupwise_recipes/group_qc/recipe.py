@@ -14,6 +14,7 @@ from groupwise.pipeline import (
     collect_settings,
     digest_inputs,
 )
+from groupwise_recipes.group_qc.verdicts import MISSED
 
 if TYPE_CHECKING:
     from groupwise.pipeline import FoundGroups
@@ -164,4 +165,5 @@ recipe = Recipe(
     preview=preview,
     rewards=RewardSource(collect_rewards, uses=("stage_b_data",), sections=("rewards",)),
     prediction=PredictionSource(open_predictor, list_groups),
+    headline=MISSED,
 )

@@ -9,6 +9,7 @@ import pytest
 
 from groupwise.evaluation import Prediction, Section, compute_metrics
 from groupwise_recipes.group_qc.measure import measure_missions, score_defects
+from groupwise_recipes.group_qc.recipe import recipe
 from groupwise_recipes.group_qc.sections import make_sections
 from groupwise_recipes.group_qc.verdicts import FAIL, PASS, VERDICTS, write_judgement
 
@@ -153,6 +154,11 @@ def test_groups_that_stage_a_failed_on_are_said(tmp_path: Path) -> None:
     text = make_all(tmp_path, predictions, **{EARTH: 1, CABLE: 3})["By mission"].text
     assert f"1 group of {EARTH} and 3 groups of {CABLE}" in text
     assert "Stage A" not in make_all(tmp_path, predictions)["By mission"].text
+
+
+def test_a_finished_run_prints_a_measure_that_there_is() -> None:
+    metrics = compute_metrics(make_predictions("grpo", GRPO), labels=VERDICTS)
+    assert recipe.headline in {metric.measure for metric in metrics}
 
 
 def test_nothing_is_claimed_where_no_group_fails(tmp_path: Path) -> None:
