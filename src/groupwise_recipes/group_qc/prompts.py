@@ -20,7 +20,6 @@ _RULES = (
     "只输出两行；证据用短句；不写数量，不编号，不照抄摘要。\n"
     f"出现“未…”“不…”等负面描述时以负面为准；要点无法确认时判{FAIL}。"
 )
-_FORMAT = f"输出格式：第一行“{VERDICTS[0]}”或“{VERDICTS[1]}”，第二行“理由：…”"
 
 
 def make_photo_example(
@@ -62,22 +61,30 @@ def make_group_example(
         images: the photos' places below the root, for reports; the model does not see them.
     """
     lines = sort_summaries(summaries)
-    question = "\n".join(
-        [
-            f"任务：{mission}",
-            f"要点：{'；'.join(key_points)}",
-            _FORMAT,
-            "摘要列表：",
-            *(f"{key}: {text}" for key, text in lines.items()),
-        ]
-    )
     fields = {"group_id": group, "task_type": mission, "group_label": label}
     return make_example(
-        [Message("system", _RULES), Message("user", question)],
+        ask_of_summaries(mission, key_points, lines, words=VERDICTS),
         group=group,
         label=label,
         fields={**fields, "stage_a_summaries": lines, "images": list(images)},
     )
+
+
+def ask_of_summaries(
+    mission: str, key_points: Sequence[str], summaries: Mapping[str, str], *, words: Sequence[str]
+) -> list[Message]:
+    """Return the rules and the question which of the words summaries call for, and why."""
+    *others, last = (f"“{word}”" for word in words)
+    question = "\n".join(
+        [
+            f"任务：{mission}",
+            f"要点：{'；'.join(key_points)}",
+            f"输出格式：第一行{'、'.join(others)}或{last}，第二行“理由：…”",
+            "摘要列表：",
+            *(f"{key}: {text}" for key, text in summaries.items()),
+        ]
+    )
+    return [Message("system", _RULES), Message("user", question)]
 
 
 def sort_summaries(summaries: Mapping[str, str]) -> dict[str, str]:

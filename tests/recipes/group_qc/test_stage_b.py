@@ -1,6 +1,5 @@
-"""Stage B's rows, the warm-up's replies made by rule, and the lessons in reading."""
+"""Stage B's rows, the warm-up's replies made by rule, and which photos are taught."""
 
-from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -8,12 +7,10 @@ import pytest
 from groupwise.models import TrainableSettings
 from groupwise.training import SftRow
 from groupwise_recipes.group_qc.config import TeachSettings
-from groupwise_recipes.group_qc.groups import TaughtPhoto
 from groupwise_recipes.group_qc.missions import load_missions
 from groupwise_recipes.group_qc.photos import PhotoGroup
 from groupwise_recipes.group_qc.policies import draw_photos
 from groupwise_recipes.group_qc.prompts import make_group_example
-from groupwise_recipes.group_qc.reading import describe_thing, find_thing, make_reading_rows
 from groupwise_recipes.group_qc.stage_b import (
     choose_few,
     make_group_rows,
@@ -78,38 +75,6 @@ def test_few_groups_have_every_verdict_and_mission() -> None:
     assert all(kinds.count(kind) == 2 for kind in set(kinds))
     assert few == choose_few(examples[::-1][::-1], 8, seed=0) != choose_few(examples, 8, seed=1)
     assert len(choose_few(examples, None, seed=0)) == len(examples)
-
-
-@pytest.mark.parametrize(
-    ("lines", "answer"),
-    [
-        (["无关图片", "接地线/黄绿色/一端未连接×1，机柜/白色×1"], "接地线：一端未连接"),
-        (["接地线/黄绿色/连接牢固×1", "接地线/红色/颜色不符×1"], "接地线：颜色不符"),
-        (["机柜/未关闭×1", "接地线/黄绿色/连接牢固×1"], "接地线：黄绿色、连接牢固"),
-        (["接地线/被纸板遮挡/无法确认×1", "挡风板/已安装×1"], "无法确认"),
-        (["无关图片"], "无法确认"),
-    ],
-)
-def test_what_lines_say_of_a_thing(lines: list[str], answer: str) -> None:
-    assert describe_thing("接地线", lines) == answer
-
-
-def test_reading_lessons_have_no_verdicts() -> None:
-    lines = ["接地线/未安装×1，机柜/白色×1", "接地线/黄绿色/连接牢固×1", "无关图片"]
-    photos = [TaughtPhoto(Path(str(n)), EARTH, str(n), line) for n, line in enumerate(lines)]
-    missions = load_missions()
-    assert find_thing(missions[EARTH], lines) == "接地线"
-
-    def make(epoch: int) -> list[SftRow]:
-        return make_reading_rows(photos, missions, num_rows=30, seed=0, epoch=epoch)
-
-    rows = make(0)
-    assert rows == make(0) != make(1)
-    answers = Counter(row.target for row in rows)
-    assert set(answers) == {"无法确认", "接地线：未安装", "接地线：黄绿色、连接牢固"}
-    assert min(answers.values()) >= 5  # by chance alone 无法确认 would be 3 of 30
-    texts = [row.example.prompt[0].text + row.target for row in rows]
-    assert not any(verdict in text for verdict in VERDICTS for text in texts)
 
 
 def test_balance_draws_rare_descriptions_more_often() -> None:
