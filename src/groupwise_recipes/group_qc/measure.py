@@ -3,6 +3,7 @@
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, replace
+from pathlib import Path
 
 from groupwise.core import Example, write_json
 from groupwise.data import read_examples
@@ -23,7 +24,7 @@ from groupwise.pipeline import StepContext
 from groupwise_recipes.group_qc.baselines import predict_baselines
 from groupwise_recipes.group_qc.conditions import TRAINED, describe_conditions
 from groupwise_recipes.group_qc.config import GroupQcConfig
-from groupwise_recipes.group_qc.groups import show_photos
+from groupwise_recipes.group_qc.groups import find_root, show_photos
 from groupwise_recipes.group_qc.policies import find_base, open_policy
 from groupwise_recipes.group_qc.sections import make_sections
 from groupwise_recipes.group_qc.verdicts import (
@@ -69,6 +70,8 @@ def run_evaluation(config: GroupQcConfig, context: StepContext) -> None:
         return ask_policy(policy, test, config, name=name)
 
     found += predict_each(TRAINED, ask, folder=context.folder)
+    root = find_root(config, context.output_of("prepare"))
+    found = [show_group(one, root) for one in found]
     metrics = compute_metrics(found, labels=VERDICTS, seed=config.seed, slices=("task_type",))
     missions = measure_missions(found, seed=config.seed)
     rows = {name: [asdict(metric) for metric in own] for name, own in missions.items()}
@@ -132,6 +135,22 @@ def score_defects(one: Prediction) -> Prediction:
     if one.policy in (*TRAINED, "prompt"):
         scores[TWO_LINES] = float(parse_judgement(one.text).is_well_formed)
     return replace(one, scores=scores)
+
+
+def show_group(one: Prediction, root: Path) -> Prediction:
+    """Return the prediction with what a reader needs to judge it: photos, and what was asked.
+
+    Args:
+        one: of a group of photos.
+        root: folder of the photos.
+    """
+    summaries: Mapping[str, str] = one.fields["stage_a_summaries"]
+    lines = "；".join(f"{key} {text}" for key, text in summaries.items())
+    return replace(
+        one,
+        pictures=tuple(str(root / image) for image in one.fields["images"]),
+        fields={**one.fields, "task": f"{one.fields['task_type']}：{lines}"},
+    )
 
 
 def _predict(

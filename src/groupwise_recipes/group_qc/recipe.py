@@ -84,7 +84,7 @@ def plan(config: "GroupQcConfig", run: Path) -> list[Step]:
             "evaluate",
             "all policies on the test groups",
             f"{asked} rewards grpo few metric_versions",
-            " ".join(("stage_b_data", "baselines", *TRAINED, TEACH)),
+            " ".join(("prepare", "stage_b_data", "baselines", *TRAINED, TEACH)),
         ),
         (
             "report",

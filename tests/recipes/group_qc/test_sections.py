@@ -2,13 +2,14 @@
 
 import json
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from groupwise.evaluation import Prediction, Section, compute_metrics
-from groupwise_recipes.group_qc.measure import measure_missions, score_defects
+from groupwise_recipes.group_qc.measure import measure_missions, score_defects, show_group
 from groupwise_recipes.group_qc.recipe import recipe
 from groupwise_recipes.group_qc.sections import make_sections
 from groupwise_recipes.group_qc.verdicts import FAIL, PASS, VERDICTS, write_judgement
@@ -167,3 +168,13 @@ def test_nothing_is_claimed_where_no_group_fails(tmp_path: Path) -> None:
     section = make_all(tmp_path, predictions)["Missed defects"]
     assert section.text.startswith("No group of the test split fails")
     assert read_shares(section.tables[0], "GRPO")["Missed defects"] == "–"
+
+
+def test_a_prediction_shows_its_photos_and_what_was_asked(tmp_path: Path):
+    [one, *_] = make_predictions("grpo", GRPO)
+    summaries = {"图片_1": "接地线/未安装×1", "图片_2": "无关图片"}
+    fields = {**one.fields, "stage_a_summaries": summaries, "images": ["a/1.jpg", "a/2.jpg"]}
+    shown = show_group(replace(one, fields=fields), tmp_path)
+    assert shown.pictures == (str(tmp_path / "a/1.jpg"), str(tmp_path / "a/2.jpg"))
+    assert shown.fields["task"] == f"{GRPO[0][0]}：图片_1 接地线/未安装×1；图片_2 无关图片"
+    assert shown.scores == one.scores
