@@ -60,10 +60,16 @@ def make_label_rows(examples: Sequence[Example]) -> RowsOfEpoch:
 
 
 def choose_few(examples: Sequence[Example], num_groups: int | None, *, seed: int) -> list[Example]:
-    """Return so many of the examples, each verdict and mission in turn; all of them if None."""
-    by_kind: dict[tuple[str, str | None], list[Example]] = {}
+    """Return so many of the examples; all of them if None.
+
+    Missions, verdicts and summaries with and without negative remarks come in turn: a group fails
+    for what is seen or for what is not, and few groups should show both.
+    """
+    by_kind: dict[tuple[str, str | None, bool], list[Example]] = {}
     for example in examples:
-        by_kind.setdefault((example.fields["task_type"], example.label), []).append(example)
+        is_negative = bool(_list_negative(example.fields["stage_a_summaries"]))
+        kind = (example.fields["task_type"], example.label, is_negative)
+        by_kind.setdefault(kind, []).append(example)
     for kind, members in by_kind.items():
         random.Random(derive_seed(seed, "few", *map(str, kind))).shuffle(members)
     longest = max(map(len, by_kind.values()), default=0)
@@ -83,8 +89,7 @@ def write_reason(label: str, fields: Mapping[str, object]) -> str:
     assert isinstance(summaries, Mapping)
     if label == PASS:
         return "要点均已确认"
-    parts = [part for text in summaries.values() for part in str(text).split("，")]
-    negative = [part for part in parts if any(mark in part for mark in _NEGATIVE)]
+    negative = _list_negative(summaries)
     if negative:
         name, *attributes = negative[0].partition("×")[0].split("/")
         remarks = [word for word in attributes if any(mark in word for mark in _NEGATIVE)]
@@ -92,3 +97,9 @@ def write_reason(label: str, fields: Mapping[str, object]) -> str:
     if all(text == IRRELEVANT for text in summaries.values()):
         return "没有相关图片，要点无法确认"
     return "有要点无法确认"
+
+
+def _list_negative(summaries: Mapping[str, str]) -> list[str]:
+    """Return the parts of summaries with a negative remark."""
+    parts = [part for text in summaries.values() for part in text.split("，")]
+    return [part for part in parts if any(mark in part for mark in _NEGATIVE)]

@@ -1,5 +1,6 @@
 """Killing a run in any step and running it again gives the uninterrupted run's results."""
 
+import random
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -8,6 +9,10 @@ import pytest
 from recipe_runs import RecipeJob, is_training, read_numbers
 
 from groupwise.core import read_jsonl
+
+NUM_GROUPS = 200
+NUM_KILLS = 10
+MAX_SECONDS = 12.0
 
 
 def read_stage_a(run: Path) -> dict[str, list[dict[str, Any]]]:
@@ -37,3 +42,33 @@ def test_killed_run_ends_with_the_same_results(
     job.kill_and_resume(run, is_reached)
     assert read_stage_a(run) == read_stage_a(tiny_run)
     assert read_numbers(run) == read_numbers(tiny_run)
+
+
+@pytest.mark.slow
+def test_killed_at_ten_random_moments_no_group_is_lost_or_there_twice(
+    tmp_path: Path, job: RecipeJob
+) -> None:
+    larger = RecipeJob(job.recipe, {**job.settings, "data.drawn.num_groups": NUM_GROUPS})
+    whole = larger.finish(tmp_path / "whole")
+    run = tmp_path / "run"
+    rng = random.Random(0)
+    num_killed = 0
+    while num_killed < NUM_KILLS and larger.kill_within(run, rng.uniform(0.0, MAX_SECONDS)):
+        num_killed += 1
+    assert num_killed == NUM_KILLS
+    larger.finish(run)
+    assert read_stage_a(run) == read_stage_a(whole)
+    splits = {g["group_id"]: g["split"] for g in read_jsonl(run / "prepare" / "groups.jsonl")}
+    assert len(splits) == NUM_GROUPS
+    described = [row["group_id"] for rows in read_stage_a(run).values() for row in rows]
+    assert sorted(described) == sorted(name for name, of in splits.items() if of != "teach")
+    assert read_answers(run) == read_answers(whole)
+    assert read_numbers(run) == read_numbers(whole)
+    weights = Path("grpo", "policy", "adapter_model.safetensors")
+    assert (run / weights).read_bytes() == (whole / weights).read_bytes()
+
+
+def read_answers(run: Path) -> list[dict[str, Any]]:
+    """Return all predictions but for what depends on the clock and the folder."""
+    rows = read_jsonl(run / "evaluate" / "predictions.jsonl")
+    return [{**row, "latency_s": None, "pictures": []} for row in rows]

@@ -77,6 +77,16 @@ def test_few_groups_have_every_verdict_and_mission() -> None:
     assert len(choose_few(examples, None, seed=0)) == len(examples)
 
 
+def test_few_groups_fail_for_what_is_seen_and_for_what_is_not() -> None:
+    examples = [
+        make_group_example(EARTH, ["x"], {"图片_1": text}, group=f"{text} {n}", label="不通过")
+        for text, num_groups in (("接地线/未安装×1", 30), ("机柜/白色×1", 2))
+        for n in range(num_groups)
+    ]
+    few = choose_few(examples, 4, seed=0)
+    assert sum(example.group.startswith("机柜") for example in few) == 2
+
+
 def test_balance_draws_rare_descriptions_more_often() -> None:
     example = make_group_example(EARTH, ["x"], {"图片_1": "x"}, group="g", label="通过")
     rows = [SftRow(example, "often")] * 90 + [SftRow(example, "rare")] * 10
