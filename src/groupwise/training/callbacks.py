@@ -166,10 +166,11 @@ class TrainableTable(TrainerCallback):
 class StepProgress(TrainerCallback):
     """A bar with the time left on a terminal, and a line every 15 seconds elsewhere.
 
-    Leaving its ``with`` block closes the bar, also after an error.
+    Leaving its ``with`` block closes the bar, also after an error. ``shown`` maps the trainer's
+    names of values to ours.
     """
 
-    def __init__(self, name: str, *, shown: tuple[str, ...]) -> None:
+    def __init__(self, name: str, *, shown: Mapping[str, str]) -> None:
         self.name = name
         self.shown = shown
         self.values = ""
@@ -199,7 +200,8 @@ class StepProgress(TrainerCallback):
 
     def on_log(self, args, state, control, logs=None, **_: Any) -> None:
         """Remember the values to show."""
-        found = {n: logs[n] for n in self.shown if logs and logs.get(n) is not None}
+        given = logs or {}
+        found = {ours: given[n] for n, ours in self.shown.items() if given.get(n) is not None}
         if found:
             self.values = "  ".join(f"{name} {float(value):.3g}" for name, value in found.items())
 

@@ -48,6 +48,7 @@ _RENAMED = {
     "sampling/importance_sampling_ratio/mean": "sampler_ratio",
     "tokens_per_s": "tokens_per_s",
 }
+_SHOWN = ("reward", "frac_reward_zero_std")
 # Since the row before: their sums are those of the run.
 _COUNTS = ("num_groups", "num_dead_groups", "num_skipped_rows")
 
@@ -94,7 +95,7 @@ def train_grpo(
     model = prepare_trainable(policy.model, settings.trainable)
     trained = Policy(model, policy.processor, policy.has_vision)
     reward = RewardFunction(examples, rewards, end_token_ids=policy.end_token_ids)
-    with StepProgress("grpo", shown=("reward", "frac_reward_zero_std")) as progress:
+    with StepProgress("grpo", shown={name: _RENAMED[name] for name in _SHOWN}) as progress:
         trainer = make_grpo_trainer(
             trained,
             examples,

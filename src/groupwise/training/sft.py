@@ -70,7 +70,7 @@ def train_sft(
         lambda places: collate([schedule[place] for place in places]), num_rows=len(schedule)
     )
     trackers = Trackers(settings.report_to)
-    with StepProgress("sft", shown=("loss",)) as progress:
+    with StepProgress("sft", shown={"loss": "loss"}) as progress:
         trainer = make_sft_trainer(
             model=model,
             args=arguments,
