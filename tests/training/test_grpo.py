@@ -222,3 +222,10 @@ def test_an_unfilled_round_is_left_out_at_the_end_of_each_epoch():
     layout = lay_out_prompts(11, num_epochs=2, prompts_per_round=4, seed=1)
     assert len(layout) == 16
     assert len(set(layout[:8])) == len(set(layout[8:])) == 8
+
+
+def test_a_warmup_that_takes_all_steps_stops_it(taught_text_folder, text_examples, tmp_path):
+    rewards = {"scatter": (Scatter(), 1.0)}
+    with pytest.raises(TrainingError, match="a warm-up of 2 steps in a training of 2;"):
+        train(taught_text_folder, text_examples, tmp_path, rewards, warmup_steps=2)
+    assert not (tmp_path / "gate.json").exists()

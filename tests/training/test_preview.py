@@ -11,7 +11,6 @@ from groupwise.training import (
     SftSettings,
     check_lengths,
     check_model,
-    describe_grpo_steps,
     estimate_step_memory,
     preview_grpo,
 )
@@ -97,6 +96,13 @@ def test_more_blocks_than_there_are_is_a_problem_that_names_the_stage(method, la
     assert found == [words] * num_problems
 
 
+STEPS = ("grpo steps", "about 3 of 2 prompts x 4 completions")
+
+
+def preview(model, sft, grpo):
+    return preview_grpo(model, sft=sft, grpo=grpo, num_prompts=7, tokens_per_prompt=9)
+
+
 @pytest.mark.parametrize(("stage", "last"), [("sft", 5), ("grpo", 6), ("none", 0)])
 def test_a_dry_run_tells_memory_and_problems_of_both_stages(stage, last, tmp_path):
     settings = {"sft": SftSettings(), "grpo": make_settings()}
@@ -104,15 +110,40 @@ def test_a_dry_run_tells_memory_and_problems_of_both_stages(stage, last, tmp_pat
         trainable = make_trainable("lora", last_blocks=last)
         settings[stage] = settings[stage].model_copy(update={"trainable": trainable})
     model = ModelSettings(base=str(tmp_path / "gone"), max_pixels=784, shape=SHAPE)
-    facts, problems = preview_grpo(model, **settings, tokens_per_prompt=9)
+    facts, problems = preview(model, **settings)
     memory = estimate_step_memory(settings["grpo"], SHAPE, tokens_per_prompt=9)
-    assert facts == [("memory estimate", memory.describe("a GRPO step"))]
+    assert facts == [STEPS, ("memory estimate", memory.describe("a GRPO step"))]
     named = [problem.partition(".")[0] for problem in problems]
     assert named == ([stage] if last else [])
     unknown = model.model_copy(update={"shape": None})
-    facts, [problem] = preview_grpo(unknown, **settings, tokens_per_prompt=9)
-    assert facts == []
+    facts, [problem] = preview(unknown, **settings)
+    assert facts == [STEPS]
     assert "model.shape is not given" in problem
+
+
+def test_steps_of_grpo_are_counted_by_prompts():
+    settings = make_settings(gradient_accumulation=3, epochs=2)
+    model = ModelSettings(base="tiny-qwen2", max_pixels=784)
+    facts, _ = preview_grpo(
+        model, sft=SftSettings(), grpo=settings, num_prompts=12_500, tokens_per_prompt=9
+    )
+    assert facts == [("grpo steps", "about 4,166 of 6 prompts x 4 completions")]
+
+
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [
+        ({"warmup_steps": 2}, []),
+        ({"warmup_steps": 3}, ["grpo.warmup_steps: 3 of about 3 steps"]),
+        ({"warmup_steps": 100}, ["grpo.warmup_steps: 100 of about 3 steps"]),
+        ({"warmup_steps": 100, "scheduler": "constant"}, []),
+        ({"warmup_share": 0.9}, []),
+    ],
+)
+def test_a_warmup_that_takes_all_steps_is_a_problem(given, words):
+    model = ModelSettings(base="tiny-qwen2", max_pixels=784)
+    _, problems = preview(model, SftSettings(), make_settings(**given))
+    assert [problem.partition(",")[0] for problem in problems] == words
 
 
 @pytest.mark.parametrize(
@@ -134,9 +165,3 @@ def test_prompts_and_answers_have_to_fit(limit, allow_rejecting, tokens_per_answ
     )
     assert len(found) == bool(words)
     assert re.fullmatch(words, "".join(found))
-
-
-def test_steps_of_grpo_are_counted_by_prompts():
-    settings = make_settings(gradient_accumulation=3, epochs=2)
-    text = "about 4,166 of 6 prompts x 4 completions"
-    assert describe_grpo_steps(settings, num_prompts=12_500) == text

@@ -72,3 +72,19 @@ def test_lora_learns_its_targets(text_folder, text_examples, tmp_path):
         }
     for name, value in before.items():
         assert torch.equal(base[f"base_model.model.{name}"], value)
+
+
+@pytest.mark.parametrize("given", [{"warmup_steps": 2}, {"warmup_steps": 100}])
+def test_a_warmup_that_takes_all_steps_stops_it(given, text_folder, text_examples, tmp_path):
+    with pytest.raises(TrainingError, match=r"never reach its peak; got .* training of 2;"):
+        train(text_folder, text_examples, tmp_path, **given)
+    assert not (tmp_path / "metrics.jsonl").exists()
+
+
+@pytest.mark.parametrize(
+    "given", [{"warmup_steps": 1}, {"warmup_steps": 100, "scheduler": "constant"}]
+)
+def test_a_shorter_warmup_reaches_the_peak(given, text_folder, text_examples, tmp_path):
+    train(text_folder, text_examples, tmp_path, learning_rate=1e-3, log_every_steps=1, **given)
+    rates = [row["learning_rate"] for row in read_jsonl(tmp_path / "metrics.jsonl")]
+    assert max(rates) == 1e-3

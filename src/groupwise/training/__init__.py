@@ -7,7 +7,6 @@ from groupwise.training.grpo import train_grpo
 from groupwise.training.preview import (
     check_lengths,
     check_model,
-    describe_grpo_steps,
     estimate_step_memory,
     preview_grpo,
 )
@@ -36,7 +35,6 @@ __all__ = [
     "augment_picture",
     "check_lengths",
     "check_model",
-    "describe_grpo_steps",
     "estimate_step_memory",
     "judge_gate",
     "make_control_settings",

@@ -130,6 +130,24 @@ class ProgressFile(TrainerCallback):
             self.path.unlink(missing_ok=True)
 
 
+class WarmupCheck(TrainerCallback):
+    """Stops a training whose learning rate would still be rising at its last step."""
+
+    def on_train_begin(self, args, state, control, **_: Any) -> None:
+        """Compare the steps of the warm-up with all steps.
+
+        Raises:
+            TrainingError: if the peak would never be reached; one step would even train nothing.
+        """
+        num_rising = args.get_warmup_steps(state.max_steps)
+        if args.lr_scheduler_type != "constant" and num_rising >= state.max_steps:
+            raise TrainingError(
+                "the learning rate would never reach its peak",
+                got=f"a warm-up of {num_rising} steps in a training of {state.max_steps}",
+                fix="lower warmup_steps or warmup_share, or train for more steps",
+            )
+
+
 class WholeCheckpoints(TrainerCallback):
     """Marks each checkpoint once everything in it is written.
 

@@ -18,6 +18,7 @@ from groupwise.training.callbacks import (
     ProgressFile,
     StepProgress,
     TrainableTable,
+    WarmupCheck,
     WholeCheckpoints,
 )
 from groupwise.training.checkpoints import find_last_checkpoint, remove_checkpoints
@@ -79,7 +80,7 @@ def train_grpo(
 
     Raises:
         TrainingError: if there are fewer prompts than one round takes, if only some of them have
-            pictures, or if the gate is shut.
+            pictures, if the gate is shut, or if the warm-up of the learning rate takes all steps.
         ModelError: if no parameter trains.
     """
     arguments = _build_config(settings, workspace)
@@ -146,7 +147,7 @@ def _make_callbacks(
         callbacks.append(
             HeldoutRows(path, check=check_heldout, every_steps=every_steps, trackers=trackers)
         )
-    return [*callbacks, WholeCheckpoints()]
+    return [WarmupCheck(), *callbacks, WholeCheckpoints()]
 
 
 def _drop_reference(model: Any) -> None:

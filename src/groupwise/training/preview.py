@@ -61,18 +61,26 @@ def check_model(
 
 
 def preview_grpo(
-    model: ModelSettings, *, sft: SftSettings, grpo: GrpoSettings, tokens_per_prompt: int
+    model: ModelSettings,
+    *,
+    sft: SftSettings,
+    grpo: GrpoSettings,
+    num_prompts: int,
+    tokens_per_prompt: int,
 ) -> tuple[list[tuple[str, str]], list[str]]:
     """Return facts and problems of training a model by SFT and then GRPO, for a dry run.
 
-    The fact is the memory of a GRPO step, where the shape of the model is known.
+    The facts are the steps of GRPO and, where the shape of the model is known, their memory.
     """
+    num_steps = _count_steps(grpo, num_prompts)
+    facts = [("grpo steps", _describe_steps(grpo, num_steps))]
+    problems = _check_warmup(grpo, num_steps)
     shape = find_shape(model.base, model.shape)
-    problems = check_model(model, shape, {"sft": sft, "grpo": grpo})
+    problems += check_model(model, shape, {"sft": sft, "grpo": grpo})
     if shape is None:
-        return [], problems
+        return facts, problems
     memory = estimate_step_memory(grpo, shape, tokens_per_prompt=tokens_per_prompt)
-    return [("memory estimate", memory.describe("a GRPO step"))], problems
+    return [*facts, ("memory estimate", memory.describe("a GRPO step"))], problems
 
 
 def check_lengths(
@@ -107,11 +115,26 @@ def check_lengths(
     return problems
 
 
-def describe_grpo_steps(settings: GrpoSettings, *, num_prompts: int) -> str:
-    """Return how many steps GRPO takes over so many prompts, and how large they are."""
+def _count_steps(settings: GrpoSettings, num_prompts: int) -> int:
     per_step = settings.prompts_per_step * settings.gradient_accumulation
-    num_steps = settings.epochs * num_prompts // per_step
+    return settings.epochs * num_prompts // per_step
+
+
+def _describe_steps(settings: GrpoSettings, num_steps: int) -> str:
+    """Return how many steps GRPO takes, and how large they are."""
+    per_step = settings.prompts_per_step * settings.gradient_accumulation
     return f"about {num_steps:,} of {per_step} prompts x {settings.group_size} completions"
+
+
+def _check_warmup(settings: GrpoSettings, num_steps: int) -> list[str]:
+    """Return a clause if the learning rate would still be rising at the last step."""
+    warmup = settings.warmup_steps
+    if warmup is None or warmup < num_steps or settings.scheduler == "constant":
+        return []
+    return [
+        f"grpo.warmup_steps: {warmup} of about {num_steps} steps, so the learning rate would "
+        "never reach its peak; lower it or raise grpo.epochs"
+    ]
 
 
 def _count_trainable(trainable: TrainableSettings, shape: ModelShape) -> int:

@@ -16,6 +16,7 @@ from groupwise.training.callbacks import (
     ProgressFile,
     StepProgress,
     TrainableTable,
+    WarmupCheck,
     WholeCheckpoints,
 )
 from groupwise.training.checkpoints import find_last_checkpoint, remove_checkpoints
@@ -46,7 +47,8 @@ def train_sft(
     there, training continues from the newest. Before it starts, stderr says what trains.
 
     Raises:
-        TrainingError: if there are no rows, or epochs differ in their number of rows.
+        TrainingError: if there are no rows, if epochs differ in their number of rows, or if the
+            warm-up of the learning rate takes all steps.
         ModelError: if no parameter trains.
     """
     from datasets import Dataset
@@ -78,6 +80,7 @@ def train_sft(
             processing_class=policy.processor,
             data_collator=lambda items: read([item["place"] for item in items]),
             callbacks=[
+                WarmupCheck(),
                 trackers,
                 ProgressFile(workspace.folder),
                 MetricRows(

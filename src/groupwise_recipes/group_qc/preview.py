@@ -3,7 +3,7 @@
 from groupwise.core import GroupwiseError
 from groupwise.models import TINY_TOKEN_SIDE, TOKEN_SIDE, estimate_picture_tokens
 from groupwise.pipeline import Preview
-from groupwise.training import check_lengths, describe_grpo_steps, preview_grpo
+from groupwise.training import check_lengths, preview_grpo
 from groupwise_recipes.group_qc.config import GroupQcConfig
 from groupwise_recipes.group_qc.photos import load_photo_groups
 from groupwise_recipes.group_qc.rewards import name_weights
@@ -31,7 +31,7 @@ def preview_run(config: GroupQcConfig) -> Preview:
             f"up to about {group_tokens:,} tokens (limit {config.data.budget.max_prompt_tokens:,})",
         ),
         ("reward weights", name_weights(config.rewards)),
-        *_list_steps(config, num_groups),
+        ("sft steps", _describe_sft(config, num_groups)),
     ]
     problems = check_lengths(
         config.data.budget,
@@ -39,10 +39,14 @@ def preview_run(config: GroupQcConfig) -> Preview:
         tokens_per_prompt=group_tokens,
         tokens_per_answer=_REPLY_TOKENS,
     )
-    memory, more = preview_grpo(
-        config.model, sft=config.sft, grpo=config.grpo, tokens_per_prompt=group_tokens
+    more_facts, more_problems = preview_grpo(
+        config.model,
+        sft=config.sft,
+        grpo=config.grpo,
+        num_prompts=_count_prompts(config, num_groups),
+        tokens_per_prompt=group_tokens,
     )
-    return Preview([*facts, *memory], [*problems, *more])
+    return Preview([*facts, *more_facts], [*problems, *more_problems])
 
 
 def _count_groups(config: GroupQcConfig) -> tuple[int, int]:
@@ -64,14 +68,16 @@ def _estimate_tokens(config: GroupQcConfig, photos: int) -> tuple[int, int]:
     return picture + _QUESTION_TOKENS, _RULE_TOKENS + photos * _SUMMARY_TOKENS
 
 
-def _list_steps(config: GroupQcConfig, num_groups: int) -> list[tuple[str, str]]:
-    data, sft = config.data, config.sft
+def _count_prompts(config: GroupQcConfig, num_groups: int) -> int:
+    """Return about how many groups are left for GRPO."""
+    data = config.data
     given = data.teach_share + data.warmup_share + data.validation_share + data.test_share
-    num_train = round(num_groups * (1 - given))
-    num_warmup = round(num_groups * data.warmup_share) or num_train
+    return round(num_groups * (1 - given))
+
+
+def _describe_sft(config: GroupQcConfig, num_groups: int) -> str:
+    sft = config.sft
+    num_warmup = round(num_groups * config.data.warmup_share) or _count_prompts(config, num_groups)
     num_warmup = min(num_warmup, sft.num_groups or num_warmup)
-    sft_steps = sft.epochs * num_warmup // (sft.batch_size * sft.gradient_accumulation)
-    return [
-        ("sft steps", f"about {sft_steps:,} on {num_warmup:,} labelled groups"),
-        ("grpo steps", describe_grpo_steps(config.grpo, num_prompts=num_train)),
-    ]
+    num_steps = sft.epochs * num_warmup // (sft.batch_size * sft.gradient_accumulation)
+    return f"about {num_steps:,} on {num_warmup:,} labelled groups"

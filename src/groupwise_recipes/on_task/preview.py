@@ -6,7 +6,7 @@ from groupwise.core import DataError, GroupwiseError
 from groupwise.data import Screenshot, load_screenshots
 from groupwise.models import TINY_TOKEN_SIDE, TOKEN_SIDE, estimate_picture_tokens
 from groupwise.pipeline import Preview
-from groupwise.training import check_lengths, describe_grpo_steps, preview_grpo
+from groupwise.training import check_lengths, preview_grpo
 from groupwise_recipes.on_task.config import OnTaskConfig
 from groupwise_recipes.on_task.rewards import name_weights
 
@@ -30,7 +30,7 @@ def preview_run(config: OnTaskConfig) -> Preview:
             f"about {tokens:,}, pictures included (limit {config.data.budget.max_prompt_tokens:,})",
         ),
         ("reward weights", name_weights(config)),
-        *_list_steps(config, num_screens),
+        ("sft steps", f"about {_count_sft_steps(config, num_screens):,}"),
     ]
     problems = check_lengths(
         config.data.budget,
@@ -39,10 +39,14 @@ def preview_run(config: OnTaskConfig) -> Preview:
         tokens_per_answer=_DESCRIPTION_TOKENS if config.answer.describe else _LABEL_TOKENS,
         fix="raise it or lower model.max_pixels",
     )
-    memory, more = preview_grpo(
-        config.model, sft=config.sft, grpo=config.grpo, tokens_per_prompt=tokens
+    more_facts, more_problems = preview_grpo(
+        config.model,
+        sft=config.sft,
+        grpo=config.grpo,
+        num_prompts=_count_prompts(config, num_screens),
+        tokens_per_prompt=tokens,
     )
-    return Preview([*facts, *memory], [*problems, *more])
+    return Preview([*facts, *more_facts], [*problems, *more_problems])
 
 
 def _estimate_tokens(config: OnTaskConfig, size: tuple[int, int]) -> int:
@@ -65,16 +69,23 @@ def _count_screens(config: OnTaskConfig) -> tuple[int, tuple[int, int]]:
     return len(screens), (largest.width, largest.height)
 
 
-def _list_steps(config: OnTaskConfig, num_screens: int) -> list[tuple[str, str]]:
+def _find_trained_share(config: OnTaskConfig) -> float:
+    """Return the share of the screens that is neither for validation nor for the test."""
+    data = config.data
+    return 1 - data.validation_share - (data.test_share if data.train_folds is None else 0)
+
+
+def _count_prompts(config: OnTaskConfig, num_screens: int) -> int:
+    """Return about how many questions are left for GRPO."""
+    share = _find_trained_share(config) - config.data.warmup_share
+    return round(num_screens * share) * config.data.pairs_per_screen
+
+
+def _count_sft_steps(config: OnTaskConfig, num_screens: int) -> int:
     data, sft = config.data, config.sft
-    left = 1 - data.validation_share - (data.test_share if data.train_folds is None else 0)
-    num_warmup = round(num_screens * (data.warmup_share or left)) * sft.pairs_per_screen
+    share = data.warmup_share or _find_trained_share(config)
+    num_rows = round(num_screens * share) * sft.pairs_per_screen
     if data.root is not None:
         num_drawn = data.drawn.num_sessions * data.drawn.screens_per_session
-        num_warmup += num_drawn * sft.drawn_pairs_per_screen
-    num_train = round(num_screens * (left - data.warmup_share)) * data.pairs_per_screen
-    sft_steps = sft.epochs * num_warmup // (sft.batch_size * sft.gradient_accumulation)
-    return [
-        ("sft steps", f"about {sft_steps:,}"),
-        ("grpo steps", describe_grpo_steps(config.grpo, num_prompts=num_train)),
-    ]
+        num_rows += num_drawn * sft.drawn_pairs_per_screen
+    return sft.epochs * num_rows // (sft.batch_size * sft.gradient_accumulation)
