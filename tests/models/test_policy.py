@@ -1,3 +1,6 @@
+import json
+import shutil
+
 import pytest
 import torch
 
@@ -64,6 +67,51 @@ def test_adapter_folder_gives_the_trained_logits(tmp_path, text_folder, text_exa
     loaded = load_policy(tmp_path / "adapter")
     assert (after - before).abs().max() > 1e-2
     assert torch.equal(read_logits(loaded, text_examples[0]), after)
+
+
+@pytest.fixture
+def run(tmp_path, text_folder):
+    """A folder with a base and, deeper, an adapter that was trained on it."""
+    run = tmp_path / "run"
+    shutil.copytree(text_folder, run / "base")
+    add_loud_adapter(load_policy(run / "base")).save(run / "grpo" / "policy")
+    return run
+
+
+def test_a_base_and_its_adapter_can_be_moved_together(run, text_examples):
+    expected = read_logits(load_policy(run / "grpo" / "policy"), text_examples[0])
+    shutil.move(run, run.parent / "moved")
+    moved = load_policy(run.parent / "moved" / "grpo" / "policy")
+    assert torch.equal(read_logits(moved, text_examples[0]), expected)
+
+
+def test_a_copy_does_not_take_the_base_of_what_it_was_copied_from(run):
+    shutil.copytree(run, run.parent / "copy")
+    for path in (run / "base").glob("*.safetensors"):
+        path.write_bytes(b"")
+    load_policy(run.parent / "copy" / "grpo" / "policy")
+
+
+def test_an_adapter_that_is_saved_elsewhere_finds_its_base(run, text_examples):
+    loaded = load_policy(run / "grpo" / "policy")
+    loaded.save(run / "next")
+    again = load_policy(run / "next")
+    expected = read_logits(loaded, text_examples[0])
+    assert torch.equal(read_logits(again, text_examples[0]), expected)
+
+
+def test_an_adapter_whose_base_is_gone_says_so(run):
+    shutil.rmtree(run / "base")
+    with pytest.raises(ModelError, match=r"base model of the adapter .* is gone; got no folder"):
+        load_policy(run / "grpo" / "policy")
+
+
+@pytest.mark.parametrize("name", [None, ""])
+def test_an_adapter_that_names_no_base_says_so(run, name):
+    path = run / "grpo" / "policy" / "adapter_config.json"
+    path.write_text(json.dumps({**json.loads(path.read_text()), "base_model_name_or_path": name}))
+    with pytest.raises(ModelError, match="does not name its base model"):
+        load_policy(run / "grpo" / "policy")
 
 
 def test_loading_and_saving_print_nothing(tmp_path, text_folder, capfd):

@@ -9,7 +9,7 @@ from pathlib import Path
 import torch
 
 from groupwise.core import ModelError
-from groupwise.models.policy import Policy, load_policy
+from groupwise.models.policy import Policy, load_policy, name_base, read_base
 from groupwise.models.silence import silence_libraries
 
 TOLERANCE = 1e-4
@@ -71,11 +71,12 @@ def export_policy(source: Path, out: Path, *, name: str = "policy") -> ExportedP
 
 
 def _copy_adapter(source: Path, out: Path) -> tuple[Path | None, str | None]:
-    config = source / "adapter_config.json"
-    if not config.is_file():
+    if not (source / "adapter_config.json").is_file():
         return None, None
     shutil.copytree(source, out)
-    return out, json.loads(config.read_text(encoding="utf-8"))["base_model_name_or_path"]
+    base = read_base(source)
+    name_base(out, base)
+    return out, base
 
 
 def _save_merged(policy: Policy, out: Path) -> None:

@@ -1,5 +1,7 @@
 """Loading a policy: a model with its processor, from a folder or the hub."""
 
+import json
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -14,7 +16,7 @@ from transformers import (
     PreTrainedTokenizerBase,
 )
 
-from groupwise.core import Example, ModelError
+from groupwise.core import Example, ModelError, write_json
 from groupwise.models.base_model import refuse_missing, takes_pictures
 from groupwise.models.messages import build_messages
 from groupwise.models.patch_projection import project_patches_fast
@@ -23,6 +25,7 @@ from groupwise.models.silence import silence_libraries
 from groupwise.models.trainable import list_trainable, restore_trainable
 
 _ADAPTER_FILE = "adapter_config.json"
+_BASE = "base_model_name_or_path"
 
 
 @dataclass(frozen=True)
@@ -93,10 +96,45 @@ class Policy:
             restore_trainable(self.model, names)
 
     def save(self, folder: Path) -> None:
-        """Write the model (or only its adapter) and the processor."""
+        """Write the model (or only its adapter) and the processor.
+
+        An adapter names a base that lies on this machine by its way from ``folder``, so that both
+        can be moved together.
+        """
         with silence_libraries():
             self.model.save_pretrained(folder)
         self.processor.save_pretrained(folder)
+        if (folder / _ADAPTER_FILE).is_file():
+            base = Path(read_base(folder)).resolve()
+            if base.is_dir():
+                name_base(folder, os.path.relpath(base, folder.resolve()))
+
+
+def read_base(adapter: Path) -> str:
+    """Return the base that an adapter in PEFT's form names: a hub id, or an absolute folder.
+
+    Raises:
+        ModelError: if it names none, or a folder beside it that is not there.
+    """
+    name = json.loads((adapter / _ADAPTER_FILE).read_text(encoding="utf-8")).get(_BASE)
+    if not name:
+        raise ModelError(f"the adapter {adapter} does not name its base model")
+    beside = (adapter / name).resolve()
+    if beside.is_dir():
+        return str(beside)
+    if name.startswith(os.pardir):
+        raise ModelError(
+            f"the base model of the adapter {adapter} is gone",
+            got=f"no folder {beside}",
+            fix="move a run as a whole, or export the adapter",
+        )
+    return name
+
+
+def name_base(adapter: Path, base: str) -> None:
+    """Change the base that an adapter in PEFT's form names."""
+    config = json.loads((adapter / _ADAPTER_FILE).read_text(encoding="utf-8"))
+    write_json(adapter / _ADAPTER_FILE, {**config, _BASE: base})
 
 
 def load_policy(
@@ -136,11 +174,11 @@ def _load_base(name_or_path: str | Path, *, dtype: str, max_pixels: int | None) 
 
 
 def _load_adapter(path: Path, *, dtype: str, max_pixels: int | None) -> Policy:
-    from peft import PeftConfig, PeftModel
+    from peft import PeftModel
 
-    base_name = PeftConfig.from_pretrained(str(path)).base_model_name_or_path
-    if base_name is None:
-        raise ModelError(f"the adapter {path} does not name its base model")
-    base = _load_base(base_name, dtype=dtype, max_pixels=max_pixels)
+    name = read_base(path)
+    base = _load_base(name, dtype=dtype, max_pixels=max_pixels)
     model = PeftModel.from_pretrained(base.model, str(path))
+    for config in model.peft_config.values():
+        config.base_model_name_or_path = name  # where it is saved next, the way to it is another
     return Policy(model.eval(), base.processor, base.has_vision)
