@@ -2,6 +2,7 @@
 
 import json
 import re
+import shutil
 from html import unescape
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,7 @@ from groupwise.evaluation import (
     Metric,
     Section,
     Table,
+    Tile,
     describe_metric,
     read_sections,
     tabulate_policies,
@@ -45,8 +47,10 @@ def draw_table(draw: st.DrawFn) -> Table:
     return Table(draw(WORDS), head, tuple(draw(st.lists(row, max_size=3))))
 
 
+TILES = st.lists(st.builds(Tile, WORDS, WORDS, WORDS), max_size=2).map(tuple)
 SECTIONS = st.lists(
-    st.builds(Section, WORDS, WORDS, st.lists(draw_table(), max_size=2).map(tuple)), max_size=3
+    st.builds(Section, WORDS, WORDS, st.lists(draw_table(), max_size=2).map(tuple), TILES),
+    max_size=3,
 )
 
 
@@ -100,6 +104,21 @@ def test_they_stand_between_findings_and_accuracy_each_with_its_own_link(tmp_pat
     for anchor, _ in links:
         assert re.fullmatch(r"[a-z0-9-]+", anchor)
         assert html.count(f'id="{anchor}"') == 1
+
+
+def test_tiles_of_sections_come_before_the_accuracy(full_run: Path, tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    shutil.copytree(full_run, run)
+    own = [Tile("1.5 %", "missed <i>", "n = 3"), Tile("7", "second")]
+    html, _ = render_run(run, Section("a", tiles=(own[0],)), ONE, Section("b", tiles=(own[1],)))
+    tiles = html.partition('<div class="tiles">')[2]
+    found = re.findall(r'<div class="tile card( first)?"><b>([^<]+)</b><span>([^<]+)<', tiles)
+    assert [row[:2] for row in found[:2]] == [(" first", "1.5 %"), ("", "7")]
+    assert unescape(found[0][2]) == "missed <i>"
+    assert found[2][2].startswith("accuracy of GRPO")
+    bare, _ = render_run(run, ONE)
+    [first] = re.findall(r'<div class="tile card first"><b>[^<]+</b><span>([^<]+)<', bare)
+    assert first == found[2][2]
 
 
 def test_only_several_tables_are_folded(tmp_path: Path) -> None:

@@ -6,7 +6,9 @@ from pathlib import Path
 from groupwise.evaluation import (
     Metric,
     Section,
+    Tile,
     describe_metric,
+    make_tile,
     tabulate_policies,
     tabulate_trainable,
 )
@@ -53,10 +55,23 @@ def make_sections(
         )
     ]
     return [
-        Section("Missed defects", _say_missed(metrics), (tabulate_policies(metrics, _COLUMNS),)),
+        Section(
+            "Missed defects",
+            _say_missed(metrics),
+            (tabulate_policies(metrics, _COLUMNS),),
+            _make_tiles(metrics),
+        ),
         Section("By mission", _say_failed(failed), tuple(tables)),
         Section("What trained in GRPO", tables=(tabulate_trainable(trainable),)),
     ]
+
+
+def _make_tiles(metrics: Sequence[Metric]) -> tuple[Tile, ...]:
+    return tuple(
+        make_tile(metric, f"of the failing groups missed by GRPO on {metric.split}")
+        for metric in metrics
+        if metric.name == f"grpo/{MISSED}"
+    )
 
 
 def _say_missed(metrics: Sequence[Metric]) -> str:

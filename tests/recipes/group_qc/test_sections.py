@@ -92,6 +92,13 @@ def test_missed_defects_stand_first_and_are_those_judged_to_pass(
     assert "95 %" in text
 
 
+def test_the_page_begins_with_missed_defects(sections: dict[str, Section]) -> None:
+    (tile,) = sections["Missed defects"].tiles
+    assert tile.value.replace("\u00a0", " ") == "25.0 %"
+    assert tile.text == "of the failing groups missed by GRPO on test"
+    assert tile.note.endswith("(95 %), n = 4")
+
+
 def test_every_policy_has_its_row(sections: dict[str, Section]) -> None:
     (table,) = sections["Missed defects"].tables
     assert table.head[1] == "Missed defects"
@@ -167,6 +174,7 @@ def test_nothing_is_claimed_where_no_group_fails(tmp_path: Path) -> None:
     predictions = [*make_predictions("sft", rows), *make_predictions("grpo", rows)]
     section = make_all(tmp_path, predictions)["Missed defects"]
     assert section.text.startswith("No group of the test split fails")
+    assert section.tiles == ()
     assert read_shares(section.tables[0], "GRPO")["Missed defects"] == "–"
 
 

@@ -40,6 +40,22 @@ class Table:
 
 @with_config(ConfigDict(extra="forbid"))
 @dataclass(frozen=True, slots=True)
+class Tile:
+    """A number that the page begins with, large and before the accuracy.
+
+    Attributes:
+        value: the number as it is shown.
+        text: what it is.
+        note: its interval and size, or the like; may be empty.
+    """
+
+    value: str
+    text: str
+    note: str = ""
+
+
+@with_config(ConfigDict(extra="forbid"))
+@dataclass(frozen=True, slots=True)
 class Section:
     """A part of a report with a title of its own.
 
@@ -47,11 +63,13 @@ class Section:
         title: heading, and its link at the top of the page.
         text: one paragraph; may be empty.
         tables: shown below the text.
+        tiles: numbers of this section at the top of the page.
     """
 
     title: str
     text: str = ""
     tables: tuple[Table, ...] = ()
+    tiles: tuple[Tile, ...] = ()
 
 
 _SECTIONS = TypeAdapter(tuple[Section, ...])

@@ -1,4 +1,4 @@
-"""Tables of a recipe's own sections, from numbers that are already measured.
+"""Tables and tiles of a recipe's own sections, from numbers that are already measured.
 
 Nothing is computed here but the total of a column.
 """
@@ -12,7 +12,7 @@ from groupwise.evaluation.metrics import Metric
 from groupwise.evaluation.predictions import rank_policy
 from groupwise.evaluation.report.content import title_policy
 from groupwise.evaluation.report.numbers import format_count, format_interval, format_value
-from groupwise.evaluation.report.sections import Table
+from groupwise.evaluation.report.sections import Table, Tile
 from groupwise.evaluation.row_files import read_rows
 
 _ABSENT = "\u2013"
@@ -28,6 +28,12 @@ class _TrainableRow:
 def describe_metric(metric: Metric) -> str:
     """Return a number with its 95 % interval, such as ``25.0 % (12.5-62.5 %)``."""
     return f"{format_value(metric)} ({format_interval(metric)})"
+
+
+def make_tile(metric: Metric, text: str) -> Tile:
+    """Return a number for the top of the page, with its 95 % interval and its size."""
+    note = f"{format_interval(metric)} (95 %), n = {format_count(metric.n)}"
+    return Tile(format_value(metric), text, note)
 
 
 def tabulate_policies(
