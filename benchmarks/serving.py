@@ -39,6 +39,7 @@ class Load:
     """What the askers saw."""
 
     seconds: list[float] = field(default_factory=list)
+    total_s: float = 0.0
     statuses: Counter[str] = field(default_factory=Counter)
     wrong: list[str] = field(default_factory=list)
 
@@ -57,8 +58,10 @@ def main() -> None:
     alone_s = (time.perf_counter() - start) / len(asked)
     del predictor
     with start_server(options.run) as (url, process):
+        before = read_memory(process)["now"]
         load = asyncio.run(ask_all(url, asked, expected, options))
-        report = summarize(load, alone_s, options) | {"resident_mib": read_memory(process)}
+        memory = {"before": before, **read_memory(process)}
+        report = summarize(load, alone_s, options) | {"resident_mib": memory}
         healthy = httpx2.get(f"{url}/readyz", timeout=30).status_code == 200
     report |= {"wrong": load.wrong[:5], "num_wrong": len(load.wrong), "healthy": healthy}
     print(json.dumps(report, indent=2, ensure_ascii=False))
@@ -112,6 +115,7 @@ async def ask_all(
     kinds = ["ordinary"] * options.requests + [kind for kind in KINDS for _ in range(options.odd)]
     rng.shuffle(kinds)
     limits = httpx2.Limits(max_connections=2 * options.at_once)
+    start = time.perf_counter()
     async with httpx2.AsyncClient(base_url=url, timeout=300, limits=limits) as client:
 
         async def ask(number: int, kind: str) -> None:
@@ -123,6 +127,7 @@ async def ask_all(
                     await ask_oddly(client, kind, group, load)
 
         await asyncio.gather(*(ask(number, kind) for number, kind in enumerate(kinds)))
+    load.total_s = time.perf_counter() - start
     return load
 
 
@@ -183,14 +188,13 @@ async def ask_slowly(url: httpx2.URL) -> str:
 def summarize(load: Load, alone_s: float, options: argparse.Namespace) -> dict[str, Any]:
     """Return latencies, rates and counts."""
     p50, p95, p99 = np.percentile(load.seconds, [50, 95, 99])
-    total_s = sum(load.seconds) / options.at_once
     return {
         "requests": len(load.seconds),
         "at_once": options.at_once,
         "p50_s": round(float(p50), 3),
         "p95_s": round(float(p95), 3),
         "p99_s": round(float(p99), 3),
-        "groups_per_s": round(len(load.seconds) / total_s, 2),
+        "groups_per_s": round(len(load.seconds) / load.total_s, 2),
         "one_by_one_groups_per_s": round(1 / alone_s, 2),
         "statuses": dict(sorted(load.statuses.items())),
         "num_5xx": sum(
