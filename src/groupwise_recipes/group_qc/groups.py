@@ -196,9 +196,11 @@ def _read_labels(root: Path, labels: PhotoLabels) -> dict[str, str]:
             rows = list(csv.DictReader(stream))
     except (OSError, UnicodeDecodeError) as error:
         raise DataError(f"cannot read the labels of photos in {path}", got=error) from error
-    missing = {"photo", labels.column} - set(rows[0] if rows else ())
+    if not rows:
+        raise DataError(f"{path} has no rows", expected=f"photo, {labels.column}")
+    missing = {"photo", labels.column} - set(rows[0])
     if missing:
-        raise DataError(f"{path} has no column {sorted(missing)[0]}", got=list(rows[0] or ()))
+        raise DataError(f"{path} has no column {sorted(missing)[0]}", got=", ".join(rows[0]))
     unknown = sorted({row[labels.column] for row in rows} - set(labels.texts))
     if unknown:
         raise DataError(

@@ -1,0 +1,118 @@
+"""Groups of a folder into splits, and what a preset is taught from a table of photo labels."""
+
+from pathlib import Path
+
+import pytest
+from PIL import Image
+
+from groupwise.core import DataError, load_config, read_jsonl
+from groupwise.pipeline import find_config, find_recipe
+from groupwise_recipes.group_qc.config import GroupQcConfig
+from groupwise_recipes.group_qc.groups import SPLITS, TEACH, prepare_groups, read_groups
+
+MISSION = "磁瓦表面检查"
+LABELS = ("审核通过", "审核不通过")
+NUM_GROUPS = 10
+"""Of each label; two photos each."""
+
+TEXTS = {"free": "磁瓦表面/完好×1", "crack": "磁瓦表面/不完好/裂纹×1"}
+
+
+def list_photos() -> list[str]:
+    return [
+        f"{MISSION}/{label}/QC-TILE-2025010{side}-{number:07d}/{photo}.jpg"
+        for side, label in enumerate(LABELS, 1)
+        for number in range(NUM_GROUPS)
+        for photo in range(2)
+    ]
+
+
+def name_defect(photo: str) -> str:
+    """Return the label of a photo: the second of a failing group has a crack."""
+    return "crack" if LABELS[1] in photo and photo.endswith("1.jpg") else "free"
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    root = tmp_path / "photos"
+    for number, photo in enumerate(list_photos()):
+        path = root / photo
+        path.parent.mkdir(parents=True, exist_ok=True)
+        Image.new("RGB", (32, 32), (number, 90, 90)).save(path)
+    rows = [f"{photo},{name_defect(photo)}" for photo in list_photos()]
+    write_table(root, ["photo,defect", *rows])
+    return root
+
+
+def write_table(root: Path, lines: list[str]) -> None:
+    (root / "photo_labels.csv").write_text("\n".join(lines) + "\n", encoding="utf-8")
+
+
+def load(root: Path, *overrides: str) -> GroupQcConfig:
+    path = find_config(find_recipe("group_qc"), "tile-tiny")
+    return load_config(GroupQcConfig, path, overrides=(f"data.root={root}", *overrides))
+
+
+def test_every_group_is_in_one_split(root: Path, tmp_path: Path) -> None:
+    config = load(root)
+    prepare_groups(config, tmp_path / "prepare")
+    splits = read_groups(config, tmp_path / "prepare")
+    sizes = {name: len(groups) for name, groups in splits.items()}
+    assert sizes == {"warmup": 0, "train": 10, "validation": 2, "test": 8, TEACH: 0}
+    ids = [group.group_id for name in SPLITS for group in splits[name]]
+    assert len(ids) == len(set(ids)) == 2 * NUM_GROUPS
+    for groups in (splits["train"], splits["validation"], splits["test"]):
+        assert {group.label for group in groups} == {"pass", "fail"}
+
+
+def test_only_photos_of_training_groups_teach_and_each_with_its_own_text(
+    root: Path, tmp_path: Path
+) -> None:
+    config = load(root)
+    prepare_groups(config, tmp_path / "prepare")
+    trained = read_groups(config, tmp_path / "prepare")["train"]
+    rows = read_jsonl(tmp_path / "prepare" / "descriptions.jsonl")
+    expected = [path.relative_to(root).as_posix() for group in trained for path in group.photos]
+    assert [row["photo"] for row in rows] == expected
+    assert {row["description"] for row in rows} == set(TEXTS.values())
+    assert all(row["description"] == TEXTS[name_defect(row["photo"])] for row in rows)
+
+
+def test_groups_that_only_teach_are_used_for_nothing_else(root: Path, tmp_path: Path) -> None:
+    config = load(root, "data.teach_share=0.2")
+    prepare_groups(config, tmp_path / "prepare")
+    splits = read_groups(config, tmp_path / "prepare")
+    rows = read_jsonl(tmp_path / "prepare" / "descriptions.jsonl")
+    assert {row["group_id"] for row in rows} == {group.group_id for group in splits[TEACH]}
+    assert len(splits[TEACH]) == 4
+
+
+@pytest.mark.parametrize(
+    ("lines", "message"),
+    [
+        (["photo,defect"], "has no rows"),
+        (["photo,kind", "a.jpg,free"], "has no column defect; got photo, kind"),
+        (["picture,defect", "a.jpg,free"], "has no column photo; got picture, defect"),
+        (["photo,defect", "a.jpg,rust"], "does not describe; got rust; expected free, "),
+        (["photo,defect", "a.jpg,free"], "is to teach Stage A and has no description"),
+    ],
+)
+def test_a_table_that_cannot_be_used_is_one_sentence(
+    root: Path, tmp_path: Path, lines: list[str], message: str
+) -> None:
+    write_table(root, lines)
+    with pytest.raises(DataError, match=message) as caught:
+        prepare_groups(load(root), tmp_path / "prepare")
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("content", [None, "光照,太暗".encode("gbk")])
+def test_a_table_that_cannot_be_read_is_named(
+    root: Path, tmp_path: Path, content: bytes | None
+) -> None:
+    path = root / "photo_labels.csv"
+    path.unlink()
+    if content:
+        path.write_bytes(content)
+    with pytest.raises(DataError, match="cannot read the labels of photos in"):
+        prepare_groups(load(root), tmp_path / "prepare")
