@@ -56,6 +56,30 @@ def test_running_again_reuses_and_changing_redoes(tiny):
     assert tiny.list_done() == ["write", "evaluate", "report"]
 
 
+def test_until_ends_after_a_step_and_the_next_start_goes_on(tiny):
+    done = tiny.call("run", "tiny", "--until", "write")
+    assert (done.returncode, tiny.list_done()) == (0, ["prepare", "audit", "write"])
+    assert done.stdout == "ended after write: runs/demo/write\n"
+    assert not (tiny.work / "runs/demo/report.html").exists()
+    tiny.call("run", "tiny", "--resume", "--out", "runs/demo")
+    assert tiny.list_done() == ["evaluate", "report"]
+
+
+@pytest.mark.parametrize("extra", [[], ["--dry-run"]])
+def test_until_a_step_that_is_not_there_names_those_that_are(tiny, extra):
+    done = tiny.call("run", "tiny", "--until", "wirte", *extra)
+    assert done.returncode == 2
+    assert "no step 'wirte'" in done.stderr
+    assert "expected prepare, audit, write, evaluate, report" in done.stderr
+    assert not (tiny.work / "runs").exists()
+
+
+def test_a_dry_run_shows_only_the_steps_until_the_last(tiny):
+    done = tiny.call("run", "tiny", "--until", "audit", "--dry-run")
+    assert done.returncode == 0
+    assert "prepare → audit\n" in done.stdout
+
+
 def test_resume_takes_the_recorded_config(tiny):
     tiny.call("run", "tiny", "--set", "writer.rows=5", "--out", "out")
     (tiny.work / "out" / "write" / "rows.txt").unlink()

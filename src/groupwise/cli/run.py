@@ -40,6 +40,9 @@ def run(
     resume: Annotated[
         bool, typer.Option("--resume", help="Continue a run; start nothing new.")
     ] = False,
+    until: Annotated[
+        str | None, typer.Option("--until", metavar="STEP", help="End after this step.")
+    ] = None,
     accept: Annotated[
         list[str] | None,
         typer.Option(
@@ -66,10 +69,10 @@ def run(
     folder = out or choose_folder(found, config)
     resolved = resolve_config(found, config, settings or [], folder if resume else None)
     if dry_run:
-        accepted = accept or []
-        _print_preview(
-            check_recipe(found, resolved, out=folder, is_resume=resume, accepted=accepted)
+        preview = check_recipe(
+            found, resolved, out=folder, is_resume=resume, until=until, accepted=accept or []
         )
+        _print_preview(preview)
         return
     changed = list_changed_settings(resolved, out=folder)
     if changed:
@@ -79,10 +82,14 @@ def run(
         resolved,
         out=folder,
         is_resume=resume,
+        until=until,
         accepted=accept or [],
         share_with=share_with,
         report_progress=print_progress,
     )
+    if until is not None:
+        typer.echo(f"ended after {until}: {folder / until}")
+        return
     print_headline(folder, first=found.headline)
     if (folder / "report.html").is_file():
         typer.echo(f"report: {folder / 'report.html'}")

@@ -49,8 +49,7 @@ def run_recipe(  # noqa: PLR0913 (each is a choice of the command line)
         raise ConfigError("the run cannot start:" + "".join(f"\n  {line}" for line in problems))
     kept = RunFolder(out).read_manifest().get("accepted_findings", ()) if is_resume else ()
     steps = plan_steps(recipe, config, out, accepted=accepted, kept=kept)
-    if until is not None and until not in [step.name for step in steps]:
-        raise ConfigError(f"the recipe {recipe.name} has no step {until!r} with this configuration")
+    _list_names(recipe, steps, until)
     folder = RunFolder(out)
     with folder.lock():
         folder.write_manifest(
@@ -73,6 +72,7 @@ def check_recipe(
     *,
     out: Path,
     is_resume: bool = False,
+    until: str | None = None,
     accepted: Sequence[str] = (),
 ) -> Preview:
     """Return what ``run_recipe`` would do and all that would stop it, writing nothing."""
@@ -89,10 +89,23 @@ def check_recipe(
         if not problems:
             steps = plan_steps(recipe, config, out)
             check_plan(steps)
-            facts = [*facts, ("steps", " → ".join(step.name for step in steps))]
+            facts = [*facts, ("steps", " → ".join(_list_names(recipe, steps, until)))]
     except GroupwiseError as error:
         problems.append(str(error))
     return Preview(facts, problems)
+
+
+def _list_names(recipe: Recipe[Any], steps: Sequence[Step], until: str | None) -> list[str]:
+    """Return the names of the steps to run; ``until`` is the last of them."""
+    names = [step.name for step in steps]
+    if until is None:
+        return names
+    if until not in names:
+        raise ConfigError(
+            f"the recipe {recipe.name} has no step {until!r} with this configuration",
+            expected=", ".join(names),
+        )
+    return names[: names.index(until) + 1]
 
 
 def list_changed_settings(config: Config, *, out: Path) -> list[str]:

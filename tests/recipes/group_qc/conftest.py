@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 from recipe_runs import RecipeJob
+from tile_photos import write_photos
 
 TINY = {
     "data.drawn.num_groups": 64,
@@ -14,9 +15,11 @@ TINY = {
     "data.validation_share": 0.1,
     "data.test_share": 0.25,
     "teach.epochs": 3,
+    "teach.photos_per_epoch": 48,
     "teach.reading_per_epoch": 8,
     "teach.save_every_steps": 5,
-    "sft.epochs": 1,
+    "sft.epochs": 2,
+    "sft.batch_size": 4,
     "sft.save_every_steps": 1,
     "grpo.epochs": 1,
     "grpo.prompts_per_step": 4,
@@ -39,3 +42,9 @@ def job() -> RecipeJob:
 def tiny_run(job: RecipeJob, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The tiny run, finished; only to be read."""
     return job.finish(tmp_path_factory.mktemp("group_qc") / "run")
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    """Real files in real folders: ten groups that pass and ten that fail."""
+    return write_photos(tmp_path / "photos")

@@ -3,49 +3,12 @@
 from pathlib import Path
 
 import pytest
-from PIL import Image
+from tile_photos import NUM_GROUPS, TEXTS, name_defect, write_table
 
 from groupwise.core import DataError, load_config, read_jsonl
 from groupwise.pipeline import find_config, find_recipe
 from groupwise_recipes.group_qc.config import GroupQcConfig
 from groupwise_recipes.group_qc.groups import SPLITS, TEACH, prepare_groups, read_groups
-
-MISSION = "磁瓦表面检查"
-LABELS = ("审核通过", "审核不通过")
-NUM_GROUPS = 10
-"""Of each label; two photos each."""
-
-TEXTS = {"free": "磁瓦表面/完好×1", "crack": "磁瓦表面/不完好/裂纹×1"}
-
-
-def list_photos() -> list[str]:
-    return [
-        f"{MISSION}/{label}/QC-TILE-2025010{side}-{number:07d}/{photo}.jpg"
-        for side, label in enumerate(LABELS, 1)
-        for number in range(NUM_GROUPS)
-        for photo in range(2)
-    ]
-
-
-def name_defect(photo: str) -> str:
-    """Return the label of a photo: the second of a failing group has a crack."""
-    return "crack" if LABELS[1] in photo and photo.endswith("1.jpg") else "free"
-
-
-@pytest.fixture
-def root(tmp_path: Path) -> Path:
-    root = tmp_path / "photos"
-    for number, photo in enumerate(list_photos()):
-        path = root / photo
-        path.parent.mkdir(parents=True, exist_ok=True)
-        Image.new("RGB", (32, 32), (number, 90, 90)).save(path)
-    rows = [f"{photo},{name_defect(photo)}" for photo in list_photos()]
-    write_table(root, ["photo,defect", *rows])
-    return root
-
-
-def write_table(root: Path, lines: list[str]) -> None:
-    (root / "photo_labels.csv").write_text("\n".join(lines) + "\n", encoding="utf-8")
 
 
 def load(root: Path, *overrides: str) -> GroupQcConfig:

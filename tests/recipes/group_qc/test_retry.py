@@ -1,0 +1,83 @@
+"""A group that Stage A failed on is tried again when the run is started again, and only it."""
+
+from collections.abc import Generator, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from command_line import CommandLine
+from recipe_runs import RecipeJob
+
+from groupwise.core import read_jsonl
+from groupwise.inference import Failure, LocalBackend
+from groupwise_recipes.group_qc import summarize
+
+pytestmark = pytest.mark.slow
+
+FAILED = 7
+"""The place of the group that fails, among those that Stage A is asked about."""
+
+
+class Watched(LocalBackend):
+    """The real backend; it notes the folders it is asked about, and can fail for one of them."""
+
+    asked: list[str]
+    broken: str | None
+
+    def stream(self, items: Iterator[Any], **named: Any) -> Generator[Any]:
+        """Answer as the real one does, but for the photos of the broken folder."""
+        folders: dict[int, str] = {}
+
+        def note() -> Iterator[Any]:
+            for item in items:
+                [picture] = item.example.pictures
+                folders[item.number] = picture.path.parent.name
+                self.asked.append(picture.path.parent.name)
+                yield item
+
+        for number, outcome in super().stream(note(), **named):
+            is_broken = folders[number] == self.broken
+            yield number, Failure("server", "no reply") if is_broken else outcome
+
+
+def start(call: CommandLine, job: RecipeJob, run: Path) -> str:
+    done = call(*job.list_arguments(run, "--until", "stage_b_data"))
+    assert done.returncode == 0, done.stderr
+    return done.stderr
+
+
+def read_ids(run: Path, pattern: str) -> list[str]:
+    return [row["group_id"] for path in run.glob(pattern) for row in read_jsonl(path)]
+
+
+def test_only_what_failed_is_asked_again(
+    command_line: CommandLine, job: RecipeJob, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = tmp_path / "run"
+    assert command_line(*job.list_arguments(run, "--until", "prepare")).returncode == 0
+    rows = [row for row in read_jsonl(run / "prepare" / "groups.jsonl") if row["split"] != "teach"]
+    failing = rows[FAILED]["group_id"]
+    folder = Path(rows[FAILED]["photos"][0]).parent.name
+    monkeypatch.setattr(summarize, "LocalBackend", Watched)
+    Watched.asked, Watched.broken = [], folder
+
+    start(command_line, job, run)
+    assert read_ids(run, "summarize/*_stage_a_failed.jsonl") == [failing]
+    finished = {path.name: path.read_bytes() for path in run.glob("summarize/*_stage_a.jsonl")}
+    assert sorted([*read_ids(run, "summarize/*_stage_a.jsonl"), failing]) == sorted(
+        row["group_id"] for row in rows
+    )
+
+    Watched.asked, Watched.broken = [], None
+    said = start(command_line, job, run)
+    assert Watched.asked == [folder] * len(rows[FAILED]["photos"])
+    assert "teach_stage_a reused" in said
+    assert read_ids(run, "summarize/*_stage_a_failed.jsonl") == []
+    for name, before in finished.items():
+        assert (run / "summarize" / name).read_bytes().startswith(before)
+    described = read_ids(run, "summarize/*_stage_a.jsonl")
+    assert sorted(described) == sorted(row["group_id"] for row in rows)
+
+    Watched.asked = []
+    start(command_line, job, run)
+    assert Watched.asked == []
