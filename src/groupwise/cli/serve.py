@@ -45,3 +45,4 @@ def serve(
         typer.echo("ready: nothing was served")
         return
     serve_predictor(predictor, resolved, folder=run / "serving")
+    typer.echo("stopped")

@@ -1,6 +1,7 @@
 """Running the application: one process, stopped gracefully by SIGTERM or Ctrl-C."""
 
 import tempfile
+from contextlib import suppress
 from pathlib import Path
 
 import uvicorn
@@ -12,6 +13,8 @@ from groupwise.serving.settings import ServeSettings
 
 def serve(predictor: GroupPredictor, settings: ServeSettings, *, folder: Path) -> None:
     """Serve until the process is told to stop; uploads go to ``folder`` and nowhere else.
+
+    Requests that were taken by then are answered within ``settings.stop_timeout_s``.
 
     Args:
         predictor: what judges.
@@ -29,4 +32,5 @@ def serve(predictor: GroupPredictor, settings: ServeSettings, *, folder: Path) -
         timeout_graceful_shutdown=int(settings.stop_timeout_s),
         h11_max_incomplete_event_size=64 * 1024,
     )
-    uvicorn.Server(config).run()
+    with suppress(KeyboardInterrupt):  # uvicorn hands the signal on once all is answered
+        uvicorn.Server(config).run()

@@ -1,7 +1,8 @@
 """The rows of Stage B: summaries as questions, and the warm-up's replies made by rule."""
 
 import random
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from itertools import zip_longest
 from pathlib import Path
 from typing import Any
 
@@ -62,19 +63,31 @@ def make_label_rows(examples: Sequence[Example]) -> RowsOfEpoch:
 def choose_few(examples: Sequence[Example], num_groups: int | None, *, seed: int) -> list[Example]:
     """Return so many of the examples; all of them if None.
 
-    Missions, verdicts and summaries with and without negative remarks come in turn: a group fails
-    for what is seen or for what is not, and few groups should show both.
+    Verdicts come in turn, for each verdict summaries with and without negative remarks, and for
+    each of these the missions: a group fails for what is seen or for what is not, and however few
+    groups there are, they show both.
     """
-    by_kind: dict[tuple[str, str | None, bool], list[Example]] = {}
+    shuffled = list(examples)
+    random.Random(derive_seed(seed, "few")).shuffle(shuffled)
+    kinds = (
+        lambda example: example.label,
+        lambda example: bool(_list_negative(example.fields["stage_a_summaries"])),
+        lambda example: example.fields["task_type"],
+    )
+    return _take_turns(shuffled, kinds)[:num_groups]
+
+
+def _take_turns(
+    examples: Sequence[Example], kinds: Sequence[Callable[[Example], object]]
+) -> list[Example]:
+    """Return the examples so that those of each first kind come in turn, ordered by the others."""
+    if not kinds:
+        return list(examples)
+    by_kind: dict[object, list[Example]] = {}
     for example in examples:
-        is_negative = bool(_list_negative(example.fields["stage_a_summaries"]))
-        kind = (example.fields["task_type"], example.label, is_negative)
-        by_kind.setdefault(kind, []).append(example)
-    for kind, members in by_kind.items():
-        random.Random(derive_seed(seed, "few", *map(str, kind))).shuffle(members)
-    longest = max(map(len, by_kind.values()), default=0)
-    turns = [members[n] for n in range(longest) for members in by_kind.values() if n < len(members)]
-    return turns[:num_groups]
+        by_kind.setdefault(kinds[0](example), []).append(example)
+    columns = [_take_turns(members, kinds[1:]) for members in by_kind.values()]
+    return [one for turn in zip_longest(*columns) for one in turn if one is not None]
 
 
 def write_target(example: Example) -> str:

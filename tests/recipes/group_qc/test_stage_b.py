@@ -1,9 +1,11 @@
 """Stage B's rows, the warm-up's replies made by rule, and which photos are taught."""
 
+from collections import Counter
 from pathlib import Path
 
 import pytest
 
+from groupwise.core import derive_seed
 from groupwise.models import TrainableSettings
 from groupwise.training import SftRow
 from groupwise_recipes.group_qc.config import TeachSettings
@@ -85,6 +87,29 @@ def test_few_groups_fail_for_what_is_seen_and_for_what_is_not() -> None:
     ]
     few = choose_few(examples, 4, seed=0)
     assert sum(example.group.startswith("机柜") for example in few) == 2
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_few_groups_show_every_kind_in_any_order_of_the_data(seed: int) -> None:
+    missions = load_missions().names[:4]
+    kinds = {
+        "pass": ("通过", "机柜/白色×1"),
+        "seen": ("不通过", "接地线/未安装×1"),
+        "unseen": ("不通过", "机柜/白色×1"),
+    }
+    examples = [
+        make_group_example(mission, ["x"], {"图片_1": text}, group=f"{kind} {n}", label=label)
+        for kind, (label, text) in kinds.items()
+        for mission in missions
+        for n in range(4)
+    ]
+    examples.sort(key=lambda example: derive_seed(seed, "order", example.id))
+    few = choose_few(examples, 8, seed=seed)
+    by_kind = Counter(example.group.split()[0] for example in few)
+    assert by_kind == {"pass": 4, "seen": 2, "unseen": 2}
+    for kind, num_groups in by_kind.items():
+        own = [e.fields["task_type"] for e in few if e.group.startswith(f"{kind} ")]
+        assert len(set(own)) == num_groups
 
 
 def test_balance_draws_rare_descriptions_more_often() -> None:

@@ -12,7 +12,7 @@ from tile_photos import NUM_GROUPS
 from groupwise.core import read_jsonl
 
 SCRIPT = Path(__file__).parents[3] / "examples" / "group_qc" / "summarize.sh"
-TINY = ("teach.epochs=1", "teach.reading_per_epoch=8", "data.teach_share=0.1")
+TINY = ("teach.epochs=4", "teach.reading_per_epoch=8", "data.teach_share=0.1")
 
 
 def launch(folder: Path, *words: object) -> subprocess.CompletedProcess[str]:
