@@ -16,6 +16,7 @@ from groupwise.data.cabinets import (
 from groupwise.data.desktops import ACTIVITIES, draw_desktop, write_desktops, write_task
 from groupwise.data.drops import Drop, DropLog
 from groupwise.data.example_files import read_examples, write_examples
+from groupwise.data.joining import join_by_files
 from groupwise.data.lengths import LengthSummary, TokenBudget
 from groupwise.data.pairs import Pair, make_pairs
 from groupwise.data.perceptual import NearDuplicate, find_near_duplicates, hash_picture
@@ -52,6 +53,7 @@ __all__ = [
     "find_near_duplicates",
     "find_rated",
     "hash_picture",
+    "join_by_files",
     "judge_descriptions",
     "load_rated",
     "load_screenshots",

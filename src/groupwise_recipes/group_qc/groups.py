@@ -1,7 +1,7 @@
 """The prepare step: groups of photos into splits, and what a preset is taught from.
 
-Groups that share an id (one order under several missions, an id under pass and fail) stay in one
-split. Summaries and pictures are not read here.
+Groups that share an id (one order under several missions, an id under pass and fail) or a photo
+stay in one split. Summaries are not read here.
 """
 
 import csv
@@ -20,7 +20,7 @@ from groupwise.core import (
     write_json,
     write_jsonl,
 )
-from groupwise.data import split_by_shares, write_cabinets
+from groupwise.data import join_by_files, split_by_shares, write_cabinets
 from groupwise_recipes.group_qc.config import DataSettings, GroupQcConfig, PhotoLabels
 from groupwise_recipes.group_qc.photos import LoadedGroups, PhotoGroup, load_photo_groups
 
@@ -51,14 +51,15 @@ def prepare_groups(config: GroupQcConfig, folder: Path) -> None:
     if config.data.root is None:
         _draw(config, root)
     loaded = load_photo_groups(root, config.data.load_missions())
-    splits = _split(loaded.groups, config.data, seed=config.seed)
+    joined = _join(loaded.groups)
+    splits = _split(loaded.groups, config.data, joined=joined, seed=config.seed)
     rows = [
         {**_to_row(group, root), "split": split}
         for split, groups in splits.items()
         for group in groups
     ]
     write_jsonl(folder / _GROUPS, rows)
-    write_json(folder / _SOURCE, describe_source(loaded))
+    write_json(folder / _SOURCE, describe_source(loaded, joined))
     if config.model.is_preset:
         taught = splits.get(TEACH) or [*splits["warmup"], *splits["train"]]
         photos = _describe_photos(taught, root, config.data.photo_labels)
@@ -115,8 +116,8 @@ def read_source(prepared: Path) -> dict:
     return json.loads((prepared / _SOURCE).read_text(encoding="utf-8"))
 
 
-def describe_source(loaded: LoadedGroups) -> dict:
-    """Return what was found, used, dropped, skipped and in conflict, as JSON values."""
+def describe_source(loaded: LoadedGroups, joined: Mapping[str, str]) -> dict:
+    """Return what was found, used, dropped, skipped, joined and in conflict, as JSON values."""
     return {
         "num_files": loaded.num_files,
         "num_photos": loaded.num_photos,
@@ -127,6 +128,7 @@ def describe_source(loaded: LoadedGroups) -> dict:
             {"mission": one.mission, "group_id": one.group_id, "keys": list(one.keys)}
             for one in loaded.conflicts
         ],
+        "joined": [[name, first] for name, first in joined.items() if name != first],
     }
 
 
@@ -143,12 +145,12 @@ def _draw(config: GroupQcConfig, root: Path) -> None:
 
 
 def _split(
-    groups: Sequence[PhotoGroup], data: DataSettings, *, seed: int
+    groups: Sequence[PhotoGroup], data: DataSettings, *, joined: Mapping[str, str], seed: int
 ) -> dict[str, list[PhotoGroup]]:
-    """Split by group id, missions and labels about evenly."""
+    """Split by group id, missions and labels about evenly; joined ids go to one side."""
     kinds: dict[str, list[str]] = defaultdict(list)
     for group in groups:
-        kinds[group.group_id].append(f"{group.mission}/{group.label}")
+        kinds[joined[group.group_id]].append(f"{group.mission}/{group.label}")
     shares = {
         TEACH: data.teach_share,
         "warmup": data.warmup_share,
@@ -162,10 +164,18 @@ def _split(
     )
     splits: dict[str, list[PhotoGroup]] = {name: [] for name in shares}
     for group in groups:
-        splits[side[group.group_id]].append(group)
+        splits[side[joined[group.group_id]]].append(group)
     if "warmup" not in splits:
         splits["warmup"] = []
     return splits
+
+
+def _join(groups: Sequence[PhotoGroup]) -> dict[str, str]:
+    """Return for each id the first of those that it shares photos with, directly or in turn."""
+    photos: dict[str, list[Path]] = defaultdict(list)
+    for group in groups:
+        photos[group.group_id] += group.photos
+    return join_by_files(photos)
 
 
 def _describe_photos(

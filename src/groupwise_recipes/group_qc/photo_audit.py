@@ -51,6 +51,12 @@ def audit_photos(config: GroupQcConfig, prepared: Path) -> DataAudit:
             [f"{one['mission']}: {one['group_id']}" for one in source["conflicts"]],
         ),
         *report_places(
+            "info",
+            "joined_groups",
+            "{count} group ids share photos with another one and are on its side.",
+            [f"{name} with {first}" for name, first in source["joined"]],
+        ),
+        *report_places(
             "warning",
             "skipped_folders",
             "{count} folders gave no group.",

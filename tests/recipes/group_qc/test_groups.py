@@ -3,12 +3,13 @@
 from pathlib import Path
 
 import pytest
-from tile_photos import NUM_GROUPS, TEXTS, name_defect, write_table
+from tile_photos import NUM_GROUPS, TEXTS, list_photos, name_defect, write_table
 
 from groupwise.core import DataError, load_config, read_jsonl
 from groupwise.pipeline import find_config, find_recipe
 from groupwise_recipes.group_qc.config import GroupQcConfig
 from groupwise_recipes.group_qc.groups import SPLITS, TEACH, prepare_groups, read_groups
+from groupwise_recipes.group_qc.photo_audit import audit_photos
 
 
 def load(root: Path, *overrides: str) -> GroupQcConfig:
@@ -79,3 +80,20 @@ def test_a_table_that_cannot_be_read_is_named(
         path.write_bytes(content)
     with pytest.raises(DataError, match="cannot read the labels of photos in"):
         prepare_groups(load(root), tmp_path / "prepare")
+
+
+def test_groups_that_share_a_photo_are_on_one_side_and_are_told(root: Path, tmp_path: Path) -> None:
+    photos = list_photos()
+    for number in range(0, len(photos) - 4, 4):
+        (root / photos[number + 2]).write_bytes((root / photos[number]).read_bytes())
+    config = load(root)
+    prepare_groups(config, tmp_path / "prepare")
+    side = {row["group_id"]: row["split"] for row in read_jsonl(tmp_path / "prepare/groups.jsonl")}
+    names = [Path(photo).parent.name for photo in photos]
+    pairs = [(names[n + 2], names[n]) for n in range(0, len(photos) - 4, 4)]
+    assert len(side) == 2 * NUM_GROUPS
+    assert all(side[a] == side[b] for a, b in pairs)
+    audit = audit_photos(config, tmp_path / "prepare")
+    assert not [one for one in audit.findings if one.level == "error"]
+    [told] = [one for one in audit.findings if one.name == "joined_groups"]
+    assert told.message.startswith(f"{len(pairs)} group ids share photos")
