@@ -58,6 +58,8 @@ METRIC_VERSIONS: Mapping[str, int] = {
     "slices": 1,
 }
 """Version of each family of metrics; it rises with any change of a value or an interval."""
+LESS_IS_BETTER = ("invalid_rate", "brier", "ece")
+"""Shares of which less is better; a recipe tells those of its own in ``Conditions``."""
 _LATENCY_RESAMPLES = 500
 _QUANTILES = {"latency_p50_s": 0.5, "latency_p95_s": 0.95}
 

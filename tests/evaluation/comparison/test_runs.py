@@ -118,6 +118,25 @@ def test_less_is_better_of_invalid_answers(compare_two: Compare) -> None:
     assert list_reasons(found) == ["reason.not_above_baseline"]
 
 
+def test_a_score_of_which_a_run_tells_that_less_is_better(compare_two: Compare) -> None:
+    def rename(rows: list[Prediction]) -> list[Prediction]:
+        return [replace(row, scores={"missed": row.scores["overlap"]}) for row in rows]
+
+    def mix(value: float) -> list[Prediction]:
+        rows = score(make_answers(0.8), value)
+        blind = score(make_answers(0.8), 0.6)
+        return [b if a.policy == "majority" else a for a, b in zip(rows, blind, strict=True)]
+
+    rows = [mix(0.2), mix(0.7)]
+    assert compare_two(rows, measure="overlap").recommendation.contender == "second"
+    found = compare_two([rename(one) for one in rows], measure="missed")
+    assert not found.is_higher_better
+    assert found.recommendation.contender == "first"
+    [pair] = found.versus
+    assert pair.discordant is not None
+    assert (pair.discordant.num_first_better, pair.discordant.num_second_better) == (240, 0)
+
+
 def test_other_items_are_not_compared(compare_two: Compare) -> None:
     found = compare_two([make_answers(0.6), make_answers(0.9, num_items=200)])
     (gap,) = found.versus[0].gaps

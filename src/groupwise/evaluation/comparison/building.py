@@ -9,18 +9,15 @@ from groupwise.evaluation.comparison.findings import recommend, state_findings
 from groupwise.evaluation.comparison.material import Material
 from groupwise.evaluation.comparison.notices import collect_notices
 
-_LESS_IS_BETTER = ("invalid_rate",)
-
 
 def build_comparison(material: Material, *, seed: int = 0) -> Comparison:
     """Build a comparison; the same material and seed give the same comparison."""
     versus = compare_contenders(material, seed=seed)
-    is_higher_better = material.measure not in _LESS_IS_BETTER
     return Comparison(
         title=material.title,
         measure=material.measure,
         split=material.split,
-        is_higher_better=is_higher_better,
+        is_higher_better=material.is_higher_better,
         contender_axis=material.contender_axis,
         contenders=material.contenders,
         axes=material.axes,
@@ -28,7 +25,7 @@ def build_comparison(material: Material, *, seed: int = 0) -> Comparison:
         is_fair=material.gate.is_fair,
         notices=collect_notices(material, versus),
         findings=state_findings(material, versus),
-        recommendation=recommend(material, versus, is_higher_better=is_higher_better),
+        recommendation=recommend(material, versus),
         versus=versus,
         configuration=material.configuration,
         data=material.data,

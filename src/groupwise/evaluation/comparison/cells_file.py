@@ -22,6 +22,7 @@ from groupwise.evaluation.comparison.gate import (
 from groupwise.evaluation.comparison.material import Gate, Material
 from groupwise.evaluation.fairness import RunFacts
 from groupwise.evaluation.fairness.differences import find_differences
+from groupwise.evaluation.metrics import LESS_IS_BETTER
 
 _PERCENT = 100
 Name = Annotated[str, BeforeValidator(lambda value: value if value is None else str(value))]
@@ -131,6 +132,7 @@ def read_cells_file(path: Path) -> Material:
         contenders=tuple(Contender(name) for name in names),
         axes=tuple(GridAxis(axis.key, axis.values, axis.nested) for axis in table.axes),
         cells=tuple(_list_cells(table)),
+        is_higher_better=table.measure not in LESS_IS_BETTER,
         gate=gate,
         configuration=arrange_configuration(names, facts, gate),
         data=arrange_data(names, facts, gate),

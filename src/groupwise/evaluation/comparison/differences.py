@@ -146,13 +146,14 @@ def _find_discordant(
     place = max(tested, key=lambda gap: abs(gap.difference or 0.0)).coordinates
     a, b = material.answers[first, place], material.answers[second, place]
     found = list_discordant(a.items, b.items)
+    sign = 1 if material.is_higher_better else -1
     num_rivals = len(material.contenders) - 1
     num_shown = max(MIN_DISCORDANT, MAX_DISCORDANT // num_rivals)
     return DiscordantList(
         coordinates=place,
         num_items=len(a.items.ids),
-        num_first_better=sum(one.value_a > one.value_b for one in found),
-        num_second_better=sum(one.value_a < one.value_b for one in found),
+        num_first_better=sum(sign * (one.value_a - one.value_b) > 0 for one in found),
+        num_second_better=sum(sign * (one.value_a - one.value_b) < 0 for one in found),
         shown=tuple(_describe(one, a, b) for one in found[:num_shown]),
     )
 

@@ -93,19 +93,16 @@ def _state_extremes(pair: Versus) -> Iterator[Statement]:
     yield Statement("finding.extremes", _name_pair(pair) | ends | {"worst_at": pair.worst})
 
 
-def recommend(
-    material: Material, versus: Sequence[Versus], *, is_higher_better: bool
-) -> Recommendation:
+def recommend(material: Material, versus: Sequence[Versus]) -> Recommendation:
     """Return the contender to take with its evidence, or every reason for none."""
     reasons = [*_object_material(material), *_object_gaps(versus)]
-    best = None if reasons else _find_best(material, is_higher_better)
+    best = None if reasons else _find_best(material)
     if best is not None:
-        sign = 1 if is_higher_better else -1
-        reasons += _object_tests(best, material, versus, sign)
-        reasons += _object_baseline(best, material, is_higher_better)
+        reasons += _object_tests(best, material, versus)
+        reasons += _object_baseline(best, material)
     if reasons or best is None:
         return Recommendation(None, tuple(reasons))
-    return Recommendation(best, tuple(_give_evidence(best, material, versus, is_higher_better)))
+    return Recommendation(best, tuple(_give_evidence(best, material, versus)))
 
 
 def _object_material(material: Material) -> Iterator[Statement]:
@@ -127,13 +124,14 @@ def _object_gaps(versus: Sequence[Versus]) -> Iterator[Statement]:
         yield Statement("reason.other_items", {"num_cells": len(places)})
 
 
-def _find_best(material: Material, is_higher_better: bool) -> str | None:
+def _find_best(material: Material) -> str | None:
     """Return the contender with the best mean over all cells; they are all there."""
     means = {
         one.name: sum(cell.value or 0.0 for cell in material.cells if cell.contender == one.name)
         for one in material.contenders
     }
-    return (max if is_higher_better else min)(means, key=lambda name: means[name], default=None)
+    choose = max if material.is_higher_better else min
+    return choose(means, key=lambda name: means[name], default=None)
 
 
 def _list_rivals(best: str, versus: Sequence[Versus]) -> Iterator[tuple[str, Versus, int]]:
@@ -151,9 +149,8 @@ def _count_clear(pair: Versus, side: int) -> tuple[int, int]:
     return (up, down) if side > 0 else (down, up)
 
 
-def _object_tests(
-    best: str, material: Material, versus: Sequence[Versus], sign: int
-) -> Iterator[Statement]:
+def _object_tests(best: str, material: Material, versus: Sequence[Versus]) -> Iterator[Statement]:
+    sign = 1 if material.is_higher_better else -1
     rivals = list(_list_rivals(best, versus))
     untold = len(material.contenders) - 1 - len(rivals)
     if untold:
@@ -167,23 +164,21 @@ def _object_tests(
             yield Statement("reason.mixed", values | {"better": better, "worse": worse})
 
 
-def _object_baseline(best: str, material: Material, is_higher_better: bool) -> Iterator[Statement]:
-    known = _average_baseline(best, material, is_higher_better)
+def _object_baseline(best: str, material: Material) -> Iterator[Statement]:
+    known = _average_baseline(best, material)
     if known is None:
         yield Statement("reason.no_baseline")
         return
     end, baseline = known
-    if (end <= baseline) if is_higher_better else (end >= baseline):
+    if (end <= baseline) if material.is_higher_better else (end >= baseline):
         values = {"best": best, "end": end, "baseline": baseline}
         yield Statement("reason.not_above_baseline", values)
 
 
-def _average_baseline(
-    best: str, material: Material, is_higher_better: bool
-) -> tuple[float, float] | None:
+def _average_baseline(best: str, material: Material) -> tuple[float, float] | None:
     """Return the mean of the nearer interval ends and of the baselines, None if one has none."""
     cells = [cell for cell in material.cells if cell.contender == best]
-    ends = [cell.low if is_higher_better else cell.high for cell in cells]
+    ends = [cell.low if material.is_higher_better else cell.high for cell in cells]
     baselines = [material.answers[best, cell.coordinates].baseline for cell in cells]
     known = [
         (a, b) for a, b in zip(ends, baselines, strict=True) if a is not None and b is not None
@@ -193,13 +188,11 @@ def _average_baseline(
     return sum(a for a, _ in known) / len(known), sum(b for _, b in known) / len(known)
 
 
-def _give_evidence(
-    best: str, material: Material, versus: Sequence[Versus], is_higher_better: bool
-) -> Iterator[Statement]:
+def _give_evidence(best: str, material: Material, versus: Sequence[Versus]) -> Iterator[Statement]:
     for rival, pair, side in _list_rivals(best, versus):
         yield _tell_rival(best, rival, pair, side)
     yield Statement("evidence.fair")
-    known = _average_baseline(best, material, is_higher_better)
+    known = _average_baseline(best, material)
     if known is not None:
         yield Statement("evidence.baseline", {"end": known[0], "baseline": known[1]})
 

@@ -24,7 +24,7 @@ class Answers:
     Attributes:
         items: values of the measure by item, which tests are made of.
         predictions: the answers by item id.
-        baseline: the highest value of a policy that does not see the whole task, or of always
+        baseline: the best value of a policy that does not see the whole task, or of always
             giving the most frequent label, on the same items; None where there is none.
     """
 
@@ -59,6 +59,7 @@ class Material:
     contenders: tuple[Contender, ...]
     axes: tuple[GridAxis, ...]
     cells: tuple[Cell, ...]
+    is_higher_better: bool = True
     answers: Mapping[tuple[str, Coordinates], Answers] = field(
         default_factory=dict[tuple[str, Coordinates], Answers]
     )

@@ -27,7 +27,7 @@ from groupwise.evaluation.comparison.gate import (
 )
 from groupwise.evaluation.comparison.material import Answers, Gate, Material
 from groupwise.evaluation.comparison.training import Log, draw_curves, list_epochs, read_logs
-from groupwise.evaluation.fairness import RunFacts, check_fairness, read_facts
+from groupwise.evaluation.fairness import RunFacts, check_fairness, read_facts, read_recorded
 from groupwise.evaluation.intervals import (
     bound_clustered,
     bound_share,
@@ -35,6 +35,7 @@ from groupwise.evaluation.intervals import (
     widen_interval,
 )
 from groupwise.evaluation.items import Items, read_items
+from groupwise.evaluation.metrics import LESS_IS_BETTER
 from groupwise.evaluation.predictions import (
     POLICY_ORDER,
     Prediction,
@@ -107,7 +108,11 @@ def read_sources(
         )
         for s in done
     }
-    answers = {key: _read_answers(rows[key], named[key], question) for key in rows}
+    is_higher_better = _is_higher_better(question.measure, done)
+    answers = {
+        key: _read_answers(rows[key], named[key], question, is_higher_better=is_higher_better)
+        for key in rows
+    }
     names = tuple(dict.fromkeys(one.contender for one in sources))
     gate = _judge(names, facts, question, has_axes=bool(axes))
     logs = _read_logs(done, facts)
@@ -119,6 +124,7 @@ def read_sources(
         contenders=tuple(_describe(name, sources, named) for name in names),
         axes=tuple(axes),
         cells=tuple(_fill_cell(one, answers, seed) for one in _sort(sources, names)),
+        is_higher_better=is_higher_better,
         answers=answers,
         gate=gate,
         configuration=arrange_configuration(names, facts, gate),
@@ -126,6 +132,12 @@ def read_sources(
         curves=draw_curves(logs),
         epochs=list_epochs(logs),
     )
+
+
+def _is_higher_better(measure: str, done: Iterable[Source]) -> bool:
+    told = [read_recorded(one.folder) or {} for one in done]
+    own = {name for conditions in told for name in conditions.get("less_is_better", ())}
+    return measure not in {*LESS_IS_BETTER, *own}
 
 
 def choose_policy(runs: Sequence[Sequence[Prediction]]) -> str:
@@ -158,22 +170,24 @@ def _read_facts(source: Source, policy: str, rows: Sequence[Prediction]) -> RunF
     return replace(found, name=source.contender)
 
 
-def _read_answers(rows: Sequence[Prediction], policy: str, question: Question) -> Answers:
+def _read_answers(
+    rows: Sequence[Prediction], policy: str, question: Question, *, is_higher_better: bool
+) -> Answers:
     split, measure = question.split, question.measure
     here = [row for row in rows if row.split == split]
     items = read_items(here or rows, policy=policy, split=split, measure=measure)
     predictions = {row.example_id: row for row in here if row.policy == policy}
-    return Answers(items, predictions, _find_baseline(here, items))
+    known = _measure_baselines(here, items)
+    return Answers(items, predictions, (max if is_higher_better else min)(known, default=None))
 
 
-def _find_baseline(rows: Sequence[Prediction], items: Items) -> float | None:
-    """Return the best that a policy that does not see the whole task reaches on the same items."""
+def _measure_baselines(rows: Sequence[Prediction], items: Items) -> list[float]:
+    """Return what policies that do not see the whole task reach on the same items."""
     blind = [name for name in BLIND_POLICIES if any(row.policy == name for row in rows)]
     found = [] if items.policy in blind else [_measure_blind(rows, name, items) for name in blind]
     if items.measure == "accuracy" and items.labels:
         found.append(Counter(items.labels).most_common(1)[0][1] / len(items.labels))
-    known = [value for value in found if value is not None]
-    return (min if items.measure == "invalid_rate" else max)(known, default=None)
+    return [value for value in found if value is not None]
 
 
 def _measure_blind(rows: Sequence[Prediction], policy: str, items: Items) -> float | None:

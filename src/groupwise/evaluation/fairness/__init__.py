@@ -9,6 +9,7 @@ from groupwise.evaluation.fairness.conditions import (
     CONDITIONS_FILE,
     Conditions,
     read_conditions,
+    read_recorded,
     write_conditions,
 )
 from groupwise.evaluation.fairness.contents import (
@@ -53,6 +54,7 @@ __all__ = [
     "digest_weights",
     "read_conditions",
     "read_facts",
+    "read_recorded",
     "summarize_same",
     "write_conditions",
 ]

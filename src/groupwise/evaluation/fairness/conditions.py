@@ -45,6 +45,7 @@ class Conditions:
         reads: by step, ``evaluate`` among them: the names in ``data`` that it reads.
         sections: by step: sections of the config that it depends on.
         is_nested_subset_of: by split: digest of the larger set that its items are drawn from.
+        less_is_better: names of the recipe's own scores of which less is better.
     """
 
     data: Mapping[str, Mapping[str, Any]]
@@ -63,6 +64,7 @@ class Conditions:
     reads: Names = field(default_factory=_no_names)
     sections: Names = field(default_factory=_no_names)
     is_nested_subset_of: Mapping[str, str] = field(default_factory=dict[str, str])
+    less_is_better: tuple[str, ...] = ()
 
 
 def write_conditions(path: Path, conditions: Conditions) -> None:
@@ -87,7 +89,7 @@ def read_conditions(path: Path) -> Conditions:
     _check_shape(values, path)
     for name in _LISTS:
         values[name] = {key: tuple(items) for key, items in values[name].items()}
-    return Conditions(**values)
+    return Conditions(**{**values, "less_is_better": tuple(values["less_is_better"])})
 
 
 def read_recorded(folder: Path) -> dict[str, Any] | None:
@@ -113,6 +115,9 @@ def _check_shape(values: Mapping[str, Any], path: Path) -> None:
             is_whole = all(isinstance(item, kinds[name]) for item in inner)
         if not is_whole:
             raise EvaluationError(f"{path} is damaged", got=f"{name} {value!r}", fix=_AGAIN)
+    names: object = values.get("less_is_better", [])
+    if not isinstance(names, list):
+        raise EvaluationError(f"{path} is damaged", got=f"less_is_better {names!r}", fix=_AGAIN)
 
 
 def read_if_there(path: Path) -> dict[str, Any] | None:

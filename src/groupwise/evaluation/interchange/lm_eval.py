@@ -19,13 +19,13 @@ from typing import Any
 from groupwise.core import digest_json, write_json, write_jsonl
 from groupwise.evaluation.interchange.source import RunRecords
 from groupwise.evaluation.interchange.tables import describe_records
-from groupwise.evaluation.metrics import Metric
+from groupwise.evaluation.metrics import LESS_IS_BETTER, Metric
 from groupwise.evaluation.predictions import Prediction, group_by_policy
 
 _FILTER = "none"
 _INVALID = "[invalid]"
 _SHARES = ("accuracy", "invalid_rate", "accuracy[", "precision:", "recall:")
-_LOWER_IS_BETTER = ("invalid_rate", "brier", "ece", "latency_")
+_LOWER_IS_BETTER = (*LESS_IS_BETTER, "latency_")
 
 
 def write_lm_eval(folder: Path, records: RunRecords) -> list[Path]:
