@@ -89,7 +89,8 @@ def read_conditions(path: Path) -> Conditions:
     _check_shape(values, path)
     for name in _LISTS:
         values[name] = {key: tuple(items) for key, items in values[name].items()}
-    return Conditions(**{**values, "less_is_better": tuple(values["less_is_better"])})
+    values["less_is_better"] = tuple(values["less_is_better"])
+    return Conditions(**values)
 
 
 def read_recorded(folder: Path) -> dict[str, Any] | None:
