@@ -25,6 +25,7 @@ def train(policy, examples, folder, **settings):
         "group_size": 2,
         "max_new_tokens": 4,
         "temperature": 1.3,
+        "warmup_share": 0.0,
         "trainable": TrainableSettings(method="full"),
     }
     trained = train_grpo(
