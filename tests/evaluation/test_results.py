@@ -63,7 +63,9 @@ def test_an_evaluation_is_where_it_is_looked_for(
     rows = [("on-task", "on-task"), ("off-task", "on-task"), ("off-task", None)]
     predictions = [one for name in POLICIES for one in make_table(rows, policy=name)]
     conditions = Conditions(**CONDITIONS)
-    conditions = replace(conditions, lineage={"grpo": ("sft", "grpo")}, reads={}, sections={})
+    conditions = replace(
+        conditions, lineage={"grpo": ("sft", "grpo")}, reads={}, sections={}, less_is_better=()
+    )
     metrics = compute_metrics(predictions, labels=("on-task", "off-task"))
     comparisons = compare_pairs(predictions, [("sft", "grpo")], split="test")
     write_evaluation(
