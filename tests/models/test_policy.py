@@ -85,11 +85,13 @@ def test_a_base_and_its_adapter_can_be_moved_together(run, text_examples):
     assert torch.equal(read_logits(moved, text_examples[0]), expected)
 
 
-def test_a_copy_does_not_take_the_base_of_what_it_was_copied_from(run):
+def test_a_copy_does_not_take_the_base_of_what_it_was_copied_from(run, text_examples):
+    expected = read_logits(load_policy(run / "grpo" / "policy"), text_examples[0])
     shutil.copytree(run, run.parent / "copy")
     for path in (run / "base").glob("*.safetensors"):
         path.write_bytes(b"")
-    load_policy(run.parent / "copy" / "grpo" / "policy")
+    copied = load_policy(run.parent / "copy" / "grpo" / "policy")
+    assert torch.equal(read_logits(copied, text_examples[0]), expected)
 
 
 def test_an_adapter_that_is_saved_elsewhere_finds_its_base(run, text_examples):
