@@ -39,6 +39,16 @@ def test_unchanged_steps_are_reused(tmp_path: Path):
     assert (tmp_path / "a" / "step.json").read_bytes() == before
 
 
+def test_what_a_step_says_of_its_work_is_told(tmp_path: Path):
+    def talk(context: StepContext) -> None:
+        context.say(f"{context.name}: 3 of 8")
+        write("a")(context)
+
+    said: list[str] = []
+    run_steps(make_steps(talk), tmp_path, say=said.append)
+    assert said == ["a: 3 of 8"]
+
+
 @pytest.mark.parametrize("changed", [{"settings": 2}, {"digest": "b"}])
 def test_changed_settings_or_input_redo_the_step_only_if_output_is_the_same(
     tmp_path: Path, changed: dict[str, object]

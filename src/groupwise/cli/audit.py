@@ -17,6 +17,7 @@ from groupwise.cli.run import (
     choose_folder,
     print_progress,
     resolve_config,
+    say_of_step,
 )
 from groupwise.core import Config, ConfigError, GroupwiseError
 from groupwise.pipeline import (
@@ -98,7 +99,14 @@ def _run_until(step: str, recipe: Recipe[Any], config: Config, folder: Path) -> 
         print_progress(progress)
 
     try:
-        run_recipe(recipe, config, out=folder, until=step, report_progress=note_progress)
+        run_recipe(
+            recipe,
+            config,
+            out=folder,
+            until=step,
+            report_progress=note_progress,
+            say=say_of_step,
+        )
     except GroupwiseError:
         if step not in reached or not _has_errors(folder / step):
             raise

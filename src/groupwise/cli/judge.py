@@ -7,9 +7,8 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from groupwise.cli.progress import ProgressLine
-from groupwise.cli.run import Debug, Settings
-from groupwise.core import load_config
+from groupwise.cli.run import Debug, Settings, say
+from groupwise.core import ProgressLine, load_config
 
 if TYPE_CHECKING:
     from groupwise.evaluation.judges import Calibration, CalibrationPlan
@@ -73,7 +72,7 @@ def calibrate(
         source,
         out=out or Path("runs") / f"judge-{judge.stem}",
         num_repeats=repeats,
-        report_progress=ProgressLine("verdicts"),
+        report_progress=ProgressLine("verdicts", say),
     )
     _print_measures(found)
 

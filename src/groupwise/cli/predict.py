@@ -5,8 +5,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from groupwise.cli.progress import ProgressLine
-from groupwise.cli.run import Debug
+from groupwise.cli.run import Debug, say
+from groupwise.core import ProgressLine
 
 if TYPE_CHECKING:
     from groupwise.pipeline import PredictionSummary
@@ -29,7 +29,11 @@ def predict(
     from groupwise.pipeline import predict_folder
 
     summary = predict_folder(
-        run, photos, out=out, batch_size=batch_size, report_progress=ProgressLine("groups")
+        run,
+        photos,
+        out=out,
+        batch_size=batch_size,
+        report_progress=ProgressLine("groups", say),
     )
     _print_summary(summary)
     typer.echo(f"verdicts: {out}")

@@ -86,6 +86,7 @@ def run(
         accepted=accept or [],
         share_with=share_with,
         report_progress=print_progress,
+        say=say_of_step,
     )
     if until is not None:
         typer.echo(f"ended after {until}: {folder / until}")
@@ -109,6 +110,16 @@ def resolve_config(
         if manifest["recipe"] == recipe.name:
             return load_config(recipe.load_config_type(), manifest["config"], overrides=settings)
     return load_config(recipe.load_config_type(), find_config(recipe, name), overrides=settings)
+
+
+def say(line: str) -> None:
+    """Print a line about the work that goes on, on stderr."""
+    typer.echo(line, err=True)
+
+
+def say_of_step(line: str) -> None:
+    """Print a line about the work of a step, below the line that the step began with."""
+    say(f"  {line}")
 
 
 def print_progress(progress: StepProgress) -> None:

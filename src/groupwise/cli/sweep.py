@@ -5,9 +5,8 @@ from typing import Annotated
 
 import typer
 
-from groupwise.cli.progress import describe_duration
 from groupwise.cli.run import ConfigName, Debug, RecipeName, Settings
-from groupwise.core import ConfigError
+from groupwise.core import ConfigError, describe_duration
 from groupwise.pipeline import Recipe, find_config, find_recipe
 from groupwise.pipeline.sweep import (
     Sweep,

@@ -31,6 +31,7 @@ from groupwise.core.example import (
 from groupwise.core.findings import MAX_PLACES, Finding, FindingLevel, report_places
 from groupwise.core.jsonl import append_jsonl, read_jsonl, write_json, write_jsonl, write_text
 from groupwise.core.pictures import open_picture, store_picture
+from groupwise.core.progress import Pace, ProgressLine, Say, describe_duration
 from groupwise.core.result_file import ResultFile
 from groupwise.core.runs import RunFolder, describe_machine
 from groupwise.core.seeds import derive_seed, seed_everything
@@ -50,18 +51,22 @@ __all__ = [
     "JudgeError",
     "Message",
     "ModelError",
+    "Pace",
     "Picture",
+    "ProgressLine",
     "ResultFile",
     "RewardError",
     "RunError",
     "RunFolder",
     "SandboxError",
+    "Say",
     "Score",
     "ScoreRangeError",
     "ServingError",
     "TrainingError",
     "append_jsonl",
     "derive_seed",
+    "describe_duration",
     "describe_machine",
     "digest_bytes",
     "digest_file",

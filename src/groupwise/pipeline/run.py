@@ -4,7 +4,15 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from groupwise.core import Config, ConfigError, GroupwiseError, RunError, RunFolder, dump_config
+from groupwise.core import (
+    Config,
+    ConfigError,
+    GroupwiseError,
+    RunError,
+    RunFolder,
+    Say,
+    dump_config,
+)
 from groupwise.pipeline.recipe import Preview, Recipe
 from groupwise.pipeline.reward_audit import check_accepted, plan_steps
 from groupwise.pipeline.runner import StepProgress, run_steps
@@ -22,6 +30,7 @@ def run_recipe(  # noqa: PLR0913 (each is a choice of the command line)
     accepted: Sequence[str] = (),
     share_with: Path | None = None,
     report_progress: Callable[[StepProgress], None] = lambda _: None,
+    say: Say = lambda _: None,
 ) -> list[StepProgress]:
     """Run a recipe into ``out``, or continue the run that is there.
 
@@ -36,6 +45,7 @@ def run_recipe(  # noqa: PLR0913 (each is a choice of the command line)
         share_with: a folder of runs; a step that one of them has finished with the same key is
             taken over.
         report_progress: see ``run_steps``.
+        say: see ``run_steps``.
 
     Raises:
         ConfigError: if the preview finds problems, the recipe has no step ``until``, or
@@ -62,7 +72,7 @@ def run_recipe(  # noqa: PLR0913 (each is a choice of the command line)
         )
         siblings = Siblings(share_with) if share_with is not None else None
         return run_steps(
-            steps, out, until=until, siblings=siblings, report_progress=report_progress
+            steps, out, until=until, siblings=siblings, report_progress=report_progress, say=say
         )
 
 

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Literal
 
 from groupwise import __version__
-from groupwise.core import digest_json, write_json
+from groupwise.core import Say, digest_json, write_json
 from groupwise.pipeline.sharing import Siblings
 from groupwise.pipeline.step_files import (
     DONE,
@@ -59,6 +59,7 @@ def run_steps(
     until: str | None = None,
     siblings: Siblings | None = None,
     report_progress: Callable[[StepProgress], None] = lambda _: None,
+    say: Say = lambda _: None,
 ) -> list[StepProgress]:
     """Bring every step's folder up to date, in order.
 
@@ -71,6 +72,7 @@ def run_steps(
         siblings: runs whose finished steps are taken over where the key is the same. A step
             that also writes ``files`` into the run folder is about its own run: always done here.
         report_progress: called when a step begins (unless it is reused) and when it has ended.
+        say: called with what a step says of its work while it goes on.
 
     Returns:
         The final progress of each step that was looked at.
@@ -104,7 +106,7 @@ def run_steps(
         state, known = _judge_step(step, key, run_folder)
         if known is None:
             _remove_files_downstream(steps, step.name, run_folder)
-            work = _Work(step, key, run_folder, state)
+            work = _Work(step, key, run_folder, state, say)
             state, known = work.do(siblings, tell)
         outputs[step.name] = known
         finished.append(tell(state, time.monotonic() - start_s))
@@ -154,6 +156,7 @@ class _Work:
     key: str
     run: Path
     state: StepState
+    say: Say
 
     def do(
         self, siblings: Siblings | None, tell: Callable[[StepState], object]
@@ -176,7 +179,7 @@ class _Work:
         (folder / DONE).unlink(missing_ok=True)
         write_json(folder / STARTED, {"key": self.key, "started_at": describe_now()})
         start_s = time.monotonic()
-        step.run(StepContext(self.run, folder, step.name, is_resumed, step.uses))
+        step.run(StepContext(self.run, folder, step.name, is_resumed, step.uses, self.say))
         marker = {
             "key": self.key,
             "outputs": digest_outputs(step, self.run),

@@ -9,6 +9,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from groupwise.core import Say
+
 _NAME = re.compile(r"[a-z][a-z0-9_]*")
 
 
@@ -23,6 +25,7 @@ class StepContext:
         is_resumed: an earlier attempt with the same key was interrupted and its files are still
             in ``folder``; otherwise ``folder`` is empty.
         uses: names of the steps whose outputs may be read.
+        say: tells people how far the step is.
     """
 
     run: Path
@@ -30,6 +33,7 @@ class StepContext:
     name: str
     is_resumed: bool
     uses: tuple[str, ...] = ()
+    say: Say = lambda _: None
 
     def output_of(self, step: str) -> Path:
         """Return the folder of a step listed in ``uses``.

@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
 
-from groupwise.core import Example, write_json
+from groupwise.core import Example, ProgressLine, Say, write_json
 from groupwise.data import read_examples
 from groupwise.evaluation import (
     Metric,
@@ -56,7 +56,7 @@ def run_baselines(config: GroupQcConfig, context: StepContext) -> None:
     shown = [show_photos(rows, config, prepared) for rows in (train, test)]
     found = predict_baselines(*shown, split=SPLIT, seed=config.seed)
     policy = open_policy(config, find_base(config, context.run))
-    found += ask_policy(policy, test, config, name="prompt")
+    found += ask_policy(policy, test, config, name="prompt", say=context.say)
     write_predictions(context.folder / "predictions.jsonl", [score_defects(one) for one in found])
 
 
@@ -67,7 +67,7 @@ def run_evaluation(config: GroupQcConfig, context: StepContext) -> None:
 
     def ask(name: str) -> list[Prediction]:
         policy = open_policy(config, context.output_of(name) / "policy")
-        return ask_policy(policy, test, config, name=name)
+        return ask_policy(policy, test, config, name=name, say=context.say)
 
     found += predict_each(TRAINED, ask, folder=context.folder)
     root = find_root(config, context.output_of("prepare"))
@@ -106,12 +106,14 @@ def describe_outcome(
 
 
 def ask_policy(
-    policy: Policy, examples: Sequence[Example], config: GroupQcConfig, *, name: str
+    policy: Policy, examples: Sequence[Example], config: GroupQcConfig, *, name: str, say: Say
 ) -> list[Prediction]:
     """Ask a policy under greedy decoding; the first groups are asked one by one and timed."""
     sampling = Sampling(max_new_tokens=config.grpo.max_new_tokens)
     engine = LocalEngine(policy, batch_size=config.evaluation.batch_size)
-    texts = [found.text for [found] in engine.generate(examples, sampling=sampling)]
+    progress = ProgressLine(f"groups judged by {name}", say)
+    replies = engine.generate(examples, sampling=sampling, report_progress=progress)
+    texts = [found.text for [found] in replies]
     shares = engine.label_probabilities(examples, labels=VERDICTS)
     latencies = time_answers(
         policy, examples, sampling=sampling, num_timed=config.evaluation.num_latency_items

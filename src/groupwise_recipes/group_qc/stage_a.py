@@ -4,7 +4,7 @@
 stand in ``<mission>_stage_a_failed.jsonl`` with their reason; the next run tries them again.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -14,6 +14,7 @@ from groupwise.core import (
     Example,
     Picture,
     ResultFile,
+    Say,
     append_jsonl,
     read_jsonl,
     read_picture,
@@ -22,8 +23,8 @@ from groupwise.core import (
 from groupwise.inference import (
     Failure,
     GroupOutcome,
-    ReportStream,
     StreamBackend,
+    StreamLine,
     WorkGroup,
     generate_groups,
 )
@@ -90,10 +91,14 @@ def run_stage_a(
     job: StageAJob,
     backend: StreamBackend,
     *,
-    report_progress: ReportStream | None = None,
-    tell: Callable[[str], None] = lambda _: None,
+    say: Say = lambda _: None,
 ) -> list[StageACount]:
     """Describe the photos of every group that is not finished yet, mission by mission.
+
+    Args:
+        job: what to do.
+        backend: what describes photos.
+        say: told how far each mission is.
 
     Raises:
         RunError: if another process writes the same files.
@@ -104,8 +109,8 @@ def run_stage_a(
     for mission in job.missions.names:
         groups = [group for group in job.groups if group.mission == mission]
         if groups:
-            counts.append(_run_mission(mission, groups, job, backend, report_progress))
-            tell(counts[-1].describe())
+            counts.append(_run_mission(mission, groups, job, backend, say))
+            say(counts[-1].describe())
     return counts
 
 
@@ -135,7 +140,7 @@ def _run_mission(
     groups: Sequence[PhotoGroup],
     job: StageAJob,
     backend: StreamBackend,
-    report_progress: ReportStream | None,
+    say: Say,
 ) -> StageACount:
     by_key = {group.key: group for group in groups}
     failures = name_failures(job.out, mission)
@@ -149,7 +154,7 @@ def _run_mission(
             (_ask(group, job.missions) for group in waiting),
             sampling=job.settings.sampling,
             settings=job.settings.stream,
-            report_progress=report_progress,
+            report_progress=StreamLine(lambda line: say(f"{mission}: {line}")),
             num_items=sum(len(group.photos) for group in waiting),
         )
         for outcome in outcomes:

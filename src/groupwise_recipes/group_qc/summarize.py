@@ -40,7 +40,7 @@ def run_summarize(config: GroupQcConfig, context: StepContext) -> None:
     )
     policy = open_policy(config, find_base(config, context.run))
     engine = LocalEngine(policy, batch_size=config.summaries.stream.batch_size)
-    counts = run_stage_a(job, LocalBackend(engine))
+    counts = run_stage_a(job, LocalBackend(engine), say=context.say)
     num_failed = sum(count.num_failed for count in counts)
     attempts = count_attempts(context.run) + 1 if num_failed else 0
     write_json(context.run / KEPT / _ATTEMPTS, {"failed": attempts})

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from groupwise.core import DataError, Example, derive_seed
+from groupwise.core import DataError, Example, ProgressLine, Say, derive_seed
 from groupwise.data import read_examples
 from groupwise.evaluation import (
     Prediction,
@@ -42,7 +42,7 @@ def run_baselines(config: OnTaskConfig, context: StepContext) -> None:
     for predict in (predict_majority, predict_text_only, predict_picture_only):
         found += predict(train, test, split=SPLIT, seed=config.seed)
     policy = open_policy(config, find_base(config, context.run))
-    found += ask_policy(policy, test, config, name="prompt")
+    found += ask_policy(policy, test, config, name="prompt", say=context.say)
     write_predictions(context.folder / "predictions.jsonl", found)
 
 
@@ -53,7 +53,7 @@ def run_evaluation(config: OnTaskConfig, context: StepContext) -> None:
 
     def ask(name: str) -> list[Prediction]:
         policy = open_policy(config, context.output_of(name) / "policy")
-        return ask_policy(policy, test, config, name=name)
+        return ask_policy(policy, test, config, name=name, say=context.say)
 
     found += predict_each(TRAINED, ask, folder=context.folder)
     labels = config.answer.labels
@@ -91,12 +91,14 @@ def draw_items(examples: Sequence[Example], config: OnTaskConfig) -> list[Exampl
 
 
 def ask_policy(
-    policy: Policy, examples: Sequence[Example], config: OnTaskConfig, *, name: str
+    policy: Policy, examples: Sequence[Example], config: OnTaskConfig, *, name: str, say: Say
 ) -> list[Prediction]:
     """Ask a policy under greedy decoding; the first items are asked one by one and timed."""
     sampling = Sampling(max_new_tokens=config.grpo.max_new_tokens)
     engine = LocalEngine(policy, batch_size=config.evaluation.batch_size)
-    texts = [c.text for [c] in engine.generate(examples, sampling=sampling)]
+    progress = ProgressLine(f"questions answered by {name}", say)
+    replies = engine.generate(examples, sampling=sampling, report_progress=progress)
+    texts = [found.text for [found] in replies]
     answers = [config.answer.parse(text) for text in texts]
     shares = engine.label_probabilities(
         examples, labels=config.answer.labels, leads=[answer.lead for answer in answers]

@@ -10,10 +10,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from streams import EchoBackend, make_text_groups
 
-from groupwise.core import Completion
+from groupwise.core import Completion, Pace
 from groupwise.inference import (
     Failure,
     Sampling,
+    StreamLine,
     StreamProgress,
     StreamSettings,
     WorkGroup,
@@ -146,3 +147,11 @@ def test_rate_and_time_left():
     assert unknown.left_s is None
     assert unknown.describe() == "30 items, 10 groups, 2.0/s"
     assert StreamProgress(0, 0, 0, 90, elapsed_s=0.0).left_s is None
+
+
+def test_lines_about_a_stream_come_now_and_then_and_at_its_end():
+    said = []
+    line = StreamLine(said.append, pace=Pace(5, clock=iter([0.0, 3.0, 6.0, 7.0, 8.0]).__next__))
+    for num_items in (1, 2, 3, 4):
+        line(StreamProgress(num_items, 0, 0, 4, elapsed_s=1.0))
+    assert [text.split(",")[0] for text in said] == ["2 of 4 items", "4 of 4 items"]

@@ -2,7 +2,7 @@
 
 from groupwise.inference.streaming.groups import generate_groups
 from groupwise.inference.streaming.local import LocalBackend
-from groupwise.inference.streaming.progress import ReportStream, StreamProgress
+from groupwise.inference.streaming.progress import ReportStream, StreamLine, StreamProgress
 from groupwise.inference.streaming.ray_data import RayBackend, RaySettings
 from groupwise.inference.streaming.server import ServerBackend
 from groupwise.inference.streaming.settings import StreamSettings
@@ -27,6 +27,7 @@ __all__ = [
     "ReportStream",
     "ServerBackend",
     "StreamBackend",
+    "StreamLine",
     "StreamProgress",
     "StreamSettings",
     "WorkGroup",

@@ -5,6 +5,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import timedelta
 
+from groupwise.core import Pace, Say
+
 
 @dataclass(frozen=True, slots=True)
 class StreamProgress:
@@ -46,6 +48,24 @@ class StreamProgress:
         if self.left_s is not None:
             parts.append(f"{timedelta(seconds=round(self.left_s))} left")
         return ", ".join(parts)
+
+
+class StreamLine:
+    """Says how far a stream is, every few seconds and at its end.
+
+    Args:
+        say: who is told.
+        pace: when; every few seconds if None.
+    """
+
+    def __init__(self, say: Say, *, pace: Pace | None = None) -> None:
+        self._say = say
+        self._pace = pace or Pace()
+
+    def __call__(self, progress: StreamProgress) -> None:
+        """Take the counts after an item."""
+        if self._pace.is_due() or progress.num_items == progress.total_items:
+            self._say(progress.describe())
 
 
 ReportStream = Callable[[StreamProgress], None]

@@ -1,0 +1,77 @@
+"""Saying now and then how far something long is, and how long it will still take."""
+
+import time
+from collections.abc import Callable
+
+Say = Callable[[str], None]
+"""Tells people one line."""
+
+_EVERY_S = 10.0
+
+
+class Pace:
+    """Whether it is time to say something again.
+
+    Args:
+        every_s: seconds between two times.
+        clock: seconds from any start.
+    """
+
+    def __init__(
+        self, every_s: float = _EVERY_S, *, clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        self._every_s = every_s
+        self._clock = clock
+        self._last_s = clock()
+
+    def is_due(self) -> bool:
+        """Return whether ``every_s`` have passed since this was last true, or since the start."""
+        now = self._clock()
+        if now - self._last_s < self._every_s:
+            return False
+        self._last_s = now
+        return True
+
+
+class ProgressLine:
+    """Says ``120 of 838 verdicts, about 3 min left`` every few seconds and at the end.
+
+    Args:
+        things: what is counted.
+        say: who is told.
+        every_s: seconds between lines.
+        clock: seconds from any start.
+    """
+
+    def __init__(
+        self,
+        things: str,
+        say: Say,
+        *,
+        every_s: float = _EVERY_S,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._things = things
+        self._say = say
+        self._clock = clock
+        self._pace = Pace(every_s, clock=clock)
+        self._first: tuple[int, float] | None = None
+
+    def __call__(self, num_done: int, num_all: int) -> None:
+        """Note that so many of all are done; the first call sets the start of the estimate."""
+        now = self._clock()
+        first_done, start_s = self._first = self._first or (num_done, now)
+        if not self._pace.is_due() and num_done < num_all:
+            return
+        left = ""
+        if first_done < num_done < num_all:
+            each_s = (now - start_s) / (num_done - first_done)
+            left = f", {describe_duration(each_s * (num_all - num_done))} left"
+        self._say(f"{num_done} of {num_all} {self._things}{left}")
+
+
+def describe_duration(seconds: float) -> str:
+    """Return ``about 40 s``, ``about 3 min`` or ``about 2.5 h``."""
+    if seconds < 90:
+        return f"about {seconds:.0f} s"
+    return f"about {seconds / 60:.0f} min" if seconds < 5400 else f"about {seconds / 3600:.1f} h"

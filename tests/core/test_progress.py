@@ -1,0 +1,41 @@
+"""Lines about how far something is: when they come and what they say."""
+
+from collections.abc import Callable
+
+import pytest
+
+from groupwise.core import Pace, ProgressLine, describe_duration
+
+
+def tick(*moments: float) -> Callable[[], float]:
+    times = iter(moments)
+    return lambda: next(times)
+
+
+@pytest.mark.parametrize(
+    ("seconds", "words"),
+    [(0.4, "about 0 s"), (89, "about 89 s"), (100, "about 2 min"), (9000, "about 2.5 h")],
+)
+def test_durations(seconds: float, words: str) -> None:
+    assert describe_duration(seconds) == words
+
+
+def test_a_pace_counts_from_its_last_time() -> None:
+    pace = Pace(5, clock=tick(0.0, 4.9, 5.0, 9.9, 12.0, 16.0, 17.0))
+    assert [pace.is_due() for _ in range(6)] == [False, True, False, True, False, True]
+
+
+def test_lines_come_every_few_seconds_and_at_the_end() -> None:
+    said: list[str] = []
+    moments = [30.0, 31.0, 40.0, 41.0]
+    # made at 0 s; a call looks at the clock for its line and for its pace
+    clock = tick(0.0, *(moment for moment in moments for _ in range(2)))
+    line = ProgressLine("verdicts", said.append, every_s=5, clock=clock)
+    for num_done in (10, 12, 30, 50):
+        line(num_done, 50)
+    # 20 more in 10 s after a slow start: the 20 that are left take 10 s
+    assert said == [
+        "10 of 50 verdicts",
+        "30 of 50 verdicts, about 10 s left",
+        "50 of 50 verdicts",
+    ]
