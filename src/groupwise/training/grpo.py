@@ -96,7 +96,9 @@ def train_grpo(
     model = prepare_trainable(policy.model, settings.trainable)
     trained = Policy(model, policy.processor, policy.has_vision)
     reward = RewardFunction(examples, rewards, end_token_ids=policy.end_token_ids)
-    with StepProgress("grpo", shown={name: _RENAMED[name] for name in _SHOWN}) as progress:
+    with StepProgress(
+        workspace.folder.name, shown={name: _RENAMED[name] for name in _SHOWN}
+    ) as progress:
         trainer = make_grpo_trainer(
             trained,
             examples,

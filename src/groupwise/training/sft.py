@@ -72,7 +72,7 @@ def train_sft(
         lambda places: collate([schedule[place] for place in places]), num_rows=len(schedule)
     )
     trackers = Trackers(settings.report_to)
-    with StepProgress("sft", shown={"loss": "loss"}) as progress:
+    with StepProgress(workspace.folder.name, shown={"loss": "loss"}) as progress:
         trainer = make_sft_trainer(
             model=model,
             args=arguments,

@@ -1,13 +1,13 @@
 """Settings of the group_qc recipe, as written in its YAML files."""
 
 from pathlib import Path
-from typing import Self
+from typing import Any, Self
 
 from pydantic import Field, model_validator
 
 from groupwise.core import Config
 from groupwise.data import TokenBudget
-from groupwise.inference import Sampling, StreamSettings
+from groupwise.inference import RaySettings, Sampling, ServerSettings, StreamSettings
 from groupwise.models import ModelSettings
 from groupwise.training import GrpoSettings, SftSettings
 from groupwise_recipes.group_qc.missions import MissionTable, load_missions
@@ -100,15 +100,32 @@ class TeachSettings(SftSettings):
 
 
 class SummarySettings(Config):
-    """How Stage A runs.
+    """How and where Stage A runs: in this process, unless a server or workers are given.
 
     Attributes:
         sampling: of descriptions.
         stream: batches.
+        server: where the base model is served, without the adapter.
+        ray: workers that have a copy of the base model each.
     """
 
     sampling: Sampling = Sampling(max_new_tokens=1024, repetition_penalty=1.1)
     stream: StreamSettings = StreamSettings(batch_size=16)
+    server: ServerSettings | None = None
+    ray: RaySettings | None = None
+
+    @model_validator(mode="after")
+    def _check_place(self) -> Self:
+        if self.server is not None and self.ray is not None:
+            raise ValueError("summaries run on a server or on Ray's workers: set one of them")
+        return self
+
+    def describe(self) -> dict[str, Any]:
+        """Return the JSON values that summaries depend on: what describes, not where it runs."""
+        values = self.model_dump(mode="json", exclude={"server", "ray"})
+        if self.server is not None:
+            values["server"] = {"model": self.server.model, "revision": self.server.revision}
+        return values
 
 
 class WarmupSettings(SftSettings):
@@ -172,6 +189,10 @@ class GroupQcConfig(Config):
             raise ValueError("a preset knows nothing of photos: set teach, or another model.base")
         if not self.model.is_preset and self.teach is not None:
             raise ValueError("teach is for presets only: leave it out")
+        if self.model.is_preset and self.summaries.server is not None:
+            raise ValueError(
+                "summaries.server is for published models: no server has what a preset is taught"
+            )
         needs_labels = self.model.is_preset and self.data.root is not None
         if needs_labels and self.data.photo_labels is None:
             raise ValueError("a preset learns Stage A from data.photo_labels: set them")

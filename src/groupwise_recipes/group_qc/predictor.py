@@ -1,4 +1,7 @@
-"""Judging new groups with a finished run: both stages on one loaded base model."""
+"""Judging new groups with a finished run: both stages on one loaded base model.
+
+A run whose photos were described by a server asks that server here, too.
+"""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -6,7 +9,15 @@ from typing import Any
 
 from groupwise.core import RunError, digest_file, dump_config, read_picture
 from groupwise.data import DropLog
-from groupwise.inference import LocalBackend, LocalEngine, Sampling, WorkGroup, generate_groups
+from groupwise.inference import (
+    LocalBackend,
+    LocalEngine,
+    Sampling,
+    ServerBackend,
+    StreamBackend,
+    WorkGroup,
+    generate_groups,
+)
 from groupwise.pipeline import FoundGroups
 from groupwise.serving import GroupRequest, GroupVerdict
 from groupwise_recipes.group_qc.config import GroupQcConfig
@@ -39,6 +50,10 @@ class GroupQcPredictor:
         self._weights = digest_file(folder)
         self._policy = open_policy(config, folder)
         self._engine = LocalEngine(self._policy, batch_size=config.evaluation.batch_size)
+        server = config.summaries.server
+        self._stage_a: StreamBackend = (
+            LocalBackend(self._engine) if server is None else ServerBackend(server)
+        )
 
     @property
     def tasks(self) -> tuple[str, ...]:
@@ -52,7 +67,7 @@ class GroupQcPredictor:
             "base": self._config.model.base,
             "adapter": self._weights,
             "max_pixels": self._config.model.max_pixels,
-            "summaries": dump_config(self._config.summaries),
+            "summaries": self._config.summaries.describe(),
             "max_new_tokens": self._config.grpo.max_new_tokens,
             "missions": dump_config(self._missions),
             "min_confidence": self._config.prediction.min_confidence,
@@ -75,7 +90,7 @@ class GroupQcPredictor:
     def _describe_photos(self, requests: Sequence[GroupRequest]):
         with self._policy.adapter_off():
             outcomes = generate_groups(
-                LocalBackend(self._engine),
+                self._stage_a,
                 (self._ask(request) for request in requests),
                 sampling=self._config.summaries.sampling,
                 settings=self._config.summaries.stream.model_copy(update={"order": "given"}),

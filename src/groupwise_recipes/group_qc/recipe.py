@@ -101,7 +101,11 @@ def _collect_settings(config: "GroupQcConfig", run: Path) -> dict[str, Any]:
     """Return all that steps may depend on: sections of the config, parts of them, and more."""
     from groupwise_recipes.group_qc.summarize import count_attempts
 
-    return {**collect_settings(config, parts=_PARTS), "retry": count_attempts(run)}
+    return {
+        **collect_settings(config, parts=_PARTS),
+        "summaries": config.summaries.describe(),
+        "retry": count_attempts(run),
+    }
 
 
 def _make_step(

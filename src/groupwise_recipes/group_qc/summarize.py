@@ -9,7 +9,7 @@ import shutil
 from pathlib import Path
 
 from groupwise.core import digest_json, dump_config, write_json
-from groupwise.inference import LocalBackend, LocalEngine
+from groupwise.inference import LocalBackend, LocalEngine, RayBackend, ServerBackend, StreamBackend
 from groupwise.pipeline import StepContext
 from groupwise_recipes.group_qc.config import GroupQcConfig
 from groupwise_recipes.group_qc.groups import find_root, read_groups
@@ -38,14 +38,25 @@ def run_summarize(config: GroupQcConfig, context: StepContext) -> None:
         missions=config.data.load_missions(),
         settings=config.summaries,
     )
-    policy = open_policy(config, find_base(config, context.run))
-    engine = LocalEngine(policy, batch_size=config.summaries.stream.batch_size)
-    counts = run_stage_a(job, LocalBackend(engine), say=context.say)
+    backend = open_backend(config, find_base(config, context.run))
+    counts = run_stage_a(job, backend, say=context.say)
     num_failed = sum(count.num_failed for count in counts)
     attempts = count_attempts(context.run) + 1 if num_failed else 0
     write_json(context.run / KEPT / _ATTEMPTS, {"failed": attempts})
     for path in sorted(kept.glob("*.jsonl")):
         shutil.copyfile(path, context.folder / path.name)
+
+
+def open_backend(config: GroupQcConfig, base: str | Path) -> StreamBackend:
+    """Return what describes photos: the base behind a server, on Ray's workers, or here."""
+    settings = config.summaries
+    if settings.server is not None:
+        return ServerBackend(settings.server)
+    if settings.ray is not None:
+        model = config.model
+        return RayBackend(settings.ray, base, dtype=config.grpo.dtype, max_pixels=model.max_pixels)
+    policy = open_policy(config, base)
+    return LocalBackend(LocalEngine(policy, batch_size=settings.stream.batch_size))
 
 
 def _open_folder(config: GroupQcConfig, context: StepContext) -> Path:
@@ -56,7 +67,7 @@ def _open_folder(config: GroupQcConfig, context: StepContext) -> Path:
         "steps": [json.loads(marker.read_text("utf-8"))["key"] for marker in markers],
         "model": dump_config(config.model),
         "missions": dump_config(config.data.load_missions()),
-        "settings": dump_config(config.summaries),
+        "settings": config.summaries.describe(),
     }
     name = digest_json(depends)[:12]
     top = context.run / KEPT

@@ -147,6 +147,10 @@ def test_rate_and_time_left():
     assert unknown.left_s is None
     assert unknown.describe() == "30 items, 10 groups, 2.0/s"
     assert StreamProgress(0, 0, 0, 90, elapsed_s=0.0).left_s is None
+    assert (
+        StreamProgress(90, 0, 30, 90, elapsed_s=45.0).describe()
+        == "90 of 90 items, 30 groups, 2.0/s"
+    )
 
 
 def test_lines_about_a_stream_come_now_and_then_and_at_its_end():

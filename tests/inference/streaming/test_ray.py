@@ -45,7 +45,7 @@ def run(backend, groups, **changes):
 @pytest.mark.skipif(HAS_RAY, reason="ray is installed")
 def test_without_ray_one_sentence_says_what_to_install():
     with pytest.raises(ModelError, match=r"pip install 'groupwise\[ray\]'"):
-        RayBackend(RaySettings(model="anything"))
+        RayBackend(RaySettings(), "anything")
 
 
 class TestCluster:
@@ -61,19 +61,19 @@ class TestCluster:
         groups = [*photo_groups, broken, large]
         expected = run(LocalBackend(LocalEngine(vision)), groups)
         # A slice ends in the middle of the large group.
-        settings = RaySettings(model=str(taught_folder), dtype="float32", slice_size=40)
-        found = run(RayBackend(settings), groups)
+        backend = RayBackend(RaySettings(slice_size=40), taught_folder, dtype="float32")
+        found = run(backend, groups)
         assert found == expected
         assert found[-2].failures[0].cause == "picture"
-        finished = run(RayBackend(settings), groups, order="finished")
+        finished = run(backend, groups, order="finished")
         assert sorted(finished, key=lambda o: o.id) == sorted(expected, key=lambda o: o.id)
 
     def test_a_policy_that_is_not_there_is_one_sentence(self, cluster, tmp_path, photo_groups):
-        backend = RayBackend(RaySettings(model=str(tmp_path / "none")))
+        backend = RayBackend(RaySettings(), tmp_path / "none")
         with pytest.raises(ModelError, match=r"cannot load the model .*none"):
             run(backend, photo_groups)
 
     def test_a_policy_without_eyes_is_one_sentence(self, cluster, taught_text_folder, photo_groups):
-        backend = RayBackend(RaySettings(model=str(taught_text_folder)))
+        backend = RayBackend(RaySettings(), taught_text_folder)
         with pytest.raises(ModelError, match="takes no pictures"):
             run(backend, photo_groups)

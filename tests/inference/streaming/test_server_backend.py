@@ -11,7 +11,7 @@ from faulty_server import MODEL, Fault, FaultyServer
 from PIL import Image
 from streams import ask, draw, make_text_groups
 
-from groupwise.core import Completion, ConfigError
+from groupwise.core import Completion, ConfigError, ModelError
 from groupwise.inference import (
     LimitSettings,
     LocalEngine,
@@ -242,3 +242,38 @@ def test_settings_of_the_server_are_used(server, monkeypatch):
     monkeypatch.delenv("NO_SUCH_KEY", raising=False)
     with pytest.raises(ConfigError, match="NO_SUCH_KEY"):
         ServerBackend(make_settings(server, api_key_variable="NO_SUCH_KEY"))
+
+
+def answer_but(fault, places):
+    """Answer the items of one group but those at some places."""
+    bad = {f"g0.{place}" for place in places}
+    return lambda asked: fault if find_text(asked) in bad else Fault(content=find_text(asked))
+
+
+ONE_BY_ONE = LimitSettings(max_concurrency=1)
+REFUSED = Fault(status=400, body=b'{"error": {"message": "too many tokens"}}')
+
+
+def test_a_server_that_is_gone_ends_the_stream(server):
+    server.answer = answer_but(Fault(cut=True), range(10, 90))
+    with pytest.raises(ModelError, match=r"16 items in a row failed, .*no connection to"):
+        list(run(server, make_text_groups(90), limits=ONE_BY_ONE))
+    assert len(server.asked) <= 10 + 3 * (16 + 5)
+
+
+def test_a_server_that_comes_back_in_time_is_asked_on(server):
+    server.answer = answer_but(Fault(cut=True), [*range(15), *range(20, 35)])
+    [outcome] = run(server, make_text_groups(40), limits=ONE_BY_ONE)
+    assert [f.cause for f in outcome.failures] == ["connection"] * 30
+
+
+def test_a_server_that_refuses_everything_ends_the_stream(server):
+    server.answer = lambda _: REFUSED
+    with pytest.raises(ModelError, match=r"16 items in a row failed, .*too many tokens"):
+        list(run(server, make_text_groups(90), limits=ONE_BY_ONE))
+
+
+def test_one_that_has_answered_may_refuse_a_whole_group(server):
+    server.answer = answer_but(REFUSED, range(1, 40))
+    [outcome] = run(server, make_text_groups(41), limits=ONE_BY_ONE)
+    assert len(outcome.failures) == 39

@@ -45,7 +45,7 @@ class StreamProgress:
         if self.num_failures:
             parts.append(f"{self.num_failures} failed")
         parts.append(f"{self.items_per_s:.1f}/s")
-        if self.left_s is not None:
+        if self.left_s:
             parts.append(f"{timedelta(seconds=round(self.left_s))} left")
         return ", ".join(parts)
 

@@ -2,9 +2,11 @@
 
 import os
 import pickle
-from collections.abc import Generator, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from functools import partial
 from itertools import islice
-from typing import Any, Literal
+from pathlib import Path
+from typing import Any
 
 from pydantic import Field
 
@@ -14,15 +16,13 @@ from groupwise.inference.local import LocalEngine
 from groupwise.inference.streaming.local import LocalBackend
 from groupwise.inference.streaming.settings import StreamSettings
 from groupwise.inference.streaming.work import Outcome, WorkItem
-from groupwise.models import load_policy
+from groupwise.models import Policy, load_policy
 
 
 class RaySettings(Config):
-    """Workers and what they load. The model and the pictures lie where every worker finds them.
+    """Workers of a cluster, each with a policy of its own.
 
     Attributes:
-        model: a model or adapter folder, or a hub id.
-        dtype: of its weights.
         address: of a running cluster (``auto``: the one of this machine); None: one is started
             in this machine, unless this process is in one already.
         num_workers: processes with a policy each.
@@ -30,8 +30,6 @@ class RaySettings(Config):
         slice_size: items that are handed to Ray at once; the policy is loaded for every slice.
     """
 
-    model: str = Field(min_length=1)
-    dtype: Literal["float32", "bfloat16", "float16", "auto"] = "auto"
     address: str | None = None
     num_workers: int = Field(default=2, ge=1)
     num_cpus: float = Field(default=1.0, gt=0)
@@ -42,15 +40,28 @@ class RaySettings(Config):
 class RayBackend:
     """Answers with workers of a Ray cluster; each of them forms batches as ``LocalBackend`` does.
 
+    Models and pictures lie where every worker finds them, under the same names.
+
     Args:
-        settings: workers and policy.
+        settings: how many workers, and where.
+        model: a model or adapter folder, or a hub id; each worker loads it.
+        dtype: of its weights.
+        max_pixels: of a picture, as the processor takes it; None: as the model's own says.
 
     Raises:
         ModelError: if Ray is not installed.
     """
 
-    def __init__(self, settings: RaySettings) -> None:
+    def __init__(
+        self,
+        settings: RaySettings,
+        model: str | Path,
+        *,
+        dtype: str = "auto",
+        max_pixels: int | None = None,
+    ) -> None:
         self.settings = settings
+        self._load = partial(load_policy, str(model), dtype=dtype, max_pixels=max_pixels)
         self._ray = _import_ray()
 
     def stream(
@@ -63,6 +74,7 @@ class RayBackend:
         """
         if not self._ray.is_initialized():
             self._ray.init(address=self.settings.address, log_to_driver=False)
+        self._ray.data.DataContext.get_current().enable_progress_bars = False
         while waiting := list(islice(items, self.settings.slice_size)):
             yield from self._answer(waiting, sampling, settings)
 
@@ -75,7 +87,7 @@ class RayBackend:
         blocks = -(-len(rows) // block)
         answered = self._ray.data.from_items(rows, override_num_blocks=blocks).map_batches(
             PolicyWorker,
-            fn_constructor_args=(self.settings.model, self.settings.dtype, sampling, settings),
+            fn_constructor_args=(self._load, sampling, settings),
             batch_size=block,
             compute=self._ray.data.ActorPoolStrategy(size=self.settings.num_workers),
             num_cpus=self.settings.num_cpus,
@@ -95,13 +107,13 @@ class PolicyWorker:
     """
 
     def __init__(
-        self, model: str, dtype: str, sampling: Sampling, settings: StreamSettings
+        self, load: Callable[[], Policy], sampling: Sampling, settings: StreamSettings
     ) -> None:
         self._sampling = sampling
         self._settings = settings
         self._backend: LocalBackend | str
         try:
-            self._backend = LocalBackend(LocalEngine(load_policy(model, dtype=dtype)))
+            self._backend = LocalBackend(LocalEngine(load()))
         except GroupwiseError as error:
             self._backend = str(error)
 

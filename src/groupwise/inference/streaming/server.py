@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from groupwise.core import Completion, DataError, Example, Picture, read_picture
+from groupwise.core import Completion, DataError, Example, ModelError, Picture, read_picture
 from groupwise.inference.engine import Sampling
 from groupwise.inference.failures import RequestError
 from groupwise.inference.limits import LimitSettings
@@ -26,11 +26,13 @@ class ServerBackend:
     """Answers with a responder, one request for each item; the server forms its own batches.
 
     A request that fails is repeated as ``retry_settings`` say; then it is a failure of its item.
+    A server that is gone, or refuses all it is asked, is none of the items: the stream ends.
 
     Args:
         responder: what is asked, or where a model is served.
         max_concurrency: requests at once; None: as the server's settings say.
         retry_settings: None: as the server's settings say.
+        give_up_after: items in a row without a connection, or refused before any was answered.
 
     Raises:
         ConfigError: if the environment variable of the server's key is not set.
@@ -42,6 +44,7 @@ class ServerBackend:
         *,
         max_concurrency: int | None = None,
         retry_settings: RetrySettings | None = None,
+        give_up_after: int = 16,
     ) -> None:
         if isinstance(responder, ServerSettings):
             responder = ServerEngine(responder)
@@ -50,11 +53,17 @@ class ServerBackend:
         self.responder = responder
         self.max_concurrency = max_concurrency or limits.max_concurrency
         self.retry_settings = retry_settings or (known.retry if known else RetrySettings())
+        self.give_up_after = give_up_after
 
     def stream(
         self, items: Iterator[WorkItem], *, sampling: Sampling, settings: StreamSettings
     ) -> Generator[tuple[int, Outcome]]:
-        """Yield each item's number and outcome as its reply comes."""
+        """Yield each item's number and outcome as its reply comes.
+
+        Raises:
+            ModelError: if the server is gone, or refuses all it is asked.
+        """
+        vitals = _Vitals(self.give_up_after)
         running: dict[Future[Outcome], int] = {}
         with (
             TemporaryDirectory(prefix="pictures-", ignore_cleanup_errors=True) as folder,
@@ -68,6 +77,7 @@ class ServerBackend:
                         continue
                     done, _ = wait(running, return_when=FIRST_COMPLETED)
                     for future in done:
+                        vitals.check(future.result())
                         yield running.pop(future), future.result()
             finally:
                 for future in running:
@@ -97,6 +107,28 @@ class ServerBackend:
 def _find_lead(item: WorkItem, running: Mapping[Future[Outcome], int]) -> int:
     """Return how far an item is ahead of the oldest that is running."""
     return item.number - min(running.values(), default=item.number)
+
+
+class _Vitals:
+    """Notices a server that will answer no item at all."""
+
+    def __init__(self, give_up_after: int) -> None:
+        self._give_up_after = give_up_after
+        self._has_answered = False
+        self._num_in_vain = 0
+
+    def check(self, outcome: Outcome) -> None:
+        if isinstance(outcome, Completion):
+            self._has_answered, self._num_in_vain = True, 0
+            return
+        hopeless = ("connection",) if self._has_answered else ("connection", "refused")
+        self._num_in_vain += outcome.cause in hopeless
+        if self._num_in_vain >= self._give_up_after:
+            raise ModelError(
+                f"the server answers nothing: {self._num_in_vain} items in a row failed, the "
+                f"last one because of: {outcome.message}",
+                fix="see to the server, or to its address, model name and key, and start again",
+            )
 
 
 @dataclass(frozen=True)
