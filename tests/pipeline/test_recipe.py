@@ -138,6 +138,39 @@ def test_check_tells_the_facts_and_all_problems():
     assert not Path("out").exists()
 
 
+LATER = Preview([("rows", "3")], [], later={"write": ["too long"], "evaluate": ["too few"]})
+
+
+@pytest.mark.parametrize(
+    ("until", "stops", "told"),
+    [
+        ("audit", [], [("later, in write", "too long"), ("later, in evaluate", "too few")]),
+        ("write", ["too long"], [("later, in evaluate", "too few")]),
+        (None, ["too long", "too few"], []),
+    ],
+)
+def test_what_is_wrong_with_a_step_stops_runs_that_reach_it(
+    until: str | None, stops: list[str], told: list[tuple[str, str]]
+):
+    recipe = replace(find_recipe("tiny"), preview=lambda _: LATER)
+    preview = check_recipe(recipe, load(), out=Path("out"), until=until)
+    assert preview.problems == stops
+    assert preview.facts[2:] == told
+    if not stops:
+        assert len(run_recipe(recipe, load(), out=Path("out"), until=until)) == 2
+        return
+    with pytest.raises(ConfigError, match=r"\n  ".join(["cannot start:", *stops]) + "$"):
+        run_recipe(recipe, load(), out=Path("out"), until=until)
+    assert not Path("out").exists()
+
+
+def test_with_something_else_wrong_all_is_told():
+    given = replace(LATER, problems=["no source"])
+    recipe = replace(find_recipe("tiny"), preview=lambda _: given)
+    preview = check_recipe(recipe, load(), out=Path("out"), until="prepare")
+    assert preview.problems == ["no source", "too long", "too few"]
+
+
 def test_unknown_last_step_is_a_clear_error():
     with pytest.raises(ConfigError, match="no step 'train'"):
         run_recipe(find_recipe("tiny"), load(), out=Path("out"), until="train")

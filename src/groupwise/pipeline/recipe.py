@@ -1,7 +1,7 @@
 """Recipes: found by entry point, each with a config type, a plan of steps and a preview."""
 
 import difflib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
@@ -26,11 +26,18 @@ class Preview:
 
     Attributes:
         facts: names and values for people (rows, tokens per row, steps, memory).
-        problems: clauses about what would make the run fail; empty if it can start.
+        problems: clauses about what would make any run fail; empty if it can start.
+        later: by the name of a step, what would make a run fail that comes so far.
     """
 
     facts: list[tuple[str, str]] = field(default_factory=list[tuple[str, str]])
     problems: list[str] = field(default_factory=list[str])
+    later: Mapping[str, Sequence[str]] = field(default_factory=dict[str, Sequence[str]])
+
+    def list_problems(self, steps: Collection[str]) -> list[str]:
+        """Return what would make a run of these steps fail."""
+        reached = [clause for step in steps for clause in self.later.get(step, ())]
+        return [*self.problems, *reached]
 
 
 @dataclass(frozen=True, slots=True)

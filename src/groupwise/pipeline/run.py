@@ -54,12 +54,11 @@ def run_recipe(  # noqa: PLR0913 (each is a choice of the command line)
     """
     check_accepted(recipe, accepted)
     _check_folder(recipe, out, is_resume=is_resume)
-    problems = recipe.preview(config).problems
-    if problems:
-        raise ConfigError("the run cannot start:" + "".join(f"\n  {line}" for line in problems))
+    preview = recipe.preview(config)
+    _refuse(preview.problems)
     kept = RunFolder(out).read_manifest().get("accepted_findings", ()) if is_resume else ()
     steps = plan_steps(recipe, config, out, accepted=accepted, kept=kept)
-    _list_names(recipe, steps, until)
+    _refuse(preview.list_problems(_list_names(recipe, steps, until)))
     folder = RunFolder(out)
     with folder.lock():
         folder.write_manifest(
@@ -95,14 +94,28 @@ def check_recipe(
         problems.append(str(error))
     try:
         preview = recipe.preview(config)
-        facts, problems = preview.facts, problems + preview.problems
-        if not problems:
-            steps = plan_steps(recipe, config, out)
-            check_plan(steps)
-            facts = [*facts, ("steps", " → ".join(_list_names(recipe, steps, until)))]
+        facts = preview.facts
+        if problems or preview.problems:
+            return Preview(facts, problems + preview.list_problems(preview.later))
+        steps = plan_steps(recipe, config, out)
+        check_plan(steps)
+        names = _list_names(recipe, steps, until)
+        problems = preview.list_problems(names)
+        facts = [*facts, ("steps", " → ".join(names)), *_list_later(preview, names)]
     except GroupwiseError as error:
         problems.append(str(error))
     return Preview(facts, problems)
+
+
+def _list_later(preview: Preview, names: Sequence[str]) -> list[tuple[str, str]]:
+    """Return what would stop a run that goes on after these steps."""
+    others = [step for step in preview.later if step not in names]
+    return [(f"later, in {step}", clause) for step in others for clause in preview.later[step]]
+
+
+def _refuse(problems: Sequence[str]) -> None:
+    if problems:
+        raise ConfigError("the run cannot start:" + "".join(f"\n  {line}" for line in problems))
 
 
 def _list_names(recipe: Recipe[Any], steps: Sequence[Step], until: str | None) -> list[str]:

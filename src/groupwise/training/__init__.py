@@ -5,8 +5,9 @@ from groupwise.training.control import make_control_settings
 from groupwise.training.gate import GateResult, judge_gate, score_alone
 from groupwise.training.grpo import train_grpo
 from groupwise.training.preview import (
+    check_base,
+    check_blocks,
     check_lengths,
-    check_model,
     estimate_step_memory,
     preview_grpo,
 )
@@ -33,8 +34,9 @@ __all__ = [
     "VllmSettings",
     "Workspace",
     "augment_picture",
+    "check_base",
+    "check_blocks",
     "check_lengths",
-    "check_model",
     "estimate_step_memory",
     "judge_gate",
     "make_control_settings",

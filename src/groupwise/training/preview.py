@@ -30,23 +30,23 @@ def estimate_step_memory(
     )
 
 
-def check_model(
-    model: ModelSettings, shape: ModelShape | None, stages: Mapping[str, TrainerSettings]
-) -> list[str]:
-    """Return clauses on what would stop the training of a model.
+def check_base(model: ModelSettings) -> list[str]:
+    """Return a clause if nothing is known of the base in the section ``model`` of a config."""
+    if model.is_preset or find_shape(model.base, model.shape) is not None:
+        return []
+    return [
+        f"model.base: {model.base} is neither a folder nor in the local cache, and "
+        "model.shape is not given; download the model or set model.shape"
+    ]
+
+
+def check_blocks(shape: ModelShape, stages: Mapping[str, TrainerSettings]) -> list[str]:
+    """Return clauses on adapters for more blocks than there are.
 
     Args:
-        model: the section ``model`` of a config.
-        shape: as ``find_shape`` found it; None: not known.
+        shape: of the model.
         stages: settings of each training, by their section of the config.
     """
-    if shape is None:
-        if model.is_preset:
-            return []
-        return [
-            f"model.base: {model.base} is neither a folder nor in the local cache, and "
-            "model.shape is not given; download the model or set model.shape"
-        ]
     asked = {
         name: stage.trainable.lora.last_blocks or 0
         for name, stage in stages.items()
@@ -76,9 +76,9 @@ def preview_grpo(
     facts = [("grpo steps", _describe_steps(grpo, num_steps))]
     problems = _check_warmup(grpo, num_steps)
     shape = find_shape(model.base, model.shape)
-    problems += check_model(model, shape, {"sft": sft, "grpo": grpo})
     if shape is None:
         return facts, problems
+    problems += check_blocks(shape, {"sft": sft, "grpo": grpo})
     memory = estimate_step_memory(grpo, shape, tokens_per_prompt=tokens_per_prompt)
     return [*facts, ("memory estimate", memory.describe("a GRPO step"))], problems
 

@@ -3,7 +3,7 @@
 from groupwise.core import GroupwiseError
 from groupwise.models import TINY_TOKEN_SIDE, TOKEN_SIDE, estimate_picture_tokens
 from groupwise.pipeline import Preview
-from groupwise.training import check_lengths, preview_grpo
+from groupwise.training import check_base, check_lengths, preview_grpo
 from groupwise_recipes.group_qc.config import GroupQcConfig
 from groupwise_recipes.group_qc.photos import load_photo_groups
 from groupwise_recipes.group_qc.rewards import name_weights
@@ -33,20 +33,22 @@ def preview_run(config: GroupQcConfig) -> Preview:
         ("reward weights", name_weights(config.rewards)),
         ("sft steps", _describe_sft(config, num_groups)),
     ]
-    problems = check_lengths(
+    lengths = check_lengths(
         config.data.budget,
         config.grpo,
         tokens_per_prompt=group_tokens,
         tokens_per_answer=_REPLY_TOKENS,
     )
-    more_facts, more_problems = preview_grpo(
+    more_facts, training = preview_grpo(
         config.model,
         sft=config.sft,
         grpo=config.grpo,
         num_prompts=_count_prompts(config, num_groups),
         tokens_per_prompt=group_tokens,
     )
-    return Preview([*facts, *more_facts], [*problems, *more_problems])
+    problems = [] if config.summaries.server else check_base(config.model)
+    later = {"stage_b_data": lengths, "sft": training}
+    return Preview([*facts, *more_facts], problems, later)
 
 
 def _count_groups(config: GroupQcConfig) -> tuple[int, int]:

@@ -6,7 +6,7 @@ from groupwise.core import DataError, GroupwiseError
 from groupwise.data import Screenshot, load_screenshots
 from groupwise.models import TINY_TOKEN_SIDE, TOKEN_SIDE, estimate_picture_tokens
 from groupwise.pipeline import Preview
-from groupwise.training import check_lengths, preview_grpo
+from groupwise.training import check_base, check_lengths, preview_grpo
 from groupwise_recipes.on_task.config import OnTaskConfig
 from groupwise_recipes.on_task.rewards import name_weights
 
@@ -32,21 +32,22 @@ def preview_run(config: OnTaskConfig) -> Preview:
         ("reward weights", name_weights(config)),
         ("sft steps", f"about {_count_sft_steps(config, num_screens):,}"),
     ]
-    problems = check_lengths(
+    lengths = check_lengths(
         config.data.budget,
         config.grpo,
         tokens_per_prompt=tokens,
         tokens_per_answer=_DESCRIPTION_TOKENS if config.answer.describe else _LABEL_TOKENS,
         fix="raise it or lower model.max_pixels",
     )
-    more_facts, more_problems = preview_grpo(
+    more_facts, training = preview_grpo(
         config.model,
         sft=config.sft,
         grpo=config.grpo,
         num_prompts=_count_prompts(config, num_screens),
         tokens_per_prompt=tokens,
     )
-    return Preview([*facts, *more_facts], [*problems, *more_problems])
+    problems = [*lengths, *check_base(config.model)]
+    return Preview([*facts, *more_facts], problems, later={"sft": training})
 
 
 def _estimate_tokens(config: OnTaskConfig, size: tuple[int, int]) -> int:

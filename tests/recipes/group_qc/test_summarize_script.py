@@ -45,6 +45,13 @@ def test_it_would_end_after_stage_a(root: Path, tmp_path: Path) -> None:
     assert not (tmp_path / "run").exists()
 
 
+def test_settings_of_stage_b_do_not_stop_stage_a(root: Path, tmp_path: Path) -> None:
+    done = launch(tmp_path, root, tmp_path / "run", "--dry-run")
+    assert done.returncode == 0, done.stderr
+    assert "later, in sft" in done.stdout
+    assert "grpo.warmup_steps: 100 of about" in done.stdout
+
+
 def test_a_folder_that_is_not_there_is_told(tmp_path: Path) -> None:
     done = launch(tmp_path, tmp_path / "gone", tmp_path / "run", "--dry-run")
     assert done.returncode == 2
