@@ -125,7 +125,6 @@ def test_the_resampled_formulas_are_the_reported_metrics(
     f1 = f1_score(truths, answers, labels=LABELS, average=None, zero_division=np.nan)
     present = sorted(set(truths))
     expected = [
-        np.mean([item.is_correct for item in items]),
         recall_score(truths, answers, labels=present, average="macro", zero_division=0),
         *f1,
         score_brier(items, LABELS),
@@ -153,6 +152,19 @@ def test_clustered_interval_is_wider_when_groups_agree(make_table: Table) -> Non
     assert ten.high - ten.low > 2.5 * (one.high - one.low)
     # The bootstrap of independent items has the binomial's standard deviation.
     assert one.high - one.low == pytest.approx(2 * 1.96 * np.sqrt(0.7 * 0.3 / 100), rel=0.12)
+
+
+def test_that_nobody_erred_is_no_certainty(make_table: Table) -> None:
+    # Ten groups of ten: as far as one knows, ten observations.
+    rows = [(label, label) for label in ("on-task", "off-task")] * 50
+    items = [
+        Prediction(**{**as_dict(p), "group": f"g{n // 10}", "scores": {"missed": 0.0}})
+        for n, p in enumerate(make_table(rows))
+    ]
+    found = {m.measure: (m.low, m.high) for m in compute_metrics(items, labels=LABELS)}
+    for name in ("accuracy_clustered", "balanced_accuracy", "f1:on-task", "f1:off-task"):
+        assert found[name] == pytest.approx((bound_share(10, 10)[0], 1.0)), name
+    assert found["missed"] == pytest.approx((0.0, bound_share(0, 10)[1]))
 
 
 def as_dict(item: Prediction) -> dict:

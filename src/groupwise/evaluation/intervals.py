@@ -103,7 +103,7 @@ def find_tail(num_groups: float) -> float:
 
     Source: Hesterberg 2015, "What teachers should know about the bootstrap", section 5.3 (the
     expanded percentile interval). Deviation: groups of unlike sizes count as
-    ``count_effective`` of them, for which ``benchmarks/statistics.py`` shows the coverage.
+    ``count_effective`` of them, for which ``benchmarks/paired_statistics.py`` shows the coverage.
     """
     if num_groups <= 1:
         return 0.0

@@ -19,7 +19,6 @@ from groupwise.evaluation.intervals import (
     Interval,
     bound_clustered,
     bound_share,
-    divide_sums,
     draw_groups,
     widen_interval,
 )
@@ -29,6 +28,7 @@ from groupwise.evaluation.items import (
     collect_items,
     list_drawn_measures,
 )
+from groupwise.evaluation.means import bound_mean, widen_certain
 from groupwise.evaluation.predictions import (
     Prediction,
     check_labels,
@@ -41,20 +41,20 @@ from groupwise.evaluation.untyped import precision_recall_fscore_support
 
 METRIC_VERSIONS: Mapping[str, int] = {
     "accuracy": 1,
-    "accuracy_clustered": 2,
-    "balanced_accuracy": 2,
+    "accuracy_clustered": 3,
+    "balanced_accuracy": 3,
     "brier": 2,
-    "comparison": 2,
+    "comparison": 3,
     "ece": 2,
-    "f1": 2,
+    "f1": 3,
     "invalid_rate": 1,
     "latency": 1,
-    "mean@k": 1,
-    "pair_accuracy": 1,
-    "pass@k": 1,
+    "mean@k": 2,
+    "pair_accuracy": 2,
+    "pass@k": 2,
     "precision": 1,
     "recall": 1,
-    "scores": 1,
+    "scores": 2,
     "slices": 1,
 }
 """Version of each family of metrics; it rises with any change of a value or an interval."""
@@ -149,10 +149,9 @@ def _measure(
     yield _rate("invalid_rate", sum(item.predicted is None for item in items), len(items))
     if by_label:
         yield from _measure_labels(items, by_label)
+    yield from _measure_means(items, ("accuracy", *list_drawn_measures(items)), seed)
+    if by_label:
         yield from _measure_drawn(items, by_label, seed)
-    else:
-        yield from _measure_means(items, ("accuracy",), seed)
-    yield from _measure_means(items, list_drawn_measures(items), seed)
     yield from _measure_latency(items, seed)
     for name in slices:
         yield from _measure_slices(items, name)
@@ -164,8 +163,7 @@ def _measure_means(
     """Yield means of values of items, with intervals from drawing whole groups."""
     for measure in measures:
         found = collect_items(items, measure)
-        cells = np.column_stack([found.values, np.ones(len(found.ids))])
-        (ends,) = bound_clustered(found.groups, cells, divide_sums, seed=seed)
+        ends = bound_mean(found, seed=seed)
         if measure != "accuracy":
             yield measure, found.value, ends or (0.0, 1.0), len(found.ids)
         elif ends is not None:
@@ -195,10 +193,14 @@ def _measure_drawn(items: Sequence[Prediction], labels: Sequence[str], seed: int
     drawn = bound_clustered(
         [item.group for item in items], cells, lambda sums: score_cells(sums, labels), seed=seed
     )
+    groups = tuple(item.group for item in items)
     for (name, value), ends in zip(values.items(), drawn, strict=True):
-        if value is None or (ends is None and name == "accuracy_clustered"):
+        if value is None:
             continue
-        yield name, value, ends or (0.0, 1.0), num_known if name in ("brier", "ece") else len(items)
+        if name in ("brier", "ece"):
+            yield name, value, ends or (0.0, 1.0), num_known
+        else:
+            yield name, value, widen_certain(ends or (0.0, 1.0), value, groups), len(items)
 
 
 def _score_classes(items: Sequence[Prediction], labels: Sequence[str]) -> dict[str, float | None]:
@@ -209,9 +211,7 @@ def _score_classes(items: Sequence[Prediction], labels: Sequence[str]) -> dict[s
     )
     recall: list[float] = scores[1].tolist()
     f1: list[float] = scores[2].tolist()
-    correct = [item.is_correct for item in items]
     return {
-        "accuracy_clustered": float(np.mean(correct)),
         "balanced_accuracy": float(np.nanmean(recall)),
         **{
             f"f1:{label}": value if np.isfinite(value) else None

@@ -53,8 +53,8 @@ def _fill_calibration(items: Sequence[Prediction], labels: Sequence[str]) -> Flo
 def score_cells(sums: Floats, labels: Sequence[str]) -> Floats:
     """Return (K, ...) metrics of sums (..., cells); NaN where undefined.
 
-    The K metrics in order: accuracy, balanced accuracy (mean recall of the labels that
-    occur), F1 of each label, Brier score and expected calibration error.
+    The K metrics in order: balanced accuracy (mean recall of the labels that occur), F1 of
+    each label, Brier score and expected calibration error.
     """
     num_labels = len(labels)
     num_cells = num_labels * (num_labels + 1)
@@ -66,7 +66,6 @@ def score_cells(sums: Floats, labels: Sequence[str]) -> Floats:
         recall = np.where(num_true > 0, hits / num_true, 0)
         return np.stack(
             [
-                hits.sum(axis=-1) / num_true.sum(axis=-1),
                 recall.sum(axis=-1) / (num_true > 0).sum(axis=-1),
                 *np.moveaxis(2 * hits / (num_true + num_answered), -1, 0),
                 brier / num_known,

@@ -9,8 +9,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-import numpy as np
-
 from groupwise.core import EvaluationError, derive_seed
 from groupwise.evaluation.comparison.audits import arrange_audits
 from groupwise.evaluation.comparison.content import (
@@ -28,13 +26,9 @@ from groupwise.evaluation.comparison.gate import (
 from groupwise.evaluation.comparison.material import Answers, Gate, Material
 from groupwise.evaluation.comparison.training import Log, draw_curves, list_epochs, read_logs
 from groupwise.evaluation.fairness import RunFacts, check_fairness, read_facts, read_recorded
-from groupwise.evaluation.intervals import (
-    bound_clustered,
-    bound_share,
-    divide_sums,
-    widen_interval,
-)
+from groupwise.evaluation.intervals import Interval, widen_interval
 from groupwise.evaluation.items import Items, read_items
+from groupwise.evaluation.means import bound_mean
 from groupwise.evaluation.metrics import LESS_IS_BETTER
 from groupwise.evaluation.predictions import (
     POLICY_ORDER,
@@ -245,7 +239,7 @@ def _fill_cell(source: Source, answers: Mapping[Key, Answers], seed: int) -> Cel
     if found is None:
         state = source.state
         return Cell(source.contender, source.coordinates, state, folder=folder, error=source.error)
-    low, high = bound_mean(found.items, seed=seed)
+    low, high = _bound(found.items, seed=seed)
     return Cell(
         contender=source.contender,
         coordinates=source.coordinates,
@@ -260,14 +254,7 @@ def _fill_cell(source: Source, answers: Mapping[Key, Answers], seed: int) -> Cel
     )
 
 
-def bound_mean(items: Items, *, seed: int) -> tuple[float, float]:
-    """Return the 95 % interval of a measure: Wilson's for independent shares, else by groups.
-
-    With a single group nothing is known about others: the interval is [0, 1].
-    """
-    if items.is_binary and len(set(items.groups)) == len(items.ids):
-        return bound_share(float(items.values.sum()), len(items.ids))
-    cells = np.column_stack([items.values, np.ones(len(items.values))])
-    seed = derive_seed(seed, "compare", items.split)
-    (ends,) = bound_clustered(items.groups, cells, divide_sums, seed=seed)
+def _bound(items: Items, *, seed: int) -> Interval:
+    """Return the interval of a mean; a single group says nothing about others: [0, 1]."""
+    ends = bound_mean(items, seed=derive_seed(seed, "compare", items.split))
     return widen_interval(ends or (0.0, 1.0), items.value)

@@ -1,0 +1,104 @@
+"""Intervals of means: of shares, also rare ones in groups, and of other values."""
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from statsmodels.stats.proportion import proportion_confint
+
+from groupwise.evaluation.intervals import bound_clustered, divide_sums, sum_by_group
+from groupwise.evaluation.items import Items
+from groupwise.evaluation.means import bound_mean, count_effective_items, widen_certain
+
+
+def make_items(values: list[float] | np.ndarray, groups: list[str], *, is_binary: bool) -> Items:
+    ids = tuple(f"i{number:05}" for number in range(len(groups)))
+    given = np.asarray(values, dtype=np.float64)
+    return Items("missed", "test", "grpo", ids, tuple(groups), given, is_binary, "digest")
+
+
+def name_groups(num_groups: int, size: int) -> list[str]:
+    return [f"g{number:03}" for number in range(num_groups) for _ in range(size)]
+
+
+def draw(items: Items) -> tuple[float, float]:
+    cells = np.column_stack([items.values, np.ones(len(items.values))])
+    (ends,) = bound_clustered(items.groups, cells, divide_sums, seed=0)
+    assert ends is not None
+    return ends
+
+
+def test_a_share_of_independent_items_has_wilsons_interval() -> None:
+    items = make_items([1, 1, 1, *[0] * 108], name_groups(111, 1), is_binary=True)
+    assert bound_mean(items, seed=0) == pytest.approx(proportion_confint(3, 111, method="wilson"))
+
+
+@pytest.mark.parametrize("value", [0.0, 1.0])
+def test_a_share_that_is_the_same_in_all_groups_has_the_width_of_so_many_groups(
+    value: float,
+) -> None:
+    items = make_items([value] * 240, name_groups(30, 8), is_binary=True)
+    assert draw(items) == (value, value)
+    found = bound_mean(items, seed=0)
+    assert found == pytest.approx(proportion_confint(30 * value, 30, method="wilson"))
+
+
+def test_values_that_are_no_share_have_the_interval_of_the_draws() -> None:
+    values = np.random.default_rng(0).random(40)
+    items = make_items(values, name_groups(10, 4), is_binary=False)
+    assert bound_mean(items, seed=0) == draw(items)
+
+
+def test_one_group_tells_nothing() -> None:
+    assert bound_mean(make_items([1, 0], ["a", "a"], is_binary=True), seed=0) is None
+    assert bound_mean(make_items([1], ["a"], is_binary=True), seed=0) is None
+
+
+def test_effective_items_are_those_of_the_design_effect() -> None:
+    random = np.random.default_rng(1)
+    groups = name_groups(4000, 10)
+    # 1 + (10 - 1) * icc, where a group shares one draw of a beta distribution of that correlation
+    shares = np.repeat(random.beta(0.3 * 7 / 3, 0.7 * 7 / 3, size=4000), 10)
+    cells = np.column_stack([random.random(40_000) < shares, np.ones(40_000)])
+    found = count_effective_items(sum_by_group(groups, cells.astype(np.float64)))
+    assert found == pytest.approx(40_000 / (1 + 9 * 0.3), rel=0.05)
+
+
+@given(st.lists(st.tuples(st.sampled_from("abcdefgh"), st.booleans()), min_size=2, max_size=60))
+def test_the_interval_is_never_narrower_than_the_draws_nor_out_of_range(
+    rows: list[tuple[str, bool]],
+) -> None:
+    items = make_items([hit for _, hit in rows], [group for group, _ in rows], is_binary=True)
+    found = bound_mean(items, seed=0)
+    if found is None:
+        assert len(set(items.groups)) == 1
+        return
+    assert 0 <= found[0] <= items.value <= found[1] <= 1
+    assert found[0] < found[1]
+    if len(set(items.groups)) < len(rows):
+        low, high = draw(items)
+        assert found[0] <= low
+        assert high <= found[1]
+
+
+@pytest.mark.parametrize("num_groups", [12, 30])
+def test_rare_outcomes_are_held_where_the_draws_alone_lose_them(num_groups: int) -> None:
+    random = np.random.default_rng(num_groups)
+    groups, truth = name_groups(num_groups, 4), 0.02
+    held = {"draws": 0, "ours": 0}
+    for _ in range(300):
+        shares = np.repeat(random.beta(truth * 4, (1 - truth) * 4, size=num_groups), 4)
+        items = make_items(random.random(len(groups)) < shares, groups, is_binary=True)
+        for name, ends in (("draws", draw(items)), ("ours", bound_mean(items, seed=0))):
+            assert ends is not None
+            held[name] += ends[0] <= truth <= ends[1]
+    assert held["draws"] < 0.85 * 300
+    assert held["ours"] > 0.93 * 300
+
+
+def test_other_shares_are_widened_only_where_no_draw_differs() -> None:
+    groups = tuple(name_groups(30, 8))
+    assert widen_certain((0.2, 0.8), 0.5, groups) == (0.2, 0.8)
+    assert widen_certain((0.5, 0.5), 0.5, groups) == (0.5, 0.5)
+    low, high = widen_certain((1.0, 1.0), 1.0, groups)
+    assert (low, high) == pytest.approx((proportion_confint(30, 30, method="wilson")[0], 1.0))
