@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from groupwise.cli.headline import print_headline
-from groupwise.evaluation import Metric, write_metrics
+from groupwise.evaluation import Metric, read_metrics, write_metrics
 
 
 def make_metric(name: str, value: float, n: int) -> Metric:
@@ -49,3 +49,31 @@ def test_without_metrics_nothing_is_printed(
 ) -> None:
     print_headline(tmp_path, first="missed_defects")
     assert capsys.readouterr().out == ""
+
+
+def test_an_interval_by_groups_comes_before_one_of_single_items(
+    run: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = run / "evaluate" / "metrics.json"
+    by_group = Metric("grpo/accuracy_clustered", "test", 0.75, 0.1, 0.9, 8, "digest")
+    write_metrics(path, [*read_metrics(path), by_group])
+    print_headline(run)
+    _, sft, grpo = capsys.readouterr().out.splitlines()
+    assert sft.split() == ["sft", "test", "50.0%", "25.0%", "–", "75.0%", "8"]
+    assert grpo.split() == ["grpo", "test", "75.0%", "10.0%", "–", "90.0%", "8"]
+
+
+def test_who_gave_no_answer_is_told_if_somebody_did_not(
+    run: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = run / "evaluate" / "metrics.json"
+    invalid = [make_metric("sft/invalid_rate", 1.0, 8), make_metric("grpo/invalid_rate", 0.0, 8)]
+    write_metrics(path, [*read_metrics(path), invalid[1]])
+    print_headline(run)
+    assert "no answer" not in capsys.readouterr().out
+    write_metrics(path, [*read_metrics(path), invalid[0]])
+    print_headline(run, first="missed_defects")
+    head, sft, grpo = capsys.readouterr().out.splitlines()
+    assert head.index("missed defects") < head.index("no answer") < head.index("accuracy")
+    assert sft.split()[:5] == ["sft", "test", "–", "100.0%", "50.0%"]
+    assert grpo.split()[:7] == ["grpo", "test", "25.0%", "(12.5%", "–", "62.5%)", "0.0%"]

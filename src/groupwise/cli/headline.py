@@ -7,9 +7,14 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
+_INVALID = "invalid_rate"
+
 
 def print_headline(folder: Path, *, first: str = "") -> None:
     """Print each policy's accuracy as it stands in ``evaluate/metrics.json``.
+
+    Its interval is by groups where there is one; replies without an answer are told if there are
+    any, for they are wrong and yet no other answer.
 
     Args:
         folder: of the run; nothing is printed if it has no metrics.
@@ -18,20 +23,27 @@ def print_headline(folder: Path, *, first: str = "") -> None:
     path = folder / "evaluate" / "metrics.json"
     if not path.is_file():
         return
-    metrics: list[dict[str, Any]] = json.loads(path.read_text(encoding="utf-8"))
-    found = {(one["name"], one["split"]): one for one in metrics}
-    extra = [first.replace("_", " ")] if first else []
-    table = Table("policy", "split", *extra, "accuracy", "95 % interval", "n", box=None)
-    for metric in metrics:
-        policy, _, name = metric["name"].partition("/")
-        if name == "accuracy":
-            cells = [_describe(found.get((f"{policy}/{first}", metric["split"])))] if first else []
-            table.add_row(policy, metric["split"], *cells, *_list_cells(metric), str(metric["n"]))
+    rows: dict[tuple[str, str], dict[str, Any]] = {}
+    for metric in json.loads(path.read_text(encoding="utf-8")):
+        policy, _, measure = metric["name"].partition("/")
+        rows.setdefault((policy, metric["split"]), {})[measure] = metric
+    has_invalid = any(own.get(_INVALID, {}).get("value") for own in rows.values())
+    shown = [first] * bool(first) + [_INVALID] * has_invalid
+    heads = ("no answer" if name == _INVALID else name.replace("_", " ") for name in shown)
+    table = Table("policy", "split", *heads, "accuracy", "95 % interval", "n", box=None)
+    for (policy, split), own in rows.items():
+        if "accuracy" in own:
+            cells = [_describe(own.get(name)) for name in shown]
+            accuracy = own.get("accuracy_clustered", own["accuracy"])
+            table.add_row(policy, split, *cells, *_list_cells(accuracy), str(accuracy["n"]))
     Console(highlight=False, markup=False).print(table)
 
 
 def _describe(metric: dict[str, Any] | None) -> str:
-    return "–" if metric is None else "{} ({})".format(*_list_cells(metric))
+    if metric is None:
+        return "–"
+    value, ends = _list_cells(metric)
+    return value if metric["name"].endswith(f"/{_INVALID}") else f"{value} ({ends})"
 
 
 def _list_cells(metric: dict[str, Any]) -> tuple[str, str]:
