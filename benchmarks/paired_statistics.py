@@ -30,12 +30,12 @@ from scipy import stats
 
 from groupwise.core import derive_seed, describe_machine, write_json
 from groupwise.evaluation.intervals import (
-    bound_clustered,
     count_effective,
     divide_sums,
     draw_sums,
     sum_by_group,
 )
+from groupwise.evaluation.means import bound_difference
 from groupwise.evaluation.significance import permute_groups
 
 NUM_GROUPS = (5, 8, 12, 20, 50)
@@ -109,7 +109,13 @@ def run_once(setting: Setting, seed: int) -> Outcome:
     sums = sum_by_group(groups, np.column_stack([alike, np.ones(len(alike))]))
     truth = find_truth(setting.kind)
     cells = np.column_stack([unlike[:, 1] - unlike[:, 0], np.ones(len(unlike))])
-    (ends,) = bound_clustered(groups, cells, divide_sums, seed=seed, num_resamples=_NUM_DRAWS)
+    ends = bound_difference(
+        groups,
+        cells[:, 0],
+        is_binary=setting.kind != "continuous",
+        seed=seed,
+        num_resamples=_NUM_DRAWS,
+    )
     shifted = sum_by_group(groups, cells)
     draws = divide_sums(draw_sums(shifted, seed=seed, num_resamples=_NUM_DRAWS))[0]
     by_item = stats.ttest_1samp(cells[:, 0], 0)

@@ -6,9 +6,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 from statsmodels.stats.proportion import proportion_confint
 
-from groupwise.evaluation.intervals import bound_clustered, divide_sums, sum_by_group
+from groupwise.evaluation.intervals import bound_clustered, divide_sums
 from groupwise.evaluation.items import Items
-from groupwise.evaluation.means import bound_mean, count_effective_items, widen_certain
+from groupwise.evaluation.means import (
+    bound_difference,
+    bound_mean,
+    count_effective_items,
+    widen_certain,
+)
 
 
 def make_items(values: list[float] | np.ndarray, groups: list[str], *, is_binary: bool) -> Items:
@@ -59,8 +64,8 @@ def test_effective_items_are_those_of_the_design_effect() -> None:
     groups = name_groups(4000, 10)
     # 1 + (10 - 1) * icc, where a group shares one draw of a beta distribution of that correlation
     shares = np.repeat(random.beta(0.3 * 7 / 3, 0.7 * 7 / 3, size=4000), 10)
-    cells = np.column_stack([random.random(40_000) < shares, np.ones(40_000)])
-    found = count_effective_items(sum_by_group(groups, cells.astype(np.float64)))
+    values = (random.random(40_000) < shares).astype(np.float64)
+    found = count_effective_items(groups, values)
     assert found == pytest.approx(40_000 / (1 + 9 * 0.3), rel=0.05)
 
 
@@ -102,3 +107,42 @@ def test_other_shares_are_widened_only_where_no_draw_differs() -> None:
     assert widen_certain((0.5, 0.5), 0.5, groups) == (0.5, 0.5)
     low, high = widen_certain((1.0, 1.0), 1.0, groups)
     assert (low, high) == pytest.approx((proportion_confint(30, 30, method="wilson")[0], 1.0))
+
+
+def test_a_difference_is_never_surer_than_its_draws() -> None:
+    random = np.random.default_rng(2)
+    gains = random.choice([-1.0, 0.0, 1.0], size=240, p=[0.1, 0.7, 0.2])
+    groups = name_groups(30, 8)
+    cells = np.column_stack([gains, np.ones(240)])
+    (drawn,) = bound_clustered(groups, cells, divide_sums, seed=0, num_resamples=1000)
+    for is_binary in (True, False):
+        found = bound_difference(groups, gains, is_binary=is_binary, seed=0, num_resamples=1000)
+        assert found is not None
+        assert drawn is not None
+        assert found[0] <= drawn[0] < drawn[1] <= found[1]
+        assert is_binary or found == drawn
+
+
+def test_policies_that_agree_everywhere_may_differ_elsewhere() -> None:
+    # Thirty groups of items without a difference are thirty items: 1 in 32 for each policy.
+    groups, none = name_groups(30, 8), np.zeros(240)
+    half = 1.96 * np.sqrt(2 / 32 / 32)
+    found = bound_difference(groups, none, is_binary=True, seed=0)
+    assert found == pytest.approx((-half, half), abs=1e-4)
+    assert bound_difference(groups, none, is_binary=False, seed=0) == (0, 0)
+
+
+def test_rare_differences_are_held_where_the_draws_alone_lose_them() -> None:
+    random = np.random.default_rng(3)
+    groups, truth = name_groups(60, 1), 0.016
+    held = {"draws": 0, "ours": 0}
+    for _ in range(300):
+        gains = random.choice([-1.0, 0.0, 1.0], size=60, p=[0.002, 0.98, 0.018])
+        cells = np.column_stack([gains, np.ones(60)])
+        (drawn,) = bound_clustered(groups, cells, divide_sums, seed=0)
+        ours = bound_difference(groups, gains, is_binary=True, seed=0)
+        for name, ends in (("draws", drawn), ("ours", ours)):
+            assert ends is not None
+            held[name] += ends[0] <= truth <= ends[1]
+    assert held["draws"] < 0.9 * 300
+    assert held["ours"] > 0.93 * 300

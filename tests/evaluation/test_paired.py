@@ -77,7 +77,9 @@ def test_permutation_of_few_groups_is_exact(make_pair: Table) -> None:
     # Six groups, all for b: 2 of the 2^6 sign patterns are as extreme.
     found = compare_policies(make_pair([ONLY_B] * 6), "sft", "grpo")
     assert found.p_value_clustered == pytest.approx(2 / 64)
-    assert (found.low, found.high) == (1, 1)
+    # Six of six is no certainty: (6 + 1 - 1) / (6 + 2), and its normal interval.
+    half = 1.96 * np.sqrt((1 - 0.75**2) / 8)
+    assert (found.low, found.high) == pytest.approx((0.75 - half, 1), abs=1e-4)
 
 
 def test_groups_and_not_items_are_the_evidence(make_pair: Table) -> None:
@@ -99,9 +101,10 @@ def test_paired_interval_matches_the_normal_approximation(make_pair: Table) -> N
     assert (found.low, found.high) == pytest.approx((0.1 - half, 0.1 + half), abs=0.007)
 
 
-def test_equal_policies_differ_by_nothing(make_pair: Table) -> None:
+def test_equal_policies_differ_by_nothing_as_far_as_so_many_items_tell(make_pair: Table) -> None:
     found = compare_policies(make_pair([BOTH, NONE] * 10), "sft", "grpo")
-    assert (found.difference, found.low, found.high) == (0, 0, 0)
+    half = 1.96 * np.sqrt(2 / 22 / 22)
+    assert (found.difference, found.low, found.high) == pytest.approx((0, -half, half), abs=1e-4)
     assert (found.p_value, found.p_value_clustered) == (1, 1)
     assert found.num_same_answer == 20
 

@@ -10,7 +10,8 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from groupwise.evaluation.intervals import bound_clustered, divide_sums, sum_by_group
+from groupwise.evaluation.intervals import sum_by_group
+from groupwise.evaluation.means import bound_difference
 from groupwise.evaluation.significance import permute_groups
 
 NUM_TRIALS = 1000
@@ -26,6 +27,7 @@ SHIFT = 0.5
 class Trials:
     """Differences of each trial's items, and values by policy, with and without a difference."""
 
+    is_binary: bool
     truth: float
     unlike: np.ndarray
     alike: np.ndarray
@@ -44,10 +46,10 @@ def trials(request: pytest.FixtureRequest) -> Trials:
     if request.param == "binary":
         # P(latent + shift > 0) with a variance of 3.
         truth = stats.norm.cdf(SHIFT / np.sqrt(3)) - 0.5
-        return Trials(truth, (shifted > 0).astype(float), (latent > 0).astype(float))
+        return Trials(True, truth, (shifted > 0).astype(float), (latent > 0).astype(float))
     # E[cdf(latent + shift)] with a variance of 3.
     truth = stats.norm.cdf(SHIFT / 2) - 0.5
-    return Trials(truth, stats.norm.cdf(shifted), stats.norm.cdf(latent))
+    return Trials(False, truth, stats.norm.cdf(shifted), stats.norm.cdf(latent))
 
 
 def count_held(intervals: list[tuple[float, float]], truth: float) -> float:
@@ -57,8 +59,11 @@ def count_held(intervals: list[tuple[float, float]], truth: float) -> float:
 def test_clustered_paired_intervals_hold_the_truth(trials: Trials) -> None:
     intervals = []
     for seed, values in enumerate(trials.unlike):
-        cells = np.column_stack([values[:, 1] - values[:, 0], np.ones(len(values))])
-        intervals += bound_clustered(GROUPS, cells, divide_sums, seed=seed, num_resamples=1000)
+        gains = values[:, 1] - values[:, 0]
+        ends = bound_difference(
+            GROUPS, gains, is_binary=trials.is_binary, seed=seed, num_resamples=1000
+        )
+        intervals.append(ends)
     assert 0.93 <= count_held(intervals, trials.truth) <= 0.97
 
 

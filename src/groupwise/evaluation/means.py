@@ -1,13 +1,17 @@
-"""Intervals of 95 % of means of measures, also where an outcome is rare or never happens.
+"""Intervals of 95 % of means and of differences, also where an outcome is rare or never happens.
 
 Draws of groups of which hardly any has an error spread too little, and where none has one they do
-not spread at all: no interval of a share is taken from draws alone.
+not spread at all: no interval of shares is taken from draws alone.
 """
+
+from collections.abc import Sequence
 
 import numpy as np
 from numpy.typing import NDArray
 
 from groupwise.evaluation.intervals import (
+    LEVEL,
+    NUM_RESAMPLES,
     Interval,
     bound_clustered,
     bound_share,
@@ -17,6 +21,7 @@ from groupwise.evaluation.intervals import (
     widen_interval,
 )
 from groupwise.evaluation.items import Items
+from groupwise.evaluation.untyped import normal
 
 Floats = NDArray[np.float64]
 
@@ -38,37 +43,75 @@ def bound_mean(items: Items, *, seed: int) -> Interval | None:
     (drawn,) = bound_clustered(items.groups, cells, divide_sums, seed=seed)
     if drawn is None or not items.is_binary:
         return drawn
-    size = count_effective_items(sum_by_group(items.groups, cells))
-    wilson = bound_share(items.value * size, size)
-    return min(drawn[0], wilson[0]), max(drawn[1], wilson[1])
+    size = count_effective_items(items.groups, items.values)
+    return _join(drawn, bound_share(items.value * size, size))
 
 
-def count_effective_items(sums: Floats) -> float:
-    """Return how many independent items would tell a share as well as these groups of items.
+def bound_difference(
+    groups: Sequence[str],
+    gains: Floats,
+    *,
+    is_binary: bool,
+    seed: int,
+    num_resamples: int = NUM_RESAMPLES,
+) -> Interval | None:
+    """Return the interval of the mean gain of one policy over another; None with a single group.
+
+    It is the one from drawing whole groups; for items that are right or wrong it is widened to
+    that of Bonett and Price for the effective number of items.
+
+    Args:
+        groups: group of each item.
+        gains: (N,) differences of values of the same item, in [-1, 1].
+        is_binary: whether all values are 0 or 1.
+        seed: seed of the draws.
+        num_resamples: number of draws.
+
+    Source: Bonett & Price 2012, "Adjusted Wald confidence interval for a difference of binomial
+    proportions based on paired data", equation 3. Deviations: an effective number of items, and it
+    only widens that of the draws.
+    """
+    cells = np.column_stack([gains, np.ones(len(gains))])
+    (drawn,) = bound_clustered(groups, cells, divide_sums, seed=seed, num_resamples=num_resamples)
+    if drawn is None or not is_binary:
+        return drawn
+    size = count_effective_items(groups, gains)
+    more = (float((gains > 0).mean()) * size + 1) / (size + 2)
+    less = (float((gains < 0).mean()) * size + 1) / (size + 2)
+    center = more - less
+    half = float(normal.ppf((1 + LEVEL) / 2)) * ((more + less - center**2) / (size + 2)) ** 0.5
+    return _join(drawn, (max(-1.0, center - half), min(1.0, center + half)))
+
+
+def count_effective_items(groups: Sequence[str], values: Floats) -> float:
+    """Return how many independent items would tell a mean as well as these items of groups.
 
     At most as many as there are items. Where all items are alike the groups count: nothing is
     known about how far items of a group resemble each other.
 
     Args:
-        sums: (G, 2) hits and items of each of G > 1 groups.
+        groups: group of each item; more than one.
+        values: (N,) values.
 
     Source: Kish 1965, "Survey sampling", sections 8.2 and 6.4 (the variance of a ratio).
     """
-    hits, sizes = sums.T
-    num_items = float(sizes.sum())
-    share = float(hits.sum()) / num_items
-    if share in (0.0, 1.0):
+    sums, sizes = sum_by_group(groups, np.column_stack([values, np.ones(len(values))])).T
+    independent = float(values.var()) / len(values)
+    if independent == 0:
         return count_effective(sizes)
+    residuals = sums - float(values.mean()) * sizes
     num_groups = len(sums)
-    residuals = hits - share * sizes
-    variance = num_groups / (num_groups - 1) * float((residuals**2).sum()) / num_items**2
-    independent = share * (1 - share)
-    return independent / max(variance, independent / num_items)
+    variance = num_groups / (num_groups - 1) * float((residuals**2).sum()) / len(values) ** 2
+    return len(values) * independent / max(variance, independent)
 
 
-def widen_certain(drawn: Interval, value: float, groups: tuple[str, ...]) -> Interval:
+def widen_certain(drawn: Interval, value: float, groups: Sequence[str]) -> Interval:
     """Return the interval of a share; where no draw differs from 0 or 1, Wilson's by groups."""
     if not (value in (0.0, 1.0) and drawn == (value, value)):
         return drawn
     size = count_effective(sum_by_group(groups, np.ones((len(groups), 1)))[:, 0])
     return widen_interval(bound_share(value * size, size), value)
+
+
+def _join(one: Interval, other: Interval) -> Interval:
+    return min(one[0], other[0]), max(one[1], other[1])

@@ -13,14 +13,13 @@ from numpy.typing import NDArray
 
 from groupwise.core import EvaluationError, derive_seed, write_json
 from groupwise.evaluation.intervals import (
-    bound_clustered,
     count_effective,
-    divide_sums,
     sum_by_group,
     widen_interval,
 )
 from groupwise.evaluation.items import Items, read_items
 from groupwise.evaluation.matching import count_same_answers, subtract_items
+from groupwise.evaluation.means import bound_difference
 from groupwise.evaluation.power import count_items_needed, measure_design_effect, measure_effect
 from groupwise.evaluation.predictions import Prediction
 from groupwise.evaluation.row_files import read_rows
@@ -132,9 +131,12 @@ def compare_items(
     gains = subtract_items(a, b)
     seed = derive_seed(seed, "compare", a.policy, b.policy)
     sums = sum_by_group(a.groups, np.column_stack([gains, np.ones(len(gains))]))
-    low, high = _bound_difference(a.groups, gains, seed, num_resamples)
-    num_a_only, num_b_only = int((gains < 0).sum()), int((gains > 0).sum())
     is_binary = a.is_binary and b.is_binary
+    ends = bound_difference(
+        a.groups, gains, is_binary=is_binary, seed=seed, num_resamples=num_resamples
+    )
+    low, high = widen_interval(ends or (-1.0, 1.0), float(gains.mean()))
+    num_a_only, num_b_only = int((gains < 0).sum()), int((gains > 0).sum())
     p_value_clustered = permute_groups(sums[:, 0], seed=seed)
     effect, design_effect = measure_effect(gains), measure_design_effect(a.groups, gains)
     return PairedComparison(
@@ -240,14 +242,6 @@ def _choose_split(
                 fix="predict with both on the same items first",
             )
     return chosen
-
-
-def _bound_difference(
-    groups: Sequence[str], gains: Floats, seed: int, num_resamples: int
-) -> tuple[float, float]:
-    cells = np.column_stack([gains, np.ones(len(gains))])
-    (ends,) = bound_clustered(groups, cells, divide_sums, seed=seed, num_resamples=num_resamples)
-    return widen_interval(ends or (-1.0, 1.0), float(gains.mean()))
 
 
 def write_comparisons(path: Path, comparisons: Sequence[PairedComparison]) -> None:
