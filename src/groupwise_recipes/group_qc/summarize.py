@@ -1,7 +1,8 @@
 """The summarize step: Stage A over all groups with the base, the adapter off.
 
 Finished summaries are kept in the run's ``stage_a`` folder, beside the steps, so that a group that
-failed is tried again in the next run without asking about the others.
+failed is tried again in the next run without asking about the others. Those of other settings stay
+there too: a setting that is changed and changed back costs nothing.
 """
 
 import json
@@ -30,7 +31,7 @@ def run_summarize(config: GroupQcConfig, context: StepContext) -> None:
     """Describe every photo that is not described yet."""
     prepared = context.output_of("prepare")
     groups = read_groups(config, prepared)
-    kept = _open_folder(config, context)
+    kept = _find_folder(config, context)
     job = StageAJob(
         groups=[group for name, members in groups.items() if name != "teach" for group in members],
         root=find_root(config, prepared),
@@ -59,8 +60,8 @@ def open_backend(config: GroupQcConfig, base: str | Path) -> StreamBackend:
     return LocalBackend(LocalEngine(policy, batch_size=settings.stream.batch_size))
 
 
-def _open_folder(config: GroupQcConfig, context: StepContext) -> Path:
-    """Return the folder of summaries that this base and these settings give; drop others."""
+def _find_folder(config: GroupQcConfig, context: StepContext) -> Path:
+    """Return the folder of summaries that this base and these settings give."""
     names = ["prepare", *([TEACH_STEP] if config.model.is_preset else [])]
     markers = [context.output_of(name) / "step.json" for name in names]
     depends = {
@@ -69,9 +70,4 @@ def _open_folder(config: GroupQcConfig, context: StepContext) -> Path:
         "missions": dump_config(config.data.load_missions()),
         "settings": config.summaries.describe(),
     }
-    name = digest_json(depends)[:12]
-    top = context.run / KEPT
-    for other in top.glob("*/"):
-        if other.name != name:
-            shutil.rmtree(other)
-    return top / name
+    return context.run / KEPT / digest_json(depends)[:12]

@@ -71,6 +71,20 @@ def test_every_photo_is_described_by_the_server(
     assert "groups finished (0 of them before), 0 failed" in done.stderr
 
 
+def test_a_setting_that_is_changed_and_changed_back_costs_nothing(
+    command_line: CommandLine, vision_folder: Path, server: FaultyServer
+) -> None:
+    served = {"url": server.url, "model": MODEL}
+    assert describe(command_line, vision_folder, served).returncode == 0
+    num_photos = len(server.asked)
+    assert describe(command_line, vision_folder, {**served, "revision": "2"}).returncode == 0
+    assert len(server.asked) == 2 * num_photos
+    done = describe(command_line, vision_folder, served)
+    assert "summarize run" in done.stderr
+    assert len(server.asked) == 2 * num_photos
+    assert len(read_described("summarize")) == NUM_GROUPS
+
+
 def test_a_server_that_goes_stops_the_run_and_another_one_goes_on(
     command_line: CommandLine, vision_folder: Path, server: FaultyServer
 ) -> None:
