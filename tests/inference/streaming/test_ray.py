@@ -52,8 +52,9 @@ class TestCluster:
     pytestmark = needs_ray
 
     def test_two_workers_give_what_this_process_gives(
-        self, cluster, taught_folder, vision, photo_groups, picture_examples, tmp_path
+        self, cluster, taught_folder, vision, photo_groups, picture_examples, tmp_path, monkeypatch
     ):
+        monkeypatch.chdir(taught_folder.parent)
         torn = draw(tmp_path / "torn.png", (60, 60))
         torn.write_bytes(torn.read_bytes()[:60])
         large = WorkGroup("large", tuple(picture_examples[n % 8] for n in range(60)))
@@ -61,7 +62,7 @@ class TestCluster:
         groups = [*photo_groups, broken, large]
         expected = run(LocalBackend(LocalEngine(vision)), groups)
         # A slice ends in the middle of the large group.
-        backend = RayBackend(RaySettings(slice_size=40), taught_folder, dtype="float32")
+        backend = RayBackend(RaySettings(slice_size=40), taught_folder.name, dtype="float32")
         found = run(backend, groups)
         assert found == expected
         assert found[-2].failures[0].cause == "picture"

@@ -61,7 +61,8 @@ class RayBackend:
         max_pixels: int | None = None,
     ) -> None:
         self.settings = settings
-        self._load = partial(load_policy, str(model), dtype=dtype, max_pixels=max_pixels)
+        name = str(Path(model).resolve()) if Path(model).is_dir() else str(model)
+        self._load = partial(load_policy, name, dtype=dtype, max_pixels=max_pixels)
         self._ray = _import_ray()
 
     def stream(
