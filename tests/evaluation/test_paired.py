@@ -267,13 +267,6 @@ def test_few_groups_are_remarked(num_groups: int, is_few: bool) -> None:
     assert found.few_groups == is_few
 
 
-@pytest.mark.parametrize(("num_differ", "is_few"), [(0, True), (24, True), (25, False)])
-def test_few_discordant_items_are_remarked(make_pair: Table, num_differ: int, is_few: bool) -> None:
-    rows = [BOTH] * 30 + [ONLY_A, ONLY_B] * 12 + [ONLY_B]
-    found = compare_policies(make_pair(rows[: 30 + num_differ]), "sft", "grpo")
-    assert (found.num_discordant, found.few_discordant) == (num_differ, is_few)
-
-
 def test_design_effect_and_items_needed_know_the_groups(make_pair: Table) -> None:
     rows = [ONLY_B] * 40 + [ONLY_A] * 10
     alone = compare_policies(make_pair(rows), "sft", "grpo")

@@ -116,7 +116,8 @@ def compute_metrics(
     predictions have them, also by drawing groups: pass@k and mean@k of ``samples``,
     pair_accuracy of ``pair`` (n counts pairs) and the mean of each of ``scores``. With a
     single group nothing is known about other groups: accuracy_clustered is left out and the
-    other drawn intervals are [0, 1] (latencies: lowest to highest).
+    other drawn intervals are [0, 1] (latencies: lowest to highest). Drawn intervals of shares
+    are widened as ``means`` says: rare errors are drawn too rarely.
 
     Free text, which is ``labels=()`` or more than 20 labels, has no metrics by label
     (precision, recall, F1, balanced accuracy, Brier score, calibration error).

@@ -23,7 +23,7 @@ from groupwise.evaluation.means import bound_difference
 from groupwise.evaluation.power import count_items_needed, measure_design_effect, measure_effect
 from groupwise.evaluation.predictions import Prediction
 from groupwise.evaluation.row_files import read_rows
-from groupwise.evaluation.significance import EXACT_BELOW, permute_groups, score_mcnemar
+from groupwise.evaluation.significance import permute_groups, score_mcnemar
 from groupwise.evaluation.untyped import multipletests
 
 NUM_RESAMPLES = 10_000
@@ -101,19 +101,10 @@ class PairedComparison:
         """Whether there are too few groups for a sure interval: less than 10 effective ones.
 
         In ``benchmarks/paired_statistics.py`` intervals of 95 % hold the truth in 93 to 97 % of
-        cases from 8 groups on, and in 86 to 94 % with 5.
+        cases from 8 effective groups on, and in 91 to 98 % with 5 groups; more where few items
+        differ.
         """
         return (self.num_effective_groups or self.num_groups) < FEW_GROUPS
-
-    @property
-    def few_discordant(self) -> bool:
-        """Whether too few items differ for a sure interval: less than 25, as for McNemar's test.
-
-        The interval is too narrow then, and has no width where no item differs: the same
-        benchmark holds 91 % with about 8 such items and 92 to 94 % with about 20. The
-        p-values keep their level.
-        """
-        return self.num_discordant < EXACT_BELOW
 
 
 def compare_items(
