@@ -29,19 +29,18 @@ def test_the_measure_of_the_recipe_stands_before_the_accuracy(
 ) -> None:
     print_headline(run, first="missed_defects")
     head, sft, grpo = [line.split() for line in capsys.readouterr().out.splitlines()]
-    names = "policy split missed defects accuracy 95 % interval n"
+    names = "on test missed defects accuracy 95 % interval n"
     assert head == names.split()
-    assert sft == ["sft", "test", "–", "50.0%", "25.0%", "–", "75.0%", "8"]
-    shown = "grpo test 25.0% (12.5% – 62.5%) 75.0% 37.5% – 87.5% 8"
-    assert grpo == shown.split()
+    assert sft == ["sft", "–", "50.0%", "25.0–75.0%", "8"]
+    assert grpo == ["grpo", "25.0%", "(12.5–62.5%)", "75.0%", "37.5–87.5%", "8"]
 
 
 def test_without_one_there_is_no_such_column(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
     print_headline(run)
     head, _, grpo = capsys.readouterr().out.splitlines()
-    assert head.split() == ["policy", "split", "accuracy", "95", "%", "interval", "n"]
+    assert head.split() == ["on", "test", "accuracy", "95", "%", "interval", "n"]
     assert head.index("accuracy") == grpo.index("75.0%")
-    assert grpo.split() == ["grpo", "test", "75.0%", "37.5%", "–", "87.5%", "8"]
+    assert grpo.split() == ["grpo", "75.0%", "37.5–87.5%", "8"]
 
 
 def test_without_metrics_nothing_is_printed(
@@ -59,8 +58,18 @@ def test_an_interval_by_groups_comes_before_one_of_single_items(
     write_metrics(path, [*read_metrics(path), by_group])
     print_headline(run)
     _, sft, grpo = capsys.readouterr().out.splitlines()
-    assert sft.split() == ["sft", "test", "50.0%", "25.0%", "–", "75.0%", "8"]
-    assert grpo.split() == ["grpo", "test", "75.0%", "10.0%", "–", "90.0%", "8"]
+    assert sft.split() == ["sft", "50.0%", "25.0–75.0%", "8"]
+    assert grpo.split() == ["grpo", "75.0%", "10.0–90.0%", "8"]
+
+
+def test_several_splits_are_told_apart(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = run / "evaluate" / "metrics.json"
+    other = Metric("grpo/accuracy", "real", 0.5, 0.4, 0.6, 5, "digest")
+    write_metrics(path, [*read_metrics(path), other])
+    print_headline(run)
+    head, *_, last = [line.split() for line in capsys.readouterr().out.splitlines()]
+    assert head[:3] == ["policy", "split", "accuracy"]
+    assert last == ["grpo", "real", "50.0%", "40.0–60.0%", "5"]
 
 
 def test_who_gave_no_answer_is_told_if_somebody_did_not(
@@ -75,5 +84,6 @@ def test_who_gave_no_answer_is_told_if_somebody_did_not(
     print_headline(run, first="missed_defects")
     head, sft, grpo = capsys.readouterr().out.splitlines()
     assert head.index("missed defects") < head.index("no answer") < head.index("accuracy")
-    assert sft.split()[:5] == ["sft", "test", "–", "100.0%", "50.0%"]
-    assert grpo.split()[:7] == ["grpo", "test", "25.0%", "(12.5%", "–", "62.5%)", "0.0%"]
+    assert sft.split()[:4] == ["sft", "–", "100.0%", "50.0%"]
+    assert grpo.split()[:4] == ["grpo", "25.0%", "(12.5–62.5%)", "0.0%"]
+    assert max(map(len, (head, sft, grpo))) < 80

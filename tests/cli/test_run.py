@@ -41,7 +41,7 @@ def test_it_runs_to_the_end_and_says_what_came_out(tiny):
     assert "[3/5] write: writes rows slowly" in done.stderr
     assert "; left: evaluate, report" in done.stderr
     row = done.stdout.splitlines()[1].split()
-    assert row == ["tiny", "test", "75.0%", "50.0%", "–", "90.0%", "3"]
+    assert row == ["tiny", "75.0%", "50.0–90.0%", "3"]
     assert done.stdout.splitlines()[-1] == "report: runs/demo/report.html"
 
 

@@ -29,13 +29,15 @@ def print_headline(folder: Path, *, first: str = "") -> None:
         rows.setdefault((policy, metric["split"]), {})[measure] = metric
     has_invalid = any(own.get(_INVALID, {}).get("value") for own in rows.values())
     shown = [first] * bool(first) + [_INVALID] * has_invalid
+    splits = sorted({split for _, split in rows})
+    keys = ["policy", "split"] if splits[1:] else [f"on {split}" for split in splits]
     heads = ("no answer" if name == _INVALID else name.replace("_", " ") for name in shown)
-    table = Table("policy", "split", *heads, "accuracy", "95 % interval", "n", box=None)
-    for (policy, split), own in rows.items():
+    table = Table(*keys, *heads, "accuracy", "95 % interval", "n", box=None, pad_edge=False)
+    for key, own in rows.items():
         if "accuracy" in own:
-            cells = [_describe(own.get(name)) for name in shown]
+            cells = [*key[: len(keys)], *(_describe(own.get(name)) for name in shown)]
             accuracy = own.get("accuracy_clustered", own["accuracy"])
-            table.add_row(policy, split, *cells, *_list_cells(accuracy), str(accuracy["n"]))
+            table.add_row(*cells, *_list_cells(accuracy), str(accuracy["n"]))
     Console(highlight=False, markup=False).print(table)
 
 
@@ -47,4 +49,4 @@ def _describe(metric: dict[str, Any] | None) -> str:
 
 
 def _list_cells(metric: dict[str, Any]) -> tuple[str, str]:
-    return f"{metric['value']:.1%}", f"{metric['low']:.1%} – {metric['high']:.1%}"
+    return f"{metric['value']:.1%}", f"{100 * metric['low']:.1f}–{metric['high']:.1%}"
