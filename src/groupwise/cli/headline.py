@@ -27,8 +27,9 @@ def print_headline(folder: Path, *, first: str = "") -> None:
     for metric in json.loads(path.read_text(encoding="utf-8")):
         policy, _, measure = metric["name"].partition("/")
         rows.setdefault((policy, metric["split"]), {})[measure] = metric
-    has_invalid = any(own.get(_INVALID, {}).get("value") for own in rows.values())
-    shown = [first] * bool(first) + [_INVALID] * has_invalid
+    shown = [first] if first else []
+    if any(own.get(_INVALID, {}).get("value") for own in rows.values()):
+        shown.append(_INVALID)
     splits = sorted({split for _, split in rows})
     keys = ["policy", "split"] if splits[1:] else [f"on {split}" for split in splits]
     heads = ("no answer" if name == _INVALID else name.replace("_", " ") for name in shown)

@@ -68,8 +68,8 @@ def bound_difference(
         num_resamples: number of draws.
 
     Source: Bonett & Price 2012, "Adjusted Wald confidence interval for a difference of binomial
-    proportions based on paired data", equation 3. Deviations: an effective number of items, and it
-    only widens that of the draws.
+    proportions based on paired data". Deviations: an effective number of items, and it only widens
+    that of the draws.
     """
     cells = np.column_stack([gains, np.ones(len(gains))])
     (drawn,) = bound_clustered(groups, cells, divide_sums, seed=seed, num_resamples=num_resamples)
@@ -93,7 +93,7 @@ def count_effective_items(groups: Sequence[str], values: Floats) -> float:
         groups: group of each item; more than one.
         values: (N,) values.
 
-    Source: Kish 1965, "Survey sampling", sections 8.2 and 6.4 (the variance of a ratio).
+    Source: Kish 1965, "Survey sampling" (the design effect, and the variance of a ratio mean).
     """
     sums, sizes = sum_by_group(groups, np.column_stack([values, np.ones(len(values))])).T
     independent = float(values.var()) / len(values)
