@@ -6,7 +6,7 @@ In a RewardSet it overrides: where it has a value, truths and judgements are dro
 from dataclasses import replace
 
 from groupwise.core import Completion, Example, RewardError, Score
-from groupwise.rewards.reward import Reward, RewardKind
+from groupwise.rewards.reward import Reward, RewardKind, explain_unusable
 
 
 class HumanOverride:
@@ -30,11 +30,27 @@ class HumanOverride:
         Raises:
             RewardError: if the person's label is no text, or the reward cannot use it.
         """
+        corrected = self._correct(example)
+        if corrected is None:
+            return Score(None, "nobody corrected this")
+        return self.reward(corrected, completion)
+
+    def explain_unusable(self, example: Example) -> str | None:
+        """Return why the reward cannot use the person's label; None if it can or there is none.
+
+        Raises:
+            RewardError: if the person's label is no text.
+        """
+        corrected = self._correct(example)
+        return None if corrected is None else explain_unusable(self.reward, corrected)
+
+    def _correct(self, example: Example) -> Example | None:
+        """Return the example with the person's label; None if nobody corrected it."""
         label: object = example.fields.get(self.field)
         if label is None:
-            return Score(None, "nobody corrected this")
+            return None
         if not isinstance(label, str):
             raise RewardError(
                 f"example {example.id} has a person's label that is no text", got=repr(label)
             )
-        return self.reward(replace(example, label=label), completion)
+        return replace(example, label=label)

@@ -46,6 +46,29 @@ class BatchReward(Protocol):
         ...
 
 
+@runtime_checkable
+class ReferenceCheck(Protocol):
+    """A reward that says, from the example alone, whether answers can be held against it.
+
+    A reference that cannot be read, or tests that cannot decide, are an error of the data: every
+    completion gets ``Score(None, reason)``, and the audit finds the example before training. An
+    example that has no reference at all is none of this reward's, and not unusable.
+    """
+
+    def explain_unusable(self, example: Example) -> str | None:
+        """Return why no completion can be scored on ``example``; None if they can.
+
+        The same causes have the same words, so that they can be counted; answers are kept, so
+        that asking for every completion costs nothing.
+        """
+        ...
+
+
+def explain_unusable(reward: object, example: Example) -> str | None:
+    """Return why ``reward`` can score no answer to ``example``; None if it can or cannot say."""
+    return reward.explain_unusable(example) if isinstance(reward, ReferenceCheck) else None
+
+
 def read_kind(reward: object) -> RewardKind:
     """Return what a reward says it rests on; ``other`` if it does not say.
 

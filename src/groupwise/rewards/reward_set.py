@@ -12,7 +12,13 @@ from typing import TypeVar, cast
 
 from groupwise.core import Completion, Example, GroupwiseError, RewardError, Score
 from groupwise.rewards.outvoting import check_outvoting
-from groupwise.rewards.reward import BatchReward, Reward, RewardKind, read_kind
+from groupwise.rewards.reward import (
+    BatchReward,
+    Reward,
+    RewardKind,
+    explain_unusable,
+    read_kind,
+)
 from groupwise.rewards.weights import describe_weights, share_out
 
 T = TypeVar("T")
@@ -112,6 +118,23 @@ class RewardSet:
         columns = [_call_reward(name, reward, pairs) for name, reward in self._rewards.items()]
         rows = zip(*columns, strict=True)
         return [self._combine(dict(zip(self._rewards, row, strict=True))) for row in rows]
+
+    def explain_unusable(self, example: Example) -> str | None:
+        """Return which weighted parts can score no answer to ``example``, and why.
+
+        None if every part can, or does not say.
+
+        Raises:
+            RewardError: if a part raises.
+        """
+        found = {
+            name: _guard(
+                name, partial(explain_unusable, reward, example), place=f"on example {example.id}"
+            )
+            for name, reward in self._rewards.items()
+            if self._given[name] > 0
+        }
+        return "; ".join(f"{name}: {why}" for name, why in found.items() if why) or None
 
     def _combine(self, scores: Mapping[str, Score]) -> Score:
         kept = self._drop_overruled(scores)

@@ -4,7 +4,7 @@ No model is asked: what a policy may find is written here, scored, and held agai
 answer and the metric. It says what it found and stops nothing.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from groupwise.core import Finding
@@ -38,8 +38,10 @@ from groupwise.rewards.audit.probes import (
 )
 from groupwise.rewards.audit.rows import AuditRow
 from groupwise.rewards.audit.seat import find_seat
+from groupwise.rewards.audit.unusable import UNUSABLE, check_usable
 
 RULES = (
+    UNUSABLE,
     REFERENCE,
     UNSCORED_REFERENCE,
     *(probe.rule for probe in (*PROBES, *HEDGES)),
@@ -104,10 +106,15 @@ def audit_rewards(case: RewardCase) -> RewardAudit:
         RewardError: if no example has a label, a reference answer cannot be written, or a judge's
             model cannot be replaced.
     """
+    unusable, usable = check_usable(case)
+    if not usable and not unusable.is_passed:
+        return RewardAudit((unusable,), 0, 0)
+    case = replace(case, examples=usable)
     items = draw_items(case)
     seat = find_seat(case)
     table = ScoreTable(case.rewards if seat is None else Agreeing(seat, case.measure))
     rows = [
+        unusable,
         *run_probes(items, case.measure, table),
         *compare_criteria(items, case.measure, table),
         *check_outcomes(table, items),
