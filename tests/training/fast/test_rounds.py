@@ -8,7 +8,6 @@ from hypothesis import strategies as st
 from groupwise.training.fast.groups import Groups
 from groupwise.training.fast.rounds import Round
 from groupwise.training.fast.shared import Trunk
-from groupwise.training.settings import SpeedSettings
 
 NUMBERS = torch.tensor([0, 0, 1, 1])
 ROUND = Groups.of(NUMBERS)
@@ -78,21 +77,3 @@ def test_rows_come_in_the_order_asked_for(order):
     round_.keep_trunk(ROUND, range(4), Trunk(torch.rand(2, 1, 1), tails))
     found = round_.find_trunk(Groups.of(NUMBERS[2:]), order, prefix=1, tail=1)
     assert found.tails.flatten().tolist() == order
-
-
-def test_an_evaluation_inside_a_round_leaves_it_as_it_is(grpo, pairs):
-    halves = {"per_device_train_batch_size": 3, "gradient_accumulation_steps": 1}
-    stepped = pairs.make(
-        speed=SpeedSettings(shared_prefix="on"), steps_per_generation=2, beta=0.1, **halves
-    )
-    rows = grpo.make_rows(3)
-    stepped.update(rows)
-    trainer = stepped.trainer
-    kept = trainer._round
-    trainer.model.eval()
-    trainer._generate_and_score_completions(rows[:3])
-    trainer.model.train()
-    assert trainer._round is kept
-    shared = stepped.num_shared
-    stepped.update(rows)
-    assert stepped.num_shared == shared + 1

@@ -157,14 +157,14 @@ class FastGRPOTrainer(_Base):
 
     def _calculate_rewards(self, *given: Any, **named: Any) -> torch.Tensor:
         rewards = super()._calculate_rewards(*given, **named)
+        if not self.model.training:
+            return rewards
         dead = torch.zeros(len(rewards), dtype=torch.bool, device=rewards.device)
         if self.multi_objective_aggregation == "sum_then_normalize":
-            weighted = rewards * self.reward_weights.to(rewards.device)
-            size = self.num_generations if self.model.training else self.num_generations_eval
+            weighted, size = rewards * self.reward_weights.to(rewards.device), self.num_generations
             dead = find_dead_rows(weighted, group_size=size)
-            if self.model.training:
-                self._counts["num_groups"] += len(dead) // size
-                self._counts["num_dead_groups"] += int(dead.sum()) // size
+            self._counts["num_groups"] += len(dead) // size
+            self._counts["num_dead_groups"] += int(dead.sum()) // size
         own = dead.chunk(self.accelerator.num_processes)
         self._dead_rows = own[self.accelerator.process_index]
         return rewards
@@ -235,8 +235,11 @@ class FastGRPOTrainer(_Base):
     def _collect_rows(
         self, ids: torch.Tensor, mask: torch.Tensor, num_tokens: int, named: Mapping[str, Any]
     ) -> ScoredRows | None:
-        """Return the rows for a shared pass, or None if they cannot go through one."""
-        if not self._shares or self._round is None:
+        """Return the rows for a shared pass, or None if they cannot go through one.
+
+        An evaluation's rows are not those of the round in which it interrupts the training.
+        """
+        if not self._shares or self._round is None or not self.model.training:
             return None
         numbers = self._micro_batch.get("prompt_numbers", self._round.groups.prompt_of_row)
         places = self._micro_batch.get("places", torch.arange(len(numbers), device=ids.device))
