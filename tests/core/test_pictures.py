@@ -1,3 +1,4 @@
+import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -55,3 +56,54 @@ def test_stored_pictures_keep_within_max_pixels(tmp_path, size, max_pixels):
     if size[0] * size[1] <= max_pixels:
         assert opened.size == size
     assert stored == read_picture(stored.path)
+
+
+def draw_ramp(*, bits):
+    return np.linspace(0, 2**bits - 1, 64).astype(np.uint16).reshape(8, 8)
+
+
+@pytest.mark.parametrize("name", ["deep.png", "deep.tiff", "deep.pgm"])
+def test_sixteen_bits_become_their_high_bytes(tmp_path, name):
+    ramp = draw_ramp(bits=16)
+    Image.fromarray(ramp).save(tmp_path / name)
+    opened = np.asarray(open_picture(tmp_path / name))
+    assert (opened == (ramp >> 8)[..., None]).all()
+
+
+@pytest.mark.parametrize(
+    "values", [np.full((4, 4), 70_000, np.int32), np.full((4, 4), -1, np.int32)]
+)
+def test_numbers_beyond_sixteen_bits_are_refused(tmp_path, values):
+    Image.fromarray(values).save(tmp_path / "wide.tiff")
+    with pytest.raises(DataError, match=r"wide\.tiff .*16 bits"):
+        open_picture(tmp_path / "wide.tiff")
+
+
+def test_pictures_of_floats_are_refused(tmp_path):
+    Image.fromarray(np.full((4, 4), 0.5, np.float32)).save(tmp_path / "floats.tiff")
+    with pytest.raises(DataError, match="no range"):
+        open_picture(tmp_path / "floats.tiff")
+
+
+@pytest.mark.parametrize("mode", ["RGBA", "LA", "P", "RGB", "L"])
+def test_what_is_transparent_shows_white(tmp_path, mode):
+    save_half_transparent(tmp_path / "glass.png", mode)
+    opened = open_picture(tmp_path / "glass.png")
+    assert opened.getpixel((0, 0)) == (255, 255, 255)
+    assert max(opened.getpixel((7, 7))) < 60
+
+
+def save_half_transparent(path, mode):
+    """Black on nothing: the left half is transparent, whatever the mode says so with."""
+    black = Image.new("RGBA", (8, 8), (0, 0, 0, 255))
+    black.paste((9, 9, 9, 0), (0, 0, 4, 8))
+    if mode in ("RGB", "L"):
+        key = (9, 9, 9) if mode == "RGB" else 9
+        black.convert("RGB").convert(mode).save(path, transparency=key)
+    else:
+        black.convert(mode).save(path)
+
+
+def test_half_transparent_is_mixed_with_white(tmp_path):
+    Image.new("RGBA", (2, 2), (0, 0, 0, 128)).save(tmp_path / "veil.png")
+    assert open_picture(tmp_path / "veil.png").getpixel((0, 0)) == (127, 127, 127)

@@ -30,7 +30,7 @@ from groupwise.core.example import (
 )
 from groupwise.core.findings import MAX_PLACES, Finding, FindingLevel, report_places
 from groupwise.core.jsonl import append_jsonl, read_jsonl, write_json, write_jsonl, write_text
-from groupwise.core.pictures import open_picture, store_picture
+from groupwise.core.pictures import convert_picture, open_picture, store_picture
 from groupwise.core.progress import Pace, ProgressLine, Say, describe_duration
 from groupwise.core.result_file import ResultFile
 from groupwise.core.runs import RunFolder, describe_machine
@@ -65,6 +65,7 @@ __all__ = [
     "ServingError",
     "TrainingError",
     "append_jsonl",
+    "convert_picture",
     "derive_seed",
     "describe_duration",
     "describe_machine",

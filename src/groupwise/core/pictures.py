@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+import numpy as np
 from PIL import Image, ImageOps
 
 from groupwise.core.errors import DataError
@@ -14,18 +15,44 @@ def open_picture(source: Path | Picture) -> Image.Image:
     """Return a picture as RGB, fully decoded and turned upright by its EXIF orientation.
 
     Raises:
-        DataError: if the file is missing, truncated or not a picture.
+        DataError: if the file is missing, truncated, not a picture, or of numbers without a range.
     """
     path = source.path if isinstance(source, Picture) else source
     try:
         with Image.open(path) as opened:
             opened.load()
-            upright = ImageOps.exif_transpose(opened)
+            return convert_picture(ImageOps.exif_transpose(opened))
     except FileNotFoundError as error:
         raise DataError(f"the picture {path} does not exist") from error
     except _UNREADABLE as error:
         raise DataError(f"cannot decode the picture {path} ({error})") from error
-    return upright.convert("RGB")
+
+
+def convert_picture(decoded: Image.Image) -> Image.Image:
+    """Return a decoded picture as 8-bit RGB: the one conversion, wherever a picture is used.
+
+    Of 16 bits the high byte is kept, as Pillow does by itself for colours but not for grey, which
+    it clips to white. What is transparent shows a white ground.
+
+    Raises:
+        ValueError: if its numbers are floats or go beyond 16 bits: which is white is not known.
+    """
+    if decoded.mode == "F":
+        raise ValueError("floats have no range: save it with 8 or 16 bits")
+    if decoded.mode.startswith("I"):
+        return _keep_high_bytes(decoded).convert("RGB")
+    if decoded.has_transparency_data:
+        ground = Image.new("RGBA", decoded.size, "white")
+        ground.alpha_composite(decoded.convert("RGBA"))
+        return ground.convert("RGB")
+    return decoded.convert("RGB")
+
+
+def _keep_high_bytes(decoded: Image.Image) -> Image.Image:
+    values = np.asarray(decoded).astype(np.int64)
+    if values.min() < 0 or values.max() >= 1 << 16:
+        raise ValueError("its numbers go beyond 16 bits: save it with 8 or 16 bits")
+    return Image.fromarray((values >> 8).astype(np.uint8))
 
 
 def store_picture(picture: Picture, path: Path, *, max_pixels: int) -> Picture:

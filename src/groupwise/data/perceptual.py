@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image, ImageOps
 
-from groupwise.core import DataError
+from groupwise.core import DataError, convert_picture
 
 _SIDE = 8
 _BLOCK = 256
@@ -41,7 +41,7 @@ def hash_picture(path: Path) -> int:
     """
     try:
         with Image.open(path) as image:
-            grey = ImageOps.exif_transpose(image).convert("L")
+            grey = convert_picture(ImageOps.exif_transpose(image)).convert("L")
     except (OSError, SyntaxError, ValueError, Image.DecompressionBombError) as error:
         raise DataError(f"cannot decode the picture {path} ({error})") from error
     cells = np.asarray(grey.resize((_SIDE + 1, _SIDE), Image.Resampling.BOX), dtype=np.int16)

@@ -30,7 +30,9 @@ def build_chat_messages(example: Example, *, lead: str = "") -> list[dict[str, A
 
 
 def encode_picture(picture: Picture) -> str:
-    """Return a picture as a data URL: its own bytes, or a PNG if it has to be turned upright.
+    """Return a picture as a data URL: its own bytes where every server reads them as we do.
+
+    A picture that has to be turned upright or converted (see ``convert_picture``) becomes a PNG.
 
     Raises:
         DataError: if it cannot be read, or its bytes are not those of its digest.
@@ -40,9 +42,10 @@ def encode_picture(picture: Picture) -> str:
         with Image.open(io.BytesIO(content)) as opened:
             media_type = _TYPES.get(opened.format or "")
             is_upright = opened.getexif().get(_ORIENTATION, 1) == 1
+            is_plain = opened.mode in ("RGB", "L") and not opened.has_transparency_data
     except (OSError, SyntaxError, ValueError) as error:
         raise DataError(f"cannot decode the picture {picture.path} ({error})") from error
-    if media_type is None or not is_upright:
+    if media_type is None or not (is_upright and is_plain):
         stream = io.BytesIO()
         open_picture(picture).save(stream, format="PNG", compress_level=1)
         content, media_type = stream.getvalue(), "image/png"

@@ -9,6 +9,8 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from picture_kinds import TURNED, save_kinds
+from picture_kinds import save_picture as save
 from PIL import Image
 from streams import ask, draw
 
@@ -22,13 +24,6 @@ from groupwise.inference.streaming.pictures import (
 )
 
 LIMIT = 1024 * 768
-TURNED = Image.Exif()
-TURNED[0x0112] = 6
-
-
-def save(path, picture, **named):
-    picture.save(path, **named)
-    return read_picture(path)
 
 
 @given(st.integers(1, 20_000), st.integers(1, 20_000), st.integers(784, 10**6))
@@ -43,24 +38,8 @@ def test_no_size_is_beyond_the_limit(width, height, limit):
     assert fit_size((width, height), None) == (width, height)
 
 
-def make_kinds(folder):
-    base = Image.open(draw(folder / "base.png", (300, 200)))
-    frames = [base, base.rotate(180)]
-    return {
-        "png named jpg": save(folder / "really png.jpg", base, format="PNG"),
-        "jpeg": save(folder / "照片 一.jpg", base, quality=95),
-        "turned": save(folder / "turned.jpg", base, exif=TURNED, quality=95),
-        "cmyk": save(folder / "cmyk.jpg", base.convert("CMYK"), quality=95),
-        "gif": save(folder / "moving.gif", base, save_all=True, append_images=frames[1:]),
-        "grey": save(folder / "grey.png", base.convert("L")),
-        "transparent": save(folder / "rgba.png", base.convert("RGBA")),
-        "palette": save(folder / "palette.png", base.convert("P")),
-        "webp": save(folder / "a.webp", base, lossless=True),
-    }
-
-
 def test_pictures_within_the_limit_are_those_of_everybody_else(tmp_path):
-    for kind, picture in make_kinds(tmp_path).items():
+    for kind, picture in save_kinds(draw(tmp_path / "base.png", (300, 200))).items():
         found = open_limited(picture, LIMIT)
         expected = open_picture(picture)
         assert found.mode == "RGB", kind
@@ -68,7 +47,7 @@ def test_pictures_within_the_limit_are_those_of_everybody_else(tmp_path):
 
 
 def test_larger_pictures_are_scaled_down_and_look_the_same(tmp_path):
-    for kind, picture in make_kinds(tmp_path).items():
+    for kind, picture in save_kinds(draw(tmp_path / "base.png", (300, 200))).items():
         found = open_limited(picture, 10_000)
         whole = open_picture(picture)
         assert found.mode == "RGB", kind

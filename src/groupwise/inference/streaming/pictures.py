@@ -6,7 +6,7 @@ from contextlib import nullcontext
 
 from PIL import Image, ImageOps
 
-from groupwise.core import DataError, Example, Picture
+from groupwise.core import DataError, Example, Picture, convert_picture
 from groupwise.inference.chat_messages import read_picture_bytes
 
 _UNREADABLE = (OSError, SyntaxError, ValueError, Image.DecompressionBombError)
@@ -71,10 +71,9 @@ def _reduce_on_decoding(opened: Image.Image, max_pixels: int | None) -> int:
 
 def _decode(opened: Image.Image, max_pixels: int | None) -> Image.Image:
     opened.load()
-    if opened.mode in ("RGB", "L"):
+    if opened.mode in ("RGB", "L") and not opened.has_transparency_data:
         _shrink(opened, max_pixels)
-    turned = ImageOps.exif_transpose(opened)
-    upright = turned.convert("RGB")
+    upright = convert_picture(ImageOps.exif_transpose(opened))
     _shrink(upright, max_pixels)
     return upright
 
