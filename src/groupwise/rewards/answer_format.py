@@ -10,6 +10,7 @@ class AnswerFormat:
 
     name = "answer_format"
     kind: RewardKind = "format"
+    runs_beside_scoring = True
 
     def __init__(self, contract: AnswerContract) -> None:
         self.contract = contract

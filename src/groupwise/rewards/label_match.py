@@ -14,6 +14,7 @@ class LabelMatch:
 
     name = "label_match"
     kind: RewardKind = "truth"
+    runs_beside_scoring = True
 
     def __init__(self, contract: AnswerContract) -> None:
         self.contract = contract

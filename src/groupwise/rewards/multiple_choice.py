@@ -45,6 +45,7 @@ class MultipleChoice:
 
     name = "multiple_choice"
     kind: RewardKind = "truth"
+    runs_beside_scoring = True
 
     def __init__(
         self,

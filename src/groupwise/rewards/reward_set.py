@@ -84,6 +84,11 @@ class RewardSet:
         """Whether a judgement that a known truth contradicts is dropped."""
         return self._drops_contradicted
 
+    @property
+    def runs_beside_scoring(self) -> bool:
+        """Whether all parts say that they may work in another thread while the policy is scored."""
+        return all(getattr(part, "runs_beside_scoring", False) for part in self._rewards.values())
+
     def describe_weights(self, *, absent: Iterable[str] = ()) -> str:
         """Return the weights that count, as one line.
 

@@ -10,6 +10,7 @@ class TagFormat:
 
     name = "tag_format"
     kind: RewardKind = "format"
+    runs_beside_scoring = True
 
     def __init__(self, contract: TagContract) -> None:
         self.contract = contract

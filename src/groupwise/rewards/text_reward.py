@@ -20,6 +20,7 @@ class TextReward(ABC):
     """
 
     kind: RewardKind = "truth"
+    runs_beside_scoring = True
 
     def __init__(self, contract: TagContract | None = None, *, references: str = "answers") -> None:
         self.contract = contract

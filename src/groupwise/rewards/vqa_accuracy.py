@@ -58,6 +58,7 @@ class VqaAccuracy:
 
     name = "vqa_accuracy"
     kind: RewardKind = "truth"
+    runs_beside_scoring = True
 
     def __init__(
         self,

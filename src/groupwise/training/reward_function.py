@@ -26,6 +26,11 @@ class RewardFunction:
         self.rewards = rewards
         self.end_token_ids = frozenset(end_token_ids)
 
+    @property
+    def runs_beside_scoring(self) -> bool:
+        """Whether the rewards say that they may be at work while the policy is scored."""
+        return self.rewards.runs_beside_scoring
+
     def __call__(
         self,
         *,

@@ -105,6 +105,8 @@ class SpeedSettings(Config):
             processor once per picture.
         prefill_once: read every prompt once per group when sampling.
         skip_dead_groups: leave groups without a gradient out of the training pass.
+        rewards_beside_scoring: let rewards that say ``runs_beside_scoring`` work in threads of
+            their own while old policy and reference are scored.
         tolerance: greatest difference of a log-probability from the plain pass; the first batch
             of each new shape is compared.
     """
@@ -114,6 +116,7 @@ class SpeedSettings(Config):
     vision_once: bool = True
     prefill_once: bool = True
     skip_dead_groups: bool = True
+    rewards_beside_scoring: bool = False
     tolerance: float = Field(default=1e-3, gt=0)
 
 

@@ -1,4 +1,7 @@
-"""Rewards that are at work while the reference model is: judges and sandboxes mostly wait."""
+"""Rewards that say they may be at work while the policy is scored: distant judges mostly wait.
+
+All others are TRL's to call: one after the other, on the main thread, when scoring is done.
+"""
 
 import inspect
 from collections.abc import Callable, Mapping, Sequence
@@ -18,23 +21,35 @@ class EarlyReward:
     def __init__(self, function: Callable[..., Any]) -> None:
         self.function = function
         self._pool = ThreadPoolExecutor(1, thread_name_prefix="reward")
-        self._asked: Future[Any] | None = None
+        self._begun: tuple[Any, Future[Any]] | None = None
 
-    def start(self, **given: Any) -> None:
-        """Begin to score these completions; the next call gives the result."""
-        self._asked = self._pool.submit(self.function, **given)
+    def start(self, *, completion_ids: Any, **given: Any) -> None:
+        """Begin to score these completions; the next call with them gives the result."""
+        values = self._pool.submit(self.function, completion_ids=completion_ids, **given)
+        self._begun = completion_ids, values
 
-    def __call__(self, **given: Any) -> Any:
-        """Return the values that were begun, or else score now; raises what scoring raised."""
-        asked, self._asked = self._asked, None
-        return self.function(**given) if asked is None else asked.result()
+    def __call__(self, *, completion_ids: Any, **given: Any) -> Any:
+        """Return the values that were begun, or else score now; raises what scoring raised.
+
+        A round that failed leaves values of other completions.
+        """
+        begun, self._begun = self._begun, None
+        if begun is not None and begun[0] is completion_ids:
+            return begun[1].result()
+        return self.function(completion_ids=completion_ids, **given)
 
 
 def start_early(function: Any) -> Any:
-    """Return the function as an EarlyReward; models and coroutines stay as they are."""
+    """Return the function as an EarlyReward if it says ``runs_beside_scoring``.
+
+    Models and coroutines stay as they are.
+    """
     called = getattr(function, "__call__", function)  # noqa: B004 (an object's own coroutine)
     is_async = inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(called)
-    return function if is_async or isinstance(function, nn.Module) else EarlyReward(function)
+    may_run = getattr(function, "runs_beside_scoring", False) and not isinstance(
+        function, nn.Module
+    )
+    return EarlyReward(function) if may_run and not is_async else function
 
 
 def start_all(functions: Sequence[Any], rows: Sequence[Mapping[str, Any]], **given: Any) -> None:

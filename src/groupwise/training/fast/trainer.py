@@ -59,7 +59,8 @@ class FastGRPOTrainer(_Base):
         keep_inputs_without_gradient(named["model"], named["args"])
         super().__init__(**named)
         self.speed = speed
-        self.reward_funcs = [start_early(function) for function in self.reward_funcs]
+        if speed.rewards_beside_scoring:
+            self.reward_funcs = [start_early(function) for function in self.reward_funcs]
         self._round: Any = None
         self._micro_batch: Mapping[str, Any] = {}
         self._guard = ShapeGuard(speed.tolerance)
