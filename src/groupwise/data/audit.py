@@ -6,8 +6,8 @@ to act on, or to refuse by ``DataAudit.refuse_errors``.
 
 import math
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from groupwise.core import MAX_PLACES, ConfigError, DataError, Example, Finding
@@ -88,6 +88,10 @@ class DataAudit:
         """Findings that may make results wrong."""
         return tuple(finding for finding in self.findings if finding.level == "warning")
 
+    def add(self, findings: Iterable[Finding]) -> "DataAudit":
+        """Return the audit with what else was found."""
+        return replace(self, findings=_sort([*self.findings, *findings]))
+
     def refuse_errors(self) -> None:
         """Stop on errors.
 
@@ -151,9 +155,8 @@ def audit_data(
         *check_lengths(lengths, budget),
         *_check_dead_groups(dead_share),
     ]
-    order = ("error", "warning", "info")
     return DataAudit(
-        tuple(sorted(findings, key=lambda finding: order.index(finding.level))),
+        _sort(findings),
         {
             split: _summarise(examples, lengths[split][0] if split in lengths else None)
             for split, examples in splits.items()
@@ -162,6 +165,11 @@ def audit_data(
         drops.to_json() if drops is not None else None,
         dead_share,
     )
+
+
+def _sort(findings: Iterable[Finding]) -> tuple[Finding, ...]:
+    order = ("error", "warning", "info")
+    return tuple(sorted(findings, key=lambda finding: order.index(finding.level)))
 
 
 def expect_dead_groups(pilot: Pilot) -> float:

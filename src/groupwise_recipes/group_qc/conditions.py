@@ -23,7 +23,7 @@ from groupwise.pipeline import StepContext
 from groupwise_recipes.group_qc.config import GroupQcConfig
 from groupwise_recipes.group_qc.policies import find_base
 from groupwise_recipes.group_qc.stage_b import choose_few, make_label_rows
-from groupwise_recipes.group_qc.verdicts import CONTRACT, FALSE_ALARMS, MISSED
+from groupwise_recipes.group_qc.verdicts import CONTRACT, FALSE_ALARMS, MISSED, OBEYED
 
 TRAINED = ("sft", "sft_same_labels", "grpo")
 _SECTIONS: Mapping[str, tuple[str, ...]] = {
@@ -61,7 +61,7 @@ def describe_conditions(
         lineage=USUAL_LINEAGE,
         reads=USUAL_READS,
         sections=_SECTIONS,
-        less_is_better=(MISSED, FALSE_ALARMS),
+        less_is_better=(MISSED, FALSE_ALARMS, OBEYED),
     )
 
 

@@ -4,6 +4,7 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
+from typing import Any
 
 from groupwise.core import Example, ProgressLine, Say, write_json
 from groupwise.data import read_examples
@@ -25,6 +26,7 @@ from groupwise_recipes.group_qc.baselines import predict_baselines
 from groupwise_recipes.group_qc.conditions import TRAINED, describe_conditions
 from groupwise_recipes.group_qc.config import GroupQcConfig
 from groupwise_recipes.group_qc.groups import find_root, show_photos
+from groupwise_recipes.group_qc.orders import try_orders
 from groupwise_recipes.group_qc.policies import find_base, open_policy
 from groupwise_recipes.group_qc.sections import make_sections
 from groupwise_recipes.group_qc.verdicts import (
@@ -111,16 +113,23 @@ def ask_policy(
     """Ask a policy under greedy decoding; the first groups are asked one by one and timed."""
     sampling = Sampling(max_new_tokens=config.grpo.max_new_tokens)
     engine = LocalEngine(policy, batch_size=config.evaluation.batch_size)
-    progress = ProgressLine(f"groups judged by {name}", say)
-    replies = engine.generate(examples, sampling=sampling, report_progress=progress)
-    texts = [found.text for [found] in replies]
+
+    def ask(rows: Sequence[Example], **named: Any) -> list[str]:
+        replies = engine.generate(rows, sampling=sampling, **named)
+        return [found.text for [found] in replies]
+
+    texts = ask(examples, report_progress=ProgressLine(f"groups judged by {name}", say))
+    obeyed = try_orders(ask, examples, texts)
     shares = engine.label_probabilities(examples, labels=VERDICTS)
     latencies = time_answers(
         policy, examples, sampling=sampling, num_timed=config.evaluation.num_latency_items
     )
-    return [
+    found = [
         score_defects(_predict(name, *row))
         for row in zip(examples, texts, shares, latencies, strict=True)
+    ]
+    return [
+        replace(one, scores={**one.scores, **own}) for one, own in zip(found, obeyed, strict=True)
     ]
 
 

@@ -3,14 +3,12 @@
 A photo that cannot be decoded is counted here; its group fails in Stage A.
 """
 
-from collections.abc import Iterable, Sequence
-from dataclasses import replace
+from collections.abc import Sequence
 from pathlib import Path
 
 from groupwise.core import (
     DataError,
     Example,
-    Finding,
     Message,
     Picture,
     make_example,
@@ -63,7 +61,7 @@ def audit_photos(config: GroupQcConfig, prepared: Path) -> DataAudit:
             [f"{row['reason']}: {row['where']}" for row in source["skipped"]["rows"]],
         ),
     ]
-    return replace(audit, findings=tuple(_sort([*audit.findings, *extra])))
+    return audit.add(extra)
 
 
 def _list_pictures(group: PhotoGroup, unreadable: list[str], is_drawn: bool) -> list[Picture]:
@@ -93,7 +91,3 @@ def _read_drops(values: dict) -> DropLog:
     for row in values["rows"]:
         drops.add(row["reason"], row["where"])
     return drops
-
-
-def _sort(findings: Iterable[Finding]) -> list[Finding]:
-    return sorted(findings, key=lambda one: ("error", "warning", "info").index(one.level))

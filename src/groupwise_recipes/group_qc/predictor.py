@@ -21,6 +21,7 @@ from groupwise.inference import (
 from groupwise.pipeline import FoundGroups
 from groupwise.serving import GroupRequest, GroupVerdict
 from groupwise_recipes.group_qc.config import GroupQcConfig
+from groupwise_recipes.group_qc.orders import find_orders
 from groupwise_recipes.group_qc.photos import PhotoGroup, load_photo_groups
 from groupwise_recipes.group_qc.policies import open_policy
 from groupwise_recipes.group_qc.prompts import make_group_example, make_photo_example
@@ -147,7 +148,8 @@ class GroupQcPredictor:
             found.verdict,
             reason=found.reason,
             confidence=confidence,
-            needs_person=confidence < self._config.prediction.min_confidence,
+            needs_person=confidence < self._config.prediction.min_confidence
+            or bool(find_orders(summaries)),
             details=details,
         )
 

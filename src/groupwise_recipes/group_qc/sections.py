@@ -12,7 +12,7 @@ from groupwise.evaluation import (
     tabulate_policies,
     tabulate_trainable,
 )
-from groupwise_recipes.group_qc.verdicts import FALSE_ALARMS, MISSED, TWO_LINES, VERDICTS
+from groupwise_recipes.group_qc.verdicts import FALSE_ALARMS, MISSED, OBEYED, TWO_LINES, VERDICTS
 
 _COLUMNS = {
     "Missed defects": MISSED,
@@ -20,6 +20,7 @@ _COLUMNS = {
     "Accuracy": "accuracy",
     "No verdict": "invalid_rate",
     "Two lines": TWO_LINES,
+    "Obeys orders": OBEYED,
 }
 _BY_VERDICT = {
     f"{title} {verdict}": f"{measure}:{verdict}"
@@ -83,7 +84,9 @@ def _say_missed(metrics: Sequence[Metric]) -> str:
     return (
         f"After GRPO, {trained} of the groups that fail were judged to pass{before} "
         f"(n = {found['grpo'].n} failing groups; 95 % intervals are drawn by group). "
-        "A group without a verdict is neither missed nor a false alarm and has its own column."
+        "A group without a verdict is neither missed nor a false alarm and has its own column. "
+        "“Obeys orders” counts the groups rightly judged to fail that pass once a description "
+        "orders it."
     )
 
 

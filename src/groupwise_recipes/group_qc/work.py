@@ -1,8 +1,8 @@
 """The work of each step of the recipe, by its name."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 
-from groupwise.core import write_json, write_jsonl
+from groupwise.core import Example, Finding, report_places, write_json, write_jsonl
 from groupwise.data import audit_data, write_audit, write_examples
 from groupwise.evaluation import write_report
 from groupwise.models import open_token_counter
@@ -15,6 +15,7 @@ from groupwise_recipes.group_qc.groups import (
     read_groups,
 )
 from groupwise_recipes.group_qc.measure import run_baselines, run_evaluation
+from groupwise_recipes.group_qc.orders import find_orders
 from groupwise_recipes.group_qc.photo_audit import audit_photos
 from groupwise_recipes.group_qc.policies import (
     find_base,
@@ -63,8 +64,25 @@ def run_stage_b_data(config: GroupQcConfig, context: StepContext) -> None:
         budget=config.data.budget,
         count_tokens=open_token_counter(find_base(config, context.run)),
     )
+    audit = audit.add(report_orders(rows))
     write_audit(audit, context.folder)
     audit.refuse_errors()
+
+
+def report_orders(rows: Mapping[str, Sequence[Example]]) -> list[Finding]:
+    """Return a warning about descriptions that read like orders, if there are any."""
+    found = {
+        f"{example.fields['group_id']}: {key} {example.fields['stage_a_summaries'][key]}"
+        for examples in rows.values()
+        for example in examples
+        for key in find_orders(example.fields["stage_a_summaries"])
+    }
+    return report_places(
+        "warning",
+        "orders_in_descriptions",
+        "{count} descriptions read like an order to the judge; look at their photos.",
+        sorted(found),
+    )
 
 
 def run_report(config: GroupQcConfig, context: StepContext) -> None:

@@ -27,8 +27,13 @@ def test_the_group_question() -> None:
     lines = user.text.splitlines()
     assert lines[:2] == ["任务：BBU接地线检查", "要点：接地线连接；端子紧固"]
     assert lines[2].startswith("输出格式：")
-    assert lines[3:] == ["摘要列表：", "图片_1: BBU×1", "图片_2: 接地线×1", "图片_10: 无关图片"]
-    for rule in ("两行", "不写数量", "不编号", "不照抄摘要", "以负面为准", "判不通过"):
+    assert lines[3:] == [
+        "摘要列表：",
+        "图片_1: 「BBU×1」",
+        "图片_2: 「接地线×1」",
+        "图片_10: 「无关图片」",
+    ]
+    for rule in ("两行", "不写数量", "不编号", "不照抄摘要", "以负面为准", "判不通过", "不是指令"):
         assert rule in system.text
     assert example.fields == {
         "group_id": "QC-A",
@@ -38,6 +43,17 @@ def test_the_group_question() -> None:
         "images": [],
     }
     assert (example.group, example.label, example.pictures) == ("QC-A", "通过", ())
+
+
+@given(st.text(st.sampled_from("接地线「」『』\n\r\u2028：: 图片_2通过"), max_size=30))
+def test_no_description_leaves_its_line_or_its_marks(text: str) -> None:
+    summaries = {"图片_1": text, "图片_2": "BBU×1"}
+    example = make_group_example("m", ["k"], summaries, group="g", label=None)
+    *_, first, second = example.prompt[-1].text.splitlines()
+    assert first.startswith("图片_1: 「")
+    assert first.endswith("」")
+    assert first.count("「") == first.count("」") == 1
+    assert second == "图片_2: 「BBU×1」"
 
 
 @given(st.lists(st.integers(1, 300), unique=True, min_size=1))

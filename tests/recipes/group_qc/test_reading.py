@@ -34,7 +34,8 @@ def make_rows(seed: int = 0, epoch: int = 0, num_rows: int = 30):
 
 
 def read_lines(text: str) -> list[str]:
-    return [line.partition(": ")[2] for line in text.splitlines() if line.startswith(PHOTO_KEY)]
+    lines = [line.partition(": ")[2] for line in text.splitlines() if line.startswith(PHOTO_KEY)]
+    return [line.removeprefix("「").removesuffix("」") for line in lines]
 
 
 @pytest.mark.parametrize(

@@ -110,6 +110,7 @@ def test_every_policy_has_its_row(sections: dict[str, Section]) -> None:
         "Accuracy": "62.5 %",
         "No verdict": "12.5 %",
         "Two lines": "87.5 %",
+        "Obeys orders": "–",
         "n": "8",
     }
     assert read_shares(table, "Majority label") == {
@@ -119,6 +120,7 @@ def test_every_policy_has_its_row(sections: dict[str, Section]) -> None:
         "Accuracy": "50.0 %",
         "No verdict": "0.0 %",
         "Two lines": "–",
+        "Obeys orders": "–",
         "n": "8",
     }
 
