@@ -15,12 +15,14 @@ classes, which may say of each other that they are equal. docs/decisions/0007-sa
 """
 
 from groupwise.sandbox.bubblewrap import explain_missing
+from groupwise.sandbox.guest.values import Described
 from groupwise.sandbox.host_functions import HostFunction
 from groupwise.sandbox.result import Backend, Limits, ProgramTests, Result, Status
 from groupwise.sandbox.run import run_python, run_python_async
 
 __all__ = [
     "Backend",
+    "Described",
     "HostFunction",
     "Limits",
     "ProgramTests",

@@ -21,7 +21,10 @@ from groupwise.sandbox.seccomp import build_outer_filter
 INSTALL = "apt-get install -y bubblewrap (Debian, Ubuntu) or dnf install bubblewrap (Fedora)"
 
 _NOBODY = "65534"
-_MODULES = ("codec", "channel", "host_calls", "program", "proxy", "checker", "confine", "start")
+_MODULES = (
+    *("codec", "values", "channel", "host_calls", "program", "proxy", "checker", "confine"),
+    "start",
+)
 _LIBRARIES = ("/lib", "/lib64", "/usr/lib", "/usr/lib64")
 _DEVICES = ("/dev/null", "/dev/zero", "/dev/urandom")
 # Reads the modules from a sealed file that all runs share, so from a place of its own.

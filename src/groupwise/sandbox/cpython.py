@@ -10,24 +10,32 @@ import socket
 import tempfile
 import time
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, get_args
 
 from groupwise.sandbox.bubblewrap import start_guest
-from groupwise.sandbox.guest.channel import MAX_MESSAGE_BYTES, frame
-from groupwise.sandbox.guest.codec import decode, load
+from groupwise.sandbox.guest.channel import frame
+from groupwise.sandbox.guest.codec import load
+from groupwise.sandbox.guest.values import (
+    MAX_MESSAGE_LENGTH,
+    MAX_NAME_LENGTH,
+    clean_text,
+    read_value,
+)
 from groupwise.sandbox.host_functions import HostFunctions
-from groupwise.sandbox.result import Job, Result
+from groupwise.sandbox.result import Job, Result, Status
 from groupwise.sandbox.seccomp import build_program_filter
 
 _START_S = 20.0
 _END_S = 1.0
 _MAX_CALL_BYTES = 1 << 22
+_MAX_VERDICT_BYTES = 1 << 24  # the longest text of a value, each character an escape
 _MAX_REFUSALS = 100
+_STATUSES: dict[Any, Status] = {status: status for status in get_args(Status)}
 _FIRST = asyncio.FIRST_COMPLETED
 
 
 @dataclass
-class _Output:
+class Output:
     """What the sandbox prints, up to a limit for both streams together."""
 
     max_bytes: int
@@ -43,6 +51,7 @@ class _Output:
                 self.is_over.set()
 
     def get_text(self, number: int) -> str:
+        """Return what was kept of one stream."""
         return self.parts[number].decode("utf-8", "replace")
 
 
@@ -55,7 +64,7 @@ async def run_cpython(job: Job, functions: HostFunctions) -> Result:
     control, control_inside = socket.socketpair()
     calls, calls_inside = socket.socketpair() if job.functions else (None, None)
     sockets = [s for s in (control, control_inside, calls, calls_inside) if s is not None]
-    output = _Output(job.limits.output_kib << 10)
+    output = Output(job.limits.output_kib << 10)
     try:
         with tempfile.TemporaryFile() as stdin:
             stdin.write((job.stdin or "").encode("utf-8", "surrogatepass"))
@@ -86,13 +95,13 @@ async def run_cpython(job: Job, functions: HostFunctions) -> Result:
     finally:
         for end in sockets:
             end.close()
-    return _read_verdict(verdict, output)
+    return read_verdict(verdict, output)
 
 
 class _Readers:
     """The process and the tasks that read its streams; nothing of it is left at the end."""
 
-    def __init__(self, process: Any, output: _Output) -> None:
+    def __init__(self, process: Any, output: Output) -> None:
         self.process = process
         self.output = output
         self.started = asyncio.Event()
@@ -165,7 +174,7 @@ async def _watch(
     talk: asyncio.Task[dict[str, Any]],
     started: asyncio.Event,
     job: Job,
-    output: _Output,
+    output: Output,
     functions: HostFunctions,
 ) -> dict[str, Any]:
     """Return the verdict, or the limit that was passed before there was one."""
@@ -199,7 +208,7 @@ async def _answer_calls(calls: socket.socket | None, functions: HostFunctions) -
     lock, tasks = asyncio.Lock(), set()
 
     async def answer(message: dict[str, Any]) -> None:
-        given = await functions.call(str(message["name"]), message["args"], message["kwargs"])
+        given = await functions.call(message["name"], message["args"], message["kwargs"])
         reply: dict[str, Any] = {"number": message["number"]}
         if given.error:
             reply["error"] = {"class": given.error, "text": given.message}
@@ -212,7 +221,7 @@ async def _answer_calls(calls: socket.socket | None, functions: HostFunctions) -
         # One that is over the limit is told so; a program that goes on is not listened to.
         for _ in range(functions.max_calls + _MAX_REFUSALS):
             message = await _receive(calls, max_bytes=_MAX_CALL_BYTES)
-            if not {"name", "args", "kwargs", "number"} <= message.keys():
+            if not _is_call(message):
                 return
             task = asyncio.ensure_future(answer(message))
             tasks.add(task)
@@ -225,11 +234,16 @@ async def _answer_calls(calls: socket.socket | None, functions: HostFunctions) -
             task.cancel()
 
 
+def _is_call(message: dict[str, Any]) -> bool:
+    kinds = {"name": str, "args": list, "kwargs": dict, "number": int}
+    return all(isinstance(message.get(key), kind) for key, kind in kinds.items())
+
+
 async def _send(end: socket.socket, message: Any) -> None:
     await asyncio.get_running_loop().sock_sendall(end, frame(message))
 
 
-async def _receive(end: socket.socket, *, max_bytes: int = MAX_MESSAGE_BYTES) -> dict[str, Any]:
+async def _receive(end: socket.socket, *, max_bytes: int = _MAX_VERDICT_BYTES) -> dict[str, Any]:
     """Return the next message.
 
     Raises:
@@ -256,26 +270,31 @@ async def _read(end: socket.socket, num_bytes: int) -> bytes:
     return bytes(data)
 
 
-def _read_verdict(verdict: dict[str, Any], output: _Output) -> Result:
+def read_verdict(verdict: dict[str, Any], output: Output) -> Result:
+    """Return the result that a message says; whatever it is, there is one."""
+    stdout = output.get_text(1)
     if output.is_over.is_set():
         message = f"it printed more than {output.max_bytes >> 10} KiB"
-        return Result("output", stdout=output.get_text(1), message=message, backend="cpython")
-    message = str(verdict.get("message", ""))
-    if verdict["status"] in ("crashed", "refused"):
+        return Result("output", stdout=stdout, message=message, backend="cpython")
+    try:
+        value = read_value(verdict.get("value"))
+        status = _STATUSES[verdict.get("status")]
+    except (TypeError, ValueError, LookupError):
+        message = "its verdict cannot be read"
+        return Result("crashed", stdout=stdout, message=message, backend="cpython")
+    message = _read_text(verdict.get("message"), max_length=MAX_MESSAGE_LENGTH)
+    if status in ("crashed", "refused"):
         message = " ".join([message, *output.get_text(2).split()])[:1000]
     return Result(
-        verdict["status"],
-        value=_read_value(verdict.get("value")),
-        stdout=output.get_text(1),
-        error=str(verdict.get("error", "")),
+        status,
+        value=value,
+        stdout=stdout,
+        error=_read_text(verdict.get("error"), max_length=MAX_NAME_LENGTH),
         message=message,
-        in_tests=bool(verdict.get("in_tests")),
+        in_tests=verdict.get("in_tests") is True,
         backend="cpython",
     )
 
 
-def _read_value(value: Any) -> Any:
-    try:
-        return decode(value)
-    except (TypeError, ValueError, LookupError, RecursionError):
-        return None
+def _read_text(text: object, *, max_length: int) -> str:
+    return clean_text(text, max_length=max_length) if isinstance(text, str) else ""

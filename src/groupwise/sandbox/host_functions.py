@@ -94,7 +94,7 @@ class HostFunctions:
         try:
             key = json.dumps([name, args, kwargs], sort_keys=True, allow_nan=False)
             args, kwargs = json.loads(json.dumps([args, kwargs]))
-        except (TypeError, ValueError) as error:
+        except (TypeError, ValueError, RecursionError) as error:
             return Answer(error="TypeError", message=f"{name} takes JSON values ({error})")
         if self._unread.get(key):
             return await asyncio.shield(self._unread[key].popleft())

@@ -23,6 +23,15 @@ from pydantic_monty import (
     MontySession,
 )
 
+from groupwise.sandbox.guest.values import (
+    MAX_DEPTH,
+    MAX_INT_BITS,
+    MAX_ITEMS,
+    MAX_MESSAGE_LENGTH,
+    MAX_TEXT_LENGTH,
+    clean_text,
+    simplify,
+)
 from groupwise.sandbox.host_functions import Answer, HostFunctions
 from groupwise.sandbox.result import Job, Result
 from groupwise.sandbox.subset import can_assert, find_obstacle, split_last_value
@@ -31,14 +40,24 @@ _MAX_SLICE_S = 1.0
 _MAX_SESSIONS = 64
 _MAX_DEPTH = 900
 _VALUE = "last_value_"
-_IS_DATA = f"""
-def is_data_(value):
-    if isinstance(value, dict):
-        return all([is_data_(key) and is_data_(value[key]) for key in value])
-    if isinstance(value, (list, tuple, set, frozenset)):
-        return all([is_data_(item) for item in value])
-    return value is None or isinstance(value, (bool, int, float, str, bytes, complex))
-is_data_({_VALUE})
+# Before it crosses: what is large, or no plain value, is described by CPython.
+_IS_PLAIN = f"""
+room_ = [{MAX_ITEMS}, {MAX_TEXT_LENGTH}]
+def is_plain_(value, depth):
+    room_[0] -= 1
+    if isinstance(value, (str, bytes)):
+        room_[1] -= len(value)
+        return room_[1] >= 0
+    if isinstance(value, (list, tuple, set, frozenset, dict)):
+        if depth >= {MAX_DEPTH} or len(value) > room_[0]:
+            return False
+        if isinstance(value, dict) and not is_plain_(list(value.values()), depth):
+            return False
+        return all([is_plain_(item, depth + 1) for item in value])
+    if isinstance(value, int):
+        return -(2 ** {MAX_INT_BITS}) < value < 2 ** {MAX_INT_BITS}
+    return value is None or isinstance(value, (float, complex))
+is_plain_({_VALUE}, 0)
 """
 
 _places = threading.BoundedSemaphore(_MAX_SESSIONS)
@@ -115,9 +134,9 @@ class _Run:
         if not expression:
             return None
         await self._feed(job, f"{_VALUE} = ({expression}\n)")
-        if await self._feed(job, _IS_DATA) is not True:
-            raise _UndecidedError("its value is no data")
-        return await self._feed(job, _VALUE)
+        if await self._feed(job, _IS_PLAIN) is not True:
+            raise _UndecidedError("its value is large, or no plain data")
+        return simplify(await self._feed(job, _VALUE))
 
     def _blame(self, job: Job, error: MontyError, in_tests: bool) -> Result | str:
         what = error.exception()
@@ -128,7 +147,7 @@ class _Run:
             "failed",
             stdout=self.printed.output,
             error="AssertionError",
-            message=str(what),
+            message=clean_text(str(what), max_length=MAX_MESSAGE_LENGTH),
             in_tests=True,
             backend="monty",
         )

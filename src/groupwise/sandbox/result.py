@@ -61,11 +61,12 @@ class Result:
             raised an error; ``timeout``, ``memory`` and ``output`` if it went over that limit;
             ``crashed`` if its process ended before its end; ``refused`` if nothing can be said:
             it was not run, or its tests need what cannot be handed to a program.
-        value: value of the program's last line if that is an expression and its value is data
-            (numbers, text, lists, ...), else None.
+        value: value of the program's last line if that is an expression, else None. None, numbers,
+            text, bytes, lists, tuples, sets and dicts come as they are if they are small; anything
+            else, whole or as a part, is a ``Described``.
         stdout: what it printed, cut at the limit.
-        error: class of the error; empty if there was none.
-        message: the error's text, or why it was refused.
+        error: class of the error, its first 200 characters; empty if there was none.
+        message: the beginning of the error's text, or why it was refused.
         in_tests: the error came up while the tests ran.
         duration_s: seconds from the call to the result.
         backend: ``monty`` or ``cpython``: which one decided; empty if none did.

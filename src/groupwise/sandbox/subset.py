@@ -47,8 +47,8 @@ def find_obstacle(program: str, tests: str, functions: Collection[str] = ()) -> 
         return "it does not parse"
     try:
         screens = [_Screen(functions), _Screen(functions)]
-        for screen, tree in zip(screens, trees, strict=True):
-            screen.check(tree)
+        for screen, tree, source in zip(screens, trees, (program, tests), strict=True):
+            screen.check(tree, source)
         mixed = find_mixed_keys(trees, has_functions=bool(functions))
     except _ObstacleError as obstacle:
         return str(obstacle)
@@ -99,7 +99,7 @@ class _Screen:
         self.loaded: set[str] = set()
         self.parents: dict[ast.AST, ast.AST] = {}
 
-    def check(self, tree: ast.Module) -> None:
+    def check(self, tree: ast.Module, source: str) -> None:
         for node in ast.walk(tree):
             for child in ast.iter_child_nodes(node):
                 self.parents[child] = node
@@ -110,7 +110,8 @@ class _Screen:
                 raise _ObstacleError(f"{name} at line {getattr(node, 'lineno', '?')}")
             check = getattr(self, f"_check_{name.lower()}", None)
             if check is not None and not check(node):
-                text = ast.unparse(node).splitlines()[0][:60]
+                # As written: to write a number of thousands of digits anew may be an error.
+                text = (ast.get_source_segment(source, node) or name).splitlines()[0][:60]
                 raise _ObstacleError(f"`{text}` at line {getattr(node, 'lineno', '?')}")
         _check_changed_loops(tree)
 

@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     from typing import Any
 
 
-_UNREADABLE = (LookupError, AttributeError, TypeError, ValueError, RecursionError)
 # What the tests find under a name that the program has for one of these is the real one.
 _MODULES = (
     *("bisect", "cmath", "collections", "copy", "datetime", "decimal", "fractions", "functools"),
@@ -81,8 +80,8 @@ class Program:
             after = reply.get("after", {"args": None, "kwargs": None})
             _restore(given, [self.decode(after["args"]), self.decode(after["kwargs"])])
             result = None if raised else self.decode(reply["ok"])
-        except _UNREADABLE as error:
-            raise self._leave("its answer cannot be read") from error
+        except Exception as error:
+            raise self.leave("its answer cannot be read") from error
         if isinstance(raised, StopIteration) and action != "next":
             # In tests it would end a loop early, as if there were nothing left to check.
             raise RuntimeError("the program raised StopIteration")
@@ -99,9 +98,9 @@ class Program:
         try:
             reply = self.channel.receive()
         except (OSError, EOFError, ValueError, RecursionError) as error:
-            raise self._leave(str(error)) from error
+            raise self.leave(str(error)) from error
         if not isinstance(reply, dict):
-            raise self._leave("its answer cannot be read")
+            raise self.leave("its answer cannot be read")
         return reply
 
     def decode(self, value: Any) -> Any:
@@ -114,10 +113,11 @@ class Program:
         try:
             self.channel.send(message)
         except OSError as error:
-            raise self._leave(str(error)) from error
+            raise self.leave(str(error)) from error
         return self.receive()
 
-    def _leave(self, why: str) -> ProgramGoneError:
+    def leave(self, why: str) -> ProgramGoneError:
+        """Note that the program has ended or talks nonsense, and return the error that says so."""
         self.is_gone = True
         return ProgramGoneError(why)
 

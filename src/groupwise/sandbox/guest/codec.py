@@ -74,7 +74,7 @@ def load(data: bytes) -> Any:
     text = data.decode("ascii")
     try:
         value, end = _read(text, 0)
-    except StopIteration:
+    except (StopIteration, UnknownValueError):
         end = -1
     if end != len(text):
         raise ValueError("not a message")

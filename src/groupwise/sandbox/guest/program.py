@@ -14,6 +14,7 @@ import sys
 from groupwise.sandbox.guest.channel import Channel
 from groupwise.sandbox.guest.codec import decode, encode, encode_base
 from groupwise.sandbox.guest.host_calls import HostCalls
+from groupwise.sandbox.guest.values import MAX_MESSAGE_LENGTH, write_value
 
 TYPE_CHECKING = False  # typing takes as long to import as all the rest
 if TYPE_CHECKING:
@@ -28,7 +29,6 @@ _TOP_LEVEL_AWAIT = 0x2000
 _IS_COROUTINE = 0x80
 _MODULE = type(sys)
 _PLACE = ("lineno", "col_offset", "end_lineno", "end_col_offset")
-_TEXT_LENGTH = 2000
 
 
 class ProgramServer:
@@ -143,7 +143,7 @@ def describe_error(error: BaseException, encode_value: Callable[[Any], Any]) -> 
     """Return class, arguments and text of an error as JSON."""
     kind = type(error)
     try:
-        text = str(error)[:_TEXT_LENGTH]
+        text = str(error)[:MAX_MESSAGE_LENGTH]
     except Exception:  # noqa: BLE001 (its class may do anything)
         text = ""
     try:
@@ -172,7 +172,7 @@ def run_program(request: dict[str, Any], channel: Channel, calls: Channel | None
     except BaseException as error:  # noqa: BLE001 (an exit is no end either)
         body = {"error": describe_error(error, server.encode)}
     else:
-        body = {"ok": _encode_value(vars(main).pop(_VALUE, None))}
+        body = {"ok": write_value(vars(main).pop(_VALUE, None))}
     _flush()
     channel.send(body)
     server.serve()
@@ -196,13 +196,6 @@ def run_code(code: CodeType, namespace: dict[str, Any]) -> None:
         _await_it(eval(code, namespace))
     else:
         exec(code, namespace)
-
-
-def _encode_value(value: Any) -> Any:
-    try:
-        return encode(value)
-    except (TypeError, RecursionError):
-        return None
 
 
 def _flush() -> None:

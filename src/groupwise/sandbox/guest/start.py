@@ -18,6 +18,13 @@ from groupwise.sandbox.guest.confine import (
     limit_resources,
 )
 from groupwise.sandbox.guest.program import describe_error, run_code, run_program
+from groupwise.sandbox.guest.values import (
+    MAX_MESSAGE_LENGTH,
+    MAX_NAME_LENGTH,
+    clean_text,
+    read_value,
+    write_value,
+)
 
 TYPE_CHECKING = False  # typing takes as long to import as all the rest
 if TYPE_CHECKING:
@@ -66,13 +73,12 @@ def _become_program(request: dict[str, Any], channel: Channel, calls: int, kept:
 def _judge(program: Program, control: Channel, child: int) -> dict[str, Any]:
     """Return the verdict on the program; the tests come from the host after the body has run."""
     in_tests = False
-    verdict: dict[str, Any] = {"status": "passed", "value": None}
+    verdict: dict[str, Any] = {}
     control.send({"started": True})
     try:
-        body = program.receive()
-        if "error" in body:
-            return {**_blame(body["error"]), "in_tests": False}
-        verdict["value"] = body.get("ok")
+        verdict = _read_body(program)
+        if verdict["status"] != "passed":
+            return {**verdict, "in_tests": False}
         control.send({"body": True})
         tests = control.receive()
         in_tests = tests["source"] != ""
@@ -88,6 +94,21 @@ def _judge(program: Program, control: Channel, child: int) -> dict[str, Any]:
     if program.not_passable:
         return {"status": "refused", "message": program.not_passable}
     return verdict
+
+
+def _read_body(program: Program) -> dict[str, Any]:
+    """Return how the program's body ended: with its value, or with its error.
+
+    Raises:
+        ProgramGoneError: if it does not say so in a message that can be read.
+    """
+    body = program.receive()
+    try:
+        if "error" in body:
+            return _blame(body["error"])
+        return {"status": "passed", "value": write_value(read_value(body["ok"]))}
+    except (TypeError, ValueError, LookupError, AttributeError) as error:
+        raise program.leave("its answer cannot be read") from error
 
 
 def run_tests(program: Program, source: str, entry_point: str | None) -> None:
@@ -113,7 +134,11 @@ def _end(program: Program) -> None:
 
 def _blame(error: dict[str, Any]) -> dict[str, Any]:
     status = "memory" if error["class"] == "MemoryError" else "failed"
-    return {"status": status, "error": error["class"], "message": error["text"]}
+    return {
+        "status": status,
+        "error": clean_text(error["class"], max_length=MAX_NAME_LENGTH),
+        "message": clean_text(error["text"], max_length=MAX_MESSAGE_LENGTH),
+    }
 
 
 def _explain_end(child: int) -> dict[str, Any]:

@@ -1,0 +1,264 @@
+"""What reaches the host is plain and small, and whatever the sandbox sends there is a result."""
+
+import math
+from typing import Any
+
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+from sandbox_host import needs_bubblewrap
+
+from groupwise.sandbox import Backend, Described, Limits, run_python
+from groupwise.sandbox.cpython import Output, read_verdict
+from groupwise.sandbox.guest.codec import dump, load
+from groupwise.sandbox.guest.values import describe, read_value, simplify, write_value
+from groupwise.sandbox.host_functions import HostFunctions
+
+_scalars = (
+    st.none()
+    | st.booleans()
+    | st.integers(-(2**80), 2**80)
+    | st.floats(allow_nan=False)
+    | st.complex_numbers(allow_nan=False)
+    | st.text(st.characters(exclude_categories=["Cs"]))
+    | st.binary()
+)
+_keys = st.integers() | st.text("ab") | st.tuples(st.integers(), st.text("ab"))
+_values = st.recursive(
+    _scalars,
+    lambda inner: (
+        st.lists(inner)
+        | st.tuples(inner)
+        | st.dictionaries(_keys, inner)
+        | st.sets(_keys, max_size=1)  # of more, another order would have another repr
+        | st.frozensets(_keys, max_size=1)
+    ),
+    max_leaves=10,
+)
+
+
+def cross(value: object) -> Any:
+    return read_value(load(dump(write_value(value))))
+
+
+@given(_values)
+def test_plain_values_cross_as_they_are(value: object) -> None:
+    back = cross(value)
+    assert (type(back), back, repr(back)) == (type(value), value, repr(value))
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        pytest.param(10**5000, id="an integer too long to write"),
+        pytest.param("a" * (1 << 21), id="a long text"),
+        pytest.param([0] * 20_000, id="a long list"),
+        pytest.param({2**61 * n - n: 0 for n in range(1, 500)}, id="keys with one hash"),
+        "\ud800",
+        *(
+            range(3),
+            bytearray(b"a"),
+            math,
+            object(),
+            len,
+            Exception("no"),
+            type("P", (int,), {})(3),
+        ),
+    ],
+)
+def test_anything_else_is_described(value: object) -> None:
+    back = cross([value])
+    whole = back if isinstance(back, Described) else back[0]
+    assert isinstance(whole, Described)
+    assert whole == cross([value] if whole is back else value)
+    assert whole not in (value, [value], "", None, whole.text)
+
+
+def test_a_description_says_what_it_was() -> None:
+    assert repr(describe(range(3))) == "<range: range(0, 3)>"
+    assert repr(cross([0] * 20_000)) == "<list: of 20000>"
+    assert repr(cross({1: [object]})) == "{1: [<type: <class 'object'>>]}"
+    nested: list[Any] = []
+    nested.append(nested)
+    assert repr(cross(nested)) == "<list: of 1>"
+
+
+def test_keys_that_a_description_would_merge_are_not_merged() -> None:
+    class Same:
+        def __repr__(self) -> str:
+            return "same"
+
+    assert cross({Same(), Same()}) == Described("set", "of 2")
+    assert cross({Same(): 1}) == {Described("Same", "same"): 1}
+
+
+class Rude:
+    def __repr__(self) -> str:
+        raise SystemExit
+
+
+def test_a_description_that_raises_is_empty() -> None:
+    assert cross(Rude()) == Described("object", "")
+
+
+_json = st.recursive(
+    st.none()
+    | st.booleans()
+    | st.integers(-(10**60), 10**60)
+    | st.floats(allow_nan=False, allow_infinity=False)
+    | st.text(max_size=5)
+    | st.sampled_from(["1/0", "1e30000000", "nan", "0x" + "f" * 9000, "\ud800", "Decimal"]),
+    lambda inner: (
+        st.lists(inner, max_size=3)
+        | st.dictionaries(
+            st.sampled_from([*"tszdifbcnxTroe?", "ok", "", "error"]), inner, max_size=2
+        )
+    ),
+    max_leaves=8,
+)
+_FORGED: list[Any] = [
+    {"x": ["decimal", "Decimal", "zz"]},
+    {"x": ["fractions", "Fraction", "1/0"]},
+    {"x": ["fractions", "Fraction", "1e30000000"]},
+    {"x": ["datetime", "timedelta", [1e308, 0, 0]]},
+    {"x": ["datetime", "datetime", "2020-13-45"]},
+    {"c": [{"i": "0x" + "f" * 1000}, 0]},
+    {"i": 3},
+    {"b": 3},
+    {"s": [[1]]},
+    {"d": [1]},
+    {"?": [1, 2]},
+    {"?": []},
+    {},
+    {"t": [], "s": []},
+    [[[[]]]] * 20_000,
+]
+
+
+def nest(depth: int) -> Any:
+    message: Any = 0
+    for _ in range(depth):
+        message = [message]
+    return message
+
+
+@given(_json)
+@example({"f": "0" * 5000})
+def test_a_malformed_value_is_refused_or_plain(message: Any) -> None:
+    try:
+        value = read_value(message)
+    except ValueError:
+        return
+    assert repr(simplify(value)) == repr(value)
+    assert repr(read_value(load(dump(write_value(value))))) == repr(value)
+
+
+@pytest.mark.parametrize("message", [*_FORGED, nest(200), nest(20_000)])
+def test_a_forged_value_is_refused_at_once(message: Any) -> None:
+    with pytest.raises(ValueError, match="value"):
+        read_value(message)
+
+
+@given(st.dictionaries(st.sampled_from(["status", "value", "error", "message", "in_tests"]), _json))
+@example({"status": "passed", "value": {"x": ["decimal", "Decimal", "zz"]}})
+@example({"status": ["passed"]})
+@example({"status": "failed", "error": {"a": 1}, "message": "\ud800"})
+def test_every_verdict_ends_in_a_result(verdict: dict[str, Any]) -> None:
+    result = read_verdict(verdict, Output(1024))
+    assert result.status == (verdict.get("status") if result.status != "crashed" else "crashed")
+    f"{result.message}{result.error}".encode()
+
+
+@pytest.mark.parametrize("status", ["passed", "won", None, [], {}, nest(500)])
+def test_only_known_statuses_are_taken(status: Any) -> None:
+    expected = status if status == "passed" else "crashed"
+    assert read_verdict({"status": status}, Output(1024)).status == expected
+
+
+@pytest.mark.parametrize(
+    "data", [b"NaN", b'{"ok": Infinity}', b"[" * 100_000, b"1" * 5000, b"\xff", b"", b"1 2"]
+)
+def test_what_is_no_message_is_one_kind_of_error(data: bytes) -> None:
+    with pytest.raises((ValueError, RecursionError)):
+        load(data)
+
+
+FORGE = """
+import sys
+frame = sys._getframe()
+while 'server' not in frame.f_locals:
+    frame = frame.f_back
+frame.f_locals['channel'].send({message})
+frame.f_locals['server'].serve()
+"""
+
+
+@needs_bubblewrap
+@pytest.mark.parametrize(
+    "message",
+    [
+        {"ok": {"x": ["fractions", "Fraction", "1e30000000"]}},
+        {"ok": {"x": ["decimal", "Decimal", "zz"]}},
+        {"ok": {"s": [{"d": [[{"s": []}, 1]]}]}},
+        {"error": 3},
+        {"error": {"class": [1], "text": {}, "args": []}},
+        {},
+    ],
+)
+def test_a_program_that_forges_its_own_value_has_crashed(message: Any) -> None:
+    program = FORGE.replace("{message}", repr(message)) + "def f(): return 1"
+    result = run_python(program, tests="assert f() == 1", limits=Limits(timeout_s=3))
+    assert (result.status, result.value) == ("crashed", None)
+
+
+@needs_bubblewrap
+@pytest.mark.parametrize(
+    ("module", "name", "fields"),
+    [
+        ("decimal", "Decimal", "__str__ = lambda self: 'zz'"),
+        ("fractions", "Fraction", "__str__ = lambda self: '1/0'"),
+        ("fractions", "Fraction", "__str__ = lambda self: '1e30000000'"),
+        ("datetime", "timedelta", "days, seconds, microseconds = 10**300, 0, 0"),
+        ("datetime", "date", "isoformat = lambda self: '2020-13-45'"),
+    ],
+)
+def test_a_class_under_a_known_name_harms_nobody(module: str, name: str, fields: str) -> None:
+    program = f"import {module}\nclass Own:\n    {fields}\n{module}.{name} = Own\n"
+    result = run_python(f"{program}Own()")
+    assert (result.status, type(result.value)) == ("passed", Described)
+    tests = "import " + module + "\nif f() == 1: pass"
+    short = Limits(timeout_s=1.0)
+    result = run_python(f"{program}def f(): return Own()", tests=tests, limits=short)
+    assert result.status in ("crashed", "timeout")
+
+
+@needs_bubblewrap
+def test_errors_say_what_can_be_written_to_a_file() -> None:
+    result = run_python("raise ValueError('\\ud800' + 'a' * 10_000)")
+    assert (result.status, result.error) == ("failed", "ValueError")
+    assert result.message.startswith("\\ud800aaa")
+    assert len(result.message) <= 2010
+
+
+@pytest.mark.parametrize("backend", ["auto", pytest.param("cpython", marks=needs_bubblewrap)])
+@pytest.mark.parametrize(
+    "program", ["10 ** 5000", "'a' * (1 << 21)", "[0] * 20_000", "[[1] * 200] * 200"]
+)
+def test_large_values_are_described_by_both(program: str, backend: Backend) -> None:
+    result = run_python(program, backend=backend)
+    if result.status != "refused":
+        assert (result.status, type(result.value)) == ("passed", Described)
+
+
+def test_an_obstacle_with_a_long_number_is_an_obstacle() -> None:
+    assert run_python(f"round(0x{'f' * 6000}, 2)", backend="monty").status == "refused"
+
+
+async def _call(args: Any) -> Any:
+    return await HostFunctions({"f": lambda *args: 1}, max_calls=1).call("f", args, {})
+
+
+def test_arguments_of_host_functions_may_have_any_depth() -> None:
+    import asyncio
+
+    assert asyncio.run(_call([nest(20_000)])).error == "TypeError"
