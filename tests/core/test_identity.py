@@ -1,6 +1,7 @@
 """Digests, seeds, ids and scores: the same for the same content, different for different."""
 
 import math
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -45,6 +46,28 @@ class TestDigests:
         (tmp_path / "two" / "in" / "a.txt").rename(tmp_path / "two" / "a.txt")
         assert digest_file(tmp_path / "one") != digest_file(tmp_path / "two")
         assert digest_file(tmp_path / "two" / "a.txt") == digest_bytes(b"a")
+
+    def test_a_folder_is_what_is_read_through_links_too(self, tmp_path: Path):
+        (tmp_path / "elsewhere" / "in").mkdir(parents=True)
+        (tmp_path / "elsewhere" / "in" / "a.txt").write_text("a")
+        (tmp_path / "one").mkdir()
+        (tmp_path / "one" / "in").symlink_to(tmp_path / "elsewhere" / "in")
+        before = digest_file(tmp_path / "one")
+        assert before == digest_file(tmp_path / "elsewhere")
+        (tmp_path / "elsewhere" / "in" / "a.txt").write_text("b")
+        assert digest_file(tmp_path / "one") != before
+
+    def test_a_link_back_to_a_folder_above_it_is_no_circle(self, tmp_path: Path):
+        (tmp_path / "in").mkdir()
+        (tmp_path / "in" / "a.txt").write_text("a")
+        before = digest_file(tmp_path)
+        (tmp_path / "in" / "back").symlink_to(tmp_path)
+        assert digest_file(tmp_path) == before
+
+    def test_a_name_that_is_not_unicode_is_a_name(self, tmp_path: Path):
+        before = digest_file(tmp_path)
+        (tmp_path / os.fsdecode(b"photo-\xff.jpg")).write_bytes(b"a")
+        assert digest_file(tmp_path) != before
 
 
 class TestSeeds:
