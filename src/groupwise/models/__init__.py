@@ -8,6 +8,7 @@ from groupwise.models.base_model import (
     open_token_counter,
 )
 from groupwise.models.export import ExportedPolicy, export_policy
+from groupwise.models.identity import digest_base
 from groupwise.models.keeping import keep_policy
 from groupwise.models.lengths import (
     TOKEN_SIDE,
@@ -56,6 +57,7 @@ __all__ = [
     "count_blocks",
     "count_lora_parameters",
     "count_picture_tokens",
+    "digest_base",
     "estimate_memory",
     "estimate_picture_tokens",
     "export_policy",

@@ -8,6 +8,7 @@ from typing import Any
 from transformers import AutoConfig
 
 from groupwise.core import Example, ModelError
+from groupwise.models.identity import find_revision
 from groupwise.models.lengths import make_token_counter
 from groupwise.models.memory import ModelShape
 from groupwise.models.processor import load_processor
@@ -57,7 +58,7 @@ def open_processor(base: str | Path, *, max_pixels: int | None = None) -> Any:
         ModelError: if it cannot be found or loaded.
     """
     with refuse_missing(base):
-        config = AutoConfig.from_pretrained(base)
+        config = AutoConfig.from_pretrained(base, revision=find_revision(base))
         return load_processor(
             base,
             model_type=config.model_type,

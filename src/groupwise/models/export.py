@@ -9,7 +9,8 @@ from pathlib import Path
 import torch
 
 from groupwise.core import ModelError
-from groupwise.models.policy import Policy, load_policy, name_base, read_base
+from groupwise.models.adapters import name_base, read_base
+from groupwise.models.policy import Policy, load_policy
 from groupwise.models.silence import silence_libraries
 
 TOLERANCE = 1e-4

@@ -1,6 +1,5 @@
 """Loading a policy: a model with its processor, from a folder or the hub."""
 
-import json
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -16,16 +15,15 @@ from transformers import (
     PreTrainedTokenizerBase,
 )
 
-from groupwise.core import Example, ModelError, write_json
+from groupwise.core import Example, ModelError
+from groupwise.models.adapters import is_adapter, name_base, read_base
 from groupwise.models.base_model import refuse_missing, takes_pictures
+from groupwise.models.identity import find_revision
 from groupwise.models.messages import build_messages
 from groupwise.models.patch_projection import project_patches_fast
 from groupwise.models.processor import load_processor
 from groupwise.models.silence import silence_libraries
 from groupwise.models.trainable import list_trainable, restore_trainable
-
-_ADAPTER_FILE = "adapter_config.json"
-_BASE = "base_model_name_or_path"
 
 
 @dataclass(frozen=True)
@@ -104,37 +102,10 @@ class Policy:
         with silence_libraries():
             self.model.save_pretrained(folder)
         self.processor.save_pretrained(folder)
-        if (folder / _ADAPTER_FILE).is_file():
+        if is_adapter(folder):
             base = Path(read_base(folder)).resolve()
             if base.is_dir():
                 name_base(folder, os.path.relpath(base, folder.resolve()))
-
-
-def read_base(adapter: Path) -> str:
-    """Return the base that an adapter in PEFT's form names: a hub id, or an absolute folder.
-
-    Raises:
-        ModelError: if it names none, or a folder beside it that is not there.
-    """
-    name = json.loads((adapter / _ADAPTER_FILE).read_text(encoding="utf-8")).get(_BASE)
-    if not name:
-        raise ModelError(f"the adapter {adapter} does not name its base model")
-    beside = (adapter / name).resolve()
-    if beside.is_dir():
-        return str(beside)
-    if name.startswith(os.pardir):
-        raise ModelError(
-            f"the base model of the adapter {adapter} is gone",
-            got=f"no folder {beside}",
-            fix="move a run as a whole, or export the adapter",
-        )
-    return name
-
-
-def name_base(adapter: Path, base: str) -> None:
-    """Change the base that an adapter in PEFT's form names."""
-    config = json.loads((adapter / _ADAPTER_FILE).read_text(encoding="utf-8"))
-    write_json(adapter / _ADAPTER_FILE, {**config, _BASE: base})
 
 
 def load_policy(
@@ -143,8 +114,8 @@ def load_policy(
     """Load a language or vision-language model through the Auto classes.
 
     Args:
-        name_or_path: a hub id, a model folder, or a PEFT adapter folder (its base is loaded
-            first and the adapter put on it).
+        name_or_path: a hub id (at the commit that is in the local cache, if one is), a model
+            folder, or a PEFT adapter folder (its base is loaded first and the adapter put on it).
         dtype: ``float32``, ``bfloat16``, ``float16`` or ``auto``.
         max_pixels: pictures are scaled down to at most this many pixels (None: as configured).
 
@@ -152,19 +123,21 @@ def load_policy(
         ModelError: if it cannot be found or loaded.
     """
     path = Path(name_or_path)
-    is_adapter = (path / _ADAPTER_FILE).is_file()
     with refuse_missing(name_or_path):
-        if is_adapter:
+        if is_adapter(path):
             return _load_adapter(path, dtype=dtype, max_pixels=max_pixels)
         return _load_base(name_or_path, dtype=dtype, max_pixels=max_pixels)
 
 
 def _load_base(name_or_path: str | Path, *, dtype: str, max_pixels: int | None) -> Policy:
-    config = AutoConfig.from_pretrained(name_or_path)
+    revision = find_revision(name_or_path)
+    config = AutoConfig.from_pretrained(name_or_path, revision=revision)
     has_vision = takes_pictures(config)
     auto = AutoModelForImageTextToText if has_vision else AutoModelForCausalLM
     model = auto.from_pretrained(
-        name_or_path, dtype=dtype if dtype == "auto" else getattr(torch, dtype)
+        name_or_path,
+        revision=revision,
+        dtype=dtype if dtype == "auto" else getattr(torch, dtype),
     )
     project_patches_fast(model)
     processor = load_processor(

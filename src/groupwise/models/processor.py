@@ -13,6 +13,7 @@ from transformers import AutoProcessor, AutoTokenizer, Qwen2VLImageProcessorPil
 from transformers.processing_utils import ProcessorMixin
 
 from groupwise.core import ModelError
+from groupwise.models.identity import find_revision
 
 _QWEN_VL_TYPES = ("qwen2_vl", "qwen2_5_vl", "qwen3_vl")
 
@@ -69,12 +70,15 @@ def load_processor(
     Raises:
         ModelError: if torchvision is missing and this model type cannot do without it.
     """
+    revision = find_revision(name_or_path)
     if not has_vision:
-        return AutoTokenizer.from_pretrained(name_or_path, padding_side="left")
+        return AutoTokenizer.from_pretrained(name_or_path, revision=revision, padding_side="left")
     if find_spec("torchvision") is not None:
-        processor = AutoProcessor.from_pretrained(name_or_path, padding_side="left")
+        processor = AutoProcessor.from_pretrained(
+            name_or_path, revision=revision, padding_side="left"
+        )
     elif model_type in _QWEN_VL_TYPES:
-        processor = _load_picture_processor(name_or_path)
+        processor = _load_picture_processor(name_or_path, revision)
     else:
         raise ModelError(
             f"a {model_type} processor needs torchvision", fix="pip install torchvision"
@@ -84,18 +88,21 @@ def load_processor(
     return processor
 
 
-def _load_picture_processor(name_or_path: str | Path) -> PictureProcessor:
-    tokenizer = AutoTokenizer.from_pretrained(name_or_path, padding_side="left")
-    image_processor = Qwen2VLImageProcessorPil.from_pretrained(name_or_path)
-    template = tokenizer.chat_template or _read_chat_template(name_or_path)
+def _load_picture_processor(name_or_path: str | Path, revision: str) -> PictureProcessor:
+    tokenizer = AutoTokenizer.from_pretrained(name_or_path, revision=revision, padding_side="left")
+    image_processor = Qwen2VLImageProcessorPil.from_pretrained(name_or_path, revision=revision)
+    template = tokenizer.chat_template or _read_chat_template(name_or_path, revision)
     return PictureProcessor(image_processor, tokenizer, chat_template=template)
 
 
-def _read_chat_template(name_or_path: str | Path) -> str | None:
+def _read_chat_template(name_or_path: str | Path, revision: str) -> str | None:
     from transformers.utils.hub import cached_file
 
     found = cached_file(
-        str(name_or_path), "chat_template.jinja", _raise_exceptions_for_missing_entries=False
+        str(name_or_path),
+        "chat_template.jinja",
+        revision=revision,
+        _raise_exceptions_for_missing_entries=False,
     )
     return Path(found).read_text(encoding="utf-8") if found else None
 
