@@ -4,6 +4,7 @@ Knows nothing about models, data or training; a recipe brings those as callables
 """
 
 from groupwise.pipeline.checkup import Check, check_machine
+from groupwise.pipeline.inputs import UNKNOWN, digest_code, digest_models
 from groupwise.pipeline.plans import bind_work, collect_settings, digest_inputs
 from groupwise.pipeline.prediction import (
     FoundGroups,
@@ -30,6 +31,7 @@ from groupwise.pipeline.steps import Step, StepContext
 
 __all__ = [
     "AUDIT_REWARDS",
+    "UNKNOWN",
     "Check",
     "FoundGroups",
     "PredictionSource",
@@ -47,7 +49,9 @@ __all__ = [
     "check_machine",
     "check_recipe",
     "collect_settings",
+    "digest_code",
     "digest_inputs",
+    "digest_models",
     "find_config",
     "find_recipe",
     "find_recipe_of",
