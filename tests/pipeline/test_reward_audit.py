@@ -19,7 +19,7 @@ class AnyConfig(Config):
 
 def make_recipe(*uses: str, has_rewards: bool = True) -> Recipe[AnyConfig]:
     names = ("prepare", "audit", "train", "report")
-    source = RewardSource(lambda config, run: None, uses=uses, sections=("rewards",))
+    source = RewardSource(lambda config, run: None, uses=uses, reads="rewards")
     return Recipe(
         name="any",
         summary="",

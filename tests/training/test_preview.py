@@ -30,7 +30,7 @@ def make_trainable(method, **lora):
 def test_each_part_of_a_step_is_counted():
     lora = make_trainable("lora", rank=16, last_blocks=2, modules=("q_proj", "v_proj"))
     found = estimate_step_memory(
-        make_settings(trainable=lora, dtype="bfloat16"), SHAPE, tokens_per_prompt=192
+        make_settings(trainable=lora), SHAPE, tokens_per_prompt=192, dtype="bfloat16"
     )
     assert found.weights_mib == 2048
     assert found.training_state_mib == 2 * 16 * 1024 * 2 * 2 * 12 // 2**20
@@ -110,9 +110,11 @@ def test_a_dry_run_tells_memory_and_problems_of_both_stages(stage, last, tmp_pat
     if last:
         trainable = make_trainable("lora", last_blocks=last)
         settings[stage] = settings[stage].model_copy(update={"trainable": trainable})
-    model = ModelSettings(base=str(tmp_path / "gone"), max_pixels=784, shape=SHAPE)
+    model = ModelSettings(
+        base=str(tmp_path / "gone"), max_pixels=784, shape=SHAPE, dtype="bfloat16"
+    )
     facts, problems = preview(model, **settings)
-    memory = estimate_step_memory(settings["grpo"], SHAPE, tokens_per_prompt=9)
+    memory = estimate_step_memory(settings["grpo"], SHAPE, tokens_per_prompt=9, dtype="bfloat16")
     assert facts == [STEPS, ("memory estimate", memory.describe("a GRPO step"))]
     named = [problem.partition(".")[0] for problem in problems]
     assert named == ([stage] if last else [])

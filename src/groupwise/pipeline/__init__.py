@@ -5,7 +5,7 @@ Knows nothing about models, data or training; a recipe brings those as callables
 
 from groupwise.pipeline.checkup import Check, check_machine
 from groupwise.pipeline.inputs import UNKNOWN, digest_code, digest_models
-from groupwise.pipeline.plans import bind_work, collect_settings, digest_inputs
+from groupwise.pipeline.plans import Planner, digest_inputs
 from groupwise.pipeline.prediction import (
     FoundGroups,
     PredictionSummary,
@@ -34,6 +34,7 @@ __all__ = [
     "UNKNOWN",
     "Check",
     "FoundGroups",
+    "Planner",
     "PredictionSource",
     "PredictionSummary",
     "Preview",
@@ -45,10 +46,8 @@ __all__ = [
     "StepProgress",
     "StepState",
     "are_done",
-    "bind_work",
     "check_machine",
     "check_recipe",
-    "collect_settings",
     "digest_code",
     "digest_inputs",
     "digest_models",

@@ -1,45 +1,70 @@
-"""What the plan of a recipe is made of: its settings by section, late work, digests of inputs."""
+"""What the plan of a recipe is made of: steps with what they read, late work, digests of inputs."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from importlib.metadata import EntryPoint
 from pathlib import Path
 from typing import Any
 
-from groupwise.core import Config, digest_file, dump_config
-from groupwise.pipeline.steps import StepContext
+from groupwise.core import Config, digest_file
+from groupwise.pipeline.steps import Step, StepContext
+from groupwise.pipeline.views import collect_settings, view_config
 
-Parts = Mapping[str, tuple[str, Sequence[str]]]
 
+@dataclass(frozen=True, slots=True)
+class Planner:
+    """Makes the steps of a plan, each with its key and its view from one declaration.
 
-def collect_settings(config: Config, *, parts: Parts | None = None) -> dict[str, Any]:
-    """Return all that steps may depend on, as JSON values by name.
-
-    These are the sections of the config, ``metric_versions``, and parts of sections: a step is not
-    redone for settings that it does not read.
-
-    Args:
+    Attributes:
         config: of the run.
-        parts: by a new name: a section, and the keys of it that the part has.
+        work: ``module:name`` of a mapping from steps to ``(config, context) -> None``.
+        facts: what steps depend on besides settings, by name; ``metric_versions`` is known. A
+            fact with the name of a section stands for it in keys: what of it counts.
     """
-    from groupwise.evaluation import METRIC_VERSIONS
 
-    settings = {**dump_config(config), "metric_versions": dict(METRIC_VERSIONS)}
-    for part, (section, keys) in (parts or {}).items():
-        settings[part] = {key: settings[section][key] for key in keys}
-    return settings
+    config: Config
+    work: str
+    facts: Mapping[str, Any] = field(default_factory=dict[str, Any])
+
+    def make_step(
+        self, name: str, summary: str, *, reads: str, uses: str = "", **more: Any
+    ) -> Step:
+        """Return a step.
+
+        Args:
+            name: of the step.
+            summary: what it does, a clause for people.
+            reads: paths of the config and names of facts, with spaces between them. The step's
+                work gets a view of these settings, in which any other one raises.
+            uses: names of earlier steps whose outputs it reads, with spaces between them.
+            **more: other fields of the step.
+        """
+        facts = {"metric_versions": _list_metric_versions(), **self.facts}
+        names = reads.split()
+        fields = type(self.config).model_fields
+        paths = [one for one in names if one not in facts or one in fields]
+        settings = collect_settings(self.config, paths)
+        return Step(
+            name=name,
+            run=bind_work(self.work, name),
+            uses=tuple(uses.split()),
+            settings={**settings, **{one: facts[one] for one in names if one in facts}},
+            config=view_config(self.config, paths, step=name),
+            summary=summary,
+            **more,
+        )
 
 
-def bind_work(where: str, step: str, config: Config) -> Callable[[StepContext], None]:
+def bind_work(where: str, step: str) -> Callable[[StepContext], None]:
     """Return the work of a step; what it needs is imported when it runs.
 
     Args:
         where: ``module:name`` of a mapping from steps to ``(config, context) -> None``.
         step: name of the step.
-        config: given to its work.
     """
 
     def work(context: StepContext) -> None:
-        EntryPoint("work", where, "").load()[step](config, context)
+        EntryPoint("work", where, "").load()[step](context.config, context)
 
     return work
 
@@ -52,3 +77,9 @@ def digest_inputs(paths: Mapping[str, Path | str | None]) -> dict[str, str]:
     """
     given = {name: Path(path) for name, path in paths.items() if path is not None}
     return {name: digest_file(path) for name, path in given.items() if path.exists()}
+
+
+def _list_metric_versions() -> dict[str, int]:
+    from groupwise.evaluation import METRIC_VERSIONS
+
+    return dict(METRIC_VERSIONS)

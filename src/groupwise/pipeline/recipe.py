@@ -49,12 +49,13 @@ class RewardSource(Generic[C]):
             an answer is written and how the evaluation counts.
         uses: the steps that must be done before, whose outputs ``collect`` may read; the audit
             runs after the last of them.
-        sections: the sections of the config that it depends on.
+        reads: paths of the config that it depends on, with spaces between them; ``collect`` gets
+            a view of these, in which any other setting raises.
     """
 
     collect: "Callable[[C, Path], RewardCase]"
     uses: tuple[str, ...]
-    sections: tuple[str, ...]
+    reads: str
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,9 +8,10 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from groupwise.core import Config, ConfigError, RewardError, dump_config, write_json, write_text
+from groupwise.core import Config, ConfigError, RewardError, write_json, write_text
 from groupwise.pipeline.recipe import Recipe
 from groupwise.pipeline.steps import Step, StepContext
+from groupwise.pipeline.views import collect_settings, view_config
 
 if TYPE_CHECKING:
     from groupwise.rewards import RewardAudit
@@ -67,15 +68,16 @@ def plan_steps(
         return steps
     names = [step.name for step in steps]
     place = max(map(names.index, recipe.rewards.uses), default=-1) + 1
-    settings = dump_config(config)
+    reads = recipe.rewards.reads.split()
     step = Step(
         name=AUDIT_REWARDS,
-        run=_bind(recipe.rewards.collect, config, accepted, kept),
+        run=_bind(recipe.rewards.collect, accepted, kept),
         uses=recipe.rewards.uses,
         settings={
-            **{key: settings[key] for key in recipe.rewards.sections},
+            **collect_settings(config, reads),
             "accepted": sorted({*accepted, *kept}),
         },
+        config=view_config(config, reads, step=AUDIT_REWARDS),
         summary="what the rewards pay for",
     )
     return [*steps[:place], step, *steps[place:]]
@@ -120,16 +122,13 @@ def refuse_faults(
 
 
 def _bind(
-    collect: Callable[[Any, Path], Any],
-    config: Config,
-    accepted: Sequence[str],
-    kept: Sequence[str],
+    collect: Callable[[Any, Path], Any], accepted: Sequence[str], kept: Sequence[str]
 ) -> Callable[[StepContext], None]:
     def work(context: StepContext) -> None:
         from groupwise.rewards import audit_rewards
 
         (context.folder / "audit.json").unlink(missing_ok=True)
-        audit = audit_rewards(collect(config, context.run))
+        audit = audit_rewards(collect(context.config, context.run))
         write_reward_audit(audit, context.folder, accepted=[*accepted, *kept])
         refuse_faults(audit, accepted=accepted, kept=kept)
 

@@ -179,7 +179,9 @@ class _Work:
         (folder / DONE).unlink(missing_ok=True)
         write_json(folder / STARTED, {"key": self.key, "started_at": describe_now()})
         start_s = time.monotonic()
-        step.run(StepContext(self.run, folder, step.name, is_resumed, step.uses, self.say))
+        step.run(
+            StepContext(self.run, folder, step.name, is_resumed, step.uses, self.say, step.config)
+        )
         marker = {
             "key": self.key,
             "outputs": digest_outputs(step, self.run),

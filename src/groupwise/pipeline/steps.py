@@ -26,6 +26,7 @@ class StepContext:
             in ``folder``; otherwise ``folder`` is empty.
         uses: names of the steps whose outputs may be read.
         say: tells people how far the step is.
+        config: the settings that the step declares; reading any other one raises.
     """
 
     run: Path
@@ -34,6 +35,7 @@ class StepContext:
     is_resumed: bool
     uses: tuple[str, ...] = ()
     say: Say = lambda _: None
+    config: Any = None
 
     def output_of(self, step: str) -> Path:
         """Return the folder of a step listed in ``uses``.
@@ -55,6 +57,7 @@ class Step:
         run: does the work; called with the folder empty, or as an interrupted attempt left it.
         uses: names of earlier steps whose outputs it reads.
         settings: the JSON value of the settings it depends on.
+        config: what its work is given of the config: the same settings and no others.
         inputs: digests of outside files it reads, by name.
         summary: what it does, a clause for people.
         files: names of files it also writes into the run folder itself (a report).
@@ -64,6 +67,7 @@ class Step:
     run: Callable[[StepContext], None]
     uses: tuple[str, ...] = ()
     settings: Any = None
+    config: Any = None
     inputs: Mapping[str, str] = field(default_factory=dict[str, str])
     summary: str = ""
     files: tuple[str, ...] = ()

@@ -9,8 +9,10 @@ from groupwise.training.trackers import PROJECT
 from groupwise.training.workspace import Workspace
 
 
-def build_arguments(settings: TrainerSettings, workspace: Workspace) -> dict[str, Any]:
-    """Return keyword arguments for ``SFTConfig`` and ``GRPOConfig``."""
+def build_arguments(
+    settings: TrainerSettings, workspace: Workspace, *, dtype: torch.dtype
+) -> dict[str, Any]:
+    """Return keyword arguments for ``SFTConfig`` and ``GRPOConfig``; ``dtype`` is the policy's."""
     saves = settings.save_every_steps is not None
     warmup = settings.warmup_share if settings.warmup_steps is None else settings.warmup_steps
     return {
@@ -31,8 +33,8 @@ def build_arguments(settings: TrainerSettings, workspace: Workspace) -> dict[str
         "report_to": "none",  # Trackers tells them, under our names
         "run_name": f"{workspace.folder.resolve().parent.name}/{workspace.folder.name}",
         "project": PROJECT,
-        "bf16": settings.dtype == "bfloat16",
-        "fp16": settings.dtype == "float16",
+        "bf16": dtype == torch.bfloat16,
+        "fp16": dtype == torch.float16,
         "seed": workspace.seed,
         "data_seed": workspace.seed,
         "disable_tqdm": True,

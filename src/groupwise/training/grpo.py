@@ -83,7 +83,7 @@ def train_grpo(
             pictures, if the gate is shut, or if the warm-up of the learning rate takes all steps.
         ModelError: if no parameter trains.
     """
-    arguments = _build_config(settings, workspace)
+    arguments = _build_config(settings, workspace, dtype=policy.model.dtype)
     prompts_per_round = arguments.generation_batch_size // settings.group_size
     _check_prompts(examples, num_needed=prompts_per_round)
     layout = lay_out_prompts(
@@ -158,11 +158,11 @@ def _drop_reference(model: Any) -> None:
         model.delete_adapter("ref")
 
 
-def _build_config(settings: GrpoSettings, workspace: Workspace) -> Any:
+def _build_config(settings: GrpoSettings, workspace: Workspace, *, dtype: Any) -> Any:
     from trl.trainer.grpo_config import GRPOConfig
 
     return GRPOConfig(
-        **build_arguments(settings, workspace),
+        **build_arguments(settings, workspace, dtype=dtype),
         **build_vllm_arguments(settings.vllm),
         num_train_epochs=1,
         per_device_train_batch_size=settings.prompts_per_step * settings.group_size,

@@ -16,13 +16,20 @@ from groupwise.training.settings import GrpoSettings, SftSettings, TrainerSettin
 
 
 def estimate_step_memory(
-    settings: GrpoSettings, shape: ModelShape, *, tokens_per_prompt: int
+    settings: GrpoSettings, shape: ModelShape, *, tokens_per_prompt: int, dtype: str = "float32"
 ) -> MemoryEstimate:
-    """Estimate the memory of one GRPO step on one device, the completions at full length."""
+    """Estimate the memory of one GRPO step on one device, the completions at full length.
+
+    Args:
+        settings: of GRPO.
+        shape: of the model.
+        tokens_per_prompt: of the longest prompts.
+        dtype: of the weights.
+    """
     return estimate_memory(
         shape,
         num_trainable=_count_trainable(settings.trainable, shape),
-        dtype=settings.dtype,
+        dtype=dtype,
         rows=settings.prompts_per_step * settings.group_size,
         tokens_per_row=tokens_per_prompt + settings.max_new_tokens,
         new_tokens=settings.max_new_tokens,
@@ -79,7 +86,9 @@ def preview_grpo(
     if shape is None:
         return facts, problems
     problems += check_blocks(shape, {"sft": sft, "grpo": grpo})
-    memory = estimate_step_memory(grpo, shape, tokens_per_prompt=tokens_per_prompt)
+    memory = estimate_step_memory(
+        grpo, shape, tokens_per_prompt=tokens_per_prompt, dtype=model.dtype
+    )
     return [*facts, ("memory estimate", memory.describe("a GRPO step"))], problems
 
 

@@ -46,7 +46,6 @@ class TrainerSettings(Config):
             starts anew.
         log_every_steps: a row of metrics each so many steps, and one at every checkpoint.
         report_to: trackers that are told the values of ``metrics.jsonl``; each must be installed.
-        dtype: of the weights; float32 on a CPU, bfloat16 on a GPU.
         gradient_checkpointing: recompute activations to save memory.
         trainable: which weights are trained.
     """
@@ -61,7 +60,6 @@ class TrainerSettings(Config):
     save_every_steps: int | None = Field(default=None, ge=1)
     log_every_steps: int = Field(default=10, ge=1)
     report_to: tuple[Tracker, ...] = ()
-    dtype: Literal["float32", "bfloat16", "float16", "auto"] = "float32"
     gradient_checkpointing: bool = False
     trainable: TrainableSettings = TrainableSettings()
 

@@ -59,7 +59,7 @@ def train_sft(
     model = prepare_trainable(policy.model, settings.trainable)
     trained = Policy(model, policy.processor, policy.has_vision)
     arguments = SFTConfig(
-        **build_arguments(settings, workspace),
+        **build_arguments(settings, workspace, dtype=policy.model.dtype),
         num_train_epochs=1,
         per_device_train_batch_size=settings.batch_size,
         label_smoothing_factor=settings.label_smoothing,

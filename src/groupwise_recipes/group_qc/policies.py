@@ -30,8 +30,8 @@ def find_base(config: GroupQcConfig, run: Path) -> str | Path:
 
 
 def open_policy(config: GroupQcConfig, name: str | Path) -> Policy:
-    """Load a policy as the training settings say; an adapter brings its base along."""
-    return load_policy(name, dtype=config.grpo.dtype, max_pixels=config.model.max_pixels)
+    """Load a policy as ``model`` says; an adapter brings its base along."""
+    return load_policy(name, dtype=config.model.dtype, max_pixels=config.model.max_pixels)
 
 
 def run_teach(config: GroupQcConfig, context: StepContext) -> None:

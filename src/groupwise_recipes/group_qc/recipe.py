@@ -1,17 +1,16 @@
 """Group QC, from photos to a report: Stage A describes, Stage B judges, GRPO trains Stage B."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from groupwise.pipeline import (
     AUDIT_REWARDS,
+    Planner,
     PredictionSource,
     Preview,
     Recipe,
     RewardSource,
     Step,
-    bind_work,
-    collect_settings,
     digest_inputs,
 )
 from groupwise_recipes.group_qc.verdicts import MISSED
@@ -27,13 +26,12 @@ TEACH = "teach_stage_a"
 
 _WORK = "groupwise_recipes.group_qc.work:WORK"
 
-# Parts of sections: a step is not redone for settings that it does not read.
-_PARTS = {
-    "asking": ("grpo", ("max_new_tokens", "dtype")),
-    "heldout": ("evaluation", ("batch_size", "num_heldout_items")),
-    "labels": ("grpo", ("epochs", "learning_rate", "trainable", "dtype")),
-    "few": ("sft", ("num_groups",)),
-}
+# What loading a policy reads, and what asking it does.
+_POLICY = "model.base model.dtype model.max_pixels"
+_ASKED = (
+    f"seed {_POLICY} data.root grpo.max_new_tokens "
+    "evaluation.batch_size evaluation.num_latency_items"
+)
 
 
 def plan(config: "GroupQcConfig", run: Path) -> list[Step]:
@@ -42,86 +40,83 @@ def plan(config: "GroupQcConfig", run: Path) -> list[Step]:
     The pipeline adds the audit of the rewards behind the step ``stage_b_data``.
     """
     from groupwise_recipes.group_qc.rewards import name_weights
+    from groupwise_recipes.group_qc.summarize import count_attempts
 
-    settings = _collect_settings(config, run)
-    asked = "seed model asking evaluation"
     rows = [
-        ("prepare", "groups of photos into splits", "seed model data", ""),
-        ("audit", "what the data can be trusted for", "data", "prepare"),
-        (TEACH, "a preset learns to describe photos", "seed model data teach asking", "prepare"),
+        ("prepare", "groups of photos into splits", "seed model.base data", ""),
+        ("audit", "what the data can be trusted for", "data.root", "prepare"),
+        (
+            TEACH,
+            "a preset learns to describe photos",
+            f"seed {_POLICY} data.root data.missions teach",
+            "prepare",
+        ),
         (
             "summarize",
             "Stage A: a line about every photo",
-            "model data summaries asking retry",
+            "model data.root data.missions summaries retry",
             f"prepare {TEACH}",
         ),
-        ("stage_b_data", "summaries into questions", "model data", f"prepare summarize {TEACH}"),
+        (
+            "stage_b_data",
+            "summaries into questions",
+            "model.base data.root data.missions data.warmup_share data.budget",
+            f"prepare summarize {TEACH}",
+        ),
         (
             "baselines",
             "majority, summaries' words, photos, prompt",
-            asked,
+            _ASKED,
             f"prepare stage_b_data {TEACH}",
         ),
         (
             "sft",
             "warm-up of Stage B on few groups",
-            "seed model sft asking",
+            f"seed {_POLICY} sft",
             f"stage_b_data {TEACH}",
         ),
         (
             "grpo",
             f"Stage B from verdicts: {name_weights(config.rewards)}",
-            "seed model rewards grpo heldout",
+            f"seed {_POLICY} rewards grpo evaluation.batch_size evaluation.num_heldout_items",
             f"stage_b_data sft {TEACH}",
         ),
         (
             "sft_same_labels",
             "control: SFT on the labels GRPO saw",
-            "seed model sft labels",
+            f"seed {_POLICY} sft grpo.epochs grpo.learning_rate grpo.trainable",
             f"stage_b_data sft {TEACH}",
         ),
         (
             "evaluate",
             "all policies on the test groups",
-            f"{asked} rewards grpo few metric_versions",
+            f"{_ASKED} rewards sft.num_groups sft.epochs grpo.epochs grpo.gradient_accumulation "
+            "metric_versions",
             " ".join(("prepare", "stage_b_data", "baselines", *TRAINED, TEACH)),
         ),
         (
             "report",
             "report.html and report.md",
-            "seed",
+            "",
             " ".join(("prepare", "audit", AUDIT_REWARDS, *TRAINED, "evaluate")),
         ),
     ]
+    facts = {"summaries": config.summaries.describe(), "retry": count_attempts(run)}
+    planner = Planner(config, _WORK, facts)
     absent = set() if config.model.is_preset else {TEACH}
-    return [_make_step(row, config, settings, absent) for row in rows if row[0] not in absent]
-
-
-def _collect_settings(config: "GroupQcConfig", run: Path) -> dict[str, Any]:
-    """Return all that steps may depend on: sections of the config, parts of them, and more."""
-    from groupwise_recipes.group_qc.summarize import count_attempts
-
-    return {
-        **collect_settings(config, parts=_PARTS),
-        "summaries": config.summaries.describe(),
-        "retry": count_attempts(run),
-    }
+    return [_make_step(row, planner, config, absent) for row in rows if row[0] not in absent]
 
 
 def _make_step(
-    row: tuple[str, str, str, str],
-    config: "GroupQcConfig",
-    settings: dict[str, Any],
-    absent: set[str],
+    row: tuple[str, str, str, str], planner: Planner, config: "GroupQcConfig", absent: set[str]
 ) -> Step:
-    name, summary, sections, uses = row
-    return Step(
-        name=name,
-        run=bind_work(_WORK, name, config),
-        uses=tuple(used for used in uses.split() if used not in absent),
-        settings={key: settings[key] for key in sections.split()},
+    name, summary, reads, uses = row
+    return planner.make_step(
+        name,
+        summary,
+        reads=reads,
+        uses=" ".join(used for used in uses.split() if used not in absent),
         inputs=_digest_outside(config) if name == "prepare" else {},
-        summary=summary,
         files=("report.html", "report.md") if name == "report" else (),
     )
 
@@ -167,7 +162,7 @@ recipe = Recipe(
     config_folder=Path(__file__).parent / "configs",
     plan=plan,
     preview=preview,
-    rewards=RewardSource(collect_rewards, uses=("stage_b_data",), sections=("rewards",)),
+    rewards=RewardSource(collect_rewards, uses=("stage_b_data",), reads="rewards"),
     prediction=PredictionSource(open_predictor, list_groups),
     headline=MISSED,
 )

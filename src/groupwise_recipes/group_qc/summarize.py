@@ -55,7 +55,7 @@ def open_backend(config: GroupQcConfig, base: str | Path) -> StreamBackend:
         return ServerBackend(settings.server)
     if settings.ray is not None:
         model = config.model
-        return RayBackend(settings.ray, base, dtype=config.grpo.dtype, max_pixels=model.max_pixels)
+        return RayBackend(settings.ray, base, dtype=model.dtype, max_pixels=model.max_pixels)
     policy = open_policy(config, base)
     return LocalBackend(LocalEngine(policy, batch_size=settings.stream.batch_size))
 

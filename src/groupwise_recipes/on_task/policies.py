@@ -38,8 +38,8 @@ def find_base(config: OnTaskConfig, run: Path) -> str | Path:
 
 
 def open_policy(config: OnTaskConfig, name: str | Path) -> Policy:
-    """Load a policy as the training settings say."""
-    return load_policy(name, dtype=config.sft.dtype, max_pixels=config.model.max_pixels)
+    """Load a policy as ``model`` says."""
+    return load_policy(name, dtype=config.model.dtype, max_pixels=config.model.max_pixels)
 
 
 def run_sft(config: OnTaskConfig, context: StepContext) -> None:

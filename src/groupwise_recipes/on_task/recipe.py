@@ -1,16 +1,15 @@
 """On-task, from screens to a report: prepare, audit, baselines, SFT, GRPO, evaluate, report."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from groupwise.pipeline import (
     AUDIT_REWARDS,
+    Planner,
     Preview,
     Recipe,
     RewardSource,
     Step,
-    bind_work,
-    collect_settings,
     digest_inputs,
 )
 
@@ -22,12 +21,17 @@ TRAINED = ("sft", "grpo", "sft_same_labels")
 
 _WORK = "groupwise_recipes.on_task.work:WORK"
 
-# Parts of sections: a step is not redone for settings that it does not read.
-_PARTS = {
-    "asking": ("grpo", ("max_new_tokens",)),
-    "heldout": ("evaluation", ("batch_size", "num_heldout_items")),
-    "labels": ("grpo", ("epochs", "learning_rate", "trainable", "max_new_tokens")),
-}
+# What loading a policy reads, and what asking it does.
+_POLICY = "model.base model.dtype model.max_pixels"
+_ASKED = (
+    f"seed answer {_POLICY} grpo.max_new_tokens "
+    "evaluation.num_items evaluation.batch_size evaluation.num_latency_items"
+)
+# What the rows of the warm-up read; the words of a preset's tokenizer are theirs, too.
+_WARMUP_ROWS = (
+    "seed answer sft.pairs_per_screen sft.drawn_pairs_per_screen sft.written_tasks "
+    "sft.labelled_share"
+)
 
 
 def plan(config: "OnTaskConfig", run: Path) -> list[Step]:
@@ -37,51 +41,52 @@ def plan(config: "OnTaskConfig", run: Path) -> list[Step]:
     """
     from groupwise_recipes.on_task.rewards import name_weights
 
-    settings = collect_settings(config, parts=_PARTS)
-
-    def make(name: str, summary: str, *, sections: str, uses: str = "", **more: Any) -> Step:
-        return Step(
-            name=name,
-            run=bind_work(_WORK, name, config),
-            uses=tuple(uses.split()),
-            settings={key: settings[key] for key in sections.split()},
-            summary=summary,
-            **more,
-        )
-
-    asked = "seed model answer asking evaluation"
+    make = Planner(config, _WORK).make_step
     return [
         make(
             "prepare",
             "screens into splits and pairs",
-            sections="seed model data answer",
+            reads=f"data model.base model.max_pixels {_WARMUP_ROWS}",
             inputs=digest_inputs({"data.root": config.data.root, "model.base": config.model.base}),
         ),
-        make("audit", "what the data can be trusted for", sections="model data", uses="prepare"),
-        make("baselines", "majority, text, picture, prompt", sections=asked, uses="prepare audit"),
-        make("sft", "warm-up with descriptions", sections="seed model answer sft", uses="prepare"),
+        make(
+            "audit",
+            "what the data can be trusted for",
+            reads="data.budget model.base model.max_pixels",
+            uses="prepare",
+        ),
+        make("baselines", "majority, text, picture, prompt", reads=_ASKED, uses="prepare audit"),
+        make(
+            "sft",
+            "warm-up with descriptions",
+            reads=f"seed answer {_POLICY} sft",
+            uses="prepare",
+        ),
         make(
             "grpo",
             f"training on the rewards: {name_weights(config)}",
-            sections="seed model answer rewards judge grpo heldout",
+            reads=f"seed answer {_POLICY} rewards judge grpo "
+            "evaluation.batch_size evaluation.num_heldout_items",
             uses="prepare sft",
         ),
         make(
             "sft_same_labels",
             "control: SFT on the labels GRPO saw",
-            sections="seed model answer sft labels",
+            reads=f"seed answer {_POLICY} sft grpo.epochs grpo.learning_rate grpo.trainable "
+            "grpo.max_new_tokens evaluation.batch_size",
             uses="prepare sft",
         ),
         make(
             "evaluate",
             "all policies on the test split",
-            sections=f"{asked} grpo metric_versions",
+            reads=f"{_ASKED} {_WARMUP_ROWS} sft.epochs rewards judge "
+            "grpo.epochs grpo.gradient_accumulation metric_versions",
             uses=" ".join(("prepare", "baselines", *TRAINED)),
         ),
         make(
             "report",
             "report.html and report.md",
-            sections="seed",
+            reads="",
             uses=" ".join(("prepare", "audit", AUDIT_REWARDS, *TRAINED, "evaluate")),
             files=("report.html", "report.md"),
         ),
@@ -109,7 +114,5 @@ recipe = Recipe(
     config_folder=Path(__file__).parent / "configs",
     plan=plan,
     preview=preview,
-    rewards=RewardSource(
-        collect_rewards, uses=("prepare", "audit"), sections=("model", "answer", "rewards", "judge")
-    ),
+    rewards=RewardSource(collect_rewards, uses=("prepare", "audit"), reads="answer rewards judge"),
 )

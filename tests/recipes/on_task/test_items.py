@@ -8,7 +8,7 @@ from groupwise.core import DataError, Example, Message, load_config, make_exampl
 from groupwise.pipeline import Step, find_config, find_recipe
 from groupwise_recipes.on_task.config import OnTaskConfig
 from groupwise_recipes.on_task.measure import draw_items
-from groupwise_recipes.on_task.recipe import plan
+from groupwise_recipes.on_task.recipe import TRAINED, plan
 
 EXAMPLES = [
     make_example([Message("user", f"第 {n} 题")], group=str(n), label="x") for n in range(40)
@@ -58,12 +58,16 @@ def list_steps(*overrides: str) -> dict[str, Step]:
     ("override", "changed"),
     [
         ("evaluation.num_items=3", {"baselines", "evaluate"}),
-        ("evaluation.num_heldout_items=3", {"baselines", "grpo", "evaluate"}),
-        ("grpo.beta=0.5", {"grpo", "evaluate"}),
+        ("evaluation.num_heldout_items=3", {"grpo"}),
+        ("grpo.beta=0.5", {"grpo"}),
         ("grpo.max_new_tokens=20", {"baselines", "grpo", "sft_same_labels", "evaluate"}),
-        ("grpo.learning_rate=1e-6", {"grpo", "sft_same_labels", "evaluate"}),
-        ("grpo.trainable.method=lora", {"grpo", "sft_same_labels", "evaluate"}),
-        ("rewards.format=0.2", {"grpo"}),
+        ("grpo.learning_rate=1e-6", {"grpo", "sft_same_labels"}),
+        ("grpo.trainable.method=lora", {"grpo", "sft_same_labels"}),
+        ("rewards.format=0.2", {"grpo", "evaluate"}),
+        ("sft.written_tasks=0.2", {"prepare", "sft", "sft_same_labels", "evaluate"}),
+        ("sft.epochs=2", {"sft", "sft_same_labels", "evaluate"}),
+        ("model.dtype=bfloat16", {"baselines", *TRAINED, "evaluate"}),
+        ("data.budget.max_prompt_tokens=300", {"prepare", "audit"}),
     ],
 )
 def test_a_setting_redoes_the_steps_that_read_it(override: str, changed: set[str]) -> None:
