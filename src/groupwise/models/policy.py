@@ -26,12 +26,13 @@ from groupwise.models.silence import silence_libraries
 from groupwise.models.trainable import list_trainable, restore_trainable
 
 
-@dataclass(frozen=True)
+@dataclass(eq=False)
 class Policy:
     """A model and what turns examples into its inputs.
 
     Attributes:
-        model: a Transformers model, or a PEFT model around one.
+        model: a Transformers model, or a PEFT model around one, which a training with LoRA makes
+            of it.
         processor: a processor (vision-language) or a tokenizer (text).
         has_vision: whether pictures can be given.
     """

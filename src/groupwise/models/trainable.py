@@ -79,9 +79,16 @@ def prepare_trainable(model: Any, settings: TrainableSettings) -> Any:
     Raises:
         ConfigError: if more blocks are asked for than the model has, or an adapter is to be
             continued that does not fit the settings.
-        ModelError: if no parameter is left to train.
+        ModelError: if no parameter is left to train, or a PEFT model was made around the model.
     """
     has_adapter = bool(getattr(model, "peft_config", None))
+    if has_adapter and not hasattr(model, "get_base_model"):
+        raise ModelError(
+            "the model to train is inside a PEFT model",
+            got=type(model).__name__,
+            expected="the PEFT model",
+            fix="make the policy with the PEFT model",
+        )
     if settings.method == "lora":
         model = (
             _continue_lora(model, settings.lora) if has_adapter else _add_lora(model, settings.lora)

@@ -4,7 +4,8 @@ The rewards are a RewardSet: TRL sees one number per completion (None = could no
 which leaves the group's statistics), and each part is logged on its own.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 from groupwise.core import Example, TrainingError, derive_seed, seed_everything, write_json
@@ -64,7 +65,7 @@ def train_grpo(
     workspace: Workspace,
     check_heldout: CheckHeldout | None = None,
 ) -> Policy:
-    """Train a policy on prompts and rewards and return the trained one.
+    """Train a policy in place on prompts and rewards; return it.
 
     Writes ``metrics.jsonl``, ``gate.json`` and checkpoints to the workspace; if whole
     checkpoints are already there, training continues from the newest. Before it starts, stderr
@@ -81,7 +82,7 @@ def train_grpo(
     Raises:
         TrainingError: if there are fewer prompts than one round takes, if only some of them have
             pictures, if the gate is shut, or if the warm-up of the learning rate takes all steps.
-        ModelError: if no parameter trains.
+        ModelError: if no parameter trains, or the model is inside a PEFT model.
     """
     arguments = _build_config(settings, workspace, dtype=policy.model.dtype)
     prompts_per_round = arguments.generation_batch_size // settings.group_size
@@ -93,14 +94,12 @@ def train_grpo(
         seed=workspace.seed,
     )
     seed_everything(derive_seed(workspace.seed, "grpo"))
-    model = prepare_trainable(policy.model, settings.trainable)
-    trained = Policy(model, policy.processor, policy.has_vision)
+    model = policy.model = prepare_trainable(policy.model, settings.trainable)
     reward = RewardFunction(examples, rewards, end_token_ids=policy.end_token_ids)
-    with StepProgress(
-        workspace.folder.name, shown={name: _RENAMED[name] for name in _SHOWN}
-    ) as progress:
+    shown = {name: _RENAMED[name] for name in _SHOWN}
+    with StepProgress(workspace.folder.name, shown=shown) as progress, _drop_reference(model):
         trainer = make_grpo_trainer(
-            trained,
+            policy,
             examples,
             settings=settings,
             model=model,
@@ -119,9 +118,8 @@ def train_grpo(
         write_json(workspace.folder / "resolved.json", resolved)
         trainer.train(resume_from_checkpoint=find_last_checkpoint(workspace.folder))
     remove_checkpoints(workspace.folder)
-    _drop_reference(model)
     model.eval()
-    return trained
+    return policy
 
 
 def _check_prompts(examples: Sequence[Example], *, num_needed: int) -> None:
@@ -152,10 +150,14 @@ def _make_callbacks(
     return [WarmupCheck(), *callbacks, WholeCheckpoints()]
 
 
-def _drop_reference(model: Any) -> None:
-    """Remove the frozen copy of the adapter that the KL penalty was measured against."""
-    if "ref" in getattr(model, "peft_config", {}):
-        model.delete_adapter("ref")
+@contextmanager
+def _drop_reference(model: Any) -> Iterator[None]:
+    """Remove in the end the frozen copy of the adapter that the KL penalty is measured against."""
+    try:
+        yield
+    finally:
+        if "ref" in getattr(model, "peft_config", {}):
+            model.delete_adapter("ref")
 
 
 def _build_config(settings: GrpoSettings, workspace: Workspace, *, dtype: Any) -> Any:

@@ -41,7 +41,7 @@ _KEPT_METRICS = (
 def train_sft(
     policy: Policy, rows: RowsOfEpoch, settings: SftSettings, *, workspace: Workspace
 ) -> Policy:
-    """Fine-tune a policy on (example, target) rows and return the trained one.
+    """Fine-tune a policy in place on (example, target) rows; return it.
 
     Writes ``metrics.jsonl`` and checkpoints to the workspace; if whole checkpoints are already
     there, training continues from the newest. Before it starts, stderr says what trains.
@@ -49,15 +49,14 @@ def train_sft(
     Raises:
         TrainingError: if there are no rows, if epochs differ in their number of rows, or if the
             warm-up of the learning rate takes all steps.
-        ModelError: if no parameter trains.
+        ModelError: if no parameter trains, or the model is inside a PEFT model.
     """
     from datasets import Dataset
     from trl.trainer.sft_config import SFTConfig
 
     schedule = lay_out_rows(rows, num_epochs=settings.epochs, seed=workspace.seed)
     seed_everything(derive_seed(workspace.seed, "sft"))
-    model = prepare_trainable(policy.model, settings.trainable)
-    trained = Policy(model, policy.processor, policy.has_vision)
+    model = policy.model = prepare_trainable(policy.model, settings.trainable)
     arguments = SFTConfig(
         **build_arguments(settings, workspace, dtype=policy.model.dtype),
         num_train_epochs=1,
@@ -67,7 +66,7 @@ def train_sft(
         dataset_kwargs={"skip_prepare_dataset": True},
         train_sampling_strategy="sequential",
     )
-    collate = RowCollator(trained, augmentation=settings.augmentation, seed=workspace.seed)
+    collate = RowCollator(policy, augmentation=settings.augmentation, seed=workspace.seed)
     read = ReadAhead(
         lambda places: collate([schedule[place] for place in places]), num_rows=len(schedule)
     )
@@ -97,7 +96,7 @@ def train_sft(
         trainer.train(resume_from_checkpoint=find_last_checkpoint(workspace.folder))
     remove_checkpoints(workspace.folder)
     model.eval()
-    return trained
+    return policy
 
 
 def lay_out_rows(rows: RowsOfEpoch, *, num_epochs: int, seed: int) -> list[tuple[int, int, Any]]:
