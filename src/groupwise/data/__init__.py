@@ -16,10 +16,15 @@ from groupwise.data.cabinets import (
 from groupwise.data.desktops import ACTIVITIES, draw_desktop, write_desktops, write_task
 from groupwise.data.drops import Drop, DropLog
 from groupwise.data.example_files import read_examples, write_examples
-from groupwise.data.joining import join_by_files
+from groupwise.data.joining import (
+    NearDuplicates,
+    find_copies,
+    join_by_files,
+    join_near_duplicates,
+)
 from groupwise.data.lengths import LengthSummary, TokenBudget
 from groupwise.data.pairs import Pair, make_pairs
-from groupwise.data.perceptual import NearDuplicate, find_near_duplicates, hash_picture
+from groupwise.data.perceptual import NearDuplicate, Sight, find_near_duplicates
 from groupwise.data.rated import RatedFormat, RatedItem, RatedItems, find_rated, load_rated
 from groupwise.data.screenshots import LoadedScreens, Screenshot, load_screenshots
 from groupwise.data.splits import split_by_fold, split_by_session, split_by_shares
@@ -36,6 +41,7 @@ __all__ = [
     "LengthSummary",
     "LoadedScreens",
     "NearDuplicate",
+    "NearDuplicates",
     "Pair",
     "Pilot",
     "RatedFormat",
@@ -43,6 +49,7 @@ __all__ = [
     "RatedItems",
     "Screenshot",
     "SeenObject",
+    "Sight",
     "SplitSummary",
     "TextLeakage",
     "TokenBudget",
@@ -50,10 +57,11 @@ __all__ = [
     "draw_cabinet",
     "draw_desktop",
     "expect_dead_groups",
+    "find_copies",
     "find_near_duplicates",
     "find_rated",
-    "hash_picture",
     "join_by_files",
+    "join_near_duplicates",
     "judge_descriptions",
     "load_rated",
     "load_screenshots",

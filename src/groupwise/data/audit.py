@@ -13,16 +13,17 @@ from typing import Any
 from groupwise.core import MAX_PLACES, ConfigError, DataError, Example, Finding
 from groupwise.data.drops import DropLog
 from groupwise.data.leakage import (
+    NearPicture,
     Splits,
     check_examples,
     check_groups,
-    check_near_pictures,
     check_pictures,
     check_tasks,
+    find_near_pictures,
+    report_near_pictures,
 )
 from groupwise.data.lengths import LengthSummary, TokenBudget, check_lengths, measure_lengths
 
-MAX_NEAR_DISTANCE = 2
 UNBALANCED_SHARE = 0.8
 MANY_DROPPED_SHARE = 0.01
 MANY_DEAD_SHARE = 0.5
@@ -70,6 +71,7 @@ class DataAudit:
         drops: the drop log as JSON values, or None if there was none.
         dead_group_share: expected share of groups whose completions all earn the same, or None
             without a pilot.
+        near_pictures: near duplicates across splits.
     """
 
     findings: tuple[Finding, ...]
@@ -77,6 +79,7 @@ class DataAudit:
     num_rows: int | None = None
     drops: Mapping[str, Any] | None = None
     dead_group_share: float | None = None
+    near_pictures: tuple[NearPicture, ...] = ()
 
     @property
     def errors(self) -> tuple[Finding, ...]:
@@ -110,10 +113,11 @@ class DataAudit:
             "num_rows": self.num_rows,
             "drops": dict(self.drops) if self.drops is not None else None,
             "dead_group_share": self.dead_group_share,
+            "near_pictures": [asdict(near) for near in self.near_pictures],
         }
 
 
-def audit_data(
+def audit_data(  # noqa: PLR0913 (each is something else to check)
     splits: Splits,
     *,
     drops: DropLog | None = None,
@@ -121,6 +125,7 @@ def audit_data(
     budget: TokenBudget | None = None,
     count_tokens: Callable[[Example], int] | None = None,
     pilot: Pilot | None = None,
+    mirrored: bool = False,
 ) -> DataAudit:
     """Audit the examples of named splits.
 
@@ -131,6 +136,7 @@ def audit_data(
         budget: longest prompt; needs ``count_tokens``.
         count_tokens: tokens of a prompt with its pictures.
         pilot: pass rates of a policy, for the expected share of dead groups.
+        mirrored: whether mirror images count as copies: left and right do not matter to the task.
 
     Raises:
         ConfigError: if there is a budget but no way to count tokens.
@@ -144,13 +150,14 @@ def audit_data(
         if count_tokens is not None and examples
     }
     dead_share = expect_dead_groups(pilot) if pilot else None
+    near = find_near_pictures(splits, mirrored=mirrored)
     findings = [
         *_check_rows(drops, num_rows),
         *_check_labels(splits),
         *check_groups(splits),
         *check_examples(splits),
         *check_pictures(splits),
-        *check_near_pictures(splits, max_distance=MAX_NEAR_DISTANCE),
+        *report_near_pictures(near),
         *check_tasks(splits),
         *check_lengths(lengths, budget),
         *_check_dead_groups(dead_share),
@@ -164,6 +171,7 @@ def audit_data(
         num_rows,
         drops.to_json() if drops is not None else None,
         dead_share,
+        tuple(near),
     )
 
 

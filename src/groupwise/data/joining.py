@@ -1,10 +1,18 @@
-"""Groups that hold the same file belong together: apart, one would give the other away."""
+"""Groups with the same file, or near duplicates, belong together: apart, one tells of the other."""
 
-from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
+from typing import Literal
 
-from groupwise.core import digest_file
+from groupwise.core import DataError, digest_file
+from groupwise.data.perceptual import Sight, find_near_duplicates
+
+NearDuplicates = Literal["warn", "drop", "join"]
+"""What is done about near duplicates across splits: told, dropped from what trains, or joined."""
+
+MAX_JOINED_SHARE = 0.05
 
 
 def join_by_files(files: Mapping[str, Iterable[Path]]) -> dict[str, str]:
@@ -22,6 +30,65 @@ def join_by_files(files: Mapping[str, Iterable[Path]]) -> dict[str, str]:
         heads = {_find_head(first, name) for name in names}
         first.update(dict.fromkeys(heads, min(heads, key=place.__getitem__)))
     return {name: _find_head(first, name) for name in first}
+
+
+def join_near_duplicates(sights: Sequence[Sight], *, mirrored: bool = False) -> dict[str, str]:
+    """Return the set that each cluster belongs to, named after its first cluster.
+
+    Args:
+        sights: all pictures, before they are split.
+        mirrored: whether mirror images count.
+
+    Raises:
+        DataError: if clusters that were joined have more than ``MAX_JOINED_SHARE`` of the
+            pictures: likeness then runs through the data, and no split is clean.
+    """
+    first = {sight.cluster: sight.cluster for sight in sights}
+    place = {name: number for number, name in enumerate(first)}
+    while True:
+        named = [replace(sight, cluster=_find_head(first, sight.cluster)) for sight in sights]
+        pairs = find_near_duplicates(named, named, mirrored=mirrored)
+        if not pairs:
+            break
+        for pair in pairs:
+            heads = {_find_head(first, named[end].cluster) for end in (pair.index, pair.other)}
+            first.update(dict.fromkeys(heads, min(heads, key=place.__getitem__)))
+    joined = {name: _find_head(first, name) for name in first}
+    _refuse_large(sights, joined)
+    return joined
+
+
+def _refuse_large(sights: Sequence[Sight], joined: Mapping[str, str]) -> None:
+    members = Counter(joined.values())
+    sizes = Counter(joined[sight.cluster] for sight in sights)
+    largest = max((size for head, size in sizes.items() if members[head] > 1), default=0)
+    if largest > MAX_JOINED_SHARE * len(sights):
+        raise DataError(
+            "near duplicates join too much of the data to split it",
+            got=f"{largest} of {len(sights)} pictures in one cluster",
+            expected=f"at most {MAX_JOINED_SHARE:.0%}",
+            fix="set data.near_duplicates to drop or warn",
+        )
+
+
+def find_copies(
+    sights: Mapping[str, Sequence[Sight]], *, keeping: Sequence[str], mirrored: bool = False
+) -> dict[str, set[Path]]:
+    """Return for each split the pictures to drop, so that none looks like one that is kept.
+
+    Args:
+        sights: pictures by split.
+        keeping: the splits, first the one that keeps all its pictures.
+        mirrored: whether mirror images count.
+    """
+    kept: list[Sight] = []
+    dropped: dict[str, set[Path]] = {}
+    for split in keeping:
+        own = [Sight(sight.path, split) for sight in sights.get(split, ())]
+        pairs = find_near_duplicates(own, kept, mirrored=mirrored)
+        dropped[split] = {own[pair.index].path for pair in pairs}
+        kept += [sight for sight in own if sight.path not in dropped[split]]
+    return dropped
 
 
 def _find_shared(files: Mapping[str, Iterable[Path]]) -> Iterator[set[str]]:

@@ -2,10 +2,11 @@
 
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from itertools import combinations
 
-from groupwise.core import Example, Finding, Picture, digest_json, report_places
-from groupwise.data.perceptual import find_near_duplicates, hash_picture
+from groupwise.core import DataError, Example, Finding, Picture, digest_json, report_places
+from groupwise.data.perceptual import Sight, find_near_duplicates
 
 Splits = Mapping[str, Sequence[Example]]
 
@@ -97,35 +98,75 @@ def check_pictures(splits: Splits) -> list[Finding]:
     ]
 
 
-def check_near_pictures(splits: Splits, *, max_distance: int) -> list[Finding]:
-    """Find pictures of one split that look like one of another; equal bytes do not count here."""
+@dataclass(frozen=True, slots=True)
+class NearPicture:
+    """A picture of a split that looks like one of a split before it.
+
+    Attributes:
+        split, digest, name: of the picture.
+        like_split, like_name: of what it looks like.
+        agreement: share of their structure that is the same, in [0, 1].
+        is_mirrored: whether it is the mirror image that does.
+    """
+
+    split: str
+    digest: str
+    name: str
+    like_split: str
+    like_name: str
+    agreement: float
+    is_mirrored: bool
+
+
+def find_near_pictures(splits: Splits, *, mirrored: bool) -> list[NearPicture]:
+    """Find pictures of one split that look like one of another; equal bytes do not count here.
+
+    Raises:
+        DataError: if a picture can no longer be read.
+    """
     by_split = {
         split: list({p.digest: p for example in examples for p in example.pictures}.values())
         for split, examples in splits.items()
     }
-    hashes: dict[str, int] = {}
-    for picture in (picture for found in by_split.values() for picture in found):
-        if picture.digest not in hashes:
-            hashes[picture.digest] = hash_picture(picture.path)
-    places: list[str] = []
+    for picture in (picture for pictures in by_split.values() for picture in pictures):
+        if not picture.path.is_file():
+            raise DataError(f"cannot decode the picture {picture.path} (it is gone)")
+    found: list[NearPicture] = []
     for first, second in combinations(by_split, 2):
         known = {picture.digest for picture in by_split[first]}
         fresh = [picture for picture in by_split[second] if picture.digest not in known]
-        for near in find_near_duplicates(
-            [hashes[picture.digest] for picture in fresh],
-            [hashes[picture.digest] for picture in by_split[first]],
-            max_distance=max_distance,
-        ):
-            like = by_split[first][near.other]
-            places.append(
-                f"{second}: {_name(fresh[near.index])} is like {first}: {_name(like)} "
-                f"({near.distance} of 64 bits differ)"
+        near = find_near_duplicates(
+            [Sight(picture.path, second) for picture in fresh],
+            [Sight(picture.path, first) for picture in by_split[first]],
+            mirrored=mirrored,
+        )
+        for one in near:
+            picture, like = fresh[one.index], by_split[first][one.other]
+            found.append(
+                NearPicture(
+                    second,
+                    picture.digest,
+                    _name(picture),
+                    first,
+                    _name(like),
+                    round(one.agreement, 3),
+                    one.is_mirrored,
+                )
             )
+    return found
+
+
+def report_near_pictures(found: Sequence[NearPicture]) -> list[Finding]:
+    """Return a warning about near duplicates, if there are any."""
     return report_places(
         "warning",
         "near_duplicate_pictures",
         "{count} pictures look like a picture of another split.",
-        places,
+        [
+            f"{one.split}: {one.name} is like {one.like_split}: {one.like_name}"
+            f"{' mirrored' * one.is_mirrored} ({one.agreement:.0%} of their structure)"
+            for one in found
+        ],
     )
 
 

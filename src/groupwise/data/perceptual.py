@@ -1,80 +1,247 @@
-"""Perceptual hashes of pictures: near copies have hashes that differ in few bits.
+"""Near duplicates among pictures: copies that were scaled, recoloured, cropped or mirrored.
 
-The hash sees coarse shapes only: two different screens with one wallpaper may look alike to it,
-so a near duplicate is a hint.
+Thumbnails name a few candidates for each picture; then the two are laid over each other and
+compared block by block. What agrees in most of its structure is a near duplicate: one photo saved
+twice, but also two screens that differ in a clock. Turned pictures are not looked for.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
+from typing import Any
 
+import cv2
 import numpy as np
 from numpy.typing import NDArray
 from PIL import Image, ImageOps
 
 from groupwise.core import DataError, convert_picture
 
-_SIDE = 8
-_BLOCK = 256
-_BITS_SET: NDArray[np.uint8] = np.array([bin(n).count("1") for n in range(2**16)], dtype=np.uint8)
+Array = NDArray[Any]
+
+_cv2: Any = cv2  # its own types do not know all of it
+
+MIN_AGREEMENT = 0.75
+"""Share of the blocks with structure that must look alike."""
+
+# Thumbnails: sides in pixels of what is kept and of what is compared, and the crops that are tried.
+_KEPT_SIDE, _SIDE = 64, 16
+_CROPS = (1.0, 0.95, 0.9)
+_NUM_CANDIDATES, _MIN_LIKENESS, _SAME_LIKENESS = 4, 0.7, 0.995
+_ROWS_AT_ONCE = 256
+# Laying over: pixels of the longer side, features, matches that make a position certain, and the
+# share of a picture that its copy must still show.
+_LONG_SIDE, _NUM_FEATURES, _MIN_MATCHES, _MIN_COVER = 384, 400, 12, 0.6
+# Blocks: pixels per side, the contrast that counts as structure, the correlation that is alike.
+_BLOCK, _MIN_CONTRAST, _MIN_CORRELATION = 16, 2.5, 0.75
+_NUM_PICTURES_KEPT = 1000
+
+
+@dataclass(frozen=True, slots=True)
+class Sight:
+    """A picture file and what it belongs to; pictures of one cluster may well look alike."""
+
+    path: Path
+    cluster: str
 
 
 @dataclass(frozen=True, slots=True)
 class NearDuplicate:
-    """A hash and its nearest other hash: their places and the number of differing bits."""
+    """A picture and one that it looks like.
+
+    Attributes:
+        index, other: their places.
+        agreement: share of the blocks with structure that look alike, in [0, 1].
+        is_mirrored: whether it is the mirror image that looks like the other.
+    """
 
     index: int
     other: int
-    distance: int
-
-
-def hash_picture(path: Path) -> int:
-    """Return the 64-bit difference hash of a picture, upright and in grey.
-
-    Bit by bit, row by row: is a cell of the 9 x 8 reduced picture brighter than its right
-    neighbour?
-
-    Source: N. Krawetz, "Kind of Like That" (2013), dHash.
-
-    Raises:
-        DataError: if the picture cannot be read.
-    """
-    try:
-        with Image.open(path) as image:
-            grey = convert_picture(ImageOps.exif_transpose(image)).convert("L")
-    except (OSError, SyntaxError, ValueError, Image.DecompressionBombError) as error:
-        raise DataError(f"cannot decode the picture {path} ({error})") from error
-    cells = np.asarray(grey.resize((_SIDE + 1, _SIDE), Image.Resampling.BOX), dtype=np.int16)
-    bits = (cells[:, :-1] > cells[:, 1:]).reshape(-1)
-    return int.from_bytes(np.packbits(bits).tobytes(), "big")
+    agreement: float
+    is_mirrored: bool = False
 
 
 def find_near_duplicates(
-    hashes: Sequence[int], others: Sequence[int], *, max_distance: int = 2
+    sights: Sequence[Sight], others: Sequence[Sight], *, mirrored: bool = False
 ) -> list[NearDuplicate]:
-    """Return, for each hash that has one within ``max_distance`` bits, its nearest other hash.
+    """Return each picture that looks like one of another cluster, with the first one found.
 
-    Of equally near ones the first counts. The result is in the order of ``hashes``.
+    Args:
+        sights: pictures to look for.
+        others: pictures to look among; may be the same ones.
+        mirrored: whether mirror images count: left and right must then not matter.
+
+    Raises:
+        DataError: if a picture cannot be read.
     """
-    if not hashes or not others:
+    if not sights or not others:
         return []
-    rows = np.array(hashes, dtype=np.uint64)
-    columns = np.array(others, dtype=np.uint64)
-    found: list[NearDuplicate] = []
-    for start in range(0, len(rows), _BLOCK):
-        distances = _count_differing_bits(rows[start : start + _BLOCK], columns)
-        nearest = distances.argmin(axis=1)
-        for offset, other in enumerate(nearest.tolist()):
-            distance = int(distances[offset, other])
-            if distance <= max_distance:
-                found.append(NearDuplicate(start + offset, other, distance))
-    return found
+    load = lru_cache(_NUM_PICTURES_KEPT)(_load_features)
+    jobs = list(_list_candidates(sights, others, mirrored=mirrored))
+
+    def check(job: tuple[int, list[tuple[float, int, bool]]]) -> NearDuplicate | None:
+        index, candidates = job
+        for likeness, other, is_mirrored in candidates:
+            mine = load(sights[index].path, is_mirrored)
+            agreement = _measure_agreement(mine, load(others[other].path, False), likeness)
+            if agreement >= MIN_AGREEMENT:
+                return NearDuplicate(index, other, agreement, is_mirrored)
+        return None
+
+    with ThreadPoolExecutor() as pool:
+        return [found for found in pool.map(check, jobs) if found is not None]
 
 
-def _count_differing_bits(
-    rows: NDArray[np.uint64], columns: NDArray[np.uint64]
-) -> NDArray[np.uint8]:
-    """Return the distances in bits, shape (rows, columns), of two uint64 vectors."""
-    differing = rows[:, None] ^ columns[None, :]
-    parts = differing.view(np.uint16).reshape(*differing.shape, 4)
-    return _BITS_SET[parts].sum(axis=2, dtype=np.uint8)
+def _list_candidates(
+    sights: Sequence[Sight], others: Sequence[Sight], *, mirrored: bool
+) -> Iterator[tuple[int, list[tuple[float, int, bool]]]]:
+    """Yield each place with likeness, place and mirroring of what it may be a copy of."""
+    crops, count = _cut_all(_load_thumbnails(others)), len(others)
+    clusters = np.array([sight.cluster for sight in others])
+    for start in range(0, len(sights), _ROWS_AT_ONCE):
+        part = sights[start : start + _ROWS_AT_ONCE]
+        is_own = np.array([sight.cluster for sight in part])[:, None] == clusters[None, :]
+        small = _load_thumbnails(part)
+        found = [_compare(_cut_all(small), crops)]
+        if mirrored:
+            found.append(_compare(_cut_all([ImageOps.mirror(one) for one in small]), crops))
+        likeness = np.concatenate([np.where(is_own, -1.0, values) for values in found], axis=1)
+        for row, values in enumerate(likeness):
+            best = np.argsort(-values, kind="stable")[:_NUM_CANDIDATES].tolist()
+            near = [place for place in best if values[place] >= _MIN_LIKENESS]
+            yield start + row, [(float(values[p]), p % count, p >= count) for p in near]
+
+
+def _compare(crops: Array, others: Array) -> Array:
+    """Return how like thumbnails are, one of the two whole: correlations, [pictures, others].
+
+    Args:
+        crops: [kinds, pictures, pixels]; the first kind is the whole.
+        others: the same of others.
+    """
+    best = crops[0] @ others[0].T
+    for mine, theirs in zip(crops[1:], others[1:], strict=True):
+        np.maximum(best, crops[0] @ theirs.T, out=best)
+        np.maximum(best, mine @ others[0].T, out=best)
+    return best
+
+
+def _load_thumbnails(sights: Sequence[Sight]) -> list[Image.Image]:
+    with ThreadPoolExecutor() as pool:
+        return list(pool.map(_load_thumbnail, (sight.path for sight in sights)))
+
+
+def _cut_all(small: Sequence[Image.Image]) -> Array:
+    """Return normalised crops of thumbnails, [kinds, pictures, pixels]."""
+    return np.stack([_cut_crops(one) for one in small], axis=1)
+
+
+def _cut_crops(small: Image.Image) -> Array:
+    boxes = [
+        ((1 - scale) * x * _KEPT_SIDE, (1 - scale) * y * _KEPT_SIDE, scale * _KEPT_SIDE)
+        for scale in _CROPS
+        for x in ((0.0, 0.5, 1.0) if scale < 1 else (0.0,))
+        for y in ((0.0, 0.5, 1.0) if scale < 1 else (0.0,))
+    ]
+    cut = [
+        np.asarray(
+            small.resize(
+                (_SIDE, _SIDE), Image.Resampling.BOX, box=(left, top, left + side, top + side)
+            ),
+            dtype=np.float32,
+        ).ravel()
+        for left, top, side in boxes
+    ]
+    return _normalise(np.stack(cut))
+
+
+def _normalise(rows: Array) -> Array:
+    """Return rows with mean 0 and length 1; a row without contrast is 0."""
+    centred = rows - rows.mean(axis=1, keepdims=True)
+    return centred / np.maximum(np.linalg.norm(centred, axis=1, keepdims=True), 1e-3)
+
+
+@dataclass(frozen=True, slots=True)
+class _Features:
+    """A picture in grey, [height, width]; places of its ORB features, [n, 2], and descriptors."""
+
+    grey: Array
+    places: Array
+    descriptors: Array | None
+
+
+def _load_features(path: Path, is_mirrored: bool) -> _Features:
+    picture = _open_grey(path, _LONG_SIDE)
+    scale = _LONG_SIDE / max(picture.size)
+    size = tuple(max(_BLOCK, round(side * scale)) for side in picture.size)
+    picture = picture.resize((size[0], size[1]), Image.Resampling.BOX)
+    grey = np.asarray(ImageOps.mirror(picture) if is_mirrored else picture)
+    finder = _cv2.ORB_create(nfeatures=_NUM_FEATURES, scaleFactor=1.1, nlevels=6, fastThreshold=8)
+    points, descriptors = finder.detectAndCompute(grey, None)
+    return _Features(grey, np.array([p.pt for p in points], np.float32), descriptors)
+
+
+def _measure_agreement(mine: _Features, other: _Features, likeness: float) -> float:
+    """Return the share of the blocks with structure that look alike, laid over each other."""
+    move = _find_move(mine, other)
+    if move is None:  # too plain for features: as they lie
+        height, width = mine.grey.shape
+        rows, columns = other.grey.shape
+        move = np.array([[columns / width, 0, 0], [0, rows / height, 0]], np.float32)
+    size = (other.grey.shape[1], other.grey.shape[0])
+    moved = _cv2.warpAffine(mine.grey, move, size)
+    shown = _cv2.warpAffine(np.ones_like(mine.grey), move, size, flags=_cv2.INTER_NEAREST)
+    is_shown = _cut_blocks(shown).min(axis=1) > 0
+    if is_shown.mean() < _MIN_COVER:
+        return 0.0
+    blocks = [
+        _cut_blocks(_cv2.GaussianBlur(grey, (0, 0), 1.5))[is_shown] for grey in (moved, other.grey)
+    ]
+    has_structure = np.maximum(*(part.std(axis=1) for part in blocks)) > _MIN_CONTRAST
+    if not has_structure.any():
+        return float(likeness >= _SAME_LIKENESS)
+    first, second = (_normalise(part[has_structure]) for part in blocks)
+    return float(((first * second).sum(axis=1) > _MIN_CORRELATION).mean())
+
+
+def _find_move(mine: _Features, other: _Features) -> Array | None:
+    """Return how a picture is shifted, scaled and turned onto another one, [2, 3]; None: unclear.
+
+    Source: Rublee et al. 2011 (ORB) and Fischler and Bolles 1981 (RANSAC), by OpenCV.
+    """
+    if mine.descriptors is None or other.descriptors is None:
+        return None
+    matcher = _cv2.BFMatcher(_cv2.NORM_HAMMING, crossCheck=True)
+    matches = matcher.match(mine.descriptors, other.descriptors)
+    if len(matches) < _MIN_MATCHES:
+        return None
+    move, is_inlier = _cv2.estimateAffinePartial2D(
+        mine.places[[match.queryIdx for match in matches]],
+        other.places[[match.trainIdx for match in matches]],
+        ransacReprojThreshold=2.0,
+        maxIters=500,
+    )
+    return move if is_inlier is not None and is_inlier.sum() >= _MIN_MATCHES else None
+
+
+def _cut_blocks(grey: Array) -> Array:
+    """Return whole blocks of a picture, [blocks, pixels]; a rest at the edges is left out."""
+    rows, columns = (size // _BLOCK for size in grey.shape)
+    cut = grey[: rows * _BLOCK, : columns * _BLOCK].astype(np.float32)
+    return cut.reshape(rows, _BLOCK, columns, _BLOCK).swapaxes(1, 2).reshape(-1, _BLOCK * _BLOCK)
+
+
+def _load_thumbnail(path: Path) -> Image.Image:
+    return _open_grey(path, _KEPT_SIDE).resize((_KEPT_SIDE, _KEPT_SIDE), Image.Resampling.BOX)
+
+
+def _open_grey(path: Path, side: int) -> Image.Image:
+    """Return a picture upright in grey; a JPEG is decoded no larger than needed."""
+    try:
+        with Image.open(path) as image:
+            image.draft("RGB", (2 * side, 2 * side))
+            return convert_picture(ImageOps.exif_transpose(image)).convert("L")
+    except (OSError, SyntaxError, ValueError, Image.DecompressionBombError) as error:
+        raise DataError(f"cannot decode the picture {path} ({error})") from error
