@@ -1,7 +1,5 @@
 import json
 import os
-import pickle
-import signal
 import threading
 from fractions import Fraction
 from pathlib import Path
@@ -10,10 +8,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from groupwise.core import Completion, Example, Message, RewardError, Score, make_example
-from groupwise.rewards import MathEquality, Reward
-from groupwise.rewards.math_answers import clean_math_answer, find_math_answer
-from groupwise.rewards.math_process import MathProcess
+from groupwise.core import Completion, Example, Message, Score, make_example
+from groupwise.rewards import BatchReward, MathEquality, Reward
+from groupwise.rewards.math_answers import find_math_answer
+from groupwise.rewards.math_notation import write_plainly
+from groupwise.rewards.reward import ReferenceCheck
 
 DATA = Path(os.environ.get("GROUPWISE_DATA", Path(__file__).parents[2] / ".." / "shared" / "data"))
 REWARD = MathEquality()
@@ -39,10 +38,22 @@ def score(text: str, label: str | None) -> Score:
         (r"#### 1" + "\n" + r"\boxed{2}", "2"),
         ("\\boxed{2}\n#### 1.\nsure", "1"),
         (r"\boxed{7。}", "7"),
-        ("#### 18 元", "18"),
-        (r"\boxed{１８个苹果}", "18"),
+        ("#### 18 元", "18 元"),
+        (r"\boxed{１８个苹果}", "18个苹果"),
         (r"\boxed{1 000 000}", "1000000"),
         ("#### \t1,000 \r\n", "1,000"),
+        ("\\boxed{18}\n#### Check\n9 + 9 = 18", "18"),
+        ("\\boxed{18}\n#### 2 checks of the answer", "18"),
+        ("\\boxed{18}\n#### 检验", "18"),
+        ("#### 18\n#### Explanation", "18"),
+        ("\\boxed{18}\n#### 19 dollars", "19 dollars"),
+        (r"#### \boxed{7}", "7"),
+        (r"\boxed{\boxed{7}}", "7"),
+        (r"$\boxed{1}$ and $\boxed{2}$", "1, 2"),
+        (r"\boxed{1}，\boxed{2} 或 \boxed{1}", "1, 2"),
+        (r"\boxed{10²}", "10^{2}"),
+        (r"\boxed{3½}", r"3\frac{1}{2}"),
+        ("#### $18$.", "18"),
     ],
 )
 def test_the_last_marked_answer_is_found(text: str, answer: str) -> None:
@@ -140,9 +151,30 @@ def test_without_a_label_there_is_no_score() -> None:
     assert score("#### 1", None) == Score(None, "no label")
 
 
-def test_a_label_that_cannot_be_parsed_is_an_error() -> None:
-    with pytest.raises(RewardError, match=r"is unparsable; got '\?\?\?'"):
-        score("#### 1", "???")
+@pytest.mark.parametrize(
+    ("label", "problem"),
+    [
+        ("???", "the label is unparsable"),
+        ("", "the label is empty"),
+        ("#### ", "the label is unparsable"),
+        ("1 8", "two numbers stand side by side in the label"),
+        ("18 dollars and 50 cents", "words that are no unit stand in the label"),
+        ("1 in 6", "words that are no unit stand in the label"),
+        ("3rd", "words that are no unit stand in the label"),
+        ("6 cm x 4 cm", "words that are no unit stand in the label"),
+        ("twenty-five", "words that are no unit stand in the label"),
+        ("between 3 and 4", "words that are no unit stand in the label"),
+        ("3个半", "the label is unparsable"),
+        ("0:0", "the label is unparsable"),
+        ("17 = 18", "the label is unparsable"),
+    ],
+)
+def test_a_label_that_cannot_be_read_is_an_error_of_the_data(label: str, problem: str) -> None:
+    item = make_item(label)
+    assert REWARD(item, Completion(r"\boxed{18}")) == Score(None, problem)
+    assert REWARD.explain_unusable(item) == problem
+    assert REWARD.explain_unusable(make_item("18")) is None
+    assert REWARD.explain_unusable(make_item(None)) is None
 
 
 fractions = st.fractions(max_denominator=1000).filter(lambda value: abs(value) < 10**9)
@@ -168,7 +200,7 @@ def test_rational_numbers_are_compared_as_python_does(a: Fraction, b: Fraction) 
 def test_cleaning_twice_is_cleaning_once(text: str) -> None:
     answer, _ = find_math_answer(f"#### {text}")
     if answer is not None and "####" not in text and "boxed" not in text:
-        assert clean_math_answer(clean_math_answer(answer)) == clean_math_answer(answer)
+        assert write_plainly(answer) == answer
 
 
 @settings(max_examples=60)
@@ -177,45 +209,6 @@ def test_any_text_is_scored_in_range_and_invalid_never_pays(text: str) -> None:
     got = score(f"#### {text}", "7919")
     assert got.value in (0.0, 1.0)
     assert not (got.invalid and got.value)
-
-
-SLOW = r"\boxed{\int \sin(x^x)^{\tan(x)} e^{\cos(x)} \ln(x) dx}"
-
-
-def test_an_answer_that_takes_too_long_is_invalid_and_the_next_one_works() -> None:
-    reward = MathEquality(MathProcess(cpu_limit_s=0.5))
-    item = make_item(r"\int x dx")
-    got = reward(item, Completion(SLOW))
-    assert got == Score(0.0, "the marked answer is too slow", invalid=True)
-    assert reward(make_item("18"), Completion("#### 18")).value == 1.0
-
-
-def test_a_process_that_somebody_else_ends_gives_no_score() -> None:
-    process = MathProcess()
-    reward = MathEquality(process)
-    assert reward(make_item("18"), Completion("#### 18")).value == 1.0
-    os.kill(process._process.pid, signal.SIGKILL)
-    got = reward(make_item("18"), Completion("#### 18"))
-    assert (got.value, got.invalid) == (None, False)
-    assert reward(make_item("18"), Completion("#### 18")).value == 1.0
-
-
-def test_a_machine_that_stands_still_gives_no_score() -> None:
-    process = MathProcess()
-    reward = MathEquality(process)
-    assert reward(make_item("18"), Completion("#### 18")).value == 1.0
-    for label in ("18", "19"):
-        process.wall_limit_s = 0.2
-        os.kill(process._process.pid, signal.SIGSTOP)
-        got = reward(make_item(label), Completion("#### 18"))
-        assert (got.value, got.invalid) == (None, False)
-        process.wall_limit_s = 60
-        assert reward(make_item("18"), Completion("#### 18")).value == 1.0
-
-
-def test_a_process_that_cannot_work_is_an_error() -> None:
-    with pytest.raises(RewardError, match="the process that compares mathematics ended"):
-        MathEquality(MathProcess(memory_mib=20))(make_item("18"), Completion("#### 18"))
 
 
 def test_threads_share_one_reward() -> None:
@@ -232,22 +225,10 @@ def test_threads_share_one_reward() -> None:
     assert sorted(values) == [0.0] * 7 + [1.0]
 
 
-def test_a_pickled_reward_and_a_forked_one_work() -> None:
-    copy = pickle.loads(pickle.dumps(MathEquality(MathProcess(cpu_limit_s=3))))
-    assert copy(make_item("18"), Completion("#### 18")).value == 1.0
-    process = REWARD._process
-    assert score("#### 18", "18").value == 1.0
-    of_parent = process._process.pid
-    child = os.fork()
-    if child == 0:
-        is_right = score("#### 19", "19").value == 1.0
-        os._exit(0 if is_right and process._process.pid != of_parent else 1)
-    assert os.waitpid(child, 0)[1] == 0
-    assert score("#### 18", "18").value == 1.0
-
-
 def test_it_follows_the_protocol() -> None:
     assert isinstance(REWARD, Reward)
+    assert isinstance(REWARD, BatchReward)
+    assert isinstance(REWARD, ReferenceCheck)
 
 
 def test_every_answer_of_real_problems_equals_itself_and_no_near_miss() -> None:
@@ -261,3 +242,14 @@ def test_every_answer_of_real_problems_equals_itself_and_no_near_miss() -> None:
         assert score(f"\\boxed{{{gold}}}", solution).value == 1.0
         for miss in (f"{gold + 1}", f"{gold}.5", f"{gold}, {gold + 1}", f"{gold + 1} = {gold}"):
             assert score(f"#### {miss}", solution).value == 0.0, miss
+
+
+def test_every_label_of_real_problems_can_be_read() -> None:
+    path = DATA / "gsm8k" / "train.jsonl"
+    if not path.is_file():
+        pytest.skip(f"no problems at {path}: set GROUPWISE_DATA")
+    labels = [json.loads(line)["answer"] for line in path.read_text(encoding="utf-8").splitlines()]
+    assert len(labels) == 7473
+    assert [label for label in labels if REWARD.explain_unusable(make_item(label))] == []
+    for label in labels[::100]:
+        assert score(f"\\boxed{{{label.split('####')[1].strip()}}}", label).value == 1.0

@@ -4,53 +4,120 @@ It finds the answer's text; whether it is mathematics is seen later.
 """
 
 import re
-import unicodedata
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from groupwise.rewards.math_notation import read_number, write_latex, write_plainly
+from groupwise.rewards.math_units import split_unit
+from groupwise.rewards.unit_names import is_known
 
 MAX_ANSWER_LENGTH = 500
 
-_MARK = re.compile(r"\\boxed\s*\{|####[ \t]*([^\r\n]*)")
-_GROUPED = re.compile(r"(?<![\d.,])\d{1,3}(?: \d{3})+(?![\d ])")
-_SPLIT_NUMBER = re.compile(r"\d\s+[\d.]")
-_CHINESE_UNIT = re.compile(r"(?<=[\d}%])\s*[\u4e00-\u9fff]+$")
+_MARK = re.compile(r"\\boxed\s*\{|####[ \t]*((?:(?!\\boxed\s*\{)[^\r\n])*)")
+_WORDS = re.compile(r"(?<![A-Za-z\\])[A-Za-z]{2,}|[\u4e00-\u9fff]")
+_BETWEEN = re.compile(r"(?:[\s,;$、，；{}]|\\text\b|and|or|和|或|与)*")
+_SPLIT_NUMBER = re.compile(r"(?<![_\d])\d+\s+[\d.]")
 
 
-def find_math_answer(text: str) -> tuple[str | None, str]:
+@dataclass(frozen=True, slots=True)
+class _Mark:
+    """A marked answer: what stands in it, None if its braces are not closed, and where."""
+
+    found: str | None
+    start: int
+    end: int
+    is_box: bool
+
+
+def find_math_answer(text: str, *, num_boxes: int = 1) -> tuple[str | None, str]:
     r"""Return the last marked answer of ``text``, or None and the reason.
 
     Nested braces belong to the answer. Of several marked answers the last one counts, so listing
-    answers is no better than guessing once. Full-width characters become plain ones, a final
-    stop and a Chinese unit behind a number are left out, and ``1 000`` is read as 1000; other
-    digits with a space between them are refused, because a parser would multiply or add them.
+    answers is no better than guessing once; boxes with nothing but ``,``, ``and`` or ``or`` between
+    them are one answer with several values. Behind a marked answer a line ``#### Check`` with words
+    is a heading. Digits with a space between them are refused, because a parser would multiply or
+    add them; ``1 000`` is 1000 and ``3 1/2`` a mixed number.
+
+    Args:
+        text: of a completion.
+        num_boxes: that the reference has; as many boxes are then one answer wherever they stand.
 
     Returns:
         (answer, "") or (None, why there is none).
     """
-    marks = list(_MARK.finditer(text))
+    marks = _list_marks(text)
     if not marks:
         return None, r"no answer in \boxed{} or after ####"
-    last = marks[-1]
-    found = last.group(1) if last.group(1) is not None else _read_braces(text, last.end())
-    if found is None:
+    boxes = [mark for mark in marks if mark.is_box]
+    is_list = marks[-1].is_box and 1 < num_boxes == len(boxes)
+    return _join(boxes if is_list else _take_last_run(text, marks))
+
+
+def find_reference(text: str) -> tuple[str, int]:
+    """Return the answer of a label and the number of its boxes, all of which are the answer.
+
+    A label without a marked answer is an answer.
+    """
+    num_boxes = sum(mark.is_box for mark in _list_marks(text))
+    answer, _ = find_math_answer(text, num_boxes=num_boxes)
+    return write_plainly(text) if answer is None else answer, num_boxes
+
+
+def has_split_number(answer: str) -> bool:
+    """Say whether digits stand side by side with a space between them."""
+    return _SPLIT_NUMBER.search(write_latex(answer)) is not None
+
+
+def _list_marks(text: str) -> list[_Mark]:
+    """Return the marked answers; of nested boxes the inner one, and no headings behind others."""
+    marks: list[_Mark] = []
+    for match in _MARK.finditer(text):
+        line: str | None = match.group(1)
+        if line is None:
+            end = _find_closing_brace(text, match.end())
+            found = None if end is None else text[match.end() : end]
+            if marks and match.start() < marks[-1].end:
+                marks.pop()
+            marks.append(_Mark(found, match.start(), end or len(text), is_box=True))
+        elif not (marks and _is_heading(line)):
+            marks.append(_Mark(line, match.start(), match.end(), is_box=False))
+    return marks
+
+
+def _is_heading(line: str) -> bool:
+    value, unit = split_unit(write_plainly(line))
+    if read_number(value) is not None:
+        return bool(unit) and not is_known(unit.split()[0].lower())
+    return _WORDS.search(value) is not None
+
+
+def _take_last_run(text: str, marks: Sequence[_Mark]) -> list[_Mark]:
+    """Return the last mark, and the boxes before it that are listed with it."""
+    run = [marks[-1]]
+    for mark in reversed(marks[:-1]):
+        between = text[mark.end + 1 : run[0].start]
+        if not (mark.is_box and run[0].is_box and _BETWEEN.fullmatch(between)):
+            break
+        run.insert(0, mark)
+    return run
+
+
+def _join(marks: Sequence[_Mark]) -> tuple[str | None, str]:
+    if any(mark.found is None for mark in marks):
         return None, r"the braces of \boxed{} are not closed"
-    answer = clean_math_answer(found)
-    if not answer:
+    answers = dict.fromkeys(write_plainly(mark.found or "") for mark in marks)
+    answer = ", ".join(answers)
+    if not all(answers):
         return None, "the marked answer is empty"
     if len(answer) > MAX_ANSWER_LENGTH:
         return None, f"the marked answer has more than {MAX_ANSWER_LENGTH} characters"
-    if _SPLIT_NUMBER.search(answer):
+    if has_split_number(answer):
         return None, "two numbers stand side by side in the marked answer"
     return answer, ""
 
 
-def clean_math_answer(answer: str) -> str:
-    """Return an answer with plain characters, without outer space, final stop and unit."""
-    plain = unicodedata.normalize("NFKC", answer).strip().removesuffix("。").removesuffix(".")
-    plain = _GROUPED.sub(lambda match: match.group().replace(" ", ""), plain.strip())
-    return _CHINESE_UNIT.sub("", plain)
-
-
-def _read_braces(text: str, start: int) -> str | None:
-    """Return what stands from ``start`` to the brace that closes it; None if none does."""
+def _find_closing_brace(text: str, start: int) -> int | None:
+    """Return where the brace stands that closes the one before ``start``; None if none does."""
     depth = 1
     position = start
     while position < len(text):
@@ -59,6 +126,6 @@ def _read_braces(text: str, start: int) -> str | None:
             continue
         depth += {"{": 1, "}": -1}.get(text[position], 0)
         if depth == 0:
-            return text[start:position]
+            return position
         position += 1
     return None

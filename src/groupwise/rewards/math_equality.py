@@ -1,73 +1,122 @@
 r"""Reward: is the marked answer mathematically equal to the reference?
 
-Range: 0 or 1. Source: the comparison is that of the library math-verify
+Range: 0 or 1. Plain numbers are compared here, exactly; everything else by the library math-verify
 (https://github.com/huggingface/Math-Verify), with these deviations: an answer must be marked
 (``\boxed{}`` or ``####``), its numbers may not be split by spaces, no fallback to equal strings is
-made, and an answer that states a false equation (``17 = 18``) is wrong.
+made, an answer that states a false equation (``17 = 18``) is wrong, tiny numbers are not all 0, and
+a unit that differs from the one in the label is wrong.
 
-Left as the library has it: 50%, 0.5 and 50 are taken for equal if one of the two is a percentage;
-``x = 5`` equals 5; ``(1, 2)`` equals the set {1, 2}; decimals count to six places; units behind a
-number do not count.
+As the library has it: 50%, 0.5 and 50 are taken for equal if one of the two is a percentage;
+``x = 5`` equals 5; ``(1, 2)`` equals the set {1, 2}; decimals count to six places.
 """
 
-from groupwise.core import Completion, Example, RewardError, Score
-from groupwise.rewards.math_answers import clean_math_answer, find_math_answer
-from groupwise.rewards.math_process import MathProcess
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+
+from groupwise.core import Completion, Example, Score
+from groupwise.rewards.math_answers import find_math_answer
+from groupwise.rewards.math_readings import (
+    Reading,
+    Reference,
+    compare_plainly,
+    list_readings,
+    read_reference,
+)
+from groupwise.rewards.math_workers import MathWorkers, Verdict
 from groupwise.rewards.reward import RewardKind
+from groupwise.rewards.unit_names import has_other_unit
 
 
 class MathEquality:
     r"""1 if the last marked answer equals the example's label, else 0.
 
-    A label is an answer or a solution with a marked answer (``#### 18``, ``\boxed{18}``). An
-    answer that is not marked, cannot be parsed or takes too much time is invalid. Without a label,
-    or if the machine ends the comparison, there is no score.
+    A label is an answer, with a unit or without (``18``, ``18 dollars``, ``9 (apples)``), or a
+    solution with a marked answer (``#### 18``, ``\boxed{18}``); several boxes are all of them the
+    answer. A unit in the answer must be that of the label where both state one. An answer that is
+    not marked, cannot be parsed or takes too much time is invalid. Without a label, with one that
+    cannot be read, or if the machine ends the comparison, there is no score.
 
     Args:
-        process: compares; None: one with the usual limits.
+        workers: compare; None: those with the usual limits.
     """
 
     name = "math_equality"
     kind: RewardKind = "truth"
 
-    def __init__(self, process: MathProcess | None = None) -> None:
-        self._process = process or MathProcess()
-        self._known: set[str] = set()
+    def __init__(self, workers: MathWorkers | None = None) -> None:
+        self._workers = workers or MathWorkers()
+        self._references: dict[str, Reference] = {}
 
     def __call__(self, example: Example, completion: Completion) -> Score:
-        """Return the score.
-
-        Raises:
-            RewardError: if the label cannot be parsed.
-        """
+        """Return the score."""
         if example.label is None:
             return Score(None, "no label")
-        gold = find_math_answer(example.label)[0] or clean_math_answer(example.label)
-        if not self._is_known(gold, example):
-            return Score(None, f"reading the label {gold} was cut off")
-        answer, problem = find_math_answer(completion.text)
+        reference = self._read_reference(example.label)
+        if reference is None:
+            return Score(None, f"reading the label {example.label} was cut off")
+        if reference.problem:
+            return Score(None, reference.problem)
+        answer, problem = find_math_answer(completion.text, num_boxes=reference.num_boxes)
         if answer is None:
             return Score(0.0, problem, invalid=True)
-        verdict = self._process.compare(gold, answer)
-        if verdict == "equal":
-            return Score(1.0, f"{answer} equals {gold}")
-        if verdict == "different":
-            return Score(0.0, f"{answer} does not equal {gold}")
-        if verdict == "unknown":
-            return Score(None, f"the comparison of {answer} with {gold} was cut off")
-        return Score(0.0, f"the marked answer is {verdict}", invalid=True)
+        return self._compare(reference, answer)
 
-    def _is_known(self, gold: str, example: Example) -> bool:
-        """Say whether the label can be parsed; False if nobody could say."""
-        if gold not in self._known:
-            verdict = self._process.parse(gold)
-            if verdict == "unknown":
-                return False
-            if verdict != "parsed":
-                raise RewardError(
-                    f"the label of example {example.id} is {verdict}",
-                    got=repr(example.label),
-                    expected="a mathematical expression",
-                )
-            self._known.add(gold)
-        return True
+    def score_batch(
+        self, examples: Sequence[Example], completions: Sequence[Completion]
+    ) -> list[Score]:
+        """Return one score for each pair, in order; several comparisons run at a time."""
+        with ThreadPoolExecutor(self._workers.num_workers) as threads:
+            return list(threads.map(self, examples, completions))
+
+    def explain_unusable(self, example: Example) -> str | None:
+        """Return why the label cannot be read; None if it can be, or there is none."""
+        reference = None if example.label is None else self._read_reference(example.label)
+        return None if reference is None else reference.problem or None
+
+    def _read_reference(self, label: str) -> Reference | None:
+        """Return what a label means; None if the machine ended the reading."""
+        if label not in self._references:
+            reference = self._parse(read_reference(label))
+            if reference is None:
+                return None
+            self._references[label] = reference
+        return self._references[label]
+
+    def _parse(self, reference: Reference) -> Reference | None:
+        """Return the reference with the readings that can be parsed, or with its problem."""
+        verdicts: dict[Reading, Verdict] = {
+            reading: "parsed"
+            if compare_plainly(reading, reading)
+            else self._workers.parse(reading.latex)
+            for reading in reference.readings
+        }
+        if "unknown" in verdicts.values():
+            return None
+        parsed = tuple(reading for reading, verdict in verdicts.items() if verdict == "parsed")
+        if not reference.problem and not parsed:
+            verdict = next(iter(verdicts.values()))
+            return replace(reference, readings=(), problem=f"the label is {verdict}")
+        return replace(reference, readings=parsed)
+
+    def _compare(self, reference: Reference, answer: str) -> Score:
+        verdicts: list[Verdict] = []
+        for given in list_readings(answer, is_reference=False):
+            for expected in reference.readings:
+                verdict = self._compare_readings(expected, given)
+                verdicts.append(verdict)
+                if verdict == "equal" and not has_other_unit(expected.unit, given.unit):
+                    return Score(1.0, f"{answer} equals {reference.answer}")
+        if "equal" in verdicts:
+            return Score(0.0, f"{answer} has another unit than {reference.answer}")
+        if "unknown" in verdicts:
+            return Score(None, f"the comparison of {answer} with {reference.answer} was cut off")
+        if "different" in verdicts:
+            return Score(0.0, f"{answer} does not equal {reference.answer}")
+        return Score(0.0, f"the marked answer is {verdicts[0]}", invalid=True)
+
+    def _compare_readings(self, expected: Reading, given: Reading) -> Verdict:
+        is_same = compare_plainly(expected, given)
+        if is_same is None:
+            return self._workers.compare(expected.latex, given.latex)
+        return "equal" if is_same else "different"
