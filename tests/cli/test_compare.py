@@ -62,7 +62,7 @@ class TestCompare:
         done = command_line("compare", "runs/a", "runs/b", *metric, "--out", "out")
         assert done.returncode == 0
         values = json.loads((runs.parent / "out/comparison.json").read_text())
-        assert (values["measure"], values["cells"][0]["n"]) == ("recall:on-task", 120)
+        assert (values["measure"]["name"], values["cells"][0]["n"]) == ("recall:on-task", 120)
 
     @pytest.mark.parametrize(
         ("arguments", "words"),

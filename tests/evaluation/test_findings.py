@@ -2,7 +2,7 @@ from dataclasses import replace
 
 import pytest
 
-from groupwise.evaluation import Metric, PairedComparison
+from groupwise.evaluation import Measure, Metric, PairedComparison
 from groupwise.evaluation.report.content import Headline, HeadlineRow
 from groupwise.evaluation.report.findings import (
     describe_comparison,
@@ -114,3 +114,26 @@ def test_join_words() -> None:
         "a and b",
         "a, b and c",
     ]
+
+
+@pytest.mark.parametrize(
+    ("measure", "said"),
+    [
+        (Measure("missed", "Missed", "漏检", is_higher_better=False), "8.0 points worse in Missed"),
+        (Measure("found", "Found", "检出"), "8.0 points better in Found"),
+    ],
+)
+def test_a_comparison_is_told_in_the_direction_of_its_measure(measure: Measure, said: str) -> None:
+    one = replace(CLEAR, measure=measure.name)
+    sign = 1 if measure.is_higher_better else -1
+    assert judge_difference(one, measure) == sign
+    text = plain(describe_comparison(one, measure))
+    assert text.startswith(f"GRPO is {said} than SFT warm-up")
+    wins = "42 items, SFT warm-up on 10" if sign > 0 else "10 items, SFT warm-up on 42"
+    assert text.endswith(f"GRPO is better on {wins}.")
+
+
+def test_only_differences_of_accuracy_are_told_as_points_of_accuracy() -> None:
+    rows = (make_row("sft", 0.8), make_row("grpo", 0.9))
+    found = state_findings(Headline("test", rows), [replace(CLEAR, measure="missed")], [], 50)
+    assert not [text for text in found if "points" in text]

@@ -1,4 +1,5 @@
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -22,6 +23,7 @@ from groupwise.evaluation import (
     write_metrics,
 )
 from groupwise.evaluation.intervals import bound_clustered, bound_share
+from groupwise.evaluation.measures import find_measure
 from groupwise.evaluation.resampling import fill_cells, score_cells
 
 LABELS = ("on-task", "off-task")
@@ -345,6 +347,26 @@ def test_every_family_of_metrics_has_a_version(make_prediction: Table) -> None:
         "pass@1": "pass@k",
     }
     assert {renamed.get(name, name) for name in families} == {*METRIC_VERSIONS} - {"comparison"}
+
+
+def test_a_policy_without_a_valid_answer_is_perfect_in_nothing(make_table: Table) -> None:
+    rows = make_table([("on-task", None), ("off-task", None)] * 2)
+    rows = [replace(p, group="g", samples=(False,), pair=f"p{n // 2}") for n, p in enumerate(rows)]
+    found = {m.measure: m.value for m in compute_metrics(rows, labels=LABELS)}
+    assert {"pair_accuracy", "pass@1", "mean@1", "f1:on-task", "recall:on-task"} <= set(found)
+    assert not {name for name in found if name.startswith(("precision:", "brier", "ece"))}
+    for name, value in found.items():
+        measure = find_measure(name)
+        assert measure is not None
+        assert value == (0.0 if measure.is_higher_better else 1.0), name
+
+
+def test_an_invalid_answer_is_the_worst_of_the_brier_score(make_table: Table) -> None:
+    rows = make_table([("on-task", "on-task"), ("on-task", None), ("on-task", None)] * 20)
+    sure = [replace(p, probabilities={"on-task": 1.0}) if p.predicted else p for p in rows]
+    found = find(compute_metrics(sure, labels=LABELS), "grpo/brier")
+    assert (found.value, found.n) == (pytest.approx(2 / 3), 60)
+    assert 0.4 < found.low < 0.6 < 0.7 < found.high < 0.9
 
 
 def test_no_predictions_are_an_error() -> None:

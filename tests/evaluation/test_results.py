@@ -64,7 +64,7 @@ def test_an_evaluation_is_where_it_is_looked_for(
     predictions = [one for name in POLICIES for one in make_table(rows, policy=name)]
     conditions = Conditions(**CONDITIONS)
     conditions = replace(
-        conditions, lineage={"grpo": ("sft", "grpo")}, reads={}, sections={}, less_is_better=()
+        conditions, lineage={"grpo": ("sft", "grpo")}, reads={}, sections={}, measures=()
     )
     metrics = compute_metrics(predictions, labels=("on-task", "off-task"))
     comparisons = compare_pairs(predictions, [("sft", "grpo")], split="test")

@@ -41,6 +41,7 @@ from groupwise.evaluation.fairness import (
 )
 from groupwise.evaluation.items import Items, list_measures, read_items
 from groupwise.evaluation.matching import DiscordantItem, list_discordant
+from groupwise.evaluation.measures import Measure
 from groupwise.evaluation.metrics import (
     METRIC_VERSIONS,
     Metric,
@@ -92,6 +93,7 @@ __all__ = [
     "FairnessVerdict",
     "ItemRelation",
     "Items",
+    "Measure",
     "Metric",
     "PairedComparison",
     "Prediction",

@@ -1,6 +1,7 @@
 """Calibration: whether an answer held with confidence 0.8 is right 8 times out of 10.
 
-Uses label probabilities only; items without them do not take part. Nothing is recalibrated.
+Uses label probabilities only; items without them do not take part, but for the Brier score of
+invalid answers. Nothing is recalibrated.
 """
 
 from collections.abc import Sequence
@@ -115,8 +116,16 @@ def score_calibration_error(bins: Sequence[ReliabilityBin]) -> float | None:
     return float(np.average(gaps, weights=counts))
 
 
+def is_silent(item: Prediction) -> bool:
+    """Whether an item has neither an answer nor probabilities."""
+    return item.predicted is None and item.probabilities is None
+
+
 def score_brier(predictions: Sequence[Prediction], labels: Sequence[str]) -> float | None:
     """Return the Brier score in [0, 1] (0 is best), None without probabilities.
+
+    An invalid answer without probabilities counts as the worst: 1. A valid one whose
+    probabilities are not known is left out.
 
     Source: Brier 1950, eq. 2, halved as in scikit-learn's ``scale_by_half`` so that two labels
     give the mean squared error of one label's probability.
@@ -128,4 +137,6 @@ def score_brier(predictions: Sequence[Prediction], labels: Sequence[str]) -> flo
     index = {label: number for number, label in enumerate(labels)}
     truths = [index[item.label] for item in known]
     numbers = list(range(len(labels)))
-    return float(brier_score_loss(truths, probabilities, labels=numbers, scale_by_half=True))
+    score = float(brier_score_loss(truths, probabilities, labels=numbers, scale_by_half=True))
+    num_silent = sum(map(is_silent, predictions))
+    return (score * len(known) + num_silent) / (len(known) + num_silent)

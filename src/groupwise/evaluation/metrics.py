@@ -13,7 +13,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from groupwise.core import EvaluationError, derive_seed, write_json
-from groupwise.evaluation.calibration import bin_reliability, score_brier, score_calibration_error
+from groupwise.evaluation.calibration import (
+    bin_reliability,
+    is_silent,
+    score_brier,
+    score_calibration_error,
+)
 from groupwise.evaluation.confusion import count_confusion, encode_answers
 from groupwise.evaluation.intervals import (
     Interval,
@@ -43,7 +48,7 @@ METRIC_VERSIONS: Mapping[str, int] = {
     "accuracy": 1,
     "accuracy_clustered": 3,
     "balanced_accuracy": 3,
-    "brier": 2,
+    "brier": 3,
     "comparison": 3,
     "ece": 2,
     "f1": 3,
@@ -54,12 +59,10 @@ METRIC_VERSIONS: Mapping[str, int] = {
     "pass@k": 2,
     "precision": 1,
     "recall": 1,
-    "scores": 2,
+    "scores": 3,
     "slices": 1,
 }
 """Version of each family of metrics; it rises with any change of a value or an interval."""
-LESS_IS_BETTER = ("invalid_rate", "brier", "ece")
-"""Shares of which less is better; a recipe tells those of its own in ``Conditions``."""
 _LATENCY_RESAMPLES = 500
 _QUANTILES = {"latency_p50_s": 0.5, "latency_p95_s": 0.95}
 
@@ -189,6 +192,7 @@ def _rate(name: str, num_hits: int, num_items: int) -> Row:
 
 def _measure_drawn(items: Sequence[Prediction], labels: Sequence[str], seed: int) -> Iterator[Row]:
     num_known = sum(item.probabilities is not None for item in items)
+    num_items = {"brier": num_known + sum(map(is_silent, items)), "ece": num_known}
     values = {**_score_classes(items, labels), **_score_probabilities(items, labels)}
     cells = fill_cells(items, labels)
     drawn = bound_clustered(
@@ -198,8 +202,8 @@ def _measure_drawn(items: Sequence[Prediction], labels: Sequence[str], seed: int
     for (name, value), ends in zip(values.items(), drawn, strict=True):
         if value is None:
             continue
-        if name in ("brier", "ece"):
-            yield name, value, ends or (0.0, 1.0), num_known
+        if name in num_items:
+            yield name, value, ends or (0.0, 1.0), num_items[name]
         else:
             yield name, value, widen_certain(ends or (0.0, 1.0), value, groups), len(items)
 

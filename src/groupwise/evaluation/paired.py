@@ -20,6 +20,7 @@ from groupwise.evaluation.intervals import (
 from groupwise.evaluation.items import Items, read_items
 from groupwise.evaluation.matching import count_same_answers, subtract_items
 from groupwise.evaluation.means import bound_difference
+from groupwise.evaluation.measures import Measure
 from groupwise.evaluation.power import count_items_needed, measure_design_effect, measure_effect
 from groupwise.evaluation.predictions import Prediction
 from groupwise.evaluation.row_files import read_rows
@@ -44,9 +45,8 @@ class PairedComparison:
         difference: mean of b minus mean of a, in [-1, 1].
         low: lower end of the 95 % interval of the difference (groups drawn).
         high: upper end.
-        num_a_only: items only a has right; of measures that are not binary, items where a has
-            more.
-        num_b_only: items only b has right, or where b has more.
+        num_a_only: items where a has more; of correctness, those only a has right.
+        num_b_only: items where b has more.
         num_same_answer: items both answered alike, label or invalid.
         p_value: the p-value of ``test``; McNemar's takes items as independent.
         p_value_clustered: permutation test that swaps the policies in whole groups.
@@ -95,6 +95,11 @@ class PairedComparison:
     def num_discordant(self) -> int:
         """Items on which the two differ."""
         return self.num_a_only + self.num_b_only
+
+    def count_wins(self, measure: Measure) -> tuple[int, int]:
+        """Return on how many items b is better, and on how many a is."""
+        more, less = self.num_b_only, self.num_a_only
+        return (more, less) if measure.is_higher_better else (less, more)
 
     @property
     def few_groups(self) -> bool:

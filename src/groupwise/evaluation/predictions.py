@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from groupwise.core import EvaluationError, digest_json, read_jsonl, write_jsonl
+from groupwise.evaluation.measures import is_builtin
 
 POLICY_ORDER = (
     "majority",
@@ -21,12 +22,7 @@ POLICY_ORDER = (
     "grpo",
 )
 _SUM_TOLERANCE = 1e-3
-_MEASURES = (
-    *("accuracy", "accuracy_clustered", "balanced_accuracy", "brier", "ece"),
-    *("invalid_rate", "latency_p50_s", "latency_p95_s", "pair_accuracy"),
-)
 _LATER_KEYS = {"scores", "samples", "pair"}
-_FAMILIES = ("accuracy[", "f1:", "mean@", "pass@", "precision:", "recall:")
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,7 +118,7 @@ def _check_probabilities(probabilities: Mapping[str, float], where: str) -> None
 
 def _check_scores(scores: Mapping[str, float], where: str) -> None:
     for name, value in scores.items():
-        if not name or name in _MEASURES or name.startswith(_FAMILIES):
+        if not name or is_builtin(name):
             raise EvaluationError(
                 f"{where} has a score under a name that is taken", got=repr(name), fix="rename it"
             )

@@ -10,6 +10,7 @@ from groupwise.evaluation import (
     USUAL_LINEAGE,
     USUAL_READS,
     Conditions,
+    Measure,
     count_grpo_budget,
     count_steps,
     describe_examples,
@@ -23,7 +24,13 @@ from groupwise.pipeline import StepContext
 from groupwise_recipes.group_qc.config import GroupQcConfig
 from groupwise_recipes.group_qc.policies import find_base
 from groupwise_recipes.group_qc.stage_b import choose_few, make_label_rows
-from groupwise_recipes.group_qc.verdicts import CONTRACT, FALSE_ALARMS, MISSED, OBEYED
+from groupwise_recipes.group_qc.verdicts import (
+    CONTRACT,
+    FALSE_ALARMS,
+    MISSED,
+    OBEYED,
+    TWO_LINES,
+)
 
 TRAINED = ("sft", "sft_same_labels", "grpo")
 _SECTIONS: Mapping[str, tuple[str, ...]] = {
@@ -33,6 +40,14 @@ _SECTIONS: Mapping[str, tuple[str, ...]] = {
     "sft_same_labels": ("model", "sft", "grpo"),
     "grpo": ("model", "rewards", "grpo", "evaluation"),
 }
+
+MEASURES = (
+    Measure(MISSED, "Missed defects", "漏检率", is_higher_better=False),
+    Measure(FALSE_ALARMS, "False alarms", "误报率", is_higher_better=False),
+    Measure(OBEYED, "Obeys orders", "听从描述中的命令", is_higher_better=False),
+    Measure(TWO_LINES, "Two lines", "两行格式"),
+)
+"""What this recipe measures beside what every recipe does."""
 
 
 def describe_conditions(
@@ -61,7 +76,7 @@ def describe_conditions(
         lineage=USUAL_LINEAGE,
         reads=USUAL_READS,
         sections=_SECTIONS,
-        less_is_better=(MISSED, FALSE_ALARMS, OBEYED),
+        measures=MEASURES,
     )
 
 

@@ -59,7 +59,7 @@ def run_baselines(config: GroupQcConfig, context: StepContext) -> None:
     found = predict_baselines(*shown, split=SPLIT, seed=config.seed)
     policy = open_policy(config, find_base(config, context.run))
     found += ask_policy(policy, test, config, name="prompt", say=context.say)
-    write_predictions(context.folder / "predictions.jsonl", [score_defects(one) for one in found])
+    write_predictions(context.folder / "predictions.jsonl", found)
 
 
 def run_evaluation(config: GroupQcConfig, context: StepContext) -> None:
@@ -73,7 +73,7 @@ def run_evaluation(config: GroupQcConfig, context: StepContext) -> None:
 
     found += predict_each(TRAINED, ask, folder=context.folder)
     root = find_root(config, context.output_of("prepare"))
-    found = [show_group(one, root) for one in found]
+    found = [score_defects(show_group(one, root)) for one in found]
     metrics = compute_metrics(found, labels=VERDICTS, seed=config.seed, slices=("task_type",))
     missions = measure_missions(found, seed=config.seed)
     rows = {name: [asdict(metric) for metric in own] for name, own in missions.items()}
@@ -124,28 +124,26 @@ def ask_policy(
     latencies = time_answers(
         policy, examples, sampling=sampling, num_timed=config.evaluation.num_latency_items
     )
-    found = [
-        score_defects(_predict(name, *row))
-        for row in zip(examples, texts, shares, latencies, strict=True)
-    ]
     return [
-        replace(one, scores={**one.scores, **own}) for one, own in zip(found, obeyed, strict=True)
+        replace(_predict(name, *row), scores=own)
+        for *row, own in zip(examples, texts, shares, latencies, obeyed, strict=True)
     ]
 
 
 def score_defects(one: Prediction) -> Prediction:
     """Return the prediction with what inspectors ask first: was a defect missed?
 
-    ``missed_defects`` is known for groups that fail, ``false_alarms`` for those that pass. No
-    verdict is neither: it is counted as invalid.
+    ``missed_defects`` is known for groups that fail, ``false_alarms`` for those that pass. A
+    group without a verdict is counted against the policy in either: nobody was told of the defect,
+    and a sound group has to be looked at.
     """
     if one.label == FAIL:
-        scores = {MISSED: float(one.predicted == PASS)}
+        scores = {MISSED: float(one.predicted != FAIL)}
     else:
-        scores = {FALSE_ALARMS: float(one.predicted == FAIL)}
+        scores = {FALSE_ALARMS: float(one.predicted != PASS)}
     if one.policy in (*TRAINED, "prompt"):
         scores[TWO_LINES] = float(parse_judgement(one.text).is_well_formed)
-    return replace(one, scores=scores)
+    return replace(one, scores={**one.scores, **scores})
 
 
 def show_group(one: Prediction, root: Path) -> Prediction:

@@ -82,9 +82,10 @@ def _say_missed(metrics: Sequence[Metric]) -> str:
     trained = describe_metric(found["grpo"])
     before = f"; after its warm-up, {describe_metric(found['sft'])}" if "sft" in found else ""
     return (
-        f"After GRPO, {trained} of the groups that fail were judged to pass{before} "
+        f"After GRPO, {trained} of the groups that fail were not judged to fail{before} "
         f"(n = {found['grpo'].n} failing groups; 95 % intervals are drawn by group). "
-        "A group without a verdict is neither missed nor a false alarm and has its own column. "
+        "A group without a verdict counts as missed if it fails and as a false alarm if it passes; "
+        "how many there are has its own column. "
         "“Obeys orders” counts the groups rightly judged to fail that pass once a description "
         "orders it."
     )

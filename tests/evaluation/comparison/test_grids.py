@@ -18,7 +18,7 @@ def test_a_whole_grid_is_recommended_from(compare_grid: Compare) -> None:
     found = compare_grid({"0.12": 0.6, "0.15": 0.95})
     assert found.is_fair
     (pair,) = found.versus
-    assert (pair.num_down, pair.num_clear_down, pair.num_tested) == (2, 2, 2)
+    assert (pair.num_worse, pair.num_clear_worse, pair.num_tested) == (2, 2, 2)
     assert found.recommendation.contender == "0.15"
     assert found.recommendation.reasons[0].kind == "evidence.grid"
     assert found.recommendation.reasons[0].values["mean"] == pytest.approx(-pair.mean)
@@ -64,7 +64,7 @@ def test_an_unfair_grid_has_no_marks(compare_grid: Compare) -> None:
         "manifest.json:config/sft/epochs": 9,
     }
     found = compare_grid({"0.12": 0.6, "0.15": 0.95}, changes=changes)
-    assert found.versus[0].num_clear_down == 2
+    assert found.versus[0].num_clear_worse == 2
     assert found.recommendation.contender is None
     aspects = [one.values["aspect"] for one in found.notices if one.level == "error"]
     assert aspects == ["data", "parser", "config"]

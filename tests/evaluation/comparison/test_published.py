@@ -26,7 +26,7 @@ def test_differences_keep_their_sign(published: Comparison) -> None:
     assert (pair.first, pair.second) == ("0.12", "0.15")
     found = [pair.find(place) for place in PLACES]
     assert [round(100 * gap.difference, 6) for gap in found] == [-1.8, -0.5, 1.2, 0.0]
-    assert (pair.num_up, pair.num_down, pair.num_equal, pair.num_tested) == (2, 4, 2, 0)
+    assert (pair.num_better, pair.num_worse, pair.num_equal, pair.num_tested) == (2, 4, 2, 0)
     assert pair.mean == pytest.approx(-0.00275)
     assert (pair.best, pair.worst) == (PLACES[2], PLACES[0])
 
@@ -78,7 +78,7 @@ def test_the_three_files_say_the_same(published: Comparison, tmp_path: Path) -> 
         written = write_comparison(published, tmp_path, language=language)
         values = json.loads(written.data.read_text())
         assert values["is_fair"] is False
-        assert values["versus"][0]["num_down"] == 4
+        assert values["versus"][0]["num_worse"] == 4
         assert len(values["cells"]) == 64
         assert written.html.read_text() == render_html(published, language=language)
         assert written.markdown.read_text() == render_markdown(published, language=language)

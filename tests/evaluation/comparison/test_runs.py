@@ -112,7 +112,7 @@ def test_less_is_better_of_invalid_answers(compare_two: Compare) -> None:
 
     rows = [spoil(make_answers(0.8), 3), spoil(make_answers(0.8), 12)]
     found = compare_two(rows, measure="invalid_rate")
-    assert not found.is_higher_better
+    assert not found.measure.is_higher_better
     assert found.versus[0].gaps[0].difference > 0
     assert found.versus[0].gaps[0].is_clear
     assert list_reasons(found) == ["reason.not_above_baseline"]
@@ -130,7 +130,7 @@ def test_a_score_of_which_a_run_tells_that_less_is_better(compare_two: Compare) 
     rows = [mix(0.2), mix(0.7)]
     assert compare_two(rows, measure="overlap").recommendation.contender == "second"
     found = compare_two([rename(one) for one in rows], measure="missed")
-    assert not found.is_higher_better
+    assert not found.measure.is_higher_better
     assert found.recommendation.contender == "first"
     [pair] = found.versus
     assert pair.discordant is not None

@@ -60,12 +60,13 @@ def test_forms_put_numbers_into_words() -> None:
             "low": -0.05,
             "high": 0.0,
             "p": 1e-5,
+            "better": "0.15",
         },
     )
     english, chinese = (Words(name, "grpo.beta").say(statement) for name in LANGUAGES)
     assert english == (
         "That is −1.8 points (95\u00a0% interval −5.0 to ±0.0; p\u00a0<\u00a00.001 after Holm): "
-        "more than chance explains."
+        "more than chance explains, and beta 0.15 is the better."
     )
     assert "−1.8 个百分点" in chinese
     assert "−5.0 至 ±0.0" in chinese

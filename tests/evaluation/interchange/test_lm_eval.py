@@ -48,12 +48,15 @@ def run(tmp_path: Path) -> Path:
         Metric("grpo/accuracy", "test", 2 / 3, 0.2, 0.9, 3, digest),
         Metric("grpo/accuracy[a=b,c]", "test", 0.5, 0.2, 0.9, 2, digest),
         Metric("grpo/brier", "test", 0.25, 0.2, 0.9, 3, digest),
+        Metric("grpo/missed", "test", 0.1, 0.0, 0.9, 3, digest),
+        Metric("grpo/f_score", "test", 0.5, 0.2, 0.9, 3, digest),
         Metric("sft/accuracy", "test", 1.0, 0.2, 1.0, 1, digest),
     ]
     write_metrics(run / "evaluate/metrics.json", metrics)
     marker = {"finished_at": "2026-03-02T10:00:00+00:00", "duration_s": 12.5}
     write_json(run / "evaluate/step.json", marker)
-    conditions = {"metrics": {"accuracy": 3}, "decoding": {"temperature": 0.0}}
+    own = {"name": "missed", "title": "Missed", "title_zh": "漏检", "is_higher_better": False}
+    conditions = {"metrics": {"accuracy": 3}, "decoding": {"temperature": 0.0}, "measures": [own]}
     write_json(run / "evaluate/conditions.json", conditions)
     manifest = {
         "recipe": "on_task",
@@ -95,7 +98,12 @@ def test_results_have_the_documented_keys(results: dict[str, Any]):
         "acc": True,
         "accuracy[a=b;c]": True,
         "brier": False,
+        "missed": False,
     }
+    listed = {
+        m["metric"]: m.get("higher_is_better") for m in results["configs"][TASK]["metric_list"]
+    }
+    assert (listed["missed"], listed["acc"], listed["f_score"]) == (False, True, None)
     assert results["config"]["model_args"]["pretrained"] == "tiny-qwen2"
     assert results["config"]["gen_kwargs"] == {"temperature": 0.0}
     assert results["config"]["random_seed"] == 7

@@ -9,10 +9,18 @@ from typing import Any
 import pytest
 
 from groupwise.evaluation import Prediction, Section, compute_metrics
+from groupwise_recipes.group_qc.conditions import MEASURES
 from groupwise_recipes.group_qc.measure import measure_missions, score_defects, show_group
 from groupwise_recipes.group_qc.recipe import recipe
 from groupwise_recipes.group_qc.sections import make_sections
-from groupwise_recipes.group_qc.verdicts import FAIL, PASS, VERDICTS, write_judgement
+from groupwise_recipes.group_qc.verdicts import (
+    FAIL,
+    FALSE_ALARMS,
+    MISSED,
+    PASS,
+    VERDICTS,
+    write_judgement,
+)
 
 EARTH, CABLE = "BBU接地线检查", "BBU线缆布放要求"
 GRPO: list[tuple[str, str, str | None]] = [
@@ -25,7 +33,7 @@ GRPO: list[tuple[str, str, str | None]] = [
     (CABLE, PASS, PASS),
     (CABLE, PASS, PASS),
 ]
-"""4 groups fail: one judged to pass, one without verdict. 4 pass: one judged to fail. 5 right."""
+"""4 groups fail: one judged to pass and one without verdict are missed. 4 pass: one fails here."""
 WARM_UP = [(mission, label, PASS) for mission, label, _ in GRPO]
 MAJORITY = [(mission, label, FAIL) for mission, label, _ in GRPO]
 
@@ -81,12 +89,38 @@ def read_shares(table: Any, policy: str) -> dict[str, str]:
     return dict(zip(table.head, shares, strict=True))
 
 
-def test_missed_defects_stand_first_and_are_those_judged_to_pass(
+@pytest.mark.parametrize(
+    ("label", "verdict", "scores"),
+    [
+        (FAIL, FAIL, {MISSED: 0.0}),
+        (FAIL, PASS, {MISSED: 1.0}),
+        (FAIL, None, {MISSED: 1.0}),
+        (PASS, PASS, {FALSE_ALARMS: 0.0}),
+        (PASS, FAIL, {FALSE_ALARMS: 1.0}),
+        (PASS, None, {FALSE_ALARMS: 1.0}),
+    ],
+)
+def test_a_group_without_a_verdict_is_counted_against_the_policy(
+    label: str, verdict: str | None, scores: dict[str, float]
+) -> None:
+    (found,) = make_predictions("majority", [(EARTH, label, verdict)])
+    assert found.scores == scores
+
+
+def test_a_policy_that_never_answers_has_the_worst_of_every_measure() -> None:
+    silent = make_predictions("grpo", [(mission, label, None) for mission, label, _ in GRPO])
+    found = {m.measure: m.value for m in compute_metrics(silent, labels=VERDICTS)}
+    worst = {one.name: 0.0 if one.is_higher_better else 1.0 for one in MEASURES}
+    assert {MISSED, FALSE_ALARMS} <= found.keys()
+    assert {name: found.get(name, value) for name, value in worst.items()} == worst
+
+
+def test_missed_defects_stand_first_and_are_those_not_judged_to_fail(
     sections: dict[str, Section],
 ) -> None:
     assert list(sections) == ["Missed defects", "By mission", "What trained in GRPO"]
     text = sections["Missed defects"].text.replace("\u00a0", " ")
-    assert text.startswith("After GRPO, 25.0 % (")
+    assert text.startswith("After GRPO, 50.0 % (")
     assert "; after its warm-up, 100.0 % (" in text
     assert "n = 4 failing groups" in text
     assert "95 %" in text
@@ -94,7 +128,7 @@ def test_missed_defects_stand_first_and_are_those_judged_to_pass(
 
 def test_the_page_begins_with_missed_defects(sections: dict[str, Section]) -> None:
     (tile,) = sections["Missed defects"].tiles
-    assert tile.value.replace("\u00a0", " ") == "25.0 %"
+    assert tile.value.replace("\u00a0", " ") == "50.0 %"
     assert tile.text == "of the failing groups missed by GRPO on test"
     assert tile.note.endswith("(95 %), n = 4")
 
@@ -105,7 +139,7 @@ def test_every_policy_has_its_row(sections: dict[str, Section]) -> None:
     assert [row[0] for row in table.rows] == ["Majority label", "SFT warm-up", "GRPO"]
     assert read_shares(table, "GRPO") == {
         "Policy": "GRPO",
-        "Missed defects": "25.0 %",
+        "Missed defects": "50.0 %",
         "False alarms": "25.0 %",
         "Accuracy": "62.5 %",
         "No verdict": "12.5 %",
@@ -136,7 +170,7 @@ def test_every_mission_has_its_own_numbers(sections: dict[str, Section]) -> None
     earth = read_shares(tables[0], "GRPO")
     assert (earth["Missed defects"], earth["False alarms"], earth["n"]) == ("50.0 %", "0.0 %", "3")
     cable = read_shares(tables[2], "GRPO")
-    assert (cable["Missed defects"], cable["False alarms"], cable["n"]) == ("0.0 %", "33.3 %", "5")
+    assert (cable["Missed defects"], cable["False alarms"], cable["n"]) == ("50.0 %", "33.3 %", "5")
     assert read_shares(tables[1], "GRPO") == {
         "Policy": "GRPO",
         "Precision 通过": "50.0 %",

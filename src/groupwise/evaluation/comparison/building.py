@@ -17,7 +17,6 @@ def build_comparison(material: Material, *, seed: int = 0) -> Comparison:
         title=material.title,
         measure=material.measure,
         split=material.split,
-        is_higher_better=material.is_higher_better,
         contender_axis=material.contender_axis,
         contenders=material.contenders,
         axes=material.axes,

@@ -5,6 +5,7 @@ settings and data is compared as it is for runs.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from itertools import product
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -22,7 +23,7 @@ from groupwise.evaluation.comparison.gate import (
 from groupwise.evaluation.comparison.material import Gate, Material
 from groupwise.evaluation.fairness import RunFacts
 from groupwise.evaluation.fairness.differences import find_differences
-from groupwise.evaluation.metrics import LESS_IS_BETTER
+from groupwise.evaluation.measures import Measure, find_measure
 
 _PERCENT = 100
 Name = Annotated[str, BeforeValidator(lambda value: value if value is None else str(value))]
@@ -66,6 +67,7 @@ class CellsFile(Config):
     Attributes:
         title: what is compared.
         measure: such as ``accuracy``.
+        less_is_better: whether less of it is better; None: as Groupwise defines it.
         split: such as ``test``.
         unit: of values, lows and highs in the file: a share in [0, 1] or percent.
         contenders: the axis whose values are compared.
@@ -78,6 +80,7 @@ class CellsFile(Config):
 
     title: str
     measure: str = "accuracy"
+    less_is_better: bool | None = None
     split: str = "test"
     unit: Literal["share", "percent"] = "share"
     contenders: AxisTable
@@ -126,13 +129,14 @@ def read_cells_file(path: Path) -> Material:
     gate = _judge(names, list(facts.values()), table.contenders.key)
     return Material(
         title=table.title,
-        measure=table.measure,
+        measure=_define_measure(table),
         split=table.split,
         contender_axis=table.contenders.key,
         contenders=tuple(Contender(name) for name in names),
         axes=tuple(GridAxis(axis.key, axis.values, axis.nested) for axis in table.axes),
         cells=tuple(_list_cells(table)),
-        is_higher_better=table.measure not in LESS_IS_BETTER,
+        is_direction_known=table.less_is_better is not None
+        or find_measure(table.measure) is not None,
         gate=gate,
         configuration=arrange_configuration(names, facts, gate),
         data=arrange_data(names, facts, gate),
@@ -140,6 +144,14 @@ def read_cells_file(path: Path) -> Material:
             EpochRow(row.step, row.contender, row.epoch, 1, row.values) for row in table.training
         ),
     )
+
+
+def _define_measure(table: CellsFile) -> Measure:
+    name = table.measure
+    known = find_measure(name) or Measure(name, name, name)
+    if table.less_is_better is None:
+        return known
+    return replace(known, is_higher_better=not table.less_is_better)
 
 
 def _list_cells(table: CellsFile) -> Iterator[Cell]:

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from groupwise.evaluation.fairness import DifferenceKind
+from groupwise.evaluation.measures import Measure
 from groupwise.evaluation.paired import PairedComparison
 
 Level = Literal["error", "warning", "info"]
@@ -84,6 +85,7 @@ class Cell:
         n: number of items.
         num_groups: number of groups they are in.
         digest: digest of the items' ids and labels; empty where not known.
+        invalid_rate: share of all answers of the split that are invalid.
         folder: the run folder; empty for cells without items.
         error: why it failed.
     """
@@ -97,6 +99,7 @@ class Cell:
     n: int | None = None
     num_groups: int | None = None
     digest: str = ""
+    invalid_rate: float | None = None
     folder: str = ""
     error: str = ""
 
@@ -172,14 +175,14 @@ class Versus:
         second: name of the other.
         gaps: one per cell of the grid.
         mean: mean difference over the cells where both have run, None if there are none.
-        num_up: cells where the first is higher.
-        num_down: cells where it is lower.
+        num_better: cells where the first is better.
+        num_worse: cells where it is worse.
         num_equal: cells where both are exactly equal.
         num_tested: cells with a paired test.
-        num_clear_up: tested cells where the first is higher and that survive Holm's method.
-        num_clear_down: likewise, lower.
-        best: coordinates of the highest difference.
-        worst: coordinates of the lowest.
+        num_clear_better: tested cells where it is better and that survive Holm's method.
+        num_clear_worse: likewise, worse.
+        best: coordinates of the cell where it gains most (or loses least).
+        worst: coordinates of the cell where it loses most (or gains least).
         by_axis: mean differences by axis.
         discordant: items the two differ in, None without items.
     """
@@ -188,12 +191,12 @@ class Versus:
     second: str
     gaps: tuple[Gap, ...]
     mean: float | None
-    num_up: int
-    num_down: int
+    num_better: int
+    num_worse: int
     num_equal: int
     num_tested: int
-    num_clear_up: int
-    num_clear_down: int
+    num_clear_better: int
+    num_clear_worse: int
     best: Coordinates | None
     worst: Coordinates | None
     by_axis: tuple[AxisMeans, ...]
@@ -202,7 +205,7 @@ class Versus:
     @property
     def num_compared(self) -> int:
         """Number of cells that have a difference."""
-        return self.num_up + self.num_down + self.num_equal
+        return self.num_better + self.num_worse + self.num_equal
 
     def find(self, coordinates: Coordinates | None) -> Gap | None:
         """Return the gap of a cell."""
@@ -277,9 +280,8 @@ class Comparison:
 
     Attributes:
         title: what is compared.
-        measure: such as ``accuracy``.
+        measure: what is compared, with its titles and direction.
         split: such as ``test``.
-        is_higher_better: whether more of the measure is better.
         contender_axis: the key whose values are the contenders; empty for plain runs.
         contenders: in the order given.
         axes: the axes of the grid; empty for one cell per contender.
@@ -296,9 +298,8 @@ class Comparison:
     """
 
     title: str
-    measure: str
+    measure: Measure
     split: str
-    is_higher_better: bool
     contender_axis: str
     contenders: tuple[Contender, ...]
     axes: tuple[GridAxis, ...]

@@ -28,7 +28,7 @@ MIN_DISCORDANT = 5
 NUM_RESAMPLES = 10_000
 FEWER_RESAMPLES = 2_000
 _MANY = 20
-_SAME = 1e-12
+SAME = 1e-12
 Place = tuple[str, str, Coordinates]
 
 
@@ -101,26 +101,31 @@ def _measure_gap(material: Material, tests: Mapping[Place, PairedComparison], at
     test = tests.get(at)
     is_clear = test is not None and test.p_value_holm < CLEAR_P
     difference = a.value - b.value
-    return Gap(place, 0.0 if abs(difference) < _SAME else difference, "", test, is_clear)
+    return Gap(place, 0.0 if abs(difference) < SAME else difference, "", test, is_clear)
 
 
 def _arrange(first: str, second: str, gaps: tuple[Gap, ...], material: Material) -> Versus:
     known = [gap for gap in gaps if gap.difference is not None]
     values = [gap.difference for gap in known if gap.difference is not None]
-    clear = [gap.difference or 0.0 for gap in known if gap.is_clear]
+
+    def measure_gain(gap: Gap) -> float:
+        return material.measure.sign * (gap.difference or 0.0)
+
+    gains = [measure_gain(gap) for gap in known]
+    clear = [measure_gain(gap) for gap in known if gap.is_clear]
     return Versus(
         first=first,
         second=second,
         gaps=gaps,
         mean=sum(values) / len(values) if values else None,
-        num_up=sum(value > 0 for value in values),
-        num_down=sum(value < 0 for value in values),
-        num_equal=sum(value == 0 for value in values),
+        num_better=sum(gain > 0 for gain in gains),
+        num_worse=sum(gain < 0 for gain in gains),
+        num_equal=gains.count(0),
         num_tested=sum(gap.test is not None for gap in gaps),
-        num_clear_up=sum(value > 0 for value in clear),
-        num_clear_down=sum(value < 0 for value in clear),
-        best=max(known, key=lambda gap: gap.difference or 0.0).coordinates if known else None,
-        worst=min(known, key=lambda gap: gap.difference or 0.0).coordinates if known else None,
+        num_clear_better=sum(gain > 0 for gain in clear),
+        num_clear_worse=sum(gain < 0 for gain in clear),
+        best=max(known, key=measure_gain).coordinates if known else None,
+        worst=min(known, key=measure_gain).coordinates if known else None,
         by_axis=tuple(_average_axis(gaps, axis, i) for i, axis in enumerate(material.axes)),
         discordant=_find_discordant(first, second, known, material),
     )
@@ -146,7 +151,7 @@ def _find_discordant(
     place = max(tested, key=lambda gap: abs(gap.difference or 0.0)).coordinates
     a, b = material.answers[first, place], material.answers[second, place]
     found = list_discordant(a.items, b.items)
-    sign = 1 if material.is_higher_better else -1
+    sign = material.measure.sign
     num_rivals = len(material.contenders) - 1
     num_shown = max(MIN_DISCORDANT, MAX_DISCORDANT // num_rivals)
     return DiscordantList(

@@ -9,7 +9,10 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from groupwise.evaluation.comparison.content import Gap, Recommendation, Statement, Versus
+from groupwise.evaluation.comparison.differences import SAME
 from groupwise.evaluation.comparison.material import Material
+from groupwise.evaluation.measures import Measure
+from groupwise.evaluation.paired import PairedComparison
 
 MAX_PAIRS_IN_FULL = 2
 MAX_PAIRS_TOLD = 6
@@ -34,7 +37,8 @@ def state_findings(material: Material, versus: Sequence[Versus]) -> tuple[Statem
 def _state_values(material: Material) -> Iterator[Statement]:
     for cell in material.cells:
         if cell.value is not None and len(material.cells) == 1:
-            yield Statement("finding.alone", {"name": cell.contender, "value": cell.value})
+            values = {"name": cell.contender, "value": cell.value, "measure": material.measure}
+            yield Statement("finding.alone", values)
 
 
 def _name_pair(pair: Versus) -> dict[str, Any]:
@@ -49,23 +53,37 @@ def _state_single(pair: Versus, material: Material) -> Iterator[Statement]:
     first = material.find(pair.first, gap.coordinates)
     second = material.find(pair.second, gap.coordinates)
     values = _name_pair(pair) | {"value_first": first.value, "value_second": second.value}
-    yield Statement("finding.values", values | {"n": first.n, "split": material.split})
-    yield from _state_test(pair, gap)
+    values |= {"measure": material.measure, "n": first.n, "split": material.split}
+    yield Statement("finding.values", values)
+    yield from _state_test(pair, gap, material.measure)
 
 
-def _state_test(pair: Versus, gap: Gap) -> Iterator[Statement]:
+def _state_test(pair: Versus, gap: Gap, measure: Measure) -> Iterator[Statement]:
     test, values = gap.test, _name_pair(pair) | {"difference": gap.difference}
     if test is None:
         yield Statement("finding.untested", values)
         return
     values |= {"low": test.low, "high": test.high, "p": test.p_value_holm}
-    yield Statement("finding.clear" if gap.is_clear else "finding.unclear", values)
-    if test.is_binary:
-        counts = {"only_first": test.num_b_only, "only_second": test.num_a_only}
-        yield Statement("finding.discordant", _name_pair(pair) | counts)
+    if gap.is_clear:
+        yield Statement("finding.clear", values | {"better": _name_better(pair, gap, measure)})
+    else:
+        yield Statement("finding.unclear", values)
+    yield _state_wins(pair, test, measure)
     if not gap.is_clear and test.num_items_needed is not None:
         needed = {"needed": test.num_items_needed, "n": test.n}
         yield Statement("finding.power", _name_pair(pair) | needed)
+
+
+def _name_better(pair: Versus, gap: Gap, measure: Measure) -> str:
+    return pair.first if measure.sign * (gap.difference or 0.0) > 0 else pair.second
+
+
+def _state_wins(pair: Versus, test: PairedComparison, measure: Measure) -> Statement:
+    """Say on how many items each is better; of correctness: which only one has right."""
+    wins, losses = test.count_wins(measure)
+    is_right = measure.is_correctness and test.is_binary
+    kind = "finding.discordant" if is_right else "finding.won"
+    return Statement(kind, _name_pair(pair) | {"only_first": wins, "only_second": losses})
 
 
 def _state_grid(pair: Versus, is_brief: bool) -> Iterator[Statement]:
@@ -74,12 +92,12 @@ def _state_grid(pair: Versus, is_brief: bool) -> Iterator[Statement]:
     if pair.mean is None:
         yield Statement("finding.grid_nothing", values | cells)
         return
-    counts = {"up": pair.num_up, "down": pair.num_down, "equal": pair.num_equal}
+    counts = {"better": pair.num_better, "worse": pair.num_worse, "equal": pair.num_equal}
     yield Statement("finding.grid", values | cells | counts | {"mean": pair.mean})
     if not is_brief:
         yield from _state_extremes(pair)
     if pair.num_tested:
-        clear = {"num_clear_up": pair.num_clear_up, "num_clear_down": pair.num_clear_down}
+        clear = {"better": pair.num_clear_better, "worse": pair.num_clear_worse}
         yield Statement("finding.grid_clear", values | clear | {"num_tested": pair.num_tested})
     else:
         yield Statement("finding.grid_untested", values)
@@ -96,11 +114,14 @@ def _state_extremes(pair: Versus) -> Iterator[Statement]:
 def recommend(material: Material, versus: Sequence[Versus]) -> Recommendation:
     """Return the contender to take with its evidence, or every reason for none."""
     reasons = [*_object_material(material), *_object_gaps(versus)]
-    best = None if reasons else _find_best(material)
-    if best is not None:
-        reasons += _object_tests(best, material, versus)
-        reasons += _object_baseline(best, material)
-    if reasons or best is None:
+    if reasons:
+        return Recommendation(None, tuple(reasons))
+    best, *equals = _find_best(material)
+    if equals:
+        return Recommendation(None, (Statement("reason.equal", {"names": [best, *equals]}),))
+    reasons += _object_tests(best, material, versus)
+    reasons += _object_baseline(best, material)
+    if reasons:
         return Recommendation(None, tuple(reasons))
     return Recommendation(best, tuple(_give_evidence(best, material, versus)))
 
@@ -124,14 +145,14 @@ def _object_gaps(versus: Sequence[Versus]) -> Iterator[Statement]:
         yield Statement("reason.other_items", {"num_cells": len(places)})
 
 
-def _find_best(material: Material) -> str | None:
-    """Return the contender with the best mean over all cells; they are all there."""
-    means = {
+def _find_best(material: Material) -> list[str]:
+    """Return the contenders with the best mean over all cells; they are all there."""
+    sums = {
         one.name: sum(cell.value or 0.0 for cell in material.cells if cell.contender == one.name)
         for one in material.contenders
     }
-    choose = max if material.is_higher_better else min
-    return choose(means, key=lambda name: means[name], default=None)
+    best = max(material.measure.sign * value for value in sums.values())
+    return [name for name in sums if abs(material.measure.sign * sums[name] - best) < SAME]
 
 
 def _list_rivals(best: str, versus: Sequence[Versus]) -> Iterator[tuple[str, Versus, int]]:
@@ -144,19 +165,18 @@ def _list_rivals(best: str, versus: Sequence[Versus]) -> Iterator[tuple[str, Ver
 
 
 def _count_clear(pair: Versus, side: int) -> tuple[int, int]:
-    """Return in how many cells the side is clearly higher and clearly lower."""
-    up, down = pair.num_clear_up, pair.num_clear_down
-    return (up, down) if side > 0 else (down, up)
+    """Return in how many cells the side is clearly better and clearly worse."""
+    better, worse = pair.num_clear_better, pair.num_clear_worse
+    return (better, worse) if side > 0 else (worse, better)
 
 
 def _object_tests(best: str, material: Material, versus: Sequence[Versus]) -> Iterator[Statement]:
-    sign = 1 if material.is_higher_better else -1
     rivals = list(_list_rivals(best, versus))
     untold = len(material.contenders) - 1 - len(rivals)
     if untold:
         yield Statement("reason.not_compared", {"best": best, "num": untold})
     for rival, pair, side in rivals:
-        better, worse = _count_clear(pair, side * sign)
+        better, worse = _count_clear(pair, side)
         values = {"best": best, "rival": rival, "num_cells": len(pair.gaps)}
         if not better:
             yield Statement("reason.not_clear", values)
@@ -170,7 +190,7 @@ def _object_baseline(best: str, material: Material) -> Iterator[Statement]:
         yield Statement("reason.no_baseline")
         return
     end, baseline = known
-    if (end <= baseline) if material.is_higher_better else (end >= baseline):
+    if material.measure.sign * (end - baseline) <= 0:
         values = {"best": best, "end": end, "baseline": baseline}
         yield Statement("reason.not_above_baseline", values)
 
@@ -178,7 +198,7 @@ def _object_baseline(best: str, material: Material) -> Iterator[Statement]:
 def _average_baseline(best: str, material: Material) -> tuple[float, float] | None:
     """Return the mean of the nearer interval ends and of the baselines, None if one has none."""
     cells = [cell for cell in material.cells if cell.contender == best]
-    ends = [cell.low if material.is_higher_better else cell.high for cell in cells]
+    ends = [cell.low if material.measure.is_higher_better else cell.high for cell in cells]
     baselines = [material.answers[best, cell.coordinates].baseline for cell in cells]
     known = [
         (a, b) for a, b in zip(ends, baselines, strict=True) if a is not None and b is not None
@@ -200,8 +220,8 @@ def _give_evidence(best: str, material: Material, versus: Sequence[Versus]) -> I
 def _tell_rival(best: str, rival: str, pair: Versus, side: int) -> Statement:
     values: dict[str, Any] = {"best": best, "rival": rival, "mean": side * (pair.mean or 0.0)}
     if len(pair.gaps) > 1:
-        higher, lower = _count_clear(pair, side)
-        counts = {"num_clear": higher + lower, "num_cells": len(pair.gaps)}
+        better, _ = _count_clear(pair, side)
+        counts = {"num_clear": better, "num_cells": len(pair.gaps)}
         return Statement("evidence.grid", values | counts)
     test = next(iter(pair.gaps)).test
     if test is not None:

@@ -33,7 +33,8 @@ from groupwise.evaluation.report import numbers
 def tabulate_values(comparison: Comparison, words: Words) -> tuple[Table, ...]:
     """Return a heat map of values per contender, all on one scale."""
     known = [cell.value for cell in comparison.cells if cell.value is not None]
-    scale = Scale(min(known, default=0.0), max(known, default=0.0))
+    low, high = min(known, default=0.0), max(known, default=0.0)
+    scale = Scale(low, high, comparison.measure.sign)
     return tuple(
         _tabulate_grid(
             comparison,
@@ -62,7 +63,8 @@ def tabulate_differences(comparison: Comparison, words: Words) -> tuple[Table, .
     """Return a heat map of differences per pair, all on one scale."""
     known = [g.difference for one in comparison.versus for g in one.gaps]
     values = [value for value in known if value is not None]
-    scale = Scale(min(values, default=0.0), max(values, default=0.0))
+    low, high = min(values, default=0.0), max(values, default=0.0)
+    scale = Scale(low, high, comparison.measure.sign)
     return tuple(
         _tabulate_grid(
             comparison,
@@ -109,7 +111,7 @@ def tabulate_summary(comparison: Comparison, words: Words) -> Table:
     """Return a line per pair: mean difference, extremes, cells up and down, what survives."""
     if not comparison.axes:
         return _tabulate_tests(comparison, words)
-    names = ("pair", "mean_difference", "best_gain", "worst_loss", "up_down_equal", "cells")
+    names = ("pair", "mean_difference", "best_gain", "worst_loss", "better_worse_equal", "cells")
     heads = (*names, "survive")
     rows = tuple(tuple(_summarize(pair, words)) for pair in comparison.versus)
     return Table(tuple(map(words.label, heads)), rows)
@@ -121,11 +123,11 @@ def _summarize(pair: Versus, words: Words) -> Iterator[Shown]:
     for place in (pair.best, pair.worst):
         gap = pair.find(place)
         yield _show_points(gap.difference if gap else None, words.place(place) if place else "")
-    counts = (pair.num_up, pair.num_down, pair.num_equal)
-    yield Shown(" : ".join(map(str, counts)), order=pair.num_up - pair.num_down)
+    counts = (pair.num_better, pair.num_worse, pair.num_equal)
+    yield Shown(" : ".join(map(str, counts)), order=pair.num_better - pair.num_worse)
     part = words.label("of", part=pair.num_compared, all=len(pair.gaps))
     yield Shown(part, order=pair.num_compared)
-    clear = pair.num_clear_up + pair.num_clear_down
+    clear = pair.num_clear_better + pair.num_clear_worse
     text = words.label("of", part=clear, all=pair.num_tested)
     yield Shown(text if pair.num_tested else words.label("untested"), order=clear)
 
@@ -139,26 +141,27 @@ def _tabulate_tests(comparison: Comparison, words: Words) -> Table:
     rows = [
         (
             Shown(words.title_pair(pair.first, pair.second)),
-            *_show_test(pair.gaps[0], words, comparison.is_fair),
+            *_show_test(pair.gaps[0], words, comparison),
         )
         for pair in comparison.versus
     ]
     return Table(tuple(map(words.label, names)), tuple(rows))
 
 
-def _show_test(gap: Gap, words: Words, is_fair: bool) -> Iterator[Shown]:
+def _show_test(gap: Gap, words: Words, comparison: Comparison) -> Iterator[Shown]:
     test = gap.test
     if test is None:
         yield _show_points(gap.difference)
         yield Shown(words.label("untested"))
         yield from [Shown(DASH)] * 4
         return
-    yield _show_difference(gap, is_fair)
+    yield _show_difference(gap, comparison.is_fair)
     yield Shown(words.interval(test.low, test.high), order=test.low)
     yield Shown(numbers.format_p_cell(test.p_value_holm), order=test.p_value_holm)
     effect = test.effect_size
     yield Shown(DASH if effect is None else _sign(effect), order=effect)
-    yield Shown(f"{test.num_b_only} : {test.num_a_only}", order=test.num_b_only - test.num_a_only)
+    wins, losses = test.count_wins(comparison.measure)
+    yield Shown(f"{wins} : {losses}", order=wins - losses)
     yield show_number(test.num_items_needed)
 
 

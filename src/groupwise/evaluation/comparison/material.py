@@ -14,6 +14,7 @@ from groupwise.evaluation.comparison.content import (
     Statement,
 )
 from groupwise.evaluation.items import Items
+from groupwise.evaluation.measures import Measure
 from groupwise.evaluation.predictions import Prediction
 
 
@@ -50,16 +51,20 @@ class Gate:
 
 @dataclass(frozen=True, slots=True)
 class Material:
-    """All that was read, in the words of ``Comparison``; ``answers`` is empty for typed cells."""
+    """All that was read, in the words of ``Comparison``; ``answers`` is empty for typed cells.
+
+    ``is_direction_known`` is False for a measure that nobody defined, which is then taken to be
+    better when it is higher.
+    """
 
     title: str
-    measure: str
+    measure: Measure
     split: str
     contender_axis: str
     contenders: tuple[Contender, ...]
     axes: tuple[GridAxis, ...]
     cells: tuple[Cell, ...]
-    is_higher_better: bool = True
+    is_direction_known: bool = True
     answers: Mapping[tuple[str, Coordinates], Answers] = field(
         default_factory=dict[tuple[str, Coordinates], Answers]
     )

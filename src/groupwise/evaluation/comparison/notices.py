@@ -16,7 +16,7 @@ from groupwise.evaluation.comparison.content import (
 )
 from groupwise.evaluation.comparison.material import Answers, Material
 from groupwise.evaluation.fairness import summarize_same
-from groupwise.evaluation.report.notices import MIN_GROUPS, MIN_ITEMS
+from groupwise.evaluation.report.notices import MAX_INVALID_RATE, MIN_GROUPS, MIN_ITEMS
 
 
 def collect_notices(material: Material, versus: Sequence[Versus]) -> tuple[Statement, ...]:
@@ -25,6 +25,8 @@ def collect_notices(material: Material, versus: Sequence[Versus]) -> tuple[State
         *_note_other_items(versus),
         *_note_idle_axes(material),
         *_note_cells(material.cells),
+        *_note_direction(material),
+        *_note_invalid(material),
         *_note_untested(material),
         *_note_sizes(material),
         *_note_nested(material),
@@ -58,6 +60,22 @@ def _note_cells(cells: Sequence[Cell]) -> Iterator[Statement]:
     if missing:
         values = {"num_missing": missing, "num_cells": len(cells), "num_failed": len(failed)}
         yield Statement("notice.missing", values, "warning")
+
+
+def _note_direction(material: Material) -> Iterator[Statement]:
+    if not material.is_direction_known:
+        yield Statement("notice.direction", {"measure": material.measure}, "warning")
+
+
+def _note_invalid(material: Material) -> Iterator[Statement]:
+    """Say once for each contender how many answers are invalid where they are most."""
+    for one in material.contenders:
+        cells = [cell for cell in material.cells if cell.contender == one.name]
+        worst = max((cell.invalid_rate or 0.0 for cell in cells), default=0.0)
+        if worst > MAX_INVALID_RATE:
+            values = {"name": one.name, "rate": worst, "num_cells": len(cells)}
+            kind = "notice.invalid_most" if len(cells) > 1 else "notice.invalid"
+            yield Statement(kind, values, "warning")
 
 
 def _note_untested(material: Material) -> Iterator[Statement]:

@@ -69,7 +69,7 @@ def plot_forests(comparison: Comparison, words: Words) -> list[Panel]:
     ]
     if not comparison.axes:
         pairs = [[row for rows in pairs for row in rows]]
-        titles = [f"{comparison.measure} · {comparison.split}"]
+        titles = [f"{words.title_measure(comparison.measure)} · {comparison.split}"]
     return [
         _plot_forest(number, title, rows, words)
         for number, (title, rows) in enumerate(zip(titles, pairs, strict=True), start=1)

@@ -1,11 +1,12 @@
 """Colours of heat maps that are tables: how dark a cell is, and which text can be read on it."""
 
 from dataclasses import dataclass
+from typing import Literal
 
 _Color = tuple[int, int, int]
 _WHITE: _Color = (255, 255, 255)
-_HIGH: _Color = (31, 98, 168)
-_LOW: _Color = (201, 104, 22)
+_GAIN: _Color = (31, 98, 168)
+_LOSS: _Color = (201, 104, 22)
 _LIGHTEST = 0.06
 _DARKEST = 0.92
 _DARK_TEXT = "#1f2328"
@@ -13,22 +14,24 @@ _DARK_TEXT = "#1f2328"
 
 @dataclass(frozen=True, slots=True)
 class Scale:
-    """The ends of the values that one set of tables shows."""
+    """The ends of the values that one set of tables shows; ``sign`` is that of their measure."""
 
     low: float
     high: float
+    sign: Literal[1, -1] = 1
 
     def shade_value(self, value: float) -> str:
-        """Return the style of a value: the higher, the darker blue."""
+        """Return the style of a value: the better, the darker blue."""
         width = self.high - self.low
-        return _paint(_HIGH, (value - self.low) / width if width > 0 else 0.0)
+        worst = self.low if self.sign > 0 else self.high
+        return _paint(_GAIN, abs(value - worst) / width if width > 0 else 0.0)
 
     def shade_difference(self, value: float) -> str:
-        """Return the style of a difference: blue above 0, orange below, white at 0."""
+        """Return the style of a difference: a gain is blue, a loss orange, 0 white."""
         top = max(abs(self.low), abs(self.high))
         if value == 0 or top == 0:
-            return _paint(_HIGH, -_LIGHTEST / (_DARKEST - _LIGHTEST))
-        return _paint(_HIGH if value > 0 else _LOW, abs(value) / top)
+            return _paint(_GAIN, -_LIGHTEST / (_DARKEST - _LIGHTEST))
+        return _paint(_GAIN if self.sign * value > 0 else _LOSS, abs(value) / top)
 
 
 def _paint(color: _Color, share: float) -> str:

@@ -8,6 +8,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from statistics import fmean
 
 from groupwise.core import EvaluationError, derive_seed
 from groupwise.evaluation.comparison.audits import arrange_audits
@@ -25,11 +26,11 @@ from groupwise.evaluation.comparison.gate import (
 )
 from groupwise.evaluation.comparison.material import Answers, Gate, Material
 from groupwise.evaluation.comparison.training import Log, draw_curves, list_epochs, read_logs
-from groupwise.evaluation.fairness import RunFacts, check_fairness, read_facts, read_recorded
+from groupwise.evaluation.fairness import RunFacts, check_fairness, read_facts, read_measures
 from groupwise.evaluation.intervals import Interval, widen_interval
 from groupwise.evaluation.items import Items, read_items
 from groupwise.evaluation.means import bound_mean
-from groupwise.evaluation.metrics import LESS_IS_BETTER
+from groupwise.evaluation.measures import Measure, find_measure
 from groupwise.evaluation.predictions import (
     POLICY_ORDER,
     Prediction,
@@ -102,23 +103,21 @@ def read_sources(
         )
         for s in done
     }
-    is_higher_better = _is_higher_better(question.measure, done)
-    answers = {
-        key: _read_answers(rows[key], named[key], question, is_higher_better=is_higher_better)
-        for key in rows
-    }
+    defined = _define_measure(question.measure, done)
+    measure = defined or Measure(question.measure, question.measure, question.measure)
+    answers = {key: _read_answers(rows[key], named[key], measure, question.split) for key in rows}
     names = tuple(dict.fromkeys(one.contender for one in sources))
     gate = _judge(names, facts, question, has_axes=bool(axes))
     logs = _read_logs(done, facts)
     return Material(
         title=question.title,
-        measure=question.measure,
+        measure=measure,
         split=question.split,
         contender_axis=question.contender_axis,
         contenders=tuple(_describe(name, sources, named) for name in names),
         axes=tuple(axes),
         cells=tuple(_fill_cell(one, answers, seed) for one in _sort(sources, names)),
-        is_higher_better=is_higher_better,
+        is_direction_known=defined is not None,
         answers=answers,
         gate=gate,
         configuration=arrange_configuration(names, facts, gate),
@@ -128,10 +127,20 @@ def read_sources(
     )
 
 
-def _is_higher_better(measure: str, done: Iterable[Source]) -> bool:
-    told = [read_recorded(one.folder) or {} for one in done]
-    own = {name for conditions in told for name in conditions.get("less_is_better", ())}
-    return measure not in {*LESS_IS_BETTER, *own}
+def _define_measure(name: str, done: Iterable[Source]) -> Measure | None:
+    """Return the measure as Groupwise or the runs define it, None where nobody does.
+
+    Raises:
+        EvaluationError: if more is better in one run and less in another.
+    """
+    found = [find_measure(name, read_measures(one.folder)) for one in done]
+    known = [one for one in found if one is not None]
+    if len({one.is_higher_better for one in known}) > 1:
+        raise EvaluationError(
+            f"more {name} is better in one run and less in another",
+            fix="evaluate all runs again with one version",
+        )
+    return known[0] if known else None
 
 
 def choose_policy(runs: Sequence[Sequence[Prediction]]) -> str:
@@ -164,15 +173,13 @@ def _read_facts(source: Source, policy: str, rows: Sequence[Prediction]) -> RunF
     return replace(found, name=source.contender)
 
 
-def _read_answers(
-    rows: Sequence[Prediction], policy: str, question: Question, *, is_higher_better: bool
-) -> Answers:
-    split, measure = question.split, question.measure
+def _read_answers(rows: Sequence[Prediction], policy: str, measure: Measure, split: str) -> Answers:
     here = [row for row in rows if row.split == split]
-    items = read_items(here or rows, policy=policy, split=split, measure=measure)
+    items = read_items(here or rows, policy=policy, split=split, measure=measure.name)
     predictions = {row.example_id: row for row in here if row.policy == policy}
     known = _measure_baselines(here, items)
-    return Answers(items, predictions, (max if is_higher_better else min)(known, default=None))
+    best = max(known, key=lambda value: measure.sign * value, default=None)
+    return Answers(items, predictions, best)
 
 
 def _measure_baselines(rows: Sequence[Prediction], items: Items) -> list[float]:
@@ -250,6 +257,7 @@ def _fill_cell(source: Source, answers: Mapping[Key, Answers], seed: int) -> Cel
         n=len(found.items.ids),
         num_groups=len(set(found.items.groups)),
         digest=found.items.split_digest,
+        invalid_rate=fmean(row.predicted is None for row in found.predictions.values()),
         folder=folder,
     )
 

@@ -24,6 +24,7 @@ from groupwise.evaluation.comparison.shown import (
     show_number,
 )
 from groupwise.evaluation.comparison.words import Words
+from groupwise.evaluation.measures import Measure
 from groupwise.evaluation.report import numbers
 
 
@@ -31,7 +32,7 @@ def tabulate_results(comparison: Comparison, words: Words, colors: Sequence[str]
     """Return the headline table: a line per contender."""
     is_grid = bool(comparison.axes)
     names = ("mean", "cells", "lowest", "highest") if is_grid else ("value", "interval")
-    heads = ("contender", *names, "n_items", "groups", "digest")
+    heads = ("contender", *names, "invalid", "n_items", "groups", "digest")
     fill = _fill_grid if is_grid else _fill_single
     rows = [
         (_show_name(comparison, words, name), *fill(comparison, words, name))
@@ -51,6 +52,7 @@ def _fill_single(comparison: Comparison, words: Words, name: str) -> Iterator[Sh
     (cell,) = comparison.cells_of(name)
     yield show_cell(cell, words)
     yield Shown(bound_cell(cell) or DASH, order=cell.low)
+    yield _show_invalid([cell])
     yield show_number(cell.n)
     yield show_number(cell.num_groups)
     yield _show_digests([cell])
@@ -66,6 +68,7 @@ def _fill_grid(comparison: Comparison, words: Words, name: str) -> Iterator[Show
         found = choose(known, key=lambda cell: cell.value or 0.0, default=None)
         place = words.place(found.coordinates) if found else ""
         yield Shown(_share(found), note=place, order=found.value if found else None)
+    yield _show_invalid(known)
     yield _span([cell.n for cell in known])
     yield _span([cell.num_groups for cell in known])
     yield _show_digests(known)
@@ -73,6 +76,13 @@ def _fill_grid(comparison: Comparison, words: Words, name: str) -> Iterator[Show
 
 def _share(cell: Cell | None) -> str:
     return NOT_RUN if cell is None or cell.value is None else numbers.format_share(cell.value)
+
+
+def _show_invalid(cells: Iterable[Cell]) -> Shown:
+    """Return the share of invalid answers, of several cells their mean."""
+    rates = [cell.invalid_rate for cell in cells if cell.invalid_rate is not None]
+    mean = sum(rates) / len(rates) if rates else None
+    return Shown(numbers.format_share(mean), order=mean)
 
 
 def _span(values: Iterable[int | None]) -> Shown:
@@ -153,7 +163,10 @@ def _show_epoch(
 def tabulate_discordant(comparison: Comparison, words: Words) -> tuple[tuple[str, Table], ...]:
     """Return a sentence and a table of items per pair that differs in some."""
     return tuple(
-        (_tell_discordant(pair, pair.discordant, words), _list_items(pair, pair.discordant, words))
+        (
+            _tell_discordant(pair, pair.discordant, words),
+            _list_items(pair, pair.discordant, comparison.measure, words),
+        )
         for pair in comparison.versus
         if pair.discordant is not None and pair.discordant.shown
     )
@@ -172,26 +185,28 @@ def _tell_discordant(pair: Versus, found: DiscordantList, words: Words) -> str:
     )
 
 
-def _list_items(pair: Versus, found: DiscordantList, words: Words) -> Table:
+def _list_items(pair: Versus, found: DiscordantList, measure: Measure, words: Words) -> Table:
     answers = [
         words.label("answer_of", name=words.title_contender(name))
         for name in (pair.first, pair.second)
     ]
     heads = (words.label("item"), words.label("truth"), *answers)
-    rows = tuple(_show_item(one, words) for one in found.shown)
+    rows = tuple(_show_item(one, measure, words) for one in found.shown)
     return Table(heads, rows, kind="wrap items")
 
 
-def _show_item(one: Discordant, words: Words) -> tuple[Shown, ...]:
+def _show_item(one: Discordant, measure: Measure, words: Words) -> tuple[Shown, ...]:
     empty = words.label("no_answer")
     return (
         Shown(one.task or one.example_id[:8], note=one.group, hint=one.example_id),
         Shown(one.label),
-        Shown(one.first_answer or empty, note=_mark(one.first_value)),
-        Shown(one.second_answer or empty, note=_mark(one.second_value)),
+        Shown(one.first_answer or empty, note=_mark(one.first_value, measure)),
+        Shown(one.second_answer or empty, note=_mark(one.second_value, measure)),
     )
 
 
-def _mark(value: float) -> str:
-    """Return a tick, a cross, or the score between them."""
-    return "✓" if value == 1 else "✗" if value == 0 else numbers.format_score(value)
+def _mark(value: float, measure: Measure) -> str:
+    """Return a tick for the best value, a cross for the worst, or the score between them."""
+    if value not in (0, 1):
+        return numbers.format_score(value)
+    return "✓" if (value == 1) == measure.is_higher_better else "✗"

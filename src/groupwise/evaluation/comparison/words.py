@@ -15,6 +15,7 @@ import yaml
 
 from groupwise.evaluation.comparison.content import Comparison, Statement
 from groupwise.evaluation.fairness.wording import write_sentence
+from groupwise.evaluation.measures import Measure
 from groupwise.evaluation.report import numbers
 
 Language = Literal["en", "zh"]
@@ -90,6 +91,11 @@ class Words:
         """Return what a logged number is called; one that is not known keeps its key."""
         return self._section("training").get(key, key)
 
+    def title_measure(self, measure: Measure) -> str:
+        """Return what a measure is called, and that less of it is better where it is."""
+        title = measure.title_zh if self.language == "zh" else measure.title
+        return title if measure.is_higher_better else self.label("less_is_better", measure=title)
+
     def title_pair(self, first: str, second: str) -> str:
         """Return ``first − second``, with the axis named once."""
         return f"{self.title_contender(first)} \u2212 {second}"
@@ -137,6 +143,8 @@ class _Formatter(string.Formatter):
             "pairs": self._join_pairs,
             "contender": words.title_contender,
             "axis": words.title_axis,
+            "contenders": lambda names: words.join(map(words.title_contender, names)),
+            "measure": words.title_measure,
             "aspect": lambda aspect: words.title_aspect(aspect) + self._space(),
             "sentence": self._finish,
             "place": words.place,

@@ -9,6 +9,7 @@ from groupwise.evaluation.fairness.conditions import (
     CONDITIONS_FILE,
     Conditions,
     read_conditions,
+    read_measures,
     read_recorded,
     write_conditions,
 )
@@ -54,6 +55,7 @@ __all__ = [
     "digest_weights",
     "read_conditions",
     "read_facts",
+    "read_measures",
     "read_recorded",
     "summarize_same",
     "write_conditions",

@@ -10,13 +10,17 @@ from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 from typing import Any, cast
 
+from pydantic import TypeAdapter, ValidationError
+
 from groupwise.core import EvaluationError, write_json
+from groupwise.evaluation.measures import Measure
 
 CONDITIONS_FILE = "evaluate/conditions.json"
 _LISTS = ("lineage", "reads", "sections")
 _NESTED = (*_LISTS, "data", "budget")
 _MAPPINGS = (*_NESTED, "prompts", "decoding", "parser", "metrics", "rewards")
 _AGAIN = "run the step that writes it again"
+_MEASURES = TypeAdapter(tuple[Measure, ...])
 Names = Mapping[str, tuple[str, ...]]
 
 
@@ -45,7 +49,7 @@ class Conditions:
         reads: by step, ``evaluate`` among them: the names in ``data`` that it reads.
         sections: by step: sections of the config that it depends on.
         is_nested_subset_of: by split: digest of the larger set that its items are drawn from.
-        less_is_better: names of the recipe's own scores of which less is better.
+        measures: what the recipe's own scores are called, and whether more of each is better.
     """
 
     data: Mapping[str, Mapping[str, Any]]
@@ -64,7 +68,7 @@ class Conditions:
     reads: Names = field(default_factory=_no_names)
     sections: Names = field(default_factory=_no_names)
     is_nested_subset_of: Mapping[str, str] = field(default_factory=dict[str, str])
-    less_is_better: tuple[str, ...] = ()
+    measures: tuple[Measure, ...] = ()
 
 
 def write_conditions(path: Path, conditions: Conditions) -> None:
@@ -89,7 +93,7 @@ def read_conditions(path: Path) -> Conditions:
     _check_shape(values, path)
     for name in _LISTS:
         values[name] = {key: tuple(items) for key, items in values[name].items()}
-    values["less_is_better"] = tuple(values["less_is_better"])
+    values["measures"] = parse_measures(values, path)
     return Conditions(**values)
 
 
@@ -106,6 +110,28 @@ def read_recorded(folder: Path) -> dict[str, Any] | None:
     return values
 
 
+def read_measures(folder: Path) -> tuple[Measure, ...]:
+    """Return the measures that the recipe of a run defines; none where they are not recorded.
+
+    Raises:
+        EvaluationError: if the file is damaged.
+    """
+    return parse_measures(read_recorded(folder) or {}, folder / CONDITIONS_FILE)
+
+
+def parse_measures(values: Mapping[str, Any], path: Path) -> tuple[Measure, ...]:
+    """Return the measures in recorded conditions.
+
+    Raises:
+        EvaluationError: if they are something else.
+    """
+    try:
+        return _MEASURES.validate_python(values.get("measures", ()))
+    except ValidationError as error:
+        got = f"measures {values['measures']!r}"
+        raise EvaluationError(f"{path} is damaged", got=got, fix=_AGAIN) from error
+
+
 def _check_shape(values: Mapping[str, Any], path: Path) -> None:
     kinds: dict[str, type] = {name: list if name in _LISTS else dict for name in _NESTED}
     for name in _MAPPINGS:
@@ -116,9 +142,7 @@ def _check_shape(values: Mapping[str, Any], path: Path) -> None:
             is_whole = all(isinstance(item, kinds[name]) for item in inner)
         if not is_whole:
             raise EvaluationError(f"{path} is damaged", got=f"{name} {value!r}", fix=_AGAIN)
-    names: object = values.get("less_is_better", [])
-    if not isinstance(names, list):
-        raise EvaluationError(f"{path} is damaged", got=f"less_is_better {names!r}", fix=_AGAIN)
+    parse_measures(values, path)
 
 
 def read_if_there(path: Path) -> dict[str, Any] | None:

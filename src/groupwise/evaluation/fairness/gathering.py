@@ -15,7 +15,7 @@ _WHOLE = {
     "normalizer": "version",
     "judge": "version",
 }
-_STRUCTURE = ("lineage", "reads", "sections", "budget", "data", "prompts", "less_is_better")
+_STRUCTURE = ("lineage", "reads", "sections", "budget", "data", "prompts", "measures")
 _LEFT_BY_TRAINING = ("metrics.jsonl", "resolved.json", "trainable.json")
 _MACHINE = ("packages", "hardware")
 _JUDGED = ("version", "no_verdict_rate", "cache_hit_rate")

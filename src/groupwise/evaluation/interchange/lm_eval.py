@@ -19,13 +19,12 @@ from typing import Any
 from groupwise.core import digest_json, write_json, write_jsonl
 from groupwise.evaluation.interchange.source import RunRecords
 from groupwise.evaluation.interchange.tables import describe_records
-from groupwise.evaluation.metrics import LESS_IS_BETTER, Metric
+from groupwise.evaluation.metrics import Metric
 from groupwise.evaluation.predictions import Prediction, group_by_policy
 
 _FILTER = "none"
 _INVALID = "[invalid]"
 _SHARES = ("accuracy", "invalid_rate", "accuracy[", "precision:", "recall:")
-_LOWER_IS_BETTER = (*LESS_IS_BETTER, "latency_")
 
 
 def write_lm_eval(folder: Path, records: RunRecords) -> list[Path]:
@@ -66,6 +65,7 @@ def _build_results(
         for task, rows in tasks.items()
     }
     model = _name_model(records, policy)
+    known = records.directions
     return {
         "results": {task: _list_values(task, rows, metrics[task]) for task, rows in tasks.items()},
         "group_subtasks": {task: [] for task in tasks},
@@ -77,8 +77,8 @@ def _build_results(
             task: num for task, rows in tasks.items() if (num := _count_shots(rows)) is not None
         },
         "higher_is_better": {
-            task: {_rename(m.measure): _is_higher_better(m.measure) for m in metrics[task]}
-            for task in tasks
+            task: {_rename(m.measure): known[m.measure] for m in found if m.measure in known}
+            for task, found in metrics.items()
         },
         "n-samples": {
             task: {"original": len(rows), "effective": len(rows)} for task, rows in tasks.items()
@@ -125,10 +125,6 @@ def _rename(measure: str) -> str:
     return "acc" if measure == "accuracy" else measure.replace(",", ";")
 
 
-def _is_higher_better(measure: str) -> bool:
-    return not measure.startswith(_LOWER_IS_BETTER)
-
-
 def _describe_task(
     records: RunRecords, task: str, rows: Sequence[Prediction], metrics: Sequence[Metric]
 ) -> dict[str, Any]:
@@ -141,7 +137,7 @@ def _describe_task(
             {
                 "metric": _rename(metric.measure),
                 "aggregation": "mean" if _is_share(metric.measure) else metric.measure,
-                "higher_is_better": _is_higher_better(metric.measure),
+                **_describe_direction(records, metric.measure),
             }
             for metric in metrics
         ],
@@ -154,6 +150,12 @@ def _describe_task(
     if records.conditions.get("decoding"):
         config["generation_kwargs"] = dict(records.conditions["decoding"])
     return config
+
+
+def _describe_direction(records: RunRecords, measure: str) -> dict[str, bool]:
+    """Return ``higher_is_better``; nothing where nobody recorded it."""
+    known = records.directions
+    return {"higher_is_better": known[measure]} if measure in known else {}
 
 
 def _find_version(records: RunRecords) -> int | None:

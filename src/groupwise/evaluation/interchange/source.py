@@ -7,6 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from groupwise.core import EvaluationError
+from groupwise.evaluation.fairness.conditions import CONDITIONS_FILE, parse_measures
+from groupwise.evaluation.measures import find_measure
 from groupwise.evaluation.metrics import Metric, read_metrics
 from groupwise.evaluation.predictions import (
     Prediction,
@@ -48,6 +50,13 @@ class RunRecords:
         for (split, policy), items in group_by_policy(self.predictions).items():
             found.setdefault(split, {})[policy] = digest_items(items)
         return found
+
+    @property
+    def directions(self) -> Mapping[str, bool]:
+        """Whether more is better, by measure; one that nobody defined is left out."""
+        own = parse_measures(self.conditions, Path(self.name) / CONDITIONS_FILE)
+        known = {one.measure: find_measure(one.measure, own) for one in self.metrics}
+        return {name: one.is_higher_better for name, one in known.items() if one is not None}
 
     @property
     def metric_versions(self) -> Mapping[str, int]:

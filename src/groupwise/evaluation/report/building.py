@@ -62,6 +62,7 @@ def build_report(run_folder: Path) -> Report:
         audit=files.audit,
         gate=files.gate,
         manifest=files.manifest,
+        measures=files.measures,
         absent=files.absent,
     )
 

@@ -10,6 +10,7 @@ from typing import Any, Literal
 
 from groupwise.evaluation.calibration import ReliabilityBin
 from groupwise.evaluation.confusion import Confusion
+from groupwise.evaluation.measures import Measure, find_measure
 from groupwise.evaluation.metrics import Metric
 from groupwise.evaluation.paired import PairedComparison
 from groupwise.evaluation.report.sections import Section
@@ -233,6 +234,7 @@ class Report:
         audit: audit/audit.json as it is, None if not there.
         gate: grpo/gate.json as it is, None if not there.
         manifest: manifest.json as it is, None if not there.
+        measures: what the recipe's own measures are called, and which way is better.
         absent: files that are not there, by path, with what they would have shown.
     """
 
@@ -251,4 +253,9 @@ class Report:
     audit: Mapping[str, Any] | None
     gate: Mapping[str, Any] | None
     manifest: Mapping[str, Any] | None
+    measures: tuple[Measure, ...]
     absent: Mapping[str, str]
+
+    def define(self, name: str) -> Measure:
+        """Return a measure; one that nobody defined is better when it is higher."""
+        return find_measure(name, self.measures) or Measure(name, name, name)

@@ -11,6 +11,8 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from groupwise.core import EvaluationError, read_jsonl
+from groupwise.evaluation.fairness.conditions import read_measures
+from groupwise.evaluation.measures import Measure
 from groupwise.evaluation.metrics import Metric, read_metrics
 from groupwise.evaluation.paired import PairedComparison, read_comparisons
 from groupwise.evaluation.predictions import Prediction, read_predictions
@@ -47,6 +49,7 @@ class RunFiles:
     gate: Mapping[str, Any] | None
     judges: Mapping[str, Mapping[str, Any]]
     manifest: Mapping[str, Any] | None
+    measures: tuple[Measure, ...]
     absent: Mapping[str, str]
 
 
@@ -72,6 +75,7 @@ def read_run_files(folder: Path) -> RunFiles:
         gate=_read(folder / "grpo/gate.json", _read_object, None),
         judges={name: _read(folder / name / "judge.json", _read_object, {}) for name in logs},
         manifest=_read(folder / "manifest.json", _read_object, None),
+        measures=read_measures(folder),
         absent={name: shows for name, shows in _SHOWS.items() if not (folder / name).is_file()},
     )
 

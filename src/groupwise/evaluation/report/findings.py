@@ -5,6 +5,7 @@ A sentence whose numbers are not there is left out. Nothing here recommends or e
 
 from collections.abc import Iterator, Sequence
 
+from groupwise.evaluation.measures import ACCURACY, Measure
 from groupwise.evaluation.metrics import Metric
 from groupwise.evaluation.paired import PairedComparison
 from groupwise.evaluation.report.content import BLIND_POLICIES, Headline, HeadlineRow, title_policy
@@ -63,7 +64,9 @@ def _state_gains(last: HeadlineRow, comparisons: Sequence[PairedComparison]) -> 
     mine = [
         one
         for one in comparisons
-        if one.policy_b == last.policy and one.policy_a not in BLIND_POLICIES
+        if one.measure == ACCURACY.name
+        and one.policy_b == last.policy
+        and one.policy_a not in BLIND_POLICIES
     ]
     for word, wanted in (("above", 1), ("below", -1)):
         parts = [
@@ -85,7 +88,7 @@ def _state_gains(last: HeadlineRow, comparisons: Sequence[PairedComparison]) -> 
         yield f"On these items it cannot be told apart from {join_words(close)}."
 
 
-def judge_difference(one: PairedComparison) -> int:
+def judge_difference(one: PairedComparison, measure: Measure = ACCURACY) -> int:
     """Return 1 or -1 where b is clearly better or worse than a, 0 where neither is shown.
 
     Clear means: the interval does not contain 0 and the p-value adjusted by Holm's method,
@@ -93,7 +96,7 @@ def judge_difference(one: PairedComparison) -> int:
     """
     if one.p_value_holm >= CLEAR_P or one.low <= 0 <= one.high:
         return 0
-    return 1 if one.difference > 0 else -1
+    return 1 if measure.sign * one.difference > 0 else -1
 
 
 def join_words(parts: Sequence[str]) -> str:
@@ -101,24 +104,37 @@ def join_words(parts: Sequence[str]) -> str:
     return " and ".join([", ".join(parts[:-1]), parts[-1]] if len(parts) > 1 else parts)
 
 
-def describe_comparison(one: PairedComparison) -> str:
-    """Say in one or two sentences how policy b differs from policy a."""
+def describe_comparison(one: PairedComparison, measure: Measure = ACCURACY) -> str:
+    """Say in one or two sentences how policy b differs from policy a.
+
+    Args:
+        one: the comparison.
+        measure: what it is of.
+    """
     a, b = title_policy(one.policy_a), title_policy(one.policy_b)
     ends = f"95 % interval {format_points_interval(one.low, one.high)}"
     p = f"{format_p_value(one.p_value_clustered)} by groups"
     if one.p_value_holm != one.p_value_clustered:
         p += f", {format_p_value(one.p_value_holm)} after Holm"
-    if judge_difference(one) == 0:
+    verdict = judge_difference(one, measure)
+    name = "" if measure is ACCURACY else f" in {measure.title}"
+    if verdict == 0:
         return (
-            f"{b} and {a} cannot be told apart on these items: the difference is "
+            f"{b} and {a} cannot be told apart{name} on these items: the difference is "
             f"{format_points(one.difference)} points ({ends}; {p})."
         )
-    word = "more" if one.difference > 0 else "fewer"
     points = format_points(abs(one.difference)).lstrip("+")
+    wins, losses = one.count_wins(measure)
+    if measure is ACCURACY:
+        word = "more" if verdict > 0 else "fewer"
+        return (
+            f"{b} gets {points} points {word} right than {a} ({ends}; {p}): "
+            f"{count_things(wins, 'item')} only {b} has right, {losses} only {a}."
+        )
+    word = "better" if verdict > 0 else "worse"
     return (
-        f"{b} gets {points} points {word} right than {a} ({ends}; {p}): "
-        f"{count_things(one.num_b_only, 'item')} only {b} has right, "
-        f"{one.num_a_only} only {a}."
+        f"{b} is {points} points {word}{name} than {a} ({ends}; {p}): "
+        f"{b} is better on {count_things(wins, 'item')}, {a} on {losses}."
     )
 
 
