@@ -1,7 +1,7 @@
 import pytest
 from sandbox_host import needs_bubblewrap
 
-from groupwise.core import Completion, Example, Message, RewardError, Score, make_example
+from groupwise.core import Completion, Example, Message, Score, make_example
 from groupwise.rewards import BatchReward, CodeTests, Reward
 from groupwise.sandbox import Limits, explain_missing
 
@@ -70,9 +70,9 @@ def test_what_does_not_parse_is_invalid(text: str) -> None:
     assert (found.value, found.invalid) == (0.0, True)
 
 
-@pytest.mark.parametrize("tests", [None, "", []])
-def test_without_tests_there_is_no_score(tests: object) -> None:
-    assert score(RIGHT, tests) == Score(None, "no tests")
+def test_without_tests_there_is_no_score() -> None:
+    assert CodeTests()(make_item(None), Completion(RIGHT)) == Score(None, "no tests")
+    assert CodeTests().explain_unusable(make_item(None)) is None
 
 
 def test_a_list_of_tests_is_run_as_one() -> None:
@@ -83,15 +83,6 @@ def test_a_list_of_tests_is_run_as_one() -> None:
 def test_a_check_that_is_called_is_not_called_again() -> None:
     tests = f"done = []\n{CHECK}    assert not done\n    done.append(1)\ncheck(double)"
     assert score(RIGHT, tests).value == 1.0
-
-
-@pytest.mark.parametrize(
-    ("tests", "entry_point"),
-    [(3, "double"), (["assert 1", 3], None), (CHECK, "a b"), ("x =", None)],
-)
-def test_examples_that_cannot_be_used_are_errors(tests: object, entry_point: object) -> None:
-    with pytest.raises(RewardError):
-        score(RIGHT, tests, entry_point)
 
 
 def test_what_the_sandbox_refuses_is_not_scored(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -136,13 +136,17 @@ def test_what_fails_has_its_error(tests: str, error: str) -> None:
         "class Mine: pass\nmake(Mine().__dict__)\nmake(Mine())",
         "l = []\nl.append(l)\nmake(l)",
         "import io\nmake(io.StringIO('a'))",
-        "assert enum.IntEnum",
     ],
 )
 def test_what_cannot_be_handed_over_is_refused_and_not_failed(tests: str) -> None:
     result = check(tests)
     assert result.status == "refused"
     assert "cannot be handed over" in result.message
+
+
+def test_a_module_of_the_program_does_not_make_its_tests_unusable() -> None:
+    """Else a program could name a module as its tested function, and get no score instead of 0."""
+    assert check("assert enum.IntEnum").status == "crashed"
 
 
 def test_what_was_refused_cannot_be_swallowed() -> None:

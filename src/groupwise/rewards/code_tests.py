@@ -7,28 +7,52 @@ import ast
 import re
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 
-from groupwise.core import Completion, Example, RewardError, Score
+from groupwise.core import Completion, Example, Score
+from groupwise.rewards.code_cases import (
+    CallCases,
+    InputCases,
+    add_imports,
+    compare_output,
+    read_cases,
+    read_json,
+)
 from groupwise.rewards.fields import read_list
+from groupwise.rewards.python_tests import (
+    PreparedTests,
+    UnusableTestsError,
+    list_names,
+    prepare_tests,
+)
 from groupwise.rewards.reward import RewardKind
-from groupwise.sandbox import Limits, ProgramTests, run_python
+from groupwise.sandbox import Limits, Result, run_python
 
 _FENCE = re.compile(r"^[ \t]*(`{3,}|~{3,})[^\n`]*\n(.*?)(?:^[ \t]*\1[ \t]*$|\Z)", re.M | re.S)
+_DEFINITION = re.compile(r"^(?:async[ \t]+)?def[ \t]+(\w+)[ \t]*\(", re.M)
+
+Suite = PreparedTests | InputCases | CallCases
 
 
 class CodeTests:
     """1 if the program passes the example's tests, else 0.
 
     The program is the last fenced block that defines the entry point, else the last fenced block,
-    else the whole text. Text without a program, or with one that does not parse, is invalid. An
-    example without tests cannot be scored, and neither can a program that the sandbox refuses:
-    it was not run, or its tests need what cannot be handed to a program.
+    else the whole text. Text without a program, or with one that does not parse, is invalid.
+
+    Tests are Python source (plain asserts, ``check(candidate)``, functions ``test_*``, classes for
+    pytest, unittest cases), a list of sources, or inputs with outputs as in APPS and LiveCodeBench;
+    whatever they only define is called. Whether they can decide is said from the example alone,
+    once: by reading them, by a program that defines nothing, which must not pass, and by the
+    reference solution where there is one, which must. An example whose tests cannot decide has no
+    score for any program, and neither has a program that the sandbox refuses.
 
     Args:
-        tests: field with the tests: Python source, or a list of sources.
-        entry_point: field with the name of the tested function, if there is one. Tests that define
-            ``check`` and do not call it are called with that function, as HumanEval has them.
-        limits: of the program with its tests.
+        tests: field with the tests.
+        entry_point: field with the name of the tested function, if there is one; without it, the
+            function of the reference solution or of the prompt that the tests use.
+        reference: field with a reference solution; without it the label, if that is a program.
+        limits: of the program with its tests; of each input, where tests are inputs and outputs.
         num_workers: programs at a time, for ``score_batch``.
     """
 
@@ -40,59 +64,164 @@ class CodeTests:
         *,
         tests: str = "tests",
         entry_point: str = "entry_point",
+        reference: str = "solution",
         limits: Limits | None = None,
         num_workers: int = 4,
     ) -> None:
         self.tests = tests
         self.entry_point = entry_point
+        self.reference = reference
         self.limits = limits or Limits()
         self.num_workers = num_workers
+        self._suites: dict[str, Suite | str] = {}
 
     def __call__(self, example: Example, completion: Completion) -> Score:
-        """Return the score.
-
-        Raises:
-            RewardError: if the tests or the entry point are no text, or the tests do not parse.
-        """
-        tests = self._read_tests(example)
-        if tests is None:
+        """Return the score."""
+        if example.fields.get(self.tests) is None:
             return Score(None, "no tests")
-        program = find_program(completion.text, tests.entry_point)
+        suite = self._look_up(example)
+        if isinstance(suite, str):
+            return Score(None, suite)
+        program = find_program(completion.text, _get_name(suite))
         problem = _explain_unparsable(program)
         if problem:
             return Score(0.0, problem, invalid=True)
-        result = run_python(program, tests=tests, limits=self.limits)
-        why = ": ".join(part for part in (result.error, result.message) if part)
+        result = run_suite(program, suite, self.limits)
         if result.status == "refused":
-            return Score(None, why)
+            return Score(None, _describe(result))
         if result.status == "passed":
             return Score(1.0, "it passes its tests")
-        return Score(0.0, f"{result.status}{f' ({why})' if why else ''}")
+        return Score(0.0, _describe(result))
+
+    def explain_unusable(self, example: Example) -> str | None:
+        """Return why the example's tests can decide about no program; None if they can."""
+        if example.fields.get(self.tests) is None:
+            return None
+        suite = self._look_up(example)
+        return suite if isinstance(suite, str) else None
 
     def score_batch(
         self, examples: Sequence[Example], completions: Sequence[Completion]
     ) -> list[Score]:
         """Return one score for each pair, in order; several programs run at a time."""
         with ThreadPoolExecutor(self.num_workers) as workers:
+            # Each example's tests first, so that no two workers find out about the same ones.
+            list(workers.map(self.explain_unusable, {e.id: e for e in examples}.values()))
             return list(workers.map(self, examples, completions))
 
-    def _read_tests(self, example: Example) -> ProgramTests | None:
-        given = example.fields.get(self.tests)
-        if given is None:
-            return None
-        parts = [given] if isinstance(given, str) else read_list(given)
-        texts = [part for part in parts or () if isinstance(part, str)]
-        if parts is None or len(texts) < len(parts):
-            raise RewardError(
-                f"example {example.id} has tests that are no Python source",
-                got=type(given).__name__,
-                expected=f"text or a list of texts in the field {self.tests}",
-            )
+    def _look_up(self, example: Example) -> Suite | str:
+        """Return the example's tests, or why they cannot be used; once per example."""
+        if example.id not in self._suites:
+            try:
+                self._suites[example.id] = self._make_suite(example)
+            except UnusableTestsError as error:
+                self._suites[example.id] = str(error)
+        return self._suites[example.id]
+
+    def _make_suite(self, example: Example) -> Suite:
+        given = example.fields[self.tests]
+        reference = self._find_reference(example)
+        prompt = "\n".join(message.text for message in example.prompt)
         name = example.fields.get(self.entry_point)
         if name is not None and not (isinstance(name, str) and name.isidentifier()):
-            raise RewardError(f"example {example.id} has an entry point that is no name", got=name)
-        source = "\n".join(texts)
-        return ProgramTests(_call_check(source, name, example), name) if source.strip() else None
+            raise UnusableTestsError(f"the entry point {name!r} is no name")
+        source = _join_sources(given)
+        if source is None:
+            suite: Suite = read_cases(_parse_json(given), name)
+        else:
+            name = name or _derive_name(source, reference or prompt)
+            known = list_names(reference) if reference else set(re.findall(r"\w+", prompt))
+            suite = prepare_tests(source, name, known=known)
+        self._try_out(suite, reference)
+        return suite
+
+    def _try_out(self, suite: Suite, reference: str) -> None:
+        """Refuse tests that a program without contents passes, or the reference does not."""
+        is_certain = not isinstance(suite, PreparedTests) or suite.is_certain
+        if not is_certain and run_suite("", suite, self.limits).status == "passed":
+            raise UnusableTestsError("a program that defines nothing passes the tests")
+        if not reference:
+            return
+        result = run_suite(reference, suite, self.limits)
+        is_unknown = result.status == "refused" and not result.in_tests
+        if result.status != "passed" and not is_unknown:
+            raise UnusableTestsError(f"the reference solution does not pass: {_describe(result)}")
+
+    def _find_reference(self, example: Example) -> str:
+        """Return the reference solution; empty if there is none."""
+        given = example.fields.get(self.reference)
+        if isinstance(given, str):
+            return find_program(given)
+        program = find_program(example.label or "")
+        return program if _does_something(program) else ""
+
+
+def run_suite(program: str, suite: Suite, limits: Limits) -> Result:
+    """Run a program with its tests; where they are inputs, up to the first wrong output."""
+    if isinstance(suite, PreparedTests):
+        return run_python(program, tests=suite.tests, limits=limits)
+    program = add_imports(program)
+    if isinstance(suite, CallCases):
+        return run_python(program, tests=suite.write_tests(program), limits=limits)
+    result = Result("passed")
+    for number, (given, wanted) in enumerate(suite.cases, 1):
+        result = run_python(program, stdin=given, limits=limits)
+        if result.status == "failed" and result.error == "SystemExit":
+            result = replace(result, status="passed", error="", message="")
+        place = f"input {number} of {len(suite.cases)}"
+        if result.status != "passed":
+            return replace(result, message=f"{place}: {result.message}")
+        problem = compare_output(result.stdout, wanted)
+        if problem:
+            return replace(result, status="failed", message=f"{place}: {problem}")
+    return result
+
+
+def _describe(result: Result) -> str:
+    why = ": ".join(part for part in (result.error, result.message) if part)
+    if result.status == "refused":
+        return why
+    return f"{result.status}{f' ({why})' if why else ''}"
+
+
+def _get_name(suite: Suite) -> str | None:
+    if isinstance(suite, PreparedTests):
+        return suite.tests.entry_point
+    return suite.name if isinstance(suite, CallCases) else None
+
+
+def _join_sources(given: object) -> str | None:
+    """Return Python tests as one source; None if what is given are inputs with outputs."""
+    parts = [given] if isinstance(given, str) else read_list(given)
+    texts = [part for part in parts or () if isinstance(part, str)]
+    if parts is None or len(texts) < len(parts):
+        return None
+    source = "\n".join(texts)
+    if not source.strip():
+        raise UnusableTestsError("the tests are empty")
+    return None if source.lstrip()[0] in "{[" else source
+
+
+def _parse_json(given: object) -> object:
+    """Return tests that are given as the text of their JSON; others as they are."""
+    if not isinstance(given, str):
+        return given
+    try:
+        return read_json(given)
+    except UnusableTestsError:
+        raise UnusableTestsError("the tests are neither Python nor JSON") from None
+
+
+def _derive_name(source: str, program: str) -> str | None:
+    """Return the function of a program that tests use first; None if there is none.
+
+    Tests that define ``check`` name none: they mean the last one.
+    """
+    names = _DEFINITION.findall(program)
+    if "check" in _DEFINITION.findall(source):
+        return names[-1] if names else None
+    uses = [re.search(rf"\b{re.escape(name)}\b", source) for name in names]
+    return min(((use.start(), use.group()) for use in uses if use), default=(0, None))[1]
 
 
 def find_program(text: str, entry_point: str | None = None) -> str:
@@ -113,17 +242,9 @@ def _explain_unparsable(program: str) -> str:
     return "" if tree.body else "there is no program"
 
 
-def _call_check(source: str, entry_point: str | None, example: Example) -> str:
-    try:
-        body = ast.parse(source).body
-    except SyntaxError as error:
-        raise RewardError(f"example {example.id} has tests that do not parse ({error})") from error
-    defines = any(isinstance(node, ast.FunctionDef) and node.name == "check" for node in body)
-    calls = [node.value for node in body if isinstance(node, ast.Expr)]
-    is_called = any(
-        isinstance(call, ast.Call) and isinstance(call.func, ast.Name) and call.func.id == "check"
-        for call in calls
+def _does_something(program: str) -> bool:
+    """Return whether a text is a program: a label such as ``42`` parses, but does nothing."""
+    kinds = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Call)
+    return not _explain_unparsable(program) and any(
+        isinstance(node, kinds) for node in ast.walk(ast.parse(program.encode()))
     )
-    if entry_point and defines and not is_called:
-        return f"{source}\ncheck({entry_point})\n"
-    return source

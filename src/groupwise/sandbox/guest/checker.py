@@ -150,7 +150,7 @@ class Program:
     def _stand_in(self, held: dict[str, Any]) -> Any:
         if "m" in held:
             if held["m"] not in _MODULES:
-                raise self._refuse(f"the program's module {held['m']}")
+                raise self.leave(f"the tests took a name for the program's module {held['m']}")
             return __import__(held["m"])
         if "e" in held:
             return self._find_error_class(*held["e"])

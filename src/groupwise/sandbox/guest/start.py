@@ -92,7 +92,7 @@ def _judge(program: Program, control: Channel, child: int) -> dict[str, Any]:
     if program.is_gone:
         return {**_explain_end(child), "in_tests": in_tests}
     if program.not_passable:
-        return {"status": "refused", "message": program.not_passable}
+        return {"status": "refused", "message": program.not_passable, "in_tests": True}
     return verdict
 
 

@@ -1,0 +1,298 @@
+"""Python tests of data sets, read without running them: what would run, and what they assert.
+
+They come as plain asserts (MBPP), as ``check(candidate)`` (HumanEval), as functions ``test_*`` and
+classes ``Test*`` for pytest, and as unittest cases. What only defines tests is made to run them;
+what could not fail for any program, or could not run for any, is unusable.
+"""
+
+import ast
+import builtins
+import sys
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass
+
+from groupwise.sandbox import ProgramTests
+
+_Function = ast.FunctionDef | ast.AsyncFunctionDef
+_Definition = _Function | ast.ClassDef
+_CASES = ("TestCase", "IsolatedAsyncioTestCase")
+# The checker's process runs one program: what is set in its modules is set for these tests alone.
+_QUIET_MAIN = "import unittest\nunittest.main = lambda *args, **options: None\n"
+_RUN_CASES = """
+import unittest as unittest_
+result_ = unittest_.TestResult()
+for case_ in ({cases},):
+    unittest_.defaultTestLoader.loadTestsFromTestCase(case_).run(result_)
+for _, text_ in result_.errors + result_.failures:
+    raise AssertionError(text_.strip().splitlines()[-1])
+assert not result_.unexpectedSuccesses, "a test that should fail passed"
+assert result_.testsRun > len(result_.skipped), "every test was skipped"
+"""
+_Maybe = ast.BoolOp | ast.IfExp | ast.Lambda | ast.comprehension
+
+
+class UnusableTestsError(Exception):
+    """Tests that can decide about no program; its text says why."""
+
+
+@dataclass(frozen=True, slots=True)
+class PreparedTests:
+    """Tests that can be run.
+
+    Attributes:
+        tests: with calls of everything that they only define.
+        is_certain: they look up a name of the program whatever happens, so that a program that
+            defines nothing cannot pass them.
+    """
+
+    tests: ProgramTests
+    is_certain: bool
+
+
+def prepare_tests(
+    source: str, entry_point: str | None, *, known: Collection[str] = ()
+) -> PreparedTests:
+    """Return the tests with calls of what they only define.
+
+    Args:
+        source: the tests.
+        entry_point: name of the tested function; None: what the tests use and do not define.
+        known: names that a program can know of, from its prompt or a reference solution; empty if
+            nothing is known of that.
+
+    Raises:
+        UnusableTestsError: if they do not parse, assert nothing, use nothing of the program, or
+            need what is not there.
+    """
+    try:
+        tree = ast.parse(source)
+    except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
+        raise UnusableTestsError(f"the tests do not parse ({error})") from None
+    outline = _Outline(tree, entry_point)
+    calls = [*outline.call_check(), *outline.call_functions(), *outline.call_classes()]
+    outline.check_imports()
+    outline.check_assertions()
+    modules = outline.check_names(known)
+    parts = [f"import {name}" for name in modules]
+    parts += [_QUIET_MAIN] if outline.cases else []
+    parts += [source, *calls]
+    parts += [_RUN_CASES.format(cases=", ".join(outline.cases))] if outline.cases else []
+    text = "\n".join(parts) if len(parts) > 1 else source
+    return PreparedTests(ProgramTests(text, entry_point), outline.is_certain())
+
+
+class _Outline:
+    """What tests define, and which of it runs.
+
+    Attributes:
+        cases: names of unittest cases.
+        roots: nodes that run: statements of the module, and what is called for it.
+    """
+
+    def __init__(self, tree: ast.Module, entry_point: str | None) -> None:
+        self.tree = tree
+        self.entry_point = entry_point
+        self.defined = {node.name: node for node in tree.body if isinstance(node, _Definition)}
+        self.roots: list[ast.AST] = [n for n in tree.body if not isinstance(n, _Definition)]
+        self.cases: list[str] = []
+        self.takes_candidate = False
+
+    def call_check(self) -> Iterator[str]:
+        """Yield the call of ``check``, as HumanEval has it, unless the tests call it."""
+        check = self.defined.get("check")
+        if not isinstance(check, _Function) or "check" in self._list_used():
+            return
+        if self.entry_point is None:
+            raise UnusableTestsError("the tests define check and there is no entry point for it")
+        arguments = [*check.args.posonlyargs, *check.args.args]
+        if len(arguments) != 1 or arguments[0].arg not in _list_loaded(check):
+            raise UnusableTestsError("check does nothing with one candidate")
+        self.takes_candidate = True
+        self.roots.append(check)
+        yield _write_call(check, f"check({self.entry_point})")
+
+    def call_functions(self) -> Iterator[str]:
+        """Yield calls of the functions ``test*`` that nothing calls yet."""
+        used = self._list_used()
+        for name, node in self.defined.items():
+            if isinstance(node, _Function) and name.startswith("test") and name not in used:
+                _refuse_fixtures(node, given=0)
+                self.roots.append(node)
+                yield _write_call(node, f"{name}()")
+
+    def call_classes(self) -> Iterator[str]:
+        """Note unittest cases, and yield calls of the methods ``test*`` of other test classes."""
+        for name, node in self.defined.items():
+            if not isinstance(node, ast.ClassDef):
+                continue
+            tests = [n for n in node.body if isinstance(n, _Function) and n.name.startswith("test")]
+            if self._is_case(node):
+                self.cases.append(name)
+                self.roots.append(node)
+            elif name.startswith("Test") and tests and name not in self._list_used():
+                if any(isinstance(n, _Function) and "setup" in n.name.lower() for n in node.body):
+                    raise UnusableTestsError("the tests use the setup of pytest classes")
+                self.roots.append(node)
+                for test in tests:
+                    _refuse_fixtures(test, given=1)
+                    yield _write_call(test, f"{name}().{test.name}()")
+
+    def _is_case(self, node: ast.ClassDef) -> bool:
+        for base in node.bases:
+            name = base.attr if isinstance(base, ast.Attribute) else getattr(base, "id", "")
+            above = self.defined.get(name)
+            if name in _CASES or (isinstance(above, ast.ClassDef) and self._is_case(above)):
+                return True
+        return False
+
+    def _list_used(self) -> set[str]:
+        """Return the names that the module's own statements read."""
+        return {name for node in self.roots for name in _list_loaded(node)}
+
+    def list_running(self) -> list[ast.AST]:
+        """Return the roots, and every definition whose name something that runs reads."""
+        running = list(self.roots)
+        for node in running:  # grows
+            names = [n for n in _list_loaded(node) if n in self.defined]
+            running += [self.defined[n] for n in names if self.defined[n] not in running]
+        return running
+
+    def check_imports(self) -> None:
+        """Refuse modules that the sandbox does not have, unless the tests can do without."""
+        tried = {n for t in ast.walk(self.tree) if isinstance(t, ast.Try) for n in ast.walk(t)}
+        for node in ast.walk(self.tree):
+            if node in tried or not isinstance(node, ast.Import | ast.ImportFrom):
+                continue
+            names = [a.name for a in node.names] if isinstance(node, ast.Import) else [node.module]
+            for name in names:
+                if (name or "").partition(".")[0] not in sys.stdlib_module_names:
+                    raise UnusableTestsError(
+                        f"the tests import {name or 'a relative module'}, which the sandbox has not"
+                    )
+
+    def check_assertions(self) -> None:
+        """Refuse tests in which nothing that runs could fail."""
+        if not any(_asserts(n) for node in self.list_running() for n in ast.walk(node)):
+            raise UnusableTestsError("the tests assert nothing")
+
+    def check_names(self, known: Collection[str]) -> list[str]:
+        """Return the modules that the tests use without importing them.
+
+        Raises:
+            UnusableTestsError: if they never use the program, or use a name that no program
+                could know of.
+        """
+        free = self._list_free()
+        if self.entry_point is not None and not self._uses_entry_point():
+            raise UnusableTestsError(f"the tests never use {self.entry_point}")
+        if self.entry_point is None and not free:
+            raise UnusableTestsError("the tests use nothing of the program")
+        known = {*known, *([self.entry_point] if self.entry_point else [])}
+        modules = (free - known) & sys.stdlib_module_names & self._list_owners()
+        odd = sorted(free - known - modules) if known & free else []
+        if odd and not _imports_all(self.tree):
+            raise UnusableTestsError(f"the tests use {odd[0]}, which nothing defines")
+        return sorted(modules)
+
+    def _list_owners(self) -> set[str]:
+        """Return the names that are only used as ``name.attribute``."""
+        nodes = [n for node in self.list_running() for n in ast.walk(node)]
+        owners = [n.value for n in nodes if isinstance(n, ast.Attribute)]
+        others = {n.id for n in nodes if isinstance(n, ast.Name) and n not in owners}
+        return {n.id for n in owners if isinstance(n, ast.Name)} - others
+
+    def _uses_entry_point(self) -> bool:
+        return self.takes_candidate or any(
+            (isinstance(n, ast.Name) and n.id == self.entry_point)
+            or (isinstance(n, ast.Attribute) and n.attr == self.entry_point)
+            for node in self.list_running()
+            for n in ast.walk(node)
+        )
+
+    def _list_free(self) -> set[str]:
+        """Return the names that what runs reads, and nothing in the tests binds."""
+        bound = {"__name__", "__file__", "__doc__", *_list_bound(self.tree)}
+        loaded = {name for node in self.list_running() for name in _list_loaded(node)}
+        return {
+            name
+            for name in loaded - bound
+            if not hasattr(builtins, name) or name == self.entry_point
+        }
+
+    def is_certain(self) -> bool:
+        """Say whether a name of the program is looked up on every way through the tests."""
+        free = self._list_free()
+        bodies = [self.roots]
+        bodies += [node.body for node in self.roots if isinstance(node, _Function)]
+        for name in self.cases:
+            body = getattr(self.defined[name], "body", [])
+            bodies += [n.body for n in body if isinstance(n, _Function) and n.name[:4] == "test"]
+        return self.takes_candidate or any(
+            isinstance(statement, ast.Assert | ast.Expr | ast.Assign)
+            and any(name in free for name in _list_certain(statement))
+            for body in bodies
+            for statement in body
+        )
+
+
+def _write_call(function: _Function, call: str) -> str:
+    return f"await {call}" if isinstance(function, ast.AsyncFunctionDef) else call
+
+
+def _refuse_fixtures(function: _Function, *, given: int) -> None:
+    arguments = [*function.args.posonlyargs, *function.args.args]
+    needed = len(arguments) - len(function.args.defaults) - given
+    if needed > 0:
+        name = arguments[given].arg
+        raise UnusableTestsError(f"{function.name} wants {name}, a fixture or parameter of pytest")
+
+
+def _list_loaded(node: ast.AST) -> set[str]:
+    names = [n for n in ast.walk(node) if isinstance(n, ast.Name)]
+    return {n.id for n in names if isinstance(n.ctx, ast.Load)}
+
+
+def _list_certain(node: ast.AST) -> Iterator[str]:
+    """Yield the names that are read whenever a statement runs, up to those that depend."""
+    if isinstance(node, ast.Name):
+        yield node.id
+    for child in ast.iter_child_nodes(node):
+        if not isinstance(child, _Maybe):
+            yield from _list_certain(child)
+
+
+def _list_bound(tree: ast.AST) -> set[str]:
+    bound: set[str] = set()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Name) and not isinstance(node.ctx, ast.Load):
+            bound.add(node.id)
+        elif isinstance(node, _Definition):
+            bound.add(node.name)
+        elif isinstance(node, ast.arg):
+            bound.add(node.arg)
+        elif isinstance(node, ast.alias):
+            bound.add((node.asname or node.name).partition(".")[0])
+        elif isinstance(node, ast.ExceptHandler) and node.name:
+            bound.add(node.name)
+    return bound
+
+
+def list_names(source: str) -> set[str]:
+    """Return every name that a program binds; none if it does not parse."""
+    try:
+        return _list_bound(ast.parse(source))
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return set()
+
+
+def _imports_all(tree: ast.AST) -> bool:
+    return any(isinstance(node, ast.alias) and node.name == "*" for node in ast.walk(tree))
+
+
+def _asserts(node: ast.AST) -> bool:
+    """Return whether a node can fail for one program and not for another."""
+    if isinstance(node, ast.Assert):
+        return bool(_list_loaded(node.test))
+    if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
+        return node.func.attr.startswith(("assert", "fail"))
+    return isinstance(node, ast.Raise)

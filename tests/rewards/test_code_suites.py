@@ -1,0 +1,255 @@
+"""Tests in every form that data sets have: run if they can decide, refused for all if not."""
+
+import json
+from typing import Any
+
+import pytest
+from sandbox_host import needs_bubblewrap
+
+from groupwise.core import Completion, Example, Message, Score, make_example
+from groupwise.rewards import CodeTests
+from groupwise.sandbox import Limits
+
+RIGHT = "def double(x):\n    return 2 * x\n"
+WRONG = "def double(x):\n    return x + 2\n"
+NOTHING = "x = 1"
+EXITS = "import os\nos._exit(0)"
+
+
+def make_item(tests: object, prompt: str = "Write double.", **fields: object) -> Example:
+    return make_example([Message("user", prompt)], group="g", fields={"tests": tests, **fields})
+
+
+def score(example: Example, *texts: str) -> list[Score]:
+    reward = CodeTests(limits=Limits(timeout_s=5.0), num_workers=2)
+    return reward.score_batch([example] * len(texts), [Completion(text) for text in texts])
+
+
+FUNCTIONS = (
+    "def test_two():\n    assert double(3) == 6\ndef test_five():\n    assert double(5) == 10\n"
+)
+CASE = """
+import unittest
+class TestDouble(unittest.TestCase):
+    def setUp(self):
+        self.found = double(3)
+    def test_three(self):
+        self.assertEqual(self.found, 6)
+    def test_text(self):
+        with self.assertRaises(ZeroDivisionError):
+            double(1 / 0)
+"""
+IN_A_LOOP = "for given, wanted in [(3, 6), (5, 10)]:\n    assert double(given) == wanted"
+FORMS: dict[str, Any] = {
+    "functions": FUNCTIONS,
+    "functions_that_are_called": f"{FUNCTIONS}test_two()\ntest_five()",
+    "a_coroutine": "async def test_two():\n    assert double(3) == 6",
+    "a_class_for_pytest": "class TestIt:\n    def test_it(self):\n        assert double(3) == 6",
+    "a_case": CASE,
+    "a_case_of_a_case": f"{CASE}class TestMore(TestDouble):\n    pass",
+    "a_case_with_main": f"{CASE}if __name__ == '__main__':\n    unittest.main()",
+    "check": "def check(candidate):\n    assert candidate(3) == 6",
+    "check_by_hand": "def check(f):\n    assert f(3) == 6\ncheck(double)",
+    "asserts": ["assert double(3) == 6", "assert double(0) == 0"],
+    "in_a_loop": IN_A_LOOP,
+    "by_a_helper": "def expect(a, b):\n    assert double(a) == b\nexpect(3, 6)",
+    "raises": "if double(3) != 6:\n    raise ValueError('no')",
+    "calls": {"fn_name": "double", "inputs": [[3], [0]], "outputs": [[6], [0]]},
+    "calls_as_text": {"fn_name": "double", "inputs": ["3", "0"], "outputs": ["6", "0"]},
+    "calls_as_json": json.dumps({"fn_name": "double", "inputs": [[3]], "outputs": [6]}),
+    "rows": [{"input": "3", "output": "6", "testtype": "functional"}],
+}
+
+
+@needs_bubblewrap
+@pytest.mark.parametrize("form", FORMS)
+def test_whatever_tests_define_is_run(form: str) -> None:
+    example = make_item(FORMS[form], entry_point="double")
+    found = score(example, RIGHT, WRONG, NOTHING, EXITS)
+    assert [(s.value, s.invalid) for s in found] == [(1.0, False)] + [(0.0, False)] * 3, found
+
+
+PRINTS = "n = int(input())\nprint(*[str(2 * int(input())) + ' ' for _ in range(n)], sep='\\n')"
+MAIN = f"def main():\n    {PRINTS}\nif __name__ == '__main__':\n    main()".replace(
+    "\npr", "\n    pr"
+)
+TABLE = {"inputs": ["2\n3\n5\n", ["1", "4"]], "outputs": ["6\n10\n", ["8"]]}
+
+
+@needs_bubblewrap
+@pytest.mark.parametrize(
+    "tests",
+    [
+        TABLE,
+        json.dumps(TABLE),
+        [
+            {"input": "2\n3\n5\n", "output": "6\n10", "testtype": "stdin"},
+            {"input": "1\n4", "output": "8.0"},
+        ],
+    ],
+)
+def test_a_program_reads_inputs_and_prints_outputs(tests: object) -> None:
+    right = [PRINTS, f"{PRINTS}\nexit()", MAIN]
+    wrong = [PRINTS.replace("2 *", "3 *"), f"{PRINTS}\nprint(1)", f"{PRINTS}\n1 / 0"]
+    found = score(make_item(tests), *right, *wrong, NOTHING, EXITS)
+    assert [s.value for s in found] == [1.0] * 3 + [0.0] * 5, found
+    assert found[3].reason == "failed (input 1 of 2: line 1 differs)"
+
+
+@needs_bubblewrap
+@pytest.mark.parametrize(
+    ("program", "value"),
+    [
+        ("class Solution:\n  def pair(self, x: List[int]) -> int:\n    return x[0], len(x)", 1.0),
+        ("def pair(x):\n    return deque([x[0], len(x)])", 0.0),
+        ("def pair(x):\n    return list(deque([x[0], len(x)]))", 1.0),
+        ("class Solution:\n    def pair(self, x):\n        return [0, 0]", 0.0),
+        ("class Yes:\n  def __eq__(self, other): return True\ndef pair(x): return Yes()", 0.0),
+    ],
+)
+def test_calls_take_methods_tuples_and_names_without_import(program: str, value: float) -> None:
+    tests = {"fn_name": "pair", "inputs": ["[4, 5]"], "outputs": ["[4, 2]"]}
+    assert score(make_item(tests), program)[0].value == value
+
+
+@needs_bubblewrap
+def test_keys_of_json_are_numbers_again_where_all_are() -> None:
+    tests = {"fn_name": "f", "inputs": [[{"1": 2}]], "outputs": [{"1": 3}]}
+    found = score(make_item(tests), "def f(x):\n    return {k + 0: v + 1 for k, v in x.items()}")
+    assert found[0].value == 1.0
+
+
+UNUSABLE: dict[str, tuple[Any, str]] = {
+    "nothing": ("", "the tests are empty"),
+    "no_sources": ([], "the tests are empty"),
+    "a_number": (3, "the tests are neither Python nor inputs with outputs"),
+    "a_number_in_a_list": (["assert double(1)", 3], "the tests are neither Python nor inputs"),
+    "prose": ("It should double.", "the tests do not parse"),
+    "another_json": ('{"cases": []}', "the tests are neither Python nor inputs with outputs"),
+    "a_list_in_json": ("[1, 2]", "the tests are neither Python nor inputs with outputs"),
+    "broken_json": ('{"inputs": [', "the tests are neither Python nor JSON"),
+    "no_assertion": ("print(double(3))", "the tests assert nothing"),
+    "constant_assertion": ("double(3)\nassert True", "the tests assert nothing"),
+    "an_unused_helper": ("def run():\n    assert double(3) == 6", "the tests assert nothing"),
+    "check_without_assertion": ("def check(f):\n    f(3)", "the tests assert nothing"),
+    "check_without_candidate": ("def check(f):\n    assert x == 1", "check does nothing with one"),
+    "another_function": ("def test_it():\n    assert abs(x) == 3\n", "the tests never use double"),
+    "in_an_empty_loop": (
+        "for given in []:\n    assert double(given) == 4",
+        "a program that defines nothing passes the tests",
+    ),
+    "swallows_everything": (
+        "def test_it():\n  try:\n    assert double(1) == 2\n  except BaseException:\n    pass",
+        "a program that defines nothing passes the tests",
+    ),
+    "a_missing_import": (
+        "import numpy as np\nassert np.all(double(1) == 2)",
+        "the tests import numpy, which the sandbox has not",
+    ),
+    "their_own_file": (
+        "from solution import double\nassert double(1) == 2",
+        "the tests import sol",
+    ),
+    "a_fixture": ("def test_it(tmp):\n    assert double(tmp)", "test_it wants tmp, a fixture or"),
+    "their_own_name": ("assert double(tow) == 4", "the tests use tow, which nothing defines"),
+    "no_outputs": ({"inputs": ["1"], "outputs": []}, "the tests have 1 inputs and 0 outputs"),
+    "blank_outputs": ({"inputs": ["1"], "outputs": [" \n"]}, "the tests expect no output"),
+    "no_results": (
+        {"inputs": [[1]], "outputs": [None], "fn_name": "f"},
+        "the tests expect no result",
+    ),
+    "nan": ({"inputs": ["NaN"], "outputs": ["1"], "fn_name": "f"}, "an input or output of a call"),
+    "infinite": ({"inputs": ["1"], "outputs": ["1e999"], "fn_name": "f"}, "an input or output of"),
+}
+
+
+@needs_bubblewrap
+@pytest.mark.parametrize("name", UNUSABLE)
+def test_tests_that_cannot_decide_score_nothing_whatever_the_program(name: str) -> None:
+    tests, reason = UNUSABLE[name]
+    example = make_item(tests, entry_point="double")
+    found = score(example, RIGHT, WRONG, NOTHING, "?")
+    assert [s.value for s in found] == [None] * 4, found
+    assert {s.reason for s in found} == {CodeTests().explain_unusable(example)}
+    assert found[0].reason.startswith(reason)
+
+
+@pytest.mark.parametrize("entry_point", ["a b", 3])
+def test_an_entry_point_that_is_no_name_is_unusable(entry_point: object) -> None:
+    example = make_item(FUNCTIONS, entry_point=entry_point)
+    assert "is no name" in str(CodeTests().explain_unusable(example))
+
+
+def test_check_without_an_entry_point_takes_that_of_the_prompt_or_is_unusable() -> None:
+    tests = FORMS["check"]
+    prompt = "def half(x): ...\n\ndef double(x):\n    '''Double it.'''\n"
+    assert [s.value for s in score(make_item(tests, prompt), RIGHT, WRONG)] == [1.0, 0.0]
+    assert "no entry point" in score(make_item(tests), RIGHT)[0].reason
+
+
+@needs_bubblewrap
+@pytest.mark.parametrize(
+    ("solution", "value"),
+    [
+        (RIGHT, 1.0),
+        (f"```python\n{RIGHT}```", 1.0),
+        (WRONG, None),
+        ("def double(x):\n    return open", None),
+    ],
+)
+def test_a_reference_solution_has_to_pass(solution: str, value: float | None) -> None:
+    found = score(make_item("assert double(3) == 6", solution=solution), RIGHT)[0]
+    assert found.value == value
+    if value is None:
+        assert found.reason.startswith("the reference solution does not pass: failed (AssertionE")
+
+
+@needs_bubblewrap
+def test_a_label_that_is_a_program_is_a_reference() -> None:
+    def make(label: str) -> Example:
+        prompt = [Message("user", "double")]
+        return make_example(prompt, group="g", label=label, fields={"tests": FUNCTIONS})
+
+    assert CodeTests().explain_unusable(make(WRONG))
+    assert CodeTests().explain_unusable(make(RIGHT)) is None
+    assert CodeTests().explain_unusable(make("42")) is None
+
+
+@needs_bubblewrap
+def test_a_reference_shows_names_and_builtins_that_tests_use() -> None:
+    reference = (
+        "import enum\ndef sum(a, b):\n    return helper(a) + b\ndef helper(a):\n    return a"
+    )
+    example = make_item("assert sum(1, 2) == 3 and helper(1) == 1", "Add.", solution=reference)
+    assert [s.value for s in score(example, reference, "def sum(a, b): return 3")] == [1.0, 0.0]
+
+
+@needs_bubblewrap
+def test_modules_that_tests_forgot_are_imported_for_them() -> None:
+    example = make_item("assert math.isclose(double(3), 6)", entry_point="double")
+    assert [s.value for s in score(example, RIGHT, WRONG)] == [1.0, 0.0]
+
+
+@needs_bubblewrap
+def test_no_program_makes_its_tests_unusable() -> None:
+    example = make_item("assert double(3) == 6", entry_point="double")
+    found = score(example, "import os as double", "import queue as double\n", "raise SystemExit")
+    assert [s.value for s in found] == [0.0, 0.0, 0.0], found
+
+
+def test_usability_is_found_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    from groupwise.rewards import code_tests
+
+    read: list[str] = []
+    prepare_tests = code_tests.prepare_tests
+
+    def prepare(source: str, *args: Any, **kwargs: Any) -> Any:
+        read.append(source)
+        return prepare_tests(source, *args, **kwargs)
+
+    monkeypatch.setattr(code_tests, "prepare_tests", prepare)
+    example = make_item("assert double(3) == 6", entry_point="double")
+    reward = CodeTests()
+    assert reward.score_batch([example] * 3, [Completion(RIGHT)] * 3)[2].value == 1.0
+    assert reward.explain_unusable(example) is None
+    assert len(read) == 1
