@@ -2,6 +2,7 @@
 
 import ast
 import importlib
+import json
 import pkgutil
 import re
 import shlex
@@ -61,6 +62,7 @@ COMMANDS = [(page.name, line) for page in PAGES for line in read_commands(page)]
 def test_public_names_are_listed(name: str):
     package = importlib.import_module(name)
     listed = list(getattr(package, "__all__", []))
+    assert not any(isinstance(getattr(package, name), ModuleType) for name in listed)
     public = {
         attribute
         for attribute, value in vars(package).items()
@@ -174,6 +176,32 @@ def test_every_module_says_what_it_is():
 def test_modules_are_nouns_that_say_something():
     vague = {"util", "utils", "helper", "helpers", "common", "manager", "misc"}
     assert [path for path in SOURCES if path.stem in vague or path.parent.name in vague] == []
+
+
+MISTAKES = (
+    ("--help",),
+    ("run", "no_such_recipe"),
+    *(("run", recipe, "--set", "no.such=1") for recipe in ("on_task", "group_qc")),
+)
+
+
+def test_a_mistake_in_a_command_or_a_config_is_told_without_torch():
+    code = """
+import json, sys
+from groupwise.cli.main import main
+for words in json.loads(sys.argv.pop()):
+    sys.argv[1:] = words
+    try:
+        main()
+    except SystemExit as leaving:
+        heavy = sorted({'torch', 'transformers', 'trl', 'sklearn'} & set(sys.modules))
+        print(leaving.code, heavy, file=sys.stderr)
+"""
+    command = [sys.executable, "-c", code, json.dumps(MISTAKES)]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    answers = [line for line in done.stderr.splitlines() if line.endswith("]")]
+    assert answers == ["0 []", "2 []", "2 []", "2 []"], done.stderr
+    assert done.stderr.count("no: unknown key") == 2
 
 
 @pytest.mark.parametrize("module", ["cli.compare", "cli.watch", "evaluation", "data", "pipeline"])

@@ -19,7 +19,12 @@ def test_a_model_of_the_hub_is_not(tmp_path):
 
 def test_steps_are_recognised_by_these_keys():
     settings = ModelSettings(base="some/model", max_pixels=16_384)
-    assert dump_config(settings) == {"base": "some/model", "max_pixels": 16_384, "shape": None}
+    assert dump_config(settings) == {
+        "base": "some/model",
+        "dtype": "float32",
+        "max_pixels": 16_384,
+        "shape": None,
+    }
 
 
 @pytest.mark.parametrize("values", [{}, {"max_pixels": 783}, {"max_pixels": 784, "side": 28}])

@@ -30,6 +30,7 @@ from groupwise.core.example import (
 )
 from groupwise.core.findings import MAX_PLACES, Finding, FindingLevel, report_places
 from groupwise.core.jsonl import append_jsonl, read_jsonl, write_json, write_jsonl, write_text
+from groupwise.core.late_names import import_late
 from groupwise.core.pictures import convert_picture, open_picture, store_picture
 from groupwise.core.progress import Pace, ProgressLine, Say, describe_duration
 from groupwise.core.result_file import ResultFile
@@ -73,6 +74,7 @@ __all__ = [
     "digest_file",
     "digest_json",
     "dump_config",
+    "import_late",
     "load_config",
     "make_example",
     "open_picture",

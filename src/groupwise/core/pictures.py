@@ -2,7 +2,6 @@
 
 from pathlib import Path
 
-import numpy as np
 from PIL import Image, ImageOps
 
 from groupwise.core.errors import DataError
@@ -49,6 +48,8 @@ def convert_picture(decoded: Image.Image) -> Image.Image:
 
 
 def _keep_high_bytes(decoded: Image.Image) -> Image.Image:
+    import numpy as np
+
     values = np.asarray(decoded).astype(np.int64)
     if values.min() < 0 or values.max() >= 1 << 16:
         raise ValueError("its numbers go beyond 16 bits: save it with 8 or 16 bits")

@@ -3,7 +3,6 @@
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
-import numpy as np
 from pydantic import Field
 
 from groupwise.core import MAX_PLACES, Config, Example, Finding
@@ -47,6 +46,8 @@ def measure_lengths(
     budget: TokenBudget | None = None,
 ) -> tuple[LengthSummary, list[str]]:
     """Return the summary and the ids of the examples over the budget; at least one example."""
+    import numpy as np
+
     lengths = [count_tokens(example) for example in examples]
     limit = budget.max_prompt_tokens if budget else None
     over = [

@@ -7,13 +7,15 @@ in the list is bounded, not guessed.
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-
-from transformers import PreTrainedTokenizerBase
+from typing import TYPE_CHECKING
 
 from groupwise.inference.failures import RequestError
 from groupwise.inference.label_tokens import find_label_tokens, list_spellings
 from groupwise.inference.responder import LabelShares, TokenChance
 from groupwise.inference.usage import Usage
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedTokenizerBase
 
 _UNKNOWN = "\ufffd".encode()
 
@@ -22,7 +24,7 @@ def share_labels(
     tokens: Sequence[TokenChance],
     labels: Sequence[str],
     *,
-    tokenizer: PreTrainedTokenizerBase | None = None,
+    tokenizer: "PreTrainedTokenizerBase | None" = None,
     max_error: float = 1.0,
     usage: Usage | None = None,
 ) -> LabelShares:
@@ -65,7 +67,7 @@ _FIX = "let the server return more top_logprobs, or ask for other labels"
 def _find_tokens(
     chances: Mapping[bytes, float],
     labels: Sequence[str],
-    tokenizer: PreTrainedTokenizerBase | None,
+    tokenizer: "PreTrainedTokenizerBase | None",
 ) -> tuple[dict[str, set[bytes]], dict[str, int]]:
     """Return each label's own tokens, and how many there can be, listed or not."""
     if tokenizer is not None:

@@ -2,14 +2,16 @@
 
 from collections import Counter
 from collections.abc import Sequence
-
-from transformers import PreTrainedTokenizerBase
+from typing import TYPE_CHECKING
 
 from groupwise.core import ModelError
 
+if TYPE_CHECKING:
+    from transformers import PreTrainedTokenizerBase
+
 
 def find_label_tokens(
-    tokenizer: PreTrainedTokenizerBase, labels: Sequence[str]
+    tokenizer: "PreTrainedTokenizerBase", labels: Sequence[str]
 ) -> dict[str, tuple[int, ...]]:
     """Return the distinct first token ids of each label's spellings.
 
@@ -39,7 +41,7 @@ def list_spellings(label: str) -> tuple[str, ...]:
     return tuple(dict.fromkeys(lead + word for word in words for lead in ("", " ")))
 
 
-def _list_first_tokens(tokenizer: PreTrainedTokenizerBase, label: str) -> tuple[int, ...]:
+def _list_first_tokens(tokenizer: "PreTrainedTokenizerBase", label: str) -> tuple[int, ...]:
     blank = set(tokenizer.encode(" ", add_special_tokens=False))
     firsts = [
         next((i for i in tokenizer.encode(s, add_special_tokens=False) if i not in blank), None)

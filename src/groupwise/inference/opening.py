@@ -6,11 +6,8 @@ from typing import Any, Literal, Self
 from pydantic import Field, model_validator
 
 from groupwise.core import Config, ModelError
-from groupwise.inference.local import LocalEngine
-from groupwise.inference.local_responder import LocalResponder
 from groupwise.inference.responder import Responder
 from groupwise.inference.server import ServerEngine, ServerSettings
-from groupwise.models import load_policy, load_processor
 
 
 class ResponderSettings(Config):
@@ -46,6 +43,10 @@ def open_responder(settings: ResponderSettings) -> Responder:
         ModelError: if the model or the tokenizer cannot be loaded.
         ConfigError: if the server's key is not set.
     """
+    from groupwise.inference.local import LocalEngine
+    from groupwise.inference.local_responder import LocalResponder
+    from groupwise.models import load_policy
+
     if settings.model is None:
         assert settings.server is not None
         return ServerEngine(settings.server, tokenizer=_load_tokenizer(settings.tokenizer))
@@ -55,6 +56,8 @@ def open_responder(settings: ResponderSettings) -> Responder:
 
 
 def _load_tokenizer(name: str | None) -> Any:
+    from groupwise.models import load_processor
+
     if name is None:
         return None
     try:

@@ -8,11 +8,10 @@ import asyncio
 import os
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import httpx2
 from pydantic import Field
-from transformers import PreTrainedTokenizerBase
 
 from groupwise.core import Completion, Config, ConfigError, Example
 from groupwise.inference.chat_messages import build_chat_messages
@@ -25,6 +24,9 @@ from groupwise.inference.responder import LabelShares, Reply
 from groupwise.inference.retry import RetrySettings, retry
 from groupwise.inference.shared_loop import on_shared_loop, run_on_shared_loop
 from groupwise.inference.usage import Usage
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedTokenizerBase
 
 A = TypeVar("A")
 B = TypeVar("B")
@@ -72,7 +74,7 @@ class ServerEngine:
     """
 
     def __init__(
-        self, settings: ServerSettings, *, tokenizer: PreTrainedTokenizerBase | None = None
+        self, settings: ServerSettings, *, tokenizer: "PreTrainedTokenizerBase | None" = None
     ) -> None:
         self.settings = settings
         self._tokenizer = tokenizer

@@ -6,7 +6,8 @@ from pydantic import Field
 
 from groupwise.core import Config
 from groupwise.models.memory import ModelShape
-from groupwise.models.tiny import PRESETS
+
+PRESETS = ("tiny-qwen2.5-vl", "tiny-qwen2")
 
 
 class ModelSettings(Config):

@@ -9,13 +9,6 @@ import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from huggingface_hub.utils import (
-    are_progress_bars_disabled,
-    disable_progress_bars,
-    enable_progress_bars,
-)
-from transformers.utils import logging as transformers_logging
-
 _OWN_DEPRECATIONS = r"`is_gradient_checkpointing` is deprecated"
 _CHATTY_LOGGER = "transformers.trainer_utils"
 
@@ -39,6 +32,13 @@ def silence_libraries() -> Iterator[None]:
 
 @contextmanager
 def _hide_progress_bars() -> Iterator[None]:
+    from huggingface_hub.utils import (
+        are_progress_bars_disabled,
+        disable_progress_bars,
+        enable_progress_bars,
+    )
+    from transformers.utils import logging as transformers_logging
+
     was_shown = transformers_logging.is_progress_bar_enabled()
     has_downloads = not are_progress_bars_disabled()
     transformers_logging.disable_progress_bar()

@@ -21,9 +21,8 @@ from transformers import (
 
 from groupwise.core import ModelError, derive_seed, seed_everything
 from groupwise.models.processor import PictureProcessor
+from groupwise.models.settings import PRESETS
 from groupwise.models.silence import silence_libraries
-
-PRESETS = ("tiny-qwen2.5-vl", "tiny-qwen2")
 
 _SPECIAL_TOKENS = (
     "<|endoftext|>",

@@ -1,47 +1,5 @@
 """Training: supervised fine-tuning and GRPO. The only door to TRL."""
 
-from groupwise.training.augmentation import augment_picture
-from groupwise.training.control import make_control_settings
-from groupwise.training.gate import GateResult, judge_gate, score_alone
-from groupwise.training.grpo import train_grpo
-from groupwise.training.preview import (
-    check_base,
-    check_blocks,
-    check_lengths,
-    estimate_step_memory,
-    preview_grpo,
-)
-from groupwise.training.rows import RowCollator, RowsOfEpoch, SftRow
-from groupwise.training.settings import (
-    GrpoSettings,
-    PictureAugmentation,
-    SftSettings,
-    TrainerSettings,
-    VllmSettings,
-)
-from groupwise.training.sft import train_sft
-from groupwise.training.workspace import Workspace
+from groupwise.core import import_late as _import_late
 
-__all__ = [
-    "GateResult",
-    "GrpoSettings",
-    "PictureAugmentation",
-    "RowCollator",
-    "RowsOfEpoch",
-    "SftRow",
-    "SftSettings",
-    "TrainerSettings",
-    "VllmSettings",
-    "Workspace",
-    "augment_picture",
-    "check_base",
-    "check_blocks",
-    "check_lengths",
-    "estimate_step_memory",
-    "judge_gate",
-    "make_control_settings",
-    "preview_grpo",
-    "score_alone",
-    "train_grpo",
-    "train_sft",
-]
+__getattr__, __dir__, __all__ = _import_late(__name__, __file__)

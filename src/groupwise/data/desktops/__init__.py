@@ -5,8 +5,6 @@ set with an index. Only PIL is used. Pairing screens with tasks is left to the l
 screens are not a substitute for real ones in an evaluation.
 """
 
-from groupwise.data.desktops.activities import ACTIVITIES
-from groupwise.data.desktops.sets import draw_desktop, write_desktops
-from groupwise.data.desktops.tasks import write_task
+from groupwise.core import import_late as _import_late
 
-__all__ = ["ACTIVITIES", "draw_desktop", "write_desktops", "write_task"]
+__getattr__, __dir__, __all__ = _import_late(__name__, __file__)

@@ -1,36 +1,5 @@
 """Batch inference for any number of groups: batches across groups, outcomes per group."""
 
-from groupwise.inference.streaming.groups import generate_groups
-from groupwise.inference.streaming.local import LocalBackend
-from groupwise.inference.streaming.progress import ReportStream, StreamLine, StreamProgress
-from groupwise.inference.streaming.ray_data import RayBackend, RaySettings
-from groupwise.inference.streaming.server import ServerBackend
-from groupwise.inference.streaming.settings import StreamSettings
-from groupwise.inference.streaming.work import (
-    Failure,
-    FailureCause,
-    GroupOutcome,
-    Outcome,
-    StreamBackend,
-    WorkGroup,
-    WorkItem,
-)
+from groupwise.core import import_late as _import_late
 
-__all__ = [
-    "Failure",
-    "FailureCause",
-    "GroupOutcome",
-    "LocalBackend",
-    "Outcome",
-    "RayBackend",
-    "RaySettings",
-    "ReportStream",
-    "ServerBackend",
-    "StreamBackend",
-    "StreamLine",
-    "StreamProgress",
-    "StreamSettings",
-    "WorkGroup",
-    "WorkItem",
-    "generate_groups",
-]
+__getattr__, __dir__, __all__ = _import_late(__name__, __file__)

@@ -8,33 +8,13 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from pydantic import Field
-
-from groupwise.core import Config, GroupwiseError, ModelError
+from groupwise.core import GroupwiseError, ModelError
 from groupwise.inference.engine import Sampling
 from groupwise.inference.local import LocalEngine
 from groupwise.inference.streaming.local import LocalBackend
-from groupwise.inference.streaming.settings import StreamSettings
+from groupwise.inference.streaming.settings import RaySettings, StreamSettings
 from groupwise.inference.streaming.work import Outcome, WorkItem
 from groupwise.models import Policy, load_policy
-
-
-class RaySettings(Config):
-    """Workers of a cluster, each with a policy of its own.
-
-    Attributes:
-        address: of a running cluster (``auto``: the one of this machine); None: one is started
-            in this machine, unless this process is in one already.
-        num_workers: processes with a policy each.
-        num_cpus, num_gpus: of each worker.
-        slice_size: items that are handed to Ray at once; the policy is loaded for every slice.
-    """
-
-    address: str | None = None
-    num_workers: int = Field(default=2, ge=1)
-    num_cpus: float = Field(default=1.0, gt=0)
-    num_gpus: float = Field(default=0.0, ge=0)
-    slice_size: int = Field(default=20_000, ge=1)
 
 
 class RayBackend:

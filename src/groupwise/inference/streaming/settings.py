@@ -30,3 +30,21 @@ class StreamSettings(Config):
     def window(self) -> int:
         """Items that are looked at at once."""
         return self.batch_size * self.look_ahead
+
+
+class RaySettings(Config):
+    """Workers of a cluster, each with a policy of its own.
+
+    Attributes:
+        address: of a running cluster (``auto``: the one of this machine); None: one is started
+            in this machine, unless this process is in one already.
+        num_workers: processes with a policy each.
+        num_cpus, num_gpus: of each worker.
+        slice_size: items that are handed to Ray at once; the policy is loaded for every slice.
+    """
+
+    address: str | None = None
+    num_workers: int = Field(default=2, ge=1)
+    num_cpus: float = Field(default=1.0, gt=0)
+    num_gpus: float = Field(default=0.0, ge=0)
+    slice_size: int = Field(default=20_000, ge=1)

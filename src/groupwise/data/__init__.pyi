@@ -1,0 +1,82 @@
+"""Data: screenshots, pairs, splits, drawn desktops, and the audit that says what to trust."""
+
+from groupwise.data.audit import DataAudit, Pilot, SplitSummary, audit_data, expect_dead_groups
+from groupwise.data.audit_files import render_audit, write_audit
+from groupwise.data.cabinets import (
+    CABINET_MISSIONS,
+    IRRELEVANT,
+    CabinetPhoto,
+    SeenObject,
+    draw_cabinet,
+    judge_descriptions,
+    read_objects,
+    write_cabinets,
+    write_objects,
+)
+from groupwise.data.desktops import ACTIVITIES, draw_desktop, write_desktops, write_task
+from groupwise.data.drops import Drop, DropLog
+from groupwise.data.example_files import read_examples, write_examples
+from groupwise.data.joining import (
+    NearDuplicates,
+    find_copies,
+    join_by_files,
+    join_near_duplicates,
+)
+from groupwise.data.lengths import LengthSummary, TokenBudget
+from groupwise.data.pairs import Pair, make_pairs
+from groupwise.data.perceptual import NearDuplicate, Sight, find_near_duplicates
+from groupwise.data.rated import RatedFormat, RatedItem, RatedItems, find_rated, load_rated
+from groupwise.data.screenshots import LoadedScreens, Screenshot, load_screenshots
+from groupwise.data.splits import split_by_fold, split_by_session, split_by_shares
+from groupwise.data.text_leakage import TextLeakage, measure_text_leakage
+
+__all__ = [
+    "ACTIVITIES",
+    "CABINET_MISSIONS",
+    "IRRELEVANT",
+    "CabinetPhoto",
+    "DataAudit",
+    "Drop",
+    "DropLog",
+    "LengthSummary",
+    "LoadedScreens",
+    "NearDuplicate",
+    "NearDuplicates",
+    "Pair",
+    "Pilot",
+    "RatedFormat",
+    "RatedItem",
+    "RatedItems",
+    "Screenshot",
+    "SeenObject",
+    "Sight",
+    "SplitSummary",
+    "TextLeakage",
+    "TokenBudget",
+    "audit_data",
+    "draw_cabinet",
+    "draw_desktop",
+    "expect_dead_groups",
+    "find_copies",
+    "find_near_duplicates",
+    "find_rated",
+    "join_by_files",
+    "join_near_duplicates",
+    "judge_descriptions",
+    "load_rated",
+    "load_screenshots",
+    "make_pairs",
+    "measure_text_leakage",
+    "read_examples",
+    "read_objects",
+    "render_audit",
+    "split_by_fold",
+    "split_by_session",
+    "split_by_shares",
+    "write_audit",
+    "write_cabinets",
+    "write_desktops",
+    "write_examples",
+    "write_objects",
+    "write_task",
+]

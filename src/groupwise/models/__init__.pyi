@@ -1,0 +1,81 @@
+"""Policies: loading, tiny presets, and what of a model trains."""
+
+from groupwise.models.base_model import (
+    find_local_config,
+    find_shape,
+    find_weights,
+    open_processor,
+    open_token_counter,
+)
+from groupwise.models.export import ExportedPolicy, export_policy
+from groupwise.models.identity import digest_base
+from groupwise.models.keeping import keep_policy
+from groupwise.models.lengths import (
+    TOKEN_SIDE,
+    count_picture_tokens,
+    estimate_picture_tokens,
+    make_token_counter,
+)
+from groupwise.models.memory import (
+    MemoryEstimate,
+    ModelShape,
+    count_lora_parameters,
+    estimate_memory,
+)
+from groupwise.models.messages import build_messages
+from groupwise.models.policy import Policy, load_policy
+from groupwise.models.processor import PictureProcessor, load_processor
+from groupwise.models.settings import PRESETS, ModelSettings
+from groupwise.models.silence import silence_libraries
+from groupwise.models.tiny import TINY_TOKEN_SIDE, train_tokenizer, write_tiny_policy
+from groupwise.models.trainable import (
+    LoraSettings,
+    TrainableRow,
+    TrainableSettings,
+    count_blocks,
+    format_trainable,
+    list_trainable,
+    prepare_trainable,
+    restore_trainable,
+    tabulate_trainable,
+)
+
+__all__ = [
+    "PRESETS",
+    "TINY_TOKEN_SIDE",
+    "TOKEN_SIDE",
+    "ExportedPolicy",
+    "LoraSettings",
+    "MemoryEstimate",
+    "ModelSettings",
+    "ModelShape",
+    "PictureProcessor",
+    "Policy",
+    "TrainableRow",
+    "TrainableSettings",
+    "build_messages",
+    "count_blocks",
+    "count_lora_parameters",
+    "count_picture_tokens",
+    "digest_base",
+    "estimate_memory",
+    "estimate_picture_tokens",
+    "export_policy",
+    "find_local_config",
+    "find_shape",
+    "find_weights",
+    "format_trainable",
+    "keep_policy",
+    "list_trainable",
+    "load_policy",
+    "load_processor",
+    "make_token_counter",
+    "open_processor",
+    "open_token_counter",
+    "prepare_trainable",
+    "restore_trainable",
+    "silence_libraries",
+    "tabulate_trainable",
+    "train_tokenizer",
+    "write_tiny_policy",
+]
