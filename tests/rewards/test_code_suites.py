@@ -53,6 +53,11 @@ FORMS: dict[str, Any] = {
     "asserts": ["assert double(3) == 6", "assert double(0) == 0"],
     "in_a_loop": IN_A_LOOP,
     "by_a_helper": "def expect(a, b):\n    assert double(a) == b\nexpect(3, 6)",
+    "by_a_helper_test": "def test(a, b):\n assert a == b\ndef main():\n test(double(3), 6)\nmain()",
+    "check_in_a_function": "def check(f):\n    assert f(3) == 6\ndef test_it():\n    check(double)",
+    "from_the_future": f"from __future__ import annotations\n{CASE}",
+    "by_a_match": "match double(3):\n  case 6: pass\n  case other:\n    assert other == 6",
+    "exits": "import sys\nif double(3) != 6:\n    sys.exit(1)",
     "raises": "if double(3) != 6:\n    raise ValueError('no')",
     "calls": {"fn_name": "double", "inputs": [[3], [0]], "outputs": [[6], [0]]},
     "calls_as_text": {"fn_name": "double", "inputs": ["3", "0"], "outputs": ["6", "0"]},
@@ -141,6 +146,14 @@ UNUSABLE: dict[str, tuple[Any, str]] = {
     "swallows_everything": (
         "def test_it():\n  try:\n    assert double(1) == 2\n  except BaseException:\n    pass",
         "a program that defines nothing passes the tests",
+    ),
+    "a_case_without_tests": (
+        "import unittest\nclass A(unittest.TestCase):\n  def run(self):\n    assert double(1) == 2",
+        "the unittest cases have no tests that run",
+    ),
+    "a_skipped_case": (
+        CASE.replace("    def test_", "    @unittest.skip('not now')\n    def test_"),
+        "the unittest cases have no tests that run",
     ),
     "a_missing_import": (
         "import numpy as np\nassert np.all(double(1) == 2)",

@@ -73,12 +73,20 @@ def prepare_tests(
     outline.check_imports()
     outline.check_assertions()
     modules = outline.check_names(known)
-    parts = [f"import {name}" for name in modules]
-    parts += [_QUIET_MAIN] if outline.cases else []
-    parts += [source, *calls]
-    parts += [_RUN_CASES.format(cases=", ".join(outline.cases))] if outline.cases else []
-    text = "\n".join(parts) if len(parts) > 1 else source
+    before = [f"import {name}" for name in modules]
+    if outline.cases:
+        before.append(_QUIET_MAIN)
+        calls.append(_RUN_CASES.format(cases=", ".join(outline.cases)))
+    text = _wrap(source, before, calls, num_first=outline.count_future_lines())
     return PreparedTests(ProgramTests(text, entry_point), outline.is_certain())
+
+
+def _wrap(source: str, before: list[str], after: list[str], *, num_first: int) -> str:
+    """Return a source with lines before and after it; its first lines stay the first."""
+    if not before and not after:
+        return source
+    lines = source.split("\n")
+    return "\n".join([*lines[:num_first], *before, *lines[num_first:], *after])
 
 
 class _Outline:
@@ -100,7 +108,7 @@ class _Outline:
     def call_check(self) -> Iterator[str]:
         """Yield the call of ``check``, as HumanEval has it, unless the tests call it."""
         check = self.defined.get("check")
-        if not isinstance(check, _Function) or "check" in self._list_used():
+        if not isinstance(check, _Function) or "check" in _list_loaded(self.tree):
             return
         if self.entry_point is None:
             raise UnusableTestsError("the tests define check and there is no entry point for it")
@@ -122,12 +130,14 @@ class _Outline:
 
     def call_classes(self) -> Iterator[str]:
         """Note unittest cases, and yield calls of the methods ``test*`` of other test classes."""
+        num_tests = 0
         for name, node in self.defined.items():
             if not isinstance(node, ast.ClassDef):
                 continue
-            tests = [n for n in node.body if isinstance(n, _Function) and n.name.startswith("test")]
+            tests = [n for n in node.body if isinstance(n, _Function) and _is_test(n)]
             if self._is_case(node):
                 self.cases.append(name)
+                num_tests += len(tests)
                 self.roots.append(node)
             elif name.startswith("Test") and tests and name not in self._list_used():
                 if any(isinstance(n, _Function) and "setup" in n.name.lower() for n in node.body):
@@ -136,6 +146,8 @@ class _Outline:
                 for test in tests:
                     _refuse_fixtures(test, given=1)
                     yield _write_call(test, f"{name}().{test.name}()")
+        if self.cases and not num_tests:
+            raise UnusableTestsError("the unittest cases have no tests that run")
 
     def _is_case(self, node: ast.ClassDef) -> bool:
         for base in node.bases:
@@ -146,8 +158,13 @@ class _Outline:
         return False
 
     def _list_used(self) -> set[str]:
-        """Return the names that the module's own statements read."""
-        return {name for node in self.roots for name in _list_loaded(node)}
+        """Return the names that anything reads which runs by itself."""
+        return {name for node in self.list_running() for name in _list_loaded(node)}
+
+    def count_future_lines(self) -> int:
+        """Return how many lines there are up to the last import of ``__future__``."""
+        imports = [n for n in self.tree.body if isinstance(n, ast.ImportFrom)]
+        return max((n.end_lineno or 0 for n in imports if n.module == "__future__"), default=0)
 
     def list_running(self) -> list[ast.AST]:
         """Return the roots, and every definition whose name something that runs reads."""
@@ -235,6 +252,12 @@ class _Outline:
         )
 
 
+def _is_test(function: _Function) -> bool:
+    """Return whether unittest runs a method as a test, and does not skip it."""
+    is_skipped = any("skip" in ast.dump(decorator) for decorator in function.decorator_list)
+    return not is_skipped and (function.name.startswith("test") or function.name == "runTest")
+
+
 def _write_call(function: _Function, call: str) -> str:
     return f"await {call}" if isinstance(function, ast.AsyncFunctionDef) else call
 
@@ -272,8 +295,10 @@ def _list_bound(tree: ast.AST) -> set[str]:
             bound.add(node.arg)
         elif isinstance(node, ast.alias):
             bound.add((node.asname or node.name).partition(".")[0])
-        elif isinstance(node, ast.ExceptHandler) and node.name:
+        elif isinstance(node, ast.ExceptHandler | ast.MatchAs | ast.MatchStar) and node.name:
             bound.add(node.name)
+        elif isinstance(node, ast.MatchMapping) and node.rest:
+            bound.add(node.rest)
     return bound
 
 
@@ -293,6 +318,8 @@ def _asserts(node: ast.AST) -> bool:
     """Return whether a node can fail for one program and not for another."""
     if isinstance(node, ast.Assert):
         return bool(_list_loaded(node.test))
-    if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
-        return node.func.attr.startswith(("assert", "fail"))
+    if isinstance(node, ast.Call):
+        name = node.func.attr if isinstance(node.func, ast.Attribute) else ""
+        called = node.func.id if isinstance(node.func, ast.Name) else name
+        return name.startswith(("assert", "fail")) or called in ("exit", "_exit", "quit")
     return isinstance(node, ast.Raise)
