@@ -34,10 +34,13 @@ FRAGMENTS = [
 ]
 near_answers = st.tuples(
     st.sampled_from(["", "", "Classification:", "Classification\uff1a ", "class: ", "not "]),
+    st.sampled_from(["", "", "", "**", '"', '**"', "“", "*", "`"]),
     st.sampled_from(
         ["on-task", "off-task", "On\u2010Task", "off  task", "on_task", "通过", "不通过"]
     ),
-    st.sampled_from(["", "", ".", "\u3002", "\uff0e", "..", "!", "on-task"]),
+    st.sampled_from(
+        ["", "", ".", "\u3002", "\uff0e", "..", "!", "**", '"', '!"**', "”", "on-task"]
+    ),
     st.sampled_from(["", " ", "\n", "\r\n ", ", ", "\uff0c", " ,\n", ",,", "\n\n", "\n,"]),
     st.sampled_from(["", "Confidence: ", "CONFIDENCE\uff1a", "confident: ", "Confidence "]),
     st.sampled_from(["", "0.8", ".5", "1", "1.1", "80%", "80 \uff05.", "101%", "0.8.", "5.", "x"]),
@@ -52,6 +55,8 @@ mixtures = st.one_of(
 
 SPACES = " \t\u00a0\u3000"
 STOPS = (".", "\u3002", "\uff0e")
+ENDS = (*STOPS, "!", "\uff01")
+QUOTES = {q: q for q in "\"'`"} | dict.fromkeys("“‘「『", "”’」』")
 COLONS = (":", "\uff1a")
 COMMAS = (",", "\uff0c")
 
@@ -65,13 +70,28 @@ def read_plainly(text: str) -> str | None:
         if before is None or not is_confidence(rest[start + len("confidence") :]):
             return None
         rest = before
-    rest = rest[:-1] if rest.endswith(STOPS) else rest
+    rest = drop_end(rest)
     if rest[:14].lower() == "classification":
         rest = rest[14:].lstrip(SPACES)
         if not rest.startswith(COLONS):
             return None
         rest = rest[1:].lstrip()
-    return read_label(rest)
+    return read_label(peel_marks(rest))
+
+
+def drop_end(text: str) -> str:
+    return text[:-1] if text.endswith(ENDS) else text
+
+
+def peel_marks(text: str) -> str:
+    """Take off stars, then quotation marks, each with an end that stands inside of them."""
+    for num_stars in (3, 2, 1):
+        stars = "*" * num_stars
+        if text.startswith(stars) and text.endswith(stars) and len(text) > 2 * num_stars:
+            text = drop_end(text[num_stars:-num_stars])
+            break
+    is_quoted = len(text) > 2 and text[-1] in QUOTES.get(text[0], "")
+    return drop_end(text[1:-1]) if is_quoted else text
 
 
 def peel_gap(text: str) -> str | None:
@@ -197,6 +217,15 @@ def test_a_label_in_the_description_makes_it_invalid(
         ("on-task Confidence: 0", "on-task", 0.0, ""),
         ("on-task Confidence: 1", "on-task", 1.0, ""),
         ("on-task Confidence: 1%", "on-task", 0.01, ""),
+        ("**on-task**", "on-task", None, ""),
+        ('"on-task"', "on-task", None, ""),
+        ("on-task!", "on-task", None, ""),
+        ("*Off Task.*", "off-task", None, ""),
+        ("***off-task***.", "off-task", None, ""),
+        ("`on-task`", "on-task", None, ""),
+        ("“on-task.”", "on-task", None, ""),
+        ('**"on-task!"**', "on-task", None, ""),
+        ("Classification: **off-task**, confidence: 80%", "off-task", 0.8, "Classification: "),
     ],
 )
 def test_answers(text: str, label: str, confidence: float | None, lead: str) -> None:
@@ -216,7 +245,17 @@ def test_answers(text: str, label: str, confidence: float | None, lead: str) -> 
         ("on-tasks", "no label"),
         ("not on-task", "other text around the label on-task"),
         ("on-task, I think", "other text around the label on-task"),
-        ("**on-task**", "other text around the label on-task"),
+        ("**on-task", "other text around the label on-task"),
+        ("on-task*", "other text around the label on-task"),
+        ("\"on-task'", "other text around the label on-task"),
+        ("****on-task****", "other text around the label on-task"),
+        ("on-task?", "other text around the label on-task"),
+        ("on-task!!", "other text around the label on-task"),
+        ('"not on-task"', "other text around the label on-task"),
+        ("**not** on-task", "other text around the label on-task"),
+        ("**on-task** **off-task**", "more than one label: off-task, on-task"),
+        ('"on-task" or "off-task"', "more than one label: off-task, on-task"),
+        ("****", "no label"),
         ("on-task..", "other text around the label on-task"),
         ("Classification: Classification: on-task", "other text around the label on-task"),
         ("Screen: a. Task: b. on-task", "other text around the label on-task"),
@@ -324,6 +363,8 @@ def test_labels_that_start_alike_are_told_apart() -> None:
         ("a: b", "off"),
         ("a\nb", "off"),
         ("Confidence", "off"),
+        ("a", "*a*"),
+        ("a", "a!"),
     ],
 )
 def test_labels_that_cannot_be_told_apart_are_refused(labels: tuple[str, ...]) -> None:

@@ -5,13 +5,17 @@ here knows what the labels mean or pays for them.
 
 Grammar of the stripped text (``describe`` names the keys of an optional description)::
 
-    answer         = [description] ["Classification:"] label ["."] [confidence]
+    answer         = [description] ["Classification:"] marked ["." | "!"] [confidence]
+    marked         = label, or in stars (1 to 3 on each side), in quotation marks, or in both
     description    = KEY ":" words "." ...      every key, in order
     words          = 1 to 60 characters without ".", ":" or a line break; no label in them
     confidence     = [","] "Confidence:" (0 to 1 | 0 to 100 "%") ["."]  same or next line
 
 Case does not count. Where a label has a hyphen or a space, a hyphen (also a Unicode one) with or
 without spaces, or spaces, may stand. Full-width colons and stops are read as the plain ones.
+Formatting is no part of an answer: stars go outside of quotation marks (``"``, ``'``, a backtick,
+“”, ‘’, 「」, 『』), a stop or exclamation mark may stand inside of either, and what is opened must be
+closed.
 """
 
 import re
@@ -31,6 +35,16 @@ _HYPHEN = r"[-\u2010\u2011\u2012\u2013\u2212\ufe63\uff0d]"
 _SEPARATOR = rf"(?:{_SPACE}*{_HYPHEN}{_SPACE}*|{_SPACE}+)"
 _COLON = r"[:\uff1a]"
 _STOP = r"[.\u3002\uff0e]"
+_END = r"[.\u3002\uff0e!\uff01]"
+_OPENING = (
+    r"(?P<marks>(?P<stars>\*{1,3})?"
+    r"(?:(?P<quote>[\"'`])|(?P<bracket>[\u201c\u2018\u300c\u300e]))?)"
+)
+_CLOSING = (
+    rf"(?(quote){_END}?(?P=quote))(?(bracket){_END}?[\u201d\u2019\u300d\u300f])"
+    rf"(?(stars){_END}?(?P=stars))"
+)
+_MARKS = "*\"'`\u201c\u201d\u2018\u2019\u300c\u300d\u300e\u300f!\uff01"
 _BREAKS = r"\n\r\v\f\x1c-\x1e\x85\u2028\u2029"
 _WORDS = rf"([^.\u3002\uff0e:\uff1a{_BREAKS}]+)"
 _CONFIDENCE = (
@@ -52,7 +66,8 @@ class Answer:
         label: the label, spelled as in the contract; None if the text is invalid.
         reason: why the text is invalid, for a person to read; empty if it is valid.
         confidence: stated confidence in [0, 1], or None if none was stated.
-        lead: the given text up to the label, as written; empty if the text is invalid.
+        lead: the given text up to the label and its marks, as written; empty if the text is
+            invalid.
     """
 
     label: str | None
@@ -94,7 +109,7 @@ class AnswerContract(Config):
             for label in self.labels:
                 match = _compile_answer(label, describe).fullmatch(stripped)
                 if match:
-                    start = len(text) - len(text.lstrip()) + match.start("label")
+                    start = len(text) - len(text.lstrip()) + match.start("marks")
                     return _read_match(match, label, text[:start], self.labels)
         return Answer(None, self._explain(stripped))
 
@@ -130,8 +145,9 @@ class AnswerContract(Config):
 
 
 def _read_match(match: re.Match[str], label: str, lead: str, labels: tuple[str, ...]) -> Answer:
-    *described, _, number, percent = match.groups()
-    for words in described:
+    named = match.groupdict()
+    number, percent = named["number"], named["percent"]
+    for words in match.groups()[: -len(named)]:
         problem = _find_problem(words, labels)
         if problem:
             return Answer(None, f"the description {problem}")
@@ -144,10 +160,16 @@ def _read_match(match: re.Match[str], label: str, lead: str, labels: tuple[str, 
 
 
 def _check_name(kind: str, name: str) -> None:
-    if not name or name != name.strip() or _FORBIDDEN.search(name) or _RESERVED.match(name):
+    if (
+        not name
+        or name != name.strip().strip(_MARKS)
+        or _FORBIDDEN.search(name)
+        or _RESERVED.match(name)
+    ):
         raise ValueError(
             f"{name!r} cannot be a {kind}; expected words without stops, colons, commas, percent "
-            "signs, line breaks and outer spaces, and not 'Classification' or 'Confidence'"
+            "signs, line breaks, outer spaces and outer marks, and not 'Classification' or "
+            "'Confidence'"
         )
 
 
@@ -155,7 +177,7 @@ def _check_name(kind: str, name: str) -> None:
 def _compile_answer(label: str, describe: tuple[str, ...]) -> re.Pattern[str]:
     description = "".join(rf"{_spell(key)}{_SPACE}*{_COLON}{_WORDS}{_STOP}\s*" for key in describe)
     prefix = rf"(?:{_spell('classification')}{_SPACE}*{_COLON}\s*)?"
-    ending = rf"(?P<label>{_spell(label)}){_STOP}?{_CONFIDENCE}"
+    ending = rf"{_OPENING}{_spell(label)}{_CLOSING}{_END}?{_CONFIDENCE}"
     return re.compile(description + prefix + ending)
 
 
