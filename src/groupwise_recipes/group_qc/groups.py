@@ -22,7 +22,12 @@ from groupwise.core import (
 )
 from groupwise.data import join_by_files, split_by_shares, write_cabinets
 from groupwise_recipes.group_qc.config import DataSettings, GroupQcConfig, PhotoLabels
-from groupwise_recipes.group_qc.photos import LoadedGroups, PhotoGroup, load_photo_groups
+from groupwise_recipes.group_qc.photos import (
+    LoadedGroups,
+    PhotoGroup,
+    find_picture,
+    load_photo_groups,
+)
 
 SPLITS = ("warmup", "train", "validation", "test")
 TEACH = "teach"
@@ -83,6 +88,7 @@ def read_groups(config: GroupQcConfig, prepared: Path) -> dict[str, list[PhotoGr
                 mission=row["mission"],
                 label=row["label"],
                 photos=tuple(root / photo for photo in row["photos"]),
+                digests=tuple(row["digests"]),
             )
         )
     return found
@@ -228,6 +234,7 @@ def _to_row(group: PhotoGroup, root: Path) -> Mapping[str, object]:
         "mission": group.mission,
         "label": group.label,
         "photos": [photo.relative_to(root).as_posix() for photo in group.photos],
+        "digests": [find_picture(photo).digest for photo in group.photos],
     }
 
 

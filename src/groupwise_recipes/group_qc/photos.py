@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from groupwise.core import DataError
+from groupwise.core import DataError, Picture, read_picture
 from groupwise.data import DropLog
 from groupwise_recipes.group_qc.folders import FoundFile, FoundFolder, FoundTree, list_tree
 from groupwise_recipes.group_qc.missions import MissionTable, describe_unknown
@@ -44,6 +44,7 @@ class PhotoGroup:
         mission: name in the mission table.
         label: None where nobody judged.
         photos: in natural order of their names; at least one.
+        digests: of the photos' bytes, in the same order; empty where nobody read them yet.
     """
 
     key: str
@@ -51,6 +52,7 @@ class PhotoGroup:
     mission: str
     label: Label | None
     photos: tuple[Path, ...]
+    digests: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,6 +142,14 @@ def find_group_id(first_photo: str, folder: str) -> str:
     """Return the id at the beginning of the first photo's name, else the folder's name."""
     match = _GROUP_ID.match(Path(first_photo).stem)
     return match[1] if match else folder
+
+
+def find_picture(path: Path) -> Picture:
+    """Return the picture; one that cannot be read fails when it is decoded, not here."""
+    try:
+        return read_picture(path)
+    except DataError:
+        return Picture(path, "unreadable")
 
 
 def _split_numbers(text: str) -> list[str | int]:

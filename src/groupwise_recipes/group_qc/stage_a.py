@@ -2,6 +2,10 @@
 
 ``<mission>_stage_a.jsonl`` has the finished groups only and is never truncated. Groups that failed
 stand in ``<mission>_stage_a_failed.jsonl`` with their reason; the next run tries them again.
+
+Where the bytes of photos are known, a description belongs to them and not to their place: each row
+has their ``digests``, a group with a changed photo is described anew beside its old row, and found
+again if the photo is put back. ``write_results`` picks what is true of the photos as they are.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -16,8 +20,8 @@ from groupwise.core import (
     ResultFile,
     Say,
     append_jsonl,
+    digest_json,
     read_jsonl,
-    read_picture,
     write_jsonl,
 )
 from groupwise.inference import (
@@ -30,7 +34,7 @@ from groupwise.inference import (
 )
 from groupwise_recipes.group_qc.config import SummarySettings
 from groupwise_recipes.group_qc.missions import MissionTable
-from groupwise_recipes.group_qc.photos import PhotoGroup
+from groupwise_recipes.group_qc.photos import PhotoGroup, find_picture
 from groupwise_recipes.group_qc.prompts import make_photo_example
 from groupwise_recipes.group_qc.summaries import (
     Problem,
@@ -39,6 +43,8 @@ from groupwise_recipes.group_qc.summaries import (
     get_record_key,
     make_record,
 )
+
+_DIGESTS = "digests"
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,6 +120,15 @@ def run_stage_a(
     return counts
 
 
+def write_results(job: StageAJob, folder: Path) -> None:
+    """Write the files of the job's groups, as their photos are now, into another folder."""
+    current = {_identify_group(group, job.root) for group in job.groups}
+    for path in sorted(job.out.glob("*.jsonl")):
+        rows = [row for row in read_jsonl(path) if row.get("failed") or _identify(row) in current]
+        rows = [{key: row[key] for key in row if key != _DIGESTS} for row in rows]
+        write_jsonl(folder / path.name, rows)
+
+
 def read_summaries(out: Path, missions: MissionTable) -> dict[str, dict[str, str]]:
     """Return ``图片_i`` to text by the key of each finished group.
 
@@ -124,7 +139,8 @@ def read_summaries(out: Path, missions: MissionTable) -> dict[str, dict[str, str
     for mission in missions.names:
         path = name_results(out, mission)
         for record in read_jsonl(path) if path.exists() else ():
-            found[_identify(record)] = record["per_image"]
+            check_record(record)
+            found[get_record_key(record)] = record["per_image"]
     return found
 
 
@@ -146,8 +162,9 @@ def _run_mission(
     failures = name_failures(job.out, mission)
     num_failed = 0
     with ResultFile(name_results(job.out, mission), key=_identify) as results:
+        names = {key: _identify_group(group, job.root) for key, group in by_key.items()}
         _check_photos(results.rows(), by_key, job.root)
-        waiting = [group for key, group in by_key.items() if key not in results.finished]
+        waiting = [group for key, group in by_key.items() if names[key] not in results.finished]
         write_jsonl(failures, [])
         outcomes = generate_groups(
             backend,
@@ -164,28 +181,42 @@ def _run_mission(
                 num_failed += 1
                 append_jsonl(failures, _make_failure(group, job.root, reason))
             else:
-                results.append(make_record(group, texts, root=job.root))
+                record = make_record(group, texts, root=job.root)
+                known = {_DIGESTS: list(group.digests)} if group.digests else {}
+                results.append({**record, **known})
     return StageACount(mission, len(groups) - num_failed, num_failed, len(groups) - len(waiting))
 
 
 def _identify(record: Mapping[str, Any]) -> str:
+    """Return what a description belongs to: the group and, where they are known, its photos."""
     check_record(record)
-    return get_record_key(record)
+    return _name(get_record_key(record), record["images"], record.get(_DIGESTS, ()))
+
+
+def _identify_group(group: PhotoGroup, root: Path) -> str:
+    return _name(group.key, _list_images(group, root), group.digests)
+
+
+def _name(key: str, images: Sequence[str], digests: Sequence[str]) -> str:
+    return digest_json([key, *zip(images, digests, strict=True)]) if digests else key
+
+
+def _list_images(group: PhotoGroup, root: Path) -> list[str]:
+    return [path.relative_to(root).as_posix() for path in group.photos]
 
 
 def _check_photos(
     records: Iterator[Mapping[str, Any]], groups: Mapping[str, PhotoGroup], root: Path
 ) -> None:
-    """Refuse to go on with summaries of photos that are no longer those of the group."""
+    """Refuse to go on with summaries of other photos, where only their places are known."""
     for record in records:
         group = groups.get(get_record_key(record))
-        if group is None:
+        if group is None or group.digests:
             continue
-        photos = [path.relative_to(root).as_posix() for path in group.photos]
-        if photos != record["images"]:
+        if _list_images(group, root) != record["images"]:
             raise DataError(
                 f"the photos of group {group.key} have changed since Stage A described them",
-                got=f"{len(photos)} photos",
+                got=f"{len(group.photos)} photos",
                 expected=f"the {len(record['images'])} that are in the result file",
                 fix="write to another folder",
             )
@@ -194,18 +225,27 @@ def _check_photos(
 def _ask(group: PhotoGroup, missions: MissionTable) -> WorkGroup:
     focus = missions[group.mission].focus
     examples: list[Example] = [
-        make_photo_example(group.mission, focus, _find_picture(path), group=group.key)
-        for path in group.photos
+        make_photo_example(group.mission, focus, picture, group=group.key)
+        for picture in _find_pictures(group)
     ]
     return WorkGroup(group.key, tuple(examples))
 
 
-def _find_picture(path: Path) -> Picture:
-    """Return the picture; one that cannot be read fails when it is decoded, not here."""
-    try:
-        return read_picture(path)
-    except DataError:
-        return Picture(path, "unreadable")
+def _find_pictures(group: PhotoGroup) -> list[Picture]:
+    """Return the group's pictures.
+
+    Raises:
+        DataError: if one is not what it was when the group was found: its description would pass
+            for that of the old one.
+    """
+    pictures = [find_picture(path) for path in group.photos]
+    for picture, digest in zip(pictures, group.digests, strict=bool(group.digests)):
+        if picture.digest != digest:
+            raise DataError(
+                f"the photo {picture.path} has changed since the groups were found",
+                fix="start the run again",
+            )
+    return pictures
 
 
 def read_outcome(outcome: GroupOutcome) -> tuple[list[str], str]:
@@ -229,6 +269,6 @@ def _make_failure(group: PhotoGroup, root: Path, reason: str) -> dict[str, Any]:
         "group_id": group.group_id,
         "mission": group.mission,
         "label": group.label,
-        "images": [path.relative_to(root).as_posix() for path in group.photos],
+        "images": _list_images(group, root),
         "failed": reason,
     }

@@ -6,7 +6,6 @@ there too: a setting that is changed and changed back costs nothing.
 """
 
 import json
-import shutil
 from pathlib import Path
 
 from groupwise.core import digest_json, dump_config, write_json
@@ -15,7 +14,7 @@ from groupwise.pipeline import StepContext
 from groupwise_recipes.group_qc.config import GroupQcConfig
 from groupwise_recipes.group_qc.groups import find_root, read_groups
 from groupwise_recipes.group_qc.policies import TEACH_STEP, find_base, open_policy
-from groupwise_recipes.group_qc.stage_a import StageAJob, run_stage_a
+from groupwise_recipes.group_qc.stage_a import StageAJob, run_stage_a, write_results
 
 KEPT = "stage_a"
 _ATTEMPTS = "attempts.json"
@@ -44,8 +43,7 @@ def run_summarize(config: GroupQcConfig, context: StepContext) -> None:
     num_failed = sum(count.num_failed for count in counts)
     attempts = count_attempts(context.run) + 1 if num_failed else 0
     write_json(context.run / KEPT / _ATTEMPTS, {"failed": attempts})
-    for path in sorted(kept.glob("*.jsonl")):
-        shutil.copyfile(path, context.folder / path.name)
+    write_results(job, context.folder)
 
 
 def open_backend(config: GroupQcConfig, base: str | Path) -> StreamBackend:

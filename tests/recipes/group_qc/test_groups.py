@@ -51,6 +51,17 @@ def test_groups_that_only_teach_are_used_for_nothing_else(root: Path, tmp_path: 
     assert len(splits[TEACH]) == 4
 
 
+def test_a_photo_changed_in_place_changes_the_rows_of_its_group(root: Path, tmp_path: Path) -> None:
+    prepare_groups(load(root), tmp_path / "before")
+    group = read_groups(load(root), tmp_path / "before")["test"][0]
+    group.photos[0].write_bytes(group.photos[-1].read_bytes() + b"\0")
+    prepare_groups(load(root), tmp_path / "after")
+    splits = [read_groups(load(root), tmp_path / name) for name in ("before", "after")]
+    before, after = ([g for name in SPLITS for g in found[name]] for found in splits)
+    assert [a.key for a, b in zip(before, after, strict=True) if a != b] == [group.key]
+    assert [len(g.digests) for g in after] == [len(g.photos) for g in after]
+
+
 @pytest.mark.parametrize(
     ("lines", "message"),
     [

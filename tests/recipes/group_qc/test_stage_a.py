@@ -8,7 +8,14 @@ from pathlib import Path
 import pytest
 from PIL import Image
 
-from groupwise.core import Completion, DataError, ResultFile, RunError, read_jsonl
+from groupwise.core import (
+    Completion,
+    DataError,
+    ResultFile,
+    RunError,
+    read_jsonl,
+    read_picture,
+)
 from groupwise.inference import Failure, StreamSettings
 from groupwise_recipes.group_qc.config import SummarySettings
 from groupwise_recipes.group_qc.missions import load_missions
@@ -20,10 +27,12 @@ from groupwise_recipes.group_qc.stage_a import (
     name_results,
     read_summaries,
     run_stage_a,
+    write_results,
 )
 
 MISSIONS = load_missions()
 EARTH, DEFLECTOR = "BBU接地线检查", "挡风板安装检查"
+RECORD = {"group_id", "mission", "label", "images", "per_image", "timestamp"}
 
 
 class Describer:
@@ -66,9 +75,7 @@ def test_one_line_per_group_with_its_photos_in_order(job: StageAJob) -> None:
         (DEFLECTOR, 1, 0),
     ]
     rows = read_jsonl(name_results(job.out, EARTH))
-    assert [set(row) for row in rows] == [
-        {"group_id", "mission", "label", "images", "per_image", "timestamp"}
-    ] * 3
+    assert [set(row) for row in rows] == [RECORD] * 3
     ids = [(row["group_id"], row["label"], len(row["images"])) for row in rows]
     assert ids == [("a", "pass", 2), ("b", "pass", 11), ("a", "fail", 1)]
     eleven = rows[1]["per_image"]
@@ -147,6 +154,49 @@ def test_other_photos_than_those_described_are_refused(job: StageAJob) -> None:
     fewer = replace(job, groups=[replace(first, photos=first.photos[:1]), *job.groups[1:]])
     with pytest.raises(DataError, match=r"photos of group .* have changed"):
         run_stage_a(fewer, Describer())
+
+
+def know_content(job: StageAJob) -> StageAJob:
+    """Return the job as a run gives it: with the digests of the photos as they are now."""
+    groups = [
+        replace(group, digests=tuple(read_picture(path).digest for path in group.photos))
+        for group in job.groups
+    ]
+    return replace(job, groups=groups)
+
+
+def test_a_photo_changed_in_place_is_described_anew_and_the_others_are_not(job: StageAJob) -> None:
+    run_stage_a(know_content(job), Describer())
+    changed = job.groups[1].photos[2]
+    old = changed.read_bytes()
+    Image.new("RGB", (8, 8), "red").save(changed)
+    again = Describer(lambda path: "接地线/红×1")
+    run_stage_a(know_content(job), again)
+    assert again.asked == [f"b-{number}.jpg" for number in range(1, 12)]
+    found = find_summaries(know_content(job))
+    assert set(found[job.groups[1].key].values()) == {"接地线/红×1"}
+    changed.write_bytes(old)
+    back = Describer()
+    run_stage_a(know_content(job), back)
+    assert back.asked == []
+    assert "接地线/b-3×1" in find_summaries(know_content(job))[job.groups[1].key].values()
+
+
+def find_summaries(job: StageAJob) -> dict[str, dict[str, str]]:
+    """Return the summaries that a step gets of all that are kept."""
+    out = job.out.with_name("step")
+    out.mkdir(exist_ok=True)
+    write_results(job, out)
+    rows = [row for mission in (EARTH, DEFLECTOR) for row in read_jsonl(name_results(out, mission))]
+    assert all(set(row) == RECORD for row in rows)
+    return read_summaries(out, MISSIONS)
+
+
+def test_a_photo_that_changes_while_a_run_goes_on_stops_it(job: StageAJob) -> None:
+    known = know_content(job)
+    Image.new("RGB", (8, 8), "red").save(job.groups[0].photos[0])
+    with pytest.raises(DataError, match=r"a-1\.jpg has changed since"):
+        run_stage_a(known, Describer())
 
 
 def test_a_photo_that_cannot_be_read_is_left_to_the_backend(job: StageAJob) -> None:
