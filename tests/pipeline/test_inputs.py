@@ -4,7 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from groupwise.pipeline import UNKNOWN, digest_code, digest_models
+from groupwise.pipeline import UNKNOWN, digest_models
+from groupwise.pipeline.inputs import digest_code
 
 BEFORE = "def score(text):\n    return len(text)\n"
 BRIEF = {"own_rewards", "own_rewards.brief"}

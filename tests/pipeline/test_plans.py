@@ -8,9 +8,10 @@ from typing import Any
 
 import pytest
 
-from groupwise.core import Config, digest_file
+from groupwise.core import Config
 from groupwise.evaluation import METRIC_VERSIONS
-from groupwise.pipeline import Planner, Step, StepContext, digest_inputs, run_steps
+from groupwise.pipeline import Planner, Step, StepContext, run_steps
+from groupwise.pipeline.inputs import digest_code
 from groupwise.pipeline.plans import bind_work
 
 
@@ -71,19 +72,14 @@ def test_work_is_imported_when_it_runs(tmp_path: Path, monkeypatch) -> None:
     assert [(config, context)] == sys.modules.pop("heavy_work").DONE
 
 
-def test_inputs_are_known_by_content_and_only_where_they_are(tmp_path: Path) -> None:
-    (tmp_path / "photos").mkdir()
-    (tmp_path / "photos" / "a.txt").write_text("a")
-    (tmp_path / "table.csv").write_text("b")
-    found = digest_inputs(
-        {
-            "data.root": tmp_path / "photos",
-            "data.table": str(tmp_path / "table.csv"),
-            "data.missions": None,
-            "model.base": "some/model",
-        }
-    )
-    assert found == {
-        "data.root": digest_file(tmp_path / "photos"),
-        "data.table": digest_file(tmp_path / "table.csv"),
+def test_inputs_and_code_belong_to_the_steps_that_read_them() -> None:
+    inputs = {"training.rates": "a", "seed": "b", "other": "c"}
+    make = Planner(Job(), "any:WORK", inputs=inputs).make_step
+    assert make("whole", "", reads="training").inputs == {"training.rates": "a"}
+    assert make("part", "", reads="training.epochs").inputs == {}
+    assert make("both", "", reads="seed training.rates").inputs == {
+        "training.rates": "a",
+        "seed": "b",
     }
+    code = make("train", "", reads="", code="groupwise.rewards.answers").inputs
+    assert code == digest_code("groupwise.rewards.answers")

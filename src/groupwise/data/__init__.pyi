@@ -26,7 +26,12 @@ from groupwise.data.lengths import LengthSummary, TokenBudget
 from groupwise.data.pairs import Pair, make_pairs
 from groupwise.data.perceptual import NearDuplicate, Sight, find_near_duplicates
 from groupwise.data.rated import RatedFormat, RatedItem, RatedItems, find_rated, load_rated
-from groupwise.data.screenshots import LoadedScreens, Screenshot, load_screenshots
+from groupwise.data.screenshots import (
+    LoadedScreens,
+    Screenshot,
+    digest_screenshots,
+    load_screenshots,
+)
 from groupwise.data.splits import split_by_fold, split_by_session, split_by_shares
 from groupwise.data.text_leakage import TextLeakage, measure_text_leakage
 
@@ -54,6 +59,7 @@ __all__ = [
     "TextLeakage",
     "TokenBudget",
     "audit_data",
+    "digest_screenshots",
     "draw_cabinet",
     "draw_desktop",
     "expect_dead_groups",

@@ -15,7 +15,7 @@ from typing import Any
 
 from PIL import Image, ImageOps
 
-from groupwise.core import DataError, Picture, digest_bytes
+from groupwise.core import DataError, Picture, digest_bytes, digest_file, digest_json
 from groupwise.data.drops import DropLog
 from groupwise.data.index_rows import IndexRow, find_index, read_rows
 
@@ -118,6 +118,35 @@ def load_screenshots(root: Path) -> LoadedScreens:
             expected="rows with image, task, session and, if judged, label",
         )
     return LoadedScreens(tuple(screens), drops, num_rows)
+
+
+def digest_screenshots(root: Path) -> str:
+    """Return the digest of what ``load_screenshots`` reads: the index, and the pictures it names.
+
+    Pictures count wherever they are, also outside the folder; what no row names does not.
+
+    Raises:
+        DataError: if there is no index, or it cannot be read.
+    """
+    index = find_index(root)
+    names = {_name_picture(row) for row in read_rows(index, DropLog())}
+    pictures = [[name, _digest_picture(root / name)] for name in sorted(names)]
+    return digest_json([index.name, digest_file(index), pictures])
+
+
+def _name_picture(row: IndexRow) -> str:
+    try:
+        return _find_text(row, _PICTURE_KEYS) or ""
+    except _UnusableRowError:
+        return ""
+
+
+def _digest_picture(path: Path) -> str | None:
+    """Return the digest of a file; None: a row that names it is dropped."""
+    try:
+        return digest_file(path) if path.is_file() else None
+    except OSError:
+        return None
 
 
 def _read_screenshot(

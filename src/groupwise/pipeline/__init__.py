@@ -4,8 +4,8 @@ Knows nothing about models, data or training; a recipe brings those as callables
 """
 
 from groupwise.pipeline.checkup import Check, check_machine
-from groupwise.pipeline.inputs import UNKNOWN, digest_code, digest_models
-from groupwise.pipeline.plans import Planner, digest_inputs
+from groupwise.pipeline.inputs import UNKNOWN, digest_models
+from groupwise.pipeline.plans import Planner
 from groupwise.pipeline.prediction import (
     FoundGroups,
     PredictionSummary,
@@ -48,8 +48,6 @@ __all__ = [
     "are_done",
     "check_machine",
     "check_recipe",
-    "digest_code",
-    "digest_inputs",
     "digest_models",
     "find_config",
     "find_recipe",

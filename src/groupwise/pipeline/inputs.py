@@ -55,7 +55,7 @@ def _digest_source(path: Path) -> str:
         files = sorted(file for file in path.iterdir() if file.is_file())
         return digest_json([[file.name, _digest_source(file)] for file in files])
     content = path.read_bytes()
-    if path.suffix != ".py":
+    if path.suffix not in (".py", ".pyi"):
         return digest_bytes(content)
     try:
         return digest_bytes(ast.dump(ast.parse(content)).encode("utf-8", "surrogatepass"))

@@ -1,12 +1,12 @@
-"""What the plan of a recipe is made of: steps with what they read, late work, digests of inputs."""
+"""What the plan of a recipe is made of: steps with what they read, and late work."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from importlib.metadata import EntryPoint
-from pathlib import Path
 from typing import Any
 
-from groupwise.core import Config, digest_file
+from groupwise.core import Config
+from groupwise.pipeline.inputs import digest_code
 from groupwise.pipeline.steps import Step, StepContext
 from groupwise.pipeline.views import collect_settings, view_config
 
@@ -20,14 +20,17 @@ class Planner:
         work: ``module:name`` of a mapping from steps to ``(config, context) -> None``.
         facts: what steps depend on besides settings, by name; ``metric_versions`` is known. A
             fact with the name of a section stands for it in keys: what of it counts.
+        inputs: what settings that name files, folders or models stand for, by the path of the
+            setting. Every step that reads the setting depends on it.
     """
 
     config: Config
     work: str
     facts: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    inputs: Mapping[str, str] = field(default_factory=dict[str, str])
 
     def make_step(
-        self, name: str, summary: str, *, reads: str, uses: str = "", **more: Any
+        self, name: str, summary: str, *, reads: str, uses: str = "", code: str = "", **more: Any
     ) -> Step:
         """Return a step.
 
@@ -37,6 +40,8 @@ class Planner:
             reads: paths of the config and names of facts, with spaces between them. The step's
                 work gets a view of these settings, in which any other one raises.
             uses: names of earlier steps whose outputs it reads, with spaces between them.
+            code: modules and packages whose code and texts decide its outputs and are edited
+                between releases (rewards, parsers, prompts), with spaces between them.
             **more: other fields of the step.
         """
         facts = {"metric_versions": _list_metric_versions(), **self.facts}
@@ -50,9 +55,17 @@ class Planner:
             uses=tuple(uses.split()),
             settings={**settings, **{one: facts[one] for one in names if one in facts}},
             config=view_config(self.config, paths, step=name),
+            inputs={**self._find_inputs(paths), **digest_code(*code.split())},
             summary=summary,
             **more,
         )
+
+    def _find_inputs(self, reads: Iterable[str]) -> dict[str, str]:
+        return {
+            name: digest
+            for name, digest in self.inputs.items()
+            if any(name == path or name.startswith(f"{path}.") for path in reads)
+        }
 
 
 def bind_work(where: str, step: str) -> Callable[[StepContext], None]:
@@ -67,16 +80,6 @@ def bind_work(where: str, step: str) -> Callable[[StepContext], None]:
         EntryPoint("work", where, "").load()[step](context.config, context)
 
     return work
-
-
-def digest_inputs(paths: Mapping[str, Path | str | None]) -> dict[str, str]:
-    """Return digests of the files and folders that a run reads from outside, by their setting.
-
-    What is None or not there has none: a hub id is no folder, and the step that reads a path says
-    what is wrong with it.
-    """
-    given = {name: Path(path) for name, path in paths.items() if path is not None}
-    return {name: digest_file(path) for name, path in given.items() if path.exists()}
 
 
 def _list_metric_versions() -> dict[str, int]:

@@ -51,11 +51,14 @@ class RewardSource(Generic[C]):
             runs after the last of them.
         reads: paths of the config that it depends on, with spaces between them; ``collect`` gets
             a view of these, in which any other setting raises.
+        code: modules and packages of the rewards, with spaces between them: a changed reward is
+            audited again.
     """
 
     collect: "Callable[[C, Path], RewardCase]"
     uses: tuple[str, ...]
     reads: str
+    code: str = ""
 
 
 @dataclass(frozen=True, slots=True)

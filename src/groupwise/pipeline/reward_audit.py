@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from groupwise.core import Config, ConfigError, RewardError, write_json, write_text
+from groupwise.pipeline.inputs import digest_code
 from groupwise.pipeline.recipe import Recipe
 from groupwise.pipeline.steps import Step, StepContext
 from groupwise.pipeline.views import collect_settings, view_config
@@ -78,6 +79,7 @@ def plan_steps(
             "accepted": sorted({*accepted, *kept}),
         },
         config=view_config(config, reads, step=AUDIT_REWARDS),
+        inputs=digest_code("groupwise.rewards.audit", *recipe.rewards.code.split()),
         summary="what the rewards pay for",
     )
     return [*steps[:place], step, *steps[place:]]

@@ -13,6 +13,7 @@ from groupwise.core import (
     Say,
     dump_config,
 )
+from groupwise.pipeline.inputs import UNKNOWN
 from groupwise.pipeline.recipe import Preview, Recipe
 from groupwise.pipeline.reward_audit import check_accepted, plan_steps
 from groupwise.pipeline.runner import StepProgress, run_steps
@@ -58,7 +59,8 @@ def run_recipe(  # noqa: PLR0913 (each is a choice of the command line)
     _refuse(preview.problems)
     kept = RunFolder(out).read_manifest().get("accepted_findings", ()) if is_resume else ()
     steps = plan_steps(recipe, config, out, accepted=accepted, kept=kept)
-    _refuse(preview.list_problems(_list_names(recipe, steps, until)))
+    names = _list_names(recipe, steps, until)
+    _refuse([*preview.list_problems(names), *_list_unknown(steps, names)])
     folder = RunFolder(out)
     with folder.lock():
         folder.write_manifest(
@@ -101,7 +103,8 @@ def check_recipe(
         check_plan(steps)
         names = _list_names(recipe, steps, until)
         problems = preview.list_problems(names)
-        facts = [*facts, ("steps", " → ".join(names)), *_list_later(preview, names)]
+        unknown = [("at its start", line) for line in _list_unknown(steps, names)]
+        facts = [*facts, ("steps", " → ".join(names)), *unknown, *_list_later(preview, names)]
     except GroupwiseError as error:
         problems.append(str(error))
     return Preview(facts, problems)
@@ -111,6 +114,19 @@ def _list_later(preview: Preview, names: Sequence[str]) -> list[tuple[str, str]]
     """Return what would stop a run that goes on after these steps."""
     others = [step for step in preview.later if step not in names]
     return [(f"later, in {step}", clause) for step in others for clause in preview.later[step]]
+
+
+def _list_unknown(steps: Sequence[Step], names: Sequence[str]) -> list[str]:
+    """Return a clause about each model that steps read and of which nobody can say which it is."""
+    inputs = {
+        name: found for step in steps if step.name in names for name, found in step.inputs.items()
+    }
+    return [
+        f"{name}: it is neither a folder nor in the local cache, and the hub cannot be asked which "
+        "commit it stands for; download it first (hf download), or give a folder"
+        for name, found in inputs.items()
+        if found == UNKNOWN
+    ]
 
 
 def _refuse(problems: Sequence[str]) -> None:

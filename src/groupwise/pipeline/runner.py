@@ -180,7 +180,16 @@ class _Work:
         write_json(folder / STARTED, {"key": self.key, "started_at": describe_now()})
         start_s = time.monotonic()
         step.run(
-            StepContext(self.run, folder, step.name, is_resumed, step.uses, self.say, step.config)
+            StepContext(
+                self.run,
+                folder,
+                step.name,
+                is_resumed,
+                step.uses,
+                self.say,
+                step.config,
+                step.inputs,
+            )
         )
         marker = {
             "key": self.key,

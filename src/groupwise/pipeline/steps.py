@@ -27,6 +27,7 @@ class StepContext:
         uses: names of the steps whose outputs may be read.
         say: tells people how far the step is.
         config: the settings that the step declares; reading any other one raises.
+        inputs: the digests of what it reads from outside.
     """
 
     run: Path
@@ -36,6 +37,7 @@ class StepContext:
     uses: tuple[str, ...] = ()
     say: Say = lambda _: None
     config: Any = None
+    inputs: Mapping[str, str] = field(default_factory=dict[str, str])
 
     def output_of(self, step: str) -> Path:
         """Return the folder of a step listed in ``uses``.
@@ -58,7 +60,8 @@ class Step:
         uses: names of earlier steps whose outputs it reads.
         settings: the JSON value of the settings it depends on.
         config: what its work is given of the config: the same settings and no others.
-        inputs: digests of outside files it reads, by name.
+        inputs: what it reads from outside, known by content: digests of files and of source code,
+            commits of models, by the setting or module that names them.
         summary: what it does, a clause for people.
         files: names of files it also writes into the run folder itself (a report).
     """

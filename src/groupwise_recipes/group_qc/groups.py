@@ -15,6 +15,7 @@ from groupwise.core import (
     DataError,
     Example,
     derive_seed,
+    digest_json,
     read_jsonl,
     read_picture,
     write_json,
@@ -25,6 +26,7 @@ from groupwise_recipes.group_qc.config import DataSettings, GroupQcConfig, Photo
 from groupwise_recipes.group_qc.photos import (
     LoadedGroups,
     PhotoGroup,
+    digest_photos,
     find_picture,
     load_photo_groups,
 )
@@ -69,6 +71,18 @@ def prepare_groups(config: GroupQcConfig, folder: Path) -> None:
         taught = splits.get(TEACH) or [*splits["warmup"], *splits["train"]]
         photos = _describe_photos(taught, root, config.data.photo_labels)
         write_jsonl(folder / _DESCRIPTIONS, [_photo_to_row(photo, root) for photo in photos])
+
+
+def digest_source(data: DataSettings) -> str:
+    """Return the digest of what is read from the root: its photos, and the table of labels.
+
+    Raises:
+        DataError: if the root is not a folder or cannot be read.
+    """
+    assert data.root is not None
+    labels = data.photo_labels
+    table = None if labels is None else find_picture(data.root / labels.file).digest
+    return digest_json([digest_photos(data.root), table])
 
 
 def find_root(config: GroupQcConfig, prepared: Path) -> Path:

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from groupwise.core import DataError, Picture, read_picture
+from groupwise.core import DataError, Picture, digest_json, read_picture
 from groupwise.data import DropLog
 from groupwise_recipes.group_qc.folders import FoundFile, FoundFolder, FoundTree, list_tree
 from groupwise_recipes.group_qc.missions import MissionTable, describe_unknown
@@ -150,6 +150,20 @@ def find_picture(path: Path) -> Picture:
         return read_picture(path)
     except DataError:
         return Picture(path, "unreadable")
+
+
+def digest_photos(root: Path) -> str:
+    """Return the digest of what ``load_photo_groups`` sees: all places, and the bytes of files.
+
+    Raises:
+        DataError: if the root is not a folder or cannot be read.
+    """
+    tree = list_tree(root)
+    files = [
+        [*file.place, find_picture(file.path).digest if file.is_regular else None]
+        for file in tree.files
+    ]
+    return digest_json([files, [[*folder.place, folder.problem] for folder in tree.folders]])
 
 
 def _split_numbers(text: str) -> list[str | int]:

@@ -3,6 +3,7 @@
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from groupwise.core import digest_json, dump_config
 from groupwise.pipeline import (
     AUDIT_REWARDS,
     Planner,
@@ -11,7 +12,7 @@ from groupwise.pipeline import (
     Recipe,
     RewardSource,
     Step,
-    digest_inputs,
+    digest_models,
 )
 from groupwise_recipes.group_qc.verdicts import MISSED
 
@@ -32,6 +33,22 @@ _ASKED = (
     f"seed {_POLICY} data.root grpo.max_new_tokens "
     "evaluation.batch_size evaluation.num_latency_items"
 )
+
+# Code that is edited between releases, by the steps whose outputs it decides: what both stages are
+# asked and taught, how their replies are read, what these earn.
+_OWN = "groupwise_recipes.group_qc"
+_TAUGHT = f"{_OWN}.stage_b {_OWN}.verdicts"
+_REWARDS = f"groupwise.rewards {_OWN}.rewards {_OWN}.verdicts"
+_CODE = {
+    TEACH: f"{_OWN}.prompts {_OWN}.reading",
+    "summarize": f"{_OWN}.prompts {_OWN}.summaries",
+    "stage_b_data": f"{_OWN}.prompts {_OWN}.orders {_OWN}.verdicts",
+    "baselines": f"{_OWN}.orders {_OWN}.verdicts",
+    "sft": _TAUGHT,
+    "grpo": _REWARDS,
+    "sft_same_labels": _TAUGHT,
+    "evaluate": f"{_OWN}.orders {_OWN}.verdicts",
+}
 
 
 def plan(config: "GroupQcConfig", run: Path) -> list[Step]:
@@ -54,7 +71,8 @@ def plan(config: "GroupQcConfig", run: Path) -> list[Step]:
         (
             "summarize",
             "Stage A: a line about every photo",
-            "model data.root data.missions summaries retry",
+            # Behind a server is what summaries name there; the base need not be on this machine.
+            f"{'' if config.summaries.server else _POLICY} data.root data.missions summaries retry",
             f"prepare {TEACH}",
         ),
         (
@@ -102,29 +120,35 @@ def plan(config: "GroupQcConfig", run: Path) -> list[Step]:
         ),
     ]
     facts = {"summaries": config.summaries.describe(), "retry": count_attempts(run)}
-    planner = Planner(config, _WORK, facts)
+    planner = Planner(config, _WORK, facts, _digest_outside(config))
     absent = set() if config.model.is_preset else {TEACH}
-    return [_make_step(row, planner, config, absent) for row in rows if row[0] not in absent]
+    return [_make_step(row, planner, absent) for row in rows if row[0] not in absent]
 
 
-def _make_step(
-    row: tuple[str, str, str, str], planner: Planner, config: "GroupQcConfig", absent: set[str]
-) -> Step:
+def _make_step(row: tuple[str, str, str, str], planner: Planner, absent: set[str]) -> Step:
     name, summary, reads, uses = row
     return planner.make_step(
         name,
         summary,
         reads=reads,
         uses=" ".join(used for used in uses.split() if used not in absent),
-        inputs=_digest_outside(config) if name == "prepare" else {},
+        code=_CODE.get(name, ""),
         files=("report.html", "report.md") if name == "report" else (),
     )
 
 
 def _digest_outside(config: "GroupQcConfig") -> dict[str, str]:
-    data = config.data
-    paths = {"data.root": data.root, "data.missions": data.missions}
-    return digest_inputs({**paths, "model.base": config.model.base})
+    """Return what the photos, the table of missions and the base are known by."""
+    from groupwise_recipes.group_qc.groups import digest_source
+
+    data, model = config.data, config.model
+    photos = {} if data.root is None else {"data.root": digest_source(data)}
+    missions = {"data.missions": digest_json(dump_config(data.load_missions()))}
+    return {
+        **photos,
+        **missions,
+        **digest_models({"model.base": None if model.is_preset else model.base}),
+    }
 
 
 def preview(config: "GroupQcConfig") -> Preview:
@@ -162,7 +186,7 @@ recipe = Recipe(
     config_folder=Path(__file__).parent / "configs",
     plan=plan,
     preview=preview,
-    rewards=RewardSource(collect_rewards, uses=("stage_b_data",), reads="rewards"),
+    rewards=RewardSource(collect_rewards, uses=("stage_b_data",), reads="rewards", code=_REWARDS),
     prediction=PredictionSource(open_predictor, list_groups),
     headline=MISSED,
 )

@@ -8,7 +8,8 @@ there too: a setting that is changed and changed back costs nothing.
 import json
 from pathlib import Path
 
-from groupwise.core import digest_json, dump_config, write_json
+from groupwise import __version__
+from groupwise.core import digest_file, digest_json, write_json
 from groupwise.inference import LocalBackend, LocalEngine, RayBackend, ServerBackend, StreamBackend
 from groupwise.pipeline import StepContext
 from groupwise_recipes.group_qc.config import GroupQcConfig
@@ -38,7 +39,7 @@ def run_summarize(config: GroupQcConfig, context: StepContext) -> None:
         missions=config.data.load_missions(),
         settings=config.summaries,
     )
-    backend = open_backend(config, find_base(config, context.run))
+    backend = open_backend(config, context.run)
     counts = run_stage_a(job, backend, say=context.say)
     num_failed = sum(count.num_failed for count in counts)
     attempts = count_attempts(context.run) + 1 if num_failed else 0
@@ -46,11 +47,12 @@ def run_summarize(config: GroupQcConfig, context: StepContext) -> None:
     write_results(job, context.folder)
 
 
-def open_backend(config: GroupQcConfig, base: str | Path) -> StreamBackend:
+def open_backend(config: GroupQcConfig, run: Path) -> StreamBackend:
     """Return what describes photos: the base behind a server, on Ray's workers, or here."""
     settings = config.summaries
     if settings.server is not None:
         return ServerBackend(settings.server)
+    base = find_base(config, run)
     if settings.ray is not None:
         model = config.model
         return RayBackend(settings.ray, base, dtype=model.dtype, max_pixels=model.max_pixels)
@@ -59,13 +61,21 @@ def open_backend(config: GroupQcConfig, base: str | Path) -> StreamBackend:
 
 
 def _find_folder(config: GroupQcConfig, context: StepContext) -> Path:
-    """Return the folder of summaries that this base and these settings give."""
-    names = ["prepare", *([TEACH_STEP] if config.model.is_preset else [])]
-    markers = [context.output_of(name) / "step.json" for name in names]
+    """Return the folder of what this base says with these settings, of whatever photos."""
+    inputs = {name: digest for name, digest in context.inputs.items() if name != "data.root"}
     depends = {
-        "steps": [json.loads(marker.read_text("utf-8"))["key"] for marker in markers],
-        "model": dump_config(config.model),
-        "missions": dump_config(config.data.load_missions()),
+        "inputs": inputs,
+        "policy": _describe_policy(config, context),
         "settings": config.summaries.describe(),
+        "version": __version__,
     }
     return context.run / KEPT / digest_json(depends)[:12]
+
+
+def _describe_policy(config: GroupQcConfig, context: StepContext) -> list[object] | None:
+    """Return what a policy in this process or on workers depends on; a server has its own."""
+    if config.summaries.server is not None:
+        return None
+    taught = context.output_of(TEACH_STEP) / "policy" if config.model.is_preset else None
+    weights = taught and digest_file(taught)
+    return [weights, config.model.dtype, config.model.max_pixels]

@@ -10,7 +10,7 @@ from groupwise.pipeline import (
     Recipe,
     RewardSource,
     Step,
-    digest_inputs,
+    digest_models,
 )
 
 if TYPE_CHECKING:
@@ -33,6 +33,13 @@ _WARMUP_ROWS = (
     "sft.labelled_share"
 )
 
+# Code and texts that are edited between releases: how pairs are asked about and taught, how
+# answers are read, what they earn.
+_PARSER = "groupwise.rewards.answers"
+_WORDS = f"{_PARSER} groupwise_recipes.on_task.prompt groupwise_recipes.on_task.warmup"
+_REWARDS = "groupwise.rewards groupwise_recipes.on_task.rewards"
+_JUDGE = "groupwise.judges groupwise_recipes.on_task.judge groupwise_recipes.on_task.prompts"
+
 
 def plan(config: "OnTaskConfig", run: Path) -> list[Step]:
     """Return the steps; a step lists the settings and steps that its outputs depend on.
@@ -41,13 +48,13 @@ def plan(config: "OnTaskConfig", run: Path) -> list[Step]:
     """
     from groupwise_recipes.on_task.rewards import name_weights
 
-    make = Planner(config, _WORK).make_step
+    make = Planner(config, _WORK, inputs=_digest_outside(config)).make_step
     return [
         make(
             "prepare",
             "screens into splits and pairs",
             reads=f"data model.base model.max_pixels {_WARMUP_ROWS}",
-            inputs=digest_inputs({"data.root": config.data.root, "model.base": config.model.base}),
+            code=_WORDS,
         ),
         make(
             "audit",
@@ -55,12 +62,19 @@ def plan(config: "OnTaskConfig", run: Path) -> list[Step]:
             reads="data.budget model.base model.max_pixels",
             uses="prepare",
         ),
-        make("baselines", "majority, text, picture, prompt", reads=_ASKED, uses="prepare audit"),
+        make(
+            "baselines",
+            "majority, text, picture, prompt",
+            reads=_ASKED,
+            uses="prepare audit",
+            code=_PARSER,
+        ),
         make(
             "sft",
             "warm-up with descriptions",
             reads=f"seed answer {_POLICY} sft",
             uses="prepare",
+            code=_WORDS,
         ),
         make(
             "grpo",
@@ -68,6 +82,7 @@ def plan(config: "OnTaskConfig", run: Path) -> list[Step]:
             reads=f"seed answer {_POLICY} rewards judge grpo "
             "evaluation.batch_size evaluation.num_heldout_items",
             uses="prepare sft",
+            code=f"{_REWARDS} {_JUDGE if config.judge else ''}",
         ),
         make(
             "sft_same_labels",
@@ -75,6 +90,7 @@ def plan(config: "OnTaskConfig", run: Path) -> list[Step]:
             reads=f"seed answer {_POLICY} sft grpo.epochs grpo.learning_rate grpo.trainable "
             "grpo.max_new_tokens evaluation.batch_size",
             uses="prepare sft",
+            code=_WORDS,
         ),
         make(
             "evaluate",
@@ -82,6 +98,7 @@ def plan(config: "OnTaskConfig", run: Path) -> list[Step]:
             reads=f"{_ASKED} {_WARMUP_ROWS} sft.epochs rewards judge "
             "grpo.epochs grpo.gradient_accumulation metric_versions",
             uses=" ".join(("prepare", "baselines", *TRAINED)),
+            code=_PARSER,
         ),
         make(
             "report",
@@ -91,6 +108,20 @@ def plan(config: "OnTaskConfig", run: Path) -> list[Step]:
             files=("report.html", "report.md"),
         ),
     ]
+
+
+def _digest_outside(config: "OnTaskConfig") -> dict[str, str]:
+    """Return what the screens, the base and the judge's model are known by."""
+    from groupwise.data import digest_screenshots
+
+    root, judge = config.data.root, config.judge
+    models = {
+        "model.base": None if config.model.is_preset else config.model.base,
+        "judge.model": judge and judge.model,
+        "judge.tokenizer": judge and judge.tokenizer,
+    }
+    screens = {} if root is None else {"data.root": digest_screenshots(root)}
+    return {**screens, **digest_models(models)}
 
 
 def preview(config: "OnTaskConfig") -> Preview:
@@ -114,5 +145,10 @@ recipe = Recipe(
     config_folder=Path(__file__).parent / "configs",
     plan=plan,
     preview=preview,
-    rewards=RewardSource(collect_rewards, uses=("prepare", "audit"), reads="answer rewards judge"),
+    rewards=RewardSource(
+        collect_rewards,
+        uses=("prepare", "audit"),
+        reads="answer rewards judge",
+        code=f"{_REWARDS} {_JUDGE} groupwise_recipes.on_task.prompt",
+    ),
 )
