@@ -1,5 +1,8 @@
+from types import SimpleNamespace
+
 import pytest
 from PIL import Image
+from transformers import VideoLlama3ImageProcessor
 
 from groupwise.training.fast.pictures import process_pictures_once
 
@@ -88,6 +91,15 @@ def test_the_processor_is_itself_again(processor):
     with pytest.raises(KeyError):
         fail()
     assert processor.image_processor is own
+
+
+def test_a_processor_with_other_outputs_is_left_alone():
+    """It cuts pictures into patches as well, and says more, or something else, about them."""
+    own = VideoLlama3ImageProcessor()
+    assert hasattr(own, "merge_size")
+    processor = SimpleNamespace(image_processor=own)
+    with process_pictures_once(processor):
+        assert processor.image_processor is own
 
 
 def test_a_tokenizer_has_no_pictures(policies):

@@ -1,5 +1,5 @@
 import pytest
-from peft import LoraConfig
+from peft import IA3Config, LoraConfig, get_peft_model
 from torch import nn
 
 from groupwise.training.fast.support import (
@@ -75,6 +75,27 @@ def test_obstacles(policies):
     assert "flex_attention" in find_obstacle(model)
     model.config.model_type = "mamba"
     assert "mamba" in find_obstacle(model)
+
+
+def test_a_class_of_somebody_else_is_not_known(policies):
+    """Its type is written in its config; its forward may be another one."""
+    backbone = find_backbone(policies.build("qwen3", "full"))
+    backbone.__class__ = type("Qwen3Model", (type(backbone),), {"__module__": "remote.modeling"})
+    assert "Qwen3Model is not of Transformers" in find_obstacle(backbone)
+
+
+def test_a_model_on_several_devices(policies):
+    backbone = find_backbone(policies.build("llama", "full"))
+    backbone.layers[3].to("meta")
+    assert "spread over devices" in find_obstacle(backbone)
+
+
+def test_a_frozen_adapter_that_is_not_lora_is_no_part_of_the_trunk_either(policies):
+    config = IA3Config(target_modules=["v_proj"], feedforward_modules=[])
+    model = get_peft_model(policies.build("qwen2", "fresh"), config)
+    model.requires_grad_(False)
+    find_backbone(model).layers[3].requires_grad_(True)
+    assert find_first_trained(find_backbone(model), 4) == 0
 
 
 def test_dropout_of_every_kind_is_found(policies):

@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Self
 
+import numpy as np
 import torch
 from trl.trainer.utils import (
     split_pixel_values_by_grid,
@@ -27,10 +28,20 @@ def number_prompts(rows: Sequence[Mapping[str, Any]]) -> list[int]:
 
 def _is_same_prompt(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
     """Whether prompt and pictures are equal; the prompts are compared first, being cheaper."""
-    return all(
-        one.get(key) is other.get(key) or one.get(key) == other.get(key)
-        for key in ("prompt", "image", "images")
-    )
+    return all(_is_equal(one.get(key), other.get(key)) for key in ("prompt", "image", "images"))
+
+
+def _is_equal(one: Any, other: Any) -> bool:
+    """Whether two values of rows are equal; pictures may be arrays, anywhere in a prompt."""
+    if one is other or type(one) is not type(other):
+        return one is other
+    if isinstance(one, np.ndarray | torch.Tensor):
+        return one.shape == other.shape and one.dtype == other.dtype and bool((one == other).all())
+    if isinstance(one, dict):
+        return one.keys() == other.keys() and all(_is_equal(one[k], other[k]) for k in one)
+    if isinstance(one, list | tuple):
+        return len(one) == len(other) and all(map(_is_equal, one, other))
+    return bool(one == other)
 
 
 @dataclass(frozen=True)

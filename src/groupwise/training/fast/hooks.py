@@ -5,7 +5,7 @@ from typing import Any
 
 
 def keep_inputs_without_gradient(model: Any, arguments: Any) -> None:
-    """Stop the trainer from asking for gradients of the inputs of a model.
+    """Let the trainer ask for gradients of the inputs of a model in vain.
 
     It does so for re-entrant checkpointing, which alone needs it; every frozen block below the
     first adapter would be recomputed and differentiated for nothing, and each round of sampling
@@ -13,14 +13,16 @@ def keep_inputs_without_gradient(model: Any, arguments: Any) -> None:
 
     Args:
         model: with an adapter, before one is added, or without; a name is left alone.
-        arguments: of the trainer.
+        arguments: of the trainer, which may choose re-entrant checkpointing later (ZeRO-3); None:
+            TRL's own.
     """
-    options = arguments.gradient_checkpointing_kwargs or {}
-    if isinstance(model, str) or options.get("use_reentrant", False):
+    if isinstance(model, str):
         return
-    for part in (model, model.get_base_model()) if hasattr(model, "peft_config") else (model,):
-        part.enable_input_require_grads = MethodType(_do_nothing, part)
 
+    def ask(part: Any) -> None:
+        options = getattr(arguments, "gradient_checkpointing_kwargs", None) or {}
+        if options.get("use_reentrant", False):
+            type(part).enable_input_require_grads(part)
 
-def _do_nothing(_: Any) -> None:
-    return None
+    base = model.get_base_model() if hasattr(model, "get_base_model") else model
+    base.enable_input_require_grads = MethodType(ask, base)

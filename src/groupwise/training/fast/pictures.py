@@ -16,11 +16,11 @@ def process_pictures_once(processor: Any) -> Iterator[None]:
     """Within this context equal pictures are processed once.
 
     Args:
-        processor: of a policy whose pictures become rows of patches (Qwen-VL); others, and
-            tokenizers, are left as they are.
+        processor: of a policy whose pictures become rows of patches and their grids (Qwen-VL);
+            others, and tokenizers, are left as they are.
     """
     own = getattr(processor, "image_processor", None)
-    if own is None or not hasattr(own, "merge_size"):
+    if not type(own).__name__.startswith("Qwen2VL"):
         yield
         return
     processor.image_processor = _Remembering(own)

@@ -3,9 +3,42 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from transformers import GenerationConfig
 from trl.models.utils import unwrap_model_for_generation
 
 from groupwise.training.fast.sampling import collate_prompts, cut_after_end, sample_rows
+
+# What depends on nothing but the tokens so far and their scores.
+_EXACT = frozenset(
+    (
+        *("_from_model_config", "transformers_version", "disable_compile"),
+        *("pad_token_id", "bos_token_id", "eos_token_id"),
+        *("max_new_tokens", "max_length", "min_new_tokens", "min_length"),
+        *("do_sample", "temperature", "top_k", "top_p", "min_p", "typical_p"),
+        *("epsilon_cutoff", "eta_cutoff", "renormalize_logits", "remove_invalid_values"),
+        *("repetition_penalty", "no_repeat_ngram_size", "exponential_decay_length_penalty"),
+        *("bad_words_ids", "suppress_tokens", "begin_suppress_tokens", "sequence_bias"),
+        *("forced_bos_token_id", "forced_eos_token_id"),
+    )
+)
+
+
+def find_sampling_obstacle(given: GenerationConfig, own: GenerationConfig) -> str | None:
+    """Return which option needs prompts that are read once per completion, or None.
+
+    Args:
+        given: to ``generate``.
+        own: of the model; says what that leaves open.
+    """
+    if given.max_new_tokens is None:
+        return "max_new_tokens is None"
+    usual = GenerationConfig._get_default_generation_params()
+    for name in sorted(given.to_dict().keys() - _EXACT):
+        value = getattr(given, name, None)
+        value = getattr(own, name, None) if value is None else value
+        if value is not None and value != usual.get(name, False):
+            return f"{name} is {value}"
+    return None
 
 
 def sample_round(
@@ -28,6 +61,7 @@ def sample_round(
         fields,
         num_images=[len(images[row] or ()) for row in first] if images else (),
         padding_id=trainer._tokenizer.pad_token_id,
+        width_unit=trainer.pad_to_multiple_of or 1,
         device=trainer.accelerator.device,
     )
     with (

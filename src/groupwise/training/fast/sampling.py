@@ -92,20 +92,22 @@ def collate_prompts(
     *,
     num_images: Sequence[int],
     padding_id: int,
+    width_unit: int = 1,
     device: torch.device,
 ) -> PromptRows:
-    """Return prompts padded on the left.
+    """Return prompts padded on the left, as ``generate`` would be given them by TRL.
 
     Args:
         prompt_ids: token ids of each prompt.
         fields: what the processor returned beside them.
         num_images: pictures of each prompt; empty without pictures.
         padding_id: fills up the ids.
+        width_unit: the width is a multiple of so many tokens.
         device: of the tensors.
     """
+    width = -(-max(map(len, prompt_ids)) // width_unit) * width_unit
 
     def pad_left(rows: Sequence[Sequence[int]], value: int) -> torch.Tensor:
-        width = max(map(len, prompt_ids))
         padded = [[value] * (width - len(row)) + list(row) for row in rows]
         return torch.tensor(padded, device=device)
 

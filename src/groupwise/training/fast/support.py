@@ -1,8 +1,11 @@
 """What of a model can be shared, and why not."""
 
 import re
+from collections.abc import Mapping
 from typing import Any
 
+from peft.tuners.tuners_utils import BaseTunerLayer
+from peft.utils.other import AuxiliaryTrainingWrapper
 from torch import nn
 
 from groupwise.training.fast.scoring import Sharing
@@ -10,6 +13,8 @@ from groupwise.training.fast.shared import find_text_model
 from groupwise.training.settings import SpeedSettings
 
 _KNOWN = ("llama", "qwen2", "qwen3", "qwen2_5_vl", "qwen3_vl")
+# Each token is changed by itself, and nothing is left to chance.
+_ADAPTERS = ("BOFT", "FOURIERFT", "HRA", "IA3", "LN_TUNING", "LORA", "OFT", "VERA")
 _ATTENTION = ("sdpa", "eager", "flash_attention_2", "flash_attention_3")
 _BLOCK = re.compile(r"(?:^|\.)layers\.(\d+)\.")
 _VISION = re.compile(r"(?:^|\.)visual\.")
@@ -17,7 +22,7 @@ _VISION = re.compile(r"(?:^|\.)visual\.")
 
 def find_backbone(model: Any) -> Any:
     """Return the part of a model, with or without an adapter, below its output head."""
-    base = model.get_base_model() if hasattr(model, "peft_config") else model
+    base = model.get_base_model() if hasattr(model, "get_base_model") else model
     return base.base_model
 
 
@@ -25,6 +30,10 @@ def find_obstacle(backbone: Any) -> str | None:
     """Return why prompts cannot be shared by this model, or None if they can."""
     if backbone.config.model_type not in _KNOWN:
         return f"models of type {backbone.config.model_type} are not known to allow it"
+    if not type(backbone).__module__.startswith("transformers."):
+        return f"its class {type(backbone).__name__} is not of Transformers"
+    if len({parameter.device for parameter in backbone.parameters()}) > 1:
+        return "it is spread over devices"
     text = find_text_model(backbone)
     layer_types = set(getattr(text.config, "layer_types", None) or ()) - {"full_attention"}
     if layer_types:
@@ -37,10 +46,31 @@ def find_obstacle(backbone: Any) -> str | None:
     return None
 
 
+def find_adapter_obstacle(model: Any) -> str | None:
+    """Return why prompts cannot be shared with this model's adapters, or None if they can."""
+    for config in getattr(model, "peft_config", {}).values():
+        if config.peft_type not in _ADAPTERS:
+            return f"adapters of type {config.peft_type.value} are not known to allow it"
+    for part in model.modules():
+        for variant in getattr(part, "lora_variant", {}).values():
+            if not type(variant).__name__.startswith("Dora"):
+                return f"LoRA as {type(variant).__name__} is not known to allow it"
+    return None
+
+
 def has_dropout(model: nn.Module) -> bool:
-    """Whether some part of the model drops activations while it trains."""
-    layers = any(isinstance(part, nn.Dropout) and part.p > 0 for part in model.modules())
-    return layers or any(getattr(p, "attention_dropout", 0) for p in model.modules())
+    """Whether some part of the model drops activations, or an adapter, while it trains."""
+    return any(map(_drops, model.modules()))
+
+
+def _drops(part: nn.Module) -> bool:
+    """Read rates off a layer for dropout, and off whatever has some, of each adapter or its own."""
+    kept = vars(part)
+    rates = [kept.get("p") if "Dropout" in type(part).__name__ else None]
+    for name, value in kept.items():
+        if "drop" in name:
+            rates += value.values() if isinstance(value, Mapping) else [value]
+    return any(isinstance(rate, int | float) and rate > 0 for rate in rates)
 
 
 def find_first_trained(backbone: nn.Module, num_blocks: int) -> int:
@@ -50,8 +80,8 @@ def find_first_trained(backbone: nn.Module, num_blocks: int) -> int:
     policy.
     """
     found = [num_blocks]
-    for name, parameter in backbone.named_parameters():
-        if not (parameter.requires_grad or "lora_" in name) or _is_above_blocks(name):
+    for name in _list_adapted(backbone):
+        if _is_above_blocks(name):
             continue
         block = None if _VISION.search(name) else _BLOCK.search(name)
         found.append(int(block.group(1)) if block else 0)
@@ -60,8 +90,7 @@ def find_first_trained(backbone: nn.Module, num_blocks: int) -> int:
 
 def trains_vision(backbone: nn.Module) -> bool:
     """Whether some weight of the vision tower or its aligner trains."""
-    named = backbone.named_parameters()
-    return any(p.requires_grad or "lora_" in n for n, p in named if _VISION.search(n))
+    return any(map(_VISION.search, _list_adapted(backbone)))
 
 
 def describe_sharing(backbone: Any, speed: SpeedSettings) -> Sharing:
@@ -73,6 +102,14 @@ def describe_sharing(backbone: Any, speed: SpeedSettings) -> Sharing:
         keeps_trunk=speed.trunk_cache and 0 < first < num_blocks,
         keeps_features=speed.vision_once and not trains_vision(backbone),
     )
+
+
+def _list_adapted(backbone: nn.Module) -> list[str]:
+    """Return the names of parameters that train or belong to a part with an adapter."""
+    kinds = BaseTunerLayer | AuxiliaryTrainingWrapper
+    inside = tuple(f"{n}." for n, part in backbone.named_modules() if isinstance(part, kinds))
+    named = backbone.named_parameters()
+    return [name for name, p in named if p.requires_grad or name.startswith(inside)]
 
 
 def _is_above_blocks(name: str) -> bool:

@@ -6,7 +6,7 @@ log-probabilities come from, how completions are sampled, and which rows are sco
 
 import warnings
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
@@ -28,7 +28,7 @@ from groupwise.training.fast.hooks import keep_inputs_without_gradient
 from groupwise.training.fast.passes import collect_prompts, name_plain
 from groupwise.training.fast.pictures import process_pictures_once
 from groupwise.training.fast.progress import load_progress, save_progress
-from groupwise.training.fast.rollout import sample_round
+from groupwise.training.fast.rollout import find_sampling_obstacle, sample_round
 from groupwise.training.fast.rounds import Round
 from groupwise.training.fast.scoring import (
     ScoredRows,
@@ -37,7 +37,12 @@ from groupwise.training.fast.scoring import (
     score_rows,
 )
 from groupwise.training.fast.shared import install_shared_pass
-from groupwise.training.fast.support import describe_sharing, find_backbone, find_obstacle
+from groupwise.training.fast.support import (
+    describe_sharing,
+    find_adapter_obstacle,
+    find_backbone,
+    find_obstacle,
+)
 from groupwise.training.fast.vllm_weights import send_merged
 from groupwise.training.settings import SpeedSettings
 
@@ -56,7 +61,7 @@ class FastGRPOTrainer(_Base):
     """
 
     def __init__(self, *, speed: SpeedSettings, **named: Any) -> None:
-        keep_inputs_without_gradient(named["model"], named["args"])
+        keep_inputs_without_gradient(named["model"], named.get("args"))
         super().__init__(**named)
         self.speed = speed
         if speed.rewards_beside_scoring:
@@ -67,26 +72,51 @@ class FastGRPOTrainer(_Base):
         self._counts: Counter[str] = Counter()
         self._sharing = Sharing()
         self._shares = speed.shared_prefix != "off" and self._install()
+        self._samples_once = self._shares and speed.prefill_once and self._can_sample_once()
         if self.use_vllm and hasattr(self.model, "peft_config"):
             self._send_merged()
 
     def _install(self) -> bool:
         """Make the models take a shared pass; return whether that is possible."""
-        models = [m for m in (self.model, self.ref_model) if m is not None]
-        self._backbones = [find_backbone(self.accelerator.unwrap_model(m)) for m in models]
-        obstacle = next((o for b in self._backbones if (o := find_obstacle(b))), None)
-        if self.tools or self.environment_factories or self.rollout_func or self.aux_loss_enabled:
-            obstacle = "tools, environments, rollout functions and auxiliary losses need plain rows"
-        if self._dist.is_fsdp or self._dist.is_zero3:
-            # Gradients reach a prompt through its keys, past the block's output, and with it past
-            # what would gather the block's weights for the backward pass.
-            obstacle = "its weights are spread over processes"
+        given = [m for m in (self.model, self.ref_model) if m is not None]
+        models = [self.accelerator.unwrap_model(model) for model in given]
+        self._backbones = [find_backbone(model) for model in models]
+        obstacle = self._find_obstacle(models)
         if obstacle is not None:
             self._stop_sharing(obstacle)
             return False
         for backbone in self._backbones:
             install_shared_pass(backbone)
         return True
+
+    def _find_obstacle(self, models: Sequence[Any]) -> str | None:
+        """Return why prompts cannot be shared by these models in this training, or None."""
+        if self._dist.is_fsdp or self._dist.is_zero3:
+            # Gradients reach a prompt through its keys, past the block's output, and with it past
+            # what would gather the block's weights for the backward pass.
+            return "its weights are spread over processes"
+        for model in models:
+            found = find_obstacle(find_backbone(model)) or find_adapter_obstacle(model)
+            if found is not None:
+                return found
+        reasons = {
+            "tools write into completions": self.tools,
+            "environments write prompts": self.environment_factories,
+            "a rollout function makes its rows": self.rollout_func,
+            "an auxiliary loss of its experts is trained on": self.aux_loss_enabled,
+            "noise is added to its embeddings": self.args.neftune_noise_alpha,
+        }
+        return next((reason for reason, applies in reasons.items() if applies), None)
+
+    def _can_sample_once(self) -> bool:
+        """Whether completions are sampled here, by options that allow it."""
+        if self.use_vllm or self.use_transformers_continuous_batching:
+            return False
+        own = self.accelerator.unwrap_model(self.model).generation_config
+        obstacle = find_sampling_obstacle(self.generation_config, own)
+        if obstacle is not None:
+            warnings.warn(f"every prompt is read once per completion: {obstacle}", stacklevel=2)
+        return obstacle is None
 
     def _send_merged(self) -> None:
         if self._dist.is_fsdp or self._dist.is_zero3:
@@ -192,9 +222,8 @@ class FastGRPOTrainer(_Base):
 
     def _reads_prompts_once(self, num_rows: int) -> bool:
         """Whether these rows are those of the round and are sampled here."""
-        elsewhere = self.use_vllm or self.use_transformers_continuous_batching
         is_round = self._round is not None and len(self._round.groups.prompt_of_row) == num_rows
-        return self._shares and self.speed.prefill_once and is_round and not elsewhere
+        return self._shares and self._samples_once and is_round
 
     # ---- log-probabilities ---------------------------------------------------------------------
 
