@@ -1,5 +1,6 @@
 """Truth against judgement: what the spec of on_task asks, as a property over all judge outputs."""
 
+from collections.abc import Mapping
 from itertools import product
 
 import pytest
@@ -17,7 +18,7 @@ weights = st.one_of(st.floats(0.001, 1), st.sampled_from([0.2, 0.3, 0.5]))
 
 
 class Part:
-    """Pays one value for the right answer and one for the wrong one."""
+    """Pays one value for the right answer and one for the wrong one; without any, it is absent."""
 
     name = "part"
 
@@ -25,19 +26,22 @@ class Part:
         self.kind = kind
         self.values = {"right": right, "wrong": wrong}
 
+    def applies_to(self, example: Example) -> bool:
+        return any(value is not None for value in self.values.values())
+
     def __call__(self, example: Example, completion: Completion) -> Score:
         return Score(self.values[completion.text], f"said {self.values[completion.text]}")
 
 
-def truth(value: float | None = 1.0) -> Reward:
+def truth(value: float | None = 1.0) -> Part:
     return Part("truth", value, None if value is None else 1 - value)
 
 
-def judge(right: float | None, wrong: float | None) -> Reward:
+def judge(right: float | None, wrong: float | None) -> Part:
     return Part("judgement", right, wrong)
 
 
-def pay(parts: dict[str, tuple[Reward, float]], *, drop: bool = True) -> tuple[Score, Score]:
+def pay(parts: Mapping[str, tuple[Reward, float]], *, drop: bool = True) -> tuple[Score, Score]:
     rewards = RewardSet(parts, drop_contradicted=drop)
     return rewards.score(ITEM, RIGHT), rewards.score(ITEM, WRONG)
 
@@ -53,9 +57,9 @@ def test_with_the_weights_of_on_task_the_right_answer_wins(
             "verifier": (Part("other", seen, seen), 0.2),
         }
     )
-    assert right.value is not None
-    assert wrong.value is not None
-    assert right.value > wrong.value
+    is_failed = (said_of_right is None) != (said_of_wrong is None)
+    assert (None in (right.value, wrong.value)) == is_failed
+    assert is_failed or right.value > wrong.value
 
 
 @given(
@@ -74,7 +78,7 @@ def test_in_every_set_that_is_accepted_the_right_answer_wins(
 ) -> None:
     known = data.draw(st.lists(st.booleans(), min_size=len(truths), max_size=len(truths)))
     assume(any(known))
-    parts: dict[str, tuple[Reward, float]] = {}
+    parts: dict[str, tuple[Part, float]] = {}
     for number, weight in enumerate(truths):
         parts[f"truth {number}"] = (truth(1.0 if known[number] else None), weight)
     for number, weight in enumerate(judges):
@@ -88,9 +92,11 @@ def test_in_every_set_that_is_accepted_the_right_answer_wins(
     except RewardError:
         assume(False)
         raise
-    assert right.value is not None
-    assert wrong.value is not None
-    assert right.value > wrong.value
+    said = [part.values for part, _ in parts.values()]
+    for score, answer, other in ((right, "right", "wrong"), (wrong, "wrong", "right")):
+        failed = any(v[answer] is None and v[other] is not None for v in said)
+        assert (score.value is None) == failed
+    assert None in (right.value, wrong.value) or right.value > wrong.value
 
 
 @given(st.booleans(), weights, weights, weights)
@@ -101,14 +107,14 @@ def test_a_set_that_is_refused_would_have_let_a_wrong_answer_win(
         scores = {}
         for name, said in (("right", right), ("wrong", wrong)):
             truth_says = float(name == "right")
-            is_dropped = drop and said is not None and (said - 0.5) * (truth_says - 0.5) < 0
-            given = [(truth_weight, truth_says), (other_weight, other)]
-            given += [(judge_weight, None if is_dropped else said)]
+            if drop and said is not None and (said - 0.5) * (truth_says - 0.5) < 0:
+                said = 0.5
+            given = [(truth_weight, truth_says), (other_weight, other), (judge_weight, said)]
             there = [(weight, value) for weight, value in given if value is not None]
             scores[name] = sum(w * v for w, v in there) / sum(w for w, _ in there)
         return scores["right"] - scores["wrong"]
 
-    parts = {
+    parts: Mapping[str, tuple[Reward, float]] = {
         "truth": (truth(), truth_weight),
         "judge": (judge(0.0, 1.0), judge_weight),
         "other": (Part("other", 1.0, 1.0), other_weight),
@@ -116,7 +122,7 @@ def test_a_set_that_is_refused_would_have_let_a_wrong_answer_win(
     try:
         RewardSet(parts, drop_contradicted=drop)
     except RewardError:
-        said = (None, 0.0, 0.5, 1.0)
+        said = (0.0, 0.5, 1.0)
         assert min(combine(*all_said) for all_said in product(said, said, said)) < 1e-5
 
 
@@ -144,14 +150,20 @@ def test_equal_weights_several_judges_and_the_lightest_truth_count(parts) -> Non
         pay(parts, drop=False)
 
 
-def test_dropping_does_not_help_where_the_other_parts_take_all_the_weight() -> None:
-    """Right, judge unsure: (0.01 + 0.25) + 0.49; wrong, judge dropped: 0.49 of 0.50."""
+def test_a_light_truth_wins_over_judgements_that_may_not_contradict_it() -> None:
+    """Right, judge unsure: 0.01 + 0.25 + 0.49; wrong, judge undecided: 0.25 + 0.49."""
     parts = {
         "label": (truth(), 0.01),
         "judge": (judge(0.5, 1), 0.5),
         "format": (Part("format", 1.0, 1.0), 0.49),
     }
-    with pytest.raises(RewardError, match="give the truth more weight"):
+    right, wrong = pay(parts, drop=True)
+    assert (right.value, wrong.value) == pytest.approx((0.75, 0.74))
+
+
+def test_a_truth_of_no_weight_to_speak_of_is_refused_also_then() -> None:
+    parts = {"label": (truth(), 1e-7), "judge": (judge(0.5, 1), 1.0)}
+    with pytest.raises(RewardError, match=r"give the truth more weight\.$"):
         pay(parts, drop=True)
 
 
@@ -161,11 +173,12 @@ def test_judgements_alone_or_of_no_weight_are_fine() -> None:
     assert right.value == 1.0
 
 
-def test_a_contradicted_judgement_is_dropped_and_says_so() -> None:
+def test_a_contradicted_judgement_counts_as_undecided_and_says_so() -> None:
     right, wrong = pay({"label": (truth(), 0.3), "judge": (judge(0.2, 0.9), 0.5)})
-    assert (right.value, wrong.value) == (1.0, 0.0)
-    assert wrong.breakdown == {"label": 0.0, "judge": None}
-    assert "judge: dropped, the truth contradicts it; it said 0.9 (said 0.9)" in wrong.reason
+    assert (right.value, wrong.value) == pytest.approx((0.55 / 0.8, 0.25 / 0.8))
+    assert wrong.breakdown == {"label": 0.0, "judge": 0.5}
+    said = "judge: counts as undecided, the truth contradicts it; it said 0.9 (said 0.9)"
+    assert said in wrong.reason
 
 
 def test_a_judgement_on_the_side_of_the_truth_stays() -> None:

@@ -45,7 +45,7 @@ def scored(text_examples):
 
 def test_values_are_weighted_and_none_stays_none(scored):
     values, _, _ = scored
-    assert values == [0.75, None, 0.5, 0.0]
+    assert values == [0.75, None, None, 0.0]
 
 
 def test_parts_and_shares_are_logged(scored):
@@ -53,7 +53,7 @@ def test_parts_and_shares_are_logged(scored):
     assert logged == pytest.approx(
         {
             "invalid": 0.25,
-            "unscorable": 0.25,
+            "unscorable": 0.5,
             "reward/a": 0.5,
             "reward/a_std": 0.5,
             "reward/b": 0.5 / 3,

@@ -25,7 +25,13 @@ from groupwise.rewards.judged import Judged
 from groupwise.rewards.label_match import LabelMatch
 from groupwise.rewards.math_equality import MathEquality
 from groupwise.rewards.multiple_choice import MultipleChoice
-from groupwise.rewards.reward import BatchReward, ReferenceCheck, Reward, RewardKind
+from groupwise.rewards.reward import (
+    BatchReward,
+    PartialReward,
+    ReferenceCheck,
+    Reward,
+    RewardKind,
+)
 from groupwise.rewards.reward_set import RewardSet, WeightedReward
 from groupwise.rewards.soft_overlong import SoftOverlong
 from groupwise.rewards.tag_format import TagFormat
@@ -53,6 +59,7 @@ __all__ = [
     "MathEquality",
     "Measure",
     "MultipleChoice",
+    "PartialReward",
     "ReferenceCheck",
     "Reward",
     "RewardAudit",

@@ -91,6 +91,10 @@ class BoxIou:
         self.seen_size = seen_size
         self.match_labels = match_labels
 
+    def applies_to(self, example: Example) -> bool:
+        """Return whether the example has reference boxes, or says that there are none."""
+        return example.fields.get(self.boxes) is not None
+
     def __call__(self, example: Example, completion: Completion) -> Score:
         """Return the score.
 

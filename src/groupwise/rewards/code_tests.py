@@ -75,6 +75,10 @@ class CodeTests:
         self.num_workers = num_workers
         self._suites: dict[str, Suite | str] = {}
 
+    def applies_to(self, example: Example) -> bool:
+        """Return whether the example has tests."""
+        return example.fields.get(self.tests) is not None
+
     def __call__(self, example: Example, completion: Completion) -> Score:
         """Return the score."""
         if example.fields.get(self.tests) is None:

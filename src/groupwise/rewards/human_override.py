@@ -6,7 +6,7 @@ In a RewardSet it overrides: where it has a value, truths and judgements are dro
 from dataclasses import replace
 
 from groupwise.core import Completion, Example, RewardError, Score
-from groupwise.rewards.reward import Reward, RewardKind, explain_unusable
+from groupwise.rewards.reward import Reward, RewardKind, applies_to, explain_unusable
 
 
 class HumanOverride:
@@ -23,6 +23,15 @@ class HumanOverride:
     def __init__(self, reward: Reward, *, field: str = "human_label") -> None:
         self.reward = reward
         self.field = field
+
+    def applies_to(self, example: Example) -> bool:
+        """Return whether a person corrected the example and the reward applies to that.
+
+        Raises:
+            RewardError: if the person's label is no text.
+        """
+        corrected = self._correct(example)
+        return corrected is not None and applies_to(self.reward, corrected)
 
     def __call__(self, example: Example, completion: Completion) -> Score:
         """Return the score.

@@ -19,6 +19,10 @@ class LabelMatch:
     def __init__(self, contract: AnswerContract) -> None:
         self.contract = contract
 
+    def applies_to(self, example: Example) -> bool:
+        """Return whether the example has a label."""
+        return example.label is not None
+
     def __call__(self, example: Example, completion: Completion) -> Score:
         """Return the score.
 

@@ -48,6 +48,10 @@ class MathEquality:
         self._workers = workers or MathWorkers()
         self._references: dict[str, Reference] = {}
 
+    def applies_to(self, example: Example) -> bool:
+        """Return whether the example has a label."""
+        return example.label is not None
+
     def __call__(self, example: Example, completion: Completion) -> Score:
         """Return the score."""
         if example.label is None:

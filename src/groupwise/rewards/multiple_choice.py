@@ -60,6 +60,10 @@ class MultipleChoice:
         self.options = options
         self.num_options = num_options
 
+    def applies_to(self, example: Example) -> bool:
+        """Return whether the example has a label."""
+        return example.label is not None
+
     def __call__(self, example: Example, completion: Completion) -> Score:
         """Return the score.
 

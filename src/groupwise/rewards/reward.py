@@ -66,6 +66,24 @@ class ReferenceCheck(Protocol):
         ...
 
 
+@runtime_checkable
+class PartialReward(Protocol):
+    """A reward that has nothing to say about some examples, whatever the answer.
+
+    In a RewardSet it weighs nothing on those. A reward without this method is meant to have a
+    value for every answer, and one without leaves its answer without a score.
+    """
+
+    def applies_to(self, example: Example) -> bool:
+        """Return whether answers to ``example`` can have a value."""
+        ...
+
+
+def applies_to(reward: object, example: Example) -> bool:
+    """Return whether ``reward`` has something to say about answers to ``example``."""
+    return not isinstance(reward, PartialReward) or reward.applies_to(example)
+
+
 def explain_unusable(reward: object, example: Example) -> str | None:
     """Return why ``reward`` can score no answer to ``example``; None if it can or cannot say."""
     return reward.explain_unusable(example) if isinstance(reward, ReferenceCheck) else None

@@ -1,5 +1,7 @@
-"""Several weighted rewards as one: the parts stay visible, a part without a value weighs nothing.
+"""Several weighted rewards as one: the parts stay visible, and the example alone says what weighs.
 
+A part that does not apply to an example weighs nothing for any answer to it; where one that does
+has no value, the answer has no score. So no two answers of a group are paid by other weights.
 It does not catch what a reward does wrong: an exception becomes a RewardError that names the
 reward, never a number.
 """
@@ -16,6 +18,7 @@ from groupwise.rewards.reward import (
     BatchReward,
     Reward,
     RewardKind,
+    applies_to,
     explain_unusable,
     read_kind,
 )
@@ -36,13 +39,14 @@ class WeightedReward:
 class RewardSet:
     """A weighted mean of rewards.
 
-    Where a ``human`` part has a value, truths and judgements are dropped. A judgement may not
-    outvote a known truth: either every truth weighs more than all judgements together, or
-    ``drop_contradicted`` drops a judgement that lies on the other side of 1/2 than the truth.
+    Where a ``human`` part applies, truths and judgements are dropped. A judgement may not outvote
+    a known truth: either every truth weighs more than all judgements together, or with
+    ``drop_contradicted`` a judgement that lies on the other side of 1/2 than the truth counts as
+    undecided, 1/2.
 
     Args:
         parts: ``{name: (reward, weight)}`` or WeightedRewards.
-        drop_contradicted: whether a judgement that a known truth contradicts is dropped.
+        drop_contradicted: whether what a judgement says against a known truth is dropped.
 
     Raises:
         RewardError: if there is no part, a name stands twice, a weight is not a finite number
@@ -81,7 +85,7 @@ class RewardSet:
 
     @property
     def drops_contradicted(self) -> bool:
-        """Whether a judgement that a known truth contradicts is dropped."""
+        """Whether what a judgement says against a known truth is dropped."""
         return self._drops_contradicted
 
     @property
@@ -93,7 +97,7 @@ class RewardSet:
         """Return the weights that count, as one line.
 
         Args:
-            absent: parts that have no value; their weight goes to the others in proportion.
+            absent: parts that never apply; their weight goes to the others in proportion.
 
         Raises:
             RewardError: if there is no such part, or no weight is left.
@@ -101,10 +105,10 @@ class RewardSet:
         return describe_weights(self._given, absent=absent)
 
     def score(self, example: Example, completion: Completion) -> Score:
-        """Return the weighted mean over the parts that have a value.
+        """Return the weighted mean over the parts that apply to the example.
 
-        The weights of parts without a value go to the others in proportion; without any value
-        the score is None. A completion that one part calls invalid earns 0 and is invalid.
+        Where one of them has no value, or none applies, the score is None. A completion that one
+        part calls invalid earns 0 and is invalid.
 
         Raises:
             RewardError: if a reward raises or does not return a Score.
@@ -122,10 +126,32 @@ class RewardSet:
         pairs = list(zip(examples, completions, strict=True))
         columns = [_call_reward(name, reward, pairs) for name, reward in self._rewards.items()]
         rows = zip(*columns, strict=True)
-        return [self._combine(dict(zip(self._rewards, row, strict=True))) for row in rows]
+        return [
+            self._combine(example, dict(zip(self._rewards, row, strict=True)))
+            for example, row in zip(examples, rows, strict=True)
+        ]
+
+    def weigh(self, example: Example) -> Mapping[str, float]:
+        """Return the weights that count for every answer to ``example``; they add up to 1.
+
+        Parts of weight 0 and those that do not apply are left out, and truths and judgements
+        where a person decided. Empty if nothing is left.
+
+        Raises:
+            RewardError: if a part raises.
+        """
+        there = {
+            name: self._given[name]
+            for name, reward in self._rewards.items()
+            if self._given[name] > 0
+            and _guard(name, partial(applies_to, reward, example), place=f"on example {example.id}")
+        }
+        if "human" in map(self._kinds.get, there):
+            there = {name: w for name, w in there.items() if not self._is_overruled(name)}
+        return share_out(there) if there else {}
 
     def explain_unusable(self, example: Example) -> str | None:
-        """Return which weighted parts can score no answer to ``example``, and why.
+        """Return which parts that weigh something can score no answer to ``example``, and why.
 
         None if every part can, or does not say.
 
@@ -134,61 +160,69 @@ class RewardSet:
         """
         found = {
             name: _guard(
-                name, partial(explain_unusable, reward, example), place=f"on example {example.id}"
+                name,
+                partial(explain_unusable, self._rewards[name], example),
+                place=f"on example {example.id}",
             )
-            for name, reward in self._rewards.items()
-            if self._given[name] > 0
+            for name in self.weigh(example)
         }
         return "; ".join(f"{name}: {why}" for name, why in found.items() if why) or None
 
-    def _combine(self, scores: Mapping[str, Score]) -> Score:
-        kept = self._drop_overruled(scores)
-        is_invalid = any(score.invalid for score in kept.values())
+    def _combine(self, example: Example, scores: Mapping[str, Score]) -> Score:
+        weights = self.weigh(example)
+        settled = self._settle(scores, weights)
+        is_invalid = any(score.invalid for score in settled.values())
         return Score(
-            0.0 if is_invalid else self._average(kept),
-            "; ".join(f"{name}: {score.reason}" for name, score in kept.items() if score.reason),
-            {name: score.value for name, score in kept.items()},
+            0.0 if is_invalid else _average(settled, weights),
+            "; ".join(f"{name}: {score.reason}" for name, score in settled.items() if score.reason),
+            {name: score.value for name, score in settled.items()},
             invalid=is_invalid,
         )
 
-    def _drop_overruled(self, scores: Mapping[str, Score]) -> Mapping[str, Score]:
-        """Take the value from what a person or a contradicting truth overrules."""
-        if self._average(self._select(scores, "human")) is not None:
-            overruled = [n for n in scores if self._kinds[n] in ("truth", "judgement")]
-            return dict(scores) | {n: _drop(scores[n], "a person decided") for n in overruled}
-        truth = self._average(self._select(scores, "truth"))
+    def _settle(
+        self, scores: Mapping[str, Score], weights: Mapping[str, float]
+    ) -> Mapping[str, Score]:
+        """Return the scores after what a person or a known truth has to say about them."""
+        if "human" in map(self._kinds.get, weights):
+            return {n: _drop(s) if self._is_overruled(n) else s for n, s in scores.items()}
+        truths = {name: w for name, w in weights.items() if self._kinds[name] == "truth"}
+        truth = _average(scores, share_out(truths)) if truths else None
         if truth is None or not self._drops_contradicted:
             return scores
-        return dict(scores) | {
-            name: _drop(score, "the truth contradicts it")
-            for name, score in self._select(scores, "judgement").items()
-            if score.value is not None and (score.value - 0.5) * (truth - 0.5) < 0
+        return {
+            name: _moderate(score, truth) if self._kinds[name] == "judgement" else score
+            for name, score in scores.items()
         }
 
-    def _select(self, scores: Mapping[str, Score], kind: RewardKind) -> Mapping[str, Score]:
-        return {name: score for name, score in scores.items() if self._kinds[name] == kind}
-
-    def _average(self, scores: Mapping[str, Score]) -> float | None:
-        known = [
-            (self._given[name], score.value)
-            for name, score in scores.items()
-            if score.value is not None
-        ]
-        largest = max((weight for weight, _ in known), default=0.0)
-        if largest <= 0:
-            return None
-        known = [(weight / largest, value) for weight, value in known]
-        total = math.fsum(weight for weight, _ in known)
-        mean = math.fsum(weight * value for weight, value in known) / total
-        return min(1.0, max(0.0, mean))
+    def _is_overruled(self, name: str) -> bool:
+        return self._kinds[name] in ("truth", "judgement")
 
 
-def _drop(score: Score, why: str) -> Score:
+def _average(scores: Mapping[str, Score], weights: Mapping[str, float]) -> float | None:
+    """Return the mean by weights that add up to 1; None if there are none or a value is missing."""
+    values = {name: scores[name].value for name in weights}
+    known = [weights[name] * value for name, value in values.items() if value is not None]
+    if not weights or len(known) < len(weights):
+        return None
+    return min(1.0, max(0.0, math.fsum(known)))
+
+
+def _drop(score: Score) -> Score:
     """Return a score without its value; what broke the contract stays invalid."""
     if score.value is None or score.invalid:
         return score
     said = f" ({score.reason})" if score.reason else ""
-    return Score(None, f"dropped, {why}; it said {score.value:.4g}{said}")
+    return Score(None, f"dropped, a person decided; it said {score.value:.4g}{said}")
+
+
+def _moderate(score: Score, truth: float) -> Score:
+    """Return a judgement, undecided where it lies on the other side of 1/2 than the truth."""
+    if score.value is None or score.invalid or (score.value - 0.5) * (truth - 0.5) >= 0:
+        return score
+    said = f" ({score.reason})" if score.reason else ""
+    return Score(
+        0.5, f"counts as undecided, the truth contradicts it; it said {score.value:.4g}{said}"
+    )
 
 
 def _name_parts(

@@ -26,6 +26,11 @@ class TextReward(ABC):
         self.contract = contract
         self.references = references
 
+    def applies_to(self, example: Example) -> bool:
+        """Return whether the example has references."""
+        given: object = example.fields.get(self.references)
+        return example.label is not None if given is None else given != []
+
     def __call__(self, example: Example, completion: Completion) -> Score:
         """Return the score.
 

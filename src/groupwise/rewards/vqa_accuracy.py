@@ -71,6 +71,10 @@ class VqaAccuracy:
         self.answers = answers
         self.as_published = as_published
 
+    def applies_to(self, example: Example) -> bool:
+        """Return whether the example has annotators' answers."""
+        return example.fields.get(self.answers) is not None
+
     def __call__(self, example: Example, completion: Completion) -> Score:
         """Return the score.
 

@@ -72,9 +72,13 @@ class JudgementReward(ABC):
     name: str
     kind: RewardKind
 
+    def applies_to(self, example: Example) -> bool:
+        """Return whether the example has a valid label."""
+        return example.label in VERDICTS
+
     def __call__(self, example: Example, completion: Completion) -> Score:
         """Return the score."""
-        if example.label not in VERDICTS:
+        if not self.applies_to(example):
             return Score(None, "no valid label")
         return self._score(example, parse_judgement(completion.text))
 

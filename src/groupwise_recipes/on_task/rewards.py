@@ -26,8 +26,8 @@ from groupwise_recipes.on_task.prompt import write_target
 def make_rewards(config: OnTaskConfig, judge: LogitJudge | None = None) -> RewardSet:
     """Return the rewards with their weights; a part of weight 0 is only logged.
 
-    Without a judge its weight goes to the other parts. A judge that contradicts a known label is
-    dropped, because its weight would outvote the label's.
+    Without a judge its weight goes to the other parts. A judge that contradicts a known label
+    counts as undecided, because its weight would outvote the label's.
     """
     contract, weights = config.answer, config.rewards
     parts: dict[str, tuple[Reward, float]] = {

@@ -8,7 +8,7 @@ import pytest
 from groupwise.core import Message, RewardError, Score, make_example
 from groupwise.inference import LabelShares, Reply, RequestError, Sampling
 from groupwise.judges import GenerativeJudge, LogitJudge, Question, load_prompt
-from groupwise.rewards import JudgeSeat, LabelMatch, RewardSet, audit_rewards
+from groupwise.rewards import AnswerFormat, JudgeSeat, LabelMatch, RewardSet, audit_rewards
 from groupwise.rewards.audit.stand_ins import Failing, Gullible, StandIn, remove_fenced
 from groupwise.rewards.judged import Judged
 
@@ -201,3 +201,38 @@ class TestStandIns:
     def test_the_failing_one_fails(self):
         assert ask_model(Failing(REPLIES), "Right?") is None
         assert ask_model(Failing(REPLIES, text=""), "Right?") == ""
+
+
+@pytest.mark.parametrize("alone", [True, False])
+def test_a_failed_judge_whose_weight_goes_to_the_rest(case, find, alone: bool):
+    """Also right answers may not gain by it: one that was judged could not earn as much."""
+
+    def build(model):
+        def score(example, completion):
+            truth = 0.0 if alone else case.measure(example, completion.text) or 0.0
+            rest = 0.2 * (completion.text in case.labels) + 0.3 * truth
+            said = ask_model(model, f"Is this right? {completion.text}")
+            if said is None or "Verdict" not in said:
+                return Score(rest / (0.2 if alone else 0.5))
+            return Score(rest + (0.8 if alone else 0.5) * ("True" in said))
+
+        return score
+
+    found = find(case, seat=JudgeSeat(build, REPLIES))
+    assert {"on-task", "off-task"} <= set(found["reward/judge-failure-scored"])
+
+
+def test_a_verdict_that_nobody_needs_may_fail(case, contract, find):
+    def build(model):
+        def score(example, completion):
+            ask_model(model, completion.text)
+            return LabelMatch(contract)(example, completion)
+
+        return score
+
+    assert find(case, seat=JudgeSeat(build, REPLIES)) == {}
+
+
+def test_a_judge_beside_the_form_alone_passes(case, contract, find):
+    parts = {"judge": (judge_generatively(), 0.9), "form": (AnswerFormat(contract), 0.1)}
+    assert find(case, rewards=RewardSet(parts)) == {}

@@ -107,13 +107,17 @@ class VerlReward:
         self.data_source = data_source
         self.values = values or ScoreRange()
 
+    def applies_to(self, example: Example) -> bool:
+        """Return whether the example has a label."""
+        return example.label is not None or "label" in example.fields
+
     def __call__(self, example: Example, completion: Completion) -> Score:
         """Return the score.
 
         Raises:
             RewardError: if the function returns no number in its range.
         """
-        if example.label is None and "label" not in example.fields:
+        if not self.applies_to(example):
             return Score(None, "no label")
         own = self.data_source
         result: object = self._function(

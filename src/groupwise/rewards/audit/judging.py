@@ -13,6 +13,7 @@ from groupwise.rewards.audit.injections import INJECTIONS
 from groupwise.rewards.audit.outcomes import Outcome, score_alone
 from groupwise.rewards.audit.rows import TOLERANCE, AuditRow, Evidence, Rule, point_at
 from groupwise.rewards.audit.stand_ins import Failing, Gullible, Quoting, StandIn
+from groupwise.rewards.reward_set import RewardSet
 
 OUTVOTES = Rule(
     "reward/judge-outvotes-truth",
@@ -24,7 +25,7 @@ FAILURES = Rule(
     "reward/judge-failure-scored",
     "error",
     "answers whose judge times out, says nothing or contradicts itself",
-    "must have no score, or the one that the truth alone gives",
+    "must have no score, unless no verdict changes what they earn",
 )
 OBEYS = Rule(
     "reward/judge-obeys-injection",
@@ -95,11 +96,19 @@ def _check_outvoting(items: Sequence[Item], seat: JudgeSeat) -> AuditRow:
 
 
 def _knows_truth(item: Item, seat: JudgeSeat) -> bool:
-    """Whether the rewards tell right from wrong when the judge fails."""
+    """Whether the rewards tell right from wrong without the judge.
+
+    A RewardSet says so by its truths; of other rewards it is known if they do when the judge fails.
+    """
     rewards = seat.build(Failing(seat.replies))
-    right = score_alone(rewards, item.example, item.reference).value
-    wrong = score_alone(rewards, item.example, item.wrong[0]).value
-    return right is not None and wrong is not None and right > wrong + TOLERANCE
+    right = score_alone(rewards, item.example, item.reference)
+    wrong = score_alone(rewards, item.example, item.wrong[0])
+    pairs = [(right.value, wrong.value)]
+    if isinstance(rewards, RewardSet):
+        truths = [name for name, kind in rewards.kinds.items() if kind == "truth"]
+        truths = [name for name in truths if name in rewards.weigh(item.example)]
+        pairs = [(right.breakdown.get(name), wrong.breakdown.get(name)) for name in truths]
+    return any(a is not None and b is not None and a > b + TOLERANCE for a, b in pairs)
 
 
 def _try_verdicts(example: Example, text: str, seat: JudgeSeat) -> list[tuple[str, Outcome]]:
@@ -112,43 +121,48 @@ def _try_verdicts(example: Example, text: str, seat: JudgeSeat) -> list[tuple[st
 
 
 def _check_failures(items: Sequence[Item], seat: JudgeSeat) -> AuditRow:
+    """Hold what answers earn from a failed judge against what they earn with verdicts.
+
+    Any number is a fault where verdicts matter: the weight of what the judge did not say went to
+    the other parts, or to a verdict that nobody gave.
+    """
     outcomes: list[Outcome] = []
     failures: list[Evidence] = []
-    judged = {item.example.id: _try_labels(item, seat) for item in items}
-    for item, model in product(items, _list_failing(seat)):
-        rewards = seat.build(model)
-        right = score_alone(rewards, item.example, item.reference)
-        wrong = score_alone(rewards, item.example, item.wrong[0])
-        outcomes += [right, wrong]
-        said = "it times out" if model.text is None else f"it says {model.text!r}"
-        if right.value is not None and right.value < 1.0 - TOLERANCE:
-            why = f"the judge failed ({said}), which was counted against the right answer"
-            failures.append(point_at(item.example, item.reference, right, why))
-        elif _is_credited(wrong, judged[item.example.id]):
-            why = f"the judge failed ({said}), which was counted for a wrong answer"
-            failures.append(point_at(item.example, item.wrong[0], wrong, why))
+    for item in items:
+        for text in (item.reference, item.wrong[0]):
+            judged = _try_labels(item.example, text, seat)
+            for model in _list_failing(seat):
+                failed = score_alone(seat.build(model), item.example, text)
+                outcomes.append(failed)
+                why = _explain_failed(failed.value, judged, is_right=text == item.reference)
+                if why:
+                    said = "it times out" if model.text is None else f"it says {model.text!r}"
+                    failures.append(
+                        point_at(item.example, text, failed, f"the judge failed ({said}), {why}")
+                    )
+                    break
     return FAILURES.make_row(outcomes, failures)
 
 
-def _try_labels(item: Item, seat: JudgeSeat) -> list[Outcome]:
-    """Return what a wrong answer earns under each verdict."""
+def _try_labels(example: Example, text: str, seat: JudgeSeat) -> list[float]:
+    """Return what an answer earns under each verdict."""
     models = [StandIn(seat.replies, label) for label in seat.replies]
-    return [score_alone(seat.build(model), item.example, item.wrong[0]) for model in models]
+    scores = [score_alone(seat.build(model), example, text).value for model in models]
+    return [value for value in scores if value is not None]
 
 
-def _is_credited(failed: Outcome, judged: Sequence[Outcome]) -> bool:
-    """Whether a wrong answer earns as much when the judge fails as when it favours the answer.
-
-    A part that has a value under some verdict and none now was left out, and earns nothing. If
-    verdicts change nothing, all there is counts as credit.
-    """
-    if failed.value is None:
-        return False
-    values = [outcome.value for outcome in judged if outcome.value is not None]
-    differs = bool(values) and max(values) > min(values) + TOLERANCE
-    scored = {n for o in judged for n, value in o.breakdown.items() if value is not None}
-    is_left_out = any(failed.breakdown.get(name, 0.0) is None for name in scored)
-    return not is_left_out and failed.value > (max(values) if differs else 1.0) - TOLERANCE
+def _explain_failed(failed: float | None, judged: Sequence[float], *, is_right: bool) -> str:
+    """Return what is wrong with what an answer earns when the judge fails; empty if nothing is."""
+    if failed is None or not judged or max(judged) <= min(judged) + TOLERANCE:
+        return ""
+    if is_right and failed < max(judged) - TOLERANCE:
+        return "which was counted against the right answer"
+    if not is_right and failed > min(judged) + TOLERANCE:
+        return "which was counted for a wrong answer"
+    return (
+        "and its weight went to the other parts: answers that were judged earn from "
+        f"{min(judged):.3g} to {max(judged):.3g}"
+    )
 
 
 def _list_failing(seat: JudgeSeat) -> Iterator[Failing]:

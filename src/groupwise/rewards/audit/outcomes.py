@@ -10,6 +10,9 @@ from groupwise.rewards.reward_set import RewardSet
 
 Problem = Literal["range", "raised"]
 
+BYTES_PER_TOKEN = 4
+"""Roughly, of English and of Chinese; rewards of length are audited with it."""
+
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
@@ -57,10 +60,15 @@ class ScoreTable:
         return [(self._examples[name], text, o) for (name, text), o in self._known.items()]
 
 
+def complete(text: str) -> Completion:
+    """Return a text as a policy would have written it, with about as many tokens as it has."""
+    return Completion(text, token_ids=tuple(range(-(-len(text.encode()) // BYTES_PER_TOKEN))))
+
+
 def _score_batch(rewards: Scorer, pairs: list[tuple[Example, str]]) -> list[Outcome]:
     if isinstance(rewards, RewardSet) and pairs:
         examples = [example for example, _ in pairs]
-        completions = [Completion(text) for _, text in pairs]
+        completions = [complete(text) for _, text in pairs]
         try:
             return [_read_score(score) for score in rewards.score_batch(examples, completions)]
         except GroupwiseError:
@@ -72,7 +80,7 @@ def score_alone(rewards: Scorer, example: Example, text: str) -> Outcome:
     """Return what one text earns; what a reward does wrong becomes a problem."""
     call = rewards.score if isinstance(rewards, RewardSet) else rewards
     try:
-        return _read_score(call(example, Completion(text)))
+        return _read_score(call(example, complete(text)))
     except ScoreRangeError as error:
         return Outcome(None, str(error), problem="range")
     except Exception as error:  # noqa: BLE001 - the boundary to a stranger's reward
