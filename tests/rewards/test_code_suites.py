@@ -8,6 +8,7 @@ from sandbox_host import needs_bubblewrap
 
 from groupwise.core import Completion, Example, Message, Score, make_example
 from groupwise.rewards import CodeTests
+from groupwise.rewards.code_cases import compare_output
 from groupwise.sandbox import Limits
 
 RIGHT = "def double(x):\n    return 2 * x\n"
@@ -218,6 +219,12 @@ def test_a_reference_solution_has_to_pass(solution: str, value: float | None) ->
 
 
 @needs_bubblewrap
+def test_a_reference_that_does_not_parse_does_not_pass() -> None:
+    found = score(make_item(TABLE, solution="def f(:"), PRINTS)[0]
+    assert (found.value, "SyntaxError" in found.reason) == (None, True)
+
+
+@needs_bubblewrap
 def test_a_label_that_is_a_program_is_a_reference() -> None:
     def make(label: str) -> Example:
         prompt = [Message("user", "double")]
@@ -266,3 +273,23 @@ def test_usability_is_found_once(monkeypatch: pytest.MonkeyPatch) -> None:
     assert reward.score_batch([example] * 3, [Completion(RIGHT)] * 3)[2].value == 1.0
     assert reward.explain_unusable(example) is None
     assert len(read) == 1
+
+
+@pytest.mark.parametrize(
+    ("found", "wanted", "is_same"),
+    [
+        ("1 2 \n", " 1 2", True),
+        ("1.50 2", "1.5 2.0", True),
+        ("a b", "a  b", False),
+        ("1\n\n2", "1\n2", False),
+        ("\n1\n", "1", True),
+        ("1.5x", "1.5", False),
+        ("sNaN", "1", False),
+        ("NaN", "2", False),
+        ("1e999999999", "1", False),
+        ("1e99999999999999999999", "1", False),
+        ("50000000000000000", "50000000000000001", False),
+    ],
+)
+def test_outputs_are_compared_by_lines_and_numbers(found: str, wanted: str, is_same: bool) -> None:
+    assert (compare_output(found, wanted) == "") == is_same

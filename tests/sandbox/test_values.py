@@ -1,5 +1,7 @@
 """What reaches the host is plain and small, and whatever the sandbox sends there is a result."""
 
+import ast
+import bisect
 import math
 from typing import Any
 
@@ -252,6 +254,20 @@ def test_large_values_are_described_by_both(program: str, backend: Backend) -> N
 
 def test_an_obstacle_with_a_long_number_is_an_obstacle() -> None:
     assert run_python(f"round(0x{'f' * 6000}, 2)", backend="monty").status == "refused"
+
+
+def test_no_depth_of_a_program_is_an_error_here() -> None:
+    """At some depth it can still be parsed at one height of the stack, and not at the next."""
+
+    def can_parse(depth: int) -> bool:
+        try:
+            return bool(ast.parse("1" + "+1" * depth))
+        except RecursionError:
+            return False
+
+    deepest = bisect.bisect_left(range(6000), True, key=lambda depth: not can_parse(depth))
+    for depth in range(deepest - 60, deepest + 1, 5):
+        assert run_python("1" + "+1" * depth, backend="monty").status == "refused"
 
 
 async def _call(args: Any) -> Any:

@@ -81,6 +81,8 @@ async def run_monty(job: Job, functions: HostFunctions) -> Result | str:
         return await _run(job, functions)
     except (MontyCrashedError, OSError) as error:
         return f"Monty's worker failed ({error})"
+    except (RecursionError, MemoryError):  # parsed again, further down the stack
+        return "it is nested too deep"
     finally:
         _places.release()
 
