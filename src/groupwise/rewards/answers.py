@@ -14,8 +14,8 @@ Grammar of the stripped text (``describe`` names the keys of an optional descrip
 Case does not count. Where a label has a hyphen or a space, a hyphen (also a Unicode one) with or
 without spaces, or spaces, may stand. Full-width colons and stops are read as the plain ones.
 Formatting is no part of an answer: stars go outside of quotation marks (``"``, ``'``, a backtick,
-“”, ‘’, 「」, 『』), a stop or exclamation mark may stand inside of either, and what is opened must be
-closed.
+“”, ‘’, 「」, 『』), a stop or exclamation mark may stand inside of either, and what is opened must
+be closed.
 """
 
 import re

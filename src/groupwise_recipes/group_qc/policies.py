@@ -17,7 +17,12 @@ from groupwise_recipes.group_qc.groups import TaughtPhoto, find_root, read_group
 from groupwise_recipes.group_qc.prompts import make_photo_example, write_photo_reply
 from groupwise_recipes.group_qc.reading import make_reading_rows
 from groupwise_recipes.group_qc.rewards import make_rewards
-from groupwise_recipes.group_qc.stage_b import choose_few, make_group_rows, make_label_rows
+from groupwise_recipes.group_qc.stage_b import (
+    choose_few,
+    draw_heldout,
+    make_group_rows,
+    make_label_rows,
+)
 from groupwise_recipes.group_qc.summaries import number_summaries
 from groupwise_recipes.group_qc.verdicts import parse_judgement
 
@@ -121,7 +126,11 @@ def run_grpo(config: GroupQcConfig, context: StepContext) -> None:
     """Train Stage B on the rewards, from the warm-up."""
     policy = open_policy(config, context.output_of("sft") / "policy")
     data = context.output_of("stage_b_data")
-    heldout = read_examples(data / "validation.jsonl")[: config.evaluation.num_heldout_items]
+    heldout = draw_heldout(
+        read_examples(data / "validation.jsonl"),
+        config.evaluation.num_heldout_items,
+        seed=config.seed,
+    )
     trained = train_grpo(
         policy,
         read_examples(data / "train.jsonl"),

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from groupwise.core import Example, derive_seed
-from groupwise.data import IRRELEVANT
+from groupwise.data import IRRELEVANT, split_by_shares
 from groupwise.training import RowsOfEpoch, SftRow
 from groupwise_recipes.group_qc.missions import MissionTable
 from groupwise_recipes.group_qc.photos import PhotoGroup
@@ -75,6 +75,20 @@ def choose_few(examples: Sequence[Example], num_groups: int | None, *, seed: int
         lambda example: example.fields["task_type"],
     )
     return _take_turns(shuffled, kinds)[:num_groups]
+
+
+def draw_heldout(examples: Sequence[Example], num_groups: int, *, seed: int) -> list[Example]:
+    """Return so many of the examples in their order, all of them if there are no more.
+
+    Missions and labels have about the same shares in it as in the whole.
+    """
+    if num_groups >= len(examples):
+        return list(examples)
+    kinds = {one.id: f"{one.fields['task_type']}/{one.label}" for one in examples}
+    share = num_groups / len(examples)
+    shares = {"heldout": share, "rest": 1 - share}
+    side = split_by_shares(kinds, shares=shares, seed=derive_seed(seed, "heldout"))
+    return [example for example in examples if side[example.id] == "heldout"]
 
 
 def _take_turns(
