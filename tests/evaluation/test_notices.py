@@ -87,6 +87,14 @@ def test_warnings_of_any_step_are_shown(make_run: Run) -> None:
     ]
 
 
+def test_steps_of_different_libraries_are_told(make_run: Run) -> None:
+    run = make_run()
+    for step, version in {"sft": "2.12.0", "grpo": "2.13.0"}.items():
+        write_json(run / step / "step.json", {"packages": {"torch": version, "trl": "1.16.0"}})
+    text = "The steps were made with different versions of torch (2.13.0: grpo; 2.12.0: sft)."
+    assert ("warning", text) in list_notices(run)
+
+
 def test_many_invalid_answers(make_run: Run) -> None:
     column: list[str | None] = [LABELS[n % 2] for n in range(120)]
     run = make_run({"grpo": [None] * 6 + column[6:]})

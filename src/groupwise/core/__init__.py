@@ -34,7 +34,7 @@ from groupwise.core.late_names import import_late
 from groupwise.core.pictures import convert_picture, open_picture, store_picture
 from groupwise.core.progress import Pace, ProgressLine, Say, describe_duration
 from groupwise.core.result_file import ResultFile
-from groupwise.core.runs import RunFolder, describe_machine
+from groupwise.core.runs import RunFolder, describe_machine, list_packages
 from groupwise.core.seeds import derive_seed, seed_everything
 from groupwise.core.yaml_loader import parse_yaml
 
@@ -75,6 +75,7 @@ __all__ = [
     "digest_json",
     "dump_config",
     "import_late",
+    "list_packages",
     "load_config",
     "make_example",
     "open_picture",

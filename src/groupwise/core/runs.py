@@ -8,6 +8,7 @@ import sys
 from collections.abc import Generator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
+from functools import cache
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
@@ -24,11 +25,18 @@ _PACKAGES = (
     "trl",
     "peft",
     "accelerate",
+    "tokenizers",
     "datasets",
+    "vllm",
     "numpy",
     "pillow",
+    "torchvision",
     "scikit-learn",
+    "scipy",
+    "statsmodels",
+    "math-verify",
 )
+"""Whose versions move results."""
 
 
 class RunFolder:
@@ -56,7 +64,7 @@ class RunFolder:
             raise RunError(f"{self.path} holds no run", fix="check --out, or start it first")
         return json.loads(self.manifest_path.read_text(encoding="utf-8"))
 
-    def write_manifest(
+    def write_manifest(  # noqa: PLR0913 (each is a part of the manifest)
         self,
         *,
         recipe: str,
@@ -65,11 +73,13 @@ class RunFolder:
         seed: int,
         accepted: Sequence[str] = (),
         metric_versions: Mapping[str, int] | None = None,
+        other_packages: Mapping[str, Mapping[str, Any]] | None = None,
     ) -> None:
         """Write ``manifest.json`` and append this start to ``history.jsonl``.
 
         ``accepted`` names the findings that this run goes on with, because its user said so;
-        ``metric_versions`` says by what version each family of metrics is measured.
+        ``metric_versions`` says by what version each family of metrics is measured;
+        ``other_packages`` names the steps that were made with other versions of packages.
         """
         manifest = {
             "recipe": recipe,
@@ -79,6 +89,7 @@ class RunFolder:
             "seed": seed,
             "accepted_findings": list(accepted),
             "metric_versions": dict(metric_versions or {}),
+            "other_packages": dict(other_packages or {}),
             "started_at": datetime.now(UTC).isoformat(timespec="seconds"),
             **describe_machine(),
         }
@@ -109,7 +120,7 @@ class RunFolder:
 def describe_machine() -> dict[str, Any]:
     """Return package versions, the git revision of the working folder and the hardware."""
     return {
-        "packages": {name: found for name in _PACKAGES if (found := _find_version(name))},
+        "packages": dict(list_packages()),
         "python": platform.python_version(),
         "git_revision": _find_git_revision(),
         "hardware": {
@@ -121,6 +132,12 @@ def describe_machine() -> dict[str, Any]:
         },
         "command": [Path(sys.argv[0]).name, *sys.argv[1:]],
     }
+
+
+@cache
+def list_packages() -> Mapping[str, str]:
+    """Return the installed versions of the packages that compute results, by name."""
+    return {name: found for name in _PACKAGES if (found := _find_version(name))}
 
 
 def _find_version(package: str) -> str | None:

@@ -14,6 +14,7 @@ from groupwise.core import (
     dump_config,
 )
 from groupwise.pipeline.inputs import UNKNOWN
+from groupwise.pipeline.packages import describe_other_packages, find_other_packages
 from groupwise.pipeline.recipe import Preview, Recipe
 from groupwise.pipeline.reward_audit import check_accepted, plan_steps
 from groupwise.pipeline.runner import StepProgress, run_steps
@@ -62,6 +63,9 @@ def run_recipe(  # noqa: PLR0913 (each is a choice of the command line)
     names = _list_names(recipe, steps, until)
     _refuse([*preview.list_problems(names), *_list_unknown(steps, names)])
     folder = RunFolder(out)
+    others = find_other_packages(out)
+    if others:
+        say(describe_other_packages(others))
     with folder.lock():
         folder.write_manifest(
             recipe=recipe.name,
@@ -70,6 +74,7 @@ def run_recipe(  # noqa: PLR0913 (each is a choice of the command line)
             seed=config.model_dump()["seed"],
             accepted=sorted({*accepted, *kept}),
             metric_versions=_list_metric_versions(steps),
+            other_packages=others,
         )
         siblings = Siblings(share_with) if share_with is not None else None
         return run_steps(

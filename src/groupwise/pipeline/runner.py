@@ -7,13 +7,13 @@ last. So a process may end at any point and the next one knows what to trust.
 """
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
 from groupwise import __version__
-from groupwise.core import Say, digest_json, write_json
+from groupwise.core import Say, digest_json, list_packages, write_json
 from groupwise.pipeline.sharing import Siblings
 from groupwise.pipeline.step_files import (
     DONE,
@@ -106,7 +106,8 @@ def run_steps(
         state, known = _judge_step(step, key, run_folder)
         if known is None:
             _remove_files_downstream(steps, step.name, run_folder)
-            work = _Work(step, key, run_folder, state, say)
+            used = {name: digest_json(outputs[name]) for name in step.uses}
+            work = _Work(step, key, used, run_folder, state, say)
             state, known = work.do(siblings, tell)
         outputs[step.name] = known
         finished.append(tell(state, time.monotonic() - start_s))
@@ -150,10 +151,14 @@ def _judge_step(step: Step, key: str, run: Path) -> tuple[StepState, dict[str, s
 
 @dataclass(frozen=True, slots=True)
 class _Work:
-    """A step that is not done yet; ``state`` says whether an interrupted attempt is there."""
+    """A step that is not done yet; ``state`` says whether an interrupted attempt is there.
+
+    ``used`` are the digests of all outputs of each step that it uses.
+    """
 
     step: Step
     key: str
+    used: Mapping[str, str]
     run: Path
     state: StepState
     say: Say
@@ -177,7 +182,11 @@ class _Work:
         if not is_resumed:
             wipe(folder)
         (folder / DONE).unlink(missing_ok=True)
-        write_json(folder / STARTED, {"key": self.key, "started_at": describe_now()})
+        # What an interrupted attempt has done was done with its packages.
+        before = read_marker(folder / STARTED) or {}
+        packages = before.get("packages") or dict(list_packages())
+        started = {"key": self.key, "started_at": describe_now(), "packages": packages}
+        write_json(folder / STARTED, started)
         start_s = time.monotonic()
         step.run(
             StepContext(
@@ -197,6 +206,8 @@ class _Work:
             "duration_s": round(time.monotonic() - start_s, 3),
             "is_resumed": is_resumed,
             "finished_at": describe_now(),
+            "uses": dict(self.used),
+            "packages": packages,
         }
         write_json(folder / DONE, marker)
         (folder / STARTED).unlink()

@@ -1,11 +1,12 @@
 """Reading runs: what is refused, which start counts, which policy."""
 
+import json
 from pathlib import Path
 
 import pytest
 from run_folders import PARTS, make_predictions, make_run
 
-from groupwise.core import EvaluationError, append_jsonl, write_json, write_text
+from groupwise.core import EvaluationError, append_jsonl, digest_json, write_json, write_text
 from groupwise.evaluation import digest_items, read_conditions, read_facts, read_predictions
 from groupwise.evaluation.fairness.relations import describe_items
 
@@ -66,6 +67,21 @@ def test_a_run_that_is_being_redone_is_refused(tmp_path: Path) -> None:
     with pytest.raises(EvaluationError, match="older than its step grpo"):
         read_facts(run)
     (run / "grpo/step.json").unlink()
+    with pytest.raises(EvaluationError, match="older than its step grpo"):
+        read_facts(run)
+
+
+def test_a_step_that_was_redone_with_the_same_outputs_leaves_the_run_comparable(
+    tmp_path: Path,
+) -> None:
+    run = make_run(tmp_path / "one")
+    marker = {"key": "k", "outputs": {"grpo/a": "d"}, "finished_at": "2026-05-01T11:00:00+00:00"}
+    write_json(run / "grpo/step.json", marker)
+    evaluated = json.loads((run / "evaluate/step.json").read_text())
+    used = {"grpo": digest_json(marker["outputs"])}
+    write_json(run / "evaluate/step.json", {**evaluated, "uses": used})
+    read_facts(run)
+    write_json(run / "grpo/step.json", {**marker, "outputs": {"grpo/a": "e"}})
     with pytest.raises(EvaluationError, match="older than its step grpo"):
         read_facts(run)
 

@@ -9,16 +9,19 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from groupwise.core import DataError, EvaluationError, read_jsonl
+from groupwise.core import DataError, EvaluationError, digest_json, read_jsonl
 from groupwise.evaluation.fairness.conditions import read_object
 
 EVALUATE = "evaluate"
 _SECTIONS = ("config", "inputs", "packages", "hardware", "metric_versions")
+_DONE = "step.json"
 _AGAIN = "finish it with the command that started it, and compare then"
 
 
 def check_finished(folder: Path, steps: Sequence[str]) -> None:
     """Refuse a run whose evaluation is not finished, or older than a step that it depends on.
+
+    A step that was done again with the outputs that the evaluation used does not age it.
 
     Args:
         folder: the run.
@@ -34,11 +37,14 @@ def check_finished(folder: Path, steps: Sequence[str]) -> None:
         begun = sorted(path.parent.name for path in folder.glob("[!.]*/started.json"))
         where = f" (it is at the step {begun[0]})" if begun else ""
         raise EvaluationError(f"the run {folder} is not evaluated yet{where}", fix=_AGAIN)
+    used = read_object(folder / EVALUATE / _DONE).get("uses", {})
     for step in steps:
         if step == EVALUATE or not (folder / step).is_dir():
             continue
         finished_at = _read_finish(folder, step)
-        if finished_at is None or finished_at > evaluated_at:
+        is_later = finished_at is not None and finished_at > evaluated_at
+        is_other = is_later and used.get(step) != _digest_outputs(folder, step)
+        if finished_at is None or is_other:
             raise EvaluationError(
                 f"the evaluation in {folder} is older than its step {step}, which is being redone",
                 fix=_AGAIN,
@@ -67,6 +73,10 @@ def read_duration_s(folder: Path, step: str) -> float | None:
     """Return the seconds of a step's last attempt."""
     path = folder / step / "step.json"
     return read_object(path).get("duration_s") if path.is_file() else None
+
+
+def _digest_outputs(folder: Path, step: str) -> str:
+    return digest_json(read_object(folder / step / _DONE).get("outputs", {}))
 
 
 def _read_starts(folder: Path) -> list[Mapping[str, Any]]:

@@ -49,6 +49,7 @@ class RunFiles:
     gate: Mapping[str, Any] | None
     judges: Mapping[str, Mapping[str, Any]]
     manifest: Mapping[str, Any] | None
+    packages: Mapping[str, Mapping[str, str]]
     measures: tuple[Measure, ...]
     absent: Mapping[str, str]
 
@@ -75,6 +76,7 @@ def read_run_files(folder: Path) -> RunFiles:
         gate=_read(folder / "grpo/gate.json", _read_object, None),
         judges={name: _read(folder / name / "judge.json", _read_object, {}) for name in logs},
         manifest=_read(folder / "manifest.json", _read_object, None),
+        packages=_read_packages(folder),
         measures=read_measures(folder),
         absent={name: shows for name, shows in _SHOWS.items() if not (folder / name).is_file()},
     )
@@ -105,6 +107,12 @@ def _read_warnings(folder: Path) -> list[tuple[str, Mapping[str, Any]]]:
         name = path.relative_to(folder).as_posix()
         found += [(name, row) for row in rows]  # pyright: ignore[reportUnknownVariableType]
     return found
+
+
+def _read_packages(folder: Path) -> dict[str, Mapping[str, str]]:
+    """Return the versions of the libraries that each finished step was made with, by step."""
+    markers = {path.parent.name: _read_object(path) for path in folder.glob("[!.]*/step.json")}
+    return {step: markers[step].get("packages", {}) for step in sorted(markers)}
 
 
 def _read_json(path: Path) -> Any:

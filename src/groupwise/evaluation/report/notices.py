@@ -35,6 +35,7 @@ def collect_notices(files: RunFiles) -> tuple[Notice, ...]:
         *_note_audit(files.audit),
         *_note_reward_audit(files.reward_audit),
         *_note_steps(files.warnings),
+        *_note_packages(files.packages),
         *_note_mismatch(files),
         *_note_digests(files.metrics),
         *_note_invalid(files.metrics),
@@ -79,6 +80,19 @@ def _note_steps(warnings: Iterable[tuple[str, Mapping[str, Any]]]) -> Iterator[N
     for name, row in warnings:
         level: Level = row["level"] if row.get("level") in _LEVELS else "warning"
         yield Notice(level, str(row.get("message", row)), name)
+
+
+def _note_packages(packages: Mapping[str, Mapping[str, str]]) -> Iterator[Notice]:
+    """Steps that were made with different versions of a library."""
+    for name in sorted({name for found in packages.values() for name in found}):
+        steps: dict[str, list[str]] = {}
+        for step, found in packages.items():
+            if found:
+                steps.setdefault(found.get(name, "none"), []).append(step)
+        if len(steps) > 1:
+            shown = "; ".join(f"{version}: {', '.join(own)}" for version, own in steps.items())
+            text = f"The steps were made with different versions of {name} ({shown})."
+            yield Notice("warning", text, "manifest.json")
 
 
 def _note_mismatch(files: RunFiles) -> Iterator[Notice]:
