@@ -1,3 +1,4 @@
+import json
 from itertools import permutations
 
 import pytest
@@ -6,7 +7,8 @@ from hypothesis import strategies as st
 
 from groupwise.core import Completion, Example, Message, RewardError, Score, make_example
 from groupwise.rewards import Box, BoxIou, TagContract
-from groupwise.rewards.boxes import compute_iou, match_boxes, parse_boxes
+from groupwise.rewards.box_text import parse_boxes
+from groupwise.rewards.boxes import compute_iou, match_boxes
 
 CAR = [10, 20, 110, 70, "car"]
 DOG = [200, 200, 300, 260, "dog"]
@@ -70,6 +72,83 @@ def test_malformed_boxes_are_predictions_without_overlap(malformed: str) -> None
     assert not beside.invalid
 
 
+BARE = (CAR[:4], DOG[:4])
+FENCED = """Here they are:
+```json
+[
+\t{"bbox_2d": [10, 20, 110, 70], "label": "car"},
+\t{"bbox_2d": [200, 200, 300, 260], "label": "dog"}
+]
+```"""
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "[10,20,110,70] and [200.0, 200, 300, 260]",
+        "[10,20,110,70 car] and [200,200,300,260]",
+        "[[10, 20, 110, 70], [200, 200, 300, 260]]",
+        '[[10, 20, 110, 70, "car"], [200, 200, 300, 260, "dog"]]',
+        FENCED,
+        FENCED.replace("```json", "").replace("```", ""),
+        '{"bbox_2d": [10, 20, 110, 70]}, {"bbox_2d": [200, 200, 300, 260]}',
+        '{"label": "car", "bbox_2d": [10, 20, 110, 70]} {"bbox_2d": [200, 200, 300, 260], "n": 1}',
+        "(10,20),(110,70) (200,200),(300,260)",
+        "the car (10, 20), (110, 70)(200,200),(300,260)",
+    ],
+)
+def test_boxes_without_labels_in_the_forms_of_common_models(text: str) -> None:
+    assert score(text, BARE) == Score(1.0, "mean IoU 1.000 of 2 boxes, 2 expected")
+    assert score(text.replace("70", "45"), BARE).value == 0.75
+
+
+@pytest.mark.parametrize("text", [FENCED, "(10,20),(110,70)(200,200),(300,260)"])
+def test_forms_that_are_plain_without_a_label_are_read_where_the_references_have_one(
+    text: str,
+) -> None:
+    assert score(text).value == 1.0
+    assert score(text, match_labels=True).value == float("label" in text)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "[110,20,10,70]",
+        "[10,20,110]",
+        "[10,20,110,70,5]",
+        "[[10,20],[110,70]]",
+        "[10,20,110,70",
+        "(110,20),(10,70)",
+        "(10,20),(110,)",
+        "(10,20),(110,20),(110,70),(10,70)",
+        "(10,20),(110,70),(200,200)",
+        "(-10,20),(110,70)",
+        '{"bbox_2d": [10, 20, 110]}',
+        '{"bbox_2d": [10, 20, 110, "70"]}',
+        '{"bbox_2d": [10, 20, 110, true]}',
+        '{"bbox_2d": [10, 20, 110, 1e9]}',
+        '{"bbox_2d": [[10, 20, 110, 70]]}',
+        '{"bbox_2d": [10, 20, 110, 70], "label": 3}',
+        '{"bbox_2d": [0, 0, 5, 5], "bbox_2d": [10, 20, 110, 70]}',
+        '{"bbox_2d": [10, 20, 110, 70], "label": "car"',
+        '{"bbox_2d": [10, 20, 110, 70], "label": {}}',
+        "{'bbox_2d': [10, 20, 110, 70]}",
+        "[10,20,110,70] (10,20),(110,70)",
+        '{"bbox_2d": [10, 20, 110, 70]} [10,20,110,70]',
+    ],
+)
+def test_what_is_ambiguous_or_torn_is_malformed_and_the_reason_shows_the_form(text: str) -> None:
+    got = score(text, (CAR[:4],))
+    assert (got.value, got.invalid) == (0.0, True)
+    assert '[x1,y1,x2,y2], {"bbox_2d": [x1,y1,x2,y2]} or (x1,y1),(x2,y2)' in got.reason
+
+
+def test_the_reason_shows_the_form_with_a_label_where_the_references_have_one() -> None:
+    shown = '[x1,y1,x2,y2 label] or {"bbox_2d": [x1,y1,x2,y2], "label": "label"}'
+    assert shown in score("[10,20,110,70]").reason
+    assert shown in score("there is a car at the left").reason
+
+
 def test_labels_count_where_they_are_asked_for() -> None:
     text = "[10,20,110,70 dog] [200,200,300,260 Dog]"
     assert score(text).value == 1.0
@@ -122,6 +201,16 @@ def test_reversed_references_and_bad_sizes_are_an_error() -> None:
         item = make_item((CAR,), picture_size=[640, 480], seen_size=size)
         with pytest.raises(RewardError, match="picture size"):
             BoxIou()(item, Completion("[1,2,3,4 a]"))
+
+
+@pytest.mark.parametrize(
+    "piece", ['{"a":', '{"bbox_2d":', "{", "(1,2),", "(1,", "[1,2,3,4", " ", " ,", " a", '{"', "1"]
+)
+def test_no_text_takes_for_ever_to_read(piece: str) -> None:
+    for start, end in (("[1,2,3,4", "]"), ("[1,2,3,4 ", ",]"), ("(1,2)", ")"), ("", "")):
+        got = score(start + piece * 10_000 + end, (CAR[:4],))
+        assert got.value is not None
+        assert got.value < 0.1
 
 
 SIDE = 12
@@ -187,7 +276,29 @@ def test_the_references_earn_all(references: list[Box]) -> None:
     assert parse_boxes(write(references)) == (references, 0)
 
 
-@given(st.text(st.sampled_from("[]0123456789,. -abc\n"), max_size=60), small)
+FORMS = {
+    "bare": lambda b: f"[{b.x1},{b.y1},{b.x2},{b.y2}]",
+    "pair": lambda b: f"({b.x1},{b.y1}),({b.x2},{b.y2})",
+    "json": lambda b: json.dumps({"bbox_2d": [b.x1, b.y1, b.x2, b.y2]}),
+    "json with label": lambda b: json.dumps({"bbox_2d": [b.x1, b.y1, b.x2, b.y2], "label": "a}b"}),
+}
+
+
+@given(small, small, st.sampled_from(sorted(FORMS)), st.sampled_from(["\n", " ", "; ", " and "]))
+def test_every_form_earns_what_the_first_one_does(
+    predicted: list[Box], references: list[Box], form: str, between: str
+) -> None:
+    rows = tuple([b.x1, b.y1, b.x2, b.y2] for b in references)
+    text = between.join(FORMS[form](box) for box in predicted)
+    assert score(text, rows) == score(write(predicted), rows)
+
+
+@given(
+    st.lists(st.sampled_from([*'[](){}"0123456789,. -abc\n:', '"bbox_2d"']), max_size=60).map(
+        "".join
+    ),
+    small,
+)
 def test_any_text_is_scored_in_range_and_invalid_never_pays(
     text: str, references: list[Box]
 ) -> None:

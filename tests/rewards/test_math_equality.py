@@ -211,6 +211,16 @@ def test_any_text_is_scored_in_range_and_invalid_never_pays(text: str) -> None:
     assert not (got.invalid and got.value)
 
 
+@pytest.mark.parametrize(
+    "piece",
+    ["a", "a ", r"\text{a}  ", "1 ", "1,", "1/", " ", "cm2", "1e", "°", "^", "\\boxed{"],
+)
+def test_no_text_takes_for_ever_to_read(piece: str) -> None:
+    for text in ("3" + piece * 50 + "!", "3 " + piece * 20_000 + "!"):
+        for mark in ("#### {}", "\\boxed{{{}}}", "#### 1\n#### {}"):
+            assert score(mark.format(text), "7919").value == 0.0
+
+
 def test_threads_share_one_reward() -> None:
     values: list[float | None] = []
 

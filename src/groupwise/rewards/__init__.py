@@ -17,7 +17,8 @@ from groupwise.rewards.audit import (
     measure_labels,
     render_reward_audit,
 )
-from groupwise.rewards.boxes import Box, BoxIou
+from groupwise.rewards.box_text import Box
+from groupwise.rewards.boxes import BoxIou
 from groupwise.rewards.code_tests import CodeTests
 from groupwise.rewards.exact_match import ExactMatch
 from groupwise.rewards.human_override import HumanOverride

@@ -1,60 +1,30 @@
 """Reward: do the boxes in a text lie where the reference boxes are?
 
-Range: [0, 1]. Boxes are written ``[x1,y1,x2,y2 label]`` in pixels of the picture as the model saw
-it, x to the right and y down, (x1, y1) being the upper left corner.
+Range: [0, 1]. Boxes are written in one of the forms of ``box_text``, in pixels of the picture as
+the model saw it.
 
 Source: mean IoU over the best one-to-one assignment (Kuhn 1955, the Hungarian method), with every
 box that is left over on either side counting as 0, as in the grounding rewards of visual GRPO.
 """
 
-import re
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any, cast
 
 from groupwise.core import Completion, Example, RewardError, Score
+from groupwise.rewards.box_text import MAX_BOXES, Box, describe_forms, parse_boxes
 from groupwise.rewards.fields import read_list, read_numbers
 from groupwise.rewards.reward import RewardKind
 from groupwise.rewards.tags import TagContract
 from groupwise.rewards.text_answers import normalize_text
-
-MAX_BOXES = 100
-
-_ATTEMPT = re.compile(r"\[(?=\s*[-+]?\.?\d)([^\[\]]*)(\]?)")
-_NUMBER = r"(\d{1,6}(?:\.\d{1,6})?)"
-_BOX = re.compile(r"\s*" + r"\s*,\s*".join([_NUMBER] * 4) + r"\s*,?\s+([^\s,].*?)\s*", re.DOTALL)
-
-
-@dataclass(frozen=True, slots=True)
-class Box:
-    """A rectangle with x1 < x2 and y1 < y2, in pixels, and what is in it."""
-
-    x1: float
-    y1: float
-    x2: float
-    y2: float
-    label: str = ""
-
-    def __post_init__(self) -> None:
-        """Refuse a box without an area."""
-        if not (self.x1 < self.x2 and self.y1 < self.y2):
-            raise RewardError(
-                "a box has no area",
-                got=[self.x1, self.y1, self.x2, self.y2],
-                expected="x1 < x2 and y1 < y2",
-            )
-
-    def scale(self, x: float, y: float) -> "Box":
-        """Return the box with its sides scaled."""
-        return Box(self.x1 * x, self.y1 * y, self.x2 * x, self.y2 * y, self.label)
 
 
 class BoxIou:
     """Mean IoU of the predicted and the reference boxes, over the larger number of the two.
 
     Malformed and reversed boxes count as predictions with IoU 0; a text with nothing but those is
-    invalid. No box where there is a reference earns 0, and where there is none there is nothing
-    to score. A box beyond the reference is a wrong one.
+    invalid. ``[x1,y1,x2,y2]`` is malformed where a reference has a label. No box where there is a
+    reference earns 0, and where there is none there is nothing to score. A box beyond the reference
+    is a wrong one.
 
     Args:
         contract: where the boxes stand; None: in the whole completion.
@@ -107,14 +77,19 @@ class BoxIou:
         text, problem = self._read_text(completion.text)
         if problem:
             return Score(0.0, problem, invalid=True)
-        boxes, num_malformed = parse_boxes(text)
+        needs_label = any(box.label for box in references)
+        boxes, num_malformed = parse_boxes(text, needs_label=needs_label)
         num_predicted = len(boxes) + num_malformed
         if num_predicted > MAX_BOXES:
             return Score(0.0, f"more than {MAX_BOXES} boxes", invalid=True)
         if num_malformed and not boxes:
-            return Score(0.0, f"{num_malformed} malformed box(es) and no other", invalid=True)
+            forms = describe_forms(needs_label=needs_label)
+            problem = f"{num_malformed} malformed box(es) and no other; they are read as {forms}"
+            return Score(0.0, problem, invalid=True)
         if not references:
             return Score(0.0, "a box where there is none") if boxes else Score(None, "no boxes")
+        if not boxes:
+            return Score(0.0, f"no box; they are read as {describe_forms(needs_label=needs_label)}")
         x, y = self._find_scale(example)
         overlaps = match_boxes(
             [box.scale(x, y) for box in boxes], references, match_labels=self.match_labels
@@ -139,23 +114,6 @@ class BoxIou:
             return 1.0, 1.0
         (width, height), (seen_width, seen_height) = (_read_size(size, example) for size in sizes)
         return width / seen_width, height / seen_height
-
-
-def parse_boxes(text: str) -> tuple[list[Box], int]:
-    """Return the boxes in a text and the number of malformed ones.
-
-    A bracket that begins with a number is meant as a box; other brackets are text.
-    """
-    boxes: list[Box] = []
-    num_malformed = 0
-    for attempt in _ATTEMPT.finditer(text):
-        match = _BOX.fullmatch(attempt.group(1)) if attempt.group(2) else None
-        x1, y1, x2, y2 = map(float, match.groups()[:4]) if match else (0, 0, 0, 0)
-        if match and x1 < x2 and y1 < y2:
-            boxes.append(Box(x1, y1, x2, y2, match.group(5)))
-        else:
-            num_malformed += 1
-    return boxes, num_malformed
 
 
 def compute_iou(a: Box, b: Box) -> float:

@@ -7,15 +7,19 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from groupwise.rewards.math_notation import read_number, write_latex, write_plainly
+from groupwise.rewards.math_notation import (
+    MAX_ANSWER_LENGTH,
+    read_number,
+    write_latex,
+    write_plainly,
+)
 from groupwise.rewards.math_units import split_unit
 from groupwise.rewards.unit_names import is_known
-
-MAX_ANSWER_LENGTH = 500
 
 _MARK = re.compile(r"\\boxed\s*\{|####[ \t]*((?:(?!\\boxed\s*\{)[^\r\n])*)")
 _WORDS = re.compile(r"(?<![A-Za-z\\])[A-Za-z]{2,}|[\u4e00-\u9fff]")
 _BETWEEN = re.compile(r"(?:[\s,;$、，；{}]|\\text\b|and|or|和|或|与)*")
+_BRACE = re.compile(r"\\.|[{}]", re.DOTALL)
 _SPLIT_NUMBER = re.compile(r"(?<![_\d])\d+\s+[\d.]")
 
 
@@ -71,10 +75,11 @@ def has_split_number(answer: str) -> bool:
 def _list_marks(text: str) -> list[_Mark]:
     """Return the marked answers; of nested boxes the inner one, and no headings behind others."""
     marks: list[_Mark] = []
+    closed = _match_braces(text)
     for match in _MARK.finditer(text):
         line: str | None = match.group(1)
         if line is None:
-            end = _find_closing_brace(text, match.end())
+            end = closed.get(match.end())
             found = None if end is None else text[match.end() : end]
             if marks and match.start() < marks[-1].end:
                 marks.pop()
@@ -85,6 +90,8 @@ def _list_marks(text: str) -> list[_Mark]:
 
 
 def _is_heading(line: str) -> bool:
+    if len(line) > MAX_ANSWER_LENGTH:
+        return True
     value, unit = split_unit(write_plainly(line))
     if read_number(value) is not None:
         return bool(unit) and not is_known(unit.split()[0].lower())
@@ -105,27 +112,25 @@ def _take_last_run(text: str, marks: Sequence[_Mark]) -> list[_Mark]:
 def _join(marks: Sequence[_Mark]) -> tuple[str | None, str]:
     if any(mark.found is None for mark in marks):
         return None, r"the braces of \boxed{} are not closed"
-    answers = dict.fromkeys(write_plainly(mark.found or "") for mark in marks)
-    answer = ", ".join(answers)
+    found = [(mark.found or "").strip() for mark in marks]
+    if sum(map(len, found)) > MAX_ANSWER_LENGTH:
+        return None, f"the marked answer has more than {MAX_ANSWER_LENGTH} characters"
+    answers = dict.fromkeys(map(write_plainly, found))
     if not all(answers):
         return None, "the marked answer is empty"
-    if len(answer) > MAX_ANSWER_LENGTH:
-        return None, f"the marked answer has more than {MAX_ANSWER_LENGTH} characters"
+    answer = ", ".join(answers)
     if has_split_number(answer):
         return None, "two numbers stand side by side in the marked answer"
     return answer, ""
 
 
-def _find_closing_brace(text: str, start: int) -> int | None:
-    """Return where the brace stands that closes the one before ``start``; None if none does."""
-    depth = 1
-    position = start
-    while position < len(text):
-        if text[position] == "\\":
-            position += 2
-            continue
-        depth += {"{": 1, "}": -1}.get(text[position], 0)
-        if depth == 0:
-            return position
-        position += 1
-    return None
+def _match_braces(text: str) -> dict[int, int]:
+    """Return where each brace is closed, by the place behind it; those left open are missing."""
+    closed: dict[int, int] = {}
+    opened: list[int] = []
+    for match in _BRACE.finditer(text):
+        if match.group() == "{":
+            opened.append(match.end())
+        elif match.group() == "}" and opened:
+            closed[opened.pop()] = match.start()
+    return closed

@@ -10,6 +10,8 @@ from dataclasses import dataclass
 from fractions import Fraction
 from itertools import groupby
 
+MAX_ANSWER_LENGTH = 500
+
 _SIGNS = str.maketrans(
     {"−": "-", "º": "°", "˚": "°", "⁄": "/", "∕": "/", "∙": "·", "⋅": "·", "、": ","}
     | {"÷": r"\div ", "×": r"\times ", "·": r"\cdot ", "π": r"\pi ", "∞": r"\infty "}
@@ -76,6 +78,8 @@ def write_latex(text: str) -> str:
 
 def read_number(text: str) -> Number | None:
     """Return the plain number that a text is; None if it is anything else."""
+    if len(text) > MAX_ANSWER_LENGTH:
+        return None
     match = _NUMBER.fullmatch(_LATEX_FRACTION.sub(_write_fraction, text).strip())
     if match is None:
         return None

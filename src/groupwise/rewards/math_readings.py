@@ -8,7 +8,13 @@ import re
 from dataclasses import dataclass
 
 from groupwise.rewards.math_answers import find_reference, has_split_number
-from groupwise.rewards.math_notation import Number, is_same_number, read_number, write_latex
+from groupwise.rewards.math_notation import (
+    MAX_ANSWER_LENGTH,
+    Number,
+    is_same_number,
+    read_number,
+    write_latex,
+)
 from groupwise.rewards.math_units import split_glued_letter, split_unit
 from groupwise.rewards.unit_names import has_other_unit, is_filler, is_known, is_measure
 
@@ -62,6 +68,8 @@ def read_reference(label: str) -> Reference:
     answer, num_boxes = find_reference(label)
     if not answer:
         return Reference(answer, problem="the label is empty")
+    if len(answer) > MAX_ANSWER_LENGTH:
+        return Reference(answer, problem="the answer in the label is too long")
     if has_split_number(answer):
         return Reference(answer, problem="two numbers stand side by side in the label")
     readings = list_readings(answer)

@@ -31,11 +31,12 @@ _MONEY = re.compile(
     r"\s*(?P<rest>[-+]?(?:\d|\.\d|\\[dtc]?frac).*)",
     re.DOTALL,
 )
-_WORD = rf"(?:[A-Za-zµ°㎠]+|[{_CHINESE}]+|\\?[$%]|[€£¥₹¢])(?:\^\{{?-?\d\}}?|[23](?!\d))?"
-_UNIT = re.compile(rf"\(?\s*{_WORD}(?:[\s./*·-]*{_WORD})*\.?\s*\)?")
+_WORD = rf"(?:[A-Za-zµ°㎠$%€£¥₹¢{_CHINESE}]|\\[$%])+(?:\^\{{?-?\d\}}?|[23](?!\d))?"
+_UNIT = re.compile(rf"\(?\s*{_WORD}(?:[\s./*·-]+{_WORD})*\.?\s*\)?")
 _TAIL = re.compile(rf"(?:(?<=[\d)}}\]!])|(?<=\\pi))\s*(?=[(A-Za-zµ°㎠$€£¥₹¢%\\{_CHINESE}])")
 _TEXT = re.compile(r"\\(?:text(?:rm|bf|it|normal)?|mathrm|mbox)\s*\{([^{}]*)\}")
-_TEXT_TAIL = re.compile(rf"(?:\s*{_TEXT.pattern}(?:\^\{{?-?\d\}}?)?[\s/]*)+$")
+_TEXT_UNIT = rf"{_TEXT.pattern}(?:\^\{{?-?\d\}}?)?"
+_TEXT_TAIL = re.compile(rf"\s*{_TEXT_UNIT}(?:[\s/]*{_TEXT_UNIT})*[\s/]*$")
 _GLUED = re.compile(r"([-+]?[\d.,/]+)([mghslL])")
 
 
