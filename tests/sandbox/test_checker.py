@@ -94,6 +94,8 @@ def check(tests: str) -> Result:
         "items = Items([1, 2])\nassert items == [1, 2] and items.total() == 3 and len(items) == 2",
         "assert Color.RED == 1 and Color.RED + 1 == 2 and abs(Color.RED - 1) < 1",
         "import asyncio\nassert asyncio.run(later(1)) == 2",
+        "c = later(1)\nassert make(c).width is not None and await c == 2",
+        "import math as m\nassert apply(lambda x: x, [m]) == [m]",
         "assert await later(1) == 2",
         "from unittest import TestCase\nTestCase().assertEqual(make(2).area(), 2)",
         "assert hasattr(make(1), 'area') and not hasattr(make(1), 'colour')",
@@ -147,6 +149,12 @@ def test_what_cannot_be_handed_over_is_refused_and_not_failed(tests: str) -> Non
 def test_a_module_of_the_program_does_not_make_its_tests_unusable() -> None:
     """Else a program could name a module as its tested function, and get no score instead of 0."""
     assert check("assert enum.IntEnum").status == "crashed"
+
+
+@pytest.mark.parametrize("tests", ["assert make(later(1)) == 1", "assert make(math) == 1"])
+def test_what_the_program_gave_is_handed_back(tests: str) -> None:
+    """Else a program could return a coroutine where its tests go on with it, for no score."""
+    assert check(tests).error == "AssertionError"
 
 
 def test_what_was_refused_cannot_be_swallowed() -> None:

@@ -61,6 +61,7 @@ class Program:
         self.is_gone = False
         self.not_passable = ""
         self.callbacks: list[Any] = []
+        self.coroutines: list[tuple[Any, int]] = []
         self.errors: dict[int, type[BaseException]] = {}
 
     def ask(self, action: str, *args: Any, **kwargs: Any) -> Any:
@@ -134,6 +135,11 @@ class Program:
     def _refer(self, value: Any) -> dict[str, Any]:
         if isinstance(value, Proxy):
             return {"o": object.__getattribute__(value, "_handle")}
+        if type(value) is type(builtins):
+            return {"m": value.__name__}
+        for coroutine, handle in self.coroutines:
+            if value is coroutine:
+                return {"o": handle}
         if not callable(value):
             raise self._refuse(f"to give the program a {type(value).__name__}")
         self.callbacks.append(value)
@@ -157,7 +163,10 @@ class Program:
         if "l" in held:
             return self.callbacks[held["l"]]
         proxy = Proxy(self.ask, held["o"], self.decode(held.get("as")))
-        return take_coroutine(proxy) if held["async"] else proxy
+        if not held["async"]:
+            return proxy
+        self.coroutines.append((take_coroutine(proxy), held["o"]))  # kept to be given back
+        return self.coroutines[-1][0]
 
     def _find_error_class(self, handle: int, name: str, base: str) -> type[BaseException]:
         if handle not in self.errors:

@@ -76,6 +76,8 @@ class ProgramServer:
     def _find(self, held: dict[str, Any]) -> Any:
         if "l" in held:
             return self._make_callback(held["l"])
+        if "m" in held:
+            return __import__(held["m"])
         return self.objects[held["o"]]
 
     def _make_callback(self, number: int) -> Callable[..., Any]:
