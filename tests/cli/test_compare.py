@@ -34,7 +34,7 @@ class TestCompare:
             check=False,
         )
         assert (done.returncode, done.stderr) == (0, "")
-        assert "Recommended: b" in done.stdout
+        assert "Recommended of these checkpoints: b" in done.stdout
         folder = runs / "compare-a-b"
         assert done.stdout.splitlines()[-1] == "report: runs/compare-a-b/comparison.html"
         kinds = sorted(path.suffix for path in folder.glob("comparison.*"))

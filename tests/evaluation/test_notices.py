@@ -159,15 +159,27 @@ def test_training_that_changed_no_answer(make_run: Run) -> None:
     assert "SFT warm-up and GRPO give the same text for every item" in text
 
 
-def test_training_signals(make_run: Run) -> None:
+@pytest.mark.parametrize(("step", "title"), [("grpo", "GRPO"), ("second_round", "second_round")])
+def test_training_signals(step: str, title: str, make_run: Run) -> None:
     run = make_run()
     rows = [{"step": n, "reward": 1.0, "dead_groups": 0.2 if n < 8 else 0.9} for n in range(12)]
-    write_jsonl(run / "grpo/metrics.jsonl", rows)
+    write_jsonl(run / f"{step}/metrics.jsonl", rows)
     (gate, dead) = list_notices(run)
     assert gate[0] == "warning"
-    assert "step-0 gate left no result" in gate[1]
+    assert f"step-0 gate left no result for {title}" in gate[1]
     assert dead[0] == "info"
-    assert "90.0\u00a0% of the groups were dead" in dead[1]
+    assert f"last quarter of {title}, 90.0\u00a0% of the groups were dead" in dead[1]
+
+
+def test_one_answer_for_everything_is_told_of_each_policy(make_run: Run) -> None:
+    same: list[str | None] = ["on-task"] * 120
+    turns: list[str | None] = ["on-task", "off-task"] * 60
+    answers = {"majority": same, "text_only": same, "sft": turns, "grpo": same}
+    found = [text for _, text in list_notices(make_run(answers)) if "gives one answer" in text]
+    assert found == [
+        "Text only gives one answer for all 120 items of test: on-task.",
+        "GRPO gives one answer for all 120 items of test: on-task.",
+    ]
 
 
 def test_metric_names_without_predictions_still_show(tmp_path: Path) -> None:

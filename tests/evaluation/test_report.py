@@ -151,11 +151,11 @@ def test_markdown_shows_files_that_are_there(written: tuple[Path, Path]) -> None
     assert len([link for link in links if link.endswith(".jpg")]) == 10
     assert {
         "report/accuracy-test.png",
-        "report/learning-curve.png",
+        "report/learning-curve-grpo.png",
         "report/loss.png",
-        "report/reward-parts.png",
-        "report/signal-kl.png",
-        "report/signal-entropy.png",
+        "report/reward-parts-grpo.png",
+        "report/signal-grpo-kl.png",
+        "report/signal-grpo-entropy.png",
         *(f"report/confusion-{policy}.png" for policy in POLICIES),
         *(f"report/reliability-{policy}.png" for policy in POLICIES),
     } <= set(links)
@@ -236,7 +236,7 @@ def test_other_policies_and_splits_work(
 def test_plots_are_the_same_bytes_every_time(full_run: Path) -> None:
     plots = {plot.name: plot for plot in list_plots(build_report(full_run))}
     assert len(plots) == len(list_plots(build_report(full_run)))
-    for name in ("learning-curve", "confusion-grpo"):
+    for name in ("learning-curve-grpo", "confusion-grpo"):
         plot = plots[name]
         svg = render_svg(plot.draw, plot.size)
         assert svg == render_svg(plot.draw, plot.size)

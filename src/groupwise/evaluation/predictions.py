@@ -187,6 +187,15 @@ def digest_items(predictions: Iterable[Prediction]) -> str:
     return digest_json(sorted([item.example_id, item.label] for item in predictions))
 
 
+def find_constant(items: Sequence[Prediction]) -> str | None:
+    """Return the one answer that a policy gave to all of two or more items, None if there is none.
+
+    Invalid answers are no answer: a policy that gives none is told by its invalid rate.
+    """
+    answers = {item.predicted for item in items}
+    return answers.pop() if len(items) > 1 and len(answers) == 1 else None
+
+
 def check_labels(predictions: Iterable[Prediction], labels: Sequence[str]) -> None:
     """Refuse labels outside the set.
 

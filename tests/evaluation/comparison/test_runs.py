@@ -12,12 +12,16 @@ from groupwise.core import EvaluationError, write_json
 from groupwise.evaluation import Prediction
 from groupwise.evaluation.comparison import (
     Comparison,
+    GridAxis,
     Question,
     Source,
     build_comparison,
     read_sources,
     render_html,
+    tell_comparison,
 )
+from groupwise.evaluation.comparison.rendering import title_recommendation
+from groupwise.evaluation.comparison.words import LANGUAGES, Language, choose_words
 
 Compare = Callable[..., Comparison]
 
@@ -52,7 +56,10 @@ def test_a_difference_that_chance_explains_is_not(compare_two: Compare) -> None:
     assert found.recommendation.contender is None
     assert list_reasons(found) == ["reason.not_clear"]
     kinds = [finding.kind for finding in found.findings]
-    assert kinds == ["finding.values", "finding.unclear", "finding.discordant", "finding.power"]
+    assert kinds == [
+        *("finding.values", "finding.unclear", "finding.discordant", "finding.power"),
+        "finding.one_training",
+    ]
 
 
 def test_an_unfair_pair_has_no_winner_anywhere(compare_two: Compare) -> None:
@@ -142,7 +149,8 @@ def test_other_items_are_not_compared(compare_two: Compare) -> None:
     (gap,) = found.versus[0].gaps
     assert (gap.difference, gap.test, gap.why_none) == (None, None, "other_items")
     assert set(list_reasons(found)) == {"reason.unfair", "reason.other_items"}
-    assert [finding.kind for finding in found.findings][1:] == ["finding.other_items"]
+    kinds = [finding.kind for finding in found.findings]
+    assert kinds[1:] == ["finding.other_items", "finding.one_training"]
 
 
 def test_the_same_items_in_other_groups_are_not_paired(compare_two: Compare) -> None:
@@ -254,3 +262,82 @@ def test_counts_of_the_data_audit_stand_side_by_side(tmp_path: Path) -> None:
     (tmp_path / "b/audit/audit.json").write_text("{")
     with pytest.raises(EvaluationError, match="damaged"):
         read_sources(sources, (), question)
+
+
+WEIGHTS = {"prepare/base": 0.0, "sft/policy": 1.0, "grpo/policy": 2.0}
+
+
+@pytest.mark.parametrize(
+    ("others", "told"),
+    [
+        (WEIGHTS, "identical"),
+        ({**WEIGHTS, "grpo/policy": 3.0}, "identical_other_weights"),
+        (None, "identical_answers"),
+    ],
+)
+def test_a_run_and_its_copy_are_called_identical(
+    others: dict[str, float] | None, told: str, tmp_path: Path
+) -> None:
+    rows = make_answers(0.8)
+    sources = [
+        Source(name, (), make_run(tmp_path / name, predictions=rows, weights=weights))
+        for name, weights in (("demo", WEIGHTS), ("copy", others))
+    ]
+    found = build_comparison(read_sources(sources, (), Question()))
+    assert [n for n in list_notices(found) if n.startswith("identical")] == [told]
+    assert found.is_fair
+    assert list_reasons(found) == ["reason.equal"]
+    said = {name: " ".join(tell_comparison(found, language=name)) for name in LANGUAGES}
+    assert "all 240 predictions" in said["en"]
+    assert "全部 240 个预测" in said["zh"]
+    assert "best mean" not in said["en"]
+
+
+def test_runs_that_differ_in_an_answer_are_not_called_identical(compare_two: Compare) -> None:
+    rows = make_answers(0.8)
+    found = compare_two([rows, make_answers(0.8, name="other")], ({}, {}), varying=())
+    assert not [n for n in list_notices(found) if n.startswith("identical")]
+
+
+def test_a_policy_with_one_answer_for_everything_is_told(compare_two: Compare) -> None:
+    rows = [replace(r, predicted="on-task") for r in make_answers(0.8)]
+    found = compare_two([make_answers(0.8), rows])
+    (notice,) = [one for one in found.notices if one.kind == "notice.constant"]
+    assert (notice.values["name"], notice.values["answers"], notice.values["n"]) == (
+        "second",
+        ["on-task"],
+        240,
+    )
+    assert "gives one answer for all 240\u00a0items: on-task." in render_html(found)
+
+
+@pytest.mark.parametrize(
+    ("language", "said"),
+    [
+        ("en", "One training per side says nothing about the method"),
+        ("zh", "每一方只训练一次，说明不了方法的优劣"),
+    ],
+)
+def test_one_training_per_side_is_called_a_pair_of_checkpoints(
+    language: Language, said: str, compare_two: Compare
+) -> None:
+    found = compare_two([make_answers(0.6), make_answers(0.95)])
+    assert said in render_html(found, language=language)
+    assert {"en": "checkpoints", "zh": "检查点"}[language] in title_recommendation(
+        found, choose_words(found, language)
+    )
+
+
+def test_several_seeds_per_side_are_counted(tmp_path: Path) -> None:
+    sources: list[Source] = []
+    for beta, change in (("0.12", {}), ("0.15", VARIED)):
+        for seed in (0, 1, 2):
+            seeded = {**change, "manifest.json:seed": seed, "manifest.json:config/seed": seed}
+            rows = make_answers(0.8, name=f"{beta} {seed}", num_items=40)
+            folder = make_run(tmp_path / f"{beta}-{seed}", seeded, predictions=rows)
+            sources.append(Source(beta, (str(seed),), folder))
+    question = Question(varying=("grpo.beta",), contender_axis="grpo.beta")
+    axes = [GridAxis("seed", ("0", "1", "2"))]
+    found = build_comparison(read_sources(sources, axes, question))
+    (scope,) = [one for one in found.findings if one.kind == "finding.seeds"]
+    assert scope.values == {"num": 3}

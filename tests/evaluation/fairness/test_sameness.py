@@ -42,7 +42,7 @@ def test_equal_runs_may_answer_alike(tmp_path: Path) -> None:
     runs = [read_facts(make_run(tmp_path / name)) for name in ("one", "two")]
     verdict = check_fairness(runs)
     assert verdict.is_fair
-    assert verdict.remarks == ()
+    assert [(one.level, one.name) for one in verdict.remarks] == [("info", "identical_answers")]
 
 
 def test_a_name_that_does_not_vary_is_remarked(judge_pair: Judge) -> None:

@@ -4,6 +4,7 @@ from pathlib import Path
 
 from groupwise.core import write_json, write_jsonl
 from groupwise.evaluation.report import build_report, render_html, render_markdown
+from groupwise.evaluation.report.plots import list_plots
 
 
 def test_every_alarm_of_every_training_is_a_notice(tmp_path: Path):
@@ -21,6 +22,33 @@ def test_every_alarm_of_every_training_is_a_notice(tmp_path: Path):
     assert "SFT warm-up, step 10: the loss is 2, as at the start (2). To do: raise" in texts
     (dead,) = (notice for text, notice in found.items() if "all completions of a group" in text)
     assert (dead.level, dead.source) == ("error", "grpo/metrics.jsonl")
+
+
+def test_a_training_of_any_name_has_its_curves_and_alarms(tmp_path: Path):
+    rows = [
+        {"step": step, "reward": 0.5, "reward/label": 0.5, "kl": 0.1, "truncated": 0.5}
+        for step in range(1, 6)
+    ]
+    write_jsonl(tmp_path / "stage_one/metrics.jsonl", rows)
+    write_jsonl(tmp_path / "stage_two/metrics.jsonl", rows)
+    write_json(tmp_path / "stage_one/gate.json", {"num_tokens": 7})
+    write_jsonl(tmp_path / "warm/metrics.jsonl", [{"step": 1, "loss": 2.0}])
+    report = build_report(tmp_path)
+    names = [plot.name for plot in list_plots(report)]
+    for step in ("stage_one", "stage_two"):
+        curves = {f"learning-curve-{step}", f"reward-parts-{step}", f"signal-{step}-kl"}
+        assert curves <= set(names)
+        sources = {notice.source for notice in report.notices}
+        assert f"{step}/metrics.jsonl" in sources
+    assert "loss" in names
+    assert len(names) == len(set(names))
+    assert list(report.gates) == ["stage_one"]
+    assert {name for name in report.absent if name.endswith(("gate.json", "metrics.jsonl"))} == {
+        "stage_two/gate.json"
+    }
+    html = render_html(report)
+    assert "KL to the start of stage_two" in html
+    assert "num_tokens = 7" in html
 
 
 def test_the_values_of_the_page_are_in_the_report(tmp_path: Path):

@@ -31,7 +31,17 @@ def state_findings(material: Material, versus: Sequence[Versus]) -> tuple[Statem
         found += _state_grid(pair, is_brief) if is_grid else _state_single(pair, material)
     if len(versus) > MAX_PAIRS_TOLD:
         found.append(Statement("finding.more_pairs", {"num": len(versus) - MAX_PAIRS_TOLD}))
+    if versus:
+        found.append(_state_scope(material))
     return tuple(found)
+
+
+def _state_scope(material: Material) -> Statement:
+    """Say that tests draw items, not trainings: they speak of checkpoints and not of methods."""
+    num = material.num_trainings
+    return (
+        Statement("finding.seeds", {"num": num}) if num > 1 else Statement("finding.one_training")
+    )
 
 
 def _state_values(material: Material) -> Iterator[Statement]:

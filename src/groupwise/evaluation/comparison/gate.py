@@ -28,7 +28,10 @@ _FIRST = (
 _DIGEST = re.compile(r"[0-9a-f]{32}")
 _MAX_TOLD = 6
 _MAX_VALUES = 4
-_OF_AXES = ("same_predictions", "same_answers")
+_OF_AXES = (
+    *("same_predictions", "same_answers"),
+    *("identical", "identical_other_weights", "identical_answers"),
+)
 FactsByCell = Mapping[tuple[str, Coordinates], RunFacts]
 
 

@@ -54,7 +54,8 @@ class Material:
     """All that was read, in the words of ``Comparison``; ``answers`` is empty for typed cells.
 
     ``is_direction_known`` is False for a measure that nobody defined, which is then taken to be
-    better when it is higher.
+    better when it is higher. ``num_trainings`` is the number of different seeds behind the
+    contender that has fewest.
     """
 
     title: str
@@ -65,6 +66,7 @@ class Material:
     axes: tuple[GridAxis, ...]
     cells: tuple[Cell, ...]
     is_direction_known: bool = True
+    num_trainings: int = 1
     answers: Mapping[tuple[str, Coordinates], Answers] = field(
         default_factory=dict[tuple[str, Coordinates], Answers]
     )

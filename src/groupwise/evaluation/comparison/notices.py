@@ -16,6 +16,7 @@ from groupwise.evaluation.comparison.content import (
 )
 from groupwise.evaluation.comparison.material import Answers, Material
 from groupwise.evaluation.fairness import summarize_same
+from groupwise.evaluation.predictions import find_constant
 from groupwise.evaluation.report.notices import MAX_INVALID_RATE, MIN_GROUPS, MIN_ITEMS
 
 
@@ -27,6 +28,7 @@ def collect_notices(material: Material, versus: Sequence[Versus]) -> tuple[State
         *_note_cells(material.cells),
         *_note_direction(material),
         *_note_invalid(material),
+        *_note_constant(material),
         *_note_untested(material),
         *_note_sizes(material),
         *_note_nested(material),
@@ -76,6 +78,20 @@ def _note_invalid(material: Material) -> Iterator[Statement]:
             values = {"name": one.name, "rate": worst, "num_cells": len(cells)}
             kind = "notice.invalid_most" if len(cells) > 1 else "notice.invalid"
             yield Statement(kind, values, "warning")
+
+
+def _note_constant(material: Material) -> Iterator[Statement]:
+    """Say of each contender that gives one answer to all items of a cell, in how many it does."""
+    for one in material.contenders:
+        cells = [answers for (name, _), answers in material.answers.items() if name == one.name]
+        given = [find_constant(list(answers.predictions.values())) for answers in cells]
+        constant = [answer for answer in given if answer is not None]
+        values = {"name": one.name, "answers": sorted(set(constant)), "num_cells": len(cells)}
+        if constant and len(cells) == 1:
+            num = len(cells[0].predictions)
+            yield Statement("notice.constant", values | {"n": num}, "warning")
+        elif constant:
+            yield Statement("notice.constant_cells", values | {"num": len(constant)}, "warning")
 
 
 def _note_untested(material: Material) -> Iterator[Statement]:

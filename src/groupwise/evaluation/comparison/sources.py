@@ -118,6 +118,7 @@ def read_sources(
         axes=tuple(axes),
         cells=tuple(_fill_cell(one, answers, seed) for one in _sort(sources, names)),
         is_direction_known=defined is not None,
+        num_trainings=_count_trainings(facts),
         answers=answers,
         gate=gate,
         configuration=arrange_configuration(names, facts, gate),
@@ -141,6 +142,14 @@ def _define_measure(name: str, done: Iterable[Source]) -> Measure | None:
             fix="evaluate all runs again with one version",
         )
     return known[0] if known else None
+
+
+def _count_trainings(facts: Mapping[Key, RunFacts]) -> int:
+    """Return the number of seeds of the contender that has fewest; without a record it is one."""
+    seeds: dict[str, set[str]] = {}
+    for (contender, _), one in facts.items():
+        seeds.setdefault(contender, set()).add(str(one.facts.get("seeds/seed")))
+    return min(map(len, seeds.values()), default=1)
 
 
 def choose_policy(runs: Sequence[Sequence[Prediction]]) -> str:

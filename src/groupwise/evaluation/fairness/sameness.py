@@ -3,17 +3,19 @@
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations
+from pathlib import Path
 from typing import Literal
 
 from groupwise.evaluation.fairness.classing import is_named
 from groupwise.evaluation.fairness.differences import Difference
 from groupwise.evaluation.fairness.facts import RunFacts
 from groupwise.evaluation.fairness.relations import ItemRelation
-from groupwise.evaluation.fairness.weights import find_still_weights
+from groupwise.evaluation.fairness.weights import are_same_weights, find_still_weights
 from groupwise.evaluation.fairness.wording import Language, write_sentence
 
 Cell = tuple[Mapping[str, str], Hashable]
 """Coordinates by axis, and the digest of the cell's predictions or its value (None: not run)."""
+Level = Literal["error", "warning", "info"]
 _EPOCHS = ("epoch", "checkpoint")
 
 
@@ -23,14 +25,14 @@ class Sameness:
 
     Attributes:
         level: ``error``: nothing was trained, so the runs cannot be compared; ``warning``: what
-            is compared made no difference.
+            is compared made no difference; ``info``: nothing is compared that could make one.
         name: fixed name of the kind, for programs.
         message: one sentence.
         runs: names of the runs it is about.
         words: what stands in the sentence's places.
     """
 
-    level: Literal["error", "warning"]
+    level: Level
     name: str
     message: str
     runs: tuple[str, ...]
@@ -128,16 +130,36 @@ def _join_pairs(pairs: Sequence[tuple[str, str]]) -> list[list[str]]:
 def _find_same_answers(
     relation: ItemRelation, runs: Sequence[RunFacts], differences: Sequence[Difference]
 ) -> list[Sameness]:
-    """Return a remark on two runs that differ and answered all shared items alike."""
+    """Return a remark on two runs that answered all shared items alike."""
     names = (relation.a, relation.b)
-    if not relation.num_shared or not _do_differ(names, differences):
+    if not relation.num_shared:
         return []
+    if not _do_differ(names, differences):
+        return _find_identical(relation, runs)
     words = {"runs": " and ".join(names), "count": str(relation.num_shared)}
     if relation.num_same_text == relation.num_shared:
         return [_remark("warning", "same_predictions", names, words)]
     if relation.num_same_answer == relation.num_shared:
         return [_remark("warning", "same_answers", names, words)]
     return []
+
+
+def _find_identical(relation: ItemRelation, runs: Sequence[RunFacts]) -> list[Sameness]:
+    """Return a remark on two runs that differ in nothing, not in a single answer either."""
+    if relation.num_same_text < relation.num_shared:
+        return []
+    names = (relation.a, relation.b)
+    by_name = {run.name: _find_policy(run) for run in runs}
+    is_same = are_same_weights(*(by_name[name] for name in names))
+    kinds = {True: "identical", False: "identical_other_weights", None: "identical_answers"}
+    words = {"runs": " and ".join(names), "count": str(relation.num_shared)}
+    return [_remark("info", kinds[is_same], names, words)]
+
+
+def _find_policy(run: RunFacts) -> Path:
+    """Return the folder of the weights behind a policy: those of its last training step."""
+    steps = run.scope.steps or ()
+    return run.folder / steps[-1] / "policy" if steps else run.folder / "prepare" / "base"
 
 
 def _do_differ(names: tuple[str, str], differences: Sequence[Difference]) -> bool:
@@ -167,7 +189,7 @@ def _find_untrained(run: RunFacts) -> list[Sameness]:
 
 
 def _remark(
-    level: Literal["error", "warning"],
+    level: Level,
     name: str,
     runs: tuple[str, ...],
     words: Mapping[str, str],

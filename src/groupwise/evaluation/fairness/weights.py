@@ -23,10 +23,17 @@ def find_still_weights(before: Path, after: Path) -> Still | None:
     adapter = after / _ADAPTER
     if adapter.is_file() and not (before / _ADAPTER).is_file():
         return "unmoved_adapter" if _is_zero(adapter) else None
-    files = [*_list_files(after)], [*_list_files(before)]
-    if not all(files):
-        return None
-    return "unmoved_weights" if _are_equal(*files) else None
+    return "unmoved_weights" if are_same_weights(after, before) else None
+
+
+def are_same_weights(one: Path, two: Path) -> bool | None:
+    """Return whether two policy folders hold the same weights, None where one holds none.
+
+    Raises:
+        EvaluationError: if a weight file is damaged.
+    """
+    files = [*_list_files(one)], [*_list_files(two)]
+    return _are_equal(*files) if all(files) else None
 
 
 def _list_files(folder: Path) -> Iterator[Path]:

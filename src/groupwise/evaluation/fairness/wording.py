@@ -195,6 +195,22 @@ REMARKS: Sentences = {
         "is 0 whatever differs",
         "{runs} 对全部 {count} 题给出相同的标签（措辞不同）：无论差异如何，测得的差别为 0",
     ),
+    "identical": (
+        "{runs} are identical: all {count} predictions word for word, and all weights; no setting "
+        "differs, so this is one run and its copy, or a training that came out the same again",
+        "{runs} 完全相同：全部 {count} 个预测逐字一致，权重也一致；没有任何设置不同，"
+        "因此是同一运行及其副本，或重新训练得到了完全相同的结果",
+    ),
+    "identical_other_weights": (
+        "{runs} gave all {count} predictions alike, word for word, and no setting differs; their "
+        "weights are not the same",
+        "{runs} 的全部 {count} 个预测逐字一致，也没有任何设置不同；但权重不同",
+    ),
+    "identical_answers": (
+        "{runs} gave all {count} predictions alike, word for word, and no setting differs; their "
+        "weights are not there to be compared",
+        "{runs} 的全部 {count} 个预测逐字一致，也没有任何设置不同；权重不在，无法比较",
+    ),
     "nothing_trainable": (
         "no weight was trained in the step {key} of {runs}: what comes out of it is what went in",
         "{runs} 的步骤 {key} 没有可训练的权重：输出与输入相同",

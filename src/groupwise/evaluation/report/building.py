@@ -60,7 +60,7 @@ def build_report(run_folder: Path) -> Report:
         trainings=tabulate_trainings(files.logs),
         mistakes=choose_mistakes(by_policy.get(last[0], []), run_folder),
         audit=files.audit,
-        gate=files.gate,
+        gates=files.gates,
         manifest=files.manifest,
         measures=files.measures,
         absent=files.absent,

@@ -129,6 +129,11 @@ class TrainingLog:
         found = [(row["step"], row[key]) for row in self.rows if _has_numbers(row, key)]
         return [float(step) for step, _ in found], [float(value) for _, value in found]
 
+    @property
+    def is_rewarded(self) -> bool:
+        """Whether it trained by rewards, as GRPO does; the loss then says nothing."""
+        return any("reward" in row for row in self.rows)
+
     def list_parts(self) -> list[str]:
         """Return the names of the reward parts (``reward/NAME``), sorted."""
         keys = {key for row in self.rows for key in row}
@@ -232,7 +237,7 @@ class Report:
         trainings: the same as tables.
         mistakes: what the last policy got wrong, None without predictions.
         audit: audit/audit.json as it is, None if not there.
-        gate: grpo/gate.json as it is, None if not there.
+        gates: the gate.json of each training step that has one, as it is.
         manifest: manifest.json as it is, None if not there.
         measures: what the recipe's own measures are called, and which way is better.
         absent: files that are not there, by path, with what they would have shown.
@@ -251,7 +256,7 @@ class Report:
     trainings: tuple[TrainingTable, ...]
     mistakes: Mistakes | None
     audit: Mapping[str, Any] | None
-    gate: Mapping[str, Any] | None
+    gates: Mapping[str, Mapping[str, Any]]
     manifest: Mapping[str, Any] | None
     measures: tuple[Measure, ...]
     absent: Mapping[str, str]

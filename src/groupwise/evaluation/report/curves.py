@@ -64,15 +64,19 @@ def smooth(values: Sequence[float]) -> list[float]:
 
 def list_training_plots(logs: Mapping[str, TrainingLog]) -> Iterator[Curve]:
     """Yield every plot that the logs have numbers for."""
-    grpo = logs.get("grpo")
-    if grpo is not None:
-        yield from _plot_reward(grpo)
-    losses = {n: s for n, log in logs.items() if n != "grpo" and (s := log.read_series("loss"))[0]}
+    rewarded = [log for log in logs.values() if log.is_rewarded]
+    for log in rewarded:
+        yield from _plot_reward(log)
+    losses = {
+        name: series
+        for name, log in logs.items()
+        if not log.is_rewarded and (series := log.read_series("loss"))[0]
+    }
     if losses:
         yield _plot_losses(losses)
-    if grpo is not None:
-        yield from _plot_parts(grpo)
-        yield from _plot_signals(grpo)
+    for log in rewarded:
+        yield from _plot_parts(log)
+        yield from _plot_signals(log, in_title=len(rewarded) > 1)
 
 
 def _plot_reward(log: TrainingLog) -> Iterator[Curve]:
@@ -81,13 +85,13 @@ def _plot_reward(log: TrainingLog) -> Iterator[Curve]:
         return
     words = _describe("mean reward", reward) + _describe("held-out accuracy", heldout)
     yield Curve(
-        name="learning-curve",
+        name=f"learning-curve-{log.name}",
         section="training",
-        title="Learning curve of GRPO",
+        title=f"Learning curve of {title_policy(log.name)}",
         caption=_explain_smoothing(len(reward[0]))
         + (" Diamonds: accuracy on held-out items." if heldout[0] else ""),
-        alt=f"GRPO: {'; '.join(words)}.",
-        draw=partial(_draw_reward, reward, heldout),
+        alt=f"{title_policy(log.name)}: {'; '.join(words)}.",
+        draw=partial(_draw_reward, reward, heldout, color_policy(log.name)),
     )
 
 
@@ -116,8 +120,7 @@ def draw_series(axes: Axes, series: Series, *, color: str, label: str = "") -> N
     axes.plot(steps, smooth(values), color=color, lw=2, label=label)
 
 
-def _draw_reward(reward: Series, heldout: Series, axes: Axes) -> None:
-    color = color_policy("grpo")
+def _draw_reward(reward: Series, heldout: Series, color: str, axes: Axes) -> None:
     if reward[0]:
         draw_series(axes, reward, color=color, label="mean reward")
     if heldout[0]:
@@ -161,9 +164,9 @@ def _plot_parts(log: TrainingLog) -> Iterator[Curve]:
     if parts:
         last = ", ".join(f"{name} {format_share(one[1][-1])}" for name, one in parts.items())
         yield Curve(
-            name="reward-parts",
+            name=f"reward-parts-{log.name}",
             section="training",
-            title="Parts of the reward",
+            title=f"Parts of the reward of {title_policy(log.name)}",
             caption=_explain_smoothing(max(len(one[0]) for one in parts.values())),
             alt=f"Mean of each reward part at the end: {last}.",
             draw=partial(_draw_parts, parts),
@@ -176,17 +179,19 @@ def _draw_parts(parts: Mapping[str, Series], axes: Axes) -> None:
     _finish_shares(axes, [value for one in parts.values() for value in one[1]])
 
 
-def _plot_signals(log: TrainingLog) -> Iterator[Curve]:
+def _plot_signals(log: TrainingLog, *, in_title: bool) -> Iterator[Curve]:
+    """Yield the signals of a training; its name stands in their titles if there are several."""
+    place = f" of {title_policy(log.name)}" if in_title else ""
     for key, (title, caption) in _SIGNALS.items():
         series = log.read_series(key)
         if series[0]:
             yield Curve(
-                name=f"signal-{key.replace('_', '-')}",
+                name=f"signal-{log.name}-{key.replace('_', '-')}",
                 section="signals",
-                title=title,
+                title=f"{title}{place}",
                 caption=caption,
                 alt=f"{'; '.join(_describe(title, series))}.",
-                draw=partial(_draw_signal, key, series),
+                draw=partial(_draw_signal, key, series, color_policy(log.name)),
             )
 
 
@@ -194,8 +199,8 @@ def _format_tick(value: float, _: int) -> str:
     return format_plain(value)
 
 
-def _draw_signal(key: str, series: Series, axes: Axes) -> None:
-    draw_series(axes, series, color=MUTED if key == "learning_rate" else color_policy("grpo"))
+def _draw_signal(key: str, series: Series, color: str, axes: Axes) -> None:
+    draw_series(axes, series, color=MUTED if key == "learning_rate" else color)
     axes.set(xlabel="step")
     if min(series[1]) >= 0:
         axes.set_ylim(bottom=0)

@@ -20,6 +20,10 @@ from groupwise.evaluation.report.numbers import (
 )
 
 CLEAR_P = 0.05
+_SCOPE = (
+    "All of this is about these checkpoints: intervals and tests draw items, not trainings. One "
+    "training per side says nothing about the method; for that, train each side with several seeds."
+)
 
 
 def state_findings(
@@ -39,6 +43,7 @@ def state_findings(
         *_state_blind(headline),
         *_state_labels(last.policy, here),
         *_state_answers(last, here),
+        *([_SCOPE] if any(one.split == headline.split for one in comparisons) else []),
     )
 
 

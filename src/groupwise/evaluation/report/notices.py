@@ -8,8 +8,20 @@ from itertools import combinations
 from typing import Any
 
 from groupwise.evaluation.metrics import Metric
-from groupwise.evaluation.predictions import Prediction, digest_items, group_by_policy, rank_policy
-from groupwise.evaluation.report.content import BLIND_POLICIES, Level, Notice, title_policy
+from groupwise.evaluation.predictions import (
+    Prediction,
+    digest_items,
+    find_constant,
+    group_by_policy,
+    rank_policy,
+)
+from groupwise.evaluation.report.content import (
+    BLIND_POLICIES,
+    Level,
+    Notice,
+    TrainingLog,
+    title_policy,
+)
 from groupwise.evaluation.report.files import RunFiles
 from groupwise.evaluation.report.numbers import (
     count_things,
@@ -42,6 +54,7 @@ def collect_notices(files: RunFiles) -> tuple[Notice, ...]:
         *_note_size(files.predictions),
         *_note_blind(files.metrics),
         *_note_same_answers(files.predictions),
+        *_note_constant(files.predictions),
         *_note_training(files),
         *note_alarms(files.logs, files.judges),
     ]
@@ -197,18 +210,36 @@ def _note_same_answers(predictions: Sequence[Prediction]) -> Iterator[Notice]:
                 yield Notice("warning", text, _PREDICTIONS)
 
 
+def _note_constant(predictions: Sequence[Prediction]) -> Iterator[Notice]:
+    """Policies that give one answer whatever they are asked; the majority label always does."""
+    for (split, policy), items in group_by_policy(predictions).items():
+        answer = find_constant(items)
+        if answer is not None and policy != "majority":
+            num = count_things(len(items), "item")
+            text = f"{title_policy(policy)} gives one answer for all {num} of {split}: {answer}."
+            yield Notice("warning", text, _PREDICTIONS)
+
+
 def _note_training(files: RunFiles) -> Iterator[Notice]:
-    log = files.logs.get("grpo")
-    if log is None:
-        return
-    if files.gate is None:
-        text = "The step-0 gate left no result, so that ratio 1 and KL 0 at the start are unproven."
-        yield Notice("warning", text, "grpo/gate.json")
+    for name, log in files.logs.items():
+        if log.is_rewarded:
+            yield from _note_rewarded(log, has_gate=name in files.gates)
+
+
+def _note_rewarded(log: TrainingLog, *, has_gate: bool) -> Iterator[Notice]:
+    title = title_policy(log.name)
+    if not has_gate:
+        text = (
+            f"The step-0 gate left no result for {title}, so that ratio 1 and KL 0 at the start "
+            "are unproven."
+        )
+        yield Notice("warning", text, f"{log.name}/gate.json")
     _, dead = log.read_series("dead_groups")
     last = dead[-max(1, len(dead) // 4) :]
     if last and sum(last) / len(last) > MAX_DEAD_SHARE:
         share = format_share(sum(last) / len(last))
-        text = f"In the last quarter of GRPO, {share} of the groups were dead (all completions "
-        yield Notice(
-            "info", f"{text}earned the same), so they taught nothing.", "grpo/metrics.jsonl"
+        text = (
+            f"In the last quarter of {title}, {share} of the groups were dead (all completions "
+            "earned the same), so they taught nothing."
         )
+        yield Notice("info", text, f"{log.name}/metrics.jsonl")
