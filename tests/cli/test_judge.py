@@ -58,3 +58,32 @@ def test_other_bad_input(work, changes, words):
     done = work.call(*CALIBRATE, *changes)
     assert done.returncode == 2
     assert words in done.stderr
+
+
+def test_recorded_verdicts_are_measured_without_a_judge(work):
+    rows = [
+        {"id": str(n), "label": "a", "verdicts": {"ab": "a", "ba": "b" if n else "a"}}
+        for n in range(4)
+    ]
+    write_jsonl(work.work / "said.jsonl", rows)
+    done = work.call("judge", "calibrate", "--verdicts", "said.jsonl", "--out", "out")
+    assert (done.returncode, done.stderr) == (0, "")
+    lines = [line.split() for line in done.stdout.splitlines()]
+    shown = {line[0]: line[1] for line in lines if len(line) > 2}
+    assert (shown["right_in_both_orders"], shown["agreement"]) == ("25.0", "62.5")
+    assert "another verdict, or none, in the other order: 3 pairs" in done.stdout
+    assert (work.work / "out/report.html").is_file()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        ([*CALIBRATE, "--verdicts", "said.jsonl"], "nobody is asked"),
+        (["judge", "calibrate", "--judge", "first.yaml"], "not both given"),
+        (["judge", "calibrate", "--verdicts", "none.jsonl"], "there is no none.jsonl"),
+    ],
+)
+def test_verdicts_or_a_judge_with_data(work, arguments, words):
+    done = work.call(*arguments)
+    assert done.returncode == 2
+    assert words in done.stderr

@@ -8,7 +8,7 @@ from rich.console import Console
 from rich.table import Table
 
 from groupwise.cli.run import Debug, Settings, say
-from groupwise.core import ProgressLine, load_config
+from groupwise.core import ConfigError, ProgressLine, load_config
 
 if TYPE_CHECKING:
     from groupwise.evaluation.judges import Calibration, CalibrationPlan
@@ -26,13 +26,23 @@ def judge() -> None:
 @judge_app.command()
 def calibrate(
     *,
-    judge: Annotated[Path, typer.Option("--judge", metavar="CONFIG", help="YAML of the judge.")],
+    judge: Annotated[
+        Path | None, typer.Option("--judge", metavar="CONFIG", help="YAML of the judge.")
+    ] = None,
     data: Annotated[
-        str,
+        str | None,
         typer.Option(
             "--data", metavar="FILE", help="JSONL, LLMBar's folder, or a name in GROUPWISE_DATA."
         ),
-    ],
+    ] = None,
+    verdicts: Annotated[
+        Path | None,
+        typer.Option(
+            "--verdicts",
+            metavar="FILE",
+            help="JSONL of verdicts given before, or JudgeBench's outputs; no judge is asked.",
+        ),
+    ] = None,
     data_format: Annotated[
         Literal["llmbar", "jsonl"] | None,
         typer.Option("--format", help="Of the data [by its name]."),
@@ -51,8 +61,18 @@ def calibrate(
 ) -> None:
     """Ask a judge what people decided already, and measure how far it can be trusted.
 
-    Running it again continues: what was answered is not asked again.
+    Running it again continues: what was answered is not asked again. With --verdicts, those of a
+    file are measured and nobody is asked.
     """
+    if verdicts is not None:
+        _measure_recorded(verdicts, judge, data, out)
+        return
+    if judge is None or data is None:
+        raise ConfigError(
+            "there is nothing to calibrate",
+            got="--judge and --data are not both given",
+            fix="give both, or --verdicts with a file of verdicts that were given before",
+        )
     from groupwise.data import find_rated, load_rated
     from groupwise.evaluation.judges import JudgeConfig, calibrate_judge, plan_calibration
 
@@ -74,6 +94,23 @@ def calibrate(
         num_repeats=repeats,
         report_progress=ProgressLine("verdicts", say),
     )
+    _print_measures(found)
+
+
+def _measure_recorded(
+    verdicts: Path, judge: Path | None, data: str | None, out: Path | None
+) -> None:
+    from groupwise.evaluation.judges import measure_recorded, read_recorded
+
+    if judge is not None or data is not None:
+        raise ConfigError(
+            "--verdicts were given before, so nobody is asked", fix="leave out --judge and --data"
+        )
+    recorded = read_recorded(verdicts)
+    folder = out or Path("runs") / f"judge-{verdicts.stem}"
+    found = measure_recorded(recorded, verdicts, out=folder)
+    for reason, number in recorded.drops.counts.items():
+        typer.echo(f"not used   {number} {reason}")
     _print_measures(found)
 
 
@@ -110,4 +147,7 @@ def _print_measures(found: "Calibration") -> None:
         console.print(table)
     for cause, number in found.causes.items():
         typer.echo(f"no verdict: {number} calls, {cause}")
+    if found.num_inconsistent_pairs:
+        num = found.num_inconsistent_pairs
+        typer.echo(f"another verdict, or none, in the other order: {num} pairs")
     typer.echo(f"{found.num_calls} calls; report: {found.report}")

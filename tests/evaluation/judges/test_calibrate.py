@@ -92,6 +92,8 @@ def expect_longer(pairs):
         "agreement_if_longer": 1,
         "agreement_if_shorter": 0,
         "self_consistency": 1,
+        "right_in_both_orders": Fraction(num_right, len(pairs)),
+        "right_on_balance": Fraction(num_right, len(pairs)),
         "no_verdict_rate": 1 - Fraction(len(known), len(pairs)),
     }
 
@@ -112,6 +114,8 @@ def expect_first(pairs):
         "agreement_if_longer": half,
         "agreement_if_shorter": half,
         "self_consistency": 1,
+        "right_in_both_orders": 0,
+        "right_on_balance": 0,
         "no_verdict_rate": 0,
     }
 
@@ -214,7 +218,8 @@ def test_a_judge_that_draws_is_asked_several_times(tmp_path, taught_text_folder)
     assert len(read_verdicts(out / "verdicts.jsonl")) == 3 * 2 * 2
     assert values["all", "no_verdict_rate"]["value"] == 1
     assert sum(found.causes.values()) == 12
-    assert {name for _, name in values} == {"no_verdict_rate"}
+    worst = {"right_in_both_orders": 0, "right_on_balance": 0, "no_verdict_rate": 1}
+    assert {name: row["value"] for (_, name), row in values.items()} == worst
     assert "The judge gave no verdict at all." in (out / "report.html").read_text()
 
 

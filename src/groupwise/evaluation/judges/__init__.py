@@ -4,10 +4,12 @@ from groupwise.evaluation.judges.calibrate import (
     Calibration,
     CalibrationPlan,
     calibrate_judge,
+    measure_recorded,
     plan_calibration,
 )
 from groupwise.evaluation.judges.config import JudgeConfig
 from groupwise.evaluation.judges.measures import JudgeMeasures, measure_judge
+from groupwise.evaluation.judges.recorded import RecordedVerdicts, read_recorded
 from groupwise.evaluation.judges.report import format_interval, format_value
 from groupwise.evaluation.judges.rows import VerdictRow, read_verdicts, write_verdicts
 from groupwise.evaluation.judges.rules import RuleJudge
@@ -17,13 +19,16 @@ __all__ = [
     "CalibrationPlan",
     "JudgeConfig",
     "JudgeMeasures",
+    "RecordedVerdicts",
     "RuleJudge",
     "VerdictRow",
     "calibrate_judge",
     "format_interval",
     "format_value",
     "measure_judge",
+    "measure_recorded",
     "plan_calibration",
+    "read_recorded",
     "read_verdicts",
     "write_verdicts",
 ]

@@ -33,7 +33,12 @@ from groupwise.evaluation.judges.building import (
     load_responder,
 )
 from groupwise.evaluation.judges.config import JudgeConfig
-from groupwise.evaluation.judges.measures import JudgeMeasures, measure_judge
+from groupwise.evaluation.judges.measures import (
+    JudgeMeasures,
+    list_both_orders,
+    measure_judge,
+)
+from groupwise.evaluation.judges.recorded import RecordedVerdicts
 from groupwise.evaluation.judges.report import write_judge_report
 from groupwise.evaluation.judges.rows import VerdictRow, count_causes, write_verdicts
 from groupwise.judges import GenerativeJudge, Judge, LogitJudge, ReplyCache
@@ -73,12 +78,14 @@ class Calibration:
         report: the page.
         causes: why there was no verdict, by how often.
         num_calls: requests made now.
+        num_inconsistent_pairs: pairs with another verdict, or none, in the other order.
     """
 
     measures: JudgeMeasures
     report: Path
     causes: Mapping[str, int]
     num_calls: int
+    num_inconsistent_pairs: int
 
 
 def plan_calibration(
@@ -181,21 +188,74 @@ def _write_results(
     out: Path,
 ) -> Calibration:
     measures = measure_judge(rows, judge=config.title, is_deterministic=config.is_deterministic)
-    causes = count_causes(rows)
     asked = [judge.report() for judge in judges if isinstance(judge, GenerativeJudge | LogitJudge)]
-    write_verdicts(out / "verdicts.jsonl", rows)
-    result: dict[str, Any] = {
-        "judge": config.title,
+    num_calls = sum(int(str(one["num_calls"])) for one in asked)
+    facts: dict[str, Any] = {
         "version": judges[0].version,
         "describe": dict(judges[0].describe()),
-        "labels": list(measures.labels),
         "kind_of_items": "pairs" if rated.are_pairs else "answers",
         "num_items": len(rated.items),
         "drops": rated.drops.to_json(),
         "num_repeats": len(judges),
         "is_deterministic": config.is_deterministic,
-        "causes_of_no_verdict": dict(causes),
         "asked": asked,
+    }
+    return _write_files(measures, rows, facts, out, num_calls=num_calls)
+
+
+def measure_recorded(recorded: RecordedVerdicts, source: Path, *, out: Path) -> Calibration:
+    """Measure a judge by verdicts that it gave before; nothing is asked and no model is needed.
+
+    Writes the same files as ``calibrate_judge``.
+
+    Args:
+        recorded: the verdicts of ``source``.
+        source: where they are from; its name is the judge's, its digest the version.
+        out: folder; made if missing.
+
+    Raises:
+        RunError: if another process works in the folder, or it cannot be written.
+    """
+    name = source.stem.replace("/", "-")
+    version = digest_file(source)
+    folder = RunFolder(out)
+    with folder.lock():
+        folder.write_manifest(
+            recipe=RECIPE, config={"verdicts": source.name}, inputs={"data": version}, seed=0
+        )
+        rows = list(recorded.rows)
+        measures = measure_judge(rows, judge=name, annotators=recorded.annotators)
+        facts: dict[str, Any] = {
+            "version": version,
+            "describe": {"kind": "recorded", "file": source.name},
+            "kind_of_items": "pairs",
+            "num_items": len({row.item_id for row in rows}),
+            "drops": recorded.drops.to_json(),
+            "num_repeats": 1 + max(row.repeat for row in rows),
+            "is_deterministic": False,
+            "asked": [],
+        }
+        return _write_files(measures, rows, facts, out, num_calls=0)
+
+
+def _write_files(
+    measures: JudgeMeasures,
+    rows: list[VerdictRow],
+    facts: Mapping[str, Any],
+    out: Path,
+    *,
+    num_calls: int,
+) -> Calibration:
+    causes = count_causes(rows)
+    write_verdicts(out / "verdicts.jsonl", rows)
+    both = list_both_orders(rows)
+    result: dict[str, Any] = {
+        "judge": measures.judge,
+        "labels": list(measures.labels),
+        **facts,
+        "causes_of_no_verdict": dict(causes),
+        "num_pairs_in_both_orders": len(both),
+        "num_inconsistent_pairs": sum(one.verdict != two.verdict for one, two in both),
         "metrics": [asdict(metric) for metric in measures.metrics],
         "reliability": {
             subset: [asdict(part) for part in bins] for subset, bins in measures.reliability.items()
@@ -203,5 +263,4 @@ def _write_results(
     }
     write_json(out / "calibration.json", result)
     report = write_judge_report(out, measures, rows, result)
-    num_calls = sum(int(str(one["num_calls"])) for one in asked)
-    return Calibration(measures, report, causes, num_calls)
+    return Calibration(measures, report, causes, num_calls, result["num_inconsistent_pairs"])

@@ -18,6 +18,7 @@ from groupwise.evaluation.calibration import (
     score_calibration_error,
 )
 from groupwise.evaluation.intervals import Interval, bound_clustered, bound_share, widen_interval
+from groupwise.evaluation.judges.annotators import Labels, measure_alpha, rate_agreement
 from groupwise.evaluation.judges.rows import (
     VerdictRow,
     digest_rated,
@@ -53,18 +54,26 @@ class JudgeMeasures:
 
 
 def measure_judge(
-    rows: Sequence[VerdictRow], *, judge: str, is_deterministic: bool = False, seed: int = 0
+    rows: Sequence[VerdictRow],
+    *,
+    judge: str,
+    annotators: Mapping[str, Labels] | None = None,
+    is_deterministic: bool = False,
+    seed: int = 0,
 ) -> JudgeMeasures:
     """Measure a judge on all items and on every subset.
 
-    Per subset: no_verdict_rate, agreement, kappa, flip_rate, first_position,
-    agreement_unflipped, option_flip_rate, longer_judge, longer_people, agreement_if_longer and
-    agreement_if_shorter (where people prefer that answer), length_bias (longer_judge minus
-    longer_people), self_consistency, brier and ece.
+    Per subset: no_verdict_rate, agreement, kappa, right_in_both_orders, right_on_balance,
+    flip_rate, first_position, agreement_unflipped, option_flip_rate, longer_judge,
+    longer_people, agreement_if_longer and agreement_if_shorter (where people prefer that
+    answer), length_bias (longer_judge minus longer_people), self_consistency, brier and ece.
+    With several annotators also people_alpha and agreement_each: how far they agree among
+    themselves, and the judge with each of them.
 
     Args:
         rows: verdicts of one judge.
         judge: its name.
+        annotators: by pair: what each of several people said; None for one who was not asked.
         is_deterministic: the same question always gets the same answer: self-consistency is 1.
         seed: of the draws of groups.
     """
@@ -75,6 +84,9 @@ def measure_judge(
         digest = digest_rated(part)
         seed_here = derive_seed(seed, "judge", subset)
         found = [*_measure(part, labels), *_measure_length_bias(part, seed_here)]
+        found += _rate_annotators(part, annotators or {})
+        if subset == "all":
+            found += _measure_people(part, annotators or {}, seed_here)
         found += _measure_consistency(part, is_deterministic)
         found += _measure_confidence(part, labels, seed_here)
         metrics += [
@@ -90,6 +102,7 @@ def _measure(rows: Sequence[VerdictRow], labels: Sequence[str]) -> Iterator[Row]
     yield from _share("no_verdict_rate", rows, lambda row: row.verdict is None)
     yield from _share("agreement", given, lambda row: row.agrees)
     yield from _measure_kappa(given, labels)
+    yield from _measure_both_orders(rows)
     yield from _measure_position(given)
     optional = [row for row in given if row.is_option_flipped is not None]
     yield from _share("option_flip_rate", optional, lambda row: bool(row.is_option_flipped))
@@ -145,6 +158,34 @@ def _measure_kappa(given: Sequence[VerdictRow], labels: Sequence[str]) -> Iterat
     yield "kappa", value, (max(-1.0, ends[0]), min(1.0, ends[1])), len(items)
 
 
+def list_both_orders(rows: Sequence[VerdictRow]) -> list[tuple[VerdictRow, VerdictRow]]:
+    """Return the verdicts on each pair that was put in both orders, whether there is one or not."""
+    asked = {(row.item_id, row.repeat, row.order): row for row in rows}
+    swapped = [(row, asked.get((row.item_id, row.repeat, "ba"))) for row in asked.values()]
+    return [(one, two) for one, two in swapped if one.order == "ab" and two is not None]
+
+
+def _measure_both_orders(rows: Sequence[VerdictRow]) -> Iterator[Row]:
+    """Yield how often a pair is judged right over both orders, in two definitions.
+
+    No verdict is not right. ``right_on_balance`` counts a pair that is right in more orders than
+    wrong, so one right verdict and a tie are enough.
+
+    Source: ``right_on_balance`` is the accuracy of ScalerLab/JudgeBench, ``utils/metrics.py``.
+    """
+    pairs = {id(one): (one, two) for one, two in list_both_orders(rows)}
+    firsts = [one for one, _ in pairs.values()]
+
+    def is_right_twice(row: VerdictRow) -> bool:
+        return all(one.agrees for one in pairs[id(row)])
+
+    def is_right_on_balance(row: VerdictRow) -> bool:
+        return sum(one.agrees - one.contradicts for one in pairs[id(row)]) > 0
+
+    yield from _share("right_in_both_orders", firsts, is_right_twice)
+    yield from _share("right_on_balance", firsts, is_right_on_balance)
+
+
 def _measure_position(given: Sequence[VerdictRow]) -> Iterator[Row]:
     """Yield what the order does, of pairs with a verdict in both orders."""
     known = {(row.item_id, row.repeat, row.order): row.verdict for row in given if row.order}
@@ -161,6 +202,24 @@ def _measure_position(given: Sequence[VerdictRow]) -> Iterator[Row]:
     yield from _share("first_position", chosen, lambda row: row.is_first)
     steady = [row for row in both if not is_flipped(row)]
     yield from _share("agreement_unflipped", steady, lambda row: row.agrees)
+
+
+def _measure_people(
+    rows: Sequence[VerdictRow], annotators: Mapping[str, Labels], seed: int
+) -> Iterator[Row]:
+    """Yield how far annotators agree, on pairs that they are divided about, too."""
+    groups = {pair: pair for pair in annotators} | {row.item_id: row.group for row in rows}
+    alpha = measure_alpha(annotators, groups, seed=seed)
+    if alpha is not None:
+        yield "people_alpha", *alpha
+
+
+def _rate_annotators(rows: Sequence[VerdictRow], annotators: Mapping[str, Labels]) -> Iterator[Row]:
+    """Yield how far the judge agrees with each of several annotators."""
+    known = [row for row in rows if row.item_id in annotators and row.verdict is not None]
+    yield from _share(
+        "agreement_each", known, lambda row: rate_agreement(row, annotators[row.item_id])
+    )
 
 
 def _measure_length(given: Sequence[VerdictRow]) -> Iterator[Row]:

@@ -48,13 +48,18 @@ SECTIONS = (
     Section(
         "Agreement with people",
         "Share of verdicts that are people's, each item counted once; calls without a verdict are "
-        "left out and have a column of their own. Kappa is 0 for a judge that agrees no more than "
+        "left out and have a column of their own. Over both orders of a pair no verdict is not "
+        "right. Kappa is 0 for a judge that agrees no more than "
         "chance would and 1 for one that always agrees.",
         (
             ("agreement", "Agreement"),
             ("kappa", "Cohen's κ"),
+            ("right_in_both_orders", "Right in both orders"),
+            ("right_on_balance", "Right more often than wrong over both orders"),
             ("agreement_unflipped", "Agreement, same verdict in both orders"),
             ("no_verdict_rate", "No verdict"),
+            ("agreement_each", "Agreement with each annotator"),
+            ("people_alpha", "Krippendorff's α among people"),
         ),
     ),
     Section(
@@ -141,12 +146,13 @@ def render_judge_report(
     )
 
 
+_COEFFICIENTS = ("kappa", "people_alpha")
 _STYLE_PACKAGE = "groupwise.evaluation.report"
 
 
 def format_value(metric: Metric) -> str:
     """Format a share as ``94.2 %``, kappa and scores as ``0.421``, a bias as ``+12.3``."""
-    if metric.measure == "kappa":
+    if metric.measure in _COEFFICIENTS:
         return format_kappa(metric.value)
     if metric.measure == "length_bias":
         return numbers.format_points(metric.value)
@@ -155,7 +161,7 @@ def format_value(metric: Metric) -> str:
 
 def format_interval(metric: Metric) -> str:
     """Format a metric's interval as its value is."""
-    if metric.measure == "kappa":
+    if metric.measure in _COEFFICIENTS:
         return f"{format_kappa(metric.low)} to {format_kappa(metric.high)}"
     if metric.measure == "length_bias":
         return numbers.format_points_interval(metric.low, metric.high)

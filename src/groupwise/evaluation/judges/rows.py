@@ -67,6 +67,11 @@ class VerdictRow:
         return self.verdict is not None and self.verdict == self.order[:1]
 
     @property
+    def contradicts(self) -> bool:
+        """Whether the judge chose another side than people did; a tie or no verdict does not."""
+        return self.verdict not in (None, self.label, "tie")
+
+    @property
     def agrees(self) -> bool:
         """Whether the judge said what people said."""
         return self.verdict == self.label
