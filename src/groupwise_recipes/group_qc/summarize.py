@@ -1,8 +1,8 @@
 """The summarize step: Stage A over all groups with the base, the adapter off.
 
 Finished summaries are kept in the run's ``stage_a`` folder, beside the steps, so that a group that
-failed is tried again in the next run without asking about the others. Those of other settings stay
-there too: a setting that is changed and changed back costs nothing.
+failed is tried again in the next run without asking about the others. Those of other settings and
+of photos that have changed stay there too: what is changed and changed back costs nothing.
 """
 
 import json
