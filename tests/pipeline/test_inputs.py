@@ -4,11 +4,24 @@ from pathlib import Path
 
 import pytest
 
-from groupwise.pipeline import UNKNOWN, digest_models
+from groupwise.core import Config, ConfigError
+from groupwise.pipeline import (
+    UNKNOWN,
+    Preview,
+    Recipe,
+    Step,
+    check_recipe,
+    digest_models,
+    run_recipe,
+)
 from groupwise.pipeline.inputs import digest_code
 
 BEFORE = "def score(text):\n    return len(text)\n"
 BRIEF = {"own_rewards", "own_rewards.brief"}
+
+
+class AnyConfig(Config):
+    seed: int = 0
 
 
 @pytest.fixture
@@ -65,3 +78,19 @@ def test_code_is_what_it_does_and_texts_are_their_words(
 def test_code_that_is_not_there_is_a_bug_of_the_plan(package: Path, name: str) -> None:
     with pytest.raises(ValueError, match=name):
         digest_code(name)
+
+
+def test_a_run_with_a_model_that_nobody_can_name_does_not_start(tmp_path: Path) -> None:
+    def plan(config: AnyConfig, run: Path) -> list[Step]:
+        step = Step("prepare", lambda context: None)
+        return [step, Step("train", step.run, inputs={"model.base": UNKNOWN})]
+
+    recipe = Recipe("any", "", AnyConfig, tmp_path, plan, lambda config: Preview())
+    out = tmp_path / "run"
+    with pytest.raises(ConfigError, match=r"model\.base: it is neither a folder nor in the local"):
+        run_recipe(recipe, AnyConfig(), out=out)
+    assert not out.exists()
+    preview = check_recipe(recipe, AnyConfig(), out=out)
+    assert preview.problems == []
+    assert "hf download" in dict(preview.facts)["at its start"]
+    run_recipe(recipe, AnyConfig(), out=out, until="prepare")

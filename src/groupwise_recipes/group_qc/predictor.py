@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from groupwise.core import RunError, digest_file, dump_config, read_picture
+from groupwise.core import RunError, dump_config, read_picture
 from groupwise.data import DropLog
 from groupwise.inference import (
     LocalBackend,
@@ -18,6 +18,7 @@ from groupwise.inference import (
     WorkGroup,
     generate_groups,
 )
+from groupwise.models import digest_base
 from groupwise.pipeline import FoundGroups
 from groupwise.serving import GroupRequest, GroupVerdict
 from groupwise_recipes.group_qc.config import GroupQcConfig
@@ -48,7 +49,7 @@ class GroupQcPredictor:
             )
         self._config = config
         self._missions = config.data.load_missions()
-        self._weights = digest_file(folder)
+        self._weights = digest_base(folder)
         self._policy = open_policy(config, folder)
         self._engine = LocalEngine(self._policy, batch_size=config.evaluation.batch_size)
         server = config.summaries.server
@@ -66,7 +67,7 @@ class GroupQcPredictor:
         return {
             "recipe": "group_qc",
             "base": self._config.model.base,
-            "adapter": self._weights,
+            "weights": self._weights,
             "max_pixels": self._config.model.max_pixels,
             "summaries": self._config.summaries.describe(),
             "max_new_tokens": self._config.grpo.max_new_tokens,

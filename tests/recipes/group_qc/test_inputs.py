@@ -1,5 +1,6 @@
 """What each step of group_qc reads from outside: changed in place, it is redone."""
 
+import json
 import shutil
 from pathlib import Path
 
@@ -8,7 +9,9 @@ from PIL import Image
 from plan_keys import copy_sources, list_changed, plan, read_keys, run_stand_ins, write_base
 from tile_photos import MISSION, list_photos
 
-from groupwise.pipeline import Step
+from groupwise.core import load_config
+from groupwise.pipeline import Step, find_config, find_recipe
+from groupwise_recipes.group_qc import predictor
 
 LOADING = {"summarize", "baselines", "sft", "grpo", "sft_same_labels", "evaluate"}
 """The steps that load weights, without the one that teaches a preset."""
@@ -102,3 +105,25 @@ def test_code_that_is_edited_redoes_what_it_decides(
     with (sources / "groupwise_recipes" / "group_qc" / f"{module}.py").open("a") as stream:
         stream.write("\nEDITED = True\n")
     assert list_changed(before, read_keys(plan_photos(root, tmp_path))) == changed
+
+
+def test_verdicts_on_new_groups_name_the_base_behind_the_adapter(
+    root: Path, tmp_path: Path, monkeypatch
+) -> None:
+    base, policy = write_base(tmp_path / "base"), tmp_path / "run" / "grpo" / "policy"
+    policy.mkdir(parents=True)
+    (policy.parent / "step.json").write_text("{}")
+    adapter = {"base_model_name_or_path": "../../../base"}
+    (policy / "adapter_config.json").write_text(json.dumps(adapter))
+    monkeypatch.setattr(predictor, "open_policy", lambda *_: None)
+    recipe = find_recipe("group_qc")
+    path = find_config(recipe, "tile-tiny")
+    config = load_config(recipe.load_config_type(), path, overrides=[f"data.root={root}"])
+
+    def describe() -> object:
+        return predictor.GroupQcPredictor(config, tmp_path / "run").describe()
+
+    before = describe()
+    assert describe() == before
+    (base / "model.safetensors").write_bytes(bytes(999) + b"1")
+    assert describe() != before
