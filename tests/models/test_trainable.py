@@ -1,6 +1,7 @@
 import re
 
 import pytest
+from peft import IA3Config, LoraConfig, get_peft_model
 
 from groupwise.core import ConfigError, ModelError, load_config
 from groupwise.models import (
@@ -111,6 +112,19 @@ def test_an_adapter_that_does_not_fit_is_refused(model, tmp_path, settings, mess
     loaded = adapt(model, tmp_path, rank=4, last_blocks=1)
     with pytest.raises(ConfigError, match=message):
         prepare_trainable(loaded, settings)
+
+
+@pytest.mark.parametrize(
+    ("config", "name", "got"),
+    [
+        (IA3Config(target_modules=["q_proj"], feedforward_modules=[]), "default", "default: IA3"),
+        (LoraConfig(target_modules=["q_proj"]), "mine", "mine: LORA"),
+    ],
+)
+def test_an_adapter_of_another_kind_or_name_is_refused(model, config, name, got):
+    adapted = get_peft_model(model, config, adapter_name=name)
+    with pytest.raises(ConfigError, match=f"one LoRA adapter.*got {got}.*expected default: LORA"):
+        prepare_trainable(adapted, TrainableSettings())
 
 
 def test_restoring_makes_exactly_the_named_ones_train(model):

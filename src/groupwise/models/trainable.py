@@ -166,6 +166,14 @@ def _add_lora(model: Any, settings: LoraSettings) -> Any:
 
 
 def _continue_lora(model: Any, settings: LoraSettings) -> Any:
+    kinds = {name: config.peft_type.value for name, config in model.peft_config.items()}
+    if kinds != {"default": "LORA"}:
+        raise ConfigError(
+            "only one LoRA adapter can be continued",
+            got=", ".join(f"{name}: {kind}" for name, kind in kinds.items()),
+            expected="default: LORA",
+            fix="merge the others into the base model, or train with TRL itself",
+        )
     given = model.peft_config["default"]
     if (given.r, given.lora_alpha) != (settings.rank, settings.alpha):
         raise ConfigError(

@@ -165,7 +165,24 @@ ADAPTERS = {
 }
 
 
-@pytest.mark.parametrize("kind", ADAPTERS)
+OFTEN = (
+    "dora",
+    "embeddings",
+    "ia3",
+    "oft",
+    "loha drops",
+    "lokr drops",
+    "prompt",
+    "prefix",
+    "alora",
+)
+
+
+def mark_slow(names, often):
+    return [n if n in often else pytest.param(n, marks=pytest.mark.slow) for n in names]
+
+
+@pytest.mark.parametrize("kind", mark_slow(ADAPTERS, OFTEN))
 def test_adapters(compare, policies, kind):
     make, reason = ADAPTERS[kind]
 
@@ -216,11 +233,12 @@ def test_experts(compare, policies):
     assert not num_shared
 
 
-@pytest.mark.parametrize("key", ["images", "image", "message"])
+def make_tensor(picture):
+    return torch.from_numpy(np.array(picture)).permute(2, 0, 1)
+
+
 @pytest.mark.parametrize(
-    "convert",
-    [np.asarray, lambda picture: torch.from_numpy(np.array(picture)).permute(2, 0, 1)],
-    ids=["numpy", "torch"],
+    ("convert", "key"), [(np.asarray, "images"), (make_tensor, "image"), (np.asarray, "message")]
 )
 def test_pictures_as_arrays(compare, grpo, convert, key):
     rows = []
