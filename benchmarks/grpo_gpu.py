@@ -154,7 +154,7 @@ def measure_job(kind: str, job: Job, *, num_steps: int) -> dict[str, Any]:
     tokenizer = getattr(policy[1], "tokenizer", policy[1])
     total = num_steps + NUM_WARM_UP
     rows = make_rows(job.shape, tokenizer, num_steps=total, picture_size=job.picture)
-    speed = SpeedSettings(tolerance=0.5) if kind == "groupwise" else None
+    speed = SpeedSettings() if kind == "groupwise" else None
     runner = Runner(job.shape, policy, rows, speed=speed, device=device)
     for number in range(NUM_WARM_UP + num_steps):
         if device.type == "cuda" and number == NUM_WARM_UP:

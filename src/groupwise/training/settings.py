@@ -96,8 +96,9 @@ class SpeedSettings(Config):
 
     Attributes:
         shared_prefix: score every prompt once per group. ``auto``: where the model allows it and
-            the comparison with the plain pass agrees, else with a warning the plain pass; ``on``:
-            stop instead; ``off``: the plain pass.
+            it differs from plain passes no more than these differ among each other (the first
+            batch of each new shape is compared), else with a warning the plain pass; ``on``: stop
+            instead; ``off``: the plain pass.
         trunk_cache: keep the states that enter the first trained block for all passes of a round.
         vision_once: run a frozen vision tower once per picture and round, and the image
             processor once per picture.
@@ -105,8 +106,6 @@ class SpeedSettings(Config):
         skip_dead_groups: leave groups without a gradient out of the training pass.
         rewards_beside_scoring: let rewards that say ``runs_beside_scoring`` work in threads of
             their own while old policy and reference are scored.
-        tolerance: greatest difference of a log-probability from the plain pass; the first batch
-            of each new shape is compared.
     """
 
     shared_prefix: Literal["auto", "on", "off"] = "auto"
@@ -115,7 +114,6 @@ class SpeedSettings(Config):
     prefill_once: bool = True
     skip_dead_groups: bool = True
     rewards_beside_scoring: bool = False
-    tolerance: float = Field(default=1e-3, gt=0)
 
 
 class VllmSettings(Config):

@@ -1,28 +1,48 @@
 import pytest
 import torch
 
-from groupwise.training.fast.guard import ShapeGuard
+from groupwise.training.fast.guard import ShapeGuard, compare_passes, find_ulp
+
+PLAIN = [torch.tensor([-1.0, value, -9.0]) for value in (-2.0, -2.25, -2.125)]
 
 
-def plain(value):
-    return lambda: torch.tensor([0.0, value])
+def shift(by):
+    return torch.tensor([-1.0, -2.0, -9.0 + by])
 
 
-def refuse():
-    raise AssertionError("a plain pass that is not needed")
+def test_a_difference_may_be_twice_that_of_plain_passes():
+    assert compare_passes(shift(0.5), PLAIN, ulp=1e-3).is_close
+    found = compare_passes(shift(0.51), PLAIN, ulp=1e-3)
+    assert not found.is_close
+    assert str(found) == (
+        "differ by 5.1e-01 from plain passes, which differ by 2.5e-01 from each other"
+    )
 
 
-def test_each_shape_is_compared_once():
-    guard, fast = ShapeGuard(1e-3), torch.zeros(2)
-    assert guard.find_difference((1, 8), fast, plain(1e-4)) is None
-    assert guard.find_difference((1, 8), fast, refuse) is None
-    assert guard.find_difference((1, 16), fast, plain(0.5)) == pytest.approx(0.5)
+def test_it_is_taken_from_the_nearest_plain_pass():
+    assert compare_passes(torch.tensor([-1.0, -2.25, -9.0]), PLAIN, ulp=0).difference == 0
 
 
-def test_a_difference_that_is_no_number_is_too_large():
-    assert ShapeGuard(1e-3).find_difference(0, torch.zeros(2), plain(torch.nan)) is not None
+def test_plain_passes_that_agree_leave_what_logits_can_resolve():
+    assert compare_passes(shift(0.05), PLAIN[:1] * 3, ulp=0.03).is_close
+    assert not compare_passes(shift(0.07), PLAIN[:1] * 3, ulp=0.03).is_close
 
 
-def test_without_a_real_token_there_is_no_difference():
-    guard = ShapeGuard(1e-3)
-    assert guard.find_difference(0, torch.zeros(0), lambda: torch.zeros(0)) is None
+@pytest.mark.parametrize("bad", [torch.nan, torch.inf])
+def test_what_is_no_number_is_never_close(bad):
+    wrong = torch.tensor([bad, -2.0, -9.0])
+    assert not compare_passes(wrong, PLAIN, ulp=1.0).is_close
+    assert not compare_passes(shift(0), [*PLAIN, wrong], ulp=1.0).is_close
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16])
+@pytest.mark.parametrize("value", [0.7, 1.0, 5.0, 24.5])
+def test_one_unit_in_the_last_place(dtype, value):
+    number = torch.tensor(value, dtype=dtype)
+    following = (number.view(torch.int32 if number.itemsize == 4 else torch.int16) + 1).view(dtype)
+    assert find_ulp(value, dtype) == float(following) - float(number)
+
+
+def test_each_shape_is_new_once():
+    guard = ShapeGuard()
+    assert [guard.is_new(shape) for shape in ((1, 8), (1, 16), (1, 8))] == [True, True, False]

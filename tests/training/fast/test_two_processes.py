@@ -14,6 +14,7 @@ import torch
 _PROGRAM = Path(__file__).parents[2] / "fixtures" / "grpo_processes.py"
 _TIMEOUT_S = 200
 _QUICK = ("dapo-last-split", "dapo-last-dead")
+_FAULTY = "dapo-last-faulty"
 
 
 @pytest.fixture(scope="module")
@@ -79,8 +80,16 @@ def assert_agree(grpo, one, other):
         assert grpo.measure_difference(gradient, same) < 1e-5
     assert grpo.measure_difference(one["weights"], other["weights"]) < 1e-5
     (counts,) = one["counts"]
-    assert other["counts"] == [counts, counts]
+    # Of rows that are skipped only shared passes know.
+    kept = [name for name in counts[0] if name != "num_skipped_rows" or all(other["shares"])]
+    assert [[_pick(row, kept) for row in own] for own in other["counts"]] == 2 * [
+        [_pick(row, kept) for row in counts]
+    ]
     assert counts[0]["num_groups"] > 0  # a round that is used again has none of its own
+
+
+def _pick(row, names):
+    return {name: row[name] for name in names if name in row}
 
 
 def check(names, *, grpo, processes, two, text_folder, folder):
@@ -98,7 +107,17 @@ def test_a_group_over_both_and_a_dead_half(grpo, processes, two, text_folder, tm
     check(_QUICK, grpo=grpo, processes=processes, two=two, text_folder=text_folder, folder=tmp_path)
 
 
+def test_both_fall_back_where_one_sees_a_fault(grpo, processes, two, text_folder, tmp_path):
+    """The fault is in the second process alone; a single process has none of it."""
+    found = two([_FAULTY])[_FAULTY]
+    assert found["shares"] == [False, False]
+    policies = processes.load_policies(text_folder, tmp_path)
+    alone = processes.train(policies, processes.CASES[_FAULTY], tmp_path, num_processes=1)
+    assert alone["shares"] == [True]
+    assert_agree(grpo, alone, found)
+
+
 @pytest.mark.slow
 def test_losses_and_what_trains(grpo, processes, two, text_folder, tmp_path):
-    names = [name for name in processes.CASES if name not in _QUICK]
+    names = [name for name in processes.CASES if name not in (*_QUICK, _FAULTY)]
     check(names, grpo=grpo, processes=processes, two=two, text_folder=text_folder, folder=tmp_path)

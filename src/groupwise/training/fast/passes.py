@@ -8,6 +8,8 @@ from torch.nn import functional
 
 from groupwise.training.fast.scoring import Pictures, PromptRows, ScoredRows
 
+# Of padding, before and behind. With an odd number of columns more, kernels split the rest apart.
+_WIDER = ((1, 0), (4, 3), (9, 0), (16, 5))
 _UNDERSTOOD = {"pixel_values", "image_grid_thw", "num_images", "mm_token_type_ids"}
 
 
@@ -49,3 +51,17 @@ def name_plain(rows: ScoredRows) -> dict[str, Any]:
         named["image_grid_thw"] = prompts.pictures.find_grid()
         named["num_images"] = prompts.pictures.count()
     return named
+
+
+def vary_batches(rows: ScoredRows) -> list[list[ScoredRows]]:
+    """Return the same rows in batches of different shapes: together, in halves, with padding."""
+    places = torch.arange(len(rows.ids), device=rows.ids.device)
+    halves = [rows.take(half) for half in places.chunk(2)]
+    return [[rows], halves, *([rows.widen(*columns)] for columns in _WIDER)]
+
+
+def pick_rows(rows: ScoredRows, max_rows: int) -> torch.Tensor:
+    """Return rows that have real tokens, spread evenly over all of them, shape [chosen]."""
+    found = rows.mask.any(1).nonzero().flatten()
+    places = torch.linspace(0, len(found) - 1, min(len(found), max_rows))
+    return found[places.round().long().to(found.device)]

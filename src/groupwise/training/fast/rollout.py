@@ -6,7 +6,9 @@ from typing import Any
 from transformers import GenerationConfig
 from trl.models.utils import unwrap_model_for_generation
 
+from groupwise.training.fast.guard import find_precision
 from groupwise.training.fast.sampling import collate_prompts, cut_after_end, sample_rows
+from groupwise.training.fast.scoring import Sharing
 
 # What depends on nothing but the tokens so far and their scores.
 _EXACT = frozenset(
@@ -79,7 +81,18 @@ def sample_round(
             trainer._backbones[0],
             prompts,
             trainer._round,
-            sharing=trainer._sharing,
+            sharing=_find_kept(trainer),
             generation_config=trainer.generation_config,
         )
     return cut_after_end(tokens, trainer.eos_token_ids)
+
+
+def _find_kept(trainer: Any) -> Sharing:
+    """Return what scoring takes over from sampling: nothing that it computes less finely.
+
+    Passes run under autocast, reading prompts does not.
+    """
+    model = trainer.accelerator.unwrap_model(trainer.model)
+    with trainer.accelerator.autocast():
+        is_same = find_precision(model) == model.get_output_embeddings().weight.dtype
+    return trainer._sharing if is_same else Sharing()

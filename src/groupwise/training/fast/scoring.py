@@ -83,6 +83,16 @@ class PromptRows:
         types = None if self.token_types is None else self.token_types[:, first:]
         return replace(self, ids=self.ids[:, first:], mask=self.mask[:, first:], token_types=types)
 
+    def widen(self, num_columns: int) -> Self:
+        """Return the rows with columns of padding before them."""
+        types = self.token_types
+        return replace(
+            self,
+            ids=functional.pad(self.ids, (num_columns, 0)),
+            mask=functional.pad(self.mask, (num_columns, 0)),
+            token_types=None if types is None else functional.pad(types, (num_columns, 0)),
+        )
+
 
 @dataclass(frozen=True)
 class ScoredRows:
@@ -111,6 +121,15 @@ class ScoredRows:
             mask=self.mask[rows, :width],
             places=self.places[rows],
             prompt_numbers=self.prompt_numbers[rows],
+        )
+
+    def widen(self, num_before: int, num_behind: int) -> Self:
+        """Return the rows with columns of padding before the prompts and behind completions."""
+        return replace(
+            self,
+            prompts=self.prompts.widen(num_before),
+            ids=functional.pad(self.ids, (0, num_behind)),
+            mask=functional.pad(self.mask, (0, num_behind)),
         )
 
 

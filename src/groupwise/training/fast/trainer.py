@@ -23,9 +23,20 @@ from groupwise.training.fast.groups import (
     split_batch,
     split_groups,
 )
-from groupwise.training.fast.guard import ShapeGuard
+from groupwise.training.fast.guard import (
+    Comparison,
+    ShapeGuard,
+    agree,
+    compare_passes,
+    measure_ulp,
+)
 from groupwise.training.fast.hooks import keep_inputs_without_gradient
-from groupwise.training.fast.passes import collect_prompts, name_plain
+from groupwise.training.fast.passes import (
+    collect_prompts,
+    name_plain,
+    pick_rows,
+    vary_batches,
+)
 from groupwise.training.fast.pictures import process_pictures_once
 from groupwise.training.fast.progress import load_progress, save_progress
 from groupwise.training.fast.rollout import find_sampling_obstacle, sample_round
@@ -48,6 +59,8 @@ from groupwise.training.settings import SpeedSettings
 
 LogProbs = tuple[torch.Tensor, torch.Tensor | None, torch.Tensor | None]
 
+_MAX_COMPARED_ROWS = 16
+
 # TRL leaves open what its attributes hold until training has begun.
 _Base: Any = GRPOTrainer
 
@@ -68,7 +81,7 @@ class FastGRPOTrainer(_Base):
             self.reward_funcs = [start_early(function) for function in self.reward_funcs]
         self._round: Any = None
         self._micro_batch: Mapping[str, Any] = {}
-        self._guard = ShapeGuard(speed.tolerance)
+        self._guard = ShapeGuard()
         self._counts: Counter[str] = Counter()
         self._sharing = Sharing()
         self._shares = speed.shared_prefix != "off" and self._install()
@@ -81,7 +94,7 @@ class FastGRPOTrainer(_Base):
         given = [m for m in (self.model, self.ref_model) if m is not None]
         models = [self.accelerator.unwrap_model(model) for model in given]
         self._backbones = [find_backbone(model) for model in models]
-        obstacle = self._find_obstacle(models)
+        obstacle = agree(self.accelerator, self._find_obstacle(models))
         if obstacle is not None:
             self._stop_sharing(obstacle)
             return False
@@ -245,8 +258,8 @@ class FastGRPOTrainer(_Base):
         compute_aux_loss: bool = False,
         **named: Any,
     ) -> LogProbs:
-        scored = self._collect_rows(input_ids, attention_mask, logits_to_keep, named)
-        if scored is not None:
+        if self._shares and self._round is not None and self.model.training:
+            scored = self._collect_rows(input_ids, attention_mask, logits_to_keep, named)
             output = self._score(model, scored, batch_size or len(input_ids))
             if output is not None:
                 entropies = output[1] if compute_entropy else None
@@ -265,12 +278,7 @@ class FastGRPOTrainer(_Base):
     def _collect_rows(
         self, ids: torch.Tensor, mask: torch.Tensor, num_tokens: int, named: Mapping[str, Any]
     ) -> ScoredRows | None:
-        """Return the rows for a shared pass, or None if they cannot go through one.
-
-        An evaluation's rows are not those of the round in which it interrupts the training.
-        """
-        if not self._shares or self._round is None or not self.model.training:
-            return None
+        """Return the rows for a shared pass, or None if they cannot go through one."""
         numbers = self._micro_batch.get("prompt_numbers", self._round.groups.prompt_of_row)
         places = self._micro_batch.get("places", torch.arange(len(numbers), device=ids.device))
         if len(numbers) != len(ids):
@@ -280,26 +288,36 @@ class FastGRPOTrainer(_Base):
             return None
         return ScoredRows(prompts, ids[:, -num_tokens:], mask[:, -num_tokens:], places, numbers)
 
-    def _score(self, model: Any, scored: ScoredRows, batch_size: int) -> LogProbs | None:
-        """Return log-probabilities and entropies, shape [rows, tokens]; None: use plain passes."""
+    def _score(self, model: Any, scored: ScoredRows | None, batch_size: int) -> LogProbs | None:
+        """Return log-probabilities and entropies, shape [rows, tokens]; None: use plain passes.
+
+        Every process takes part in the verdict, whatever its rows are.
+        """
+        chunks: list[torch.Tensor] = []
+        parts: list[ScoredRows] = []
+        if scored is not None:
+            alive = self._find_alive_rows(len(scored.ids))
+            chunks = split_groups(alive, scored.prompt_numbers, batch_size)
+            parts = [scored.take(rows) for rows in chunks]
+        fault = agree(self.accelerator, self._find_fault(model, parts))
+        if fault is not None:
+            self._stop_sharing(fault)
+        if scored is None or fault is not None:
+            return None
         is_reference = model is self.ref_model
-        backbone = self._backbones[-1 if is_reference else 0]
-        sharing = Sharing() if is_reference else self._sharing
-        alive = self._find_alive_rows(len(scored.ids))
-        found = []
-        for rows in split_groups(alive, scored.prompt_numbers, batch_size):
-            part = scored.take(rows)
-            with self.accelerator.autocast():
-                output = score_rows(model, backbone, part, sharing, self._round)
-            difference = self._compare(model, part, output.log_probs)
-            if difference is not None:
-                self._stop_sharing(
-                    f"log-probabilities differ by {difference:.1e} from plain passes"
-                )
-                return None
-            found.append((rows, output.log_probs, output.entropy))
+        outputs = [self._share(model, part, is_reference=is_reference) for part in parts]
+        found = [
+            (rows, output.log_probs, output.entropy)
+            for rows, output in zip(chunks, outputs, strict=True)
+        ]
         old = self._micro_batch.get("old_per_token_logps")
         return *put_back(found, scored, unscored_log_probs=old), None
+
+    def _share(self, model: Any, part: ScoredRows, *, is_reference: bool) -> Any:
+        backbone = self._backbones[-1 if is_reference else 0]
+        sharing = Sharing() if is_reference else self._sharing
+        with self.accelerator.autocast():
+            return score_rows(model, backbone, part, sharing, self._round)
 
     def _find_alive_rows(self, num_rows: int) -> torch.Tensor:
         """Return the rows to score: in an update without KL and entropy terms, not the dead ones.
@@ -320,23 +338,38 @@ class FastGRPOTrainer(_Base):
         numbers = self._micro_batch["prompt_numbers"]
         return every[numbers == numbers[0]]
 
-    def _compare(self, model: Any, part: ScoredRows, log_probs: torch.Tensor) -> float | None:
-        """Compare the first prompts of a new shape with a plain pass."""
-        num_rows = int((part.prompt_numbers <= part.prompt_numbers[:1] + 1).cumprod(0).sum())
+    def _find_fault(self, model: Any, parts: Sequence[ScoredRows]) -> str | None:
+        """Compare the first batch of each new shape with plain passes; return what is wrong."""
+        is_reference = model is self.ref_model
+        for part in parts:
+            rows = pick_rows(part, _MAX_COMPARED_ROWS)
+            if not len(rows) or not self._guard.is_new((is_reference, *_describe_shape(part))):
+                continue
+            found = self._compare(model, part, rows)
+            if not found.is_close:
+                return f"log-probabilities {found}"
+        return None
 
-        def compute_plain() -> torch.Tensor:
-            chosen = part.take(torch.arange(num_rows, device=part.ids.device))
-            # A wrapped one talks to the other processes, whose shapes may not be new.
-            plain, _, _ = super(FastGRPOTrainer, self)._get_per_token_logps_and_entropies(
-                self.accelerator.unwrap_model(model), **name_plain(chosen)
-            )
-            return plain[chosen.mask.bool()]
+    def _compare(self, model: Any, part: ScoredRows, rows: torch.Tensor) -> Comparison:
+        """Compare some rows of a shared pass with plain ones."""
+        is_reference = model is self.ref_model
+        # A wrapped one talks to the other processes, whose shapes may not be new.
+        model = self.accelerator.unwrap_model(model)
+        shared = self._share(model, part, is_reference=is_reference).log_probs
+        chosen = part.take(rows)
+        given = shared[rows, : chosen.ids.shape[1]][chosen.mask.bool()]
+        with torch.no_grad():
+            plain = [
+                torch.cat([self._score_plainly(model, batch) for batch in batches])
+                for batches in vary_batches(chosen)
+            ]
+        ulp = measure_ulp(model, chosen, self.accelerator) / self.temperature
+        return compare_passes(given, plain, ulp=ulp)
 
-        pictures = max(part.prompts.pictures.count()) if part.prompts.pictures else 0
-        widths = part.prompts.ids.shape[1].bit_length(), part.ids.shape[1].bit_length()
-        shape = (model is self.ref_model, torch.is_grad_enabled(), pictures, *widths)
-        fast = log_probs[:num_rows][part.mask[:num_rows].bool()]
-        return self._guard.find_difference(shape, fast, compute_plain)
+    def _score_plainly(self, model: Any, rows: ScoredRows) -> torch.Tensor:
+        """Return log-probabilities of the real tokens of a plain pass, shape [tokens]."""
+        output = super()._get_per_token_logps_and_entropies(model, **name_plain(rows))
+        return output[0][rows.mask.bool()]
 
     def log(self, logs: dict[str, Any], *given: Any) -> None:
         """Log counts since the last row of a training, too: unlike means they add up."""
@@ -363,3 +396,10 @@ class FastGRPOTrainer(_Base):
         if checkpoint is not None:
             load_progress(self, Path(checkpoint))
             self._sharing = self._find_sharing()
+
+
+def _describe_shape(part: ScoredRows) -> tuple[Any, ...]:
+    """Return what must be alike in two batches for one comparison to do for both."""
+    pictures = max(part.prompts.pictures.count()) if part.prompts.pictures else 0
+    widths = part.prompts.ids.shape[1].bit_length(), part.ids.shape[1].bit_length()
+    return torch.is_grad_enabled(), bool((part.prompts.mask == 0).any()), pictures, *widths
