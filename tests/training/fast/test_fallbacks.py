@@ -87,6 +87,46 @@ def test_sliding_windows(compare, policies):
     assert fast.num_shared == 0
 
 
+ROTARY = {
+    "dynamic": {"factor": 4.0},
+    "longrope": {"short_factor": [1.0] * 4, "long_factor": [4.0] * 4, "factor": 4.0},
+}
+
+
+@pytest.mark.parametrize("kind", ROTARY)
+def test_rotary_embeddings_that_depend_on_the_length(grpo, pairs, policies, keep_order, kind):
+    """The completions of the second round reach beyond what the model was first trained on."""
+    rounds = [grpo.make_rows(3, lengths=lengths) for lengths in ((1, 16), (1, 24))]
+    tokenizer = policies.find_processor("qwen2")
+    longest = tokenizer.apply_chat_template(rounds[1][-1]["prompt"], add_generation_prompt=True)
+    limit = len(longest["input_ids"]) + 2
+
+    def build():
+        torch.manual_seed(1)
+        model = policies.build("qwen2", "fresh")
+        model.config.max_position_embeddings = limit
+        model.config.rope_parameters = {
+            "rope_type": kind,
+            "rope_theta": 1e4,
+            "original_max_position_embeddings": limit,
+            **ROTARY[kind],
+        }
+        model.model.rotary_emb = type(model.model.rotary_emb)(model.config)
+        return get_peft_model(model, policies.make_lora())
+
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        both = [pairs.make(model=build(), speed=speed) for speed in (None, AUTO)]
+    (reason,) = list_reasons(caught)
+    assert f"its rotary embedding ({kind}) depends on the length" in reason
+    for stepped in both:
+        stepped.say(grpo.write_completions(6, end=2))
+    for rows in rounds:
+        parent, fast = (stepped.update(rows) for stepped in both)
+        assert grpo.measure_log_probs(parent, fast) < 1e-5
+        assert grpo.measure_difference(parent.gradients, fast.gradients) < 1e-4
+
+
 def test_a_family_that_nobody_has_tried(compare, policies):
     def build():
         model = policies.build("qwen2", "last")

@@ -98,6 +98,17 @@ def test_a_frozen_adapter_that_is_not_lora_is_no_part_of_the_trunk_either(polici
     assert find_first_trained(find_backbone(model), 4) == 0
 
 
+def test_rotary_embeddings_of_every_kind_of_layer_are_found(policies):
+    model = find_backbone(policies.build("qwen3", "full"))
+    model.rotary_emb.rope_type = "yarn"
+    assert find_obstacle(model) is None
+    model.rotary_emb.rope_type = {"full_attention": "default", "sliding_attention": "longrope"}
+    assert "longrope" in find_obstacle(model)
+    nested = find_backbone(policies.build("qwen2_5_vl", "full"))
+    nested.language_model.rotary_emb.rope_type = "dynamic"
+    assert "dynamic" in find_obstacle(nested)
+
+
 def test_dropout_of_every_kind_is_found(policies):
     clean = policies.build("llama", "last")
     assert not has_dropout(clean)

@@ -41,6 +41,9 @@ def find_obstacle(backbone: Any) -> str | None:
     attention = text.config._attn_implementation
     if attention not in _ATTENTION:
         return f"its attention implementation is {attention}"
+    rotary = find_rotary_by_length(text)
+    if rotary is not None:
+        return f"its rotary embedding ({rotary}) depends on the length of whole rows"
     if has_dropout(backbone):
         return "dropout is on, so that no two passes agree"
     return None
@@ -56,6 +59,16 @@ def find_adapter_obstacle(model: Any) -> str | None:
             if not type(variant).__name__.startswith("Dora"):
                 return f"LoRA as {type(variant).__name__} is not known to allow it"
     return None
+
+
+def find_rotary_by_length(model: nn.Module) -> str | None:
+    """Return the kind of a rotary embedding whose frequencies depend on the length, if any.
+
+    Source: ``dynamic_rope_update`` of Transformers.
+    """
+    found = [getattr(part, "rope_type", None) for part in model.modules()]
+    kinds = [kind for one in found for kind in (one.values() if isinstance(one, dict) else [one])]
+    return next((kind for kind in kinds if kind and re.search("dynamic|longrope", kind)), None)
 
 
 def has_dropout(model: nn.Module) -> bool:
