@@ -16,6 +16,7 @@ from groupwise.data import (
     TokenBudget,
     audit_data,
     expect_dead_groups,
+    list_near_examples,
     render_audit,
     write_audit,
 )
@@ -111,6 +112,10 @@ def test_a_near_copy_in_another_split_is_a_warning(tmp_path: Path, draw_picture:
     (place,) = find(audit, "near_duplicate_pictures")
     assert "b.jpg is like train: " in place
     assert audit_data({"train": [*train, *test]}).findings == ()
+    write_audit(audit, tmp_path)
+    near_ids = {example.id for example in test if example.group == "y"}
+    assert list_near_examples(tmp_path, test, split="test") == near_ids
+    assert list_near_examples(tmp_path, train, split="train") == set()
 
 
 def test_a_picture_that_is_gone_is_an_error(tmp_path: Path, draw_picture: Draw) -> None:

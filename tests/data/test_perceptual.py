@@ -1,11 +1,11 @@
 """Copies are found whatever was done to them, and what only resembles is not."""
 
-import random
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from PIL import Image, ImageEnhance, ImageOps
+from scenes import draw_scene
 
 from groupwise.core import DataError
 from groupwise.data import Sight, find_near_duplicates
@@ -35,20 +35,6 @@ COPIES: dict[str, Callable[[Image.Image], Image.Image]] = {
     "cropped": crop,
     "cropped and recoloured": lambda picture: recolour(crop(picture)),
 }
-
-
-def draw_scene(path: Path, seed: int) -> Path:
-    """Draw overlapping shapes, so that every part of the picture has structure of its own."""
-    rng = random.Random(seed)
-    picture = Image.new("RGB", (320, 240), "white")
-    for _ in range(60):
-        size = (rng.randint(10, 60), rng.randint(10, 60))
-        colour = tuple(rng.randrange(256) for _ in range(3))
-        picture.paste(
-            colour, (x := rng.randrange(300), y := rng.randrange(220), x + size[0], y + size[1])
-        )
-    picture.save(path)
-    return path
 
 
 @pytest.fixture(scope="module")

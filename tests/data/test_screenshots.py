@@ -287,3 +287,30 @@ def test_the_real_set_is_read(tmp_path: Path, screenagent: Path) -> None:
     for screen, found in zip(loaded.screens, rows, strict=True):
         assert (screen.width, screen.height) == (found["width"], found["height"])
         assert (screen.task, screen.activity) == (found["task_en"], found["activity"])
+
+
+def test_what_was_made_from_a_row_stays_with_it(tmp_path: Path, draw_picture: Draw) -> None:
+    for number, name in enumerate(("a.jpg", "cropped.jpg", "again.jpg", "b.jpg")):
+        draw_picture(tmp_path / name, number=number)
+    rows = [
+        row("again.jpg", session="x", fold=3, origin="cropped.jpg"),
+        row("cropped.jpg", session="y", origin="a.jpg"),
+        row("a.jpg", session="first", fold=1, origin=""),
+        row("b.jpg", session="second", fold=2),
+    ]
+    loaded = load_screenshots(write_index(tmp_path, *rows))
+    check_totals(loaded)
+    sides = {one.picture.path.name: (one.session, one.fold) for one in loaded.screens}
+    made = dict.fromkeys(("a.jpg", "cropped.jpg", "again.jpg"), ("first", 1))
+    assert sides == {**made, "b.jpg": ("second", 2)}
+
+
+def test_a_row_whose_origin_is_not_there_is_dropped(tmp_path: Path, draw_picture: Draw) -> None:
+    for name in ("a.jpg", "b.jpg", "c.jpg"):
+        draw_picture(tmp_path / name)
+    rows = [
+        row("a.jpg"),
+        row("b.jpg", origin="gone.jpg"),
+        row("c.jpg", origin="c.jpg"),
+    ]
+    assert load_dropped(write_index(tmp_path, *rows)) == {"origin is not there": 2}

@@ -7,8 +7,10 @@ from groupwise.core import EvaluationError, digest_json, read_jsonl, write_jsonl
 from groupwise.evaluation import (
     POLICY_ORDER,
     Prediction,
+    compute_metrics,
     digest_items,
     group_by_policy,
+    mark_near_duplicates,
     read_predictions,
     write_predictions,
 )
@@ -140,3 +142,17 @@ def test_row_without_an_older_key_is_refused(
     write_jsonl(tmp_path / "p.jsonl", [{name: row[name] for name in row if name != key}])
     with pytest.raises(EvaluationError, match="row 1 is not a prediction"):
         read_predictions(tmp_path / "p.jsonl")
+
+
+def test_accuracy_is_measured_without_near_duplicates(make_prediction: Make) -> None:
+    rows = [
+        make_prediction("on-task", "on-task" if n < 3 else "off-task", example_id=f"e{n}")
+        for n in range(4)
+    ]
+    marked, slices = mark_near_duplicates(rows, {"e0", "e1"})
+    metrics = compute_metrics(marked, labels=("on-task", "off-task"), seed=0, slices=slices)
+    found = {metric.measure: (metric.value, metric.n) for metric in metrics}
+    assert found["accuracy"] == (0.75, 4)
+    assert found["accuracy[near_duplicate=no]"] == (0.5, 2)
+    assert found["accuracy[near_duplicate=yes]"] == (1.0, 2)
+    assert mark_near_duplicates(rows, set()) == (rows, ())

@@ -1,6 +1,7 @@
 """Opening pictures the way every part of the library sees them."""
 
 from pathlib import Path
+from typing import cast
 
 from PIL import Image, ImageOps
 
@@ -48,12 +49,11 @@ def convert_picture(decoded: Image.Image) -> Image.Image:
 
 
 def _keep_high_bytes(decoded: Image.Image) -> Image.Image:
-    import numpy as np
-
-    values = np.asarray(decoded).astype(np.int64)
-    if values.min() < 0 or values.max() >= 1 << 16:
+    wide = decoded.convert("I")
+    darkest, brightest = cast("tuple[int, int]", wide.getextrema())
+    if darkest < 0 or brightest >= 1 << 16:
         raise ValueError("its numbers go beyond 16 bits: save it with 8 or 16 bits")
-    return Image.fromarray((values >> 8).astype(np.uint8))
+    return wide.point(lambda value: value / 256).convert("L")
 
 
 def store_picture(picture: Picture, path: Path, *, max_pixels: int) -> Picture:

@@ -1,7 +1,7 @@
 """Data: screenshots, pairs, splits, drawn desktops, and the audit that says what to trust."""
 
 from groupwise.data.audit import DataAudit, Pilot, SplitSummary, audit_data, expect_dead_groups
-from groupwise.data.audit_files import render_audit, write_audit
+from groupwise.data.audit_files import list_near_examples, render_audit, write_audit
 from groupwise.data.cabinets import (
     CABINET_MISSIONS,
     IRRELEVANT,
@@ -17,11 +17,11 @@ from groupwise.data.desktops import ACTIVITIES, draw_desktop, write_desktops, wr
 from groupwise.data.drops import Drop, DropLog
 from groupwise.data.example_files import read_examples, write_examples
 from groupwise.data.joining import (
-    NearDuplicates,
     find_copies,
     join_by_files,
     join_near_duplicates,
 )
+from groupwise.data.leakage import find_near_pictures
 from groupwise.data.lengths import LengthSummary, TokenBudget
 from groupwise.data.pairs import Pair, make_pairs
 from groupwise.data.perceptual import NearDuplicate, Sight, find_near_duplicates
@@ -32,7 +32,7 @@ from groupwise.data.screenshots import (
     digest_screenshots,
     load_screenshots,
 )
-from groupwise.data.splits import split_by_fold, split_by_session, split_by_shares
+from groupwise.data.splits import NearDuplicates, split_by_fold, split_by_session, split_by_shares
 from groupwise.data.text_leakage import TextLeakage, measure_text_leakage
 
 __all__ = [
@@ -65,10 +65,12 @@ __all__ = [
     "expect_dead_groups",
     "find_copies",
     "find_near_duplicates",
+    "find_near_pictures",
     "find_rated",
     "join_by_files",
     "join_near_duplicates",
     "judge_descriptions",
+    "list_near_examples",
     "load_rated",
     "load_screenshots",
     "make_pairs",

@@ -125,7 +125,7 @@ def audit_data(  # noqa: PLR0913 (each is something else to check)
     budget: TokenBudget | None = None,
     count_tokens: Callable[[Example], int] | None = None,
     pilot: Pilot | None = None,
-    mirrored: bool = False,
+    near: Sequence[NearPicture] | None = None,
 ) -> DataAudit:
     """Audit the examples of named splits.
 
@@ -136,7 +136,7 @@ def audit_data(  # noqa: PLR0913 (each is something else to check)
         budget: longest prompt; needs ``count_tokens``.
         count_tokens: tokens of a prompt with its pictures.
         pilot: pass rates of a policy, for the expected share of dead groups.
-        mirrored: whether mirror images count as copies: left and right do not matter to the task.
+        near: what ``find_near_pictures`` found; None: it is asked for these splits.
 
     Raises:
         ConfigError: if there is a budget but no way to count tokens.
@@ -150,7 +150,7 @@ def audit_data(  # noqa: PLR0913 (each is something else to check)
         if count_tokens is not None and examples
     }
     dead_share = expect_dead_groups(pilot) if pilot else None
-    near = find_near_pictures(splits, mirrored=mirrored)
+    near = find_near_pictures(splits) if near is None else near
     findings = [
         *_check_rows(drops, num_rows),
         *_check_labels(splits),

@@ -1,9 +1,10 @@
 """Writes a data audit as ``audit.json`` for programs and ``audit.md`` for people."""
 
+import json
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-from groupwise.core import Finding, write_json, write_text
+from groupwise.core import Example, Finding, write_json, write_text
 from groupwise.data.audit import DataAudit
 
 
@@ -12,6 +13,19 @@ def write_audit(audit: DataAudit, folder: Path) -> DataAudit:
     write_json(folder / "audit.json", audit.to_json())
     write_text(folder / "audit.md", render_audit(audit))
     return audit
+
+
+def list_near_examples(folder: Path, examples: Sequence[Example], *, split: str) -> set[str]:
+    """Return the ids of examples with a picture that an audit called a near duplicate.
+
+    Args:
+        folder: of the audit's files.
+        examples: of the split.
+        split: its name in the audit.
+    """
+    audit = json.loads((folder / "audit.json").read_text(encoding="utf-8"))
+    near = {one["digest"] for one in audit["near_pictures"] if one["split"] == split}
+    return {one.id for one in examples if any(p.digest in near for p in one.pictures)}
 
 
 def render_audit(audit: DataAudit) -> str:

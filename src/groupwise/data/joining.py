@@ -4,13 +4,9 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Literal
 
 from groupwise.core import DataError, digest_file
 from groupwise.data.perceptual import Sight, find_near_duplicates
-
-NearDuplicates = Literal["warn", "drop", "join"]
-"""What is done about near duplicates across splits: told, dropped from what trains, or joined."""
 
 MAX_JOINED_SHARE = 0.05
 

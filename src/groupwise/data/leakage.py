@@ -118,8 +118,12 @@ class NearPicture:
     is_mirrored: bool
 
 
-def find_near_pictures(splits: Splits, *, mirrored: bool) -> list[NearPicture]:
-    """Find pictures of one split that look like one of another; equal bytes do not count here.
+def find_near_pictures(splits: Splits, *, mirrored: bool = False) -> list[NearPicture]:
+    """Find pictures of one split that look like one of a split before it, but for equal bytes.
+
+    Args:
+        splits: examples by split, first what trains and last what is measured.
+        mirrored: whether mirror images count: left and right then do not matter to the task.
 
     Raises:
         DataError: if a picture can no longer be read.

@@ -8,7 +8,8 @@ import re
 import struct
 import warnings
 import zlib
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from io import BytesIO
 from pathlib import Path
 from typing import Any
@@ -94,8 +95,12 @@ def load_screenshots(root: Path) -> LoadedScreens:
     The folder has ``index.jsonl`` or exactly one CSV or JSONL file, with the columns ``image``
     (or ``path``, ``screenshot``; relative to the folder), ``task`` (or ``task_description``,
     ``task_en``), ``session`` and, if there are any, ``label``, ``activity``, ``fold``,
-    ``language``, ``difficulty``, ``source``. Other columns are ignored. Each picture is fully
-    decoded once.
+    ``language``, ``difficulty``, ``source``, ``origin``. Other columns are ignored. Each picture
+    is fully decoded once.
+
+    A row whose screen was made from that of another row (cropped, mirrored, redrawn) names that
+    row's picture as its ``origin``: it then has the session and fold of its origin, and stays on
+    its side. One whose origin is not there is dropped.
 
     Raises:
         DataError: if there is no index or no usable row.
@@ -105,12 +110,13 @@ def load_screenshots(root: Path) -> LoadedScreens:
     rows = read_rows(index, drops)
     num_rows = len(rows) + drops.total
     sizes: dict[Path, tuple[Picture, int, int]] = {}
-    screens: list[Screenshot] = []
-    for row in rows:
+    read: dict[int, Screenshot] = {}
+    for number, row in enumerate(rows):
         try:
-            screens.append(_read_screenshot(row, root, sizes))
+            read[number] = _read_screenshot(row, root, sizes)
         except _UnusableRowError as error:
             drops.add(error.reason, f"{row.where} ({error.detail})")
+    screens = _follow_origins(rows, read, drops)
     if not screens:
         raise DataError(
             f"{index} has no usable row",
@@ -147,6 +153,30 @@ def _digest_picture(path: Path) -> str | None:
         return digest_file(path) if path.is_file() else None
     except OSError:
         return None
+
+
+def _follow_origins(
+    rows: Sequence[IndexRow], read: Mapping[int, Screenshot], drops: DropLog
+) -> list[Screenshot]:
+    """Return the screens with the sessions and folds of what they were made from."""
+    place = {
+        _find_text(rows[number], _PICTURE_KEYS): number for number in sorted(read, reverse=True)
+    }
+    screens: list[Screenshot] = []
+    for number, screen in read.items():
+        first: int | None = number
+        seen: set[int] = set()
+        while first is not None and (origin := _find_text(rows[first], ("origin",))):
+            seen.add(first)
+            first = place.get(origin)
+            if first in seen:
+                first = None
+        if first is None:
+            drops.add("origin is not there", rows[number].where)
+        else:
+            own = read[first]
+            screens.append(replace(screen, session=own.session, fold=own.fold))
+    return screens
 
 
 def _read_screenshot(

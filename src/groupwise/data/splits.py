@@ -3,9 +3,13 @@
 import math
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
+from typing import Literal
 
 from groupwise.core import ConfigError, DataError, derive_seed
 from groupwise.data.screenshots import Screenshot
+
+NearDuplicates = Literal["warn", "drop", "join"]
+"""What is done about near duplicates across splits: told, dropped from what trains, or joined."""
 
 
 def split_by_session(

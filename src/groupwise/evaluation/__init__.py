@@ -63,6 +63,7 @@ from groupwise.evaluation.predictions import (
     Prediction,
     digest_items,
     group_by_policy,
+    mark_near_duplicates,
     read_predictions,
     write_predictions,
 )
@@ -125,6 +126,7 @@ __all__ = [
     "list_discordant",
     "list_measures",
     "make_tile",
+    "mark_near_duplicates",
     "predict_each",
     "predict_majority",
     "predict_picture_only",

@@ -4,8 +4,8 @@ Rows are read and checked here. Nothing is counted or averaged here.
 """
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, fields
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -126,6 +126,30 @@ def _check_scores(scores: Mapping[str, float], where: str) -> None:
             raise EvaluationError(
                 f"{where} has a wrong score", got=f"{name} = {value}", expected="a value in [0, 1]"
             )
+
+
+NEAR_DUPLICATE = "near_duplicate"
+"""Field of items: ``yes`` where a picture looks like one of another split, ``no`` elsewhere."""
+
+
+def mark_near_duplicates(
+    predictions: Sequence[Prediction], near: Collection[str]
+) -> tuple[list[Prediction], tuple[str, ...]]:
+    """Return predictions that say which items have near duplicates, and the field to slice by.
+
+    Args:
+        predictions: of any policies.
+        near: ids of the examples with near duplicates; without any, nothing is marked.
+    """
+    if not near:
+        return list(predictions), ()
+    marked = [
+        replace(
+            one, fields={**one.fields, NEAR_DUPLICATE: "yes" if one.example_id in near else "no"}
+        )
+        for one in predictions
+    ]
+    return marked, (NEAR_DUPLICATE,)
 
 
 def write_predictions(path: Path, predictions: Iterable[Prediction]) -> None:

@@ -6,7 +6,7 @@ from typing import Any, Self
 from pydantic import Field, model_validator
 
 from groupwise.core import Config
-from groupwise.data import TokenBudget
+from groupwise.data import NearDuplicates, TokenBudget
 from groupwise.inference import RaySettings, Sampling, ServerSettings, StreamSettings
 from groupwise.models import ModelSettings
 from groupwise.training import GrpoSettings, SftSettings
@@ -58,6 +58,9 @@ class DataSettings(Config):
         warmup_share, validation_share, test_share: of the group ids; the rest is for GRPO. A
             warm-up share of 0 uses the GRPO groups for the warm-up, too.
         budget: of Stage B prompts.
+        near_duplicates: what is done about photos of two splits that look alike: ``warn`` (and
+            measure without them), ``drop`` the groups that train, or ``join`` the groups.
+        mirror_invariant: whether mirror images count as alike; left and right may matter.
     """
 
     root: Path | None = None
@@ -69,6 +72,8 @@ class DataSettings(Config):
     validation_share: float = Field(default=0.1, gt=0, lt=1)
     test_share: float = Field(default=0.2, gt=0, lt=1)
     budget: TokenBudget = TokenBudget(max_prompt_tokens=4096)
+    near_duplicates: NearDuplicates = "warn"
+    mirror_invariant: bool = False
 
     @model_validator(mode="after")
     def _check_source(self) -> Self:

@@ -16,12 +16,21 @@ from groupwise.core import (
     Example,
     derive_seed,
     digest_json,
+    open_picture,
     read_jsonl,
     read_picture,
     write_json,
     write_jsonl,
 )
-from groupwise.data import join_by_files, split_by_shares, write_cabinets
+from groupwise.data import (
+    DropLog,
+    Sight,
+    find_copies,
+    join_by_files,
+    join_near_duplicates,
+    split_by_shares,
+    write_cabinets,
+)
 from groupwise_recipes.group_qc.config import DataSettings, GroupQcConfig, PhotoLabels
 from groupwise_recipes.group_qc.photos import (
     LoadedGroups,
@@ -35,6 +44,7 @@ SPLITS = ("warmup", "train", "validation", "test")
 TEACH = "teach"
 _GROUPS, _DESCRIPTIONS, _SOURCE = "groups.jsonl", "descriptions.jsonl", "source.json"
 _DRAWN = "drawn"
+_KEEPING_ORDER = ("test", "validation", "train", "warmup", TEACH)
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,8 +68,10 @@ def prepare_groups(config: GroupQcConfig, folder: Path) -> None:
     if config.data.root is None:
         _draw(config, root)
     loaded = load_photo_groups(root, config.data.load_missions())
-    joined = _join(loaded.groups)
+    joined = _join(loaded.groups, config.data)
     splits = _split(loaded.groups, config.data, joined=joined, seed=config.seed)
+    if config.data.near_duplicates == "drop":
+        splits = _drop_near(splits, loaded.drops, mirrored=config.data.mirror_invariant)
     rows = [
         {**_to_row(group, root), "split": split}
         for split, groups in splits.items()
@@ -190,12 +202,62 @@ def _split(
     return splits
 
 
-def _join(groups: Sequence[PhotoGroup]) -> dict[str, str]:
-    """Return for each id the first of those that it shares photos with, directly or in turn."""
+def _join(groups: Sequence[PhotoGroup], data: DataSettings) -> dict[str, str]:
+    """Return for each id the first of those that it shares photos with, directly or in turn.
+
+    Photos that look alike are shared, too, where the settings say so.
+    """
     photos: dict[str, list[Path]] = defaultdict(list)
     for group in groups:
         photos[group.group_id] += group.photos
-    return join_by_files(photos)
+    joined = join_by_files(photos)
+    if data.near_duplicates != "join":
+        return joined
+    sights = [
+        Sight(path, joined[name])
+        for name, paths in photos.items()
+        for path in paths
+        if _can_decode(path)
+    ]
+    alike = join_near_duplicates(sights, mirrored=data.mirror_invariant)
+    return {name: alike.get(first, first) for name, first in joined.items()}
+
+
+def _drop_near(
+    splits: Mapping[str, list[PhotoGroup]], drops: DropLog, *, mirrored: bool
+) -> dict[str, list[PhotoGroup]]:
+    """Drop groups with a photo that looks like one of test, else of validation, else of train."""
+    sights = {
+        name: [
+            Sight(path, group.group_id)
+            for group in groups
+            for path in group.photos
+            if _can_decode(path)
+        ]
+        for name, groups in splits.items()
+    }
+    copies = find_copies(sights, keeping=_KEEPING_ORDER, mirrored=mirrored)
+    kept: dict[str, list[PhotoGroup]] = {}
+    for name, groups in splits.items():
+        kept[name] = [group for group in groups if not copies[name] & set(group.photos)]
+        gone = [group for group in groups if copies[name] & set(group.photos)]
+        for path in (path for group in gone for path in group.photos):
+            drops.add("group with a near duplicate of another split", f"{path} ({name})")
+        if gone and not kept[name]:
+            raise DataError(
+                f"all groups of the split {name} look like groups of another split",
+                fix="set data.near_duplicates to join or warn",
+            )
+    return kept
+
+
+def _can_decode(photo: Path) -> bool:
+    """Say whether a photo can be looked at; a group with one that cannot fails in Stage A."""
+    try:
+        open_picture(photo)
+    except DataError:
+        return False
+    return True
 
 
 def _describe_photos(

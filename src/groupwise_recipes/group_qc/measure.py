@@ -7,13 +7,14 @@ from pathlib import Path
 from typing import Any
 
 from groupwise.core import Example, ProgressLine, Say, write_json
-from groupwise.data import read_examples
+from groupwise.data import list_near_examples, read_examples
 from groupwise.evaluation import (
     Metric,
     Prediction,
     Section,
     compare_pairs,
     compute_metrics,
+    mark_near_duplicates,
     predict_each,
     read_predictions,
     write_evaluation,
@@ -72,9 +73,16 @@ def run_evaluation(config: GroupQcConfig, context: StepContext) -> None:
         return ask_policy(policy, test, config, name=name, say=context.say)
 
     found += predict_each(TRAINED, ask, folder=context.folder)
-    root = find_root(config, context.output_of("prepare"))
-    found = [score_defects(show_group(one, root)) for one in found]
-    metrics = compute_metrics(found, labels=VERDICTS, seed=config.seed, slices=("task_type",))
+    prepared = context.output_of("prepare")
+    root = find_root(config, prepared)
+    near = list_near_examples(
+        context.output_of("audit"), show_photos(test, config, prepared), split=SPLIT
+    )
+    shown = [score_defects(show_group(one, root)) for one in found]
+    found, slices = mark_near_duplicates(shown, near)
+    metrics = compute_metrics(
+        found, labels=VERDICTS, seed=config.seed, slices=("task_type", *slices)
+    )
     missions = measure_missions(found, seed=config.seed)
     rows = {name: [asdict(metric) for metric in own] for name, own in missions.items()}
     write_json(context.folder / "missions.json", rows)
@@ -124,10 +132,9 @@ def ask_policy(
     latencies = time_answers(
         policy, examples, sampling=sampling, num_timed=config.evaluation.num_latency_items
     )
-    return [
-        replace(_predict(name, *row), scores=own)
-        for *row, own in zip(examples, texts, shares, latencies, obeyed, strict=True)
-    ]
+    answers = zip(examples, texts, shares, latencies, strict=True)
+    found = [_predict(name, *row) for row in answers]
+    return [replace(one, scores=own) for one, own in zip(found, obeyed, strict=True)]
 
 
 def score_defects(one: Prediction) -> Prediction:

@@ -16,9 +16,9 @@ from groupwise.core import (
     read_picture,
     report_places,
 )
-from groupwise.data import DataAudit, DropLog, audit_data
+from groupwise.data import DataAudit, DropLog, audit_data, find_near_pictures
 from groupwise_recipes.group_qc.config import GroupQcConfig
-from groupwise_recipes.group_qc.groups import TEACH, read_groups, read_source
+from groupwise_recipes.group_qc.groups import SPLITS, TEACH, read_groups, read_source
 from groupwise_recipes.group_qc.photos import PhotoGroup
 from groupwise_recipes.group_qc.stage_b import VERDICT_OF
 
@@ -30,11 +30,16 @@ def audit_photos(config: GroupQcConfig, prepared: Path) -> DataAudit:
     unreadable: list[str] = []
     is_drawn = config.data.root is None
     splits = {
-        name: [_show(group, _list_pictures(group, unreadable, is_drawn)) for group in members]
-        for name, members in groups.items()
-        if members or name not in (TEACH, "warmup")
+        name: [_show(group, _list_pictures(group, unreadable, is_drawn)) for group in groups[name]]
+        for name in (TEACH, *SPLITS)
+        if groups[name] or name not in (TEACH, "warmup")
     }
-    audit = audit_data(splits, drops=_read_drops(source["drops"]), num_rows=source["num_files"])
+    audit = audit_data(
+        splits,
+        drops=_read_drops(source["drops"]),
+        num_rows=source["num_files"],
+        near=find_near_pictures(splits, mirrored=config.data.mirror_invariant),
+    )
     extra = [
         *report_places(
             "warning",

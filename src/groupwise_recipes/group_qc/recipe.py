@@ -61,7 +61,12 @@ def plan(config: "GroupQcConfig", run: Path) -> list[Step]:
 
     rows = [
         ("prepare", "groups of photos into splits", "seed model.base data", ""),
-        ("audit", "what the data can be trusted for", "data.root", "prepare"),
+        (
+            "audit",
+            "what the data can be trusted for",
+            "data.root data.mirror_invariant",
+            "prepare",
+        ),
         (
             TEACH,
             "a preset learns to describe photos",
@@ -110,7 +115,7 @@ def plan(config: "GroupQcConfig", run: Path) -> list[Step]:
             "all policies on the test groups",
             f"{_ASKED} rewards sft.num_groups sft.epochs grpo.epochs grpo.gradient_accumulation "
             "metric_versions",
-            " ".join(("prepare", "stage_b_data", "baselines", *TRAINED, TEACH)),
+            " ".join(("prepare", "audit", "stage_b_data", "baselines", *TRAINED, TEACH)),
         ),
         (
             "report",

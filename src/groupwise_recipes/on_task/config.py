@@ -6,7 +6,7 @@ from typing import Self
 from pydantic import Field, model_validator
 
 from groupwise.core import Config
-from groupwise.data import ACTIVITIES, TokenBudget
+from groupwise.data import ACTIVITIES, NearDuplicates, TokenBudget
 from groupwise.models import ModelSettings
 from groupwise.rewards import AnswerContract
 from groupwise.training import GrpoSettings, SftSettings
@@ -47,6 +47,10 @@ class DataSettings(Config):
             uses the GRPO sessions for the warm-up, too.
         pairs_per_screen: tasks that each screen of validation, test and GRPO is paired with.
         stored_pixels: pictures are stored scaled down to at most this many pixels.
+        near_duplicates: what is done about screens of two splits that look alike: ``warn`` (and
+            measure without them), ``drop`` those that train, or ``join`` their sessions.
+        mirror_invariant: whether mirror images count as alike; on a screen, left and right do
+            not change what somebody works on.
     """
 
     root: Path | None = None
@@ -58,6 +62,8 @@ class DataSettings(Config):
     test_share: float = Field(default=0.2, gt=0, lt=1)
     pairs_per_screen: int = Field(default=2, ge=1)
     stored_pixels: int = Field(default=1_000_000, ge=28 * 28)
+    near_duplicates: NearDuplicates = "warn"
+    mirror_invariant: bool = True
     budget: TokenBudget = TokenBudget(max_prompt_tokens=4096)
 
     @model_validator(mode="after")
@@ -68,6 +74,8 @@ class DataSettings(Config):
             raise ValueError("data.train_folds and data.test_folds go together")
         if set(self.train_folds or ()) & set(self.test_folds or ()):
             raise ValueError("a fold is in both data.train_folds and data.test_folds")
+        if self.near_duplicates == "join" and self.train_folds is not None:
+            raise ValueError("data.near_duplicates: join needs a split by shares, without folds")
         if self.warmup_share + self.validation_share + self.test_share >= 1:
             raise ValueError("the shares of data leave no sessions for GRPO")
         return self

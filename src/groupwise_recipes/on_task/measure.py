@@ -3,11 +3,12 @@
 from collections.abc import Sequence
 
 from groupwise.core import DataError, Example, ProgressLine, Say, derive_seed
-from groupwise.data import read_examples
+from groupwise.data import list_near_examples, read_examples
 from groupwise.evaluation import (
     Prediction,
     compare_pairs,
     compute_metrics,
+    mark_near_duplicates,
     predict_each,
     predict_majority,
     predict_picture_only,
@@ -57,7 +58,9 @@ def run_evaluation(config: OnTaskConfig, context: StepContext) -> None:
 
     found += predict_each(TRAINED, ask, folder=context.folder)
     labels = config.answer.labels
-    slices = _list_slices(test)
+    near = list_near_examples(context.output_of("audit"), test, split=SPLIT)
+    found, near_slice = mark_near_duplicates(found, near)
+    slices = (*_list_slices(test), *near_slice)
     metrics = compute_metrics(found, labels=labels, seed=config.seed, slices=slices)
     write_evaluation(
         context.folder,

@@ -59,7 +59,7 @@ def plan(config: "OnTaskConfig", run: Path) -> list[Step]:
         make(
             "audit",
             "what the data can be trusted for",
-            reads="data.budget model.base model.max_pixels",
+            reads="data.budget data.warmup_share data.mirror_invariant model.base model.max_pixels",
             uses="prepare",
         ),
         make(
@@ -97,7 +97,7 @@ def plan(config: "OnTaskConfig", run: Path) -> list[Step]:
             "all policies on the test split",
             reads=f"{_ASKED} {_WARMUP_ROWS} sft.epochs rewards judge "
             "grpo.epochs grpo.gradient_accumulation metric_versions",
-            uses=" ".join(("prepare", "baselines", *TRAINED)),
+            uses=" ".join(("prepare", "audit", "baselines", *TRAINED)),
             code=_PARSER,
         ),
         make(

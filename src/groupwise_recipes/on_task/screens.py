@@ -8,8 +8,11 @@ from typing import Any
 
 from groupwise.core import (
     DataError,
+    Example,
+    Message,
     Picture,
     derive_seed,
+    make_example,
     read_jsonl,
     store_picture,
     write_json,
@@ -20,6 +23,9 @@ from groupwise.data import (
     LoadedScreens,
     Pair,
     Screenshot,
+    Sight,
+    find_copies,
+    join_near_duplicates,
     load_screenshots,
     make_pairs,
     split_by_fold,
@@ -40,8 +46,11 @@ def prepare_screens(config: OnTaskConfig, folder: Path) -> None:
     real = load_screenshots(config.data.root) if config.data.root is not None else None
     main = real or drawn
     assert main is not None
-    splits = _split(main.screens, config.data, seed=config.seed)
+    screens = _join(main.screens, config.data)
+    splits = _split(screens, config.data, seed=config.seed)
     splits = _drop_shared(splits, main.drops)
+    if config.data.near_duplicates == "drop":
+        splits = _drop_near(splits, main.drops, mirrored=config.data.mirror_invariant)
     extra = [replace(s, source=DRAWN) for s in drawn.screens] if drawn and real else []
     warmup = [*(splits.pop("warmup", None) or splits["train"]), *extra]
     stored = {
@@ -63,6 +72,16 @@ def prepare_screens(config: OnTaskConfig, folder: Path) -> None:
 def read_warmup(folder: Path) -> list[Screenshot]:
     """Return the warm-up screens that ``prepare_screens`` wrote."""
     return [_from_row(row, folder) for row in read_jsonl(folder / "warmup.jsonl")]
+
+
+def show_warmup(folder: Path) -> list[Example]:
+    """Return an example for each warm-up screen, for what looks at pictures."""
+    return [
+        make_example(
+            [Message("user", screen.task)], group=screen.session, pictures=[screen.picture]
+        )
+        for screen in read_warmup(folder)
+    ]
 
 
 def _draw(config: OnTaskConfig, folder: Path) -> LoadedScreens:
@@ -111,9 +130,41 @@ def _drop_shared(
             if screen.picture.digest in seen:
                 drops.add("picture of another split", f"{screen.picture.path} ({name})")
         seen |= {screen.picture.digest for screen in kept[name]}
-        if not kept[name]:
-            raise DataError(f"the split {name} is empty", fix="use more sessions or other shares")
+        _refuse_empty(name, kept[name])
     return kept
+
+
+def _join(screens: Sequence[Screenshot], data: DataSettings) -> Sequence[Screenshot]:
+    """Return the screens with one session for those whose screens look alike, if that is wanted."""
+    if data.near_duplicates != "join":
+        return screens
+    joined = join_near_duplicates(_list_sights(screens), mirrored=data.mirror_invariant)
+    return [replace(screen, session=joined[screen.session]) for screen in screens]
+
+
+def _drop_near(
+    splits: Mapping[str, list[Screenshot]], drops: DropLog, *, mirrored: bool
+) -> dict[str, list[Screenshot]]:
+    """Drop what looks like a screen of test, else of validation, else of train."""
+    sights = {name: _list_sights(screens) for name, screens in splits.items()}
+    copies = find_copies(sights, keeping=_KEEPING_ORDER, mirrored=mirrored)
+    kept: dict[str, list[Screenshot]] = {}
+    for name, screens in splits.items():
+        kept[name] = [s for s in screens if s.picture.path not in copies[name]]
+        for screen in screens:
+            if screen.picture.path in copies[name]:
+                drops.add("near duplicate of another split", f"{screen.picture.path} ({name})")
+        _refuse_empty(name, kept[name])
+    return kept
+
+
+def _list_sights(screens: Sequence[Screenshot]) -> list[Sight]:
+    return [Sight(screen.picture.path, screen.session) for screen in screens]
+
+
+def _refuse_empty(split: str, rows: Sequence[object]) -> None:
+    if not rows:
+        raise DataError(f"the split {split} is empty", fix="use more sessions or other shares")
 
 
 def _cross(screens: Sequence[Screenshot], config: OnTaskConfig, *, split: str) -> list[Pair]:
@@ -122,8 +173,7 @@ def _cross(screens: Sequence[Screenshot], config: OnTaskConfig, *, split: str) -
         seed=derive_seed(config.seed, "pairs", split),
         pairs_per_screen=config.data.pairs_per_screen,
     )
-    if not pairs:
-        raise DataError(f"the split {split} is empty", fix="use more sessions or other shares")
+    _refuse_empty(split, pairs)
     return pairs
 
 

@@ -3,7 +3,7 @@
 import json
 from collections.abc import Callable, Mapping
 
-from groupwise.data import DropLog, audit_data, read_examples, write_audit
+from groupwise.data import DropLog, audit_data, find_near_pictures, read_examples, write_audit
 from groupwise.evaluation import write_report
 from groupwise.models import open_token_counter
 from groupwise.pipeline import StepContext
@@ -16,7 +16,7 @@ from groupwise_recipes.on_task.policies import (
     run_same_labels,
     run_sft,
 )
-from groupwise_recipes.on_task.screens import prepare_screens
+from groupwise_recipes.on_task.screens import prepare_screens, show_warmup
 
 _SPLITS = ("train", "validation", "test")
 
@@ -38,14 +38,17 @@ def run_audit(config: OnTaskConfig, context: StepContext) -> None:
     drops = DropLog()
     for row in source["drops"]["rows"]:
         drops.add(row["reason"], row["where"])
+    splits = {split: read_examples(prepared / f"{split}.jsonl") for split in _SPLITS}
+    warmup = {"warmup": show_warmup(prepared)} if config.data.warmup_share else {}
     audit = audit_data(
-        {split: read_examples(prepared / f"{split}.jsonl") for split in _SPLITS},
+        splits,
         drops=drops,
         num_rows=source["num_rows"],
         budget=config.data.budget,
         count_tokens=open_token_counter(
             find_base(config, context.run), max_pixels=config.model.max_pixels
         ),
+        near=find_near_pictures({**warmup, **splits}, mirrored=config.data.mirror_invariant),
     )
     write_audit(audit, context.folder)
     audit.refuse_errors()

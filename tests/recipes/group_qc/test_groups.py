@@ -3,12 +3,20 @@
 from pathlib import Path
 
 import pytest
+from scenes import copy_scene, draw_scene
 from tile_photos import NUM_GROUPS, TEXTS, list_photos, name_defect, write_table
 
 from groupwise.core import DataError, load_config, read_jsonl
+from groupwise.data import joining
 from groupwise.pipeline import find_config, find_recipe
 from groupwise_recipes.group_qc.config import GroupQcConfig
-from groupwise_recipes.group_qc.groups import SPLITS, TEACH, prepare_groups, read_groups
+from groupwise_recipes.group_qc.groups import (
+    SPLITS,
+    TEACH,
+    prepare_groups,
+    read_groups,
+    read_source,
+)
 from groupwise_recipes.group_qc.photo_audit import audit_photos
 
 
@@ -108,3 +116,28 @@ def test_groups_that_share_a_photo_are_on_one_side_and_are_told(root: Path, tmp_
     assert not [one for one in audit.findings if one.level == "error"]
     [told] = [one for one in audit.findings if one.name == "joined_groups"]
     assert told.message.startswith(f"{len(pairs)} group ids share photos")
+
+
+@pytest.mark.parametrize("action", ["drop", "join"])
+def test_groups_with_photos_that_look_alike_are_apart_from_the_test(
+    root: Path, tmp_path: Path, action: str
+) -> None:
+    photos = [root / photo for photo in list_photos()]
+    for number, photo in enumerate(photos):
+        draw_scene(photo, number)
+    copy_scene(photos[0], photos[-1])
+    photos[5].write_bytes(photos[5].read_bytes()[:200])
+    # So few groups could not be joined at all.
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(joining, "MAX_JOINED_SHARE", 0.2)
+        prepare_groups(load(root, f"data.near_duplicates={action}"), tmp_path / "prepare")
+    side = {row["group_id"]: row["split"] for row in read_jsonl(tmp_path / "prepare/groups.jsonl")}
+    first, last = photos[0].parent.name, photos[-1].parent.name
+    if action == "join":
+        assert len(side) == 2 * NUM_GROUPS
+        assert side[first] == side[last]
+    else:
+        source = read_source(tmp_path / "prepare")
+        counts = source["drops"]["counts"]
+        assert len(side) + sum(counts.values()) // 2 == 2 * NUM_GROUPS
+        assert side.get(first) == side.get(last) or len({first, last} & set(side)) == 1

@@ -6,12 +6,13 @@ import shutil
 from pathlib import Path
 
 import pytest
+from scenes import copy_scene, draw_scene
 
-from groupwise.core import load_config, read_jsonl, write_jsonl
+from groupwise.core import ConfigError, load_config, read_jsonl, write_jsonl
 from groupwise.data import read_examples, write_desktops
 from groupwise.pipeline import find_recipe
 from groupwise_recipes.on_task.config import OnTaskConfig
-from groupwise_recipes.on_task.screens import prepare_screens
+from groupwise_recipes.on_task.screens import prepare_screens, read_warmup
 
 CONFIGS = find_recipe("on_task").config_folder
 REAL = Path(os.environ.get("GROUPWISE_DATA", "../shared/data")) / "screenagent"
@@ -41,6 +42,61 @@ def test_picture_of_two_sessions_stays_on_one_side_and_is_counted(tmp_path: Path
     source = json.loads((folder / "source.json").read_text())
     assert source["drops"]["counts"] == {"picture of another split": 1}
     assert source["num_rows"] == 30
+
+
+def write_scenes(root: Path, *, num_sessions: int, copied: int) -> list[str]:
+    """Write a screen a session, and for the first ones a copy in a session of its own."""
+    paths = [draw_scene(root / f"{n}.png", n) for n in range(num_sessions)]
+    copies = [copy_scene(path, root / f"copy-{path.stem}.jpg") for path in paths[:copied]]
+    rows = [
+        {
+            "image": path.name,
+            "task": f"task {number % 3}",
+            "activity": f"activity {number % 3}",
+            "session": f"s{number}",
+        }
+        for number, path in enumerate([*paths, *copies])
+    ]
+    write_jsonl(root / "index.jsonl", rows)
+    return [path.stem for path in paths[:copied]]
+
+
+def list_sides(folder: Path) -> dict[str, set[str]]:
+    """Return the sessions of each split."""
+    splits = {
+        name: {example.group for example in read_examples(folder / f"{name}.jsonl")}
+        for name in ("train", "validation", "test")
+    }
+    return {**splits, "warmup": {screen.session for screen in read_warmup(folder)}}
+
+
+def test_near_duplicates_are_dropped_from_what_trains_and_counted(tmp_path: Path) -> None:
+    write_scenes(tmp_path / "screens", num_sessions=16, copied=8)
+    shares = ("data.test_share=0.4", "data.validation_share=0.1", "data.warmup_share=0.2")
+    folds = ("data.train_folds=null", "data.test_folds=null")
+    settings = load(tmp_path / "screens", *folds, *shares, "data.near_duplicates=drop")
+    prepare_screens(settings, tmp_path / "prepare")
+    source = json.loads((tmp_path / "prepare/source.json").read_text())
+    num_dropped = source["drops"]["counts"]["near duplicate of another split"]
+    sides = list_sides(tmp_path / "prepare")
+    assert num_dropped > 0
+    assert sum(map(len, sides.values())) + num_dropped == source["num_rows"] == 24
+    assert len(sides["test"]) == 10
+
+
+def test_sessions_that_look_alike_are_joined(tmp_path: Path) -> None:
+    write_scenes(tmp_path / "screens", num_sessions=38, copied=2)
+    folds = ("data.train_folds=null", "data.test_folds=null", "data.warmup_share=0.2")
+    settings = load(tmp_path / "screens", *folds, "data.near_duplicates=join")
+    prepare_screens(settings, tmp_path / "prepare")
+    sides = list_sides(tmp_path / "prepare")
+    everywhere = [session for sessions in sides.values() for session in sessions]
+    assert len(everywhere) == len(set(everywhere)) == 38
+
+
+def test_joining_against_fixed_folds_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="join needs a split by shares"):
+        load(tmp_path, "data.near_duplicates=join")
 
 
 @pytest.mark.slow
