@@ -84,6 +84,17 @@ class DataSettings(Config):
             raise ValueError("the shares of data leave no groups for GRPO")
         return self
 
+    def list_shares(self) -> dict[str, float]:
+        """Return the share of the group ids by split, without splits that have none."""
+        given = {
+            "teach": self.teach_share,
+            "warmup": self.warmup_share,
+            "validation": self.validation_share,
+            "test": self.test_share,
+        }
+        shares = {name: share for name, share in given.items() if share}
+        return {**shares, "train": 1 - sum(shares.values())}
+
     def load_missions(self) -> MissionTable:
         """Return the table that both stages use."""
         return load_missions(self.missions)

@@ -68,10 +68,7 @@ def prepare_groups(config: GroupQcConfig, folder: Path) -> None:
     if config.data.root is None:
         _draw(config, root)
     loaded = load_photo_groups(root, config.data.load_missions())
-    joined = _join(loaded.groups, config.data)
-    splits = _split(loaded.groups, config.data, joined=joined, seed=config.seed)
-    if config.data.near_duplicates == "drop":
-        splits = _drop_near(splits, loaded.drops, mirrored=config.data.mirror_invariant)
+    joined, splits, taught = split_loaded(config, loaded, root)
     rows = [
         {**_to_row(group, root), "split": split}
         for split, groups in splits.items()
@@ -80,9 +77,25 @@ def prepare_groups(config: GroupQcConfig, folder: Path) -> None:
     write_jsonl(folder / _GROUPS, rows)
     write_json(folder / _SOURCE, describe_source(loaded, joined))
     if config.model.is_preset:
-        taught = splits.get(TEACH) or [*splits["warmup"], *splits["train"]]
-        photos = _describe_photos(taught, root, config.data.photo_labels)
-        write_jsonl(folder / _DESCRIPTIONS, [_photo_to_row(photo, root) for photo in photos])
+        write_jsonl(folder / _DESCRIPTIONS, [_photo_to_row(photo, root) for photo in taught])
+
+
+def split_loaded(
+    config: GroupQcConfig, loaded: LoadedGroups, root: Path
+) -> tuple[dict[str, str], dict[str, list[PhotoGroup]], list[TaughtPhoto]]:
+    """Return the ids that are joined, the groups by split, and the photos that teach a preset.
+
+    Raises:
+        DataError: if a split would be empty, or a photo that is to teach has no description.
+    """
+    joined = _join(loaded.groups, config.data)
+    splits = _split(loaded.groups, config.data, joined=joined, seed=config.seed)
+    if config.data.near_duplicates == "drop":
+        splits = _drop_near(splits, loaded.drops, mirrored=config.data.mirror_invariant)
+    if not config.model.is_preset:
+        return joined, splits, []
+    groups = splits.get(TEACH) or [*splits["warmup"], *splits["train"]]
+    return joined, splits, _describe_photos(groups, root, config.data.photo_labels)
 
 
 def digest_source(data: DataSettings) -> str:
@@ -183,14 +196,7 @@ def _split(
     kinds: dict[str, list[str]] = defaultdict(list)
     for group in groups:
         kinds[joined[group.group_id]].append(f"{group.mission}/{group.label}")
-    shares = {
-        TEACH: data.teach_share,
-        "warmup": data.warmup_share,
-        "validation": data.validation_share,
-        "test": data.test_share,
-    }
-    shares = {name: share for name, share in shares.items() if share}
-    shares["train"] = 1 - sum(shares.values())
+    shares = data.list_shares()
     side = split_by_shares(
         {name: "+".join(sorted(found)) for name, found in kinds.items()}, shares=shares, seed=seed
     )

@@ -1,10 +1,12 @@
 """What ``--dry-run`` prints: groups, tokens, steps and memory, and what would go wrong."""
 
 from groupwise.core import GroupwiseError
+from groupwise.data import split_by_shares
 from groupwise.models import TINY_TOKEN_SIDE, TOKEN_SIDE, estimate_picture_tokens
 from groupwise.pipeline import Preview
 from groupwise.training import check_base, check_lengths, preview_grpo
 from groupwise_recipes.group_qc.config import GroupQcConfig
+from groupwise_recipes.group_qc.groups import split_loaded
 from groupwise_recipes.group_qc.photos import load_photo_groups
 from groupwise_recipes.group_qc.rewards import name_weights
 
@@ -19,12 +21,13 @@ def preview_run(config: GroupQcConfig) -> Preview:
     """Return the facts and problems of a config without running it."""
     facts = [("model", config.model.base)]
     try:
-        num_groups, photos = _count_groups(config)
+        num_groups, photos, found = _look_at_data(config)
     except GroupwiseError as error:
         return Preview(facts, [str(error)])
     photo_tokens, group_tokens = _estimate_tokens(config, photos)
     facts += [
         ("groups", f"{num_groups:,} of up to {photos} photos"),
+        *found,
         ("Stage A prompt", f"about {photo_tokens:,} tokens, the photo included"),
         (
             "Stage B prompt",
@@ -51,13 +54,32 @@ def preview_run(config: GroupQcConfig) -> Preview:
     return Preview([*facts, *more_facts], problems, later)
 
 
-def _count_groups(config: GroupQcConfig) -> tuple[int, int]:
-    """Return the number of groups and the photos of the largest."""
-    missions = config.data.load_missions()
-    if config.data.root is None:
-        return config.data.drawn.num_groups, 5
-    groups = load_photo_groups(config.data.root, missions).groups
-    return len(groups), max(len(group.photos) for group in groups)
+def _look_at_data(config: GroupQcConfig) -> tuple[int, int, list[tuple[str, str]]]:
+    """Go the way of the step ``prepare`` without writing: what stops it is raised.
+
+    Returns:
+        The number of groups, the photos of the largest, and facts for people.
+    """
+    data, missions = config.data, config.data.load_missions()
+    if data.root is None:
+        num_groups = data.drawn.num_groups
+        ids = {str(number): "" for number in range(num_groups)}
+        split_by_shares(ids, shares=data.list_shares(), seed=config.seed)
+        return num_groups, 5, [("sources", f"drawn {num_groups:,} (100.0%)")]
+    loaded = load_photo_groups(data.root, missions)
+    split_loaded(config, loaded, data.root)
+    num_groups, num_used = len(loaded.groups), loaded.num_files - loaded.drops.total
+    dropped = "".join(f"; {count:,} x {reason}" for reason, count in loaded.drops.counts.items())
+    skipped = ", ".join(f"{count:,} x {reason}" for reason, count in loaded.skipped.counts.items())
+    facts = [
+        ("sources", f"{data.root} {num_groups:,} (100.0%)"),
+        (
+            "files",
+            f"{num_used:,} of {loaded.num_files:,} used{dropped}",
+        ),
+        *([("folders not used", skipped)] if skipped else []),
+    ]
+    return num_groups, max(len(group.photos) for group in loaded.groups), facts
 
 
 def _estimate_tokens(config: GroupQcConfig, photos: int) -> tuple[int, int]:

@@ -1,7 +1,8 @@
 """Settings of the on_task recipe, as written in its YAML files."""
 
+import difflib
 from pathlib import Path
-from typing import Self
+from typing import Literal, Self
 
 from pydantic import Field, model_validator
 
@@ -20,26 +21,41 @@ class DrawnSettings(Config):
 
     Attributes:
         num_sessions: 0 draws none.
+        join_real: with a root: draw all the same, for the warm-up only.
         screens_per_session: screens with one theme and one task.
-        activities: kinds of work that are drawn.
+        activities: kinds of work that are drawn; an off-task pair takes two of them.
         clutter: in [0, 1]; how many other windows there are and how alike things look.
     """
 
     num_sessions: int = Field(default=0, ge=0)
+    join_real: bool = False
     screens_per_session: int = Field(default=2, ge=1)
     activities: tuple[str, ...] = ACTIVITIES
-    languages: tuple[str, ...] = ("en", "zh")
+    languages: tuple[Literal["en", "zh"], ...] = Field(default=("en", "zh"), min_length=1)
     clutter: float = Field(default=0.5, ge=0, le=1)
     width: int = Field(default=640, ge=160)
     height: int = Field(default=480, ge=120)
+
+    @model_validator(mode="after")
+    def _check_activities(self) -> Self:
+        for name in self.activities:
+            if name not in ACTIVITIES:
+                near = difflib.get_close_matches(name, ACTIVITIES, n=1)
+                hint = f" did you mean {near[0]!r}?" if near else ""
+                raise ValueError(
+                    f"activities: there is no {name!r};{hint} (there are: {', '.join(ACTIVITIES)})"
+                )
+        if len(set(self.activities)) < 2:
+            raise ValueError("activities: two are needed, to make off-task pairs of")
+        return self
 
 
 class DataSettings(Config):
     """Where the screens come from and how they are split; sessions are never divided.
 
     Attributes:
-        root: folder of screenshots; None: the drawn ones are all there is. With a root the
-            drawn ones only join the warm-up.
+        root: folder of screenshots; None: the drawn ones are all there is. With a root none are
+            drawn unless ``drawn.join_real`` asks for it.
         drawn: screens to draw.
         train_folds, test_folds: split by the ``fold`` of the rows; None: by shares of sessions.
         warmup_share, validation_share, test_share: of the sessions (with folds: of the training
@@ -72,6 +88,8 @@ class DataSettings(Config):
             raise ValueError("there is no data: set data.root or data.drawn.num_sessions")
         if (self.train_folds is None) != (self.test_folds is None):
             raise ValueError("data.train_folds and data.test_folds go together")
+        if self.train_folds is not None and self.root is None:
+            raise ValueError("drawn screens have no folds: leave out data.train_folds")
         if set(self.train_folds or ()) & set(self.test_folds or ()):
             raise ValueError("a fold is in both data.train_folds and data.test_folds")
         if self.near_duplicates == "join" and self.train_folds is not None:
@@ -79,6 +97,20 @@ class DataSettings(Config):
         if self.warmup_share + self.validation_share + self.test_share >= 1:
             raise ValueError("the shares of data leave no sessions for GRPO")
         return self
+
+    @property
+    def is_drawing(self) -> bool:
+        """Whether screens are drawn: there are no real ones, or they are to be joined."""
+        return self.drawn.num_sessions > 0 and (self.root is None or self.drawn.join_real)
+
+    def list_shares(self) -> dict[str, float]:
+        """Return the share of the sessions by split; with folds, of the training sessions."""
+        shares = {"validation": self.validation_share}
+        if self.warmup_share:
+            shares["warmup"] = self.warmup_share
+        if self.train_folds is None:
+            shares["test"] = self.test_share
+        return {**shares, "train": 1 - sum(shares.values())}
 
 
 class WarmupSettings(SftSettings):

@@ -1,5 +1,6 @@
 """The prepare step: screens into splits, pictures stored small, pairs made."""
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, replace
@@ -42,31 +43,67 @@ _KEEPING_ORDER = ("test", "validation", "train", "warmup")
 
 def prepare_screens(config: OnTaskConfig, folder: Path) -> None:
     """Write ``warmup.jsonl`` (screens) and ``{train,validation,test}.jsonl`` (examples)."""
-    drawn = _draw(config, folder) if config.data.drawn.num_sessions else None
-    real = load_screenshots(config.data.root) if config.data.root is not None else None
+    data = config.data
+    drawn = _draw(config, folder) if data.is_drawing else None
+    real = load_screenshots(data.root) if data.root is not None else None
     main = real or drawn
     assert main is not None
-    screens = _join(main.screens, config.data)
-    splits = _split(screens, config.data, seed=config.seed)
-    splits = _drop_shared(splits, main.drops)
-    if config.data.near_duplicates == "drop":
-        splits = _drop_near(splits, main.drops, mirrored=config.data.mirror_invariant)
+    splits = split_screens(main, data, seed=config.seed)
     extra = [replace(s, source=DRAWN) for s in drawn.screens] if drawn and real else []
-    warmup = [*(splits.pop("warmup", None) or splits["train"]), *extra]
+    sources = count_sources(splits, None if real else DRAWN)
+    sources["warmup"] += Counter({DRAWN: len(extra)} if extra else {})
+    warmup = [*splits.pop("warmup"), *extra]
     stored = {
-        name: _store(screens, folder, config.data.stored_pixels)
+        name: _store(screens, folder, data.stored_pixels)
         for name, screens in {**splits, "warmup": warmup}.items()
     }
     write_jsonl(folder / "warmup.jsonl", [_to_row(s, folder) for s in stored.pop("warmup")])
     num_repeated = 0
     for name, screens in stored.items():
-        pairs = _cross(screens, config, split=name)
+        pairs = cross_screens(screens, config, split=name)
         examples = [make_pair_example(pair) for pair in pairs]
         unique = list({example.id: example for example in examples}.values())
         num_repeated += len(examples) - len(unique)
         write_examples(folder / f"{name}.jsonl", unique)
-    source = {"num_rows": main.num_rows, "drops": main.drops.to_json()}
+    source = {"num_rows": main.num_rows, "drops": main.drops.to_json(), "sources": sources}
     write_json(folder / "source.json", {**source, "num_repeated_pairs": num_repeated})
+
+
+def split_screens(
+    loaded: LoadedScreens, data: DataSettings, *, seed: int
+) -> dict[str, list[Screenshot]]:
+    """Return the screens by split, the warm-up's among them; a picture is in one split only.
+
+    Raises:
+        DataError: if a fold is not there, a session would be divided, or a split is empty.
+    """
+    screens = _join(loaded.screens, data)
+    splits = _drop_shared(_split(screens, data, seed=seed), loaded.drops)
+    if data.near_duplicates == "drop":
+        splits = _drop_near(splits, loaded.drops, mirrored=data.mirror_invariant)
+    return {"warmup": splits["train"], **splits}
+
+
+def count_sources(
+    splits: Mapping[str, Sequence[Screenshot]], source: str | None
+) -> dict[str, Counter[str]]:
+    """Return how many screens of each split come from where; from ``source``, if given."""
+    return {
+        name: Counter(source or screen.source for screen in screens)
+        for name, screens in splits.items()
+    }
+
+
+def describe_sources(sources: Mapping[str, Mapping[str, int]]) -> list[str]:
+    """Return a line per split: each source with its number of screens and its share of them."""
+    return [
+        f"{split}: "
+        + ", ".join(
+            f"{name} {count:,} ({count / sum(counts.values()):.1%})"
+            for name, count in sorted(counts.items())
+        )
+        for split, counts in sources.items()
+    ]
 
 
 def read_warmup(folder: Path) -> list[Screenshot]:
@@ -103,15 +140,10 @@ def _draw(config: OnTaskConfig, folder: Path) -> LoadedScreens:
 def _split(
     screens: Sequence[Screenshot], data: DataSettings, *, seed: int
 ) -> dict[str, list[Screenshot]]:
-    shares = {"validation": data.validation_share}
-    if data.warmup_share:
-        shares["warmup"] = data.warmup_share
+    shares = data.list_shares()
     if data.train_folds is None or data.test_folds is None:
-        shares["test"] = data.test_share
-        shares["train"] = 1 - sum(shares.values())
         return split_by_session(screens, shares=shares, seed=seed)
     by_fold = split_by_fold(screens, {"rest": data.train_folds, "test": data.test_folds})
-    shares["train"] = 1 - sum(shares.values())
     return {
         "test": by_fold["test"],
         **split_by_session(by_fold["rest"], shares=shares, seed=seed),
@@ -167,7 +199,12 @@ def _refuse_empty(split: str, rows: Sequence[object]) -> None:
         raise DataError(f"the split {split} is empty", fix="use more sessions or other shares")
 
 
-def _cross(screens: Sequence[Screenshot], config: OnTaskConfig, *, split: str) -> list[Pair]:
+def cross_screens(screens: Sequence[Screenshot], config: OnTaskConfig, *, split: str) -> list[Pair]:
+    """Return the pairs of a split.
+
+    Raises:
+        DataError: if there are none, or a screen has too few tasks to be crossed with.
+    """
     pairs = make_pairs(
         screens,
         seed=derive_seed(config.seed, "pairs", split),

@@ -2,7 +2,9 @@
 
 import json
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 
+from groupwise.core import report_places
 from groupwise.data import DropLog, audit_data, find_near_pictures, read_examples, write_audit
 from groupwise.evaluation import write_report
 from groupwise.models import open_token_counter
@@ -16,7 +18,7 @@ from groupwise_recipes.on_task.policies import (
     run_same_labels,
     run_sft,
 )
-from groupwise_recipes.on_task.screens import prepare_screens, show_warmup
+from groupwise_recipes.on_task.screens import describe_sources, prepare_screens, show_warmup
 
 _SPLITS = ("train", "validation", "test")
 
@@ -50,6 +52,10 @@ def run_audit(config: OnTaskConfig, context: StepContext) -> None:
         ),
         near=find_near_pictures({**warmup, **splits}, mirrored=config.data.mirror_invariant),
     )
+    found = report_places(
+        "info", "sources", "Screens come from:", describe_sources(source["sources"])
+    )
+    audit = replace(audit, findings=(*audit.findings, *found))
     write_audit(audit, context.folder)
     audit.refuse_errors()
 

@@ -18,6 +18,7 @@ from groupwise_recipes.group_qc.groups import (
     read_source,
 )
 from groupwise_recipes.group_qc.photo_audit import audit_photos
+from groupwise_recipes.group_qc.preview import preview_run
 
 
 def load(root: Path, *overrides: str) -> GroupQcConfig:
@@ -141,3 +142,28 @@ def test_groups_with_photos_that_look_alike_are_apart_from_the_test(
         counts = source["drops"]["counts"]
         assert len(side) + sum(counts.values()) // 2 == 2 * NUM_GROUPS
         assert side.get(first) == side.get(last) or len({first, last} & set(side)) == 1
+
+
+def test_a_dry_run_counts_what_is_used_and_what_is_not(root: Path) -> None:
+    (root / "notes.txt").write_text("photos of January")
+    facts = dict(preview_run(load(root)).facts)
+    assert facts["sources"] == f"{root} 20 (100.0%)"
+    assert facts["files"] == "40 of 42 used; 2 x outside a group's folder"
+
+
+@pytest.mark.parametrize(
+    ("override", "words"),
+    [
+        ("data.validation_share=0.01", "the split 'validation' would be empty"),
+        ("data.photo_labels.texts={free: a}", "words that data.photo_labels.texts does not"),
+        ("data.photo_labels.file=gone.csv", "cannot read the labels"),
+        ("{root: null, drawn: {num_groups: 3}}", "would be empty"),
+    ],
+)
+def test_what_stops_the_loading_is_a_problem_of_the_dry_run(
+    root: Path, override: str, words: str
+) -> None:
+    override = override if override.startswith("data.") else f"data={override}"
+    problems = preview_run(load(root, override)).problems
+    assert len(problems) == 1
+    assert words in problems[0]

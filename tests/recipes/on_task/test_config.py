@@ -1,11 +1,13 @@
 """What the configs of on_task accept, and what a dry run says."""
 
+import re
 from pathlib import Path
 
 import pytest
 
-from groupwise.core import ConfigError, load_config
-from groupwise.pipeline import find_recipe
+from groupwise.core import ConfigError, load_config, read_jsonl, write_jsonl
+from groupwise.data import write_desktops
+from groupwise.pipeline import Preview, find_recipe
 from groupwise_recipes.on_task.config import OnTaskConfig
 from groupwise_recipes.on_task.preview import preview_run
 
@@ -51,15 +53,84 @@ def test_response_limit_that_cannot_hold_a_label_is_a_problem() -> None:
         ("data.train_folds=[0]", "go together"),
         ("data.warmup_share=0.95", "no sessions for GRPO"),
         ("answer.labels=[ja, nein]", "answer.labels"),
+        ("data.drawn.activities=[coding, vidoe]", "no 'vidoe'; did you mean 'video'"),
+        ("data.drawn.activities=[coding]", "two are needed"),
+        ("data.drawn.languages=[fr]", "data.drawn.languages"),
+        ("data={drawn: {num_sessions: 9}, train_folds: [0], test_folds: [1]}", "have no folds"),
         ("grpo.group_size=1", "grpo.group_size"),
         ("sft.trainable.lora.rang=3", "did you mean 'rank'"),
     ],
 )
 def test_bad_settings_say_what_is_wrong(override: str, words: str) -> None:
-    with pytest.raises(ConfigError, match=words.replace("[", r"\[")):
+    with pytest.raises(ConfigError, match=re.escape(words)):
         load("demo", override)
 
 
 def test_fold_on_both_sides_is_refused() -> None:
     with pytest.raises(ConfigError, match="both"):
         load("screenagent-tiny", "data.test_folds=[2, 3]")
+
+
+@pytest.fixture(scope="module")
+def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """40 screens in folds 0 to 3, and 20 rows that cannot be used."""
+    folder = tmp_path_factory.mktemp("screens")
+    size = {"screens_per_session": 1, "size": (160, 120)}
+    index = write_desktops(folder, num_sessions=40, seed=1, activities=("coding", "video"), **size)
+    rows = [row | {"fold": number % 4} for number, row in enumerate(read_jsonl(index))]
+    broken = [{**rows[0], "image": f"{number}.jpg"} for number in range(20)]
+    write_jsonl(index, rows + broken)
+    return folder
+
+
+def preview_real(root: Path, *overrides: str) -> Preview:
+    folds = ("data.train_folds=[0, 1]", "data.test_folds=[2]", "data.validation_share=0.2")
+    return preview_run(load("screenagent-tiny", f"data.root={root}", *folds, *overrides))
+
+
+def test_a_dry_run_counts_what_is_used_and_dropped(root: Path) -> None:
+    found = preview_real(root)
+    assert found.problems == []
+    assert dict(found.facts)["rows"] == (
+        "30 of 60 used; 20 x missing picture; 10 x in a fold that no split names"
+    )
+
+
+@pytest.mark.parametrize(
+    ("override", "words"),
+    [
+        ("data.test_folds=[9]", "fold 9 of split 'test' has no screens"),
+        ("data.train_folds=[0, 9]", "fold 9 of split 'rest' has no screens"),
+        ("data.validation_share=0.001", "the split 'validation' would be empty"),
+    ],
+)
+def test_what_stops_the_loading_is_a_problem_of_the_dry_run(
+    root: Path, override: str, words: str
+) -> None:
+    (problem,) = preview_real(root, override).problems
+    assert words in problem
+
+
+def test_too_few_drawn_sessions_are_a_problem_of_the_dry_run() -> None:
+    (problem,) = preview_run(load("demo", "data.drawn.num_sessions=9")).problems
+    assert "would be empty" in problem
+
+
+def test_more_test_items_than_there_are_stop_the_baselines(root: Path) -> None:
+    found = preview_real(root, "evaluation.num_items=21")
+    (problem,) = found.later["baselines"]
+    assert "21 of 20 items" in problem
+
+
+def test_drawn_screens_join_real_ones_only_if_asked_for(root: Path) -> None:
+    asked, unasked = (
+        [value for name, value in preview_real(root, f"data.drawn.join_real={on}").facts]
+        for on in ("true", "false")
+    )
+    assert "warmup: captured 16 (3.7%), drawn 420 (96.3%)" in asked
+    assert "warmup: captured 16 (100.0%)" in unasked
+    assert not any("drawn" in value for value in unasked)
+
+
+def test_the_only_source_is_told() -> None:
+    assert dict(preview_run(load("demo")).facts)["sources"] == "all: drawn 6,800 (100.0%)"

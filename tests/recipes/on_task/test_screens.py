@@ -99,6 +99,28 @@ def test_joining_against_fixed_folds_is_refused(tmp_path: Path) -> None:
         load(tmp_path, "data.near_duplicates=join")
 
 
+@pytest.mark.parametrize("joins", [False, True])
+def test_real_screens_are_joined_by_drawn_ones_only_if_asked_for(
+    tmp_path: Path, joins: bool
+) -> None:
+    root = tmp_path / "screens"
+    size = {"screens_per_session": 1, "size": (160, 120)}
+    write_desktops(root, num_sessions=30, seed=3, activities=("coding", "video"), **size)
+    words = [
+        *("data.train_folds=null", "data.test_folds=null", "data.warmup_share=0.2"),
+        "data.drawn.num_sessions=4",
+        f"data.drawn.join_real={joins}",
+    ]
+    prepare_screens(load(root, *words), tmp_path)
+    sources = json.loads((tmp_path / "source.json").read_text())["sources"]
+    num_drawn = 4 if joins else 0
+    assert sources["warmup"] == {"captured": 6} | ({"drawn": 4} if joins else {})
+    assert all(set(counts) == {"captured"} for name, counts in sources.items() if name != "warmup")
+    rows = read_jsonl(tmp_path / "warmup.jsonl")
+    assert sum(row["source"] == "drawn" for row in rows) == num_drawn
+    assert (tmp_path / "drawn").is_dir() == joins
+
+
 @pytest.mark.slow
 @pytest.mark.skipif(not REAL.is_dir(), reason=f"the real screenshots are not at {REAL}")
 def test_folds_of_real_screenshots_share_no_session(tmp_path: Path) -> None:
