@@ -178,3 +178,8 @@ def test_errors_come_first_and_thresholds_are_settings():
     assert name_alarms(history) == ["all_groups_dead", "truncated"]
     (alarm,) = find_alarms(history, AlarmSettings(truncated_share=0.5))
     assert (alarm.name, alarm.level) == ("all_groups_dead", "error")
+
+
+def test_a_held_out_measure_of_which_less_is_better_is_refused() -> None:
+    with pytest.raises(ValueError, match="less is better of invalid_rate; give measures that rise"):
+        AlarmSettings(heldout_measures=("accuracy", "invalid_rate"))

@@ -1,8 +1,9 @@
 """When an alarm is raised: every threshold, with what it is measured in."""
 
-from pydantic import Field
+from pydantic import Field, field_validator
 
 from groupwise.core import Config
+from groupwise.evaluation.measures import find_measure
 
 
 class AlarmSettings(Config):
@@ -57,3 +58,13 @@ class AlarmSettings(Config):
     loss_floor: float = Field(default=0.01, ge=0)
     no_verdict_share: float = Field(default=0.05, ge=0, le=1)
     no_verdict_questions: int = Field(default=20, ge=1)
+
+    @field_validator("heldout_measures")
+    @classmethod
+    def _check_direction(cls, names: tuple[str, ...]) -> tuple[str, ...]:
+        """Refuse a measure whose rise would be told as good news."""
+        known = {name: find_measure(name) for name in names}
+        falling = [name for name, one in known.items() if one and not one.is_higher_better]
+        if falling:
+            raise ValueError(f"less is better of {', '.join(falling)}; give measures that rise")
+        return names
