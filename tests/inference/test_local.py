@@ -92,10 +92,45 @@ def test_another_end_token_of_the_model_ends_a_completion(text, text_examples, m
     assert (ended.token_ids, ended.finish_reason) == ((first,), "stop")
 
 
-def test_penalties_of_the_model_folder_are_not_used(text, text_examples, monkeypatch):
-    plain = generate(text, text_examples, 8)
-    monkeypatch.setattr(text.model.generation_config, "repetition_penalty", 50.0)
-    assert generate(text, text_examples, 8) == plain
+@pytest.mark.parametrize("temperature", [0.0, 2.0])
+@pytest.mark.parametrize(
+    "wanted",
+    [
+        {"do_sample": True, "temperature": 0.01, "top_k": 1, "top_p": 0.1},
+        {"repetition_penalty": 50.0},
+        {"min_p": 0.99},
+        {"typical_p": 0.01},
+        {"no_repeat_ngram_size": 1},
+        {"num_beams": 3},
+        {"min_new_tokens": 8, "max_length": 3},
+    ],
+    ids=lambda wanted: next(iter(wanted)),
+)
+def test_what_a_model_folder_wants_of_sampling_is_not_used(
+    text, text_examples, monkeypatch, wanted, temperature
+):
+    sampling = Sampling(temperature=temperature, max_new_tokens=8)
+    torch.manual_seed(3)
+    plain = LocalEngine(text).generate(text_examples, sampling=sampling)
+    for name, value in wanted.items():
+        monkeypatch.setattr(text.model.generation_config, name, value)
+    torch.manual_seed(3)
+    assert LocalEngine(text).generate(text_examples, sampling=sampling) == plain
+
+
+def test_top_k_min_p_and_the_seed_shape_the_draws(text, text_examples):
+    def draw(**changes):
+        sampling = Sampling(temperature=5.0, max_new_tokens=8, seed=3)
+        return LocalEngine(text).generate(
+            text_examples, sampling=sampling.model_copy(update=changes)
+        )
+
+    greedy = LocalEngine(text).generate(text_examples, sampling=Sampling(max_new_tokens=8))
+    state = torch.get_rng_state()
+    assert draw() == draw() != draw(seed=4)
+    assert torch.equal(torch.get_rng_state(), state)
+    assert draw(seed=None) != draw(seed=None)
+    assert draw(top_k=1) == draw(min_p=1.0) == greedy != draw()
 
 
 def test_sampling_gives_groups_in_order(text, text_examples):

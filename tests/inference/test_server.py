@@ -143,12 +143,33 @@ def test_generate_repeats_what_failed_and_keeps_the_order(server):
     )
 
 
-def test_a_repetition_penalty_is_only_sent_where_there_is_one(server):
+NEUTRAL = {"temperature": 0.0, "top_p": 1.0, "top_k": -1, "min_p": 0.0, "repetition_penalty": 1.0}
+FULL = {
+    **{"temperature": 0.7, "top_p": 0.9, "top_k": 20},
+    **{"min_p": 0.1, "repetition_penalty": 1.1, "seed": 7},
+}
+
+
+def test_every_parameter_of_sampling_is_sent_so_that_a_server_fills_in_none(server):
     engine = make_engine(server)
     engine.generate([ask()], sampling=GREEDY)
-    engine.generate([ask()], sampling=Sampling(repetition_penalty=1.1))
-    assert "repetition_penalty" not in server.asked[0]
-    assert server.asked[1]["repetition_penalty"] == 1.1
+    engine.generate([ask()], sampling=Sampling(**FULL))
+    respond(engine)
+    server.script = [Fault(tokens={"yes": -0.1, "no": -2.5})]
+    engine.label_probabilities([ask()], labels=("yes", "no"))
+    for asked in (server.asked[0], *server.asked[2:]):
+        assert {name: asked[name] for name in NEUTRAL} == NEUTRAL
+        assert "seed" not in asked
+    assert {name: server.asked[1][name] for name in FULL} == FULL
+
+
+def test_what_a_server_refuses_is_left_out_and_may_not_be_asked_for(server):
+    engine = make_engine(server, sends_extensions=False)
+    engine.generate([ask()], sampling=Sampling(temperature=0.7, seed=7))
+    assert not {"top_k", "min_p", "repetition_penalty"} & set(server.asked[0])
+    assert (server.asked[0]["temperature"], server.asked[0]["seed"]) == (0.7, 7)
+    with pytest.raises(ConfigError, match="not to be sent top_k and repetition_penalty"):
+        engine.generate([ask()], sampling=Sampling(**FULL | {"min_p": 0.0}))
 
 
 def test_an_empty_or_cut_completion_is_an_answer_and_a_missing_one_is_not(server):

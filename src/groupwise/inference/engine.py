@@ -12,7 +12,7 @@ ReportProgress = Callable[[int, int], None]
 
 
 class Sampling(Config):
-    """How completions are drawn.
+    """How completions are drawn: all of it, whatever a model folder or a server has as its own.
 
     Attributes:
         temperature: 0 means greedy decoding.
@@ -20,12 +20,18 @@ class Sampling(Config):
         max_new_tokens: at most so many tokens, the end token included.
         repetition_penalty: above 1, tokens of the prompt and of the completion so far become
             less likely: their logits are divided by it, or multiplied if negative.
+        top_k: only so many of the likeliest tokens are drawn from; 0: from all.
+        min_p: only tokens that are at least so likely relative to the likeliest are drawn.
+        seed: of the draws of one request, in this process of one batch; None: others each time.
     """
 
     temperature: float = Field(default=0.0, ge=0)
     top_p: float = Field(default=1.0, gt=0, le=1)
     max_new_tokens: int = Field(default=16, ge=1)
     repetition_penalty: float = Field(default=1.0, gt=0)
+    top_k: int = Field(default=0, ge=0)
+    min_p: float = Field(default=0.0, ge=0, le=1)
+    seed: int | None = Field(default=None, ge=0)
 
 
 class Engine(Protocol):

@@ -5,6 +5,7 @@ as one row at a time. It does not train and does not know rewards.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any, TypeVar
 
 import torch
@@ -108,19 +109,16 @@ class LocalEngine:
             num_completions: for each row; they follow one another.
         """
         inputs = {key: value.to(self.policy.model.device) for key, value in inputs.items()}
-        drawn = sampling.temperature > 0
-        extra = {"temperature": sampling.temperature, "top_p": sampling.top_p, "top_k": 0}
-        output = self.policy.model.generate(
-            **inputs,
-            max_new_tokens=sampling.max_new_tokens,
-            do_sample=drawn,
-            num_return_sequences=num_completions,
-            eos_token_id=list(self.policy.end_token_ids),
-            pad_token_id=self.policy.tokenizer.pad_token_id,
-            repetition_penalty=1.0,
-            logits_processor=_penalise_repetition(inputs, sampling, num_completions),
-            **(extra if drawn else {}),
-        )
+        given = {
+            "max_new_tokens": sampling.max_new_tokens,
+            "num_return_sequences": num_completions,
+            "eos_token_id": list(self.policy.end_token_ids),
+            "pad_token_id": self.policy.tokenizer.pad_token_id,
+            "logits_processor": _penalise_repetition(inputs, sampling, num_completions),
+        }
+        settings = _neutralise(self.policy.model.generation_config) | _write_draws(sampling) | given
+        with _seeded(sampling.seed):
+            output = self.policy.model.generate(**inputs, **settings)
         rows = output[:, inputs["input_ids"].shape[1] :].tolist()
         return [self._decode(row) for row in rows]
 
@@ -167,6 +165,42 @@ def _penalise_repetition(
     num_padded = (inputs["attention_mask"] == 0).sum(-1).repeat_interleave(num_completions)
     penalty = RepetitionPenaltyLogitsProcessor(sampling.repetition_penalty, num_padded)
     return LogitsProcessorList([penalty])
+
+
+def _neutralise(folder: Any) -> dict[str, Any]:
+    """Return what takes back all that a model folder wants of generation, but its tokens.
+
+    ``generate`` fills what is not given from the folder: a top_k of 20 here, a min_p there.
+    """
+    defaults = folder._get_default_generation_params()
+    return {
+        name: defaults.get(name)
+        for name, value in folder.to_dict().items()
+        if value is not None and not name.endswith(("_token_id", "_version")) and name[0] != "_"
+    }
+
+
+def _write_draws(sampling: Sampling) -> dict[str, Any]:
+    if sampling.temperature == 0:
+        return {"do_sample": False}
+    return {
+        "do_sample": True,
+        "temperature": sampling.temperature,
+        "top_p": sampling.top_p,
+        "top_k": sampling.top_k,
+        "min_p": sampling.min_p or None,
+    }
+
+
+@contextmanager
+def _seeded(seed: int | None) -> Iterator[None]:
+    """Draw with a seed, and go on afterwards as if nothing had been drawn; None: as it comes."""
+    if seed is None:
+        yield
+        return
+    with torch.random.fork_rng():
+        torch.manual_seed(seed)
+        yield
 
 
 def _split(items: Sequence[T], size: int) -> Iterator[Sequence[T]]:

@@ -44,6 +44,9 @@ class ServerSettings(Config):
         timeout_s: for a whole request, from its start to the last byte.
         top_log_probs: likeliest first tokens to ask for when labels are weighed (vLLM and OpenAI
             allow 20 unless told otherwise; vLLM ends if it is more than the vocabulary has).
+        sends_extensions: whether ``top_k``, ``min_p`` and ``repetition_penalty`` are sent. vLLM
+            fills what is missing from the model's generation_config, so leave it on where they are
+            known; servers that refuse them (OpenAI's) need it off.
         max_share_error: label shares that the listed tokens leave more uncertain are refused.
         prompt_price, completion_price: of a million tokens, in any currency.
     """
@@ -54,6 +57,7 @@ class ServerSettings(Config):
     api_key_variable: str | None = None
     timeout_s: float = Field(default=60.0, gt=0)
     top_log_probs: int = Field(default=20, ge=1)
+    sends_extensions: bool = True
     max_share_error: float = Field(default=0.05, ge=0, le=1)
     prompt_price: float = Field(default=0.0, ge=0)
     completion_price: float = Field(default=0.0, ge=0)
@@ -220,13 +224,9 @@ class ServerEngine:
     ) -> list[Reply]:
         asked: dict[str, Any] = {
             "model": self.settings.model,
-            "temperature": sampling.temperature,
-            "top_p": sampling.top_p,
-            "max_tokens": sampling.max_new_tokens,
+            **_write_sampling(sampling, sends_extensions=self.settings.sends_extensions),
             **(extra or {}),
         }
-        if sampling.repetition_penalty != 1.0:
-            asked["repetition_penalty"] = sampling.repetition_penalty
         if lead:
             asked |= {"add_generation_prompt": False, "continue_final_message": True}
         async with self._limiter.admit():
@@ -290,6 +290,34 @@ def read_completion(reply: Reply) -> Completion:
     return Completion(
         reply.text, finish_reason="stop" if reply.finish_reason == "stop" else "length"
     )
+
+
+def _write_sampling(sampling: Sampling, *, sends_extensions: bool) -> dict[str, Any]:
+    """Return the parameters of a request, neutral ones too: none is left for the server to choose.
+
+    Source: vLLM's SamplingParams and ``get_default_sampling_params``; a top_k of -1 means all.
+
+    Raises:
+        ConfigError: if an extension is asked for that may not be sent.
+    """
+    asked: dict[str, Any] = {
+        "temperature": sampling.temperature,
+        "top_p": sampling.top_p,
+        "max_tokens": sampling.max_new_tokens,
+    }
+    if sampling.seed is not None:
+        asked["seed"] = sampling.seed
+    extensions = ("top_k", "min_p", "repetition_penalty")
+    if sends_extensions:
+        asked |= {name: getattr(sampling, name) for name in extensions}
+        return asked | {"top_k": sampling.top_k or -1}
+    changed = [name for name in extensions if getattr(sampling, name) != getattr(Sampling(), name)]
+    if changed:
+        raise ConfigError(
+            f"the server is not to be sent {' and '.join(changed)}",
+            fix="leave it out of the sampling, or set sends_extensions if the server knows it",
+        )
+    return asked
 
 
 def _read_key(variable: str | None) -> dict[str, str]:
