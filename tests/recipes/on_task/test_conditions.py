@@ -30,6 +30,9 @@ def test_conditions_tell_what_the_run_read_and_did(tiny_run: Path) -> None:
         "top_p": 1.0,
         "max_new_tokens": 16,
         "repetition_penalty": 1.0,
+        "top_k": 0,
+        "min_p": 0.0,
+        "seed": None,
     }
     assert found.base_weights
     assert sum(part["weight"] for part in found.rewards.values()) == pytest.approx(1)
