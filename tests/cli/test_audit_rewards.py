@@ -21,6 +21,9 @@ FAULTS = [
     "reward/pays-broken-answer",
     "reward/pays-long-output",
     "reward/pays-wrong-format",
+    "reward/pays-near-words",
+    "reward/pays-several-answers",
+    "reward/pays-mention",
     "reward/pays-injection",
     "reward/pays-label-stuffing",
     "reward/pays-label-list",
@@ -173,7 +176,7 @@ class TestRun:
         done = rewarded.call("run", "rewarded", *DEFAULT)
         assert done.returncode == 2
         assert rewarded.list_done() == ["prepare"]
-        assert "error: the reward audit found 13 fault(s), so nothing is trained:" in done.stderr
+        assert "error: the reward audit found 16 fault(s), so nothing is trained:" in done.stderr
         assert "  reward/pays-empty: an empty answer: must earn 0;" in done.stderr
         assert "    '' earns 1 on " in done.stderr
         assert "--accept reward/pays-empty --accept reward/pays-white-space" in done.stderr

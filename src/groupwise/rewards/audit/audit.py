@@ -17,6 +17,14 @@ from groupwise.rewards.audit.balance import (
 )
 from groupwise.rewards.audit.case import RewardCase, draw_items
 from groupwise.rewards.audit.criteria import LAXER, STRICTER, compare_criteria
+from groupwise.rewards.audit.habits import (
+    KEYWORD,
+    LANGUAGE,
+    LENGTH,
+    REPEATABLE,
+    check_habits,
+    check_repeats,
+)
 from groupwise.rewards.audit.judging import (
     FAILURES,
     OBEYS,
@@ -48,6 +56,10 @@ RULES = (
     STRICTER,
     LAXER,
     CONSTANT,
+    KEYWORD,
+    LENGTH,
+    LANGUAGE,
+    REPEATABLE,
     OUTVOTES,
     FAILURES,
     OBEYS,
@@ -120,5 +132,6 @@ def audit_rewards(case: RewardCase) -> RewardAudit:
         *check_outcomes(table, items),
     ]
     rows += [*check_parts(case.rewards, table), check_constants(case, table)]
+    rows += [*check_habits(items, case.measure, table), check_repeats(items, table)]
     rows += check_judging(items, seat) if seat is not None else []
     return RewardAudit(tuple(rows), len(items), len(table.list_rows()))

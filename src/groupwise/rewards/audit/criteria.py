@@ -6,7 +6,9 @@ A spelling is credited by the reward if it earns more than a wrong answer in the
 import re
 from collections.abc import Iterator, Sequence
 
+from groupwise.rewards.audit import texts
 from groupwise.rewards.audit.case import Item, Measure
+from groupwise.rewards.audit.near_misses import replace_label
 from groupwise.rewards.audit.outcomes import Outcome, ScoreTable
 from groupwise.rewards.audit.probes import find_wrong_value
 from groupwise.rewards.audit.rows import TOLERANCE, AuditRow, Evidence, Rule, point_at
@@ -105,6 +107,14 @@ def compare_criteria(items: Sequence[Item], measure: Measure, table: ScoreTable)
 
 
 def _list_texts(item: Item) -> list[str]:
-    """Return the spellings of the label, of the reference and of one wrong answer."""
+    """Return the spellings of the label, of the reference and of one wrong answer.
+
+    What stands in tags before the answer's is no part of the answer, and stays as it is.
+    """
+    thoughts = [match.group() for match in texts.TAGGED.finditer(item.reference)][:-1]
     sources = dict.fromkeys((item.reference, item.label, *item.wrong[:1]))
-    return list(dict.fromkeys(text for source in sources for text in write_spellings(source)))
+    spelled = [text for source in sources for text in write_spellings(source)]
+    if thoughts:
+        inside = [replace_label(item, text) for text in write_spellings(item.label)]
+        spelled = [*inside, *(t for t in spelled if all(thought in t for thought in thoughts))]
+    return list(dict.fromkeys(spelled))

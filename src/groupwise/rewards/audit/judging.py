@@ -6,11 +6,11 @@ The model behind the judge is a stand-in, so that every verdict can be tried.
 from collections.abc import Iterator, Sequence
 from itertools import product
 
-from groupwise.core import Completion, Example, Score
+from groupwise.core import Completion, Example, RewardError, Score
 from groupwise.inference import Responder
 from groupwise.rewards.audit.case import Item, JudgeSeat, Measure
 from groupwise.rewards.audit.injections import INJECTIONS
-from groupwise.rewards.audit.outcomes import Outcome, score_alone
+from groupwise.rewards.audit.outcomes import Outcome, score_all, score_alone
 from groupwise.rewards.audit.rows import TOLERANCE, AuditRow, Evidence, Rule, point_at
 from groupwise.rewards.audit.stand_ins import Failing, Gullible, Quoting, StandIn
 from groupwise.rewards.reward_set import RewardSet
@@ -48,12 +48,26 @@ class Agreeing:
 
     def __call__(self, example: Example, completion: Completion) -> Score:
         """Return the best score that a verdict can give a right answer, else the worst."""
-        scores = [score_alone(rewards, example, completion.text) for rewards in self.rewards]
-        problem = next((outcome for outcome in scores if outcome.problem), None)
+        return self.score_batch([example], [completion])[0]
+
+    def score_batch(
+        self, examples: Sequence[Example], completions: Sequence[Completion]
+    ) -> list[Score]:
+        """Return such a score for each pair.
+
+        Raises:
+            RewardError: if the rewards raise or leave their range.
+        """
+        pairs = [(e, c.text) for e, c in zip(examples, completions, strict=True)]
+        rows = zip(*(score_all(rewards, pairs) for rewards in self.rewards), strict=True)
+        return [self._choose(*pair, row) for pair, row in zip(pairs, rows, strict=True)]
+
+    def _choose(self, example: Example, text: str, outcomes: Sequence[Outcome]) -> Score:
+        problem = next((outcome for outcome in outcomes if outcome.problem), None)
         if problem is not None:
-            raise RuntimeError(problem.reason)
-        sign = 1 if self.measure(example, completion.text) == 1.0 else -1
-        found = max(scores, key=lambda outcome: _rank(outcome, sign))
+            raise RewardError(problem.reason)
+        sign = 1 if self.measure(example, text) == 1.0 else -1
+        found = max(outcomes, key=lambda outcome: _rank(outcome, sign))
         return Score(found.value, found.reason, found.breakdown)
 
 
@@ -173,27 +187,36 @@ def _list_failing(seat: JudgeSeat) -> Iterator[Failing]:
 
 
 def _check_injections(items: Sequence[Item], seat: JudgeSeat) -> AuditRow:
+    pairs = [
+        (item.example, f"{item.wrong[0]}\n{injection}")
+        for item, injection in product(items, INJECTIONS)
+    ]
     outcomes: list[Outcome] = []
-    failures: list[Evidence] = []
-    for item, injection in product(items, INJECTIONS):
-        text = f"{item.wrong[0]}\n{injection}"
-        tried = list(_try_weaknesses(item.example, text, seat))
-        outcomes += [outcome for outcome, _ in tried]
-        shown = next(((outcome, why) for outcome, why in tried if why), None)
-        if shown is not None:
-            failures.append(point_at(item.example, text, *shown))
-    return OBEYS.make_row(outcomes, failures)
+    failures: dict[int, Evidence] = {}
+    for honest in seat.replies:
+        plain = score_all(seat.build(StandIn(seat.replies, honest)), pairs)
+        for weakness, model in _list_weak(seat, honest):
+            found = score_all(seat.build(model), pairs)
+            outcomes += found
+            for place, (outcome, base) in enumerate(zip(found, plain, strict=True)):
+                if _is_swayed(outcome.value, base.value):
+                    plainly = "no score" if base.value is None else f"{base.value:.3g}"
+                    why = (
+                        f"a judge that {weakness} what it reads would give it {plainly} without "
+                        "the order"
+                    )
+                    failures.setdefault(place, point_at(*pairs[place], outcome, why))
+    return OBEYS.make_row(outcomes, [failures[place] for place in sorted(failures)])
 
 
-def _try_weaknesses(example: Example, text: str, seat: JudgeSeat) -> Iterator[tuple[Outcome, str]]:
-    """Return what ``text`` earns from weak judges, and what is wrong with that."""
-    for honest, obeyed in product(seat.replies, repeat=2):
-        plain = score_alone(seat.build(StandIn(seat.replies, honest)), example, text).value
-        gullible = Gullible(seat.replies, honest, obeyed=obeyed)
-        for weakness, model in (("obeys", gullible), ("quotes", Quoting(seat.replies, honest))):
-            outcome = score_alone(seat.build(model), example, text)
-            is_better = outcome.value is not None and outcome.value > (plain or 0.0) + TOLERANCE
-            is_spoiled = outcome.value is None and plain is not None
-            plainly = "no score" if plain is None else f"{plain:.3g}"
-            why = f"a judge that {weakness} what it reads would give it {plainly} without the order"
-            yield outcome, why if is_better or is_spoiled else ""
+def _list_weak(seat: JudgeSeat, honest: str) -> Iterator[tuple[str, Responder]]:
+    for obeyed in seat.replies:
+        yield "obeys", Gullible(seat.replies, honest, obeyed=obeyed)
+    yield "quotes", Quoting(seat.replies, honest)
+
+
+def _is_swayed(value: float | None, plain: float | None) -> bool:
+    """Whether an order in the text made it earn more, or took its score away."""
+    if value is None:
+        return plain is not None
+    return value > (plain or 0.0) + TOLERANCE

@@ -1,11 +1,12 @@
 """Scoring the texts of an audit once each, also with rewards that raise or leave their range."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
 from groupwise.core import Completion, Example, GroupwiseError, Score, ScoreRangeError
 from groupwise.rewards.audit.case import Scorer
+from groupwise.rewards.reward import BatchReward
 from groupwise.rewards.reward_set import RewardSet
 
 Problem = Literal["range", "raised"]
@@ -47,13 +48,17 @@ class ScoreTable:
             if (example.id, text) not in self._known
         }
         self._examples |= {example.id: example for example, _ in new.values()}
-        outcomes = _score_batch(self.rewards, list(new.values()))
+        outcomes = score_all(self.rewards, list(new.values()))
         self._known |= dict(zip(new, outcomes, strict=True))
 
     def look_up(self, example: Example, text: str) -> Outcome:
         """Return what ``text`` earned as an answer to ``example``."""
         self.fill([(example, text)])
         return self._known[example.id, text]
+
+    def score_again(self, pairs: Sequence[tuple[Example, str]]) -> list[Outcome]:
+        """Return what the pairs earn now, whatever they earned before."""
+        return score_all(self.rewards, list(pairs))
 
     def list_rows(self) -> list[tuple[Example, str, Outcome]]:
         """Return all that was scored, in order."""
@@ -65,12 +70,14 @@ def complete(text: str) -> Completion:
     return Completion(text, token_ids=tuple(range(-(-len(text.encode()) // BYTES_PER_TOKEN))))
 
 
-def _score_batch(rewards: Scorer, pairs: list[tuple[Example, str]]) -> list[Outcome]:
-    if isinstance(rewards, RewardSet) and pairs:
+def score_all(rewards: Scorer, pairs: list[tuple[Example, str]]) -> list[Outcome]:
+    """Return what each text earns, in one batch where the rewards take batches."""
+    batch: object = rewards
+    if isinstance(batch, BatchReward) and pairs:
         examples = [example for example, _ in pairs]
         completions = [complete(text) for _, text in pairs]
         try:
-            return [_read_score(score) for score in rewards.score_batch(examples, completions)]
+            return [_read_score(score) for score in batch.score_batch(examples, completions)]
         except GroupwiseError:
             pass  # one of them raised: score one by one to find which
     return [score_alone(rewards, example, text) for example, text in pairs]

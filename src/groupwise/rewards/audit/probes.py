@@ -10,13 +10,13 @@ from dataclasses import dataclass
 from typing import Literal
 
 from groupwise.core import Example
-from groupwise.rewards.audit import texts
-from groupwise.rewards.audit.case import Item, Measure
+from groupwise.rewards.audit import near_misses, texts
+from groupwise.rewards.audit.case import Item, Measure, relabel
 from groupwise.rewards.audit.injections import write_injections
 from groupwise.rewards.audit.outcomes import Outcome, ScoreTable
 from groupwise.rewards.audit.rows import TOLERANCE, AuditRow, Evidence, Rule, point_at
 
-Bar = Literal["nothing", "less", "less unless right", "no more than wrong"]
+Bar = Literal["nothing", "less", "less unless right", "no more than wrong", "as measured"]
 
 _MUST: dict[Bar, str] = {
     "nothing": "must earn 0",
@@ -26,6 +26,7 @@ _MUST: dict[Bar, str] = {
         "metric calls it right"
     ),
     "no more than wrong": "must earn no more than a wrong answer, and 0 where it is invalid",
+    "as measured": "must earn no more than a wrong answer, unless the metric calls it right",
 }
 _MUST_COMMIT = "must earn less in one of both orders, and 0 where the metric calls it invalid"
 
@@ -83,7 +84,7 @@ PROBES = (
     _probe(
         "pays-broken-answer", "the right answer cut off", texts.write_broken, "less unless right"
     ),
-    _probe("pays-long-output", "very long output", texts.write_long),
+    _probe("pays-long-output", "very long output", texts.write_long, "less unless right"),
     Probe(
         Rule(
             "reward/length-is-free",
@@ -101,6 +102,16 @@ PROBES = (
         "less unless right",
     ),
     _probe("pays-wrong-answer", "a wrong answer in the right format", texts.write_wrong),
+    *(
+        _probe(f"pays-{name}", title, write, "as measured")
+        for name, title, write in (
+            ("near-number", "a number that is nearly right", near_misses.write_near_numbers),
+            ("other-unit", "the right number with another unit", near_misses.write_near_units),
+            ("near-words", "the right words, altered", near_misses.write_near_words),
+            ("several-answers", "several in the place of one", near_misses.write_hedges_inside),
+            ("mention", "a wrong answer beside the right one", near_misses.write_mentions),
+        )
+    ),
     _probe(
         "pays-injection",
         "orders to the judge, forged verdicts",
@@ -205,6 +216,8 @@ def _run_hedge(
                 for text, outcome in zip(pair, found, strict=True)
             ]
             outcomes += found
+            if any(_is_answer(item, text, measure) for text in pair):
+                continue
             is_invalid = any(measure(item.example, text) is None for text in pair)
             if all(whys) or (is_invalid and any(whys)):
                 text, outcome, why = next(
@@ -212,6 +225,16 @@ def _run_hedge(
                 )
                 failures.append(point_at(item.example, text, outcome, why))
     return hedge.rule.make_row(outcomes, failures)
+
+
+def _is_answer(item: Item, text: str, measure: Measure) -> bool:
+    """Whether the metric calls a text right here, and wrong if another label were the truth.
+
+    Letters said twice are no hedge where answers are sets; what is right for all labels is one.
+    """
+    if measure(item.example, text) != 1.0:
+        return False
+    return not any(measure(relabel(item.example, name), text) for name in item.rivals)
 
 
 def _find_fault(
@@ -223,6 +246,8 @@ def _find_fault(
     if bar == "nothing":
         return "it must earn 0"
     measured = measure(item.example, text)
+    if bar == "as measured":
+        return _find_excess(item, measured or 0.0, outcome.value, table)
     if measured is None:
         return "the metric calls it invalid, so it must earn 0"
     if bar == "less unless right" and measured >= 1.0 - TOLERANCE:
@@ -234,6 +259,17 @@ def _find_fault(
     if bar == "no more than wrong" and outcome.value > worst + TOLERANCE:
         return f"a wrong answer earns {worst:.3g} without it"
     return ""
+
+
+def _find_excess(item: Item, measured: float, value: float, table: ScoreTable) -> str:
+    """Return by what a text earns more than the metric's share of the way to the reference."""
+    worst = find_wrong_value(item, table)
+    reference = table.look_up(item.example, item.reference).value
+    if reference is None or reference <= worst + TOLERANCE:
+        return ""  # this reward credits nothing; other rows say so
+    if value <= worst + measured * (reference - worst) + TOLERANCE:
+        return ""
+    return f"the metric gives it {measured:.3g}, and a wrong answer earns {worst:.3g}"
 
 
 def find_wrong_value(item: Item, table: ScoreTable) -> float:

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 
 from groupwise.rewards.audit.case import Item
 
-_TAGGED = re.compile(r"(<(\w+)>).*?(</\2>)", re.S)
+TAGGED = re.compile(r"(<(\w+)>).*?(</\2>)", re.S)
 _KEYED = re.compile(r"([:：])[^.。:：\n]*")
 _BARE_FORMATS = (
     "Classification:",
@@ -100,9 +100,9 @@ def write_empty_format(item: Item) -> Iterator[str]:
     reference = item.reference
     if reference != item.label:
         yield reference.replace(item.label, "").rstrip()
-        yield _TAGGED.sub(r"\1\3", reference)
+        yield TAGGED.sub(r"\1\3", reference)
         yield _KEYED.sub(r"\1", reference)
-        yield _TAGGED.sub(r"\1 \3", reference)
+        yield TAGGED.sub(r"\1 \3", reference)
     yield from _BARE_FORMATS
 
 

@@ -1,0 +1,145 @@
+"""What a policy can get into the habit of: words, length and language that pay by themselves.
+
+A wrong answer is written with and without each; what it gains is the habit's pay. So a finding has
+the name of what the reward keys on.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from groupwise.rewards.audit.case import Item, Measure
+from groupwise.rewards.audit.outcomes import Outcome, ScoreTable
+from groupwise.rewards.audit.rows import TOLERANCE, AuditRow, Evidence, Rule, point_at
+
+KEYWORD = Rule(
+    "reward/pays-keyword",
+    "error",
+    "a wrong answer with a stock word ('because', '因为')",
+    "must earn no more than with any other word",
+)
+LENGTH = Rule(
+    "reward/pays-length",
+    "error",
+    "a wrong answer with more words around it",
+    "must earn no more than a short one",
+)
+LANGUAGE = Rule(
+    "reward/pays-language",
+    "error",
+    "a wrong answer in English and in Chinese words",
+    "must earn the same in both",
+)
+REPEATABLE = Rule(
+    "reward/not-repeatable", "error", "an answer scored again", "must earn the same again"
+)
+
+_WORDS = {
+    "en": ("because", "therefore", "step by step", "wait", "certainly", "first", "verified"),
+    "zh": ("因为", "所以", "一步一步", "等等", "一定", "首先", "已验证"),
+}
+_PLAIN = {
+    "en": ("somewhere", "Look at the picture once more."),
+    "zh": ("就在这附近的某处吧", "请你再把这张图片从头到尾仔细地看上一遍，然后重新想一想吧好。"),
+}
+"""Of the same length in both languages, so that length is not taken for language."""
+_NUM_REPEATS = 60
+_NUM_ITEMS = 4
+_NUM_RESCORED = 3
+
+
+@dataclass(frozen=True, slots=True)
+class _Tried:
+    """What wrong answers to one item earn: plainly, by language, and with each habit."""
+
+    item: Item
+    measure: Measure
+    table: ScoreTable
+
+    def find_best(self, texts: Sequence[str]) -> tuple[float, str, Outcome]:
+        """Return the most that one of the texts earns of those that are not right at all."""
+        best = (0.0, "", Outcome(None))
+        for text in texts:
+            outcome = self.table.look_up(self.item.example, text)
+            is_wrong = not self.measure(self.item.example, text)
+            if is_wrong and outcome.value is not None and outcome.value > best[0]:
+                best = (outcome.value, text, outcome)
+        return best
+
+    def point(self, text: str, outcome: Outcome, why: str) -> Evidence:
+        return point_at(self.item.example, text, outcome, why)
+
+
+def check_habits(items: Sequence[Item], measure: Measure, table: ScoreTable) -> list[AuditRow]:
+    """Return the rows about words, length and language, on answers that the metric calls wrong."""
+    sample = [item for item in items if item.wrong][:_NUM_ITEMS]
+    table.fill((item.example, text) for item in sample for text in _list_texts(item))
+    rules = (KEYWORD, LENGTH, LANGUAGE)
+    found: dict[str, list[Evidence]] = {rule.name: [] for rule in rules}
+    for item in sample:
+        tried = _Tried(item, measure, table)
+        plain = {name: tried.find_best(_frame_all(item, words)) for name, words in _PLAIN.items()}
+        bare = tried.find_best(item.wrong[:1])[0]
+        found[KEYWORD.name] += _find_keywords(tried, plain)
+        found[LENGTH.name] += _find_length(tried, plain)
+        found[LANGUAGE.name] += _find_language(tried, plain, bare)
+    outcomes = [table.look_up(i.example, text) for i in sample for text in _list_texts(i)]
+    return [rule.make_row(outcomes, found[rule.name]) for rule in rules]
+
+
+def _find_keywords(tried: _Tried, plain: dict[str, tuple[float, str, Outcome]]):
+    for name, words in _WORDS.items():
+        for word in words:
+            value, text, outcome = tried.find_best(_frame_all(tried.item, (word,)))
+            if value > plain[name][0] + TOLERANCE:
+                why = f"{word!r} pays: another word in its place earns {plain[name][0]:.3g}"
+                yield tried.point(text, outcome, why)
+
+
+def _find_length(tried: _Tried, plain: dict[str, tuple[float, str, Outcome]]):
+    for name, (short, _, _) in plain.items():
+        value, text, outcome = tried.find_best(_frame_all(tried.item, _lengthen(name)))
+        if value > short + TOLERANCE:
+            yield tried.point(text, outcome, f"length pays: with few words it earns {short:.3g}")
+
+
+def _find_language(tried: _Tried, plain: dict[str, tuple[float, str, Outcome]], bare: float):
+    low, high = sorted(plain.values(), key=lambda found: found[0])
+    if high[0] > max(low[0], bare) + TOLERANCE:
+        why = f"the language pays: in the other one it earns {low[0]:.3g}"
+        yield tried.point(high[1], high[2], why)
+
+
+def check_repeats(items: Sequence[Item], table: ScoreTable) -> AuditRow:
+    """Return the row of answers that were scored before and are scored again."""
+    failures: list[Evidence] = []
+    pairs = [(i.example, text) for i in items for text in (i.reference, *i.wrong[:1])]
+    for _ in range(_NUM_RESCORED):
+        for (example, text), again in zip(pairs, table.score_again(pairs), strict=True):
+            first = table.look_up(example, text)
+            if again.value != first.value:
+                shown = "nothing" if again.value is None else f"{again.value:.3g}"
+                failures.append(point_at(example, text, first, f"the next time it earns {shown}"))
+    return REPEATABLE.make_row([], failures, num_tried=_NUM_RESCORED * len(pairs))
+
+
+def _list_texts(item: Item) -> list[str]:
+    words = [word for name in _WORDS for word in (*_WORDS[name], *_PLAIN[name], *_lengthen(name))]
+    return [*item.wrong[:1], *_frame_all(item, words)]
+
+
+def _lengthen(name: str) -> tuple[str, ...]:
+    return tuple(" ".join([_PLAIN[name][1]] * times) for times in (8, _NUM_REPEATS))
+
+
+def _frame_all(item: Item, words: Sequence[str]) -> list[str]:
+    return [text for word in words for text in _frame(item, word)]
+
+
+def _frame(item: Item, word: str) -> Iterator[str]:
+    """Put words before a wrong answer, into its thinking if it has one, and alone."""
+    wrong = item.wrong[0]
+    yield f"{word}\n{wrong}"
+    yield f"{word} {wrong}"
+    if "<think>" in wrong:
+        yield wrong.replace("<think>", f"<think>{word} ", 1)
+    yield word
