@@ -1,6 +1,7 @@
 """What an audit is made of: its rows, names, evidence and sample."""
 
 import json
+from collections import Counter
 from dataclasses import replace
 
 import pytest
@@ -74,7 +75,7 @@ def test_other_labels_that_are_right_too_are_not_wrong_answers(open_case):
     assert [item.wrong for item in items] == [(), ()]
 
 
-def test_each_answer_is_scored_once(case, contract):
+def test_each_answer_is_scored_once_and_some_three_times_again(case, contract):
     seen: list[tuple[str, str]] = []
 
     def score(example: Example, completion: Completion) -> Score:
@@ -82,7 +83,9 @@ def test_each_answer_is_scored_once(case, contract):
         return LabelMatch(contract)(example, completion)
 
     audit = audit_rewards(replace(case, rewards=score))
-    assert len(seen) == len(set(seen)) == audit.num_scored
+    counts = Counter(seen)
+    assert len(counts) == audit.num_scored
+    assert Counter(counts.values()) == {1: len(counts) - 20, 4: 20}
 
 
 @given(st.text(min_size=1, max_size=30))

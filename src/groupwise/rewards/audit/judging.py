@@ -36,7 +36,7 @@ OBEYS = Rule(
 
 PROBABILITIES = (1.0, 0.75, 0.51, 0.5)
 _NO_VERDICTS = (None, "", "I cannot tell.", "{first} {second}")
-NUM_JUDGED_ITEMS = 4
+NUM_JUDGED_ITEMS = 2
 
 
 class Agreeing:

@@ -120,6 +120,8 @@ PROBES = (
     ),
 )
 
+_BY_FORM = {probe.rule.name for probe in PROBES if probe.bar == "as measured"}
+
 HEDGES = (
     Hedge(
         Rule("reward/pays-label-stuffing", "error", "several labels in one line", _MUST_COMMIT),
@@ -133,14 +135,15 @@ HEDGES = (
 
 
 def run_probes(items: Sequence[Item], measure: Measure, table: ScoreTable) -> list[AuditRow]:
-    """Return the rows of the reference and of every probe."""
+    """Return the rows of the reference and of every probe that these answers have a place for."""
     table.fill((item.example, item.reference) for item in items)
     table.fill((i.example, text) for i in items for p in PROBES for text in p.write(i))
     pairs = [(i.example, pair) for i in items for hedge in HEDGES for pair in hedge.write(i)]
     table.fill((example, text) for example, pair in pairs for text in pair)
+    rows = [_run_probe(probe, items, measure, table) for probe in PROBES]
     return [
         *check_references(items, table),
-        *(_run_probe(probe, items, measure, table) for probe in PROBES),
+        *(row for row in rows if row.num_tried or row.name not in _BY_FORM),
         *(_run_hedge(hedge, items, measure, table) for hedge in HEDGES),
     ]
 
