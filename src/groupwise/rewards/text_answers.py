@@ -26,7 +26,7 @@ _ASCII_PUNCTUATION = frozenset(string.punctuation)
 def normalize_text(text: str) -> str:
     """Return what counts of a text; doing it twice changes nothing more."""
     plain = unicodedata.normalize("NFKC", unicodedata.normalize("NFKC", text).lower())
-    kept = "".join(letter for letter in plain if not _is_punctuation(letter))
+    kept = plain.translate({ord(letter): None for letter in set(plain) if _is_punctuation(letter)})
     return " ".join(_ARTICLES.sub(" ", kept).split())
 
 
