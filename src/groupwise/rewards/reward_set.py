@@ -204,7 +204,8 @@ def _average(scores: Mapping[str, Score], weights: Mapping[str, float]) -> float
     known = [weights[name] * value for name, value in values.items() if value is not None]
     if not weights or len(known) < len(weights):
         return None
-    return min(1.0, max(0.0, math.fsum(known)))
+    mean = math.fsum(known) / math.fsum(weights.values())  # exactly 1 where every part is
+    return min(1.0, max(0.0, mean))
 
 
 def _drop(score: Score) -> Score:
