@@ -53,7 +53,7 @@ class Runner:
         self.trainer: Any = (GRPOTrainer if speed is None else FastGRPOTrainer)(
             model=model,
             reward_funcs=[score_completions],
-            args=_make_arguments(shape, device, banned=_find_picture_tokens(model)),
+            args=_make_arguments(shape, model, device, banned=_find_picture_tokens(model)),
             train_dataset=rows,
             processing_class=processor,
             **extra,
@@ -102,6 +102,18 @@ class Runner:
         found = [p.grad.flatten() for p in self.trainer.model.parameters() if p.grad is not None]
         return torch.cat(found)
 
+    def list_noise(self) -> dict[str, float]:
+        """Return what its comparisons with plain passes measured; empty for the stock trainer."""
+        guard = getattr(self.trainer, "_guard", None)
+        if guard is None or not guard.comparisons:
+            return {}
+        worst = max(guard.comparisons, key=lambda one: one.difference / one.tolerance)
+        return {
+            "shared_diff": worst.difference,
+            "plain_diff": worst.noise,
+            "tolerance": worst.tolerance,
+        }
+
     def has_fallen_back(self) -> bool:
         """Whether prompts are not shared any more."""
         return not getattr(self.trainer, "_shares", True)
@@ -113,7 +125,9 @@ def _find_picture_tokens(model: Any) -> list[int]:
     return [named[n] for n in ("image_token_id", "video_token_id") if named.get(n) is not None]
 
 
-def _make_arguments(shape: Shape, device: torch.device, *, banned: list[int]) -> GRPOConfig:
+def _make_arguments(
+    shape: Shape, model: Any, device: torch.device, *, banned: list[int]
+) -> GRPOConfig:
     return GRPOConfig(
         output_dir=tempfile.mkdtemp(),
         per_device_train_batch_size=shape.num_prompts * shape.group_size,
@@ -123,7 +137,7 @@ def _make_arguments(shape: Shape, device: torch.device, *, banned: list[int]) ->
         beta=shape.beta,
         activation_checkpointing=False,
         learning_rate=1e-5,
-        bf16=device.type == "cuda",
+        bf16=device.type == "cuda" or model.dtype == torch.bfloat16,
         use_cpu=device.type == "cpu",
         report_to="none",
         disable_tqdm=True,

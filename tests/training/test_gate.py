@@ -49,7 +49,7 @@ def test_it_is_open(
         policy, examples, tmp_path, beta=0.1, trainable=TrainableSettings(method=method)
     )
     assert gate["num_tokens"] > 16
-    assert gate["max_log_ratio"] < 1e-4
+    assert gate["max_log_ratio"] <= gate["tolerance"] < 1e-4
     assert gate["max_kl"] == pytest.approx(0, abs=1e-6)
     [row] = read_jsonl(tmp_path / "metrics.jsonl")
     assert row["kl"] == pytest.approx(0, abs=1e-6)
@@ -131,11 +131,53 @@ def test_after_an_adapter_the_reference_is_that_adapter(
 
 def test_judging_compares_token_by_token():
     trained = torch.tensor([-1.0, -2.0, -3.0])
-    result = judge_gate(trained=trained, alone=trained, reference=trained, tolerance=1e-4)
+    result = judge_gate(trained=trained, alone=trained, reference=trained, noise=1e-4)
     assert (result.num_tokens, result.max_log_ratio, result.max_kl) == (3, 0.0, 0.0)
-    assert judge_gate(trained=trained, alone=trained, reference=None, tolerance=0).max_kl is None
+    assert judge_gate(trained=trained, alone=trained, reference=None, noise=0).max_kl is None
     swapped = trained[[1, 0, 2]]
     with pytest.raises(TrainingError, match=r"log ratio\| 1.00e\+00 and KL none"):
-        judge_gate(trained=trained, alone=swapped, reference=None, tolerance=1e-4)
-    with pytest.raises(TrainingError, match="at most 1e-04"):
-        judge_gate(trained=trained, alone=trained, reference=swapped, tolerance=1e-4)
+        judge_gate(trained=trained, alone=swapped, reference=None, noise=1e-4)
+    with pytest.raises(TrainingError, match=r"at most 2e-04 and 2e-08, twice what rounding does"):
+        judge_gate(trained=trained, alone=trained, reference=swapped, noise=1e-4)
+
+
+def test_twice_the_noise_is_accepted():
+    trained = torch.tensor([-1.0, -2.0, -3.0])
+    near, far = trained + 0.125, trained + 0.1875
+    assert judge_gate(trained=trained, alone=near, reference=near, noise=0.0625).tolerance == 0.125
+    for alone, reference in ((far, None), (trained, far), (trained * torch.nan, None)):
+        with pytest.raises(TrainingError, match="gate is shut"):
+            judge_gate(trained=trained, alone=alone, reference=reference, noise=0.0625)
+
+
+@pytest.mark.parametrize("method", ["full", "lora"])
+@pytest.mark.parametrize("kind", ["vision", "text"])
+def test_it_is_open_in_bfloat16_and_prompts_are_shared(
+    kind, method, taught_folder, taught_text_folder, picture_examples, text_examples, tmp_path
+):
+    """Sharing is on, so that a fallback would stop the training."""
+    folder, examples = (
+        (taught_text_folder, text_examples) if kind == "text" else (taught_folder, picture_examples)
+    )
+    _, gate = train(
+        load_policy(folder, dtype="bfloat16"),
+        examples,
+        tmp_path,
+        beta=0.1,
+        speed={"shared_prefix": "on"},
+        trainable=TrainableSettings(method=method),
+    )
+    assert 0 < gate["max_log_ratio"] <= gate["tolerance"] < 0.2
+
+
+@pytest.mark.parametrize("kind", ["dropout", "reference"])
+def test_faults_shut_it_in_bfloat16(kind, taught_text_folder, text_examples, tmp_path):
+    policy = load_policy(taught_text_folder, dtype="bfloat16")
+    if kind == "dropout":
+        for layer in policy.model.model.layers:
+            layer.self_attn.attention_dropout = 0.3
+    else:
+        with torch.no_grad():
+            policy.model.model.norm.weight.mul_(1.2)
+    with pytest.raises(TrainingError, match="the step-0 gate is shut"):
+        train(policy, text_examples, tmp_path, beta=0.1)

@@ -35,6 +35,7 @@ def build_arguments(
         "project": PROJECT,
         "bf16": dtype == torch.bfloat16,
         "fp16": dtype == torch.float16,
+        "use_cpu": not torch.accelerator.is_available(),  # or bfloat16 is refused there
         "seed": workspace.seed,
         "data_seed": workspace.seed,
         "disable_tqdm": True,

@@ -40,7 +40,7 @@ def make_grpo_trainer(
             self._metrics["train"]["tokens_per_s"].append(num_tokens / duration_s)
             if self.state.global_step == 0 and self._step == 0:
                 rows = [examples[row["place"]] for row in inputs]
-                result = run_gate(self, policy, rows, batch, tolerance=settings.gate_tolerance)
+                result = run_gate(self, policy, rows, batch)
                 write_json(Path(str(self.args.output_dir)) / "gate.json", vars(result))
             return batch
 

@@ -197,7 +197,6 @@ class GrpoSettings(TrainerSettings):
         scale_rewards: divide advantages by the group's or batch's std, or not.
         clip_low, clip_high: the ratio is clipped to [1 - clip_low, 1 + clip_high]; ``cispo``
             only has the upper limit.
-        gate_tolerance: greatest difference of log-probabilities that the step-0 gate accepts.
         heldout_every_steps: a held-out check each so many steps and after the last; None: none.
         speed: what is computed once per prompt instead of once per completion.
         vllm: sample with vLLM; None: with Transformers.
@@ -217,7 +216,6 @@ class GrpoSettings(TrainerSettings):
     scale_rewards: Literal["group", "batch", "none"] = "group"
     clip_low: float = Field(default=0.2, gt=0)
     clip_high: float = Field(default=0.2, gt=0)
-    gate_tolerance: float = Field(default=1e-4, gt=0)
     heldout_every_steps: int | None = Field(default=None, ge=1)
     speed: SpeedSettings = SpeedSettings()
     vllm: VllmSettings | None = None

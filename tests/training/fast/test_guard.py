@@ -1,7 +1,7 @@
 import pytest
 import torch
 
-from groupwise.training.fast.guard import ShapeGuard, compare_passes, find_ulp
+from groupwise.training.fast.guard import ShapeGuard, compare_passes
 
 PLAIN = [torch.tensor([-1.0, value, -9.0]) for value in (-2.0, -2.25, -2.125)]
 
@@ -33,14 +33,6 @@ def test_what_is_no_number_is_never_close(bad):
     wrong = torch.tensor([bad, -2.0, -9.0])
     assert not compare_passes(wrong, PLAIN, ulp=1.0).is_close
     assert not compare_passes(shift(0), [*PLAIN, wrong], ulp=1.0).is_close
-
-
-@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16])
-@pytest.mark.parametrize("value", [0.7, 1.0, 5.0, 24.5])
-def test_one_unit_in_the_last_place(dtype, value):
-    number = torch.tensor(value, dtype=dtype)
-    following = (number.view(torch.int32 if number.itemsize == 4 else torch.int16) + 1).view(dtype)
-    assert find_ulp(value, dtype) == float(following) - float(number)
 
 
 def test_each_shape_is_new_once():

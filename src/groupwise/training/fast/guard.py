@@ -23,7 +23,7 @@ class Comparison:
     Attributes:
         difference: greatest one of a token, from the plain pass that is nearest.
         noise: greatest one of a token between two plain passes.
-        ulp: one unit in the last place of the logits, over the temperature.
+        ulp: one unit in the last place of logits or log-probabilities, whichever is coarser.
     """
 
     difference: float
@@ -63,25 +63,11 @@ def compare_passes(given: torch.Tensor, plain: Sequence[torch.Tensor], *, ulp: f
 
 
 @torch.no_grad()
-def measure_ulp(model: Any, rows: ScoredRows, accelerator: Any) -> float:
-    """Return one unit in the last place of a model's logits, as large as they are in one row."""
+def compute_logits(model: Any, rows: ScoredRows) -> torch.Tensor:
+    """Return a model's logits of the first row, shape [1, tokens, vocabulary]."""
     named = name_plain(rows.take(torch.arange(1, device=rows.ids.device)))
     named.pop("num_images", None)
-    with accelerator.autocast():
-        logits = model(**named, use_cache=False).logits
-        return find_ulp(float(logits.abs().max()), find_precision(model))
-
-
-def find_precision(model: Any) -> torch.dtype:
-    """Return in what a model computes its logits: autocast's type, or else its weights'."""
-    kind = model.device.type
-    is_cast = torch.is_autocast_enabled(kind)
-    return torch.get_autocast_dtype(kind) if is_cast else model.get_output_embeddings().weight.dtype
-
-
-def find_ulp(value: float, dtype: torch.dtype) -> float:
-    """Return one unit in the last place of a number of this size."""
-    return math.ldexp(torch.finfo(dtype).eps, math.frexp(value)[1] - 1)
+    return model(**named, use_cache=False).logits
 
 
 def agree(accelerator: Any, fault: str | None) -> str | None:
@@ -98,10 +84,11 @@ def agree(accelerator: Any, fault: str | None) -> str | None:
 
 
 class ShapeGuard:
-    """Remembers which shapes of batches were compared."""
+    """Remembers which shapes of batches were compared, and what was measured since the start."""
 
     def __init__(self) -> None:
         self.compared: set[Hashable] = set()
+        self.comparisons: list[Comparison] = []
 
     def is_new(self, shape: Hashable) -> bool:
         """Whether this shape was never asked for before."""

@@ -6,9 +6,9 @@ from typing import Any
 from transformers import GenerationConfig
 from trl.models.utils import unwrap_model_for_generation
 
-from groupwise.training.fast.guard import find_precision
 from groupwise.training.fast.sampling import collate_prompts, cut_after_end, sample_rows
 from groupwise.training.fast.scoring import Sharing
+from groupwise.training.precision import find_precision
 
 # What depends on nothing but the tokens so far and their scores.
 _EXACT = frozenset(

@@ -28,7 +28,7 @@ from groupwise.training.fast.guard import (
     ShapeGuard,
     agree,
     compare_passes,
-    measure_ulp,
+    compute_logits,
 )
 from groupwise.training.fast.hooks import keep_inputs_without_gradient
 from groupwise.training.fast.passes import (
@@ -55,6 +55,7 @@ from groupwise.training.fast.support import (
     find_obstacle,
 )
 from groupwise.training.fast.vllm_weights import send_merged
+from groupwise.training.precision import find_precision, find_resolution
 from groupwise.training.settings import SpeedSettings
 
 LogProbs = tuple[torch.Tensor, torch.Tensor | None, torch.Tensor | None]
@@ -346,6 +347,7 @@ class FastGRPOTrainer(_Base):
             if not len(rows) or not self._guard.is_new((is_reference, *_describe_shape(part))):
                 continue
             found = self._compare(model, part, rows)
+            self._guard.comparisons.append(found)
             if not found.is_close:
                 return f"log-probabilities {found}"
         return None
@@ -363,7 +365,9 @@ class FastGRPOTrainer(_Base):
                 torch.cat([self._score_plainly(model, batch) for batch in batches])
                 for batches in vary_batches(chosen)
             ]
-        ulp = measure_ulp(model, chosen, self.accelerator) / self.temperature
+        with self.accelerator.autocast():
+            logits = compute_logits(model, chosen) / self.temperature
+            ulp = find_resolution(logits, plain[0], find_precision(model))
         return compare_passes(given, plain, ulp=ulp)
 
     def _score_plainly(self, model: Any, rows: ScoredRows) -> torch.Tensor:
