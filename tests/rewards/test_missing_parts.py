@@ -122,13 +122,13 @@ def test_a_person_decides_for_the_whole_group_and_if_that_fails_nobody_does() ->
     assert pay(rewards, "right", "failed") == [1.0, None]
 
 
-def test_a_judgement_that_the_truth_contradicts_counts_as_undecided() -> None:
-    """The more the judge believes an answer, the more it earns, also where the truth is known."""
+def test_a_judgement_that_the_truth_contradicts_counts_as_the_truth() -> None:
+    """It keeps its weight, so that a judgement beside it is paid by the same."""
     said = {"right, 0": 0.0, "right, 0.2": 0.2, "right, 0.7": 0.7, "wrong, 1": 1.0}
     truth = Part("truth", {text: float(text.startswith("right")) for text in said})
     judge = Part("judgement", dict(said))
     rewards = RewardSet({"label": (truth, 0.3), "judge": (judge, 0.5)}, drop_contradicted=True)
-    assert pay(rewards, *said) == pytest.approx([0.55 / 0.8, 0.55 / 0.8, 0.65 / 0.8, 0.25 / 0.8])
+    assert pay(rewards, *said) == pytest.approx([1.0, 1.0, 0.65 / 0.8, 0.0])
 
 
 @pytest.mark.parametrize(

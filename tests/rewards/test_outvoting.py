@@ -108,7 +108,7 @@ def test_a_set_that_is_refused_would_have_let_a_wrong_answer_win(
         for name, said in (("right", right), ("wrong", wrong)):
             truth_says = float(name == "right")
             if drop and said is not None and (said - 0.5) * (truth_says - 0.5) < 0:
-                said = 0.5
+                said = truth_says
             given = [(truth_weight, truth_says), (other_weight, other), (judge_weight, said)]
             there = [(weight, value) for weight, value in given if value is not None]
             scores[name] = sum(w * v for w, v in there) / sum(w for w, _ in there)
@@ -151,14 +151,14 @@ def test_equal_weights_several_judges_and_the_lightest_truth_count(parts) -> Non
 
 
 def test_a_light_truth_wins_over_judgements_that_may_not_contradict_it() -> None:
-    """Right, judge unsure: 0.01 + 0.25 + 0.49; wrong, judge undecided: 0.25 + 0.49."""
+    """Right, judge unsure: 0.01 + 0.25 + 0.49; wrong, judge overruled: 0.49."""
     parts = {
         "label": (truth(), 0.01),
         "judge": (judge(0.5, 1), 0.5),
         "format": (Part("format", 1.0, 1.0), 0.49),
     }
     right, wrong = pay(parts, drop=True)
-    assert (right.value, wrong.value) == pytest.approx((0.75, 0.74))
+    assert (right.value, wrong.value) == pytest.approx((0.75, 0.49))
 
 
 def test_a_truth_of_no_weight_to_speak_of_is_refused_also_then() -> None:
@@ -173,11 +173,11 @@ def test_judgements_alone_or_of_no_weight_are_fine() -> None:
     assert right.value == 1.0
 
 
-def test_a_contradicted_judgement_counts_as_undecided_and_says_so() -> None:
+def test_a_contradicted_judgement_counts_as_the_truth_and_says_so() -> None:
     right, wrong = pay({"label": (truth(), 0.3), "judge": (judge(0.2, 0.9), 0.5)})
-    assert (right.value, wrong.value) == pytest.approx((0.55 / 0.8, 0.25 / 0.8))
-    assert wrong.breakdown == {"label": 0.0, "judge": 0.5}
-    said = "judge: counts as undecided, the truth contradicts it; it said 0.9 (said 0.9)"
+    assert (right.value, wrong.value) == (1.0, 0.0)
+    assert wrong.breakdown == {"label": 0.0, "judge": 0.0}
+    said = "judge: counts as the truth, which contradicts it; it said 0.9 (said 0.9)"
     assert said in wrong.reason
 
 

@@ -22,7 +22,7 @@ def check_outvoting(
         weights: by name, adding up to 1.
         kinds: by name.
         drops_contradicted: whether a judgement on the other side of 1/2 than the truth counts
-            as 1/2, so that all judgements together can at most be equal.
+            as the truth, so that all judgements together can at most be equal.
 
     Raises:
         RewardError: if some judgements in [0, 1] bring the right answer's reward to within

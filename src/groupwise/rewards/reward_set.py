@@ -42,7 +42,7 @@ class RewardSet:
     Where a ``human`` part applies, truths and judgements are dropped. A judgement may not outvote
     a known truth: either every truth weighs more than all judgements together, or with
     ``drop_contradicted`` a judgement that lies on the other side of 1/2 than the truth counts as
-    undecided, 1/2.
+    what the truth says.
 
     Args:
         parts: ``{name: (reward, weight)}`` or WeightedRewards.
@@ -217,12 +217,12 @@ def _drop(score: Score) -> Score:
 
 
 def _moderate(score: Score, truth: float) -> Score:
-    """Return a judgement, undecided where it lies on the other side of 1/2 than the truth."""
+    """Return a judgement, or the truth where that lies on the other side of 1/2."""
     if score.value is None or score.invalid or (score.value - 0.5) * (truth - 0.5) >= 0:
         return score
     said = f" ({score.reason})" if score.reason else ""
     return Score(
-        0.5, f"counts as undecided, the truth contradicts it; it said {score.value:.4g}{said}"
+        truth, f"counts as the truth, which contradicts it; it said {score.value:.4g}{said}"
     )
 
 

@@ -27,7 +27,7 @@ def make_rewards(config: OnTaskConfig, judge: LogitJudge | None = None) -> Rewar
     """Return the rewards with their weights; a part of weight 0 is only logged.
 
     Without a judge its weight goes to the other parts. A judge that contradicts a known label
-    counts as undecided, because its weight would outvote the label's.
+    counts as the label, because its weight would outvote the label's.
     """
     contract, weights = config.answer, config.rewards
     parts: dict[str, tuple[Reward, float]] = {
