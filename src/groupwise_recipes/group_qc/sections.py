@@ -86,8 +86,8 @@ def _say_missed(metrics: Sequence[Metric]) -> str:
         f"(n = {found['grpo'].n} failing groups; 95 % intervals are drawn by group). "
         "A group without a verdict counts as missed if it fails and as a false alarm if it passes; "
         "how many there are has its own column. "
-        "“Obeys orders” counts the groups rightly judged to fail that pass once a description "
-        "orders it."
+        "“Obeys orders” counts the groups rightly judged to fail that no longer do once a "
+        "description orders it."
     )
 
 
