@@ -91,9 +91,10 @@ def test_with_a_label_it_has_five_eighths_of_the_weight(config, example):
     )
 
 
-def test_a_judge_that_fails_leaves_the_label_alone(config, example):
-    assert score(config, FakeModel(None), example, "on-task").value == 1.0
-    assert score(config, FakeModel(None), example, "off-task").value == 0.0
+def test_a_judge_that_fails_leaves_the_answer_without_a_score(config, example):
+    """Its weight may not go to the label: a right answer judged 0.7 could not earn as much."""
+    assert score(config, FakeModel(None), example, "on-task").value is None
+    assert score(config, FakeModel(None), example, "off-task").value is None
     assert score(config, FakeModel(None), replace(example, label=None), "on-task").value is None
 
 
