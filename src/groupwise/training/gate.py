@@ -102,7 +102,13 @@ def measure_noise(
     temperature: float,
     dtype: torch.dtype,
 ) -> float:
-    """Return how far rounding moves a log-probability, at least a unit of the logits' last place.
+    """Return how far rounding moves a log-probability.
+
+    Kernels may add up the shapes that are tried in one and the same order, and others not. So it
+    is at least a unit of the logits' last place, and what adding up V float32 numbers of a softmax
+    in another order does, about sqrt(V) units.
+
+    Source: Higham and Mary, "A New Approach to Probabilistic Rounding Error Analysis" (2019).
 
     Args:
         policy: in evaluation mode.
@@ -117,6 +123,7 @@ def measure_noise(
         copied = torch.stack([score(num_copies=number) for number in _NUM_COPIES])
         logits = _compute_logits(policy, example, token_ids) / temperature
         found.append(find_resolution(logits, wider, dtype))
+        found.append(math.sqrt(logits.shape[-1]) * torch.finfo(torch.float32).eps)
         found += [float((scores.amax(0) - scores.amin(0)).max()) for scores in (wider, copied)]
     return max(found)
 
