@@ -3,10 +3,9 @@
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import combinations
 
 from groupwise.core import DataError, Example, Finding, Picture, digest_json, report_places
-from groupwise.data.perceptual import Sight, find_near_duplicates
+from groupwise.data.perceptual import NearDuplicate, Sight, find_near_duplicates
 
 Splits = Mapping[str, Sequence[Example]]
 
@@ -128,36 +127,38 @@ def find_near_pictures(splits: Splits, *, mirrored: bool = False) -> list[NearPi
     Raises:
         DataError: if a picture can no longer be read.
     """
-    by_split = {
-        split: list({p.digest: p for example in examples for p in example.pictures}.values())
-        for split, examples in splits.items()
-    }
-    for picture in (picture for pictures in by_split.values() for picture in pictures):
-        if not picture.path.is_file():
-            raise DataError(f"cannot decode the picture {picture.path} (it is gone)")
+    earlier: dict[str, tuple[str, Picture]] = {}
     found: list[NearPicture] = []
-    for first, second in combinations(by_split, 2):
-        known = {picture.digest for picture in by_split[first]}
-        fresh = [picture for picture in by_split[second] if picture.digest not in known]
-        near = find_near_duplicates(
-            [Sight(picture.path, second) for picture in fresh],
-            [Sight(picture.path, first) for picture in by_split[first]],
+    for split, examples in splits.items():
+        own = {picture.digest: picture for example in examples for picture in example.pictures}
+        fresh = [picture for digest, picture in own.items() if digest not in earlier]
+        for picture in fresh:
+            if not picture.path.is_file():
+                raise DataError(f"cannot decode the picture {picture.path} (it is gone)")
+        others = list(earlier.values())
+        for near in find_near_duplicates(
+            [Sight(picture.path, split) for picture in fresh],
+            [Sight(picture.path, name) for name, picture in others],
             mirrored=mirrored,
-        )
-        for one in near:
-            picture, like = fresh[one.index], by_split[first][one.other]
-            found.append(
-                NearPicture(
-                    second,
-                    picture.digest,
-                    _name(picture),
-                    first,
-                    _name(like),
-                    round(one.agreement, 3),
-                    one.is_mirrored,
-                )
-            )
+        ):
+            like_split, like = others[near.other]
+            found.append(_describe_near(near, split, fresh[near.index], like_split, like))
+        earlier |= {picture.digest: (split, picture) for picture in fresh}
     return found
+
+
+def _describe_near(
+    near: NearDuplicate, split: str, picture: Picture, like_split: str, like: Picture
+) -> NearPicture:
+    return NearPicture(
+        split,
+        picture.digest,
+        _name(picture),
+        like_split,
+        _name(like),
+        round(near.agreement, 3),
+        near.is_mirrored,
+    )
 
 
 def report_near_pictures(found: Sequence[NearPicture]) -> list[Finding]:
