@@ -107,3 +107,10 @@ def save_half_transparent(path, mode):
 def test_half_transparent_is_mixed_with_white(tmp_path):
     Image.new("RGBA", (2, 2), (0, 0, 0, 128)).save(tmp_path / "veil.png")
     assert open_picture(tmp_path / "veil.png").getpixel((0, 0)) == (127, 127, 127)
+
+
+def test_what_is_transparent_in_sixteen_bits_shows_white(tmp_path):
+    values = np.array([[0x1234, 0x1235]], np.uint16)
+    Image.fromarray(values).save(tmp_path / "deep.png", transparency=0x1234)
+    opened = open_picture(tmp_path / "deep.png")
+    assert [opened.getpixel((x, 0))[0] for x in (0, 1)] == [255, 0x12]

@@ -53,7 +53,14 @@ def _keep_high_bytes(decoded: Image.Image) -> Image.Image:
     darkest, brightest = cast("tuple[int, int]", wide.getextrema())
     if darkest < 0 or brightest >= 1 << 16:
         raise ValueError("its numbers go beyond 16 bits: save it with 8 or 16 bits")
-    return wide.point(lambda value: value / 256).convert("L")
+    grey = wide.point(lambda value: value / 256).convert("L")
+    key = decoded.info.get("transparency")
+    if isinstance(key, int):
+        import numpy as np  # rarely needed, and dear for whoever only reads a config
+
+        is_clear = Image.fromarray(np.where(np.asarray(wide) == key, 255, 0).astype(np.uint8))
+        grey.paste(255, (0, 0), is_clear)
+    return grey
 
 
 def store_picture(picture: Picture, path: Path, *, max_pixels: int) -> Picture:
