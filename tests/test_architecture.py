@@ -16,6 +16,7 @@ import pytest
 import typer.main
 
 import groupwise
+import groupwise_drawn
 import groupwise_recipes
 from groupwise.cli.main import app
 from groupwise.core import load_config
@@ -25,7 +26,7 @@ ROOT = Path(__file__).parents[1]
 SOURCES = sorted((ROOT / "src").rglob("*.py"))
 PACKAGES = [
     name
-    for root in (groupwise, groupwise_recipes)
+    for root in (groupwise, groupwise_drawn, groupwise_recipes)
     for name in (
         root.__name__,
         *(m.name for m in pkgutil.walk_packages(root.__path__, f"{root.__name__}.") if m.ispkg),
@@ -86,7 +87,8 @@ def test_recipes_use_public_names_only():
         node.module
         for path in modules
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
-        if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("groupwise.")
+        if isinstance(node, ast.ImportFrom)
+        and (node.module or "").startswith(("groupwise.", "groupwise_drawn."))
     }
     assert imported
     assert {module for module in imported if module.count(".") > 1} == set()

@@ -1,4 +1,4 @@
-"""Data: screenshots, pairs, splits, drawn desktops, and the audit that says what to trust."""
+"""Data: screenshots, pairs, splits, and the audit that says what to trust."""
 
 from groupwise.core import import_late as _import_late
 

@@ -1,19 +1,7 @@
-"""Data: screenshots, pairs, splits, drawn desktops, and the audit that says what to trust."""
+"""Data: screenshots, pairs, splits, and the audit that says what to trust."""
 
 from groupwise.data.audit import DataAudit, Pilot, SplitSummary, audit_data, expect_dead_groups
 from groupwise.data.audit_files import list_near_examples, render_audit, write_audit
-from groupwise.data.cabinets import (
-    CABINET_MISSIONS,
-    IRRELEVANT,
-    CabinetPhoto,
-    SeenObject,
-    draw_cabinet,
-    judge_descriptions,
-    read_objects,
-    write_cabinets,
-    write_objects,
-)
-from groupwise.data.desktops import ACTIVITIES, draw_desktop, write_desktops, write_task
 from groupwise.data.drops import Drop, DropLog
 from groupwise.data.example_files import read_examples, write_examples
 from groupwise.data.joining import (
@@ -36,10 +24,6 @@ from groupwise.data.splits import NearDuplicates, split_by_fold, split_by_sessio
 from groupwise.data.text_leakage import TextLeakage, measure_text_leakage
 
 __all__ = [
-    "ACTIVITIES",
-    "CABINET_MISSIONS",
-    "IRRELEVANT",
-    "CabinetPhoto",
     "DataAudit",
     "Drop",
     "DropLog",
@@ -53,15 +37,12 @@ __all__ = [
     "RatedItem",
     "RatedItems",
     "Screenshot",
-    "SeenObject",
     "Sight",
     "SplitSummary",
     "TextLeakage",
     "TokenBudget",
     "audit_data",
     "digest_screenshots",
-    "draw_cabinet",
-    "draw_desktop",
     "expect_dead_groups",
     "find_copies",
     "find_near_duplicates",
@@ -69,22 +50,16 @@ __all__ = [
     "find_rated",
     "join_by_files",
     "join_near_duplicates",
-    "judge_descriptions",
     "list_near_examples",
     "load_rated",
     "load_screenshots",
     "make_pairs",
     "measure_text_leakage",
     "read_examples",
-    "read_objects",
     "render_audit",
     "split_by_fold",
     "split_by_session",
     "split_by_shares",
     "write_audit",
-    "write_cabinets",
-    "write_desktops",
     "write_examples",
-    "write_objects",
-    "write_task",
 ]

@@ -29,8 +29,8 @@ from groupwise.data import (
     join_by_files,
     join_near_duplicates,
     split_by_shares,
-    write_cabinets,
 )
+from groupwise_drawn.cabinets import write_cabinets
 from groupwise_recipes.group_qc.config import DataSettings, GroupQcConfig, PhotoLabels
 from groupwise_recipes.group_qc.photos import (
     LoadedGroups,

@@ -7,8 +7,9 @@ from pathlib import Path
 from typing import Any
 
 from groupwise.core import Example, derive_seed
-from groupwise.data import IRRELEVANT, split_by_shares
+from groupwise.data import split_by_shares
 from groupwise.training import RowsOfEpoch, SftRow
+from groupwise_drawn.cabinets import IRRELEVANT
 from groupwise_recipes.group_qc.missions import MissionTable
 from groupwise_recipes.group_qc.photos import PhotoGroup
 from groupwise_recipes.group_qc.prompts import make_group_example

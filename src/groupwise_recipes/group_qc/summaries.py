@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from groupwise.core import DataError
-from groupwise.data import IRRELEVANT
+from groupwise_drawn.cabinets import IRRELEVANT
 from groupwise_recipes.group_qc.photos import LABEL_FOLDERS, PhotoGroup
 
 PHOTO_KEY = "图片_"

@@ -7,10 +7,11 @@ from typing import Literal, Self
 from pydantic import Field, model_validator
 
 from groupwise.core import Config
-from groupwise.data import ACTIVITIES, NearDuplicates, TokenBudget
+from groupwise.data import NearDuplicates, TokenBudget
 from groupwise.models import ModelSettings
 from groupwise.rewards import AnswerContract
 from groupwise.training import GrpoSettings, SftSettings
+from groupwise_drawn.desktops import ACTIVITIES
 from groupwise_recipes.on_task.judge import OnTaskJudgeSettings
 
 LABELS = ("on-task", "off-task")

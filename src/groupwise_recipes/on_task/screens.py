@@ -31,9 +31,9 @@ from groupwise.data import (
     make_pairs,
     split_by_fold,
     split_by_session,
-    write_desktops,
     write_examples,
 )
+from groupwise_drawn.desktops import write_desktops
 from groupwise_recipes.on_task.config import DataSettings, OnTaskConfig
 from groupwise_recipes.on_task.prompt import make_pair_example
 

@@ -5,9 +5,10 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from groupwise.core import Example, derive_seed
-from groupwise.data import ACTIVITIES, Pair, Screenshot, make_pairs, write_task
+from groupwise.data import Pair, Screenshot, make_pairs
 from groupwise.rewards import AnswerContract
 from groupwise.training import RowsOfEpoch, SftRow
+from groupwise_drawn.desktops import ACTIVITIES, write_task
 from groupwise_recipes.on_task.config import OnTaskConfig
 from groupwise_recipes.on_task.prompt import (
     has_description,

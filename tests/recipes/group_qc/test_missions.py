@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from groupwise.core import ConfigError, DataError
-from groupwise.data import CABINET_MISSIONS
+from groupwise_drawn.cabinets import CABINET_MISSIONS
 from groupwise_recipes.group_qc.missions import Mission, MissionTable, load_missions
 
 SPEC = ("BBU安装方式检查（正装）", "BBU接地线检查", "BBU线缆布放要求", "挡风板安装检查")

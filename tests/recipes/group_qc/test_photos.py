@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from PIL import Image
 
 from groupwise.core import DataError, open_picture
-from groupwise.data import write_cabinets
+from groupwise_drawn.cabinets import write_cabinets
 from groupwise_recipes.group_qc.missions import Mission, MissionTable, load_missions
 from groupwise_recipes.group_qc.photos import (
     LoadedGroups,

@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from groupwise.core import ConfigError, load_config, read_jsonl, write_jsonl
-from groupwise.data import write_desktops
 from groupwise.pipeline import Preview, find_recipe
+from groupwise_drawn.desktops import write_desktops
 from groupwise_recipes.on_task.config import OnTaskConfig
 from groupwise_recipes.on_task.preview import preview_run
 

@@ -9,8 +9,9 @@ import pytest
 from scenes import copy_scene, draw_scene
 
 from groupwise.core import ConfigError, load_config, read_jsonl, write_jsonl
-from groupwise.data import read_examples, write_desktops
+from groupwise.data import read_examples
 from groupwise.pipeline import find_recipe
+from groupwise_drawn.desktops import write_desktops
 from groupwise_recipes.on_task.config import OnTaskConfig
 from groupwise_recipes.on_task.screens import prepare_screens, read_warmup
 

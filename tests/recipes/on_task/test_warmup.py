@@ -5,9 +5,10 @@ from dataclasses import replace
 import pytest
 
 from groupwise.core import load_config
-from groupwise.data import Screenshot, load_screenshots, write_desktops
+from groupwise.data import Screenshot, load_screenshots
 from groupwise.pipeline import find_recipe
 from groupwise.training import SftRow
+from groupwise_drawn.desktops import write_desktops
 from groupwise_recipes.on_task.config import LABELS, OnTaskConfig
 from groupwise_recipes.on_task.warmup import make_warmup_rows
 
