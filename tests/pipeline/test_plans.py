@@ -81,5 +81,5 @@ def test_inputs_and_code_belong_to_the_steps_that_read_them() -> None:
         "training.rates": "a",
         "seed": "b",
     }
-    code = make("train", "", reads="", code="groupwise.rewards.answers").inputs
-    assert code == digest_code("groupwise.rewards.answers")
+    code = make("train", "", reads="", code="groupwise.rewards.labels").inputs
+    assert code == digest_code("groupwise.rewards.labels")

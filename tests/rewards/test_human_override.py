@@ -4,15 +4,15 @@ from hypothesis import strategies as st
 
 from groupwise.core import Completion, Example, Message, RewardError, Score, make_example
 from groupwise.rewards import (
-    AnswerContract,
     HumanOverride,
     LabelMatch,
+    LabelParser,
     Reward,
     RewardKind,
     RewardSet,
 )
 
-CONTRACT = AnswerContract(labels=("on-task", "off-task"))
+PARSER = LabelParser(labels=("on-task", "off-task"))
 
 
 def make_item(label: str | None, human: object = None) -> Example:
@@ -32,7 +32,7 @@ class Judge:
 
 
 def make_set(value: float | None) -> RewardSet:
-    match = LabelMatch(CONTRACT)
+    match = LabelMatch(PARSER)
     return RewardSet(
         {"human": (HumanOverride(match), 1.0), "label": (match, 0.3), "judge": (Judge(value), 0.5)},
         drop_contradicted=True,
@@ -40,7 +40,7 @@ def make_set(value: float | None) -> RewardSet:
 
 
 def test_a_persons_label_takes_the_place_of_the_examples() -> None:
-    reward = HumanOverride(LabelMatch(CONTRACT))
+    reward = HumanOverride(LabelMatch(PARSER))
     assert reward(make_item("off-task", "on-task"), Completion("on-task")).value == 1.0
     assert reward(make_item("on-task", "off-task"), Completion("on-task")).value == 0.0
     assert reward(make_item(None, "on-task"), Completion("on-task")).value == 1.0
@@ -49,13 +49,13 @@ def test_a_persons_label_takes_the_place_of_the_examples() -> None:
 
 
 def test_where_nobody_corrected_there_is_no_score() -> None:
-    reward = HumanOverride(LabelMatch(CONTRACT))
+    reward = HumanOverride(LabelMatch(PARSER))
     got = reward(make_item("on-task"), Completion("on-task"))
     assert got == Score(None, "nobody corrected this")
 
 
 def test_a_label_that_cannot_be_is_an_error() -> None:
-    reward = HumanOverride(LabelMatch(CONTRACT))
+    reward = HumanOverride(LabelMatch(PARSER))
     with pytest.raises(RewardError, match="no text; got 1"):
         reward(make_item("on-task", 1), Completion("on-task"))
     with pytest.raises(RewardError, match="no answer can give"):
@@ -63,13 +63,13 @@ def test_a_label_that_cannot_be_is_an_error() -> None:
 
 
 @given(
-    st.sampled_from(CONTRACT.labels),
-    st.sampled_from(CONTRACT.labels),
+    st.sampled_from(PARSER.labels),
+    st.sampled_from(PARSER.labels),
     st.none() | st.floats(0, 1),
 )
 def test_in_a_set_the_person_decides(truth: str, human: str, judged: float | None) -> None:
     rewards = make_set(judged)
-    for answer in CONTRACT.labels:
+    for answer in PARSER.labels:
         got = rewards.score(make_item(truth, human), Completion(answer))
         assert got.value == float(answer == human)
         assert got.breakdown["label"] is None

@@ -3,9 +3,9 @@ from counting_judge import CountingJudge
 
 from groupwise.core import Completion, JudgeError, Message, RewardError, Score, make_example
 from groupwise.judges import NoVerdict, Question, Verdict
-from groupwise.rewards import AnswerContract, Judged, LabelMatch, RewardSet
+from groupwise.rewards import Judged, LabelMatch, LabelParser, RewardSet
 
-CONTRACT = AnswerContract(labels=("yes", "no"))
+PARSER = LabelParser(labels=("yes", "no"))
 PAYS = {"True": 1.0, "False": 0.0}
 
 
@@ -75,7 +75,7 @@ def test_every_label_is_paid(pay):
 def test_in_a_set_the_judge_gets_the_whole_batch_and_cannot_outvote_the_truth():
     judge = Echo()
     judged = Judged(judge, ask=ask, pay=PAYS)
-    match = LabelMatch(CONTRACT)
+    match = LabelMatch(PARSER)
     with pytest.raises(RewardError, match="outvote"):
         RewardSet({"truth": (match, 0.3), "judge": (judged, 0.5)})
     rewards = RewardSet({"truth": (match, 0.6), "judge": (judged, 0.4)})
@@ -92,5 +92,5 @@ def test_a_judge_that_stops_stops_the_scoring():
 @pytest.mark.parametrize("says", [True, False])
 def test_whether_it_may_work_in_another_thread_is_said_where_it_is_made(says):
     judged = Judged(Echo(), ask=ask, pay=PAYS, runs_beside_scoring=says)
-    rewards = RewardSet({"label": (LabelMatch(CONTRACT), 2.0), "judge": (judged, 1.0)})
+    rewards = RewardSet({"label": (LabelMatch(PARSER), 2.0), "judge": (judged, 1.0)})
     assert rewards.runs_beside_scoring == says

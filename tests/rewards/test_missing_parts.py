@@ -8,12 +8,12 @@ from hypothesis import strategies as st
 
 from groupwise.core import Completion, Example, Message, Score, make_example
 from groupwise.rewards import (
-    AnswerContract,
     BoxIou,
     CodeTests,
     ExactMatch,
     HumanOverride,
     LabelMatch,
+    LabelParser,
     MathEquality,
     MultipleChoice,
     Reward,
@@ -134,7 +134,7 @@ def test_a_judgement_that_the_truth_contradicts_counts_as_the_truth() -> None:
 @pytest.mark.parametrize(
     ("reward", "there"),
     [
-        (LabelMatch(AnswerContract(labels=("a", "b"))), {"label": "a"}),
+        (LabelMatch(LabelParser(labels=("a", "b"))), {"label": "a"}),
         (MultipleChoice(), {"label": "A"}),
         (ExactMatch(), {"label": "x"}),
         (ExactMatch(), {"fields": {"answers": ["x"]}}),

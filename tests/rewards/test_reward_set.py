@@ -6,15 +6,15 @@ from hypothesis import strategies as st
 
 from groupwise.core import Completion, DataError, Example, Message, RewardError, Score, make_example
 from groupwise.rewards import (
-    AnswerContract,
     AnswerFormat,
     LabelMatch,
+    LabelParser,
     RewardSet,
     WeightedReward,
 )
 
 ITEM = make_example([Message("user", "?")], group="g", label="on-task")
-CONTRACT = AnswerContract(labels=("on-task", "off-task"))
+PARSER = LabelParser(labels=("on-task", "off-task"))
 
 
 class Fixed:
@@ -148,9 +148,7 @@ def test_a_reward_that_returns_a_number_is_refused() -> None:
     [("on-task", 1.0), ("off-task", 0.1), ("on-task off-task", 0.0), ("", 0.0), ("ontask", 0.0)],
 )
 def test_label_and_format_together(text: str, value: float) -> None:
-    rewards = RewardSet(
-        {"label": (LabelMatch(CONTRACT), 0.9), "format": (AnswerFormat(CONTRACT), 0.1)}
-    )
+    rewards = RewardSet({"label": (LabelMatch(PARSER), 0.9), "format": (AnswerFormat(PARSER), 0.1)})
     assert rewards.score(ITEM, Completion(text)).value == pytest.approx(value)
 
 

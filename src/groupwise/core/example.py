@@ -110,7 +110,7 @@ class Score:
         value: in [0, 1]; None = could not be scored (it is never turned into 0).
         reason: why, for a person to read.
         breakdown: values of the parts by name.
-        invalid: the completion broke the answer contract (value is 0 and it is counted).
+        invalid: the completion is no answer (value is 0 and it is counted).
 
     Raises:
         ScoreRangeError: if a value is outside [0, 1] or not a number.

@@ -1,20 +1,17 @@
 """Rewards: from an example and a completion to a Score in [0, 1], or to "cannot be scored".
 
-One file per reward. The answer contract here is the only parser of answers: rewards, metrics
-and reports all read a completion through it.
+One file per reward. Rewards, metrics and reports all read a completion through the answer parser
+of their run.
 """
 
 from groupwise.rewards.answer_format import AnswerFormat
-from groupwise.rewards.answers import Answer, AnswerContract
 from groupwise.rewards.audit import (
     ASKED_ONCE,
     REWARD_FINDINGS,
     JudgeSeat,
-    Measure,
     RewardAudit,
     RewardCase,
     audit_rewards,
-    measure_labels,
     render_reward_audit,
 )
 from groupwise.rewards.box_text import Box
@@ -24,8 +21,10 @@ from groupwise.rewards.exact_match import ExactMatch
 from groupwise.rewards.human_override import HumanOverride
 from groupwise.rewards.judged import Judged
 from groupwise.rewards.label_match import LabelMatch
+from groupwise.rewards.labels import LabelParser
 from groupwise.rewards.math_equality import MathEquality
 from groupwise.rewards.multiple_choice import MultipleChoice
+from groupwise.rewards.parser import Parsed, Parser
 from groupwise.rewards.reward import (
     BatchReward,
     PartialReward,
@@ -45,8 +44,6 @@ from groupwise.rewards.weights import describe_weights
 __all__ = [
     "ASKED_ONCE",
     "REWARD_FINDINGS",
-    "Answer",
-    "AnswerContract",
     "AnswerFormat",
     "BatchReward",
     "Box",
@@ -57,9 +54,11 @@ __all__ = [
     "JudgeSeat",
     "Judged",
     "LabelMatch",
+    "LabelParser",
     "MathEquality",
-    "Measure",
     "MultipleChoice",
+    "Parsed",
+    "Parser",
     "PartialReward",
     "ReferenceCheck",
     "Reward",
@@ -76,7 +75,6 @@ __all__ = [
     "WeightedReward",
     "audit_rewards",
     "describe_weights",
-    "measure_labels",
     "normalize_text",
     "normalize_vqa_answer",
     "render_reward_audit",

@@ -1,7 +1,7 @@
 """Reward: does the answer give the example's label? It pays nothing for anything else."""
 
 from groupwise.core import Completion, Example, RewardError, Score
-from groupwise.rewards.answers import AnswerContract
+from groupwise.rewards.parser import Parser
 from groupwise.rewards.reward import RewardKind
 
 
@@ -16,8 +16,8 @@ class LabelMatch:
     kind: RewardKind = "truth"
     runs_beside_scoring = True
 
-    def __init__(self, contract: AnswerContract) -> None:
-        self.contract = contract
+    def __init__(self, parser: Parser) -> None:
+        self.parser = parser
 
     def applies_to(self, example: Example) -> bool:
         """Return whether the example has a label."""
@@ -27,17 +27,17 @@ class LabelMatch:
         """Return the score.
 
         Raises:
-            RewardError: if the example's label is none of the contract's labels.
+            RewardError: if the example's label is none of the parser's labels.
         """
         if example.label is None:
             return Score(None, "no label")
-        if example.label not in self.contract.labels:
+        if example.label not in self.parser.labels:
             raise RewardError(
                 f"example {example.id} has a label that no answer can give",
                 got=repr(example.label),
-                expected=f"one of {', '.join(self.contract.labels)}",
+                expected=f"one of {', '.join(self.parser.labels)}",
             )
-        answer = self.contract.parse(completion.text)
+        answer = self.parser.parse(completion.text)
         if answer.label is None:
             return Score(0.0, answer.reason, invalid=True)
         if answer.label == example.label:

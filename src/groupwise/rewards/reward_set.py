@@ -209,7 +209,7 @@ def _average(scores: Mapping[str, Score], weights: Mapping[str, float]) -> float
 
 
 def _drop(score: Score) -> Score:
-    """Return a score without its value; what broke the contract stays invalid."""
+    """Return a score without its value; what is no answer stays invalid."""
     if score.value is None or score.invalid:
         return score
     said = f" ({score.reason})" if score.reason else ""

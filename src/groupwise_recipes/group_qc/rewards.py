@@ -19,8 +19,8 @@ from groupwise_recipes.group_qc.verdicts import (
     PASS,
     VERDICTS,
     Judgement,
+    VerdictParser,
     parse_judgement,
-    write_judgement,
 )
 
 _PHOTO = re.compile(r"图片_(\d+)")
@@ -166,19 +166,5 @@ def make_case(settings: GroupRewards, examples_path: Path) -> RewardCase:
     return RewardCase(
         rewards=make_rewards(settings),
         examples=read_examples(examples_path),
-        write_answer=write_reference,
-        measure=measure_verdict,
-        labels=VERDICTS,
+        parser=VerdictParser(),
     )
-
-
-def write_reference(example: Example, label: str) -> str:
-    """Return a reply in the right form with ``label``; the same reason for every example."""
-    del example
-    return write_judgement(label, "要点均符合要求" if label == PASS else "有要点未确认")
-
-
-def measure_verdict(example: Example, text: str) -> float | None:
-    """Return how the evaluation counts a reply: 1 right, 0 wrong, None without a verdict."""
-    verdict = parse_judgement(text).verdict
-    return None if verdict is None else float(verdict == example.label)

@@ -1,4 +1,4 @@
-"""The output contract of Stage B: a verdict line, a reason line, nothing else.
+"""The answer parser of Stage B: a verdict line, a reason line, nothing else.
 
 The one parser of replies: rewards, metrics, predictions and reports all read them here. It does
 not judge whether a reason is true.
@@ -7,6 +7,9 @@ not judge whether a reason is true.
 import re
 import unicodedata
 from dataclasses import dataclass
+
+from groupwise.core import Example, RewardError
+from groupwise.rewards import Parsed
 
 PASS = "通过"
 FAIL = "不通过"
@@ -30,7 +33,7 @@ class Judgement:
     Attributes:
         verdict: the first line of the stripped reply if it is exactly a verdict, else None.
         reason: the reason without its mark; empty where the form is broken.
-        problem: how the reply breaks the contract, for a person to read; empty if it does not.
+        problem: how the reply breaks the form, for a person to read; empty if it does not.
     """
 
     verdict: str | None
@@ -39,7 +42,7 @@ class Judgement:
 
     @property
     def is_well_formed(self) -> bool:
-        """Whether the whole reply follows the contract."""
+        """Whether the whole reply has the form."""
         return not self.problem
 
 
@@ -55,13 +58,36 @@ def write_judgement(verdict: str, reason: str) -> str:
     """Return the reply with this verdict and reason.
 
     Raises:
-        ValueError: if the parser would not read that text as this verdict.
+        RewardError: if the parser would not read that text as this verdict.
     """
     text = f"{verdict}\n理由：{reason}"
     found = parse_judgement(text)
     if found.problem or found.verdict != verdict:
-        raise ValueError(f"{text!r} is not a reply: {found.problem}")
+        raise RewardError(f"{text!r} is not a reply: {found.problem}")
     return text
+
+
+class VerdictParser:
+    """Reads replies as answers: the verdict counts, whatever the form behind it."""
+
+    labels = VERDICTS
+
+    def parse(self, text: str, example: Example | None = None) -> Parsed:
+        """Return the verdict of a reply, or why it has none."""
+        del example
+        found = parse_judgement(text)
+        if found.verdict is None:
+            return Parsed(None, found.problem)
+        return Parsed(found.verdict, prefix=text[: text.index(found.verdict)])
+
+    def write(self, target: str) -> str:
+        """Return a reply in the right form; its reason is the same for every example."""
+        return write_judgement(target, "要点均符合要求" if target == PASS else "有要点未确认")
+
+    def measure(self, example: Example, text: str) -> float | None:
+        """Return 1 for the right verdict, 0 for the wrong one, None without a verdict."""
+        verdict = parse_judgement(text).verdict
+        return None if verdict is None else float(verdict == example.label)
 
 
 def _read_verdict(text: str) -> str | None:

@@ -9,7 +9,7 @@ from pydantic import Field, model_validator
 from groupwise.core import Config
 from groupwise.data import NearDuplicates, TokenBudget
 from groupwise.models import ModelSettings
-from groupwise.rewards import AnswerContract
+from groupwise.rewards import LabelParser
 from groupwise.training import GrpoSettings, SftSettings
 from groupwise_drawn.desktops import ACTIVITIES
 from groupwise_recipes.on_task.judge import OnTaskJudgeSettings
@@ -170,7 +170,7 @@ class OnTaskConfig(Config):
     seed: int = 0
     model: ModelSettings
     data: DataSettings
-    answer: AnswerContract = AnswerContract(labels=LABELS, describe=("Screen", "Task"))
+    answer: LabelParser = LabelParser(labels=LABELS, describe=("Screen", "Task"))
     rewards: RewardWeights = RewardWeights()
     judge: OnTaskJudgeSettings | None = None
     sft: WarmupSettings

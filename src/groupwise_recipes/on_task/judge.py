@@ -18,7 +18,7 @@ from groupwise.judges import (
     Verdict,
     load_prompt,
 )
-from groupwise.rewards import AnswerContract, Judged
+from groupwise.rewards import Judged, LabelParser
 
 _PROMPTS = Path(__file__).parent / "prompts"
 _OPTION_TEXTS = {
@@ -43,15 +43,15 @@ class OnTaskJudgeSettings(ResponderSettings):
     settings: JudgeSettings = JudgeSettings()
 
 
-def open_judge(settings: OnTaskJudgeSettings, contract: AnswerContract, folder: Path) -> LogitJudge:
+def open_judge(settings: OnTaskJudgeSettings, parser: LabelParser, folder: Path) -> LogitJudge:
     """Load the model, or make ready to ask its server; replies are kept in ``folder``."""
     cache = ReplyCache(settings.cache or folder / "judge.sqlite", max_mib=settings.cache_mib)
-    return make_judge(settings, contract, open_responder(settings), cache=cache)
+    return make_judge(settings, parser, open_responder(settings), cache=cache)
 
 
 def make_judge(
     settings: OnTaskJudgeSettings,
-    contract: AnswerContract,
+    parser: LabelParser,
     responder: Responder,
     *,
     cache: ReplyCache | None = None,
@@ -60,30 +60,30 @@ def make_judge(
     return LogitJudge(
         responder,
         load_prompt(_PROMPTS / f"judge.{settings.language}.txt"),
-        labels=contract.labels,
-        option_texts=list_options(settings, contract),
+        labels=parser.labels,
+        option_texts=list_options(settings, parser),
         name="on-task judge",
         settings=settings.settings,
         cache=cache,
     )
 
 
-def list_options(settings: OnTaskJudgeSettings, contract: AnswerContract) -> list[str]:
+def list_options(settings: OnTaskJudgeSettings, parser: LabelParser) -> list[str]:
     """Return what the judge reads for each label."""
-    return [_OPTION_TEXTS[settings.language][label] for label in contract.labels]
+    return [_OPTION_TEXTS[settings.language][label] for label in parser.labels]
 
 
-def make_judged(judge: LogitJudge, contract: AnswerContract) -> Judged:
+def make_judged(judge: LogitJudge, parser: LabelParser) -> Judged:
     """Return the reward: the judge's probability of the label that the policy gave."""
 
     def ask(example: Example, completion: Completion) -> Question | Score:
-        answer = contract.parse(completion.text)
+        answer = parser.parse(completion.text)
         if answer.label is None:
             return Score(0.0, answer.reason, invalid=True)
         return Question({"task": str(example.fields["task"])}, example.pictures)
 
     def pay(verdict: Verdict, _: Example, completion: Completion) -> float:
-        label = contract.parse(completion.text).label
+        label = parser.parse(completion.text).label
         assert label is not None
         return verdict.probabilities[label]
 

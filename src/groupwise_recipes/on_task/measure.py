@@ -104,7 +104,7 @@ def ask_policy(
     texts = [found.text for [found] in replies]
     answers = [config.answer.parse(text) for text in texts]
     shares = engine.label_probabilities(
-        examples, labels=config.answer.labels, leads=[answer.lead for answer in answers]
+        examples, labels=config.answer.labels, leads=[answer.prefix for answer in answers]
     )
     latencies = time_answers(
         policy, examples, sampling=sampling, num_timed=config.evaluation.num_latency_items

@@ -63,8 +63,8 @@ def run_same_labels(config: OnTaskConfig, context: StepContext) -> None:
     engine = LocalEngine(policy, batch_size=config.evaluation.batch_size)
     sampling = Sampling(max_new_tokens=config.grpo.max_new_tokens)
     texts = [completion.text for [completion] in engine.generate(examples, sampling=sampling)]
-    leads = [config.answer.parse(text).lead for text in texts]
-    rows = make_label_rows(examples, leads, config.answer)
+    prefixes = [config.answer.parse(text).prefix for text in texts]
+    rows = make_label_rows(examples, prefixes, config.answer)
     workspace = Workspace(context.folder, derive_seed(config.seed, "same labels"))
     keep_policy(train_sft(policy, rows, settings, workspace=workspace), context.folder)
 

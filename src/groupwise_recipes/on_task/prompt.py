@@ -2,7 +2,7 @@
 
 from groupwise.core import Example, Message, make_example
 from groupwise.data import Pair
-from groupwise.rewards import AnswerContract
+from groupwise.rewards import LabelParser
 
 QUESTION = "Is this screen on-task or off-task?"
 _DESCRIBED = ("activity", "task_activity")
@@ -27,21 +27,21 @@ def make_pair_example(pair: Pair, *, question: str = QUESTION) -> Example:
     )
 
 
-def has_description(example: Example, contract: AnswerContract) -> bool:
-    """Whether both activities are known and the contract wants them named."""
-    return bool(contract.describe) and set(_DESCRIBED) <= example.fields.keys()
+def has_description(example: Example, parser: LabelParser) -> bool:
+    """Whether both activities are known and the parser wants them named."""
+    return bool(parser.describe) and set(_DESCRIBED) <= example.fields.keys()
 
 
-def write_description(example: Example, contract: AnswerContract) -> str:
+def write_description(example: Example, parser: LabelParser) -> str:
     """Return the answer to teach up to, and without, its label."""
     assert example.label is not None
-    return write_target(example, contract).removesuffix(example.label).rstrip()
+    return write_target(example, parser).removesuffix(example.label).rstrip()
 
 
-def write_target(example: Example, contract: AnswerContract) -> str:
+def write_target(example: Example, parser: LabelParser) -> str:
     """Return the answer to teach: with a description where both activities are known."""
     assert example.label is not None
-    if not has_description(example, contract):
-        return contract.write(example.label)
+    if not has_description(example, parser):
+        return parser.write(example.label)
     words = [str(example.fields[name]).replace("_", " ") for name in _DESCRIBED]
-    return contract.write(example.label, words)
+    return parser.write(example.label, words)

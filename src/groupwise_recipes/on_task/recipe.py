@@ -35,7 +35,7 @@ _WARMUP_ROWS = (
 
 # Code and texts that are edited between releases: how pairs are asked about and taught, how
 # answers are read, what they earn.
-_PARSER = "groupwise.rewards.answers"
+_PARSER = "groupwise.rewards.labels groupwise.rewards.parser"
 _WORDS = f"{_PARSER} groupwise_recipes.on_task.prompt groupwise_recipes.on_task.warmup"
 _REWARDS = "groupwise.rewards groupwise_recipes.on_task.rewards"
 _JUDGE = "groupwise.judges groupwise_recipes.on_task.judge groupwise_recipes.on_task.prompts"

@@ -16,7 +16,6 @@ from groupwise.rewards import (
     RewardCase,
     RewardSet,
     describe_weights,
-    measure_labels,
 )
 from groupwise_recipes.on_task.config import OnTaskConfig
 from groupwise_recipes.on_task.judge import list_options, make_judge, make_judged
@@ -29,13 +28,13 @@ def make_rewards(config: OnTaskConfig, judge: LogitJudge | None = None) -> Rewar
     Without a judge its weight goes to the other parts. A judge that contradicts a known label
     counts as the label, because its weight would outvote the label's.
     """
-    contract, weights = config.answer, config.rewards
+    parser, weights = config.answer, config.rewards
     parts: dict[str, tuple[Reward, float]] = {
-        "classification": (LabelMatch(contract), weights.classification),
-        "format": (AnswerFormat(contract), weights.format),
+        "classification": (LabelMatch(parser), weights.classification),
+        "format": (AnswerFormat(parser), weights.format),
     }
     if judge is not None:
-        parts["judge"] = (make_judged(judge, contract), weights.judge)
+        parts["judge"] = (make_judged(judge, parser), weights.judge)
     return RewardSet(parts, drop_contradicted=True)
 
 
@@ -46,7 +45,7 @@ def name_weights(config: OnTaskConfig) -> str:
 
 
 def make_case(config: OnTaskConfig, prepared: Path) -> RewardCase:
-    """Return the rewards and the training pairs; evaluation reads answers by the same contract.
+    """Return the rewards and the training pairs; evaluation reads answers by the same parser.
 
     The audit asks no model: it seats stand-ins where the judge will be.
     """
@@ -57,9 +56,8 @@ def make_case(config: OnTaskConfig, prepared: Path) -> RewardCase:
     return RewardCase(
         rewards=make_rewards(config),
         examples=read_examples(prepared / "train.jsonl"),
+        parser=config.answer,
         write_answer=write_answer,
-        measure=measure_labels(config.answer),
-        labels=config.answer.labels,
         seat=_make_seat(config),
     )
 

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from groupwise.core import Example, derive_seed
 from groupwise.data import Pair, Screenshot, make_pairs
-from groupwise.rewards import AnswerContract
+from groupwise.rewards import LabelParser
 from groupwise.training import RowsOfEpoch, SftRow
 from groupwise_drawn.desktops import ACTIVITIES, write_task
 from groupwise_recipes.on_task.config import OnTaskConfig
@@ -35,15 +35,15 @@ def make_warmup_rows(screens: Sequence[Screenshot], config: OnTaskConfig) -> Row
 
 
 def make_label_rows(
-    examples: Sequence[Example], leads: Sequence[str], contract: AnswerContract
+    examples: Sequence[Example], prefixes: Sequence[str], parser: LabelParser
 ) -> RowsOfEpoch:
     """Return rows that teach the label after the policy's own description.
 
     That is all that GRPO's rewards know: the label, and nothing about the description.
     """
     rows = [
-        SftRow(example, lead + contract.write(str(example.label)))
-        for example, lead in zip(examples, leads, strict=True)
+        SftRow(example, prefix + parser.write(str(example.label)))
+        for example, prefix in zip(examples, prefixes, strict=True)
     ]
     return lambda _: rows
 

@@ -108,5 +108,5 @@ def test_the_reward_audit_finds_no_fault(weights: tuple[float, ...], tmp_path: P
     write_examples(tmp_path / "train.jsonl", groups)
     audit = audit_rewards(make_case(GroupRewards(weights=weights), tmp_path / "train.jsonl"))
     assert [finding.name for finding in audit.errors] == []
-    # The contract sets no limit to a reason; ``grpo.max_new_tokens`` does.
+    # The form sets no limit to a reason; ``grpo.max_new_tokens`` does.
     assert [finding.name for finding in audit.findings] == ["reward/length-is-free"]

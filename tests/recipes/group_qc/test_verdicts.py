@@ -1,10 +1,16 @@
-"""The output contract: which replies have a verdict, which have the two-line form."""
+"""The answer parser of Stage B: which replies have a verdict, which have the two-line form."""
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from groupwise_recipes.group_qc.verdicts import VERDICTS, parse_judgement, write_judgement
+from groupwise.core import Message, RewardError, make_example
+from groupwise_recipes.group_qc.verdicts import (
+    VERDICTS,
+    VerdictParser,
+    parse_judgement,
+    write_judgement,
+)
 
 REASONS = st.text(min_size=1).filter(
     lambda text: len(text.splitlines()) == 1 and text.strip() and text.isprintable()
@@ -79,5 +85,16 @@ def test_what_is_written_is_read_back(verdict: str, reason: str) -> None:
 
 @pytest.mark.parametrize("bad", [("合格", "好"), ("通过", ""), ("通过", "好\n好")])
 def test_what_could_not_be_read_is_not_written(bad: tuple[str, str]) -> None:
-    with pytest.raises(ValueError, match="is not a reply"):
+    with pytest.raises(RewardError, match="is not a reply"):
         write_judgement(*bad)
+
+
+@given(st.sampled_from(VERDICTS), st.sampled_from(VERDICTS), REASONS, st.sampled_from(" \n\t"))
+def test_the_verdict_counts_as_the_answer(said: str, label: str, reason: str, space: str) -> None:
+    example = make_example([Message("user", "?")], group="g", label=label)
+    parser, text = VerdictParser(), f"{space}{said}\n{reason}"
+    found = parser.parse(text)
+    assert (found.label, found.prefix, found.reason) == (said, space, "")
+    assert parser.measure(example, text) == float(said == label)
+    assert parser.parse(parser.write(label)).label == label
+    assert parser.measure(example, f"{reason}。\n{said}") is None

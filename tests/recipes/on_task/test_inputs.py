@@ -71,7 +71,7 @@ def test_the_weights_of_a_judge_are_read_by_grpo_alone(tmp_path: Path, base: Pat
             {"grpo", "audit_rewards"},
         ),
         (
-            "groupwise/rewards/answers.py",
+            "groupwise/rewards/labels.py",
             "MAX_WORDS_LENGTH = 60",
             "MAX_WORDS_LENGTH = 61",
             LOADING | {"prepare", "audit_rewards"},

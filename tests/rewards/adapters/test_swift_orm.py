@@ -6,10 +6,10 @@ import pytest
 from foreign_rewards import Seen, run_beside
 
 from groupwise.core import Completion, Message, RewardError, make_example
-from groupwise.rewards import AnswerContract, LabelMatch, Reward, RewardSet
+from groupwise.rewards import LabelMatch, LabelParser, Reward, RewardSet
 from groupwise.rewards.adapters import SwiftReward, make_swift_orm
 
-CONTRACT = AnswerContract(labels=("on-task", "off-task"))
+PARSER = LabelParser(labels=("on-task", "off-task"))
 
 
 def converse(*texts: str) -> list[dict[str, str]]:
@@ -19,7 +19,7 @@ def converse(*texts: str) -> list[dict[str, str]]:
 
 def test_a_set_is_called_as_swift_calls() -> None:
     seen = Seen()
-    orm_class = make_swift_orm(RewardSet({"label": (LabelMatch(CONTRACT), 1), "seen": (seen, 1)}))
+    orm_class = make_swift_orm(RewardSet({"label": (LabelMatch(PARSER), 1), "seen": (seen, 1)}))
     orm = orm_class(args=object())
     assert type(orm).__name__ == "Groupwise"
     assert not inspect.iscoroutinefunction(orm.__call__)
@@ -46,7 +46,7 @@ def test_a_set_is_called_as_swift_calls() -> None:
 
 
 def test_what_could_not_be_scored_stays_none() -> None:
-    orm = make_swift_orm(RewardSet({"label": (LabelMatch(CONTRACT), 1)}), name="Mine")()
+    orm = make_swift_orm(RewardSet({"label": (LabelMatch(PARSER), 1)}), name="Mine")()
     assert orm(["on-task", "off-task"], solution=[None, "on-task"]) == [None, 0.0]
     assert type(orm).__name__ == "Mine"
 
@@ -88,12 +88,12 @@ def test_what_is_no_orm_or_returns_no_values_is_an_error() -> None:
 
 
 PLUGIN = """
-from groupwise.rewards import AnswerContract, LabelMatch, RewardSet
+from groupwise.rewards import LabelParser, LabelMatch, RewardSet
 from groupwise.rewards.adapters import make_swift_orm
 from swift.rewards import orms
 
-contract = AnswerContract(labels=("on-task", "off-task"))
-orms["groupwise"] = make_swift_orm(RewardSet({"label": (LabelMatch(contract), 1.0)}))
+parser = LabelParser(labels=("on-task", "off-task"))
+orms["groupwise"] = make_swift_orm(RewardSet({"label": (LabelMatch(parser), 1.0)}))
 """
 
 DRIVER = """

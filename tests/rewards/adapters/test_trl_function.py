@@ -5,16 +5,16 @@ from foreign_rewards import Seen
 
 from groupwise.core import Completion, Message, RewardError, Score, make_example
 from groupwise.rewards import (
-    AnswerContract,
     ExactMatch,
     LabelMatch,
+    LabelParser,
     Reward,
     RewardSet,
     SoftOverlong,
 )
 from groupwise.rewards.adapters import ScoreRange, TrlFunction, TrlReward, load_object
 
-CONTRACT = AnswerContract(labels=("on-task", "off-task"))
+PARSER = LabelParser(labels=("on-task", "off-task"))
 
 
 def say(text: str) -> list[dict[str, str]]:
@@ -23,7 +23,7 @@ def say(text: str) -> list[dict[str, str]]:
 
 def test_a_set_is_called_as_trl_calls_and_logs_its_parts() -> None:
     seen = Seen()
-    rewards = RewardSet({"label": (LabelMatch(CONTRACT), 3), "seen": (seen, 1)})
+    rewards = RewardSet({"label": (LabelMatch(PARSER), 3), "seen": (seen, 1)})
     logged: dict[str, float] = {}
     values = TrlFunction(rewards, label="answer", end_token_ids=[7])(
         prompts=[[{"role": "user", "content": "Is it?"}], "Is it not?", "?"],
@@ -66,7 +66,7 @@ def test_prompts_with_pictures_keep_their_text() -> None:
 
 
 def test_what_could_not_be_scored_stays_none() -> None:
-    function = TrlFunction(RewardSet({"label": (LabelMatch(CONTRACT), 1)}))
+    function = TrlFunction(RewardSet({"label": (LabelMatch(PARSER), 1)}))
     assert function(prompts=["?"], completions=["on-task"]) == [None]
 
 

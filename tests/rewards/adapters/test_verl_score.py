@@ -8,10 +8,10 @@ import pytest
 from foreign_rewards import run_beside
 
 from groupwise.core import Completion, Example, Message, RewardError, Score, make_example
-from groupwise.rewards import AnswerContract, LabelMatch, Reward, RewardKind, RewardSet
+from groupwise.rewards import LabelMatch, LabelParser, Reward, RewardKind, RewardSet
 from groupwise.rewards.adapters import ScoreRange, VerlReward, VerlScore
 
-CONTRACT = AnswerContract(labels=("on-task", "off-task"))
+PARSER = LabelParser(labels=("on-task", "off-task"))
 
 
 class Judge:
@@ -24,7 +24,7 @@ class Judge:
         return Score(example.fields.get("judged"), example.prompt[-1].text)
 
 
-REWARDS = RewardSet({"label": (LabelMatch(CONTRACT), 0.6), "judge": (Judge(), 0.4)})
+REWARDS = RewardSet({"label": (LabelMatch(PARSER), 0.6), "judge": (Judge(), 0.4)})
 
 
 def test_a_set_is_called_as_verl_calls() -> None:
@@ -112,11 +112,11 @@ def test_what_is_no_value_in_range_is_an_error(returned: object) -> None:
 
 
 PLUGIN = """
-from groupwise.rewards import AnswerContract, LabelMatch, RewardSet
+from groupwise.rewards import LabelParser, LabelMatch, RewardSet
 from groupwise.rewards.adapters import VerlScore
 
-contract = AnswerContract(labels=("on-task", "off-task"))
-compute_score = VerlScore(RewardSet({"label": (LabelMatch(contract), 1.0)}))
+parser = LabelParser(labels=("on-task", "off-task"))
+compute_score = VerlScore(RewardSet({"label": (LabelMatch(parser), 1.0)}))
 """
 
 DRIVER = """

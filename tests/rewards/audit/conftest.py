@@ -1,20 +1,20 @@
-"""Examples, a contract and the audited case that broken rewards are put into."""
+"""Examples, a parser and the audited case that broken rewards are put into."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 import pytest
+from measured_parser import MeasuredParser
 
 from groupwise.core import Example, Message, make_example
 from groupwise.rewards import (
-    AnswerContract,
+    LabelParser,
     RewardAudit,
     RewardCase,
     audit_rewards,
-    measure_labels,
 )
 
-CONTRACT = AnswerContract(labels=("on-task", "off-task"))
+PARSER = LabelParser(labels=("on-task", "off-task"))
 
 
 def make_examples(labels: Sequence[str]) -> list[Example]:
@@ -29,8 +29,8 @@ def make_examples(labels: Sequence[str]) -> list[Example]:
 
 
 @pytest.fixture
-def contract() -> AnswerContract:
-    return CONTRACT
+def parser() -> LabelParser:
+    return PARSER
 
 
 @pytest.fixture
@@ -39,9 +39,7 @@ def case() -> RewardCase:
     return RewardCase(
         rewards=lambda example, completion: None,
         examples=make_examples(["on-task", "on-task", "off-task", "on-task", "off-task"] * 2),
-        write_answer=lambda example, label: CONTRACT.write(label),
-        measure=measure_labels(CONTRACT),
-        labels=CONTRACT.labels,
+        parser=PARSER,
     )
 
 
@@ -61,8 +59,7 @@ def open_case() -> RewardCase:
             make_example([Message("user", f"{n} + {n} = ?")], group=str(n), label=str(2 * n))
             for n in range(10, 18)
         ],
-        write_answer=lambda example, label: label,
-        measure=measure,
+        parser=MeasuredParser(measure),
     )
 
 

@@ -11,18 +11,17 @@ from hypothesis import strategies as st
 from groupwise.core import Completion, Example, Message, RewardError, Score, make_example
 from groupwise.rewards import (
     REWARD_FINDINGS,
-    AnswerContract,
     LabelMatch,
+    LabelParser,
     RewardCase,
     audit_rewards,
-    measure_labels,
 )
 from groupwise.rewards.audit.case import draw_items
 from groupwise.rewards.audit.criteria import write_spellings
 
 
-def test_every_row_has_a_known_name_and_stands_once(case, contract):
-    audit = audit_rewards(replace(case, rewards=LabelMatch(contract)))
+def test_every_row_has_a_known_name_and_stands_once(case, parser):
+    audit = audit_rewards(replace(case, rewards=LabelMatch(parser)))
     names = [row.name for row in audit.rows]
     assert len(set(names)) == len(names)
     assert set(names) <= set(REWARD_FINDINGS)
@@ -75,12 +74,12 @@ def test_other_labels_that_are_right_too_are_not_wrong_answers(open_case):
     assert [item.wrong for item in items] == [(), ()]
 
 
-def test_each_answer_is_scored_once_and_some_three_times_again(case, contract):
+def test_each_answer_is_scored_once_and_some_three_times_again(case, parser):
     seen: list[tuple[str, str]] = []
 
     def score(example: Example, completion: Completion) -> Score:
         seen.append((example.id, completion.text))
-        return LabelMatch(contract)(example, completion)
+        return LabelMatch(parser)(example, completion)
 
     audit = audit_rewards(replace(case, rewards=score))
     counts = Counter(seen)
@@ -106,8 +105,8 @@ def test_spellings_are_other_texts_each_once(text: str):
 )
 def test_the_shipped_reward_passes_with_any_labels(labels: list[str]):
     try:
-        contract = AnswerContract(labels=tuple(labels))
-        written = [contract.write(label) for label in labels]
+        parser = LabelParser(labels=tuple(labels))
+        written = [parser.write(label) for label in labels]
     except (ValueError, RewardError):
         return
     assert written == labels
@@ -115,17 +114,5 @@ def test_the_shipped_reward_passes_with_any_labels(labels: list[str]):
         make_example([Message("user", f"Which one, {n}?")], group=str(n), label=label)
         for n, label in enumerate(labels)
     ]
-    case = RewardCase(
-        rewards=LabelMatch(contract),
-        examples=examples,
-        write_answer=lambda example, label: contract.write(label),
-        measure=measure_labels(contract),
-        labels=contract.labels,
-    )
+    case = RewardCase(LabelMatch(parser), examples, parser)
     assert [(f.name, f.where) for f in audit_rewards(case).errors] == []
-
-
-def test_measuring_labels(contract, case):
-    measure = measure_labels(contract)
-    texts = ("On-Task", "off-task", "not on-task", "")
-    assert [measure(case.examples[0], text) for text in texts] == [1.0, 0.0, None, None]

@@ -4,9 +4,10 @@ import json
 from dataclasses import replace
 
 import pytest
+from measured_parser import MeasuredParser
 
 from groupwise.core import Completion, Example, Score
-from groupwise.rewards import AnswerFormat, LabelMatch, RewardSet, audit_rewards
+from groupwise.rewards import AnswerFormat, LabelMatch, LabelParser, RewardSet, audit_rewards
 
 
 def pay(is_right: bool) -> Score:
@@ -26,32 +27,32 @@ class Part:
         return self.function(example, completion.text)
 
 
-def test_what_pays_only_right_answers_passes(case, contract, find):
-    assert find(case, rewards=LabelMatch(contract)) == {}
+def test_what_pays_only_right_answers_passes(case, parser, find):
+    assert find(case, rewards=LabelMatch(parser)) == {}
 
 
-def test_right_answers_with_a_small_share_for_the_form_pass(case, contract, find):
-    parts = {"match": (LabelMatch(contract), 0.9), "form": (AnswerFormat(contract), 0.1)}
+def test_right_answers_with_a_small_share_for_the_form_pass(case, parser, find):
+    parts = {"match": (LabelMatch(parser), 0.9), "form": (AnswerFormat(parser), 0.1)}
     assert find(case, rewards=RewardSet(parts)) == {}
 
 
-def test_default_on_parse_failure(case, contract, find):
+def test_default_on_parse_failure(case, parser, find):
     def score(example: Example, completion: Completion) -> Score:
-        return pay((contract.parse(completion.text).label or "off-task") == example.label)
+        return pay((parser.parse(completion.text).label or "off-task") == example.label)
 
     found = find(case, rewards=score)
     assert {"reward/pays-empty", "reward/pays-white-space", "reward/pays-garbage"} <= found.keys()
     assert found["reward/pays-empty"] == [""] * 4
 
 
-def test_the_same_default_in_the_metric_hides_nothing(case, contract, find):
+def test_the_same_default_in_the_metric_hides_nothing(case, parser, find):
     def read(text: str) -> str:
-        return contract.parse(text).label or "off-task"
+        return parser.parse(text).label or "off-task"
 
     found = find(
         case,
         rewards=lambda e, c: pay(read(c.text) == e.label),
-        measure=lambda e, text: float(read(text) == e.label),
+        parser=MeasuredParser(lambda e, text: float(read(text) == e.label), case.parser.labels),
     )
     assert {"reward/pays-empty", "reward/pays-garbage", "reward/pays-echo"} <= found.keys()
 
@@ -78,7 +79,7 @@ def test_a_metric_that_looks_anywhere_too_hides_nothing(case, find):
     found = find(
         case,
         rewards=lambda e, c: pay(e.label in c.text),
-        measure=lambda e, text: float(e.label in text),
+        parser=MeasuredParser(lambda e, text: float(e.label in text), case.parser.labels),
     )
     names = {"pays-label-stuffing", "pays-label-list", "pays-negation", "pays-echo"}
     assert {f"reward/{name}" for name in names} <= found.keys()
@@ -92,19 +93,17 @@ def test_a_label_inside_another_label(case, find):
             replace(e, label="通过" if e.label == "on-task" else "不通过") for e in case.examples
         ],
         rewards=lambda e, c: pay(e.label in c.text),
-        write_answer=lambda e, label: label,
-        measure=lambda e, text: float(text == e.label) if text in ("通过", "不通过") else None,
-        labels=("通过", "不通过"),
+        parser=LabelParser(labels=("通过", "不通过")),
     )
     assert "不通过" in found["reward/pays-wrong-answer"]
     assert "不通过" in found["reward/constant-beats-majority"]
 
 
-def test_a_constant_that_is_paid_more_often_than_it_is_right(case, contract, find):
+def test_a_constant_that_is_paid_more_often_than_it_is_right(case, parser, find):
     """A judge that likes one label: no single wrong answer of the sample shows the whole."""
 
     def score(example: Example, completion: Completion) -> Score:
-        label = contract.parse(completion.text).label
+        label = parser.parse(completion.text).label
         return pay(label == example.label or (label == "on-task" and int(example.group) == 9))
 
     found = find(case, rewards=score)
@@ -113,9 +112,9 @@ def test_a_constant_that_is_paid_more_often_than_it_is_right(case, contract, fin
     assert find(case, rewards=score, examples=examples) == {}
 
 
-def test_an_unbalanced_set_is_no_fault_of_the_reward(case, contract, find):
+def test_an_unbalanced_set_is_no_fault_of_the_reward(case, parser, find):
     examples = [e for e in case.examples if e.label == "on-task"] + case.examples[2:3]
-    assert find(case, rewards=LabelMatch(contract), examples=examples) == {}
+    assert find(case, rewards=LabelMatch(parser), examples=examples) == {}
 
 
 def test_train_and_test_criteria_differ(open_case, find):
@@ -124,8 +123,8 @@ def test_train_and_test_criteria_differ(open_case, find):
     assert "20.0" in found["reward/stricter-than-metric"]
     exact = find(
         open_case,
-        rewards=lambda e, c: Score(open_case.measure(e, c.text) or 0.0),
-        measure=lambda e, text: float(text == e.label) if text.isdigit() else None,
+        rewards=lambda e, c: Score(open_case.parser.measure(e, c.text) or 0.0),
+        parser=MeasuredParser(lambda e, text: float(text == e.label) if text.isdigit() else None),
     )
     assert "20.0" in exact["reward/laxer-than-metric"]
 
@@ -136,17 +135,17 @@ def test_a_reward_that_minds_the_case_and_a_metric_that_does_not(case, find):
     assert "ON-TASK" in found["reward/stricter-than-metric"]
 
 
-def test_scales_clash(case, contract, find):
+def test_scales_clash(case, parser, find):
     def score(example: Example, completion: Completion) -> float:
-        label = contract.parse(completion.text).label
+        label = parser.parse(completion.text).label
         return -10.0 if label is None else float(label == example.label)
 
     assert set(find(case, rewards=score)) == {"reward/out-of-range"}
 
 
-def test_parts_on_another_scale_inside_a_set(case, contract, find):
+def test_parts_on_another_scale_inside_a_set(case, parser, find):
     def score(example: Example, text: str) -> Score:
-        return Score(1.0 if contract.parse(text).label == example.label else -1.0)
+        return Score(1.0 if parser.parse(text).label == example.label else -1.0)
 
     assert "reward/out-of-range" in find(case, rewards=RewardSet({"clash": (Part("c", score), 1)}))
 
@@ -163,11 +162,11 @@ def test_paid_by_length(case, find):
     assert {f"reward/{name}" for name in names} <= found.keys()
 
 
-def test_paid_by_length_beside_the_truth(case, contract, find):
+def test_paid_by_length_beside_the_truth(case, parser, find):
     def length(example: Example, text: str) -> Score:
         return Score(min(1.0, len(text) / 1000))
 
-    parts = {"match": (LabelMatch(contract), 0.8), "length": (Part("length", length), 0.2)}
+    parts = {"match": (LabelMatch(parser), 0.8), "length": (Part("length", length), 0.2)}
     assert "reward/reference-below-maximum" in find(case, rewards=RewardSet(parts))
 
 
@@ -177,16 +176,16 @@ def test_length_that_costs_nothing_is_a_warning(open_case, find):
             open_case,
             rewards=lambda e, c: pay(c.text.split("= ")[1:][-1:] == [e.label]),
             write_answer=lambda e, label: f"= {label}",
-            measure=lambda e, text: (
-                float(text.rpartition("= ")[2] == e.label) if "= " in text else None
+            parser=MeasuredParser(
+                lambda e, text: float(text.rpartition("= ")[2] == e.label) if "= " in text else None
             ),
         )
     ).findings
     assert [(f.level, f.name) for f in found] == [("warning", "reward/length-is-free")]
 
 
-def test_paid_for_the_form_alone(case, contract, find):
-    found = find(case, rewards=AnswerFormat(contract))
+def test_paid_for_the_form_alone(case, parser, find):
+    found = find(case, rewards=AnswerFormat(parser))
     assert "off-task" in found["reward/pays-wrong-answer"]
     assert "reward/constant-beats-majority" in found
 
@@ -201,10 +200,13 @@ def test_paid_for_the_frame_of_an_answer(case, find):
         case,
         rewards=score,
         write_answer=lambda e, label: f"<answer>{label}</answer>",
-        measure=lambda e, text: (
-            float(text == f"<answer>{e.label}</answer>")
-            if text in ("<answer>on-task</answer>", "<answer>off-task</answer>")
-            else None
+        parser=MeasuredParser(
+            lambda e, text: (
+                float(text == f"<answer>{e.label}</answer>")
+                if text in ("<answer>on-task</answer>", "<answer>off-task</answer>")
+                else None
+            ),
+            case.parser.labels,
         ),
     )
     assert "<answer></answer>" in found["reward/pays-empty-format"]
@@ -240,32 +242,35 @@ def test_a_program_cut_off_is_not_paid_for_its_fallback(case, find):
         case,
         rewards=score,
         write_answer=write,
-        measure=lambda e, text: None if read(text) is None else float(read(text) == e.label),
+        parser=MeasuredParser(
+            lambda e, text: None if read(text) is None else float(read(text) == e.label),
+            case.parser.labels,
+        ),
     )
     assert "def solve():\n    return 'on-task" in found["reward/pays-broken-answer"]
 
 
-def test_a_reference_that_cannot_win(case, contract, find):
+def test_a_reference_that_cannot_win(case, parser, find):
     """The reference answer has a form that the reward does not read."""
     found = find(
         case,
-        rewards=LabelMatch(contract),
+        rewards=LabelMatch(parser),
         write_answer=lambda e, label: f"My answer: {label}",
     )
     assert "reward/reference-below-maximum" in found
 
 
-def test_wrong_answers_without_a_score_leave_the_group(case, contract):
+def test_wrong_answers_without_a_score_leave_the_group(case, parser):
     def score(example: Example, completion: Completion) -> Score:
-        if contract.parse(completion.text).label is None:
+        if parser.parse(completion.text).label is None:
             return Score(None, "cannot be read")
-        return LabelMatch(contract)(example, completion)
+        return LabelMatch(parser)(example, completion)
 
     (finding,) = audit_rewards(replace(case, rewards=score)).findings
     assert (finding.level, finding.name) == ("warning", "reward/unscored-answers")
 
 
-def test_references_without_a_score(case, contract, find):
+def test_references_without_a_score(case, parser, find):
     def score(example: Example, completion: Completion) -> Score:
         return Score(None, "no label") if example.label == "off-task" else pay(False)
 
@@ -274,9 +279,9 @@ def test_references_without_a_score(case, contract, find):
     ).keys()
 
 
-def test_parts_that_add_nothing_or_are_never_there(case, contract):
+def test_parts_that_add_nothing_or_are_never_there(case, parser):
     parts = {
-        "match": (LabelMatch(contract), 0.8),
+        "match": (LabelMatch(parser), 0.8),
         "kind": (Part("kind", lambda e, text: Score(1.0)), 0.1),
         "seen": (Part("seen", lambda e, text: Score(None, "nothing could be read")), 0.1),
         "logged": (Part("logged", lambda e, text: Score(1.0)), 0.0),

@@ -66,7 +66,7 @@ def seat_naively(
     def build(model):
         def score(example, completion):
             said = ask_model(model, prompt.format(text=completion.text))
-            truth = case.measure(example, completion.text) or 0.0
+            truth = case.parser.measure(example, completion.text) or 0.0
             verdict = read(said)
             return Score((1 - weight) * truth + weight * float(bool(verdict)))
 
@@ -85,19 +85,19 @@ def case(case):
     "judged", [judge_generatively(), judge_generatively("zh"), judge_by_logits()]
 )
 class TestShippedJudges:
-    def test_beside_the_truth(self, case, contract, find, judged):
-        parts = {"truth": (LabelMatch(contract), 0.6), "judge": (judged, 0.4)}
+    def test_beside_the_truth(self, case, parser, find, judged):
+        parts = {"truth": (LabelMatch(parser), 0.6), "judge": (judged, 0.4)}
         assert find(case, rewards=RewardSet(parts)) == {}
 
     def test_heavier_than_the_truth_but_dropped_where_they_disagree(
-        self, case, contract, find, judged
+        self, case, parser, find, judged
     ):
-        parts = {"truth": (LabelMatch(contract), 0.3), "judge": (judged, 0.5)}
+        parts = {"truth": (LabelMatch(parser), 0.3), "judge": (judged, 0.5)}
         assert find(case, rewards=RewardSet(parts, drop_contradicted=True)) == {}
 
 
-def test_every_judged_row_is_there(case, contract):
-    parts = {"truth": (LabelMatch(contract), 0.6), "judge": (judge_generatively(), 0.4)}
+def test_every_judged_row_is_there(case, parser):
+    parts = {"truth": (LabelMatch(parser), 0.6), "judge": (judge_generatively(), 0.4)}
     audit = audit_rewards(replace(case, rewards=RewardSet(parts)))
     tried = {row.name: row.num_tried for row in audit.rows if "judge-" in row.name}
     assert sorted(tried) == [
@@ -164,7 +164,7 @@ def test_a_verdict_read_from_what_the_judge_quotes(case, find):
     assert any("<true_false>" in text for text in found["reward/judge-obeys-injection"])
 
 
-def test_a_judge_whose_model_cannot_be_replaced_is_refused(case, contract, find):
+def test_a_judge_whose_model_cannot_be_replaced_is_refused(case, parser, find):
     class Own:
         name, version, labels = "own", "1", ("True", "False")
 
@@ -175,7 +175,7 @@ def test_a_judge_whose_model_cannot_be_replaced_is_refused(case, contract, find)
             raise AssertionError("the audit asked the real judge")
 
     judged = Judged(Own(), ask=ask, pay=PAY)
-    parts = {"truth": (LabelMatch(contract), 0.6), "judge": (judged, 0.4)}
+    parts = {"truth": (LabelMatch(parser), 0.6), "judge": (judged, 0.4)}
     with pytest.raises(RewardError, match=r"judge 'own'; got Own; .*JudgeSeat"):
         find(case, rewards=RewardSet(parts))
 
@@ -209,8 +209,8 @@ def test_a_failed_judge_whose_weight_goes_to_the_rest(case, find, alone: bool):
 
     def build(model):
         def score(example, completion):
-            truth = 0.0 if alone else case.measure(example, completion.text) or 0.0
-            rest = 0.2 * (completion.text in case.labels) + 0.3 * truth
+            truth = 0.0 if alone else case.parser.measure(example, completion.text) or 0.0
+            rest = 0.2 * (completion.text in case.parser.labels) + 0.3 * truth
             said = ask_model(model, f"Is this right? {completion.text}")
             if said is None or "Verdict" not in said:
                 return Score(rest / (0.2 if alone else 0.5))
@@ -222,17 +222,17 @@ def test_a_failed_judge_whose_weight_goes_to_the_rest(case, find, alone: bool):
     assert {"on-task", "off-task"} <= set(found["reward/judge-failure-scored"])
 
 
-def test_a_verdict_that_nobody_needs_may_fail(case, contract, find):
+def test_a_verdict_that_nobody_needs_may_fail(case, parser, find):
     def build(model):
         def score(example, completion):
             ask_model(model, completion.text)
-            return LabelMatch(contract)(example, completion)
+            return LabelMatch(parser)(example, completion)
 
         return score
 
     assert find(case, seat=JudgeSeat(build, REPLIES)) == {}
 
 
-def test_a_judge_beside_the_form_alone_passes(case, contract, find):
-    parts = {"judge": (judge_generatively(), 0.9), "form": (AnswerFormat(contract), 0.1)}
+def test_a_judge_beside_the_form_alone_passes(case, parser, find):
+    parts = {"judge": (judge_generatively(), 0.9), "form": (AnswerFormat(parser), 0.1)}
     assert find(case, rewards=RewardSet(parts)) == {}

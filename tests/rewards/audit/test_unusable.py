@@ -20,13 +20,13 @@ class Picky:
         return None if example.label in ("on-task", "off-task") else f"cannot read {example.label}"
 
 
-def test_unusable_references_are_an_error_counted_by_reason(case, contract):
+def test_unusable_references_are_an_error_counted_by_reason(case, parser):
     labels = ["on-task", "off-task", "broken", "broken", "torn"]
     examples = [
         replace(example, label=label)
         for example, label in zip(case.examples, labels * 2, strict=True)
     ]
-    rewards = RewardSet({"label": (LabelMatch(contract), 0.9), "picky": (Picky(), 0.1)})
+    rewards = RewardSet({"label": (LabelMatch(parser), 0.9), "picky": (Picky(), 0.1)})
     changed = replace(case, rewards=rewards, examples=examples)
     row = next(r for r in audit_rewards(changed).rows if r.name == "reward/unusable-example")
     assert (row.level, row.num_tried, row.num_failed) == ("error", 10, 6)
@@ -50,12 +50,12 @@ def test_nothing_else_is_tried_where_no_example_can_be_used(case):
     assert [finding.count for finding in audit.errors] == [10]
 
 
-def test_rewards_that_cannot_say_have_nothing_unusable(case, contract, find):
-    assert "reward/unusable-example" not in find(case, rewards=LabelMatch(contract))
+def test_rewards_that_cannot_say_have_nothing_unusable(case, parser, find):
+    assert "reward/unusable-example" not in find(case, rewards=LabelMatch(parser))
 
 
-def test_a_part_without_weight_makes_nothing_unusable(case, contract):
-    rewards = RewardSet({"label": (LabelMatch(contract), 1.0), "picky": (Picky(), 0.0)})
+def test_a_part_without_weight_makes_nothing_unusable(case, parser):
+    rewards = RewardSet({"label": (LabelMatch(parser), 1.0), "picky": (Picky(), 0.0)})
     assert rewards.explain_unusable(replace(case.examples[0], label="broken")) is None
 
 

@@ -39,7 +39,7 @@ class Conditions:
         tokenizer: digest of the tokenizer.
         base_weights: digest of the weights that training starts from (``digest_weights``).
         decoding: how the evaluated answers are drawn: sampling parameters, ``max_new_tokens``.
-        parser: the contract that answers are read by.
+        parser: settings of the parser that reads answers.
         normalizer: version of what makes answers alike before they are compared.
         judge: version of the judge.
         metrics: version by metric family.

@@ -125,7 +125,7 @@ CONFOUNDING: Sentences = {
         "解码方式不同：请用相同的 {key} 评测",
     ),
     "parser": (
-        "answers are read by another contract: evaluate all runs with the same {key}",
+        "answers are read by another parser: evaluate all runs with the same {key}",
         "答案解析不同：请用相同的 {key} 评测",
     ),
     "normalizer": (

@@ -27,7 +27,7 @@ class AlarmSettings(Config):
         grad_factor: gradient norm above so many times the median of the rows before is a spike …
         grad_floor: … if it is also above this.
         truncated_share: greatest share of completions that may reach the length limit.
-        invalid_share: greatest share of completions that may break the contract.
+        invalid_share: greatest share of completions that may be no answer.
         unscorable_share: greatest share of completions that no reward could score.
         dead_share: groups count as all dead from this share on.
         loss_change: a loss that changed by less than this share of its start has not moved …

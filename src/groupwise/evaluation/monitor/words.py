@@ -122,7 +122,7 @@ _ALARMS: dict[AlarmName, tuple[tuple[str, str], tuple[str, str]]] = {
     ),
     "invalid": (
         (
-            "{now%} of the answers break the contract (more than {limit%}); each earns 0",
+            "{now%} of the completions are no answer (more than {limit%}); each earns 0",
             "warm up longer, or give the format a larger weight",
         ),
         (

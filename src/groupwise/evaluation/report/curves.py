@@ -27,7 +27,7 @@ _SIGNALS = {
     "kl": ("KL to the start", "How far the policy has moved."),
     "entropy": ("Entropy", "Near 0 nothing new is tried any more."),
     "dead_groups": ("Dead groups", "Groups that all earned the same teach nothing."),
-    "invalid": ("Invalid answers", "Sampled answers that break the contract."),
+    "invalid": ("Invalid answers", "Sampled completions that are no answer."),
     "truncated": ("Cut off", "Sampled answers that reached the length limit."),
     "unscorable": ("Not scored", "Sampled answers that no reward could score."),
     "reward_std": ("Spread of reward", "Standard deviation of the reward."),

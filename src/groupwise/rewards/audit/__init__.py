@@ -4,10 +4,8 @@ from groupwise.rewards.audit.audit import REWARD_FINDINGS, RewardAudit, audit_re
 from groupwise.rewards.audit.case import (
     ASKED_ONCE,
     JudgeSeat,
-    Measure,
     RewardCase,
     Scorer,
-    measure_labels,
 )
 from groupwise.rewards.audit.rendering import render_reward_audit
 from groupwise.rewards.audit.rows import AuditRow, Evidence
@@ -18,11 +16,9 @@ __all__ = [
     "AuditRow",
     "Evidence",
     "JudgeSeat",
-    "Measure",
     "RewardAudit",
     "RewardCase",
     "Scorer",
     "audit_rewards",
-    "measure_labels",
     "render_reward_audit",
 ]

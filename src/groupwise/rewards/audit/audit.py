@@ -124,14 +124,14 @@ def audit_rewards(case: RewardCase) -> RewardAudit:
     case = replace(case, examples=usable)
     items = draw_items(case)
     seat = find_seat(case)
-    table = ScoreTable(case.rewards if seat is None else Agreeing(seat, case.measure))
+    table = ScoreTable(case.rewards if seat is None else Agreeing(seat, case.parser.measure))
     rows = [
         unusable,
-        *run_probes(items, case.measure, table),
-        *compare_criteria(items, case.measure, table),
+        *run_probes(items, case.parser.measure, table),
+        *compare_criteria(items, case.parser.measure, table),
         *check_outcomes(table, items),
     ]
     rows += [*check_parts(case.rewards, table), check_constants(case, table)]
-    rows += [*check_habits(items, case.measure, table), check_repeats(items, table)]
+    rows += [*check_habits(items, case.parser.measure, table), check_repeats(items, table)]
     rows += check_judging(items, seat) if seat is not None else []
     return RewardAudit(tuple(rows), len(items), len(table.list_rows()))

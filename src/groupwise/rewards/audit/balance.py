@@ -41,15 +41,14 @@ def check_constants(case: RewardCase, table: ScoreTable) -> AuditRow:
     """
     examples = [e for e in case.examples if e.label is not None][:MAX_BALANCED_EXAMPLES]
     counts = Counter(str(example.label) for example in examples)
-    constants = case.labels or tuple(name for name, _ in counts.most_common(MAX_CONSTANTS))
+    constants = case.parser.labels or tuple(name for name, _ in counts.most_common(MAX_CONSTANTS))
     answers = {
-        name: [(example, case.write_answer(example, name)) for example in examples]
-        for name in constants
+        name: [(example, case.write(example, name)) for example in examples] for name in constants
     }
-    references = [(e, case.write_answer(e, str(e.label))) for e in examples]
+    references = [(e, case.write(e, str(e.label))) for e in examples]
     table.fill([*references, *(pair for pairs in answers.values() for pair in pairs)])
     rights = {
-        name: sum(case.measure(e, text) == 1.0 for e, text in pairs)
+        name: sum(case.parser.measure(e, text) == 1.0 for e, text in pairs)
         for name, pairs in answers.items()
     }
     best = max(rights.values())
@@ -57,7 +56,7 @@ def check_constants(case: RewardCase, table: ScoreTable) -> AuditRow:
     for name, pairs in answers.items():
         paid = _list_paid(pairs, references, table)
         if len(paid) > best:
-            shown = next((p for p in paid if case.measure(*p) != 1.0), paid[0])
+            shown = next((p for p in paid if case.parser.measure(*p) != 1.0), paid[0])
             why = (
                 f"as a constant, {name!r} is paid in full on {len(paid)} of {len(examples)} "
                 f"examples; the majority rate is {best} of {len(examples)}"

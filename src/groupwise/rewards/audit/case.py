@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from groupwise.core import Completion, Example, RewardError, Score
 from groupwise.inference import Responder, RetrySettings
 from groupwise.judges import JudgeSettings, StopSettings
-from groupwise.rewards.answers import AnswerContract
+from groupwise.rewards.parser import Parser
 from groupwise.rewards.reward_set import RewardSet
 
 Scorer = RewardSet | Callable[[Example, Completion], Score | float | None]
@@ -45,20 +45,24 @@ class RewardCase:
     Attributes:
         rewards: what training is rewarded by.
         examples: labelled examples with the balance of the training data.
+        parser: reads answers as the evaluation does.
         write_answer: ``(example, label) -> text`` in the right form; with the example's own label
-            it is the reference answer.
-        measure: the criterion of the evaluation.
-        labels: every label there is; empty if answers are open.
+            it is the reference answer. None: the parser writes it.
         seat: where the judge sits, if there is one; None: a RewardSet with Judged parts is
             looked through.
     """
 
     rewards: Scorer
     examples: Sequence[Example]
-    write_answer: Callable[[Example, str], str]
-    measure: Measure
-    labels: tuple[str, ...] = ()
+    parser: Parser
+    write_answer: Callable[[Example, str], str] | None = None
     seat: JudgeSeat | None = None
+
+    def write(self, example: Example, label: str) -> str:
+        """Return the answer to ``example`` that gives ``label``."""
+        if self.write_answer is None:
+            return self.parser.write(label)
+        return self.write_answer(example, label)
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,16 +82,6 @@ class Item:
     reference: str
     rivals: tuple[str, ...]
     wrong: tuple[str, ...]
-
-
-def measure_labels(contract: AnswerContract) -> Measure:
-    """Return the criterion that reads the label of a text and compares it with the example's."""
-
-    def measure(example: Example, text: str) -> float | None:
-        label = contract.parse(text).label
-        return None if label is None else float(label == example.label)
-
-    return measure
 
 
 def draw_items(case: RewardCase, *, size: int = SAMPLE_SIZE) -> list[Item]:
@@ -121,8 +115,9 @@ def _take_turns(by_label: Mapping[str, Sequence[Example]], size: int) -> list[Ex
 
 def _make_item(case: RewardCase, example: Example, seen: Sequence[str]) -> Item:
     label = str(example.label)
-    others = [name for name in case.labels or seen if name != label]
-    rivals = tuple(others if case.labels else others[:NUM_RIVALS])
-    written = [case.write_answer(example, name) for name in rivals]
-    wrong = tuple(text for text in written if case.measure(example, text) != 1.0)
-    return Item(example, label, case.write_answer(example, label), rivals, wrong)
+    labels = case.parser.labels
+    others = [name for name in labels or seen if name != label]
+    rivals = tuple(others if labels else others[:NUM_RIVALS])
+    written = [case.write(example, name) for name in rivals]
+    wrong = tuple(text for text in written if case.parser.measure(example, text) != 1.0)
+    return Item(example, label, case.write(example, label), rivals, wrong)

@@ -6,11 +6,11 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 
 from groupwise.core import ConfigError, RewardError, load_config
-from groupwise.rewards import Answer, AnswerContract
+from groupwise.rewards import LabelParser, Parsed
 
-ENGLISH = AnswerContract(labels=("on-task", "off-task"))
-CHINESE = AnswerContract(labels=("通过", "不通过"))
-DESCRIBING = AnswerContract(labels=("on-task", "off-task"), describe=("Screen", "Task"))
+ENGLISH = LabelParser(labels=("on-task", "off-task"))
+CHINESE = LabelParser(labels=("通过", "不通过"))
+DESCRIBING = LabelParser(labels=("on-task", "off-task"), describe=("Screen", "Task"))
 
 HYPHENS = "-\u2010\u2011\u2012\u2013\u2212\ufe63\uff0d"
 FRAGMENTS = [
@@ -166,18 +166,18 @@ def test_a_class_has_one_label_in_the_whole_text_whatever_is_described(text: str
     named = re.findall(r"(?i)(?<![a-z0-9_])(on|off)[\s\u2010-\u2015-]+task(?![a-z0-9_])", text)
     if answer.label is not None:
         assert [f"{word.lower()}-task" for word in named] == [answer.label]
-        assert text.startswith(answer.lead)
+        assert text.startswith(answer.prefix)
 
 
 @given(mixtures)
 def test_every_answer_is_a_label_or_a_reason(text: str) -> None:
-    for contract in (ENGLISH, CHINESE, DESCRIBING):
-        answer = contract.parse(text)
+    for parser in (ENGLISH, CHINESE, DESCRIBING):
+        answer = parser.parse(text)
         assert (answer.label is None) == bool(answer.reason)
         if answer.label is None:
-            assert answer == Answer(None, answer.reason)
+            assert answer == Parsed(None, answer.reason)
         else:
-            assert answer.label in contract.labels
+            assert answer.label in parser.labels
             assert answer.confidence is None or 0 <= answer.confidence <= 1
 
 
@@ -189,8 +189,8 @@ words = st.text(alphabet="abc xyz0,-视频表", min_size=1, max_size=60).filter(
 @given(words, words, st.sampled_from(DESCRIBING.labels))
 def test_what_is_written_is_read_back(screen: str, task: str, label: str) -> None:
     text = DESCRIBING.write(label, (screen, task))
-    assert DESCRIBING.parse(text) == Answer(label, lead=text[: -len(label)])
-    assert DESCRIBING.parse(DESCRIBING.write(label)) == Answer(label)
+    assert DESCRIBING.parse(text) == Parsed(label, prefix=text[: -len(label)])
+    assert DESCRIBING.parse(DESCRIBING.write(label)) == Parsed(label)
 
 
 @given(words, words, st.sampled_from(DESCRIBING.labels), st.sampled_from(DESCRIBING.labels))
@@ -202,7 +202,7 @@ def test_a_label_in_the_description_makes_it_invalid(
 
 
 @pytest.mark.parametrize(
-    ("text", "label", "confidence", "lead"),
+    ("text", "label", "confidence", "prefix"),
     [
         ("on-task", "on-task", None, ""),
         ("  OFF-TASK.\n", "off-task", None, "  "),
@@ -228,8 +228,8 @@ def test_a_label_in_the_description_makes_it_invalid(
         ("Classification: **off-task**, confidence: 80%", "off-task", 0.8, "Classification: "),
     ],
 )
-def test_answers(text: str, label: str, confidence: float | None, lead: str) -> None:
-    assert ENGLISH.parse(text) == Answer(label, confidence=confidence, lead=lead)
+def test_answers(text: str, label: str, confidence: float | None, prefix: str) -> None:
+    assert ENGLISH.parse(text) == Parsed(label, confidence=confidence, prefix=prefix)
 
 
 @pytest.mark.parametrize(
@@ -272,11 +272,11 @@ def test_answers(text: str, label: str, confidence: float | None, lead: str) -> 
     ],
 )
 def test_what_is_no_answer_says_why(text: str, reason: str) -> None:
-    assert ENGLISH.parse(text) == Answer(None, reason)
+    assert ENGLISH.parse(text) == Parsed(None, reason)
 
 
 @pytest.mark.parametrize(
-    ("text", "label", "lead"),
+    ("text", "label", "prefix"),
     [
         ("Screen: video. Task: sheet. off-task", "off-task", "Screen: video. Task: sheet. "),
         ("screen: video.\nTask: a, b. On Task.", "on-task", "screen: video.\nTask: a, b. "),
@@ -290,10 +290,10 @@ def test_what_is_no_answer_says_why(text: str, reason: str) -> None:
         ("Screen: " + "a" * 60 + ". Task: b. on-task", "on-task", None),
     ],
 )
-def test_descriptions(text: str, label: str, lead: str | None) -> None:
+def test_descriptions(text: str, label: str, prefix: str | None) -> None:
     answer = DESCRIBING.parse(text)
     assert answer.label == label
-    assert answer.lead == (text[: text.lower().rindex(label)] if lead is None else lead)
+    assert answer.prefix == (text[: text.lower().rindex(label)] if prefix is None else prefix)
 
 
 @pytest.mark.parametrize(
@@ -318,7 +318,7 @@ def test_descriptions(text: str, label: str, lead: str | None) -> None:
     ],
 )
 def test_descriptions_that_are_none(text: str, reason: str) -> None:
-    assert DESCRIBING.parse(text) == Answer(None, reason)
+    assert DESCRIBING.parse(text) == Parsed(None, reason)
 
 
 @pytest.mark.parametrize(
@@ -331,22 +331,22 @@ def test_descriptions_that_are_none(text: str, reason: str) -> None:
     ],
 )
 def test_a_label_inside_a_longer_one_is_not_counted(text: str, reason: str) -> None:
-    assert CHINESE.parse(text) == Answer(None, reason)
+    assert CHINESE.parse(text) == Parsed(None, reason)
 
 
 def test_a_chinese_description_may_not_hold_a_label() -> None:
-    contract = AnswerContract(labels=("通过", "不通过"), describe=("照片",))
-    assert contract.parse("照片:表面光滑。通过").label == "通过"
-    assert contract.parse("照片:不通过。通过").label is None
-    assert contract.parse("照片:可以通过。不通过").label is None
+    parser = LabelParser(labels=("通过", "不通过"), describe=("照片",))
+    assert parser.parse("照片:表面光滑。通过").label == "通过"
+    assert parser.parse("照片:不通过。通过").label is None
+    assert parser.parse("照片:可以通过。不通过").label is None
 
 
 def test_labels_that_start_alike_are_told_apart() -> None:
-    contract = AnswerContract(labels=("pass", "pass with notes", "not pass"))
-    assert contract.parse("pass").label == "pass"
-    assert contract.parse("Pass with notes.").label == "pass with notes"
-    assert contract.parse("not pass").label == "not pass"
-    assert contract.parse("not pass with notes").label is None
+    parser = LabelParser(labels=("pass", "pass with notes", "not pass"))
+    assert parser.parse("pass").label == "pass"
+    assert parser.parse("Pass with notes.").label == "pass with notes"
+    assert parser.parse("not pass").label == "not pass"
+    assert parser.parse("not pass with notes").label is None
 
 
 @pytest.mark.parametrize(
@@ -369,18 +369,18 @@ def test_labels_that_start_alike_are_told_apart() -> None:
 )
 def test_labels_that_cannot_be_told_apart_are_refused(labels: tuple[str, ...]) -> None:
     with pytest.raises(ValidationError):
-        AnswerContract(labels=labels)
+        LabelParser(labels=labels)
 
 
 @pytest.mark.parametrize("describe", [("Screen", "screen"), ("a.b",), ("on-task",), ("",)])
 def test_keys_that_would_confuse_are_refused(describe: tuple[str, ...]) -> None:
     with pytest.raises(ValidationError):
-        AnswerContract(labels=("on-task", "off-task"), describe=describe)
+        LabelParser(labels=("on-task", "off-task"), describe=describe)
 
 
 def test_a_contract_in_a_config_is_refused_in_one_sentence() -> None:
     with pytest.raises(ConfigError, match="two labels cannot be told apart"):
-        load_config(AnswerContract, {"labels": ["on-task", "on task"]})
+        load_config(LabelParser, {"labels": ["on-task", "on task"]})
 
 
 @pytest.mark.parametrize(

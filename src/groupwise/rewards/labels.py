@@ -1,4 +1,4 @@
-"""The answer contract: which texts are an answer, and which label they give.
+"""The answer parser of labels: which texts are an answer, and which label they give.
 
 The whole text must follow the grammar; whatever does not is invalid and never a class. Nothing
 here knows what the labels mean or pays for them.
@@ -20,13 +20,13 @@ be closed.
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import lru_cache
 from typing import Self
 
 from pydantic import Field, model_validator
 
-from groupwise.core import Config, RewardError
+from groupwise.core import Config, Example, RewardError
+from groupwise.rewards.parser import Parsed
 
 MAX_WORDS_LENGTH = 60
 
@@ -58,25 +58,7 @@ _RESERVED = re.compile(r"[.:,\u3002\uff0e\uff1a\uff0c\s]*(?:classification|confi
 _FORBIDDEN = re.compile(rf"[.:,%\u3002\uff0e\uff1a\uff0c{_BREAKS}]")
 
 
-@dataclass(frozen=True, slots=True)
-class Answer:
-    """What a text says under a contract.
-
-    Attributes:
-        label: the label, spelled as in the contract; None if the text is invalid.
-        reason: why the text is invalid, for a person to read; empty if it is valid.
-        confidence: stated confidence in [0, 1], or None if none was stated.
-        lead: the given text up to the label and its marks, as written; empty if the text is
-            invalid.
-    """
-
-    label: str | None
-    reason: str = ""
-    confidence: float | None = None
-    lead: str = ""
-
-
-class AnswerContract(Config):
+class LabelParser(Config):
     """The labels an answer may give, and the description that may stand before them.
 
     Attributes:
@@ -102,8 +84,9 @@ class AnswerContract(Config):
             raise ValueError(f"the key {labelled[0]!r} contains a label")
         return self
 
-    def parse(self, text: str) -> Answer:
+    def parse(self, text: str, example: Example | None = None) -> Parsed:
         """Return what ``text`` says; its label is None unless the whole text is an answer."""
+        del example
         stripped = text.strip()
         for describe in dict.fromkeys((self.describe, ())):
             for label in self.labels:
@@ -111,25 +94,30 @@ class AnswerContract(Config):
                 if match:
                     start = len(text) - len(text.lstrip()) + match.start("marks")
                     return _read_match(match, label, text[:start], self.labels)
-        return Answer(None, self._explain(stripped))
+        return Parsed(None, self._explain(stripped))
 
-    def write(self, label: str, words: Sequence[str] = ()) -> str:
-        """Return the answer with ``label`` and, if given, one entry of ``words`` per key.
+    def write(self, target: str, words: Sequence[str] = ()) -> str:
+        """Return the answer with the label ``target`` and, if given, a word per key.
 
         Raises:
-            RewardError: if the contract would not read that text as this label.
+            RewardError: if the parser would not read that text as this label.
         """
         keys = self.describe if words else ()
         if len(keys) != len(words):
             raise RewardError("words and keys differ in number", got=list(words), expected=keys)
         parts = [f"{key}: {said}. " for key, said in zip(keys, words, strict=True)]
-        text = "".join([*parts, label])
-        answer = self.parse(text)
-        if answer.label != label:
+        text = "".join([*parts, target])
+        found = self.parse(text)
+        if found.label != target:
             raise RewardError(
-                f"{text!r} is not an answer with the label {label!r}: {answer.reason}"
+                f"{text!r} is not an answer with the label {target!r}: {found.reason}"
             )
         return text
+
+    def measure(self, example: Example, text: str) -> float | None:
+        """Return 1 if ``text`` gives the example's label, 0 for another, None if it is none."""
+        label = self.parse(text).label
+        return None if label is None else float(label == example.label)
 
     def _explain(self, text: str) -> str:
         if not text:
@@ -144,19 +132,19 @@ class AnswerContract(Config):
         return f"other text around the label {found[0]}"
 
 
-def _read_match(match: re.Match[str], label: str, lead: str, labels: tuple[str, ...]) -> Answer:
+def _read_match(match: re.Match[str], label: str, prefix: str, labels: tuple[str, ...]) -> Parsed:
     named = match.groupdict()
     number, percent = named["number"], named["percent"]
     for words in match.groups()[: -len(named)]:
         problem = _find_problem(words, labels)
         if problem:
-            return Answer(None, f"the description {problem}")
+            return Parsed(None, f"the description {problem}")
     if number is None:
-        return Answer(label, lead=lead)
+        return Parsed(label, prefix=prefix)
     confidence = float(number) / (100 if percent else 1)
     if confidence > 1:
-        return Answer(None, f"the confidence {number}{percent} is not in [0, 1]")
-    return Answer(label, confidence=confidence, lead=lead)
+        return Parsed(None, f"the confidence {number}{percent} is not in [0, 1]")
+    return Parsed(label, confidence=confidence, prefix=prefix)
 
 
 def _check_name(kind: str, name: str) -> None:
