@@ -72,7 +72,7 @@ class TestCompare:
             (["runs/a", "runs/none"], "runs/none"),
             (["runs/a", "runs/b:ppo"], "ppo"),
             (["runs/a", "runs/b", "--metric", "accuracy"], "SPLIT/MEASURE"),
-            (["runs/a", "runs/b", "--metric", "test/acuracy"], "did you mean accuracy"),
+            (["runs/a", "runs/b", "--metric", "test/acuracy"], "did you mean 'accuracy'"),
             (["runs/a", "runs/b", "--metric", "dev/accuracy"], "dev"),
             (["runs/a", "runs/b", "--varying", "grpo.betta"], "did you mean 'grpo.beta'"),
             (["runs/a", "runs/b", "--out", "runs/a"], "holds a run"),

@@ -29,6 +29,7 @@ from groupwise.core.example import (
     read_picture,
 )
 from groupwise.core.findings import MAX_PLACES, Finding, FindingLevel, report_places
+from groupwise.core.hints import describe_unknown, find_nearest, suggest_name
 from groupwise.core.jsonl import append_jsonl, read_jsonl, write_json, write_jsonl, write_text
 from groupwise.core.late_names import import_late
 from groupwise.core.pictures import convert_picture, open_picture, store_picture
@@ -70,10 +71,12 @@ __all__ = [
     "derive_seed",
     "describe_duration",
     "describe_machine",
+    "describe_unknown",
     "digest_bytes",
     "digest_file",
     "digest_json",
     "dump_config",
+    "find_nearest",
     "import_late",
     "list_packages",
     "load_config",
@@ -85,6 +88,7 @@ __all__ = [
     "report_places",
     "seed_everything",
     "store_picture",
+    "suggest_name",
     "write_json",
     "write_jsonl",
     "write_text",

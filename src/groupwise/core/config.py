@@ -4,7 +4,6 @@ Config classes stand beside the code they configure. All problems are reported a
 with its file, its key, what was given, what is allowed and the nearest known name.
 """
 
-import difflib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeVar, get_args
@@ -14,6 +13,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 from pydantic_core import ErrorDetails
 
 from groupwise.core.errors import ConfigError
+from groupwise.core.hints import find_nearest, is_called
 from groupwise.core.yaml_loader import parse_yaml
 
 C = TypeVar("C", bound="Config")
@@ -106,11 +106,25 @@ def _describe_problem(detail: ErrorDetails, config_type: type[Config]) -> str:
 
 
 def _suggest_name(location: tuple[int | str, ...], config_type: type[Config]) -> str:
+    name = str(location[-1])
     owner = _find_section(location[:-1], config_type)
     allowed = sorted(owner.model_fields) if owner else []
-    near = difflib.get_close_matches(str(location[-1]), allowed, n=1)
-    hint = f"; did you mean {near[0]!r}?" if near else ""
+    near = find_nearest(name, allowed)
+    meant = [near] if near else _find_elsewhere(name, config_type)
+    hint = f"; did you mean {' or '.join(map(repr, meant))}?" if meant else ""
     return f"{hint} (allowed: {', '.join(allowed)})" if allowed else hint
+
+
+def _find_elsewhere(name: str, config_type: type[Config], prefix: str = "") -> list[str]:
+    """Return the paths of the settings of all sections that are called so."""
+    found: list[str] = []
+    for field, info in config_type.model_fields.items():
+        if is_called(field, name):
+            found.append(f"{prefix}{field}")
+        section = _find_config_type(info.annotation)
+        if section:
+            found += _find_elsewhere(name, section, f"{prefix}{field}.")
+    return found
 
 
 def _find_section(path: tuple[int | str, ...], config_type: type[Config]) -> type[Config] | None:

@@ -4,7 +4,6 @@ Only measures that are means of values of items are here. Means are taken by the
 two sets of items are compared in ``paired``.
 """
 
-import difflib
 import json
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -12,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from groupwise.core import EvaluationError
+from groupwise.core import EvaluationError, describe_unknown
 from groupwise.evaluation.predictions import Prediction, digest_items, group_by_policy
 from groupwise.evaluation.sampled import (
     count_fewest_samples,
@@ -181,12 +180,8 @@ def _check_measure(rows: Sequence[Prediction], measure: str) -> None:
     is_pass = kind == "pass" and k.isdecimal() and 1 <= int(k) <= count_fewest_samples(rows)
     if measure in known or is_pass:
         return
-    near = difflib.get_close_matches(measure, known, n=1)
-    raise EvaluationError(
-        f"{rows[0].policy} has no measure {measure!r} on {rows[0].split}",
-        expected=f"one of {', '.join(known)}",
-        fix=f"did you mean {near[0]}?" if near else None,
-    )
+    where = f"{rows[0].policy} on {rows[0].split}"
+    raise EvaluationError(f"{where}: {describe_unknown('measure', measure, known)}")
 
 
 def _score_rows(rows: Sequence[Prediction], measure: str) -> Iterator[_Unit]:

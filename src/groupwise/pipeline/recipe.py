@@ -1,13 +1,12 @@
 """Recipes: found by entry point, each with a config type, a plan of steps and a preview."""
 
-import difflib
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast
 
-from groupwise.core import Config, ConfigError, load_config
+from groupwise.core import Config, ConfigError, describe_unknown, load_config
 from groupwise.pipeline.steps import Step
 
 if TYPE_CHECKING:
@@ -134,7 +133,7 @@ def find_recipe(name: str) -> Recipe[Any]:
     """
     entries = {entry.name: entry for entry in _list_entries()}
     if name not in entries:
-        raise ConfigError(_describe_unknown("recipe", name, list(entries)))
+        raise ConfigError(describe_unknown("recipe", name, list(entries)))
     return _load(entries[name])
 
 
@@ -161,7 +160,7 @@ def find_config(recipe: Recipe[Any], name_or_file: str | None = None) -> Path:
         return path
     is_file_meant = path.suffix in (".yaml", ".yml") or len(path.parts) > 1
     what = "config file" if is_file_meant else f"config of recipe {recipe.name}"
-    raise ConfigError(_describe_unknown(what, name_or_file, names))
+    raise ConfigError(describe_unknown(what, name_or_file, names))
 
 
 def find_recipe_of(config: Path, *, overrides: Sequence[str] = ()) -> Recipe[Any]:
@@ -207,10 +206,3 @@ def _load(entry: EntryPoint) -> Recipe[Any]:
             f"{entry.value} is not a recipe", got=type(recipe).__name__, expected="a Recipe"
         )
     return recipe
-
-
-def _describe_unknown(what: str, name: str, known: Sequence[str]) -> str:
-    near = difflib.get_close_matches(name, known, n=1, cutoff=0.5)
-    hint = f" did you mean {near[0]!r}?" if near else ""
-    there_are = ", ".join(known) or "none"
-    return f"there is no {what} {name!r};{hint} (there are: {there_are})"

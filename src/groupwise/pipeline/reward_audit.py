@@ -3,12 +3,18 @@
 A fault can be accepted by its name; that is recorded in the step's files and told by the report.
 """
 
-import difflib
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from groupwise.core import Config, ConfigError, RewardError, write_json, write_text
+from groupwise.core import (
+    Config,
+    ConfigError,
+    RewardError,
+    describe_unknown,
+    write_json,
+    write_text,
+)
 from groupwise.pipeline.inputs import digest_code
 from groupwise.pipeline.recipe import Recipe
 from groupwise.pipeline.steps import Step, StepContext
@@ -36,12 +42,7 @@ def check_accepted(recipe: Recipe[Any], accepted: Sequence[str]) -> None:
 
     for name in accepted:
         if name not in REWARD_FINDINGS:
-            near = difflib.get_close_matches(name, REWARD_FINDINGS, n=1, cutoff=0.5)
-            hint = f"; did you mean {near[0]!r}?" if near else ""
-            raise ConfigError(
-                f"--accept: there is no finding {name!r}{hint} "
-                f"(there are: {', '.join(REWARD_FINDINGS)})"
-            )
+            raise ConfigError(f"--accept: {describe_unknown('finding', name, REWARD_FINDINGS)}")
 
 
 def plan_steps(

@@ -3,9 +3,7 @@
 It knows nothing about how an activity looks (``painters``) or is spoken of (``tasks``).
 """
 
-import difflib
-
-from groupwise.core import DataError
+from groupwise.core import DataError, describe_unknown
 
 __all__ = ["ACTIVITIES", "check_activity"]
 
@@ -35,10 +33,4 @@ def check_activity(activity: str) -> str:
     """
     if activity in ACTIVITIES:
         return activity
-    near = difflib.get_close_matches(activity, ACTIVITIES, n=1)
-    raise DataError(
-        "unknown activity",
-        got=repr(activity),
-        expected="one of " + ", ".join(ACTIVITIES),
-        fix=f"did you mean {near[0]!r}?" if near else "use one of these names",
-    )
+    raise DataError(describe_unknown("activity", activity, ACTIVITIES))

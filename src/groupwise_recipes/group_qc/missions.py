@@ -4,7 +4,6 @@ The built-in table is ``missions.yaml``; a file of the same form adds missions o
 by name. What is asked about a mission is worded in ``prompts``.
 """
 
-import difflib
 from collections.abc import Iterable
 from importlib.resources import as_file, files
 from pathlib import Path
@@ -12,7 +11,7 @@ from typing import Annotated, Self
 
 from pydantic import AfterValidator, Field, model_validator
 
-from groupwise.core import Config, DataError, load_config
+from groupwise.core import Config, DataError, find_nearest, load_config
 
 MAX_NAME_BYTES = 180
 _FORBIDDEN_IN_NAMES = '/\\:*?"<>|'
@@ -101,12 +100,6 @@ def describe_unknown(name: str, known: Iterable[str]) -> str:
     """Return the quoted name and, if one is near, the name that was probably meant."""
     near = find_nearest(name, known)
     return f"{name!r} (did you mean {near!r}?)" if near else repr(name)
-
-
-def find_nearest(name: str, known: Iterable[str]) -> str | None:
-    """Return the known name most like ``name``, or None if none is like it."""
-    near = difflib.get_close_matches(name, list(known), n=1, cutoff=0.5)
-    return near[0] if near else None
 
 
 def load_missions(extra: Path | None = None) -> MissionTable:

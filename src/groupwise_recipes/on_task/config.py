@@ -1,12 +1,11 @@
 """Settings of the on_task recipe, as written in its YAML files."""
 
-import difflib
 from pathlib import Path
 from typing import Literal, Self
 
 from pydantic import Field, model_validator
 
-from groupwise.core import Config
+from groupwise.core import Config, describe_unknown
 from groupwise.data import NearDuplicates, TokenBudget
 from groupwise.models import ModelSettings
 from groupwise.rewards import LabelParser
@@ -41,11 +40,7 @@ class DrawnSettings(Config):
     def _check_activities(self) -> Self:
         for name in self.activities:
             if name not in ACTIVITIES:
-                near = difflib.get_close_matches(name, ACTIVITIES, n=1)
-                hint = f" did you mean {near[0]!r}?" if near else ""
-                raise ValueError(
-                    f"activities: there is no {name!r};{hint} (there are: {', '.join(ACTIVITIES)})"
-                )
+                raise ValueError(f"activities: {describe_unknown('activity', name, ACTIVITIES)}")
         if len(set(self.activities)) < 2:
             raise ValueError("activities: two are needed, to make off-task pairs of")
         return self

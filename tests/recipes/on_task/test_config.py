@@ -53,7 +53,7 @@ def test_response_limit_that_cannot_hold_a_label_is_a_problem() -> None:
         ("data.train_folds=[0]", "go together"),
         ("data.warmup_share=0.95", "no sessions for GRPO"),
         ("answer.labels=[ja, nein]", "answer.labels"),
-        ("data.drawn.activities=[coding, vidoe]", "no 'vidoe'; did you mean 'video'"),
+        ("data.drawn.activities=[coding, vidoe]", "no activity 'vidoe'; did you mean 'video'"),
         ("data.drawn.activities=[coding]", "two are needed"),
         ("data.drawn.languages=[fr]", "data.drawn.languages"),
         ("data={drawn: {num_sessions: 9}, train_folds: [0], test_folds: [1]}", "have no folds"),

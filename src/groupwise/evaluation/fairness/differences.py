@@ -4,12 +4,11 @@ Everything that no rule calls intended or harmless is confounding, and so is wha
 the runs have recorded. Naming something with ``varying`` changes classes and never what is listed.
 """
 
-import difflib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from groupwise.core import EvaluationError
+from groupwise.core import EvaluationError, suggest_name
 from groupwise.evaluation.fairness.classing import (
     NOT_NAMEABLE,
     Context,
@@ -90,9 +89,8 @@ def check_varying(runs: Sequence[RunFacts], varying: Sequence[str]) -> None:
         if not is_known:
             aspects = {fact.partition("/")[0] for fact in facts} - set(NOT_NAMEABLE)
             known = {fact.partition("/")[2] for fact in facts if fact.startswith("config/")}
-            near = difflib.get_close_matches(name, sorted(known | aspects), n=1, cutoff=0.5)
-            hint = f"did you mean {near[0]!r}?" if near else "give a key of the config"
-            raise EvaluationError(f"--varying: no run has {name!r}; {hint}")
+            hint = suggest_name(name, sorted(known | aspects)) or "; give a key of the config"
+            raise EvaluationError(f"--varying: no run has {name!r}{hint}")
 
 
 def _class(found: Found, context: Context) -> Difference:

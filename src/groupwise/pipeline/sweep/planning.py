@@ -3,7 +3,6 @@
 Writes nothing. All problems of all cells are told at once.
 """
 
-import difflib
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -15,6 +14,7 @@ from groupwise.core import (
     ConfigError,
     GroupwiseError,
     RunFolder,
+    describe_unknown,
     digest_json,
     dump_config,
     load_config,
@@ -108,8 +108,7 @@ class SweepPlan:
         for cell in self.cells:
             if name == cell.name or typed == cell.coordinates:
                 return cell
-        near = difflib.get_close_matches(name, [cell.name for cell in self.cells], n=1, cutoff=0)
-        raise ConfigError(f"there is no cell {name!r}", fix=f"did you mean {near[0]!r}?")
+        raise ConfigError(describe_unknown("cell", name, [cell.name for cell in self.cells]))
 
     def count_work(self) -> dict[str, int]:
         """Return how many different pieces of work each step has over all cells."""
