@@ -1,5 +1,6 @@
 """Patience for property tests; the tiny recipe; tiny policies and examples for them."""
 
+import os
 import sys
 from pathlib import Path
 
@@ -36,7 +37,7 @@ def tiny(tmp_path: Path, command_line: CommandLine, monkeypatch: pytest.MonkeyPa
     install_tiny(tiny.site, tiny.work)
     monkeypatch.chdir(tiny.work)
     monkeypatch.syspath_prepend(str(tiny.site))
-    monkeypatch.setenv("PYTHONPATH", str(tiny.site))
+    monkeypatch.setenv("PYTHONPATH", str(tiny.site), prepend=os.pathsep)
     monkeypatch.setenv("TINY_LOG", str(tiny.work / "log.jsonl"))
     monkeypatch.setattr(sys, "dont_write_bytecode", True)
     forget_recipes()

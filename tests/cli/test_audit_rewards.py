@@ -86,7 +86,7 @@ class TestAuditRewards:
         (rewarded.work / "mine.yaml").write_text("broken: default\n")
         done = rewarded.call("audit", "rewards", "mine.yaml")
         assert (done.returncode, rewarded.list_done()) == (1, ["prepare"])
-        assert (rewarded.work / "runs/mine/audit_rewards/audit.json").is_file()
+        assert (rewarded.work / "runs/rewarded-mine/audit_rewards/audit.json").is_file()
 
     def test_a_fault_exits_1_with_the_example_that_shows_it(self, rewarded):
         done = rewarded.call("audit", "rewards", "rewarded", *DEFAULT)
@@ -95,7 +95,9 @@ class TestAuditRewards:
         assert "  '' earns 1 on " in done.stdout
         assert "Traceback" not in done.stderr
         assert rewarded.list_done() == ["prepare"]
-        values = json.loads((rewarded.work / "runs/demo/audit_rewards/audit.json").read_text())
+        values = json.loads(
+            (rewarded.work / "runs/rewarded-demo/audit_rewards/audit.json").read_text()
+        )
         errors = [f["name"] for f in values["findings"] if f["level"] == "error"]
         assert errors == FAULTS
 
@@ -168,9 +170,9 @@ class TestRun:
         assert done.returncode == 0, done.stderr
         assert "[2/4] audit_rewards: what the rewards pay for" in done.stderr
         assert rewarded.list_done() == ["prepare", "train", "report"]
-        manifest = json.loads((rewarded.work / "runs/demo/manifest.json").read_text())
+        manifest = json.loads((rewarded.work / "runs/rewarded-demo/manifest.json").read_text())
         assert manifest["accepted_findings"] == []
-        assert "Accepted" not in read_notices(rewarded.work / "runs/demo")
+        assert "Accepted" not in read_notices(rewarded.work / "runs/rewarded-demo")
 
     def test_a_fault_stops_the_run_before_training(self, rewarded):
         done = rewarded.call("run", "rewarded", *DEFAULT)
@@ -186,7 +188,7 @@ class TestRun:
         done = rewarded.call("run", "rewarded", *DEFAULT, *accept(*FAULTS))
         assert done.returncode == 0, done.stderr
         assert rewarded.list_done() == ["prepare", "train", "report"]
-        folder = rewarded.work / "runs/demo"
+        folder = rewarded.work / "runs/rewarded-demo"
         manifest = json.loads((folder / "manifest.json").read_text())
         assert manifest["accepted_findings"] == sorted(FAULTS)
         for name in ("report.md", "report.html"):

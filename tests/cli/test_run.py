@@ -10,9 +10,13 @@ import shutil
 import signal
 import subprocess
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
+
+from groupwise.cli.run import choose_folder
+from groupwise.pipeline import find_recipe
 
 
 def wait_for(path: Path) -> None:
@@ -42,7 +46,7 @@ def test_it_runs_to_the_end_and_says_what_came_out(tiny):
     assert "; left: evaluate, report" in done.stderr
     row = done.stdout.splitlines()[1].split()
     assert row == ["tiny", "75.0%", "50.0–90.0%", "3"]
-    assert done.stdout.splitlines()[-1] == "report: runs/demo/report.html"
+    assert done.stdout.splitlines()[-1] == "report: runs/tiny-demo/report.html"
 
 
 def test_running_again_reuses_and_changing_redoes(tiny):
@@ -59,9 +63,9 @@ def test_running_again_reuses_and_changing_redoes(tiny):
 def test_until_ends_after_a_step_and_the_next_start_goes_on(tiny):
     done = tiny.call("run", "tiny", "--until", "write")
     assert (done.returncode, tiny.list_done()) == (0, ["prepare", "audit", "write"])
-    assert done.stdout == "ended after write: runs/demo/write\n"
-    assert not (tiny.work / "runs/demo/report.html").exists()
-    tiny.call("run", "tiny", "--resume", "--out", "runs/demo")
+    assert done.stdout == "ended after write: runs/tiny-demo/write\n"
+    assert not (tiny.work / "runs/tiny-demo/report.html").exists()
+    tiny.call("run", "tiny", "--resume", "--out", "runs/tiny-demo")
     assert tiny.list_done() == ["evaluate", "report"]
 
 
@@ -253,3 +257,9 @@ class TestFullDisk:
             assert tiny.call("run", "tiny", "--out", str(disk / "out")).returncode == 0
         finally:
             subprocess.run(["umount", str(disk)], check=True)
+
+
+def test_recipes_do_not_share_a_folder_because_their_configs_have_one_name(tiny):
+    recipes = [replace(find_recipe("tiny"), name=name) for name in ("tiny", "other")]
+    folders = [choose_folder(recipe, "demo") for recipe in recipes]
+    assert folders == [Path("runs/tiny-demo"), Path("runs/other-demo")]

@@ -28,11 +28,11 @@ def log_training(folder: Path, *, num_rows: int = 12, **last: float) -> None:
 
 def test_a_finished_run_is_shown_and_ends_with_0(tiny):
     tiny.call("run", "tiny")
-    log_training(tiny.work / "runs/demo/write")
-    done = tiny.call("watch", "runs/demo", "--once")
+    log_training(tiny.work / "runs/tiny-demo/write")
+    done = tiny.call("watch", "runs/tiny-demo", "--once")
     assert (done.returncode, done.stderr) == (0, "")
     lines = done.stdout.splitlines()
-    assert re.fullmatch(r"tiny · demo  finished  \d+\.\d s", lines[0])
+    assert re.fullmatch(r"tiny · tiny-demo  finished  \d+\.\d s", lines[0])
     names = [line.split()[1] for line in lines if line.startswith("✓")]
     assert names == ["prepare", "audit", "write", "evaluate", "report"]
     assert re.search(r"^Reward +62\.0.% +51\.0.% +51\.0.% \.\. 62\.0.% ▁.*█$", done.stdout, re.M)
@@ -43,25 +43,25 @@ def test_a_finished_run_is_shown_and_ends_with_0(tiny):
 
 def test_a_killed_run_says_so_and_how_to_continue(tiny):
     tiny.run("run", "tiny", "--set", "writer.die_at=1")
-    done = tiny.call("watch", "runs/demo")
+    done = tiny.call("watch", "runs/tiny-demo")
     assert done.returncode == 1
     assert "stopped before its end" in done.stdout
-    command = "continue with: groupwise run tiny --out runs/demo --resume"
+    command = "continue with: groupwise run tiny --out runs/tiny-demo --resume"
     assert command in done.stdout
     assert re.search(r"^✗ write +stopped", done.stdout, re.M)
     assert re.search(r"^· report +to do", done.stdout, re.M)
     assert tiny.call(*command.split()[3:]).returncode == 0
-    assert tiny.call("watch", "runs/demo", "--once").returncode == 0
+    assert tiny.call("watch", "runs/tiny-demo", "--once").returncode == 0
 
 
 def test_a_run_is_followed_to_its_end_as_plain_text(tiny):
     tiny.use_real_torch()
-    watching = tiny.start("watch", "runs/demo", "--every", "0.2")
+    watching = tiny.start("watch", "runs/tiny-demo", "--every", "0.2")
     said = live_through(tiny, lambda: watching.stdout.readline())
     said += watching.stdout.read()
     assert watching.wait(timeout=60) == 0
     pages = said.split("-" * 40 + "\n")
-    assert pages[0] == "demo  waiting: there is no run yet\n"
+    assert pages[0] == "tiny-demo  waiting: there is no run yet\n"
     assert any("▶ write   running" in page for page in pages)
     assert pages[-1].splitlines()[2:] == [
         "✓ prepare done 1.0 s",
@@ -71,7 +71,7 @@ def test_a_run_is_followed_to_its_end_as_plain_text(tiny):
 
 def live_through(tiny, read: Callable[[], str]) -> str:
     """Be a run that begins when it is waited for, and ends when it is seen running."""
-    folder, now = tiny.work / "runs/demo", datetime.now(UTC).isoformat()
+    folder, now = tiny.work / "runs/tiny-demo", datetime.now(UTC).isoformat()
     said = read_until(read, "waiting: there is no run yet")
     with RunFolder(folder).lock():
         marker = {"finished_at": now, "duration_s": 1.0}
@@ -96,12 +96,12 @@ def read_until(read: Callable[[], str], text: str) -> str:
 
 
 def test_once_shows_a_running_run_and_leaves(tiny):
-    folder = tiny.work / "runs/demo"
+    folder = tiny.work / "runs/tiny-demo"
     tiny.call("run", "tiny")
     with RunFolder(folder).lock():
-        done = tiny.call("watch", "runs/demo", "--once")
+        done = tiny.call("watch", "runs/tiny-demo", "--once")
     assert done.returncode == 0
-    assert "tiny · demo  running" in done.stdout
+    assert "tiny · tiny-demo  running" in done.stdout
 
 
 def test_a_run_that_is_not_there(tiny):
@@ -114,9 +114,9 @@ def test_a_run_that_is_not_there(tiny):
 
 def test_a_run_that_is_not_there_yet_is_waited_for(tiny):
     tiny.use_real_torch()
-    watching = tiny.start("watch", "runs/demo", "--every", "0.2")
+    watching = tiny.start("watch", "runs/tiny-demo", "--every", "0.2")
     line = watching.stdout.readline()
-    assert line == "demo  waiting: there is no run yet\n"
+    assert line == "tiny-demo  waiting: there is no run yet\n"
     tiny.call("run", "tiny")
     rest, _ = watching.communicate(timeout=60)
     assert "finished" in rest
@@ -125,7 +125,7 @@ def test_a_run_that_is_not_there_yet_is_waited_for(tiny):
 
 def test_ctrl_c_leaves_quietly(tiny):
     tiny.use_real_torch()
-    watching = tiny.start("watch", "runs/demo", "--every", "0.2")
+    watching = tiny.start("watch", "runs/tiny-demo", "--every", "0.2")
     watching.stdout.readline()
     watching.send_signal(signal.SIGINT)
     _, said = watching.communicate(timeout=60)
@@ -142,13 +142,13 @@ def test_a_sweep_names_its_cells(tiny):
 
 def test_alarms_are_printed_with_what_to_do(tiny):
     tiny.call("run", "tiny")
-    folder = tiny.work / "runs/demo/write"
+    folder = tiny.work / "runs/tiny-demo/write"
     log_training(folder)
     for step in range(13, 18):
         append_jsonl(folder / "metrics.jsonl", {"step": step, "dead_groups": 1.0})
     with (folder / "metrics.jsonl").open("a") as stream:
         stream.write('{"step": 18, "rew')
-    done = tiny.call("watch", "runs/demo", "--once")
+    done = tiny.call("watch", "runs/tiny-demo", "--once")
     assert "! all_groups_dead (step 17): all completions of a group earned" in done.stdout
     assert "  do: raise the temperature" in done.stdout
     assert "no alarms" not in done.stdout
@@ -156,8 +156,8 @@ def test_alarms_are_printed_with_what_to_do(tiny):
 
 def test_the_page_speaks_chinese(tiny):
     tiny.call("run", "tiny")
-    log_training(tiny.work / "runs/demo/write", num_rows=3)
-    done = tiny.call("watch", "runs/demo", "--once", "--language", "zh")
+    log_training(tiny.work / "runs/tiny-demo/write", num_rows=3)
+    done = tiny.call("watch", "runs/tiny-demo", "--once", "--language", "zh")
     assert "已完成" in done.stdout
     assert "奖励" in done.stdout
     assert "无警报" in done.stdout
@@ -166,20 +166,20 @@ def test_the_page_speaks_chinese(tiny):
 @pytest.mark.parametrize("columns", [20, 40, 80, 200])
 def test_every_width_holds_the_page(tiny, monkeypatch, columns: int):
     tiny.call("run", "tiny")
-    log_training(tiny.work / "runs/demo/write", num_rows=400)
+    log_training(tiny.work / "runs/tiny-demo/write", num_rows=400)
     monkeypatch.setenv("COLUMNS", str(columns))
-    done = tiny.call("watch", "runs/demo", "--once")
+    done = tiny.call("watch", "runs/tiny-demo", "--once")
     assert done.returncode == 0
     assert max(map(len, done.stdout.splitlines())) <= columns
 
 
 def test_a_plain_encoding_gets_plain_signs(tiny, monkeypatch):
     tiny.call("run", "tiny")
-    log_training(tiny.work / "runs/demo/write")
+    log_training(tiny.work / "runs/tiny-demo/write")
     monkeypatch.setenv("PYTHONIOENCODING", "ascii")
     monkeypatch.setenv("PYTHONUTF8", "0")
     tiny.use_real_torch()
-    done = tiny.run("watch", "runs/demo", "--once")
+    done = tiny.run("watch", "runs/tiny-demo", "--once")
     assert done.returncode == 0
     assert done.stdout.isascii()
     assert "?" not in done.stdout
@@ -187,12 +187,12 @@ def test_a_plain_encoding_gets_plain_signs(tiny, monkeypatch):
 
 def test_another_training_can_be_shown(tiny):
     tiny.call("run", "tiny")
-    log_training(tiny.work / "runs/demo/write")
-    write_jsonl(tiny.work / "runs/demo/prepare/metrics.jsonl", [{"step": 7, "loss": 0.5}])
-    done = tiny.call("watch", "runs/demo", "--once", "--step", "prepare")
+    log_training(tiny.work / "runs/tiny-demo/write")
+    write_jsonl(tiny.work / "runs/tiny-demo/prepare/metrics.jsonl", [{"step": 7, "loss": 0.5}])
+    done = tiny.call("watch", "runs/tiny-demo", "--once", "--step", "prepare")
     assert "prepare  step 7" in done.stdout
     assert "Reward" not in done.stdout
-    done = tiny.call("watch", "runs/demo", "--once", "--step", "grpo")
+    done = tiny.call("watch", "runs/tiny-demo", "--once", "--step", "grpo")
     assert done.returncode == 2
     assert "no training step 'grpo'; expected one of prepare, write" in done.stderr
 
@@ -202,7 +202,7 @@ def test_a_terminal_gets_one_page_that_changes(tiny):
     environment = {k: v for k, v in os.environ.items() if k not in ("NO_COLOR", "COLUMNS")}
     tiny.use_real_torch()
     watching = subprocess.Popen(
-        [sys.executable, "-m", "groupwise.cli", "watch", "runs/demo", "--every", "0.2"],
+        [sys.executable, "-m", "groupwise.cli", "watch", "runs/tiny-demo", "--every", "0.2"],
         cwd=tiny.work,
         env=environment | {"TERM": "xterm-256color"},
         stdin=follower,

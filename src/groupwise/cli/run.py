@@ -98,7 +98,7 @@ def run(
 
 def choose_folder(recipe: Recipe[Any], config: str | None) -> Path:
     """Return the run folder of a config where none is given."""
-    return Path("runs") / find_config(recipe, config).stem
+    return Path("runs") / f"{recipe.name}-{find_config(recipe, config).stem}"
 
 
 def resolve_config(

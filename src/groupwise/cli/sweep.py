@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from groupwise.cli.run import ConfigName, Debug, RecipeName, Settings
+from groupwise.cli.run import ConfigName, Debug, RecipeName, Settings, choose_folder
 from groupwise.core import ConfigError, describe_duration
 from groupwise.pipeline import Recipe, find_config, find_recipe
 from groupwise.pipeline.sweep import (
@@ -54,7 +54,7 @@ def sweep(
 ) -> None:
     """Run a recipe for every combination of some settings. Running it again continues."""
     found = find_recipe(recipe)
-    folder = out or Path("runs") / f"{find_config(found, config).stem}-sweep"
+    folder = out or Path(f"{choose_folder(found, config)}-sweep")
     plan = _make_plan(found, folder, grid or [], config, settings or [], accept or [])
     if dry_run:
         _print_plan(plan)
