@@ -1,11 +1,14 @@
 """``recipes``, ``doctor``, ``audit data``, ``--version`` and ``--help``."""
 
+import re
 import subprocess
 import sys
 
 import pytest
+import typer.main
 
 from groupwise import __version__
+from groupwise.cli.main import app
 
 
 def test_recipes_are_listed_with_their_configs(tiny):
@@ -39,6 +42,43 @@ def test_quick_verbs_do_not_import_torch(tiny, arguments: list[str]):
         check=False,
     )
     assert (done.returncode, done.stderr) == (0, "")
+
+
+@pytest.mark.parametrize(
+    ("verb", "defaults"),
+    [
+        (["run"], ["demo, or the recipe's only one", "runs/<recipe>-<config name>"]),
+        (["sweep"], ["runs/<recipe>-<config name>-sweep", "1"]),
+        (["watch"], ["2 on a terminal, else 30", "the one that runs, or the last", "en"]),
+        (["judge", "calibrate"], ["by its name", "runs/judge-<config or file name>", "3"]),
+        (["compare"], ["runs/compare-<run>-<run>", "test/accuracy"]),
+        (["report"], ["the sweep's folder, or the file's name", "test/accuracy"]),
+        (["predict"], ["8"]),
+        (["export-model"], ["grpo"]),
+    ],
+)
+def test_help_shows_what_is_taken_where_nothing_is_given(command_line, verb, defaults):
+    shown = command_line(*verb, "--help").stdout
+    missing = [
+        text for text in defaults if not re.search(rf"\[default: \(?{re.escape(text)}", shown)
+    ]
+    assert missing == []
+
+
+def list_commands(group: object) -> list[object]:
+    """Return the commands of a group and of the groups in it."""
+    inner = getattr(group, "commands", {}).values()
+    return [group, *(command for one in inner for command in list_commands(one))]
+
+
+def test_no_help_has_what_rich_takes_for_markup():
+    texts = [
+        text
+        for command in list_commands(typer.main.get_command(app))
+        for text in [command.help, *(getattr(one, "help", "") for one in command.params)]
+    ]
+    assert len(texts) > 50
+    assert [text for text in texts if re.search(r"\[[a-z#/@]", text or "")] == []
 
 
 def test_doctor_says_what_is_found(tiny):

@@ -1,7 +1,7 @@
 """``groupwise compare``: runs side by side, with paired statistics behind a fairness gate."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
@@ -23,7 +23,11 @@ Varying = Annotated[
 ReportLanguage = Annotated[
     Literal["en", "zh"], typer.Option("--language", help="Language of the report.")
 ]
-ReportOut = Annotated[Path | None, typer.Option("--out", metavar="DIR", help="Where to write it.")]
+
+
+def choose_report_folder(default: str) -> Any:
+    """Return the option for where a report goes; ``default`` says where without it."""
+    return typer.Option("--out", metavar="DIR", help="Where to write it.", show_default=default)
 
 
 def compare(
@@ -34,7 +38,7 @@ def compare(
     metric: Metric = "test/accuracy",
     varying: Varying = None,
     language: ReportLanguage = "en",
-    out: ReportOut = None,
+    out: Annotated[Path | None, choose_report_folder("runs/compare-<run>-<run>")] = None,
     debug: Debug = False,
 ) -> None:
     """Compare finished runs: what differs, whether it is fair, and what to take.

@@ -45,10 +45,13 @@ def calibrate(
     ] = None,
     data_format: Annotated[
         Literal["llmbar", "jsonl"] | None,
-        typer.Option("--format", help="Of the data [by its name]."),
+        typer.Option("--format", help="Of the data.", show_default="by its name"),
     ] = None,
     out: Annotated[
-        Path | None, typer.Option("--out", metavar="DIR", help="Folder [runs/judge-<config name>].")
+        Path | None,
+        typer.Option(
+            "--out", metavar="DIR", help="Folder.", show_default="runs/judge-<config or file name>"
+        ),
     ] = None,
     repeats: Annotated[
         int, typer.Option(min=1, help="Askings of each question at a temperature above 0.")

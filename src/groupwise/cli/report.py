@@ -9,8 +9,8 @@ import typer
 from groupwise.cli.compare import (
     Metric,
     ReportLanguage,
-    ReportOut,
     Varying,
+    choose_report_folder,
     split_metric,
     write_and_print,
 )
@@ -30,7 +30,9 @@ def report(
     metric: Metric = "test/accuracy",
     varying: Varying = None,
     language: ReportLanguage = "en",
-    out: ReportOut = None,
+    out: Annotated[
+        Path | None, choose_report_folder("the sweep's folder, or the file's name")
+    ] = None,
     debug: Debug = False,
 ) -> None:
     """Write the report of a sweep, of cells without items, or of one run again.

@@ -20,13 +20,22 @@ from groupwise.pipeline import (
 
 RecipeName = Annotated[str, typer.Argument(metavar="RECIPE", help="See `groupwise recipes`.")]
 ConfigName = Annotated[
-    str | None, typer.Option("--config", metavar="NAME_OR_FILE", help="A config or a YAML file.")
+    str | None,
+    typer.Option(
+        "--config",
+        metavar="NAME_OR_FILE",
+        help="A config or a YAML file.",
+        show_default="demo, or the recipe's only one",
+    ),
 ]
 Settings = Annotated[
     list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Change one setting.")
 ]
 Out = Annotated[
-    Path | None, typer.Option("--out", metavar="DIR", help="Run folder [runs/<config name>].")
+    Path | None,
+    typer.Option(
+        "--out", metavar="DIR", help="Run folder.", show_default="runs/<recipe>-<config name>"
+    ),
 ]
 Debug = Annotated[bool, typer.Option("--debug", help="Show tracebacks of all errors.")]
 

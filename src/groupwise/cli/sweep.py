@@ -37,7 +37,12 @@ def sweep(
     settings: Settings = None,
     out: Annotated[
         Path | None,
-        typer.Option("--out", metavar="DIR", help="Folder [runs/<config name>-sweep]."),
+        typer.Option(
+            "--out",
+            metavar="DIR",
+            help="Folder.",
+            show_default="runs/<recipe>-<config name>-sweep",
+        ),
     ] = None,
     jobs: Annotated[int, typer.Option("--jobs", min=1, help="Cells at once.")] = 1,
     cell: Annotated[

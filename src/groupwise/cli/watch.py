@@ -28,11 +28,17 @@ def watch(
     once: Annotated[bool, typer.Option("--once", help="Print one page and leave.")] = False,
     every: Annotated[
         float | None,
-        typer.Option(min=0.2, help="Seconds between pages [2 on a terminal, else 30]."),
+        typer.Option(
+            min=0.2, help="Seconds between pages.", show_default="2 on a terminal, else 30"
+        ),
     ] = None,
     step: Annotated[
         str | None,
-        typer.Option(metavar="NAME", help="Training to show [the one that runs, or the last]."),
+        typer.Option(
+            metavar="NAME",
+            help="Training to show.",
+            show_default="the one that runs, or the last",
+        ),
     ] = None,
     language: Annotated[Literal["en", "zh"], typer.Option(help="Of the page's words.")] = "en",
     debug: Debug = False,
