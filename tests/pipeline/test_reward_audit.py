@@ -27,7 +27,7 @@ def make_recipe(*uses: str, has_rewards: bool = True) -> Recipe[AnyConfig]:
         config_folder=Path(),
         plan=lambda config, run: [Step(name, lambda context: None) for name in names],
         preview=lambda config: Preview(),
-        rewards=source if has_rewards else None,
+        rewards=(lambda: source) if has_rewards else None,
     )
 
 

@@ -1,8 +1,9 @@
 """A log of rows that were not used: how many, why and where. It decides nothing itself."""
 
 from collections import Counter
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Self
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +43,14 @@ class DropLog:
     def total(self) -> int:
         """Number of dropped rows."""
         return len(self._drops)
+
+    @classmethod
+    def from_json(cls, values: Mapping[str, Any]) -> Self:
+        """Return the log that ``to_json`` gave the values of."""
+        log = cls()
+        for row in values["rows"]:
+            log.add(row["reason"], row["where"])
+        return log
 
     def to_json(self) -> dict[str, Any]:
         """Return total, counts and all rows as JSON values."""

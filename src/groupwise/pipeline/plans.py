@@ -1,8 +1,7 @@
-"""What the plan of a recipe is made of: steps with what they read, and late work."""
+"""What the plan of a recipe is made of: steps with what they read."""
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
-from importlib.metadata import EntryPoint
 from typing import Any
 
 from groupwise.core import Config
@@ -17,7 +16,6 @@ class Planner:
 
     Attributes:
         config: of the run.
-        work: ``module:name`` of a mapping from steps to ``(config, context) -> None``.
         facts: what steps depend on besides settings, by name; ``metric_versions`` is known. A
             fact with the name of a section stands for it in keys: what of it counts.
         inputs: what settings that name files, folders or models stand for, by the path of the
@@ -25,18 +23,24 @@ class Planner:
     """
 
     config: Config
-    work: str
     facts: Mapping[str, Any] = field(default_factory=dict[str, Any])
     inputs: Mapping[str, str] = field(default_factory=dict[str, str])
 
     def make_step(
-        self, name: str, summary: str, *, reads: str, uses: str = "", code: str = "", **more: Any
+        self,
+        name: str,
+        run: Callable[[StepContext], None],
+        *,
+        reads: str,
+        uses: str = "",
+        code: str = "",
+        **more: Any,
     ) -> Step:
         """Return a step.
 
         Args:
             name: of the step.
-            summary: what it does, a clause for people.
+            run: its work.
             reads: paths of the config and names of facts, with spaces between them. The step's
                 work gets a view of these settings, in which any other one raises.
             uses: names of earlier steps whose outputs it reads, with spaces between them.
@@ -51,12 +55,11 @@ class Planner:
         settings = collect_settings(self.config, paths)
         return Step(
             name=name,
-            run=bind_work(self.work, name),
+            run=run,
             uses=tuple(uses.split()),
             settings={**settings, **{one: facts[one] for one in names if one in facts}},
             config=view_config(self.config, paths, step=name),
             inputs={**self._find_inputs(paths), **digest_code(*code.split())},
-            summary=summary,
             **more,
         )
 
@@ -66,20 +69,6 @@ class Planner:
             for name, digest in self.inputs.items()
             if any(name == path or name.startswith(f"{path}.") for path in reads)
         }
-
-
-def bind_work(where: str, step: str) -> Callable[[StepContext], None]:
-    """Return the work of a step; what it needs is imported when it runs.
-
-    Args:
-        where: ``module:name`` of a mapping from steps to ``(config, context) -> None``.
-        step: name of the step.
-    """
-
-    def work(context: StepContext) -> None:
-        EntryPoint("work", where, "").load()[step](context.config, context)
-
-    return work
 
 
 def _list_metric_versions() -> dict[str, int]:

@@ -86,8 +86,8 @@ class Recipe(Generic[C]):
         config_folder: where its YAML files are.
         plan: ``(config, run folder) -> steps``; reads inputs to digest them, writes nothing.
         preview: ``config -> Preview``; writes nothing.
-        rewards: what training is rewarded by, audited in a step ``audit_rewards`` of its own that
-            later steps may use; None if no step trains on rewards.
+        rewards: returns what training is rewarded by, audited in a step ``audit_rewards`` of its
+            own that later steps may use; None if no step trains on rewards.
         prediction: how a finished run judges new groups; None if it judges none.
         headline: the measure that a finished run says before the accuracy; empty for none.
     """
@@ -98,7 +98,7 @@ class Recipe(Generic[C]):
     config_folder: Path
     plan: Callable[[C, Path], list[Step]]
     preview: Callable[[C], Preview]
-    rewards: RewardSource[C] | None = None
+    rewards: Callable[[], RewardSource[C]] | None = None
     prediction: PredictionSource[C] | None = None
     headline: str = ""
 

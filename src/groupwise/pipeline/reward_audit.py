@@ -68,19 +68,20 @@ def plan_steps(
     steps = recipe.plan(config, out)
     if recipe.rewards is None:
         return steps
+    source = recipe.rewards()
     names = [step.name for step in steps]
-    place = max(map(names.index, recipe.rewards.uses), default=-1) + 1
-    reads = recipe.rewards.reads.split()
+    place = max(map(names.index, source.uses), default=-1) + 1
+    reads = source.reads.split()
     step = Step(
         name=AUDIT_REWARDS,
-        run=_bind(recipe.rewards.collect, accepted, kept),
-        uses=recipe.rewards.uses,
+        run=_bind(source.collect, accepted, kept),
+        uses=source.uses,
         settings={
             **collect_settings(config, reads),
             "accepted": sorted({*accepted, *kept}),
         },
         config=view_config(config, reads, step=AUDIT_REWARDS),
-        inputs=digest_code("groupwise.rewards.audit", *recipe.rewards.code.split()),
+        inputs=digest_code("groupwise.rewards.audit", *source.code.split()),
         summary="what the rewards pay for",
     )
     return [*steps[:place], step, *steps[place:]]

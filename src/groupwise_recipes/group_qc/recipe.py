@@ -12,6 +12,7 @@ from groupwise.pipeline import (
     Recipe,
     RewardSource,
     Step,
+    StepContext,
     digest_models,
 )
 from groupwise_recipes.group_qc.verdicts import MISSED
@@ -24,8 +25,6 @@ if TYPE_CHECKING:
 
 TRAINED = ("sft", "grpo", "sft_same_labels")
 TEACH = "teach_stage_a"
-
-_WORK = "groupwise_recipes.group_qc.work:WORK"
 
 # What loading a policy reads, and what asking it does.
 _POLICY = "model.base model.dtype model.max_pixels"
@@ -125,16 +124,23 @@ def plan(config: "GroupQcConfig", run: Path) -> list[Step]:
         ),
     ]
     facts = {"summaries": config.summaries.describe(), "retry": count_attempts(run)}
-    planner = Planner(config, _WORK, facts, _digest_outside(config))
+    planner = Planner(config, facts, _digest_outside(config))
     absent = set() if config.model.is_preset else {TEACH}
     return [_make_step(row, planner, absent) for row in rows if row[0] not in absent]
 
 
 def _make_step(row: tuple[str, str, str, str], planner: Planner, absent: set[str]) -> Step:
     name, summary, reads, uses = row
+
+    def work(context: StepContext) -> None:
+        from groupwise_recipes.group_qc.work import WORK
+
+        WORK[name](context.config, context)
+
     return planner.make_step(
         name,
-        summary,
+        work,
+        summary=summary,
         reads=reads,
         uses=" ".join(used for used in uses.split() if used not in absent),
         code=_CODE.get(name, ""),
@@ -191,7 +197,9 @@ recipe = Recipe(
     config_folder=Path(__file__).parent / "configs",
     plan=plan,
     preview=preview,
-    rewards=RewardSource(collect_rewards, uses=("stage_b_data",), reads="rewards", code=_REWARDS),
+    rewards=lambda: RewardSource(
+        collect_rewards, uses=("stage_b_data",), reads="rewards", code=_REWARDS
+    ),
     prediction=PredictionSource(open_predictor, list_groups),
     headline=MISSED,
 )

@@ -6,10 +6,9 @@ from typing import Literal, Self
 from pydantic import Field, model_validator
 
 from groupwise.core import Config, describe_unknown
-from groupwise.data import NearDuplicates, TokenBudget
-from groupwise.models import ModelSettings
+from groupwise.flow import DataSettings, FlowConfig
 from groupwise.rewards import LabelParser
-from groupwise.training import GrpoSettings, SftSettings
+from groupwise.training import SftSettings
 from groupwise_drawn.desktops import ACTIVITIES
 from groupwise_recipes.on_task.judge import OnTaskJudgeSettings
 
@@ -46,7 +45,7 @@ class DrawnSettings(Config):
         return self
 
 
-class DataSettings(Config):
+class OnTaskData(DataSettings):
     """Where the screens come from and how they are split; sessions are never divided.
 
     Attributes:
@@ -59,10 +58,7 @@ class DataSettings(Config):
             uses the GRPO sessions for the warm-up, too.
         pairs_per_screen: tasks that each screen of validation, test and GRPO is paired with.
         stored_pixels: pictures are stored scaled down to at most this many pixels.
-        near_duplicates: what is done about screens of two splits that look alike: ``warn`` (and
-            measure without them), ``drop`` those that train, or ``join`` their sessions.
-        mirror_invariant: whether mirror images count as alike; on a screen, left and right do
-            not change what somebody works on.
+        mirror_invariant: on a screen, left and right do not change what somebody works on.
     """
 
     root: Path | None = None
@@ -74,9 +70,7 @@ class DataSettings(Config):
     test_share: float = Field(default=0.2, gt=0, lt=1)
     pairs_per_screen: int = Field(default=2, ge=1)
     stored_pixels: int = Field(default=1_000_000, ge=28 * 28)
-    near_duplicates: NearDuplicates = "warn"
     mirror_invariant: bool = True
-    budget: TokenBudget = TokenBudget(max_prompt_tokens=4096)
 
     @model_validator(mode="after")
     def _check_source(self) -> Self:
@@ -127,22 +121,6 @@ class WarmupSettings(SftSettings):
     labelled_share: float = Field(default=1.0, ge=0, le=1)
 
 
-class EvaluationSettings(Config):
-    """How policies are asked.
-
-    Attributes:
-        num_items: test items, drawn by the seed so that fewer are always among more; None: all.
-        batch_size: prompts per forward pass.
-        num_latency_items: test items asked one by one, to time them.
-        num_heldout_items: validation items behind the held-out curve of GRPO.
-    """
-
-    num_items: int | None = Field(default=None, ge=1)
-    batch_size: int = Field(default=32, ge=1)
-    num_latency_items: int = Field(default=20, ge=1)
-    num_heldout_items: int = Field(default=96, ge=1)
-
-
 class RewardWeights(Config):
     """Weights of the reward parts; only their proportion counts.
 
@@ -159,18 +137,14 @@ class RewardWeights(Config):
     format: float = Field(default=0.0, ge=0)
 
 
-class OnTaskConfig(Config):
+class OnTaskConfig(FlowConfig):
     """The whole job; without ``judge`` the labels alone are rewarded."""
 
-    seed: int = 0
-    model: ModelSettings
-    data: DataSettings
+    data: OnTaskData
     answer: LabelParser = LabelParser(labels=LABELS, describe=("Screen", "Task"))
     rewards: RewardWeights = RewardWeights()
     judge: OnTaskJudgeSettings | None = None
     sft: WarmupSettings
-    grpo: GrpoSettings
-    evaluation: EvaluationSettings = EvaluationSettings()
 
     @model_validator(mode="after")
     def _check_labels(self) -> Self:

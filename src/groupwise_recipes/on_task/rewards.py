@@ -15,7 +15,6 @@ from groupwise.rewards import (
     Reward,
     RewardCase,
     RewardSet,
-    describe_weights,
 )
 from groupwise_recipes.on_task.config import OnTaskConfig
 from groupwise_recipes.on_task.judge import list_options, make_judge, make_judged
@@ -36,12 +35,6 @@ def make_rewards(config: OnTaskConfig, judge: LogitJudge | None = None) -> Rewar
     if judge is not None:
         parts["judge"] = (make_judged(judge, parser), weights.judge)
     return RewardSet(parts, drop_contradicted=True)
-
-
-def name_weights(config: OnTaskConfig) -> str:
-    """Return the weights that count in this run, as one line that names the absent parts."""
-    absent = ["visual_verifier"] if config.judge is not None else ["judge", "visual_verifier"]
-    return describe_weights(config.rewards.model_dump(), absent=absent)
 
 
 def make_case(config: OnTaskConfig, prepared: Path) -> RewardCase:

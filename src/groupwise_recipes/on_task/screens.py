@@ -1,5 +1,6 @@
 """The prepare step: screens into splits, pictures stored small, pairs made."""
 
+import json
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -34,7 +35,7 @@ from groupwise.data import (
     write_examples,
 )
 from groupwise_drawn.desktops import write_desktops
-from groupwise_recipes.on_task.config import DataSettings, OnTaskConfig
+from groupwise_recipes.on_task.config import OnTaskConfig, OnTaskData
 from groupwise_recipes.on_task.prompt import make_pair_example
 
 DRAWN = "drawn"
@@ -70,7 +71,7 @@ def prepare_screens(config: OnTaskConfig, folder: Path) -> None:
 
 
 def split_screens(
-    loaded: LoadedScreens, data: DataSettings, *, seed: int
+    loaded: LoadedScreens, data: OnTaskData, *, seed: int
 ) -> dict[str, list[Screenshot]]:
     """Return the screens by split, the warm-up's among them; a picture is in one split only.
 
@@ -106,6 +107,11 @@ def describe_sources(sources: Mapping[str, Mapping[str, int]]) -> list[str]:
     ]
 
 
+def read_sources(folder: Path) -> dict[str, dict[str, int]]:
+    """Return the number of screens by source and split that ``prepare_screens`` counted."""
+    return json.loads((folder / "source.json").read_text(encoding="utf-8"))["sources"]
+
+
 def read_warmup(folder: Path) -> list[Screenshot]:
     """Return the warm-up screens that ``prepare_screens`` wrote."""
     return [_from_row(row, folder) for row in read_jsonl(folder / "warmup.jsonl")]
@@ -138,7 +144,7 @@ def _draw(config: OnTaskConfig, folder: Path) -> LoadedScreens:
 
 
 def _split(
-    screens: Sequence[Screenshot], data: DataSettings, *, seed: int
+    screens: Sequence[Screenshot], data: OnTaskData, *, seed: int
 ) -> dict[str, list[Screenshot]]:
     shares = data.list_shares()
     if data.train_folds is None or data.test_folds is None:
@@ -166,7 +172,7 @@ def _drop_shared(
     return kept
 
 
-def _join(screens: Sequence[Screenshot], data: DataSettings) -> Sequence[Screenshot]:
+def _join(screens: Sequence[Screenshot], data: OnTaskData) -> Sequence[Screenshot]:
     """Return the screens with one session for those whose screens look alike, if that is wanted."""
     if data.near_duplicates != "join":
         return screens

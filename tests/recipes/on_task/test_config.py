@@ -9,9 +9,9 @@ from groupwise.core import ConfigError, load_config, read_jsonl, write_jsonl
 from groupwise.pipeline import Preview, find_recipe
 from groupwise_drawn.desktops import write_desktops
 from groupwise_recipes.on_task.config import OnTaskConfig
-from groupwise_recipes.on_task.preview import preview_run
 
-CONFIGS = find_recipe("on_task").config_folder
+RECIPE = find_recipe("on_task")
+CONFIGS = RECIPE.config_folder
 
 
 def load(name: str, *overrides: str) -> OnTaskConfig:
@@ -20,30 +20,30 @@ def load(name: str, *overrides: str) -> OnTaskConfig:
 
 @pytest.mark.parametrize("name", ["demo", "qwen2.5-vl-3b"])
 def test_shipped_configs_can_start(name: str) -> None:
-    preview = preview_run(load(name))
+    preview = RECIPE.preview(load(name))
     assert preview.problems == []
-    assert {"tokens per row", "sft steps", "grpo steps"} <= {fact for fact, _ in preview.facts}
+    assert {"tokens per prompt", "sft steps", "grpo steps"} <= {fact for fact, _ in preview.facts}
 
 
 def test_real_config_estimates_tokens_and_memory() -> None:
-    facts = dict(preview_run(load("qwen2.5-vl-3b")).facts)
-    assert "1,2" in facts["tokens per row"]
+    facts = dict(RECIPE.preview(load("qwen2.5-vl-3b")).facts)
+    assert "1,2" in facts["tokens per prompt"]
     assert "MiB" in facts["memory estimate"]
 
 
 def test_missing_folder_is_a_problem_that_names_it(tmp_path: Path) -> None:
-    (problem,) = preview_run(load("screenagent-tiny", f"data.root={tmp_path / 'gone'}")).problems
+    (problem,) = RECIPE.preview(load("screenagent-tiny", f"data.root={tmp_path / 'gone'}")).problems
     assert "gone" in problem
 
 
 def test_budget_that_rejects_real_rows_is_a_problem() -> None:
     config = load("qwen2.5-vl-3b", "data.budget.max_prompt_tokens=256")
-    assert any("rejects real rows" in problem for problem in preview_run(config).problems)
+    assert any("rejects real rows" in problem for problem in RECIPE.preview(config).problems)
 
 
 def test_response_limit_that_cannot_hold_a_label_is_a_problem() -> None:
     config = load("demo", "grpo.max_new_tokens=3")
-    assert any("cannot hold an answer" in problem for problem in preview_run(config).problems)
+    assert any("cannot hold an answer" in problem for problem in RECIPE.preview(config).problems)
 
 
 @pytest.mark.parametrize(
@@ -85,7 +85,7 @@ def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def preview_real(root: Path, *overrides: str) -> Preview:
     folds = ("data.train_folds=[0, 1]", "data.test_folds=[2]", "data.validation_share=0.2")
-    return preview_run(load("screenagent-tiny", f"data.root={root}", *folds, *overrides))
+    return RECIPE.preview(load("screenagent-tiny", f"data.root={root}", *folds, *overrides))
 
 
 def test_a_dry_run_counts_what_is_used_and_dropped(root: Path) -> None:
@@ -112,7 +112,7 @@ def test_what_stops_the_loading_is_a_problem_of_the_dry_run(
 
 
 def test_too_few_drawn_sessions_are_a_problem_of_the_dry_run() -> None:
-    (problem,) = preview_run(load("demo", "data.drawn.num_sessions=9")).problems
+    (problem,) = RECIPE.preview(load("demo", "data.drawn.num_sessions=9")).problems
     assert "would be empty" in problem
 
 
@@ -133,4 +133,4 @@ def test_drawn_screens_join_real_ones_only_if_asked_for(root: Path) -> None:
 
 
 def test_the_only_source_is_told() -> None:
-    assert dict(preview_run(load("demo")).facts)["sources"] == "all: drawn 6,800 (100.0%)"
+    assert dict(RECIPE.preview(load("demo")).facts)["sources"] == "all: drawn 6,800 (100.0%)"

@@ -5,10 +5,11 @@ from pathlib import Path
 import pytest
 
 from groupwise.core import DataError, Example, Message, load_config, make_example
+from groupwise.flow.asking import draw_items
+from groupwise.flow.stages import TRAINED
 from groupwise.pipeline import Step, find_config, find_recipe
 from groupwise_recipes.on_task.config import OnTaskConfig
-from groupwise_recipes.on_task.measure import draw_items
-from groupwise_recipes.on_task.recipe import TRAINED, plan
+from groupwise_recipes.on_task.recipe import recipe
 
 EXAMPLES = [
     make_example([Message("user", f"第 {n} 题")], group=str(n), label="x") for n in range(40)
@@ -51,7 +52,7 @@ def list_steps(*overrides: str) -> dict[str, Step]:
     config = load_config(
         OnTaskConfig, find_config(find_recipe("on_task"), "demo"), overrides=overrides
     )
-    return {step.name: step for step in plan(config, Path("nowhere"))}
+    return {step.name: step for step in recipe.plan(config, Path("nowhere"))}
 
 
 @pytest.mark.parametrize(
@@ -63,9 +64,9 @@ def list_steps(*overrides: str) -> dict[str, Step]:
         ("grpo.max_new_tokens=20", {"baselines", "grpo", "sft_same_labels", "evaluate"}),
         ("grpo.learning_rate=1e-6", {"grpo", "sft_same_labels"}),
         ("grpo.trainable.method=lora", {"grpo", "sft_same_labels"}),
-        ("rewards.format=0.2", {"grpo", "evaluate"}),
-        ("sft.written_tasks=0.2", {"prepare", "sft", "sft_same_labels", "evaluate"}),
-        ("sft.epochs=2", {"sft", "sft_same_labels", "evaluate"}),
+        ("rewards.format=0.2", {"grpo"}),
+        ("sft.written_tasks=0.2", {"prepare", "sft", "sft_same_labels"}),
+        ("sft.epochs=2", {"sft", "sft_same_labels"}),
         ("model.dtype=bfloat16", {"baselines", *TRAINED, "evaluate"}),
         ("data.budget.max_prompt_tokens=300", {"prepare", "audit"}),
     ],

@@ -19,7 +19,8 @@ from groupwise.judges import Question, ReplyCache, judge_all
 from groupwise.models import load_policy, write_tiny_policy
 from groupwise_recipes.on_task.config import OnTaskConfig
 from groupwise_recipes.on_task.judge import OnTaskJudgeSettings, make_judge, make_judged
-from groupwise_recipes.on_task.rewards import make_rewards, name_weights
+from groupwise_recipes.on_task.rewards import make_rewards
+from groupwise_recipes.on_task.task import TASK
 
 CONFIG = Path(__file__).parents[3] / "src/groupwise_recipes/on_task/configs/demo.yaml"
 DEMO = yaml.safe_load(CONFIG.read_text(encoding="utf-8")) | {"rewards": {}}
@@ -151,11 +152,13 @@ def test_a_model_in_this_process_judges_pictures(config, example, tmp_path, lang
 
 
 def test_the_weights_that_count_are_named(config):
-    assert name_weights(config) == (
+    assert TASK.describe_weights(config) == (
         "classification 0.375, judge 0.625, format 0 (absent: visual_verifier)"
     )
     alone = config.model_copy(update={"judge": None})
-    assert name_weights(alone) == ("classification 1, format 0 (absent: judge, visual_verifier)")
+    assert TASK.describe_weights(alone) == (
+        "classification 1, format 0 (absent: judge, visual_verifier)"
+    )
 
 
 def test_a_run_with_a_judge(

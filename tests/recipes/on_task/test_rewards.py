@@ -35,7 +35,7 @@ def run(tmp_path: Path) -> Path:
 def test_shipped_rewards_pass(run: Path, name: str) -> None:
     config = load_config(RECIPE.load_config_type(), find_config(RECIPE, name))
     assert RECIPE.rewards is not None
-    audit = audit_rewards(RECIPE.rewards.collect(config, run))
+    audit = audit_rewards(RECIPE.rewards().collect(config, run))
     assert [(finding.name, finding.where) for finding in audit.findings] == []
     assert {row.name for row in audit.rows if not row.num_tried} == set()
 
@@ -43,6 +43,6 @@ def test_shipped_rewards_pass(run: Path, name: str) -> None:
 def test_a_broken_reward_in_its_place_is_refused(run: Path) -> None:
     config = load_config(RECIPE.load_config_type(), find_config(RECIPE, "demo"))
     assert RECIPE.rewards is not None
-    case = RECIPE.rewards.collect(config, run)
+    case = RECIPE.rewards().collect(config, run)
     audit = audit_rewards(replace(case, rewards=AnswerFormat(config.answer), seat=None))
     assert "reward/pays-wrong-answer" in [finding.name for finding in audit.errors]

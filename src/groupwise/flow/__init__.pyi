@@ -1,0 +1,24 @@
+"""The usual way of a recipe, once: a Task says what is its own, stages do the rest."""
+
+from groupwise.flow.preview import estimate_picture
+from groupwise.flow.recipe import make_recipe
+from groupwise.flow.settings import DataSettings, EvaluationSettings, FlowConfig
+from groupwise.flow.stages import ASKED, POLICY, Stage, keep_stages, list_usual_stages
+from groupwise.flow.task import Ask, Estimate, Part, Task
+
+__all__ = [
+    "ASKED",
+    "POLICY",
+    "Ask",
+    "DataSettings",
+    "Estimate",
+    "EvaluationSettings",
+    "FlowConfig",
+    "Part",
+    "Stage",
+    "Task",
+    "estimate_picture",
+    "keep_stages",
+    "list_usual_stages",
+    "make_recipe",
+]

@@ -1,0 +1,132 @@
+"""Opening a policy and asking it, always under greedy decoding."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from groupwise.core import DataError, Example, ProgressLine, derive_seed
+from groupwise.evaluation import Prediction
+from groupwise.flow.task import Task
+from groupwise.inference import LocalEngine, Sampling, time_answers
+from groupwise.models import Policy, load_policy
+from groupwise.pipeline import StepContext
+from groupwise.rewards import Parsed, Parser
+
+
+def open_policy(config: Any, name: str | Path) -> Policy:
+    """Load a policy as ``model`` says; an adapter brings its base along."""
+    return load_policy(name, dtype=config.model.dtype, max_pixels=config.model.max_pixels)
+
+
+def make_ask(policy: Policy, config: Any) -> Callable[..., list[str]]:
+    """Return an ``Ask`` of a policy; ``report_progress`` may be given by name."""
+    engine = LocalEngine(policy, batch_size=config.evaluation.batch_size)
+    sampling = Sampling(max_new_tokens=config.grpo.max_new_tokens)
+
+    def ask(examples: Sequence[Example], **named: Any) -> list[str]:
+        replies = engine.generate(examples, sampling=sampling, **named)
+        return [found.text for [found] in replies]
+
+    return ask
+
+
+def read_answer(parser: Parser, example: Example, text: str) -> Parsed:
+    """Return what a text says; an answer that counts as right has the label's own spelling."""
+    found = parser.parse(text, example)
+    is_right = found.label is not None and parser.measure(example, text) == 1.0
+    return replace(found, label=str(example.label)) if is_right else found
+
+
+def check_heldout(
+    task: Task[Any], policy: Policy, examples: Sequence[Example], config: Any
+) -> Mapping[str, float]:
+    """Return accuracy, the share of invalid answers and the task's own measures."""
+    parser = task.parser(config)
+    texts = make_ask(policy, config)(examples)
+    found = [read_answer(parser, *pair) for pair in zip(examples, texts, strict=True)]
+    hits = sum(one.label == example.label for one, example in zip(found, examples, strict=True))
+    num_items = len(examples)
+    return {
+        "accuracy": hits / num_items,
+        "invalid": sum(one.label is None for one in found) / num_items,
+        **task.measure_heldout(found, examples),
+        "n": num_items,
+    }
+
+
+def ask_policy(
+    task: Task[Any], policy: Policy, examples: Sequence[Example], context: StepContext, *, name: str
+) -> list[Prediction]:
+    """Return a policy's predictions; the first items are asked one by one and timed."""
+    config = context.config
+    parser, ask = task.parser(config), make_ask(policy, config)
+    progress = ProgressLine(f"{task.things} answered by {name}", context.say)
+    texts = ask(examples, report_progress=progress)
+    scores = task.probe(ask, examples, texts)
+    answers = [read_answer(parser, *pair) for pair in zip(examples, texts, strict=True)]
+    shares = _share_labels(policy, examples, answers, labels=parser.labels, config=config)
+    latencies = time_answers(
+        policy,
+        examples,
+        sampling=Sampling(max_new_tokens=config.grpo.max_new_tokens),
+        num_timed=config.evaluation.num_latency_items,
+    )
+    return [
+        Prediction(
+            example_id=example.id,
+            group=example.group,
+            split="test",
+            policy=name,
+            label=str(example.label),
+            predicted=answer.label,
+            reason=answer.reason,
+            text=text,
+            probabilities=None if answer.label is None else share,
+            latency_s=latency_s,
+            pictures=tuple(str(picture.path) for picture in example.pictures),
+            fields=dict(example.fields),
+            scores=own,
+        )
+        for example, text, answer, share, latency_s, own in zip(
+            examples, texts, answers, shares, latencies, scores, strict=True
+        )
+    ]
+
+
+def _share_labels(
+    policy: Policy,
+    examples: Sequence[Example],
+    answers: Sequence[Parsed],
+    *,
+    labels: Sequence[str],
+    config: Any,
+) -> Sequence[Mapping[str, float] | None]:
+    """Return the labels' probabilities behind what a policy said before; None for open answers."""
+    if not labels:
+        return [None] * len(examples)
+    engine = LocalEngine(policy, batch_size=config.evaluation.batch_size)
+    prefixes = [answer.prefix for answer in answers]
+    return engine.label_probabilities(examples, labels=labels, leads=prefixes)
+
+
+def draw_items(examples: Sequence[Example], config: Any) -> list[Example]:
+    """Return ``evaluation.num_items`` of the test items in their order, or all of them.
+
+    Each has its place by the seed and its id, so fewer are always among more.
+
+    Raises:
+        DataError: if there are not so many.
+    """
+    num_items = config.evaluation.num_items
+    if num_items is None:
+        return list(examples)
+    if num_items > len(examples):
+        raise DataError(
+            "the test split has fewer items than evaluation.num_items asks for",
+            got=num_items,
+            expected=f"at most {len(examples)}",
+        )
+    places = [derive_seed(config.seed, "item", example.id) for example in examples]
+    chosen = sorted(range(len(examples)), key=places.__getitem__)[:num_items]
+    return [examples[index] for index in sorted(chosen)]

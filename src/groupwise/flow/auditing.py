@@ -1,0 +1,37 @@
+"""The stage ``audit``: what a result on the splits can be trusted for."""
+
+import json
+from typing import Any
+
+from groupwise.data import DropLog, audit_data, find_near_pictures, write_audit
+from groupwise.flow.task import Task, read_splits
+from groupwise.models import open_token_counter
+from groupwise.pipeline import StepContext
+
+SPLITS = ("train", "validation", "test")
+
+
+def run_audit(task: Task[Any], context: StepContext) -> None:
+    """Audit the splits and stop the run on an error.
+
+    Raises:
+        DataError: naming every error that was found.
+    """
+    config, prepared = context.config, context.output_of(task.data_stage)
+    source = json.loads((prepared / "source.json").read_text(encoding="utf-8"))
+    splits = read_splits(prepared, *SPLITS)
+    shown = list(task.show_warmup(config, prepared))
+    warmup = {"warmup": shown} if shown else {}
+    audit = audit_data(
+        splits,
+        drops=DropLog.from_json(source["drops"]),
+        num_rows=source["num_rows"],
+        budget=config.data.budget,
+        count_tokens=open_token_counter(
+            task.find_base(config, context.run), max_pixels=config.model.max_pixels
+        ),
+        near=find_near_pictures({**warmup, **splits}, mirrored=config.data.mirror_invariant),
+    )
+    audit = audit.add(task.find_in_data(config, prepared))
+    write_audit(audit, context.folder)
+    audit.refuse_errors()

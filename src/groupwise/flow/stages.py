@@ -1,0 +1,165 @@
+"""Stages: the usual way of a recipe, and how they become the steps of a plan.
+
+A stage declares what it reads; its key, its view of the config and what a comparison knows of it
+come from that one declaration.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from groupwise.flow.auditing import run_audit
+from groupwise.flow.evaluating import run_baselines, run_evaluate, run_report
+from groupwise.flow.preparing import run_prepare
+from groupwise.flow.task import PartName, Task
+from groupwise.flow.training import run_grpo, run_sft, run_sft_same_labels
+from groupwise.pipeline import AUDIT_REWARDS, Planner, Step, StepContext, digest_models
+
+TRAINED = ("sft", "grpo", "sft_same_labels")
+POLICY = "model.base model.dtype model.max_pixels"
+"""What loading a policy reads."""
+ASKED = f"seed {POLICY} grpo.max_new_tokens evaluation.batch_size"
+"""What loading a policy and asking it reads."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Stage:
+    """One stage of a recipe.
+
+    Attributes:
+        name: also of its folder.
+        work: does it; ``context.config`` is a view of what the stage declares to read.
+        summary: what it does, a clause for people.
+        reads: paths of the config and names of facts, with spaces between them.
+        parts: of the task that it uses; what they read and their code count, too.
+        uses: earlier stages whose outputs it reads, with spaces between them.
+        code: as for a ``Part``.
+        files: it also writes into the run folder itself.
+    """
+
+    name: str
+    work: Callable[[Any, StepContext], None]
+    summary: str
+    reads: str = ""
+    parts: Sequence[PartName] = ()
+    uses: str = ""
+    code: str = ""
+    files: tuple[str, ...] = ()
+
+
+def list_usual_stages(task: Task[Any], config: Any) -> list[Stage]:
+    """Return prepare, audit, baselines, the trainings that the config asks for, and the rest."""
+    sources = task.list_sources(config)
+    asked = f"{ASKED} evaluation.num_items evaluation.num_latency_items"
+    has_warmup = config.sft is not None
+    trained = TRAINED if has_warmup else ("grpo",)
+    built = ("warmup", "parser") if has_warmup else ("parser",)
+    return [
+        Stage(
+            name="prepare",
+            work=partial(run_prepare, has_warmup=has_warmup),
+            summary="data into splits",
+            reads="seed data model.base model.max_pixels has_warmup",
+            parts=("data", *built),
+        ),
+        Stage(
+            name="audit",
+            work=run_audit,
+            summary="what the data can be trusted for",
+            reads="data.budget data.mirror_invariant model.base model.max_pixels",
+            parts=("audit",),
+            uses=sources,
+        ),
+        Stage(
+            name="baselines",
+            work=run_baselines,
+            summary="majority, text, picture, prompt",
+            reads=asked,
+            parts=("parser", "measures"),
+            uses=f"{sources} audit",
+        ),
+        *([_make_sft(sources)] if has_warmup else []),
+        Stage(
+            name="grpo",
+            work=run_grpo,
+            summary=f"training on the rewards: {task.describe_weights(config)}",
+            reads=f"{ASKED} grpo evaluation.num_heldout_items",
+            parts=("parser", "rewards"),
+            uses=f"{sources} sft" if has_warmup else sources,
+        ),
+        *([_make_control(sources)] if has_warmup else []),
+        Stage(
+            name="evaluate",
+            work=run_evaluate,
+            summary="all policies on the test split",
+            reads=f"{asked} metric_versions",
+            parts=("parser", "measures"),
+            uses=" ".join((sources, "audit", "baselines", *trained)),
+        ),
+        Stage(
+            name="report",
+            work=run_report,
+            summary="report.html and report.md",
+            uses=" ".join((sources, "audit", AUDIT_REWARDS, *trained, "evaluate")),
+            files=("report.html", "report.md"),
+        ),
+    ]
+
+
+def plan_stages(task: Task[Any], config: Any, run: Path) -> list[Step]:
+    """Return the steps of a task; the pipeline adds the audit of its rewards."""
+    base = None if config.model.is_preset else config.model.base
+    planner = Planner(
+        config,
+        facts={**task.facts(config, run), "has_warmup": config.sft is not None},
+        inputs={**task.inputs(config), **digest_models({"model.base": base})},
+    )
+    return [_make_step(stage, task, planner) for stage in task.stages(config)]
+
+
+def keep_stages(stages: Sequence[Stage], **changes: Mapping[str, Any] | None) -> list[Stage]:
+    """Return the stages with changed fields by name; those changed to None are left out."""
+    kept = [stage for stage in stages if changes.get(stage.name, {}) is not None]
+    return [replace(stage, **changes.get(stage.name) or {}) for stage in kept]
+
+
+def _make_sft(sources: str) -> Stage:
+    return Stage(
+        name="sft",
+        work=run_sft,
+        summary="warm-up",
+        reads=f"seed {POLICY} sft",
+        parts=("parser", "warmup"),
+        uses=sources,
+    )
+
+
+def _make_control(sources: str) -> Stage:
+    return Stage(
+        name="sft_same_labels",
+        work=run_sft_same_labels,
+        summary="control: SFT on the labels GRPO saw",
+        reads=f"{ASKED} sft grpo.epochs grpo.learning_rate grpo.trainable",
+        parts=("parser", "warmup"),
+        uses=f"{sources} sft",
+    )
+
+
+def _make_step(stage: Stage, task: Task[Any], planner: Planner) -> Step:
+    parts = [task.parts[name] for name in stage.parts if name in task.parts]
+    return planner.make_step(
+        stage.name,
+        lambda context: stage.work(task, context),
+        summary=stage.summary,
+        reads=_join(stage.reads, *(part.reads for part in parts)),
+        uses=_join(stage.uses),
+        code=_join(stage.code, *(part.code for part in parts)),
+        files=stage.files,
+    )
+
+
+def _join(*names: str) -> str:
+    """Return names, each once, in order."""
+    return " ".join(dict.fromkeys(" ".join(names).split()))

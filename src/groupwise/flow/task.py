@@ -1,0 +1,245 @@
+"""A Task: what is a recipe's own, and nothing else; the usual way is in ``stages``.
+
+A method gets a view of the config that holds the settings its part declares, beside the flow's
+own; reading any other one raises.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, Literal, TypeVar
+
+from groupwise.core import Config, Example, Finding, dump_config
+from groupwise.data import read_examples
+from groupwise.evaluation import (
+    Measure,
+    Metric,
+    Prediction,
+    Section,
+    predict_majority,
+    predict_picture_only,
+    predict_text_only,
+)
+from groupwise.flow.settings import FlowConfig
+from groupwise.pipeline import StepContext
+from groupwise.rewards import Parsed, Parser, RewardCase, RewardSet
+
+if TYPE_CHECKING:
+    from groupwise.flow.stages import Stage
+    from groupwise.judges import LogitJudge
+    from groupwise.training import RowsOfEpoch
+
+C = TypeVar("C", bound=FlowConfig)
+
+PartName = Literal["data", "audit", "parser", "warmup", "rewards", "measures"]
+Ask = Callable[[Sequence[Example]], Sequence[str]]
+"""Returns a policy's greedy answers to questions."""
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """What some methods of a task depend on.
+
+    Attributes:
+        reads: paths of the config, with spaces between them.
+        code: modules and packages that decide the outcome and are edited between releases
+            (prompts, parsers, rewards), with spaces between them.
+    """
+
+    reads: str = ""
+    code: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Estimate:
+    """What a dry run says of the data.
+
+    Attributes:
+        num_prompts: about how many GRPO trains on.
+        num_sft_rows: about how many rows an epoch of the warm-up has.
+        tokens_per_prompt: of the longest prompts, pictures included.
+        tokens_per_answer: that an answer in the right form may have.
+        facts: names and values for people.
+        later: by the name of a stage, clauses about what would stop it.
+        needs_base: whether the base must be on this machine.
+    """
+
+    num_prompts: int
+    num_sft_rows: int
+    tokens_per_prompt: int
+    tokens_per_answer: int
+    facts: Sequence[tuple[str, str]] = ()
+    later: Mapping[str, Sequence[str]] = field(default_factory=dict[str, Sequence[str]])
+    needs_base: bool = True
+
+
+class Task(Generic[C]):
+    """A recipe's own.
+
+    Attributes:
+        parts: what methods depend on: ``data`` (``prepare``), ``audit`` (``find_in_data``),
+            ``parser``, ``warmup`` (also ``control``), ``rewards`` (also ``judge`` and
+            ``make_case``) and ``measures`` (``predict_baselines``, ``probe``, ``complete``,
+            ``describe``).
+        data_stage: the stage that writes ``{train,validation,test}.jsonl``.
+        things: what is asked about, a plural for progress lines.
+        slices: fields that measures are told by, where every item has them.
+        measures: of the recipe's own, beside those of every recipe.
+        headline: the measure that heads the report; empty: accuracy.
+    """
+
+    parts: ClassVar[Mapping[PartName, Part]]
+    data_stage: ClassVar[str] = "prepare"
+    things: ClassVar[str] = "questions"
+    slices: ClassVar[Sequence[str]] = ()
+    measures: ClassVar[tuple[Measure, ...]] = ()
+    headline: ClassVar[str] = ""
+
+    # What comes from outside, and what becomes of it.
+
+    def inputs(self, config: C) -> Mapping[str, str]:
+        """Return digests of what settings name from outside, by the path of the setting.
+
+        The base of ``model`` is known without.
+        """
+        return {}
+
+    def facts(self, config: C, run: Path) -> Mapping[str, Any]:
+        """Return what stages depend on beside settings, by names that they read."""
+        return {}
+
+    def stages(self, config: C) -> "list[Stage]":
+        """Return the stages: the usual ones; a recipe may leave out, replace and add."""
+        from groupwise.flow.stages import list_usual_stages
+
+        return list_usual_stages(self, config)
+
+    def prepare(self, config: C, folder: Path) -> None:
+        """Write ``{train,validation,test}.jsonl``, what ``warmup`` reads, and ``source.json``."""
+        raise NotImplementedError
+
+    def find_in_data(self, config: C, prepared: Path) -> Sequence[Finding]:
+        """Return what the data audit is to say beside what it finds."""
+        return ()
+
+    def show_warmup(self, config: C, prepared: Path) -> Sequence[Example]:
+        """Return examples with the pictures of the warm-up, for the search for near duplicates."""
+        return ()
+
+    # What is asked, taught and rewarded.
+
+    def parser(self, config: C) -> Parser:
+        """Return what reads, writes and measures answers."""
+        raise NotImplementedError
+
+    def describe_parser(self, config: C) -> Mapping[str, Any]:
+        """Return what decides how answers are read, as JSON values."""
+        parser = self.parser(config)
+        own = dump_config(parser) if isinstance(parser, Config) else {}
+        return {"kind": type(parser).__name__, **own}
+
+    def warmup(self, config: C, folder: Path) -> "RowsOfEpoch":
+        """Return the rows of SFT, from the folder of the data stage."""
+        raise NotImplementedError
+
+    def control(self, config: C, examples: Sequence[Example], ask: Ask) -> "RowsOfEpoch":
+        """Return what SFT on the labels of GRPO's prompts teaches.
+
+        Args:
+            config: view.
+            examples: the training prompts.
+            ask: returns the answers of the policy that the control starts from.
+        """
+        from groupwise.training import SftRow
+
+        parser = self.parser(config)
+        rows = [SftRow(example, parser.write(str(example.label))) for example in examples]
+        return lambda _: rows
+
+    def judge(self, config: C, folder: Path) -> "LogitJudge | None":
+        """Return the judge among the rewards, opened in a folder; None: there is none."""
+        return None
+
+    def rewards(self, config: C, judge: "LogitJudge | None" = None) -> RewardSet:
+        """Return what GRPO is rewarded by."""
+        raise NotImplementedError
+
+    def make_case(self, config: C, folder: Path) -> RewardCase:
+        """Return what the rewards are audited with, from the folder of the data stage."""
+        raise NotImplementedError
+
+    def weigh(self, config: C) -> Mapping[str, float]:
+        """Return the weights of the rewards that are there, by name."""
+        raise NotImplementedError
+
+    def describe_weights(self, config: C) -> str:
+        """Return the weights that count, as one line."""
+        from groupwise.rewards import describe_weights
+
+        return describe_weights(self.weigh(config))
+
+    # What is measured.
+
+    def choose_heldout(self, config: C, examples: Sequence[Example]) -> Sequence[Example]:
+        """Return the validation items behind the held-out curve of GRPO."""
+        return examples[: config.evaluation.num_heldout_items]
+
+    def measure_heldout(
+        self, found: Sequence[Parsed], examples: Sequence[Example]
+    ) -> dict[str, float]:
+        """Return measures of parsed answers beside accuracy and the share of invalid ones."""
+        return {}
+
+    def predict_baselines(
+        self, config: C, context: StepContext, train: Sequence[Example], test: Sequence[Example]
+    ) -> list[Prediction]:
+        """Return the predictions of what needs no policy."""
+        found: list[Prediction] = []
+        for predict in (predict_majority, predict_text_only, predict_picture_only):
+            found += predict(train, test, split="test", seed=config.seed)
+        return found
+
+    def probe(
+        self, ask: Ask, examples: Sequence[Example], texts: Sequence[str]
+    ) -> list[dict[str, float]]:
+        """Return scores of each answer that take further questions to the same policy."""
+        return [{} for _ in examples]
+
+    def show(self, config: C, context: StepContext, test: Sequence[Example]) -> Sequence[Example]:
+        """Return the test items with the pictures that belong to them."""
+        return test
+
+    def complete(
+        self, config: C, context: StepContext, predictions: Sequence[Prediction]
+    ) -> list[Prediction]:
+        """Return the predictions with the recipe's own scores and what reports show of them."""
+        return list(predictions)
+
+    def describe(
+        self,
+        config: C,
+        context: StepContext,
+        predictions: Sequence[Prediction],
+        metrics: Sequence[Metric],
+    ) -> Sequence[Section]:
+        """Return what the recipe adds to the report, and write files of its own."""
+        return ()
+
+    def estimate(self, config: C) -> Estimate:
+        """Return what a dry run says; what stops ``prepare`` is raised."""
+        raise NotImplementedError
+
+    # Where things are.
+
+    def find_base(self, config: C, run: Path) -> str | Path:
+        """Return the folder or hub id of the untrained policy."""
+        return run / "prepare" / "base" if config.model.is_preset else config.model.base
+
+    def list_sources(self, config: C) -> str:
+        """Return the stages that all trainings read: data, and the base that is built here."""
+        return self.data_stage
+
+
+def read_splits(folder: Path, *names: str) -> dict[str, list[Example]]:
+    """Return the examples of splits from the folder of the data stage."""
+    return {name: read_examples(folder / f"{name}.jsonl") for name in names}

@@ -1,0 +1,116 @@
+"""What is on_task's own: screens paired with tasks, descriptions to warm up on, a judge."""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from groupwise.core import Example, Finding, report_places
+from groupwise.data import digest_screenshots
+from groupwise.flow import Ask, Estimate, Part, Task
+from groupwise.pipeline import digest_models
+from groupwise.rewards import LabelParser, RewardCase, RewardSet, describe_weights
+from groupwise_recipes.on_task.config import OnTaskConfig
+from groupwise_recipes.on_task.estimate import estimate_run
+from groupwise_recipes.on_task.judge import open_judge
+from groupwise_recipes.on_task.rewards import make_case, make_rewards
+from groupwise_recipes.on_task.screens import (
+    describe_sources,
+    prepare_screens,
+    read_sources,
+    read_warmup,
+    show_warmup,
+)
+from groupwise_recipes.on_task.warmup import make_label_rows, make_warmup_rows
+
+if TYPE_CHECKING:
+    from groupwise.judges import LogitJudge
+    from groupwise.training import RowsOfEpoch
+
+_OWN = "groupwise_recipes.on_task"
+_PARSER = "groupwise.rewards.labels groupwise.rewards.parser"
+
+
+class OnTask(Task[OnTaskConfig]):
+    """Screens and tasks are asked about; a description comes before the label."""
+
+    parts: ClassVar = {
+        "data": Part("data"),
+        "audit": Part("data.warmup_share"),
+        "parser": Part("answer", _PARSER),
+        "warmup": Part(
+            "sft.pairs_per_screen sft.drawn_pairs_per_screen sft.written_tasks sft.labelled_share",
+            f"{_OWN}.prompt {_OWN}.warmup",
+        ),
+        "rewards": Part(
+            "answer rewards judge",
+            f"groupwise.rewards {_OWN}.rewards groupwise.judges {_OWN}.judge {_OWN}.prompts "
+            f"{_OWN}.prompt",
+        ),
+    }
+    slices: ClassVar = ("language", "difficulty")
+
+    def inputs(self, config: OnTaskConfig) -> Mapping[str, str]:
+        """Return what the screens and the judge's model are known by."""
+        root, judge = config.data.root, config.judge
+        models = {} if judge is None else {"judge.model": judge.model}
+        if judge is not None:
+            models["judge.tokenizer"] = judge.tokenizer
+        screens = {} if root is None else {"data.root": digest_screenshots(root)}
+        return {**screens, **digest_models(models)}
+
+    def prepare(self, config: OnTaskConfig, folder: Path) -> None:
+        """Split the screens and pair them with tasks."""
+        prepare_screens(config, folder)
+
+    def find_in_data(self, config: OnTaskConfig, prepared: Path) -> Sequence[Finding]:
+        """Return where the screens of each split come from."""
+        lines = describe_sources(read_sources(prepared))
+        return report_places("info", "sources", "Screens come from:", lines)
+
+    def show_warmup(self, config: OnTaskConfig, prepared: Path) -> Sequence[Example]:
+        """Return the warm-up's screens, unless they are those of GRPO."""
+        return show_warmup(prepared) if config.data.warmup_share else ()
+
+    def parser(self, config: OnTaskConfig) -> LabelParser:
+        """Return the labels and the description before them."""
+        return config.answer
+
+    def warmup(self, config: OnTaskConfig, folder: Path) -> "RowsOfEpoch":
+        """Return new pairs in every epoch, each with its description."""
+        return make_warmup_rows(read_warmup(folder), config)
+
+    def control(self, config: OnTaskConfig, examples: Sequence[Example], ask: Ask) -> "RowsOfEpoch":
+        """Return the label after the policy's own description."""
+        prefixes = [config.answer.parse(text).prefix for text in ask(examples)]
+        return make_label_rows(examples, prefixes, config.answer)
+
+    def judge(self, config: OnTaskConfig, folder: Path) -> "LogitJudge | None":
+        """Return the larger model that says whether a screen fits a task."""
+        return open_judge(config.judge, config.answer, folder) if config.judge else None
+
+    def rewards(self, config: OnTaskConfig, judge: "LogitJudge | None" = None) -> RewardSet:
+        """Return the rewards."""
+        return make_rewards(config, judge)
+
+    def make_case(self, config: OnTaskConfig, folder: Path) -> RewardCase:
+        """Return the rewards and the training pairs."""
+        return make_case(config, folder)
+
+    def weigh(self, config: OnTaskConfig) -> Mapping[str, float]:
+        """Return the weights of the parts that are there."""
+        weights: dict[str, Any] = config.rewards.model_dump(exclude={"visual_verifier"})
+        if config.judge is None:
+            del weights["judge"]
+        return weights
+
+    def describe_weights(self, config: OnTaskConfig) -> str:
+        """Return the weights that count, and the parts that are absent."""
+        absent = set(config.rewards.model_dump()) - set(self.weigh(config))
+        return describe_weights(config.rewards.model_dump(), absent=sorted(absent))
+
+    def estimate(self, config: OnTaskConfig) -> Estimate:
+        """Return rows, tokens and sources."""
+        return estimate_run(config)
+
+
+TASK = OnTask()
