@@ -60,12 +60,7 @@ def plan(config: "GroupQcConfig", run: Path) -> list[Step]:
 
     rows = [
         ("prepare", "groups of photos into splits", "seed model.base data", ""),
-        (
-            "audit",
-            "what the data can be trusted for",
-            "data.root data.mirror_invariant",
-            "prepare",
-        ),
+        ("audit", "what the data can be trusted for", "data.root data.mirror_invariant", "prepare"),
         (
             TEACH,
             "a preset learns to describe photos",
