@@ -259,6 +259,15 @@ class TestFullDisk:
             subprocess.run(["umount", str(disk)], check=True)
 
 
+@pytest.mark.parametrize("extra", [[], ["--dry-run"]])
+def test_sharing_with_a_run_itself_is_refused(tiny, extra):
+    tiny.call("run", "tiny", "--out", "runs/a")
+    done = tiny.call("run", "tiny", "--out", "runs/b", "--share-with", "runs/a", *extra)
+    assert done.returncode == 2
+    assert "runs/a, which is a run; give" in done.stderr
+    assert not (tiny.work / "runs/b").exists()
+
+
 def test_recipes_do_not_share_a_folder_because_their_configs_have_one_name(tiny):
     recipes = [replace(find_recipe("tiny"), name=name) for name in ("tiny", "other")]
     folders = [choose_folder(recipe, "demo") for recipe in recipes]

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from groupwise.core import write_text
+from groupwise.core import RunError, write_text
 from groupwise.pipeline import Siblings, Step, StepContext, StepProgress, are_done, run_steps
 
 
@@ -157,3 +157,12 @@ def test_nothing_changed_is_what_done_means(tmp_path: Path, recipe: Recipe):
     assert not are_done(recipe.make(settings=2), tmp_path / "a")
     (tmp_path / "a/report.html").unlink()
     assert not are_done(recipe.make(), tmp_path / "a")
+
+
+def test_a_run_is_no_folder_of_runs(tmp_path: Path):
+    write_text(tmp_path / "runs/a/manifest.json", "{}")
+    message = rf"got .*runs/a, which is a run; give {tmp_path}/runs\."
+    with pytest.raises(RunError, match=message):
+        Siblings(tmp_path / "runs/a")
+    with pytest.raises(RunError, match="which is a file"):
+        Siblings(tmp_path / "runs/a/manifest.json")

@@ -10,6 +10,7 @@ from groupwise.core import Config, ConfigError, RunFolder, load_config
 from groupwise.pipeline import (
     Preview,
     Recipe,
+    Siblings,
     StepProgress,
     check_recipe,
     find_config,
@@ -77,6 +78,7 @@ def run(
     found = find_recipe(recipe)
     folder = out or choose_folder(found, config)
     resolved = resolve_config(found, config, settings or [], folder if resume else None)
+    siblings = None if share_with is None else Siblings(share_with)
     if dry_run:
         preview = check_recipe(
             found, resolved, out=folder, is_resume=resume, until=until, accepted=accept or []
@@ -93,7 +95,7 @@ def run(
         is_resume=resume,
         until=until,
         accepted=accept or [],
-        share_with=share_with,
+        siblings=siblings,
         report_progress=print_progress,
         say=say_of_step,
     )

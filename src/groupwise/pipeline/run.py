@@ -30,7 +30,7 @@ def run_recipe(  # noqa: PLR0913 (each is a choice of the command line)
     is_resume: bool = False,
     until: str | None = None,
     accepted: Sequence[str] = (),
-    share_with: Path | None = None,
+    siblings: Siblings | None = None,
     report_progress: Callable[[StepProgress], None] = lambda _: None,
     say: Say = lambda _: None,
 ) -> list[StepProgress]:
@@ -44,8 +44,8 @@ def run_recipe(  # noqa: PLR0913 (each is a choice of the command line)
         until: the last step to run; all if None.
         accepted: names of faults of the rewards to go on with; a resumed run keeps those that
             it was started with.
-        share_with: a folder of runs; a step that one of them has finished with the same key is
-            taken over.
+        siblings: other runs; a step that one of them has finished with the same key is taken
+            over.
         report_progress: see ``run_steps``.
         say: see ``run_steps``.
 
@@ -76,7 +76,6 @@ def run_recipe(  # noqa: PLR0913 (each is a choice of the command line)
             metric_versions=_list_metric_versions(steps),
             other_packages=others,
         )
-        siblings = Siblings(share_with) if share_with is not None else None
         return run_steps(
             steps, out, until=until, siblings=siblings, report_progress=report_progress, say=say
         )

@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from groupwise.core import digest_file, write_json
+from groupwise.core import RunError, RunFolder, digest_file, write_json
 from groupwise.pipeline.step_files import DONE, read_marker, wipe
 
 # Written once and never changed in place, and large; all else is copied.
@@ -26,9 +26,21 @@ class Siblings:
 
     Attributes:
         folder: the run folders stand directly in it; the locks are kept there, too.
+
+    Raises:
+        RunError: if the folder is itself a run, or a file.
     """
 
     folder: Path
+
+    def __post_init__(self) -> None:
+        """Refuse what cannot hold runs: no step would ever be found there."""
+        if self.folder.is_file() or RunFolder(self.folder).manifest_path.is_file():
+            raise RunError(
+                "runs can only be shared from a folder of runs",
+                got=f"{self.folder}, which is {'a file' if self.folder.is_file() else 'a run'}",
+                fix=f"give {self.folder.absolute().parent}",
+            )
 
     @contextmanager
     def reserve(self, key: str, *, report_wait: Callable[[], object]) -> Generator[None]:
