@@ -122,10 +122,30 @@ def test_every_group_gets_a_row_and_totals_add_up(run, photos, tmp_path):
     assert rows["c"]["verdict"] is None
     assert rows["c"]["failed"] == "nothing to see"
     assert summary.verdicts == {"通过": 3}
-    assert sum(summary.verdicts.values()) + summary.num_failed == summary.num_groups == 4
+    assert summary.failures == {"nothing to see": 1}
+    assert sum(summary.verdicts.values()) + 1 == summary.num_groups == 4
     assert summary.for_people == ("b unsure", "c")
     assert summary.drops.counts == {"no picture": 1}
     assert seen == [(0, 4), (3, 4), (4, 4)]
+
+
+def predict(command_line, run, photos, out):
+    return command_line("predict", run, photos, "--out", out)
+
+
+def test_no_verdict_at_all_is_a_failure_that_says_why(run, photos, tmp_path, command_line):
+    out = tmp_path / "verdicts.jsonl"
+    for photo in photos.glob("*.jpg"):
+        photo.write_bytes(b"")
+    done = predict(command_line, run, photos, out)
+    assert done.returncode == 1
+    assert "4 groups: no verdict at all" in done.stdout
+    assert "no verdict: 4 nothing to see" in done.stderr
+    assert {row["failed"] for row in read_rows(out)} == {"nothing to see"}
+    (photos / "c.jpg").write_bytes(b"picture")
+    assert predict(command_line, run, photos, out).returncode == 0
+    (tmp_path / "none").mkdir()
+    assert predict(command_line, run, tmp_path / "none", tmp_path / "none.jsonl").returncode == 1
 
 
 def test_only_what_has_no_verdict_is_asked_again(run, photos, tmp_path):
@@ -139,7 +159,7 @@ def test_only_what_has_no_verdict_is_asked_again(run, photos, tmp_path):
     (photos / "e.jpg").write_bytes(b"picture")
     summary = predict_folder(run, photos, out=out, batch_size=8)
     assert made[-1].asked == ["c", "e"]
-    assert (summary.num_groups, summary.num_kept, summary.num_failed) == (5, 3, 0)
+    assert (summary.num_groups, summary.num_kept, summary.failures) == (5, 3, {})
     after = {row["id"]: row for row in read_rows(out)}
     assert len(read_rows(out)) == len(after) == 5
     assert all(after[row["id"]] == row for row in before if row["id"] != "c")

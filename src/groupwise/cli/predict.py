@@ -1,5 +1,6 @@
 """``groupwise predict``: judge new groups of pictures with a finished run."""
 
+from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -13,6 +14,7 @@ if TYPE_CHECKING:
 
 FinishedRun = Annotated[Path, typer.Argument(metavar="RUN", help="Folder of a finished run.")]
 _MAX_NAMED = 10
+_MAX_REASONS = 5
 
 
 def predict(
@@ -25,7 +27,10 @@ def predict(
     batch_size: Annotated[int, typer.Option(min=1, help="Groups judged together.")] = 8,
     debug: Debug = False,
 ) -> None:
-    """Judge every group of a folder. Running it again continues: verdicts are kept."""
+    """Judge every group of a folder. Running it again continues: verdicts are kept.
+
+    Exits with 1 if there is no verdict at all.
+    """
     from groupwise.pipeline import predict_folder
 
     summary = predict_folder(
@@ -37,14 +42,19 @@ def predict(
     )
     _print_summary(summary)
     typer.echo(f"verdicts: {out}")
+    if not summary.verdicts:
+        raise typer.Exit(1)
 
 
 def _print_summary(summary: "PredictionSummary") -> None:
     counts = ", ".join(f"{name} {count}" for name, count in sorted(summary.verdicts.items()))
     kept = f" ({summary.num_kept} from before)" if summary.num_kept else ""
     typer.echo(f"{summary.num_groups} groups{kept}: {counts or 'no verdict at all'}")
-    if summary.num_failed:
-        typer.echo(f"{summary.num_failed} without a verdict: the same command tries them again")
+    if summary.failures:
+        num_failed = sum(summary.failures.values())
+        typer.echo(f"{num_failed} without a verdict: the same command tries them again", err=True)
+    for reason, count in Counter(summary.failures).most_common(_MAX_REASONS):
+        typer.echo(f"no verdict: {count} {reason}", err=True)
     if summary.for_people:
         named = ", ".join(summary.for_people[:_MAX_NAMED])
         more = ", …" if len(summary.for_people) > _MAX_NAMED else ""

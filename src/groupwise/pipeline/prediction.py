@@ -36,13 +36,13 @@ class FoundGroups:
 
 @dataclass(frozen=True, slots=True)
 class PredictionSummary:
-    """What was made of a folder of groups; ``verdicts`` and ``num_failed`` add up to all groups.
+    """What was made of a folder of groups; ``verdicts`` and ``failures`` add up to all groups.
 
     Attributes:
         num_groups: groups found.
         num_kept: of them, those with a verdict from an earlier call.
         verdicts: groups by verdict.
-        num_failed: groups without a verdict; the next call tries them again.
+        failures: groups without a verdict by reason; the next call tries them again.
         for_people: ids of the groups that a person should look at.
         drops: what is in no group.
     """
@@ -50,7 +50,7 @@ class PredictionSummary:
     num_groups: int
     num_kept: int
     verdicts: dict[str, int]
-    num_failed: int
+    failures: dict[str, int]
     for_people: tuple[str, ...]
     drops: DropLog
 
@@ -131,7 +131,7 @@ def _sum_up(rows: Sequence[dict[str, Any]], found: FoundGroups, num_kept: int) -
         num_groups=len(found.requests),
         num_kept=num_kept,
         verdicts=dict(Counter(row["verdict"] for row in mine if not row["failed"])),
-        num_failed=sum(bool(row["failed"]) for row in mine),
+        failures=dict(Counter(row["failed"] for row in mine if row["failed"])),
         for_people=tuple(row["id"] for row in mine if row["needs_person"]),
         drops=found.drops,
     )
