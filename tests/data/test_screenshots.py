@@ -266,8 +266,13 @@ def test_a_folder_that_cannot_be_used_is_an_error_that_says_what_to_do(
 
 
 def test_a_csv_that_cannot_be_read_is_an_error(tmp_path: Path) -> None:
-    write_csv(tmp_path / "a.csv", ["image", "task", "session"], ["a", "写信", "s"], encoding="gbk")
-    with pytest.raises(DataError, match="save it as CSV UTF-8"):
+    write_csv(
+        tmp_path / "a.csv",
+        ["image", "task", "session"],
+        ["a", "écrire à là", "s"],
+        encoding="cp1252",
+    )
+    with pytest.raises(DataError, match="save it as UTF-8"):
         load_screenshots(tmp_path)
     write_csv(tmp_path / "a.csv", ["image", "label", "label"])
     with pytest.raises(DataError, match="two columns of one name; got label"):

@@ -93,7 +93,7 @@ def test_shares_that_are_none_are_refused(make_screen: Make, shares: dict[str, f
 
 def test_an_empty_split_is_an_error(make_screen: Make) -> None:
     screens = list_screens(make_screen, [("document", 9)] * 3)
-    with pytest.raises(DataError, match="'test' would be empty; got 3 session"):
+    with pytest.raises(DataError, match="'test' would be empty; got 3 cluster"):
         split_by_session(screens, shares={"train": 0.95, "test": 0.05}, seed=0)
 
 

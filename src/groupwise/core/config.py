@@ -30,6 +30,8 @@ def load_config(
 ) -> C:
     """Read a config and apply ``key.path=value`` overrides (values are YAML).
 
+    Validators find the file's folder, which paths may be relative to, as ``context["folder"]``.
+
     Raises:
         ConfigError: listing every problem of the file and the overrides.
     """
@@ -37,8 +39,9 @@ def load_config(
     values = _read_mapping(source) if isinstance(source, Path) else _copy(source)
     for override in overrides:
         _apply_override(values, override)
+    context = {"folder": str(source.parent)} if isinstance(source, Path) else None
     try:
-        return config_type.model_validate(values)
+        return config_type.model_validate(values, context=context)
     except ValidationError as error:
         problems = [_describe_problem(detail, config_type) for detail in error.errors()]
         lines = "".join(f"\n  {name}: {problem}" for problem in problems)

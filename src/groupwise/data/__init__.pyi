@@ -20,15 +20,28 @@ from groupwise.data.screenshots import (
     digest_screenshots,
     load_screenshots,
 )
-from groupwise.data.splits import NearDuplicates, split_by_fold, split_by_session, split_by_shares
+from groupwise.data.splits import (
+    KEEPING_ORDER,
+    NearDuplicates,
+    drop_shared,
+    split_by_fold,
+    split_by_session,
+    split_by_shares,
+    split_clusters,
+)
+from groupwise.data.tables.loading import LoadedTable, digest_table, load_table
+from groupwise.data.tables.settings import SPLITS, TableColumns, TableSettings
 from groupwise.data.text_leakage import TextLeakage, measure_text_leakage
 
 __all__ = [
+    "KEEPING_ORDER",
+    "SPLITS",
     "DataAudit",
     "Drop",
     "DropLog",
     "LengthSummary",
     "LoadedScreens",
+    "LoadedTable",
     "NearDuplicate",
     "NearDuplicates",
     "Pair",
@@ -39,10 +52,14 @@ __all__ = [
     "Screenshot",
     "Sight",
     "SplitSummary",
+    "TableColumns",
+    "TableSettings",
     "TextLeakage",
     "TokenBudget",
     "audit_data",
     "digest_screenshots",
+    "digest_table",
+    "drop_shared",
     "expect_dead_groups",
     "find_copies",
     "find_near_duplicates",
@@ -53,6 +70,7 @@ __all__ = [
     "list_near_examples",
     "load_rated",
     "load_screenshots",
+    "load_table",
     "make_pairs",
     "measure_text_leakage",
     "read_examples",
@@ -60,6 +78,7 @@ __all__ = [
     "split_by_fold",
     "split_by_session",
     "split_by_shares",
+    "split_clusters",
     "write_audit",
     "write_examples",
 ]

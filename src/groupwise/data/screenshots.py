@@ -5,38 +5,20 @@ and splits are made elsewhere.
 """
 
 import re
-import struct
-import warnings
-import zlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from io import BytesIO
 from pathlib import Path
 from typing import Any
 
-from PIL import Image, ImageOps
-
-from groupwise.core import DataError, Picture, digest_bytes, digest_file, digest_json
+from groupwise.core import DataError, Picture, digest_file, digest_json
 from groupwise.data.drops import DropLog
-from groupwise.data.index_rows import IndexRow, find_index, read_rows
+from groupwise.data.tables.files import TableRow, find_index, read_rows
+from groupwise.data.tables.pictures import UnusableRowError, decode_picture, digest_picture
 
 LABELS = ("on-task", "off-task")
 
 _PICTURE_KEYS = ("image", "path", "screenshot")
 _TASK_KEYS = ("task", "task_description", "task_en")
-# What Pillow's decoders are known to raise on damaged files.
-_UNDECODABLE = (
-    OSError,
-    SyntaxError,
-    ValueError,
-    EOFError,
-    ArithmeticError,
-    LookupError,
-    TypeError,
-    struct.error,
-    zlib.error,
-    Image.DecompressionBombError,
-)
 _CJK = re.compile("[\u3400-\u9fff\uf900-\ufaff]")
 
 
@@ -80,15 +62,6 @@ class LoadedScreens:
     num_rows: int
 
 
-class _UnusableRowError(Exception):
-    """Carries reason and detail from the reading of one row to the drop log."""
-
-    def __init__(self, reason: str, detail: str) -> None:
-        super().__init__(reason)
-        self.reason = reason
-        self.detail = detail
-
-
 def load_screenshots(root: Path) -> LoadedScreens:
     """Load a screenshot set.
 
@@ -114,7 +87,7 @@ def load_screenshots(root: Path) -> LoadedScreens:
     for number, row in enumerate(rows):
         try:
             read[number] = _read_screenshot(row, root, sizes)
-        except _UnusableRowError as error:
+        except UnusableRowError as error:
             drops.add(error.reason, f"{row.where} ({error.detail})")
     screens = _follow_origins(rows, read, drops)
     if not screens:
@@ -136,27 +109,19 @@ def digest_screenshots(root: Path) -> str:
     """
     index = find_index(root)
     names = {_name_picture(row) for row in read_rows(index, DropLog())}
-    pictures = [[name, _digest_picture(root / name)] for name in sorted(names)]
+    pictures = [[name, digest_picture(root / name)] for name in sorted(names)]
     return digest_json([index.name, digest_file(index), pictures])
 
 
-def _name_picture(row: IndexRow) -> str:
+def _name_picture(row: TableRow) -> str:
     try:
         return _find_text(row, _PICTURE_KEYS) or ""
-    except _UnusableRowError:
+    except UnusableRowError:
         return ""
 
 
-def _digest_picture(path: Path) -> str | None:
-    """Return the digest of a file; None: a row that names it is dropped."""
-    try:
-        return digest_file(path) if path.is_file() else None
-    except OSError:
-        return None
-
-
 def _follow_origins(
-    rows: Sequence[IndexRow], read: Mapping[int, Screenshot], drops: DropLog
+    rows: Sequence[TableRow], read: Mapping[int, Screenshot], drops: DropLog
 ) -> list[Screenshot]:
     """Return the screens with the sessions and folds of what they were made from."""
     place = {
@@ -180,7 +145,7 @@ def _follow_origins(
 
 
 def _read_screenshot(
-    row: IndexRow, root: Path, sizes: dict[Path, tuple[Picture, int, int]]
+    row: TableRow, root: Path, sizes: dict[Path, tuple[Picture, int, int]]
 ) -> Screenshot:
     name = _require_text(row, _PICTURE_KEYS, "missing picture name")
     task = _require_text(row, _TASK_KEYS, "missing task")
@@ -189,7 +154,7 @@ def _read_screenshot(
     fold = _read_fold(row.values.get("fold"))
     path = root / name
     if path not in sizes:
-        sizes[path] = _decode_picture(path)
+        sizes[path] = decode_picture(path)
     picture, width, height = sizes[path]
     return Screenshot(
         picture=picture,
@@ -206,7 +171,7 @@ def _read_screenshot(
     )
 
 
-def _find_text(row: IndexRow, keys: tuple[str, ...]) -> str | None:
+def _find_text(row: TableRow, keys: tuple[str, ...]) -> str | None:
     """Return the first non-empty value under one of the keys; numbers count as their text."""
     for key in keys:
         value = row.values.get(key)
@@ -214,7 +179,7 @@ def _find_text(row: IndexRow, keys: tuple[str, ...]) -> str | None:
             continue
         text = str(value).strip()
         if "\0" in text or (not text.isprintable() and _has_surrogates(text)):
-            raise _UnusableRowError("text is not Unicode", key)
+            raise UnusableRowError("text is not Unicode", key)
         if text:
             return text
     return None
@@ -224,10 +189,10 @@ def _has_surrogates(text: str) -> bool:
     return any("\ud800" <= character <= "\udfff" for character in text)
 
 
-def _require_text(row: IndexRow, keys: tuple[str, ...], reason: str) -> str:
+def _require_text(row: TableRow, keys: tuple[str, ...], reason: str) -> str:
     text = _find_text(row, keys)
     if text is None:
-        raise _UnusableRowError(reason, f"no {' or '.join(keys)}")
+        raise UnusableRowError(reason, f"no {' or '.join(keys)}")
     return text
 
 
@@ -236,7 +201,7 @@ def _read_label(value: Any) -> str | None:
         return None
     label = value.strip().lower() if isinstance(value, str) else None
     if label not in LABELS:
-        raise _UnusableRowError("label outside the set", f"got {str(value)[:40]!r}")
+        raise UnusableRowError("label outside the set", f"got {str(value)[:40]!r}")
     return label
 
 
@@ -244,25 +209,5 @@ def _read_fold(value: Any) -> int | None:
     if value is None or (isinstance(value, str) and not value.strip()):
         return None
     if isinstance(value, bool) or not re.fullmatch(r"\s*-?[0-9]{1,9}\s*", str(value)):
-        raise _UnusableRowError("fold is not a whole number", f"got {str(value)[:40]!r}")
+        raise UnusableRowError("fold is not a whole number", f"got {str(value)[:40]!r}")
     return int(value)
-
-
-def _decode_picture(path: Path) -> tuple[Picture, int, int]:
-    """Return the picture and its size as shown; decoding whole is what finds torn files."""
-    try:
-        if path.exists() and not path.is_file():
-            raise _UnusableRowError("unreadable picture", f"{path.name}: not a file")
-        content = path.read_bytes()
-    except FileNotFoundError:
-        raise _UnusableRowError("missing picture", path.name) from None
-    except (OSError, ValueError) as error:
-        raise _UnusableRowError("unreadable picture", f"{path.name}: {error}") from None
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            with Image.open(BytesIO(content)) as image:
-                width, height = ImageOps.exif_transpose(image).size
-    except _UNDECODABLE as error:
-        raise _UnusableRowError("unreadable picture", f"{path.name}: {error}") from None
-    return Picture(path, digest_bytes(content)), width, height

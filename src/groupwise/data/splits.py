@@ -2,11 +2,16 @@
 
 import math
 from collections import Counter, defaultdict
-from collections.abc import Mapping, Sequence
-from typing import Literal
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Literal, TypeVar
 
 from groupwise.core import ConfigError, DataError, derive_seed
 from groupwise.data.screenshots import Screenshot
+
+T = TypeVar("T")
+
+KEEPING_ORDER = ("test", "validation", "train", "warmup")
+"""The split that keeps what several have, before those that are behind it."""
 
 NearDuplicates = Literal["warn", "drop", "join"]
 """What is done about near duplicates across splits: told, dropped from what trains, or joined."""
@@ -26,49 +31,98 @@ def split_by_session(
         ConfigError: if shares are not positive or do not add up to 1.
         DataError: if there are too few sessions to give every split one.
     """
-    activities: dict[str, Counter[str]] = defaultdict(Counter)
-    for screen in screens:
-        activities[screen.session][screen.activity or ""] += 1
+    return split_clusters(
+        screens,
+        name_cluster=lambda screen: screen.session,
+        name_kind=lambda screen: screen.activity or "",
+        shares=shares,
+        seed=seed,
+    )
+
+
+def split_clusters(
+    rows: Sequence[T],
+    *,
+    name_cluster: Callable[[T], str],
+    name_kind: Callable[[T], str],
+    shares: Mapping[str, float],
+    seed: int,
+) -> dict[str, list[T]]:
+    """Split whole clusters of rows by ``split_by_shares``; a cluster's kind is that of most rows.
+
+    Raises:
+        ConfigError: if shares are not positive or do not add up to 1.
+        DataError: if there are too few clusters to give every split one.
+    """
+    kinds: dict[str, Counter[str]] = defaultdict(Counter)
+    for row in rows:
+        kinds[name_cluster(row)][name_kind(row)] += 1
     usual = {
-        session: min(counts, key=lambda name: (-counts[name], name))
-        for session, counts in activities.items()
+        cluster: min(counts, key=lambda name: (-counts[name], name))
+        for cluster, counts in kinds.items()
     }
     side = split_by_shares(usual, shares=shares, seed=seed)
-    return {name: [s for s in screens if side[s.session] == name] for name in shares}
+    return {name: [r for r in rows if side[name_cluster(r)] == name] for name in shares}
+
+
+def drop_shared(
+    splits: Mapping[str, list[T]],
+    *,
+    list_keys: Callable[[T], Iterable[str]],
+    report: Callable[[T, str], None],
+) -> dict[str, list[T]]:
+    """Keep what several splits share in one of them: the first of ``KEEPING_ORDER``.
+
+    Args:
+        splits: rows by split.
+        list_keys: what no two splits may share.
+        report: is told each row that is dropped, and the split that it was of.
+    """
+    kept: dict[str, list[T]] = {}
+    seen: set[str] = set()
+    for name in sorted(splits, key=KEEPING_ORDER.index):
+        kept[name] = []
+        for row in splits[name]:
+            if seen.isdisjoint(list_keys(row)):
+                kept[name].append(row)
+            else:
+                report(row, name)
+        seen.update(key for row in kept[name] for key in list_keys(row))
+    return kept
 
 
 def split_by_shares(
     kinds: Mapping[str, str], *, shares: Mapping[str, float], seed: int
 ) -> dict[str, str]:
-    """Return the split of each group, so that every kind of group is about evenly in each.
+    """Return the split of each cluster, so that every kind of cluster is about evenly in each.
 
     Args:
-        kinds: of each group by its name.
+        kinds: of each cluster by its name.
         shares: of the splits, adding up to 1.
-        seed: of the order in which groups of a kind are given out.
+        seed: of the order in which clusters of a kind are given out.
 
     Raises:
         ConfigError: if shares are not positive or do not add up to 1.
-        DataError: if there are too few groups to give every split one.
+        DataError: if there are too few clusters to give every split one.
     """
     _check_shares(shares)
-    sessions = _order_groups(kinds, seed)
-    quotas = _round_shares(shares, len(sessions))
+    clusters = _order_clusters(kinds, seed)
+    quotas = _round_shares(shares, len(clusters))
     empty = [name for name, quota in quotas.items() if quota == 0]
     if empty:
         raise DataError(
             f"the split {empty[0]!r} would be empty",
-            got=f"{len(sessions)} session(s) for the shares {dict(shares)}",
-            fix="give more sessions or another share",
+            got=f"{len(clusters)} cluster(s) for the shares {dict(shares)}",
+            fix="give more clusters or another share",
         )
     counts = dict.fromkeys(quotas, 0)
     side: dict[str, str] = {}
-    for position, session in enumerate(sessions, start=1):
+    for position, cluster in enumerate(clusters, start=1):
         lags = {
-            name: quota / len(sessions) * position - counts[name] for name, quota in quotas.items()
+            name: quota / len(clusters) * position - counts[name] for name, quota in quotas.items()
         }
-        side[session] = max(lags, key=lambda name: lags[name])
-        counts[side[session]] += 1
+        side[cluster] = max(lags, key=lambda name: lags[name])
+        counts[side[cluster]] += 1
     return side
 
 
@@ -113,7 +167,7 @@ def _check_shares(shares: Mapping[str, float]) -> None:
         )
 
 
-def _order_groups(kinds: Mapping[str, str], seed: int) -> list[str]:
+def _order_clusters(kinds: Mapping[str, str], seed: int) -> list[str]:
     keys = {
         name: (derive_seed(seed, "activity", kind), kind, derive_seed(seed, "session", name), name)
         for name, kind in kinds.items()

@@ -21,11 +21,13 @@ from groupwise.core import (
     write_jsonl,
 )
 from groupwise.data import (
+    KEEPING_ORDER,
     DropLog,
     LoadedScreens,
     Pair,
     Screenshot,
     Sight,
+    drop_shared,
     find_copies,
     join_near_duplicates,
     load_screenshots,
@@ -39,7 +41,6 @@ from groupwise_recipes.on_task.config import OnTaskConfig, OnTaskData
 from groupwise_recipes.on_task.prompt import make_pair_example
 
 DRAWN = "drawn"
-_KEEPING_ORDER = ("test", "validation", "train", "warmup")
 
 
 def prepare_screens(config: OnTaskConfig, folder: Path) -> None:
@@ -160,15 +161,15 @@ def _drop_shared(
     splits: Mapping[str, list[Screenshot]], drops: DropLog
 ) -> dict[str, list[Screenshot]]:
     """Keep a picture of several splits in one of them: test, else validation, else train."""
-    kept: dict[str, list[Screenshot]] = {}
-    seen: set[str] = set()
-    for name in sorted(splits, key=_KEEPING_ORDER.index):
-        kept[name] = [s for s in splits[name] if s.picture.digest not in seen]
-        for screen in splits[name]:
-            if screen.picture.digest in seen:
-                drops.add("picture of another split", f"{screen.picture.path} ({name})")
-        seen |= {screen.picture.digest for screen in kept[name]}
-        _refuse_empty(name, kept[name])
+    kept = drop_shared(
+        splits,
+        list_keys=lambda screen: [screen.picture.digest],
+        report=lambda screen, split: drops.add(
+            "picture of another split", f"{screen.picture.path} ({split})"
+        ),
+    )
+    for name, screens in kept.items():
+        _refuse_empty(name, screens)
     return kept
 
 
@@ -185,7 +186,7 @@ def _drop_near(
 ) -> dict[str, list[Screenshot]]:
     """Drop what looks like a screen of test, else of validation, else of train."""
     sights = {name: _list_sights(screens) for name, screens in splits.items()}
-    copies = find_copies(sights, keeping=_KEEPING_ORDER, mirrored=mirrored)
+    copies = find_copies(sights, keeping=KEEPING_ORDER, mirrored=mirrored)
     kept: dict[str, list[Screenshot]] = {}
     for name, screens in splits.items():
         kept[name] = [s for s in screens if s.picture.path not in copies[name]]

@@ -1,0 +1,172 @@
+"""Where a user's rows come from and what their columns mean, as written in YAML."""
+
+import codecs
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Annotated, Any, Self, cast
+
+from pydantic import AfterValidator, ValidationInfo, field_validator, model_validator
+
+from groupwise.core import Config
+from groupwise.data.tables.templates import check_template
+
+SPLITS = ("train", "validation", "test")
+
+_LOCAL = ("/", "./", "../", "~")
+
+
+def _check_split(name: str) -> str:
+    if name not in SPLITS:
+        raise ValueError(f"there is no split {name!r} (there are: {', '.join(SPLITS)})")
+    return name
+
+
+_Split = Annotated[str, AfterValidator(_check_split)]
+
+
+class TableColumns(Config):
+    """What the columns mean; each entry is the name of a column, or a Jinja template of columns.
+
+    A template has ``{{ column }}``; where a name is no plain word, ``{{ row["its name"] }}``;
+    ``{{ _file }}`` is the name of the row's file without its suffix.
+
+    Attributes:
+        prompt: a text, or a chat (a list of ``{role, content}`` that ends with the user's turn).
+        answer: the label or reference answer; None: the rewards alone say what is right.
+        options: of a choice: a column with a list, or one column per option.
+        pictures: paths (relative to the row's file), lists of paths, or pictures of the hub. They
+            open the first user turn, unless a chat says where they stand.
+        cluster: what is never split (a session, a site, a document); None: rows that share their
+            first picture stay together, and others are their own cluster.
+        split: whose values ``splits`` maps to train, validation and test.
+        target: what the SFT warm-up teaches to answer; of a chat's column, its last turn.
+        id: the user's own name of a row; it stands in messages, and no two rows may share it.
+    """
+
+    prompt: str
+    answer: str | None = None
+    options: tuple[str, ...] = ()
+    pictures: tuple[str, ...] = ()
+    cluster: str | None = None
+    split: str | None = None
+    target: str | None = None
+    id: str | None = None
+
+    @field_validator("options", "pictures", mode="before")
+    @classmethod
+    def _accept_one(cls, value: Any) -> Any:
+        return (value,) if isinstance(value, str) else value
+
+    @model_validator(mode="after")
+    def _check_templates(self) -> Self:
+        for name, text in self.list_texts():
+            problem = check_template(text)
+            if problem:
+                raise ValueError(f"{name} is not a template ({problem}): {text!r}")
+        return self
+
+    def list_texts(self) -> list[tuple[str, str]]:
+        """Return each entry with the name of its setting."""
+        values = dict[str, Any](self)
+        alone = [(name, (value,)) for name, value in values.items() if isinstance(value, str)]
+        many = [("options", self.options), ("pictures", self.pictures)]
+        return [(name, text) for name, texts in [*alone, *many] for text in texts]
+
+
+class TableSettings(Config):
+    """A user's own rows; paths are relative to the configuration file.
+
+    Attributes:
+        files: JSONL, JSON, CSV, TSV or Parquet: a file, a folder or a pattern such as
+            ``part-*.csv``, or several, or a mapping of train, validation and test to such.
+        hub: instead of files: id of a data set of the hub, or a folder with one.
+        subset, revision: of a data set of the hub.
+        encoding: of text files; None: UTF-8 or GB 18030, whichever it is.
+        columns: what the columns mean.
+        system: first message of every prompt that has none of its own; may be a template.
+        splits: values of the split column, or names of the hub's splits, by our splits. Rows of
+            other values are not used.
+        shares: of the clusters. A split that is not given is taken from the rows for training, in
+            proportion to its share.
+        max_rows: of a split, at most; which ones is drawn by the seed.
+    """
+
+    files: Mapping[_Split, tuple[str, ...]] = {}
+    hub: str | None = None
+    subset: str | None = None
+    revision: str | None = None
+    encoding: str | None = None
+    columns: TableColumns
+    system: str | None = None
+    splits: Mapping[_Split, tuple[str, ...]] = {
+        "train": ("train", "training", "训练", "训练集"),
+        "validation": ("validation", "valid", "val", "dev", "验证", "验证集"),
+        "test": ("test", "testing", "测试", "测试集"),
+    }
+    shares: Mapping[_Split, float] = {"train": 0.7, "validation": 0.1, "test": 0.2}
+    max_rows: Mapping[_Split, int] = {}
+
+    @field_validator("files", mode="before")
+    @classmethod
+    def _place_files(cls, value: Any, info: ValidationInfo) -> Any:
+        """Return the files by split, with paths that do not depend on where they are read."""
+        by_split = cast(
+            "Mapping[str, Any]", value if isinstance(value, Mapping) else {"train": value}
+        )
+        return {name: _place(files, info) for name, files in by_split.items()}
+
+    @field_validator("hub")
+    @classmethod
+    def _place_hub(cls, value: str | None, info: ValidationInfo) -> str | None:
+        return _place(value, info)[0] if value and value.startswith(_LOCAL) else value
+
+    @field_validator("encoding")
+    @classmethod
+    def _check_encoding(cls, value: str | None) -> str | None:
+        try:
+            return value and codecs.lookup(value).name
+        except LookupError as error:
+            raise ValueError(str(error)) from error
+
+    @field_validator("splits", mode="before")
+    @classmethod
+    def _accept_one(cls, value: Any) -> Any:
+        if not isinstance(value, Mapping):
+            return value
+        given = cast("Mapping[str, Any]", value)
+        return {name: [v] if isinstance(v, str) else v for name, v in given.items()}
+
+    @field_validator("max_rows")
+    @classmethod
+    def _check_rows(cls, value: Mapping[_Split, int]) -> Mapping[_Split, int]:
+        if any(number < 1 for number in value.values()):
+            raise ValueError(f"a split has at least 1 row, got {dict(value)}")
+        return value
+
+    @model_validator(mode="after")
+    def _check_source(self) -> Self:
+        if bool(self.files) == bool(self.hub):
+            raise ValueError("give the rows by either data.files or data.hub")
+        if self.columns.split and (self.hub or set(self.files) != {"train"}):
+            raise ValueError(
+                "the splits are given twice: by data.columns.split and by data."
+                + ("hub" if self.hub else "files")
+            )
+        if not self.hub and (self.subset or self.revision):
+            raise ValueError("data.subset and data.revision need data.hub")
+        if set(self.shares) != set(SPLITS):
+            raise ValueError(f"data.shares needs {', '.join(SPLITS)}, got {dict(self.shares)}")
+        problem = check_template(self.system or "")
+        if problem:
+            raise ValueError(f"system is not a template ({problem})")
+        return self
+
+
+def _place(files: Any, info: ValidationInfo) -> Any:
+    """Return paths relative to the configuration's folder; what is none is refused later."""
+    context = cast("Mapping[str, str]", info.context or {})
+    given = [files] if isinstance(files, str | Path) else files
+    if not isinstance(given, list | tuple):
+        return given
+    named = cast("Sequence[str | Path]", given)
+    return tuple(str(Path(context.get("folder", ""), Path(f).expanduser())) for f in named)

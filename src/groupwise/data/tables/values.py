@@ -1,0 +1,85 @@
+"""Values of a row as JSON and as texts."""
+
+import json
+import math
+from collections.abc import Callable, Mapping, Sequence
+from decimal import Decimal
+from typing import Any, cast
+
+from groupwise.data.tables.pictures import UnusableRowError
+from groupwise.data.tables.sources import SourceRow
+from groupwise.data.tables.templates import FillError, fill, is_template
+
+
+def clean_value(value: Any, *, write_bytes: Callable[[bytes], Any] | None = None) -> Any:
+    """Return a value of a table as JSON: NaN is null, dates are ISO 8601, bytes as told or null."""
+    if isinstance(value, Mapping):
+        items = cast("Mapping[object, object]", value).items()
+        return {str(key): clean_value(inner, write_bytes=write_bytes) for key, inner in items}
+    if isinstance(value, list | tuple):
+        inners = cast("Sequence[object]", value)
+        return [clean_value(inner, write_bytes=write_bytes) for inner in inners]
+    if isinstance(value, bytes):
+        return write_bytes(value) if write_bytes else None
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    if isinstance(value, Decimal):
+        return int(value) if value == value.to_integral_value() else float(value)
+    if value is None or isinstance(value, str | int):
+        return value
+    return value.isoformat() if hasattr(value, "isoformat") else str(value)
+
+
+def as_mapping(value: Any) -> Mapping[str, Any] | None:
+    """Return a value that is a mapping, or None."""
+    return cast("Mapping[str, Any]", value) if isinstance(value, Mapping) else None
+
+
+def read_value(row: SourceRow, text: str) -> Any:
+    """Return the value of the column of that name, or the text of a template.
+
+    Raises:
+        UnusableRowError: if a template cannot be filled.
+    """
+    if not is_template(text):
+        return row.values.get(text)
+    try:
+        return fill(text, row.values, file=row.file)
+    except FillError as error:
+        raise UnusableRowError("template cannot be filled", str(error)) from None
+
+
+def read_text(row: SourceRow, column: str) -> str | None:
+    """Return a value as text without outer spaces, or None if it is missing or blank."""
+    value = clean_value(read_value(row, column))
+    if value is None:
+        return None
+    plain = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+    return plain.strip() or None
+
+
+def require_text(row: SourceRow, column: str, reason: str) -> str:
+    """Return a value as text.
+
+    Raises:
+        UnusableRowError: with that reason, if it is missing or blank.
+    """
+    text = read_text(row, column)
+    if text is None:
+        raise UnusableRowError(reason, f"no {column}")
+    return text
+
+
+def read_list(row: SourceRow, column: str) -> list[Any]:
+    """Return a list, also one written as JSON text; a value alone is a list of one.
+
+    Raises:
+        UnusableRowError: if a text that starts like a list is none.
+    """
+    value = read_value(row, column)
+    if isinstance(value, str) and value.lstrip().startswith("["):
+        try:
+            value = json.loads(value)
+        except ValueError as error:
+            raise UnusableRowError("list cannot be read", f"{column}: {error}") from None
+    return cast("list[Any]", value) if isinstance(value, list) else [value]

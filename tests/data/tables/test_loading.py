@@ -1,0 +1,358 @@
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from asked_rows import ASKED, ask, ask_many
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from groupwise.core import DataError, Message, load_config
+from groupwise.data import KEEPING_ORDER, LoadedTable, TableSettings, digest_table, load_table
+
+Load = Callable[..., LoadedTable]
+Write = Callable[..., Path]
+
+
+def list_examples(loaded: LoadedTable):
+    return [example for examples in loaded.splits.values() for example in examples]
+
+
+def test_a_row_becomes_an_example(load: Load):
+    rows = ask_many(8, 门店="甲", 分数=4.0, 备注=None, 嵌套={"a": [1, float("nan")]})
+    rows = [{**row, "门店": f"店{n}"} for n, row in enumerate(rows)]
+    loaded = load(rows, columns={**ASKED, "cluster": "门店"}, system="你是审核员。")
+    first = next(e for e in list_examples(loaded) if e.group == "店1")
+    assert first.prompt == (Message("system", "你是审核员。"), Message("user", "第1个评论好吗？"))
+    assert (first.label, first.pictures) == ("好评", ())
+    assert first.fields == {**rows[1], "嵌套": {"a": [1, None]}}
+    assert {split: len(examples) for split, examples in loaded.splits.items()} == {
+        "train": 4,
+        "validation": 2,
+        "test": 2,
+    }
+
+
+@pytest.mark.parametrize(
+    ("value", "label"),
+    [(0, "0"), (True, "true"), (1.5, "1.5"), (" 好 ", "好"), ({"a": "好"}, '{"a": "好"}')],
+)
+def test_answers_of_any_kind_are_texts(load: Load, value: Any, label: str):
+    loaded = load(
+        [{"q": str(n), "a": value} for n in range(4)], columns={"prompt": "q", "answer": "a"}
+    )
+    assert {example.label for example in list_examples(loaded)} == {label}
+
+
+def test_templates_stand_where_columns_stand(load: Load, tmp_path: Path):
+    rows = [
+        {"q": f"q{n}", "c0": "one", "c1": "[two]", "answer": str(n % 2), "why": "so"}
+        for n in range(4)
+    ]
+    loaded = load(
+        rows,
+        columns={
+            "prompt": "{{ q }}\nA. {{ c0 }}\nB. {{ c1 }}",
+            "answer": "{{ 'AB'[answer|int] }}",
+            "options": ["c0", "c1"],
+            "cluster": "{{ _file }} {{ q }}",
+            "target": "{{ why }}, {{ answer }}",
+        },
+    )
+    by_group = {example.group: example for example in list_examples(loaded)}
+    example = by_group["rows q1"]
+    assert example.prompt == (Message("user", "q1\nA. one\nB. [two]"),)
+    assert (example.label, example.fields["options"]) == ("B", ["one", "[two]"])
+    assert loaded.targets[example.id] == "so, 1"
+
+
+def test_options_may_be_a_list(load: Load):
+    rows = [ask(n, choices=["甲", "乙"]) for n in range(4)] + [ask(4, choices=["甲"]), ask(5)]
+    loaded = load(rows, columns={**ASKED, "options": "choices"})
+    assert list_examples(loaded)[0].fields["options"] == ["甲", "乙"]
+    assert loaded.drops.counts == {"missing option": 2}
+
+
+@pytest.mark.parametrize(
+    ("row", "reason"),
+    [
+        ({"问题": " \n"}, "empty prompt"),
+        ({"问题": None}, "empty prompt"),
+        ({"答案": "  "}, "missing answer"),
+        ({"答案": "中评"}, "answer that cannot be given"),
+        ({"site": ""}, "missing cluster"),
+        ({"name": "row 1"}, "id of another row"),
+        ({"问题": "第2个评论好吗？"}, "repeats another row"),
+        ({"备注": "\ud800"}, "text is not Unicode"),
+        ({"问题": []}, "chat cannot be used"),
+        ({"问题": [{"role": "robot", "content": "?"}]}, "chat cannot be used"),
+        ({"问题": [{"role": "assistant", "content": "?"}]}, "chat cannot be used"),
+        ({"问题": [{"role": "user", "content": 3}]}, "chat cannot be used"),
+        ({"问题": [{"role": "user", "content": " "}]}, "empty prompt"),
+    ],
+)
+def test_an_unusable_row_is_counted_with_its_reason(load: Load, row: dict[str, Any], reason: str):
+    rows = [ask(n, site=f"s{n}", name=f"row {n}", 备注="") for n in range(9)]
+    rows[8] |= row
+    columns = {**ASKED, "cluster": "site", "id": "name"}
+    loaded = load(rows, columns=columns, read_answer={"好评": "好评", "差评": "差评"}.get)
+    assert loaded.drops.counts == {reason: 1}
+    assert loaded.drops.rows[0].where.startswith("rows.jsonl:9 (")
+    assert len(list_examples(loaded)) == 8
+
+
+def test_the_answer_is_spelled_as_the_parser_spells_it(load: Load):
+    loaded = load(ask_many(4, 答案="Good"), columns=ASKED, read_answer=str.lower)
+    assert {example.label for example in list_examples(loaded)} == {"good"}
+
+
+def test_rows_that_disagree_are_all_dropped(load: Load):
+    rows = [*ask_many(6), {**ask(0), "答案": "好评"}, ask(1)]
+    loaded = load(rows, columns=ASKED)
+    assert loaded.drops.counts == {
+        "same prompt as another row, other answer": 2,
+        "repeats another row": 1,
+    }
+    asked = {example.prompt[0].text for example in list_examples(loaded)}
+    assert asked == {row["问题"] for row in rows[1:6]}
+
+
+@pytest.mark.parametrize(
+    ("columns", "words"),
+    [
+        (
+            {"prompt": "问题", "answer": "答"},
+            "data.columns.answer needs the column '答', which is not there; got the columns 问题, ",
+        ),
+        ({"prompt": "{{ question }}"}, "data.columns.prompt needs the column 'question'"),
+        ({"prompt": "问题", "cluster": "答安"}, "did you mean '答案'?"),
+        ({"prompt": "问题", "pictures": ["image"]}, "data.columns.pictures needs"),
+    ],
+)
+def test_a_column_that_is_not_there_is_told_with_those_that_are(
+    load: Load, columns: dict[str, Any], words: str
+):
+    with pytest.raises(DataError) as refused:
+        load(ask_many(4), columns=columns)
+    assert words in str(refused.value)
+
+
+def test_a_column_of_the_system_message_is_looked_for_too(load: Load):
+    with pytest.raises(DataError, match=r"data\.system needs the column 'role'"):
+        load(ask_many(4), columns=ASKED, system="You are {{ role }}.")
+    loaded = load(ask_many(4), columns=ASKED, system="答案有{{ 答案 | length }}个字")
+    assert list_examples(loaded)[0].prompt[0] == Message("system", "答案有2个字")
+
+
+def test_nothing_usable_says_why(load: Load):
+    with pytest.raises(DataError, match="can be used; got 4 x missing answer; the first: rows"):
+        load(ask_many(4, 答案=None), columns=ASKED)
+
+
+def test_what_is_not_there_is_refused(load: Load, tmp_path: Path):
+    (tmp_path / "empty.jsonl").write_text("")
+    with pytest.raises(DataError, match=r"there is no table at .*nothing"):
+        load(files=str(tmp_path / "nothing-*.csv"), columns=ASKED)
+    with pytest.raises(DataError, match=r"empty\.jsonl has no rows"):
+        load(files=str(tmp_path / "empty.jsonl"), columns=ASKED)
+
+
+def test_a_chat_may_have_turns_and_a_target(load: Load):
+    def chat(number: int) -> list[dict[str, str]]:
+        return [
+            {"role": "system", "content": "自己的"},
+            {"role": "user", "content": f"你好{number}"},
+            {"role": "assistant", "content": "您好"},
+            {"role": "user", "content": "好吗？"},
+            {"role": "assistant", "content": f"好{number}"},
+        ]
+
+    loaded = load(
+        [{"messages": chat(n)} for n in range(4)],
+        columns={"prompt": "messages", "target": "messages"},
+        system="别人的",
+    )
+    examples = list_examples(loaded)
+    assert [message.role for message in examples[0].prompt] == [
+        "system",
+        "user",
+        "assistant",
+        "user",
+    ]
+    assert examples[0].prompt[0].text == "自己的"
+    assert set(loaded.targets.values()) == {f"好{n}" for n in range(4)}
+
+
+def test_no_cluster_is_divided_and_every_split_has_its_share(load: Load):
+    rows = [ask(n, site=f"s{n // 5}") for n in range(80)]
+    loaded = load(rows, columns={**ASKED, "cluster": "site"})
+    sites = {split: {e.group for e in examples} for split, examples in loaded.splits.items()}
+    assert {split: len(found) for split, found in sites.items()} == {
+        "train": 8,
+        "validation": 4,
+        "test": 4,
+    }
+    assert len(set().union(*sites.values())) == 16
+
+
+def test_a_column_says_the_split(load: Load):
+    parts = ["训练", "Train", "dev", "测试", "unlabelled", None]
+    rows = [ask(n, part=part) for n, part in enumerate(parts)]
+    loaded = load(rows, columns={**ASKED, "split": "part"})
+    assert {split: len(examples) for split, examples in loaded.splits.items()} == {
+        "train": 2,
+        "validation": 1,
+        "test": 1,
+    }
+    assert loaded.drops.counts == {"of a split that is not used": 2}
+    assert not loaded.findings
+
+
+def test_a_split_that_is_not_given_is_taken_from_training(
+    load: Load, tmp_path: Path, write_table: Write
+):
+    files = {
+        "train": write_table(tmp_path / "a.csv", ask_many(30)),
+        "test": write_table(tmp_path / "b.csv", [ask(n) for n in range(30, 40)]),
+    }
+    loaded = load(files={name: str(path) for name, path in files.items()}, columns=ASKED)
+    assert {split: len(examples) for split, examples in loaded.splits.items()} == {
+        "train": 20,
+        "validation": 10,
+        "test": 10,
+    }
+    assert loaded.sources == {
+        "train": {"a.csv": 20},
+        "validation": {"a.csv": 10},
+        "test": {"b.csv": 10},
+    }
+
+
+def test_what_several_splits_ask_stays_in_the_test_split(
+    load: Load, tmp_path: Path, write_table: Write
+):
+    parts = {"train": range(10), "validation": range(8, 14), "test": [0, 13, 20]}
+    files = {
+        name: str(write_table(tmp_path / f"{name}.csv", [ask(n) for n in numbers]))
+        for name, numbers in parts.items()
+    }
+    loaded = load(files=files, columns=ASKED)
+    assert {split: len(examples) for split, examples in loaded.splits.items()} == {
+        "train": 7,
+        "validation": 5,
+        "test": 3,
+    }
+    assert loaded.drops.counts == {"prompt of another split": 4}
+
+
+def test_a_cluster_in_two_given_splits_is_refused(load: Load):
+    rows = [ask(n, part=part, site="北京") for n, part in enumerate(["train", "dev", "test"])]
+    with pytest.raises(
+        DataError, match="cluster '北京' is in two splits; got train and validation"
+    ):
+        load(rows, columns={**ASKED, "split": "part", "cluster": "site"})
+
+
+def test_too_few_rows_for_a_split_are_refused(load: Load):
+    with pytest.raises(DataError, match="the split 'validation' would be empty"):
+        load(ask_many(1), columns=ASKED)
+    with pytest.raises(DataError, match="the split train is empty"):
+        load(ask_many(3, part="test"), columns={**ASKED, "split": "part"})
+
+
+def test_fewer_rows_are_drawn_by_the_seed(load: Load):
+    every = load(ask_many(40), columns=ASKED)
+    fewer = load(ask_many(40), columns=ASKED, max_rows={"train": 5, "test": 99})
+    ids = [example.id for example in every.splits["train"]]
+    kept = [example.id for example in fewer.splits["train"]]
+    assert len(kept) == 5
+    assert kept == [one for one in ids if one in kept] != ids[:5]
+    assert fewer.splits["test"] == every.splits["test"]
+    assert fewer.drops.counts == {"more than max_rows": 15}
+
+
+@pytest.mark.parametrize(
+    ("name", "is_test"),
+    [
+        ("test.csv", True),
+        ("test/rows.csv", True),
+        ("algebra_test.csv", True),
+        ("测试集.csv", True),
+        ("contest.csv", False),
+        ("latest/rows.csv", False),
+    ],
+)
+def test_training_on_a_published_test_part_is_told(
+    load: Load, tmp_path: Path, write_table: Write, name: str, is_test: bool
+):
+    path = write_table(tmp_path / "data" / name, ask_many(20))
+    findings = load(files=str(path), columns=ASKED).findings
+    assert [finding.name for finding in findings] == ["trains_on_test_part"] * is_test
+    if is_test:
+        assert findings[0].message.startswith(
+            "10 of 10 rows for training come from a published test"
+        )
+        assert findings[0].where == (f"{path.name} (10 rows)",)
+
+
+def test_a_test_part_that_is_only_tested_on_is_no_finding(load: Load):
+    rows = [ask(n, part="test" if n % 2 else "train") for n in range(40)]
+    assert not load(rows, columns={**ASKED, "split": "part"}).findings
+    given = {"train": ["test"], "test": ["train"]}
+    found = load(rows, columns={**ASKED, "split": "part"}, splits=given).findings
+    assert [finding.name for finding in found] == ["trains_on_test_part"]
+
+
+rows_of_any_kind = st.lists(
+    st.fixed_dictionaries(
+        {
+            "问题": st.sampled_from(["", None, "甲", "乙", "丙", "丁", "戊", "己", "庚", 3]),
+            "答案": st.sampled_from(["好评", "差评", None, "中评"]),
+            "site": st.sampled_from(["a", "b", "c", "d", None]),
+            "part": st.sampled_from(["train", "dev", "test", "x"]),
+        }
+    ),
+    max_size=40,
+)
+
+
+@settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(rows=rows_of_any_kind, is_split=st.booleans(), is_clustered=st.booleans())
+def test_whatever_the_rows_are_totals_add_up_and_splits_share_nothing(
+    load: Load, rows: list[dict[str, Any]], is_split: bool, is_clustered: bool
+):
+    columns = {**ASKED, **({"split": "part"} if is_split else {})}
+    columns |= {"cluster": "site"} if is_clustered else {}
+    try:
+        loaded = load(rows, columns=columns, read_answer={"好评": "好评", "差评": "差评"}.get)
+    except DataError:
+        return
+    prompts = [example.prompt for example in list_examples(loaded)]
+    assert len(set(prompts)) == len(prompts)
+    groups = [{e.group for e in examples} for examples in loaded.splits.values()]
+    assert len(set().union(*groups)) == sum(map(len, groups))
+    assert all(loaded.splits[split] for split in KEEPING_ORDER[:3])
+    given_answers = {(row["问题"], row["答案"]) for row in rows}
+    texts = {(e.prompt[0].text, e.label) for e in list_examples(loaded)}
+    assert texts <= {(str(asked), answer) for asked, answer in given_answers}
+
+
+def test_the_digest_follows_what_is_read(tmp_path: Path, write_table: Write):
+    path = write_table(tmp_path / "rows.csv", ask_many(3))
+    table = load_config(TableSettings, {"files": str(path), "columns": ASKED})
+    first = digest_table(table)
+    path.write_bytes(path.read_text("utf-8").encode("gb18030"))
+    assert digest_table(table) == first
+    write_table(path, [*ask_many(2), ask(3)])
+    assert digest_table(table) != first
+
+
+def test_rows_and_seed_alone_decide_the_splits(tmp_path: Path, write_table: Write):
+    path = write_table(tmp_path / "rows.csv", ask_many(40))
+    table = load_config(TableSettings, {"files": str(path), "columns": ASKED})
+
+    def split(seed: int):
+        return load_table(table, tmp_path, seed=seed).splits
+
+    assert split(0) == split(0)
+    assert split(0) != split(1)
