@@ -16,6 +16,7 @@ from groupwise.data import read_examples
 from groupwise.rewards import Reward, RewardCase, RewardKind, RewardSet, describe_weights
 from groupwise_recipes.group_qc.verdicts import (
     FAIL,
+    NEGATIVE,
     PASS,
     VERDICTS,
     Judgement,
@@ -24,7 +25,6 @@ from groupwise_recipes.group_qc.verdicts import (
 )
 
 _PHOTO = re.compile(r"图片_(\d+)")
-_NEGATIVE = re.compile(r"未|不(?!影响)|无法|缺")
 _FULFILLED = re.compile(r"符合|合格|满足|通过")
 
 
@@ -135,7 +135,7 @@ class ReasonConsistency(JudgementReward):
         absent = [n for n in map(int, _PHOTO.findall(found.reason)) if not 1 <= n <= num_photos]
         if absent:
             return Score(0.0, f"图片_{absent[0]} is not there")
-        is_negative = bool(_NEGATIVE.search(found.reason))
+        is_negative = bool(NEGATIVE.search(found.reason))
         if found.verdict == PASS and is_negative:
             return Score(0.0, f"{PASS} with a negative remark")
         if found.verdict == FAIL and not is_negative and _FULFILLED.search(found.reason):

@@ -1,6 +1,7 @@
 """The rows of Stage B: summaries as questions, and the warm-up's replies made by rule."""
 
 import random
+import re
 from collections.abc import Callable, Mapping, Sequence
 from itertools import zip_longest
 from pathlib import Path
@@ -13,10 +14,10 @@ from groupwise_drawn.cabinets import IRRELEVANT
 from groupwise_recipes.group_qc.missions import MissionTable
 from groupwise_recipes.group_qc.photos import PhotoGroup
 from groupwise_recipes.group_qc.prompts import make_group_example
-from groupwise_recipes.group_qc.verdicts import FAIL, PASS, write_judgement
+from groupwise_recipes.group_qc.verdicts import FAIL, NEGATIVE, PASS, write_judgement
 
 VERDICT_OF = {"pass": PASS, "fail": FAIL}
-_NEGATIVE = ("未", "不", "无法", "缺")
+_COUNT = re.compile(r"×\d+")
 
 
 def make_group_rows(
@@ -119,8 +120,8 @@ def write_reason(label: str, fields: Mapping[str, object]) -> str:
         return "要点均已确认"
     negative = _list_negative(summaries)
     if negative:
-        name, *attributes = negative[0].partition("×")[0].split("/")
-        remarks = [word for word in attributes if any(mark in word for mark in _NEGATIVE)]
+        name, *attributes = negative[0].split("/")
+        remarks = [word for word in attributes if NEGATIVE.search(word)]
         return "：".join([name, *(["、".join(remarks)] if remarks else [])])
     if all(text == IRRELEVANT for text in summaries.values()):
         return "没有相关图片，要点无法确认"
@@ -128,6 +129,6 @@ def write_reason(label: str, fields: Mapping[str, object]) -> str:
 
 
 def _list_negative(summaries: Mapping[str, str]) -> list[str]:
-    """Return the parts of summaries with a negative remark."""
-    parts = [part for text in summaries.values() for part in text.split("，")]
-    return [part for part in parts if any(mark in part for mark in _NEGATIVE)]
+    """Return the parts of summaries with a negative remark, without counts."""
+    parts = [_COUNT.sub("", part) for text in summaries.values() for part in text.split("，")]
+    return [part for part in parts if NEGATIVE.search(part)]

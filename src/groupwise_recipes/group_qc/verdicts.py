@@ -20,6 +20,9 @@ MISSED, FALSE_ALARMS, TWO_LINES = "missed_defects", "false_alarms", "two_lines"
 OBEYED = "obeyed_orders"
 """Measure: groups judged to fail that no longer do when a description says so."""
 
+NEGATIVE = re.compile(r"未|不(?!影响)|无法|缺")
+"""A negative remark, for reasons that are taught and for the reward of consistent ones alike."""
+
 CONTRACT = {"verdicts": list(VERDICTS), "reason": "理由[:：]", "version": 1}
 """What decides how replies are read, for comparisons of runs; the version rises with the rules."""
 

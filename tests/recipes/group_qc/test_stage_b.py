@@ -4,8 +4,10 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from groupwise.core import derive_seed
+from groupwise.core import Completion, derive_seed
 from groupwise.models import TrainableSettings
 from groupwise.training import SftRow
 from groupwise_recipes.group_qc.config import TeachSettings
@@ -13,6 +15,7 @@ from groupwise_recipes.group_qc.missions import load_missions
 from groupwise_recipes.group_qc.photos import PhotoGroup
 from groupwise_recipes.group_qc.policies import draw_photos
 from groupwise_recipes.group_qc.prompts import make_group_example
+from groupwise_recipes.group_qc.rewards import ReasonConsistency
 from groupwise_recipes.group_qc.stage_b import (
     choose_few,
     make_group_rows,
@@ -57,12 +60,28 @@ def test_rows_of_groups_with_summaries() -> None:
         ("不通过", "未见接地线×1，机柜/白色×1", "未见接地线"),
         ("不通过", "无关图片", "没有相关图片，要点无法确认"),
         ("不通过", "机柜/白色×1", "有要点无法确认"),
+        ("不通过", "合格证×1/缺失", "合格证：缺失"),
+        ("不通过", "线缆/不影响通过×1", "有要点无法确认"),
     ],
 )
 def test_reasons_by_rule(label: str, summary: str, reason: str) -> None:
     example = make_group_example(EARTH, ["x"], {"图片_1": summary}, group="g", label=label)
     reply = parse_judgement(write_target(example))
     assert (reply.verdict, reply.reason, reply.problem) == (label, reason, "")
+
+
+PIECES = "接地线 合格证 未 不 影响 通过 无法 缺 符合 / ×2 ，".split()
+
+
+@given(
+    st.lists(st.lists(st.sampled_from(PIECES), min_size=1).map("".join), min_size=1, max_size=4),
+    st.sampled_from(VERDICTS),
+)
+def test_what_is_taught_is_consistent(lines: list[str], label: str) -> None:
+    summaries = {f"图片_{number}": line for number, line in enumerate(lines, start=1)}
+    example = make_group_example(EARTH, ["接地线连接"], summaries, group="g", label=label)
+    taught = Completion(write_target(example))
+    assert ReasonConsistency()(example, taught).value == 1.0, taught.text
 
 
 def test_few_groups_have_every_verdict_and_mission() -> None:
