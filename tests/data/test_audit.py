@@ -228,6 +228,32 @@ def test_dropped_rows_are_told(num_drops: int, num_rows: int | None, name: str, 
     assert find(audit, name)[0] == "missing picture: index.jsonl:0"
 
 
+@pytest.mark.parametrize(
+    ("num_rows", "is_sound"), [(0, False), (1, True), (400, True), (None, True)]
+)
+def test_examples_come_from_rows(num_rows: int | None, is_sound: bool) -> None:
+    audit = audit_data({"train": balanced("a", 400)}, num_rows=num_rows)
+    assert audit.findings == () if is_sound else "400 examples" in audit.errors[0].message
+    assert audit_data({"train": []}, num_rows=0).errors[0].name == "empty_split"
+    drops = DropLog()
+    drops.add("missing task", "rows.jsonl:1")
+    assert audit_data({"train": balanced("a")}, drops=drops, num_rows=1).errors != ()
+
+
+def test_texts_of_two_splits_are_told(tmp_path: Path, draw_picture: Draw) -> None:
+    picture = draw_picture(tmp_path / "a.png", number=1)
+    train = [item("Is it 1＋1?", group="a"), item("other", label="off-task")]
+    test = [
+        item("is  it 1+1?", group="t", fields={"row": 1}),
+        item("Is it 1+1?", picture, label="off-task"),
+    ]
+    audit = audit_data({"train": train, "test": test})
+    assert name_findings(audit) == {"text_in_two_splits": ("warning", 1)}
+    assert find(audit, "text_in_two_splits") == ("is it 1+1? in train and test",)
+    apart = audit_data({"train": [*train, *test]})
+    assert name_findings(apart) == {}
+
+
 @given(st.lists(st.floats(0, 1), min_size=1, max_size=5), st.integers(1, 12))
 def test_dead_groups_follow_the_formula(rates: list[float], size: int) -> None:
     share = expect_dead_groups(Pilot(rates, size))

@@ -31,7 +31,6 @@ from groupwise.data.splits import (
 )
 from groupwise.data.tables.loading import LoadedTable, digest_table, load_table
 from groupwise.data.tables.settings import SPLITS, TableColumns, TableSettings
-from groupwise.data.text_leakage import TextLeakage, measure_text_leakage
 
 __all__ = [
     "KEEPING_ORDER",
@@ -54,7 +53,6 @@ __all__ = [
     "SplitSummary",
     "TableColumns",
     "TableSettings",
-    "TextLeakage",
     "TokenBudget",
     "audit_data",
     "digest_screenshots",
@@ -72,7 +70,6 @@ __all__ = [
     "load_screenshots",
     "load_table",
     "make_pairs",
-    "measure_text_leakage",
     "read_examples",
     "render_audit",
     "split_by_fold",

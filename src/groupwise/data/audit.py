@@ -19,6 +19,7 @@ from groupwise.data.leakage import (
     check_groups,
     check_pictures,
     check_tasks,
+    check_texts,
     find_near_pictures,
     report_near_pictures,
 )
@@ -152,12 +153,13 @@ def audit_data(  # noqa: PLR0913 (each is something else to check)
     dead_share = expect_dead_groups(pilot) if pilot else None
     near = find_near_pictures(splits) if near is None else near
     findings = [
-        *_check_rows(drops, num_rows),
+        *_check_rows(splits, drops, num_rows),
         *_check_labels(splits),
         *check_groups(splits),
         *check_examples(splits),
         *check_pictures(splits),
         *report_near_pictures(near),
+        *check_texts(splits),
         *check_tasks(splits),
         *check_lengths(lengths, budget),
         *_check_dead_groups(dead_share),
@@ -201,13 +203,19 @@ def expect_dead_groups(pilot: Pilot) -> float:
     return min(1.0, math.fsum(rate**size + (1 - rate) ** size for rate in rates) / len(rates))
 
 
-def _check_rows(drops: DropLog | None, num_rows: int | None) -> Iterator[Finding]:
-    if drops is None or not drops.total:
-        return
+def _check_rows(splits: Splits, drops: DropLog | None, num_rows: int | None) -> Iterator[Finding]:
+    drops = DropLog() if drops is None else drops
     where = tuple(f"{drop.reason}: {drop.where}" for drop in drops.rows[:MAX_PLACES])
-    if num_rows is not None and drops.total > num_rows:
-        message = f"{drops.total} rows were dropped of {num_rows} that were read."
+    num_examples = sum(map(len, splits.values()))
+    # A row may give several examples, but examples come from a row.
+    if num_rows is not None and num_rows - drops.total < min(num_examples, 1):
+        message = (
+            f"{num_rows} rows were read, {drops.total} of them dropped, "
+            f"and yet there are {num_examples} examples."
+        )
         yield Finding("error", "rows_do_not_add_up", message, drops.total, where)
+        return
+    if not drops.total:
         return
     reasons = ", ".join(f"{count} {reason}" for reason, count in drops.counts.items())
     of_rows = f" of {num_rows}" if num_rows is not None else ""

@@ -1,5 +1,6 @@
 """Checks for leakage between splits and duplicates within them, over examples of any task."""
 
+import unicodedata
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -8,6 +9,9 @@ from groupwise.core import DataError, Example, Finding, Picture, digest_json, re
 from groupwise.data.perceptual import NearDuplicate, Sight, find_near_duplicates
 
 Splits = Mapping[str, Sequence[Example]]
+
+_MAX_SHOWN = 100
+"""Letters of a prompt, its last: many begin with the same instruction."""
 
 
 def check_groups(splits: Splits) -> list[Finding]:
@@ -63,6 +67,28 @@ def check_tasks(splits: Splits) -> list[Finding]:
         "task_in_two_splits",
         "{count} task texts stand in more than one split.",
         _list_shared(owners),
+    )
+
+
+def check_texts(splits: Splits) -> list[Finding]:
+    """Find prompts without pictures that stand in two splits but for case, width and white space.
+
+    Examples that are the same in all else, too, are left to ``check_examples``.
+    """
+    ids = _find_owners(splits, lambda example: [example.id])
+    shared = {identity for identity, owners in ids.items() if len(owners) > 1}
+    owners = _find_owners(
+        splits, lambda e: [_fold_text(e)] if e.id not in shared and not e.pictures else []
+    )
+    return report_places(
+        "warning",
+        "text_in_two_splits",
+        "{count} prompts stand in more than one split, but for case, width and white space.",
+        [
+            f"{text[-_MAX_SHOWN:]} in {' and '.join(found)}"
+            for text, found in sorted(owners.items())
+            if len(found) > 1
+        ],
     )
 
 
@@ -212,6 +238,11 @@ def _list_tasks(example: Example) -> list[str]:
 def _identify_input(example: Example) -> str:
     turns = [[message.role, message.text] for message in example.prompt]
     return digest_json([turns, [picture.digest for picture in example.pictures]])
+
+
+def _fold_text(example: Example) -> str:
+    text = "\n".join(message.text for message in example.prompt)
+    return " ".join(unicodedata.normalize("NFKC", text).casefold().split())
 
 
 def _name(picture: Picture) -> str:
