@@ -255,6 +255,14 @@ def test_a_folder_that_cannot_be_used_is_an_error_that_says_what_to_do(
         load_screenshots(tmp_path / "gone")
     with pytest.raises(DataError, match=r"got no such file; expected index.jsonl, or exactly one"):
         load_screenshots(tmp_path)
+    (tmp_path / "index.jsonl").write_text('{"Screen Shot": "a.png", "task": "t"}\n{"user": 1}\n')
+    with pytest.raises(DataError) as caught:
+        load_screenshots(tmp_path)
+    assert str(caught.value) == (
+        f"{tmp_path}/index.jsonl has no column image and no column session; "
+        "got the columns Screen Shot, task, user; expected image or path or screenshot, "
+        "task or task_description or task_en, session; rename them."
+    )
     (tmp_path / "index.jsonl").write_text("\n")
     with pytest.raises(DataError, match="no usable row; got no rows"):
         load_screenshots(tmp_path)

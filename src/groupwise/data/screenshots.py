@@ -19,6 +19,7 @@ LABELS = ("on-task", "off-task")
 
 _PICTURE_KEYS = ("image", "path", "screenshot")
 _TASK_KEYS = ("task", "task_description", "task_en")
+_SESSION_KEYS = ("session",)
 _CJK = re.compile("[\u3400-\u9fff\uf900-\ufaff]")
 
 
@@ -82,6 +83,7 @@ def load_screenshots(root: Path) -> LoadedScreens:
     drops = DropLog()
     rows = read_rows(index, drops)
     num_rows = len(rows) + drops.total
+    _check_columns(rows, index)
     sizes: dict[Path, tuple[Picture, int, int]] = {}
     read: dict[int, Screenshot] = {}
     for number, row in enumerate(rows):
@@ -97,6 +99,24 @@ def load_screenshots(root: Path) -> LoadedScreens:
             expected="rows with image, task, session and, if judged, label",
         )
     return LoadedScreens(tuple(screens), drops, num_rows)
+
+
+def _check_columns(rows: Sequence[TableRow], index: Path) -> None:
+    """Refuse rows of which none has a column that all need.
+
+    Raises:
+        DataError: naming the columns that are there and those that are needed.
+    """
+    found = dict.fromkeys(name for row in rows for name in row.values)
+    needed = {keys[0]: keys for keys in (_PICTURE_KEYS, _TASK_KEYS, _SESSION_KEYS)}
+    missing = [name for name, keys in needed.items() if not found.keys() & {*keys}]
+    if rows and missing:
+        raise DataError(
+            f"{index} has no column {' and no column '.join(missing)}",
+            got=f"the columns {', '.join(found)}",
+            expected=", ".join(" or ".join(keys) for keys in needed.values()),
+            fix="rename them",
+        )
 
 
 def digest_screenshots(root: Path) -> str:
@@ -149,7 +169,7 @@ def _read_screenshot(
 ) -> Screenshot:
     name = _require_text(row, _PICTURE_KEYS, "missing picture name")
     task = _require_text(row, _TASK_KEYS, "missing task")
-    session = _require_text(row, ("session",), "missing session")
+    session = _require_text(row, _SESSION_KEYS, "missing session")
     label = _read_label(row.values.get("label"))
     fold = _read_fold(row.values.get("fold"))
     path = root / name
