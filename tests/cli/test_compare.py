@@ -159,13 +159,16 @@ class TestReport:
         assert (done.returncode, done.stdout) == (0, "report: runs/a/report.html\n")
         assert (runs / "a/report.html").is_file()
 
-    def test_a_run_is_rendered_in_its_folder_in_english_only(
+    def test_a_run_is_rendered_in_its_folder_in_either_language(
         self, runs: Path, command_line: CommandLine
     ) -> None:
-        for words in (["--language", "zh"], ["--out", "elsewhere"]):
-            done = command_line("report", "runs/a", *words)
-            assert done.returncode == 2
-            assert f"written into the run, in English; got {' '.join(words)[:5]}" in done.stderr
+        done = command_line("report", "runs/a", "--out", "elsewhere")
+        assert done.returncode == 2
+        assert "written into the run; got --out" in done.stderr
+        for language, title in (("en", "<h2>Mistakes</h2>"), ("zh", "<h2>错例</h2>")):
+            done = command_line("report", "runs/a", "--language", language)
+            assert done.returncode == 0
+            assert title in (runs / "a/report.html").read_text(encoding="utf-8")
 
     def test_anything_else_is_refused(self, tmp_path: Path, command_line: CommandLine) -> None:
         (tmp_path / "empty").mkdir()

@@ -49,13 +49,13 @@ def report(
     elif (target / "manifest.json").is_file():
         from groupwise.evaluation import write_report
 
-        if language != "en" or out is not None:
+        if out is not None:
             raise ConfigError(
-                "a run's own report is written into the run, in English",
-                got="--out" if out is not None else f"--language {language}",
+                "a run's own report is written into the run",
+                got="--out",
                 fix="leave that out, or compare the run's policies: compare RUN:A RUN:B",
             )
-        html, _ = write_report(target)
+        html, _ = write_report(target, language=language)
         typer.echo(f"report: {html}")
     else:
         raise EvaluationError(

@@ -49,6 +49,7 @@ from groupwise.evaluation.metrics import (
     read_metrics,
     write_metrics,
 )
+from groupwise.evaluation.page import Table, Tile
 from groupwise.evaluation.paired import (
     PairedComparison,
     adjust,
@@ -69,8 +70,6 @@ from groupwise.evaluation.predictions import (
 )
 from groupwise.evaluation.report import (
     Section,
-    Table,
-    Tile,
     describe_metric,
     make_tile,
     read_sections,

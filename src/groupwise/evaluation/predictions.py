@@ -21,6 +21,7 @@ POLICY_ORDER = (
     "sft_same_labels",
     "grpo",
 )
+BLIND_POLICIES = ("majority", "text_only", "picture_only")
 _SUM_TOLERANCE = 1e-3
 _LATER_KEYS = {"scores", "samples", "pair"}
 

@@ -12,7 +12,7 @@ import pytest
 from compared_runs import make_answers
 
 from groupwise.evaluation.comparison import Comparison, write_comparison
-from groupwise.evaluation.comparison.words import LANGUAGES, Language
+from groupwise.evaluation.page import LANGUAGES, Language
 
 playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
 CHROMIUM = os.environ.get("CHROMIUM") or shutil.which("chromium") or shutil.which("google-chrome")

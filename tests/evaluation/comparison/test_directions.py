@@ -24,8 +24,7 @@ from groupwise.evaluation.comparison import (
     render_markdown,
     tell_comparison,
 )
-from groupwise.evaluation.comparison.shading import Scale
-from groupwise.evaluation.comparison.words import LANGUAGES, Language
+from groupwise.evaluation.page import LANGUAGES, Language, Scale
 
 Compare = Callable[..., Comparison]
 MEASURES = ("accuracy", "invalid_rate", "missed")

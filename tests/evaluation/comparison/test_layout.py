@@ -12,11 +12,11 @@ from compared_runs import make_answers
 from groupwise.evaluation.comparison import Comparison, render_html, write_comparison
 from groupwise.evaluation.comparison.gate import show_count, show_value
 from groupwise.evaluation.comparison.grids import tabulate_summary
-from groupwise.evaluation.comparison.plots import MAX_ROWS, list_panels
-from groupwise.evaluation.comparison.shading import Scale
+from groupwise.evaluation.comparison.layout import choose_words, lay_out
+from groupwise.evaluation.comparison.plots import MAX_ROWS, plot_forests
 from groupwise.evaluation.comparison.tables import tabulate_results
-from groupwise.evaluation.comparison.words import LANGUAGES, choose_words
-from groupwise.evaluation.report.canvas import render_svg
+from groupwise.evaluation.page import LANGUAGES, Scale, list_plots
+from groupwise.evaluation.page.canvas import render_svg
 
 Compare = Callable[..., Comparison]
 
@@ -79,7 +79,7 @@ def test_results_have_n_interval_groups_and_digest(compare_two: Compare) -> None
     found = compare_two([make_answers(0.6), make_answers(0.9)])
     table = tabulate_results(found, choose_words(found, "en"), ["#000"] * 2)
     heads = ("Contender", "Value", "95\u00a0% interval", "Invalid", "n", "Groups", "Digest")
-    assert table.heads == heads
+    assert table.head == heads
     name, value, interval, invalid, n, groups, digest = table.rows[0]
     cell = found.cells[0]
     assert (invalid.text, cell.invalid_rate) == ("0.0\u00a0%", 0)
@@ -124,15 +124,15 @@ def test_counts_are_shown_with_what_they_are_a_part_of() -> None:
 
 def test_plots_keep_their_text_and_are_the_same_every_time(compare_grid: Compare) -> None:
     found = compare_grid({"0.12": 0.6, "0.15": 0.95})
-    panels = list_panels(found, choose_words(found, "zh"))
+    panels = list_plots(lay_out(found, "zh"))
     names = [panel.name for panel in panels]
-    assert names == ["forest-1", "curve-grpo-loss", "curve-grpo-reward"]
+    assert names == ["curve-grpo-loss", "curve-grpo-reward", "forest-1"]
     for panel in panels:
         svg = render_svg(panel.draw, panel.size)
         assert svg == render_svg(panel.draw, panel.size)
         assert b"<text" in svg
         assert panel.alt
-    forest = render_svg(panels[0].draw, panels[0].size).decode()
+    forest = render_svg(panels[-1].draw, panels[-1].size).decode()
     assert "差值（百分点）" in forest
     assert "num_items 240" in forest
 
@@ -140,7 +140,7 @@ def test_plots_keep_their_text_and_are_the_same_every_time(compare_grid: Compare
 @pytest.mark.parametrize("num_sizes", [MAX_ROWS + 6])
 def test_a_forest_shows_the_largest_differences(compare_grid: Compare, num_sizes: int) -> None:
     found = compare_grid({"0.12": 0.6, "0.15": 0.8}, sizes=tuple(range(40, 40 + 4 * num_sizes, 4)))
-    (forest,) = [p for p in list_panels(found, choose_words(found, "en")) if p.section == "forest"]
+    (forest,) = plot_forests(found, choose_words(found, "en"))
     shown = forest.alt.split("; ")
     assert len(shown) == MAX_ROWS
     assert forest.title == f"beta 0.12 − 0.15 (the {MAX_ROWS} largest of {num_sizes})"

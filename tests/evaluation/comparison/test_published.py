@@ -15,7 +15,7 @@ from groupwise.evaluation.comparison import (
     tell_comparison,
     write_comparison,
 )
-from groupwise.evaluation.comparison.words import LANGUAGES, Language
+from groupwise.evaluation.page import LANGUAGES, Language
 
 FIXTURE = Path(__file__).parents[2] / "fixtures" / "published_beta_table.json"
 PLACES = [("1", "200", str(shots)) for shots in range(1, 5)]

@@ -20,8 +20,8 @@ from groupwise.evaluation.comparison import (
     render_html,
     tell_comparison,
 )
-from groupwise.evaluation.comparison.rendering import title_recommendation
-from groupwise.evaluation.comparison.words import LANGUAGES, Language, choose_words
+from groupwise.evaluation.comparison.layout import choose_words, title_recommendation
+from groupwise.evaluation.page import LANGUAGES, Language
 
 Compare = Callable[..., Comparison]
 
@@ -48,7 +48,7 @@ def test_a_clear_fair_difference_is_recommended(compare_two: Compare) -> None:
     evidence = found.recommendation.reasons[0].values
     assert evidence["mean"] == pytest.approx(-gap.difference)
     assert evidence["low"] == pytest.approx(-gap.test.high)
-    assert '<td class="first left strong"' in render_html(found)
+    assert '<td class="strong"' in render_html(found)
 
 
 def test_a_difference_that_chance_explains_is_not(compare_two: Compare) -> None:

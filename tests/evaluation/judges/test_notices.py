@@ -3,6 +3,7 @@ import pytest
 from groupwise.evaluation.judges.measures import JudgeMeasures
 from groupwise.evaluation.judges.notices import list_notices
 from groupwise.evaluation.metrics import Metric
+from groupwise.evaluation.page import Words
 
 NO_DROPS = {"drops": {"total": 0, "counts": {}}}
 GOOD = {
@@ -19,7 +20,7 @@ def notice(facts=NO_DROPS, **changes):
     metrics = [Metric(f"j/{name}", "all", *ends, 100, "d") for name, ends in values.items()]
     metrics.append(Metric("j/flip_rate", "Hard", 0.9, 0.8, 1.0, 10, "e"))
     found = list_notices(JudgeMeasures("j", ("a", "b"), tuple(metrics), {}), facts)
-    return [(one.level, one.text.replace("\u00a0", " ")) for one in found]
+    return [(one.level, Words("en").say(one).replace("\u00a0", " ")) for one in found]
 
 
 def test_a_good_judge_gets_none():

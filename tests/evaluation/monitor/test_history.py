@@ -49,3 +49,13 @@ def test_series_stand_in_the_order_people_look_at_them():
         "tokens_per_s",
         "zeta",
     ]
+
+
+def test_a_log_is_read_where_it_has_numbers():
+    rows = ({"step": 1, "kl": 0.1}, {"step": 2, "kl": None}, {"kl": 3.0}, {"step": 3, "kl": 0})
+    found = History(rows).read("kl")
+    assert (found.steps, found.values) == ((1, 3), (0.1, 0.0))
+    parts = History([{"step": 1, "reward": 1, "reward/b": 1, "reward/a": 1, "reward/a_std": 0}])
+    assert parts.list_parts() == ["a", "b"]
+    assert parts.is_rewarded
+    assert not History(rows).is_rewarded

@@ -7,13 +7,13 @@ none, and tables and plots; HTML, Markdown and JSON from one data model, in Engl
 from groupwise.evaluation.comparison.building import build_comparison
 from groupwise.evaluation.comparison.cells_file import read_cells_file
 from groupwise.evaluation.comparison.content import Comparison, GridAxis
-from groupwise.evaluation.comparison.material import Material
-from groupwise.evaluation.comparison.rendering import (
+from groupwise.evaluation.comparison.layout import (
     render_html,
     render_markdown,
     tell_comparison,
     write_comparison,
 )
+from groupwise.evaluation.comparison.material import Material
 from groupwise.evaluation.comparison.sources import Question, Source, read_sources
 
 __all__ = [

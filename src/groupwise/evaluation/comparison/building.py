@@ -3,7 +3,9 @@
 Reads nothing and lays nothing out.
 """
 
-from groupwise.evaluation.comparison.content import Comparison
+from dataclasses import fields
+
+from groupwise.evaluation.comparison.content import Comparison, Setup
 from groupwise.evaluation.comparison.differences import compare_contenders
 from groupwise.evaluation.comparison.findings import recommend, state_findings
 from groupwise.evaluation.comparison.material import Material
@@ -14,20 +16,10 @@ def build_comparison(material: Material, *, seed: int = 0) -> Comparison:
     """Build a comparison; the same material and seed give the same comparison."""
     versus = compare_contenders(material, seed=seed)
     return Comparison(
-        title=material.title,
-        measure=material.measure,
-        split=material.split,
-        contender_axis=material.contender_axis,
-        contenders=material.contenders,
-        axes=material.axes,
-        cells=material.cells,
+        **{one.name: getattr(material, one.name) for one in fields(Setup)},
         is_fair=material.gate.is_fair,
         notices=collect_notices(material, versus),
         findings=state_findings(material, versus),
         recommendation=recommend(material, versus),
         versus=versus,
-        configuration=material.configuration,
-        data=material.data,
-        curves=material.curves,
-        epochs=material.epochs,
     )

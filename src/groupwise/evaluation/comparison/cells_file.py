@@ -13,7 +13,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BeforeValidator, Field, model_validator
 
 from groupwise.core import Config, load_config
-from groupwise.evaluation.comparison.content import Cell, Contender, EpochRow, GridAxis, State
+from groupwise.evaluation.comparison.content import Contender, EpochRow, GridAxis, GridCell, State
 from groupwise.evaluation.comparison.gate import (
     arrange_configuration,
     arrange_data,
@@ -154,18 +154,18 @@ def _define_measure(table: CellsFile) -> Measure:
     return replace(known, is_higher_better=not table.less_is_better)
 
 
-def _list_cells(table: CellsFile) -> Iterator[Cell]:
+def _list_cells(table: CellsFile) -> Iterator[GridCell]:
     known = {(c.contender, *(c.at[a.key] for a in table.axes)): c for c in table.cells}
     scale = _PERCENT if table.unit == "percent" else 1
     for name in table.contenders.values:
         for place in product(*(axis.values for axis in table.axes)):
             row = known.get((name, *place))
-            yield Cell(name, place, "waiting") if row is None else _read_cell(row, place, scale)
+            yield GridCell(name, place, "waiting") if row is None else _read_cell(row, place, scale)
 
 
-def _read_cell(row: CellTable, place: Sequence[str], scale: float) -> Cell:
+def _read_cell(row: CellTable, place: Sequence[str], scale: float) -> GridCell:
     value, low, high = (None if x is None else x / scale for x in (row.value, row.low, row.high))
-    return Cell(
+    return GridCell(
         contender=row.contender,
         coordinates=tuple(place),
         state=row.state,

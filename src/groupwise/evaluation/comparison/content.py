@@ -1,7 +1,7 @@
 """What a comparison says, as data: numbers and named statements, without words or layout.
 
-Built by ``building`` from run folders or from cells typed by hand; put into words by ``words``
-and laid out by ``rendering``. Its JSON form is the third output beside HTML and Markdown.
+Built from run folders or from cells typed by hand; ``layout`` makes a page of it. Its JSON form is
+the third output beside HTML and Markdown.
 
 A comparison is contenders × cells. Two runs side by side are two contenders with one cell each
 and no axes; a sweep has one axis as contenders and the others as a grid.
@@ -9,31 +9,15 @@ and no axes; a sweep has one axis as contenders and the others as a grid.
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Literal
 
 from groupwise.evaluation.fairness import DifferenceKind
 from groupwise.evaluation.measures import Measure
+from groupwise.evaluation.page import Statement
 from groupwise.evaluation.paired import PairedComparison
 
-Level = Literal["error", "warning", "info"]
 State = Literal["done", "failed", "running", "waiting"]
 Coordinates = tuple[str, ...]
-LEVELS: tuple[Level, ...] = ("error", "warning", "info")
-
-
-@dataclass(frozen=True, slots=True)
-class Statement:
-    """Something said, by name and numbers, so that every language says the same.
-
-    Attributes:
-        kind: name of its sentence in the vocabulary.
-        values: what the sentence is filled with.
-        level: how bad it is, where it is a notice.
-    """
-
-    kind: str
-    values: Mapping[str, Any] = field(default_factory=dict[str, Any])
-    level: Level = "info"
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,14 +49,9 @@ class GridAxis:
     values: tuple[str, ...]
     is_nested: bool | None = None
 
-    @property
-    def title(self) -> str:
-        """The last part of the key."""
-        return self.key.rpartition(".")[2]
-
 
 @dataclass(frozen=True, slots=True)
-class Cell:
+class GridCell:
     """One measured value of a contender; every number of a cell that has not run is None.
 
     Attributes:
@@ -274,9 +253,9 @@ class Recommendation:
     reasons: tuple[Statement, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Comparison:
-    """Everything a comparison report says.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Setup:
+    """What is compared, as it was read.
 
     Attributes:
         title: what is compared.
@@ -286,11 +265,6 @@ class Comparison:
         contenders: in the order given.
         axes: the axes of the grid; empty for one cell per contender.
         cells: of every contender, in the order of contenders and coordinates.
-        is_fair: whether the contenders differ in nothing but what was meant to differ.
-        notices: warnings, the worst first.
-        findings: what the numbers say.
-        recommendation: which contender to take, or why none.
-        versus: every pair compared.
         configuration: settings side by side, those that differ first.
         data: counts and digests of the data side by side.
         curves: logged numbers of training.
@@ -303,14 +277,9 @@ class Comparison:
     contender_axis: str
     contenders: tuple[Contender, ...]
     axes: tuple[GridAxis, ...]
-    cells: tuple[Cell, ...]
-    is_fair: bool
-    notices: tuple[Statement, ...]
-    findings: tuple[Statement, ...]
-    recommendation: Recommendation
-    versus: tuple[Versus, ...]
-    configuration: tuple[SideRow, ...]
-    data: tuple[SideRow, ...]
+    cells: tuple[GridCell, ...]
+    configuration: tuple[SideRow, ...] = ()
+    data: tuple[SideRow, ...] = ()
     curves: tuple[Curve, ...] = ()
     epochs: tuple[EpochRow, ...] = ()
 
@@ -319,7 +288,7 @@ class Comparison:
         """The names of the contenders, in their order."""
         return tuple(contender.name for contender in self.contenders)
 
-    def cells_of(self, contender: str) -> tuple[Cell, ...]:
+    def cells_of(self, contender: str) -> tuple[GridCell, ...]:
         """Return the cells of one contender, in the order of the grid."""
         return tuple(cell for cell in self.cells if cell.contender == contender)
 
@@ -327,3 +296,22 @@ class Comparison:
         """Return the mean over the cells that have run, None if there are none."""
         values = [c.value for c in self.cells_of(contender) if c.value is not None]
         return sum(values) / len(values) if values else None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Comparison(Setup):
+    """Everything a comparison report says.
+
+    Attributes:
+        is_fair: whether the contenders differ in nothing but what was meant to differ.
+        notices: warnings, the worst first.
+        findings: what the numbers say.
+        recommendation: which contender to take, or why none.
+        versus: every pair compared.
+    """
+
+    is_fair: bool
+    notices: tuple[Statement, ...]
+    findings: tuple[Statement, ...]
+    recommendation: Recommendation
+    versus: tuple[Versus, ...]

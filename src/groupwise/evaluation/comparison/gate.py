@@ -9,7 +9,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, cast
 
-from groupwise.evaluation.comparison.content import Coordinates, SideRow, Statement
+from groupwise.evaluation.comparison.content import Coordinates, SideRow
 from groupwise.evaluation.comparison.material import Gate
 from groupwise.evaluation.fairness import (
     Difference,
@@ -18,6 +18,7 @@ from groupwise.evaluation.fairness import (
     RunFacts,
     Sameness,
 )
+from groupwise.evaluation.page import Statement
 
 DATA = "data"
 _ORDER: tuple[DifferenceKind, ...] = ("confounding", "intended", "harmless")

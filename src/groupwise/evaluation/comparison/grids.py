@@ -8,26 +8,17 @@ from dataclasses import replace
 
 from groupwise.evaluation.comparison.content import (
     AxisMean,
-    Cell,
     Comparison,
     Coordinates,
     Gap,
+    GridCell,
     Versus,
 )
-from groupwise.evaluation.comparison.shading import Scale
-from groupwise.evaluation.comparison.shown import (
-    DASH,
-    MARK,
-    NOT_RUN,
-    OTHER_ITEMS,
-    Shown,
-    Table,
-    bound_cell,
-    show_cell,
-    show_number,
-)
-from groupwise.evaluation.comparison.words import Words
-from groupwise.evaluation.report import numbers
+from groupwise.evaluation.comparison.tables import NOT_RUN, bound_cell, show_cell, show_number
+from groupwise.evaluation.page import DASH, Cell, Scale, Table, Words, numbers
+
+OTHER_ITEMS = "≠"
+MARK = "\u00a0★"
 
 
 def tabulate_values(comparison: Comparison, words: Words) -> tuple[Table, ...]:
@@ -46,11 +37,11 @@ def tabulate_values(comparison: Comparison, words: Words) -> tuple[Table, ...]:
     )
 
 
-def _shade_cell(cell: Cell, scale: Scale, words: Words) -> Shown:
+def _shade_cell(cell: GridCell, scale: Scale, words: Words) -> Cell:
     if cell.value is None:
         return show_cell(cell, words)
     hint = "" if cell.n is None else f"n = {numbers.format_count(cell.n)}"
-    return Shown(
+    return Cell(
         numbers.format_share(cell.value),
         note=bound_cell(cell),
         order=cell.value,
@@ -76,9 +67,9 @@ def tabulate_differences(comparison: Comparison, words: Words) -> tuple[Table, .
     )
 
 
-def _shade_gap(gap: Gap, scale: Scale, words: Words, is_fair: bool) -> Shown:
+def _shade_gap(gap: Gap, scale: Scale, words: Words, is_fair: bool) -> Cell:
     if gap.difference is None:
-        return Shown(NOT_RUN if gap.why_none == "missing" else OTHER_ITEMS)
+        return Cell(NOT_RUN if gap.why_none == "missing" else OTHER_ITEMS)
     test = gap.test
     return replace(
         _show_difference(gap, is_fair),
@@ -89,11 +80,11 @@ def _shade_gap(gap: Gap, scale: Scale, words: Words, is_fair: bool) -> Shown:
 
 
 def _tabulate_grid(
-    comparison: Comparison, words: Words, title: str, shown: dict[Coordinates, Shown]
+    comparison: Comparison, words: Words, title: str, shown: dict[Coordinates, Cell]
 ) -> Table:
     """Return a grid with the last axis as columns; without axes a single cell."""
     if not comparison.axes:
-        return Table((words.label("value"),), ((shown[()],),), title, 0, "heat")
+        return Table(title, (words.label("value"),), ((shown[()],),), 0, "heat")
     *outer, last = comparison.axes
     column_title = words.title_axis(last.key)
     heads = (
@@ -102,9 +93,9 @@ def _tabulate_grid(
     )
     starts = dict.fromkeys(place[:-1] for place in shown)
     rows = [
-        (*map(Shown, start), *(shown[*start, value] for value in last.values)) for start in starts
+        (*map(Cell, start), *(shown[*start, value] for value in last.values)) for start in starts
     ]
-    return Table(heads, tuple(rows), title, len(outer), "heat")
+    return Table(title, heads, tuple(rows), len(outer), "heat")
 
 
 def tabulate_summary(comparison: Comparison, words: Words) -> Table:
@@ -114,62 +105,62 @@ def tabulate_summary(comparison: Comparison, words: Words) -> Table:
     names = ("pair", "mean_difference", "best_gain", "worst_loss", "better_worse_equal", "cells")
     heads = (*names, "survive")
     rows = tuple(tuple(_summarize(pair, words)) for pair in comparison.versus)
-    return Table(tuple(map(words.label, heads)), rows)
+    return Table("", words.labels(*heads), rows)
 
 
-def _summarize(pair: Versus, words: Words) -> Iterator[Shown]:
-    yield Shown(words.title_pair(pair.first, pair.second))
+def _summarize(pair: Versus, words: Words) -> Iterator[Cell]:
+    yield Cell(words.title_pair(pair.first, pair.second))
     yield _show_points(pair.mean)
     for place in (pair.best, pair.worst):
         gap = pair.find(place)
         yield _show_points(gap.difference if gap else None, words.place(place) if place else "")
     counts = (pair.num_better, pair.num_worse, pair.num_equal)
-    yield Shown(" : ".join(map(str, counts)), order=pair.num_better - pair.num_worse)
+    yield Cell(" : ".join(map(str, counts)), order=pair.num_better - pair.num_worse)
     part = words.label("of", part=pair.num_compared, all=len(pair.gaps))
-    yield Shown(part, order=pair.num_compared)
+    yield Cell(part, order=pair.num_compared)
     clear = pair.num_clear_better + pair.num_clear_worse
     text = words.label("of", part=clear, all=pair.num_tested)
-    yield Shown(text if pair.num_tested else words.label("untested"), order=clear)
+    yield Cell(text if pair.num_tested else words.label("untested"), order=clear)
 
 
-def _show_points(value: float | None, note: str = "") -> Shown:
-    return Shown(NOT_RUN if value is None else numbers.format_points(value), note, order=value)
+def _show_points(value: float | None, note: str = "") -> Cell:
+    return Cell(NOT_RUN if value is None else numbers.format_points(value), note, order=value)
 
 
 def _tabulate_tests(comparison: Comparison, words: Words) -> Table:
     names = ("pair", "mean_difference", "interval", "p_holm", "effect", "won_lost", "needed")
     rows = [
         (
-            Shown(words.title_pair(pair.first, pair.second)),
+            Cell(words.title_pair(pair.first, pair.second)),
             *_show_test(pair.gaps[0], words, comparison),
         )
         for pair in comparison.versus
     ]
-    return Table(tuple(map(words.label, names)), tuple(rows))
+    return Table("", words.labels(*names), tuple(rows))
 
 
-def _show_test(gap: Gap, words: Words, comparison: Comparison) -> Iterator[Shown]:
+def _show_test(gap: Gap, words: Words, comparison: Comparison) -> Iterator[Cell]:
     test = gap.test
     if test is None:
         yield _show_points(gap.difference)
-        yield Shown(words.label("untested"))
-        yield from [Shown(DASH)] * 4
+        yield Cell(words.label("untested"))
+        yield from [Cell(DASH)] * 4
         return
     yield _show_difference(gap, comparison.is_fair)
-    yield Shown(words.interval(test.low, test.high), order=test.low)
-    yield Shown(numbers.format_p_cell(test.p_value_holm), order=test.p_value_holm)
+    yield Cell(words.interval(test.low, test.high), order=test.low)
+    yield Cell(numbers.format_p_cell(test.p_value_holm), order=test.p_value_holm)
     effect = test.effect_size
-    yield Shown(DASH if effect is None else _sign(effect), order=effect)
+    yield Cell(DASH if effect is None else _sign(effect), order=effect)
     wins, losses = test.count_wins(comparison.measure)
-    yield Shown(f"{wins} : {losses}", order=wins - losses)
+    yield Cell(f"{wins} : {losses}", order=wins - losses)
     yield show_number(test.num_items_needed)
 
 
-def _show_difference(gap: Gap, is_fair: bool) -> Shown:
+def _show_difference(gap: Gap, is_fair: bool) -> Cell:
     """Return a difference, marked if it is clear and the comparison fair."""
     is_marked = gap.is_clear and is_fair
     text = numbers.format_points(gap.difference or 0.0) + (MARK if is_marked else "")
-    return Shown(text, order=gap.difference, is_strong=is_marked)
+    return Cell(text, order=gap.difference, is_strong=is_marked)
 
 
 def _sign(value: float) -> str:
@@ -191,12 +182,12 @@ def _tabulate_axis(comparison: Comparison, words: Words, index: int) -> Table:
         words.title_axis(axis.key),
         *(words.title_pair(pair.first, pair.second) for pair in pairs),
     )
-    rows: list[tuple[Shown, ...]] = []
+    rows: list[tuple[Cell, ...]] = []
     for number, value in enumerate(axis.values):
         means = [pair.by_axis[index].rows[number] for pair in pairs]
         cells = [_show_points(one.mean, _tell_share(one, words)) for one in means]
-        rows.append((Shown(value, order=float(number)), *cells))
-    return Table(heads, tuple(rows), title=axis.key)
+        rows.append((Cell(value, order=float(number)), *cells))
+    return Table(axis.key, heads, tuple(rows))
 
 
 def _tell_share(one: AxisMean, words: Words) -> str:

@@ -3,18 +3,9 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from groupwise.evaluation.comparison.content import (
-    Cell,
-    Contender,
-    Coordinates,
-    Curve,
-    EpochRow,
-    GridAxis,
-    SideRow,
-    Statement,
-)
+from groupwise.evaluation.comparison.content import Coordinates, GridCell, Setup, SideRow
 from groupwise.evaluation.items import Items
-from groupwise.evaluation.measures import Measure
+from groupwise.evaluation.page import Statement
 from groupwise.evaluation.predictions import Prediction
 
 
@@ -49,34 +40,23 @@ class Gate:
     notices: tuple[Statement, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class Material:
-    """All that was read, in the words of ``Comparison``; ``answers`` is empty for typed cells.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Material(Setup):
+    """All that was read; ``answers`` is empty for typed cells.
 
     ``is_direction_known`` is False for a measure that nobody defined, which is then taken to be
     better when it is higher. ``num_trainings`` is the number of different seeds behind the
     contender that has fewest.
     """
 
-    title: str
-    measure: Measure
-    split: str
-    contender_axis: str
-    contenders: tuple[Contender, ...]
-    axes: tuple[GridAxis, ...]
-    cells: tuple[Cell, ...]
     is_direction_known: bool = True
     num_trainings: int = 1
     answers: Mapping[tuple[str, Coordinates], Answers] = field(
         default_factory=dict[tuple[str, Coordinates], Answers]
     )
     gate: Gate = field(default_factory=Gate)
-    configuration: tuple[SideRow, ...] = ()
-    data: tuple[SideRow, ...] = ()
-    curves: tuple[Curve, ...] = ()
-    epochs: tuple[EpochRow, ...] = ()
 
-    def find(self, contender: str, coordinates: Coordinates) -> Cell:
+    def find(self, contender: str, coordinates: Coordinates) -> GridCell:
         """Return one cell."""
         return next(
             cell

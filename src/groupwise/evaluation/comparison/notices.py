@@ -7,15 +7,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import pairwise
 
 from groupwise.core import digest_json
-from groupwise.evaluation.comparison.content import (
-    LEVELS,
-    Cell,
-    Coordinates,
-    Statement,
-    Versus,
-)
+from groupwise.evaluation.comparison.content import Coordinates, GridCell, Versus
 from groupwise.evaluation.comparison.material import Answers, Material
 from groupwise.evaluation.fairness import summarize_same
+from groupwise.evaluation.page import LEVELS, Statement
 from groupwise.evaluation.predictions import find_constant
 from groupwise.evaluation.report.notices import MAX_INVALID_RATE, MIN_GROUPS, MIN_ITEMS
 
@@ -53,7 +48,7 @@ def _note_other_items(versus: Sequence[Versus]) -> Iterator[Statement]:
             yield Statement("notice.other_items", values, "error")
 
 
-def _note_cells(cells: Sequence[Cell]) -> Iterator[Statement]:
+def _note_cells(cells: Sequence[GridCell]) -> Iterator[Statement]:
     failed = [cell for cell in cells if cell.state == "failed"]
     for cell in failed[:5]:
         values = {"name": cell.contender, "at": cell.coordinates, "error": cell.error}
@@ -147,7 +142,7 @@ def _note_idle_axes(material: Material) -> Iterator[Statement]:
 
 
 def _digest_result(
-    cell: Cell, answers: Mapping[tuple[str, Coordinates], Answers]
+    cell: GridCell, answers: Mapping[tuple[str, Coordinates], Answers]
 ) -> str | float | None:
     """Return the digest of a cell's answers, its value where there are none, None if not run."""
     found = answers.get((cell.contender, cell.coordinates))

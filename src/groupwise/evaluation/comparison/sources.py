@@ -13,10 +13,10 @@ from statistics import fmean
 from groupwise.core import EvaluationError, derive_seed
 from groupwise.evaluation.comparison.audits import arrange_audits
 from groupwise.evaluation.comparison.content import (
-    Cell,
     Contender,
     Coordinates,
     GridAxis,
+    GridCell,
     State,
 )
 from groupwise.evaluation.comparison.gate import (
@@ -32,12 +32,12 @@ from groupwise.evaluation.items import Items, read_items
 from groupwise.evaluation.means import bound_mean
 from groupwise.evaluation.measures import Measure, find_measure
 from groupwise.evaluation.predictions import (
+    BLIND_POLICIES,
     POLICY_ORDER,
     Prediction,
     rank_policy,
     read_predictions,
 )
-from groupwise.evaluation.report.content import BLIND_POLICIES
 
 _PREDICTIONS = Path("evaluate") / "predictions.jsonl"
 Key = tuple[str, Coordinates]
@@ -249,14 +249,16 @@ def _describe(name: str, sources: Iterable[Source], named: Mapping[Key, str]) ->
     return Contender(name, " / ".join(sorted(policies)), tuple(str(one.folder) for one in mine))
 
 
-def _fill_cell(source: Source, answers: Mapping[Key, Answers], seed: int) -> Cell:
+def _fill_cell(source: Source, answers: Mapping[Key, Answers], seed: int) -> GridCell:
     found = answers.get((source.contender, source.coordinates))
     folder = str(source.folder)
     if found is None:
         state = source.state
-        return Cell(source.contender, source.coordinates, state, folder=folder, error=source.error)
+        return GridCell(
+            source.contender, source.coordinates, state, folder=folder, error=source.error
+        )
     low, high = _bound(found.items, seed=seed)
-    return Cell(
+    return GridCell(
         contender=source.contender,
         coordinates=source.coordinates,
         state="done",

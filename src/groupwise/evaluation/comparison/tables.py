@@ -6,26 +6,38 @@ Numbers are put into text here and nowhere after; nothing is computed.
 from collections.abc import Iterable, Iterator, Sequence
 
 from groupwise.evaluation.comparison.content import (
-    Cell,
     Comparison,
     Discordant,
     DiscordantList,
     EpochRow,
+    GridCell,
     SideRow,
     Versus,
 )
-from groupwise.evaluation.comparison.shown import (
-    DASH,
-    NOT_RUN,
-    Shown,
-    Table,
-    bound_cell,
-    show_cell,
-    show_number,
-)
-from groupwise.evaluation.comparison.words import Words
 from groupwise.evaluation.measures import Measure
-from groupwise.evaluation.report import numbers
+from groupwise.evaluation.page import DASH, Cell, Table, Words, numbers
+
+NOT_RUN = "?"
+
+
+def bound_cell(cell: GridCell) -> str:
+    """Return the interval of a cell; empty where there are no items."""
+    if cell.low is None or cell.high is None:
+        return ""
+    return numbers.format_share_interval(cell.low, cell.high)
+
+
+def show_cell(cell: GridCell, words: Words) -> Cell:
+    """Return the value of a cell, or ``?`` with its state."""
+    if cell.value is None:
+        note = "" if cell.state == "waiting" else words.title("states", cell.state)
+        return Cell(NOT_RUN, note=note, hint=cell.error)
+    return Cell(numbers.format_share(cell.value), order=cell.value)
+
+
+def show_number(number: int | None) -> Cell:
+    """Return a count, a dash where there is none."""
+    return Cell(DASH if number is None else numbers.format_count(number), order=number)
 
 
 def tabulate_results(comparison: Comparison, words: Words, colors: Sequence[str]) -> Table:
@@ -38,67 +50,68 @@ def tabulate_results(comparison: Comparison, words: Words, colors: Sequence[str]
         (_show_name(comparison, words, name), *fill(comparison, words, name))
         for name in comparison.names
     ]
-    return Table(tuple(map(words.label, heads)), tuple(rows), kind="headline", marks=tuple(colors))
+    head = words.labels(*heads)
+    return Table("", head, tuple(rows), kind="headline", marks=tuple(colors))
 
 
-def _show_name(comparison: Comparison, words: Words, name: str) -> Shown:
+def _show_name(comparison: Comparison, words: Words, name: str) -> Cell:
     policy = next(one.policy for one in comparison.contenders if one.name == name)
     is_best = comparison.recommendation.contender == name
     note = "" if name.endswith(f":{policy}") else policy
-    return Shown(words.title_contender(name), note=note, is_strong=is_best)
+    return Cell(words.title_contender(name), note=note, is_strong=is_best)
 
 
-def _fill_single(comparison: Comparison, words: Words, name: str) -> Iterator[Shown]:
+def _fill_single(comparison: Comparison, words: Words, name: str) -> Iterator[Cell]:
     (cell,) = comparison.cells_of(name)
     yield show_cell(cell, words)
-    yield Shown(bound_cell(cell) or DASH, order=cell.low)
+    yield Cell(bound_cell(cell) or DASH, order=cell.low)
     yield _show_invalid([cell])
     yield show_number(cell.n)
     yield show_number(cell.num_groups)
     yield _show_digests([cell])
 
 
-def _fill_grid(comparison: Comparison, words: Words, name: str) -> Iterator[Shown]:
+def _fill_grid(comparison: Comparison, words: Words, name: str) -> Iterator[Cell]:
     cells = comparison.cells_of(name)
     known = [cell for cell in cells if cell.value is not None]
     mean = comparison.mean_of(name)
-    yield Shown(NOT_RUN if mean is None else numbers.format_share(mean), order=mean)
-    yield Shown(words.label("of", part=len(known), all=len(cells)), order=len(known))
+    yield Cell(NOT_RUN if mean is None else numbers.format_share(mean), order=mean)
+    yield Cell(words.label("of", part=len(known), all=len(cells)), order=len(known))
     for choose in (min, max):
         found = choose(known, key=lambda cell: cell.value or 0.0, default=None)
         place = words.place(found.coordinates) if found else ""
-        yield Shown(_share(found), note=place, order=found.value if found else None)
+        yield Cell(_share(found), note=place, order=found.value if found else None)
     yield _show_invalid(known)
     yield _span([cell.n for cell in known])
     yield _span([cell.num_groups for cell in known])
     yield _show_digests(known)
 
 
-def _share(cell: Cell | None) -> str:
+def _share(cell: GridCell | None) -> str:
     return NOT_RUN if cell is None or cell.value is None else numbers.format_share(cell.value)
 
 
-def _show_invalid(cells: Iterable[Cell]) -> Shown:
+def _show_invalid(cells: Iterable[GridCell]) -> Cell:
     """Return the share of invalid answers, of several cells their mean."""
     rates = [cell.invalid_rate for cell in cells if cell.invalid_rate is not None]
     mean = sum(rates) / len(rates) if rates else None
-    return Shown(numbers.format_share(mean), order=mean)
+    return Cell(numbers.format_share(mean), order=mean)
 
 
-def _span(values: Iterable[int | None]) -> Shown:
+def _span(values: Iterable[int | None]) -> Cell:
     """Return one number, or the lowest and the highest."""
     known = sorted({value for value in values if value is not None})
     ends = dict.fromkeys([known[0], known[-1]]) if known else {}
     text = DASH.join(map(numbers.format_count, ends)) or DASH
-    return Shown(text, order=known[0] if known else None)
+    return Cell(text, order=known[0] if known else None)
 
 
-def _show_digests(cells: Iterable[Cell]) -> Shown:
+def _show_digests(cells: Iterable[GridCell]) -> Cell:
     digests = sorted({cell.digest for cell in cells if cell.digest})
     if not digests:
-        return Shown(DASH)
+        return Cell(DASH)
     more = f" +{len(digests) - 1}" if len(digests) > 1 else ""
-    return Shown(digests[0][:8] + more, hint=" ".join(digests), is_code=True)
+    return Cell(digests[0][:8] + more, hint=" ".join(digests), is_code=True)
 
 
 def tabulate_sides(comparison: Comparison, words: Words, rows: Sequence[SideRow]) -> Table:
@@ -107,18 +120,19 @@ def tabulate_sides(comparison: Comparison, words: Words, rows: Sequence[SideRow]
     has_kinds = any(row.kind for row in rows)
     heads = (words.label("setting"), *titles, *([words.label("why")] if has_kinds else []))
     return Table(
+        "",
         tuple(heads),
         tuple(_show_side(row, words, has_kinds) for row in rows),
         kind="wrap sides" if has_kinds else "wrap",
     )
 
 
-def _show_side(row: SideRow, words: Words, has_kinds: bool) -> tuple[Shown, ...]:
+def _show_side(row: SideRow, words: Words, has_kinds: bool) -> tuple[Cell, ...]:
     missing = words.label("not_recorded")
-    values = [Shown(missing if value is None else value) for value in row.values]
-    title = Shown(
+    values = [Cell(missing if value is None else value) for value in row.values]
+    title = Cell(
         row.key,
-        note=words.title_aspect(row.aspect).rstrip(":："),
+        note=words.title("aspects", row.aspect),
         tag=words.label(f"kind_{row.kind}") if row.kind else "",
         tag_kind=row.kind or "",
         is_code=True,
@@ -126,7 +140,7 @@ def _show_side(row: SideRow, words: Words, has_kinds: bool) -> tuple[Shown, ...]
     if not has_kinds:
         return (title, *values)
     why = words.explain(row.reason, row.words) if row.reason else ""
-    return (title, *values, Shown(why))
+    return (title, *values, Cell(why))
 
 
 def tabulate_epochs(comparison: Comparison, words: Words) -> tuple[Table, ...]:
@@ -141,23 +155,27 @@ def tabulate_epochs(comparison: Comparison, words: Words) -> tuple[Table, ...]:
 def _tabulate_step(step: str, rows: Sequence[EpochRow], words: Words) -> Table:
     keys = list(dict.fromkeys(key for row in rows for key in row.values))
     has_many = any(row.num_runs > 1 for row in rows)
-    heads = [words.label("contender"), words.label("epoch"), *map(words.title_series, keys)]
+    heads = [
+        words.label("contender"),
+        words.label("epoch"),
+        *(words.title("series", key) for key in keys),
+    ]
     return Table(
+        step,
         tuple(heads + ([words.label("runs")] if has_many else [])),
         tuple(_show_epoch(row, keys, words, has_many) for row in rows),
-        title=step,
         num_heads=2,
     )
 
 
 def _show_epoch(
     row: EpochRow, keys: Sequence[str], words: Words, has_many: bool
-) -> tuple[Shown, ...]:
+) -> tuple[Cell, ...]:
     values = [row.values.get(key) for key in keys]
-    shown = [Shown(DASH if value is None else words.plain(value), order=value) for value in values]
-    epoch = Shown(str(row.epoch), order=row.epoch)
+    shown = [Cell(DASH if value is None else words.plain(value), order=value) for value in values]
+    epoch = Cell(str(row.epoch), order=row.epoch)
     ends = (show_number(row.num_runs),) if has_many else ()
-    return (Shown(words.title_contender(row.contender)), epoch, *shown, *ends)
+    return (Cell(words.title_contender(row.contender)), epoch, *shown, *ends)
 
 
 def tabulate_discordant(comparison: Comparison, words: Words) -> tuple[tuple[str, Table], ...]:
@@ -177,7 +195,7 @@ def _tell_discordant(pair: Versus, found: DiscordantList, words: Words) -> str:
     return words.label(
         "discordant_lead",
         pair=words.title_pair(pair.first, pair.second),
-        place=f" ({place})" if place else "",
+        place=words.label("in_brackets", text=place) if place else "",
         first=numbers.format_count(found.num_first_better),
         second=numbers.format_count(found.num_second_better),
         all=numbers.format_count(found.num_items),
@@ -190,18 +208,18 @@ def _list_items(pair: Versus, found: DiscordantList, measure: Measure, words: Wo
         words.label("answer_of", name=words.title_contender(name))
         for name in (pair.first, pair.second)
     ]
-    heads = (words.label("item"), words.label("truth"), *answers)
+    heads = (*words.labels("item", "truth"), *answers)
     rows = tuple(_show_item(one, measure, words) for one in found.shown)
-    return Table(heads, rows, kind="wrap items")
+    return Table("", heads, rows, kind="wrap items")
 
 
-def _show_item(one: Discordant, measure: Measure, words: Words) -> tuple[Shown, ...]:
+def _show_item(one: Discordant, measure: Measure, words: Words) -> tuple[Cell, ...]:
     empty = words.label("no_answer")
     return (
-        Shown(one.task or one.example_id[:8], note=one.group, hint=one.example_id),
-        Shown(one.label),
-        Shown(one.first_answer or empty, note=_mark(one.first_value, measure)),
-        Shown(one.second_answer or empty, note=_mark(one.second_value, measure)),
+        Cell(one.task or one.example_id[:8], note=one.group, hint=one.example_id),
+        Cell(one.label),
+        Cell(one.first_answer or empty, note=_mark(one.first_value, measure)),
+        Cell(one.second_answer or empty, note=_mark(one.second_value, measure)),
     )
 
 

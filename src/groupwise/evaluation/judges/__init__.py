@@ -10,7 +10,6 @@ from groupwise.evaluation.judges.calibrate import (
 from groupwise.evaluation.judges.config import JudgeConfig
 from groupwise.evaluation.judges.measures import JudgeMeasures, measure_judge
 from groupwise.evaluation.judges.recorded import RecordedVerdicts, read_recorded
-from groupwise.evaluation.judges.report import format_interval, format_value
 from groupwise.evaluation.judges.rows import VerdictRow, read_verdicts, write_verdicts
 from groupwise.evaluation.judges.rules import RuleJudge
 
@@ -23,8 +22,6 @@ __all__ = [
     "RuleJudge",
     "VerdictRow",
     "calibrate_judge",
-    "format_interval",
-    "format_value",
     "measure_judge",
     "measure_recorded",
     "plan_calibration",

@@ -1,102 +1,64 @@
-"""The page about a calibrated judge: one HTML file that needs nothing else.
+"""The page about a calibrated judge.
 
 Lays out what was measured; it computes nothing and changes no number.
 """
 
-import base64
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from jinja2 import ChoiceLoader, Environment, PackageLoader, StrictUndefined
-
-from groupwise.core import write_text
 from groupwise.evaluation.confusion import count_confusion
 from groupwise.evaluation.judges.measures import JudgeMeasures
-from groupwise.evaluation.judges.notices import format_kappa, list_notices
+from groupwise.evaluation.judges.notices import list_notices
 from groupwise.evaluation.judges.rows import VerdictRow, split_subsets
 from groupwise.evaluation.metrics import Metric
-from groupwise.evaluation.predictions import Prediction
-from groupwise.evaluation.report import numbers
-from groupwise.evaluation.report.canvas import render_svg
-from groupwise.evaluation.report.content import Headline, HeadlineRow, PolicyDetail
-from groupwise.evaluation.report.plots import (
+from groupwise.evaluation.page import (
+    Bar,
+    Language,
+    Notice,
+    Page,
+    Paragraph,
+    Part,
     Plot,
+    Plots,
+    Table,
+    Words,
+    color_policy,
+    mark_code,
+    name_file,
+    numbers,
+    plot_bars,
     plot_confusion,
-    plot_forest,
-    plot_reliabilities,
+    plot_reliability,
+    show_sized,
+    tabulate_metrics,
+    write_page,
 )
+from groupwise.evaluation.predictions import Prediction
 
-
-@dataclass(frozen=True, slots=True)
-class Section:
-    """A table of the page: one row per subset, one column per measure.
-
-    Attributes:
-        title: heading.
-        lead: how to read it.
-        columns: (measure, heading).
-    """
-
-    title: str
-    lead: str
-    columns: tuple[tuple[str, str], ...]
-
-
-SECTIONS = (
-    Section(
-        "Agreement with people",
-        "Share of verdicts that are people's, each item counted once; calls without a verdict are "
-        "left out and have a column of their own. Over both orders of a pair no verdict is not "
-        "right. Kappa is 0 for a judge that agrees no more than "
-        "chance would and 1 for one that always agrees.",
-        (
-            ("agreement", "Agreement"),
-            ("kappa", "Cohen's κ"),
-            ("right_in_both_orders", "Right in both orders"),
-            ("right_on_balance", "Right more often than wrong over both orders"),
-            ("agreement_unflipped", "Agreement, same verdict in both orders"),
-            ("no_verdict_rate", "No verdict"),
-            ("agreement_each", "Agreement with each annotator"),
-            ("people_alpha", "Krippendorff's α among people"),
-        ),
+NAME = "report"
+PARTS: Mapping[str, tuple[str, ...]] = {
+    "agreement": (
+        "agreement",
+        "kappa",
+        "right_in_both_orders",
+        "right_on_balance",
+        "agreement_unflipped",
+        "no_verdict_rate",
+        "agreement_each",
+        "people_alpha",
     ),
-    Section(
-        "Position",
-        "Every pair was judged in both orders. A verdict is flipped if the order changes which "
-        "answer is better; a judge that does not look at the position chooses the first one half "
-        "of the time.",
-        (
-            ("flip_rate", "Flipped"),
-            ("first_position", "Chose the first"),
-            ("option_flip_rate", "Flipped with the order of options"),
-        ),
+    "position": ("flip_rate", "first_position", "option_flip_rate"),
+    "length": (
+        "longer_judge",
+        "longer_people",
+        "length_bias",
+        "agreement_if_longer",
+        "agreement_if_shorter",
     ),
-    Section(
-        "Length",
-        "Pairs of unequal length in characters. The bias is the judge's share minus people's on "
-        "the same pairs.",
-        (
-            ("longer_judge", "Judge prefers the longer"),
-            ("longer_people", "People prefer the longer"),
-            ("length_bias", "Bias"),
-            ("agreement_if_longer", "Agrees where longer is better"),
-            ("agreement_if_shorter", "Agrees where shorter is better"),
-        ),
-    ),
-    Section(
-        "Consistency and confidence",
-        "Self-consistency: how likely two askings of the same question get the same verdict; a "
-        "deterministic judge is asked once and has 100 % by definition. "
-        "Calibration error: how far confidence and agreement lie apart.",
-        (
-            ("self_consistency", "Self-consistency"),
-            ("ece", "Calibration error"),
-            ("brier", "Brier score"),
-        ),
-    ),
-)
+    "consistency": ("self_consistency", "ece", "brier"),
+}
+"""The measures of each part of the page, by its name in the vocabulary."""
 
 
 def write_judge_report(
@@ -104,117 +66,114 @@ def write_judge_report(
     measures: JudgeMeasures,
     rows: Sequence[VerdictRow],
     facts: Mapping[str, Any],
+    *,
+    language: Language = "en",
 ) -> Path:
-    """Write ``report.html`` into ``out`` and return its path."""
-    path = out / "report.html"
-    write_text(path, render_judge_report(measures, rows, facts))
-    return path
-
-
-def render_judge_report(
-    measures: JudgeMeasures, rows: Sequence[VerdictRow], facts: Mapping[str, Any]
-) -> str:
-    """Return the page about a judge.
+    """Write ``report.html``, ``report.md`` and its plots into ``out``.
 
     Args:
+        out: the folder.
         measures: the numbers.
         rows: the verdicts, for the table of people's and the judge's labels.
         facts: what ``calibration.json`` says about judge and data.
+        language: of the page.
+
+    Returns:
+        The path of the HTML.
     """
-    cells = {(metric.split, metric.measure): metric for metric in measures.metrics}
-    subsets = list(dict.fromkeys(metric.split for metric in measures.metrics))
-    plots = list(_list_plots(measures, rows, cells))
-    loaders = [PackageLoader("groupwise.evaluation.judges"), PackageLoader(_STYLE_PACKAGE)]
-    environment: Any = Environment(
-        loader=ChoiceLoader(loaders),
-        autoescape=True,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
+    words = Words(language)
+    html, _ = write_page(_lay_out(measures, rows, facts, words), out, name=NAME)
+    return html
+
+
+def _lay_out(
+    measures: JudgeMeasures, rows: Sequence[VerdictRow], facts: Mapping[str, Any], words: Words
+) -> Page:
+    notices = list_notices(measures, facts)
+    by_subset: dict[str, dict[str, Metric]] = {}
+    for metric in measures.metrics:
+        by_subset.setdefault(metric.split, {})[metric.measure] = metric
+    plots = Plots(tuple(_list_plots(measures, rows, by_subset, words)))
+    return Page(
+        title=words.label("judge_title", judge=measures.judge),
+        lead=_describe_data(facts, words),
+        language=words.language,
+        notices=tuple(Notice(one.level, words.say(one), one.source) for one in notices),
+        checked=words.label("judge_checked"),
+        parts=(
+            *_list_parts(by_subset, words),
+            *([Part("plots", words.label("plots"), (plots,))] if plots.plots else []),
+            _show_facts(facts, words),
+        ),
+        footer=(Paragraph(_tell_files(words), ""),),
     )
-    environment.filters.update(
-        count=numbers.format_count, value=format_value, interval=format_interval
-    )
-    return environment.get_template("judge.html.j2").render(
-        judge=measures.judge,
-        facts=facts,
-        notices=list_notices(measures, facts),
-        sections=[_keep_columns(section, cells) for section in SECTIONS],
-        subsets=subsets,
-        cells=cells,
-        plots=[(plot, _to_data_uri(render_svg(plot.draw, plot.size))) for plot in plots],
-    )
 
 
-_COEFFICIENTS = ("kappa", "people_alpha")
-_STYLE_PACKAGE = "groupwise.evaluation.report"
+def _tell_files(words: Words) -> str:
+    return words.label("judge_footer", file="calibration.json", verdicts="verdicts.jsonl")
 
 
-def format_value(metric: Metric) -> str:
-    """Format a share as ``94.2 %``, kappa and scores as ``0.421``, a bias as ``+12.3``."""
-    if metric.measure in _COEFFICIENTS:
-        return format_kappa(metric.value)
-    if metric.measure == "length_bias":
-        return numbers.format_points(metric.value)
-    return numbers.format_value(metric)
+def _describe_data(facts: Mapping[str, Any], words: Words) -> str:
+    are_pairs = facts["kind_of_items"] == "pairs"
+    text = words.label("judged_pairs" if are_pairs else "judged_answers", num=facts["num_items"])
+    if facts["num_repeats"] > 1:
+        text += words.label("judged_times", num=facts["num_repeats"])
+    return f"{text} · {words.label('version')} {mark_code(facts['version'][:8])}"
 
 
-def format_interval(metric: Metric) -> str:
-    """Format a metric's interval as its value is."""
-    if metric.measure in _COEFFICIENTS:
-        return f"{format_kappa(metric.low)} to {format_kappa(metric.high)}"
-    if metric.measure == "length_bias":
-        return numbers.format_points_interval(metric.low, metric.high)
-    return numbers.format_interval(metric)
-
-
-def _keep_columns(section: Section, cells: Mapping[tuple[str, str], Metric]) -> Section:
-    """Return the section with the columns that there are numbers for."""
-    known = {measure for _, measure in cells}
-    return replace(section, columns=tuple(c for c in section.columns if c[0] in known))
+def _list_parts(by_subset: Mapping[str, Mapping[str, Metric]], words: Words) -> Iterator[Part]:
+    """Yield a table per part with the columns that there are numbers for."""
+    known = {name for found in by_subset.values() for name in found}
+    for name, names in PARTS.items():
+        columns = {one: words.title("judge_measures", one) for one in names if one in known}
+        if columns:
+            table = tabulate_metrics(
+                by_subset.items(), columns, head=words.label("subset"), show=show_sized
+            )
+            lead = Paragraph(words.label(f"{name}_lead"))
+            yield Part(name, words.label(f"{name}_title"), (lead, table))
 
 
 def _list_plots(
     measures: JudgeMeasures,
     rows: Sequence[VerdictRow],
-    cells: Mapping[tuple[str, str], Metric],
+    by_subset: Mapping[str, Mapping[str, Metric]],
+    words: Words,
 ) -> Iterator[Plot]:
-    agreements = [metric for metric in measures.metrics if metric.measure == "agreement"]
+    agreements = {name: m["agreement"] for name, m in by_subset.items() if "agreement" in m}
     if agreements:
-        plot = plot_forest(Headline("all", tuple(map(_make_row, agreements))))
-        yield replace(
-            plot,
-            title="Agreement by subset",
-            caption="Bars: Wilson interval (95 %), for independent questions.",
-            alt=plot.alt.replace("Accuracies", "Agreement"),
-        )
-    details = _list_details(measures, rows, cells)
-    for plot in plot_reliabilities(details):
-        yield replace(plot, title=f"Reliability: {plot.title}")
-    for detail in details[:1]:
-        yield replace(plot_confusion(detail), title="People (rows) and judge (columns)")
-
-
-def _make_row(metric: Metric) -> HeadlineRow:
-    return HeadlineRow(metric.split, metric, None, None, None, is_best=False)
-
-
-def _list_details(
-    measures: JudgeMeasures,
-    rows: Sequence[VerdictRow],
-    cells: Mapping[tuple[str, str], Metric],
-) -> list[PolicyDetail]:
+        bars = [_make_bar(name, metric) for name, metric in agreements.items()]
+        title, caption = words.labels("agreement_by_subset", "agreement_plot")
+        yield plot_bars("agreement", title, bars, caption=caption)
     if len(measures.labels) < 2:
-        return []
-    return [
-        PolicyDetail(
-            policy=subset,
-            confusion=count_confusion([_to_prediction(row) for row in part], measures.labels),
-            bins=measures.reliability[subset],
-            measures={name: metric for (split, name), metric in cells.items() if split == subset},
-        )
-        for subset, part in split_subsets(rows).items()
+        return
+    for subset, bins in measures.reliability.items():
+        if any(part.num_items for part in bins):
+            yield plot_reliability(
+                name_file("reliability", subset),
+                words.label("reliability_of", subset=subset),
+                bins,
+                words,
+                color=color_policy(subset),
+                caption=_tell_scores(by_subset[subset], words),
+            )
+    said = [_to_prediction(row) for row in split_subsets(rows)["all"]]
+    table = count_confusion(said, measures.labels)
+    yield plot_confusion("confusion", words.label("people_and_judge"), table, words)
+
+
+def _tell_scores(found: Mapping[str, Metric], words: Words) -> str:
+    scores = [
+        f"{words.label(name)} {numbers.format_value(found[name])}"
+        for name in ("brier", "ece")
+        if name in found
     ]
+    return words.join(scores)
+
+
+def _make_bar(name: str, metric: Metric) -> Bar:
+    text = f"{numbers.format_share(metric.value)} ({numbers.format_interval(metric)})"
+    return Bar(name, text, metric.value, (metric.low, metric.high), color_policy(name))
 
 
 def _to_prediction(row: VerdictRow) -> Prediction:
@@ -229,5 +188,13 @@ def _to_prediction(row: VerdictRow) -> Prediction:
     )
 
 
-def _to_data_uri(svg: bytes) -> str:
-    return f"data:image/svg+xml;base64,{base64.b64encode(svg).decode()}"
+def _show_facts(facts: Mapping[str, Any], words: Words) -> Part:
+    rows = [(name.replace("_", " "), str(value)) for name, value in facts["describe"].items()]
+    rows.append((words.label("items_digest"), mark_code(facts["metrics"][0]["split_digest"])))
+    if facts["num_pairs_in_both_orders"]:
+        part, of = facts["num_inconsistent_pairs"], facts["num_pairs_in_both_orders"]
+        rows.append((words.label("inconsistent"), words.label("of", part=part, all=of)))
+    for name, number in facts["causes_of_no_verdict"].items():
+        rows.append((words.label("cause", name=name), words.label("num_calls", num=number)))
+    table = Table("", words.labels("setting", "value"), tuple(rows), kind="wrap")
+    return Part("facts", words.label("measured"), (table,))

@@ -16,12 +16,14 @@ from groupwise.evaluation.monitor.state import (
 )
 from groupwise.evaluation.monitor.tail import RowTail
 from groupwise.evaluation.monitor.words import (
-    Language,
     advise,
     describe_alarm,
     describe_value,
+    is_share,
+    state_alarm,
     title_series,
 )
+from groupwise.evaluation.page.words import Language
 
 __all__ = [
     "Alarm",
@@ -43,5 +45,7 @@ __all__ = [
     "describe_value",
     "find_alarms",
     "is_folder_held",
+    "is_share",
+    "state_alarm",
     "title_series",
 ]

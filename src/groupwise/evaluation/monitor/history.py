@@ -90,6 +90,16 @@ class History:
         ]
         return [self.read(key) for key in sorted(keys, key=_rank_key) if key != "heldout/n"]
 
+    def list_parts(self) -> list[str]:
+        """Return the names of the parts of the reward (``reward/NAME``), sorted."""
+        keys = [key for key in self._points if key.startswith("reward/")]
+        return sorted(key.removeprefix("reward/") for key in keys if not key.endswith("_std"))
+
+    @property
+    def is_rewarded(self) -> bool:
+        """Whether it trained by rewards, as GRPO does; the loss then says nothing."""
+        return "reward" in self._points
+
     @property
     def is_empty(self) -> bool:
         """Whether there is no row with a step yet."""

@@ -3,16 +3,9 @@
 Every number comes from a file of the run folder; nothing is typed and nothing is trained.
 """
 
-from groupwise.evaluation.report.building import build_report
-from groupwise.evaluation.report.content import Report
-from groupwise.evaluation.report.rendering import render_html, render_markdown, write_report
-from groupwise.evaluation.report.sections import (
-    Section,
-    Table,
-    Tile,
-    read_sections,
-    write_sections,
-)
+from groupwise.evaluation.report.content import Report, build_report
+from groupwise.evaluation.report.layout import lay_out, render_html, render_markdown, write_report
+from groupwise.evaluation.report.sections import Section, read_sections, write_sections
 from groupwise.evaluation.report.tables import (
     describe_metric,
     make_tile,
@@ -23,10 +16,9 @@ from groupwise.evaluation.report.tables import (
 __all__ = [
     "Report",
     "Section",
-    "Table",
-    "Tile",
     "build_report",
     "describe_metric",
+    "lay_out",
     "make_tile",
     "read_sections",
     "render_html",

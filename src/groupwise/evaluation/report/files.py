@@ -5,32 +5,29 @@ parsed is an error, because a report without it would look complete.
 """
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
 from groupwise.core import EvaluationError, read_jsonl
 from groupwise.evaluation.fairness.conditions import read_measures
-from groupwise.evaluation.measures import Measure
+from groupwise.evaluation.measures import Measure, find_measure
 from groupwise.evaluation.metrics import Metric, read_metrics
+from groupwise.evaluation.monitor import History
 from groupwise.evaluation.paired import PairedComparison, read_comparisons
 from groupwise.evaluation.predictions import Prediction, rank_policy, read_predictions
-from groupwise.evaluation.report.content import TrainingLog
 from groupwise.evaluation.report.sections import Section, read_sections
 
 T = TypeVar("T")
-_SHOWS = {
-    "manifest.json": "the configuration, seeds and versions",
-    "evaluate/predictions.jsonl": "confusion, reliability and mistakes",
-    "evaluate/metrics.json": "the headline table",
-    "evaluate/comparisons.json": "the paired comparisons",
-    "audit/audit.json": "the data audit",
-}
-_USUAL = {
-    "sft": "the loss of the supervised warm-up",
-    "grpo": "the learning curve",
-}
+_EXPECTED = (
+    "manifest.json",
+    "evaluate/predictions.jsonl",
+    "evaluate/metrics.json",
+    "evaluate/comparisons.json",
+    "audit/audit.json",
+)
+_USUAL = ("sft", "grpo")
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +35,7 @@ class RunFiles:
     """The contents of a run's files; what is not there is empty or None.
 
     ``logs`` are those of every step that logged rows, whatever its name; ``gates`` and ``judges``
-    are theirs.
+    are theirs. ``absent`` are the files that are not there.
     """
 
     folder: Path
@@ -46,7 +43,7 @@ class RunFiles:
     metrics: list[Metric]
     comparisons: list[PairedComparison]
     sections: tuple[Section, ...]
-    logs: dict[str, TrainingLog]
+    logs: dict[str, History]
     warnings: list[tuple[str, Mapping[str, Any]]]
     audit: Mapping[str, Any] | None
     reward_audit: Mapping[str, Any] | None
@@ -55,7 +52,11 @@ class RunFiles:
     manifest: Mapping[str, Any] | None
     packages: Mapping[str, Mapping[str, str]]
     measures: tuple[Measure, ...]
-    absent: Mapping[str, str]
+    absent: tuple[str, ...]
+
+    def define(self, name: str) -> Measure:
+        """Return a measure; one that nobody defined is better when it is higher."""
+        return find_measure(name, self.measures) or Measure(name, name, name)
 
 
 def read_run_files(folder: Path) -> RunFiles:
@@ -66,7 +67,7 @@ def read_run_files(folder: Path) -> RunFiles:
     """
     if not folder.is_dir():
         raise EvaluationError(f"there is no run at {folder}", fix="give the folder of a run")
-    logs = {log.name: log for log in _read_logs(folder) if log.rows}
+    logs = _read_logs(folder)
     return RunFiles(
         folder=folder,
         predictions=_read(folder / "evaluate/predictions.jsonl", read_predictions, []),
@@ -86,11 +87,9 @@ def read_run_files(folder: Path) -> RunFiles:
         manifest=_read(folder / "manifest.json", _read_object, None),
         packages=_read_packages(folder),
         measures=read_measures(folder),
-        absent={
-            name: shows
-            for name, shows in (_SHOWS | _list_expected(logs)).items()
-            if not (folder / name).is_file()
-        },
+        absent=tuple(
+            name for name in (*_EXPECTED, *_list_expected(logs)) if not (folder / name).is_file()
+        ),
     )
 
 
@@ -98,25 +97,21 @@ def _read(path: Path, read: Callable[[Path], T], default: T) -> T:
     return read(path) if path.is_file() else default
 
 
-def _read_logs(folder: Path) -> list[TrainingLog]:
-    """Return the logs of all steps that have one, the usual steps in their order."""
+def _read_logs(folder: Path) -> dict[str, History]:
+    """Return the logs of all steps that have rows, the usual steps in their order."""
     names = [path.parent.name for path in folder.glob("[!.]*/metrics.jsonl")]
-    return [
-        TrainingLog(name, tuple(read_jsonl(folder / name / "metrics.jsonl")))
+    logs = {
+        name: History(read_jsonl(folder / name / "metrics.jsonl"))
         for name in sorted(names, key=rank_policy)
-    ]
-
-
-def _list_expected(logs: Mapping[str, TrainingLog]) -> dict[str, str]:
-    """Return what training leaves: the usual logs, unless all are of other steps, and gates."""
-    is_usual = not logs or any(name in logs for name in _USUAL)
-    expected = {f"{name}/metrics.jsonl": shows for name, shows in _USUAL.items() if is_usual}
-    gates = {
-        f"{name}/gate.json": "what the step-0 gate measured"
-        for name, log in logs.items()
-        if log.is_rewarded
     }
-    return expected | gates
+    return {name: log for name, log in logs.items() if not log.is_empty}
+
+
+def _list_expected(logs: Mapping[str, History]) -> Iterator[str]:
+    """Yield what training leaves: the usual logs, unless all are of other steps, and gates."""
+    if not logs or any(name in logs for name in _USUAL):
+        yield from (f"{name}/metrics.jsonl" for name in _USUAL)
+    yield from (f"{name}/gate.json" for name, log in logs.items() if log.is_rewarded)
 
 
 def _read_object(path: Path) -> dict[str, Any]:

@@ -1,96 +1,90 @@
-"""The findings in words, made from numbers only: the same numbers give the same sentences.
+"""What the numbers say: statements made from numbers only; the same numbers give the same ones.
 
-A sentence whose numbers are not there is left out. Nothing here recommends or explains.
+A statement whose numbers are not there is left out. Nothing here recommends or explains.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from groupwise.evaluation.measures import ACCURACY, Measure
 from groupwise.evaluation.metrics import Metric
+from groupwise.evaluation.page import Statement
 from groupwise.evaluation.paired import PairedComparison
-from groupwise.evaluation.report.content import BLIND_POLICIES, Headline, HeadlineRow, title_policy
-from groupwise.evaluation.report.numbers import (
-    count_things,
-    format_duration,
-    format_p_value,
-    format_points,
-    format_points_interval,
-    format_share,
-    format_share_interval,
-)
+from groupwise.evaluation.predictions import BLIND_POLICIES
 
 CLEAR_P = 0.05
-_SCOPE = (
-    "All of this is about these checkpoints: intervals and tests draw items, not trainings. One "
-    "training per side says nothing about the method; for that, train each side with several seeds."
-)
+Measures = Mapping[str, Metric]
 
 
 def state_findings(
-    headline: Headline | None,
+    split: str,
+    by_policy: Mapping[str, Measures],
     comparisons: Sequence[PairedComparison],
-    metrics: Sequence[Metric],
     num_groups: int,
-) -> tuple[str, ...]:
-    """Return the sentences of the findings paragraph for one headline table."""
-    if headline is None:
+) -> tuple[Statement, ...]:
+    """Return the statements of the findings paragraph for the metrics of one split.
+
+    Args:
+        split: its name.
+        by_policy: metrics by policy, in order, and measure.
+        comparisons: of any splits.
+        num_groups: of its items; 0 where not known.
+    """
+    if not by_policy:
         return ()
-    last = headline.rows[-1]
-    here = {metric.name: metric for metric in metrics if metric.split == headline.split}
+    last = list(by_policy)[-1]
+    measures = by_policy[last]
+    here = [one for one in comparisons if one.split == split]
     return (
-        *_state_last(last, headline, num_groups),
-        *_state_gains(last, [one for one in comparisons if one.split == headline.split]),
-        *_state_blind(headline),
-        *_state_labels(last.policy, here),
-        *_state_answers(last, here),
-        *([_SCOPE] if any(one.split == headline.split for one in comparisons) else []),
+        _state_last(split, last, measures, num_groups),
+        *_state_gains(last, here),
+        *_state_blind(by_policy, last),
+        *_state_labels(measures),
+        *_state_answers(measures),
+        *([Statement("finding.one_training")] if here else []),
     )
 
 
-def _state_last(last: HeadlineRow, headline: Headline, num_groups: int) -> Iterator[str]:
-    metric = last.accuracy
-    where = f"{headline.split} ({count_things(metric.n, 'item')}"
-    where += f" in {count_things(num_groups, 'group')})" if num_groups else ")"
-    ends = format_share_interval(metric.low, metric.high)
-    clustered = (
-        f"; {format_share_interval(last.clustered.low, last.clustered.high)} when whole groups "
-        "are drawn"
-        if last.clustered
-        else ""
-    )
-    yield (
-        f"On {where}, {last.title} is right in {format_share(metric.value)} of the cases "
-        f"(95 % interval {ends}{clustered})."
-    )
+def _state_last(split: str, last: str, measures: Measures, num_groups: int) -> Statement:
+    metric, clustered = measures["accuracy"], measures.get("accuracy_clustered")
+    groups = Statement("run.in_groups", {"num": num_groups}) if num_groups else None
+    drawn = None
+    if clustered is not None:
+        drawn = Statement("run.drawn", {"ends": (clustered.low, clustered.high)})
+    values = {"split": split, "policy": last, "n": metric.n, "groups": groups, "drawn": drawn}
+    ends = (metric.low, metric.high)
+    return Statement("run.accuracy", values | {"value": metric.value, "ends": ends})
 
 
-def _state_gains(last: HeadlineRow, comparisons: Sequence[PairedComparison]) -> Iterator[str]:
+def _state_gains(last: str, comparisons: Sequence[PairedComparison]) -> Iterator[Statement]:
     """Say what the last policy is clearly above, clearly below, or neither."""
     mine = [
         one
         for one in comparisons
         if one.measure == ACCURACY.name
-        and one.policy_b == last.policy
+        and one.policy_b == last
         and one.policy_a not in BLIND_POLICIES
     ]
-    for word, wanted in (("above", 1), ("below", -1)):
+    for kind, wanted in (("above", 1), ("below", -1), ("close", 0)):
         parts = [
-            f"{format_points(abs(one.difference)).lstrip('+')} points {word} "
-            f"{title_policy(one.policy_a)} ({format_points_interval(one.low, one.high)}, "
-            f"{format_p_value(one.p_value_holm)})"
+            Statement(f"run.part_{kind}", _describe(one))
             for one in mine
             if judge_difference(one) == wanted
         ]
         if parts:
-            yield f"That is {join_words(parts)}."
-    close = [
-        f"{title_policy(one.policy_a)} ({format_points(one.difference)} points, "
-        f"{format_points_interval(one.low, one.high)}, {format_p_value(one.p_value_holm)})"
-        for one in mine
-        if judge_difference(one) == 0
-    ]
-    if close:
-        yield f"On these items it cannot be told apart from {join_words(close)}."
+            yield Statement("run.close" if kind == "close" else "run.gains", {"parts": parts})
+
+
+def _describe(one: PairedComparison) -> dict[str, object]:
+    return {
+        "a": one.policy_a,
+        "b": one.policy_b,
+        "difference": one.difference,
+        "ends": (one.low, one.high),
+        "clustered": one.p_value_clustered,
+        "p": one.p_value_holm,
+        "adjusted": None,
+        "in_measure": None,
+    }
 
 
 def judge_difference(one: PairedComparison, measure: Measure = ACCURACY) -> int:
@@ -104,82 +98,49 @@ def judge_difference(one: PairedComparison, measure: Measure = ACCURACY) -> int:
     return 1 if measure.sign * one.difference > 0 else -1
 
 
-def join_words(parts: Sequence[str]) -> str:
-    """Join parts as ``a, b and c``."""
-    return " and ".join([", ".join(parts[:-1]), parts[-1]] if len(parts) > 1 else parts)
-
-
-def describe_comparison(one: PairedComparison, measure: Measure = ACCURACY) -> str:
-    """Say in one or two sentences how policy b differs from policy a.
+def describe_comparison(one: PairedComparison, measure: Measure = ACCURACY) -> Statement:
+    """Say how policy b differs from policy a.
 
     Args:
         one: the comparison.
         measure: what it is of.
     """
-    a, b = title_policy(one.policy_a), title_policy(one.policy_b)
-    ends = f"95 % interval {format_points_interval(one.low, one.high)}"
-    p = f"{format_p_value(one.p_value_clustered)} by groups"
-    if one.p_value_holm != one.p_value_clustered:
-        p += f", {format_p_value(one.p_value_holm)} after Holm"
-    verdict = judge_difference(one, measure)
-    name = "" if measure is ACCURACY else f" in {measure.title}"
-    if verdict == 0:
-        return (
-            f"{b} and {a} cannot be told apart{name} on these items: the difference is "
-            f"{format_points(one.difference)} points ({ends}; {p})."
-        )
-    points = format_points(abs(one.difference)).lstrip("+")
+    is_right = measure is ACCURACY
+    kind = {0: "close", 1: "better", -1: "worse"}[judge_difference(one, measure)]
     wins, losses = one.count_wins(measure)
-    if measure is ACCURACY:
-        word = "more" if verdict > 0 else "fewer"
-        return (
-            f"{b} gets {points} points {word} right than {a} ({ends}; {p}): "
-            f"{count_things(wins, 'item')} only {b} has right, {losses} only {a}."
-        )
-    word = "better" if verdict > 0 else "worse"
-    return (
-        f"{b} is {points} points {word}{name} than {a} ({ends}; {p}): "
-        f"{b} is better on {count_things(wins, 'item')}, {a} on {losses}."
-    )
+    values = _describe(one) | {"wins": wins, "losses": losses, "measure": measure}
+    if one.p_value_holm != one.p_value_clustered:
+        values["adjusted"] = Statement("run.adjusted", {"p": one.p_value_holm})
+    if kind == "close" and not is_right:
+        values["in_measure"] = Statement("run.in_measure", {"measure": measure})
+    is_told_as_right = is_right and kind != "close"
+    return Statement(f"run.pair_{kind}{'_right' if is_told_as_right else ''}", values)
 
 
-def _state_blind(headline: Headline) -> Iterator[str]:
-    blind = [row for row in headline.rows if row.policy in BLIND_POLICIES]
-    if blind and blind[-1] is not headline.rows[-1]:
-        best = max(blind, key=lambda row: row.accuracy.value)
-        names = "baseline" if len(blind) == 1 else f"best of the {len(blind)} baselines"
-        yield (
-            f"The {names} that do not see the whole task, {best.title}, reaches "
-            f"{format_share(best.accuracy.value)}."
-        )
+def _state_blind(by_policy: Mapping[str, Measures], last: str) -> Iterator[Statement]:
+    blind = [name for name in by_policy if name in BLIND_POLICIES]
+    if blind and blind[-1] != last:
+        best = max(blind, key=lambda name: by_policy[name]["accuracy"].value)
+        values = {"num": len(blind), "policy": best, "value": by_policy[best]["accuracy"].value}
+        yield Statement("run.blind" if len(blind) == 1 else "run.blind_best", values)
 
 
-def _state_labels(policy: str, here: dict[str, Metric]) -> Iterator[str]:
-    prefix = f"{policy}/recall:"
-    recalls = [metric for name, metric in here.items() if name.startswith(prefix)]
+def _state_labels(measures: Measures) -> Iterator[Statement]:
+    recalls = {name: m.value for name, m in measures.items() if name.startswith("recall:")}
     if len(recalls) < 2:
         return
-    worst = min(recalls, key=lambda metric: metric.value)
-    best = max(recalls, key=lambda metric: metric.value)
-    if worst.value < best.value:
-        yield (
-            f"Of the items that are {worst.name.removeprefix(prefix)} it finds "
-            f"{format_share(worst.value)}, of those that are {best.name.removeprefix(prefix)} "
-            f"{format_share(best.value)}."
-        )
+    worst, best = min(recalls, key=recalls.__getitem__), max(recalls, key=recalls.__getitem__)
+    if recalls[worst] < recalls[best]:
+        values = {"worst": worst.removeprefix("recall:"), "best": best.removeprefix("recall:")}
+        ends = {"value_worst": recalls[worst], "value_best": recalls[best]}
+        yield Statement("run.labels", values | ends)
 
 
-def _state_answers(last: HeadlineRow, here: dict[str, Metric]) -> Iterator[str]:
-    if last.invalid_rate is not None:
-        rate = last.invalid_rate.value
-        share = (
-            "None of its answers is" if rate == 0 else f"{format_share(rate)} of its answers are"
-        )
-        yield f"{share} invalid."
-    error = here.get(f"{last.policy}/ece")
-    if error is not None:
-        points = format_points(error.value).lstrip("+±")
-        yield f"Its confidence differs from its accuracy by {points} points on average."
-    latency = here.get(f"{last.policy}/latency_p50_s")
-    if latency is not None:
-        yield f"Half of the answers take no more than {format_duration(latency.value)}."
+def _state_answers(measures: Measures) -> Iterator[Statement]:
+    invalid = measures.get("invalid_rate")
+    if invalid is not None:
+        kind = "run.some_invalid" if invalid.value else "run.none_invalid"
+        yield Statement(kind, {"value": invalid.value})
+    for kind, name in (("run.confidence", "ece"), ("run.latency", "latency_p50_s")):
+        if name in measures:
+            yield Statement(kind, {"value": measures[name].value})

@@ -4,12 +4,31 @@ Chooses items and finds their pictures; nothing is drawn here.
 """
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 from groupwise.evaluation.predictions import Prediction
-from groupwise.evaluation.report.content import Mistake, Mistakes
 
 NUM_SHOWN = 10
+
+
+@dataclass(frozen=True, slots=True)
+class Mistakes:
+    """Mistakes of one policy, the most confident first, and how many there are in all.
+
+    Attributes:
+        policy: whose they are.
+        num_wrong: all of them.
+        num_items: all items, right or wrong.
+        shown: the chosen ones.
+        pictures: the first picture of each; None where it is not there any more.
+    """
+
+    policy: str
+    num_wrong: int
+    num_items: int
+    shown: tuple[Prediction, ...]
+    pictures: tuple[Path | None, ...]
 
 
 def choose_mistakes(predictions: Sequence[Prediction], folder: Path) -> Mistakes | None:
@@ -26,34 +45,19 @@ def choose_mistakes(predictions: Sequence[Prediction], folder: Path) -> Mistakes
         firsts.setdefault(item.pictures or (item.example_id,), item)
     chosen_ids = {item.example_id for item in firsts.values()}
     chosen = [*firsts.values(), *(item for item in wrong if item.example_id not in chosen_ids)]
+    shown = tuple(sorted(chosen[:NUM_SHOWN], key=_rank_mistake))
     return Mistakes(
         policy=predictions[0].policy,
         num_wrong=len(wrong),
         num_items=len(predictions),
-        shown=tuple(
-            _to_mistake(item, folder) for item in sorted(chosen[:NUM_SHOWN], key=_rank_mistake)
-        ),
+        shown=shown,
+        pictures=tuple(_find_picture(item.pictures, folder) for item in shown),
     )
 
 
 def _rank_mistake(item: Prediction) -> tuple[bool, bool, float, str]:
     confidence = item.confidence
     return (item.predicted is None, confidence is None, -(confidence or 0.0), item.example_id)
-
-
-def _to_mistake(item: Prediction, folder: Path) -> Mistake:
-    task = item.fields.get("task")
-    return Mistake(
-        picture=_find_picture(item.pictures, folder),
-        task=task if isinstance(task, str) else "",
-        label=item.label,
-        predicted=item.predicted,
-        reason=item.reason,
-        text=item.text,
-        confidence=item.confidence,
-        example_id=item.example_id,
-        group=item.group,
-    )
 
 
 def _find_picture(pictures: Sequence[str], folder: Path) -> Path | None:

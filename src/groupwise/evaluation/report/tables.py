@@ -9,13 +9,10 @@ from pathlib import Path
 
 from groupwise.core import EvaluationError
 from groupwise.evaluation.metrics import Metric
+from groupwise.evaluation.page import Table, Tile, Words, tabulate_metrics
+from groupwise.evaluation.page.numbers import format_count, format_interval, format_value
 from groupwise.evaluation.predictions import rank_policy
-from groupwise.evaluation.report.content import title_policy
-from groupwise.evaluation.report.numbers import format_count, format_interval, format_value
-from groupwise.evaluation.report.sections import Table, Tile
 from groupwise.evaluation.row_files import read_rows
-
-_ABSENT = "\u2013"
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,25 +49,17 @@ def tabulate_policies(
     splits = sorted({metric.split for metric in metrics})
     if len(splits) > 1:
         raise EvaluationError("one table holds one split", got=", ".join(splits))
-    found = {metric.name: metric for metric in metrics}
-    names = sorted({metric.policy for metric in metrics}, key=rank_policy)
-    rows = [
-        (
-            title_policy(name),
-            *(_show(found.get(f"{name}/{measure}")) for measure in columns.values()),
-            _count(found.get(f"{name}/accuracy")),
-        )
-        for name in names
-    ]
-    return Table(title, ("Policy", *columns, "n"), tuple(rows))
-
-
-def _show(metric: Metric | None) -> str:
-    return _ABSENT if metric is None else f"{format_value(metric)}\n{format_interval(metric)}"
-
-
-def _count(metric: Metric | None) -> str:
-    return _ABSENT if metric is None else format_count(metric.n)
+    words = Words("en")
+    found: dict[str, dict[str, Metric]] = {}
+    for metric in metrics:
+        found.setdefault(metric.policy, {})[metric.measure] = metric
+    return tabulate_metrics(
+        [(words.title_policy(name), found[name]) for name in sorted(found, key=rank_policy)],
+        {measure: heading for heading, measure in columns.items()},
+        head=words.label("policy"),
+        count="accuracy",
+        title=title,
+    )
 
 
 def tabulate_trainable(path: Path, *, title: str = "") -> Table:

@@ -1,68 +1,163 @@
-"""Training as the monitor sees it: the same series and alarms, for the pages of a report."""
+"""Training on the page of a run: the series that the monitor sees, as plots and tables.
+
+Raw values are drawn faintly, with a light moving mean over them; nothing else is smoothed.
+"""
 
 from collections.abc import Iterator, Mapping
-from typing import Any
 
-from groupwise.evaluation.monitor import (
-    History,
-    Series,
-    advise,
-    describe_alarm,
-    describe_value,
-    find_alarms,
-    title_series,
+from groupwise.evaluation.monitor import History, Series, describe_value, is_share, title_series
+from groupwise.evaluation.page import (
+    Block,
+    Fold,
+    Heading,
+    Line,
+    Paragraph,
+    Part,
+    Plot,
+    Plots,
+    Table,
+    Words,
+    color_policy,
+    explain_smoothing,
+    name_file,
+    numbers,
+    pick_color,
+    plot_lines,
 )
-from groupwise.evaluation.report.content import (
-    Notice,
-    SeriesRow,
-    TrainingLog,
-    TrainingTable,
-    title_policy,
+from groupwise.evaluation.report.files import RunFiles
+
+SIGNALS = (
+    "kl",
+    "entropy",
+    "dead_groups",
+    "invalid",
+    "truncated",
+    "unscorable",
+    "reward_std",
+    "completion_length",
+    "tokens_per_s",
+    "learning_rate",
+    "grad_norm",
 )
+Logs = Mapping[str, History]
 
 
-def note_alarms(
-    logs: Mapping[str, TrainingLog], judges: Mapping[str, Mapping[str, Any]]
-) -> Iterator[Notice]:
-    """Yield a notice for every alarm of every training.
+def show_training(files: RunFiles, words: Words) -> Part:
+    """Return plots and values of every training, and what its step-0 gate measured."""
+    blocks: list[Block] = []
+    if plots := plot_trainings(files.logs, words):
+        blocks.append(Plots(plots))
+    if signals := plot_signals(files.logs, words):
+        blocks += [Heading(words.label("signals")), Plots(signals)]
+    if files.logs:
+        blocks += [Heading(words.label("values")), *tabulate_trainings(files.logs, words)]
+    if files.gates:
+        blocks += [Heading(words.label("gate")), Paragraph(words.label("gate_lead"))]
+    for step, gate in files.gates.items():
+        unmeasured = words.label("not_measured")
+        values = [f"{k} = {unmeasured if v is None else v}" for k, v in gate.items()]
+        blocks.append(
+            Paragraph(words.label("gate_of", policy=words.title_policy(step), values=values))
+        )
+    return Part("training", words.label("training"), tuple(blocks))
 
-    Args:
-        logs: by step.
-        judges: what the judge of a step counted (``judge.json``), by step.
-    """
-    for name, log in logs.items():
-        for alarm in find_alarms(History(log.rows), judge=judges.get(name)):
-            said = describe_alarm(alarm)
-            text = f"{title_policy(name)}, step {alarm.step}: {said}. To do: {advise(alarm)}."
-            yield Notice(alarm.level, text, f"{name}/metrics.jsonl")
+
+def plot_trainings(logs: Logs, words: Words) -> tuple[Plot, ...]:
+    """Return learning curves, losses and the parts of rewards, as far as there are numbers."""
+    rewarded = {name: log for name, log in logs.items() if log.is_rewarded}
+    losses = {name: log.read("loss") for name, log in logs.items() if not log.is_rewarded}
+    return (
+        *(plot for name, log in rewarded.items() for plot in _plot_reward(name, log, words)),
+        *_plot_losses({name: series for name, series in losses.items() if series}, words),
+        *(plot for name, log in rewarded.items() for plot in _plot_parts(name, log, words)),
+    )
 
 
-def tabulate_trainings(logs: Mapping[str, TrainingLog]) -> tuple[TrainingTable, ...]:
-    """Return first, last, lowest and highest value of every series of every training."""
+def plot_signals(logs: Logs, words: Words) -> tuple[Plot, ...]:
+    """Return what to watch of trainings by rewards; their names are told if there are several."""
+    rewarded = [name for name, log in logs.items() if log.is_rewarded]
     return tuple(
-        TrainingTable(
-            step=name,
-            num_steps=history.last_step,
-            rows=tuple(_describe_series(series) for series in history.list_series()),
+        _plot_signal(name, logs[name].read(key), words, in_title=len(rewarded) > 1)
+        for name in rewarded
+        for key in SIGNALS
+        if logs[name].read(key)
+    )
+
+
+def _draw(series: Series, title: str, color: str, *, has_marks: bool = False) -> Line:
+    return Line(title, series.steps, series.values, color, has_marks=has_marks)
+
+
+def _plot_reward(name: str, log: History, words: Words) -> Iterator[Plot]:
+    reward, heldout = log.read("reward"), log.read("heldout/accuracy")
+    lines = [_draw(reward, words.label("mean_reward"), color_policy(name))] if reward else []
+    caption = explain_smoothing(len(reward), words)
+    if heldout:
+        title = words.label("heldout_accuracy")
+        lines.append(_draw(heldout, title, pick_color(1), has_marks=True))
+        caption = f"{caption} {words.label('diamonds')}"
+    if lines:
+        title = words.label("learning_curve", policy=words.title_policy(name))
+        file = name_file("learning-curve", name)
+        yield plot_lines(file, title, lines, words, form="share", caption=caption)
+
+
+def _plot_losses(losses: Mapping[str, Series], words: Words) -> Iterator[Plot]:
+    if losses:
+        lines = [
+            _draw(series, words.title_policy(name), color_policy(name))
+            for name, series in losses.items()
+        ]
+        caption = explain_smoothing(max(map(len, losses.values())), words)
+        yield plot_lines("loss", words.label("supervised_loss"), lines, words, caption=caption)
+
+
+def _plot_parts(name: str, log: History, words: Words) -> Iterator[Plot]:
+    parts = {part: log.read(f"reward/{part}") for part in log.list_parts()}
+    if parts:
+        lines = [_draw(one, part, pick_color(n)) for n, (part, one) in enumerate(parts.items())]
+        title = words.label("reward_parts", policy=words.title_policy(name))
+        caption = explain_smoothing(max(map(len, parts.values())), words)
+        file = name_file("reward-parts", name)
+        yield plot_lines(file, title, lines, words, form="share", caption=caption)
+
+
+def _plot_signal(name: str, series: Series, words: Words, *, in_title: bool) -> Plot:
+    title = words.title("series", series.key)
+    if in_title:
+        title = words.label("plot_of", key=title, step=words.title_policy(name))
+    return plot_lines(
+        name_file("signal", name, series.key.replace("_", "-")),
+        title,
+        [_draw(series, "", color_policy(name))],
+        words,
+        form="percent" if is_share(series.key) else "plain",
+        caption=words.label(f"signal_{series.key}"),
+    )
+
+
+def tabulate_trainings(logs: Logs, words: Words) -> tuple[Fold, ...]:
+    """Return first, last, lowest and highest value of every series of every training."""
+    head = words.labels("series", "last", "first", "lowest", "highest", "rows")
+    return tuple(
+        Fold(
+            words.label(
+                "series_over_steps",
+                policy=words.title_policy(name),
+                num=len(log.list_series()),
+                steps=log.last_step,
+            ),
+            (Table("", head, tuple(_describe(one, words) for one in log.list_series())),),
         )
         for name, log in logs.items()
-        if not (history := History(log.rows)).is_empty
     )
 
 
-def _describe_series(series: Series) -> SeriesRow:
+def _describe(series: Series, words: Words) -> tuple[str, ...]:
     values = series.values
-    first, last, low, high = (
-        describe_value(series.key, value)
-        for value in (values[0], values[-1], min(values), max(values))
-    )
-    title = title_series(series.key)
-    is_part = title.startswith(" ")
-    return SeriesRow(
-        title=f"Reward: {title.strip()}" if is_part else title,
-        first=first,
-        last=last,
-        low=low,
-        high=high,
-        num_rows=len(series),
-    )
+    title = title_series(series.key, words.language)
+    if title.startswith(" "):
+        title = words.label("reward_part", name=title.strip())
+    shown = (values[-1], values[0], min(values), max(values))
+    texts = (describe_value(series.key, value) for value in shown)
+    return (title, *texts, numbers.format_count(len(series)))

@@ -1,15 +1,12 @@
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
 from groupwise.evaluation import Measure, Metric, PairedComparison
-from groupwise.evaluation.report.content import Headline, HeadlineRow
-from groupwise.evaluation.report.findings import (
-    describe_comparison,
-    join_words,
-    judge_difference,
-    state_findings,
-)
+from groupwise.evaluation.page import Words
+from groupwise.evaluation.report import findings
+from groupwise.evaluation.report.findings import judge_difference
 
 CLEAR = PairedComparison(
     policy_a="sft",
@@ -34,10 +31,17 @@ def plain(text: str) -> str:
     return text.replace("\u00a0", " ")
 
 
-def make_row(policy: str, value: float, **named: Metric) -> HeadlineRow:
+def describe_comparison(*values: Any) -> str:
+    return Words("en").say(findings.describe_comparison(*values))
+
+
+def state_findings(*values: Any) -> list[str]:
+    return [Words("en").say(one) for one in findings.state_findings(*values)]
+
+
+def make_row(policy: str, value: float, *more: Metric) -> dict[str, dict[str, Metric]]:
     metric = Metric(f"{policy}/accuracy", "test", value, value - 0.03, value + 0.03, 400, "d")
-    fields = {"clustered": None, "balanced": None, "invalid_rate": None, **named}
-    return HeadlineRow(policy=policy, accuracy=metric, is_best=False, **fields)
+    return {policy: {one.measure: one for one in (metric, *more)}}
 
 
 def test_clear_difference_in_words() -> None:
@@ -71,24 +75,20 @@ def test_what_is_not_shown_is_not_claimed(change: dict[str, float]) -> None:
 
 def test_paragraph_from_numbers() -> None:
     invalid = Metric("grpo/invalid_rate", "test", 0.01, 0.0, 0.03, 400, "d")
-    headline = Headline(
-        "test",
-        (
-            make_row("majority", 0.5),
-            make_row("text_only", 0.52),
-            make_row("grpo", 0.93, invalid_rate=invalid),
-        ),
-    )
     metrics = [
         Metric("grpo/recall:on-task", "test", 0.9, 0.8, 1, 200, "d"),
         Metric("grpo/recall:off-task", "test", 0.96, 0.9, 1, 200, "d"),
         Metric("grpo/ece", "test", 0.041, 0.03, 0.05, 400, "d"),
         Metric("grpo/latency_p50_s", "test", 0.085, 0.08, 0.09, 400, "d"),
-        Metric("grpo/ece", "dev", 0.9, 0.8, 1, 400, "d"),
     ]
+    by_policy = {
+        **make_row("majority", 0.5),
+        **make_row("text_only", 0.52),
+        **make_row("grpo", 0.93, invalid, *metrics),
+    }
     unclear = replace(CLEAR, policy_a="sft_same_labels", p_value_holm=0.3, low=-0.01)
     other = replace(CLEAR, split="dev", policy_a="prompt")
-    found = state_findings(headline, [CLEAR, unclear, other], metrics, 50)
+    found = state_findings("test", by_policy, [CLEAR, unclear, other], 50)
     assert plain(" ".join(found)) == (
         "On test (400 items in 50 groups), GRPO is right in 93.0 % of the cases "
         "(95 % interval 90.0–96.0 %). That is 8.0 points above SFT warm-up (+3.0 to +13.0, "
@@ -104,15 +104,15 @@ def test_paragraph_from_numbers() -> None:
 
 
 def test_nothing_is_said_without_numbers() -> None:
-    assert state_findings(None, [], [], 0) == ()
-    only = state_findings(Headline("test", (make_row("grpo", 0.9),)), [], [], 0)
+    assert state_findings("test", {}, [], 0) == []
+    only = state_findings("test", make_row("grpo", 0.9), [], 0)
     assert [plain(text) for text in only] == [
         "On test (400 items), GRPO is right in 90.0 % of the cases (95 % interval 87.0–93.0 %)."
     ]
 
 
 def test_join_words() -> None:
-    assert [join_words(x) for x in (["a"], ["a", "b"], ["a", "b", "c"])] == [
+    assert [Words("en").join_all(x) for x in (["a"], ["a", "b"], ["a", "b", "c"])] == [
         "a",
         "a and b",
         "a, b and c",
@@ -137,6 +137,6 @@ def test_a_comparison_is_told_in_the_direction_of_its_measure(measure: Measure, 
 
 
 def test_only_differences_of_accuracy_are_told_as_points_of_accuracy() -> None:
-    rows = (make_row("sft", 0.8), make_row("grpo", 0.9))
-    found = state_findings(Headline("test", rows), [replace(CLEAR, measure="missed")], [], 50)
+    rows = {**make_row("sft", 0.8), **make_row("grpo", 0.9)}
+    found = state_findings("test", rows, [replace(CLEAR, measure="missed")], 50)
     assert not [text for text in found if "SFT warm-up" in text]

@@ -3,8 +3,9 @@
 from pathlib import Path
 
 from groupwise.core import write_json, write_jsonl
-from groupwise.evaluation.report import build_report, render_html, render_markdown
-from groupwise.evaluation.report.plots import list_plots
+from groupwise.evaluation.page import Words, list_plots
+from groupwise.evaluation.report import build_report, lay_out, render_html, render_markdown
+from groupwise.evaluation.report.training import tabulate_trainings
 
 
 def test_every_alarm_of_every_training_is_a_notice(tmp_path: Path):
@@ -15,7 +16,7 @@ def test_every_alarm_of_every_training_is_a_notice(tmp_path: Path):
     write_jsonl(
         tmp_path / "sft/metrics.jsonl", [{"step": step, "loss": 2.0} for step in range(1, 11)]
     )
-    found = {notice.text: notice for notice in build_report(tmp_path).notices}
+    found = {Words("en").say(one): one for one in build_report(tmp_path).notices}
     texts = " ".join(found)
     assert "GRPO, step 5: 50.0\u00a0% of the answers reach the length limit" in texts
     assert "GRPO, step 5: fit judge gave no verdict on 50.0\u00a0% of 200 questions" in texts
@@ -34,7 +35,7 @@ def test_a_training_of_any_name_has_its_curves_and_alarms(tmp_path: Path):
     write_json(tmp_path / "stage_one/gate.json", {"num_tokens": 7})
     write_jsonl(tmp_path / "warm/metrics.jsonl", [{"step": 1, "loss": 2.0}])
     report = build_report(tmp_path)
-    names = [plot.name for plot in list_plots(report)]
+    names = [plot.name for plot in list_plots(lay_out(report))]
     for step in ("stage_one", "stage_two"):
         curves = {f"learning-curve-{step}", f"reward-parts-{step}", f"signal-{step}-kl"}
         assert curves <= set(names)
@@ -42,10 +43,10 @@ def test_a_training_of_any_name_has_its_curves_and_alarms(tmp_path: Path):
         assert f"{step}/metrics.jsonl" in sources
     assert "loss" in names
     assert len(names) == len(set(names))
-    assert list(report.gates) == ["stage_one"]
-    assert {name for name in report.absent if name.endswith(("gate.json", "metrics.jsonl"))} == {
-        "stage_two/gate.json"
-    }
+    assert list(report.files.gates) == ["stage_one"]
+    assert {
+        name for name in report.files.absent if name.endswith(("gate.json", "metrics.jsonl"))
+    } == {"stage_two/gate.json"}
     html = render_html(report)
     assert "KL to the start of stage_two" in html
     assert "num_tokens = 7" in html
@@ -59,16 +60,17 @@ def test_the_values_of_the_page_are_in_the_report(tmp_path: Path):
     ]
     write_jsonl(tmp_path / "grpo/metrics.jsonl", rows)
     report = build_report(tmp_path)
-    (table,) = report.trainings
-    assert (table.title, table.num_steps) == ("GRPO", 3)
-    assert [row.title for row in table.rows] == [
+    (fold,) = tabulate_trainings(report.files.logs, Words("en"))
+    (table,) = fold.blocks
+    assert fold.summary == "GRPO: 4 series over 3 steps"
+    assert [row[0] for row in table.rows] == [
         "Reward",
         "Reward: format",
         "Held-out accuracy",
         "KL to the start",
     ]
-    assert (table.rows[0].first, table.rows[0].last) == ("50.0\u00a0%", "75.0\u00a0%")
-    assert (table.rows[3].low, table.rows[3].high) == ("0.001", "0.002")
+    assert (table.rows[0][2], table.rows[0][1]) == ("50.0\u00a0%", "75.0\u00a0%")
+    assert table.rows[3][3:5] == ("0.001", "0.002")
     html, markdown = render_html(report), render_markdown(report)
     assert "GRPO: 4 series over 3 steps" in html
     assert "<td>Held-out accuracy</td><td>75.0\u00a0%</td>" in html
@@ -79,5 +81,5 @@ def test_the_values_of_the_page_are_in_the_report(tmp_path: Path):
 
 def test_a_run_without_training_has_no_table(tmp_path: Path):
     report = build_report(tmp_path)
-    assert report.trainings == ()
+    assert tabulate_trainings(report.files.logs, Words("en")) == ()
     assert "<h3>Values</h3>" not in render_html(report)

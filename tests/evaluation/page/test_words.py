@@ -3,17 +3,20 @@
 import re
 import string
 from pathlib import Path
+from typing import get_args
 
 import pytest
 
-import groupwise.evaluation.comparison as package
-from groupwise.evaluation.comparison.content import Statement
-from groupwise.evaluation.comparison.words import LANGUAGES, Language, Words, load_vocabulary
+import groupwise.evaluation as package
 from groupwise.evaluation.fairness.wording import SENTENCES
+from groupwise.evaluation.judges.report import PARTS
+from groupwise.evaluation.monitor import AlarmName
+from groupwise.evaluation.page import LANGUAGES, Language, Statement, Words
+from groupwise.evaluation.page.words import load_vocabulary
 
 SOURCE = "\n".join(p.read_text() for p in sorted(Path(package.__file__).parent.rglob("*.py")))
 TEMPLATES = "\n".join(
-    p.read_text() for p in sorted(Path(package.__file__).parent.glob("templates/*.j2"))
+    p.read_text() for p in sorted(Path(package.__file__).parent.rglob("templates/*.j2"))
 )
 
 
@@ -37,16 +40,22 @@ def test_both_languages_fill_in_the_same_places(section: str) -> None:
 
 
 def test_every_statement_of_the_code_has_a_sentence_and_none_is_left_over() -> None:
-    made = set(re.findall(r'"((?:notice|finding|reason|evidence)\.\w+)"', SOURCE))
+    made = set(re.findall(r'"((?:notice|finding|reason|evidence|run|judge)\.(?!json)\w+)"', SOURCE))
     made |= {"finding.missing", "finding.other_items"}  # made from a gap's reason
-    assert made == set(load_vocabulary("en")["statements"])
+    made |= {f"{kind}.{name}" for kind in ("alarm", "advice") for name in get_args(AlarmName)}
+    stems = re.findall(r'f"((?:run|judge)\.\w+)\{', SOURCE)
+    known = set(load_vocabulary("en")["statements"])
+    built = {kind for kind in known - made if kind.startswith(tuple(stems))}
+    assert made | built == known
+    assert all(any(kind.startswith(stem) for kind in built) for stem in stems)
 
 
 def test_every_label_is_used_and_every_used_label_is_there() -> None:
     labels = set(load_vocabulary("en")["labels"])
     quoted = set(re.findall(r"""["'](\w+)["']""", SOURCE + TEMPLATES))
-    prefixes = ("level_", "kind_", "section_")
-    assert {name for name in labels - quoted if not name.startswith(prefixes)} == set()
+    prefixes = ("level_", "kind_", "signal_")
+    parts = tuple(f"{name}_" for name in PARTS)
+    assert {name for name in labels - quoted if not name.startswith((*prefixes, *parts))} == set()
     assert set(re.findall(r'label\(\s*"(\w+)"', SOURCE + TEMPLATES)) - set(prefixes) <= labels
 
 

@@ -30,11 +30,6 @@ def format_points(value: float) -> str:
     return f"{sign}{abs(rounded):.1f}"
 
 
-def format_points_interval(low: float, high: float) -> str:
-    """Format an interval of differences as ``+8.1 to +16.4``."""
-    return f"{format_points(low)}{_NBSP}to{_NBSP}{format_points(high)}"
-
-
 def format_p_value(value: float) -> str:
     """Format a p-value as ``p = 0.012`` or ``p < 0.001``."""
     return f"p{_NBSP}<{_NBSP}0.001" if value < 0.001 else f"p{_NBSP}={_NBSP}{value:.3f}"
@@ -75,30 +70,40 @@ def format_score(value: float) -> str:
     return f"{value:.3f}"
 
 
+def format_coefficient(value: float) -> str:
+    """Format a coefficient in [-1, 1] such as Cohen's kappa with three digits."""
+    return format_score(value).replace("-", _MINUS)
+
+
 def format_plain(value: float) -> str:
     """Format any number with at most four digits, such as ``0.0512`` or ``2e-05``."""
     return f"{value:.4g}"
 
 
 def format_value(metric: Metric) -> str:
-    """Format a metric's value by its kind: a time, a score or a share."""
+    """Format a metric's value by its kind: a time, a score, a coefficient, points or a share."""
     return _choose_format(metric)(metric.value)
 
 
 def format_interval(metric: Metric) -> str:
     """Format a metric's interval by its kind."""
-    if _choose_format(metric) is format_share:
-        return format_share_interval(metric.low, metric.high)
     form = _choose_format(metric)
-    return f"{form(metric.low)}{_DASH}{form(metric.high)}"
+    if form is format_share:
+        return format_share_interval(metric.low, metric.high)
+    between = f"{_NBSP}to{_NBSP}" if form in (format_points, format_coefficient) else _DASH
+    return between.join((form(metric.low), form(metric.high)))
+
+
+_KINDS: dict[str, Callable[[float], str]] = {
+    "brier": format_score,
+    "ece": format_score,
+    "kappa": format_coefficient,
+    "people_alpha": format_coefficient,
+    "length_bias": format_points,
+}
 
 
 def _choose_format(metric: Metric) -> Callable[[float], str]:
     if metric.measure.endswith("_s"):
         return format_duration
-    return format_score if metric.measure in ("brier", "ece") else format_share
-
-
-def count_things(number: int, one: str, many: str | None = None) -> str:
-    """Return ``1 item`` or ``12 items``."""
-    return f"{format_count(number)} {one if number == 1 else many or one + 's'}"
+    return _KINDS.get(metric.measure, format_share)

@@ -1,8 +1,7 @@
 import pytest
 
 from groupwise.evaluation import Metric
-from groupwise.evaluation.report import numbers
-from groupwise.evaluation.report.plots import name_file
+from groupwise.evaluation.page import name_file, numbers
 
 
 @pytest.mark.parametrize(
@@ -25,6 +24,7 @@ from groupwise.evaluation.report.plots import name_file
         (numbers.format_duration, 3600, "60 min"),
         (numbers.format_count, 1234567, "1 234 567"),
         (numbers.format_score, 0.12345, "0.123"),
+        (numbers.format_coefficient, -0.4, "−0.400"),
         (numbers.format_moment, "2026-03-02T10:14:07+01:00", "2026-03-02 09:14 UTC"),
         (numbers.format_moment, "yesterday", "yesterday"),
     ],
@@ -38,6 +38,8 @@ def test_metrics_are_formatted_by_their_kind() -> None:
         ("accuracy", "50.0 %", "25.0–75.0 %"),
         ("ece", "0.500", "0.250–0.750"),
         ("latency_p50_s", "500 ms", "250 ms–750 ms"),
+        ("kappa", "0.500", "0.250 to 0.750"),
+        ("length_bias", "+50.0", "+25.0 to +75.0"),
     ):
         metric = Metric(f"grpo/{measure}", "test", 0.5, 0.25, 0.75, 10, "d")
         assert numbers.format_value(metric).replace("\u00a0", " ") == value

@@ -1,4 +1,4 @@
-"""The report's words: statements and labels in English and Chinese, from two vocabularies.
+"""The words of every page: statements and labels in English and Chinese, from two vocabularies.
 
 A statement has a name and numbers; its sentence is ``vocabulary/LANGUAGE.yaml``'s. Both languages
 fill in the same numbers in the same forms.
@@ -13,14 +13,34 @@ from typing import Any, Literal, cast
 
 import yaml
 
-from groupwise.evaluation.comparison.content import Comparison, Statement
 from groupwise.evaluation.fairness.wording import write_sentence
 from groupwise.evaluation.measures import Measure
-from groupwise.evaluation.report import numbers
+from groupwise.evaluation.page import numbers
 
 Language = Literal["en", "zh"]
+Level = Literal["error", "warning", "info"]
 LANGUAGES: tuple[Language, ...] = ("en", "zh")
+LEVELS: tuple[Level, ...] = ("error", "warning", "info")
+CODE = "\ue000", "\ue001"
+"""What stands around keys and paths in a sentence; private characters, so that no text has them."""
 _NBSP = "\u00a0"
+
+
+@dataclass(frozen=True, slots=True)
+class Statement:
+    """Something said, by name and numbers, so that every language says the same.
+
+    Attributes:
+        kind: name of its sentence in the vocabulary.
+        values: what the sentence is filled with.
+        level: how bad it is, where it is a notice.
+        source: the file it comes from; may be empty.
+    """
+
+    kind: str
+    values: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    level: Level = "info"
+    source: str = ""
 
 
 @cache
@@ -32,7 +52,7 @@ def load_vocabulary(language: Language) -> Mapping[str, Mapping[str, Any]]:
 
 @dataclass(frozen=True)
 class Words:
-    """The words of one language for one comparison.
+    """The words of one language for one page.
 
     Attributes:
         language: ``en`` or ``zh``.
@@ -51,11 +71,18 @@ class Words:
 
     def say(self, statement: Statement) -> str:
         """Return the sentence of a statement."""
-        template: str = self._section("statements")[statement.kind]
         values = dict(statement.values)
         if "reason" in values:
             values["why"] = self.explain(values["reason"], values["words"])
+        return self.fill(self._section("statements")[statement.kind], values)
+
+    def fill(self, template: str, values: Mapping[str, Any]) -> str:
+        """Return a template with its places filled in."""
         return self._formatter.vformat(template, (), values)
+
+    def say_all(self, statements: Iterable[Statement]) -> str:
+        """Return sentences as one paragraph."""
+        return ("" if self.language == "zh" else " ").join(map(self.say, statements))
 
     def explain(self, reason: str, words: Mapping[str, str]) -> str:
         """Return the fairness gate's sentence about a difference or a sameness."""
@@ -63,7 +90,11 @@ class Words:
 
     def label(self, name: str, /, **values: object) -> str:
         """Return a label, filled in."""
-        return self._section("labels")[name].format(**values)
+        return self.fill(self._section("labels")[name], values)
+
+    def labels(self, *names: str) -> tuple[str, ...]:
+        """Return several labels, such as the head of a table."""
+        return tuple(map(self.label, names))
 
     def count(self, number: int, thing: str) -> str:
         """Return ``12 items`` with the word of this language."""
@@ -79,21 +110,21 @@ class Words:
         """Return the last part of an axis' key."""
         return key.rpartition(".")[2]
 
-    def title_aspect(self, aspect: str) -> str:
-        """Return what an aspect of a run is called, followed by a colon."""
-        return self._section("aspects").get(aspect, f"{aspect}:")
+    def title(self, section: str, key: str) -> str:
+        """Return what something is called; what the section does not have keeps its key."""
+        return self._section(section).get(key, key)
 
-    def title_state(self, state: str) -> str:
-        """Return what the state of a cell is called."""
-        return self._section("states").get(state, state)
+    def title_policy(self, name: str) -> str:
+        """Return how a policy, or the step that trains it, is called."""
+        return self.title("policies", name)
 
-    def title_series(self, key: str) -> str:
-        """Return what a logged number is called; one that is not known keeps its key."""
-        return self._section("training").get(key, key)
+    def name_measure(self, measure: Measure) -> str:
+        """Return what a measure is called."""
+        return measure.title_zh if self.language == "zh" else measure.title
 
     def title_measure(self, measure: Measure) -> str:
         """Return what a measure is called, and that less of it is better where it is."""
-        title = measure.title_zh if self.language == "zh" else measure.title
+        title = self.name_measure(measure)
         return title if measure.is_higher_better else self.label("less_is_better", measure=title)
 
     def title_pair(self, first: str, second: str) -> str:
@@ -109,6 +140,11 @@ class Words:
         """Return a list in the punctuation of this language."""
         return ("、" if self.language == "zh" else ", ").join(parts)
 
+    def join_all(self, parts: Sequence[str]) -> str:
+        """Return ``a, b and c``."""
+        *first, last = parts
+        return f"{self.join(first)}{self.label('and')}{last}" if first else last
+
     def plain(self, value: float) -> str:
         """Return any number with at most four digits and a true minus sign."""
         return numbers.format_plain(value).replace("-", "\u2212", 1 if value < 0 else 0)
@@ -122,10 +158,14 @@ class Words:
         return load_vocabulary(self.language)[name]
 
 
-def choose_words(comparison: Comparison, language: Language) -> Words:
-    """Return the words for a comparison."""
-    axes = tuple(axis.key for axis in comparison.axes)
-    return Words(language, comparison.contender_axis, axes)
+def mark_code(text: object) -> str:
+    """Return a key, a path or a value that pages show as code."""
+    return f"{CODE[0]}{text}{CODE[1]}"
+
+
+def _name_shown(file: str) -> str:
+    """Return the key of what a file of a run shows; that of any training step is the same."""
+    return "gate.json" if file.endswith("/gate.json") else file
 
 
 class _Formatter(string.Formatter):
@@ -136,16 +176,31 @@ class _Formatter(string.Formatter):
         self._forms: Mapping[str, Callable[[Any], str]] = {
             "": str,
             "share": numbers.format_share,
+            "shares": lambda ends: numbers.format_share_interval(*ends),
             "points": numbers.format_points,
+            "size": lambda value: numbers.format_points(abs(value)).lstrip("+±"),
+            "interval": lambda ends: words.interval(*ends),
             "p": numbers.format_p_value,
             "count": numbers.format_count,
+            "coefficient": numbers.format_coefficient,
+            "duration": numbers.format_duration,
+            "code": mark_code,
+            "codes": lambda values: words.join(map(mark_code, values)),
+            "shows": lambda file: words.title("shows", _name_shown(file)),
+            "subject": lambda name: name or words.label("the_judge"),
             "list": words.join,
+            "say": lambda one: "" if one is None else words.say(one),
+            "plain": words.plain,
+            "parts": lambda parts: words.join_all([words.say(one) for one in parts]),
             "pairs": self._join_pairs,
+            "policy": words.title_policy,
+            "policies": lambda names: words.join(map(words.title_policy, names)),
             "contender": words.title_contender,
             "axis": words.title_axis,
             "contenders": lambda names: words.join(map(words.title_contender, names)),
             "measure": words.title_measure,
-            "aspect": lambda aspect: words.title_aspect(aspect) + self._space(),
+            "plain_measure": words.name_measure,
+            "aspect": lambda aspect: words.title("aspects", aspect) + self._end_aspect(),
             "sentence": self._finish,
             "place": words.place,
             "place_after": self._add_place,
@@ -164,8 +219,8 @@ class _Formatter(string.Formatter):
         is_word = clause.split(" ", 1)[0].isalpha()
         return f"{clause[:1].upper() if is_word else clause[:1]}{clause[1:]}."
 
-    def _space(self) -> str:
-        return "" if self._words.language == "zh" else " "
+    def _end_aspect(self) -> str:
+        return "：" if self._words.language == "zh" else ": "
 
     def _join_pairs(self, pairs: Sequence[tuple[str, Sequence[str | None]]]) -> str:
         """Return ``num_rows 5 against 6; digest a against b``."""
@@ -178,13 +233,11 @@ class _Formatter(string.Formatter):
         return ("；" if is_chinese else "; ").join(shown)
 
     def _add_place(self, coordinates: Sequence[str]) -> str:
-        if not coordinates:
-            return ""
-        place = self._words.place(coordinates)
-        return f"（{place}）" if self._words.language == "zh" else f" ({place})"
+        return (
+            self._words.label("in_brackets", text=self._words.place(coordinates))
+            if coordinates
+            else ""
+        )
 
     def _add_items(self, number: int | None) -> str:
-        if number is None:
-            return ""
-        items = self._words.count(number, "item")
-        return f"（{items}）" if self._words.language == "zh" else f" on {items}"
+        return "" if number is None else self._words.label("on_items", num=number)

@@ -132,8 +132,8 @@ def test_only_several_tables_are_folded(tmp_path: Path) -> None:
 
 def test_a_run_without_the_file_lacks_nothing(tmp_path: Path) -> None:
     report = build_report(tmp_path)
-    assert report.sections == ()
-    assert not [name for name in report.absent if "sections" in name]
+    assert report.files.sections == ()
+    assert not [name for name in report.files.absent if "sections" in name]
     assert "sections.json" not in render_html(report)
 
 
@@ -165,7 +165,7 @@ def test_a_damaged_file_is_an_error_of_one_line_that_names_it(tmp_path: Path, te
     path = tmp_path / "evaluate" / "sections.json"
     write_sections(path, [])
     path.write_text(json.dumps([GOOD]))
-    assert len(build_report(tmp_path).sections) == 1
+    assert len(build_report(tmp_path).files.sections) == 1
     path.write_text(text)
     with pytest.raises(EvaluationError, match=r"sections\.json") as caught:
         build_report(tmp_path)

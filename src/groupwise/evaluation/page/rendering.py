@@ -1,0 +1,165 @@
+"""Rendering a page: one HTML file that needs nothing else, and Markdown with its pictures.
+
+Takes what a page says and lays it out; it changes no number and reads no file but pictures.
+"""
+
+import base64
+import io
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from jinja2 import Environment, PackageLoader, StrictUndefined
+from markupsafe import Markup, escape
+
+from groupwise.core import DataError, open_picture, write_text
+from groupwise.evaluation.page.blocks import Block, Card, Cards, Fold, Page, Plot, Plots
+from groupwise.evaluation.page.canvas import render_png, render_svg
+from groupwise.evaluation.page.words import CODE, Words
+
+PICTURE_WIDTH = 880
+_JPEG_QUALITY = 78
+_MARKS = "\\`*_|[]"
+
+
+def render_html(page: Page) -> str:
+    """Return a page with its style, plots and pictures inside."""
+    return _render_html(page, {one.name: render_svg(one.draw, one.size) for one in _plots(page)})
+
+
+def _render_html(page: Page, plots: Mapping[str, bytes]) -> str:
+    jpegs = {place: _shrink(one.picture) for place, one in enumerate(_cards(page))}
+    return _render(
+        "page.html.j2",
+        page,
+        plots={name: _to_data_uri(svg, "svg+xml") for name, svg in plots.items()},
+        pictures={place: _to_data_uri(jpeg, "jpeg") for place, jpeg in jpegs.items() if jpeg},
+    )
+
+
+def render_markdown(page: Page, *, folder: str) -> str:
+    """Return a page as Markdown; its plots and pictures are files in ``folder/``."""
+    return _render(
+        "page.md.j2",
+        page,
+        plots={one.name: f"{folder}/{one.name}.{page.plot_form}" for one in _plots(page)},
+        pictures={
+            place: f"{folder}/{_name_picture(place)}"
+            for place, one in enumerate(_cards(page))
+            if _shrink(one.picture)
+        },
+    )
+
+
+def write_page(page: Page, folder: Path, *, name: str) -> tuple[Path, Path]:
+    """Write ``NAME.html``, ``NAME.md`` and its plots and pictures in ``NAME/`` into a folder.
+
+    Returns:
+        The paths of HTML and Markdown.
+    """
+    html, markdown, pictures = folder / f"{name}.html", folder / f"{name}.md", folder / name
+    pictures.mkdir(parents=True, exist_ok=True)
+    plots = {one.name: render_svg(one.draw, one.size) for one in _plots(page)}
+    for plot in _plots(page):
+        is_png = page.plot_form == "png"
+        drawn = render_png(plot.draw, plot.size) if is_png else plots[plot.name]
+        (pictures / f"{plot.name}.{page.plot_form}").write_bytes(drawn)
+    for place, card in enumerate(_cards(page)):
+        if jpeg := _shrink(card.picture):
+            (pictures / _name_picture(place)).write_bytes(jpeg)
+    write_text(html, _render_html(page, plots))
+    write_text(markdown, render_markdown(page, folder=name))
+    return html, markdown
+
+
+def list_plots(page: Page) -> list[Plot]:
+    """Return every plot of a page in its order."""
+    return list(_plots(page))
+
+
+def _plots(page: Page) -> Iterator[Plot]:
+    for block in _blocks([block for part in page.parts for block in part.blocks]):
+        if isinstance(block, Plots):
+            yield from block.plots
+
+
+def _cards(page: Page) -> Iterator[Card]:
+    for block in _blocks([block for part in page.parts for block in part.blocks]):
+        if isinstance(block, Cards):
+            yield from block.cards
+
+
+def _blocks(blocks: Sequence[Block]) -> Iterator[Block]:
+    for block in blocks:
+        yield from _blocks(block.blocks) if isinstance(block, Fold) else (block,)
+
+
+def _name_picture(place: int) -> str:
+    return f"mistake-{place + 1:02d}.jpg"
+
+
+def _shrink(path: Path | None) -> bytes | None:
+    """Return a picture as a JPEG at most 880 pixels wide, None if it cannot be opened."""
+    if path is None:
+        return None
+    try:
+        picture = open_picture(path)
+    except DataError:
+        return None
+    picture.thumbnail((PICTURE_WIDTH, PICTURE_WIDTH))
+    buffer = io.BytesIO()
+    picture.save(buffer, "JPEG", quality=_JPEG_QUALITY, optimize=True)
+    return buffer.getvalue()
+
+
+def _to_data_uri(content: bytes, kind: str) -> str:
+    return f"data:image/{kind};base64,{base64.b64encode(content).decode()}"
+
+
+@cache
+def _load_environment(is_html: bool) -> Environment:
+    environment: Any = Environment(
+        loader=PackageLoader("groupwise.evaluation.page"),
+        autoescape=is_html,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    environment.filters.update(rich=_mark_html if is_html else _mark_markdown, cell=escape_cell)
+    return environment
+
+
+def _render(
+    template: str, page: Page, *, plots: Mapping[str, str], pictures: Mapping[int, str]
+) -> str:
+    label: Callable[..., str] = Words(page.language).label
+    environment = _load_environment(template.endswith(".html.j2"))
+    return environment.get_template(template).render(
+        page=page, label=label, plots=plots, pictures=pictures
+    )
+
+
+def _mark_html(text: str) -> Markup:
+    """Return escaped text with its code marked."""
+    return Markup(str(escape(text)).replace(CODE[0], "<code>").replace(CODE[1], "</code>"))
+
+
+def _mark_markdown(text: str) -> str:
+    """Return text that is shown as it is, but for its code."""
+    parts = re.split(f"{CODE[0]}(.*?){CODE[1]}", text)
+    shown = [f"`{part}`" if place % 2 else _escape(part) for place, part in enumerate(parts)]
+    return "".join(shown).strip(" ")
+
+
+def escape_cell(text: object) -> str:
+    """Return text that stays in one Markdown table cell and is shown as it is."""
+    return _escape(str(text)).strip(" ")
+
+
+def _escape(text: str) -> str:
+    clean = re.sub(r"[ \t\r\n]+", " ", text)
+    for mark in _MARKS:
+        clean = clean.replace(mark, f"\\{mark}")
+    return clean.replace("<", "&lt;")

@@ -1,0 +1,55 @@
+"""Tables of metrics: policies, subsets or labels below each other, a column per measure."""
+
+from collections.abc import Callable, Iterable, Mapping
+
+from groupwise.evaluation.metrics import Metric
+from groupwise.evaluation.page.blocks import DASH, Cell, Table
+from groupwise.evaluation.page.numbers import format_count, format_interval, format_value
+
+Row = tuple[str | Cell, Mapping[str, Metric]]
+
+
+def show_metric(metric: Metric | None) -> str:
+    """Return a number with its 95 % interval as its note; a dash where there is none."""
+    return DASH if metric is None else f"{format_value(metric)}\n{format_interval(metric)}"
+
+
+def show_sized(metric: Metric | None) -> str:
+    """Return a number with its interval and its size as its note."""
+    shown = show_metric(metric)
+    return shown if metric is None else f"{shown}, n = {format_count(metric.n)}"
+
+
+def tabulate_metrics(
+    rows: Iterable[Row],
+    columns: Mapping[str, str],
+    *,
+    head: str,
+    show: Callable[[Metric | None], str] = show_metric,
+    count: str = "",
+    title: str = "",
+) -> Table:
+    """Return a row of measures per policy or subset.
+
+    Args:
+        rows: what each row is, with its metrics by measure.
+        columns: the heading of each measure that has a column.
+        head: of the first column.
+        show: how a metric looks.
+        count: the measure whose number of items is the last column; empty: no such column.
+        title: of the table.
+    """
+    shown = [
+        (
+            name,
+            *(show(metrics.get(measure)) for measure in columns),
+            *([_count(metrics.get(count))] if count else []),
+        )
+        for name, metrics in rows
+    ]
+    heads = (head, *columns.values(), *(["n"] if count else []))
+    return Table(title, heads, tuple(shown), kind="headline")
+
+
+def _count(metric: Metric | None) -> str:
+    return DASH if metric is None else format_count(metric.n)

@@ -1,0 +1,142 @@
+"""The page of a run: what its report says, in the words of one language."""
+
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+from groupwise.evaluation import page
+from groupwise.evaluation.page import (
+    Block,
+    Box,
+    Fold,
+    Language,
+    Notice,
+    Page,
+    Paragraph,
+    Part,
+    Tile,
+    Words,
+    numbers,
+)
+from groupwise.evaluation.report.answers import show_answers, show_mistakes
+from groupwise.evaluation.report.content import Report, build_report
+from groupwise.evaluation.report.origin import show_data, show_settings
+from groupwise.evaluation.report.results import show_accuracy, show_comparisons, show_slices
+from groupwise.evaluation.report.tables import make_tile
+from groupwise.evaluation.report.training import show_training
+
+NAME = "report"
+_MAX_TILES = 3
+_FILES = {
+    "accuracy": ("evaluate/metrics.json",),
+    "comparisons": ("evaluate/comparisons.json",),
+    "training": ("/metrics.jsonl", "/gate.json"),
+    "answers": ("evaluate/predictions.jsonl",),
+    "mistakes": ("evaluate/predictions.jsonl",),
+    "data": ("audit/audit.json",),
+    "settings": ("manifest.json",),
+}
+
+
+def write_report(run_folder: Path, *, language: Language = "en") -> tuple[Path, Path]:
+    """Write ``report.html``, ``report.md`` and its pictures in ``report/`` into a run's folder.
+
+    Returns:
+        The paths of the two reports.
+
+    Raises:
+        EvaluationError: if the folder does not exist or a file in it cannot be parsed.
+        DataError: if a JSONL file in it is damaged.
+    """
+    return page.write_page(lay_out(build_report(run_folder), language), run_folder, name=NAME)
+
+
+def render_html(report: Report, *, language: Language = "en") -> str:
+    """Return the report as one HTML page with its style, plots and pictures inside."""
+    return page.render_html(lay_out(report, language))
+
+
+def render_markdown(report: Report, *, language: Language = "en") -> str:
+    """Return the report as Markdown; its plots and pictures are files in ``report/``."""
+    return page.render_markdown(lay_out(report, language), folder=NAME)
+
+
+def lay_out(report: Report, language: Language = "en") -> Page:
+    """Return the page of a run."""
+    words = Words(language)
+    findings = words.say_all(report.findings)
+    parts = (
+        *_list_sections(report, words),
+        show_accuracy(report, words),
+        show_comparisons(report, words),
+        show_training(report.files, words),
+        *show_slices(report, words),
+        show_answers(report, words),
+        show_mistakes(report, words),
+        show_data(report.files.audit, words),
+        show_settings(report.files.manifest, words),
+    )
+    absent = report.files.absent
+    return Page(
+        title=report.title,
+        lead=_describe_origin(report, words),
+        language=language,
+        notices=tuple(Notice(one.level, words.say(one), one.source) for one in report.notices),
+        checked=words.label("run_checked"),
+        tiles=tuple(_list_tiles(report, words)),
+        boxes=(Box("findings", (findings,)),) if findings else (),
+        parts=tuple(_tell_absent(part, absent, words) for part in parts),
+        footer=(Paragraph(words.label("run_absent" if absent else "run_whole", names=absent), ""),),
+        plot_form="png" if page.can_draw(words.label("accuracy")) else "svg",
+    )
+
+
+def _tell_absent(part: Part, absent: tuple[str, ...], words: Words) -> Part:
+    """Return a part with a sentence for each of its files that is not there."""
+    gone: list[Block] = [
+        Paragraph(words.label("absent", name=name), "absent")
+        for name in absent
+        if name.endswith(_FILES.get(part.name, ()))
+    ]
+    return replace(part, blocks=(*gone, *part.blocks))
+
+
+def _describe_origin(report: Report, words: Words) -> str:
+    manifest = report.files.manifest
+    if manifest is None:
+        return words.label("no_manifest")
+    unknown = words.label("unknown")
+    return words.label(
+        "started",
+        moment=numbers.format_moment(manifest.get("started_at", unknown)),
+        seed=manifest.get("seed", unknown),
+        version=manifest.get("packages", {}).get("groupwise", unknown),
+    )
+
+
+def _list_tiles(report: Report, words: Words) -> Iterator[Tile]:
+    if not report.main:
+        return
+    for section in report.files.sections:
+        yield from section.tiles
+    last = list(report.main)[-1]
+    text = words.label("accuracy_of", policy=words.title_policy(last), split=report.split)
+    yield make_tile(report.main[last]["accuracy"], text)
+    mine = [
+        one
+        for one in report.files.comparisons
+        if (one.measure, one.split, one.policy_b) == ("accuracy", report.split, last)
+    ]
+    for one in mine[:_MAX_TILES]:
+        text = words.label("points_against", policy=words.title_policy(one.policy_a))
+        note = f"{words.interval(one.low, one.high)}, {numbers.format_p_value(one.p_value_holm)}"
+        yield Tile(numbers.format_points(one.difference), text, note)
+
+
+def _list_sections(report: Report, words: Words) -> Iterator[Part]:
+    for number, section in enumerate(report.files.sections, start=1):
+        text = (Paragraph(section.text),) if section.text else ()
+        tables: tuple[Block, ...] = section.tables
+        if len(tables) > 1:
+            tables = (Fold(words.label("num_tables", num=len(tables)), tables),)
+        yield Part(f"section-{number}", section.title, (*text, *tables))

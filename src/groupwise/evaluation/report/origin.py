@@ -1,0 +1,107 @@
+"""Data, settings and versions on the page of a run."""
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+
+from groupwise.evaluation.page import (
+    DASH,
+    Block,
+    Cell,
+    Fold,
+    Paragraph,
+    Part,
+    Table,
+    Words,
+    mark_code,
+    numbers,
+)
+
+Record = Mapping[str, Any]
+
+
+def show_data(audit: Record | None, words: Words) -> Part:
+    """Return what the data audit counted and found."""
+    return Part("data", words.label("run_data"), tuple(_list_data(audit or {}, words)))
+
+
+def _list_data(audit: Record, words: Words) -> Iterator[Block]:
+    if audit.get("num_rows") is not None:
+        drops: Record = audit.get("drops") or {}
+        counts = [f"{name}: {number}" for name, number in drops.get("counts", {}).items()]
+        reasons = words.label("in_brackets", text=words.join(counts)) if counts else ""
+        values = {"num": audit["num_rows"], "dropped": drops.get("total", 0), "reasons": reasons}
+        yield Paragraph(words.label("rows_read", **values))
+    if splits := audit.get("splits"):
+        sizes = ("examples", "groups", "pictures", "truths")
+        head = words.labels("split", *sizes, "tokens_median", "tokens_p99", "tokens_max")
+        rows = tuple(_show_split(name, split, words) for name, split in splits.items())
+        yield Table("", head, rows)
+    if findings := audit.get("findings"):
+        rows = tuple(_show_finding(one, words) for one in findings)
+        table = Table("", words.labels("finding", "seen", "count"), rows, kind="wrap")
+        yield Fold(words.label("num_findings", num=len(findings)), (table,))
+
+
+def _show_split(name: str, split: Record, words: Words) -> tuple[str, ...]:
+    sizes = (split["num_examples"], split["num_groups"], split["num_pictures"])
+    labels = [f"{label} {numbers.format_count(num)}" for label, num in split["labels"].items()]
+    lengths: Record = split.get("lengths") or {}
+    tokens = [str(lengths.get(kind, DASH)) for kind in ("median", "p99", "max")]
+    return (name, *map(numbers.format_count, sizes), words.join(labels), *tokens)
+
+
+def _show_finding(one: Record, words: Words) -> tuple[Cell, ...]:
+    name = Cell(one["name"].replace("_", " "), words.label(f"level_{one['level']}"))
+    return name, Cell(one["message"]), Cell(str(one.get("count", DASH)))
+
+
+def show_settings(manifest: Record | None, words: Words) -> Part:
+    """Return how the run was started, with which versions and which settings."""
+    blocks: list[Block] = []
+    if manifest is not None:
+        rows = tuple(_list_origin(manifest, words))
+        settings = tuple(
+            (mark_code(name), value) for name, value in flatten_settings(manifest.get("config", {}))
+        )
+        head = words.labels("setting", "value")
+        blocks = [
+            Table("", head, rows, kind="wrap"),
+            Fold(
+                words.label("num_settings", num=len(settings)),
+                (Table("", head, settings, kind="wrap"),),
+            ),
+        ]
+    return Part("settings", words.label("settings_versions"), tuple(blocks))
+
+
+def _list_origin(manifest: Record, words: Words) -> Iterator[tuple[str, str]]:
+    unknown = words.label("unknown")
+    yield words.label("command"), mark_code(" ".join(manifest.get("command", ())))
+    yield words.label("config_digest"), mark_code(manifest.get("config_digest", unknown))
+    yield words.label("git_revision"), mark_code(manifest.get("git_revision") or unknown)
+    hardware = [
+        f"{name.replace('_', ' ')} {_show_hardware(value, words)}"
+        for name, value in manifest.get("hardware", {}).items()
+    ]
+    yield words.label("machine"), words.join(hardware) or unknown
+    packages = [f"{name} {number}" for name, number in manifest.get("packages", {}).items()]
+    python = f"Python {manifest.get('python', unknown)}"
+    yield words.label("versions"), words.join([python, *packages])
+    for name, digest in manifest.get("inputs", {}).items():
+        yield words.label("input", name=name), mark_code(digest)
+
+
+def _show_hardware(value: Any, words: Words) -> str:
+    if isinstance(value, list):
+        items: list[Any] = value  # pyright: ignore[reportUnknownVariableType]
+        return words.join(map(str, items)) or words.label("none")
+    return str(value)
+
+
+def flatten_settings(value: Any, prefix: str = "") -> Iterable[tuple[str, str]]:
+    """Yield ``("a.b", "value")`` of every setting."""
+    if isinstance(value, Mapping) and value:
+        for key, inner in value.items():  # pyright: ignore[reportUnknownVariableType]
+            yield from flatten_settings(inner, f"{prefix}.{key}" if prefix else str(key))  # pyright: ignore[reportUnknownArgumentType]
+    else:
+        yield prefix, "not set" if value is None else str(value)  # pyright: ignore[reportUnknownArgumentType]

@@ -1,0 +1,156 @@
+"""Accuracy, paired comparisons and slices on the page of a run."""
+
+from collections.abc import Iterator, Mapping
+
+from groupwise.evaluation.metrics import Metric
+from groupwise.evaluation.page import (
+    DASH,
+    Bar,
+    Block,
+    Bullets,
+    Cell,
+    Heading,
+    Paragraph,
+    Part,
+    Plot,
+    Plots,
+    Table,
+    Tables,
+    Words,
+    color_policy,
+    mark_code,
+    name_file,
+    numbers,
+    plot_bars,
+    tabulate_metrics,
+)
+from groupwise.evaluation.paired import PairedComparison
+from groupwise.evaluation.report.content import ByPolicy, Report, list_slices
+from groupwise.evaluation.report.findings import describe_comparison
+
+
+def show_accuracy(report: Report, words: Words) -> Part:
+    """Return the headline table of every split, and a plot of the main one."""
+    blocks: list[Block] = [Paragraph(words.label("accuracy_lead"))]
+    for split, by_policy in report.metrics.items():
+        blocks += [Heading(split), _tabulate_accuracy(by_policy, words)]
+        if split == report.split:
+            blocks.append(Plots((_plot_accuracy(split, by_policy, words),), "wide"))
+    return Part("accuracy", words.label("accuracy"), tuple(blocks))
+
+
+def _tabulate_accuracy(by_policy: ByPolicy, words: Words) -> Table:
+    names = ("policy", "accuracy", "wilson", "by_groups", "balanced", "invalid", "n_items")
+    best = max(measures["accuracy"].value for measures in by_policy.values())
+    return Table(
+        "",
+        (*words.labels(*names), words.label("digest")),
+        tuple(_show_policy(name, found, best, words) for name, found in by_policy.items()),
+        kind="headline",
+        marks=tuple(map(color_policy, by_policy)),
+    )
+
+
+def _show_policy(
+    policy: str, measures: Mapping[str, Metric], best: float, words: Words
+) -> tuple[str | Cell, ...]:
+    one, clustered = measures["accuracy"], measures.get("accuracy_clustered")
+    note = words.title("policy_notes", policy)
+    shown = mark_code(policy) if note == policy else f"{mark_code(policy)} · {note}"
+    return (
+        Cell(words.title_policy(policy), shown),
+        Cell(numbers.format_share(one.value), is_strong=one.value == best),
+        numbers.format_interval(one),
+        numbers.format_interval(clustered) if clustered else DASH,
+        _share(measures.get("balanced_accuracy")),
+        _share(measures.get("invalid_rate")),
+        numbers.format_count(one.n),
+        Cell(one.split_digest[:8], hint=one.split_digest, is_code=True),
+    )
+
+
+def _share(metric: Metric | None) -> str:
+    return numbers.format_share(metric.value if metric else None)
+
+
+def _plot_accuracy(split: str, by_policy: ByPolicy, words: Words) -> Plot:
+    bars = [
+        Bar(
+            title=words.title_policy(policy),
+            text=f"{numbers.format_share(one.value)} ({numbers.format_interval(one)})",
+            value=one.value,
+            ends=(one.low, one.high),
+            color=color_policy(policy),
+            outer=(drawn.low, drawn.high) if drawn else None,
+        )
+        for policy, measures in by_policy.items()
+        for one, drawn in [(measures["accuracy"], measures.get("accuracy_clustered"))]
+    ]
+    title = words.label("accuracy_on", split=split)
+    caption = words.label("accuracy_plot")
+    return plot_bars(name_file("accuracy", split), title, bars, caption=caption)
+
+
+def show_comparisons(report: Report, words: Words) -> Part:
+    """Return the paired comparisons as sentences and as a table."""
+    found = report.files.comparisons
+    blocks: list[Block] = [Paragraph(words.label("comparisons_lead"))]
+    if found:
+        said = [
+            words.say(describe_comparison(one, report.files.define(one.measure))) for one in found
+        ]
+        names = ("policy", "against", "points", "percent_95", "won_lost", "alike")
+        tests = ("p_mcnemar", "p_by_groups", "p_holm", "n_items")
+        rows = tuple(_show_comparison(one, report, words) for one in found)
+        blocks += [Bullets(tuple(said)), Table("", words.labels(*names, *tests), rows, num_heads=2)]
+    return Part("comparisons", words.label("paired_comparisons"), tuple(blocks))
+
+
+def _show_comparison(one: PairedComparison, report: Report, words: Words) -> tuple[Cell, ...]:
+    measure = report.files.define(one.measure)
+    wins, losses = map(numbers.format_count, one.count_wins(measure))
+    several = len(report.metrics) > 1
+    return (
+        Cell(words.title_policy(one.policy_b), one.split if several else ""),
+        Cell(
+            words.title_policy(one.policy_a),
+            "" if one.measure == "accuracy" else words.name_measure(measure),
+        ),
+        Cell(numbers.format_points(one.difference)),
+        Cell(words.interval(one.low, one.high)),
+        Cell(f"{wins} : {losses}"),
+        Cell(numbers.format_count(one.num_same_answer)),
+        *map(Cell, map(numbers.format_p_cell, _list_p_values(one))),
+        Cell(numbers.format_count(one.n)),
+    )
+
+
+def _list_p_values(one: PairedComparison) -> tuple[float, float, float]:
+    return one.p_value, one.p_value_clustered, one.p_value_holm
+
+
+def show_slices(report: Report, words: Words) -> Iterator[Part]:
+    """Yield the accuracies on parts of the main split, if it was measured on any."""
+    tables = [
+        _tabulate_slice(field, values, report.main, words)
+        for field, values in list_slices(report.main).items()
+    ]
+    if tables:
+        lead = Paragraph(words.label("slices_lead", split=report.split))
+        yield Part("slices", words.label("slices"), (lead, Tables(tuple(tables))))
+
+
+def _tabulate_slice(field: str, values: list[str], main: ByPolicy, words: Words) -> Table:
+    names = {value: f"accuracy[{field}={value}]" for value in values}
+    sized = {value: list(main.values())[-1].get(name) for value, name in names.items()}
+    columns = {
+        name: f"{value}\nn = {numbers.format_count(one.n) if (one := sized[value]) else DASH}"
+        for value, name in names.items()
+    }
+    rows = [
+        (words.title_policy(policy), measures)
+        for policy, measures in main.items()
+        if any(name in measures for name in columns)
+    ]
+    title = words.label("by_field", field=field)
+    return tabulate_metrics(rows, columns, head=words.label("policy"), title=title)
