@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 from command_line import CommandLine, forget_recipes
 from hypothesis import HealthCheck, settings
+from mixed_prompts import make_mixed
 from tiny_site import TinyRecipe, install_tiny
 
 from groupwise.core import Example, Message, make_example, read_picture
@@ -81,6 +82,12 @@ def picture_examples(tmp_path_factory: pytest.TempPathFactory) -> list[Example]:
             )
         )
     return examples
+
+
+@pytest.fixture(scope="session")
+def mixed_examples(picture_examples: list[Example]) -> list[Example]:
+    """Prompts that show pictures among their words and in several turns."""
+    return make_mixed([example.pictures[0] for example in picture_examples])
 
 
 @pytest.fixture(scope="session")

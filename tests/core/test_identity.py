@@ -2,13 +2,17 @@
 
 import math
 import os
+import pickle
 import subprocess
 import sys
+from itertools import permutations
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from mixed_prompts import converse
 
 from groupwise.core import (
     DataError,
@@ -23,9 +27,35 @@ from groupwise.core import (
     make_example,
     read_picture,
     seed_everything,
+    split_opening,
 )
 
 PROMPT = [Message("user", "是吗?")]
+A, B = (Picture(Path(f"{name}.png"), name * 32) for name in "ab")
+PARTS = st.lists(st.sampled_from(["", "a", "b", A.digest, A, B]), max_size=4)
+TURNS = st.lists(PARTS, min_size=1, max_size=3)
+
+
+class TestMessage:
+    def test_a_text_alone_is_one_part(self):
+        assert Message("user", "ab") == Message("user", ["a", "", "b"])
+        assert Message("user", "ab").parts == ("ab",)
+        assert Message("user", "").parts == Message("user", ["", ""]).parts == ()
+
+    def test_words_and_pictures_keep_their_order(self):
+        message = Message("user", (part for part in ("a", A, "", B, "b", "c", A)))
+        assert message.parts == ("a", A, B, "bc", A)
+        assert message.pictures == (A, B, A)
+        assert message.text == "a\nbc"
+
+    @pytest.mark.parametrize("role", ["system", "assistant"])
+    def test_only_a_user_shows_pictures(self, role: Any):
+        with pytest.raises(DataError, match=f"only a user's turn shows pictures; got .*{role}"):
+            Message(role, ["a", A])
+
+    def test_it_can_be_sent_to_another_process(self):
+        message = Message("user", ["a", A])
+        assert pickle.loads(pickle.dumps(message)) == message
 
 
 class TestDigests:
@@ -127,6 +157,77 @@ class TestExample:
         base = {"prompt": PROMPT, "label": "on", "pictures": [], "fields": {"k": 1}}
         ids = {make_example(**{**base, **more}, group="g").id for more in ({}, other)}
         assert len(ids) == 2
+
+    @pytest.mark.parametrize(
+        ("identity", "prompt", "named"),
+        [
+            ("b72223256a04ee4fe0ed5702af1632be", PROMPT, {}),
+            ("640b1cf53b4738b89a2772adbc2a442e", [Message("user", "")], {}),
+            ("edd948b6c37f7d794d9c5e0a82f8b985", PROMPT, {"pictures": [A], "label": "on"}),
+            (
+                "25c6be96a824337f6609c3bd4ef45eef",
+                [
+                    Message("system", "s"),
+                    Message("user", "q"),
+                    Message("assistant", "a"),
+                    Message("user", "r"),
+                ],
+                {"pictures": [A, B], "label": "yes", "fields": {"k": [1, None, "在"]}},
+            ),
+            (
+                "48d35f56a022acfb6f109059fcb3ecbd",
+                [Message("assistant", "hi"), Message("user", "q")],
+                {"pictures": [B, A]},
+            ),
+        ],
+    )
+    def test_ids_from_before_pictures_could_stand_anywhere(
+        self, identity: str, prompt: list[Message], named: dict[str, Any]
+    ):
+        example = make_example(prompt, group="g", **named)
+        assert example.id == identity
+        place = [message.role for message in prompt].index("user")
+        opened = Message("user", [*named.pop("pictures", []), *prompt[place].parts])
+        prompt = [*prompt[:place], opened, *prompt[place + 1 :]]
+        assert make_example(prompt, group="g", **named) == example
+
+    @given(TURNS, TURNS)
+    def test_different_interleavings_have_different_ids(self, one: Any, two: Any):
+        first, second = (make_example(converse(turns), group="g") for turns in (one, two))
+        assert (first.id == second.id) == (first.prompt == second.prompt)
+
+    @given(PARTS)
+    def test_the_order_of_pictures_and_words_counts(self, parts: list[str | Picture]):
+        prompts = {Message("user", order) for order in permutations(parts)}
+        ids = {make_example([message], group="g").id for message in prompts}
+        assert len(ids) == len(prompts)
+
+    def test_pictures_are_those_of_all_turns(self):
+        prompt = converse([["a", A], ["b"], [B, "c", A]])
+        example = make_example(prompt, group="g", pictures=[B])
+        assert example.pictures == (B, A, B, A)
+        assert example.prompt[0].parts == (B, "a", A)
+
+    def test_other_pictures_open_the_first_turn(self):
+        example = make_example(converse([["a", A, "b"], [B, "c"]]), group="g")
+        shown = example.with_pictures([B, A])
+        assert shown.id == example.id
+        assert [turn.parts for turn in shown.prompt] == [(B, A, "a\nb"), (), ("c",)]
+        assert example.with_pictures(()).pictures == ()
+
+    @given(TURNS)
+    def test_opening_pictures_are_split_off_and_put_back(self, turns: Any):
+        prompt = converse(turns)
+        opening, rest = split_opening(prompt)
+        assert [*opening, *rest[0].parts] == list(prompt[0].parts)
+        assert not isinstance(next(iter(rest[0].parts), ""), Picture)
+        assert list(rest[1:]) == prompt[1:]
+
+    def test_a_picture_is_the_same_wherever_it_lies(self):
+        moved = Picture(Path("elsewhere.png"), A.digest)
+        assert moved == A
+        assert len({moved, A}) == 1
+        assert Picture(A.path, B.digest) != A
 
     def test_later_changes_of_the_given_fields_do_not_reach_it(self):
         fields = {"k": 1}

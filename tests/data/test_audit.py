@@ -8,7 +8,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from groupwise.core import ConfigError, DataError, Example, Message, make_example, read_picture
+from groupwise.core import (
+    ConfigError,
+    DataError,
+    Example,
+    Message,
+    Picture,
+    make_example,
+    read_picture,
+)
 from groupwise.data import (
     DataAudit,
     DropLog,
@@ -86,6 +94,31 @@ def test_an_example_in_two_splits_is_an_error_and_twice_in_one_a_warning() -> No
 def test_the_same_input_with_two_labels_is_a_warning() -> None:
     audit = audit_data({"train": [item("a", label="on-task"), item("a", label="off-task")]})
     assert name_findings(audit) == {"contradicting_labels": ("warning", 2)}
+
+
+def test_the_same_pictures_at_other_places_are_another_input() -> None:
+    left, right = (Picture(Path(f"{name}.png"), name) for name in ("left", "right"))
+    orders = [(left, "or", right), (right, "or", left), (left, right, "or")]
+    rows = [
+        make_example([Message("user", parts)], group=str(number), label=str(number % 2))
+        for number, parts in enumerate(orders)
+    ]
+    assert "contradicting_labels" not in name_findings(audit_data({"train": rows}, near=()))
+    other = make_example(rows[0].prompt, group="g", label="1")
+    findings = name_findings(audit_data({"train": [*rows, other]}, near=()))
+    assert findings["contradicting_labels"] == ("warning", 2)
+
+
+def test_pictures_of_later_turns_are_compared(tmp_path: Path, draw_picture: Draw) -> None:
+    first, near = draw_picture(tmp_path / "a.png"), draw_picture(tmp_path / "b.jpg", quality=80)
+
+    def show(text: str, path: Path) -> Example:
+        prompt = [Message("user", "?"), Message("assistant", "!")]
+        return make_example([*prompt, Message("user", [text, read_picture(path)])], group=text)
+
+    for other, name in ((first, "picture_in_two_splits"), (near, "near_duplicate_pictures")):
+        audit = audit_data({"train": [show("x", first)], "test": [show("y", other)]})
+        assert name_findings(audit)[name][1] == 1
 
 
 def test_the_same_bytes_in_two_splits_are_an_error(tmp_path: Path, draw_picture: Draw) -> None:

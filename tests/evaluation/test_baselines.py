@@ -149,7 +149,7 @@ def test_picture_only_learns_from_pictures_and_nothing_else(
 def test_picture_only_needs_pictures(make_examples: Callable[..., list[Example]]) -> None:
     examples = make_examples(4)
     with pytest.raises(EvaluationError, match=r"same number of pictures.*\[0, 1\]"):
-        predict_picture_only(examples, [replace(examples[0], pictures=())], split="t", seed=0)
+        predict_picture_only(examples, [examples[0].with_pictures(())], split="t", seed=0)
 
 
 @pytest.mark.parametrize("predict", [predict_text_only, predict_picture_only])

@@ -3,6 +3,7 @@ from dataclasses import replace
 
 import pytest
 import torch
+from mixed_prompts import encode_by_processor
 
 from groupwise.core import Message, ModelError, open_picture
 from groupwise.inference import LocalEngine, Sampling, find_label_tokens
@@ -59,6 +60,20 @@ def test_a_prompt_longer_than_the_model_takes_is_refused(text, text_examples, mo
 def test_prompts_without_a_picture_join_those_with_one(vision, picture_examples, text_examples):
     examples = [*picture_examples[:3], *text_examples[:2], *picture_examples[3:5]]
     assert generate(vision, examples, 8) == generate(vision, examples, 1)
+
+
+def test_pictures_among_words_are_seen_where_they_stand(vision, mixed_examples, text_examples):
+    examples = [*mixed_examples, text_examples[0]]
+    assert generate(vision, examples, 4) == generate(vision, examples, 1)
+    shares = LocalEngine(vision, batch_size=4).label_probabilities(examples, labels=("yes", "no"))
+    tokens = find_label_tokens(vision.tokenizer, ("yes", "no"))
+    for example, found in zip(mixed_examples, shares, strict=False):
+        inputs = encode_by_processor(vision.processor, example)
+        with torch.no_grad():
+            scores = vision.model(**inputs).logits[0, -1].softmax(-1)
+        masses = {label: float(scores[list(ids)].sum()) for label, ids in tokens.items()}
+        assert found["yes"] == pytest.approx(masses["yes"] / sum(masses.values()), abs=1e-6)
+    assert len({round(found["yes"], 6) for found in shares}) == len(examples)
 
 
 def test_the_answer_follows_the_picture(vision, picture_examples):

@@ -25,6 +25,7 @@ from groupwise.inference import (
     ServerSettings,
     run_on_shared_loop,
 )
+from groupwise.inference.chat_messages import encode_picture
 from groupwise.inference.chat_replies import describe_status, parse_retry_after, read_replies
 
 GREEDY = Sampling()
@@ -239,6 +240,32 @@ def test_pictures_are_data_urls(server, tmp_path):
     Image.new("RGB", (8, 4), "red").save(path)
     respond(make_engine(server), ask(pictures=[read_picture(path)]))
     assert read_url(server.asked[0]["messages"][1]) == ("data:image/png;base64", path.read_bytes())
+
+
+def test_pictures_are_sent_where_they_stand(server, tmp_path):
+    for colour in ("red", "blue"):
+        Image.new("RGB", (8, 4), colour).save(tmp_path / f"{colour}.png")
+    red, blue = (read_picture(tmp_path / f"{colour}.png") for colour in ("red", "blue"))
+    prompt = [
+        Message("system", "be brief"),
+        Message("user", "ready?"),
+        Message("assistant", "yes"),
+        Message("user", [blue, "or", red, "?"]),
+    ]
+    respond(make_engine(server), make_example(prompt, group="g"))
+    sent = server.asked[0]["messages"]
+    assert [one["role"] for one in sent] == ["system", "user", "assistant", "user"]
+    assert [one["content"] for one in sent[:3]] == [
+        "be brief",
+        [{"type": "text", "text": "ready?"}],
+        "yes",
+    ]
+    assert sent[3]["content"] == [
+        {"type": "image_url", "image_url": {"url": encode_picture(blue)}},
+        {"type": "text", "text": "or"},
+        {"type": "image_url", "image_url": {"url": encode_picture(red)}},
+        {"type": "text", "text": "?"},
+    ]
 
 
 def test_turned_pictures_are_sent_upright(server, tmp_path):

@@ -1,7 +1,6 @@
 """What is known of a base model without loading its weights."""
 
 import shutil
-from dataclasses import replace
 
 import pytest
 from PIL import Image
@@ -60,7 +59,7 @@ def test_the_processor_is_that_of_the_policy(vision_folder, text_folder):
 
 
 def test_pictures_count_for_those_who_take_them(vision_folder, text_folder, example):
-    bare = replace(example, pictures=())
+    bare = example.with_pictures(())
     seen, unseen = open_token_counter(vision_folder), open_token_counter(text_folder)
     assert seen(example) > seen(bare)
     assert unseen(example) == unseen(bare)

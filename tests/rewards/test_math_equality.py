@@ -57,15 +57,13 @@ def score(text: str, label: str | None) -> Score:
     ],
 )
 def test_the_last_marked_answer_is_found(text: str, answer: str) -> None:
-    found = find_math_answer(text)
-    assert (found.label, found.reason) == (answer, "")
-    assert text.startswith(found.prefix)
+    assert find_math_answer(text) == (answer, "")
 
 
 @pytest.mark.parametrize(
     ("text", "reason"),
     [
-        ("", "empty answer"),
+        ("", "no answer in"),
         ("the answer is 7", "no answer in"),
         ("### 7", "no answer in"),
         (r"\boxed 7", "no answer in"),
@@ -73,9 +71,9 @@ def test_the_last_marked_answer_is_found(text: str, answer: str) -> None:
         (r"\boxed{1} \boxed{\frac{1}{2}", "braces"),
         (r"\boxed{}", "is empty"),
         ("####\n7", "is empty"),
-        ("#### 1 8", "two numbers are side by side"),
-        ("#### 1 0000", "two numbers are side by side"),
-        ("#### 18 19", "two numbers are side by side"),
+        ("#### 1 8", "two numbers stand side by side"),
+        ("#### 1 0000", "two numbers stand side by side"),
+        ("#### 18 19", "two numbers stand side by side"),
         ("#### " + "1" * 501, "more than 500 characters"),
     ],
 )
@@ -200,7 +198,7 @@ def test_rational_numbers_are_compared_as_python_does(a: Fraction, b: Fraction) 
 
 @given(st.text(max_size=60))
 def test_cleaning_twice_is_cleaning_once(text: str) -> None:
-    answer = find_math_answer(f"#### {text}").label
+    answer, _ = find_math_answer(f"#### {text}")
     if answer is not None and "####" not in text and "boxed" not in text:
         assert write_plainly(answer) == answer
 

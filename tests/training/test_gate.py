@@ -39,12 +39,10 @@ def train(policy, examples, folder, **settings):
 
 
 @pytest.mark.parametrize("method", ["full", "lora"])
-@pytest.mark.parametrize("kind", ["vision", "text"])
-def test_it_is_open(
-    kind, method, taught_folder, taught_text_folder, picture_examples, text_examples, tmp_path
-):
+@pytest.mark.parametrize("kind", ["picture", "mixed", "text"])
+def test_it_is_open(kind, method, taught_folder, taught_text_folder, request, tmp_path):
     policy = load_policy(taught_text_folder if kind == "text" else taught_folder)
-    examples = text_examples if kind == "text" else picture_examples
+    examples = request.getfixturevalue(f"{kind}_examples") * (2 if kind == "mixed" else 1)
     _, gate = train(
         policy, examples, tmp_path, beta=0.1, trainable=TrainableSettings(method=method)
     )

@@ -2,6 +2,7 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from mixed_prompts import encode_by_processor
 
 from groupwise.core import TrainingError
 from groupwise.models import load_policy
@@ -87,6 +88,18 @@ def test_rows_without_a_picture_join_those_with_one(vision, picture_examples, te
     batch = collate(vision, examples, TARGETS)
     check_labels(vision, batch, examples, TARGETS)
     assert len(batch["image_grid_thw"]) == 6
+
+
+def test_prompts_are_what_the_processor_makes_of_pictures_among_words(vision, mixed_examples):
+    for example in mixed_examples:
+        batch = collate(vision, [example], ["yes"])
+        expected = encode_by_processor(vision.processor, example)
+        length = expected["input_ids"].shape[1]
+        check_labels(vision, batch, [example], ["yes"])
+        assert batch["input_ids"][:, :length].equal(expected["input_ids"])
+        assert (batch["labels"][:, :length] == IGNORED).all()
+        for name in ("pixel_values", "image_grid_thw"):
+            assert batch[name].equal(expected[name])
 
 
 @given(st.lists(st.text(max_size=20), min_size=2, max_size=2))

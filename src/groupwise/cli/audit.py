@@ -1,5 +1,6 @@
 """``groupwise audit``: look for what would make a result wrong, before training."""
 
+import json
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -18,7 +19,7 @@ from groupwise.cli.run import (
     resolve_config,
     say_of_step,
 )
-from groupwise.core import Config, ConfigError, GroupwiseError, read_json
+from groupwise.core import Config, ConfigError, GroupwiseError
 from groupwise.pipeline import (
     AUDIT_REWARDS,
     Recipe,
@@ -83,7 +84,7 @@ def rewards(
     folder = out or choose_folder(found, config)
     _run_until(AUDIT_REWARDS, found, resolved, folder)
     path = folder / AUDIT_REWARDS / "audit.json"
-    _print_reward_audit(read_json(path, dict))
+    _print_reward_audit(json.loads(path.read_text(encoding="utf-8")))
     typer.echo(f"written: {path}")
     if _has_errors(folder / AUDIT_REWARDS):
         raise typer.Exit(1)
@@ -115,7 +116,7 @@ def _has_errors(folder: Path) -> bool:
     path = folder / "audit.json"
     if not path.is_file():
         return False
-    findings = read_json(path, dict)["findings"]
+    findings = json.loads(path.read_text(encoding="utf-8"))["findings"]
     return any(finding["level"] == "error" for finding in findings)
 
 

@@ -1,9 +1,9 @@
 """Example, Completion and Score: one task item, one answer to it, what the answer earned."""
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, Self
 
 from groupwise.core.digests import digest_file, digest_json
 from groupwise.core.errors import DataError, ScoreRangeError
@@ -12,19 +12,11 @@ Role = Literal["system", "user", "assistant"]
 
 
 @dataclass(frozen=True, slots=True)
-class Message:
-    """One turn of a conversation. Pictures of an Example stand before its first user turn."""
-
-    role: Role
-    text: str
-
-
-@dataclass(frozen=True, slots=True)
 class Picture:
     """A picture file and the digest of its bytes; the path is not part of its identity."""
 
-    path: Path
-    digest: str = field(compare=True)
+    path: Path = field(compare=False)
+    digest: str
 
 
 def read_picture(path: Path) -> Picture:
@@ -39,6 +31,45 @@ def read_picture(path: Path) -> Picture:
         raise DataError(f"cannot read picture {path} ({error.strerror})") from error
 
 
+@dataclass(frozen=True, slots=True, init=False)
+class Message:
+    """One turn of a conversation: words and pictures in the order in which they are shown.
+
+    Attributes:
+        role: whose turn it is; only a user shows pictures.
+        parts: words and pictures; no words are empty or follow other words.
+
+    Raises:
+        DataError: if a turn that is not the user's has pictures.
+    """
+
+    role: Role
+    parts: tuple[str | Picture, ...]
+
+    def __init__(self, role: Role, parts: str | Iterable[str | Picture]) -> None:
+        """Take words, or words and pictures in order; words that follow words are joined."""
+        joined: list[str | Picture] = []
+        for part in [parts] if isinstance(parts, str) else parts:
+            if isinstance(part, str) and joined and isinstance(joined[-1], str):
+                joined[-1] += part
+            elif part != "":
+                joined.append(part)
+        object.__setattr__(self, "role", role)
+        object.__setattr__(self, "parts", tuple(joined))
+        if role != "user" and self.pictures:
+            raise DataError("only a user's turn shows pictures", got=f"one of the role {role!r}")
+
+    @property
+    def text(self) -> str:
+        """The words alone; those before and behind a picture stand on lines of their own."""
+        return "\n".join(part for part in self.parts if isinstance(part, str))
+
+    @property
+    def pictures(self) -> tuple[Picture, ...]:
+        """The pictures alone, in order."""
+        return tuple(part for part in self.parts if isinstance(part, Picture))
+
+
 @dataclass(frozen=True, slots=True)
 class Example:
     """One item of a task.
@@ -46,7 +77,6 @@ class Example:
     Attributes:
         id: digest of everything but ``group`` and the pictures' paths.
         prompt: the conversation so far; it ends with a user turn.
-        pictures: pictures that stand before the first user turn's text, in order.
         label: the reference answer, or None where there is none.
         group: what is never split and what statistics are clustered by (a session, an order).
         fields: JSON values that rewards and reports look up by name.
@@ -54,10 +84,19 @@ class Example:
 
     id: str
     prompt: tuple[Message, ...]
-    pictures: tuple[Picture, ...]
     label: str | None
     group: str
     fields: Mapping[str, Any]
+
+    @property
+    def pictures(self) -> tuple[Picture, ...]:
+        """All pictures of the prompt, in order."""
+        return tuple(picture for message in self.prompt for picture in message.pictures)
+
+    def with_pictures(self, pictures: Sequence[Picture]) -> Self:
+        """Return this item, its id included, with other pictures: they open the first user turn."""
+        words = [Message(message.role, message.text) for message in self.prompt]
+        return replace(self, prompt=_open_with(pictures, words))
 
 
 def make_example(
@@ -70,19 +109,55 @@ def make_example(
 ) -> Example:
     """Build an Example with its content id.
 
+    Args:
+        prompt: the conversation so far.
+        group: of the item.
+        pictures: put before all else in the first user turn.
+        label: the reference answer.
+        fields: JSON values.
+
     Raises:
         DataError: if the prompt is empty or does not end with a user turn.
     """
     if not prompt or prompt[-1].role != "user":
         raise DataError("a prompt must end with a user turn", got=[m.role for m in prompt])
     given = dict(fields or {})
+    whole = _open_with(pictures, prompt)
+    opening, rest = split_opening(whole)
     content = {
-        "prompt": [[message.role, message.text] for message in prompt],
-        "pictures": [picture.digest for picture in pictures],
+        "prompt": [[message.role, _describe_content(message)] for message in rest],
+        "pictures": [picture.digest for picture in opening],
         "label": label,
         "fields": given,
     }
-    return Example(digest_json(content), tuple(prompt), tuple(pictures), label, group, given)
+    return Example(digest_json(content), whole, label, group, given)
+
+
+def split_opening(
+    prompt: Sequence[Message],
+) -> tuple[tuple[Picture, ...], tuple[Message, ...]]:
+    """Return the pictures that open the first user turn, and the prompt without them."""
+    place = _find_first_user(prompt)
+    parts = prompt[place].parts
+    num_opening = next((n for n, part in enumerate(parts) if isinstance(part, str)), len(parts))
+    rest = Message("user", parts[num_opening:])
+    return prompt[place].pictures[:num_opening], (*prompt[:place], rest, *prompt[place + 1 :])
+
+
+def _open_with(pictures: Sequence[Picture], prompt: Sequence[Message]) -> tuple[Message, ...]:
+    place = _find_first_user(prompt)
+    opened = Message("user", (*pictures, *prompt[place].parts))
+    return (*prompt[:place], opened, *prompt[place + 1 :])
+
+
+def _find_first_user(prompt: Sequence[Message]) -> int:
+    return next(place for place, message in enumerate(prompt) if message.role == "user")
+
+
+def _describe_content(message: Message) -> str | list[str | dict[str, str]]:
+    if not message.pictures:
+        return message.text
+    return [part if isinstance(part, str) else {"picture": part.digest} for part in message.parts]
 
 
 @dataclass(frozen=True, slots=True)

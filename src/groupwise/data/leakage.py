@@ -5,7 +5,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from groupwise.core import DataError, Example, Finding, Picture, digest_json, report_places
+from groupwise.core import DataError, Example, Finding, Picture, make_example, report_places
 from groupwise.data.perceptual import NearDuplicate, Sight, find_near_duplicates
 
 Splits = Mapping[str, Sequence[Example]]
@@ -236,8 +236,7 @@ def _list_tasks(example: Example) -> list[str]:
 
 
 def _identify_input(example: Example) -> str:
-    turns = [[message.role, message.text] for message in example.prompt]
-    return digest_json([turns, [picture.digest for picture in example.pictures]])
+    return make_example(example.prompt, group="").id
 
 
 def _fold_text(example: Example) -> str:

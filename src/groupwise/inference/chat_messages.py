@@ -19,11 +19,7 @@ def build_chat_messages(example: Example, *, lead: str = "") -> list[dict[str, A
     Raises:
         DataError: if a picture cannot be read or is no longer the one that the example names.
     """
-    urls = [encode_picture(picture) for picture in example.pictures]
-    messages = build_messages(example, pictures=urls)
-    for message in messages:
-        if isinstance(message["content"], list):
-            message["content"] = [_convert_part(part) for part in message["content"]]
+    messages = build_messages(example, show=_show_as_url)
     if lead:
         messages.append({"role": "assistant", "content": lead})
     return messages
@@ -70,7 +66,5 @@ def read_picture_bytes(picture: Picture) -> bytes:
     return content
 
 
-def _convert_part(part: dict[str, Any]) -> dict[str, Any]:
-    if part["type"] == "image":
-        return {"type": "image_url", "image_url": {"url": part["image"]}}
-    return part
+def _show_as_url(picture: Picture) -> dict[str, Any]:
+    return {"type": "image_url", "image_url": {"url": encode_picture(picture)}}

@@ -22,12 +22,12 @@ def make_token_counter(processor: Any, *, has_vision: bool) -> Callable[[Example
     tokenizer = processor.tokenizer if has_vision else processor
 
     def count(example: Example) -> int:
-        pictures = example.pictures if has_vision else ()
+        seen = example if has_vision else example.with_pictures(())
         text = processor.apply_chat_template(
-            build_messages(example, pictures=pictures), tokenize=False, add_generation_prompt=True
+            build_messages(seen), tokenize=False, add_generation_prompt=True
         )
         num_tokens = len(tokenizer.encode(text, add_special_tokens=False))
-        for picture in pictures:
+        for picture in seen.pictures:
             with Image.open(picture.path) as opened:
                 width, height = opened.size
             num_tokens += count_picture_tokens(processor.image_processor, width, height) - 1

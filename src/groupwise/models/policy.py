@@ -73,9 +73,7 @@ class Policy:
                 fix="choose a vision-language model",
             )
         return self.processor.apply_chat_template(
-            build_messages(example, pictures=example.pictures),
-            tokenize=False,
-            add_generation_prompt=True,
+            build_messages(example), tokenize=False, add_generation_prompt=True
         )
 
     @contextmanager

@@ -3,12 +3,13 @@
 Decides nothing; ``runner.py`` and ``sharing.py`` do.
 """
 
+import json
 import shutil
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from groupwise.core import DataError, digest_file, read_json
+from groupwise.core import digest_file
 from groupwise.pipeline.steps import Step
 
 DONE = "step.json"
@@ -18,9 +19,10 @@ STARTED = "started.json"
 def read_marker(path: Path) -> dict[str, Any] | None:
     """Return a marker's values, or None if it is missing or torn."""
     try:
-        return read_json(path, dict)
-    except DataError:
+        value = json.loads(path.read_bytes())
+    except (OSError, ValueError):
         return None
+    return value if isinstance(value, dict) else None
 
 
 def wipe(folder: Path) -> None:

@@ -14,10 +14,10 @@ from groupwise.rewards.text_reward import TextReward
 class ExactMatch(TextReward):
     """1 if the answer equals a reference answer after normalisation, else 0.
 
-    What is no answer for the parser is invalid; an example without references cannot be scored.
+    An answer without words is invalid; an example without references cannot be scored.
 
     Args:
-        parser: finds the answer; None: a TextParser.
+        contract: where the answer stands; None: the whole completion.
         references: field with the list of right answers; without it the label is the only one.
     """
 

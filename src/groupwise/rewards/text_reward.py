@@ -4,27 +4,26 @@ from abc import ABC, abstractmethod
 from collections.abc import Sequence
 
 from groupwise.core import Completion, Example, Score
-from groupwise.rewards.parser import Parser
 from groupwise.rewards.reward import RewardKind
-from groupwise.rewards.text_answers import read_references
-from groupwise.rewards.text_parser import TextParser
+from groupwise.rewards.tags import TagContract, read_answer
+from groupwise.rewards.text_answers import normalize_text, read_references
 
 
 class TextReward(ABC):
     """A reward of an answer in words.
 
-    What is no answer for the parser is invalid; an example without references cannot be scored.
+    An answer without words is invalid; an example without references cannot be scored.
 
     Args:
-        parser: finds the answer; None: a TextParser.
+        contract: where the answer stands; None: the whole completion.
         references: field with the list of right answers; without it the label is the only one.
     """
 
     kind: RewardKind = "truth"
     runs_beside_scoring = True
 
-    def __init__(self, parser: Parser | None = None, *, references: str = "answers") -> None:
-        self.parser = parser or TextParser()
+    def __init__(self, contract: TagContract | None = None, *, references: str = "answers") -> None:
+        self.contract = contract
         self.references = references
 
     def applies_to(self, example: Example) -> bool:
@@ -41,10 +40,12 @@ class TextReward(ABC):
         references = read_references(example, self.references)
         if not references:
             return Score(None, "no reference answer")
-        answer = self.parser.parse(completion.text, example)
-        if answer.label is None:
-            return Score(0.0, answer.reason, invalid=True)
-        return self._compare(answer.label, references)
+        answer, problem = read_answer(completion.text, self.contract)
+        if answer is None:
+            return Score(0.0, problem, invalid=True)
+        if not normalize_text(answer):
+            return Score(0.0, "the answer has no words", invalid=True)
+        return self._compare(answer, references)
 
     @abstractmethod
     def _compare(self, answer: str, references: Sequence[str]) -> Score:

@@ -12,9 +12,8 @@ import re
 
 from groupwise.core import Completion, Example, RewardError, Score
 from groupwise.rewards.fields import read_list, read_mapping
-from groupwise.rewards.parser import Parser
 from groupwise.rewards.reward import RewardKind
-from groupwise.rewards.text_parser import TextParser
+from groupwise.rewards.tags import TagContract, read_answer
 
 _PUNCTUATION = (*';/[]"{}()=+\\_-><@`,?!',)
 _COMMA_IN_NUMBER = re.compile(r"\d,\d")
@@ -51,7 +50,7 @@ class VqaAccuracy:
     An empty answer is invalid; an example without the field cannot be scored.
 
     Args:
-        parser: finds the answer; None: a TextParser.
+        contract: where the answer stands; None: the whole completion.
         answers: field with the annotators' answers: texts, or mappings with ``answer`` and an
             ``answer_id`` that tells the annotators apart.
         as_published: compare unanimous answers without normalising, as the official script.
@@ -63,12 +62,12 @@ class VqaAccuracy:
 
     def __init__(
         self,
-        parser: Parser | None = None,
+        contract: TagContract | None = None,
         *,
         answers: str = "answers",
         as_published: bool = False,
     ) -> None:
-        self.parser = parser or TextParser()
+        self.contract = contract
         self.answers = answers
         self.as_published = as_published
 
@@ -86,10 +85,10 @@ class VqaAccuracy:
         if given is None:
             return Score(None, f"no field {self.answers}")
         annotated = _read_annotations(given, example)
-        answer = self.parser.parse(completion.text, example)
-        if answer.label is None:
-            return Score(0.0, answer.reason, invalid=True)
-        said = _normalize_space(answer.label)
+        answer, problem = read_answer(completion.text, self.contract)
+        if answer is None:
+            return Score(0.0, problem, invalid=True)
+        said = _normalize_space(answer)
         annotated = [_normalize_space(text) for text in annotated]
         if not normalize_vqa_answer(said):
             return Score(0.0, "the answer has no words", invalid=True)

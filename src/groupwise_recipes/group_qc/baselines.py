@@ -22,7 +22,7 @@ def predict_baselines(
     Raises:
         EvaluationError: if the training labels do not differ.
     """
-    words = [replace(example, pictures=()) for example in (*train, *test)]
+    words = [example.with_pictures(()) for example in (*train, *test)]
     texts = [replace(example, fields={"task": _join(example)}) for example in words]
     blind_train, blind_test = texts[: len(train)], texts[len(train) :]
     found = [
@@ -69,7 +69,7 @@ def _list_photos(examples: Sequence[Example]) -> list[Example]:
     """Return one example per photo; its group is the example it is of."""
     return [
         make_example(
-            example.prompt,
+            example.with_pictures(()).prompt,
             group=example.id,
             pictures=[picture],
             label=example.label,

@@ -8,7 +8,7 @@ import csv
 import json
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 from groupwise.core import (
@@ -148,10 +148,7 @@ def show_photos(
     """Return Stage B examples with the photos of their groups, for what looks at pictures."""
     root = find_root(config, prepared)
     return [
-        replace(
-            example,
-            pictures=tuple(read_picture(root / image) for image in example.fields["images"]),
-        )
+        example.with_pictures([read_picture(root / image) for image in example.fields["images"]])
         for example in examples
     ]
 

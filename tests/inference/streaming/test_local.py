@@ -5,7 +5,7 @@ import torch
 from PIL import Image
 from streams import ask, draw
 
-from groupwise.core import Completion, ModelError, make_example, read_picture
+from groupwise.core import Completion, ModelError, read_picture
 from groupwise.inference import (
     Failure,
     LocalBackend,
@@ -80,7 +80,7 @@ def test_a_group_of_200_pictures(vision, picture_examples, alone):
 
 def test_an_example_with_several_pictures_and_larger_ones(vision, picture_examples, tmp_path):
     pictures = [p for example in picture_examples[:3] for p in example.pictures]
-    several = make_example(picture_examples[0].prompt, group="g", pictures=pictures)
+    several = picture_examples[0].with_pictures(pictures)
     large = ask("Is this what the task says?", draw(tmp_path / "large.jpg", (900, 700), 3))
     groups = [WorkGroup("a", (several, large)), WorkGroup("b", tuple(picture_examples))]
     settings = {"max_pixels": 50_000}

@@ -11,7 +11,14 @@ from faulty_server import MODEL, Fault, FaultyServer
 from PIL import Image
 from streams import ask, draw, make_text_groups
 
-from groupwise.core import Completion, ConfigError, ModelError
+from groupwise.core import (
+    Completion,
+    ConfigError,
+    Message,
+    ModelError,
+    make_example,
+    read_picture,
+)
 from groupwise.inference import (
     LimitSettings,
     LocalEngine,
@@ -140,6 +147,18 @@ def test_larger_pictures_are_sent_within_the_limit_and_their_copies_removed(
         assert kind == "data:image/png;base64"
         assert Image.open(io.BytesIO(content)).size == (70, 140)
     assert list((tmp_path / "copies").iterdir()) == []
+
+
+def test_pictures_within_the_limit_and_beyond_it_keep_their_places(server, tmp_path):
+    small, large = draw(tmp_path / "small.png", (40, 30)), draw(tmp_path / "large.png", (400, 200))
+    parts = [read_picture(small), "a", read_picture(large), "b"]
+    prompt = [Message("user", "?"), Message("assistant", "!"), Message("user", parts)]
+    list(run(server, [WorkGroup("a", (make_example(prompt, group="g"),))]))
+    content = server.asked[0]["messages"][-1]["content"]
+    assert [part.get("text") for part in content] == [None, "a", None, "b"]
+    urls = [part["image_url"]["url"].partition(",")[2] for part in content[::2]]
+    sizes = [Image.open(io.BytesIO(base64.b64decode(url))).size for url in urls]
+    assert sizes == [(40, 30), (140, 70)]
 
 
 def test_copies_of_larger_pictures_do_not_pile_up(server, tmp_path, monkeypatch):

@@ -131,7 +131,7 @@ def test_another_picture_at_the_same_path_is_another_question(config, example, t
     path = example.pictures[0].path
     for colour in ("navy", "navy", "white"):
         Image.new("RGB", (56, 56), colour).save(path)
-        seen = replace(example, pictures=(read_picture(path),))
+        seen = example.with_pictures([read_picture(path)])
         make_judged(judge, config.answer)(seen, Completion("on-task"))
     assert len(model.asked) == 4
 

@@ -183,6 +183,12 @@ def test_two_pictures_of_different_sizes(compare, grpo, family):
     compare(family, rows=rows, beta=0.1, num_iterations=2)
 
 
+@pytest.mark.parametrize("family", ["qwen2_5_vl", "qwen3_vl"])
+def test_pictures_among_words_and_in_a_later_turn(compare, grpo, family):
+    rows = grpo.mix(grpo.make_rows(3, lengths=(9, 2), sizes=TWO_PICTURES))
+    compare(family, rows=rows, beta=0.1, num_iterations=2)
+
+
 def test_different_numbers_of_pictures(compare, grpo):
     rows = grpo.make_rows(3, sizes=[[(16, 24)], [(24, 24), (8, 16), (16, 16)]])
     compare("qwen2_5_vl", rows=rows, beta=0.1)

@@ -39,6 +39,19 @@ def test_pictures_are_part_of_a_prompt():
     assert number_prompts(singles) == [0, 0, 1]
 
 
+def test_where_pictures_stand_is_part_of_a_prompt():
+    picture, image = Image.new("RGB", (4, 4)), {"type": "image"}
+    text = {"type": "text", "text": "a"}
+    orders = [
+        [image, text, image],
+        [image, text, image],
+        [image, image, text],
+        [text, image, image],
+    ]
+    rows = [name(parts) | {"images": [picture, picture]} for parts in orders]
+    assert number_prompts(rows) == [0, 0, 1, 2]
+
+
 @given(NUMBERS)
 def test_groups_point_at_the_first_row_of_each_prompt(numbers):
     groups = Groups.of(numbers)

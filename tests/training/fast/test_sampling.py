@@ -55,6 +55,13 @@ def test_sampled_with_the_same_seed(sample_both, family, beta):
     assert not completions[0].equal(completions[1])
 
 
+@pytest.mark.parametrize("family", ["qwen2_5_vl", "qwen3_vl"])
+def test_sampled_with_pictures_among_words(sample_both, grpo, family):
+    rows = grpo.mix(grpo.make_rows(3, lengths=(1, 12), sizes=TWO_PICTURES))
+    completions, _ = sample_both(family, rows=rows, beta=0.1)
+    assert len(completions[0].unique(dim=0)) > 2
+
+
 @pytest.mark.parametrize("family", [*FAMILIES, *OTHERS])
 def test_greedy(sample_both, family):
     """Equal completions have no gradient to compare."""

@@ -8,7 +8,15 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from groupwise.core import Completion, DataError, Example, ModelError, Picture, read_picture
+from groupwise.core import (
+    Completion,
+    DataError,
+    Example,
+    Message,
+    ModelError,
+    Picture,
+    read_picture,
+)
 from groupwise.inference.engine import Sampling
 from groupwise.inference.failures import RequestError
 from groupwise.inference.limits import LimitSettings
@@ -163,8 +171,11 @@ class _Asking:
             self._remove_copies(example)
 
     def _limit_pictures(self, example: Example) -> Example:
-        pictures = tuple(self._limit_picture(picture) for picture in example.pictures)
-        return replace(example, pictures=pictures)
+        def limit(part: str | Picture) -> str | Picture:
+            return part if isinstance(part, str) else self._limit_picture(part)
+
+        prompt = [Message(turn.role, map(limit, turn.parts)) for turn in example.prompt]
+        return replace(example, prompt=tuple(prompt))
 
     def _limit_picture(self, picture: Picture) -> Picture:
         """Return the picture, or a copy within the limit; both are known to be whole."""
