@@ -1,5 +1,6 @@
 """The usual way of a recipe, once: a Task says what is its own, stages do the rest."""
 
+from groupwise.flow.asking import open_policy
 from groupwise.flow.preview import estimate_picture
 from groupwise.flow.recipe import make_recipe
 from groupwise.flow.settings import DataSettings, EvaluationSettings, FlowConfig
@@ -21,4 +22,5 @@ __all__ = [
     "keep_stages",
     "list_usual_stages",
     "make_recipe",
+    "open_policy",
 ]

@@ -50,7 +50,7 @@ def check_heldout(
     return {
         "accuracy": hits / num_items,
         "invalid": sum(one.label is None for one in found) / num_items,
-        **task.measure_heldout(found, examples),
+        **task.measure_heldout(examples, texts),
         "n": num_items,
     }
 

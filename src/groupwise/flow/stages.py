@@ -52,6 +52,7 @@ class Stage:
 def list_usual_stages(task: Task[Any], config: Any) -> list[Stage]:
     """Return prepare, audit, baselines, the trainings that the config asks for, and the rest."""
     sources = task.list_sources(config)
+    shown = f"{task.measured_from} {sources} audit"
     asked = f"{ASKED} evaluation.num_items evaluation.num_latency_items"
     has_warmup = config.sft is not None
     trained = TRAINED if has_warmup else ("grpo",)
@@ -78,7 +79,7 @@ def list_usual_stages(task: Task[Any], config: Any) -> list[Stage]:
             summary="majority, text, picture, prompt",
             reads=asked,
             parts=("parser", "measures"),
-            uses=f"{sources} audit",
+            uses=shown,
         ),
         *([_make_sft(sources)] if has_warmup else []),
         Stage(
@@ -96,13 +97,13 @@ def list_usual_stages(task: Task[Any], config: Any) -> list[Stage]:
             summary="all policies on the test split",
             reads=f"{asked} metric_versions",
             parts=("parser", "measures"),
-            uses=" ".join((sources, "audit", "baselines", *trained)),
+            uses=" ".join((shown, "baselines", *trained)),
         ),
         Stage(
             name="report",
             work=run_report,
             summary="report.html and report.md",
-            uses=" ".join((sources, "audit", AUDIT_REWARDS, *trained, "evaluate")),
+            uses=" ".join((shown, AUDIT_REWARDS, *trained, "evaluate")),
             files=("report.html", "report.md"),
         ),
     ]

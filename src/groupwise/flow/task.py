@@ -22,7 +22,7 @@ from groupwise.evaluation import (
 )
 from groupwise.flow.settings import FlowConfig
 from groupwise.pipeline import StepContext
-from groupwise.rewards import Parsed, Parser, RewardCase, RewardSet
+from groupwise.rewards import Parser, RewardCase, RewardSet
 
 if TYPE_CHECKING:
     from groupwise.flow.stages import Stage
@@ -82,6 +82,8 @@ class Task(Generic[C]):
             ``make_case``) and ``measures`` (``predict_baselines``, ``probe``, ``complete``,
             ``describe``).
         data_stage: the stage that writes ``{train,validation,test}.jsonl``.
+        measured_from: further stages whose outputs the part ``measures`` reads, with spaces
+            between them.
         things: what is asked about, a plural for progress lines.
         slices: fields that measures are told by, where every item has them.
         measures: of the recipe's own, beside those of every recipe.
@@ -90,6 +92,7 @@ class Task(Generic[C]):
 
     parts: ClassVar[Mapping[PartName, Part]]
     data_stage: ClassVar[str] = "prepare"
+    measured_from: ClassVar[str] = ""
     things: ClassVar[str] = "questions"
     slices: ClassVar[Sequence[str]] = ()
     measures: ClassVar[tuple[Measure, ...]] = ()
@@ -185,9 +188,9 @@ class Task(Generic[C]):
         return examples[: config.evaluation.num_heldout_items]
 
     def measure_heldout(
-        self, found: Sequence[Parsed], examples: Sequence[Example]
-    ) -> dict[str, float]:
-        """Return measures of parsed answers beside accuracy and the share of invalid ones."""
+        self, examples: Sequence[Example], texts: Sequence[str]
+    ) -> Mapping[str, float]:
+        """Return measures of answers beside accuracy and the share of invalid ones."""
         return {}
 
     def predict_baselines(

@@ -6,10 +6,9 @@ from typing import Any, Self
 from pydantic import Field, model_validator
 
 from groupwise.core import Config
-from groupwise.data import NearDuplicates, TokenBudget
+from groupwise.flow import DataSettings, FlowConfig
 from groupwise.inference import RaySettings, Sampling, ServerSettings, StreamSettings
-from groupwise.models import ModelSettings
-from groupwise.training import GrpoSettings, SftSettings
+from groupwise.training import SftSettings
 from groupwise_recipes.group_qc.missions import MissionTable, load_missions
 from groupwise_recipes.group_qc.rewards import GroupRewards
 
@@ -45,7 +44,7 @@ class PhotoLabels(Config):
     texts: dict[str, str] = Field(min_length=1)
 
 
-class DataSettings(Config):
+class GroupData(DataSettings):
     """Where the groups come from and how they are split; a group id is never divided.
 
     Attributes:
@@ -58,9 +57,7 @@ class DataSettings(Config):
         warmup_share, validation_share, test_share: of the group ids; the rest is for GRPO. A
             warm-up share of 0 uses the GRPO groups for the warm-up, too.
         budget: of Stage B prompts.
-        near_duplicates: what is done about photos of two splits that look alike: ``warn`` (and
-            measure without them), ``drop`` the groups that train, or ``join`` the groups.
-        mirror_invariant: whether mirror images count as alike; left and right may matter.
+        mirror_invariant: off, because left and right may matter.
     """
 
     root: Path | None = None
@@ -71,9 +68,6 @@ class DataSettings(Config):
     warmup_share: float = Field(default=0.1, ge=0, lt=1)
     validation_share: float = Field(default=0.1, gt=0, lt=1)
     test_share: float = Field(default=0.2, gt=0, lt=1)
-    budget: TokenBudget = TokenBudget(max_prompt_tokens=4096)
-    near_duplicates: NearDuplicates = "warn"
-    mirror_invariant: bool = False
 
     @model_validator(mode="after")
     def _check_source(self) -> Self:
@@ -154,20 +148,6 @@ class WarmupSettings(SftSettings):
     num_groups: int | None = Field(default=None, ge=1)
 
 
-class EvaluationSettings(Config):
-    """How policies are asked.
-
-    Attributes:
-        batch_size: prompts per forward pass.
-        num_latency_items: test groups asked one by one, to time them.
-        num_heldout_items: validation groups behind the held-out curve of GRPO.
-    """
-
-    batch_size: int = Field(default=32, ge=1)
-    num_latency_items: int = Field(default=20, ge=1)
-    num_heldout_items: int = Field(default=96, ge=1)
-
-
 class PredictionSettings(Config):
     """What a finished run does with new groups.
 
@@ -178,7 +158,7 @@ class PredictionSettings(Config):
     min_confidence: float = Field(default=0.8, ge=0, le=1)
 
 
-class GroupQcConfig(Config):
+class GroupQcConfig(FlowConfig):
     """The whole job.
 
     Attributes:
@@ -188,15 +168,11 @@ class GroupQcConfig(Config):
         grpo: Stage B from verdicts; its ``trainable`` must be what the warm-up trained.
     """
 
-    seed: int = 0
-    model: ModelSettings
-    data: DataSettings
+    data: GroupData
     teach: TeachSettings | None = None
     summaries: SummarySettings = SummarySettings()
     rewards: GroupRewards = GroupRewards()
     sft: WarmupSettings
-    grpo: GrpoSettings
-    evaluation: EvaluationSettings = EvaluationSettings()
     prediction: PredictionSettings = PredictionSettings()
 
     @model_validator(mode="after")

@@ -31,7 +31,7 @@ from groupwise.data import (
     split_by_shares,
 )
 from groupwise_drawn.cabinets import write_cabinets
-from groupwise_recipes.group_qc.config import DataSettings, GroupQcConfig, PhotoLabels
+from groupwise_recipes.group_qc.config import GroupData, GroupQcConfig, PhotoLabels
 from groupwise_recipes.group_qc.photos import (
     LoadedGroups,
     PhotoGroup,
@@ -98,7 +98,7 @@ def split_loaded(
     return joined, splits, _describe_photos(groups, root, config.data.photo_labels)
 
 
-def digest_source(data: DataSettings) -> str:
+def digest_source(data: GroupData) -> str:
     """Return the digest of what is read from the root: its photos, and the table of labels.
 
     Raises:
@@ -187,7 +187,7 @@ def _draw(config: GroupQcConfig, root: Path) -> None:
 
 
 def _split(
-    groups: Sequence[PhotoGroup], data: DataSettings, *, joined: Mapping[str, str], seed: int
+    groups: Sequence[PhotoGroup], data: GroupData, *, joined: Mapping[str, str], seed: int
 ) -> dict[str, list[PhotoGroup]]:
     """Split by group id, missions and labels about evenly; joined ids go to one side."""
     kinds: dict[str, list[str]] = defaultdict(list)
@@ -205,7 +205,7 @@ def _split(
     return splits
 
 
-def _join(groups: Sequence[PhotoGroup], data: DataSettings) -> dict[str, str]:
+def _join(groups: Sequence[PhotoGroup], data: GroupData) -> dict[str, str]:
     """Return for each id the first of those that it shares photos with, directly or in turn.
 
     Photos that look alike are shared, too, where the settings say so.

@@ -9,6 +9,7 @@ from typing import Any
 
 from groupwise.core import RunError, dump_config, read_picture
 from groupwise.data import DropLog
+from groupwise.flow import open_policy
 from groupwise.inference import (
     LocalBackend,
     LocalEngine,
@@ -24,7 +25,6 @@ from groupwise.serving import GroupRequest, GroupVerdict
 from groupwise_recipes.group_qc.config import GroupQcConfig
 from groupwise_recipes.group_qc.orders import find_orders
 from groupwise_recipes.group_qc.photos import PhotoGroup, load_photo_groups
-from groupwise_recipes.group_qc.policies import open_policy
 from groupwise_recipes.group_qc.prompts import make_group_example, make_photo_example
 from groupwise_recipes.group_qc.stage_a import read_outcome
 from groupwise_recipes.group_qc.summaries import number_summaries

@@ -13,7 +13,7 @@ from pydantic import Field, model_validator
 
 from groupwise.core import Completion, Config, Example, Score
 from groupwise.data import read_examples
-from groupwise.rewards import Reward, RewardCase, RewardKind, RewardSet, describe_weights
+from groupwise.rewards import Reward, RewardCase, RewardKind, RewardSet
 from groupwise_recipes.group_qc.verdicts import (
     FAIL,
     NEGATIVE,
@@ -154,11 +154,6 @@ def make_rewards(settings: GroupRewards) -> RewardSet:
         name: (_REWARDS[name](), weight) for name, weight in settings.by_name.items()
     }
     return RewardSet(parts)
-
-
-def name_weights(settings: GroupRewards) -> str:
-    """Return the weights that count, as one line."""
-    return describe_weights(settings.by_name)
 
 
 def make_case(settings: GroupRewards, examples_path: Path) -> RewardCase:

@@ -10,12 +10,13 @@ from pathlib import Path
 
 from groupwise import __version__
 from groupwise.core import digest_file, digest_json, write_json
+from groupwise.flow import open_policy
 from groupwise.inference import LocalBackend, LocalEngine, RayBackend, ServerBackend, StreamBackend
 from groupwise.pipeline import StepContext
 from groupwise_recipes.group_qc.config import GroupQcConfig
 from groupwise_recipes.group_qc.groups import find_root, read_groups
-from groupwise_recipes.group_qc.policies import TEACH_STEP, find_base, open_policy
 from groupwise_recipes.group_qc.stage_a import StageAJob, run_stage_a, write_results
+from groupwise_recipes.group_qc.teach import TEACH_STEP, find_base
 
 KEPT = "stage_a"
 _ATTEMPTS = "attempts.json"
@@ -27,8 +28,9 @@ def count_attempts(run: Path) -> int:
     return int(json.loads(path.read_text("utf-8"))["failed"]) if path.is_file() else 0
 
 
-def run_summarize(config: GroupQcConfig, context: StepContext) -> None:
+def run_summarize(context: StepContext) -> None:
     """Describe every photo that is not described yet."""
+    config: GroupQcConfig = context.config
     prepared = context.output_of("prepare")
     groups = read_groups(config, prepared)
     kept = _find_folder(config, context)

@@ -18,7 +18,7 @@ from groupwise_recipes.group_qc.groups import (
     read_source,
 )
 from groupwise_recipes.group_qc.photo_audit import audit_photos
-from groupwise_recipes.group_qc.preview import preview_run
+from groupwise_recipes.group_qc.recipe import recipe
 
 
 def load(root: Path, *overrides: str) -> GroupQcConfig:
@@ -146,7 +146,7 @@ def test_groups_with_photos_that_look_alike_are_apart_from_the_test(
 
 def test_a_dry_run_counts_what_is_used_and_what_is_not(root: Path) -> None:
     (root / "notes.txt").write_text("photos of January")
-    facts = dict(preview_run(load(root)).facts)
+    facts = dict(recipe.preview(load(root)).facts)
     assert facts["sources"] == f"{root} 20 (100.0%)"
     assert facts["files"] == "40 of 42 used; 2 x outside a group's folder"
 
@@ -164,6 +164,6 @@ def test_what_stops_the_loading_is_a_problem_of_the_dry_run(
     root: Path, override: str, words: str
 ) -> None:
     override = override if override.startswith("data.") else f"data={override}"
-    problems = preview_run(load(root, override)).problems
+    problems = recipe.preview(load(root, override)).problems
     assert len(problems) == 1
     assert words in problems[0]

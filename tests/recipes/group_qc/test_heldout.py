@@ -7,11 +7,11 @@ import pytest
 
 from groupwise.core import Example, load_config
 from groupwise.data import write_examples
+from groupwise.flow import training
 from groupwise.pipeline import StepContext, find_config, find_recipe
-from groupwise_recipes.group_qc import policies
 from groupwise_recipes.group_qc.config import GroupQcConfig
 from groupwise_recipes.group_qc.prompts import make_group_example
-from groupwise_recipes.group_qc.recipe import plan
+from groupwise_recipes.group_qc.recipe import recipe
 
 MISSIONS = ("BBU接地线检查", "BBU安装方式检查", "BBU线缆布放要求", "挡风板安装检查")
 SORTED = [
@@ -33,13 +33,14 @@ def draw(folder: Path, monkeypatch: pytest.MonkeyPatch, *, seed: int, num: int) 
     for name, examples in (("train", SORTED[:4]), ("validation", SORTED)):
         write_examples(folder / "stage_b_data" / f"{name}.jsonl", examples)
     found: list[Example] = []
-    monkeypatch.setattr(policies, "open_policy", lambda *_: None)
-    monkeypatch.setattr(policies, "train_grpo", lambda *_, check_heldout, **__: check_heldout())
-    monkeypatch.setattr(policies, "check_heldout", lambda _, examples, __: found.extend(examples))
-    monkeypatch.setattr(policies, "keep_policy", lambda *_: None)
-    [step] = [one for one in plan(config, folder) if one.name == "grpo"]
+    monkeypatch.setattr(training, "open_policy", lambda *_: None)
+    monkeypatch.setattr(training, "train_grpo", lambda *_, check_heldout, **__: check_heldout())
+    monkeypatch.setattr(training, "check_heldout", lambda *given: found.extend(given[2]))
+    monkeypatch.setattr(training, "keep_policy", lambda *_: None)
+    monkeypatch.setattr(training, "count_grpo_budget", lambda *_, **__: {})
+    [step] = [one for one in recipe.plan(config, folder) if one.name == "grpo"]
     context = StepContext(folder, folder / "grpo", "grpo", False, step.uses, config=step.config)
-    policies.run_grpo(step.config, context)
+    step.run(context)
     return found
 
 

@@ -8,10 +8,10 @@ import pytest
 
 from groupwise.core import Example
 from groupwise.evaluation import read_predictions
+from groupwise_recipes.group_qc.data_stages import report_orders
 from groupwise_recipes.group_qc.orders import ORDERS, find_orders, give_orders, try_orders
 from groupwise_recipes.group_qc.prompts import make_group_example
 from groupwise_recipes.group_qc.verdicts import FAIL, OBEYED, PASS, write_judgement
-from groupwise_recipes.group_qc.work import report_orders
 
 
 def make_group(label: str, *, note: str = "") -> Example:

@@ -9,14 +9,13 @@ from pydantic import ValidationError
 
 from groupwise.core import Completion, Example
 from groupwise.data import write_examples
-from groupwise.rewards import audit_rewards
+from groupwise.rewards import audit_rewards, describe_weights
 from groupwise_recipes.group_qc.prompts import make_group_example
 from groupwise_recipes.group_qc.rewards import (
     GroupRewards,
     ReasonConsistency,
     make_case,
     make_rewards,
-    name_weights,
 )
 from groupwise_recipes.group_qc.verdicts import VERDICTS
 
@@ -90,7 +89,7 @@ def test_consistency_is_logged_and_weighs_nothing() -> None:
     found = rewards.score(make_group("通过"), Completion("通过\n理由：图片_9好"))
     assert found.value == 1.0
     assert found.breakdown["consistency"] == 0.0
-    assert name_weights(GroupRewards()) == "label 0.8333, format 0.1667, consistency 0"
+    assert describe_weights(GroupRewards().by_name) == "label 0.8333, format 0.1667, consistency 0"
 
 
 def test_as_many_weights_as_rewards() -> None:

@@ -9,11 +9,11 @@ from recipe_runs import POLICIES
 from groupwise.core import load_config, read_jsonl
 from groupwise.data import read_examples
 from groupwise.evaluation import read_metrics, read_predictions
+from groupwise.flow import open_policy
 from groupwise.inference import LocalBackend, LocalEngine
 from groupwise.pipeline import find_config, find_recipe
 from groupwise_recipes.group_qc.config import GroupQcConfig
 from groupwise_recipes.group_qc.groups import find_root, read_groups
-from groupwise_recipes.group_qc.policies import open_policy
 from groupwise_recipes.group_qc.stage_a import StageAJob, read_summaries, run_stage_a
 from groupwise_recipes.group_qc.verdicts import FAIL, parse_judgement
 

@@ -9,8 +9,7 @@ from typing import Any
 import pytest
 
 from groupwise.evaluation import Prediction, Section, compute_metrics
-from groupwise_recipes.group_qc.conditions import MEASURES
-from groupwise_recipes.group_qc.measure import measure_missions, score_defects, show_group
+from groupwise_recipes.group_qc.measure import MEASURES, measure_missions, score_defects, show_group
 from groupwise_recipes.group_qc.recipe import recipe
 from groupwise_recipes.group_qc.sections import make_sections
 from groupwise_recipes.group_qc.verdicts import (

@@ -13,7 +13,6 @@ from groupwise.training import SftRow
 from groupwise_recipes.group_qc.config import TeachSettings
 from groupwise_recipes.group_qc.missions import load_missions
 from groupwise_recipes.group_qc.photos import PhotoGroup
-from groupwise_recipes.group_qc.policies import draw_photos
 from groupwise_recipes.group_qc.prompts import make_group_example
 from groupwise_recipes.group_qc.rewards import ReasonConsistency
 from groupwise_recipes.group_qc.stage_b import (
@@ -22,6 +21,7 @@ from groupwise_recipes.group_qc.stage_b import (
     write_row,
     write_target,
 )
+from groupwise_recipes.group_qc.teach import draw_photos
 from groupwise_recipes.group_qc.verdicts import VERDICTS, parse_judgement
 
 EARTH = "BBU接地线检查"

@@ -1,30 +1,22 @@
-"""The training steps: the base, taught Stage A if it is a preset, and Stage B on top of it."""
+"""Stage A taught to a tiny random-init model, the base of both stages."""
 
 import random
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 
-from groupwise.core import Example, derive_seed, read_picture
-from groupwise.data import read_examples
-from groupwise.inference import LocalEngine, Sampling
-from groupwise.models import Policy, keep_policy, load_policy, write_tiny_policy
+from groupwise.core import derive_seed, read_picture
+from groupwise.flow import open_policy
+from groupwise.models import keep_policy, write_tiny_policy
 from groupwise.pipeline import StepContext
-from groupwise.training import SftRow, Workspace, make_control_settings, train_grpo, train_sft
+from groupwise.training import SftRow, Workspace, train_sft
 from groupwise_recipes.group_qc.config import GroupQcConfig, TeachSettings
 from groupwise_recipes.group_qc.groups import TaughtPhoto, find_root, read_groups, read_taught
 from groupwise_recipes.group_qc.prompts import make_photo_example, write_photo_reply
 from groupwise_recipes.group_qc.reading import make_reading_rows
-from groupwise_recipes.group_qc.rewards import make_rewards
-from groupwise_recipes.group_qc.stage_b import (
-    choose_few,
-    draw_heldout,
-    make_group_rows,
-    make_label_rows,
-)
+from groupwise_recipes.group_qc.stage_b import make_group_rows, make_label_rows
 from groupwise_recipes.group_qc.summaries import number_summaries
-from groupwise_recipes.group_qc.verdicts import parse_judgement
 
 TEACH_STEP = "teach_stage_a"
 
@@ -34,13 +26,9 @@ def find_base(config: GroupQcConfig, run: Path) -> str | Path:
     return run / TEACH_STEP / "policy" if config.model.is_preset else config.model.base
 
 
-def open_policy(config: GroupQcConfig, name: str | Path) -> Policy:
-    """Load a policy as ``model`` says; an adapter brings its base along."""
-    return load_policy(name, dtype=config.model.dtype, max_pixels=config.model.max_pixels)
-
-
-def run_teach(config: GroupQcConfig, context: StepContext) -> None:
-    """Build the preset and teach it to describe photos, one by one."""
+def run_teach(context: StepContext) -> None:
+    """Build the model and teach it to describe photos, one by one."""
+    config: GroupQcConfig = context.config
     teach = config.teach
     assert teach is not None
     photos = read_taught(config, context.output_of("prepare"))
@@ -100,64 +88,6 @@ def draw_photos(rows: Sequence[SftRow], teach: TeachSettings, *, seed: int) -> l
     counts = Counter(row.target for row in rows)
     weights = [counts[row.target] ** -teach.balance for row in rows]
     return rng.choices(rows, weights, k=num_photos)
-
-
-def run_sft(config: GroupQcConfig, context: StepContext) -> None:
-    """Warm Stage B up on a few labelled groups: an adapter on the last blocks, text only."""
-    policy = open_policy(config, find_base(config, context.run))
-    examples = read_examples(context.output_of("stage_b_data") / "warmup.jsonl")
-    few = choose_few(examples, config.sft.num_groups, seed=config.seed)
-    workspace = Workspace(context.folder, config.seed)
-    trained = train_sft(policy, make_label_rows(few), config.sft, workspace=workspace)
-    keep_policy(trained, context.folder)
-
-
-def run_same_labels(config: GroupQcConfig, context: StepContext) -> None:
-    """Go on from the warm-up with SFT on the very groups and labels that GRPO is rewarded by."""
-    policy = open_policy(config, context.output_of("sft") / "policy")
-    examples = read_examples(context.output_of("stage_b_data") / "train.jsonl")
-    settings = make_control_settings(config.sft, config.grpo)
-    workspace = Workspace(context.folder, derive_seed(config.seed, "same labels"))
-    trained = train_sft(policy, make_label_rows(examples), settings, workspace=workspace)
-    keep_policy(trained, context.folder)
-
-
-def run_grpo(config: GroupQcConfig, context: StepContext) -> None:
-    """Train Stage B on the rewards, from the warm-up."""
-    policy = open_policy(config, context.output_of("sft") / "policy")
-    data = context.output_of("stage_b_data")
-    heldout = draw_heldout(
-        read_examples(data / "validation.jsonl"),
-        config.evaluation.num_heldout_items,
-        seed=config.seed,
-    )
-    trained = train_grpo(
-        policy,
-        read_examples(data / "train.jsonl"),
-        make_rewards(config.rewards),
-        config.grpo,
-        workspace=Workspace(context.folder, config.seed),
-        check_heldout=lambda: check_heldout(policy, heldout, config),
-    )
-    keep_policy(trained, context.folder)
-
-
-def check_heldout(
-    policy: Policy, examples: Sequence[Example], config: GroupQcConfig
-) -> Mapping[str, float]:
-    """Return accuracy, the share without a verdict and the two-line rate under greedy decoding."""
-    engine = LocalEngine(policy, batch_size=config.evaluation.batch_size)
-    sampling = Sampling(max_new_tokens=config.grpo.max_new_tokens)
-    texts = [found.text for [found] in engine.generate(examples, sampling=sampling)]
-    replies = [parse_judgement(text) for text in texts]
-    pairs = zip(replies, examples, strict=True)
-    num_items = len(examples)
-    return {
-        "accuracy": sum(reply.verdict == example.label for reply, example in pairs) / num_items,
-        "invalid": sum(reply.verdict is None for reply in replies) / num_items,
-        "two_lines": sum(reply.is_well_formed for reply in replies) / num_items,
-        "n": num_items,
-    }
 
 
 def _list_texts(rows: Sequence[SftRow]) -> list[str]:

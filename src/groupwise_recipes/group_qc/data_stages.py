@@ -1,52 +1,39 @@
-"""The work of each step of the recipe, by its name."""
+"""The stages of data: groups, their photos looked at, and Stage B's rows."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 from groupwise.core import Example, Finding, report_places, write_json, write_jsonl
 from groupwise.data import audit_data, write_audit, write_examples
-from groupwise.evaluation import write_report
 from groupwise.models import open_token_counter
 from groupwise.pipeline import StepContext
 from groupwise_recipes.group_qc.config import GroupQcConfig
-from groupwise_recipes.group_qc.groups import (
-    SPLITS,
-    find_root,
-    prepare_groups,
-    read_groups,
-)
-from groupwise_recipes.group_qc.measure import run_baselines, run_evaluation
+from groupwise_recipes.group_qc.groups import SPLITS, find_root, prepare_groups, read_groups
 from groupwise_recipes.group_qc.orders import find_orders
 from groupwise_recipes.group_qc.photo_audit import audit_photos
-from groupwise_recipes.group_qc.policies import (
-    find_base,
-    run_grpo,
-    run_same_labels,
-    run_sft,
-    run_teach,
-)
 from groupwise_recipes.group_qc.stage_a import count_failures, read_summaries
 from groupwise_recipes.group_qc.stage_b import make_group_rows, write_row
-from groupwise_recipes.group_qc.summarize import run_summarize
+from groupwise_recipes.group_qc.teach import find_base
 
 
-def run_prepare(config: GroupQcConfig, context: StepContext) -> None:
+def run_prepare(context: StepContext) -> None:
     """Find or draw the groups and split them."""
-    prepare_groups(config, context.folder)
+    prepare_groups(context.config, context.folder)
 
 
-def run_audit(config: GroupQcConfig, context: StepContext) -> None:
+def run_audit(context: StepContext) -> None:
     """Audit the photos of the splits and stop the run on an error."""
-    audit = audit_photos(config, context.output_of("prepare"))
+    audit = audit_photos(context.config, context.output_of("prepare"))
     write_audit(audit, context.folder)
     audit.refuse_errors()
 
 
-def run_stage_b_data(config: GroupQcConfig, context: StepContext) -> None:
+def run_stage_b_data(context: StepContext) -> None:
     """Make Stage B's rows of the groups that have summaries, and check their lengths.
 
     Raises:
         DataError: if a split has no rows left or rows are longer than the budget.
     """
+    config: GroupQcConfig = context.config
     prepared, done = context.output_of("prepare"), context.output_of("summarize")
     missions = config.data.load_missions()
     summaries = read_summaries(done, missions)
@@ -83,23 +70,3 @@ def report_orders(rows: Mapping[str, Sequence[Example]]) -> list[Finding]:
         "{count} descriptions read like an order to the judge; look at their photos.",
         sorted(found),
     )
-
-
-def run_report(config: GroupQcConfig, context: StepContext) -> None:
-    """Write the report from the run's files."""
-    write_report(context.run)
-
-
-WORK: Mapping[str, Callable[[GroupQcConfig, StepContext], None]] = {
-    "prepare": run_prepare,
-    "audit": run_audit,
-    "teach_stage_a": run_teach,
-    "summarize": run_summarize,
-    "stage_b_data": run_stage_b_data,
-    "baselines": run_baselines,
-    "sft": run_sft,
-    "grpo": run_grpo,
-    "sft_same_labels": run_same_labels,
-    "evaluate": run_evaluation,
-    "report": run_report,
-}
