@@ -4,9 +4,10 @@ from itertools import permutations
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from pydantic import ValidationError
 
 from groupwise.core import Completion, Example, Message, RewardError, Score, make_example
-from groupwise.rewards import Box, BoxIou, TagContract
+from groupwise.rewards import Box, BoxIou, BoxParser
 from groupwise.rewards.box_text import parse_boxes
 from groupwise.rewards.boxes import compute_iou, match_boxes
 
@@ -22,7 +23,7 @@ def make_item(boxes: object = (CAR, DOG), **fields: object) -> Example:
 
 
 def score(text: str, boxes: object = (CAR, DOG), **options: object) -> Score:
-    return BoxIou(**options)(make_item(boxes), Completion(text))
+    return BoxIou(BoxParser(**options))(make_item(boxes), Completion(text))
 
 
 @pytest.mark.parametrize(
@@ -171,14 +172,14 @@ def test_without_reference_boxes_there_is_nothing_to_earn() -> None:
 
 
 def test_the_boxes_may_stand_in_a_tag() -> None:
-    reward = BoxIou(TagContract())
+    reward = BoxIou(BoxParser(tags=("think", "answer"), tag="think"))
     item = make_item((CAR,))
     text = "<think>[10,20,110,70 car]</think><answer>[0,0,1,1 x]</answer>"
     assert reward(item, Completion(text)).value == 1.0
     got = reward(item, Completion("[10,20,110,70 car]"))
     assert got == Score(0.0, "<think> is missing", invalid=True)
-    with pytest.raises(RewardError, match="no such tag; got where"):
-        BoxIou(TagContract(), tag="where")
+    with pytest.raises(ValidationError, match="no tag 'where'"):
+        BoxParser(tags=("think", "answer"), tag="where")
 
 
 def test_empty_texts_and_floods_of_boxes_are_invalid() -> None:

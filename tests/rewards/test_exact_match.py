@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from groupwise.core import Completion, Example, Message, RewardError, Score, make_example
-from groupwise.rewards import ExactMatch, Reward, TagContract, normalize_text, split_tokens
+from groupwise.rewards import ExactMatch, Reward, TextParser, normalize_text, split_tokens
 
 
 def make_item(label: str | None = None, **fields: object) -> Example:
@@ -62,7 +62,7 @@ def test_any_reference_counts_and_the_field_comes_before_the_label() -> None:
 
 
 def test_the_answer_may_stand_in_a_tag() -> None:
-    reward = ExactMatch(TagContract())
+    reward = ExactMatch(TextParser(tags=("think", "answer")))
     item = make_item("Paris")
     assert reward(item, Completion("<think>x</think><answer>Paris.</answer>")).value == 1.0
     got = reward(item, Completion("Paris"))

@@ -13,7 +13,7 @@ SLOW = r"\int \sin(x^x)^{\tan(x)} e^{\cos(x)} \ln(x) dx"
 HALF = Completion(r"\boxed{\frac{\sqrt{4}}{4}}")
 
 
-REWARD = MathEquality(MathWorkers(2, cpu_limit_s=1.5))
+REWARD = MathEquality(workers=MathWorkers(2, cpu_limit_s=1.5))
 
 
 def make_item(label: str) -> Example:
@@ -43,7 +43,7 @@ def test_an_answer_that_takes_too_long_holds_up_no_other() -> None:
 
 def test_processes_that_are_ended_or_stand_still_give_no_score() -> None:
     workers = MathWorkers(2)
-    reward = MathEquality(workers)
+    reward = MathEquality(workers=workers)
     item = make_item("0.5")
     for end, limit_s in ((signal.SIGKILL, 60.0), (signal.SIGSTOP, 0.2)):
         assert reward(item, HALF).value == 1.0
@@ -56,7 +56,7 @@ def test_processes_that_are_ended_or_stand_still_give_no_score() -> None:
 
 
 def test_a_label_whose_reading_is_cut_off_is_no_error_of_the_data() -> None:
-    reward = MathEquality(MathWorkers(1, wall_limit_s=0.0001))
+    reward = MathEquality(workers=MathWorkers(1, wall_limit_s=0.0001))
     item = make_item(r"\sqrt{2}")
     assert reward(item, HALF) == Score(None, r"reading the label \sqrt{2} was cut off")
     assert reward.explain_unusable(item) is None
@@ -64,7 +64,7 @@ def test_a_label_whose_reading_is_cut_off_is_no_error_of_the_data() -> None:
 
 def test_a_program_that_cannot_work_is_an_error() -> None:
     with pytest.raises(RewardError, match="the process that compares mathematics ended"):
-        MathEquality(MathWorkers(1, memory_mib=20))(make_item("0.5"), HALF)
+        MathEquality(workers=MathWorkers(1, memory_mib=20))(make_item("0.5"), HALF)
 
 
 def test_forks_and_copies_have_processes_of_their_own_that_end_with_them() -> None:

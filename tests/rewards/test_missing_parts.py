@@ -9,13 +9,13 @@ from hypothesis import strategies as st
 from groupwise.core import Completion, Example, Message, Score, make_example
 from groupwise.rewards import (
     BoxIou,
+    ChoiceParser,
     CodeTests,
     ExactMatch,
     HumanOverride,
     LabelMatch,
     LabelParser,
     MathEquality,
-    MultipleChoice,
     Reward,
     RewardSet,
     VqaAccuracy,
@@ -135,7 +135,7 @@ def test_a_judgement_that_the_truth_contradicts_counts_as_the_truth() -> None:
     ("reward", "there"),
     [
         (LabelMatch(LabelParser(labels=("a", "b"))), {"label": "a"}),
-        (MultipleChoice(), {"label": "A"}),
+        (LabelMatch(ChoiceParser()), {"label": "A"}),
         (ExactMatch(), {"label": "x"}),
         (ExactMatch(), {"fields": {"answers": ["x"]}}),
         (MathEquality(), {"label": "1"}),

@@ -3,7 +3,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from groupwise.core import Completion, Example, Message, RewardError, Score, make_example
-from groupwise.rewards import TagContract, TokenF1, normalize_text
+from groupwise.rewards import TextParser, TokenF1, normalize_text
 from groupwise.rewards.token_f1 import compute_token_f1
 
 
@@ -69,7 +69,7 @@ def test_the_best_reference_counts() -> None:
 
 def test_the_answer_may_stand_in_a_tag() -> None:
     text = "<think>x</think><answer>Eiffel</answer>"
-    reward = TokenF1(TagContract())
+    reward = TokenF1(TextParser(tags=("think", "answer")))
     assert reward(make_item("Eiffel Tower"), Completion(text)).value == pytest.approx(2 / 3)
     assert reward(make_item("Eiffel Tower"), Completion("Eiffel")).invalid
 

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from groupwise.core import Completion, Example, Message, RewardError, Score, make_example
-from groupwise.rewards import TagContract, VqaAccuracy, normalize_vqa_answer
+from groupwise.rewards import TextParser, VqaAccuracy, normalize_vqa_answer
 from groupwise.rewards.vqa_accuracy import compute_vqa_accuracy
 
 DATA = Path(os.environ.get("GROUPWISE_DATA", Path(__file__).parents[2] / ".." / "shared" / "data"))
@@ -112,8 +112,9 @@ def test_lists_and_negations_earn_nothing(text: str) -> None:
 def test_the_answer_may_stand_in_a_tag() -> None:
     item = make_item(annotate(*["net"] * 10))
     text = "<think>mesh</think><answer>a net</answer>"
-    assert VqaAccuracy(TagContract())(item, Completion(text)).value == 1.0
-    assert VqaAccuracy(TagContract())(item, Completion("net")).invalid
+    reward = VqaAccuracy(TextParser(tags=("think", "answer")))
+    assert reward(item, Completion(text)).value == 1.0
+    assert reward(item, Completion("net")).invalid
 
 
 def test_without_the_field_there_is_no_score() -> None:

@@ -18,6 +18,8 @@ from groupwise.core.yaml_loader import parse_yaml
 
 C = TypeVar("C", bound="Config")
 
+_QUOTE = "'"
+
 
 class Config(BaseModel):
     """Base of all configs: frozen, and unknown keys are errors."""
@@ -96,12 +98,20 @@ def _apply_override(values: dict[str, Any], override: str) -> None:
 
 
 def _describe_problem(detail: ErrorDetails, config_type: type[Config]) -> str:
-    key = ".".join(str(part) for part in detail["loc"])
-    given = detail["input"]
+    key, _ = _follow(detail["loc"], config_type)
+    given, context = detail["input"], detail.get("ctx", {})
     if detail["type"] == "extra_forbidden":
         return f"{key}: unknown key{_suggest_name(detail['loc'], config_type)}"
     if detail["type"] == "missing":
         return f"{key}: missing"
+    if detail["type"] == "union_tag_not_found":
+        return f"{key}.{context['discriminator'].strip(_QUOTE)}: missing"
+    if detail["type"] == "union_tag_invalid":
+        kinds = [kind.strip(_QUOTE) for kind in context["expected_tags"].split(", ")]
+        near = find_nearest(context["tag"], kinds)
+        hint = f"; did you mean {near!r}?" if near else ""
+        name = context["discriminator"].strip(_QUOTE)
+        return f"{key}.{name}: there is no {context['tag']!r}{hint} (allowed: {', '.join(kinds)})"
     message = detail["msg"].removeprefix("Value error, ")
     if isinstance(given, dict | list) and detail["type"] == "value_error":
         return f"{key}: {message}" if key else message
@@ -110,7 +120,7 @@ def _describe_problem(detail: ErrorDetails, config_type: type[Config]) -> str:
 
 def _suggest_name(location: tuple[int | str, ...], config_type: type[Config]) -> str:
     name = str(location[-1])
-    owner = _find_section(location[:-1], config_type)
+    _, owner = _follow(location[:-1], config_type)
     allowed = sorted(owner.model_fields) if owner else []
     near = find_nearest(name, allowed)
     meant = [near] if near else _find_elsewhere(name, config_type)
@@ -124,24 +134,35 @@ def _find_elsewhere(name: str, config_type: type[Config], prefix: str = "") -> l
     for field, info in config_type.model_fields.items():
         if is_called(field, name):
             found.append(f"{prefix}{field}")
-        section = _find_config_type(info.annotation)
-        if section:
+        for section in _list_sections(info.annotation):
             found += _find_elsewhere(name, section, f"{prefix}{field}.")
-    return found
+    return list(dict.fromkeys(found))
 
 
-def _find_section(path: tuple[int | str, ...], config_type: type[Config]) -> type[Config] | None:
-    section = config_type
-    for part in path:
-        found = section.model_fields.get(str(part))
-        inner = _find_config_type(found.annotation) if found else None
-        if inner is None:
-            return None
-        section = inner
-    return section
+def _follow(
+    location: tuple[int | str, ...], config_type: type[Config]
+) -> tuple[str, type[Config] | None]:
+    """Return the key of a place and the section that it is, if it is one.
+
+    Where a section is of one of several kinds, its kind is a part of the location and not of the
+    key.
+    """
+    keys: list[str] = []
+    section: type[Config] | None = config_type
+    kinds: dict[str, type[Config]] = {}
+    for part in map(str, location):
+        if part in kinds:
+            section, kinds = kinds[part], {}
+            continue
+        keys.append(part)
+        field = section.model_fields.get(part) if section else None
+        sections = _list_sections(field.annotation) if field else []
+        section = sections[0] if sections else None
+        kinds = {s.model_fields["kind"].default: s for s in sections if "kind" in s.model_fields}
+    return ".".join(keys), section
 
 
-def _find_config_type(annotation: Any) -> type[Config] | None:
+def _list_sections(annotation: Any) -> list[type[Config]]:
     if isinstance(annotation, type) and issubclass(annotation, Config):
-        return annotation
-    return next((t for a in get_args(annotation) if (t := _find_config_type(a))), None)
+        return [annotation]
+    return [section for part in get_args(annotation) for section in _list_sections(part)]

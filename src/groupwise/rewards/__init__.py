@@ -5,6 +5,7 @@ of their run.
 """
 
 from groupwise.rewards.answer_format import AnswerFormat
+from groupwise.rewards.answer_settings import AnswerSettings
 from groupwise.rewards.audit import (
     ASKED_ONCE,
     REWARD_FINDINGS,
@@ -14,17 +15,21 @@ from groupwise.rewards.audit import (
     audit_rewards,
     render_reward_audit,
 )
+from groupwise.rewards.box_parser import BoxParser
 from groupwise.rewards.box_text import Box
 from groupwise.rewards.boxes import BoxIou
+from groupwise.rewards.choices import ChoiceParser
 from groupwise.rewards.code_tests import CodeTests
 from groupwise.rewards.exact_match import ExactMatch
 from groupwise.rewards.human_override import HumanOverride
+from groupwise.rewards.json_parser import JsonParser
 from groupwise.rewards.judged import Judged
 from groupwise.rewards.label_match import LabelMatch
 from groupwise.rewards.labels import LabelParser
 from groupwise.rewards.math_equality import MathEquality
-from groupwise.rewards.multiple_choice import MultipleChoice
-from groupwise.rewards.parser import Parsed, Parser
+from groupwise.rewards.math_parsers import MathParser, NumberParser
+from groupwise.rewards.parser import AnswerParser, OpenParser, Parsed, Parser
+from groupwise.rewards.programs import CodeParser
 from groupwise.rewards.reward import (
     BatchReward,
     PartialReward,
@@ -34,9 +39,8 @@ from groupwise.rewards.reward import (
 )
 from groupwise.rewards.reward_set import RewardSet, WeightedReward
 from groupwise.rewards.soft_overlong import SoftOverlong
-from groupwise.rewards.tag_format import TagFormat
-from groupwise.rewards.tags import TagContract, TaggedText
 from groupwise.rewards.text_answers import normalize_text, split_tokens
+from groupwise.rewards.text_parser import TextParser
 from groupwise.rewards.token_f1 import TokenF1
 from groupwise.rewards.vqa_accuracy import VqaAccuracy, normalize_vqa_answer
 from groupwise.rewards.weights import describe_weights
@@ -45,18 +49,26 @@ __all__ = [
     "ASKED_ONCE",
     "REWARD_FINDINGS",
     "AnswerFormat",
+    "AnswerParser",
+    "AnswerSettings",
     "BatchReward",
     "Box",
     "BoxIou",
+    "BoxParser",
+    "ChoiceParser",
+    "CodeParser",
     "CodeTests",
     "ExactMatch",
     "HumanOverride",
+    "JsonParser",
     "JudgeSeat",
     "Judged",
     "LabelMatch",
     "LabelParser",
     "MathEquality",
-    "MultipleChoice",
+    "MathParser",
+    "NumberParser",
+    "OpenParser",
     "Parsed",
     "Parser",
     "PartialReward",
@@ -67,9 +79,7 @@ __all__ = [
     "RewardKind",
     "RewardSet",
     "SoftOverlong",
-    "TagContract",
-    "TagFormat",
-    "TaggedText",
+    "TextParser",
     "TokenF1",
     "VqaAccuracy",
     "WeightedReward",

@@ -11,10 +11,10 @@ from collections.abc import Callable, Sequence
 from typing import Any, cast
 
 from groupwise.core import Completion, Example, RewardError, Score
-from groupwise.rewards.box_text import MAX_BOXES, Box, describe_forms, parse_boxes
-from groupwise.rewards.fields import read_list, read_numbers
+from groupwise.rewards.box_parser import BoxParser
+from groupwise.rewards.box_text import Box, describe_forms
+from groupwise.rewards.fields import read_numbers
 from groupwise.rewards.reward import RewardKind
-from groupwise.rewards.tags import TagContract
 from groupwise.rewards.text_answers import normalize_text
 
 
@@ -27,13 +27,9 @@ class BoxIou:
     is a wrong one.
 
     Args:
-        contract: where the boxes stand; None: in the whole completion.
-        tag: the part with the boxes, if there is a contract.
-        boxes: field with the reference boxes ``[x1, y1, x2, y2]`` or ``[..., label]``, in pixels
-            of the original picture.
+        parser: finds the boxes; None: a BoxParser.
         picture_size, seen_size: fields with ``[width, height]`` of the original picture and of the
             picture as the model saw it; without them the two are the same.
-        match_labels: count only pairs with the same label, case, articles and punctuation aside.
     """
 
     name = "box_iou"
@@ -42,28 +38,18 @@ class BoxIou:
 
     def __init__(
         self,
-        contract: TagContract | None = None,
+        parser: BoxParser | None = None,
         *,
-        tag: str = "think",
-        boxes: str = "boxes",
         picture_size: str = "picture_size",
         seen_size: str = "seen_size",
-        match_labels: bool = False,
     ) -> None:
-        if contract is not None and tag not in contract.tags:
-            raise RewardError(
-                "the contract has no such tag", got=tag, expected=f"one of {list(contract.tags)}"
-            )
-        self.contract = contract
-        self.tag = tag
-        self.boxes = boxes
+        self.parser = parser or BoxParser()
         self.picture_size = picture_size
         self.seen_size = seen_size
-        self.match_labels = match_labels
 
     def applies_to(self, example: Example) -> bool:
         """Return whether the example has reference boxes, or says that there are none."""
-        return example.fields.get(self.boxes) is not None
+        return example.fields.get(self.parser.boxes) is not None
 
     def __call__(self, example: Example, completion: Completion) -> Score:
         """Return the score.
@@ -71,41 +57,29 @@ class BoxIou:
         Raises:
             RewardError: if the reference boxes or the sizes cannot be used.
         """
-        if example.fields.get(self.boxes) is None:
-            return Score(None, f"no field {self.boxes}")
-        references = _read_references(example, self.boxes)
-        text, problem = self._read_text(completion.text)
-        if problem:
-            return Score(0.0, problem, invalid=True)
-        needs_label = any(box.label for box in references)
-        boxes, num_malformed = parse_boxes(text, needs_label=needs_label)
-        num_predicted = len(boxes) + num_malformed
-        if num_predicted > MAX_BOXES:
-            return Score(0.0, f"more than {MAX_BOXES} boxes", invalid=True)
-        if num_malformed and not boxes:
-            forms = describe_forms(needs_label=needs_label)
-            problem = f"{num_malformed} malformed box(es) and no other; they are read as {forms}"
-            return Score(0.0, problem, invalid=True)
+        references = self.parser.read_references(example)
+        if references is None:
+            return Score(None, f"no field {self.parser.boxes}")
+        answer = self.parser.parse(completion.text, example)
+        if answer.label is None:
+            return Score(0.0, answer.reason, invalid=True)
+        boxes = [box for box in answer.value if box is not None]
         if not references:
             return Score(0.0, "a box where there is none") if boxes else Score(None, "no boxes")
         if not boxes:
-            return Score(0.0, f"no box; they are read as {describe_forms(needs_label=needs_label)}")
+            forms = describe_forms(needs_label=any(box.label for box in references))
+            return Score(0.0, f"no box; they are read as {forms}")
+        num_predicted = len(answer.value)
+        num_malformed = num_predicted - len(boxes)
         x, y = self._find_scale(example)
-        overlaps = match_boxes(
-            [box.scale(x, y) for box in boxes], references, match_labels=self.match_labels
-        )
+        scaled = [box.scale(x, y) for box in boxes]
+        overlaps = match_boxes(scaled, references, match_labels=self.parser.match_labels)
         mean = sum(overlaps) / max(num_predicted, len(references))
         malformed = f", {num_malformed} of them malformed" if num_malformed else ""
         return Score(
             min(1.0, mean),
             f"mean IoU {mean:.3f} of {num_predicted} boxes{malformed}, {len(references)} expected",
         )
-
-    def _read_text(self, text: str) -> tuple[str, str]:
-        if self.contract is None:
-            return text, "" if text.strip() else "empty answer"
-        tagged = self.contract.parse(text)
-        return tagged.parts.get(self.tag, ""), tagged.reason
 
     def _find_scale(self, example: Example) -> tuple[float, float]:
         """Return what takes pixels of the seen picture to pixels of the original, by axis."""
@@ -143,28 +117,6 @@ def match_boxes(
     overlaps = np.array([[overlap(a, b) for b in references] for a in predicted])
     rows, columns = assign(overlaps, maximize=True)
     return [float(value) for value in overlaps[rows, columns]]
-
-
-def _read_references(example: Example, field: str) -> list[Box]:
-    given: object = example.fields[field]
-    rows = read_list(given)
-    boxes = [_read_box(row) for row in rows] if rows is not None else [None]
-    if None in boxes:
-        raise RewardError(
-            f"example {example.id} has reference boxes that cannot be used",
-            got=repr(given),
-            expected="a list of [x1, y1, x2, y2] or [x1, y1, x2, y2, label]",
-        )
-    return [box for box in boxes if box is not None]
-
-
-def _read_box(row: object) -> Box | None:
-    values = read_list(row) or ()
-    sides = read_numbers(values[:4])
-    if sides is None or len(values) not in (4, 5):
-        return None
-    x1, y1, x2, y2 = sides
-    return Box(x1, y1, x2, y2, str(values[4]) if len(values) == 5 else "")
 
 
 def _read_size(size: object, example: Example) -> tuple[float, float]:

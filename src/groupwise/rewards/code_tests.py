@@ -19,6 +19,7 @@ from groupwise.rewards.code_cases import (
     read_json,
 )
 from groupwise.rewards.fields import read_list
+from groupwise.rewards.programs import CodeParser, explain_unparsable, find_program
 from groupwise.rewards.python_tests import (
     PreparedTests,
     UnusableTestsError,
@@ -28,7 +29,6 @@ from groupwise.rewards.python_tests import (
 from groupwise.rewards.reward import RewardKind
 from groupwise.sandbox import Limits, Result, run_python
 
-_FENCE = re.compile(r"^[ \t]*(`{3,}|~{3,})[^\n`]*\n(.*?)(?:^[ \t]*\1[ \t]*$|\Z)", re.M | re.S)
 _DEFINITION = re.compile(r"^(?:async[ \t]+)?def[ \t]+(\w+)[ \t]*\(", re.M)
 
 Suite = PreparedTests | InputCases | CallCases
@@ -36,9 +36,6 @@ Suite = PreparedTests | InputCases | CallCases
 
 class CodeTests:
     """1 if the program passes the example's tests, else 0.
-
-    The program is the last fenced block that defines the entry point, else the last fenced block,
-    else the whole text. Text without a program, or with one that does not parse, is invalid.
 
     Tests are Python source (plain asserts, ``check(candidate)``, functions ``test_*``, classes for
     pytest, unittest cases), a list of sources, or inputs with outputs as in APPS and LiveCodeBench;
@@ -48,9 +45,10 @@ class CodeTests:
     score for any program, and neither has a program that the sandbox refuses.
 
     Args:
+        parser: finds the program, and has the field with the name of the tested function; without
+            that field, it is the function of the reference solution or of the prompt that the
+            tests use. None: a CodeParser.
         tests: field with the tests.
-        entry_point: field with the name of the tested function, if there is one; without it, the
-            function of the reference solution or of the prompt that the tests use.
         reference: field with a reference solution; without it the label, if that is a program.
         limits: of the program with its tests; of each input, where tests are inputs and outputs.
         num_workers: programs at a time, for ``score_batch``.
@@ -61,15 +59,15 @@ class CodeTests:
 
     def __init__(
         self,
+        parser: CodeParser | None = None,
         *,
         tests: str = "tests",
-        entry_point: str = "entry_point",
         reference: str = "solution",
         limits: Limits | None = None,
         num_workers: int = 4,
     ) -> None:
+        self.parser = parser or CodeParser()
         self.tests = tests
-        self.entry_point = entry_point
         self.reference = reference
         self.limits = limits or Limits()
         self.num_workers = num_workers
@@ -86,11 +84,11 @@ class CodeTests:
         suite = self._look_up(example)
         if isinstance(suite, str):
             return Score(None, suite)
-        program = find_program(completion.text, _get_name(suite))
-        problem = _explain_unparsable(program)
-        if problem:
-            return Score(0.0, problem, invalid=True)
-        result = run_suite(program, suite, self.limits)
+        fields = {**example.fields, self.parser.entry_point: _get_name(suite)}
+        answer = self.parser.parse(completion.text, replace(example, fields=fields))
+        if answer.label is None:
+            return Score(0.0, answer.reason, invalid=True)
+        result = run_suite(answer.label, suite, self.limits)
         if result.status == "refused":
             return Score(None, _describe(result))
         if result.status == "passed":
@@ -126,7 +124,7 @@ class CodeTests:
         given = example.fields[self.tests]
         reference = self._find_reference(example)
         prompt = "\n".join(message.text for message in example.prompt)
-        name = example.fields.get(self.entry_point)
+        name = example.fields.get(self.parser.entry_point)
         if name is not None and not (isinstance(name, str) and name.isidentifier()):
             raise UnusableTestsError(f"the entry point {name!r} is no name")
         source = _join_sources(given)
@@ -155,8 +153,8 @@ class CodeTests:
         """Return the reference solution; empty if there is none."""
         given = example.fields.get(self.reference)
         if isinstance(given, str):
-            return find_program(given)
-        program = find_program(example.label or "")
+            return find_program(given)[0]
+        program = find_program(example.label or "")[0]
         return program if _does_something(program) else ""
 
 
@@ -228,27 +226,9 @@ def _derive_name(source: str, program: str) -> str | None:
     return min(((use.start(), use.group()) for use in uses if use), default=(0, None))[1]
 
 
-def find_program(text: str, entry_point: str | None = None) -> str:
-    """Return the program in a text: of fenced blocks the last that defines the entry point."""
-    blocks = [match.group(2) for match in _FENCE.finditer(text)]
-    if not blocks:
-        return text
-    pattern = re.compile(rf"^\s*(?:async\s+def|def|class)\s+{re.escape(entry_point or '')}\b", re.M)
-    fitting = [block for block in blocks if entry_point and pattern.search(block)]
-    return (fitting or blocks)[-1]
-
-
-def _explain_unparsable(program: str) -> str:
-    try:
-        tree = ast.parse(program.encode())
-    except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
-        return f"the program does not parse ({error})"
-    return "" if tree.body else "there is no program"
-
-
 def _does_something(program: str) -> bool:
     """Return whether a text is a program: a label such as ``42`` parses, but does nothing."""
     kinds = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Call)
-    return not _explain_unparsable(program) and any(
+    return not explain_unparsable(program) and any(
         isinstance(node, kinds) for node in ast.walk(ast.parse(program.encode()))
     )

@@ -14,10 +14,10 @@ from groupwise.rewards.text_reward import TextReward
 class ExactMatch(TextReward):
     """1 if the answer equals a reference answer after normalisation, else 0.
 
-    An answer without words is invalid; an example without references cannot be scored.
+    What is no answer for the parser is invalid; an example without references cannot be scored.
 
     Args:
-        contract: where the answer stands; None: the whole completion.
+        parser: finds the answer; None: a TextParser.
         references: field with the list of right answers; without it the label is the only one.
     """
 

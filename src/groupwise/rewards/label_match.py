@@ -8,8 +8,8 @@ from groupwise.rewards.reward import RewardKind
 class LabelMatch:
     """1 if the parsed label equals the example's label, else 0.
 
-    An invalid completion earns 0 and is counted as invalid; an example without a label cannot
-    be scored.
+    It is for answers that have one spelling: labels, letters of options, JSON. An invalid
+    completion earns 0 and is counted as invalid; an example without a label cannot be scored.
     """
 
     name = "label_match"
@@ -27,19 +27,32 @@ class LabelMatch:
         """Return the score.
 
         Raises:
-            RewardError: if the example's label is none of the parser's labels.
+            RewardError: if no answer can give the example's label.
         """
         if example.label is None:
             return Score(None, "no label")
-        if example.label not in self.parser.labels:
-            raise RewardError(
-                f"example {example.id} has a label that no answer can give",
-                got=repr(example.label),
-                expected=f"one of {', '.join(self.parser.labels)}",
-            )
-        answer = self.parser.parse(completion.text)
+        right = self._read_label(example, example.label)
+        answer = self.parser.parse(completion.text, example)
         if answer.label is None:
             return Score(0.0, answer.reason, invalid=True)
-        if answer.label == example.label:
+        if answer.label == right:
             return Score(1.0, f"{answer.label} is right")
-        return Score(0.0, f"{answer.label} is wrong, the label is {example.label}")
+        return Score(0.0, f"{answer.label} is wrong, the label is {right}")
+
+    def _read_label(self, example: Example, label: str) -> str:
+        """Return the label in the spelling of answers."""
+        try:
+            written = self.parser.write(label)
+        except RewardError as error:
+            problem = str(error)
+        else:
+            found = self.parser.parse(written, example)
+            if found.label is not None:
+                return found.label
+            problem = found.reason
+        labels = ", ".join(self.parser.labels)
+        raise RewardError(
+            f"example {example.id} has a label that no answer can give",
+            got=repr(label),
+            expected=f"one of {labels}" if labels else f"an answer ({problem})",
+        )

@@ -21,12 +21,13 @@ be closed.
 import re
 from collections.abc import Sequence
 from functools import lru_cache
-from typing import Self
+from typing import Literal, Self
 
 from pydantic import Field, model_validator
 
-from groupwise.core import Config, Example, RewardError
-from groupwise.rewards.parser import Parsed
+from groupwise.core import Example, RewardError
+from groupwise.rewards.parser import AnswerParser, Parsed
+from groupwise.rewards.reward import Reward
 
 MAX_WORDS_LENGTH = 60
 
@@ -58,7 +59,7 @@ _RESERVED = re.compile(r"[.:,\u3002\uff0e\uff1a\uff0c\s]*(?:classification|confi
 _FORBIDDEN = re.compile(rf"[.:,%\u3002\uff0e\uff1a\uff0c{_BREAKS}]")
 
 
-class LabelParser(Config):
+class LabelParser(AnswerParser):
     """The labels an answer may give, and the description that may stand before them.
 
     Attributes:
@@ -66,6 +67,7 @@ class LabelParser(Config):
         describe: keys of the description, in order; empty if only the label is allowed.
     """
 
+    kind: Literal["labels"] = "labels"
     labels: tuple[str, ...] = Field(min_length=2)
     describe: tuple[str, ...] = ()
 
@@ -84,17 +86,11 @@ class LabelParser(Config):
             raise ValueError(f"the key {labelled[0]!r} contains a label")
         return self
 
-    def parse(self, text: str, example: Example | None = None) -> Parsed:
-        """Return what ``text`` says; its label is None unless the whole text is an answer."""
-        del example
-        stripped = text.strip()
-        for describe in dict.fromkeys((self.describe, ())):
-            for label in self.labels:
-                match = _compile_answer(label, describe).fullmatch(stripped)
-                if match:
-                    start = len(text) - len(text.lstrip()) + match.start("marks")
-                    return _read_match(match, label, text[:start], self.labels)
-        return Parsed(None, self._explain(stripped))
+    def make_reward(self) -> Reward:
+        """Return the reward of the right label."""
+        from groupwise.rewards.label_match import LabelMatch
+
+        return LabelMatch(self)
 
     def write(self, target: str, words: Sequence[str] = ()) -> str:
         """Return the answer with the label ``target`` and, if given, a word per key.
@@ -106,29 +102,27 @@ class LabelParser(Config):
         if len(keys) != len(words):
             raise RewardError("words and keys differ in number", got=list(words), expected=keys)
         parts = [f"{key}: {said}. " for key, said in zip(keys, words, strict=True)]
-        text = "".join([*parts, target])
-        found = self.parse(text)
-        if found.label != target:
-            raise RewardError(
-                f"{text!r} is not an answer with the label {target!r}: {found.reason}"
-            )
-        return text
+        return self._finish("".join([*parts, target]), target)
 
-    def measure(self, example: Example, text: str) -> float | None:
-        """Return 1 if ``text`` gives the example's label, 0 for another, None if it is none."""
-        label = self.parse(text).label
-        return None if label is None else float(label == example.label)
+    def _read(self, text: str, example: Example | None) -> Parsed:
+        del example
+        stripped = text.strip()
+        for describe in dict.fromkeys((self.describe, ())):
+            for label in self.labels:
+                match = _compile_answer(label, describe).fullmatch(stripped)
+                if match:
+                    start = len(text) - len(text.lstrip()) + match.start("marks")
+                    return _read_match(match, label, text[:start], self.labels)
+        return Parsed(None, self._explain(stripped))
 
     def _explain(self, text: str) -> str:
-        if not text:
-            return "empty answer"
         found = _find_labels(text, self.labels)
         if not found:
             return "no label"
         if len(set(found)) > 1:
             return f"more than one label: {', '.join(sorted(set(found)))}"
         if len(found) > 1:
-            return f"the label {found[0]} stands {len(found)} times"
+            return f"the label {found[0]} appears {len(found)} times"
         return f"other text around the label {found[0]}"
 
 

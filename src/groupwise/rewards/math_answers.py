@@ -14,6 +14,7 @@ from groupwise.rewards.math_notation import (
     write_plainly,
 )
 from groupwise.rewards.math_units import split_unit
+from groupwise.rewards.parser import Parsed
 from groupwise.rewards.unit_names import is_known
 
 _MARK = re.compile(r"\\boxed\s*\{|####[ \t]*((?:(?!\\boxed\s*\{)[^\r\n])*)")
@@ -33,8 +34,8 @@ class _Mark:
     is_box: bool
 
 
-def find_math_answer(text: str, *, num_boxes: int = 1) -> tuple[str | None, str]:
-    r"""Return the last marked answer of ``text``, or None and the reason.
+def find_math_answer(text: str, *, num_boxes: int = 1) -> Parsed:
+    r"""Return the last marked answer of ``text``, or why there is none.
 
     Nested braces belong to the answer. Of several marked answers the last one counts, so listing
     answers is no better than guessing once; boxes with nothing but ``,``, ``and`` or ``or`` between
@@ -45,16 +46,15 @@ def find_math_answer(text: str, *, num_boxes: int = 1) -> tuple[str | None, str]
     Args:
         text: of a completion.
         num_boxes: that the reference has; as many boxes are then one answer wherever they stand.
-
-    Returns:
-        (answer, "") or (None, why there is none).
     """
     marks = _list_marks(text)
     if not marks:
-        return None, r"no answer in \boxed{} or after ####"
+        return Parsed(None, r"no answer in \boxed{} or after ####")
     boxes = [mark for mark in marks if mark.is_box]
     is_list = marks[-1].is_box and 1 < num_boxes == len(boxes)
-    return _join(boxes if is_list else _take_last_run(text, marks))
+    taken = boxes if is_list else _take_last_run(text, marks)
+    answer, problem = _join(taken)
+    return Parsed(None, problem) if problem else Parsed(answer, prefix=text[: taken[0].start])
 
 
 def find_reference(text: str) -> tuple[str, int]:
@@ -63,7 +63,7 @@ def find_reference(text: str) -> tuple[str, int]:
     A label without a marked answer is an answer.
     """
     num_boxes = sum(mark.is_box for mark in _list_marks(text))
-    answer, _ = find_math_answer(text, num_boxes=num_boxes)
+    answer = find_math_answer(text, num_boxes=num_boxes).label
     return write_plainly(text) if answer is None else answer, num_boxes
 
 
@@ -109,18 +109,19 @@ def _take_last_run(text: str, marks: Sequence[_Mark]) -> list[_Mark]:
     return run
 
 
-def _join(marks: Sequence[_Mark]) -> tuple[str | None, str]:
+def _join(marks: Sequence[_Mark]) -> tuple[str, str]:
+    """Return the answer in the marks, or nothing and the reason."""
     if any(mark.found is None for mark in marks):
-        return None, r"the braces of \boxed{} are not closed"
+        return "", r"the braces of \boxed{} are not closed"
     found = [(mark.found or "").strip() for mark in marks]
     if sum(map(len, found)) > MAX_ANSWER_LENGTH:
-        return None, f"the marked answer has more than {MAX_ANSWER_LENGTH} characters"
+        return "", f"the marked answer has more than {MAX_ANSWER_LENGTH} characters"
     answers = dict.fromkeys(map(write_plainly, found))
     if not all(answers):
-        return None, "the marked answer is empty"
+        return "", "the marked answer is empty"
     answer = ", ".join(answers)
     if has_split_number(answer):
-        return None, "two numbers stand side by side in the marked answer"
+        return "", "two numbers are side by side in the marked answer"
     return answer, ""
 
 

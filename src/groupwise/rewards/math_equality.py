@@ -1,10 +1,10 @@
-r"""Reward: is the marked answer mathematically equal to the reference?
+r"""Reward: is the answer mathematically equal to the reference?
 
 Range: 0 or 1. Plain numbers are compared here, exactly; everything else by the library math-verify
-(https://github.com/huggingface/Math-Verify), with these deviations: an answer must be marked
-(``\boxed{}`` or ``####``), its numbers may not be split by spaces, no fallback to equal strings is
-made, an answer that states a false equation (``17 = 18``) is wrong, tiny numbers are not all 0, and
-a unit that differs from the one in the label is wrong.
+(https://github.com/huggingface/Math-Verify), with these deviations: the parser says
+where an answer is, numbers may not be split by spaces, no fallback to equal strings is made, an
+answer that states a false equation (``17 = 18``) is wrong, tiny numbers are not all 0, and a unit
+that differs from the one in the label is wrong.
 
 As the library has it: 50%, 0.5 and 50 are taken for equal if one of the two is a percentage;
 ``x = 5`` equals 5; ``(1, 2)`` equals the set {1, 2}; decimals count to six places.
@@ -15,7 +15,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
 from groupwise.core import Completion, Example, Score
-from groupwise.rewards.math_answers import find_math_answer
+from groupwise.rewards.math_parsers import MathParser
 from groupwise.rewards.math_readings import (
     Reading,
     Reference,
@@ -24,27 +24,30 @@ from groupwise.rewards.math_readings import (
     read_reference,
 )
 from groupwise.rewards.math_workers import MathWorkers, Verdict
+from groupwise.rewards.parser import Parser
 from groupwise.rewards.reward import RewardKind
 from groupwise.rewards.unit_names import has_other_unit
 
 
 class MathEquality:
-    r"""1 if the last marked answer equals the example's label, else 0.
+    r"""1 if the answer equals the example's label, else 0.
 
     A label is an answer, with a unit or without (``18``, ``18 dollars``, ``9 (apples)``), or a
     solution with a marked answer (``#### 18``, ``\boxed{18}``); several boxes are all of them the
-    answer. A unit in the answer must be that of the label where both state one. An answer that is
-    not marked, cannot be parsed or takes too much time is invalid. Without a label, with one that
-    cannot be read, or if the machine ends the comparison, there is no score.
+    answer. A unit in the answer must be that of the label where both state one. What is no answer
+    for the parser, cannot be read as mathematics or takes too much time is invalid. Without a
+    label, with one that cannot be read, or if the machine ends the comparison, there is no score.
 
     Args:
+        parser: finds the answer; None: a MathParser.
         workers: compare; None: those with the usual limits.
     """
 
     name = "math_equality"
     kind: RewardKind = "truth"
 
-    def __init__(self, workers: MathWorkers | None = None) -> None:
+    def __init__(self, parser: Parser | None = None, *, workers: MathWorkers | None = None) -> None:
+        self.parser = parser or MathParser()
         self._workers = workers or MathWorkers()
         self._references: dict[str, Reference] = {}
 
@@ -61,10 +64,10 @@ class MathEquality:
             return Score(None, f"reading the label {example.label} was cut off")
         if reference.problem:
             return Score(None, reference.problem)
-        answer, problem = find_math_answer(completion.text, num_boxes=reference.num_boxes)
-        if answer is None:
-            return Score(0.0, problem, invalid=True)
-        return self._compare(reference, answer)
+        answer = self.parser.parse(completion.text, example)
+        if answer.label is None:
+            return Score(0.0, answer.reason, invalid=True)
+        return self._compare(reference, answer.label)
 
     def score_batch(
         self, examples: Sequence[Example], completions: Sequence[Completion]

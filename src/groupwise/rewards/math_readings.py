@@ -53,19 +53,17 @@ class Reference:
     Attributes:
         answer: as it stands there.
         readings: what it may mean; at least one where there is no problem.
-        num_boxes: how many boxes it stands in.
         problem: why no answer can be held against it; the same words for the same cause.
     """
 
     answer: str
     readings: tuple[Reading, ...] = ()
-    num_boxes: int = 0
     problem: str = ""
 
 
 def read_reference(label: str) -> Reference:
     """Return what a label means, or why it means nothing; whether it parses is seen later."""
-    answer, num_boxes = find_reference(label)
+    answer = find_reference(label)[0]
     if not answer:
         return Reference(answer, problem="the label is empty")
     if len(answer) > MAX_ANSWER_LENGTH:
@@ -75,7 +73,7 @@ def read_reference(label: str) -> Reference:
     readings = list_readings(answer)
     if any(_has_words(reading) for reading in readings):
         return Reference(answer, problem="words that are no unit stand in the label")
-    return Reference(answer, tuple(readings), num_boxes)
+    return Reference(answer, tuple(readings))
 
 
 def list_readings(answer: str, *, is_reference: bool = True) -> list[Reading]:

@@ -4,10 +4,18 @@ Rewards, metrics, held-out checks, reports and served answers all read a complet
 parser of their run, so that training and evaluation cannot disagree about it.
 """
 
-from dataclasses import dataclass
+from abc import ABC, abstractmethod
+from dataclasses import dataclass, replace
+from functools import lru_cache
 from typing import Any, Protocol
 
-from groupwise.core import Example
+from pydantic import field_validator
+
+from groupwise.core import Completion, Config, Example, RewardError
+from groupwise.rewards.reward import Reward
+from groupwise.rewards.tags import check_tags, find_tags, write_tags
+
+_UNSAID = "…"
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,12 +47,15 @@ class Parser(Protocol):
         ...
 
     def parse(self, text: str, example: Example | None = None) -> Parsed:
-        """Return what ``text`` says; it never raises, and no label means that it is no answer.
+        """Return what ``text`` says; no text raises, and no label means that it is no answer.
 
         Args:
             text: of a completion.
             example: what is answered, where that decides how a text is read (the options of a
                 choice); None: nothing is known of it.
+
+        Raises:
+            RewardError: if the example has options or references that cannot be used.
         """
         ...
 
@@ -57,8 +68,107 @@ class Parser(Protocol):
         ...
 
     def measure(self, example: Example, text: str) -> float | None:
-        """Return how the evaluation counts a text: 1 right, 0 wrong, None if it is no answer.
+        """Return how the evaluation counts a text: 1 right, 0 wrong, between them partly right.
 
-        Between 0 and 1 it is partly right.
+        None if it is no answer (``parse`` says why), or could not be compared.
+
+        Raises:
+            RewardError: if no answer can be held against the example.
         """
         ...
+
+
+class AnswerParser(Config, ABC):
+    """What the parsers that a config chooses have in common.
+
+    Attributes:
+        tags: names of tags (``think``, ``answer``), each once, in this order and with contents; the
+            last one holds the answer. Empty: the whole text is the answer.
+    """
+
+    tags: tuple[str, ...] = ()
+
+    @field_validator("tags")
+    @classmethod
+    def _check_tags(cls, tags: tuple[str, ...]) -> tuple[str, ...]:
+        check_tags(tags)
+        return tags
+
+    def __hash__(self) -> int:
+        return hash(self.model_dump_json())
+
+    @property
+    def answer_tag(self) -> str:
+        """The tag that holds the answer, if there are tags."""
+        return self.tags[-1]
+
+    @abstractmethod
+    def make_reward(self) -> Reward:
+        """Return the reward that pays for an answer what the evaluation counts it for."""
+
+    def parse(self, text: str, example: Example | None = None) -> Parsed:
+        """Return what ``text`` says; its label is None unless the whole text is an answer."""
+        start, end = 0, len(text)
+        if self.tags:
+            places, problem = find_tags(text, self.tags)
+            if problem:
+                return Parsed(None, problem)
+            start, end = places[self.answer_tag]
+        elif not text.strip():
+            return Parsed(None, "empty answer")
+        found = self._read(text[start:end], example)
+        return found if found.label is None else replace(found, prefix=text[:start] + found.prefix)
+
+    def write(self, target: str) -> str:
+        """Return the text whose answer is ``target``; of tags before it, "…" is the contents.
+
+        Raises:
+            RewardError: if the parser would not read that text as ``target``.
+        """
+        answer = self._normalize(target)
+        return self._finish(self._spell(answer), answer)
+
+    def measure(self, example: Example, text: str) -> float | None:
+        """Return what ``make_reward`` pays for a text; None if it is no answer or has no score.
+
+        Raises:
+            RewardError: if no answer can be held against the example.
+        """
+        score = _open_reward(self)(example, Completion(text))
+        return None if score.invalid else score.value
+
+    @abstractmethod
+    def _read(self, text: str, example: Example | None) -> Parsed:
+        """Return what a text without its tags says; it is not blank."""
+
+    def _normalize(self, target: str) -> str:
+        """Return the one spelling of a target."""
+        return target
+
+    def _spell(self, answer: str) -> str:
+        """Return an answer as it is written inside the tags."""
+        return answer
+
+    def _finish(self, spelled: str, answer: str) -> str:
+        contents = {tag: spelled if tag == self.answer_tag else _UNSAID for tag in self.tags}
+        text = write_tags(contents) if contents else spelled
+        found = self.parse(text)
+        if found.label != answer:
+            problem = found.reason or f"it is read as {found.label!r}"
+            raise RewardError(f"no answer can be {answer!r}: {problem}")
+        return text
+
+
+class OpenParser(AnswerParser):
+    """Parsers whose answers are not a few labels."""
+
+    @property
+    def labels(self) -> tuple[str, ...]:
+        """None: answers are open."""
+        return ()
+
+
+@lru_cache(maxsize=64)
+def _open_reward(parser: AnswerParser) -> Reward:
+    """Return the reward of a parser, the same every time: it may keep processes and tests."""
+    return parser.make_reward()

@@ -4,26 +4,27 @@ from abc import ABC, abstractmethod
 from collections.abc import Sequence
 
 from groupwise.core import Completion, Example, Score
+from groupwise.rewards.parser import Parser
 from groupwise.rewards.reward import RewardKind
-from groupwise.rewards.tags import TagContract, read_answer
-from groupwise.rewards.text_answers import normalize_text, read_references
+from groupwise.rewards.text_answers import read_references
+from groupwise.rewards.text_parser import TextParser
 
 
 class TextReward(ABC):
     """A reward of an answer in words.
 
-    An answer without words is invalid; an example without references cannot be scored.
+    What is no answer for the parser is invalid; an example without references cannot be scored.
 
     Args:
-        contract: where the answer stands; None: the whole completion.
+        parser: finds the answer; None: a TextParser.
         references: field with the list of right answers; without it the label is the only one.
     """
 
     kind: RewardKind = "truth"
     runs_beside_scoring = True
 
-    def __init__(self, contract: TagContract | None = None, *, references: str = "answers") -> None:
-        self.contract = contract
+    def __init__(self, parser: Parser | None = None, *, references: str = "answers") -> None:
+        self.parser = parser or TextParser()
         self.references = references
 
     def applies_to(self, example: Example) -> bool:
@@ -40,12 +41,10 @@ class TextReward(ABC):
         references = read_references(example, self.references)
         if not references:
             return Score(None, "no reference answer")
-        answer, problem = read_answer(completion.text, self.contract)
-        if answer is None:
-            return Score(0.0, problem, invalid=True)
-        if not normalize_text(answer):
-            return Score(0.0, "the answer has no words", invalid=True)
-        return self._compare(answer, references)
+        answer = self.parser.parse(completion.text, example)
+        if answer.label is None:
+            return Score(0.0, answer.reason, invalid=True)
+        return self._compare(answer.label, references)
 
     @abstractmethod
     def _compare(self, answer: str, references: Sequence[str]) -> Score:

@@ -20,10 +20,10 @@ _CLOSED = frozenset({"yes", "no", "noanswer"} | {"是", "是的", "否", "不", 
 class TokenF1(TextReward):
     """F1 of the answer's tokens against the best reference answer.
 
-    An answer without words is invalid; an example without references cannot be scored.
+    What is no answer for the parser is invalid; an example without references cannot be scored.
 
     Args:
-        contract: where the answer stands; None: the whole completion.
+        parser: finds the answer; None: a TextParser.
         references: field with the list of right answers; without it the label is the only one.
     """
 

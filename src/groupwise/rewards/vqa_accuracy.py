@@ -12,8 +12,9 @@ import re
 
 from groupwise.core import Completion, Example, RewardError, Score
 from groupwise.rewards.fields import read_list, read_mapping
+from groupwise.rewards.parser import Parser
 from groupwise.rewards.reward import RewardKind
-from groupwise.rewards.tags import TagContract, read_answer
+from groupwise.rewards.text_parser import TextParser
 
 _PUNCTUATION = (*';/[]"{}()=+\\_-><@`,?!',)
 _COMMA_IN_NUMBER = re.compile(r"\d,\d")
@@ -50,7 +51,7 @@ class VqaAccuracy:
     An empty answer is invalid; an example without the field cannot be scored.
 
     Args:
-        contract: where the answer stands; None: the whole completion.
+        parser: finds the answer; None: a TextParser.
         answers: field with the annotators' answers: texts, or mappings with ``answer`` and an
             ``answer_id`` that tells the annotators apart.
         as_published: compare unanimous answers without normalising, as the official script.
@@ -62,12 +63,12 @@ class VqaAccuracy:
 
     def __init__(
         self,
-        contract: TagContract | None = None,
+        parser: Parser | None = None,
         *,
         answers: str = "answers",
         as_published: bool = False,
     ) -> None:
-        self.contract = contract
+        self.parser = parser or TextParser()
         self.answers = answers
         self.as_published = as_published
 
@@ -85,10 +86,10 @@ class VqaAccuracy:
         if given is None:
             return Score(None, f"no field {self.answers}")
         annotated = _read_annotations(given, example)
-        answer, problem = read_answer(completion.text, self.contract)
-        if answer is None:
-            return Score(0.0, problem, invalid=True)
-        said = _normalize_space(answer)
+        answer = self.parser.parse(completion.text, example)
+        if answer.label is None:
+            return Score(0.0, answer.reason, invalid=True)
+        said = _normalize_space(answer.label)
         annotated = [_normalize_space(text) for text in annotated]
         if not normalize_vqa_answer(said):
             return Score(0.0, "the answer has no words", invalid=True)

@@ -3,9 +3,10 @@ from string import ascii_uppercase
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from pydantic import ValidationError
 
 from groupwise.core import Completion, Example, Message, RewardError, Score, make_example
-from groupwise.rewards import MultipleChoice, TagContract
+from groupwise.rewards import ChoiceParser, LabelMatch
 
 OPTIONS = ["Paris", "The Hague", "Rome", "北京"]
 
@@ -17,7 +18,7 @@ def make_item(label: str | None = "B", **fields: object) -> Example:
 
 
 def score(text: str, label: str | None = "B", **fields: object) -> Score:
-    return MultipleChoice()(make_item(label, **fields), Completion(text))
+    return LabelMatch(ChoiceParser())(make_item(label, **fields), Completion(text))
 
 
 @pytest.mark.parametrize(
@@ -58,9 +59,9 @@ def test_the_right_letter_earns_all(text: str) -> None:
         ("AB", "no letter of an option alone"),
         ("E", "E is no option"),
         ("E. The Hague", "E is no option"),
-        ("B. Paris", "other text than that of the option stands beside B"),
-        ("B because it is", "other text than that of the option stands beside B"),
-        ("A is wrong, so B", "other text than that of the option stands beside A"),
+        ("B. Paris", "other text than that of the option is beside B"),
+        ("B because it is", "other text than that of the option is beside B"),
+        ("A is wrong, so B", "other text than that of the option is beside A"),
         ("A, B, C, D", "several options: A, B, C, D"),
         ("A B C D", "several options: A, B, C, D"),
         ("A and B", "several options: A, B"),
@@ -79,22 +80,23 @@ def test_anything_else_is_invalid_and_says_why(text: str, reason: str) -> None:
     [("A, C", 1.0), ("c and a", 1.0), ("C、A", 1.0), ("A", 0.0), ("A, B, C", 0.0), ("B, D", 0.0)],
 )
 def test_several_right_options_compare_as_sets(text: str, value: float) -> None:
-    got = score(text, "A, C")
-    assert (got.value, got.invalid) == (value, False)
+    parser, item = ChoiceParser(several=True), make_item("A, C")
+    assert parser.measure(item, text) == value
+    assert parser.labels == ()
+    assert parser.parse(text).label == parser.parse(text.upper()).label
 
 
-def test_the_number_of_options_comes_from_the_example_or_from_the_reward() -> None:
+def test_the_number_of_options_comes_from_the_example_or_from_the_parser() -> None:
     bare = make_example([Message("user", "?")], group="g", label="E")
-    assert MultipleChoice(num_options=5)(bare, Completion("E")).value == 1.0
-    assert MultipleChoice(num_options=5)(bare, Completion("F")).invalid
-    assert MultipleChoice(num_options=5)(bare, Completion("E. whatever")).invalid
+    five = ChoiceParser(num_options=5)
+    assert [five.measure(bare, text) for text in ("E", "F", "E. whatever")] == [1.0, None, None]
     assert score("C", options=["x", "y"]).reason == "C is no option"
 
 
 def test_the_answer_may_stand_in_a_tag() -> None:
-    reward = MultipleChoice(TagContract())
-    assert reward(make_item(), Completion("<think>A?</think><answer>B</answer>")).value == 1.0
-    assert reward(make_item(), Completion("B")).invalid
+    parser = ChoiceParser(tags=("think", "answer"))
+    assert parser.measure(make_item(), "<think>A?</think><answer>B</answer>") == 1.0
+    assert parser.measure(make_item(), "B") is None
 
 
 def test_without_a_label_there_is_no_score() -> None:
@@ -103,7 +105,7 @@ def test_without_a_label_there_is_no_score() -> None:
 
 @pytest.mark.parametrize("label", ["E", "Paris", "", "1"])
 def test_a_label_that_no_answer_can_give_is_an_error(label: str) -> None:
-    with pytest.raises(RewardError, match="expected letters from A to D"):
+    with pytest.raises(RewardError, match=r"no answer can give; .*one of A, B, C, D"):
         score("A", label)
 
 
@@ -115,8 +117,8 @@ def test_options_that_are_none_are_an_error(options: object) -> None:
 
 @pytest.mark.parametrize("num_options", [0, 1, 27])
 def test_a_number_of_options_that_cannot_be_is_refused(num_options: int) -> None:
-    with pytest.raises(RewardError, match="2 to 26"):
-        MultipleChoice(num_options=num_options)
+    with pytest.raises(ValidationError, match="num_options"):
+        ChoiceParser(num_options=num_options)
 
 
 letters = st.sampled_from(ascii_uppercase)
@@ -124,7 +126,7 @@ letters = st.sampled_from(ascii_uppercase)
 
 @given(st.text(max_size=20) | letters, letters, st.integers(2, 26))
 def test_a_text_pays_for_one_label_at_most(text: str, label: str, num_options: int) -> None:
-    reward = MultipleChoice(num_options=num_options)
+    reward = LabelMatch(ChoiceParser(num_options=num_options))
     possible = ascii_uppercase[:num_options]
     items = [make_example([Message("user", "?")], group="g", label=each) for each in possible]
     scores = [reward(item, Completion(text)) for item in items]
@@ -132,3 +134,29 @@ def test_a_text_pays_for_one_label_at_most(text: str, label: str, num_options: i
     assert len({score.invalid for score in scores}) == 1
     if label in possible:
         assert reward(items[possible.index(label)], Completion(label)).value == 1.0
+
+
+@pytest.mark.parametrize(
+    ("text", "label", "prefix"),
+    [
+        ("B", "B", ""),
+        (" \n(b)", "B", " \n"),
+        ("Answer: B. The Hague", "B", "Answer: "),
+        ("答案：Ｂ。", "B", "答案："),
+        ("Ａｎｓｗｅｒ：**Ｃ**", "C", "Ａｎｓｗｅｒ："),
+        ("Ⅲ", None, ""),
+    ],
+)
+def test_the_prefix_is_what_introduces_the_letter(text: str, label: str, prefix: str) -> None:
+    found = ChoiceParser().parse(text, make_item())
+    assert (found.label, found.prefix) == (label, prefix)
+
+
+def test_letters_are_written_in_order() -> None:
+    parser = ChoiceParser(several=True)
+    for target in ("c, A", '["C", "A"]', "A、C", "C A"):
+        assert parser.write(target) == "A, C"
+    assert ChoiceParser(tags=("answer",)).write("b") == "<answer>B</answer>"
+    for wrong in ("E", "Paris", "", "A, C"):
+        with pytest.raises(RewardError, match="no answer can be"):
+            ChoiceParser().write(wrong)

@@ -1,0 +1,125 @@
+"""The answer parser of multiple choice: which options does a text name?
+
+Grammar of the answer (in Unicode's NFKC form; case does not count)::
+
+    answer  = [("answer" | "the answer is" | "答案" | "答案是" | "选" ...) [":"]] choices ["."]
+    choices = letter {("," | ";" | "/" | "、" | "and" | "和" | " ") letter}
+            | letter ("." | ")" | ":") text of that option
+    letter  = A, B, ... also in brackets or stars
+"""
+
+import re
+import unicodedata
+from bisect import bisect_left
+from collections.abc import Sequence
+from itertools import accumulate
+from string import ascii_uppercase
+from typing import Literal
+
+from pydantic import Field
+
+from groupwise.core import Example, RewardError
+from groupwise.rewards.fields import read_list
+from groupwise.rewards.parser import AnswerParser, Parsed
+from groupwise.rewards.reward import Reward
+from groupwise.rewards.text_answers import normalize_text
+
+_LEAD = re.compile(
+    r"\s*(?:(?:(?:the )?(?:correct )?(?:answer|option|choice)(?: is)?"
+    r"|(?:正确)?答案(?:是|为|选)?|选项?|我选)\s*:?\s*(?=[(*\[A-Za-z]))?",
+    re.IGNORECASE,
+)
+_LETTER = r"(?:\*\*)?[(\[]?([A-Za-z])[)\]]?(?:\*\*)?"
+_BETWEEN = r"(?:\s*[,;/、]\s*|\s+and\s+|\s*和\s*|\s+)"
+_CHOICES = re.compile(rf"{_LETTER}(?:{_BETWEEN}{_LETTER})*[.。]?", re.IGNORECASE)
+_WITH_TEXT = re.compile(rf"{_LETTER}(?:\s*[.):、]\s*|\s+)(\S.*)", re.DOTALL)
+_BREAK = re.compile(r"[\s,;/、\[\]\"]+")
+
+
+class ChoiceParser(AnswerParser):
+    """Letters of options: ``B``, or ``A, C`` in the order of the alphabet.
+
+    Attributes:
+        num_options: how many there are, where an example does not list their texts; the most there
+            are, where examples do.
+        options: field of examples with the list of the options' texts, which may stand behind the
+            letter.
+        several: whether an answer may name several.
+    """
+
+    kind: Literal["choice"] = "choice"
+    num_options: int = Field(default=4, ge=2, le=len(ascii_uppercase))
+    options: str = "options"
+    several: bool = False
+
+    @property
+    def labels(self) -> tuple[str, ...]:
+        """The letters; empty if an answer may name several."""
+        return () if self.several else tuple(ascii_uppercase[: self.num_options])
+
+    def make_reward(self) -> Reward:
+        """Return the reward of the right letters."""
+        from groupwise.rewards.label_match import LabelMatch
+
+        return LabelMatch(self)
+
+    def _read(self, text: str, example: Example | None) -> Parsed:
+        lead, rest = _split_lead(text)
+        letters, problem = _read_letters(rest, self._list_options(example))
+        if not problem and len(letters) > 1 and not self.several:
+            problem = f"several options: {', '.join(letters)}"
+        return Parsed(None, problem) if problem else Parsed(", ".join(letters), prefix=lead)
+
+    def _normalize(self, target: str) -> str:
+        """Return letters in order; a list of them as JSON (``["C", "A"]``) is read, too."""
+        return ", ".join(sorted(set(_BREAK.split(target.upper())) - {""}))
+
+    def _list_options(self, example: Example | None) -> Sequence[str | None]:
+        """Return the options' texts; None for each where they are not known."""
+        given: object = example.fields.get(self.options) if example else None
+        if given is None:
+            return [None] * self.num_options
+        texts = [text for text in read_list(given) or () if isinstance(text, str)]
+        if not 2 <= len(texts) <= len(ascii_uppercase) or len(texts) != len(read_list(given) or ()):
+            name = example.id if example else ""
+            raise RewardError(
+                f"example {name} has options that are not 2 to 26 texts", got=repr(given)
+            )
+        return texts
+
+
+def _split_lead(text: str) -> tuple[str, str]:
+    """Return what introduces an answer, as written, and the stripped rest in NFKC form."""
+    folded = [unicodedata.normalize("NFKC", letter) for letter in text]
+    lead = _LEAD.match("".join(folded))
+    starts = list(accumulate(map(len, folded), initial=0))
+    place = bisect_left(starts, lead.end() if lead else 0)
+    return text[:place], "".join(folded[place:]).strip()
+
+
+def _read_letters(text: str, options: Sequence[str | None]) -> tuple[list[str], str]:
+    """Return the letters that an answer names, in order, or none and the reason.
+
+    Args:
+        text: in NFKC form, without what introduces it.
+        options: texts of the options, or None where they are not known.
+    """
+    if not _CHOICES.fullmatch(text):
+        return _read_letter_with_text(text, options)
+    letters = sorted(set(re.findall("[A-Z]", re.sub(r"\sAND\s", " ", text.upper()))))
+    strange = [letter for letter in letters if letter not in ascii_uppercase[: len(options)]]
+    return (letters, "") if not strange else ([], f"{', '.join(strange)} is no option")
+
+
+def _read_letter_with_text(text: str, options: Sequence[str | None]) -> tuple[list[str], str]:
+    match = _WITH_TEXT.fullmatch(text)
+    if not match:
+        return [], "no letter of an option alone"
+    letter = match.group(1).upper()
+    place = ascii_uppercase.index(letter)
+    if place >= len(options):
+        return [], f"{letter} is no option"
+    expected = options[place]
+    if expected is None or normalize_text(match.group(2)) != normalize_text(expected):
+        return [], f"other text than that of the option is beside {letter}"
+    return [letter], ""
