@@ -11,7 +11,7 @@ from groupwise.cli.run import Debug, Settings, say
 from groupwise.core import ConfigError, ProgressLine, load_config
 
 if TYPE_CHECKING:
-    from groupwise.evaluation.judges import Calibration, CalibrationPlan
+    from groupwise.judge_calibration import Calibration, CalibrationPlan
 
 _BY_SUBSET = ("agreement", "kappa", "flip_rate", "length_bias", "ece")
 
@@ -77,7 +77,7 @@ def calibrate(
             fix="give both, or --verdicts with a file of verdicts that were given before",
         )
     from groupwise.data import find_rated, load_rated
-    from groupwise.evaluation.judges import JudgeConfig, calibrate_judge, plan_calibration
+    from groupwise.judge_calibration import JudgeConfig, calibrate_judge, plan_calibration
 
     config = load_config(JudgeConfig, judge, overrides=settings or [])
     source = find_rated(data)
@@ -103,7 +103,7 @@ def calibrate(
 def _measure_recorded(
     verdicts: Path, judge: Path | None, data: str | None, out: Path | None
 ) -> None:
-    from groupwise.evaluation.judges import measure_recorded, read_recorded
+    from groupwise.judge_calibration import measure_recorded, read_recorded
 
     if judge is not None or data is not None:
         raise ConfigError(

@@ -7,17 +7,20 @@ from typing import get_args
 
 import pytest
 
-import groupwise.evaluation as package
+import groupwise
 from groupwise.evaluation.fairness.wording import SENTENCES
-from groupwise.evaluation.judges.report import PARTS
 from groupwise.evaluation.monitor import AlarmName
 from groupwise.evaluation.page import LANGUAGES, Language, Statement, Words
 from groupwise.evaluation.page.words import load_vocabulary
+from groupwise.judge_calibration.report import PARTS
 
-SOURCE = "\n".join(p.read_text() for p in sorted(Path(package.__file__).parent.rglob("*.py")))
-TEMPLATES = "\n".join(
-    p.read_text() for p in sorted(Path(package.__file__).parent.rglob("templates/*.j2"))
+ROOT = Path(groupwise.__file__).parent
+SOURCE = "\n".join(
+    path.read_text()
+    for package in ("evaluation", "judge_calibration")
+    for path in sorted((ROOT / package).rglob("*.py"))
 )
+TEMPLATES = "\n".join(path.read_text() for path in sorted(ROOT.rglob("page/templates/*.j2")))
 
 
 def list_keys(language: Language) -> set[tuple[str, str]]:

@@ -5,10 +5,10 @@ from typing import Any
 
 from groupwise.core import JudgeError
 from groupwise.data import RatedItems
-from groupwise.evaluation.judges.asking import list_askings
-from groupwise.evaluation.judges.config import JudgeConfig
-from groupwise.evaluation.judges.rules import FIRST, SECOND, RuleJudge
 from groupwise.inference import Responder, ResponderSettings, open_responder
+from groupwise.judge_calibration.asking import list_askings
+from groupwise.judge_calibration.config import JudgeConfig
+from groupwise.judge_calibration.rules import FIRST, SECOND, RuleJudge
 from groupwise.judges import (
     GenerativeJudge,
     Judge,

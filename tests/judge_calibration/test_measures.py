@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from groupwise.evaluation.judges.measures import measure_judge
-from groupwise.evaluation.judges.rows import VerdictRow
+from groupwise.judge_calibration.measures import measure_judge
+from groupwise.judge_calibration.rows import VerdictRow
 
 
 def make_row(number, label, verdict, **named):

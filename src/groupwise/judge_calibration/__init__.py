@@ -1,17 +1,17 @@
 """Calibration of judges: what people decided is put to a judge, and what it says is measured."""
 
-from groupwise.evaluation.judges.calibrate import (
+from groupwise.judge_calibration.calibrate import (
     Calibration,
     CalibrationPlan,
     calibrate_judge,
     measure_recorded,
     plan_calibration,
 )
-from groupwise.evaluation.judges.config import JudgeConfig
-from groupwise.evaluation.judges.measures import JudgeMeasures, measure_judge
-from groupwise.evaluation.judges.recorded import RecordedVerdicts, read_recorded
-from groupwise.evaluation.judges.rows import VerdictRow, read_verdicts, write_verdicts
-from groupwise.evaluation.judges.rules import RuleJudge
+from groupwise.judge_calibration.config import JudgeConfig
+from groupwise.judge_calibration.measures import JudgeMeasures, measure_judge
+from groupwise.judge_calibration.recorded import RecordedVerdicts, read_recorded
+from groupwise.judge_calibration.rows import VerdictRow, read_verdicts, write_verdicts
+from groupwise.judge_calibration.rules import RuleJudge
 
 __all__ = [
     "Calibration",

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from groupwise.evaluation.intervals import bound_clustered
-from groupwise.evaluation.judges.rows import VerdictRow
+from groupwise.judge_calibration.rows import VerdictRow
 
 Floats = NDArray[np.float64]
 Labels = Sequence[str | None]

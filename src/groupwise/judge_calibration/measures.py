@@ -18,17 +18,17 @@ from groupwise.evaluation.calibration import (
     score_calibration_error,
 )
 from groupwise.evaluation.intervals import Interval, bound_clustered, bound_share, widen_interval
-from groupwise.evaluation.judges.annotators import Labels, measure_alpha, rate_agreement
-from groupwise.evaluation.judges.rows import (
+from groupwise.evaluation.metrics import Metric
+from groupwise.evaluation.predictions import Prediction
+from groupwise.evaluation.resampling import fill_cells, score_cells
+from groupwise.evaluation.untyped import cohens_kappa
+from groupwise.judge_calibration.annotators import Labels, measure_alpha, rate_agreement
+from groupwise.judge_calibration.rows import (
     VerdictRow,
     digest_rated,
     group_by_item,
     split_subsets,
 )
-from groupwise.evaluation.metrics import Metric
-from groupwise.evaluation.predictions import Prediction
-from groupwise.evaluation.resampling import fill_cells, score_cells
-from groupwise.evaluation.untyped import cohens_kappa
 
 Floats = NDArray[np.float64]
 Row = tuple[str, float, Interval, int]

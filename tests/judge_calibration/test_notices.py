@@ -1,9 +1,9 @@
 import pytest
 
-from groupwise.evaluation.judges.measures import JudgeMeasures
-from groupwise.evaluation.judges.notices import list_notices
 from groupwise.evaluation.metrics import Metric
 from groupwise.evaluation.page import Words
+from groupwise.judge_calibration.measures import JudgeMeasures
+from groupwise.judge_calibration.notices import list_notices
 
 NO_DROPS = {"drops": {"total": 0, "counts": {}}}
 GOOD = {

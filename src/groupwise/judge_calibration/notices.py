@@ -3,9 +3,9 @@
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from groupwise.evaluation.judges.measures import JudgeMeasures
 from groupwise.evaluation.metrics import Metric
 from groupwise.evaluation.page import LEVELS, Level, Statement
+from groupwise.judge_calibration.measures import JudgeMeasures
 
 HIGH_FLIP_RATE = 0.1
 

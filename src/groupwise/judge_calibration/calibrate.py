@@ -19,28 +19,28 @@ from groupwise.core import (
     write_json,
 )
 from groupwise.data import RatedItems
-from groupwise.evaluation.judges.asking import (
+from groupwise.judge_calibration.asking import (
     ReportProgress,
     ask_items,
     check_labels,
     list_askings,
 )
-from groupwise.evaluation.judges.building import (
+from groupwise.judge_calibration.building import (
     build_judge,
     check_prompt,
     find_prompt,
     list_labels,
     load_responder,
 )
-from groupwise.evaluation.judges.config import JudgeConfig
-from groupwise.evaluation.judges.measures import (
+from groupwise.judge_calibration.config import JudgeConfig
+from groupwise.judge_calibration.measures import (
     JudgeMeasures,
     list_both_orders,
     measure_judge,
 )
-from groupwise.evaluation.judges.recorded import RecordedVerdicts
-from groupwise.evaluation.judges.report import write_judge_report
-from groupwise.evaluation.judges.rows import VerdictRow, count_causes, write_verdicts
+from groupwise.judge_calibration.recorded import RecordedVerdicts
+from groupwise.judge_calibration.report import write_judge_report
+from groupwise.judge_calibration.rows import VerdictRow, count_causes, write_verdicts
 from groupwise.judges import GenerativeJudge, Judge, LogitJudge, ReplyCache
 
 RECIPE = "judge calibrate"

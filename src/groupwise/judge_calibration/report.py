@@ -8,9 +8,6 @@ from pathlib import Path
 from typing import Any
 
 from groupwise.evaluation.confusion import count_confusion
-from groupwise.evaluation.judges.measures import JudgeMeasures
-from groupwise.evaluation.judges.notices import list_notices
-from groupwise.evaluation.judges.rows import VerdictRow, split_subsets
 from groupwise.evaluation.metrics import Metric
 from groupwise.evaluation.page import (
     Bar,
@@ -35,6 +32,9 @@ from groupwise.evaluation.page import (
     write_page,
 )
 from groupwise.evaluation.predictions import Prediction
+from groupwise.judge_calibration.measures import JudgeMeasures
+from groupwise.judge_calibration.notices import list_notices
+from groupwise.judge_calibration.rows import VerdictRow, split_subsets
 
 NAME = "report"
 PARTS: Mapping[str, tuple[str, ...]] = {

@@ -6,7 +6,7 @@ from typing import Literal
 
 from groupwise.core import EvaluationError
 from groupwise.data import RatedItem, RatedItems
-from groupwise.evaluation.judges.rows import Order, VerdictRow
+from groupwise.judge_calibration.rows import Order, VerdictRow
 from groupwise.judges import Judge, NoVerdict, Question, Verdict, judge_all
 
 ReportProgress = Callable[[int, int], None]

@@ -7,13 +7,13 @@ from typing import Any
 import pytest
 
 from groupwise.core import DataError, write_jsonl
-from groupwise.evaluation.judges import (
+from groupwise.judge_calibration import (
     Calibration,
     measure_recorded,
     read_recorded,
     read_verdicts,
 )
-from groupwise.evaluation.judges.annotators import measure_alpha
+from groupwise.judge_calibration.annotators import measure_alpha
 
 MADE = {
     ("right", "right"): 203,

@@ -6,8 +6,8 @@ from typing import Literal, Self
 from pydantic import Field, model_validator
 
 from groupwise.core import Config
-from groupwise.evaluation.judges.rules import RuleName
 from groupwise.inference import Sampling, ServerSettings
+from groupwise.judge_calibration.rules import RuleName
 from groupwise.judges import JudgeSettings
 
 

@@ -12,7 +12,7 @@ import yaml
 
 from groupwise.core import ConfigError, EvaluationError, JudgeError, load_config, write_jsonl
 from groupwise.data import load_rated
-from groupwise.evaluation.judges import (
+from groupwise.judge_calibration import (
     JudgeConfig,
     calibrate_judge,
     plan_calibration,

@@ -12,7 +12,7 @@ from typing import Any, cast
 
 from groupwise.core import DataError, digest_json, read_jsonl
 from groupwise.data.drops import DropLog
-from groupwise.evaluation.judges.rows import Order, VerdictRow, read_verdicts
+from groupwise.judge_calibration.rows import Order, VerdictRow, read_verdicts
 
 _ORDERS: tuple[Order, Order] = ("ab", "ba")
 _SIDES = ("a", "b", "tie")
