@@ -2,6 +2,7 @@
 
 import json
 import math
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -11,6 +12,7 @@ from hypothesis import strategies as st
 from groupwise.core import (
     DataError,
     append_jsonl,
+    read_json,
     read_jsonl,
     write_json,
     write_jsonl,
@@ -115,3 +117,28 @@ def test_a_write_that_fails_leaves_the_old_file_and_nothing_else(
         write_text(path, "new")
     assert path.read_text() == "old"
     assert list(tmp_path.iterdir()) == [path]
+
+
+def test_a_json_file_is_what_it_should_hold_or_an_error(tmp_path: Path):
+    path = tmp_path / "a.json"
+    write_json(path, {"名": [1]})
+    assert read_json(path, dict) == {"名": [1]}
+    with pytest.raises(DataError, match=r"a.json is not a JSON list; got dict"):
+        read_json(path, list)
+    with pytest.raises(DataError, match=r"cannot read .*b.json \(No such file or directory\)"):
+        read_json(tmp_path / "b.json", dict)
+
+
+@given(st.binary(max_size=40))
+def test_any_file_is_read_or_refused_in_words(tmp_path_factory: pytest.TempPathFactory, content):
+    path = tmp_path_factory.getbasetemp() / "any.json"
+    path.write_bytes(content)
+    for kind in (dict, list):
+        with suppress(DataError):
+            assert isinstance(read_json(path, kind), kind)
+
+
+def test_a_json_file_nested_too_deeply_is_refused(tmp_path: Path):
+    (tmp_path / "deep.json").write_text("[" * 200_000)
+    with pytest.raises(DataError, match=r"deep.json is not JSON"):
+        read_json(tmp_path / "deep.json", list)

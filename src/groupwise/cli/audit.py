@@ -1,6 +1,5 @@
 """``groupwise audit``: look for what would make a result wrong, before training."""
 
-import json
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -19,7 +18,7 @@ from groupwise.cli.run import (
     resolve_config,
     say_of_step,
 )
-from groupwise.core import Config, ConfigError, GroupwiseError
+from groupwise.core import Config, ConfigError, GroupwiseError, read_json
 from groupwise.pipeline import (
     AUDIT_REWARDS,
     Recipe,
@@ -84,7 +83,7 @@ def rewards(
     folder = out or choose_folder(found, config)
     _run_until(AUDIT_REWARDS, found, resolved, folder)
     path = folder / AUDIT_REWARDS / "audit.json"
-    _print_reward_audit(json.loads(path.read_text(encoding="utf-8")))
+    _print_reward_audit(read_json(path, dict))
     typer.echo(f"written: {path}")
     if _has_errors(folder / AUDIT_REWARDS):
         raise typer.Exit(1)
@@ -116,7 +115,7 @@ def _has_errors(folder: Path) -> bool:
     path = folder / "audit.json"
     if not path.is_file():
         return False
-    findings = json.loads(path.read_text(encoding="utf-8"))["findings"]
+    findings = read_json(path, dict)["findings"]
     return any(finding["level"] == "error" for finding in findings)
 
 

@@ -1,11 +1,12 @@
 """What stands at the end of ``groupwise run``: numbers of every policy, from the run's files."""
 
-import json
 from pathlib import Path
 from typing import Any
 
 from rich.console import Console
 from rich.table import Table
+
+from groupwise.core import read_json
 
 _INVALID = "invalid_rate"
 
@@ -24,7 +25,7 @@ def print_headline(folder: Path, *, first: str = "") -> None:
     if not path.is_file():
         return
     rows: dict[tuple[str, str], dict[str, Any]] = {}
-    for metric in json.loads(path.read_text(encoding="utf-8")):
+    for metric in read_json(path, list):
         policy, _, measure = metric["name"].partition("/")
         rows.setdefault((policy, metric["split"]), {})[measure] = metric
     shown = [first] if first else []

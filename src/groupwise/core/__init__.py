@@ -31,7 +31,14 @@ from groupwise.core.example import (
 )
 from groupwise.core.findings import MAX_PLACES, Finding, FindingLevel, report_places
 from groupwise.core.hints import describe_unknown, find_nearest, suggest_name
-from groupwise.core.jsonl import append_jsonl, read_jsonl, write_json, write_jsonl, write_text
+from groupwise.core.jsonl import (
+    append_jsonl,
+    read_json,
+    read_jsonl,
+    write_json,
+    write_jsonl,
+    write_text,
+)
 from groupwise.core.late_names import import_late
 from groupwise.core.pictures import convert_picture, open_picture, store_picture
 from groupwise.core.progress import Pace, ProgressLine, Say, describe_duration
@@ -84,6 +91,7 @@ __all__ = [
     "make_example",
     "open_picture",
     "parse_yaml",
+    "read_json",
     "read_jsonl",
     "read_picture",
     "report_places",

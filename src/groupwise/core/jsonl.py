@@ -8,7 +8,7 @@ import json
 import os
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, overload
 
 from groupwise.core.errors import DataError
 
@@ -52,6 +52,32 @@ def append_jsonl(path: Path, row: Mapping[str, Any]) -> None:
         stream.write(_to_line(row).encode())
         stream.flush()
         os.fsync(stream.fileno())
+
+
+@overload
+def read_json(path: Path, kind: type[dict[Any, Any]]) -> dict[str, Any]: ...
+@overload
+def read_json(path: Path, kind: type[list[Any]]) -> list[Any]: ...
+def read_json(path: Path, kind: type[Any]) -> Any:
+    """Return the JSON value of a file.
+
+    Args:
+        path: the file.
+        kind: what it holds: ``dict`` or ``list``.
+
+    Raises:
+        DataError: if the file cannot be read, is not JSON, or holds something else.
+    """
+    try:
+        value = json.loads(path.read_bytes())
+    except OSError as error:
+        raise DataError(f"cannot read {path} ({error.strerror})") from error
+    except (ValueError, RecursionError) as error:
+        raise DataError(f"{path} is not JSON ({error})", fix="make it again") from error
+    if not isinstance(value, kind):
+        expected = "a JSON object" if kind is dict else "a JSON list"
+        raise DataError(f"{path} is not {expected}", got=type(value).__name__)
+    return value
 
 
 def read_jsonl(path: Path) -> list[dict[str, Any]]:

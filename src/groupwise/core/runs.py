@@ -1,6 +1,5 @@
 """The run folder: one folder per run, one process at a time, a manifest before any work."""
 
-import json
 import os
 import platform
 import subprocess
@@ -15,7 +14,7 @@ from typing import Any
 
 from groupwise.core.digests import digest_json
 from groupwise.core.errors import RunError
-from groupwise.core.jsonl import append_jsonl, write_json
+from groupwise.core.jsonl import append_jsonl, read_json, write_json
 from groupwise.core.locks import take_lock
 
 _PACKAGES = (
@@ -62,7 +61,7 @@ class RunFolder:
         """
         if not self.manifest_path.is_file():
             raise RunError(f"{self.path} holds no run", fix="check --out, or start it first")
-        return json.loads(self.manifest_path.read_text(encoding="utf-8"))
+        return read_json(self.manifest_path, dict)
 
     def write_manifest(  # noqa: PLR0913 (each is a part of the manifest)
         self,

@@ -1,10 +1,9 @@
 """Writes a data audit as ``audit.json`` for programs and ``audit.md`` for people."""
 
-import json
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-from groupwise.core import Example, Finding, write_json, write_text
+from groupwise.core import Example, Finding, read_json, write_json, write_text
 from groupwise.data.audit import DataAudit
 
 
@@ -23,7 +22,7 @@ def list_near_examples(folder: Path, examples: Sequence[Example], *, split: str)
         examples: of the split.
         split: its name in the audit.
     """
-    audit = json.loads((folder / "audit.json").read_text(encoding="utf-8"))
+    audit = read_json(folder / "audit.json", dict)
     near = {one["digest"] for one in audit["near_pictures"] if one["split"] == split}
     return {one.id for one in examples if any(p.digest in near for p in one.pictures)}
 

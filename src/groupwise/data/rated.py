@@ -4,14 +4,13 @@ Reads LLMBar as published (a folder of ``dataset.json`` files, or one of them) a
 cannot be compared is dropped with a counted reason; a row that is no such row is an error.
 """
 
-import json
 import os
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal, cast
+from typing import Any, Literal
 
-from groupwise.core import DataError, digest_json, read_jsonl
+from groupwise.core import DataError, digest_json, read_json, read_jsonl
 from groupwise.data.drops import DropLog
 
 RatedFormat = Literal["llmbar", "jsonl"]
@@ -166,16 +165,10 @@ def _read_llmbar(path: Path) -> Iterator[tuple[str, RatedItem]]:
 
 
 def _read_list(file: Path) -> list[Mapping[str, Any]]:
-    try:
-        value: object = json.loads(file.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise DataError(f"cannot read {file} ({error.strerror})") from error
-    except ValueError as error:
-        raise DataError(f"{file} is not JSON ({error})") from error
-    rows = cast("list[object]", value) if isinstance(value, list) else None
-    if rows is None or not all(isinstance(row, dict) for row in rows):
+    rows = read_json(file, list)
+    if not all(isinstance(row, dict) for row in rows):
         raise DataError(f"{file} is not LLMBar's file", expected="a list of objects")
-    return cast("list[Mapping[str, Any]]", rows)
+    return rows
 
 
 def _check_keys(

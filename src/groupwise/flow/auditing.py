@@ -1,8 +1,8 @@
 """The stage ``audit``: what a result on the splits can be trusted for."""
 
-import json
 from typing import Any
 
+from groupwise.core import read_json
 from groupwise.data import DropLog, audit_data, find_near_pictures, write_audit
 from groupwise.flow.task import Task, read_splits
 from groupwise.models import open_token_counter
@@ -18,7 +18,7 @@ def run_audit(task: Task[Any], context: StepContext) -> None:
         DataError: naming every error that was found.
     """
     config, prepared = context.config, context.output_of(task.data_stage)
-    source = json.loads((prepared / "source.json").read_text(encoding="utf-8"))
+    source = read_json(prepared / "source.json", dict)
     splits = read_splits(prepared, *SPLITS)
     shown = list(task.show_warmup(config, prepared))
     warmup = {"warmup": shown} if shown else {}

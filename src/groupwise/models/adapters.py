@@ -1,10 +1,9 @@
 """Adapters in PEFT's form as folders: which base they are of."""
 
-import json
 import os
 from pathlib import Path
 
-from groupwise.core import ModelError, write_json
+from groupwise.core import ModelError, read_json, write_json
 
 _FILE = "adapter_config.json"
 _BASE = "base_model_name_or_path"
@@ -21,7 +20,7 @@ def read_base(adapter: Path) -> str:
     Raises:
         ModelError: if it names none, or a folder beside it that is not there.
     """
-    name = json.loads((adapter / _FILE).read_text(encoding="utf-8")).get(_BASE)
+    name = read_json(adapter / _FILE, dict).get(_BASE)
     if not name:
         raise ModelError(f"the adapter {adapter} does not name its base model")
     beside = (adapter / name).resolve()
@@ -38,5 +37,5 @@ def read_base(adapter: Path) -> str:
 
 def name_base(adapter: Path, base: str) -> None:
     """Change the base that an adapter in PEFT's form names."""
-    config = json.loads((adapter / _FILE).read_text(encoding="utf-8"))
+    config = read_json(adapter / _FILE, dict)
     write_json(adapter / _FILE, {**config, _BASE: base})

@@ -1,6 +1,5 @@
 """Exporting a trained policy: its adapter, and merged weights that stand alone."""
 
-import json
 import shlex
 import shutil
 from dataclasses import dataclass
@@ -8,7 +7,7 @@ from pathlib import Path
 
 import torch
 
-from groupwise.core import ModelError
+from groupwise.core import ModelError, read_json
 from groupwise.models.adapters import name_base, read_base
 from groupwise.models.policy import Policy, load_policy
 from groupwise.models.silence import silence_libraries
@@ -100,7 +99,7 @@ def _list_commands(
 ) -> tuple[str, ...]:
     lines = [["vllm", "serve", str(merged)]]
     if adapter is not None and base is not None:
-        config = json.loads((adapter / "adapter_config.json").read_text(encoding="utf-8"))
+        config = read_json(adapter / "adapter_config.json", dict)
         rank = next((one for one in _RANKS if one >= config["r"]), config["r"])
         modules = ["--lora-modules", f"{name}={adapter}", "--max-lora-rank", str(rank)]
         lines.insert(0, ["vllm", "serve", base, "--enable-lora", *modules])

@@ -3,13 +3,12 @@
 Decides nothing; ``runner.py`` and ``sharing.py`` do.
 """
 
-import json
 import shutil
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from groupwise.core import digest_file
+from groupwise.core import DataError, digest_file, read_json
 from groupwise.pipeline.steps import Step
 
 DONE = "step.json"
@@ -19,10 +18,9 @@ STARTED = "started.json"
 def read_marker(path: Path) -> dict[str, Any] | None:
     """Return a marker's values, or None if it is missing or torn."""
     try:
-        value = json.loads(path.read_bytes())
-    except (OSError, ValueError):
+        return read_json(path, dict)
+    except DataError:
         return None
-    return value if isinstance(value, dict) else None
 
 
 def wipe(folder: Path) -> None:

@@ -1,6 +1,5 @@
 """The prepare step: screens into splits, pictures stored small, pairs made."""
 
-import json
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -15,6 +14,7 @@ from groupwise.core import (
     Picture,
     derive_seed,
     make_example,
+    read_json,
     read_jsonl,
     store_picture,
     write_json,
@@ -110,7 +110,7 @@ def describe_sources(sources: Mapping[str, Mapping[str, int]]) -> list[str]:
 
 def read_sources(folder: Path) -> dict[str, dict[str, int]]:
     """Return the number of screens by source and split that ``prepare_screens`` counted."""
-    return json.loads((folder / "source.json").read_text(encoding="utf-8"))["sources"]
+    return read_json(folder / "source.json", dict)["sources"]
 
 
 def read_warmup(folder: Path) -> list[Screenshot]:

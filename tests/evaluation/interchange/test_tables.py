@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from groupwise.core import EvaluationError, write_json
+from groupwise.core import DataError, EvaluationError, write_json
 from groupwise.evaluation import Prediction, digest_items, write_predictions
 from groupwise.evaluation.interchange import (
     RunRecords,
@@ -172,5 +172,5 @@ def test_a_run_without_predictions_has_nothing_to_export(tmp_path: Path):
     write_predictions(tmp_path / "evaluate/predictions.jsonl", [make_item()])
     assert read_records(tmp_path).metrics == ()
     write_json(tmp_path / "manifest.json", [1])
-    with pytest.raises(EvaluationError, match=r"manifest.json is not a JSON object"):
+    with pytest.raises(DataError, match=r"manifest.json is not a JSON object"):
         read_records(tmp_path)

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from groupwise.core import RunError, digest_json, write_json, write_text
+from groupwise.core import GroupwiseError, digest_json, write_json, write_text
 from groupwise.pipeline.sweep import Axis, read_sweep
 from groupwise.pipeline.sweep.record import make_record
 from groupwise.pipeline.sweep.states import append_state, describe_process, read_states
@@ -102,13 +102,13 @@ def test_damaged_lines_are_counted_and_the_others_read(sweep: Path):
     ("text", "words"),
     [
         (None, "holds no sweep"),
-        ("{", "cannot be read"),
-        ("[]", "format"),
+        ("{", "is not JSON"),
+        ("[]", "is not a JSON object"),
         ('{"format": 9}', "format"),
     ],
 )
 def test_no_sweep_or_a_damaged_one_is_told(tmp_path: Path, text: str | None, words: str):
     if text is not None:
         write_text(tmp_path / "sweep.json", text)
-    with pytest.raises(RunError, match=words):
+    with pytest.raises(GroupwiseError, match=words):
         read_sweep(tmp_path)

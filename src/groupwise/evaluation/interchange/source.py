@@ -1,12 +1,11 @@
 """What an export is made of: one run's predictions, metrics and what they were made with."""
 
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from groupwise.core import EvaluationError
+from groupwise.core import EvaluationError, read_json
 from groupwise.evaluation.fairness.conditions import CONDITIONS_FILE, parse_measures
 from groupwise.evaluation.measures import find_measure
 from groupwise.evaluation.metrics import Metric, read_metrics
@@ -103,10 +102,4 @@ def _read_object(path: Path) -> Mapping[str, Any]:
     """Return a JSON object; an empty one if the file is not there."""
     if not path.is_file():
         return {}
-    try:
-        value: Any = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
-        raise EvaluationError(f"cannot read {path} ({error})") from error
-    if not isinstance(value, dict):
-        raise EvaluationError(f"{path} is not a JSON object")
-    return value  # pyright: ignore[reportUnknownVariableType]
+    return read_json(path, dict)

@@ -4,13 +4,12 @@ A folder belongs to one grid. It may grow by values; with other axes or other se
 would differ in more than their coordinates.
 """
 
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from groupwise.core import ConfigError, RunError, digest_json
+from groupwise.core import ConfigError, DataError, RunError, digest_json, read_json
 from groupwise.pipeline.run import compare_settings
 from groupwise.pipeline.sweep.grid import Axis
 from groupwise.pipeline.sweep.states import CellState, is_alive, read_states
@@ -80,16 +79,14 @@ def read_record(folder: Path) -> dict[str, Any]:
     """Return the values of ``sweep.json``.
 
     Raises:
-        RunError: if there is none or it is damaged.
+        RunError: if there is none, or it has another format.
+        DataError: if it is damaged.
     """
     path = folder / RECORD
-    try:
-        record = json.loads(path.read_text(encoding="utf-8"))
-    except FileNotFoundError:
-        raise RunError(f"{folder} holds no sweep", fix="check the folder, or give --grid") from None
-    except (OSError, ValueError) as error:
-        raise RunError(f"{path} cannot be read ({error})", fix="use another --out") from error
-    if not isinstance(record, dict) or record.get("format") != _FORMAT:
+    if not path.exists():
+        raise RunError(f"{folder} holds no sweep", fix="check the folder, or give --grid")
+    record = read_json(path, dict)
+    if record.get("format") != _FORMAT:
         raise RunError(f"{path} is not of format {_FORMAT}", fix="use another --out")
     return record
 
@@ -174,7 +171,6 @@ def _read_cell(folder: Path, cell: Mapping[str, Any], row: Mapping[str, Any] | N
 
 def _holds_config(run: Path, digest: str) -> bool:
     try:
-        manifest = json.loads((run / "manifest.json").read_text(encoding="utf-8"))
-    except (OSError, ValueError):
+        return read_json(run / "manifest.json", dict).get("config_digest") == digest
+    except DataError:
         return False
-    return manifest.get("config_digest") == digest
