@@ -40,6 +40,7 @@ from groupwise.core.jsonl import (
     write_text,
 )
 from groupwise.core.late_names import import_late
+from groupwise.core.locks import is_locked, take_lock
 from groupwise.core.pictures import convert_picture, open_picture, store_picture
 from groupwise.core.progress import Pace, ProgressLine, Say, describe_duration
 from groupwise.core.result_file import ResultFile
@@ -86,6 +87,7 @@ __all__ = [
     "dump_config",
     "find_nearest",
     "import_late",
+    "is_locked",
     "list_packages",
     "load_config",
     "make_example",
@@ -99,6 +101,7 @@ __all__ = [
     "split_opening",
     "store_picture",
     "suggest_name",
+    "take_lock",
     "write_json",
     "write_jsonl",
     "write_text",

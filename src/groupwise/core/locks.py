@@ -2,13 +2,18 @@
 
 import fcntl
 import os
+from collections.abc import Callable
 from pathlib import Path
 
 from groupwise.core.errors import RunError
 
 
-def take_lock(path: Path, *, busy: RunError) -> int:
+def take_lock(path: Path, *, busy: RunError | Callable[[], object]) -> int:
     """Make a lock file and hold it until the descriptor that is returned is closed.
+
+    Args:
+        path: of the file.
+        busy: what is raised if another process holds it, or called before waiting for it.
 
     Raises:
         OSError: if the file cannot be made.
@@ -16,8 +21,35 @@ def take_lock(path: Path, *, busy: RunError) -> int:
     """
     descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
     try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError as error:
+        if not _try_lock(descriptor, fcntl.LOCK_EX):
+            if isinstance(busy, RunError):
+                raise busy
+            busy()
+            fcntl.flock(descriptor, fcntl.LOCK_EX)
+    except BaseException:
         os.close(descriptor)
-        raise busy from error
+        raise
     return descriptor
+
+
+def is_locked(path: Path) -> bool:
+    """Return whether a process holds a lock file.
+
+    The lock is tried for an instant and shared, so several may look at once.
+    """
+    try:
+        descriptor = os.open(path, os.O_RDONLY)
+    except OSError:
+        return False
+    try:
+        return not _try_lock(descriptor, fcntl.LOCK_SH)
+    finally:
+        os.close(descriptor)
+
+
+def _try_lock(descriptor: int, kind: int) -> bool:
+    try:
+        fcntl.flock(descriptor, kind | fcntl.LOCK_NB)
+    except OSError:
+        return False
+    return True

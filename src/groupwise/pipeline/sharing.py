@@ -4,7 +4,6 @@ The runs stand in one folder. A key is locked while a run does its step, so that
 one another never do the same work: the second waits and takes over what the first made.
 """
 
-import fcntl
 import os
 import shutil
 from collections.abc import Callable, Generator, Iterator
@@ -12,7 +11,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from groupwise.core import RunError, RunFolder, digest_file, write_json
+from groupwise.core import RunError, RunFolder, digest_file, take_lock, write_json
 from groupwise.pipeline.step_files import DONE, read_marker, wipe
 
 # Written once and never changed in place, and large; all else is copied.
@@ -52,13 +51,8 @@ class Siblings:
         """
         locks = self.folder / _LOCKS
         locks.mkdir(parents=True, exist_ok=True)
-        descriptor = os.open(locks / key, os.O_RDWR | os.O_CREAT, 0o644)
+        descriptor = take_lock(locks / key, busy=report_wait)
         try:
-            try:
-                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
-                report_wait()
-                fcntl.flock(descriptor, fcntl.LOCK_EX)
             yield
         finally:
             os.close(descriptor)

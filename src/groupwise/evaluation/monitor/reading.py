@@ -1,13 +1,11 @@
 """Reading a run's state again and again, while another process works in its folder."""
 
-import fcntl
-import os
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from groupwise.core import RunError
+from groupwise.core import RunError, is_locked
 from groupwise.evaluation.monitor.alarms import find_alarms
 from groupwise.evaluation.monitor.history import History
 from groupwise.evaluation.monitor.settings import AlarmSettings
@@ -184,21 +182,8 @@ def _judge_phase(steps: Sequence[StepState], *, is_held: bool) -> RunPhase:
 
 
 def is_folder_held(folder: Path) -> bool:
-    """Whether a process works in a run folder: whether it holds the folder's lock.
-
-    The lock is tried for an instant and shared, so several may look at once.
-    """
-    try:
-        descriptor = os.open(folder / ".lock", os.O_RDONLY)
-    except OSError:
-        return False
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
-    except OSError:
-        return True
-    finally:
-        os.close(descriptor)
-    return False
+    """Whether a process works in a run folder: whether it holds the folder's lock."""
+    return is_locked(folder / ".lock")
 
 
 def check_folder(folder: Path) -> None:

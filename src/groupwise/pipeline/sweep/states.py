@@ -4,7 +4,6 @@ The cells' folders are the truth about finished work; a row that is lost or dama
 but a look into the folder.
 """
 
-import fcntl
 import json
 import os
 import socket
@@ -12,7 +11,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Literal
 
-from groupwise.core import append_jsonl
+from groupwise.core import append_jsonl, take_lock
 from groupwise.pipeline.step_files import describe_now
 
 CellState = Literal["done", "failed", "running", "waiting"]
@@ -27,9 +26,8 @@ _STATES = ("done", "failed", "running", "waiting")
 
 def append_state(sweep: Path, cell: str, state: CellState, **more: Any) -> None:
     """Append a row; several processes may do so at once."""
-    descriptor = os.open(sweep / _LOCK, os.O_RDWR | os.O_CREAT, 0o644)
+    descriptor = take_lock(sweep / _LOCK, busy=lambda: None)
     try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX)
         row = {"cell": cell, "state": state, "at": describe_now(), **more}
         append_jsonl(sweep / _FILE, row)
     finally:
