@@ -39,3 +39,11 @@ def test_lines_come_every_few_seconds_and_at_the_end() -> None:
         "30 of 50 verdicts, about 10 s left",
         "50 of 50 verdicts",
     ]
+
+
+def test_a_line_says_what_else_there_is_and_does_without_an_end() -> None:
+    said: list[str] = []
+    line = ProgressLine("items", said.append, every_s=0)
+    line(3, None, "2.0/s")
+    line(4, None)
+    assert said == ["3 items, 2.0/s", "4 items"]

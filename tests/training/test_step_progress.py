@@ -17,5 +17,5 @@ def test_values_have_the_names_of_the_metrics(monkeypatch, capsys):
     progress.on_log(None, state, None, logs={"frac_reward_zero_std": 0.25, "loss": 1.0})
     progress.on_step_end(None, state, None)
     line = capsys.readouterr().err
-    assert "grpo 1/4" in line
-    assert line.rstrip().endswith("dead_groups 0.25")
+    assert line.startswith("  grpo: 0 of 4 steps\n  grpo: 1 of 4 steps, about 0 s left, ")
+    assert line.endswith(", dead_groups 0.25\n")

@@ -57,17 +57,23 @@ class ProgressLine:
         self._pace = Pace(every_s, clock=clock)
         self._first: tuple[int, float] | None = None
 
-    def __call__(self, num_done: int, num_all: int) -> None:
-        """Note that so many of all are done; the first call sets the start of the estimate."""
+    def __call__(self, num_done: int, num_all: int | None, note: str = "") -> None:
+        """Note that so many of all are done; the first call sets the start of the estimate.
+
+        Args:
+            num_done: of the things.
+            num_all: of them; None where it is not known.
+            note: what else the line says.
+        """
         now = self._clock()
         first_done, start_s = self._first = self._first or (num_done, now)
-        if not self._pace.is_due() and num_done < num_all:
+        if not self._pace.is_due() and num_done != num_all:
             return
-        left = ""
-        if first_done < num_done < num_all:
+        parts = [f"{num_done}{'' if num_all is None else f' of {num_all}'} {self._things}"]
+        if num_all is not None and first_done < num_done < num_all:
             each_s = (now - start_s) / (num_done - first_done)
-            left = f", {describe_duration(each_s * (num_all - num_done))} left"
-        self._say(f"{num_done} of {num_all} {self._things}{left}")
+            parts.append(f"{describe_duration(each_s * (num_all - num_done))} left")
+        self._say(", ".join(filter(None, [*parts, note])))
 
 
 def describe_duration(seconds: float) -> str:

@@ -2,7 +2,6 @@
 
 import math
 import sys
-import time
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
@@ -19,7 +18,14 @@ from rich.progress import (
 )
 from transformers import TrainerCallback
 
-from groupwise.core import TrainingError, append_jsonl, read_jsonl, write_json, write_jsonl
+from groupwise.core import (
+    ProgressLine,
+    TrainingError,
+    append_jsonl,
+    read_jsonl,
+    write_json,
+    write_jsonl,
+)
 from groupwise.models import format_trainable, tabulate_trainable
 from groupwise.training.checkpoints import mark_complete
 from groupwise.training.trackers import Trackers
@@ -182,7 +188,7 @@ class TrainableTable(TrainerCallback):
 
 
 class StepProgress(TrainerCallback):
-    """A bar with the time left on a terminal, and a line every 15 seconds elsewhere.
+    """A bar with the time left on a terminal; elsewhere a line every 15 seconds and at the end.
 
     Leaving its ``with`` block closes the bar, also after an error. ``shown`` maps the trainer's
     names of values to ours.
@@ -193,13 +199,11 @@ class StepProgress(TrainerCallback):
         self.shown = shown
         self.values = ""
         self.bar: Progress | None = None
-        self.started_at = self.printed_at = time.monotonic()
-        self.first_step = 0
+        self.line = ProgressLine("steps", self._say, every_s=_SECONDS_BETWEEN_LINES)
 
     def on_train_begin(self, args, state, control, **_: Any) -> None:
-        """Open the bar."""
-        self.started_at = self.printed_at = time.monotonic()
-        self.first_step = state.global_step
+        """Open the bar, or begin to count."""
+        self.line(state.global_step, state.max_steps)
         console = Console(file=sys.stderr)
         if console.is_terminal:
             self.bar = Progress(
@@ -224,20 +228,15 @@ class StepProgress(TrainerCallback):
             self.values = "  ".join(f"{name} {float(value):.3g}" for name, value in found.items())
 
     def on_step_end(self, args, state, control, **_: Any) -> None:
-        """Move the bar, or print a line when the last one is old."""
+        """Move the bar, or print a line when the last one is old, and at the end."""
         if self.bar is not None:
             task = self.bar.task_ids[0]
             self.bar.update(task, completed=state.global_step, values=self.values)
-        elif time.monotonic() - self.printed_at > _SECONDS_BETWEEN_LINES:
-            self.printed_at = time.monotonic()
-            done = state.global_step - self.first_step
-            left_s = (
-                (self.printed_at - self.started_at) / done * (state.max_steps - state.global_step)
-            )
-            sys.stderr.write(
-                f"  {self.name} {state.global_step}/{state.max_steps}"
-                f"  {left_s:.0f} s left  {self.values}\n"
-            )
+        else:
+            self.line(state.global_step, state.max_steps, self.values)
+
+    def _say(self, line: str) -> None:
+        sys.stderr.write(f"  {self.name}: {line}\n")
 
     def __enter__(self) -> Self:
         """Nothing shows before training begins."""

@@ -3,9 +3,8 @@
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from datetime import timedelta
 
-from groupwise.core import Pace, Say
+from groupwise.core import ProgressLine, Say
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,23 +30,10 @@ class StreamProgress:
         """Mean rate; 0 before the first item."""
         return self.num_items / self.elapsed_s if self.num_items and self.elapsed_s > 0 else 0.0
 
-    @property
-    def left_s(self) -> float | None:
-        """Seconds to go at this rate; None where that is not known."""
-        if self.total_items is None or self.items_per_s == 0:
-            return None
-        return max(0, self.total_items - self.num_items) / self.items_per_s
-
     def describe(self) -> str:
-        """Return one line for a person."""
-        total = "" if self.total_items is None else f" of {self.total_items}"
-        parts = [f"{self.num_items}{total} items", f"{self.num_groups} groups"]
-        if self.num_failures:
-            parts.append(f"{self.num_failures} failed")
-        parts.append(f"{self.items_per_s:.1f}/s")
-        if self.left_s:
-            parts.append(f"{timedelta(seconds=round(self.left_s))} left")
-        return ", ".join(parts)
+        """Return groups, failures and rate, for a person."""
+        failed = f"{self.num_failures} failed, " if self.num_failures else ""
+        return f"{self.num_groups} groups, {failed}{self.items_per_s:.1f}/s"
 
 
 class StreamLine:
@@ -55,17 +41,14 @@ class StreamLine:
 
     Args:
         say: who is told.
-        pace: when; every few seconds if None.
     """
 
-    def __init__(self, say: Say, *, pace: Pace | None = None) -> None:
-        self._say = say
-        self._pace = pace or Pace()
+    def __init__(self, say: Say) -> None:
+        self._line = ProgressLine("items", say)
 
     def __call__(self, progress: StreamProgress) -> None:
         """Take the counts after an item."""
-        if self._pace.is_due() or progress.num_items == progress.total_items:
-            self._say(progress.describe())
+        self._line(progress.num_items, progress.total_items, progress.describe())
 
 
 ReportStream = Callable[[StreamProgress], None]
