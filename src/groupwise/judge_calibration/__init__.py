@@ -1,31 +1,5 @@
 """Calibration of judges: what people decided is put to a judge, and what it says is measured."""
 
-from groupwise.judge_calibration.calibrate import (
-    Calibration,
-    CalibrationPlan,
-    calibrate_judge,
-    measure_recorded,
-    plan_calibration,
-)
-from groupwise.judge_calibration.config import JudgeConfig
-from groupwise.judge_calibration.measures import JudgeMeasures, measure_judge
-from groupwise.judge_calibration.recorded import RecordedVerdicts, read_recorded
-from groupwise.judge_calibration.rows import VerdictRow, read_verdicts, write_verdicts
-from groupwise.judge_calibration.rules import RuleJudge
+from groupwise.core import import_late as _import_late
 
-__all__ = [
-    "Calibration",
-    "CalibrationPlan",
-    "JudgeConfig",
-    "JudgeMeasures",
-    "RecordedVerdicts",
-    "RuleJudge",
-    "VerdictRow",
-    "calibrate_judge",
-    "measure_judge",
-    "measure_recorded",
-    "plan_calibration",
-    "read_recorded",
-    "read_verdicts",
-    "write_verdicts",
-]
+__getattr__, __dir__, __all__ = _import_late(__name__, __file__)

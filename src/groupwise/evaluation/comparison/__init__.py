@@ -4,29 +4,6 @@ Warnings first, then what the numbers say, a recommendation with its evidence or
 none, and tables and plots; HTML, Markdown and JSON from one data model, in English and Chinese.
 """
 
-from groupwise.evaluation.comparison.building import build_comparison
-from groupwise.evaluation.comparison.cells_file import read_cells_file
-from groupwise.evaluation.comparison.content import Comparison, GridAxis
-from groupwise.evaluation.comparison.layout import (
-    render_html,
-    render_markdown,
-    tell_comparison,
-    write_comparison,
-)
-from groupwise.evaluation.comparison.material import Material
-from groupwise.evaluation.comparison.sources import Question, Source, read_sources
+from groupwise.core import import_late as _import_late
 
-__all__ = [
-    "Comparison",
-    "GridAxis",
-    "Material",
-    "Question",
-    "Source",
-    "build_comparison",
-    "read_cells_file",
-    "read_sources",
-    "render_html",
-    "render_markdown",
-    "tell_comparison",
-    "write_comparison",
-]
+__getattr__, __dir__, __all__ = _import_late(__name__, __file__)

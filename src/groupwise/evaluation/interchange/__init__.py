@@ -1,26 +1,5 @@
 """Evaluation records for others: Parquet and CSV of every item, and harness-style results."""
 
-from groupwise.evaluation.interchange.lm_eval import write_lm_eval
-from groupwise.evaluation.interchange.source import RunRecords, read_records
-from groupwise.evaluation.interchange.tables import (
-    FORMAT_VERSION,
-    METADATA_KEY,
-    SCHEMA,
-    describe_records,
-    read_parquet,
-    write_csv,
-    write_parquet,
-)
+from groupwise.core import import_late as _import_late
 
-__all__ = [
-    "FORMAT_VERSION",
-    "METADATA_KEY",
-    "SCHEMA",
-    "RunRecords",
-    "describe_records",
-    "read_parquet",
-    "read_records",
-    "write_csv",
-    "write_lm_eval",
-    "write_parquet",
-]
+__getattr__, __dir__, __all__ = _import_late(__name__, __file__)

@@ -3,28 +3,6 @@
 Every number comes from a file of the run folder; nothing is typed and nothing is trained.
 """
 
-from groupwise.evaluation.report.content import Report, build_report
-from groupwise.evaluation.report.layout import lay_out, render_html, render_markdown, write_report
-from groupwise.evaluation.report.sections import Section, read_sections, write_sections
-from groupwise.evaluation.report.tables import (
-    describe_metric,
-    make_tile,
-    tabulate_policies,
-    tabulate_trainable,
-)
+from groupwise.core import import_late as _import_late
 
-__all__ = [
-    "Report",
-    "Section",
-    "build_report",
-    "describe_metric",
-    "lay_out",
-    "make_tile",
-    "read_sections",
-    "render_html",
-    "render_markdown",
-    "tabulate_policies",
-    "tabulate_trainable",
-    "write_report",
-    "write_sections",
-]
+__getattr__, __dir__, __all__ = _import_late(__name__, __file__)

@@ -1,0 +1,31 @@
+"""Calibration of judges: what people decided is put to a judge, and what it says is measured."""
+
+from groupwise.judge_calibration.calibrate import (
+    Calibration,
+    CalibrationPlan,
+    calibrate_judge,
+    measure_recorded,
+    plan_calibration,
+)
+from groupwise.judge_calibration.config import JudgeConfig
+from groupwise.judge_calibration.measures import JudgeMeasures, measure_judge
+from groupwise.judge_calibration.recorded import RecordedVerdicts, read_recorded
+from groupwise.judge_calibration.rows import VerdictRow, read_verdicts, write_verdicts
+from groupwise.judge_calibration.rules import RuleJudge
+
+__all__ = [
+    "Calibration",
+    "CalibrationPlan",
+    "JudgeConfig",
+    "JudgeMeasures",
+    "RecordedVerdicts",
+    "RuleJudge",
+    "VerdictRow",
+    "calibrate_judge",
+    "measure_judge",
+    "measure_recorded",
+    "plan_calibration",
+    "read_recorded",
+    "read_verdicts",
+    "write_verdicts",
+]
