@@ -5,7 +5,6 @@ stay in one split. Summaries are not read here.
 """
 
 import csv
-import json
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -17,6 +16,7 @@ from groupwise.core import (
     derive_seed,
     digest_json,
     open_picture,
+    read_json,
     read_jsonl,
     read_picture,
     write_json,
@@ -155,7 +155,7 @@ def show_photos(
 
 def read_source(prepared: Path) -> dict:
     """Return what ``describe_source`` said."""
-    return json.loads((prepared / _SOURCE).read_text(encoding="utf-8"))
+    return read_json(prepared / _SOURCE, dict)
 
 
 def describe_source(loaded: LoadedGroups, joined: Mapping[str, str]) -> dict:

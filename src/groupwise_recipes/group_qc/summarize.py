@@ -5,11 +5,10 @@ failed is tried again in the next run without asking about the others. Those of 
 of photos that have changed stay there too: what is changed and changed back costs nothing.
 """
 
-import json
 from pathlib import Path
 
 from groupwise import __version__
-from groupwise.core import digest_file, digest_json, write_json
+from groupwise.core import digest_file, digest_json, read_json, write_json
 from groupwise.flow import open_policy
 from groupwise.inference import LocalBackend, LocalEngine, RayBackend, ServerBackend, StreamBackend
 from groupwise.pipeline import StepContext
@@ -25,7 +24,7 @@ _ATTEMPTS = "attempts.json"
 def count_attempts(run: Path) -> int:
     """Return how often Stage A ended with failed groups; 0 if it last ended without any."""
     path = run / KEPT / _ATTEMPTS
-    return int(json.loads(path.read_text("utf-8"))["failed"]) if path.is_file() else 0
+    return int(read_json(path, dict)["failed"]) if path.is_file() else 0
 
 
 def run_summarize(context: StepContext) -> None:

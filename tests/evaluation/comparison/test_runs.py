@@ -8,7 +8,7 @@ import pytest
 from compared_runs import make_answers
 from run_folders import VARIED, make_run
 
-from groupwise.core import EvaluationError, write_json
+from groupwise.core import DataError, EvaluationError, write_json
 from groupwise.evaluation import Prediction
 from groupwise.evaluation.comparison import (
     Comparison,
@@ -260,7 +260,7 @@ def test_counts_of_the_data_audit_stand_side_by_side(tmp_path: Path) -> None:
     }
     (tmp_path / "b/audit").mkdir()
     (tmp_path / "b/audit/audit.json").write_text("{")
-    with pytest.raises(EvaluationError, match="damaged"):
+    with pytest.raises(DataError, match=r"audit\.json is not JSON"):
         read_sources(sources, (), question)
 
 

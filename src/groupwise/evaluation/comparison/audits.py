@@ -1,11 +1,10 @@
 """Counts of the data audit side by side: rows read and not used, findings, sizes of splits."""
 
-import json
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from groupwise.core import EvaluationError
+from groupwise.core import read_json
 from groupwise.evaluation.comparison.content import SideRow
 
 _FILE = Path("audit") / "audit.json"
@@ -38,19 +37,9 @@ def _join(values: Sequence[int | None]) -> str | None:
 
 
 def read_audit(folder: Path) -> Mapping[str, Any]:
-    """Return the data audit of a run; empty where it has none.
-
-    Raises:
-        EvaluationError: if it is damaged.
-    """
+    """Return the data audit of a run; empty where it has none."""
     path = folder / _FILE
-    if not path.is_file():
-        return {}
-    try:
-        found: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
-        raise EvaluationError(f"{path} is damaged ({error})", fix="run the audit again") from error
-    return found
+    return read_json(path, dict) if path.is_file() else {}
 
 
 def _count(audit: Mapping[str, Any]) -> Iterator[tuple[str, int]]:
