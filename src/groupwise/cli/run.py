@@ -135,17 +135,7 @@ def say_of_step(line: str) -> None:
 
 def print_progress(progress: StepProgress) -> None:
     """Print one line when a step begins and one when it has ended, on stderr."""
-    where = f"[{progress.position}/{progress.num_steps}] {progress.name}"
-    if progress.state == "waiting":
-        typer.echo(f"{where}: another run does this very step; waiting for it", err=True)
-        return
-    if progress.duration_s is None:
-        what = f": {progress.summary}" if progress.summary else ""
-        again = " (continuing)" if progress.state == "resumed" else ""
-        typer.echo(f"{where}{what}{again}", err=True)
-        return
-    left = f"; left: {', '.join(progress.remaining)}" if progress.remaining else ""
-    typer.echo(f"{where} {progress.state} in {progress.duration_s:.1f} s{left}", err=True)
+    say(progress.describe())
 
 
 def _print_preview(preview: Preview) -> None:

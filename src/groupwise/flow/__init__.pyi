@@ -3,6 +3,7 @@
 from groupwise.flow.asking import open_policy
 from groupwise.flow.preview import estimate_picture
 from groupwise.flow.recipe import make_recipe
+from groupwise.flow.running import run
 from groupwise.flow.settings import DataSettings, EvaluationSettings, FlowConfig
 from groupwise.flow.stages import ASKED, POLICY, Stage, keep_stages, list_usual_stages
 from groupwise.flow.task import Ask, Estimate, Part, Task
@@ -23,4 +24,5 @@ __all__ = [
     "list_usual_stages",
     "make_recipe",
     "open_policy",
+    "run",
 ]

@@ -38,6 +38,7 @@ def describe_conditions(
     warmup = data / "warmup.jsonl"
     base = task.find_base(config, context.run)
     processor = open_processor(base)
+    tokenizer = getattr(processor, "tokenizer", processor)
     trained = [name for name in ("sft", "sft_same_labels", "grpo") if name in context.uses]
     trainings = {name: read_training(context.output_of(name)) for name in trained}
     return Conditions(
@@ -47,7 +48,7 @@ def describe_conditions(
         },
         prompts={name: digest_prompts(rows) for name, rows in splits.items()},
         template=digest_json(processor.chat_template),
-        tokenizer=digest_json(processor.tokenizer.backend_tokenizer.to_str()),
+        tokenizer=digest_json(tokenizer.backend_tokenizer.to_str()),
         base_weights=digest_weights(find_weights(base)),
         decoding=dump_config(Sampling(max_new_tokens=config.grpo.max_new_tokens)),
         parser=task.describe_parser(config),

@@ -11,16 +11,18 @@ if TYPE_CHECKING:
     from groupwise.rewards import RewardCase
 
 
-def make_recipe(where: str, **named: Any) -> Recipe[Any]:
-    """Return the recipe of the Task at ``where`` (``module:name``).
+def make_recipe(task: "Task[Any] | str", **named: Any) -> Recipe[Any]:
+    """Return the recipe of a Task.
 
     Args:
-        where: where to import the task from, an instance of ``Task``.
+        task: the task, or where to import it from when it is needed (``module:name``).
         **named: the other fields of the ``Recipe``.
     """
 
     def load() -> "Task[Any]":
-        return EntryPoint("task", where, "groupwise.tasks").load()
+        if isinstance(task, str):
+            return EntryPoint("task", task, "groupwise.tasks").load()
+        return task
 
     def plan(config: Any, run: Path) -> list[Step]:
         from groupwise.flow.stages import plan_stages
@@ -33,13 +35,13 @@ def make_recipe(where: str, **named: Any) -> Recipe[Any]:
         return preview_run(load(), config)
 
     def find_rewards() -> RewardSource[Any]:
-        task = load()
-        part = task.parts["rewards"]
+        found = load()
+        part = found.parts["rewards"]
 
         def collect(view: Any, run: Path) -> "RewardCase":
-            return task.make_case(view, run / task.data_stage)
+            return found.make_case(view, run / found.data_stage)
 
-        uses = ("audit", task.data_stage)
+        uses = ("audit", found.data_stage)
         return RewardSource(collect, uses=uses, reads=part.reads, code=part.code)
 
     return Recipe(plan=plan, preview=preview, rewards=find_rewards, **named)

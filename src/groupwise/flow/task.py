@@ -21,7 +21,7 @@ from groupwise.evaluation import (
     predict_text_only,
 )
 from groupwise.flow.settings import FlowConfig
-from groupwise.pipeline import StepContext
+from groupwise.pipeline import Recipe, StepContext
 from groupwise.rewards import Parser, RewardCase, RewardSet
 
 if TYPE_CHECKING:
@@ -77,6 +77,7 @@ class Task(Generic[C]):
     """A recipe's own.
 
     Attributes:
+        config_type: its config.
         parts: what methods depend on: ``data`` (``prepare``), ``audit`` (``find_in_data``),
             ``parser``, ``warmup`` (also ``control``), ``rewards`` (also ``judge`` and
             ``make_case``) and ``measures`` (``predict_baselines``, ``probe``, ``complete``,
@@ -90,6 +91,7 @@ class Task(Generic[C]):
         headline: the measure that heads the report; empty: accuracy.
     """
 
+    config_type: ClassVar[type[FlowConfig]]
     parts: ClassVar[Mapping[PartName, Part]]
     data_stage: ClassVar[str] = "prepare"
     measured_from: ClassVar[str] = ""
@@ -97,6 +99,16 @@ class Task(Generic[C]):
     slices: ClassVar[Sequence[str]] = ()
     measures: ClassVar[tuple[Measure, ...]] = ()
     headline: ClassVar[str] = ""
+
+    @classmethod
+    def make_recipe(cls, name: str) -> Recipe[Any]:
+        """Return the recipe of this task, for a class that needs no arguments."""
+        from groupwise.flow.recipe import make_recipe
+
+        summary = (cls.__doc__ or name).strip().partition("\n")[0]
+        return make_recipe(
+            cls(), name=name, summary=summary, config_type=cls.config_type, config_folder=Path()
+        )
 
     # What comes from outside, and what becomes of it.
 
@@ -196,10 +208,13 @@ class Task(Generic[C]):
     def predict_baselines(
         self, config: C, context: StepContext, train: Sequence[Example], test: Sequence[Example]
     ) -> list[Prediction]:
-        """Return the predictions of what needs no policy."""
-        found: list[Prediction] = []
-        for predict in (predict_majority, predict_text_only, predict_picture_only):
-            found += predict(train, test, split="test", seed=config.seed)
+        """Return the predictions of what needs no policy, where answers are labels."""
+        found = predict_majority(train, test, split="test", seed=config.seed)
+        if not self.parser(config).labels:
+            return found
+        found += predict_text_only(train, test, split="test", seed=config.seed)
+        if all(len(example.pictures) == len(train[0].pictures) > 0 for example in train):
+            found += predict_picture_only(train, test, split="test", seed=config.seed)
         return found
 
     def probe(

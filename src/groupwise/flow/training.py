@@ -28,7 +28,7 @@ def run_sft(task: Task[Any], context: StepContext) -> None:
     rows = task.warmup(config, context.output_of(task.data_stage))
     trained = train_sft(policy, rows, config.sft, workspace=Workspace(context.folder, config.seed))
     keep_policy(trained, context.folder)
-    tokenizer = policy.processor.tokenizer
+    tokenizer = policy.tokenizer
     taught = count_taught(rows, config.sft.epochs, tokenizer)
     _describe_training(context, budget={**_count_steps(context), **taught})
 

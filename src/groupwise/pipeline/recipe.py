@@ -128,9 +128,15 @@ def find_recipes() -> dict[str, Recipe[Any]]:
 def find_recipe(name: str) -> Recipe[Any]:
     """Return the recipe called ``name``; the others are not imported.
 
+    Args:
+        name: of an installed recipe, or where to import one from (``module:name``): a Recipe, or
+            a class that makes one by ``make_recipe(name)``, as a Task does.
+
     Raises:
         ConfigError: with the nearest name, if there is none.
     """
+    if ":" in name:
+        return _load(EntryPoint(name, name, GROUP))
     entries = {entry.name: entry for entry in _list_entries()}
     if name not in entries:
         raise ConfigError(describe_unknown("recipe", name, list(entries)))
@@ -196,11 +202,12 @@ def _list_entries() -> list[EntryPoint]:
 def _load(entry: EntryPoint) -> Recipe[Any]:
     try:
         recipe = entry.load()
-    except ImportError as error:
+    except (ImportError, AttributeError) as error:
         raise ConfigError(
             f"the recipe {entry.name} cannot be imported from {entry.value} ({error})",
             fix="install what it needs, or uninstall its package",
         ) from error
+    recipe = recipe.make_recipe(entry.name) if hasattr(recipe, "make_recipe") else recipe
     if not isinstance(recipe, Recipe):
         raise ConfigError(
             f"{entry.value} is not a recipe", got=type(recipe).__name__, expected="a Recipe"

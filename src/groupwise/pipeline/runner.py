@@ -51,6 +51,17 @@ class StepProgress:
     remaining: tuple[str, ...]
     duration_s: float | None
 
+    def describe(self) -> str:
+        """Return a line for people."""
+        where = f"[{self.position}/{self.num_steps}] {self.name}"
+        if self.state == "waiting":
+            return f"{where}: another run does this very step; waiting for it"
+        if self.duration_s is None:
+            what = f": {self.summary}" if self.summary else ""
+            return f"{where}{what}{' (continuing)' if self.state == 'resumed' else ''}"
+        left = f"; left: {', '.join(self.remaining)}" if self.remaining else ""
+        return f"{where} {self.state} in {self.duration_s:.1f} s{left}"
+
 
 def run_steps(
     steps: Sequence[Step],

@@ -48,6 +48,7 @@ _DATA = "data.root data.missions"
 class GroupQc(Task[GroupQcConfig]):
     """Groups of photos become lines of text; what is trained is the judgement of those."""
 
+    config_type = GroupQcConfig
     parts: ClassVar = {
         "parser": Part(code=f"{_OWN}.verdicts"),
         "warmup": Part("sft.num_groups", f"{_OWN}.stage_b {_OWN}.verdicts"),

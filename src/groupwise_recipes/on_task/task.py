@@ -33,6 +33,7 @@ _PARSER = "groupwise.rewards.labels groupwise.rewards.parser"
 class OnTask(Task[OnTaskConfig]):
     """Screens and tasks are asked about; a description comes before the label."""
 
+    config_type = OnTaskConfig
     parts: ClassVar = {
         "data": Part("data"),
         "audit": Part("data.warmup_share"),

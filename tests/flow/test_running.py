@@ -1,0 +1,78 @@
+"""A Task of somebody else, from Python: the whole way, with a warm-up and without one."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from small_task import GreedyTask, SmallConfig, SmallTask
+
+from groupwise.core import ConfigError
+from groupwise.evaluation import read_metrics
+from groupwise.flow import run
+from groupwise.flow.running import find_address
+from groupwise.pipeline import find_recipe
+
+SMALL: dict[str, Any] = {
+    "model": {"base": "tiny-qwen2", "max_pixels": 784},
+    "data": {"budget": {"max_prompt_tokens": 128}},
+    "grpo": {
+        "epochs": 1,
+        "prompts_per_step": 4,
+        "group_size": 2,
+        "max_new_tokens": 4,
+        "learning_rate": 1e-4,
+        "beta": 0.0,
+    },
+    "evaluation": {"num_latency_items": 1, "num_heldout_items": 2, "batch_size": 8},
+}
+WARMUP = {"epochs": 1, "batch_size": 4, "learning_rate": 1e-3}
+
+
+def test_a_task_with_a_warmup_runs_the_whole_way(tmp_path: Path) -> None:
+    said: list[str] = []
+    config = SmallConfig(**SMALL, sft=WARMUP)
+    out = run(SmallTask, config, out=tmp_path / "run", say=said.append)
+    metrics = read_metrics(out / "evaluate" / "metrics.json")
+    policies = {metric.policy for metric in metrics if metric.measure == "accuracy"}
+    assert policies == {"majority", "text_only", "prompt", "sft", "sft_same_labels", "grpo"}
+    assert said[0] == "[1/9] prepare: data into splits"
+    assert any("evaluate run in" in line for line in said)
+    assert json.loads((out / "manifest.json").read_text())["recipe"] == "small_task:SmallTask"
+    budget = json.loads((out / "sft" / "training.json").read_text())["budget"]
+    assert budget["num_samples"] == 8
+    said.clear()
+    run(SmallTask, config, out=out, say=said.append)
+    assert sum("reused" in line for line in said) == 9
+
+
+def test_without_a_warmup_grpo_starts_from_the_base(tmp_path: Path) -> None:
+    out = run(SmallTask, SmallConfig(**SMALL), out=tmp_path / "run", say=lambda _: None)
+    policies = {metric.policy for metric in read_metrics(out / "evaluate" / "metrics.json")}
+    assert policies == {"majority", "text_only", "prompt", "grpo"}
+    assert not (out / "sft").exists()
+
+
+def test_a_stage_that_reads_what_is_not_declared_stops(tmp_path: Path) -> None:
+    message = "step 'evaluate' reads extra but does not list it in reads"
+    with pytest.raises(ValueError, match=message):
+        run(GreedyTask, SmallConfig(**SMALL), out=tmp_path / "run", say=lambda _: None)
+
+
+def test_a_task_without_an_import_path_is_told(tmp_path: Path) -> None:
+    class Local(SmallTask):
+        """Only here."""
+
+    said: list[str] = []
+    run(Local, SmallConfig(**SMALL), out=tmp_path / "run", until="prepare", say=said.append)
+    assert said[0].startswith("Local has no import path, so only this process can")
+    assert find_address(Local) is None
+    assert find_address(SmallTask) == "small_task:SmallTask"
+
+
+def test_a_recipe_is_found_by_its_import_path() -> None:
+    assert find_recipe("small_task:SmallTask").summary == "Is the bolt tight?"
+    with pytest.raises(ConfigError, match="nowhere:Task cannot be imported"):
+        find_recipe("nowhere:Task")
+    with pytest.raises(ConfigError, match="small_task:Absent cannot be imported"):
+        find_recipe("small_task:Absent")
