@@ -306,3 +306,19 @@ def test_any_text_is_scored_in_range_and_invalid_never_pays(
     got = score(text, list_rows(references))
     assert got.value is not None
     assert not (got.invalid and got.value)
+
+
+def test_boxes_as_an_answer() -> None:
+    parser = BoxParser()
+    text = "Here: [10,20,110,70 car][1,2,3,x]"
+    found = parser.parse(text, make_item((CAR,)))
+    assert found.label == '[{"bbox_2d": [10.0, 20.0, 110.0, 70.0], "label": "car"}]'
+    assert found.value == (Box(10, 20, 110, 70, "car"), None)
+    assert parser.parse("none").label == parser.write("[]") == "[]"
+    assert parser.parse("[1,2,3,4]").label == parser.write("[[1, 2, 3, 4]]")
+    assert parser.parse("[1,2,3,4]", make_item((CAR,))).label is None
+    assert parser.measure(make_item((CAR,)), parser.write(json.dumps([CAR]))) == 1.0
+    assert json.loads(parser.write(json.dumps([CAR])))[0]["label"] == "car"
+    assert parser.measure(make_item((CAR,)), text) == 0.5
+    assert parser.measure(make_item((CAR,)), "no car") == 0.0
+    assert parser.measure(make_item((CAR,)), "[1,2,3,x]") is None

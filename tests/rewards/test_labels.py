@@ -33,17 +33,32 @@ FRAGMENTS = [
     ),
 ]
 near_answers = st.tuples(
-    st.sampled_from(["", "", "Classification:", "Classification\uff1a ", "class: ", "not "]),
+    st.sampled_from(
+        ["", "", "Classification:", "Classification\uff1a ", "分类：", "class: ", "not "]
+    ),
     st.sampled_from(["", "", "", "**", '"', '**"', "“", "*", "`"]),
     st.sampled_from(
-        ["on-task", "off-task", "On\u2010Task", "off  task", "on_task", "通过", "不通过"]
+        [
+            "on-task",
+            "off-task",
+            "ｏff-task",
+            "On\u2010Task",
+            "off  task",
+            "on_task",
+            "通过",
+            "不通过",
+        ]
     ),
     st.sampled_from(
         ["", "", ".", "\u3002", "\uff0e", "..", "!", "**", '"', '!"**', "”", "on-task"]
     ),
     st.sampled_from(["", " ", "\n", "\r\n ", ", ", "\uff0c", " ,\n", ",,", "\n\n", "\n,"]),
-    st.sampled_from(["", "Confidence: ", "CONFIDENCE\uff1a", "confident: ", "Confidence "]),
-    st.sampled_from(["", "0.8", ".5", "1", "1.1", "80%", "80 \uff05.", "101%", "0.8.", "5.", "x"]),
+    st.sampled_from(
+        ["", "Confidence: ", "置信度：", "CONFIDENCE\uff1a", "confident: ", "Confidence "]
+    ),
+    st.sampled_from(
+        ["", "0.8", ".5", "０．８", "1", "1.1", "80%", "80 \uff05.", "101%", "0.8.", "5.", "x"]
+    ),
 ).map("".join)
 mixtures = st.one_of(
     near_answers,
@@ -61,18 +76,23 @@ COLONS = (":", "\uff1a")
 COMMAS = (",", "\uff0c")
 
 
+NARROW = {0xFF01 + n: 0x21 + n for n in range(94) if chr(0x21 + n).isalnum()}
+
+
 def read_plainly(text: str) -> str | None:
     """An oracle of another make: it peels the text from both ends, without a grammar."""
-    rest = text.strip()
-    start = "".join(c.lower() if c.isascii() else "?" for c in rest).rfind("confidence")
+    rest = text.strip().translate(NARROW)
+    plain = "".join(c.lower() if c.isascii() else c for c in rest)
+    start, name = max((plain.rfind(name), name) for name in ("confidence", "置信度"))
     if start >= 0:
         before = peel_gap(rest[:start])
-        if before is None or not is_confidence(rest[start + len("confidence") :]):
+        if before is None or not is_confidence(rest[start + len(name) :]):
             return None
         rest = before
     rest = drop_end(rest)
-    if rest[:14].lower() == "classification":
-        rest = rest[14:].lstrip(SPACES)
+    lead = next((n for n in ("classification", "分类") if plain.startswith(n)), None)
+    if lead:
+        rest = rest[len(lead) :].lstrip(SPACES)
         if not rest.startswith(COLONS):
             return None
         rest = rest[1:].lstrip()
@@ -112,7 +132,7 @@ def is_confidence(tail: str) -> bool:
     number = tail[1:].lstrip(SPACES)
     number = number[:-1] if number.endswith(STOPS) else number
     is_percent = number.endswith(("%", "\uff05"))
-    number = number[:-1] if is_percent else number
+    number = (number[:-1] if is_percent else number).replace("\uff0e", ".")
     number = number.rstrip(SPACES)
     whole, dot, part = number.partition(".")
     if set(whole + part) - set("0123456789") or not (part if dot else whole):
@@ -144,6 +164,9 @@ def read_label(text: str) -> str | None:
 @example("on-task\n\nConfidence: 1")
 @example("on-taskConfidence: 1")
 @example("on-task.Confidence: .5")
+@example("ｏn-task")
+@example("on-task\n置信度：．５")
+@example("分类：off-task confidence: 0.5 置信度：1")
 def test_nothing_but_exactly_one_english_label_is_a_class(text: str) -> None:
     expected = read_plainly(text)
     expected = expected if expected in ENGLISH.labels else None
@@ -226,6 +249,15 @@ def test_a_label_in_the_description_makes_it_invalid(
         ("“on-task.”", "on-task", None, ""),
         ('**"on-task!"**', "on-task", None, ""),
         ("Classification: **off-task**, confidence: 80%", "off-task", 0.8, "Classification: "),
+        ("ｏｎ－ｔａｓｋ", "on-task", None, ""),
+        ("Ｏｎ　ＴＡＳＫ！", "on-task", None, ""),
+        ("分类：on-task，置信度：８０％。", "on-task", 0.8, "分类："),
+        (
+            "ｃｌａｓｓｉｆｉｃａｔｉｏｎ：on-task",
+            "on-task",
+            None,
+            "ｃｌａｓｓｉｆｉｃａｔｉｏｎ：",
+        ),
     ],
 )
 def test_answers(text: str, label: str, confidence: float | None, prefix: str) -> None:
@@ -363,6 +395,8 @@ def test_labels_that_start_alike_are_told_apart() -> None:
         ("a: b", "off"),
         ("a\nb", "off"),
         ("Confidence", "off"),
+        ("置信度", "off"),
+        ("Ａ级", "a级"),
         ("a", "*a*"),
         ("a", "a!"),
     ],
@@ -378,7 +412,7 @@ def test_keys_that_would_confuse_are_refused(describe: tuple[str, ...]) -> None:
         LabelParser(labels=("on-task", "off-task"), describe=describe)
 
 
-def test_a_contract_in_a_config_is_refused_in_one_sentence() -> None:
+def test_a_parser_in_a_config_is_refused_in_one_sentence() -> None:
     with pytest.raises(ConfigError, match="two labels cannot be told apart"):
         load_config(LabelParser, {"labels": ["on-task", "on task"]})
 

@@ -10,9 +10,7 @@ Grammar of the answer (in Unicode's NFKC form; case does not count)::
 
 import re
 import unicodedata
-from bisect import bisect_left
 from collections.abc import Sequence
-from itertools import accumulate
 from string import ascii_uppercase
 from typing import Literal
 
@@ -90,11 +88,11 @@ class ChoiceParser(AnswerParser):
 
 def _split_lead(text: str) -> tuple[str, str]:
     """Return what introduces an answer, as written, and the stripped rest in NFKC form."""
-    folded = [unicodedata.normalize("NFKC", letter) for letter in text]
-    lead = _LEAD.match("".join(folded))
-    starts = list(accumulate(map(len, folded), initial=0))
-    place = bisect_left(starts, lead.end() if lead else 0)
-    return text[:place], "".join(folded[place:]).strip()
+    # Letter by letter: each letter of a lead has one in the given text.
+    plain = "".join(unicodedata.normalize("NFKC", letter) for letter in text)
+    lead = _LEAD.match(plain)
+    end = lead.end() if lead else 0
+    return text[:end], plain[end:].strip()
 
 
 def _read_letters(text: str, options: Sequence[str | None]) -> tuple[list[str], str]:

@@ -5,14 +5,15 @@ here knows what the labels mean or pays for them.
 
 Grammar of the stripped text (``describe`` names the keys of an optional description)::
 
-    answer         = [description] ["Classification:"] marked ["." | "!"] [confidence]
+    answer         = [description] [("Classification" | "分类") ":"] marked ["." | "!"] [confidence]
     marked         = label, or in stars (1 to 3 on each side), in quotation marks, or in both
     description    = KEY ":" words "." ...      every key, in order
     words          = 1 to 60 characters without ".", ":" or a line break; no label in them
-    confidence     = [","] "Confidence:" (0 to 1 | 0 to 100 "%") ["."]  same or next line
+    confidence     = [","] ("Confidence" | "置信度") ":" (0 to 1 | 0 to 100 "%") ["."]
+                     on the same or the next line
 
-Case does not count. Where a label has a hyphen or a space, a hyphen (also a Unicode one) with or
-without spaces, or spaces, may stand. Full-width colons and stops are read as the plain ones.
+Case and width do not count (``Ａ级`` is ``A级``). Where a label has a hyphen or a space, a hyphen
+(also a Unicode one) with or without spaces, or spaces, may stand.
 Formatting is no part of an answer: stars go outside of quotation marks (``"``, ``'``, a backtick,
 “”, ‘’, 「」, 『』), a stop or exclamation mark may stand inside of either, and what is opened must
 be closed.
@@ -48,14 +49,20 @@ _CLOSING = (
 _MARKS = "*\"'`\u201c\u201d\u2018\u2019\u300c\u300d\u300e\u300f!\uff01"
 _BREAKS = r"\n\r\v\f\x1c-\x1e\x85\u2028\u2029"
 _WORDS = rf"([^.\u3002\uff0e:\uff1a{_BREAKS}]+)"
-_CONFIDENCE = (
-    rf"(?:(?:{_SPACE}*[,\uff0c])?{_SPACE}*(?:\r?\n{_SPACE}*)?"
+_BEFORE_CONFIDENCE = (
+    rf"(?:{_SPACE}*[,\uff0c])?{_SPACE}*(?:\r?\n{_SPACE}*)?"
     r"(?<=[.\u3002\uff0e,\uff0c \t\u00a0\u3000\n])"
-    rf"[Cc][Oo][Nn][Ff][Ii][Dd][Ee][Nn][Cc][Ee]{_SPACE}*{_COLON}{_SPACE}*"
-    r"(?P<number>[0-9]{1,3}(?:\.[0-9]{1,9})?|\.[0-9]{1,9})"
-    rf"{_SPACE}*(?P<percent>[%\uff05]?){_STOP}?)?"
 )
-_RESERVED = re.compile(r"[.:,\u3002\uff0e\uff1a\uff0c\s]*(?:classification|confidence)", re.I)
+_DIGIT = r"[0-9\uff10-\uff19]"
+_CONFIDENCE = (
+    rf"(?P<number>{_DIGIT}{{1,3}}(?:[.\uff0e]{_DIGIT}{{1,9}})?|[.\uff0e]{_DIGIT}{{1,9}})"
+    rf"{_SPACE}*(?P<percent>[%\uff05]?){_STOP}?"
+)
+_RESERVED = re.compile(
+    r"[.:,\u3002\uff0e\uff1a\uff0c\s]*(?:classification|confidence|(?:分类|置信度)$)", re.I
+)
+_WIDE = {chr(code): chr(code + 0xFEE0) for code in range(0x21, 0x7F)}
+_NARROW = str.maketrans({wide: narrow for narrow, wide in _WIDE.items()})
 _FORBIDDEN = re.compile(rf"[.:,%\u3002\uff0e\uff1a\uff0c{_BREAKS}]")
 
 
@@ -76,10 +83,10 @@ class LabelParser(AnswerParser):
         for kind, names in (("label", self.labels), ("key", self.describe)):
             for name in names:
                 _check_name(kind, name)
-        spellings = [re.sub(_SEPARATOR, "-", label).lower() for label in self.labels]
+        spellings = [_fold(re.sub(_SEPARATOR, "-", label)) for label in self.labels]
         if len(set(spellings)) < len(spellings):
             raise ValueError(f"two labels cannot be told apart in {list(self.labels)}")
-        if len({key.lower() for key in self.describe}) < len(self.describe):
+        if len(set(map(_fold, self.describe))) < len(self.describe):
             raise ValueError(f"a key stands twice in {list(self.describe)}")
         labelled = [key for key in self.describe if _find_labels(key, self.labels)]
         if labelled:
@@ -135,7 +142,7 @@ def _read_match(match: re.Match[str], label: str, prefix: str, labels: tuple[str
             return Parsed(None, f"the description {problem}")
     if number is None:
         return Parsed(label, prefix=prefix)
-    confidence = float(number) / (100 if percent else 1)
+    confidence = float(number.translate(_NARROW)) / (100 if percent else 1)
     if confidence > 1:
         return Parsed(None, f"the confidence {number}{percent} is not in [0, 1]")
     return Parsed(label, confidence=confidence, prefix=prefix)
@@ -146,34 +153,42 @@ def _check_name(kind: str, name: str) -> None:
         not name
         or name != name.strip().strip(_MARKS)
         or _FORBIDDEN.search(name)
-        or _RESERVED.match(name)
+        or _RESERVED.match(_fold(name))
     ):
         raise ValueError(
             f"{name!r} cannot be a {kind}; expected words without stops, colons, commas, percent "
-            "signs, line breaks, outer spaces and outer marks, and not 'Classification' or "
-            "'Confidence'"
+            "signs, line breaks, outer spaces and outer marks, and not 'Classification', "
+            "'Confidence', '分类' or '置信度'"
         )
 
 
 @lru_cache(maxsize=256)
 def _compile_answer(label: str, describe: tuple[str, ...]) -> re.Pattern[str]:
     description = "".join(rf"{_spell(key)}{_SPACE}*{_COLON}{_WORDS}{_STOP}\s*" for key in describe)
-    prefix = rf"(?:{_spell('classification')}{_SPACE}*{_COLON}\s*)?"
-    ending = rf"{_OPENING}{_spell(label)}{_CLOSING}{_END}?{_CONFIDENCE}"
-    return re.compile(description + prefix + ending)
+    lead = rf"(?:(?:{_spell('classification')}|分类){_SPACE}*{_COLON}\s*)?"
+    answer = rf"{_OPENING}{_spell(label)}{_CLOSING}{_END}?"
+    confidence = rf"(?:{_spell('confidence')}|置信度){_SPACE}*{_COLON}{_SPACE}*{_CONFIDENCE}"
+    return re.compile(rf"{description}{lead}{answer}(?:{_BEFORE_CONFIDENCE}{confidence})?")
 
 
 @lru_cache(maxsize=256)
 def _spell(name: str) -> str:
-    """Return a pattern for the spellings of a name: any case, any separator where it has one."""
+    """Return a pattern for the spellings of a name: any case and width, any separator it has."""
     words = re.split(_SEPARATOR, name)
     return _SEPARATOR.join("".join(map(_spell_letter, word)) for word in words)
 
 
 def _spell_letter(letter: str) -> str:
-    """Return a class of both cases (re.IGNORECASE would also take the Kelvin sign for a k)."""
-    cases = {case for case in (letter, letter.lower(), letter.upper()) if len(case) == 1}
-    return f"[{''.join(re.escape(case) for case in sorted(cases))}]"
+    """Return a class of its forms (re.IGNORECASE would also take the Kelvin sign for a k)."""
+    plain = letter.translate(_NARROW)
+    cases = {case for case in (plain, plain.lower(), plain.upper()) if len(case) == 1}
+    forms = cases | {_WIDE[case] for case in cases if case in _WIDE}
+    return f"[{''.join(re.escape(form) for form in sorted(forms))}]"
+
+
+def _fold(name: str) -> str:
+    """Return what counts of a name: neither width nor case."""
+    return name.translate(_NARROW).lower()
 
 
 def _find_problem(words: str, labels: tuple[str, ...]) -> str:

@@ -77,5 +77,9 @@ def _find_problem(answer: str) -> str:
     if read_number(value) is None:
         return "no number alone"
     words = unit.lower().split()
-    is_unit = len(words) < 2 or all(is_known(word) or is_filler(word) for word in words)
+    is_unit = len(words) < 2 or all(map(_is_of_unit, words))
     return "" if is_unit and len(unit) <= _MAX_UNIT_LENGTH else "other text than a unit is beside"
+
+
+def _is_of_unit(word: str) -> bool:
+    return is_known(word) or is_filler(word) or word == "per"
