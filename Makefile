@@ -7,7 +7,7 @@ STAMP := .venv/.groupwise-setup
 export PYTHONDONTWRITEBYTECODE =
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-all check bench
+.PHONY: help setup demo test test-all check docs bench
 
 help:
 	@echo "make setup     install everything into .venv"
@@ -15,6 +15,7 @@ help:
 	@echo "make test      the tests that take seconds each"
 	@echo "make test-all  the slow ones too"
 	@echo "make check     style, types and the layers"
+	@echo "make docs      the documentation site into build/site; a broken link fails"
 	@echo "make bench     the benchmarks"
 
 setup: $(STAMP)
@@ -50,6 +51,10 @@ check: setup
 	$(BIN)/ruff format --check
 	$(BIN)/pyright
 	$(BIN)/lint-imports
+
+docs: setup
+	$(BIN)/python docs/hooks/assemble.py
+	$(BIN)/zensical build --strict
 
 bench: setup
 	$(BIN)/python benchmarks/grpo_step.py --json build/grpo_step.json

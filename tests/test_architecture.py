@@ -55,7 +55,8 @@ def read_commands(path: Path) -> list[str]:
 
 
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md"]
-PAGES += sorted((ROOT / "src" / "groupwise_recipes").rglob("README.md"))
+PAGES += sorted((ROOT / "src" / "groupwise_recipes").rglob("README*.md"))
+PAGES += sorted((ROOT / "docs").rglob("*.md"))
 COMMANDS = [(page.name, line) for page in PAGES for line in read_commands(page)]
 
 

@@ -1,0 +1,33 @@
+"""A page for each public package, which mkdocstrings fills from its docstrings."""
+
+import ast
+from importlib.util import find_spec
+from pathlib import Path
+from pkgutil import iter_modules
+
+import groupwise
+
+NOT_FOR_IMPORT = ("cli",)
+"""Packages that are used from a shell."""
+
+
+def make_api_pages() -> dict[str, str]:
+    """Return the texts of the pages by place."""
+    return {f"api/{name}.md": f"::: groupwise.{name}\n" for name in _list_packages()}
+
+
+def describe_packages() -> str:
+    """Return a list of the packages, each with what it is and a link to its page."""
+    names = _list_packages()
+    return "\n".join(f"- [`groupwise.{name}`]({name}.md): {_summarize(name)}" for name in names)
+
+
+def _list_packages() -> list[str]:
+    modules = iter_modules(groupwise.__path__)
+    return [m.name for m in modules if m.ispkg and m.name not in NOT_FOR_IMPORT]
+
+
+def _summarize(name: str) -> str:
+    spec = find_spec(f"groupwise.{name}")
+    source = Path(str(spec and spec.origin)).read_text(encoding="utf-8")
+    return (ast.get_docstring(ast.parse(source)) or "").partition("\n")[0]

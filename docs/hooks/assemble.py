@@ -1,0 +1,92 @@
+"""Puts the pages of the site together: those written here, the recipes' own, those made from code.
+
+Links between files of the repository become links between pages; a link to a file that is no page
+becomes its path.
+"""
+
+import os
+import re
+import shutil
+from collections.abc import Mapping
+from pathlib import Path
+
+from api_pages import describe_packages, make_api_pages
+from settings_page import describe_settings
+
+ROOT = Path(__file__).parents[2]
+DOCS = ROOT / "docs"
+OUT = ROOT / "build" / "docs"
+_LINK = re.compile(r"(?<!!)\[([^\]]*)\]\(([^)\s#]+)(#[^)\s]*)?\)")
+_MADE = re.compile(r"^<!-- (settings|decisions|packages|include: \S+) -->$", re.MULTILINE)
+
+
+def assemble(out: Path = OUT) -> None:
+    """Write all pages into a new folder."""
+    shutil.rmtree(out, ignore_errors=True)
+    shutil.copytree(DOCS / "images", out / "images")
+    pages = list_pages()
+    for source, page in pages.items():
+        text = relink(source.read_text(encoding="utf-8"), source, pages)
+        _write(out / page, _MADE.sub(lambda found: _make(found[1]), text))
+    for page, text in make_api_pages().items():
+        _write(out / page, text)
+
+
+def list_pages() -> dict[Path, str]:
+    """Return the files that are pages, with the places of the pages."""
+    found = {path: path.relative_to(DOCS).as_posix() for path in sorted(DOCS.rglob("*.md"))}
+    found[ROOT / "CONTRIBUTING.md"] = "contributing.md"
+    for readme in sorted((ROOT / "src" / "groupwise_recipes").glob("*/README*.md")):
+        language = "zh/" if readme.name == "README.zh.md" else ""
+        found[readme] = f"{language}recipes/{readme.parent.name}.md"
+    return found
+
+
+def relink(text: str, source: Path, pages: Mapping[Path, str]) -> str:
+    """Return the text of a file as that of its page, with links that lead to pages.
+
+    Raises:
+        FileNotFoundError: if a link leads to nothing.
+    """
+    here = Path(pages[source]).parent
+
+    def replace(found: re.Match[str]) -> str:
+        words, place, anchor = found[1], found[2], found[3] or ""
+        if "://" in place:
+            return found[0]
+        target = Path(os.path.normpath(source.parent / place))
+        if not target.exists():
+            raise FileNotFoundError(f"{source.relative_to(ROOT)} links to {place}")
+        if target not in pages:
+            return f"{words} (`{target.relative_to(ROOT)}`)"
+        return f"[{words}]({os.path.relpath(pages[target], here)}{anchor})"
+
+    return _LINK.sub(replace, text)
+
+
+def _make(what: str) -> str:
+    made = {
+        "settings": describe_settings,
+        "decisions": _list_decisions,
+        "packages": describe_packages,
+    }
+    return made[what]() if what in made else _include(ROOT / what.removeprefix("include: "))
+
+
+def _include(path: Path) -> str:
+    return f"```{path.suffix[1:]}\n{path.read_text(encoding='utf-8').strip()}\n```"
+
+
+def _list_decisions() -> str:
+    paths = sorted((DOCS / "decisions").glob("[0-9]*.md"))
+    titles = [path.read_text(encoding="utf-8").partition("\n")[0].lstrip("# ") for path in paths]
+    return "\n".join(f"- [{title}]({path.name})" for path, title in zip(paths, titles, strict=True))
+
+
+def _write(path: Path, text: str) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text, encoding="utf-8")
+
+
+if __name__ == "__main__":
+    assemble()

@@ -1,0 +1,147 @@
+"""The page of all settings, made from the configs of the installed recipes.
+
+The library's sections stand there once, whichever recipes have them. Types, defaults and bounds
+are those of the pydantic models, meanings the lines of their docstrings.
+"""
+
+import inspect
+import re
+from types import NoneType, UnionType
+from typing import Any, Literal, Union, get_args, get_origin
+
+from annotated_types import Ge, Gt, Le, Lt, MaxLen, MinLen
+from pydantic import BaseModel
+from pydantic.fields import FieldInfo
+from pydantic_core import PydanticUndefined
+
+from groupwise.core import Config
+from groupwise.pipeline import find_recipes
+
+_BOUNDS = {Ge: "≥ {ge}", Gt: "> {gt}", Le: "≤ {le}", Lt: "< {lt}"}
+_LENGTHS = {MinLen: "at least {min_length}", MaxLen: "at most {max_length}"}
+
+
+def describe_settings() -> str:
+    """Return the tables of all recipes and of their sections."""
+    tops = {name: recipe.load_config_type() for name, recipe in find_recipes().items()}
+    sections = _list_sections(list(tops.values()))
+    lines: list[str] = []
+    for name, top in tops.items():
+        lines += [f"## {name} {{ #{name} }}", "", *_describe_section(top)]
+        for section in sections:
+            if _find_recipe(section) == name:
+                lines += _head_section(section)
+    lines += ["## Sections of every recipe { #shared }", ""]
+    for section in sections:
+        if not _find_recipe(section):
+            lines += _head_section(section)
+    return "\n".join(lines)
+
+
+def read_meanings(section: type[BaseModel]) -> dict[str, str]:
+    """Return what the docstrings of a section and of those it extends say of its fields."""
+    found: dict[str, str] = {}
+    for base in reversed(section.__mro__[: -len(Config.__mro__)]):
+        doc = inspect.cleandoc(vars(base).get("__doc__") or "")
+        _, _, block = doc.partition("Attributes:\n")
+        entries = re.split(r"\n(?=    \S)", "\n" + block.partition("\n\n")[0])
+        for entry in entries:
+            names, colon, meaning = entry.partition(":")
+            if colon:
+                text = " ".join(meaning.split()).replace("``", "`")
+                found |= {name.strip(): text for name in names.split(",")}
+    return found
+
+
+def describe_type(annotation: Any) -> str:
+    """Return a type as people write it in YAML, sections as links."""
+    origin, inner = get_origin(annotation), get_args(annotation)
+    if origin is Literal:
+        return " or ".join(f"`{value}`" for value in inner)
+    if origin in (Union, UnionType):
+        names = [describe_type(part) for part in inner if part is not NoneType]
+        return " or ".join([*names, *(["null"] if NoneType in inner else [])])
+    if hasattr(annotation, "__metadata__"):
+        return describe_type(inner[0])
+    if origin in (tuple, list):
+        return f"list of {describe_type(inner[0])}"
+    if origin is not None and issubclass(origin, dict):
+        return f"mapping of {describe_type(inner[1])}"
+    if _is_section(annotation):
+        return f"[{annotation.__name__}](#{_name_anchor(annotation)})"
+    return {str: "text", int: "integer", float: "number", bool: "true or false"}.get(
+        annotation, getattr(annotation, "__name__", str(annotation)).lower()
+    )
+
+
+def _describe_section(section: type[BaseModel]) -> list[str]:
+    summary = inspect.cleandoc(section.__doc__ or "").partition("Attributes:")[0].strip()
+    meanings = read_meanings(section)
+    rows = [
+        (f"`{name}`", _describe_values(field), _describe_default(field), meanings.get(name, ""))
+        for name, field in section.model_fields.items()
+    ]
+    head = ["| setting | values | default | meaning |", "|---|---|---|---|"]
+    cells = (" | ".join(cell.replace("|", "\\|") for cell in row) for row in rows)
+    return [summary.replace("``", "`"), "", *head, *(f"| {row} |" for row in cells), ""]
+
+
+def _head_section(section: type[BaseModel]) -> list[str]:
+    anchor = _name_anchor(section)
+    return [f"### {section.__name__} {{ #{anchor} }}", "", *_describe_section(section)]
+
+
+def _name_anchor(section: type[BaseModel]) -> str:
+    return "-".join(filter(None, (_find_recipe(section), section.__name__.lower())))
+
+
+def _find_recipe(section: type[BaseModel]) -> str:
+    """Return the recipe whose own a section is; of the library's it is empty."""
+    package, _, rest = section.__module__.partition(".")
+    return "" if package == "groupwise" else rest.partition(".")[0]
+
+
+def _describe_values(field: FieldInfo) -> str:
+    bounds = [
+        text.format(**{key: getattr(given, key) for key in type(given).__slots__})
+        for given in field.metadata
+        for kind, text in {**_BOUNDS, **_LENGTHS}.items()
+        if isinstance(given, kind)
+    ]
+    return ", ".join([describe_type(field.annotation), *bounds])
+
+
+def _describe_default(field: FieldInfo) -> str:
+    value = field.get_default(call_default_factory=True)
+    if value is PydanticUndefined:
+        return "*required*"
+    if isinstance(value, BaseModel):
+        own = value.model_dump(mode="json", exclude_defaults=True)
+        return f"`{own}`" if own else "its defaults"
+    if value is None:
+        return "null"
+    return f"`{list(value)}`" if isinstance(value, tuple) else f"`{value}`"
+
+
+def _list_sections(tops: list[type[Config]]) -> list[type[BaseModel]]:
+    """Return the sections below configs, each once, in the order they are met."""
+    found: list[type[BaseModel]] = []
+
+    def visit(annotation: Any) -> None:
+        for part in get_args(annotation):
+            visit(part)
+        if _is_section(annotation) and annotation not in found:
+            found.append(annotation)
+            enter(annotation)
+
+    def enter(section: type[BaseModel]) -> None:
+        for field in section.model_fields.values():
+            visit(field.annotation)
+
+    for top in tops:
+        enter(top)
+    return found
+
+
+def _is_section(annotation: Any) -> bool:
+    return isinstance(annotation, type) and issubclass(annotation, BaseModel)

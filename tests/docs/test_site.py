@@ -1,0 +1,118 @@
+"""The documentation site: pages, links, settings as the code has them, nothing from outside."""
+
+import json
+import re
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+import pytest
+from pydantic import BaseModel
+
+from assemble import ROOT, assemble, list_pages, relink
+from groupwise.flow import EvaluationSettings
+from groupwise.pipeline import find_recipes
+from groupwise.training import GrpoSettings, PictureAugmentation
+from settings_page import describe_settings, describe_type, read_meanings
+
+_FETCHED = re.compile(r"<(?:link|script|img|iframe)\b[^>]*?(?:src|href)=\"((?:https?:)?//[^\"]*)")
+
+
+@pytest.fixture(scope="module")
+def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with the assembled pages and the site's settings."""
+    folder = tmp_path_factory.mktemp("site")
+    assemble(folder / "build" / "docs")
+    text = (ROOT / "zensical.toml").read_text(encoding="utf-8")
+    source = json.dumps(str(ROOT / "src"))
+    (folder / "zensical.toml").write_text(text.replace('["src"]', f"[{source}]"), encoding="utf-8")
+    return folder
+
+
+def list_nav(nav: object) -> list[str]:
+    if isinstance(nav, str):
+        return [nav]
+    inner = nav.values() if isinstance(nav, dict) else nav
+    return [page for part in inner for page in list_nav(part)]
+
+
+def test_the_navigation_has_every_page_once(project: Path):
+    settings = tomllib.loads((project / "zensical.toml").read_text(encoding="utf-8"))
+    listed = list_nav(settings["project"]["nav"])
+    pages = {p.relative_to(project / "build/docs") for p in (project / "build/docs").rglob("*.md")}
+    reached_by_index = {p for p in pages if p.match("decisions/[0-9]*.md")}
+    assert len(listed) == len(set(listed))
+    assert {Path(page) for page in listed} == pages - reached_by_index
+
+
+def test_the_site_is_built_strictly_and_asks_nobody_for_anything(project: Path):
+    command = [Path(sys.executable).parent / "zensical", "build", "--strict"]
+    done = subprocess.run(command, cwd=project, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    site = project / "build" / "site"
+    pages = sorted(site.rglob("*.html"))
+    assert len(pages) > len(list_pages())
+    assert {p.name: found for p in pages if (found := _FETCHED.findall(p.read_text("utf-8")))} == {}
+    styles = "".join(path.read_text("utf-8") for path in site.rglob("*.css"))
+    assert re.findall(r"(?:@import|url\()\s*['\"]?https?:", styles) == []
+    interface = (site / "api" / "flow.html").read_text(encoding="utf-8")
+    assert 'id="groupwise.flow.Task.warmup"' in interface
+
+
+def test_links_lead_to_pages_or_name_what_is_no_page():
+    home, other = ROOT / "docs" / "index.md", ROOT / "docs" / "rewards.md"
+    readme = ROOT / "src" / "groupwise_recipes" / "on_task" / "README.md"
+    pages = {home: "index.md", other: "rewards.md", readme: "recipes/on_task.md"}
+    text = "[a](../src/groupwise_recipes/on_task/README.md#x) ![p](images/p.png) [M](../Makefile)"
+    assert relink(text, home, pages) == (
+        "[a](recipes/on_task.md#x) ![p](images/p.png) M (`Makefile`)"
+    )
+    assert relink("[r](../../../docs/rewards.md)", readme, pages) == "[r](../rewards.md)"
+    with pytest.raises(FileNotFoundError, match=r"docs/index.md links to nowhere.md"):
+        relink("[x](nowhere.md)", home, pages)
+
+
+def list_fields(section: type[BaseModel]) -> list[str]:
+    return list(section.model_fields)
+
+
+def test_every_setting_stands_in_the_page():
+    page = describe_settings()
+    for name, recipe in find_recipes().items():
+        own = page.split(f"## {name} {{ #{name} }}")[1].split("\n## ")[0]
+        for field in list_fields(recipe.load_config_type()):
+            assert f"| `{field}` |" in own
+    shared = page.split(f"### {GrpoSettings.__name__} {{")[1].split("\n### ")[0]
+    assert re.findall(r"^\| `(\w+)` \|", shared, re.MULTILINE) == list_fields(GrpoSettings)
+    assert "| `beta` | number, ≥ 0 | `0.0` | weight of the KL penalty" in shared
+    assert "| `learning_rate` | number, > 0 | `1e-05` | peak of the schedule. |" in shared
+
+
+def test_links_within_the_page_of_settings_lead_somewhere():
+    page = describe_settings()
+    anchors = re.findall(r"\{ #(\S+) \}", page)
+    assert len(anchors) == len(set(anchors))
+    assert set(re.findall(r"\]\(#([^)]+)\)", page)) <= set(anchors)
+
+
+def test_meanings_are_read_from_docstrings():
+    assert (
+        read_meanings(PictureAugmentation)["contrast"] == "factors are drawn from [1 - x, 1 + x]."
+    )
+    assert read_meanings(GrpoSettings)["save_every_steps"].startswith("a checkpoint each so many")
+    assert set(read_meanings(EvaluationSettings)) == set(list_fields(EvaluationSettings))
+
+
+@pytest.mark.parametrize(
+    ("annotation", "said"),
+    [
+        (int | None, "integer or null"),
+        (tuple[str, ...], "list of text"),
+        (dict[str, float], "mapping of number"),
+        (GrpoSettings | None, "[GrpoSettings](#grposettings) or null"),
+        (Path, "path"),
+    ],
+)
+def test_types_are_said_as_people_write_values(annotation: object, said: str):
+    assert describe_type(annotation) == said
