@@ -295,7 +295,11 @@ def _read_labels(root: Path, labels: PhotoLabels) -> dict[str, str]:
         raise DataError(f"{path} has no rows", expected=f"photo, {labels.column}")
     missing = {"photo", labels.column} - set(rows[0])
     if missing:
-        raise DataError(f"{path} has no column {sorted(missing)[0]}", got=", ".join(rows[0]))
+        raise DataError(
+            f"{path} has no column {' and no column '.join(sorted(missing))}",
+            got=f"the columns {', '.join(rows[0])}",
+            expected=f"photo and {labels.column} (data.photo_labels.column)",
+        )
     unknown = sorted({row[labels.column] for row in rows} - set(labels.texts))
     if unknown:
         raise DataError(

@@ -75,8 +75,14 @@ def test_a_photo_changed_in_place_changes_the_rows_of_its_group(root: Path, tmp_
     ("lines", "message"),
     [
         (["photo,defect"], "has no rows"),
-        (["photo,kind", "a.jpg,free"], "has no column defect; got photo, kind"),
-        (["picture,defect", "a.jpg,free"], "has no column photo; got picture, defect"),
+        (
+            ["photo,kind", "a.jpg,free"],
+            "has no column defect; got the columns photo, kind; expected photo and defect",
+        ),
+        (
+            ["picture,defect", "a.jpg,free"],
+            "has no column photo; got the columns picture, defect; expected photo and defect",
+        ),
         (["photo,defect", "a.jpg,rust"], "does not describe; got rust; expected free, "),
         (["photo,defect", "a.jpg,free"], "is to teach Stage A and has no description"),
     ],
