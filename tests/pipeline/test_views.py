@@ -72,6 +72,7 @@ def test_a_section_that_is_not_there_is_none() -> None:
 def test_names_that_no_config_has_are_unknown_as_usual() -> None:
     assert not hasattr(view("seed"), "nothing")
     assert not hasattr(view("seed"), "__len__")
+    assert callable(view("seed").__pretty__)  # rich looks for it on whatever is printed
 
 
 @pytest.mark.parametrize("path", ["sed", "inner.dept", "seed.depth"])
