@@ -18,7 +18,13 @@ from pathlib import Path
 from typing import Any
 
 from groupwise.core import describe_machine, digest_json, write_json, write_jsonl
-from groupwise.evaluation import METRIC_VERSIONS, Prediction, write_predictions
+from groupwise.evaluation import (
+    METRIC_VERSIONS,
+    Prediction,
+    RunPolicy,
+    write_policies,
+    write_predictions,
+)
 from groupwise.evaluation.comparison import (
     GridAxis,
     Question,
@@ -35,6 +41,15 @@ NUM_ITEMS = 500
 ITEMS_PER_GROUP = 4
 NUM_STEPS = 300
 LABELS = ("on-task", "off-task")
+POLICY = RunPolicy(
+    name="grpo",
+    title="GRPO",
+    title_zh="GRPO",
+    kind="trained",
+    step="grpo",
+    trained_on=("train",),
+    budget={"num_steps": NUM_STEPS},
+)
 _FINISHED = "2026-05-01T10:0{}:00+00:00"
 
 
@@ -44,6 +59,10 @@ def write_run(folder: Path, beta: str, rate: str, group_size: str) -> None:
     manifest = {
         "recipe": "bench",
         "config": {"seed": 0, "grpo": settings, "evaluation": {"num_items": NUM_ITEMS}},
+        "plan": {
+            "grpo": {"reads": ["grpo"], "uses": [], "inputs": []},
+            "evaluate": {"reads": ["evaluation"], "uses": ["grpo"], "inputs": []},
+        },
         "seed": 0,
         "started_at": _FINISHED.format(0),
         "packages": {"groupwise": "0.1.0"},
@@ -51,6 +70,7 @@ def write_run(folder: Path, beta: str, rate: str, group_size: str) -> None:
     }
     write_json(folder / "manifest.json", manifest)
     write_json(folder / "evaluate" / "conditions.json", describe_conditions())
+    write_policies(folder, [POLICY])
     for number, step in enumerate(("grpo", "evaluate"), start=1):
         marker = {"key": step, "outputs": {}, "finished_at": _FINISHED.format(number)}
         write_json(folder / step / "step.json", marker)
@@ -69,13 +89,7 @@ def describe_conditions() -> dict[str, Any]:
         "decoding": {"temperature": 0.0},
         "parser": {"labels": list(LABELS)},
         "normalizer": None,
-        "judge": None,
         "metrics": dict(METRIC_VERSIONS),
-        "rewards": {"classification": {"weight": 1.0}},
-        "budget": {"grpo": {"num_steps": NUM_STEPS}},
-        "lineage": {"grpo": ["grpo"]},
-        "reads": {"grpo": ["train"], "evaluate": ["test"]},
-        "sections": {"grpo": ["grpo"]},
         "is_nested_subset_of": {},
     }
 

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 from PIL import Image, ImageDraw
+from run_folders import POLICIES
 
 from groupwise.core import append_jsonl, write_json, write_jsonl
 from groupwise.evaluation import (
@@ -16,6 +17,7 @@ from groupwise.evaluation import (
     compute_metrics,
     write_comparisons,
     write_metrics,
+    write_policies,
     write_predictions,
 )
 
@@ -86,6 +88,7 @@ def build_run(folder: Path, *, num_groups: int = 40, num_steps: int = 120) -> Pa
     write_metrics(folder / "evaluate/metrics.json", metrics)
     pairs = [("prompt", "grpo"), ("sft", "grpo"), ("sft_same_labels", "grpo"), ("prompt", "sft")]
     write_comparisons(folder / "evaluate/comparisons.json", compare_pairs(predictions, pairs))
+    write_policies(folder, POLICIES)
     write_training(folder, num_steps)
     write_json(folder / "audit/audit.json", AUDIT)
     write_json(folder / "manifest.json", MANIFEST)

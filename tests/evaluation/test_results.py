@@ -5,7 +5,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from run_folders import CONDITIONS
+from run_folders import CONDITIONS, POLICIES
 
 from groupwise.evaluation import (
     CONDITIONS_FILE,
@@ -18,13 +18,14 @@ from groupwise.evaluation import (
     read_comparisons,
     read_conditions,
     read_metrics,
+    read_policies,
     read_predictions,
     read_sections,
     write_evaluation,
 )
 
 Make = Callable[..., Prediction]
-POLICIES = ("sft", "grpo")
+NAMES = ("sft", "grpo")
 
 
 def test_policies_are_asked_once_and_then_read(tmp_path: Path, make_prediction: Make) -> None:
@@ -34,10 +35,10 @@ def test_policies_are_asked_once_and_then_read(tmp_path: Path, make_prediction: 
         asked.append(policy)
         return [make_prediction(policy=policy), make_prediction(policy=policy, example_id="b")]
 
-    found = [predict_each(POLICIES, ask, folder=tmp_path) for _ in range(2)]
+    found = [predict_each(NAMES, ask, folder=tmp_path) for _ in range(2)]
     assert found[0] == found[1]
     assert [one.policy for one in found[0]] == ["sft", "sft", "grpo", "grpo"]
-    assert asked == [*POLICIES]
+    assert asked == [*NAMES]
 
 
 def test_one_that_breaks_off_is_asked_again_and_the_one_before_is_not(
@@ -48,12 +49,12 @@ def test_one_that_breaks_off_is_asked_again_and_the_one_before_is_not(
     def ask(policy: str) -> Iterator[Prediction]:
         asked.append(policy)
         yield make_prediction(policy=policy)
-        if asked == [*POLICIES]:
+        if asked == [*NAMES]:
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        predict_each(POLICIES, ask, folder=tmp_path)
-    assert len(predict_each(POLICIES, ask, folder=tmp_path)) == 2
+        predict_each(NAMES, ask, folder=tmp_path)
+    assert len(predict_each(NAMES, ask, folder=tmp_path)) == 2
     assert asked == ["sft", "grpo", "grpo"]
 
 
@@ -61,11 +62,8 @@ def test_an_evaluation_is_where_it_is_looked_for(
     tmp_path: Path, make_table: Callable[..., list[Prediction]]
 ) -> None:
     rows = [("on-task", "on-task"), ("off-task", "on-task"), ("off-task", None)]
-    predictions = [one for name in POLICIES for one in make_table(rows, policy=name)]
-    conditions = Conditions(**CONDITIONS)
-    conditions = replace(
-        conditions, lineage={"grpo": ("sft", "grpo")}, reads={}, sections={}, measures=()
-    )
+    predictions = [one for name in NAMES for one in make_table(rows, policy=name)]
+    conditions = replace(Conditions(**CONDITIONS), measures=())
     metrics = compute_metrics(predictions, labels=("on-task", "off-task"))
     comparisons = compare_pairs(predictions, [("sft", "grpo")], split="test")
     write_evaluation(
@@ -74,10 +72,12 @@ def test_an_evaluation_is_where_it_is_looked_for(
         metrics=metrics,
         comparisons=comparisons,
         conditions=conditions,
+        policies=POLICIES,
         sections=[Section("Missed defects")],
     )
     assert read_predictions(tmp_path / "evaluate/predictions.jsonl") == predictions
     assert read_metrics(tmp_path / "evaluate/metrics.json") == metrics
     assert read_comparisons(tmp_path / "evaluate/comparisons.json") == comparisons
     assert read_conditions(tmp_path / CONDITIONS_FILE) == conditions
+    assert read_policies(tmp_path).listed == POLICIES
     assert read_sections(tmp_path / "evaluate/sections.json") == (Section("Missed defects"),)

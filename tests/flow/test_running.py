@@ -8,7 +8,7 @@ import pytest
 from small_task import GreedyTask, SmallConfig, SmallTask
 
 from groupwise.core import ConfigError
-from groupwise.evaluation import read_metrics
+from groupwise.evaluation import read_metrics, read_policies
 from groupwise.flow import run
 from groupwise.flow.running import find_address
 from groupwise.pipeline import find_recipe
@@ -39,8 +39,11 @@ def test_a_task_with_a_warmup_runs_the_whole_way(tmp_path: Path) -> None:
     assert said[0] == "[1/9] prepare: data into splits"
     assert any("evaluate run in" in line for line in said)
     assert json.loads((out / "manifest.json").read_text())["recipe"] == "small_task:SmallTask"
-    budget = json.loads((out / "sft" / "training.json").read_text())["budget"]
-    assert budget["num_samples"] == 8
+    described = read_policies(out)
+    assert [one.name for one in described.listed] == described.sort(policies)
+    assert described.find("sft").budget["num_samples"] == 8
+    assert described.find("text_only").blind_to == ()
+    assert described.list_steps("grpo") == ("sft", "grpo")
     said.clear()
     run(SmallTask, config, out=out, say=said.append)
     assert sum("reused" in line for line in said) == 9
@@ -51,6 +54,7 @@ def test_without_a_warmup_grpo_starts_from_the_base(tmp_path: Path) -> None:
     policies = {metric.policy for metric in read_metrics(out / "evaluate" / "metrics.json")}
     assert policies == {"majority", "text_only", "prompt", "grpo"}
     assert not (out / "sft").exists()
+    assert read_policies(out).list_steps("grpo") == ("grpo",)
 
 
 def test_a_stage_that_reads_what_is_not_declared_stops(tmp_path: Path) -> None:

@@ -41,7 +41,7 @@ _PACKAGES = (
 class RunFolder:
     """A folder that holds everything one run reads, writes and was told.
 
-    ``manifest.json`` has the resolved config, its digest, digests of the inputs, seeds,
+    ``manifest.json`` has the resolved config, its digest, the plan, digests of the inputs, seeds,
     package versions, git revision and hardware. ``history.jsonl`` has one row per start.
     """
 
@@ -71,12 +71,14 @@ class RunFolder:
         inputs: Mapping[str, str],
         seed: int,
         accepted: Sequence[str] = (),
+        plan: Mapping[str, Mapping[str, Sequence[str]]] | None = None,
         metric_versions: Mapping[str, int] | None = None,
         other_packages: Mapping[str, Mapping[str, Any]] | None = None,
     ) -> None:
         """Write ``manifest.json`` and append this start to ``history.jsonl``.
 
         ``accepted`` names the findings that this run goes on with, because its user said so;
+        ``plan`` says of each step what it reads and uses;
         ``metric_versions`` says by what version each family of metrics is measured;
         ``other_packages`` names the steps that were made with other versions of packages.
         """
@@ -87,6 +89,7 @@ class RunFolder:
             "inputs": dict(inputs),
             "seed": seed,
             "accepted_findings": list(accepted),
+            "plan": dict(plan or {}),
             "metric_versions": dict(metric_versions or {}),
             "other_packages": dict(other_packages or {}),
             "started_at": datetime.now(UTC).isoformat(timespec="seconds"),

@@ -4,6 +4,9 @@ Reads predictions and files; trains nothing but the baselines.
 """
 
 from groupwise.evaluation.baselines import (
+    MAJORITY,
+    PICTURE_ONLY,
+    TEXT_ONLY,
     predict_majority,
     predict_picture_only,
     predict_text_only,
@@ -17,8 +20,6 @@ from groupwise.evaluation.calibration import (
 from groupwise.evaluation.confusion import Confusion, count_confusion
 from groupwise.evaluation.fairness import (
     CONDITIONS_FILE,
-    USUAL_LINEAGE,
-    USUAL_READS,
     Conditions,
     Difference,
     FairnessVerdict,
@@ -26,11 +27,7 @@ from groupwise.evaluation.fairness import (
     RunFacts,
     Sameness,
     check_fairness,
-    count_grpo_budget,
-    count_sampled_tokens,
-    count_steps,
     describe_examples,
-    describe_rewards,
     describe_rows,
     digest_prompts,
     digest_weights,
@@ -59,8 +56,14 @@ from groupwise.evaluation.paired import (
     read_comparisons,
     write_comparisons,
 )
+from groupwise.evaluation.policies import (
+    POLICIES_FILE,
+    Policies,
+    RunPolicy,
+    read_policies,
+    write_policies,
+)
 from groupwise.evaluation.predictions import (
-    POLICY_ORDER,
     Prediction,
     digest_items,
     group_by_policy,
@@ -82,10 +85,11 @@ from groupwise.evaluation.results import predict_each, write_evaluation
 
 __all__ = [
     "CONDITIONS_FILE",
+    "MAJORITY",
     "METRIC_VERSIONS",
-    "POLICY_ORDER",
-    "USUAL_LINEAGE",
-    "USUAL_READS",
+    "PICTURE_ONLY",
+    "POLICIES_FILE",
+    "TEXT_ONLY",
     "Conditions",
     "Confusion",
     "Difference",
@@ -96,9 +100,11 @@ __all__ = [
     "Measure",
     "Metric",
     "PairedComparison",
+    "Policies",
     "Prediction",
     "ReliabilityBin",
     "RunFacts",
+    "RunPolicy",
     "Sameness",
     "Section",
     "Table",
@@ -111,12 +117,8 @@ __all__ = [
     "compare_policies",
     "compute_metrics",
     "count_confusion",
-    "count_grpo_budget",
-    "count_sampled_tokens",
-    "count_steps",
     "describe_examples",
     "describe_metric",
-    "describe_rewards",
     "describe_rows",
     "digest_items",
     "digest_prompts",
@@ -135,6 +137,7 @@ __all__ = [
     "read_facts",
     "read_items",
     "read_metrics",
+    "read_policies",
     "read_predictions",
     "read_sections",
     "score_brier",
@@ -146,6 +149,7 @@ __all__ = [
     "write_conditions",
     "write_evaluation",
     "write_metrics",
+    "write_policies",
     "write_predictions",
     "write_report",
     "write_sections",

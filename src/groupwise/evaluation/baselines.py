@@ -6,6 +6,7 @@ split only and know nothing of prompts, models or rewards.
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from groupwise.core import EvaluationError, Example, Picture, derive_seed, open_picture
+from groupwise.evaluation.policies import RunPolicy
 from groupwise.evaluation.predictions import Prediction
 from groupwise.evaluation.untyped import (
     LogisticRegression,
@@ -25,6 +27,36 @@ from groupwise.evaluation.untyped import (
 THUMBNAIL_SIZE = (32, 24)
 _NUM_TREES = 200
 Pixels = NDArray[np.float32]
+MAJORITY = RunPolicy(
+    name="majority",
+    title="Majority label",
+    title_zh="多数标签",
+    note="always the most frequent training label",
+    note_zh="总是回答训练中最常见的标签",
+    kind="baseline",
+    step="baselines",
+    trained_on=("train",),
+    blind_to=("everything",),
+)
+TEXT_ONLY = replace(
+    MAJORITY,
+    name="text_only",
+    title="Text only",
+    title_zh="仅文字",
+    note="sees the text, not the picture",
+    note_zh="只看文字，看不到图片",
+    blind_to=("picture",),
+)
+"""Of a task with pictures; where there are none, it is not blind."""
+PICTURE_ONLY = replace(
+    MAJORITY,
+    name="picture_only",
+    title="Picture only",
+    title_zh="仅图片",
+    note="sees the picture, not the text",
+    note_zh="只看图片，看不到文字",
+    blind_to=("text",),
+)
 
 
 def predict_majority(
@@ -40,7 +72,7 @@ def predict_majority(
     counts = Counter(_read_labels(train))
     names = sorted(counts)
     shares = np.asarray([[counts[name] / len(train) for name in names]] * len(test))
-    return _to_predictions(test, "majority", split, names, shares)
+    return _to_predictions(test, MAJORITY.name, split, names, shares)
 
 
 def predict_text_only(
@@ -69,7 +101,7 @@ def predict_text_only(
     )
     model.fit(texts, labels)
     rows: Any = model.predict_proba([_read_text(example) for example in test]) if test else ()
-    return _to_predictions(test, "text_only", split, list(model.classes_), rows)
+    return _to_predictions(test, TEXT_ONLY.name, split, list(model.classes_), rows)
 
 
 def predict_picture_only(
@@ -92,7 +124,7 @@ def predict_picture_only(
     model.set_params(n_jobs=1)  # several threads would add up the trees in any order
     pixels = [_read_pixels(example, thumbnails) for example in test]
     rows: Any = model.predict_proba(pixels) if test else ()
-    return _to_predictions(test, "picture_only", split, list(model.classes_), rows)
+    return _to_predictions(test, PICTURE_ONLY.name, split, list(model.classes_), rows)
 
 
 def _read_labels(examples: Sequence[Example]) -> list[str]:

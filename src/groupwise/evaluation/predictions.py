@@ -12,16 +12,6 @@ from typing import Any
 from groupwise.core import EvaluationError, digest_json, read_jsonl, write_jsonl
 from groupwise.evaluation.measures import is_builtin
 
-POLICY_ORDER = (
-    "majority",
-    "text_only",
-    "picture_only",
-    "prompt",
-    "sft",
-    "sft_same_labels",
-    "grpo",
-)
-BLIND_POLICIES = ("majority", "text_only", "picture_only")
 _SUM_TOLERANCE = 1e-3
 _LATER_KEYS = {"scores", "samples", "pair"}
 
@@ -181,7 +171,7 @@ def _parse_row(row: dict[str, Any], where: str) -> Prediction:
 
 
 def group_by_policy(predictions: Iterable[Prediction]) -> dict[tuple[str, str], list[Prediction]]:
-    """Return predictions by (split, policy), splits by name and policies in report order.
+    """Return predictions by (split, policy), splits by name and policies as they come.
 
     Items are sorted by their id, so that the order of rows never changes a result.
 
@@ -197,14 +187,8 @@ def group_by_policy(predictions: Iterable[Prediction]) -> dict[tuple[str, str], 
                 fix="write each item once per policy and split",
             )
         items[item.example_id] = item
-    keys = sorted(found, key=lambda key: (key[0], rank_policy(key[1])))
+    keys = sorted(found, key=lambda key: key[0])
     return {key: [found[key][name] for name in sorted(found[key])] for key in keys}
-
-
-def rank_policy(policy: str) -> tuple[int, str]:
-    """Return the sort key of a policy: the known ones in their order, then others by name."""
-    known = policy in POLICY_ORDER
-    return (POLICY_ORDER.index(policy) if known else len(POLICY_ORDER), policy)
 
 
 def digest_items(predictions: Iterable[Prediction]) -> str:

@@ -6,6 +6,7 @@ from pathlib import Path
 from groupwise.evaluation.fairness import Conditions, write_conditions
 from groupwise.evaluation.metrics import Metric, write_metrics
 from groupwise.evaluation.paired import PairedComparison, write_comparisons
+from groupwise.evaluation.policies import RunPolicy, write_policies
 from groupwise.evaluation.predictions import Prediction, read_predictions, write_predictions
 from groupwise.evaluation.report import Section, write_sections
 
@@ -34,22 +35,31 @@ def predict_each(
     return found
 
 
-def write_evaluation(
+def write_evaluation(  # noqa: PLR0913 (each is a file)
     folder: Path,
     predictions: Sequence[Prediction],
     *,
     metrics: Sequence[Metric],
     comparisons: Sequence[PairedComparison],
     conditions: Conditions,
+    policies: Sequence[RunPolicy],
     sections: Sequence[Section] = (),
 ) -> None:
     """Write the files of an evaluation, under the names by which they are looked for.
 
-    ``sections`` are what the recipe adds to the report.
+    Args:
+        folder: of the step, in the run folder.
+        predictions: of all policies, in the order of reports.
+        metrics: of these.
+        comparisons: of pairs of policies.
+        conditions: what the numbers depend on.
+        policies: what is known of each policy, in the same order.
+        sections: what the recipe adds to the report.
     """
     write_predictions(folder / "predictions.jsonl", predictions)
     write_metrics(folder / "metrics.json", metrics)
     write_comparisons(folder / "comparisons.json", comparisons)
     write_conditions(folder / "conditions.json", conditions)
+    write_policies(folder.parent, policies)
     if sections:
         write_sections(folder / "sections.json", sections)

@@ -6,8 +6,6 @@ from typing import Any
 from groupwise.core import Example, digest_json, dump_config
 from groupwise.evaluation import (
     METRIC_VERSIONS,
-    USUAL_LINEAGE,
-    USUAL_READS,
     Conditions,
     describe_examples,
     describe_rows,
@@ -15,18 +13,9 @@ from groupwise.evaluation import (
     digest_weights,
 )
 from groupwise.flow.task import Task, read_splits
-from groupwise.flow.training import read_training
 from groupwise.inference import Sampling
 from groupwise.models import find_weights, open_processor
 from groupwise.pipeline import StepContext
-
-_SECTIONS = {
-    "prepare": ("model", "data", "answer"),
-    "baselines": (),
-    "sft": ("model", "answer", "sft"),
-    "sft_same_labels": ("model", "answer", "sft", "grpo"),
-    "grpo": ("model", "answer", "rewards", "judge", "grpo", "evaluation"),
-}
 
 
 def describe_conditions(
@@ -39,8 +28,6 @@ def describe_conditions(
     base = task.find_base(config, context.run)
     processor = open_processor(base)
     tokenizer = getattr(processor, "tokenizer", processor)
-    trained = [name for name in ("sft", "sft_same_labels", "grpo") if name in context.uses]
-    trainings = {name: read_training(context.output_of(name)) for name in trained}
     return Conditions(
         data={
             **({"warmup": describe_rows(warmup)} if warmup.is_file() else {}),
@@ -53,12 +40,6 @@ def describe_conditions(
         decoding=dump_config(Sampling(max_new_tokens=config.grpo.max_new_tokens)),
         parser=task.describe_parser(config),
         normalizer=None,
-        judge=trainings["grpo"]["judge"],
         metrics=METRIC_VERSIONS,
-        rewards=trainings["grpo"]["rewards"],
-        budget={name: training["budget"] for name, training in trainings.items()},
-        lineage=USUAL_LINEAGE,
-        reads=USUAL_READS,
-        sections=_SECTIONS,
         measures=task.measures,
     )

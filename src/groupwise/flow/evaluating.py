@@ -1,11 +1,14 @@
 """The stages ``baselines``, ``evaluate`` and ``report``."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
+from groupwise.core import Example
 from groupwise.data import list_near_examples
 from groupwise.evaluation import (
     Prediction,
+    RunPolicy,
     compare_pairs,
     compute_metrics,
     mark_near_duplicates,
@@ -20,8 +23,7 @@ from groupwise.flow.conditions import describe_conditions
 from groupwise.flow.task import Task, read_splits
 from groupwise.pipeline import StepContext
 
-_JUDGED = "grpo"
-_BEFORE_RIVALS = ("sft", "sft_same_labels", "prompt")
+_RIVALS = ("trained", "prompted", "baseline")
 
 
 def run_baselines(task: Task[Any], context: StepContext) -> None:
@@ -42,11 +44,13 @@ def run_evaluate(task: Task[Any], context: StepContext) -> None:
     test = draw_items(splits["test"], config)
     found = read_predictions(context.output_of("baselines") / "predictions.jsonl")
 
+    policies = task.policies(context)
+    trained = {one.name: one.step for one in policies if one.kind == "trained" and one.step}
+
     def ask(name: str) -> list[Prediction]:
-        policy = open_policy(config, context.output_of(name) / "policy")
+        policy = open_policy(config, context.output_of(trained[name]) / "policy")
         return ask_policy(task, policy, test, context, name=name)
 
-    trained = [name for name in ("sft", "grpo", "sft_same_labels") if name in context.uses]
     found += predict_each(trained, ask, folder=context.folder)
     shown = task.show(config, context, test)
     near = list_near_examples(context.output_of("audit"), shown, split="test")
@@ -59,8 +63,9 @@ def run_evaluate(task: Task[Any], context: StepContext) -> None:
         context.folder,
         found,
         metrics=metrics,
-        comparisons=compare_pairs(found, _list_pairs(found), split="test", seed=seed),
+        comparisons=compare_pairs(found, _list_pairs(found, policies), split="test", seed=seed),
         conditions=describe_conditions(task, context, test),
+        policies=_describe_asked(policies, found, test),
         sections=task.describe(config, context, found, metrics),
     )
 
@@ -71,9 +76,23 @@ def run_report(task: Task[Any], context: StepContext) -> None:
     write_report(context.run)
 
 
-def _list_pairs(predictions: Sequence[Prediction]) -> list[tuple[str, str]]:
-    """Return each policy with the one trained on rewards: what came before it first."""
-    names = list(dict.fromkeys(one.policy for one in predictions))
-    first = [name for name in _BEFORE_RIVALS if name in names]
-    others = [name for name in names if name not in (*first, _JUDGED)]
-    return [(name, _JUDGED) for name in (*first, *others)]
+def _describe_asked(
+    policies: Sequence[RunPolicy], predictions: Sequence[Prediction], test: Sequence[Example]
+) -> list[RunPolicy]:
+    """Return the policies that answered; where nothing has a picture, none is blind to pictures."""
+    names = {one.policy for one in predictions}
+    absent = () if any(example.pictures for example in test) else ("picture",)
+    return [
+        replace(one, blind_to=tuple(what for what in one.blind_to if what not in absent))
+        for one in policies
+        if one.name in names
+    ]
+
+
+def _list_pairs(
+    predictions: Sequence[Prediction], policies: Sequence[RunPolicy]
+) -> list[tuple[str, str]]:
+    """Return each policy with the last one: what was trained before it first."""
+    names = {one.policy for one in predictions}
+    *rivals, last = (one for one in policies if one.name in names)
+    return [(one.name, last.name) for kind in _RIVALS for one in rivals if one.kind == kind]

@@ -12,9 +12,13 @@ from typing import TYPE_CHECKING, Any, ClassVar, Generic, Literal, TypeVar
 from groupwise.core import Config, Example, Finding, dump_config
 from groupwise.data import read_examples
 from groupwise.evaluation import (
+    MAJORITY,
+    PICTURE_ONLY,
+    TEXT_ONLY,
     Measure,
     Metric,
     Prediction,
+    RunPolicy,
     Section,
     predict_majority,
     predict_picture_only,
@@ -89,6 +93,7 @@ class Task(Generic[C]):
         slices: fields that measures are told by, where every item has them.
         measures: of the recipe's own, beside those of every recipe.
         headline: the measure that heads the report; empty: accuracy.
+        baselines: what the policies of ``predict_baselines`` are.
     """
 
     config_type: ClassVar[type[FlowConfig]]
@@ -99,6 +104,7 @@ class Task(Generic[C]):
     slices: ClassVar[Sequence[str]] = ()
     measures: ClassVar[tuple[Measure, ...]] = ()
     headline: ClassVar[str] = ""
+    baselines: ClassVar[tuple[RunPolicy, ...]] = (MAJORITY, TEXT_ONLY, PICTURE_ONLY)
 
     @classmethod
     def make_recipe(cls, name: str) -> Recipe[Any]:
@@ -128,6 +134,12 @@ class Task(Generic[C]):
         from groupwise.flow.stages import list_usual_stages
 
         return list_usual_stages(self, config)
+
+    def policies(self, context: StepContext) -> Sequence[RunPolicy]:
+        """Return what the policies of a run are, in the order of reports; ``evaluate`` asks."""
+        from groupwise.flow.policies import list_usual_policies
+
+        return list_usual_policies(self, context)
 
     def prepare(self, config: C, folder: Path) -> None:
         """Write ``{train,validation,test}.jsonl``, what ``warmup`` reads, and ``source.json``."""

@@ -1,24 +1,13 @@
-"""The training stages: where a policy comes from, where the next one is kept, what it took."""
+"""The training stages: where a policy comes from and where the next one is kept."""
 
-import json
-from pathlib import Path
 from typing import Any
 
 from groupwise.core import derive_seed, write_json
-from groupwise.evaluation import count_grpo_budget, count_steps, describe_rewards
 from groupwise.flow.asking import check_heldout, make_ask, open_policy
 from groupwise.flow.task import Task, read_splits
 from groupwise.models import Policy, keep_policy
 from groupwise.pipeline import StepContext
-from groupwise.training import (
-    RowsOfEpoch,
-    Workspace,
-    make_control_settings,
-    train_grpo,
-    train_sft,
-)
-
-TRAINING_FILE = "training.json"
+from groupwise.training import Workspace, make_control_settings, train_grpo, train_sft
 
 
 def run_sft(task: Task[Any], context: StepContext) -> None:
@@ -28,9 +17,6 @@ def run_sft(task: Task[Any], context: StepContext) -> None:
     rows = task.warmup(config, context.output_of(task.data_stage))
     trained = train_sft(policy, rows, config.sft, workspace=Workspace(context.folder, config.seed))
     keep_policy(trained, context.folder)
-    tokenizer = policy.tokenizer
-    taught = count_taught(rows, config.sft.epochs, tokenizer)
-    _describe_training(context, budget={**_count_steps(context), **taught})
 
 
 def run_sft_same_labels(task: Task[Any], context: StepContext) -> None:
@@ -45,8 +31,6 @@ def run_sft_same_labels(task: Task[Any], context: StepContext) -> None:
     settings = make_control_settings(config.sft, config.grpo)
     workspace = Workspace(context.folder, derive_seed(config.seed, "same labels"))
     keep_policy(train_sft(policy, rows, settings, workspace=workspace), context.folder)
-    num_samples = config.grpo.epochs * len(examples)
-    _describe_training(context, budget={**_count_steps(context), "num_samples": num_samples})
 
 
 def run_grpo(task: Task[Any], context: StepContext) -> None:
@@ -67,26 +51,6 @@ def run_grpo(task: Task[Any], context: StepContext) -> None:
     if judge is not None:
         write_json(context.folder / "judge.json", judge.report())
     keep_policy(trained, context.folder)
-    accumulation = config.grpo.gradient_accumulation
-    _describe_training(
-        context,
-        budget=count_grpo_budget(context.folder, gradient_accumulation=accumulation),
-        rewards=describe_rewards(task.weigh(config)),
-        judge=None if judge is None else str(judge.report()["version"]),
-    )
-
-
-def read_training(folder: Path) -> dict[str, Any]:
-    """Return what a training stage said of itself: ``budget``, ``rewards`` and ``judge``."""
-    return json.loads((folder / TRAINING_FILE).read_text(encoding="utf-8"))
-
-
-def count_taught(rows: RowsOfEpoch, epochs: int, tokenizer: Any) -> dict[str, int]:
-    """Return how many rows SFT saw and how many tokens it was taught, ends included."""
-    taught = [row for epoch in range(epochs) for row in rows(epoch)]
-    encoded = tokenizer([row.target for row in taught], add_special_tokens=False)["input_ids"]
-    num_ends = sum(row.is_finished for row in taught)
-    return {"num_samples": len(taught), "num_tokens": sum(map(len, encoded)) + num_ends}
 
 
 def _open_start(task: Task[Any], context: StepContext) -> Policy:
@@ -95,18 +59,3 @@ def _open_start(task: Task[Any], context: StepContext) -> Policy:
     if "sft" in context.uses:
         return open_policy(config, context.output_of("sft") / "policy")
     return open_policy(config, task.find_base(config, context.run))
-
-
-def _count_steps(context: StepContext) -> dict[str, int]:
-    return {"num_steps": count_steps(context.folder / "metrics.jsonl")}
-
-
-def _describe_training(
-    context: StepContext,
-    *,
-    budget: dict[str, Any],
-    rewards: dict[str, Any] | None = None,
-    judge: str | None = None,
-) -> None:
-    values = {"budget": budget, "rewards": rewards or {}, "judge": judge}
-    write_json(context.folder / TRAINING_FILE, values)

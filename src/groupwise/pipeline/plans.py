@@ -59,6 +59,7 @@ class Planner:
             uses=tuple(uses.split()),
             settings={**settings, **{one: facts[one] for one in names if one in facts}},
             config=view_config(self.config, paths, step=name),
+            reads=tuple(paths),
             inputs={**self._find_inputs(paths), **digest_code(*code.split())},
             **more,
         )

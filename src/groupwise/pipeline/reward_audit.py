@@ -81,6 +81,7 @@ def plan_steps(
             "accepted": sorted({*accepted, *kept}),
         },
         config=view_config(config, reads, step=AUDIT_REWARDS),
+        reads=tuple(reads),
         inputs=digest_code("groupwise.rewards.audit", *source.code.split()),
         summary="what the rewards pay for",
     )

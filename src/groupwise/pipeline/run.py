@@ -19,7 +19,7 @@ from groupwise.pipeline.recipe import Preview, Recipe
 from groupwise.pipeline.reward_audit import check_accepted, plan_steps
 from groupwise.pipeline.runner import StepProgress, run_steps
 from groupwise.pipeline.sharing import Siblings
-from groupwise.pipeline.steps import Step, check_plan
+from groupwise.pipeline.steps import Step, check_plan, describe_plan
 
 
 def run_recipe(  # noqa: PLR0913 (each is a choice of the command line)
@@ -73,6 +73,7 @@ def run_recipe(  # noqa: PLR0913 (each is a choice of the command line)
             inputs={name: digest for step in steps for name, digest in step.inputs.items()},
             seed=config.model_dump()["seed"],
             accepted=sorted({*accepted, *kept}),
+            plan=describe_plan(steps),
             metric_versions=_list_metric_versions(steps),
             other_packages=others,
         )

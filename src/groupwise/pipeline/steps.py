@@ -60,6 +60,7 @@ class Step:
         uses: names of earlier steps whose outputs it reads.
         settings: the JSON value of the settings it depends on.
         config: what its work is given of the config: the same settings and no others.
+        reads: paths of the config that it depends on.
         inputs: what it reads from outside, known by content: digests of files and of source code,
             commits of models, by the setting or module that names them.
         summary: what it does, a clause for people.
@@ -71,9 +72,18 @@ class Step:
     uses: tuple[str, ...] = ()
     settings: Any = None
     config: Any = None
+    reads: tuple[str, ...] = ()
     inputs: Mapping[str, str] = field(default_factory=dict[str, str])
     summary: str = ""
     files: tuple[str, ...] = ()
+
+
+def describe_plan(steps: Sequence[Step]) -> dict[str, dict[str, list[str]]]:
+    """Return what each step depends on: settings it ``reads``, steps it ``uses``, ``inputs``."""
+    return {
+        step.name: {"reads": [*step.reads], "uses": [*step.uses], "inputs": sorted(step.inputs)}
+        for step in steps
+    }
 
 
 def check_plan(steps: Sequence[Step]) -> None:

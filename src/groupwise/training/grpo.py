@@ -12,6 +12,7 @@ from groupwise.core import Example, TrainingError, derive_seed, seed_everything,
 from groupwise.models import Policy, prepare_trainable, silence_libraries
 from groupwise.rewards import RewardSet
 from groupwise.training.arguments import build_arguments
+from groupwise.training.budget import write_grpo_budget
 from groupwise.training.callbacks import (
     CheckHeldout,
     HeldoutRows,
@@ -67,9 +68,9 @@ def train_grpo(
 ) -> Policy:
     """Train a policy in place on prompts and rewards; return it.
 
-    Writes ``metrics.jsonl``, ``gate.json`` and checkpoints to the workspace; if whole
-    checkpoints are already there, training continues from the newest. Before it starts, stderr
-    says what trains.
+    Writes ``metrics.jsonl``, ``gate.json``, ``budget.json`` and checkpoints to the workspace; if
+    whole checkpoints are already there, training continues from the newest. Before it starts,
+    stderr says what trains.
 
     Args:
         policy: what GRPO starts from; it is also the reference of the KL penalty.
@@ -117,6 +118,12 @@ def train_grpo(
         resolved = {**_describe_resolved(trainer.args), "prompts_left_out_per_epoch": num_left_out}
         write_json(workspace.folder / "resolved.json", resolved)
         trainer.train(resume_from_checkpoint=find_last_checkpoint(workspace.folder))
+    write_grpo_budget(
+        workspace.metrics,
+        resolved,
+        num_steps=trainer.state.global_step,
+        gradient_accumulation=settings.gradient_accumulation,
+    )
     remove_checkpoints(workspace.folder)
     model.eval()
     return policy

@@ -57,11 +57,12 @@ class RowCollator:
         inputs = self.policy.processor(
             text=prompts, padding=True, padding_side="right", return_tensors="pt", **named
         )
-        targets = [self._encode_target(row) for _, _, row in scheduled]
+        targets = [self.encode_target(row) for _, _, row in scheduled]
         padding_id = self.policy.tokenizer.pad_token_id
         return dict(inputs) | _append_targets(dict(inputs), targets, padding_id=padding_id)
 
-    def _encode_target(self, row: SftRow) -> torch.Tensor:
+    def encode_target(self, row: SftRow) -> torch.Tensor:
+        """Return the token ids that are taught, shape [tokens]."""
         tokenizer = self.policy.tokenizer
         ids = tokenizer.encode(row.target, add_special_tokens=False)
         return torch.tensor([*ids, tokenizer.eos_token_id] if row.is_finished else ids)

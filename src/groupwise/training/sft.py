@@ -11,6 +11,7 @@ from typing import Any
 from groupwise.core import TrainingError, derive_seed, seed_everything
 from groupwise.models import Policy, prepare_trainable, silence_libraries
 from groupwise.training.arguments import build_arguments
+from groupwise.training.budget import write_budget
 from groupwise.training.callbacks import (
     MetricRows,
     ProgressFile,
@@ -43,8 +44,9 @@ def train_sft(
 ) -> Policy:
     """Fine-tune a policy in place on (example, target) rows; return it.
 
-    Writes ``metrics.jsonl`` and checkpoints to the workspace; if whole checkpoints are already
-    there, training continues from the newest. Before it starts, stderr says what trains.
+    Writes ``metrics.jsonl``, ``budget.json`` and checkpoints to the workspace; if whole
+    checkpoints are already there, training continues from the newest. Before it starts, stderr
+    says what trains.
 
     Raises:
         TrainingError: if there are no rows, if epochs differ in their number of rows, or if the
@@ -94,6 +96,12 @@ def train_sft(
             ],
         )
         trainer.train(resume_from_checkpoint=find_last_checkpoint(workspace.folder))
+    write_budget(
+        workspace.folder,
+        num_steps=trainer.state.global_step,
+        num_samples=len(schedule),
+        num_tokens=sum(len(collate.encode_target(row)) for _, _, row in schedule),
+    )
     remove_checkpoints(workspace.folder)
     model.eval()
     return policy

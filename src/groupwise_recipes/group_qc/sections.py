@@ -5,6 +5,7 @@ from pathlib import Path
 
 from groupwise.evaluation import (
     Metric,
+    Policies,
     Section,
     Tile,
     describe_metric,
@@ -33,6 +34,7 @@ def make_sections(
     metrics: Sequence[Metric],
     missions: Mapping[str, Sequence[Metric]],
     *,
+    policies: Policies,
     failed: Mapping[str, int],
     trainable: Path,
 ) -> list[Section]:
@@ -41,6 +43,7 @@ def make_sections(
     Args:
         metrics: of all groups of the test split.
         missions: the same measures by mission.
+        policies: what they are called.
         failed: how many groups of each mission have no lines from Stage A.
         trainable: ``trainable.json`` of GRPO.
 
@@ -51,15 +54,15 @@ def make_sections(
         table
         for name, rows in missions.items()
         for table in (
-            tabulate_policies(rows, _COLUMNS, title=name),
-            tabulate_policies(rows, _BY_VERDICT, title=f"{name}, by verdict"),
+            tabulate_policies(rows, _COLUMNS, policies=policies, title=name),
+            tabulate_policies(rows, _BY_VERDICT, policies=policies, title=f"{name}, by verdict"),
         )
     ]
     return [
         Section(
             "Missed defects",
             _say_missed(metrics),
-            (tabulate_policies(metrics, _COLUMNS),),
+            (tabulate_policies(metrics, _COLUMNS, policies=policies),),
             _make_tiles(metrics),
         ),
         Section("By mission", _say_failed(failed), tuple(tables)),

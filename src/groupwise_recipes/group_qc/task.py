@@ -2,13 +2,21 @@
 
 import json
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from groupwise.core import Example, digest_json, dump_config, write_json
 from groupwise.data import read_examples
-from groupwise.evaluation import Metric, Prediction, Section
+from groupwise.evaluation import (
+    MAJORITY,
+    PICTURE_ONLY,
+    TEXT_ONLY,
+    Metric,
+    Policies,
+    Prediction,
+    Section,
+)
 from groupwise.flow import POLICY, Ask, Estimate, Part, Stage, Task, list_usual_stages
 from groupwise.pipeline import StepContext
 from groupwise.rewards import RewardCase, RewardSet
@@ -43,6 +51,14 @@ if TYPE_CHECKING:
 
 _OWN = "groupwise_recipes.group_qc"
 _DATA = "data.root data.missions"
+_SUMMARIES_ONLY = replace(
+    TEXT_ONLY,
+    title="Summaries' words",
+    title_zh="摘要用词",
+    note="words of the summaries, without a language model",
+    note_zh="只看摘要用词，没有语言模型",
+    blind_to=(),
+)
 
 
 class GroupQc(Task[GroupQcConfig]):
@@ -61,6 +77,7 @@ class GroupQc(Task[GroupQcConfig]):
     slices: ClassVar = ("task_type",)
     measures = MEASURES
     headline = MISSED
+    baselines = (MAJORITY, _SUMMARIES_ONLY, PICTURE_ONLY)
 
     def inputs(self, config: GroupQcConfig) -> Mapping[str, str]:
         """Return what the photos and the table of missions are known by."""
@@ -202,7 +219,10 @@ class GroupQc(Task[GroupQcConfig]):
         write_json(context.folder / "missions.json", rows)
         failed = json.loads((context.output_of(self.data_stage) / "failed.json").read_text("utf-8"))
         trainable = context.output_of("grpo") / "trainable.json"
-        return make_sections(metrics, missions, failed=failed, trainable=trainable)
+        policies = Policies(tuple(self.policies(context)))
+        return make_sections(
+            metrics, missions, policies=policies, failed=failed, trainable=trainable
+        )
 
     def estimate(self, config: GroupQcConfig) -> Estimate:
         """Return groups, tokens and sources."""

@@ -22,10 +22,10 @@ def test_the_last_policy_is_compared(tmp_path: Path) -> None:
         read_facts(run, policy="ppo")
 
 
-def test_known_policies_come_before_others(tmp_path: Path) -> None:
-    rows = make_predictions(policies=("mine", "sft"))
+def test_policies_that_the_run_describes_come_before_others(tmp_path: Path) -> None:
+    rows = make_predictions(policies=("sft", "mine"))
     assert read_facts(make_run(tmp_path / "one", predictions=rows)).policy == "sft"
-    rows = make_predictions(policies=("mine", "a"))
+    rows = make_predictions(policies=("a", "mine"))
     assert read_facts(make_run(tmp_path / "two", predictions=rows)).policy == "mine"
 
 
@@ -86,8 +86,8 @@ def test_a_step_that_was_redone_with_the_same_outputs_leaves_the_run_comparable(
         read_facts(run)
 
 
-def test_a_run_without_conditions_is_checked_by_its_training_steps(tmp_path: Path) -> None:
-    run = make_run(tmp_path / "one", {"evaluate/conditions.json": None})
+def test_a_run_without_a_plan_is_checked_by_its_training_steps(tmp_path: Path) -> None:
+    run = make_run(tmp_path / "one", {"manifest.json:plan": ...})
     append_jsonl(run / "grpo/metrics.jsonl", {"step": 1})
     read_facts(run)
     (run / "grpo/step.json").unlink()
@@ -128,6 +128,7 @@ def test_versions_of_all_starts_that_trained_are_kept(tmp_path: Path) -> None:
     [
         "manifest.json",
         "evaluate/conditions.json",
+        "evaluate/policies.json",
         "grpo/resolved.json",
         "grpo/trainable.json",
         "grpo/judge.json",
@@ -145,7 +146,7 @@ def test_a_damaged_file_is_one_sentence(tmp_path: Path, path: str, text: str) ->
     assert path in str(caught.value)
 
 
-@pytest.mark.parametrize("name", ["lineage", "data", "budget", "reads", "sections", "prompts"])
+@pytest.mark.parametrize("name", ["data", "prompts", "parser"])
 def test_conditions_of_another_shape_are_refused(tmp_path: Path, name: str) -> None:
     run = make_run(tmp_path / "one", {f"evaluate/conditions.json:{name}": 3})
     with pytest.raises(EvaluationError, match=f"conditions.json is damaged; got {name}"):

@@ -11,6 +11,7 @@ from groupwise.evaluation import FairnessVerdict, check_fairness, read_facts
 
 Judge = Callable[..., FairnessVerdict]
 IN = "evaluate/conditions.json:"
+BY = "evaluate/policies.json:"
 OF = "manifest.json:"
 
 FOLLOWING: list[tuple[str, dict[str, Any]]] = [
@@ -19,16 +20,16 @@ FOLLOWING: list[tuple[str, dict[str, Any]]] = [
         {
             f"{OF}config/grpo/group_size": 10,
             "grpo/resolved.json:num_generations": 10,
-            f"{IN}budget/grpo/num_samples": 2000,
-            f"{IN}budget/grpo/num_tokens": 24_000,
+            f"{BY}grpo/budget/num_samples": 2000,
+            f"{BY}grpo/budget/num_tokens": 24_000,
         },
     ),
     (
         "sft.epochs",
         {
             f"{OF}config/sft/epochs": 1,
-            f"{IN}budget/sft": {"num_steps": 20, "num_samples": 300, "num_tokens": 30_000},
-            f"{IN}budget/grpo/num_tokens": 11_000,
+            f"{BY}sft/budget": {"num_steps": 20, "num_samples": 300, "num_tokens": 30_000},
+            f"{BY}grpo/budget/num_tokens": 11_000,
         },
     ),
     (
@@ -38,11 +39,11 @@ FOLLOWING: list[tuple[str, dict[str, Any]]] = [
             f"{IN}data/train": {"digest": "t2", "num_rows": 400},
             f"{IN}data/warmup/digest": "w2",
             f"{IN}prompts/train": "p2",
-            f"{IN}budget/grpo/num_steps": 24,
+            f"{BY}grpo/budget/num_steps": 24,
             "grpo/resolved.json:prompts_left_out_per_epoch": 0,
         },
     ),
-    ("data", {f"{IN}data/train/digest": "t2", f"{IN}budget/grpo/num_steps": 24}),
+    ("data", {f"{IN}data/train/digest": "t2", f"{BY}grpo/budget/num_steps": 24}),
     (
         "model.base",
         {
@@ -53,7 +54,7 @@ FOLLOWING: list[tuple[str, dict[str, Any]]] = [
         },
     ),
     ("seed", {f"{OF}seed": 1}),
-    ("rewards.format", {f"{OF}config/rewards/format": 0.5, f"{IN}rewards/format/weight": 0.36}),
+    ("rewards.format", {f"{OF}config/rewards/format": 0.5}),
     ("data.root", {f"{OF}config/data/root": "/b", f"{OF}inputs": {"data.root": "d2"}}),
     ("grpo.trainable", {f"{OF}config/grpo/trainable": {"method": "lora"}}),
     ("code", {f"{OF}git_revision": "1234"}),
@@ -70,8 +71,8 @@ def test_what_follows_from_the_named_is_intended(
 
 NOT_FOLLOWING: list[tuple[str, dict[str, Any], str]] = [
     ("grpo.learning_rate", {"grpo/resolved.json:temperature": 0.9}, "resolved"),
-    ("grpo.learning_rate", {f"{IN}budget/grpo/num_steps": 13}, "budget"),
-    ("grpo.epochs", {f"{IN}budget/sft/num_steps": 61}, "budget"),
+    ("grpo.learning_rate", {f"{BY}grpo/budget/num_steps": 13}, "budget"),
+    ("grpo.epochs", {f"{BY}sft/budget/num_steps": 61}, "budget"),
     ("data.warmup_share", {f"{IN}data/test/digest": "e2"}, "data"),
     ("data.warmup_share", {f"{IN}prompts/test": "p2"}, "prompts"),
     ("grpo.max_new_tokens", {f"{IN}decoding/max_new_tokens": 32}, "decoding"),
@@ -123,7 +124,7 @@ def test_two_policies_of_one_run_are_compared_by_their_own_lineage(tmp_path: Pat
 
 def test_policies_of_two_runs_share_the_steps_that_both_have(tmp_path: Path) -> None:
     one = make_run(tmp_path / "one")
-    two = make_run(tmp_path / "two", {f"{IN}budget/sft/num_steps": 90}, answers="two")
+    two = make_run(tmp_path / "two", {f"{BY}sft/budget/num_steps": 90}, answers="two")
     runs = [read_facts(one, policy="sft"), read_facts(two, policy="grpo")]
     verdict = check_fairness(runs, varying=("policy",))
     assert [one.key for one in verdict.confounding] == ["sft.num_steps"]
@@ -138,9 +139,12 @@ def test_settings_of_a_step_behind_no_compared_policy_are_harmless(tmp_path: Pat
     assert [(one.key, one.reason) for one in verdict.differences] == [("grpo.beta", "unused")]
 
 
-def test_a_policy_without_lineage_counts_with_everything(tmp_path: Path) -> None:
-    gone = {f"{IN}lineage/sft": ...}
+def test_of_a_policy_that_is_not_described_everything_counts(tmp_path: Path) -> None:
+    gone = {f"{BY}{name}": ... for name in ("sft", "sft_same_labels", "grpo")}
     one = make_run(tmp_path / "one", gone)
     two = make_run(tmp_path / "two", {**gone, f"{IN}data/train/digest": "t2"}, answers="two")
     verdict = check_fairness([read_facts(run, policy="sft") for run in (one, two)])
-    assert [one.key for one in verdict.confounding] == ["train"]
+    assert [(one.aspect, one.key) for one in verdict.confounding] == [
+        ("data", "train"),
+        ("policies", "file"),
+    ]

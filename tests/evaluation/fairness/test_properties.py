@@ -9,11 +9,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 from run_folders import apply_changes
 
-from groupwise.evaluation import Difference, FairnessVerdict, RunFacts, check_fairness
+from groupwise.evaluation import (
+    Difference,
+    FairnessVerdict,
+    RunFacts,
+    RunPolicy,
+    check_fairness,
+)
 from groupwise.evaluation.fairness import Answer, Scope
 
 NAMES = (
     "conditions/file",
+    "policies/file",
     "config/grpo.beta",
     "config/grpo.epochs",
     "config/sft.augmentation",
@@ -35,10 +42,16 @@ NAMES = (
     "something/new",
 )
 VARYING = ("grpo.beta", "sft", "data", "seed", "packages", "policy", "grpo.epochs", "items")
+READS = {"prepare": ["data"], "sft": ["sft"], "grpo": ["grpo"], "evaluate": ["evaluation"]}
+USES = {"sft": ["prepare"], "grpo": ["sft"], "evaluate": ["sft", "grpo"]}
+SFT, GRPO = (
+    RunPolicy(name=name, title=name, title_zh=name, kind="trained", step=name)
+    for name in ("sft", "grpo")
+)
 SCOPES = (
     Scope(),
-    Scope(("sft", "grpo"), frozenset({"sft", "grpo"}), {"evaluate": ("test",)}),
-    Scope(("sft",), frozenset({"sft", "grpo"}), {"evaluate": ("test",)}, {"sft": ("sft",)}),
+    Scope((SFT, GRPO), frozenset({"test"}), READS, USES),
+    Scope((SFT,), frozenset({"test"}), {name: READS[name] for name in ("prepare", "sft")}, USES),
 )
 values = st.one_of(
     st.none(), st.booleans(), st.integers(0, 2), st.sampled_from(["1.0+cpu", "1.0", "2.0"])
@@ -129,7 +142,7 @@ def test_naming_changes_kinds_and_never_what_is_listed(
 def test_equal_runs_differ_in_nothing(runs: list[RunFacts]) -> None:
     again = replace(runs[0], name="again", folder=Path("/nowhere/again"))
     places = list_kinds(judge([runs[0], again]).differences)
-    assert set(places) <= {("conditions", "file")}
+    assert set(places) <= {("conditions", "file"), ("policies", "file")}
 
 
 @given(list_runs(2))

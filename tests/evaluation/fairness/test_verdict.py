@@ -12,6 +12,7 @@ from groupwise.evaluation import FairnessVerdict, check_fairness, read_facts
 
 Judge = Callable[..., FairnessVerdict]
 IN = "evaluate/conditions.json:"
+BY = "evaluate/policies.json:"
 OF = "manifest.json:"
 
 CONFOUNDERS: list[tuple[str, dict[str, Any], tuple[str, str]]] = [
@@ -34,12 +35,12 @@ CONFOUNDERS: list[tuple[str, dict[str, Any], tuple[str, str]]] = [
     ("metric not recorded", {f"{IN}metrics/accuracy": ...}, ("metrics", "accuracy")),
     ("normaliser", {f"{IN}normalizer": "2"}, ("normalizer", "version")),
     ("parser", {f"{IN}parser/describe": []}, ("parser", "describe")),
-    ("judge", {f"{IN}judge": "j2"}, ("judge", "version")),
-    ("reward weights", {f"{IN}rewards/format/weight": 0.5}, ("rewards", "format.weight")),
+    ("reward weights", {f"{OF}config/rewards/format": 0.5}, ("config", "rewards.format")),
+    ("judge", {f"{OF}config/judge": {"model": "j2"}}, ("config", "judge")),
     ("base weights", {f"{IN}base_weights": "other"}, ("base_weights", "digest")),
-    ("steps", {f"{IN}budget/grpo/num_steps": 13}, ("budget", "grpo.num_steps")),
-    ("samples", {f"{IN}budget/grpo/num_samples": 2000}, ("budget", "grpo.num_samples")),
-    ("budget before", {f"{IN}budget/sft/num_tokens": 99}, ("budget", "sft.num_tokens")),
+    ("steps", {f"{BY}grpo/budget/num_steps": 13}, ("budget", "grpo.num_steps")),
+    ("samples", {f"{BY}grpo/budget/num_samples": 2000}, ("budget", "grpo.num_samples")),
+    ("budget before", {f"{BY}sft/budget/num_tokens": 99}, ("budget", "sft.num_tokens")),
     ("unknown condition", {f"{IN}retrieval": {"depth": 5}}, ("retrieval", "depth")),
     (
         "nested in another set",
@@ -69,6 +70,7 @@ CONFOUNDERS: list[tuple[str, dict[str, Any], tuple[str, str]]] = [
     ("input", {f"{OF}inputs": {"data.root": "d2"}}, ("inputs", "data.root")),
     ("section", {f"{OF}config/sft/augmentation": {"hue": 0.1}}, ("config", "sft.augmentation")),
     ("no conditions", {"evaluate/conditions.json": None}, ("conditions", "file")),
+    ("no policies", {"evaluate/policies.json": None}, ("policies", "file")),
 ]
 
 
@@ -86,7 +88,7 @@ def test_what_is_unlike_confounds(
 
 
 def test_other_training_steps_confound(judge_pair: Judge) -> None:
-    verdict = judge_pair({f"{IN}lineage/grpo": ["grpo"]})
+    verdict = judge_pair({f"{BY}grpo/trained_from": "prompt"})
     assert ("lineage", "steps") in {(one.aspect, one.key) for one in verdict.confounding}
 
 

@@ -2,12 +2,14 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from run_folders import POLICIES
 
-from groupwise.evaluation import Measure, Metric, PairedComparison
+from groupwise.evaluation import Measure, Metric, PairedComparison, Policies
 from groupwise.evaluation.page import Words
 from groupwise.evaluation.report import findings
 from groupwise.evaluation.report.findings import judge_difference
 
+WORDS = Words("en", policies=Policies(POLICIES))
 CLEAR = PairedComparison(
     policy_a="sft",
     policy_b="grpo",
@@ -32,11 +34,14 @@ def plain(text: str) -> str:
 
 
 def describe_comparison(*values: Any) -> str:
-    return Words("en").say(findings.describe_comparison(*values))
+    return WORDS.say(findings.describe_comparison(*values))
 
 
-def state_findings(*values: Any) -> list[str]:
-    return [Words("en").say(one) for one in findings.state_findings(*values)]
+def state_findings(split: str, by_policy: Any, comparisons: Any, num_groups: int) -> list[str]:
+    found = findings.state_findings(
+        split, by_policy, comparisons, WORDS.policies, num_groups=num_groups
+    )
+    return [WORDS.say(one) for one in found]
 
 
 def make_row(policy: str, value: float, *more: Metric) -> dict[str, dict[str, Metric]]:
@@ -92,8 +97,8 @@ def test_paragraph_from_numbers() -> None:
     assert plain(" ".join(found)) == (
         "On test (400 items in 50 groups), GRPO is right in 93.0 % of the cases "
         "(95 % interval 90.0–96.0 %). That is 8.0 points above SFT warm-up (+3.0 to +13.0, "
-        "p = 0.002). On these items it cannot be told apart from SFT, same labels (+8.0 points, "
-        "−1.0 to +13.0, p = 0.300). The best of the 2 baselines that do not see the whole task, "
+        "p = 0.002). On these items it cannot be told apart from SFT control (+8.0 points, "
+        "−1.0 to +13.0, p = 0.300). The best of the 2 baselines, "
         "Text only, reaches 52.0 %. Of the items that are on-task it finds 90.0 %, of those that "
         "are off-task 96.0 %. 1.0 % of its answers are invalid. Its confidence differs from its "
         "accuracy by 4.1 points on average. Half of the answers take no more than 85 ms. All of "

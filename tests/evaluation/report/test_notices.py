@@ -5,13 +5,16 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from run_folders import POLICIES
 
 from groupwise.core import write_json, write_jsonl
 from groupwise.evaluation import (
     Metric,
+    Policies,
     Prediction,
     compute_metrics,
     write_metrics,
+    write_policies,
     write_predictions,
 )
 from groupwise.evaluation.page import Statement, Words
@@ -37,6 +40,7 @@ def make_run(tmp_path: Path, make_table: Callable[..., list[Prediction]]) -> Run
         write_predictions(tmp_path / "evaluate/predictions.jsonl", items)
         metrics = compute_metrics(items, labels=LABELS)
         write_metrics(tmp_path / "evaluate/metrics.json", metrics)
+        write_policies(tmp_path, POLICIES)
         write_json(tmp_path / "audit/audit.json", {"findings": [], "splits": {}})
         write_json(tmp_path / "manifest.json", {"recipe": "r", "config": {}})
         return tmp_path
@@ -49,7 +53,7 @@ def list_notices(run: Path) -> list[tuple[str, str]]:
 
 
 def say(notice: Statement) -> str:
-    return Words("en").say(notice).replace("\u00a0", " ")
+    return Words("en", policies=Policies(POLICIES)).say(notice).replace("\u00a0", " ")
 
 
 def test_a_clean_run_has_no_warnings(make_run: Run) -> None:
@@ -139,7 +143,7 @@ def test_policy_not_above_a_blind_baseline(make_run: Run) -> None:
     half = [LABELS[n % 2] if n % 4 else "off-task" for n in range(120)]
     truths = [LABELS[n % 2] for n in range(120)]
     found = list_notices(make_run({"text_only": truths[:100] + half[100:], "grpo": half}))
-    assert any("GRPO is not clearly above a baseline" in text for _, text in found)
+    assert any("GRPO is not clearly above the best baseline" in text for _, text in found)
 
 
 def test_text_that_gives_the_answer_away(make_run: Run) -> None:

@@ -10,10 +10,12 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from run_folders import POLICIES
 
 from groupwise.core import EvaluationError
 from groupwise.evaluation import (
     Metric,
+    Policies,
     Section,
     Table,
     Tile,
@@ -188,7 +190,9 @@ def test_policies_stand_in_their_order_and_gaps_are_dashes() -> None:
         make_metric("majority/accuracy", 0.75, n=7),
         make_metric("own/accuracy", 1.0, n=8),
     ]
-    table = tabulate_policies(metrics, {"missed": "missed", "right": "accuracy"}, title="all")
+    table = tabulate_policies(
+        metrics, {"missed": "missed", "right": "accuracy"}, title="all", policies=Policies(POLICIES)
+    )
     assert (table.title, table.head) == ("all", ("Policy", "missed", "right", "n"))
     assert [[cell.replace("\u00a0", " ") for cell in row] for row in table.rows] == [
         ["Majority label", "–", "75.0 %\n37.5–87.5 %", "7"],
@@ -200,7 +204,7 @@ def test_policies_stand_in_their_order_and_gaps_are_dashes() -> None:
 def test_numbers_of_two_splits_are_not_mixed() -> None:
     metrics = [make_metric("a/accuracy", 0.5), make_metric("a/accuracy", 0.6, split="dev")]
     with pytest.raises(EvaluationError, match="dev, test"):
-        tabulate_policies(metrics, {"right": "accuracy"})
+        tabulate_policies(metrics, {"right": "accuracy"}, policies=Policies())
 
 
 def test_a_metric_in_words() -> None:

@@ -2,21 +2,27 @@
 
 from pathlib import Path
 
+from run_folders import POLICIES
+
 from groupwise.core import write_json, write_jsonl
+from groupwise.evaluation import Policies, write_policies
 from groupwise.evaluation.page import Words, list_plots
 from groupwise.evaluation.report import build_report, lay_out, render_html, render_markdown
 from groupwise.evaluation.report.training import tabulate_trainings
 
+WORDS = Words("en", policies=Policies(POLICIES))
+
 
 def test_every_alarm_of_every_training_is_a_notice(tmp_path: Path):
     rows = [{"step": step, "truncated": 0.5, "dead_groups": 1.0} for step in range(1, 6)]
+    write_policies(tmp_path, POLICIES)
     write_jsonl(tmp_path / "grpo/metrics.jsonl", rows)
     counts = {"judge": "fit judge", "num_questions": 200, "no_verdict_rate": 0.5}
     write_json(tmp_path / "grpo/judge.json", counts)
     write_jsonl(
         tmp_path / "sft/metrics.jsonl", [{"step": step, "loss": 2.0} for step in range(1, 11)]
     )
-    found = {Words("en").say(one): one for one in build_report(tmp_path).notices}
+    found = {WORDS.say(one): one for one in build_report(tmp_path).notices}
     texts = " ".join(found)
     assert "GRPO, step 5: 50.0\u00a0% of the answers reach the length limit" in texts
     assert "GRPO, step 5: fit judge gave no verdict on 50.0\u00a0% of 200 questions" in texts
@@ -58,9 +64,10 @@ def test_the_values_of_the_page_are_in_the_report(tmp_path: Path):
         {"step": 2, "heldout/accuracy": 0.75, "heldout/n": 96},
         {"step": 3, "reward": 0.75, "reward/format": 0.5, "kl": 0.002, "num_groups": 8},
     ]
+    write_policies(tmp_path, POLICIES)
     write_jsonl(tmp_path / "grpo/metrics.jsonl", rows)
     report = build_report(tmp_path)
-    (fold,) = tabulate_trainings(report.files.logs, Words("en"))
+    (fold,) = tabulate_trainings(report.files.logs, WORDS)
     (table,) = fold.blocks
     assert fold.summary == "GRPO: 4 series over 3 steps"
     assert [row[0] for row in table.rows] == [
@@ -81,5 +88,5 @@ def test_the_values_of_the_page_are_in_the_report(tmp_path: Path):
 
 def test_a_run_without_training_has_no_table(tmp_path: Path):
     report = build_report(tmp_path)
-    assert tabulate_trainings(report.files.logs, Words("en")) == ()
+    assert tabulate_trainings(report.files.logs, WORDS) == ()
     assert "<h3>Values</h3>" not in render_html(report)

@@ -7,8 +7,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from run_folders import POLICIES
 
-from groupwise.evaluation import Prediction, Section, compute_metrics
+from groupwise.evaluation import Policies, Prediction, Section, compute_metrics
 from groupwise_recipes.group_qc.measure import MEASURES, measure_missions, score_defects, show_group
 from groupwise_recipes.group_qc.recipe import recipe
 from groupwise_recipes.group_qc.sections import make_sections
@@ -65,6 +66,7 @@ def make_all(folder: Path, predictions: list[Prediction], **failed: int) -> dict
     found = make_sections(
         compute_metrics(predictions, labels=VERDICTS, seed=0),
         measure_missions(predictions, seed=0),
+        policies=Policies(POLICIES),
         failed=failed,
         trainable=folder / "trainable.json",
     )

@@ -8,7 +8,14 @@ from recipe_runs import RecipeJob
 
 from groupwise.core import digest_file, read_jsonl
 from groupwise.data import read_examples
-from groupwise.evaluation import METRIC_VERSIONS, check_fairness, read_conditions, read_facts
+from groupwise.evaluation import (
+    METRIC_VERSIONS,
+    check_fairness,
+    read_conditions,
+    read_facts,
+    read_policies,
+    read_predictions,
+)
 
 # Enough of a warm-up that answers are valid and some are right: then GRPO has something to learn.
 TAUGHT = (
@@ -35,22 +42,36 @@ def test_conditions_tell_what_the_run_read_and_did(tiny_run: Path) -> None:
         "seed": None,
     }
     assert found.base_weights
-    assert sum(part["weight"] for part in found.rewards.values()) == pytest.approx(1)
+
+
+def test_policies_tell_how_they_were_trained_and_on_what(tiny_run: Path) -> None:
+    found = read_policies(tiny_run)
+    grpo, sft = found.find("grpo").budget, found.find("sft").budget
     steps = read_jsonl(tiny_run / "grpo" / "metrics.jsonl")[-1]["step"]
-    assert found.budget["grpo"]["num_steps"] == steps
-    assert found.budget["grpo"]["num_samples"] == steps * 4 * 2
-    assert 0 < found.budget["grpo"]["num_tokens"] <= steps * 4 * 2 * 16
-    assert found.budget["sft"]["num_samples"] == 12
-    assert found.lineage["grpo"] == ("sft", "grpo")
+    assert grpo["num_steps"] == steps
+    assert grpo["num_samples"] == steps * 4 * 2
+    assert 0 < grpo["num_tokens"] <= steps * 4 * 2 * 16
+    assert sft["num_samples"] == 12
+    assert found.list_steps("grpo") == ("sft", "grpo")
+    predictions = read_predictions(tiny_run / "evaluate" / "predictions.jsonl")
+    names = list(dict.fromkeys(one.policy for one in predictions))
+    assert names == [one.name for one in found.listed]
+    data = read_conditions(tiny_run / "evaluate" / "conditions.json").data
+    for one in found.listed:
+        assert {*one.trained_on} <= set(data)
+        assert one.step is None or (tiny_run / one.step / "step.json").is_file()
+        assert one.weights is None or (tiny_run / one.weights).is_dir()
 
 
-def test_every_data_file_and_step_that_is_named_is_there(tiny_run: Path) -> None:
-    found = read_conditions(tiny_run / "evaluate" / "conditions.json")
-    assert {name for names in found.reads.values() for name in names} <= set(found.data)
-    assert {step for steps in found.lineage.values() for step in steps} <= set(found.reads)
-    config = json.loads((tiny_run / "manifest.json").read_text())["config"]
-    assert {name for names in found.sections.values() for name in names} <= set(config)
-    assert all((tiny_run / step).is_dir() for step in found.sections)
+def test_settings_behind_a_policy_are_those_its_steps_read(tiny_run: Path) -> None:
+    scopes = {name: read_facts(tiny_run, policy=name).scope for name in ("prompt", "sft", "grpo")}
+    behind = {
+        key: {name for name, scope in scopes.items() if scope.is_behind(key)}
+        for key in ("data.test_share", "model.dtype", "sft.learning_rate", "grpo.beta", "rewards")
+    }
+    assert behind["data.test_share"] == behind["model.dtype"] == {"prompt", "sft", "grpo"}
+    assert behind["sft.learning_rate"] == {"sft", "grpo"}
+    assert behind["grpo.beta"] == behind["rewards"] == {"grpo"}
 
 
 def test_the_manifest_names_metric_versions(tiny_run: Path) -> None:

@@ -23,6 +23,7 @@ from groupwise.evaluation.comparison.gate import (
 from groupwise.evaluation.comparison.material import Gate, Material
 from groupwise.evaluation.fairness import RunFacts
 from groupwise.evaluation.fairness.differences import find_differences
+from groupwise.evaluation.fairness.finding import RECORDED
 from groupwise.evaluation.measures import Measure, find_measure
 
 _PERCENT = 100
@@ -181,7 +182,7 @@ def _read_cell(row: CellTable, place: Sequence[str], scale: float) -> GridCell:
 
 def _read_facts(name: str, values: Mapping[str, Any]) -> RunFacts:
     """Return typed facts as the gate takes them; those of a contender without any stay unknown."""
-    recorded = {"conditions/file": "recorded"} if values else {}
+    recorded = dict.fromkeys(RECORDED, "recorded") if values else {}
     return RunFacts(name, Path(name), "", {**recorded, **values}, {})
 
 

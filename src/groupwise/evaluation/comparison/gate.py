@@ -23,8 +23,18 @@ from groupwise.evaluation.page import Statement
 DATA = "data"
 _ORDER: tuple[DifferenceKind, ...] = ("confounding", "intended", "harmless")
 _FIRST = (
-    *(DATA, "items", "labels", "conditions", "prompts", "template", "decoding", "parser"),
-    *("normalizer", "metrics", "judge", "base_weights", "rewards", "config", "seeds", "budget"),
+    *(
+        DATA,
+        "items",
+        "labels",
+        "conditions",
+        "policies",
+        "prompts",
+        "template",
+        "decoding",
+        "parser",
+    ),
+    *("parser", "normalizer", "metrics", "judge", "base_weights", "config", "seeds", "budget"),
 )
 _DIGEST = re.compile(r"[0-9a-f]{32}")
 _MAX_TOLD = 6

@@ -31,13 +31,8 @@ from groupwise.evaluation.intervals import Interval, widen_interval
 from groupwise.evaluation.items import Items, read_items
 from groupwise.evaluation.means import bound_mean
 from groupwise.evaluation.measures import Measure, find_measure
-from groupwise.evaluation.predictions import (
-    BLIND_POLICIES,
-    POLICY_ORDER,
-    Prediction,
-    rank_policy,
-    read_predictions,
-)
+from groupwise.evaluation.policies import Policies, read_policies
+from groupwise.evaluation.predictions import Prediction, read_predictions
 
 _PREDICTIONS = Path("evaluate") / "predictions.jsonl"
 Key = tuple[str, Coordinates]
@@ -95,7 +90,11 @@ def read_sources(
     """
     done = [one for one in sources if one.state == "done"]
     rows = {(s.contender, s.coordinates): read_predictions(s.folder / _PREDICTIONS) for s in done}
-    policy = choose_policy([rows[s.contender, s.coordinates] for s in done if s.policy is None])
+    open_ones = [one for one in done if one.policy is None]
+    policy = choose_policy(
+        [rows[s.contender, s.coordinates] for s in open_ones],
+        read_policies(open_ones[0].folder) if open_ones else Policies(),
+    )
     named = {(s.contender, s.coordinates): s.policy or policy for s in done}
     facts = {
         (s.contender, s.coordinates): _read_facts(
@@ -105,7 +104,13 @@ def read_sources(
     }
     defined = _define_measure(question.measure, done)
     measure = defined or Measure(question.measure, question.measure, question.measure)
-    answers = {key: _read_answers(rows[key], named[key], measure, question.split) for key in rows}
+    folders = {(one.contender, one.coordinates): one.folder for one in done}
+    answers = {
+        key: _read_answers(
+            rows[key], named[key], measure, question.split, read_policies(folders[key])
+        )
+        for key in rows
+    }
     names = tuple(dict.fromkeys(one.contender for one in sources))
     gate = _judge(names, facts, question, has_axes=bool(axes))
     logs = _read_logs(done, facts)
@@ -152,24 +157,26 @@ def _count_trainings(facts: Mapping[Key, RunFacts]) -> int:
     return min(map(len, seeds.values()), default=1)
 
 
-def choose_policy(runs: Sequence[Sequence[Prediction]]) -> str:
+def choose_policy(runs: Sequence[Sequence[Prediction]], policies: Policies) -> str:
     """Return the last policy in the order of reports that every run has.
+
+    Args:
+        runs: the predictions of each.
+        policies: of one of the runs.
 
     Raises:
         EvaluationError: if the runs have none in common.
     """
     if not runs:
         return ""
-    sets = [{row.policy for row in rows} for rows in runs]
-    every = {name for names in sets for name in names}
-    shared = {name for name in every if all(name in names for names in sets)}
+    sets = [dict.fromkeys(row.policy for row in rows) for rows in runs]
+    shared = [name for name in sets[0] if all(name in names for names in sets)]
     if not shared:
-        have = sorted(every)
+        have = sorted({name for names in sets for name in names})
         raise EvaluationError(
             "the runs have no policy in common", got=have, fix="name one each, as RUN:POLICY"
         )
-    known = [name for name in shared if name in POLICY_ORDER]
-    return max(known or shared, key=rank_policy)
+    return policies.choose_last(shared)
 
 
 def _sort(sources: Iterable[Source], names: Sequence[str]) -> list[Source]:
@@ -182,30 +189,32 @@ def _read_facts(source: Source, policy: str, rows: Sequence[Prediction]) -> RunF
     return replace(found, name=source.contender)
 
 
-def _read_answers(rows: Sequence[Prediction], policy: str, measure: Measure, split: str) -> Answers:
+def _read_answers(
+    rows: Sequence[Prediction], policy: str, measure: Measure, split: str, policies: Policies
+) -> Answers:
     here = [row for row in rows if row.split == split]
     items = read_items(here or rows, policy=policy, split=split, measure=measure.name)
     predictions = {row.example_id: row for row in here if row.policy == policy}
-    known = _measure_baselines(here, items)
+    known = _measure_baselines(here, items, policies)
     best = max(known, key=lambda value: measure.sign * value, default=None)
     return Answers(items, predictions, best)
 
 
-def _measure_baselines(rows: Sequence[Prediction], items: Items) -> list[float]:
-    """Return what policies that do not see the whole task reach on the same items."""
-    blind = [name for name in BLIND_POLICIES if any(row.policy == name for row in rows)]
-    found = [] if items.policy in blind else [_measure_blind(rows, name, items) for name in blind]
+def _measure_baselines(rows: Sequence[Prediction], items: Items, policies: Policies) -> list[float]:
+    """Return what baselines reach on the same items."""
+    names = [name for name in {row.policy: 0 for row in rows} if policies.is_baseline(name)]
+    found = [] if items.policy in names else [_measure_one(rows, name, items) for name in names]
     if items.measure == "accuracy" and items.labels:
         found.append(Counter(items.labels).most_common(1)[0][1] / len(items.labels))
     return [value for value in found if value is not None]
 
 
-def _measure_blind(rows: Sequence[Prediction], policy: str, items: Items) -> float | None:
+def _measure_one(rows: Sequence[Prediction], policy: str, items: Items) -> float | None:
     try:
-        blind = read_items(rows, policy=policy, split=items.split, measure=items.measure)
+        found = read_items(rows, policy=policy, split=items.split, measure=items.measure)
     except EvaluationError:
         return None
-    return blind.value if blind.ids == items.ids else None
+    return found.value if found.ids == items.ids else None
 
 
 def _judge(

@@ -14,18 +14,13 @@ from groupwise.evaluation.fairness.conditions import (
     write_conditions,
 )
 from groupwise.evaluation.fairness.contents import (
-    count_grpo_budget,
-    count_sampled_tokens,
-    count_steps,
     describe_examples,
-    describe_rewards,
     describe_rows,
     digest_prompts,
     digest_weights,
 )
 from groupwise.evaluation.fairness.differences import Difference
 from groupwise.evaluation.fairness.facts import Answer, RunFacts, read_facts
-from groupwise.evaluation.fairness.lineage import USUAL_LINEAGE, USUAL_READS
 from groupwise.evaluation.fairness.relations import ItemRelation
 from groupwise.evaluation.fairness.sameness import Sameness, summarize_same
 from groupwise.evaluation.fairness.scope import Scope
@@ -33,8 +28,6 @@ from groupwise.evaluation.fairness.verdict import FairnessVerdict, check_fairnes
 
 __all__ = [
     "CONDITIONS_FILE",
-    "USUAL_LINEAGE",
-    "USUAL_READS",
     "Answer",
     "Conditions",
     "Difference",
@@ -45,11 +38,7 @@ __all__ = [
     "Sameness",
     "Scope",
     "check_fairness",
-    "count_grpo_budget",
-    "count_sampled_tokens",
-    "count_steps",
     "describe_examples",
-    "describe_rewards",
     "describe_rows",
     "digest_prompts",
     "digest_weights",

@@ -16,8 +16,8 @@ from groupwise.evaluation.fairness.relations import ItemRelation
 from groupwise.evaluation.fairness.wording import CONFOUNDING
 
 DifferenceKind = Literal["intended", "harmless", "confounding"]
-NOT_NAMEABLE = ("config", "conditions")
-_REASONS = {"is_nested_subset_of": "subset", "conditions": "conditions"}
+NOT_NAMEABLE = ("config", "conditions", "policies")
+_REASONS = {"is_nested_subset_of": "subset"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +83,7 @@ def _name_confounder(found: Found, context: Context) -> tuple[str, str]:
     if found.aspect == "items":
         other = [one for one in context.relations if one.kind != "exact"]
         return "items", "; ".join(sorted({one.describe() for one in other}))
-    if found.lacking and found.name != RECORDED:
+    if found.lacking and found.name not in RECORDED:
         return "unknown", ""
     if found.key.endswith(".no_verdict_rate"):
         return "no_verdict_rate", ""
@@ -98,7 +98,7 @@ def _find_varied(
     settings = tuple(one.key for one in named if one.aspect == "config")
     evaluated = {name for run in runs for name in run.scope.evaluated}
     trained = [one for one in found if one.aspect == "data" and one.key not in evaluated]
-    is_set = any(key.startswith("data.") for key in settings)
+    is_set = any(run.scope.prepares(key) for run in runs for key in settings)
     return Varied(
         settings,
         has_data=any(is_set or is_named(one.name, varying) for one in trained),
@@ -116,14 +116,5 @@ def _find_equal_aspects(found: Sequence[Found], runs: Sequence[RunFacts]) -> fro
 
 
 def _is_unused(key: str, runs: Sequence[RunFacts]) -> bool:
-    """Whether a setting is of a training step that stands behind none of the policies."""
-    section = key.partition(".")[0]
-    used: set[str] = set()
-    for run in runs:
-        steps = run.scope.steps
-        if section not in run.scope.every_step or steps is None:
-            return False
-        if not set(steps) <= set(run.scope.sections):
-            return False
-        used |= {name for step in steps for name in (step, *run.scope.sections[step])}
-    return section not in used
+    """Whether no step behind any of the policies reads a setting."""
+    return not any(run.scope.is_behind(key) for run in runs)

@@ -16,16 +16,10 @@ from groupwise.core import EvaluationError, write_json
 from groupwise.evaluation.measures import Measure
 
 CONDITIONS_FILE = "evaluate/conditions.json"
-_LISTS = ("lineage", "reads", "sections")
-_NESTED = (*_LISTS, "data", "budget")
-_MAPPINGS = (*_NESTED, "prompts", "decoding", "parser", "metrics", "rewards")
+_NESTED = ("data",)
+_MAPPINGS = (*_NESTED, "prompts", "decoding", "parser", "metrics")
 _AGAIN = "run the step that writes it again"
 _MEASURES = TypeAdapter(tuple[Measure, ...])
-Names = Mapping[str, tuple[str, ...]]
-
-
-def _no_names() -> Names:
-    return {}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,13 +35,7 @@ class Conditions:
         decoding: how the evaluated answers are drawn: sampling parameters, ``max_new_tokens``.
         parser: settings of the parser that reads answers.
         normalizer: version of what makes answers alike before they are compared.
-        judge: version of the judge.
         metrics: version by metric family.
-        rewards: what counts in training: weight (and version) by reward part.
-        budget: by step: ``num_steps`` (of the optimizer), ``num_samples`` and ``num_tokens``.
-        lineage: by policy: the training steps behind it, in order.
-        reads: by step, ``evaluate`` among them: the names in ``data`` that it reads.
-        sections: by step: sections of the config that it depends on.
         is_nested_subset_of: by split: digest of the larger set that its items are drawn from.
         measures: what the recipe's own scores are called, and whether more of each is better.
     """
@@ -60,13 +48,7 @@ class Conditions:
     decoding: Mapping[str, Any]
     parser: Mapping[str, Any]
     normalizer: str | None
-    judge: str | None
     metrics: Mapping[str, int]
-    rewards: Mapping[str, Any]
-    budget: Mapping[str, Mapping[str, float]]
-    lineage: Names
-    reads: Names = field(default_factory=_no_names)
-    sections: Names = field(default_factory=_no_names)
     is_nested_subset_of: Mapping[str, str] = field(default_factory=dict[str, str])
     measures: tuple[Measure, ...] = ()
 
@@ -91,8 +73,6 @@ def read_conditions(path: Path) -> Conditions:
             fix="run the step evaluate again",
         )
     _check_shape(values, path)
-    for name in _LISTS:
-        values[name] = {key: tuple(items) for key, items in values[name].items()}
     values["measures"] = parse_measures(values, path)
     return Conditions(**values)
 
@@ -133,13 +113,12 @@ def parse_measures(values: Mapping[str, Any], path: Path) -> tuple[Measure, ...]
 
 
 def _check_shape(values: Mapping[str, Any], path: Path) -> None:
-    kinds: dict[str, type] = {name: list if name in _LISTS else dict for name in _NESTED}
     for name in _MAPPINGS:
         value: object = values.get(name, {})
         is_whole = isinstance(value, dict)
-        if is_whole and name in kinds:
+        if is_whole and name in _NESTED:
             inner = cast("dict[str, object]", value).values()
-            is_whole = all(isinstance(item, kinds[name]) for item in inner)
+            is_whole = all(isinstance(item, dict) for item in inner)
         if not is_whole:
             raise EvaluationError(f"{path} is damaged", got=f"{name} {value!r}", fix=_AGAIN)
     parse_measures(values, path)

@@ -32,7 +32,7 @@ _BUDGETED = (
     "drawn_pairs_per_screen",
 )
 _OF_BASE = ("base_weights", "template", "tokenizer")
-_OF_STEPS = ("budget", "resolved", "trainable", "judge", "rewards", "data", "prompts")
+_OF_STEPS = ("budget", "resolved", "trainable", "judge", "data", "prompts")
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,18 +66,16 @@ def find_cause(found: Found, varied: Varied, runs: Sequence[RunFacts]) -> str | 
     if aspect in ("resolved", "budget", "trainable"):
         step, _, name = key.partition(".")
         return _find_cause_in_step(aspect, step, name, varied, runs)
+    if aspect in ("data", "prompts"):
+        made = (k for k in varied.settings if any(run.scope.prepares(k) for run in runs))
+        by_data = "data" if aspect == "prompts" and varied.has_data else None
+        return next(made, by_data)
     prefixes = {
-        "data": ("data",),
-        "prompts": ("data",),
         "inputs": (key,),
-        "rewards": ("rewards", "judge"),
         "judge": ("judge",),
         **dict.fromkeys(_OF_BASE, ("model.base",)),
     }
-    setting = _first(varied.settings, prefixes.get(aspect, ()))
-    if setting is None and aspect == "prompts" and varied.has_data:
-        return "data"
-    return setting
+    return _first(varied.settings, prefixes.get(aspect, ()))
 
 
 def _belongs_to_policy(found: Found, runs: Sequence[RunFacts]) -> bool:
@@ -94,7 +92,7 @@ def _belongs_to_policy(found: Found, runs: Sequence[RunFacts]) -> bool:
 def _find_cause_in_step(
     aspect: str, step: str, name: str, varied: Varied, runs: Sequence[RunFacts]
 ) -> str | None:
-    own = _list_settings(varied, [step], runs)
+    own = _list_settings(varied, step, runs)
     if aspect == "trainable":
         return next((key for key in own if _leaf(key) == "trainable"), None) or _first(
             varied.settings, ("model.base",)
@@ -107,22 +105,18 @@ def _find_cause_in_step(
     if found is None and varied.has_data:
         found = "data"
     if found is None and name == "num_tokens":
-        earlier = {s for run in runs for s in _list_steps_up_to(step, run)}
-        found = next(iter(_list_settings(varied, sorted(earlier), runs)), None)
+        found = next(iter(_list_settings(varied, step, runs, earlier=True)), None)
     return found
 
 
-def _list_settings(varied: Varied, steps: Sequence[str], runs: Sequence[RunFacts]) -> list[str]:
-    """Return the compared settings that one of the steps depends on."""
-    sections = {*steps}
-    for run in runs:
-        sections |= {name for step in steps for name in run.scope.sections.get(step, ())}
-    return [key for key in varied.settings if key.partition(".")[0] in sections]
-
-
-def _list_steps_up_to(step: str, run: RunFacts) -> tuple[str, ...]:
-    steps = run.scope.steps or ()
-    return steps[: steps.index(step) + 1] if step in steps else ()
+def _list_settings(
+    varied: Varied, step: str, runs: Sequence[RunFacts], *, earlier: bool = False
+) -> list[str]:
+    """Return the compared settings that a step, or one that it uses, reads in any of the runs."""
+    found = {
+        k for run in runs for k in run.scope.list_settings(varied.settings, step, earlier=earlier)
+    }
+    return [key for key in varied.settings if key in found]
 
 
 def _is_resolved_as(name: str, leaf: str) -> bool:

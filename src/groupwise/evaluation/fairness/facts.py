@@ -14,17 +14,13 @@ from groupwise.evaluation.fairness.conditions import read_recorded
 from groupwise.evaluation.fairness.gathering import (
     list_condition_facts,
     list_manifest_facts,
+    list_policy_facts,
     list_step_facts,
 )
 from groupwise.evaluation.fairness.scope import Scope, read_scope
 from groupwise.evaluation.fairness.standing import check_finished
-from groupwise.evaluation.predictions import (
-    POLICY_ORDER,
-    Prediction,
-    group_by_policy,
-    rank_policy,
-    read_predictions,
-)
+from groupwise.evaluation.policies import Policies, read_policies
+from groupwise.evaluation.predictions import Prediction, group_by_policy, read_predictions
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +67,7 @@ def read_facts(
 
     Args:
         folder: a finished run.
-        policy: whose answers are compared; None: the last of POLICY_ORDER that there is.
+        policy: whose answers are compared; None: the last one of the run.
         predictions: those of ``evaluate/predictions.jsonl``, if they have been read already.
 
     Raises:
@@ -80,40 +76,36 @@ def read_facts(
         DataError: if the predictions cannot be read.
     """
     conditions = read_recorded(folder)
-    check_finished(folder, _list_steps_before(folder, conditions))
+    plan = check_finished(folder)
     rows = predictions
     if rows is None:
         rows = read_predictions(folder / "evaluate" / "predictions.jsonl")
-    name = _choose_policy(folder, rows, policy)
-    scope = read_scope(conditions, name)
+    policies = read_policies(folder)
+    name = _choose_policy(folder, rows, policies, policy)
     answers = {
         split: {row.example_id: Answer(row.label, row.predicted, row.text) for row in items}
         for (split, _), items in group_by_policy(r for r in rows if r.policy == name).items()
     }
+    scope = read_scope(policies, plan, name, evaluated=answers)
     facts = {
         "policy/name": name,
         **list_manifest_facts(folder, scope, has_conditions=conditions is not None),
         **list_condition_facts(conditions, scope),
+        **list_policy_facts(scope),
         **list_step_facts(folder, scope),
     }
     ids = {split: frozenset(items) for split, items in answers.items()}
     return RunFacts(f"{folder}:{name}", folder, name, facts, ids, answers, scope)
 
 
-def _list_steps_before(folder: Path, conditions: Mapping[str, Any] | None) -> list[str]:
-    """Return the steps whose end must come before that of the evaluation."""
-    if conditions is not None and conditions.get("sections"):
-        return sorted(conditions["sections"])
-    return sorted(path.parent.name for path in folder.glob("[!.]*/metrics.jsonl"))
-
-
-def _choose_policy(folder: Path, rows: Sequence[Prediction], policy: str | None) -> str:
-    names = sorted({row.policy for row in rows}, key=rank_policy)
+def _choose_policy(
+    folder: Path, rows: Sequence[Prediction], policies: Policies, policy: str | None
+) -> str:
+    names = policies.sort(row.policy for row in rows)
     if not names:
         raise EvaluationError(f"{folder} holds no predictions", fix="evaluate it again")
     if policy is None:
-        known = [name for name in names if name in POLICY_ORDER]
-        return (known or names)[-1]
+        return policies.choose_last(names)
     if policy not in names:
         raise EvaluationError(
             f"the run {folder} has no policy {policy!r}", expected=f"one of {', '.join(names)}"

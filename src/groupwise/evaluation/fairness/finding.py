@@ -11,15 +11,16 @@ from groupwise.evaluation.fairness.relations import (
     find_relabelled,
 )
 
-RECORDED = "conditions/file"
-_RECORDED_ASPECTS = frozenset(
-    {
-        *("data", "prompts", "template", "tokenizer", "base_weights", "decoding", "parser"),
-        *("normalizer", "metrics", "rewards", "budget", "lineage", "is_nested_subset_of"),
-    }
+_OF_CONDITIONS = (
+    *("data", "prompts", "template", "tokenizer", "base_weights", "decoding", "parser"),
+    *("normalizer", "metrics", "is_nested_subset_of"),
 )
+RECORDED = ("conditions/file", "policies/file")
+_RECORDED_BY = {
+    **dict.fromkeys(_OF_CONDITIONS, RECORDED[0]),
+    **dict.fromkeys(("budget", "lineage"), RECORDED[1]),
+}
 _OF_STEPS = ("resolved", "trainable", "judge")
-_OF_CONDITIONS = "judge/version"
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,12 +57,12 @@ def _find_digest(value: object) -> str | None:
 def find_unlike_facts(runs: Sequence[RunFacts]) -> list[Found]:
     """Return the facts that differ or that only some runs have recorded, by name.
 
-    What a run's conditions would say is held together among the runs that have written them;
+    What a run would say in one of its files is held together among the runs that have written it;
     that the others have not is one fact of its own.
     """
     found: list[Found] = []
     facts = {run.name: values for run, values in zip(runs, _fold_sections(runs), strict=True)}
-    for name in sorted({RECORDED, *(name for values in facts.values() for name in values)}):
+    for name in sorted({*RECORDED, *(name for values in facts.values() for name in values)}):
         is_placed = any(r.scope.steps is not None for r in runs if name in facts[r.name])
         asked = [run for run in runs if _can_have(run, name, is_placed=is_placed)]
         values = {r.name: facts[r.name][name] for r in asked if name in facts[r.name]}
@@ -75,15 +76,16 @@ def find_unlike_facts(runs: Sequence[RunFacts]) -> list[Found]:
 def _can_have(run: RunFacts, name: str, *, is_placed: bool) -> bool:
     """Whether a run without this fact would lack it.
 
-    That a run has no conditions is told once. Of a run that does not say which steps stand behind
-    its policy all steps are there; those that another run knows to be no part of it do not count.
+    That a run has not written a file is told once. Of a run that does not say which steps stand
+    behind its policy all steps are there; those that another run knows to be no part of it do not
+    count.
     """
     aspect, _, key = name.partition("/")
     if aspect in _OF_STEPS and not is_placed and run.scope.steps is not None:
         return key.partition(".")[0] in run.scope.steps
-    if RECORDED in run.facts or (aspect not in _RECORDED_ASPECTS and name != _OF_CONDITIONS):
+    if aspect not in _RECORDED_BY or _RECORDED_BY[aspect] in run.facts:
         return True
-    return any(fact.startswith(f"{aspect}/") for fact in run.facts) and name != _OF_CONDITIONS
+    return any(fact.startswith(f"{aspect}/") for fact in run.facts)
 
 
 def _fold_sections(runs: Sequence[RunFacts]) -> list[Mapping[str, Any]]:

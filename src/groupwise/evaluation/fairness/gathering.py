@@ -13,9 +13,8 @@ _WHOLE = {
     "tokenizer": "digest",
     "base_weights": "digest",
     "normalizer": "version",
-    "judge": "version",
 }
-_STRUCTURE = ("lineage", "reads", "sections", "budget", "data", "prompts", "measures")
+_STRUCTURE = ("data", "prompts", "measures")
 _LEFT_BY_TRAINING = ("metrics.jsonl", "resolved.json", "trainable.json")
 _MACHINE = ("packages", "hardware")
 _JUDGED = ("version", "no_verdict_rate", "cache_hit_rate")
@@ -87,14 +86,21 @@ def list_condition_facts(conditions: Mapping[str, Any] | None, scope: Scope) -> 
         facts |= {
             f"{aspect}/{key}": value
             for key, value in conditions.get(aspect, {}).items()
-            if scope.read is None or key in scope.read
+            if scope.data is None or key in scope.data
         }
-    for step, counts in conditions.get("budget", {}).items():
-        if scope.steps is None or step in scope.steps:
-            facts |= {f"budget/{step}.{key}": value for key, value in counts.items()}
-    if scope.steps is not None:
-        facts["lineage/steps"] = list(scope.steps)
     return facts
+
+
+def list_policy_facts(scope: Scope) -> dict[str, Any]:
+    """Return what the run says of the policy: the steps behind it and their budgets."""
+    if scope.steps is None:
+        return {}
+    budgets = {f"budget/{one.step}": one.budget for one in scope.chain if one.step}
+    return {
+        "policies/file": "recorded",
+        "lineage/steps": list(scope.steps),
+        **{f"{step}.{key}": value for step, own in budgets.items() for key, value in own.items()},
+    }
 
 
 def list_step_facts(folder: Path, scope: Scope) -> dict[str, Any]:

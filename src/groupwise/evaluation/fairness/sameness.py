@@ -2,7 +2,7 @@
 
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import combinations
+from itertools import combinations, pairwise
 from pathlib import Path
 from typing import Literal
 
@@ -12,6 +12,7 @@ from groupwise.evaluation.fairness.facts import RunFacts
 from groupwise.evaluation.fairness.relations import ItemRelation
 from groupwise.evaluation.fairness.weights import are_same_weights, find_still_weights
 from groupwise.evaluation.fairness.wording import Language, write_sentence
+from groupwise.evaluation.policies import RunPolicy
 
 Cell = tuple[Mapping[str, str], Hashable]
 """Coordinates by axis, and the digest of the cell's predictions or its value (None: not run)."""
@@ -149,17 +150,16 @@ def _find_identical(relation: ItemRelation, runs: Sequence[RunFacts]) -> list[Sa
     if relation.num_same_text < relation.num_shared:
         return []
     names = (relation.a, relation.b)
-    by_name = {run.name: _find_policy(run) for run in runs}
+    by_name = {run.name: _find_weights(run, (run.scope.chain or (None,))[-1]) for run in runs}
     is_same = are_same_weights(*(by_name[name] for name in names))
     kinds = {True: "identical", False: "identical_other_weights", None: "identical_answers"}
     words = {"runs": " and ".join(names), "count": str(relation.num_shared)}
     return [_remark("info", kinds[is_same], names, words)]
 
 
-def _find_policy(run: RunFacts) -> Path:
-    """Return the folder of the weights behind a policy: those of its last training step."""
-    steps = run.scope.steps or ()
-    return run.folder / steps[-1] / "policy" if steps else run.folder / "prepare" / "base"
+def _find_weights(run: RunFacts, policy: RunPolicy | None) -> Path:
+    """Return the folder of a policy's weights; one that is not there if the run has none."""
+    return run.folder / ((policy and policy.weights) or "no weights")
 
 
 def _do_differ(names: tuple[str, str], differences: Sequence[Difference]) -> bool:
@@ -175,16 +175,15 @@ def _do_differ(names: tuple[str, str], differences: Sequence[Difference]) -> boo
 def _find_untrained(run: RunFacts) -> list[Sameness]:
     remarks: list[Sameness] = []
     name: str | None
-    before = run.folder / "prepare" / "base"
-    for step in run.scope.steps or ():
-        after = run.folder / step / "policy"
-        name = find_still_weights(before, after)
-        if run.facts.get(f"trainable/{step}.num_trainable") == 0:
+    for before, policy in pairwise((None, *run.scope.chain)):
+        if policy is None or policy.step is None:
+            continue
+        name = find_still_weights(_find_weights(run, before), _find_weights(run, policy))
+        if run.facts.get(f"trainable/{policy.step}.num_trainable") == 0:
             name = "nothing_trainable"
         if name is not None:
-            words = {"key": step, "runs": run.name}
+            words = {"key": policy.step, "runs": run.name}
             remarks.append(_remark("error", name, (run.name,), words))
-        before = after
     return remarks
 
 

@@ -9,26 +9,29 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from pydantic import TypeAdapter, ValidationError
+
 from groupwise.core import DataError, EvaluationError, digest_json, read_jsonl
 from groupwise.evaluation.fairness.conditions import read_object
+from groupwise.evaluation.fairness.scope import EVALUATE, Plan, close
 
-EVALUATE = "evaluate"
-_SECTIONS = ("config", "inputs", "packages", "hardware", "metric_versions")
+_SECTIONS = ("config", "inputs", "packages", "hardware", "metric_versions", "plan")
 _DONE = "step.json"
+_PLAN = TypeAdapter(dict[str, dict[str, list[str]]])
 _AGAIN = "finish it with the command that started it, and compare then"
 
 
-def check_finished(folder: Path, steps: Sequence[str]) -> None:
+def check_finished(folder: Path) -> Plan:
     """Refuse a run whose evaluation is not finished, or older than a step that it depends on.
 
-    A step that was done again with the outputs that the evaluation used does not age it.
+    A step that was done again with the outputs that the evaluation used does not age it. Of a run
+    that did not record its plan, all trainings are looked at.
 
-    Args:
-        folder: the run.
-        steps: steps before the evaluation; one without a folder is not looked at.
+    Returns:
+        The plan of the run; empty if it did not record one.
 
     Raises:
-        EvaluationError: with the step that is not finished.
+        EvaluationError: with the step that is not finished, or if a file is damaged.
     """
     if not (folder / "manifest.json").is_file():
         raise EvaluationError(f"{folder} holds no run", fix="give the folder of a finished run")
@@ -37,8 +40,11 @@ def check_finished(folder: Path, steps: Sequence[str]) -> None:
         begun = sorted(path.parent.name for path in folder.glob("[!.]*/started.json"))
         where = f" (it is at the step {begun[0]})" if begun else ""
         raise EvaluationError(f"the run {folder} is not evaluated yet{where}", fix=_AGAIN)
+    plan = _read_plan(find_manifests(folder, ())[-1], folder)
+    known = close({name: row.get("uses", ()) for name, row in plan.items()}, [EVALUATE])
+    trained = {path.parent.name for path in folder.glob("[!.]*/metrics.jsonl")}
     used = read_object(folder / EVALUATE / _DONE).get("uses", {})
-    for step in steps:
+    for step in sorted(known if plan else trained):
         if step == EVALUATE or not (folder / step).is_dir():
             continue
         finished_at = _read_finish(folder, step)
@@ -49,6 +55,15 @@ def check_finished(folder: Path, steps: Sequence[str]) -> None:
                 f"the evaluation in {folder} is older than its step {step}, which is being redone",
                 fix=_AGAIN,
             )
+    return plan
+
+
+def _read_plan(manifest: Mapping[str, Any], folder: Path) -> Plan:
+    try:
+        return _PLAN.validate_python(manifest.get("plan", {}))
+    except ValidationError as error:
+        got = f"plan {manifest['plan']!r}"
+        raise EvaluationError(f"the manifest of {folder} is damaged", got=got) from error
 
 
 def find_manifests(folder: Path, steps: Sequence[str]) -> list[Mapping[str, Any]]:

@@ -64,9 +64,15 @@ CONFOUNDING: Sentences = {
     ),
     "conditions": (
         "{runs} has no evaluate/conditions.json, so data, prompts, template, decoding, parser, "
-        "judge, metrics, weights and budget cannot be checked: run its step evaluate again",
-        "{runs} 没有 evaluate/conditions.json，数据、提示、模板、解码、解析、裁判、指标、权重"
-        "和预算都无法核对：请重新运行其 evaluate 步骤",
+        "metrics and weights cannot be checked: run its step evaluate again",
+        "{runs} 没有 evaluate/conditions.json，数据、提示、模板、解码、解析、指标和权重"
+        "都无法核对：请重新运行其 evaluate 步骤",
+    ),
+    "policies": (
+        "{runs} does not say in evaluate/policies.json how its policy was trained, so training "
+        "steps and budget cannot be checked: run its step evaluate again",
+        "{runs} 没有在 evaluate/policies.json 中说明策略如何训练，训练步骤和预算无法核对："
+        "请重新运行其 evaluate 步骤",
     ),
     "config": (
         "set {key} to the same value in all runs, or name it with --varying",
@@ -143,10 +149,6 @@ CONFOUNDING: Sentences = {
     "no_verdict_rate": (
         "the judge failed more often in one run: mend it and train that run again",
         "裁判在某个运行中失败更多：请修复后重新训练该运行",
-    ),
-    "rewards": (
-        "rewarded by other parts or weights ({key}): use the same, or name rewards with --varying",
-        "奖励的组成或权重不同（{key}）：请使用相同奖励，或用 --varying rewards 声明",
     ),
     "budget": (
         "one run had more of {key}: give all runs the same budget, or name budget with --varying",

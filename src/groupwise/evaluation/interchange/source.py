@@ -13,7 +13,6 @@ from groupwise.evaluation.predictions import (
     Prediction,
     digest_items,
     group_by_policy,
-    rank_policy,
     read_predictions,
 )
 
@@ -41,7 +40,7 @@ class RunRecords:
     @property
     def policies(self) -> tuple[str, ...]:
         """The policies, in the order of reports."""
-        return tuple(sorted({item.policy for item in self.predictions}, key=rank_policy))
+        return tuple(dict.fromkeys(item.policy for item in self.predictions))
 
     def digest_splits(self) -> dict[str, dict[str, str]]:
         """Return the digest of items and labels by split and policy."""
@@ -82,7 +81,7 @@ def read_records(run: Path, *, policy: str | None = None) -> RunRecords:
             fix="run it up to the step evaluate",
         )
     groups = group_by_policy(read_predictions(path))
-    names = sorted({name for _, name in groups}, key=rank_policy)
+    names = list(dict.fromkeys(name for _, name in groups))
     if policy is not None and policy not in names:
         raise EvaluationError(f"{run} has no policy {policy!r}", got=", ".join(names))
     items = [item for (_, name), rows in groups.items() for item in rows if policy in (None, name)]

@@ -14,6 +14,9 @@ from matplotlib import font_manager
 from matplotlib.figure import Figure
 from matplotlib.ticker import PercentFormatter
 
+from groupwise.evaluation.policies import Policies
+
+_UNKNOWN = Policies()
 Axes = Any  # matplotlib.axes.Axes; its methods take keywords without types
 INK = "#24292f"
 MUTED = "#7a828c"
@@ -31,15 +34,10 @@ _CHINESE_FONTS = (
     "WenQuanYi Micro Hei",
     "SimHei",
 )
-_POLICY_COLORS = {
-    "majority": "#8b949e",
-    "text_only": "#a6761d",
-    "picture_only": "#b5578f",
-    "prompt": "#4a7fd4",
-    "sft": "#e08a1e",
-    "sft_same_labels": "#c8502b",
-    "grpo": "#12856b",
-}
+_POLICY_COLORS = (
+    *("#8b949e", "#a6761d", "#b5578f", "#4a7fd4", "#e08a1e", "#c8502b", "#12856b"),
+    *("#7a5bb5", "#3f8fa8"),
+)
 _PALETTE = ("#12856b", "#4a7fd4", "#c8502b", "#7a5bb5", "#a6761d", "#b5578f", "#3f8fa8")
 _STYLE: dict[str, Any] = {
     "axes.axisbelow": True,
@@ -68,9 +66,12 @@ _STYLE: dict[str, Any] = {
 }
 
 
-def color_policy(policy: str) -> str:
-    """Return a policy's colour, the same in every plot."""
-    return _POLICY_COLORS.get(policy) or pick_color(sum(policy.encode()))
+def color_policy(policy: str, policies: Policies = _UNKNOWN) -> str:
+    """Return the colour of a policy or a training step by its place, the same in every plot."""
+    rank = policies.rank(policy)
+    if rank < len(policies.listed):
+        return _POLICY_COLORS[rank % len(_POLICY_COLORS)]
+    return pick_color(sum(policy.encode()))
 
 
 def pick_color(index: int) -> str:

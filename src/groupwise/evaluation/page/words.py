@@ -16,6 +16,7 @@ import yaml
 from groupwise.evaluation.fairness.wording import write_sentence
 from groupwise.evaluation.measures import Measure
 from groupwise.evaluation.page import numbers
+from groupwise.evaluation.policies import Policies
 
 Language = Literal["en", "zh"]
 Level = Literal["error", "warning", "info"]
@@ -58,11 +59,13 @@ class Words:
         language: ``en`` or ``zh``.
         contender_axis: key whose values are the contenders, which they are then shown with.
         axes: keys of the grid's axes.
+        policies: of the run that the page is about.
     """
 
     language: Language
     contender_axis: str = ""
     axes: tuple[str, ...] = ()
+    policies: Policies = field(default_factory=Policies)
     _formatter: "_Formatter" = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
@@ -116,7 +119,7 @@ class Words:
 
     def title_policy(self, name: str) -> str:
         """Return how a policy, or the step that trains it, is called."""
-        return self.title("policies", name)
+        return self.policies.title(name, self.language)
 
     def name_measure(self, measure: Measure) -> str:
         """Return what a measure is called."""
@@ -165,7 +168,7 @@ def mark_code(text: object) -> str:
 
 def _name_shown(file: str) -> str:
     """Return the key of what a file of a run shows; that of any training step is the same."""
-    return "gate.json" if file.endswith("/gate.json") else file
+    return file.rpartition("/")[2] if file.endswith(("/gate.json", "/metrics.jsonl")) else file
 
 
 class _Formatter(string.Formatter):

@@ -97,7 +97,7 @@ def _plot_reliabilities(report: Report, words: Words) -> Iterator[Plot]:
                 words.title_policy(one.policy),
                 one.bins,
                 words,
-                color=color_policy(one.policy),
+                color=color_policy(one.policy, words.policies),
                 caption=words.join(scores),
             )
 

@@ -12,7 +12,8 @@ from groupwise.evaluation.calibration import ReliabilityBin, bin_reliability
 from groupwise.evaluation.confusion import Confusion, count_confusion
 from groupwise.evaluation.metrics import Metric
 from groupwise.evaluation.page import Statement
-from groupwise.evaluation.predictions import Prediction, group_by_policy, rank_policy
+from groupwise.evaluation.policies import Policies
+from groupwise.evaluation.predictions import Prediction, group_by_policy
 from groupwise.evaluation.report.files import RunFiles, read_run_files
 from groupwise.evaluation.report.findings import state_findings
 from groupwise.evaluation.report.mistakes import Mistakes, choose_mistakes
@@ -70,10 +71,11 @@ def build_report(run_folder: Path) -> Report:
         DataError: if a JSONL file in it is damaged.
     """
     files = read_run_files(run_folder)
-    metrics = _arrange_metrics(files.metrics)
+    metrics = _arrange_metrics(files.metrics, files.policies)
     split = next(iter(metrics), _choose_split(p.split for p in files.predictions))
     items = [item for item in files.predictions if item.split == split]
-    by_policy = {policy: rows for (_, policy), rows in group_by_policy(items).items()}
+    found = {policy: rows for (_, policy), rows in group_by_policy(items).items()}
+    by_policy = {name: found[name] for name in files.policies.sort(found)}
     last = list(by_policy)[-1:] or [""]
     num_groups = len({item.group for item in items})
     return Report(
@@ -81,7 +83,9 @@ def build_report(run_folder: Path) -> Report:
         title=_make_title(files),
         split=split,
         notices=collect_notices(files),
-        findings=state_findings(split, metrics.get(split, {}), files.comparisons, num_groups),
+        findings=state_findings(
+            split, metrics.get(split, {}), files.comparisons, files.policies, num_groups=num_groups
+        ),
         metrics=metrics,
         details=_arrange_details(by_policy),
         mistakes=choose_mistakes(by_policy.get(last[0], []), run_folder),
@@ -99,12 +103,12 @@ def _choose_split(splits: Iterable[str]) -> str:
     return MAIN_SPLIT if MAIN_SPLIT in names else (names or [""])[0]
 
 
-def _arrange_metrics(metrics: Sequence[Metric]) -> dict[str, ByPolicy]:
+def _arrange_metrics(metrics: Sequence[Metric], policies: Policies) -> dict[str, ByPolicy]:
     """Return the metrics of policies with an accuracy, by split, policy and measure."""
-    names = {(m.split, m.policy) for m in metrics if m.measure == "accuracy"}
+    names = dict.fromkeys((m.split, m.policy) for m in metrics if m.measure == "accuracy")
     main = _choose_split(split for split, _ in names)
     found: dict[str, dict[str, dict[str, Metric]]] = {}
-    for split, policy in sorted(names, key=lambda n: (n[0] != main, n[0], rank_policy(n[1]))):
+    for split, policy in sorted(names, key=lambda n: (n[0] != main, n[0], policies.rank(n[1]))):
         here = {m.measure: m for m in metrics if (m.split, m.policy) == (split, policy)}
         found.setdefault(split, {})[policy] = here
     return {split: table for split, table in found.items()}

@@ -16,7 +16,8 @@ from groupwise.evaluation.measures import Measure, find_measure
 from groupwise.evaluation.metrics import Metric, read_metrics
 from groupwise.evaluation.monitor import History
 from groupwise.evaluation.paired import PairedComparison, read_comparisons
-from groupwise.evaluation.predictions import Prediction, rank_policy, read_predictions
+from groupwise.evaluation.policies import Policies, read_policies
+from groupwise.evaluation.predictions import Prediction, read_predictions
 from groupwise.evaluation.report.sections import Section, read_sections
 
 T = TypeVar("T")
@@ -27,7 +28,6 @@ _EXPECTED = (
     "evaluate/comparisons.json",
     "audit/audit.json",
 )
-_USUAL = ("sft", "grpo")
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +51,7 @@ class RunFiles:
     judges: Mapping[str, Mapping[str, Any]]
     manifest: Mapping[str, Any] | None
     packages: Mapping[str, Mapping[str, str]]
+    policies: Policies
     measures: tuple[Measure, ...]
     absent: tuple[str, ...]
 
@@ -67,7 +68,8 @@ def read_run_files(folder: Path) -> RunFiles:
     """
     if not folder.is_dir():
         raise EvaluationError(f"there is no run at {folder}", fix="give the folder of a run")
-    logs = _read_logs(folder)
+    policies = read_policies(folder)
+    logs = _read_logs(folder, policies)
     return RunFiles(
         folder=folder,
         predictions=_read(folder / "evaluate/predictions.jsonl", read_predictions, []),
@@ -86,9 +88,12 @@ def read_run_files(folder: Path) -> RunFiles:
         judges={name: _read(folder / name / "judge.json", _read_object, {}) for name in logs},
         manifest=_read(folder / "manifest.json", _read_object, None),
         packages=_read_packages(folder),
+        policies=policies,
         measures=read_measures(folder),
         absent=tuple(
-            name for name in (*_EXPECTED, *_list_expected(logs)) if not (folder / name).is_file()
+            name
+            for name in (*_EXPECTED, *_list_expected(logs, policies))
+            if not (folder / name).is_file()
         ),
     )
 
@@ -97,20 +102,19 @@ def _read(path: Path, read: Callable[[Path], T], default: T) -> T:
     return read(path) if path.is_file() else default
 
 
-def _read_logs(folder: Path) -> dict[str, History]:
-    """Return the logs of all steps that have rows, the usual steps in their order."""
-    names = [path.parent.name for path in folder.glob("[!.]*/metrics.jsonl")]
+def _read_logs(folder: Path, policies: Policies) -> dict[str, History]:
+    """Return the logs of all steps that have rows, in the order of what they trained."""
+    names = sorted(path.parent.name for path in folder.glob("[!.]*/metrics.jsonl"))
     logs = {
-        name: History(read_jsonl(folder / name / "metrics.jsonl"))
-        for name in sorted(names, key=rank_policy)
+        name: History(read_jsonl(folder / name / "metrics.jsonl")) for name in policies.sort(names)
     }
     return {name: log for name, log in logs.items() if not log.is_empty}
 
 
-def _list_expected(logs: Mapping[str, History]) -> Iterator[str]:
-    """Yield what training leaves: the usual logs, unless all are of other steps, and gates."""
-    if not logs or any(name in logs for name in _USUAL):
-        yield from (f"{name}/metrics.jsonl" for name in _USUAL)
+def _list_expected(logs: Mapping[str, History], policies: Policies) -> Iterator[str]:
+    """Yield what trainings leave: logs, and the gates of those on rewards."""
+    trained = (one.step for one in policies.listed if one.kind == "trained")
+    yield from (f"{name}/metrics.jsonl" for name in trained)
     yield from (f"{name}/gate.json" for name, log in logs.items() if log.is_rewarded)
 
 

@@ -9,7 +9,7 @@ from groupwise.evaluation.measures import ACCURACY, Measure
 from groupwise.evaluation.metrics import Metric
 from groupwise.evaluation.page import Statement
 from groupwise.evaluation.paired import PairedComparison
-from groupwise.evaluation.predictions import BLIND_POLICIES
+from groupwise.evaluation.policies import Policies
 
 CLEAR_P = 0.05
 Measures = Mapping[str, Metric]
@@ -19,6 +19,8 @@ def state_findings(
     split: str,
     by_policy: Mapping[str, Measures],
     comparisons: Sequence[PairedComparison],
+    policies: Policies,
+    *,
     num_groups: int,
 ) -> tuple[Statement, ...]:
     """Return the statements of the findings paragraph for the metrics of one split.
@@ -27,6 +29,7 @@ def state_findings(
         split: its name.
         by_policy: metrics by policy, in order, and measure.
         comparisons: of any splits.
+        policies: what they are.
         num_groups: of its items; 0 where not known.
     """
     if not by_policy:
@@ -36,8 +39,8 @@ def state_findings(
     here = [one for one in comparisons if one.split == split]
     return (
         _state_last(split, last, measures, num_groups),
-        *_state_gains(last, here),
-        *_state_blind(by_policy, last),
+        *_state_gains(last, here, policies),
+        *_state_baselines(by_policy, last, policies),
         *_state_labels(measures),
         *_state_answers(measures),
         *([Statement("finding.one_training")] if here else []),
@@ -55,14 +58,16 @@ def _state_last(split: str, last: str, measures: Measures, num_groups: int) -> S
     return Statement("run.accuracy", values | {"value": metric.value, "ends": ends})
 
 
-def _state_gains(last: str, comparisons: Sequence[PairedComparison]) -> Iterator[Statement]:
+def _state_gains(
+    last: str, comparisons: Sequence[PairedComparison], policies: Policies
+) -> Iterator[Statement]:
     """Say what the last policy is clearly above, clearly below, or neither."""
     mine = [
         one
         for one in comparisons
         if one.measure == ACCURACY.name
         and one.policy_b == last
-        and one.policy_a not in BLIND_POLICIES
+        and not policies.is_baseline(one.policy_a)
     ]
     for kind, wanted in (("above", 1), ("below", -1), ("close", 0)):
         parts = [
@@ -117,12 +122,14 @@ def describe_comparison(one: PairedComparison, measure: Measure = ACCURACY) -> S
     return Statement(f"run.pair_{kind}{'_right' if is_told_as_right else ''}", values)
 
 
-def _state_blind(by_policy: Mapping[str, Measures], last: str) -> Iterator[Statement]:
-    blind = [name for name in by_policy if name in BLIND_POLICIES]
-    if blind and blind[-1] != last:
-        best = max(blind, key=lambda name: by_policy[name]["accuracy"].value)
-        values = {"num": len(blind), "policy": best, "value": by_policy[best]["accuracy"].value}
-        yield Statement("run.blind" if len(blind) == 1 else "run.blind_best", values)
+def _state_baselines(
+    by_policy: Mapping[str, Measures], last: str, policies: Policies
+) -> Iterator[Statement]:
+    names = [name for name in by_policy if policies.is_baseline(name)]
+    if names and names[-1] != last:
+        best = max(names, key=lambda name: by_policy[name]["accuracy"].value)
+        values = {"num": len(names), "policy": best, "value": by_policy[best]["accuracy"].value}
+        yield Statement("run.baseline" if len(names) == 1 else "run.best_baseline", values)
 
 
 def _state_labels(measures: Measures) -> Iterator[Statement]:

@@ -63,7 +63,7 @@ def render_markdown(report: Report, *, language: Language = "en") -> str:
 
 def lay_out(report: Report, language: Language = "en") -> Page:
     """Return the page of a run."""
-    words = Words(language)
+    words = Words(language, policies=report.files.policies)
     findings = words.say_all(report.findings)
     parts = (
         *_list_sections(report, words),

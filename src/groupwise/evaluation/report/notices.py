@@ -10,13 +10,12 @@ from typing import Any
 from groupwise.evaluation.metrics import Metric
 from groupwise.evaluation.monitor import History, find_alarms, state_alarm
 from groupwise.evaluation.page import LEVELS, Level, Statement
+from groupwise.evaluation.policies import Policies
 from groupwise.evaluation.predictions import (
-    BLIND_POLICIES,
     Prediction,
     digest_items,
     find_constant,
     group_by_policy,
-    rank_policy,
 )
 from groupwise.evaluation.report.files import RunFiles
 
@@ -41,9 +40,9 @@ def collect_notices(files: RunFiles) -> tuple[Statement, ...]:
         *_note_digests(files.metrics),
         *_note_invalid(files.metrics),
         *_note_size(files.predictions),
-        *_note_blind(files.metrics),
-        *_note_same_answers(files.predictions),
-        *_note_constant(files.predictions),
+        *_note_baselines(files.metrics, files.policies),
+        *_note_same_answers(files.predictions, files.policies),
+        *_note_constant(files.predictions, files.policies),
         *_note_training(files),
     ]
     return tuple(sorted(found, key=lambda notice: LEVELS.index(notice.level)))
@@ -136,48 +135,54 @@ def _note_size(predictions: Sequence[Prediction]) -> Iterator[Statement]:
             yield _warn("run.small", _PREDICTIONS, split=split, n=num_items, num_groups=num_groups)
 
 
-def _note_blind(metrics: Sequence[Metric]) -> Iterator[Statement]:
+def _note_baselines(metrics: Sequence[Metric], policies: Policies) -> Iterator[Statement]:
     """A last policy not clearly above the best baseline, or a blind baseline above chance."""
     for split in sorted({metric.split for metric in metrics}):
         found = {m.policy: m for m in metrics if m.split == split and m.measure == "accuracy"}
-        blind = [found[name] for name in BLIND_POLICIES if name in found]
-        others = sorted((p for p in found if p not in BLIND_POLICIES), key=rank_policy)
-        if not blind or not others:
+        baselines = [metric for name, metric in found.items() if policies.is_baseline(name)]
+        others = policies.sort(name for name in found if not policies.is_baseline(name))
+        if not baselines or not others:
             continue
-        best, last = max(blind, key=lambda metric: metric.value), found[others[-1]]
+        best, last = max(baselines, key=lambda metric: metric.value), found[others[-1]]
         if last.low <= best.value:
             values = {"policy": last.policy, "value": last.value, "ends": (last.low, last.high)}
             values |= {"split": split, "best": best.policy, "baseline": best.value}
             yield _warn("run.not_above", _METRICS, **values)
-        yield from _note_shortcut(split, found)
+        yield from _note_shortcut(split, found, policies)
 
 
-def _note_shortcut(split: str, found: Mapping[str, Metric]) -> Iterator[Statement]:
-    floor = found.get("majority")
-    for name in ("text_only", "picture_only"):
-        if floor is not None and name in found and found[name].low > floor.value:
-            values = {"policy": name, "value": found[name].value, "floor": floor.value}
-            yield _warn(f"run.shortcut_{name}", _METRICS, split=split, **values)
+def _note_shortcut(
+    split: str, found: Mapping[str, Metric], policies: Policies
+) -> Iterator[Statement]:
+    """Half of a task that is better than seeing nothing of it."""
+    unseen = {name: policies.find(name).blind_to for name in policies.sort(found)}
+    floors = [found[name].value for name, what in unseen.items() if "everything" in what]
+    for name, what in unseen.items():
+        if floors and what in (("picture",), ("text",)) and found[name].low > floors[0]:
+            values = {"policy": name, "value": found[name].value, "floor": floors[0]}
+            yield _warn(f"run.shortcut_without_{what[0]}", _METRICS, split=split, **values)
 
 
-def _note_same_answers(predictions: Sequence[Prediction]) -> Iterator[Statement]:
+def _note_same_answers(
+    predictions: Sequence[Prediction], policies: Policies
+) -> Iterator[Statement]:
     """Two policies of which one was trained from the other and that answer all alike."""
     answers: dict[str, dict[str, dict[str, str]]] = {}
     for (split, policy), items in group_by_policy(predictions).items():
-        if policy not in BLIND_POLICIES:
+        if not policies.is_baseline(policy):
             texts = {item.example_id: item.text for item in items}
             answers.setdefault(split, {})[policy] = texts
     for split, by_policy in answers.items():
-        for a, b in combinations(by_policy, 2):
+        for a, b in combinations(policies.sort(by_policy), 2):
             if by_policy[a] == by_policy[b]:
                 yield _warn("run.same_answers", _PREDICTIONS, a=a, b=b, split=split)
 
 
-def _note_constant(predictions: Sequence[Prediction]) -> Iterator[Statement]:
-    """Policies that give one answer whatever they are asked; the majority label always does."""
+def _note_constant(predictions: Sequence[Prediction], policies: Policies) -> Iterator[Statement]:
+    """Policies that give one answer whatever they are asked; one that sees nothing always does."""
     for (split, policy), items in group_by_policy(predictions).items():
         answer = find_constant(items)
-        if answer is not None and policy != "majority":
+        if answer is not None and "everything" not in policies.find(policy).blind_to:
             values = {"policy": policy, "n": len(items), "split": split, "answer": answer}
             yield _warn("run.constant", _PREDICTIONS, **values)
 

@@ -47,7 +47,7 @@ def _tabulate_accuracy(by_policy: ByPolicy, words: Words) -> Table:
         (*words.labels(*names), words.label("digest")),
         tuple(_show_policy(name, found, best, words) for name, found in by_policy.items()),
         kind="headline",
-        marks=tuple(map(color_policy, by_policy)),
+        marks=tuple(color_policy(name, words.policies) for name in by_policy),
     )
 
 
@@ -55,8 +55,8 @@ def _show_policy(
     policy: str, measures: Mapping[str, Metric], best: float, words: Words
 ) -> tuple[str | Cell, ...]:
     one, clustered = measures["accuracy"], measures.get("accuracy_clustered")
-    note = words.title("policy_notes", policy)
-    shown = mark_code(policy) if note == policy else f"{mark_code(policy)} · {note}"
+    note = words.policies.describe(policy, words.language)
+    shown = f"{mark_code(policy)} · {note}" if note else mark_code(policy)
     return (
         Cell(words.title_policy(policy), shown),
         Cell(numbers.format_share(one.value), is_strong=one.value == best),
@@ -80,7 +80,7 @@ def _plot_accuracy(split: str, by_policy: ByPolicy, words: Words) -> Plot:
             text=f"{numbers.format_share(one.value)} ({numbers.format_interval(one)})",
             value=one.value,
             ends=(one.low, one.high),
-            color=color_policy(policy),
+            color=color_policy(policy, words.policies),
             outer=(drawn.low, drawn.high) if drawn else None,
         )
         for policy, measures in by_policy.items()

@@ -11,7 +11,7 @@ from groupwise.core import EvaluationError
 from groupwise.evaluation.metrics import Metric
 from groupwise.evaluation.page import Table, Tile, Words, tabulate_metrics
 from groupwise.evaluation.page.numbers import format_count, format_interval, format_value
-from groupwise.evaluation.predictions import rank_policy
+from groupwise.evaluation.policies import Policies
 from groupwise.evaluation.row_files import read_rows
 
 
@@ -34,13 +34,14 @@ def make_tile(metric: Metric, text: str) -> Tile:
 
 
 def tabulate_policies(
-    metrics: Sequence[Metric], columns: Mapping[str, str], *, title: str = ""
+    metrics: Sequence[Metric], columns: Mapping[str, str], *, policies: Policies, title: str = ""
 ) -> Table:
     """Return a row per policy: measures, each with its interval, and the number of its items.
 
     Args:
         metrics: of one split; a measure that a policy lacks is a dash.
         columns: the measure of each column, by the column's title.
+        policies: what they are called, in their order.
         title: of the table.
 
     Raises:
@@ -49,12 +50,12 @@ def tabulate_policies(
     splits = sorted({metric.split for metric in metrics})
     if len(splits) > 1:
         raise EvaluationError("one table holds one split", got=", ".join(splits))
-    words = Words("en")
+    words = Words("en", policies=policies)
     found: dict[str, dict[str, Metric]] = {}
     for metric in metrics:
         found.setdefault(metric.policy, {})[metric.measure] = metric
     return tabulate_metrics(
-        [(words.title_policy(name), found[name]) for name in sorted(found, key=rank_policy)],
+        [(words.title_policy(name), found[name]) for name in policies.sort(found)],
         {measure: heading for heading, measure in columns.items()},
         head=words.label("policy"),
         count="accuracy",

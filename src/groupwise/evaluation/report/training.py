@@ -84,13 +84,17 @@ def plot_signals(logs: Logs, words: Words) -> tuple[Plot, ...]:
     )
 
 
+def _color(name: str, words: Words) -> str:
+    return color_policy(name, words.policies)
+
+
 def _draw(series: Series, title: str, color: str, *, has_marks: bool = False) -> Line:
     return Line(title, series.steps, series.values, color, has_marks=has_marks)
 
 
 def _plot_reward(name: str, log: History, words: Words) -> Iterator[Plot]:
     reward, heldout = log.read("reward"), log.read("heldout/accuracy")
-    lines = [_draw(reward, words.label("mean_reward"), color_policy(name))] if reward else []
+    lines = [_draw(reward, words.label("mean_reward"), _color(name, words))] if reward else []
     caption = explain_smoothing(len(reward), words)
     if heldout:
         title = words.label("heldout_accuracy")
@@ -105,7 +109,7 @@ def _plot_reward(name: str, log: History, words: Words) -> Iterator[Plot]:
 def _plot_losses(losses: Mapping[str, Series], words: Words) -> Iterator[Plot]:
     if losses:
         lines = [
-            _draw(series, words.title_policy(name), color_policy(name))
+            _draw(series, words.title_policy(name), _color(name, words))
             for name, series in losses.items()
         ]
         caption = explain_smoothing(max(map(len, losses.values())), words)
@@ -129,7 +133,7 @@ def _plot_signal(name: str, series: Series, words: Words, *, in_title: bool) -> 
     return plot_lines(
         name_file("signal", name, series.key.replace("_", "-")),
         title,
-        [_draw(series, "", color_policy(name))],
+        [_draw(series, "", _color(name, words))],
         words,
         form="percent" if is_share(series.key) else "plain",
         caption=words.label(f"signal_{series.key}"),

@@ -1,0 +1,70 @@
+"""What the policies of the usual stages are, for whoever reads or compares a run."""
+
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from groupwise.evaluation import RunPolicy
+from groupwise.pipeline import StepContext
+
+if TYPE_CHECKING:
+    from groupwise.flow.task import Task
+
+_NOTES = {
+    "sft": ("the supervised start of GRPO", "GRPO 之前的监督训练"),
+    "sft_same_labels": (
+        "supervised on all labels that GRPO saw",
+        "用 GRPO 见过的全部标签做监督训练",
+    ),
+    "grpo": ("the policy trained on rewards", "用奖励训练得到的策略"),
+}
+
+
+def list_usual_policies(task: "Task[Any]", context: StepContext) -> list[RunPolicy]:
+    """Return the baselines, the base and what the stages that ``evaluate`` uses have trained."""
+    prompted = RunPolicy(
+        name="prompt",
+        title="Prompting",
+        title_zh="提示（未训练）",
+        note="the policy before any training",
+        note_zh="任何训练之前的策略",
+        kind="prompted",
+        weights=_place(task.find_base(context.config, context.run), context.run),
+    )
+    taught = "warmup" if (context.run / task.data_stage / "warmup.jsonl").is_file() else "train"
+    trained = [
+        _train("sft", "SFT warm-up", "SFT 预热", taught),
+        _train("sft_same_labels", "SFT control", "SFT 对照", "train"),
+        _train("grpo", "GRPO", "GRPO", "train", "validation"),
+    ]
+    start = "sft" if "sft" in context.uses else "prompt"
+    return [
+        *task.baselines,
+        prompted,
+        *(
+            replace(one, trained_from="prompt" if one.name == "sft" else start)
+            for one in trained
+            if one.name in context.uses
+        ),
+    ]
+
+
+def _train(step: str, title: str, title_zh: str, *splits: str) -> RunPolicy:
+    note, note_zh = _NOTES[step]
+    return RunPolicy(
+        name=step,
+        title=title,
+        title_zh=title_zh,
+        note=note,
+        note_zh=note_zh,
+        kind="trained",
+        step=step,
+        trained_on=splits,
+        weights=f"{step}/policy",
+    )
+
+
+def _place(base: str | Path, run: Path) -> str | None:
+    """Return where in the run the base is, None if it comes from outside."""
+    is_own = Path(base).is_relative_to(run)
+    return Path(base).relative_to(run).as_posix() if is_own else None
