@@ -155,6 +155,15 @@ def test_rules_get_the_figures_that_are_known_beforehand(tmp_path, rule):
     assert NOTICES[rule] in page
 
 
+def test_the_page_speaks_the_language_of_the_judge(tmp_path):
+    write_pairs(tmp_path / "pairs.jsonl")
+    config = {"kind": "rule", "rule": "longer", "language": "zh"}
+    _, _, out = calibrate(tmp_path, config, tmp_path / "pairs.jsonl")
+    page = (out / "report.html").read_text(encoding="utf-8")
+    assert "<h2>与人的一致性</h2>" in page
+    assert "Agreement" not in page.split("</style>")[1]
+
+
 @pytest.mark.skipif(not REAL.is_dir(), reason=f"LLMBar is not in {REAL} (set GROUPWISE_DATA)")
 @pytest.mark.parametrize("rule", EXPECT)
 def test_rules_on_llmbar_itself(tmp_path, rule):

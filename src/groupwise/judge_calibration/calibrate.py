@@ -19,6 +19,7 @@ from groupwise.core import (
     write_json,
 )
 from groupwise.data import RatedItems
+from groupwise.evaluation.page import Language
 from groupwise.judge_calibration.asking import (
     ReportProgress,
     ask_items,
@@ -200,7 +201,7 @@ def _write_results(
         "is_deterministic": config.is_deterministic,
         "asked": asked,
     }
-    return _write_files(measures, rows, facts, out, num_calls=num_calls)
+    return _write_files(measures, rows, facts, out, num_calls=num_calls, language=config.language)
 
 
 def measure_recorded(recorded: RecordedVerdicts, source: Path, *, out: Path) -> Calibration:
@@ -245,6 +246,7 @@ def _write_files(
     out: Path,
     *,
     num_calls: int,
+    language: Language = "en",
 ) -> Calibration:
     causes = count_causes(rows)
     write_verdicts(out / "verdicts.jsonl", rows)
@@ -262,5 +264,5 @@ def _write_files(
         },
     }
     write_json(out / "calibration.json", result)
-    report = write_judge_report(out, measures, rows, result)
+    report = write_judge_report(out, measures, rows, result, language=language)
     return Calibration(measures, report, causes, num_calls, result["num_inconsistent_pairs"])

@@ -24,7 +24,7 @@ class JudgeConfig(Config):
             of labels are then known.
         prompt: name of a prompt of this package, or the path of a ``.txt`` file; None: the one
             for this kind of judge and data.
-        language: of the package's prompt.
+        language: of the package's prompt and of the report.
         labels: of the verdicts; None: ``first`` and ``second`` for pairs (a generative judge may
             also say ``tie``), else ``True`` and ``False``.
         tag: of a generative judge's verdict; None: ``better`` for pairs, else ``true_false``.

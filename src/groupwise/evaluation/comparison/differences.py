@@ -6,17 +6,17 @@ Nothing is computed from a cell that has not run, nor from two cells of differen
 from collections.abc import Mapping, Sequence
 from itertools import combinations
 
-from groupwise.evaluation.comparison.content import (
+from groupwise.evaluation.comparison.content import GridAxis
+from groupwise.evaluation.comparison.material import Answers, Material
+from groupwise.evaluation.comparison.versus import (
     AxisMean,
     AxisMeans,
     Coordinates,
     Discordant,
     DiscordantList,
     Gap,
-    GridAxis,
     Versus,
 )
-from groupwise.evaluation.comparison.material import Answers, Material
 from groupwise.evaluation.matching import DiscordantItem, list_discordant
 from groupwise.evaluation.paired import PairedComparison, adjust, compare_items
 from groupwise.evaluation.predictions import Prediction

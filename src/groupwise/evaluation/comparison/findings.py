@@ -8,9 +8,10 @@ a value above a baseline. Otherwise every reason that stands against it is liste
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from groupwise.evaluation.comparison.content import Gap, Recommendation, Versus
+from groupwise.evaluation.comparison.content import Recommendation
 from groupwise.evaluation.comparison.differences import SAME
 from groupwise.evaluation.comparison.material import Material
+from groupwise.evaluation.comparison.versus import Gap, Versus
 from groupwise.evaluation.measures import Measure
 from groupwise.evaluation.page import Statement
 from groupwise.evaluation.paired import PairedComparison

@@ -9,8 +9,9 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, cast
 
-from groupwise.evaluation.comparison.content import Coordinates, SideRow
+from groupwise.evaluation.comparison.content import SideRow
 from groupwise.evaluation.comparison.material import Gate
+from groupwise.evaluation.comparison.versus import Coordinates
 from groupwise.evaluation.fairness import (
     Difference,
     DifferenceKind,

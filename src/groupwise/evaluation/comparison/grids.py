@@ -6,15 +6,9 @@ Heat maps are tables whose cells are coloured; nothing is computed here but colo
 from collections.abc import Iterator
 from dataclasses import replace
 
-from groupwise.evaluation.comparison.content import (
-    AxisMean,
-    Comparison,
-    Coordinates,
-    Gap,
-    GridCell,
-    Versus,
-)
+from groupwise.evaluation.comparison.content import Comparison, GridCell
 from groupwise.evaluation.comparison.tables import NOT_RUN, bound_cell, show_cell, show_number
+from groupwise.evaluation.comparison.versus import AxisMean, Coordinates, Gap, Versus
 from groupwise.evaluation.page import DASH, Cell, Scale, Table, Words, numbers
 
 OTHER_ITEMS = "≠"

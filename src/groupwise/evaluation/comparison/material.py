@@ -3,7 +3,8 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from groupwise.evaluation.comparison.content import Coordinates, GridCell, Setup, SideRow
+from groupwise.evaluation.comparison.content import GridCell, Setup, SideRow
+from groupwise.evaluation.comparison.versus import Coordinates
 from groupwise.evaluation.items import Items
 from groupwise.evaluation.page import Statement
 from groupwise.evaluation.predictions import Prediction

@@ -12,13 +12,7 @@ from statistics import fmean
 
 from groupwise.core import EvaluationError, derive_seed
 from groupwise.evaluation.comparison.audits import arrange_audits
-from groupwise.evaluation.comparison.content import (
-    Contender,
-    Coordinates,
-    GridAxis,
-    GridCell,
-    State,
-)
+from groupwise.evaluation.comparison.content import Contender, GridAxis, GridCell, State
 from groupwise.evaluation.comparison.gate import (
     arrange_configuration,
     arrange_data,
@@ -26,6 +20,7 @@ from groupwise.evaluation.comparison.gate import (
 )
 from groupwise.evaluation.comparison.material import Answers, Gate, Material
 from groupwise.evaluation.comparison.training import Log, draw_curves, list_epochs, read_logs
+from groupwise.evaluation.comparison.versus import Coordinates
 from groupwise.evaluation.fairness import RunFacts, check_fairness, read_facts, read_measures
 from groupwise.evaluation.intervals import Interval, widen_interval
 from groupwise.evaluation.items import Items, read_items

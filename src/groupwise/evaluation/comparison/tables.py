@@ -5,15 +5,8 @@ Numbers are put into text here and nowhere after; nothing is computed.
 
 from collections.abc import Iterable, Iterator, Sequence
 
-from groupwise.evaluation.comparison.content import (
-    Comparison,
-    Discordant,
-    DiscordantList,
-    EpochRow,
-    GridCell,
-    SideRow,
-    Versus,
-)
+from groupwise.evaluation.comparison.content import Comparison, EpochRow, GridCell, SideRow
+from groupwise.evaluation.comparison.versus import Discordant, DiscordantList, Versus
 from groupwise.evaluation.measures import Measure
 from groupwise.evaluation.page import DASH, Cell, Table, Words, numbers
 

@@ -4,6 +4,7 @@ A page is data (``blocks``) in the words of one language (``words``); ``renderin
 one HTML file and as Markdown with its plots.
 """
 
+from groupwise.evaluation.page.answer_plots import plot_confusion, plot_reliability
 from groupwise.evaluation.page.blocks import (
     DASH,
     Block,
@@ -31,9 +32,7 @@ from groupwise.evaluation.page.plots import (
     explain_smoothing,
     name_file,
     plot_bars,
-    plot_confusion,
     plot_lines,
-    plot_reliability,
 )
 from groupwise.evaluation.page.rendering import list_plots, render_html, render_markdown, write_page
 from groupwise.evaluation.page.shading import Scale

@@ -5,8 +5,10 @@ Nothing is computed here.
 
 from collections.abc import Callable
 from datetime import UTC, datetime
+from typing import TYPE_CHECKING
 
-from groupwise.evaluation.metrics import Metric
+if TYPE_CHECKING:
+    from groupwise.evaluation.metrics import Metric
 
 _NBSP = "\u00a0"
 _MINUS = "\u2212"
@@ -80,12 +82,12 @@ def format_plain(value: float) -> str:
     return f"{value:.4g}"
 
 
-def format_value(metric: Metric) -> str:
+def format_value(metric: "Metric") -> str:
     """Format a metric's value by its kind: a time, a score, a coefficient, points or a share."""
     return _choose_format(metric)(metric.value)
 
 
-def format_interval(metric: Metric) -> str:
+def format_interval(metric: "Metric") -> str:
     """Format a metric's interval by its kind."""
     form = _choose_format(metric)
     if form is format_share:
@@ -103,7 +105,7 @@ _KINDS: dict[str, Callable[[float], str]] = {
 }
 
 
-def _choose_format(metric: Metric) -> Callable[[float], str]:
+def _choose_format(metric: "Metric") -> Callable[[float], str]:
     if metric.measure.endswith("_s"):
         return format_duration
     return _KINDS.get(metric.measure, format_share)

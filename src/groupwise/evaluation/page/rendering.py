@@ -6,7 +6,7 @@ Takes what a page says and lays it out; it changes no number and reads no file b
 import base64
 import io
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -26,7 +26,11 @@ _MARKS = "\\`*_|[]"
 
 def render_html(page: Page) -> str:
     """Return a page with its style, plots and pictures inside."""
-    return _render_html(page, {one.name: render_svg(one.draw, one.size) for one in _plots(page)})
+    return _render_html(page, _draw_plots(page))
+
+
+def _draw_plots(page: Page) -> dict[str, bytes]:
+    return {one.name: render_svg(one.draw, one.size) for one in list_plots(page)}
 
 
 def _render_html(page: Page, plots: Mapping[str, bytes]) -> str:
@@ -44,7 +48,7 @@ def render_markdown(page: Page, *, folder: str) -> str:
     return _render(
         "page.md.j2",
         page,
-        plots={one.name: f"{folder}/{one.name}.{page.plot_form}" for one in _plots(page)},
+        plots={one.name: f"{folder}/{one.name}.{page.plot_form}" for one in list_plots(page)},
         pictures={
             place: f"{folder}/{_name_picture(place)}"
             for place, one in enumerate(_cards(page))
@@ -61,8 +65,8 @@ def write_page(page: Page, folder: Path, *, name: str) -> tuple[Path, Path]:
     """
     html, markdown, pictures = folder / f"{name}.html", folder / f"{name}.md", folder / name
     pictures.mkdir(parents=True, exist_ok=True)
-    plots = {one.name: render_svg(one.draw, one.size) for one in _plots(page)}
-    for plot in _plots(page):
+    plots = _draw_plots(page)
+    for plot in list_plots(page):
         is_png = page.plot_form == "png"
         drawn = render_png(plot.draw, plot.size) if is_png else plots[plot.name]
         (pictures / f"{plot.name}.{page.plot_form}").write_bytes(drawn)
@@ -76,24 +80,22 @@ def write_page(page: Page, folder: Path, *, name: str) -> tuple[Path, Path]:
 
 def list_plots(page: Page) -> list[Plot]:
     """Return every plot of a page in its order."""
-    return list(_plots(page))
+    return [plot for one in _blocks(page) if isinstance(one, Plots) for plot in one.plots]
 
 
-def _plots(page: Page) -> Iterator[Plot]:
-    for block in _blocks([block for part in page.parts for block in part.blocks]):
-        if isinstance(block, Plots):
-            yield from block.plots
+def _cards(page: Page) -> list[Card]:
+    return [card for one in _blocks(page) if isinstance(one, Cards) for card in one.cards]
 
 
-def _cards(page: Page) -> Iterator[Card]:
-    for block in _blocks([block for part in page.parts for block in part.blocks]):
-        if isinstance(block, Cards):
-            yield from block.cards
-
-
-def _blocks(blocks: Sequence[Block]) -> Iterator[Block]:
-    for block in blocks:
-        yield from _blocks(block.blocks) if isinstance(block, Fold) else (block,)
+def _blocks(page: Page) -> Iterator[Block]:
+    """Yield every block of a page, those of a fold in its place."""
+    waiting = [block for part in page.parts for block in part.blocks]
+    while waiting:
+        block = waiting.pop(0)
+        if isinstance(block, Fold):
+            waiting = [*block.blocks, *waiting]
+        else:
+            yield block
 
 
 def _name_picture(place: int) -> str:

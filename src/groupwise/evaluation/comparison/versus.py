@@ -1,0 +1,116 @@
+"""Two contenders, cell by cell: what their differences are, as data."""
+
+from dataclasses import dataclass
+from typing import Literal
+
+from groupwise.evaluation.paired import PairedComparison
+
+Coordinates = tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Gap:
+    """The difference of two contenders in one cell, first minus second.
+
+    Attributes:
+        coordinates: the cell.
+        difference: None unless both have run on the same items.
+        why_none: ``missing`` (one has not run) or ``other_items``; empty with a difference.
+        test: the paired comparison, whose b is the first contender; None without items.
+        is_clear: whether it survives Holm's method over all comparisons of the report.
+    """
+
+    coordinates: Coordinates
+    difference: float | None
+    why_none: Literal["", "missing", "other_items"] = ""
+    test: PairedComparison | None = None
+    is_clear: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class AxisMean:
+    """Mean difference over the cells with one value of an axis, and over how many of them."""
+
+    value: str
+    mean: float | None
+    num_compared: int
+    num_cells: int
+
+
+@dataclass(frozen=True, slots=True)
+class AxisMeans:
+    """Mean differences by the values of one axis."""
+
+    key: str
+    rows: tuple[AxisMean, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Discordant:
+    """An item that exactly one of two contenders has right, or where their scores differ."""
+
+    example_id: str
+    group: str
+    label: str
+    task: str
+    first_value: float
+    second_value: float
+    first_answer: str
+    second_answer: str
+
+
+@dataclass(frozen=True, slots=True)
+class DiscordantList:
+    """The first discordant items of one cell, and how many there are in all."""
+
+    coordinates: Coordinates
+    num_items: int
+    num_first_better: int
+    num_second_better: int
+    shown: tuple[Discordant, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Versus:
+    """Two contenders, cell by cell: first minus second.
+
+    Attributes:
+        first: name of the contender whose values count positive.
+        second: name of the other.
+        gaps: one per cell of the grid.
+        mean: mean difference over the cells where both have run, None if there are none.
+        num_better: cells where the first is better.
+        num_worse: cells where it is worse.
+        num_equal: cells where both are exactly equal.
+        num_tested: cells with a paired test.
+        num_clear_better: tested cells where it is better and that survive Holm's method.
+        num_clear_worse: likewise, worse.
+        best: coordinates of the cell where it gains most (or loses least).
+        worst: coordinates of the cell where it loses most (or gains least).
+        by_axis: mean differences by axis.
+        discordant: items the two differ in, None without items.
+    """
+
+    first: str
+    second: str
+    gaps: tuple[Gap, ...]
+    mean: float | None
+    num_better: int
+    num_worse: int
+    num_equal: int
+    num_tested: int
+    num_clear_better: int
+    num_clear_worse: int
+    best: Coordinates | None
+    worst: Coordinates | None
+    by_axis: tuple[AxisMeans, ...]
+    discordant: DiscordantList | None = None
+
+    @property
+    def num_compared(self) -> int:
+        """Number of cells that have a difference."""
+        return self.num_better + self.num_worse + self.num_equal
+
+    def find(self, coordinates: Coordinates | None) -> Gap | None:
+        """Return the gap of a cell."""
+        return next((gap for gap in self.gaps if gap.coordinates == coordinates), None)
