@@ -4,15 +4,14 @@ The step ``evaluate`` writes them in the order of reports. Reports, comparisons 
 gate know no policy and no training step by its name.
 """
 
-import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 from pydantic import TypeAdapter, ValidationError
 
-from groupwise.core import EvaluationError, write_json
+from groupwise.core import EvaluationError, read_json, write_json
 
 POLICIES_FILE = "evaluate/policies.json"
 _BUDGET_FILE = "budget.json"
@@ -127,7 +126,7 @@ def write_policies(run: Path, policies: Sequence[RunPolicy]) -> None:
     """
     _check_order(policies, run / POLICIES_FILE)
     counted = [
-        replace(one, budget=_read_json(run / one.step / _BUDGET_FILE))
+        replace(one, budget=read_json(run / one.step / _BUDGET_FILE, dict))
         if one.step and (run / one.step / _BUDGET_FILE).is_file()
         else one
         for one in policies
@@ -139,13 +138,14 @@ def read_policies(run: Path) -> Policies:
     """Return the policies of a run; of one that did not write them nothing is known.
 
     Raises:
-        EvaluationError: if the file is damaged.
+        DataError: if the file is not a JSON list.
+        EvaluationError: if it is not one of policies.
     """
     path = run / POLICIES_FILE
     if not path.is_file():
         return Policies()
     try:
-        found = _PARSER.validate_python(_read_json(path))
+        found = _PARSER.validate_python(read_json(path, list))
     except ValidationError as error:
         first = error.errors()[0]
         place = ".".join(map(str, first["loc"]))
@@ -160,13 +160,6 @@ def _check_order(policies: Sequence[RunPolicy], path: Path) -> None:
         if one.name in seen or (one.trained_from is not None and one.trained_from not in seen):
             raise _complain(path, f"{one.name} (trained from {one.trained_from}) among {seen}")
         seen.add(one.name)
-
-
-def _read_json(path: Path) -> Any:
-    try:
-        return json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
-        raise _complain(path, str(error)) from error
 
 
 def _complain(path: Path, got: str) -> EvaluationError:

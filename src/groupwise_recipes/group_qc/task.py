@@ -1,12 +1,11 @@
 """What is group_qc's own: Stage A before the usual way, and what inspectors ask first."""
 
-import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from groupwise.core import Example, digest_json, dump_config, write_json
+from groupwise.core import Example, digest_json, dump_config, read_json, write_json
 from groupwise.data import read_examples
 from groupwise.evaluation import (
     MAJORITY,
@@ -217,7 +216,7 @@ class GroupQc(Task[GroupQcConfig]):
         missions = measure_missions(predictions, seed=config.seed)
         rows = {name: [asdict(metric) for metric in own] for name, own in missions.items()}
         write_json(context.folder / "missions.json", rows)
-        failed = json.loads((context.output_of(self.data_stage) / "failed.json").read_text("utf-8"))
+        failed = read_json(context.output_of(self.data_stage) / "failed.json", dict)
         trainable = context.output_of("grpo") / "trainable.json"
         policies = Policies(tuple(self.policies(context)))
         return make_sections(

@@ -7,6 +7,7 @@ import pytest
 from run_folders import CONDITIONS, write_weights
 
 from groupwise.core import (
+    DataError,
     EvaluationError,
     Example,
     Message,
@@ -47,7 +48,7 @@ def test_conditions_of_another_version_are_refused(tmp_path: Path) -> None:
     write_json(tmp_path / "conditions.json", {**CONDITIONS, "retrieval": {}})
     with pytest.raises(EvaluationError, match=r"\['retrieval'\] too many or too few"):
         read_conditions(tmp_path / "conditions.json")
-    with pytest.raises(EvaluationError, match="cannot read"):
+    with pytest.raises(DataError, match="cannot read"):
         read_conditions(tmp_path / "gone.json")
 
 

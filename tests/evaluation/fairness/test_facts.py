@@ -6,7 +6,14 @@ from pathlib import Path
 import pytest
 from run_folders import PARTS, make_predictions, make_run
 
-from groupwise.core import EvaluationError, append_jsonl, digest_json, write_json, write_text
+from groupwise.core import (
+    EvaluationError,
+    GroupwiseError,
+    append_jsonl,
+    digest_json,
+    write_json,
+    write_text,
+)
 from groupwise.evaluation import digest_items, read_conditions, read_facts, read_predictions
 from groupwise.evaluation.fairness.relations import describe_items
 
@@ -141,7 +148,7 @@ def test_a_damaged_file_is_one_sentence(tmp_path: Path, path: str, text: str) ->
     run = make_run(tmp_path / "one")
     (run / "history.jsonl").unlink()
     write_text(run / path, text)
-    with pytest.raises(EvaluationError, match=r"damaged") as caught:
+    with pytest.raises(GroupwiseError, match=r"is (damaged|not JSON|not a JSON)") as caught:
         read_facts(run)
     assert path in str(caught.value)
 

@@ -4,7 +4,6 @@ A recipe writes one file, ``evaluate/conditions.json``; ``facts`` reads it. Dige
 decide, so folders, paths and times never count.
 """
 
-import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
@@ -12,7 +11,7 @@ from typing import Any, cast
 
 from pydantic import TypeAdapter, ValidationError
 
-from groupwise.core import EvaluationError, write_json
+from groupwise.core import EvaluationError, read_json, write_json
 from groupwise.evaluation.measures import Measure
 
 CONDITIONS_FILE = "evaluate/conditions.json"
@@ -64,7 +63,7 @@ def read_conditions(path: Path) -> Conditions:
     Raises:
         EvaluationError: if the file is missing, is no JSON object or has other keys.
     """
-    values = read_object(path)
+    values = read_json(path, dict)
     known = {item.name for item in fields(Conditions)}
     if set(values) != known:
         raise EvaluationError(
@@ -128,47 +127,19 @@ def read_if_there(path: Path) -> dict[str, Any] | None:
     """Return a JSON object of a run folder, or None without the file.
 
     Raises:
-        EvaluationError: if it is damaged.
+        DataError: if it is damaged.
     """
-    return read_object(path) if path.exists() else None
-
-
-def read_object(path: Path) -> dict[str, Any]:
-    """Return a JSON object of a run folder.
-
-    Raises:
-        EvaluationError: if the file cannot be read or is no JSON object.
-    """
-    value = _read_json(path)
-    if not isinstance(value, dict):
-        raise EvaluationError(
-            f"{path} is damaged",
-            got=type(value).__name__,
-            expected="a JSON object",
-            fix=_AGAIN,
-        )
-    return cast("dict[str, Any]", value)
+    return read_json(path, dict) if path.exists() else None
 
 
 def read_rows(path: Path) -> list[Mapping[str, Any]]:
     """Return a JSON list of objects of a run folder.
 
     Raises:
-        EvaluationError: if the file cannot be read or is something else.
+        DataError: if the file cannot be read or is no list.
+        EvaluationError: if something else than objects is in it.
     """
-    value = _read_json(path)
-    rows = cast("list[object]", value) if isinstance(value, list) else [None]
+    rows = read_json(path, list)
     if not all(isinstance(row, dict) for row in rows):
         raise EvaluationError(f"{path} is damaged", expected="a JSON list of objects", fix=_AGAIN)
-    return cast("list[Mapping[str, Any]]", rows)
-
-
-def _read_json(path: Path) -> object:
-    try:
-        return json.loads(path.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise EvaluationError(
-            f"cannot read {path} ({error.strerror})", fix="give the folder of a finished run"
-        ) from error
-    except ValueError as error:
-        raise EvaluationError(f"{path} is damaged ({error})", fix=_AGAIN) from error
+    return rows

@@ -11,8 +11,7 @@ from typing import Any
 
 from pydantic import TypeAdapter, ValidationError
 
-from groupwise.core import DataError, EvaluationError, digest_json, read_jsonl
-from groupwise.evaluation.fairness.conditions import read_object
+from groupwise.core import DataError, EvaluationError, digest_json, read_json, read_jsonl
 from groupwise.evaluation.fairness.scope import EVALUATE, Plan, close
 
 _SECTIONS = ("config", "inputs", "packages", "hardware", "metric_versions", "plan")
@@ -43,7 +42,7 @@ def check_finished(folder: Path) -> Plan:
     plan = _read_plan(find_manifests(folder, ())[-1], folder)
     known = close({name: row.get("uses", ()) for name, row in plan.items()}, [EVALUATE])
     trained = {path.parent.name for path in folder.glob("[!.]*/metrics.jsonl")}
-    used = read_object(folder / EVALUATE / _DONE).get("uses", {})
+    used = read_json(folder / EVALUATE / _DONE, dict).get("uses", {})
     for step in sorted(known if plan else trained):
         if step == EVALUATE or not (folder / step).is_dir():
             continue
@@ -87,11 +86,11 @@ def find_manifests(folder: Path, steps: Sequence[str]) -> list[Mapping[str, Any]
 def read_duration_s(folder: Path, step: str) -> float | None:
     """Return the seconds of a step's last attempt."""
     path = folder / step / "step.json"
-    return read_object(path).get("duration_s") if path.is_file() else None
+    return read_json(path, dict).get("duration_s") if path.is_file() else None
 
 
 def _digest_outputs(folder: Path, step: str) -> str:
-    return digest_json(read_object(folder / step / _DONE).get("outputs", {}))
+    return digest_json(read_json(folder / step / _DONE, dict).get("outputs", {}))
 
 
 def _read_starts(folder: Path) -> list[Mapping[str, Any]]:
@@ -100,7 +99,7 @@ def _read_starts(folder: Path) -> list[Mapping[str, Any]]:
         starts: list[Mapping[str, Any]] = [*read_jsonl(path)] if path.is_file() else []
     except DataError as error:
         raise EvaluationError(f"{path} is damaged ({error})", fix="restore or delete it") from error
-    starts = starts or [read_object(folder / "manifest.json")]
+    starts = starts or [read_json(folder / "manifest.json", dict)]
     for start in starts:
         for name in _SECTIONS:
             if not isinstance(start.get(name, {}), dict):
@@ -118,7 +117,7 @@ def _read_finish(folder: Path, step: str) -> datetime | None:
     path = folder / step / "step.json"
     if not path.is_file():
         return None
-    return _parse_time(read_object(path).get("finished_at"), str(path))
+    return _parse_time(read_json(path, dict).get("finished_at"), str(path))
 
 
 def _parse_time(value: object, where: str) -> datetime:

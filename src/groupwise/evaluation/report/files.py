@@ -4,13 +4,12 @@ A file that is not there is remembered with what it would have shown; a file tha
 parsed is an error, because a report without it would look complete.
 """
 
-import json
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
-from groupwise.core import EvaluationError, read_jsonl
+from groupwise.core import EvaluationError, read_json, read_jsonl
 from groupwise.evaluation.fairness.conditions import read_measures
 from groupwise.evaluation.measures import Measure, find_measure
 from groupwise.evaluation.metrics import Metric, read_metrics
@@ -119,21 +118,15 @@ def _list_expected(logs: Mapping[str, History], policies: Policies) -> Iterator[
 
 
 def _read_object(path: Path) -> dict[str, Any]:
-    value = _read_json(path)
-    if not isinstance(value, dict):
-        raise EvaluationError(f"{path} is not a JSON object")
-    return value  # pyright: ignore[reportUnknownVariableType]
+    return read_json(path, dict)
 
 
 def _read_warnings(folder: Path) -> list[tuple[str, Mapping[str, Any]]]:
     """Return the rows of every step's warnings.json: ``{"level": ..., "message": ...}``."""
     found: list[tuple[str, Mapping[str, Any]]] = []
     for path in sorted(folder.glob("*/warnings.json")):
-        rows: Any = _read_json(path)
-        if not isinstance(rows, list):
-            raise EvaluationError(f"{path} is not a JSON list")
         name = path.relative_to(folder).as_posix()
-        found += [(name, row) for row in rows]  # pyright: ignore[reportUnknownVariableType]
+        found += [(name, row) for row in read_json(path, list)]
     return found
 
 
@@ -141,12 +134,3 @@ def _read_packages(folder: Path) -> dict[str, Mapping[str, str]]:
     """Return the versions of the libraries that each finished step was made with, by step."""
     markers = {path.parent.name: _read_object(path) for path in folder.glob("[!.]*/step.json")}
     return {step: markers[step].get("packages", {}) for step in sorted(markers)}
-
-
-def _read_json(path: Path) -> Any:
-    try:
-        return json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
-        raise EvaluationError(
-            f"cannot read {path} ({error})", fix="run the step that writes it again"
-        ) from error
