@@ -6,13 +6,13 @@ from typing import Any
 from groupwise.core import Example, Picture
 
 
-def leave_place(_: Picture) -> dict[str, Any]:
+def _leave_place(_: Picture) -> dict[str, Any]:
     """Return the part that a processor fills with the next picture."""
     return {"type": "image"}
 
 
 def build_messages(
-    example: Example, *, show: Callable[[Picture], dict[str, Any]] = leave_place
+    example: Example, *, show: Callable[[Picture], dict[str, Any]] = _leave_place
 ) -> list[dict[str, Any]]:
     """Return the prompt as chat messages, its pictures where they stand among the words.
 
