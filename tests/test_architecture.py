@@ -54,6 +54,7 @@ def read_commands(path: Path) -> list[str]:
     return [line for line in lines if line.startswith(("groupwise ", "make "))]
 
 
+OWN_TASK = ROOT / "examples" / "own_task"
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md"]
 PAGES += sorted((ROOT / "src" / "groupwise_recipes").rglob("README*.md"))
 PAGES += sorted((ROOT / "docs").rglob("*.md"))
@@ -105,7 +106,9 @@ def test_every_config_of_every_recipe_is_valid():
 
 
 @pytest.mark.parametrize(("page", "command"), COMMANDS)
-def test_commands_in_the_pages_exist(page: str, command: str):
+def test_commands_in_the_pages_exist(page: str, command: str, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.chdir(OWN_TASK)
+    monkeypatch.syspath_prepend(OWN_TASK)
     program, *words = shlex.split(command, comments=True)
     if program == "make":
         targets = re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(), re.MULTILINE)

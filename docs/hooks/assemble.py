@@ -9,15 +9,20 @@ import re
 import shutil
 from collections.abc import Mapping
 from pathlib import Path
+from pkgutil import resolve_name
+from typing import get_args
 
 from api_pages import describe_packages, make_api_pages
-from settings_page import describe_settings
+from groupwise.evaluation.monitor import Alarm, AlarmName, advise
+from settings_page import describe_section, describe_settings
 
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
 OUT = ROOT / "build" / "docs"
 _LINK = re.compile(r"(?<!!)\[([^\]]*)\]\(([^)\s#]+)(#[^)\s]*)?\)")
-_MADE = re.compile(r"^<!-- (settings|decisions|packages|include: \S+) -->$", re.MULTILINE)
+_MADE = re.compile(
+    r"^<!-- (settings|decisions|packages|alarms|section: \S+|include: \S+) -->$", re.MULTILINE
+)
 
 
 def assemble(out: Path = OUT) -> None:
@@ -65,12 +70,23 @@ def relink(text: str, source: Path, pages: Mapping[Path, str]) -> str:
 
 
 def _make(what: str) -> str:
+    kind, _, name = what.partition(": ")
+    if kind == "include":
+        return _include(ROOT / name)
+    if kind == "section":
+        return describe_section(resolve_name(name))
     made = {
         "settings": describe_settings,
         "decisions": _list_decisions,
         "packages": describe_packages,
+        "alarms": _list_alarms,
     }
-    return made[what]() if what in made else _include(ROOT / what.removeprefix("include: "))
+    return made[kind]()
+
+
+def _list_alarms() -> str:
+    rows = [f"| `{name}` | {advise(Alarm(name, 0))} |" for name in get_args(AlarmName)]
+    return "\n".join(("| alarm | what to do |", "|---|---|", *rows))
 
 
 def _include(path: Path) -> str:

@@ -38,6 +38,12 @@ def describe_settings() -> str:
     return "\n".join(lines)
 
 
+def describe_section(section: type[BaseModel]) -> str:
+    """Return the table of one section, for another page."""
+    table = "\n".join(_describe_section(section)[2:])
+    return re.sub(r"\[(\w+)\]\(#[^)]*\)", r"`\1`", table)
+
+
 def read_meanings(section: type[BaseModel]) -> dict[str, str]:
     """Return what the docstrings of a section and of those it extends say of its fields."""
     found: dict[str, str] = {}

@@ -11,6 +11,7 @@ import pytest
 from pydantic import BaseModel
 
 from assemble import ROOT, assemble, list_pages, relink
+from groupwise.evaluation.measures import find_measure
 from groupwise.flow import EvaluationSettings
 from groupwise.pipeline import find_recipes
 from groupwise.training import GrpoSettings, PictureAugmentation
@@ -116,3 +117,20 @@ def test_meanings_are_read_from_docstrings():
 )
 def test_types_are_said_as_people_write_values(annotation: object, said: str):
     assert describe_type(annotation) == said
+
+
+def test_measures_in_the_page_exist_with_their_direction():
+    page = (ROOT / "docs" / "reading-a-report.md").read_text(encoding="utf-8")
+    rows = re.findall(r"^\| (`[^|]*) \| [^|]* \| (higher|lower) \|$", page, re.MULTILINE)
+    assert len(rows) >= 12
+    for names, better in rows:
+        for name in re.findall(r"`([^`]+)`", names):
+            measure = find_measure(name)
+            assert measure is not None
+            assert measure.is_higher_better == (better == "higher"), name
+
+
+def test_alarms_are_listed_with_what_to_do(project: Path):
+    page = (project / "build" / "docs" / "troubleshooting.md").read_text(encoding="utf-8")
+    assert "| `kl_jump` | lower learning_rate or max_grad_norm, or raise beta |" in page
+    assert "<!--" not in page
