@@ -28,7 +28,7 @@ from groupwise.rewards.label_match import LabelMatch
 from groupwise.rewards.labels import LabelParser
 from groupwise.rewards.math_equality import MathEquality
 from groupwise.rewards.math_parsers import MathParser, NumberParser
-from groupwise.rewards.parser import AnswerParser, OpenParser, Parsed, Parser
+from groupwise.rewards.parser import AnswerParser, NearMisses, OpenParser, Parsed, Parser
 from groupwise.rewards.programs import CodeParser
 from groupwise.rewards.reward import (
     BatchReward,
@@ -67,6 +67,7 @@ __all__ = [
     "LabelParser",
     "MathEquality",
     "MathParser",
+    "NearMisses",
     "NumberParser",
     "OpenParser",
     "Parsed",

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Literal, Self
 
 from pydantic import model_validator
@@ -66,6 +67,13 @@ class BoxParser(OpenParser):
             )
         return boxes
 
+    def write_near_misses(self, target: str) -> list[str]:
+        """Return the boxes moved, grown, twice, and without one of them."""
+        boxes = parse_boxes(self._normalize(target), needs_label=False)[0]
+        changed = [[_move(box) for box in boxes], [_grow(box) for box in boxes], boxes * 2]
+        changed += [boxes[:place] + boxes[place + 1 :] for place in range(len(boxes))]
+        return [self._frame(_write_boxes(near)) for near in changed]
+
     def _read(self, text: str, example: Example | None) -> Parsed:
         references = (self.read_references(example) if example else None) or []
         needs_label = any(box.label for box in references)
@@ -101,6 +109,15 @@ def _read_box(row: object) -> Box | None:
         return None
     x1, y1, x2, y2 = sides
     return Box(x1, y1, x2, y2, str(values[4]) if len(values) == 5 else "")
+
+
+def _move(box: Box) -> Box:
+    width = box.x2 - box.x1
+    return replace(box, x1=box.x1 + width, x2=box.x2 + width)
+
+
+def _grow(box: Box) -> Box:
+    return replace(box, x1=0.0, y1=0.0, x2=2 * box.x2, y2=2 * box.y2)
 
 
 def _write_boxes(boxes: Sequence[Box]) -> str:

@@ -3,8 +3,9 @@
 import json
 import math
 import re
+from collections.abc import Iterator
 from functools import lru_cache
-from typing import Any, Literal
+from typing import Any, Literal, cast
 
 from pydantic import Field, field_validator
 
@@ -38,6 +39,15 @@ class JsonParser(OpenParser):
         from groupwise.rewards.label_match import LabelMatch
 
         return LabelMatch(self)
+
+    def write_near_misses(self, target: str) -> list[str]:
+        """Return the value with a part that is missing, other, or of another type, and in a list.
+
+        Raises:
+            RewardError: if ``target`` is no answer.
+        """
+        value = self.parse(self.write(target)).value
+        return [self._frame(_dump(near)) for near in (*_list_changed(value), [value])]
 
     def _read(self, text: str, example: Example | None) -> Parsed:
         del example
@@ -84,6 +94,28 @@ def _load(text: str) -> Any:
 
 def _dump(value: object) -> str:
     return json.dumps(value, ensure_ascii=False, sort_keys=True, allow_nan=False)
+
+
+def _list_changed(value: Any) -> Iterator[Any]:
+    """Yield a value with one part left out or changed, each in turn."""
+    if isinstance(value, dict):
+        parts = cast("dict[str, Any]", value)
+        for key, part in parts.items():
+            yield {name: other for name, other in parts.items() if name != key}
+            yield from ({**parts, key: changed} for changed in _list_changed(part))
+    elif isinstance(value, list):
+        items = cast("list[Any]", value)
+        yield items[::-1]
+        for place, item in enumerate(items):
+            yield [*items[:place], *items[place + 1 :]]
+            for changed in _list_changed(item):
+                yield [*items[:place], changed, *items[place + 1 :]]
+    elif isinstance(value, bool) or value is None:
+        yield not value
+    elif isinstance(value, str):
+        yield from (value[:-1], f"{value} ", None)
+    else:
+        yield from (value + 1, str(value))
 
 
 def _read_float(text: str) -> float | int:

@@ -5,9 +5,10 @@ parser of their run, so that training and evaluation cannot disagree about it.
 """
 
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 from pydantic import field_validator
 
@@ -75,6 +76,15 @@ class Parser(Protocol):
         Raises:
             RewardError: if no answer can be held against the example.
         """
+        ...
+
+
+@runtime_checkable
+class NearMisses(Protocol):
+    """A parser that knows how answers of its form are nearly right, for the reward audit."""
+
+    def write_near_misses(self, target: str) -> Sequence[str]:
+        """Return texts that are nearly the answer ``target``; ``measure`` says what they are."""
         ...
 
 
@@ -149,9 +159,12 @@ class AnswerParser(Config, ABC):
         """Return an answer as it is written inside the tags."""
         return answer
 
-    def _finish(self, spelled: str, answer: str) -> str:
+    def _frame(self, spelled: str) -> str:
         contents = {tag: spelled if tag == self.answer_tag else _UNSAID for tag in self.tags}
-        text = write_tags(contents) if contents else spelled
+        return write_tags(contents) if contents else spelled
+
+    def _finish(self, spelled: str, answer: str) -> str:
+        text = self._frame(spelled)
         found = self.parse(text)
         if found.label != answer:
             problem = found.reason or f"it is read as {found.label!r}"

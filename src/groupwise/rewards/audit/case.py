@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from groupwise.core import Completion, Example, RewardError, Score
 from groupwise.inference import Responder, RetrySettings
 from groupwise.judges import JudgeSettings, StopSettings
-from groupwise.rewards.parser import Parser
+from groupwise.rewards.parser import NearMisses, Parser
 from groupwise.rewards.reward_set import RewardSet
 
 Scorer = RewardSet | Callable[[Example, Completion], Score | float | None]
@@ -75,6 +75,7 @@ class Item:
         reference: the right answer in the right form.
         rivals: other labels.
         wrong: the answers with the other labels, all of them wrong for the metric.
+        near: texts that are nearly the right answer, where the parser knows any.
     """
 
     example: Example
@@ -82,6 +83,7 @@ class Item:
     reference: str
     rivals: tuple[str, ...]
     wrong: tuple[str, ...]
+    near: tuple[str, ...] = ()
 
 
 def draw_items(case: RewardCase, *, size: int = SAMPLE_SIZE) -> list[Item]:
@@ -120,4 +122,6 @@ def _make_item(case: RewardCase, example: Example, seen: Sequence[str]) -> Item:
     rivals = tuple(others if labels else others[:NUM_RIVALS])
     written = [case.write(example, name) for name in rivals]
     wrong = tuple(text for text in written if case.parser.measure(example, text) != 1.0)
-    return Item(example, label, case.write(example, label), rivals, wrong)
+    parser: object = case.parser
+    near = parser.write_near_misses(label) if isinstance(parser, NearMisses) else ()
+    return Item(example, label, case.write(example, label), rivals, wrong, tuple(near))

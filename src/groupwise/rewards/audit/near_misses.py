@@ -73,6 +73,11 @@ def write_near_words(item: Item) -> Iterator[str]:
         yield from (replace_label(item, label[:3]), replace_label(item, label[-3:]))
 
 
+def write_near_forms(item: Item) -> Iterator[str]:
+    """What the parser knows to be nearly right: a JSON value with a part left out, a moved box."""
+    yield from item.near
+
+
 def write_hedges_inside(item: Item) -> Iterator[str]:
     """Several answers in the place of one, also as lists and ranges."""
     names = [item.label, *item.rivals[:_MAX_RIVALS]]

@@ -108,6 +108,11 @@ PROBES = (
             ("near-number", "a number that is nearly right", near_misses.write_near_numbers),
             ("other-unit", "the right number with another unit", near_misses.write_near_units),
             ("near-words", "the right words, altered", near_misses.write_near_words),
+            (
+                "near-form",
+                "the right form, a part of it wrong",
+                near_misses.write_near_forms,
+            ),
             ("several-answers", "several in the place of one", near_misses.write_hedges_inside),
             ("mention", "a wrong answer beside the right one", near_misses.write_mentions),
         )
