@@ -23,7 +23,7 @@ def make_item(boxes: object = (CAR, DOG), **fields: object) -> Example:
 
 
 def score(text: str, boxes: object = (CAR, DOG), **options: object) -> Score:
-    return BoxIou(BoxParser(**options))(make_item(boxes), Completion(text))
+    return BoxIou(BoxParser(words=True, **options))(make_item(boxes), Completion(text))
 
 
 @pytest.mark.parametrize(
@@ -172,7 +172,7 @@ def test_without_reference_boxes_there_is_nothing_to_earn() -> None:
 
 
 def test_the_boxes_may_stand_in_a_tag() -> None:
-    reward = BoxIou(BoxParser(tags=("think", "answer"), tag="think"))
+    reward = BoxIou(BoxParser(tags=("think", "answer"), tag="think", words=True))
     item = make_item((CAR,))
     text = "<think>[10,20,110,70 car]</think><answer>[0,0,1,1 x]</answer>"
     assert reward(item, Completion(text)).value == 1.0
@@ -309,7 +309,7 @@ def test_any_text_is_scored_in_range_and_invalid_never_pays(
 
 
 def test_boxes_as_an_answer() -> None:
-    parser = BoxParser()
+    parser = BoxParser(words=True)
     text = "Here: [10,20,110,70 car][1,2,3,x]"
     found = parser.parse(text, make_item((CAR,)))
     assert found.label == '[{"bbox_2d": [10.0, 20.0, 110.0, 70.0], "label": "car"}]'
@@ -322,3 +322,24 @@ def test_boxes_as_an_answer() -> None:
     assert parser.measure(make_item((CAR,)), text) == 0.5
     assert parser.measure(make_item((CAR,)), "no car") == 0.0
     assert parser.measure(make_item((CAR,)), "[1,2,3,x]") is None
+
+
+@pytest.mark.parametrize(
+    ("text", "is_alone"),
+    [
+        ("[1,2,3,4]", True),
+        ("[1,2,3,4 cat], [5,6,7,8 dog]\n", True),
+        ('[[1,2,3,4,"cat"]]', True),
+        ('```json\n[{"bbox_2d": [1, 2, 3, 4], "label": "a cat"}]\n```', True),
+        ("(1,2),(3,4)", True),
+        ("[]", True),
+        ("none", False),
+        ("not [1,2,3,4]", False),
+        ("不是[1,2,3,4 猫]", False),
+        ("[1,2,3,4 cat]? No.", False),
+        ('{"bbox_2d": [1, 2, 3, 4]} {"cat": 1}', False),
+    ],
+)
+def test_words_beside_boxes_are_no_answer_unless_they_may_be(text: str, is_alone: bool) -> None:
+    assert (BoxParser().parse(text).label is not None) is is_alone
+    assert BoxParser(words=True).parse(text).label is not None

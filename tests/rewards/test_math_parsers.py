@@ -93,6 +93,13 @@ def test_a_number_is_read_as_what_is_boxed(text: str) -> None:
         assert MathParser().parse(rf"\boxed{{{answer}}}").label == answer
 
 
+@pytest.mark.parametrize("denial", ["不是", "并非", "not ", "isn't ", "is not ", "anything but "])
+def test_an_answer_that_is_denied_is_none(denial: str) -> None:
+    for answer in ("42", r"\frac{1}{2}"):
+        example = make_example([Message("user", "?")], group="g", label=answer)
+        assert MathParser().measure(example, rf"\boxed{{{denial}{answer}}}") is None
+
+
 def test_as_many_boxes_as_the_label_has_are_one_answer() -> None:
     example = make_example([Message("user", "?")], group="g", label=r"\boxed{1}, so \boxed{2}")
     assert MathParser().measure(example, r"\boxed{1} because. Then \boxed{2}") == 1.0

@@ -1,4 +1,4 @@
-"""The answer parser of boxes: all that a text has of them, in one of the forms of ``box_text``."""
+"""The answer parser of boxes: in one of the forms of ``box_text``, alone or among words."""
 
 import json
 from collections.abc import Sequence
@@ -8,28 +8,31 @@ from typing import Literal, Self
 from pydantic import model_validator
 
 from groupwise.core import Example, RewardError
-from groupwise.rewards.box_text import MAX_BOXES, Box, describe_forms, parse_boxes
+from groupwise.rewards.box_text import MAX_BOXES, Box, describe_forms, has_words, parse_boxes
 from groupwise.rewards.fields import read_list, read_numbers
 from groupwise.rewards.parser import OpenParser, Parsed
 from groupwise.rewards.reward import Reward
 
 
 class BoxParser(OpenParser):
-    """Boxes in a text, in pixels of the picture as the model saw it; words may stand beside them.
+    """Boxes in pixels of the picture as the model saw it; ``[]`` says that there is none.
 
     Its values are tuples with a Box for each, and None for each that is malformed. A text with
-    nothing but malformed ones is no answer; one without any is the answer that there is none.
+    nothing but malformed ones is no answer.
 
     Attributes:
         tag: which of the tags holds the boxes; None: the last one.
         boxes: field of examples with the reference boxes ``[x1, y1, x2, y2]`` or ``[..., label]``,
             in pixels of the original picture; where one has a label, answers need labels, too.
+        words: whether words may stand beside boxes; then a text without boxes says that there is
+            none.
         match_labels: count only pairs with the same label, case, articles and punctuation aside.
     """
 
     kind: Literal["boxes"] = "boxes"
     tag: str | None = None
     boxes: str = "boxes"
+    words: bool = False
     match_labels: bool = False
 
     @model_validator(mode="after")
@@ -77,6 +80,8 @@ class BoxParser(OpenParser):
     def _read(self, text: str, example: Example | None) -> Parsed:
         references = (self.read_references(example) if example else None) or []
         needs_label = any(box.label for box in references)
+        if not self.words and has_words(text):
+            return Parsed(None, "there are words beside the boxes")
         boxes, num_malformed = parse_boxes(text, needs_label=needs_label)
         if len(boxes) + num_malformed > MAX_BOXES:
             return Parsed(None, f"more than {MAX_BOXES} boxes")

@@ -37,6 +37,8 @@ _ATTEMPT = re.compile(
     r"|(?P<bracket>\[(?=\s*[-+]?\.?\d)([^\[\]]*)(\]?))"
 )
 _TORN_OBJECT = re.compile(r"\{[^{}]*bbox_2d[^{}]*\}?")
+_FENCE = re.compile(r"^\s*```(?:json)?[ \t]*\n|\n[ \t]*```\s*$")
+_BETWEEN = re.compile(r"[\s,;，；、\[\]]*")
 _JSON = json.JSONDecoder(object_pairs_hook=lambda pairs: _refuse_repeated(pairs))
 
 
@@ -76,10 +78,20 @@ def parse_boxes(text: str, *, needs_label: bool = True) -> tuple[list[Box], int]
         needs_label: whether ``[x1,y1,x2,y2]`` without a label is malformed.
     """
     attempts = list(islice(_list_attempts(text, needs_label=needs_label), MAX_BOXES + 1))
-    boxes = [box for _, box in attempts if box is not None]
-    if len({form for form, box in attempts if box is not None}) > 1:
+    boxes = [box for _, box, _ in attempts if box is not None]
+    if len({form for form, box, _ in attempts if box is not None}) > 1:
         boxes = []
     return boxes, len(attempts) - len(boxes)
+
+
+def has_words(text: str) -> bool:
+    """Return whether a text has more than boxes, lists of them and a fence around all."""
+    inside = _FENCE.sub("", text)
+    end, others = 0, ""
+    for _, _, span in _list_attempts(inside, needs_label=False):
+        others += inside[end : span[0]]
+        end = span[1]
+    return _BETWEEN.fullmatch(others + inside[end:]) is None
 
 
 def describe_forms(*, needs_label: bool) -> str:
@@ -89,21 +101,24 @@ def describe_forms(*, needs_label: bool) -> str:
     return '[x1,y1,x2,y2], {"bbox_2d": [x1,y1,x2,y2]} or (x1,y1),(x2,y2)'
 
 
-def _list_attempts(text: str, *, needs_label: bool) -> Iterator[tuple[str, Box | None]]:
-    """Yield the form and the box of everything that is meant as one; None if it is malformed."""
+def _list_attempts(
+    text: str, *, needs_label: bool
+) -> Iterator[tuple[str, Box | None, tuple[int, int]]]:
+    """Yield form, box and place of everything that is meant as one; no box if it is malformed."""
     position = 0
     while match := _ATTEMPT.search(text, position):
         position = match.end()
         if match["object"]:
             is_attempt, box, position = _read_object(text, match.start())
             if is_attempt:
-                yield "object", box
+                yield "object", box, (match.start(), position)
         elif match["corners"]:
-            yield "corners", _make_box(_CORNERS.fullmatch(match["corners"]))
+            yield "corners", _make_box(_CORNERS.fullmatch(match["corners"])), match.span()
         else:
             inner, end = match[4], match[5]
             form = _WITH_LABEL if needs_label else _ANY
-            yield "bracket", _make_box(form.fullmatch(inner.strip()) if end else None)
+            box = _make_box(form.fullmatch(inner.strip()) if end else None)
+            yield "bracket", box, match.span()
 
 
 def _make_box(match: re.Match[str] | None) -> Box | None:

@@ -27,7 +27,7 @@ class BoxIou:
     is a wrong one.
 
     Args:
-        parser: finds the boxes; None: a BoxParser.
+        parser: finds the boxes; None: a BoxParser that lets words stand beside them.
         picture_size, seen_size: fields with ``[width, height]`` of the original picture and of the
             picture as the model saw it; without them the two are the same.
     """
@@ -43,7 +43,7 @@ class BoxIou:
         picture_size: str = "picture_size",
         seen_size: str = "seen_size",
     ) -> None:
-        self.parser = parser or BoxParser()
+        self.parser = parser or BoxParser(words=True)
         self.picture_size = picture_size
         self.seen_size = seen_size
 

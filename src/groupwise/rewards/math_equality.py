@@ -10,6 +10,7 @@ As the library has it: 50%, 0.5 and 50 are taken for equal if one of the two is 
 ``x = 5`` equals 5; ``(1, 2)`` equals the set {1, 2}; decimals count to six places.
 """
 
+import re
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
@@ -27,6 +28,9 @@ from groupwise.rewards.math_workers import MathWorkers, Verdict
 from groupwise.rewards.parser import Parser
 from groupwise.rewards.reward import RewardKind
 from groupwise.rewards.unit_names import has_other_unit
+
+# math-verify reads past Chinese words, so that 不是 before a fraction would change nothing.
+_DENIAL = re.compile(r"\W*(?:不|非|并非|没|未|(?:is )?not\b|isn't\b|anything but\b)", re.IGNORECASE)
 
 
 class MathEquality:
@@ -67,6 +71,8 @@ class MathEquality:
         answer = self.parser.parse(completion.text, example)
         if answer.label is None:
             return Score(0.0, answer.reason, invalid=True)
+        if _DENIAL.match(answer.label):
+            return Score(0.0, "the answer is denied", invalid=True)
         return self._compare(reference, answer.label)
 
     def score_batch(

@@ -71,9 +71,9 @@ class Item:
 
     Attributes:
         example: the example.
-        label: its label.
+        label: its label, in the spelling of answers: of a solution, the answer.
         reference: the right answer in the right form.
-        rivals: other labels.
+        rivals: other labels, likewise.
         wrong: the answers with the other labels, all of them wrong for the metric.
         near: texts that are nearly the right answer, where the parser knows any.
     """
@@ -119,9 +119,16 @@ def _make_item(case: RewardCase, example: Example, seen: Sequence[str]) -> Item:
     label = str(example.label)
     labels = case.parser.labels
     others = [name for name in labels or seen if name != label]
-    rivals = tuple(others if labels else others[:NUM_RIVALS])
-    written = [case.write(example, name) for name in rivals]
-    wrong = tuple(text for text in written if case.parser.measure(example, text) != 1.0)
+    rivals = others if labels else others[:NUM_RIVALS]
+    written = {name: case.write(example, name) for name in (label, *rivals)}
+    spelled = {name: case.parser.parse(text, example).label for name, text in written.items()}
+    texts = [written[name] for name in rivals]
     parser: object = case.parser
-    near = parser.write_near_misses(label) if isinstance(parser, NearMisses) else ()
-    return Item(example, label, case.write(example, label), rivals, wrong, tuple(near))
+    return Item(
+        example,
+        label=spelled[label] or label,
+        reference=written[label],
+        rivals=tuple(spelled[name] or name for name in rivals),
+        wrong=tuple(text for text in texts if case.parser.measure(example, text) != 1.0),
+        near=tuple(parser.write_near_misses(label)) if isinstance(parser, NearMisses) else (),
+    )
