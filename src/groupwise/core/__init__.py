@@ -5,6 +5,7 @@ Nothing here knows about models, training or any task.
 
 from groupwise.core.config import Config, dump_config, load_config
 from groupwise.core.digests import digest_bytes, digest_file, digest_json
+from groupwise.core.effects import BUDGET, Effect, Harmless, Source, find_effect, list_effects
 from groupwise.core.errors import (
     ConfigError,
     DataError,
@@ -49,16 +50,19 @@ from groupwise.core.seeds import derive_seed, seed_everything
 from groupwise.core.yaml_loader import parse_yaml
 
 __all__ = [
+    "BUDGET",
     "MAX_PLACES",
     "Completion",
     "Config",
     "ConfigError",
     "DataError",
+    "Effect",
     "EvaluationError",
     "Example",
     "Finding",
     "FindingLevel",
     "GroupwiseError",
+    "Harmless",
     "JudgeError",
     "Message",
     "ModelError",
@@ -74,6 +78,7 @@ __all__ = [
     "Score",
     "ScoreRangeError",
     "ServingError",
+    "Source",
     "TrainingError",
     "append_jsonl",
     "convert_picture",
@@ -85,9 +90,11 @@ __all__ = [
     "digest_file",
     "digest_json",
     "dump_config",
+    "find_effect",
     "find_nearest",
     "import_late",
     "is_locked",
+    "list_effects",
     "list_packages",
     "load_config",
     "make_example",

@@ -72,6 +72,7 @@ class RunFolder:
         seed: int,
         accepted: Sequence[str] = (),
         plan: Mapping[str, Mapping[str, Sequence[str]]] | None = None,
+        effects: Mapping[str, Mapping[str, str]] | None = None,
         metric_versions: Mapping[str, int] | None = None,
         other_packages: Mapping[str, Mapping[str, Any]] | None = None,
     ) -> None:
@@ -79,6 +80,7 @@ class RunFolder:
 
         ``accepted`` names the findings that this run goes on with, because its user said so;
         ``plan`` says of each step what it reads and uses;
+        ``effects`` says of settings that do not simply count what they change;
         ``metric_versions`` says by what version each family of metrics is measured;
         ``other_packages`` names the steps that were made with other versions of packages.
         """
@@ -90,6 +92,7 @@ class RunFolder:
             "seed": seed,
             "accepted_findings": list(accepted),
             "plan": dict(plan or {}),
+            "effects": dict(effects or {}),
             "metric_versions": dict(metric_versions or {}),
             "other_packages": dict(other_packages or {}),
             "started_at": datetime.now(UTC).isoformat(timespec="seconds"),

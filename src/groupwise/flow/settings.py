@@ -1,11 +1,19 @@
 """The settings that every recipe has; a recipe's own config adds to them."""
 
+from typing import Annotated
+
 from pydantic import Field
 
-from groupwise.core import Config
+from groupwise.core import Config, Harmless, Source
 from groupwise.data import NearDuplicates, TokenBudget
 from groupwise.models import ModelSettings
 from groupwise.training import GrpoSettings, SftSettings
+
+_AT_ONCE = Harmless(
+    "how many items are asked at once: greedy answers do not depend on it",
+    "推理批大小：不影响贪心解码的答案",
+)
+_LOGGED = Harmless("what is timed or looked at: training does not see it", "计时与旁观：不影响训练")
 
 
 class DataSettings(Config):
@@ -33,10 +41,10 @@ class EvaluationSettings(Config):
         num_heldout_items: validation items behind the held-out curve of GRPO.
     """
 
-    num_items: int | None = Field(default=None, ge=1)
-    batch_size: int = Field(default=32, ge=1)
-    num_latency_items: int = Field(default=20, ge=1)
-    num_heldout_items: int = Field(default=96, ge=1)
+    num_items: Annotated[int | None, Source("items")] = Field(default=None, ge=1)
+    batch_size: Annotated[int, _AT_ONCE] = Field(default=32, ge=1)
+    num_latency_items: Annotated[int, _LOGGED] = Field(default=20, ge=1)
+    num_heldout_items: Annotated[int, _LOGGED] = Field(default=96, ge=1)
 
 
 class FlowConfig(Config):

@@ -8,12 +8,12 @@ import asyncio
 import os
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import httpx2
 from pydantic import Field
 
-from groupwise.core import Completion, Config, ConfigError, Example
+from groupwise.core import Completion, Config, ConfigError, Example, Harmless
 from groupwise.inference.chat_messages import build_chat_messages
 from groupwise.inference.chat_replies import describe_status, read_replies
 from groupwise.inference.engine import ReportProgress, Sampling
@@ -30,6 +30,8 @@ if TYPE_CHECKING:
 
 A = TypeVar("A")
 B = TypeVar("B")
+
+_PLACE = Harmless("where a server is reached and what it costs", "服务器地址与价格")
 
 
 class ServerSettings(Config):
@@ -51,17 +53,17 @@ class ServerSettings(Config):
         prompt_price, completion_price: of a million tokens, in any currency.
     """
 
-    url: str = Field(pattern=r"^https?://[^\s]+$")
+    url: Annotated[str, _PLACE] = Field(pattern=r"^https?://[^\s]+$")
     model: str = Field(min_length=1)
     revision: str | None = None
-    api_key_variable: str | None = None
+    api_key_variable: Annotated[str | None, _PLACE] = None
     timeout_s: float = Field(default=60.0, gt=0)
     top_log_probs: int = Field(default=20, ge=1)
     sends_extensions: bool = True
     max_share_error: float = Field(default=0.05, ge=0, le=1)
-    prompt_price: float = Field(default=0.0, ge=0)
-    completion_price: float = Field(default=0.0, ge=0)
-    limits: LimitSettings = LimitSettings()
+    prompt_price: Annotated[float, _PLACE] = Field(default=0.0, ge=0)
+    completion_price: Annotated[float, _PLACE] = Field(default=0.0, ge=0)
+    limits: Annotated[LimitSettings, _PLACE] = LimitSettings()
     retry: RetrySettings = RetrySettings()
 
 

@@ -1,13 +1,14 @@
 """Which model a recipe starts from, as its YAML says under ``model``."""
 
-from typing import Literal
+from typing import Annotated, Literal
 
 from pydantic import Field
 
-from groupwise.core import Config
+from groupwise.core import Config, Harmless, Source
 from groupwise.models.memory import ModelShape
 
 PRESETS = ("tiny-qwen2.5-vl", "tiny-qwen2")
+_ESTIMATED = Harmless("only for estimates before a run", "仅用于运行前的估算")
 
 
 class ModelSettings(Config):
@@ -20,10 +21,10 @@ class ModelSettings(Config):
         shape: used for estimates while the model is not in the local cache.
     """
 
-    base: str
+    base: Annotated[str, Source("base_weights")]
     dtype: Literal["float32", "bfloat16", "float16", "auto"] = "float32"
     max_pixels: int = Field(ge=28 * 28)
-    shape: ModelShape | None = None
+    shape: Annotated[ModelShape | None, _ESTIMATED] = None
 
     @property
     def is_preset(self) -> bool:

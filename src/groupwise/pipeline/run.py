@@ -1,6 +1,7 @@
 """Running a recipe in a run folder: checks first, then the lock, the manifest and the steps."""
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ from groupwise.core import (
     RunFolder,
     Say,
     dump_config,
+    list_effects,
 )
 from groupwise.pipeline.inputs import UNKNOWN
 from groupwise.pipeline.packages import describe_other_packages, find_other_packages
@@ -74,6 +76,11 @@ def run_recipe(  # noqa: PLR0913 (each is a choice of the command line)
             seed=config.model_dump()["seed"],
             accepted=sorted({*accepted, *kept}),
             plan=describe_plan(steps),
+            effects={
+                path: asdict(effect)
+                for path, effect in list_effects(type(config)).items()
+                if effect.kind != "counts"
+            },
             metric_versions=_list_metric_versions(steps),
             other_packages=others,
         )

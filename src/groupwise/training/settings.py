@@ -1,14 +1,18 @@
 """Settings of SFT and GRPO, written in the recipe's YAML under ``sft`` and ``grpo``."""
 
 from importlib.util import find_spec
-from typing import Literal, Self
+from typing import Annotated, Literal, Self
 
 from pydantic import Field, field_validator, model_validator
 
-from groupwise.core import Config
+from groupwise.core import BUDGET, Config, Harmless
 from groupwise.models import TrainableSettings
 
 Tracker = Literal["tensorboard", "wandb", "mlflow", "trackio"]
+
+_LOGGED = Harmless("what is logged or kept: training does not see it", "日志与保存：不影响训练")
+_SAME = Harmless("computed in another way with the same result", "计算方式不同，结果相同")
+_PLACE = Harmless("where a server is reached or how it is sized", "服务器地址或资源设置")
 
 
 class PictureAugmentation(Config):
@@ -56,11 +60,11 @@ class TrainerSettings(Config):
     warmup_steps: int | None = Field(default=None, ge=1)
     weight_decay: float = Field(default=0.0, ge=0)
     max_grad_norm: float = Field(default=1.0, gt=0)
-    gradient_accumulation: int = Field(default=1, ge=1)
-    save_every_steps: int | None = Field(default=None, ge=1)
-    log_every_steps: int = Field(default=10, ge=1)
-    report_to: tuple[Tracker, ...] = ()
-    gradient_checkpointing: bool = False
+    gradient_accumulation: Annotated[int, BUDGET] = Field(default=1, ge=1)
+    save_every_steps: Annotated[int | None, _LOGGED] = Field(default=None, ge=1)
+    log_every_steps: Annotated[int, _LOGGED] = Field(default=10, ge=1)
+    report_to: Annotated[tuple[Tracker, ...], _LOGGED] = ()
+    gradient_checkpointing: Annotated[bool, _SAME] = False
     trainable: TrainableSettings = TrainableSettings()
 
     @field_validator("report_to")
@@ -85,8 +89,8 @@ class SftSettings(TrainerSettings):
         augmentation: random changes of pictures; None: none.
     """
 
-    epochs: int = Field(default=1, ge=1)
-    batch_size: int = Field(default=16, ge=1)
+    epochs: Annotated[int, BUDGET] = Field(default=1, ge=1)
+    batch_size: Annotated[int, BUDGET] = Field(default=16, ge=1)
     label_smoothing: float = Field(default=0.0, ge=0, lt=1)
     augmentation: PictureAugmentation | None = None
 
@@ -141,10 +145,10 @@ class VllmSettings(Config):
     """
 
     mode: Literal["colocate", "server"] = "colocate"
-    base_url: str = "http://127.0.0.1:8000"
-    weights_port: int = Field(default=51216, ge=1, le=65535)
-    server_timeout_s: float = Field(default=240.0, gt=0)
-    gpu_memory_share: float = Field(default=0.3, gt=0, le=1)
+    base_url: Annotated[str, _PLACE] = "http://127.0.0.1:8000"
+    weights_port: Annotated[int, _PLACE] = Field(default=51216, ge=1, le=65535)
+    server_timeout_s: Annotated[float, _PLACE] = Field(default=240.0, gt=0)
+    gpu_memory_share: Annotated[float, _PLACE] = Field(default=0.3, gt=0, le=1)
     tensor_parallel_size: int = Field(default=1, ge=1)
     sleep: bool = False
     max_model_length: int | None = Field(default=None, ge=1)
@@ -202,11 +206,11 @@ class GrpoSettings(TrainerSettings):
         vllm: sample with vLLM; None: with Transformers.
     """
 
-    epochs: int = Field(default=1, ge=1)
-    prompts_per_step: int = Field(default=8, ge=1)
-    steps_per_generation: int | None = Field(default=None, ge=1)
-    num_iterations: int = Field(default=1, ge=1)
-    group_size: int = Field(default=5, ge=2)
+    epochs: Annotated[int, BUDGET] = Field(default=1, ge=1)
+    prompts_per_step: Annotated[int, BUDGET] = Field(default=8, ge=1)
+    steps_per_generation: Annotated[int | None, BUDGET] = Field(default=None, ge=1)
+    num_iterations: Annotated[int, BUDGET] = Field(default=1, ge=1)
+    group_size: Annotated[int, BUDGET] = Field(default=5, ge=2)
     max_new_tokens: int = Field(default=16, ge=1)
     temperature: float = Field(default=1.0, gt=0)
     top_p: float = Field(default=1.0, gt=0, le=1)
@@ -216,8 +220,8 @@ class GrpoSettings(TrainerSettings):
     scale_rewards: Literal["group", "batch", "none"] = "group"
     clip_low: float = Field(default=0.2, gt=0)
     clip_high: float = Field(default=0.2, gt=0)
-    heldout_every_steps: int | None = Field(default=None, ge=1)
-    speed: SpeedSettings = SpeedSettings()
+    heldout_every_steps: Annotated[int | None, _LOGGED] = Field(default=None, ge=1)
+    speed: Annotated[SpeedSettings, _SAME] = SpeedSettings()
     vllm: VllmSettings | None = None
 
     @model_validator(mode="after")

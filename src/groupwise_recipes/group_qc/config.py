@@ -1,11 +1,11 @@
 """Settings of the group_qc recipe, as written in its YAML files."""
 
 from pathlib import Path
-from typing import Any, Self
+from typing import Annotated, Any, Self
 
 from pydantic import Field, model_validator
 
-from groupwise.core import Config
+from groupwise.core import BUDGET, Config, Source
 from groupwise.flow import DataSettings, FlowConfig
 from groupwise.inference import RaySettings, Sampling, ServerSettings, StreamSettings
 from groupwise.training import SftSettings
@@ -60,7 +60,7 @@ class GroupData(DataSettings):
         mirror_invariant: off, because left and right may matter.
     """
 
-    root: Path | None = None
+    root: Annotated[Path | None, Source("data")] = None
     drawn: DrawnSettings = DrawnSettings()
     missions: Path | None = None
     photo_labels: PhotoLabels | None = None
@@ -104,9 +104,9 @@ class TeachSettings(SftSettings):
         reading_per_epoch: questions about lists of descriptions, which have no verdicts.
     """
 
-    photos_per_epoch: int | None = Field(default=None, ge=1)
+    photos_per_epoch: Annotated[int | None, BUDGET] = Field(default=None, ge=1)
     balance: float = Field(default=0.0, ge=0, le=1)
-    reading_per_epoch: int = Field(default=0, ge=0)
+    reading_per_epoch: Annotated[int, BUDGET] = Field(default=0, ge=0)
 
 
 class SummarySettings(Config):
@@ -145,7 +145,7 @@ class WarmupSettings(SftSettings):
         num_groups: at most so many, drawn by the seed; None: all of the warm-up split.
     """
 
-    num_groups: int | None = Field(default=None, ge=1)
+    num_groups: Annotated[int | None, BUDGET] = Field(default=None, ge=1)
 
 
 class PredictionSettings(Config):

@@ -1,11 +1,11 @@
 """Settings of the on_task recipe, as written in its YAML files."""
 
 from pathlib import Path
-from typing import Literal, Self
+from typing import Annotated, Literal, Self
 
 from pydantic import Field, model_validator
 
-from groupwise.core import Config, describe_unknown
+from groupwise.core import BUDGET, Config, Source, describe_unknown
 from groupwise.flow import DataSettings, FlowConfig
 from groupwise.rewards import LabelParser
 from groupwise.training import SftSettings
@@ -61,7 +61,7 @@ class OnTaskData(DataSettings):
         mirror_invariant: on a screen, left and right do not change what somebody works on.
     """
 
-    root: Path | None = None
+    root: Annotated[Path | None, Source("data")] = None
     drawn: DrawnSettings = DrawnSettings()
     train_folds: tuple[int, ...] | None = None
     test_folds: tuple[int, ...] | None = None
@@ -115,8 +115,8 @@ class WarmupSettings(SftSettings):
             others teach their description only, and the decisions are left to GRPO.
     """
 
-    pairs_per_screen: int = Field(default=2, ge=1)
-    drawn_pairs_per_screen: int = Field(default=1, ge=1)
+    pairs_per_screen: Annotated[int, BUDGET] = Field(default=2, ge=1)
+    drawn_pairs_per_screen: Annotated[int, BUDGET] = Field(default=1, ge=1)
     written_tasks: float = Field(default=0.0, ge=0, le=1)
     labelled_share: float = Field(default=1.0, ge=0, le=1)
 

@@ -4,11 +4,11 @@ It sees the screen and the task and never the policy's answer, so no answer can 
 """
 
 from pathlib import Path
-from typing import Literal
+from typing import Annotated, Literal
 
 from pydantic import Field
 
-from groupwise.core import Completion, Example, Score
+from groupwise.core import Completion, Example, Harmless, Score
 from groupwise.inference import Responder, ResponderSettings, open_responder
 from groupwise.judges import (
     JudgeSettings,
@@ -26,6 +26,8 @@ _OPTION_TEXTS = {
     "zh": {"on-task": "在任务上", "off-task": "不在任务上"},
 }
 
+_CACHED = Harmless("a verdict from the cache is the verdict", "缓存中的裁决与重新裁决相同")
+
 
 class OnTaskJudgeSettings(ResponderSettings):
     """The model that judges, and how it is asked.
@@ -38,8 +40,8 @@ class OnTaskJudgeSettings(ResponderSettings):
     """
 
     language: Literal["en", "zh"] = "en"
-    cache: Path | None = None
-    cache_mib: float = Field(default=256.0, gt=0)
+    cache: Annotated[Path | None, _CACHED] = None
+    cache_mib: Annotated[float, _CACHED] = Field(default=256.0, gt=0)
     settings: JudgeSettings = JudgeSettings()
 
 

@@ -1,21 +1,19 @@
 """Classing a difference: which rule makes it intended or harmless; without one it confounds."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from groupwise.evaluation.fairness.consequences import Varied, find_cause
+from groupwise.core import find_effect
+from groupwise.evaluation.fairness.consequences import Varied, find_cause, find_kind
 from groupwise.evaluation.fairness.facts import RunFacts
 from groupwise.evaluation.fairness.finding import RECORDED, Found
-from groupwise.evaluation.fairness.harmless import (
-    CONTENT_OF,
-    are_harmless_values,
-    find_harmless,
-)
+from groupwise.evaluation.fairness.harmless import are_harmless_values, find_harmless
 from groupwise.evaluation.fairness.relations import ItemRelation
 from groupwise.evaluation.fairness.wording import CONFOUNDING
 
 DifferenceKind = Literal["intended", "harmless", "confounding"]
+Words = Mapping[str, str]
 NOT_NAMEABLE = ("config", "conditions", "policies")
 _REASONS = {"is_nested_subset_of": "subset"}
 
@@ -50,23 +48,40 @@ def make_context(
     return Context(runs, relations, varying, varied, _find_equal_aspects(found, runs))
 
 
-def class_difference(found: Found, context: Context) -> tuple[DifferenceKind, str, str]:
-    """Return the kind, the name of the reason and what stands in its place for a cause."""
+def class_difference(found: Found, context: Context) -> tuple[DifferenceKind, str, Words]:
+    """Return the kind, the name of the reason and what stands in the places of its sentence."""
     if is_named(found.name, context.varying):
-        return "intended", "named", ""
+        return "intended", "named", {}
     cause = find_cause(found, context.varied, context.runs)
     if cause is not None:
-        return "intended", "follows", cause
+        return "intended", "follows", {"cause": cause}
     harmless = find_harmless(found.name)
     if harmless is None and not found.lacking:
         harmless = are_harmless_values(found.name, list(found.values.values()))
     if harmless is not None:
-        return "harmless", harmless, ""
-    if CONTENT_OF.get(found.name) in context.equal:
-        return "harmless", "same_content", CONTENT_OF[found.name]
+        return "harmless", harmless, {}
+    marked = _find_marked(found, context)
+    if marked is not None:
+        return "harmless", *marked
     if found.aspect == "config" and _is_unused(found.key, context.runs):
-        return "harmless", "unused", ""
-    return "confounding", *_name_confounder(found, context)
+        return "harmless", "unused", {}
+    reason, cause = _name_confounder(found, context)
+    return "confounding", reason, {"cause": cause}
+
+
+def _find_marked(found: Found, context: Context) -> tuple[str, Words] | None:
+    """Return why a setting is harmless by the mark of its field in all runs, None if it is not."""
+    if found.aspect not in ("config", "inputs"):
+        return None
+    effect = find_effect(context.runs[0].scope.effects, found.key)
+    kind = find_kind(found.key, context.runs)
+    # What is read of other inputs is more than what is recorded of their content.
+    is_content = found.aspect == "config" or effect.reason == "base_weights"
+    if kind == "source" and is_content and effect.reason in context.equal:
+        return "same_content", {"cause": effect.reason}
+    if kind == "harmless" and found.aspect == "config":
+        return "field", {"cause": effect.reason, "cause_zh": effect.reason_zh}
+    return None
 
 
 def is_named(fact: str, varying: Sequence[str]) -> bool:

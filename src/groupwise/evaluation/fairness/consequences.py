@@ -7,9 +7,11 @@ normaliser, metrics) never follow from anything: they are intended only if they 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from groupwise.core import find_effect
 from groupwise.evaluation.fairness.facts import RunFacts
 from groupwise.evaluation.fairness.finding import Found
 
+# Only where an argument of TRL has another name than our setting.
 _RESOLVED_AS: Mapping[str, tuple[str, ...]] = {
     "loss": ("loss_type", "epsilon_high"),
     "clip_low": ("epsilon",),
@@ -26,11 +28,6 @@ _RESOLVED_AS: Mapping[str, tuple[str, ...]] = {
     ),
 }
 _RESOLVED_BY_DATA = "prompts_left_out_per_epoch"
-_BUDGETED = (
-    *("epochs", "max_steps", "batch_size", "gradient_accumulation", "group_size"),
-    *("prompts_per_step", "steps_per_generation", "num_iterations", "pairs_per_screen"),
-    "drawn_pairs_per_screen",
-)
 _OF_BASE = ("base_weights", "template", "tokenizer")
 _OF_STEPS = ("budget", "resolved", "trainable", "judge", "data", "prompts")
 
@@ -101,12 +98,18 @@ def _find_cause_in_step(
         found = next((key for key in own if _is_resolved_as(name, _leaf(key))), None)
         by_data = varied.has_data and name == _RESOLVED_BY_DATA
         return found or ("data" if by_data else None)
-    found = next((key for key in own if _leaf(key) in _BUDGETED), None)
+    found = next((key for key in own if find_kind(key, runs) == "budget"), None)
     if found is None and varied.has_data:
         found = "data"
     if found is None and name == "num_tokens":
         found = next(iter(_list_settings(varied, step, runs, earlier=True)), None)
     return found
+
+
+def find_kind(key: str, runs: Sequence[RunFacts]) -> str:
+    """Return the kind of effect of a setting; it counts unless all runs say the same else."""
+    kinds = {find_effect(run.scope.effects, key).kind for run in runs}
+    return kinds.pop() if len(kinds) == 1 else "counts"
 
 
 def _list_settings(

@@ -94,7 +94,7 @@ def check_varying(runs: Sequence[RunFacts], varying: Sequence[str]) -> None:
 
 
 def _class(found: Found, context: Context) -> Difference:
-    kind, reason, cause = class_difference(found, context)
-    words = {"key": found.key, "cause": cause, "runs": ", ".join(found.lacking)}
+    kind, reason, given = class_difference(found, context)
+    words = {"key": found.key, "cause": "", "runs": ", ".join(found.lacking), **given}
     why = write_sentence(reason, words)
     return Difference(found.aspect, found.key, found.values, kind, why, reason, words)

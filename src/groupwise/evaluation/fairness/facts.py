@@ -76,7 +76,7 @@ def read_facts(
         DataError: if the predictions cannot be read.
     """
     conditions = read_recorded(folder)
-    plan = check_finished(folder)
+    plan, effects = check_finished(folder)
     rows = predictions
     if rows is None:
         rows = read_predictions(folder / "evaluate" / "predictions.jsonl")
@@ -86,7 +86,7 @@ def read_facts(
         split: {row.example_id: Answer(row.label, row.predicted, row.text) for row in items}
         for (split, _), items in group_by_policy(r for r in rows if r.policy == name).items()
     }
-    scope = read_scope(policies, plan, name, evaluated=answers)
+    scope = read_scope(policies, plan, name, evaluated=answers, effects=effects)
     facts = {
         "policy/name": name,
         **list_manifest_facts(folder, scope, has_conditions=conditions is not None),

@@ -10,34 +10,9 @@ HARMLESS_FACTS = (
     ("hardware/*", "hardware"),
     ("time/*", "time"),
     ("command/*", "command"),
-    ("config/*.log_every_steps", "logging"),
-    ("config/*.save_every_steps", "logging"),
-    ("config/*.report_to", "logging"),
-    ("config/*.heldout_every_steps", "logging"),
-    ("config/evaluation.num_heldout_items", "logging"),
-    ("config/evaluation.num_latency_items", "logging"),
-    ("config/evaluation.batch_size", "batch"),
-    ("config/*.gradient_checkpointing", "speed"),
-    ("config/*.speed.*", "speed"),
-    ("config/*.vllm.base_url", "server"),
-    ("config/*.vllm.weights_port", "server"),
-    ("config/*.vllm.server_timeout_s", "server"),
-    ("config/*.vllm.gpu_memory_share", "server"),
-    ("config/model.shape", "estimate"),
-    ("config/model.shape.*", "estimate"),
-    ("config/judge.cache", "cache"),
-    ("config/judge.cache_mib", "cache"),
     ("judge/*.cache_hit_rate", "cache"),
 )
-"""Patterns of ``aspect/key`` with the reason; every pattern is a line of the decision record."""
-
-CONTENT_OF = {
-    "config/data.root": "data",
-    "config/model.base": "base_weights",
-    "inputs/model.base": "base_weights",
-    "config/evaluation.num_items": "items",
-}
-"""Settings that say where something comes from, and the aspect that says what it is."""
+"""Patterns of ``aspect/key`` with the reason; of settings their fields say it themselves."""
 
 _CLOSE_RATE = 0.01
 

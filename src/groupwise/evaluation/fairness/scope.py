@@ -4,6 +4,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from groupwise.core import Effect
 from groupwise.evaluation.policies import Policies, RunPolicy
 
 EVALUATE = "evaluate"
@@ -20,12 +21,15 @@ class Scope:
         evaluated: splits that the policy was asked about.
         reads: by step behind the policy, ``evaluate`` among them: paths of the config; None where
             the run does not say.
+        uses: by step of the run: the steps that it uses.
+        effects: of settings that do not simply count, by path.
     """
 
     chain: tuple[RunPolicy, ...] = ()
     evaluated: frozenset[str] = frozenset()
     reads: Mapping[str, Sequence[str]] | None = None
     uses: Mapping[str, Sequence[str]] = field(default_factory=dict[str, Sequence[str]])
+    effects: Mapping[str, Effect] = field(default_factory=dict[str, Effect])
 
     @property
     def steps(self) -> tuple[str, ...] | None:
@@ -83,7 +87,12 @@ def close(
 
 
 def read_scope(
-    policies: Policies, plan: Plan, name: str, *, evaluated: Iterable[str] = ()
+    policies: Policies,
+    plan: Plan,
+    name: str,
+    *,
+    evaluated: Iterable[str] = (),
+    effects: Mapping[str, Effect] | None = None,
 ) -> Scope:
     """Return what stands behind a policy.
 
@@ -95,13 +104,14 @@ def read_scope(
         plan: of the run; empty where it does not say.
         name: of the policy.
         evaluated: splits that it was asked about.
+        effects: of its settings.
     """
     chain = policies.list_ancestors(name)
     if any(one.kind == "unknown" for one in chain):
-        return Scope(evaluated=frozenset(evaluated))
+        return Scope(evaluated=frozenset(evaluated), effects=effects or {})
     uses: dict[str, Any] = {step: row.get("uses", ()) for step, row in plan.items()}
     own = {one.step for one in chain if one.step}
     others = {one.step for one in policies.listed if one.step} - own
     behind = close(uses, [*own, EVALUATE], without=others - close(uses, own))
     reads = {step: plan[step].get("reads", ()) for step in plan if step in behind}
-    return Scope(chain, frozenset(evaluated), reads if plan else None, uses)
+    return Scope(chain, frozenset(evaluated), reads if plan else None, uses, effects or {})

@@ -7,27 +7,29 @@ what counts is the row of ``history.jsonl`` that was in force when a step ended.
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from pydantic import TypeAdapter, ValidationError
 
-from groupwise.core import DataError, EvaluationError, digest_json, read_json, read_jsonl
+from groupwise.core import DataError, Effect, EvaluationError, digest_json, read_json, read_jsonl
 from groupwise.evaluation.fairness.scope import EVALUATE, Plan, close
 
-_SECTIONS = ("config", "inputs", "packages", "hardware", "metric_versions", "plan")
+_SECTIONS = ("config", "inputs", "packages", "hardware", "metric_versions", "plan", "effects")
 _DONE = "step.json"
 _PLAN = TypeAdapter(dict[str, dict[str, list[str]]])
+_EFFECTS = TypeAdapter(dict[str, Effect])
+T = TypeVar("T")
 _AGAIN = "finish it with the command that started it, and compare then"
 
 
-def check_finished(folder: Path) -> Plan:
+def check_finished(folder: Path) -> tuple[Plan, Mapping[str, Effect]]:
     """Refuse a run whose evaluation is not finished, or older than a step that it depends on.
 
     A step that was done again with the outputs that the evaluation used does not age it. Of a run
     that did not record its plan, all trainings are looked at.
 
     Returns:
-        The plan of the run; empty if it did not record one.
+        The plan of the run and the effects of its settings; empty if it did not record them.
 
     Raises:
         EvaluationError: with the step that is not finished, or if a file is damaged.
@@ -39,7 +41,8 @@ def check_finished(folder: Path) -> Plan:
         begun = sorted(path.parent.name for path in folder.glob("[!.]*/started.json"))
         where = f" (it is at the step {begun[0]})" if begun else ""
         raise EvaluationError(f"the run {folder} is not evaluated yet{where}", fix=_AGAIN)
-    plan = _read_plan(find_manifests(folder, ())[-1], folder)
+    manifest = find_manifests(folder, ())[-1]
+    plan = _read(manifest, "plan", _PLAN, folder)
     known = close({name: row.get("uses", ()) for name, row in plan.items()}, [EVALUATE])
     trained = {path.parent.name for path in folder.glob("[!.]*/metrics.jsonl")}
     used = read_json(folder / EVALUATE / _DONE, dict).get("uses", {})
@@ -54,14 +57,14 @@ def check_finished(folder: Path) -> Plan:
                 f"the evaluation in {folder} is older than its step {step}, which is being redone",
                 fix=_AGAIN,
             )
-    return plan
+    return plan, _read(manifest, "effects", _EFFECTS, folder)
 
 
-def _read_plan(manifest: Mapping[str, Any], folder: Path) -> Plan:
+def _read(manifest: Mapping[str, Any], name: str, parser: TypeAdapter[T], folder: Path) -> T:
     try:
-        return _PLAN.validate_python(manifest.get("plan", {}))
+        return parser.validate_python(manifest.get(name, {}))
     except ValidationError as error:
-        got = f"plan {manifest['plan']!r}"
+        got = f"{name} {manifest[name]!r}"
         raise EvaluationError(f"the manifest of {folder} is damaged", got=got) from error
 
 

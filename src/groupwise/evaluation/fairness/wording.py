@@ -18,6 +18,7 @@ INTENDED: Sentences = {
 }
 
 HARMLESS: Sentences = {
+    "field": ("{cause}", "{cause_zh}"),
     "hardware": (
         "the machine: last digits may differ and speeds cannot be compared",
         "机器不同：数值末位可能不同，速度不可比",
@@ -27,17 +28,6 @@ HARMLESS: Sentences = {
         "how it was typed: what it was resolved to is compared key by key",
         "命令写法不同：已逐项比较解析后的配置",
     ),
-    "logging": ("what is logged or kept: training does not see it", "日志与保存：不影响训练"),
-    "batch": (
-        "how many items are asked at once: greedy answers do not depend on it",
-        "推理批大小：不影响贪心解码的答案",
-    ),
-    "speed": (
-        "computed in another way with the same result",
-        "计算方式不同，结果相同",
-    ),
-    "server": ("where a server is reached or how it is sized", "服务器地址或资源设置"),
-    "estimate": ("only for estimates before a run", "仅用于运行前的估算"),
     "same_content": (
         "where it comes from: its content is compared ({cause}) and equal",
         "来源不同：内容（{cause}）已比较且相同",
