@@ -30,10 +30,12 @@ from groupwise.data.splits import (
     split_clusters,
 )
 from groupwise.data.tables.loading import LoadedTable, digest_table, load_table
+from groupwise.data.tables.rows import ROW_FIELD
 from groupwise.data.tables.settings import SPLITS, TableColumns, TableSettings
 
 __all__ = [
     "KEEPING_ORDER",
+    "ROW_FIELD",
     "SPLITS",
     "DataAudit",
     "Drop",

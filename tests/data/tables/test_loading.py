@@ -25,7 +25,7 @@ def test_a_row_becomes_an_example(load: Load):
     first = next(e for e in list_examples(loaded) if e.group == "店1")
     assert first.prompt == (Message("system", "你是审核员。"), Message("user", "第1个评论好吗？"))
     assert (first.label, first.pictures) == ("好评", ())
-    assert first.fields == {**rows[1], "嵌套": {"a": [1, None]}}
+    assert first.fields == {**rows[1], "嵌套": {"a": [1, None]}, "_row": "rows.jsonl:2"}
     assert {split: len(examples) for split, examples in loaded.splits.items()} == {
         "train": 4,
         "validation": 2,
@@ -104,6 +104,16 @@ def test_an_unusable_row_is_counted_with_its_reason(load: Load, row: dict[str, A
 def test_the_answer_is_spelled_as_the_parser_spells_it(load: Load):
     loaded = load(ask_many(4, 答案="Good"), columns=ASKED, read_answer=str.lower)
     assert {example.label for example in list_examples(loaded)} == {"good"}
+
+
+def test_rewards_find_columns_under_further_names(load: Load):
+    rows = ask_many(4, test_list=["assert f(1)"])
+    columns = {**ASKED, "fields": {"tests": "test_list", "both": "{{ 问题 }}{{ 答案 }}"}}
+    example = list_examples(load(rows, columns=columns))[0]
+    assert example.fields["tests"] == example.fields["test_list"] == ["assert f(1)"]
+    assert example.fields["both"] == example.prompt[0].text + str(example.label)
+    with pytest.raises(DataError, match=r"data\.columns\.fields needs the column 'test'"):
+        load(rows, columns={**ASKED, "fields": {"tests": "test"}})
 
 
 def test_rows_that_disagree_are_all_dropped(load: Load):
@@ -345,6 +355,13 @@ def test_the_digest_follows_what_is_read(tmp_path: Path, write_table: Write):
     assert digest_table(table) == first
     write_table(path, [*ask_many(2), ask(3)])
     assert digest_table(table) != first
+
+
+def test_where_a_row_stands_is_no_part_of_what_it_is(load: Load):
+    first, second = (load(rows, columns=ASKED) for rows in (ask_many(8), ask_many(8)[::-1]))
+    ids = [{example.id for example in list_examples(loaded)} for loaded in (first, second)]
+    assert ids[0] == ids[1]
+    assert list_examples(first) != list_examples(second)
 
 
 def test_rows_and_seed_alone_decide_the_splits(tmp_path: Path, write_table: Write):

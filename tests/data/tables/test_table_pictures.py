@@ -42,7 +42,10 @@ def test_pictures_are_found_beside_the_rows_and_are_no_field(
     [picture] = example.pictures
     assert picture.path == tmp_path / rows[3]["图片"]
     assert example.group == picture.digest == digest_file(picture.path)
-    assert example.fields == {key: rows[3][key] for key in ("问题", "答案")}
+    assert example.fields == {
+        **{key: rows[3][key] for key in ASKED.values()},
+        "_row": "rows.jsonl:4",
+    }
 
 
 def test_a_row_may_have_several_pictures(load: Load, draw: Draw):
@@ -148,7 +151,7 @@ def publish(tmp_path: Path) -> Callable[..., Path]:
 
 def paint(number: int) -> bytes:
     packed = io.BytesIO()
-    Image.new("RGB", (8, 8), (number, 0, 0)).save(packed, "PNG")
+    Image.new("RGB", (8, 8), (number, 0, 0)).save(packed, "BMP")
     return packed.getvalue()
 
 
@@ -168,7 +171,7 @@ def test_a_data_set_of_the_hub_is_read_from_its_folder(
     assert loaded.sources["test"] == {f"{folder} test": 2}
     picture = loaded.splits["test"][0].pictures[0]
     assert picture.digest == digest_bytes(paint(8)) == digest_file(picture.path)
-    assert picture.path.parent == tmp_path / "out"
+    assert (picture.path.parent, picture.path.suffix) == (tmp_path / "out", ".bmp")
     table = load_config(TableSettings, {"hub": str(folder), "columns": SHOWN})
     assert digest_table(table) == digest_table(table)
 

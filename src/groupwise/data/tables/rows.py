@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +12,17 @@ from groupwise.data.tables.pictures import UnusableRowError, decode_picture, sto
 from groupwise.data.tables.settings import TableSettings
 from groupwise.data.tables.sources import TEST_PART, SourceRow
 from groupwise.data.tables.templates import is_template
-from groupwise.data.tables.values import as_mapping, clean_value, read_list, read_text, require_text
+from groupwise.data.tables.values import (
+    as_mapping,
+    clean_value,
+    read_list,
+    read_text,
+    read_value,
+    require_text,
+)
+
+ROW_FIELD = "_row"
+"""Field that says where the row of an example was found; it is no part of the example's id."""
 
 ReadAnswer = Callable[[str], str | None]
 """Returns an answer as it is compared, or None if no completion can give it."""
@@ -93,7 +103,7 @@ class RowReader:
             fields=self._collect_fields(row),
         )
         return Item(
-            example=example,
+            example=replace(example, fields={**example.fields, ROW_FIELD: row.where}),
             content=content,
             split=split,
             is_test_part=is_test_part,
@@ -139,6 +149,8 @@ class RowReader:
         """Return all columns but the pictures', and the options, as JSON values."""
         shown = {name for name in self._columns.pictures if not is_template(name)}
         fields = {key: clean_value(v) for key, v in row.values.items() if key not in shown}
+        named = self._columns.fields.items()
+        fields |= {name: clean_value(read_value(row, text)) for name, text in named}
         if self._columns.options:
             fields["options"] = self._list_options(row)
         try:

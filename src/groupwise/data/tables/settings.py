@@ -40,7 +40,9 @@ class TableColumns(Config):
             first picture stay together, and others are their own cluster.
         split: whose values ``splits`` maps to train, validation and test.
         target: what the SFT warm-up teaches to answer; of a chat's column, its last turn.
-        id: the user's own name of a row; it stands in messages, and no two rows may share it.
+        id: the user's own name of a row; no two rows may share it.
+        fields: further names under which rewards find columns (``tests: test_list``); all columns
+            keep their own.
     """
 
     prompt: str
@@ -51,6 +53,7 @@ class TableColumns(Config):
     split: str | None = None
     target: str | None = None
     id: str | None = None
+    fields: Mapping[str, str] = {}
 
     @field_validator("options", "pictures", mode="before")
     @classmethod
@@ -70,6 +73,7 @@ class TableColumns(Config):
         values = dict[str, Any](self)
         alone = [(name, (value,)) for name, value in values.items() if isinstance(value, str)]
         many = [("options", self.options), ("pictures", self.pictures)]
+        many.append(("fields", tuple(self.fields.values())))
         return [(name, text) for name, texts in [*alone, *many] for text in texts]
 
 
