@@ -20,6 +20,7 @@ from groupwise.cli.doctor import doctor
 from groupwise.cli.export import export
 from groupwise.cli.export_model import export_model
 from groupwise.cli.judge import judge_app
+from groupwise.cli.new import new
 from groupwise.cli.predict import predict
 from groupwise.cli.recipes import recipes
 from groupwise.cli.report import report
@@ -39,6 +40,7 @@ app = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
 )
+app.command()(new)
 app.command()(run)
 app.command()(sweep)
 app.command()(compare)

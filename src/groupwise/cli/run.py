@@ -15,11 +15,17 @@ from groupwise.pipeline import (
     check_recipe,
     find_config,
     find_recipe,
+    find_recipe_of,
     list_changed_settings,
     run_recipe,
 )
 
-RecipeName = Annotated[str, typer.Argument(metavar="RECIPE", help="See `groupwise recipes`.")]
+RecipeName = Annotated[
+    str,
+    typer.Argument(
+        metavar="RECIPE", help="See `groupwise recipes`; or a config file that names its recipe."
+    ),
+]
 ConfigName = Annotated[
     str | None,
     typer.Option(
@@ -75,7 +81,10 @@ def run(
     debug: Debug = False,
 ) -> None:
     """Run a recipe. Running it again continues: what did not change is reused."""
-    found = find_recipe(recipe)
+    if config is None and Path(recipe).suffix in (".yaml", ".yml"):
+        found, config = find_recipe_of(Path(recipe), overrides=settings or []), recipe
+    else:
+        found = find_recipe(recipe)
     folder = out or choose_folder(found, config)
     resolved = resolve_config(found, config, settings or [], folder if resume else None)
     siblings = None if share_with is None else Siblings(share_with)
@@ -109,7 +118,9 @@ def run(
 
 def choose_folder(recipe: Recipe[Any], config: str | None) -> Path:
     """Return the run folder of a config where none is given."""
-    return Path("runs") / f"{recipe.name}-{find_config(recipe, config).stem}"
+    path = find_config(recipe, config)
+    name = path.absolute().parent.name if path.stem == recipe.name else path.stem
+    return Path("runs") / f"{recipe.name}-{name}"
 
 
 def resolve_config(

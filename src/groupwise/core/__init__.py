@@ -3,7 +3,7 @@
 Nothing here knows about models, training or any task.
 """
 
-from groupwise.core.config import Config, dump_config, load_config
+from groupwise.core.config import Config, dump_config, load_config, read_config
 from groupwise.core.digests import digest_bytes, digest_file, digest_json
 from groupwise.core.effects import BUDGET, Effect, Harmless, Source, find_effect, list_effects
 from groupwise.core.errors import (
@@ -100,6 +100,7 @@ __all__ = [
     "make_example",
     "open_picture",
     "parse_yaml",
+    "read_config",
     "read_json",
     "read_jsonl",
     "read_picture",

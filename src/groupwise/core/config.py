@@ -6,7 +6,7 @@ with its file, its key, what was given, what is allowed and the nearest known na
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, TypeVar, get_args
+from typing import Any, TypeVar, get_args, get_origin
 
 import yaml
 from pydantic import BaseModel, ConfigDict, ValidationError
@@ -38,7 +38,7 @@ def load_config(
         ConfigError: listing every problem of the file and the overrides.
     """
     name = str(source) if isinstance(source, Path) else "config"
-    values = _read_mapping(source) if isinstance(source, Path) else _copy(source)
+    values = read_config(source) if isinstance(source, Path) else _copy(source)
     for override in overrides:
         _apply_override(values, override)
     context = {"folder": str(source.parent)} if isinstance(source, Path) else None
@@ -55,7 +55,12 @@ def dump_config(config: Config) -> dict[str, Any]:
     return config.model_dump(mode="json")
 
 
-def _read_mapping(path: Path) -> dict[str, Any]:
+def read_config(path: Path) -> dict[str, Any]:
+    """Return the keys and values of a config file as they are written.
+
+    Raises:
+        ConfigError: if it cannot be read or has no keys.
+    """
     try:
         value = parse_yaml(path.read_text(encoding="utf-8"))
     except (OSError, UnicodeDecodeError) as error:
@@ -145,9 +150,10 @@ def _follow(
     """Return the key of a place and the section that it is, if it is one.
 
     Where a section is of one of several kinds, its kind is a part of the location and not of the
-    key.
+    key. Of sections by name, the name is a part of both.
     """
     keys: list[str] = []
+    is_named = False
     section: type[Config] | None = config_type
     kinds: dict[str, type[Config]] = {}
     for part in map(str, location):
@@ -155,9 +161,13 @@ def _follow(
             section, kinds = kinds[part], {}
             continue
         keys.append(part)
+        if is_named:
+            is_named = False
+            continue
         field = section.model_fields.get(part) if section else None
         sections = _list_sections(field.annotation) if field else []
         section = sections[0] if sections else None
+        is_named = field is not None and get_origin(field.annotation) is Mapping
         kinds = {s.model_fields["kind"].default: s for s in sections if "kind" in s.model_fields}
     return ".".join(keys), section
 

@@ -42,6 +42,8 @@ def make_recipe(task: "Task[Any] | str", **named: Any) -> Recipe[Any]:
             return found.make_case(view, run / found.data_stage)
 
         uses = ("audit", found.data_stage)
-        return RewardSource(collect, uses=uses, reads=part.reads, code=part.code)
+        return RewardSource(
+            collect, uses=uses, reads=part.reads, code=part.code, inputs=found.reward_inputs
+        )
 
     return Recipe(plan=plan, preview=preview, rewards=find_rewards, **named)

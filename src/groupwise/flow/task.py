@@ -125,6 +125,10 @@ class Task(Generic[C]):
         """
         return {}
 
+    def reward_inputs(self, config: C) -> Mapping[str, str]:
+        """Return those of ``inputs`` that are code of rewards: the audit of rewards reads them."""
+        return {}
+
     def facts(self, config: C, run: Path) -> Mapping[str, Any]:
         """Return what stages depend on beside settings, by names that they read."""
         return {}

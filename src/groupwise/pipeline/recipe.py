@@ -6,7 +6,7 @@ from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast
 
-from groupwise.core import Config, ConfigError, describe_unknown, load_config
+from groupwise.core import Config, ConfigError, describe_unknown, load_config, read_config
 from groupwise.pipeline.steps import Step
 
 if TYPE_CHECKING:
@@ -52,12 +52,15 @@ class RewardSource(Generic[C]):
             a view of these, in which any other setting raises.
         code: modules and packages of the rewards, with spaces between them: a changed reward is
             audited again.
+        inputs: ``config -> digests`` of files with rewards that the config names; None: it names
+            none.
     """
 
     collect: "Callable[[C, Path], RewardCase]"
     uses: tuple[str, ...]
     reads: str
     code: str = ""
+    inputs: "Callable[[C], Mapping[str, str]] | None" = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,6 +93,8 @@ class Recipe(Generic[C]):
             own that later steps may use; None if no step trains on rewards.
         prediction: how a finished run judges new groups; None if it judges none.
         headline: the measure that a finished run says before the accuracy; empty for none.
+        template_folder: has a folder for each kind of task that ``groupwise new`` can write, and
+            ``shared`` for what they have in common; None: it writes none.
     """
 
     name: str
@@ -101,6 +106,7 @@ class Recipe(Generic[C]):
     rewards: Callable[[], RewardSource[C]] | None = None
     prediction: PredictionSource[C] | None = None
     headline: str = ""
+    template_folder: Path | None = None
 
     def load_config_type(self) -> type[C]:
         """Return the Config class.
@@ -170,13 +176,16 @@ def find_config(recipe: Recipe[Any], name_or_file: str | None = None) -> Path:
 
 
 def find_recipe_of(config: Path, *, overrides: Sequence[str] = ()) -> Recipe[Any]:
-    """Return the one recipe that a config file fits.
+    """Return the recipe that a config file names (``recipe: NAME``), or the one that it fits.
 
     Raises:
-        ConfigError: if there is no such file, or it fits no recipe or several.
+        ConfigError: if there is no such file, or it names none and fits none or several.
     """
     if not config.is_file():
         raise ConfigError(f"there is no config file {str(config)!r}")
+    named = read_config(config).get("recipe")
+    if isinstance(named, str):
+        return find_recipe(named)
     fitting = [recipe for recipe in find_recipes().values() if _fits(recipe, config, overrides)]
     if len(fitting) != 1:
         raise ConfigError(

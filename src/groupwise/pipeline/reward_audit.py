@@ -82,7 +82,10 @@ def plan_steps(
         },
         config=view_config(config, reads, step=AUDIT_REWARDS),
         reads=tuple(reads),
-        inputs=digest_code("groupwise.rewards.audit", *source.code.split()),
+        inputs={
+            **digest_code("groupwise.rewards.audit", *source.code.split()),
+            **(source.inputs(config) if source.inputs else {}),
+        },
         summary="what the rewards pay for",
     )
     return [*steps[:place], step, *steps[place:]]

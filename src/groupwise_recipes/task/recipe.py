@@ -1,0 +1,16 @@
+"""Your own task, in one file."""
+
+from pathlib import Path
+
+from groupwise.flow import make_recipe
+
+_TEMPLATES = Path(__file__).parent / "templates"
+
+recipe = make_recipe(
+    "groupwise_recipes.task.task:TASK",
+    name="task",
+    summary="Your own rows, answers and rewards (groupwise new DIR writes one to start from).",
+    config_type="groupwise_recipes.task.config:TaskConfig",
+    config_folder=_TEMPLATES / "labels",
+    template_folder=_TEMPLATES,
+)

@@ -1,0 +1,97 @@
+"""The user's rows as examples in files, with the targets that agree with their answers."""
+
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from groupwise.core import (
+    DataError,
+    Example,
+    Finding,
+    RewardError,
+    read_jsonl,
+    report_places,
+    write_json,
+    write_jsonl,
+)
+from groupwise.data import ROW_FIELD, LoadedTable, load_table, read_examples, write_examples
+from groupwise.rewards import Parser
+from groupwise.training import RowsOfEpoch, SftRow
+from groupwise_recipes.task.config import TaskConfig
+
+_SOURCE, _WARMUP = "source.json", "warmup.jsonl"
+
+
+def load_rows(config: TaskConfig, folder: Path) -> LoadedTable:
+    """Load and split the rows; answers are spelled as the parser spells them."""
+
+    def read_answer(text: str) -> str | None:
+        try:
+            return config.answer.parse(config.answer.write(text)).label
+        except RewardError:
+            return None
+
+    return load_table(config.data, folder, seed=config.seed, read_answer=read_answer)
+
+
+def prepare_rows(config: TaskConfig, folder: Path) -> None:
+    """Write ``{train,validation,test}.jsonl``, ``warmup.jsonl`` and ``source.json``."""
+    loaded = load_rows(config, folder / "pictures")
+    for split, examples in loaded.splits.items():
+        write_examples(folder / f"{split}.jsonl", examples)
+    targets, wrong = check_targets(loaded.splits["train"], loaded.targets, config.answer)
+    write_jsonl(folder / _WARMUP, [{"id": key, "target": t} for key, t in targets.items()])
+    findings = [*loaded.findings, *wrong, *_describe_sources(loaded)]
+    write_json(
+        folder / _SOURCE,
+        {
+            "num_rows": loaded.num_rows,
+            "drops": loaded.drops.to_json(),
+            "sources": loaded.sources,
+            "findings": [finding.to_json() for finding in findings],
+        },
+    )
+
+
+def read_findings(folder: Path) -> list[Finding]:
+    """Return what there is to know of the rows that ``prepare_rows`` wrote."""
+    source = json.loads((folder / _SOURCE).read_text(encoding="utf-8"))
+    found: list[dict[str, Any]] = source["findings"]
+    return [Finding(**{**finding, "where": tuple(finding["where"])}) for finding in found]
+
+
+def read_warmup(folder: Path) -> RowsOfEpoch:
+    """Return the training rows that have a target.
+
+    Raises:
+        DataError: if there is none.
+    """
+    targets = {row["id"]: row["target"] for row in read_jsonl(folder / _WARMUP)}
+    examples = read_examples(folder / "train.jsonl")
+    rows = [SftRow(e, targets[e.id]) for e in examples if e.id in targets]
+    if not rows:
+        raise DataError("no row for training has a target", fix="leave sft out, or give targets")
+    return lambda _: rows
+
+
+def check_targets(
+    examples: Sequence[Example], targets: Mapping[str, str], parser: Parser
+) -> tuple[dict[str, str], list[Finding]]:
+    """Return the targets whose answer counts as right, and a finding about the others."""
+    given = [example for example in examples if example.id in targets]
+    right = [e for e in given if parser.measure(e, targets[e.id]) == 1.0]
+    kept = {e.id: targets[e.id] for e in right}
+    places = [
+        f"{e.fields.get(ROW_FIELD)} ({targets[e.id][:60]!r})" for e in given if e.id not in kept
+    ]
+    message = "{count} targets are not taught: they do not give the answer of their row"
+    return kept, report_places("warning", "targets_disagree", message, places)
+
+
+def _describe_sources(loaded: LoadedTable) -> list[Finding]:
+    lines = [
+        f"{split}: " + ", ".join(f"{name} {count:,}" for name, count in counts.items())
+        for split, counts in loaded.sources.items()
+    ]
+    return report_places("info", "sources", "Rows come from:", lines)

@@ -1,0 +1,70 @@
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from groupwise.core import ConfigError, dump_config, load_config
+from groupwise.rewards import ChoiceParser, LabelParser
+from groupwise_recipes.task.config import TaskConfig
+
+GIVEN: dict[str, Any] = {
+    "model": {"base": "tiny-qwen2", "max_pixels": 784},
+    "data": {"files": "rows.csv", "columns": {"prompt": "问题", "answer": "答案"}},
+    "answer": {"kind": "labels", "labels": ["好评", "差评"]},
+    "grpo": {},
+}
+
+
+def load(**values: Any) -> TaskConfig:
+    return load_config(TaskConfig, {**GIVEN, **values})
+
+
+def test_the_answer_has_the_parser_of_its_kind():
+    assert isinstance(load().answer, LabelParser)
+    assert isinstance(load(answer={"kind": "choice", "num_options": 3}).answer, ChoiceParser)
+
+
+def test_rewards_are_names_weights_or_more():
+    assert load().rewards["correct"].weight == 1
+    assert list(load(rewards=["correct", "format"]).rewards) == ["correct", "format"]
+    parts = load(rewards={"correct": 2, "rewards.py:f": {"weight": 0.5, "kind": "shaping"}}).rewards
+    assert (parts["correct"].weight, parts["rewards.py:f"].kind) == (2, "shaping")
+
+
+def test_files_are_found_beside_the_configuration(tmp_path: Path):
+    (tmp_path / "task.yaml").write_text(
+        "recipe: task\nmodel: {base: tiny-qwen2, max_pixels: 784}\ngrpo: {}\n"
+        "data: {files: rows.csv, columns: {prompt: 问题, answer: 答案}}\n"
+        "answer: {kind: text}\nrewards: {奖励.py:f: 1}\n",
+        encoding="utf-8",
+    )
+    config = load_config(TaskConfig, tmp_path / "task.yaml")
+    assert config.data.files == {"train": (str(tmp_path / "rows.csv"),)}
+    assert list(config.rewards) == [f"{tmp_path / '奖励.py'}:f"]
+    assert load_config(TaskConfig, dump_config(config)) == config
+
+
+@pytest.mark.parametrize(
+    ("values", "words"),
+    [
+        ({"rewards": {"corect": 1}}, "there is no reward 'corect'; did you mean 'correct'"),
+        ({"rewards": {"correct": -1}}, "greater than or equal to 0"),
+        ({"rewards": {"correct": {"wieght": 1}}}, "did you mean 'weight'"),
+        ({"rewards": {"a.py:f": 1, "b.py:f": 1}}, "two rewards are called f"),
+        ({"rewards": 3}, "rewards: give names, or names with weights; got 3"),
+        ({"sft": {}}, "sft teaches the texts of data.columns.target, which is not given"),
+        ({"answer": {"kind": "lables"}}, "labels"),
+        (
+            {"data": {"files": "a.csv", "columns": {"prompt": "q"}}},
+            "data.columns.answer is needed",
+        ),
+        (
+            {"data": {**GIVEN["data"], "near_duplicates": "drop"}},
+            "data.near_duplicates: only warn",
+        ),
+    ],
+)
+def test_what_cannot_be_meant_is_refused(values: dict[str, Any], words: str):
+    with pytest.raises(ConfigError) as refused:
+        load(**values)
+    assert words in str(refused.value)

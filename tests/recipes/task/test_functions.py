@@ -1,0 +1,167 @@
+import textwrap
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from groupwise.core import Completion, Example, Message, RewardError, make_example
+from groupwise_recipes.task.functions import FunctionReward, digest_functions
+
+
+def write(folder: Path, **files: str) -> Path:
+    for name, code in files.items():
+        (folder / f"{name}.py").write_text(textwrap.dedent(code), encoding="utf-8")
+    return folder / "rewards.py"
+
+
+def load(file: Path, function: str = "f", **named: Any) -> FunctionReward:
+    given = {"kind": "other", "messages": False, "values": (0.0, 1.0), **named}
+    return FunctionReward(f"{file}:{function}", **given)
+
+
+def ask(number: int, **fields: Any) -> Example:
+    fields = {"_row": f"行.csv:{number}", "number": number, **fields}
+    return make_example([Message("user", f"q{number}")], group="g", label="好", fields=fields)
+
+
+def score(reward: FunctionReward, *texts: str) -> list[float | None]:
+    examples = [ask(number) for number, _ in enumerate(texts, start=1)]
+    return [found.value for found in reward.score_batch(examples, [Completion(t) for t in texts])]
+
+
+OURS = """
+    from groupwise.core import Score
+
+    def f(example, completion):
+        if not completion.text:
+            return None
+        return {"好": 1.0, "对": True, "分": Score(0.25, "so")}.get(completion.text, 0)
+    """
+TRL = """
+    def f(completions, number, label, **columns):
+        assert set(columns) >= {"prompts", "_row"}
+        return [n / 4 if text == right else None
+                for text, n, right in zip(completions, number, label)]
+    """
+
+
+def test_a_function_of_an_example_and_a_completion_is_a_reward(tmp_path: Path):
+    assert score(load(write(tmp_path, rewards=OURS)), "好", "对", "分", "x", "") == [
+        1,
+        1,
+        0.25,
+        0,
+        None,
+    ]
+
+
+def test_a_function_of_lists_is_a_reward(tmp_path: Path):
+    reward = load(write(tmp_path, rewards=TRL), kind="truth")
+    assert score(reward, "好", "x", "好") == [0.25, None, 0.75]
+    assert (reward.name, reward.kind) == ("f", "truth")
+
+
+def test_messages_and_another_range_are_understood(tmp_path: Path):
+    code = "def f(completions, **_):\n    return [len(c[0]['content']) - 2 for c in completions]\n"
+    reward = load(write(tmp_path, rewards=code), messages=True, values=(-2.0, 2.0))
+    assert score(reward, "abcd", "ab", "") == [1.0, 0.5, 0.0]
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        "def f(example, completion):\n    if completion.text == 'b':\n        1 / 0\n    return 1",
+        "def f(completions, **columns):\n    if 'b' in completions:\n        return [1 / 0]\n"
+        "    return [1 for _ in completions]\n",
+    ],
+)
+def test_an_exception_names_row_file_and_line(tmp_path: Path, code: str):
+    reward = load(write(tmp_path, rewards=code))
+    with pytest.raises(RewardError) as raised:
+        score(reward, "a", "b", "c")
+    assert str(raised.value) == (
+        "the reward f failed on 行.csv:2 in rewards.py line 3 "
+        "(ZeroDivisionError: division by zero)."
+    )
+
+
+def test_an_exception_in_a_module_beside_is_placed_there(tmp_path: Path):
+    file = write(
+        tmp_path,
+        rewards="import words_of_mine\ndef f(example, completion):\n    return words_of_mine.g()\n",
+        words_of_mine="def g():\n    raise ValueError('好')\n",
+    )
+    with pytest.raises(RewardError, match=r"行\.csv:1 in words_of_mine\.py line 2 .ValueError: 好"):
+        score(load(file), "a")
+
+
+def test_a_failure_of_many_together_says_so(tmp_path: Path):
+    code = "def f(completions, **columns):\n    return 1 / (2 - len(completions))\n"
+    code += "def g(completions, **columns):\n    return [1] if len(completions) == 1 else 1 / 0\n"
+    with pytest.raises(RewardError, match=r"f failed on 行\.csv:1 \("):
+        score(load(write(tmp_path, rewards=code)), "a")
+    with pytest.raises(RewardError, match=r"g failed on 2 completions together, the first of 行"):
+        score(load(write(tmp_path, rewards=code), "g"), "a", "b")
+
+
+@pytest.mark.parametrize("returned", ["2", "'a'", "-0.1", "[1]"])
+def test_what_is_no_number_in_range_is_refused_with_its_row(tmp_path: Path, returned: str):
+    reward = load(write(tmp_path, rewards=f"def f(example, completion):\n    return {returned}\n"))
+    with pytest.raises(RewardError, match=r"failed on 行\.csv:1 .*outside its range"):
+        score(reward, "a")
+
+
+@pytest.mark.parametrize(
+    ("code", "words"),
+    [
+        ("def g(example, completion): ...", "there is no function of .*rewards.py 'f'"),
+        ("def f(text): ...", r"takes other arguments; got text; expected f\(example, completion\)"),
+        ("def f(a, b, c): ...", "takes other arguments"),
+        ("def f(:", r"rewards.py line 1 is no Python"),
+        ("\n1 / 0", r"cannot import .*rewards.py in rewards.py line 2 \(ZeroDivisionError"),
+        ("import no_such_module_at_all", "No module named 'no_such_module_at_all'"),
+    ],
+)
+def test_a_file_without_the_function_is_refused(tmp_path: Path, code: str, words: str):
+    with pytest.raises(RewardError, match=words):
+        load(write(tmp_path, rewards=code))
+
+
+def test_a_missing_file_is_refused(tmp_path: Path):
+    with pytest.raises(RewardError, match=r"cannot read the rewards .*rewards\.py"):
+        load(tmp_path / "rewards.py")
+
+
+def test_the_digest_is_that_of_the_code_and_of_what_it_imports_beside(tmp_path: Path):
+    code = "import json\nimport words_of_mine\ndef f(example, completion):\n    return 1\n"
+    file = write(tmp_path, rewards=code, words_of_mine="from others import A\n", others="A = 1\n")
+    write(tmp_path, unused="A = 1\n")
+    first = digest_functions(file)
+    write(tmp_path, rewards=f"# a comment\n{code}", unused="A = 2\n")
+    assert digest_functions(file) == first
+    for changed in ({"rewards": code.replace("1", "2")}, {"others": "A = 2\n"}):
+        write(tmp_path, rewards=code, others="A = 1\n")
+        assert digest_functions(file) == first
+        write(tmp_path, **changed)
+        assert digest_functions(file) != first
+
+
+def test_packages_beside_count_as_well(tmp_path: Path):
+    (tmp_path / "mine").mkdir()
+    write(tmp_path / "mine", __init__="", words="A = 1\n")
+    file = write(
+        tmp_path, rewards="from mine.words import A\ndef f(example, completion):\n    return A\n"
+    )
+    assert score(load(file), "a") == [1.0]
+    first = digest_functions(file)
+    write(tmp_path / "mine", words="A = 0\n")
+    assert digest_functions(file) != first
+    assert score(load(file), "a") == [0.0]
+
+
+def test_two_tasks_may_have_modules_of_one_name(tmp_path: Path):
+    code = "from words_of_mine import A\ndef f(example, completion):\n    return A\n"
+    for number in (0, 1):
+        (tmp_path / str(number)).mkdir()
+        file = write(tmp_path / str(number), rewards=code, words_of_mine=f"A = {number}\n")
+        assert score(load(file), "a") == [number]

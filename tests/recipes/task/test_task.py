@@ -1,0 +1,164 @@
+import json
+import shutil
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+from asked_rows import ASKED, ask_many
+from plan_keys import list_changed, read_keys
+from typer.testing import CliRunner
+
+from groupwise.cli.main import app
+from groupwise.core import Config, ConfigError, DataError, load_config, read_jsonl, write_jsonl
+from groupwise.data import read_examples
+from groupwise.evaluation import read_metrics
+from groupwise.pipeline import find_recipe_of, run_recipe
+from groupwise.pipeline.reward_audit import plan_steps
+from groupwise_recipes.task.config import TaskConfig
+from groupwise_recipes.task.recipe import recipe
+from groupwise_recipes.task.rows import prepare_rows, read_findings, read_warmup
+
+KINDS = ["labels", "choice", "number", "text", "json", "code", "pictures"]
+TINY = [
+    "sft.epochs=4",
+    "sft.batch_size=2",
+    "grpo.group_size=2",
+    "grpo.prompts_per_step=4",
+    "data.max_rows={train: 8, validation: 4, test: 6}",
+    "evaluation.num_latency_items=1",
+    "evaluation.num_heldout_items=2",
+]
+LEARNED = {"grpo", "audit_rewards"}
+
+Make = Callable[..., Path]
+
+
+@pytest.fixture
+def make(tmp_path: Path) -> Make:
+    """Return a writer of a new task of some kind."""
+
+    def make(kind: str = "labels") -> Path:
+        done = CliRunner().invoke(app, ["new", str(tmp_path / "新任务"), "--kind", kind])
+        assert done.exit_code == 0, done.output
+        return tmp_path / "新任务"
+
+    return make
+
+
+def load(folder: Path, *overrides: str) -> Config:
+    return load_config(TaskConfig, folder / "task.yaml", overrides=overrides)
+
+
+def read(folder: Path, *overrides: str) -> Mapping[str, str]:
+    return read_keys(plan_steps(recipe, load(folder, *overrides), folder / "run"))
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_new_task_of_every_kind_is_ready_to_run(make: Make, kind: str):
+    folder = make(kind)
+    assert {"README.md", "rewards.py", "task.yaml"} < {path.name for path in folder.iterdir()}
+    assert find_recipe_of(folder / "task.yaml").name == "task"
+    preview = recipe.preview(load(folder))
+    assert preview.list_problems(["prepare", "sft", "grpo"]) == []
+    facts = dict(preview.facts)
+    num_used, _, num_rows = facts["rows"].split()[:3]
+    assert num_used == num_rows
+    assert "brevity" in facts["reward weights"]
+    assert "warning" not in facts
+
+
+def test_a_new_task_needs_a_new_folder_and_a_known_kind(make: Make, tmp_path: Path):
+    make()
+    with pytest.raises(ConfigError, match="is there already"):
+        CliRunner().invoke(app, ["new", str(tmp_path / "新任务")], catch_exceptions=False)
+    with pytest.raises(
+        ConfigError, match="there is no kind of task 'label'; did you mean 'labels'"
+    ):
+        CliRunner().invoke(
+            app, ["new", str(tmp_path / "b"), "--kind", "label"], catch_exceptions=False
+        )
+
+
+def test_a_file_that_names_no_recipe_that_there_is_is_refused(make: Make):
+    path = make() / "task.yaml"
+    path.write_text(path.read_text().replace("recipe: task", "recipe: taks"))
+    with pytest.raises(ConfigError, match="there is no recipe 'taks'; did you mean 'task'"):
+        find_recipe_of(path)
+
+
+def test_a_changed_line_of_a_reward_redoes_what_it_pays_and_nothing_before(make: Make):
+    folder = make()
+    before = read(folder)
+    file = folder / "rewards.py"
+    file.write_text(f"# a comment\n{file.read_text()}")
+    assert list_changed(before, read(folder)) == set()
+    file.write_text(file.read_text().replace("(36", "(37"))
+    assert list_changed(before, read(folder)) == LEARNED
+
+
+def test_a_changed_picture_redoes_what_reads_it(make: Make):
+    folder = make("pictures")
+    before = read(folder)
+    shutil.copy(folder / "pictures" / "000.png", folder / "pictures" / "001.png")
+    assert list_changed(before, read(folder)) == {"prepare"}
+
+
+def test_another_label_redoes_what_reads_answers(make: Make):
+    folder = make()
+    changed = list_changed(read(folder), read(folder, "answer.labels=[billing, delivery, other]"))
+    assert changed >= {"prepare", "baselines", "grpo", "evaluate"}
+
+
+def prepare(folder: Path, rows: list[dict[str, Any]]) -> TaskConfig:
+    write_jsonl(folder / "评论.jsonl", rows)
+    given = {
+        "model": {"base": "tiny-qwen2", "max_pixels": 784},
+        "data": {"files": str(folder / "评论.jsonl"), "columns": {**ASKED, "target": "示范"}},
+        "answer": {"kind": "labels", "labels": ["好评", "差评"]},
+        "sft": {},
+        "grpo": {},
+    }
+    config = load_config(TaskConfig, given)
+    prepare_rows(config, folder / "prepared")
+    return config
+
+
+def test_only_targets_that_give_the_answer_are_taught(tmp_path: Path):
+    rows = [{**row, "示范": row["答案"] if n > 4 else "好评"} for n, row in enumerate(ask_many(60))]
+    rows[9]["示范"] = None
+    prepare(tmp_path, rows)
+    taught = read_warmup(tmp_path / "prepared")(0)
+    train = read_examples(tmp_path / "prepared" / "train.jsonl")
+    assert all(row.target == row.example.label for row in taught)
+    found = {finding.name: finding for finding in read_findings(tmp_path / "prepared")}
+    wrong = [e for e in train if e.fields["示范"] not in (None, e.label)]
+    assert len(taught) == sum(e.fields["示范"] == e.label for e in train)
+    assert wrong
+    assert found["targets_disagree"].count == len(wrong)
+    assert found["targets_disagree"].where[0].startswith("评论.jsonl:")
+    assert found["sources"].where[0].startswith("train: 评论.jsonl ")
+
+
+def test_a_warmup_without_any_target_is_refused(tmp_path: Path):
+    prepare(tmp_path, [{**row, "示范": None} for row in ask_many(20)])
+    with pytest.raises(DataError, match="no row for training has a target"):
+        read_warmup(tmp_path / "prepared")
+
+
+def test_the_whole_way_of_a_task_of_ones_own(make: Make):
+    folder = make()
+    out = folder / "run"
+    run_recipe(recipe, load(folder, *TINY), out=out)
+    accuracies = {
+        metric.policy: metric
+        for metric in read_metrics(out / "evaluate" / "metrics.json")
+        if metric.measure == "accuracy"
+    }
+    assert set(accuracies) == {"majority", "text_only", "prompt", "sft", "sft_same_labels", "grpo"}
+    assert {metric.n for metric in accuracies.values()} == {6}
+    rows = read_jsonl(out / "grpo" / "metrics.jsonl")
+    assert {"reward/correct", "reward/format", "reward/brevity"} <= set(rows[0])
+    audit = json.loads((out / "audit_rewards" / "audit.json").read_text())
+    assert audit
+    assert (out / "report.html").is_file()
