@@ -6,6 +6,7 @@ are those of the pydantic models, meanings the lines of their docstrings.
 
 import inspect
 import re
+from collections.abc import Mapping
 from types import NoneType, UnionType
 from typing import Any, Literal, Union, get_args, get_origin
 
@@ -71,7 +72,7 @@ def describe_type(annotation: Any) -> str:
         return describe_type(inner[0])
     if origin in (tuple, list):
         return f"list of {describe_type(inner[0])}"
-    if origin is not None and issubclass(origin, dict):
+    if origin is not None and issubclass(origin, Mapping):
         return f"mapping of {describe_type(inner[1])}"
     if _is_section(annotation):
         return f"[{annotation.__name__}](#{_name_anchor(annotation)})"

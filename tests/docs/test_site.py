@@ -5,6 +5,7 @@ import re
 import subprocess
 import sys
 import tomllib
+from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
@@ -111,6 +112,7 @@ def test_meanings_are_read_from_docstrings():
         (int | None, "integer or null"),
         (tuple[str, ...], "list of text"),
         (dict[str, float], "mapping of number"),
+        (Mapping[str, int], "mapping of integer"),
         (GrpoSettings | None, "[GrpoSettings](#grposettings) or null"),
         (Path, "path"),
     ],
