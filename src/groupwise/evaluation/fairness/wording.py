@@ -1,4 +1,4 @@
-"""The sentences of the gate, in English and Chinese, by the name of their reason.
+"""The sentences of the fairness gate, in English and Chinese, by the name of their reason.
 
 ``{key}`` is what differs, ``{cause}`` what it follows from, ``{runs}`` the runs it is about.
 """
@@ -137,7 +137,7 @@ CONFOUNDING: Sentences = {
         "裁判不同或其统计不同（{key}）：请对所有运行使用同一裁判",
     ),
     "no_verdict_rate": (
-        "the judge failed more often in one run: mend it and train that run again",
+        "the judge failed more often in one run: fix it and train that run again",
         "裁判在某个运行中失败更多：请修复后重新训练该运行",
     ),
     "budget": (
@@ -162,7 +162,7 @@ CONFOUNDING: Sentences = {
         "代码版本不同：请在同一提交上运行；若确知改动无关，可用 --varying code 声明",
     ),
     "accepted": (
-        "one run goes on with a known fault of its rewards: mend the fault and run it again",
+        "one run goes on with a known fault of its rewards: fix the fault and run it again",
         "某个运行带着已知的奖励缺陷继续：请修复后重新运行",
     ),
     "other": (
