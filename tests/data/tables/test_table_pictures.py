@@ -65,6 +65,23 @@ def test_a_row_may_have_several_pictures(load: Load, draw: Draw):
     assert found[rows[1]["问题"]] == ["图2.png", "图3.png", "图10.png"]
 
 
+def test_a_chat_says_where_its_pictures_stand(load: Load, draw: Draw):
+    def chat(*parts: str) -> list[dict[str, Any]]:
+        content = [{"type": "image"} if p == "图" else {"type": "text", "text": p} for p in parts]
+        return [{"role": "user", "content": content}]
+
+    rows = [
+        {"问题": chat("先", "图", "后", "图"), "答案": "好", "图片": [draw(2 * n), draw(2 * n + 1)]}
+        for n in range(4)
+    ]
+    odd = [{**rows[0], "问题": chat(*parts)} for parts in (("先", "图"), ("先", "图", "图", "图"))]
+    loaded = load([*rows, *odd], columns=SHOWN)
+    parts = list_examples(loaded)[0].prompt[0].parts
+    assert [part if isinstance(part, str) else "图" for part in parts] == ["先", "图", "后", "图"]
+    assert parts[1] != parts[3]
+    assert loaded.drops.counts == {"pictures and their places differ in number": 2}
+
+
 def test_questions_about_one_picture_stay_together(load: Load, draw: Draw):
     rows = [ask(n, 图片=draw(n // 3)) for n in range(36)]
     loaded = load(rows, columns=SHOWN)

@@ -80,12 +80,16 @@ def _read_turn(turn: Any, left: list[Picture]) -> Message:
     content: Any = said.get("content")
     alone = [{"type": "text", "text": content}]
     parts = cast("list[Any]", content) if isinstance(content, list) else alone
-    return Message(role, "".join(_read_part(part) for part in parts))
+    return Message(role, [_read_part(part, role, left) for part in parts])
 
 
-def _read_part(part: Any) -> str:
+def _read_part(part: Any, role: str, left: list[Picture]) -> str | Picture:
     given = as_mapping(part) or {}
     kind, text = given.get("type"), given.get("text")
     if kind == "text" and isinstance(text, str):
         return text
-    raise UnusableRowError(_NO_CHAT, f"content that is no text: {part!r:.60}")
+    if kind != "image" or role != "user":
+        raise UnusableRowError(_NO_CHAT, f"content that is no text: {part!r:.60}")
+    if not left:
+        raise UnusableRowError(_PLACES, "more places than pictures")
+    return left.pop(0)
