@@ -1,10 +1,10 @@
 """A load on a served run: right answers, latencies and memory, beside calling it one by one.
 
-    python benchmarks/serving.py RUN PHOTOS_DIR --requests 1000 --at-once 32 --json results.json
+    python benchmarks/serving.py RUN ROWS --requests 1000 --at-once 32 --json results.json
 
-Starts ``groupwise serve RUN``, asks about the groups of PHOTOS_DIR many at once, with slow askers,
-oversized bodies, broken pictures and askers who go away in between, and compares every verdict
-with that of ``groupwise predict``. Ends with 1 if a verdict is wrong or the server has broken.
+Starts ``groupwise serve RUN``, asks about the rows of a file or folder many at once, with slow askers,
+oversized bodies, broken pictures and askers who go away in between, and compares every answer
+with that of ``groupwise predict``. Ends with 1 if an answer is wrong or the server has broken.
 """
 
 import argparse
@@ -28,7 +28,7 @@ import numpy as np
 import psutil
 
 from groupwise.core import describe_machine, write_json
-from groupwise.pipeline import open_predictor
+from groupwise.flow import answer_requests, open_run
 
 KINDS = ("slow", "oversized", "broken", "cancelled")
 MAX_BODY_MIB = 8
@@ -47,14 +47,15 @@ class Load:
 def main() -> None:
     """Run the load and print the table."""
     options = parse_options()
-    predictor, recipe, config = open_predictor(options.run)
-    groups = list(recipe.prediction.list_groups(config, options.photos).requests)
-    asked = groups[: options.groups]
+    run = open_run(options.run)
+    predictor = run.open_predictor()
+    requests, _ = run.task.list_requests(run.config, options.rows)
+    asked = list(requests)[: options.different]
     start = time.perf_counter()
     expected = {}
-    for group in asked:
-        [found] = predictor.predict([group])
-        expected[group.id] = (found.verdict, found.reason, found.confidence)
+    for request in asked:
+        [found] = answer_requests(predictor, [request])
+        expected[request.id] = (found.answer, found.reason, found.confidence)
     alone_s = (time.perf_counter() - start) / len(asked)
     del predictor
     with start_server(options.run) as (url, process):
@@ -74,10 +75,10 @@ def parse_options() -> argparse.Namespace:
     """Read the command line."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("run", type=Path)
-    parser.add_argument("photos", type=Path)
+    parser.add_argument("rows", type=Path)
     parser.add_argument("--requests", type=int, default=1000)
     parser.add_argument("--at-once", type=int, default=32)
-    parser.add_argument("--groups", type=int, default=60, help="different groups to ask about")
+    parser.add_argument("--different", type=int, default=60, help="different rows to ask about")
     parser.add_argument("--odd", type=int, default=40, help="odd askers of each kind")
     parser.add_argument("--json", type=Path)
     return parser.parse_args()
@@ -107,7 +108,7 @@ def start_server(run: Path) -> Iterator[tuple[str, subprocess.Popen]]:
 
 
 async def ask_all(
-    url: str, groups: list[Any], expected: dict[str, Any], options: argparse.Namespace
+    url: str, requests: list[Any], expected: dict[str, Any], options: argparse.Namespace
 ) -> Load:
     """Ask all, so many at once, ordinary and odd askers in a random order."""
     load, places = Load(), asyncio.Semaphore(options.at_once)
@@ -120,43 +121,42 @@ async def ask_all(
 
         async def ask(number: int, kind: str) -> None:
             async with places:
-                group = groups[number % len(groups)]
+                request = requests[number % len(requests)]
                 if kind == "ordinary":
-                    await ask_well(client, group, expected[group.id], load)
+                    await ask_well(client, request, expected[request.id], load)
                 else:
-                    await ask_oddly(client, kind, group, load)
+                    await ask_oddly(client, kind, request, load)
 
         await asyncio.gather(*(ask(number, kind) for number, kind in enumerate(kinds)))
     load.total_s = time.perf_counter() - start
     return load
 
 
-async def ask_well(client: httpx2.AsyncClient, group: Any, expected: Any, load: Load) -> None:
-    """Ask until the group is taken, and compare its verdict."""
-    files = [("pictures", (path.name, path.read_bytes())) for path in group.pictures]
+async def ask_well(client: httpx2.AsyncClient, request: Any, expected: Any, load: Load) -> None:
+    """Ask until the request is taken, and compare its answer."""
+    files = [("pictures", (path.name, path.read_bytes())) for path in request.pictures]
     while True:
         start = time.perf_counter()
-        answer = await client.post(
-            "/v1/groups", files=files, data={"task": group.task, "id": group.id[:200]}
-        )
+        form = {"row": json.dumps(dict(request.row)), "id": request.id[:200]}
+        answer = await client.post("/v1/predict", files=files, data=form)
         load.statuses[str(answer.status_code)] += 1
         if answer.status_code != 429:
             break
         await asyncio.sleep(0.2)
     load.seconds.append(time.perf_counter() - start)
     found = answer.json()
-    given = (found.get("verdict"), found.get("reason"))
+    given = (found.get("answer"), found.get("reason"))
     is_close = found.get("confidence") == expected[2] or (
         None not in (found.get("confidence"), expected[2])
         and abs(found["confidence"] - expected[2]) < 1e-4
     )
     if given != expected[:2] or not is_close:
-        load.wrong.append(f"{group.id}: {found}, expected {expected}")
+        load.wrong.append(f"{request.id}: {found}, expected {expected}")
 
 
-async def ask_oddly(client: httpx2.AsyncClient, kind: str, group: Any, load: Load) -> None:
+async def ask_oddly(client: httpx2.AsyncClient, kind: str, request: Any, load: Load) -> None:
     """Ask in one of the ways in which askers go wrong."""
-    pictures = [path.read_bytes() for path in group.pictures]
+    pictures = [path.read_bytes() for path in request.pictures]
     if kind == "slow":
         load.statuses[f"slow: {await ask_slowly(client.base_url)}"] += 1
         return
@@ -165,7 +165,7 @@ async def ask_oddly(client: httpx2.AsyncClient, kind: str, group: Any, load: Loa
     elif kind == "broken":
         pictures[0] = pictures[0][: len(pictures[0]) // 2]
     files = [("pictures", (str(number), content)) for number, content in enumerate(pictures)]
-    call = client.post("/v1/groups", files=files, data={"task": group.task})
+    call = client.post("/v1/predict", files=files, data={"row": json.dumps(dict(request.row))})
     try:
         answer = await asyncio.wait_for(call, 0.05 if kind == "cancelled" else None)
         load.statuses[f"{kind}: {answer.status_code}"] += 1
@@ -178,7 +178,7 @@ async def ask_oddly(client: httpx2.AsyncClient, kind: str, group: Any, load: Loa
 async def ask_slowly(url: httpx2.URL) -> str:
     """Send half a request and wait; return the status line's number."""
     reader, writer = await asyncio.open_connection(url.host, url.port)
-    head = "POST /v1/groups HTTP/1.1\r\nHost: x\r\nContent-Length: 5000\r\n"
+    head = "POST /v1/predict HTTP/1.1\r\nHost: x\r\nContent-Length: 5000\r\n"
     writer.write(f"{head}Content-Type: multipart/form-data; boundary=x\r\n\r\n--x".encode())
     line = (await reader.readline()).split()
     writer.close()
@@ -194,8 +194,8 @@ def summarize(load: Load, alone_s: float, options: argparse.Namespace) -> dict[s
         "p50_s": round(float(p50), 3),
         "p95_s": round(float(p95), 3),
         "p99_s": round(float(p99), 3),
-        "groups_per_s": round(len(load.seconds) / load.total_s, 2),
-        "one_by_one_groups_per_s": round(1 / alone_s, 2),
+        "requests_per_s": round(len(load.seconds) / load.total_s, 2),
+        "one_by_one_requests_per_s": round(1 / alone_s, 2),
         "statuses": dict(sorted(load.statuses.items())),
         "num_5xx": sum(
             count for name, count in load.statuses.items() if name.split()[-1].startswith("5")

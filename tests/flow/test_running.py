@@ -7,9 +7,10 @@ from typing import Any
 import pytest
 from small_task import GreedyTask, SmallConfig, SmallTask
 
-from groupwise.core import ConfigError
-from groupwise.evaluation import read_metrics, read_policies
-from groupwise.flow import run
+from groupwise.core import ConfigError, read_jsonl, write_jsonl
+from groupwise.data import read_examples
+from groupwise.evaluation import read_metrics, read_policies, read_predictions
+from groupwise.flow import open_run, predict_rows, run
 from groupwise.flow.running import find_address
 from groupwise.pipeline import find_recipe
 
@@ -44,9 +45,28 @@ def test_a_task_with_a_warmup_runs_the_whole_way(tmp_path: Path) -> None:
     assert described.find("sft").budget["num_samples"] == 8
     assert described.find("text_only").blind_to == ()
     assert described.list_steps("grpo") == ("sft", "grpo")
+    check_predictions(out)
     said.clear()
     run(SmallTask, config, out=out, say=said.append)
     assert sum("reused" in line for line in said) == 9
+
+
+def check_predictions(out: Path) -> None:
+    """Compare what each policy predicts for the test rows with what was evaluated."""
+    test = read_examples(out / "prepare" / "test.jsonl")
+    questions = [{"question": example.prompt[0].text} for example in test]
+    write_jsonl(out / "asked.jsonl", questions)
+    evaluated = read_predictions(out / "evaluate" / "predictions.jsonl")
+    for name in ("prompt", "sft", "grpo"):
+        answers = out / f"{name}.jsonl"
+        predict_rows(open_run(out), out / "asked.jsonl", out=answers, policy=name)
+        rows = read_jsonl(answers)
+        known = {one.example_id: one for one in evaluated if one.policy == name}
+        for row, example in zip(rows, test, strict=True):
+            one = known[example.id]
+            assert (row["text"], row["answer"]) == (one.text, one.predicted)
+            chance = None if one.predicted is None else (one.probabilities or {})[one.predicted]
+            assert row["confidence"] == pytest.approx(chance, abs=1e-5)
 
 
 def test_without_a_warmup_grpo_starts_from_the_base(tmp_path: Path) -> None:

@@ -5,6 +5,7 @@ import socket
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import httpx2
@@ -12,21 +13,21 @@ import pytest
 import uvicorn
 from PIL import Image
 
-from groupwise.core import open_picture
-from groupwise.serving import GroupRequest, GroupVerdict, ServeSettings
+from groupwise.core import DataError, Example, Message, make_example, open_picture, read_picture
+from groupwise.serving import Answer, Request, ServeSettings
 from groupwise.serving.app import build_app
 
 
 class StandIn:
-    """Passes a group whose first picture is green; it answers by the pictures alone.
+    """Passes pictures of which the first is green, and rows that say so; it answers by these alone.
 
     Attributes:
         delay_s: how long a batch takes.
-        batches: the ids of each batch that was judged.
+        batches: the ids of each batch that was answered.
         broken: ids that it breaks on.
     """
 
-    tasks = ("门检查", "doors")
+    labels = ("通过", "不通过")
 
     def __init__(self) -> None:
         self.delay_s = 0.0
@@ -36,18 +37,29 @@ class StandIn:
     def describe(self) -> Mapping[str, Any]:
         return {"name": "stand-in"}
 
-    def predict(self, requests: Sequence[GroupRequest]) -> list[GroupVerdict]:
-        self.batches.append([request.id for request in requests])
-        time.sleep(self.delay_s)
-        if any(request.id in self.broken for request in requests):
-            raise ZeroDivisionError("broken on purpose")
-        return [self._judge(request) for request in requests]
+    def make_question(self, request: Request, folder: Path) -> Example:
+        assert folder.is_dir()
+        task = request.row.get("task")
+        if task not in ("门检查", "doors"):
+            raise DataError(f"there is no task {task!r}")
+        pictures = [read_picture(path) for path in request.pictures]
+        return make_example([Message("user", task)], group=request.id, pictures=pictures)
 
-    def _judge(self, request: GroupRequest) -> GroupVerdict:
-        red, green, _ = open_picture(request.pictures[0]).getpixel((0, 0))
-        verdict = "通过" if green > red else "不通过"
-        details = {"num_pictures": len(request.pictures)}
-        return GroupVerdict(request.id, verdict, "颜色", 0.9, False, details)
+    def answer(self, questions: Sequence[Example]) -> list[Answer]:
+        names = [question.group for question in questions]
+        self.batches.append(names)
+        time.sleep(self.delay_s)
+        if self.broken.intersection(names):
+            raise ZeroDivisionError("broken on purpose")
+        return [self._answer(question) for question in questions]
+
+    def _answer(self, question: Example) -> Answer:
+        if not question.pictures:
+            return Answer("?", None, "no label", needs_person=True)
+        red, green, _ = open_picture(question.pictures[0]).getpixel((0, 0))
+        label = "通过" if green > red else "不通过"
+        details = {"num_pictures": len(question.pictures)}
+        return Answer(f"{label}!", label, "颜色", 0.9, False, details)
 
 
 @pytest.fixture
@@ -73,7 +85,7 @@ def start(predictor: StandIn, tmp_path) -> Iterator[Callable[..., httpx2.Client]
     def start_one(**settings: Any) -> httpx2.Client:
         folder = tmp_path / "uploads"
         folder.mkdir(exist_ok=True)
-        app = build_app(predictor, ServeSettings(**settings), folder=folder)
+        app = build_app(predictor, ServeSettings(**settings), version="v1", folder=folder)
         with socket.socket() as free:
             free.bind(("127.0.0.1", 0))
             port = free.getsockname()[1]

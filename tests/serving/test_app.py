@@ -1,5 +1,7 @@
 import asyncio
+import base64
 import contextlib
+import json
 import socket
 import threading
 import time
@@ -8,10 +10,19 @@ from concurrent.futures import ThreadPoolExecutor
 import httpx2
 import pytest
 
+ROW = '{"task": "doors"}'
+
 
 def ask(client, pictures, *, task="doors", **fields):
     files = [("pictures", (f"{i}.jpg", content)) for i, content in enumerate(pictures)]
-    return client.post("/v1/groups", files=files, data={"task": task, **fields})
+    return client.post(
+        "/v1/predict", files=files, data={"row": json.dumps({"task": task})} | fields
+    )
+
+
+def ask_in_json(client, pictures, *, head="", **fields):
+    held = [head + base64.b64encode(content).decode() for content in pictures]
+    return client.post("/v1/predict", json={"row": {"task": "doors"}, "pictures": held, **fields})
 
 
 def read_metric(client, name):
@@ -27,36 +38,50 @@ def wait_until(condition):
     raise AssertionError("it did not happen")
 
 
-def test_a_group_gets_its_verdict(start, draw, tmp_path):
+def test_a_row_gets_its_answer(start, draw, tmp_path):
     client = start()
     answer = ask(client, [draw("green"), draw("red")], id="夜 7")
     assert answer.status_code == 200
     assert answer.json() == {
         "id": "夜 7",
-        "task": "doors",
-        "verdict": "通过",
-        "reason": "颜色",
+        "answer": "通过",
         "confidence": 0.9,
+        "reason": "颜色",
+        "text": "通过!",
         "needs_person": False,
-        "failure": None,
         "details": {"num_pictures": 2},
+        "model": "v1",
     }
-    assert ask(client, [draw("red"), draw("green")], task="门检查").json()["verdict"] == "不通过"
+    assert ask(client, [draw("red"), draw("green")], task="门检查").json()["answer"] == "不通过"
+    silent = client.post("/v1/predict", json={"row": {"task": "doors"}}).json()
+    assert (silent["answer"], silent["reason"], silent["needs_person"]) == (None, "no label", True)
     assert list((tmp_path / "uploads").iterdir()) == []
-    assert client.get("/v1/model").json() == {"tasks": ["门检查", "doors"], "name": "stand-in"}
-    assert read_metric(client, "groupwise_verdicts_total{") == 2
+    about = {"name": "stand-in", "version": "v1", "labels": ["通过", "不通过"]}
+    assert client.get("/v1/model").json() == about
+    assert read_metric(client, 'groupwise_answers_total{answer="不通过"') == 1
+    assert read_metric(client, 'groupwise_answers_total{answer="none"') == 1
+    assert read_metric(client, "groupwise_answers_for_people_total") == 1
+
+
+@pytest.mark.parametrize("head", ["", "data:image/jpeg;base64,", "data:;base64,"])
+def test_pictures_in_json_are_taken(start, draw, head):
+    client = start()
+    answer = ask_in_json(client, [draw("red"), draw("green")], head=head, id="7")
+    assert answer.json()["answer"] == "不通过"
+    assert answer.json()["details"] == {"num_pictures": 2}
 
 
 @pytest.mark.parametrize(
     ("form", "mode"), [("PNG", "RGB"), ("JPEG", "CMYK"), ("GIF", "P"), ("PNG", "RGBA")]
 )
 def test_pictures_of_other_forms_are_taken(start, draw, form, mode):
-    assert ask(start(), [draw("green", form, mode=mode)]).json()["verdict"] == "通过"
+    assert ask(start(), [draw("green", form, mode=mode)]).json()["answer"] == "通过"
 
 
-def test_what_cannot_be_judged_is_refused_in_a_sentence(start, draw, predictor):
+def test_what_cannot_be_answered_is_refused_in_a_sentence(start, draw, predictor):
     client = start(max_pictures=2, max_picture_mib=0.01, max_megapixels=0.1)
     noise = bytes(range(256)) * 80
+    text = client.post("/v1/predict", content=b"{}", headers={"Content-Type": "text/plain"})
     cases = [
         (ask(client, [draw()], task="windows"), 422, "there is no task 'windows'"),
         (ask(client, [draw(size=(300, 200))[:-300]]), 422, "picture 1 is no whole picture"),
@@ -65,18 +90,23 @@ def test_what_cannot_be_judged_is_refused_in_a_sentence(start, draw, predictor):
         (ask(client, [draw()] * 3), 413, "3 pictures; at most 2"),
         (ask(client, [draw() + noise]), 413, "picture 1 is larger than 0.01 MiB"),
         (ask(client, [draw(size=(500, 400))]), 413, "0 megapixels"),
+        (ask(client, [draw()], task2="doors"), 422, "id and row once each"),
+        (ask(client, [draw()], row="[]"), 422, "row: input should be an object"),
+        (ask_in_json(client, [draw()], head="data:image/jpeg,"), 422, "picture 1 is not base64"),
+        (ask_in_json(client, [draw()], head="ä"), 422, "picture 1 is not base64"),
+        (ask_in_json(client, [draw() + noise]), 413, "picture 1 is larger than 0.01 MiB"),
+        (ask_in_json(client, [], label="x"), 422, "label: extra inputs are not permitted"),
+        (client.post("/v1/predict", json=[]), 422, "body: input should be an object"),
+        (text, 415, "the content type 'text/plain' is not taken"),
     ]
     for answer, status, sentence in cases:
         assert answer.status_code == status, answer.text
         assert sentence in answer.json()["detail"]
-    nothing = client.post("/v1/groups", data={"task": "doors"})
-    assert (nothing.status_code, nothing.json()) == (422, {"detail": "pictures: field required"})
-    assert client.post("/v1/groups", content=b"{}").status_code == 422
     assert predictor.batches == []
-    assert ask(client, [draw()]).json()["verdict"] == "通过"
+    assert ask(client, [draw()]).json()["answer"] == "通过"
 
 
-def test_groups_that_wait_are_judged_together(start, draw, predictor):
+def test_questions_that_wait_are_asked_together(start, draw, predictor):
     client = start(max_batch=4)
     predictor.delay_s = 0.3
     colours = ["green" if number % 3 else "red" for number in range(9)]
@@ -85,24 +115,23 @@ def test_groups_that_wait_are_judged_together(start, draw, predictor):
             pool.map(lambda i: ask(client, [draw(colours[i])], id=str(i)).json(), range(9))
         )
     expected = ["通过" if colour == "green" else "不通过" for colour in colours]
-    assert [answer["verdict"] for answer in answers] == expected
+    assert [answer["answer"] for answer in answers] == expected
     assert [answer["id"] for answer in answers] == [str(i) for i in range(9)]
     assert max(map(len, predictor.batches)) == 4
     assert sum(map(len, predictor.batches)) == 9
 
 
-def test_one_broken_group_does_not_take_others_with_it(start, draw, predictor):
+def test_one_broken_question_does_not_take_others_with_it(start, draw, predictor):
     client = start(max_batch=8, batch_wait_ms=200)
     predictor.broken = {"1"}
     with ThreadPoolExecutor(3) as pool:
-        answers = list(pool.map(lambda i: ask(client, [draw()], id=str(i)).json(), range(3)))
-    assert [answer["verdict"] for answer in answers] == ["通过", None, "通过"]
-    assert answers[1]["failure"] == "error: ZeroDivisionError"
-    assert answers[1]["needs_person"]
+        answers = list(pool.map(lambda i: ask(client, [draw()], id=str(i)), range(3)))
+    assert [answer.status_code for answer in answers] == [200, 500, 200]
+    assert answers[1].json() == {"detail": "the predictor broke on it (ZeroDivisionError)"}
     assert read_metric(client, "groupwise_predictor_errors_total") == 1
 
 
-def test_too_many_waiting_groups_are_told_to_come_later(start, draw, predictor):
+def test_too_many_waiting_requests_are_told_to_come_later(start, draw, predictor):
     client = start(max_waiting=2, max_batch=1)
     predictor.delay_s = 0.5
     with ThreadPoolExecutor(6) as pool:
@@ -134,13 +163,13 @@ def test_bodies_over_the_limit_are_refused_declared_or_not(start, draw):
     assert "larger than 0.05 MiB" in answer.json()["detail"]
 
     def stream():
-        yield b"--x\r\nContent-Disposition: form-data; name=task\r\n\r\n"
+        yield b"--x\r\nContent-Disposition: form-data; name=row\r\n\r\n"
         for _ in range(100):
             yield bytes(1000)
 
     form = {"Content-Type": "multipart/form-data; boundary=x"}
     with contextlib.suppress(httpx2.TransportError):  # it may close before all was sent
-        assert client.post("/v1/groups", content=stream(), headers=form).status_code == 413
+        assert client.post("/v1/predict", content=stream(), headers=form).status_code == 413
     assert ask(client, [draw()]).status_code == 200
 
 
@@ -148,7 +177,7 @@ def test_a_slow_asker_is_given_up(start, draw):
     client = start(read_timeout_s=0.3, max_waiting=1)
     with socket.create_connection((client.base_url.host, client.base_url.port)) as slow:
         slow.sendall(
-            b"POST /v1/groups HTTP/1.1\r\nHost: x\r\nContent-Length: 1000\r\n"
+            b"POST /v1/predict HTTP/1.1\r\nHost: x\r\nContent-Length: 1000\r\n"
             b"Content-Type: multipart/form-data; boundary=x\r\n\r\n--x\r\n"
         )
         slow.settimeout(20)
@@ -156,7 +185,7 @@ def test_a_slow_asker_is_given_up(start, draw):
     wait_until(lambda: ask(client, [draw()]).status_code == 200)
 
 
-def test_an_asker_who_goes_away_is_not_judged(start, draw, predictor):
+def test_an_asker_who_goes_away_is_not_answered(start, draw, predictor):
     client = start(max_batch=1)
     predictor.delay_s = 0.5
     busy = threading.Thread(target=ask, args=(client, [draw()]), kwargs={"id": "busy"})
@@ -166,7 +195,7 @@ def test_an_asker_who_goes_away_is_not_judged(start, draw, predictor):
     async def give_up():
         async with httpx2.AsyncClient(base_url=client.base_url) as other:
             files = [("pictures", ("a.jpg", draw()))]
-            call = other.post("/v1/groups", files=files, data={"task": "doors", "id": "gone"})
+            call = other.post("/v1/predict", files=files, data={"row": ROW, "id": "gone"})
             await asyncio.wait_for(call, 0.2)
 
     with pytest.raises(TimeoutError):
@@ -174,12 +203,12 @@ def test_an_asker_who_goes_away_is_not_judged(start, draw, predictor):
     busy.join()
     assert ask(client, [draw()], id="next").status_code == 200
     assert predictor.batches == [["busy"], ["next"]]
-    assert read_metric(client, "groupwise_groups_waiting ") == 0
+    assert read_metric(client, "groupwise_requests_waiting ") == 0
 
 
-def test_a_verdict_that_takes_too_long_is_an_error_of_time(start, draw, predictor):
+def test_an_answer_that_takes_too_long_is_an_error_of_time(start, draw, predictor):
     client = start(answer_timeout_s=0.1)
     predictor.delay_s = 0.5
     answer = ask(client, [draw()])
     assert answer.status_code == 504
-    assert answer.json()["detail"] == "no verdict within 0.1 s"
+    assert answer.json()["detail"] == "no answer within 0.1 s"

@@ -15,14 +15,14 @@ def test_no_request_breaks_the_server(start, predictor, mode):
     client = start(max_pictures=4, max_body_mib=1)
     schema = schemathesis.openapi.from_url(str(client.base_url.join("/openapi.json")))
     operations = [found.ok() for found in schema.get_all_operations()]
-    assert {operation.path for operation in operations} >= {"/v1/groups", "/metrics", "/readyz"}
+    assert {operation.path for operation in operations} >= {"/v1/predict", "/metrics", "/readyz"}
     statuses = {}
     for operation in operations:
         for case in draw_cases(operation, mode):
             response = case.call()
             statuses.setdefault(operation.path, set()).add(response.status_code)
             case.validate_response(response, checks=CHECKS)
-    assert statuses["/v1/groups"] & {400, 422}
+    assert statuses["/v1/predict"] & {400, 415, 422}
     assert client.get("/readyz").status_code == 200
 
 
@@ -31,7 +31,7 @@ def draw_cases(operation, mode):
     cases = []
 
     @settings(
-        max_examples=60 if operation.path == "/v1/groups" else 5,
+        max_examples=60 if operation.path == "/v1/predict" else 5,
         deadline=None,
         derandomize=True,
         database=None,

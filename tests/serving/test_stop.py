@@ -32,7 +32,7 @@ def is_ready(url: str) -> bool:
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-def test_what_is_being_judged_is_answered_first(
+def test_what_is_being_answered_is_answered_first(
     number: signal.Signals, tmp_path: Path, draw: Callable[..., bytes]
 ) -> None:
     with socket.socket() as free:
@@ -51,12 +51,12 @@ def test_what_is_being_judged_is_answered_first(
     with ThreadPoolExecutor(1) as pool:
         files = [("pictures", ("a.jpg", draw()))]
         asked = pool.submit(
-            httpx2.post, f"{url}/v1/groups", files=files, data={"task": "doors"}, timeout=60
+            httpx2.post, f"{url}/v1/predict", files=files, data={"row": "{}"}, timeout=60
         )
-        wait_for((tmp_path / "judging").exists, process)
+        wait_for((tmp_path / "answering").exists, process)
         process.send_signal(number)
         answer = asked.result()
-    assert (answer.status_code, answer.json()["verdict"]) == (200, "通过")
+    assert (answer.status_code, answer.json()["answer"]) == (200, "通过")
     said, complaints = process.communicate(timeout=60)
     assert process.returncode == 0, complaints
     assert said.endswith("\nstopped\n")

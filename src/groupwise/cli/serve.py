@@ -5,6 +5,7 @@ from typing import Annotated
 
 import typer
 
+from groupwise.cli.compare import split_run
 from groupwise.cli.predict import FinishedRun
 from groupwise.cli.run import Debug, Settings
 from groupwise.core import ConfigError, load_config
@@ -21,7 +22,7 @@ def serve(
     ] = False,
     debug: Debug = False,
 ) -> None:
-    """Serve a finished run: POST /v1/groups, /healthz, /readyz, /metrics, /docs.
+    """Serve a finished run: POST /v1/predict, /healthz, /readyz, /metrics, /docs.
 
     Settings are given with --set, such as --set port=9000 or --set max_waiting=32. If the variable
     GROUPWISE_TOKEN is set, askers must send it as a bearer token.
@@ -32,17 +33,20 @@ def serve(
         raise ConfigError(
             f"serving needs {error.name}", fix="pip install 'groupwise[serve]'"
         ) from error
-    from groupwise.pipeline import open_predictor
+    from groupwise.flow import name_version, open_run
     from groupwise.serving import ServeSettings
 
     token = os.environ.get(TOKEN_VARIABLE)
     given = {} if token is None else {"token": token}
     resolved = load_config(ServeSettings, given, overrides=settings or [])
-    predictor, recipe, _ = open_predictor(run)
+    folder, policy = split_run(run)
+    found = open_run(folder)
+    predictor = found.open_predictor(policy)
     guarded = "with a token" if resolved.token else "without a token"
-    typer.echo(f"{recipe.name} of {run} on http://{resolved.host}:{resolved.port}, {guarded}")
+    typer.echo(f"{found.recipe.name} of {run} on http://{resolved.host}:{resolved.port}, {guarded}")
     if dry_run:
         typer.echo("ready: nothing was served")
         return
-    serve_predictor(predictor, resolved, folder=run / "serving")
+    version = name_version(predictor)
+    serve_predictor(predictor, resolved, version=version, folder=folder / "serving")
     typer.echo("stopped")

@@ -15,10 +15,12 @@ from groupwise.data.pairs import Pair, make_pairs
 from groupwise.data.perceptual import NearDuplicate, Sight, find_near_duplicates
 from groupwise.data.rated import RatedFormat, RatedItem, RatedItems, find_rated, load_rated
 from groupwise.data.screenshots import (
+    PICTURE_COLUMNS,
     LoadedScreens,
     Screenshot,
     digest_screenshots,
     load_screenshots,
+    read_screen,
 )
 from groupwise.data.splits import (
     KEEPING_ORDER,
@@ -29,14 +31,17 @@ from groupwise.data.splits import (
     split_by_shares,
     split_clusters,
 )
+from groupwise.data.tables.asked import AskedRow, ask_about_row, read_asked_rows
 from groupwise.data.tables.loading import LoadedTable, digest_table, load_table
 from groupwise.data.tables.rows import ROW_FIELD
 from groupwise.data.tables.settings import SPLITS, TableColumns, TableSettings
 
 __all__ = [
     "KEEPING_ORDER",
+    "PICTURE_COLUMNS",
     "ROW_FIELD",
     "SPLITS",
+    "AskedRow",
     "DataAudit",
     "Drop",
     "DropLog",
@@ -56,6 +61,7 @@ __all__ = [
     "TableColumns",
     "TableSettings",
     "TokenBudget",
+    "ask_about_row",
     "audit_data",
     "digest_screenshots",
     "digest_table",
@@ -72,7 +78,9 @@ __all__ = [
     "load_screenshots",
     "load_table",
     "make_pairs",
+    "read_asked_rows",
     "read_examples",
+    "read_screen",
     "render_audit",
     "split_by_fold",
     "split_by_session",

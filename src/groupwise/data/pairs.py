@@ -25,14 +25,14 @@ class Pair:
         screen: the screenshot; its own ``task`` is what its person works on.
         task: the task of this pair.
         task_activity: activity of the task, or None.
-        label: whether the screenshot is on-task for the task.
+        label: whether the screenshot is on-task for the task; None where it is asked.
         task_session: session the task comes from.
     """
 
     screen: Screenshot
     task: str
     task_activity: str | None
-    label: PairLabel
+    label: PairLabel | None
     task_session: str
 
 

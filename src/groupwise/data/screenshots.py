@@ -17,7 +17,9 @@ from groupwise.data.tables.pictures import UnusableRowError, decode_picture, dig
 
 LABELS = ("on-task", "off-task")
 
-_PICTURE_KEYS = ("image", "path", "screenshot")
+PICTURE_COLUMNS = ("image", "path", "screenshot")
+"""Columns that may name the picture of a row."""
+
 _TASK_KEYS = ("task", "task_description", "task_en")
 _SESSION_KEYS = ("session",)
 _CJK = re.compile("[\u3400-\u9fff\uf900-\ufaff]")
@@ -108,7 +110,7 @@ def _check_columns(rows: Sequence[TableRow], index: Path) -> None:
         DataError: naming the columns that are there and those that are needed.
     """
     found = dict.fromkeys(name for row in rows for name in row.values)
-    needed = {keys[0]: keys for keys in (_PICTURE_KEYS, _TASK_KEYS, _SESSION_KEYS)}
+    needed = {keys[0]: keys for keys in (PICTURE_COLUMNS, _TASK_KEYS, _SESSION_KEYS)}
     missing = [name for name, keys in needed.items() if not found.keys() & {*keys}]
     if rows and missing:
         raise DataError(
@@ -133,9 +135,22 @@ def digest_screenshots(root: Path) -> str:
     return digest_json([index.name, digest_file(index), pictures])
 
 
+def read_screen(values: Mapping[str, Any], picture: Path) -> Screenshot:
+    """Return a screenshot that is only asked about: no session is needed, and no label read.
+
+    Raises:
+        DataError: if there is no task or no whole picture.
+    """
+    own = {"image": str(picture.absolute()), "session": "asked", "label": None, "fold": None}
+    try:
+        return _read_screenshot(TableRow({**values, **own}, ""), Path(), {})
+    except UnusableRowError as error:
+        raise DataError(f"{error.reason} ({error.detail})") from None
+
+
 def _name_picture(row: TableRow) -> str:
     try:
-        return _find_text(row, _PICTURE_KEYS) or ""
+        return _find_text(row, PICTURE_COLUMNS) or ""
     except UnusableRowError:
         return ""
 
@@ -145,7 +160,7 @@ def _follow_origins(
 ) -> list[Screenshot]:
     """Return the screens with the sessions and folds of what they were made from."""
     place = {
-        _find_text(rows[number], _PICTURE_KEYS): number for number in sorted(read, reverse=True)
+        _find_text(rows[number], PICTURE_COLUMNS): number for number in sorted(read, reverse=True)
     }
     screens: list[Screenshot] = []
     for number, screen in read.items():
@@ -167,7 +182,7 @@ def _follow_origins(
 def _read_screenshot(
     row: TableRow, root: Path, sizes: dict[Path, tuple[Picture, int, int]]
 ) -> Screenshot:
-    name = _require_text(row, _PICTURE_KEYS, "missing picture name")
+    name = _require_text(row, PICTURE_COLUMNS, "missing picture name")
     task = _require_text(row, _TASK_KEYS, "missing task")
     session = _require_text(row, _SESSION_KEYS, "missing session")
     label = _read_label(row.values.get("label"))

@@ -1,6 +1,15 @@
 """The usual way of a recipe, once: a Task says what is its own, stages do the rest."""
 
 from groupwise.flow.asking import open_policy
+from groupwise.flow.prediction import (
+    FinishedRun,
+    PolicyPredictor,
+    PredictionSummary,
+    answer_requests,
+    name_version,
+    open_run,
+    predict_rows,
+)
 from groupwise.flow.preview import estimate_picture
 from groupwise.flow.recipe import make_recipe
 from groupwise.flow.running import run
@@ -15,14 +24,21 @@ __all__ = [
     "DataSettings",
     "Estimate",
     "EvaluationSettings",
+    "FinishedRun",
     "FlowConfig",
     "Part",
+    "PolicyPredictor",
+    "PredictionSummary",
     "Stage",
     "Task",
+    "answer_requests",
     "estimate_picture",
     "keep_stages",
     "list_usual_stages",
     "make_recipe",
+    "name_version",
     "open_policy",
+    "open_run",
+    "predict_rows",
     "run",
 ]

@@ -65,7 +65,7 @@ def ask_policy(
     texts = ask(examples, report_progress=progress)
     scores = task.probe(ask, examples, texts)
     answers = [read_answer(parser, *pair) for pair in zip(examples, texts, strict=True)]
-    shares = _share_labels(policy, examples, answers, labels=parser.labels, config=config)
+    shares = share_labels(policy, examples, answers, labels=parser.labels, config=config)
     latencies = time_answers(
         policy,
         examples,
@@ -94,7 +94,7 @@ def ask_policy(
     ]
 
 
-def _share_labels(
+def share_labels(
     policy: Policy,
     examples: Sequence[Example],
     answers: Sequence[Parsed],

@@ -46,4 +46,4 @@ def make_recipe(task: "Task[Any] | str", **named: Any) -> Recipe[Any]:
             collect, uses=uses, reads=part.reads, code=part.code, inputs=found.reward_inputs
         )
 
-    return Recipe(plan=plan, preview=preview, rewards=find_rewards, **named)
+    return Recipe(plan=plan, preview=preview, rewards=find_rewards, task=load, **named)

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, Literal, TypeVar
 
 from groupwise.core import Config, Example, Finding, dump_config
-from groupwise.data import read_examples
+from groupwise.data import DropLog, read_asked_rows, read_examples
 from groupwise.evaluation import (
     MAJORITY,
     PICTURE_ONLY,
@@ -27,6 +27,7 @@ from groupwise.evaluation import (
 from groupwise.flow.settings import FlowConfig
 from groupwise.pipeline import Recipe, StepContext
 from groupwise.rewards import Parser, RewardCase, RewardSet
+from groupwise.serving import Predictor, Request
 
 if TYPE_CHECKING:
     from groupwise.flow.stages import Stage
@@ -262,6 +263,40 @@ class Task(Generic[C]):
     def estimate(self, config: C) -> Estimate:
         """Return what a dry run says; what stops ``prepare`` is raised."""
         raise NotImplementedError
+
+    # What a finished run is asked.
+
+    def picture_columns(self, config: C) -> Sequence[str]:
+        """Return the columns that name the pictures of a row, relative to its file."""
+        return ()
+
+    def list_requests(self, config: C, path: Path) -> tuple[Sequence[Request], DropLog]:
+        """Return what a file or folder asks, and what of it cannot be asked: the rows of a table.
+
+        Raises:
+            DataError: if nothing can be read there.
+        """
+        rows, drops = read_asked_rows(path, pictures=self.picture_columns(config))
+        return [Request(row.where, row.values, row.pictures) for row in rows], drops
+
+    def make_question(self, config: C, request: Request, folder: Path) -> Example:
+        """Return what a policy is asked: the prompt it was trained on, without a label.
+
+        Args:
+            config: of the run.
+            request: row and pictures.
+            folder: for pictures that are stored anew.
+
+        Raises:
+            DataError: if nothing can be asked, such as for a missing column.
+        """
+        raise NotImplementedError
+
+    def open_predictor(self, config: C, policy: str | Path) -> Predictor:
+        """Return what answers requests with a policy, given by its folder or hub id."""
+        from groupwise.flow.prediction import PolicyPredictor
+
+        return PolicyPredictor(self, config, policy)
 
     # Where things are.
 

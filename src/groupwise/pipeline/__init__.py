@@ -6,14 +6,7 @@ Knows nothing about models, data or training; a recipe brings those as callables
 from groupwise.pipeline.checkup import Check, check_machine
 from groupwise.pipeline.inputs import UNKNOWN, digest_models
 from groupwise.pipeline.plans import Planner
-from groupwise.pipeline.prediction import (
-    FoundGroups,
-    PredictionSummary,
-    open_predictor,
-    predict_folder,
-)
 from groupwise.pipeline.recipe import (
-    PredictionSource,
     Preview,
     Recipe,
     RewardSource,
@@ -33,10 +26,7 @@ __all__ = [
     "AUDIT_REWARDS",
     "UNKNOWN",
     "Check",
-    "FoundGroups",
     "Planner",
-    "PredictionSource",
-    "PredictionSummary",
     "Preview",
     "Recipe",
     "RewardSource",
@@ -55,8 +45,6 @@ __all__ = [
     "find_recipes",
     "list_changed_settings",
     "list_configs",
-    "open_predictor",
-    "predict_folder",
     "run_recipe",
     "run_steps",
 ]

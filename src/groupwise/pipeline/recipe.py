@@ -10,9 +10,7 @@ from groupwise.core import Config, ConfigError, describe_unknown, load_config, r
 from groupwise.pipeline.steps import Step
 
 if TYPE_CHECKING:
-    from groupwise.pipeline.prediction import FoundGroups
     from groupwise.rewards import RewardCase
-    from groupwise.serving import GroupPredictor
 
 GROUP = "groupwise.recipes"
 
@@ -64,20 +62,6 @@ class RewardSource(Generic[C]):
 
 
 @dataclass(frozen=True, slots=True)
-class PredictionSource(Generic[C]):
-    """How a finished run of a recipe judges new groups of pictures.
-
-    Attributes:
-        open_predictor: ``(config, run folder) -> GroupPredictor``; a RunError if nothing is
-            trained yet.
-        list_groups: ``(config, folder) -> FoundGroups``: the groups of a folder of pictures.
-    """
-
-    open_predictor: "Callable[[C, Path], GroupPredictor]"
-    list_groups: "Callable[[C, Path], FoundGroups]"
-
-
-@dataclass(frozen=True, slots=True)
 class Recipe(Generic[C]):
     """A whole job.
 
@@ -91,7 +75,7 @@ class Recipe(Generic[C]):
         preview: ``config -> Preview``; writes nothing.
         rewards: returns what training is rewarded by, audited in a step ``audit_rewards`` of its
             own that later steps may use; None if no step trains on rewards.
-        prediction: how a finished run judges new groups; None if it judges none.
+        task: returns the Task of ``groupwise.flow`` that it is made of; None if it is of none.
         headline: the measure that a finished run says before the accuracy; empty for none.
         template_folder: has a folder for each kind of task that ``groupwise new`` can write, and
             ``shared`` for what they have in common; None: it writes none.
@@ -104,7 +88,7 @@ class Recipe(Generic[C]):
     plan: Callable[[C, Path], list[Step]]
     preview: Callable[[C], Preview]
     rewards: Callable[[], RewardSource[C]] | None = None
-    prediction: PredictionSource[C] | None = None
+    task: Callable[[], Any] | None = None
     headline: str = ""
     template_folder: Path | None = None
 

@@ -1,9 +1,9 @@
-"""Serving: a predictor of groups behind HTTP, with limits, batches and counters.
+"""Serving: a predictor behind HTTP, with limits, batches and counters.
 
-Needs the extra ``serve``: ``pip install 'groupwise[serve]'``.
+The server needs the extra ``serve``: ``pip install 'groupwise[serve]'``.
 """
 
-from groupwise.serving.groups import GroupPredictor, GroupRequest, GroupVerdict
+from groupwise.serving.predictor import Answer, Predictor, Request, try_each
 from groupwise.serving.settings import ServeSettings
 
-__all__ = ["GroupPredictor", "GroupRequest", "GroupVerdict", "ServeSettings"]
+__all__ = ["Answer", "Predictor", "Request", "ServeSettings", "try_each"]

@@ -1,23 +1,24 @@
-"""The HTTP application: groups in, verdicts out, and what operators need to watch it."""
+"""The HTTP application: rows in, answers out, and what operators need to watch it."""
 
 import asyncio
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
 from time import monotonic
-from typing import Annotated, Any
+from typing import Any
 from uuid import uuid4
 
-from fastapi import FastAPI, File, Form, HTTPException, Request, Response, UploadFile
-from fastapi.exceptions import RequestValidationError
-from fastapi.responses import JSONResponse
+from fastapi import FastAPI, HTTPException, Response
+from fastapi import Request as HttpRequest
 from pydantic import BaseModel, Field
 
 from groupwise import __version__
-from groupwise.serving.batching import GroupBatcher
-from groupwise.serving.groups import GroupPredictor, GroupRequest, GroupVerdict
-from groupwise.serving.guards import GROUPS_PATH, Guard
+from groupwise.core import Example, GroupwiseError
+from groupwise.serving.batching import Batcher
+from groupwise.serving.bodies import BODY_SCHEMA, read_body
+from groupwise.serving.guards import Guard
 from groupwise.serving.meters import Meters
+from groupwise.serving.predictor import Answer, Predictor, Request
 from groupwise.serving.settings import ServeSettings
 from groupwise.serving.uploads import Uploads
 
@@ -33,42 +34,48 @@ _WHY = {
     401: "The token is missing or wrong.",
     408: "The request did not arrive in time.",
     413: "Too many or too large pictures.",
-    422: "A field is missing or wrong, or a picture cannot be decoded.",
-    429: "Too many groups are waiting; try again after Retry-After seconds.",
+    415: "Neither JSON nor a form.",
+    422: "A field is missing or wrong, a picture cannot be decoded, or the prompt is too long.",
+    429: "Too many requests are waiting; try again after Retry-After seconds.",
+    500: "The predictor broke on this request.",
     503: "The server is starting or stopping.",
-    504: "No verdict in time.",
+    504: "No answer in time.",
 }
-_REFUSED: dict[int | str, dict[str, Any]] = {
+REFUSED: dict[int | str, dict[str, Any]] = {
     status: {"description": why, "model": Refusal} for status, why in _WHY.items()
 }
 
 
-class GroupAnswer(BaseModel):
-    """The verdict of a group."""
+class Reply(BaseModel):
+    """The answer to a request."""
 
     id: str
-    task: str
-    verdict: str | None = Field(description="A label of the task, or null: see failure.")
-    reason: str
-    confidence: float | None = Field(description="Probability of the verdict, in [0, 1].")
-    needs_person: bool = Field(description="No verdict, or one of low confidence.")
-    failure: str | None
+    answer: str | None = Field(description="As the parser reads it, or null: see reason.")
+    confidence: float | None = Field(description="Probability of the label, in [0, 1].")
+    reason: str = Field(description="Why there is no answer, or the policy's reason for it.")
+    text: str | None = Field(description="The policy's own words.")
+    needs_person: bool = Field(description="No answer, or one that is not to be trusted.")
     details: dict[str, Any]
+    model: str = Field(description="Version of the model, as predict writes it.")
 
 
-class _State:
+class State:
     """What the routes of one application share."""
 
-    def __init__(self, predictor: GroupPredictor, settings: ServeSettings, folder: Path) -> None:
+    def __init__(
+        self, predictor: Predictor, settings: ServeSettings, *, version: str, folder: Path
+    ) -> None:
         self.predictor = predictor
         self.settings = settings
+        self.version = version
         self.meters = Meters()
-        self.batcher = GroupBatcher(predictor, settings, self.meters)
+        self.batcher = Batcher(predictor, settings, self.meters)
         self.uploads = Uploads(folder, settings)
         self.is_ready = False
 
     @asynccontextmanager
     async def live(self, app: FastAPI) -> AsyncIterator[None]:
+        """Take requests until the application ends."""
         self.batcher.start()
         self.is_ready = True
         yield
@@ -76,110 +83,120 @@ class _State:
         await self.batcher.stop()
         self.uploads.close()
 
+    async def ask(self, http: HttpRequest, make_question: Callable[[], Example]) -> Answer:
+        """Return the answer to a question, unless it takes too long or the asker goes away.
 
-def build_app(predictor: GroupPredictor, settings: ServeSettings, *, folder: Path) -> FastAPI:
+        Raises:
+            HTTPException: 422 for what cannot be asked, 500, 503 and 504.
+        """
+        if not self.is_ready:
+            raise HTTPException(503, "the server is stopping")
+        try:
+            question = await self.uploads.run(make_question)
+            return await self._wait(http, question)
+        except GroupwiseError as error:
+            raise HTTPException(422, str(error)) from error
+
+    async def _wait(self, http: HttpRequest, question: Example) -> Answer:
+        answered = asyncio.ensure_future(self.batcher.answer(question))
+        gone = asyncio.ensure_future(_wait_for_end(http))
+        limit_s = self.settings.answer_timeout_s
+        try:
+            both = {answered, gone}
+            await asyncio.wait(both, timeout=limit_s, return_when=asyncio.FIRST_COMPLETED)
+            if answered.done():
+                return _read_result(answered)
+            if gone.done():
+                raise HTTPException(499, "the asker has gone")
+            raise HTTPException(504, f"no answer within {limit_s:g} s")
+        finally:
+            answered.cancel()
+            gone.cancel()
+
+
+def build_app(
+    predictor: Predictor, settings: ServeSettings, *, version: str, folder: Path
+) -> FastAPI:
     """Return the application.
 
     Args:
-        predictor: what judges.
+        predictor: what answers.
         settings: the limits.
+        version: of the model, told with every answer.
         folder: an existing folder for the pictures of running requests; nothing else is written.
     """
-    state = _State(predictor, settings, folder)
+    state = State(predictor, settings, version=version, folder=folder)
     app = FastAPI(title="Groupwise", version=__version__, lifespan=state.live, redoc_url=None)
     app.add_middleware(Guard, settings=settings, meters=state.meters)
-    app.add_exception_handler(RequestValidationError, _describe_wrong_fields)
     _add_health(app, state)
-    _add_groups(app, state)
+    _add_predict(app, state)
     return app
 
 
-async def _describe_wrong_fields(request: Request, error: Exception) -> JSONResponse:
-    problems: Sequence[Any] = error.errors() if isinstance(error, RequestValidationError) else ()
-    named = (f"{problem['loc'][-1]}: {problem['msg'].lower()}" for problem in problems)
-    return JSONResponse({"detail": "; ".join(named)}, 422)
-
-
-def _add_health(app: FastAPI, state: _State) -> None:
+def _add_health(app: FastAPI, state: State) -> None:
     @app.get("/healthz", summary="The process lives")
     async def check_health() -> dict[str, str]:
         return {"status": "ok"}
 
-    @app.get("/readyz", summary="Groups are taken", responses={503: _REFUSED[503]})
+    @app.get("/readyz", summary="Requests are taken", responses={503: REFUSED[503]})
     async def check_readiness() -> dict[str, str]:
         if not state.is_ready:
             raise HTTPException(503, "the server is not ready")
         return {"status": "ready"}
 
-    refused: dict[int | str, dict[str, Any]] = {401: _REFUSED[401]}
+    refused: dict[int | str, dict[str, Any]] = {401: REFUSED[401]}
 
     @app.get("/metrics", summary="Counters for Prometheus", responses=refused)
     async def read_metrics() -> Response:
         return Response(state.meters.render(), media_type="text/plain; version=0.0.4")
 
-    @app.get("/v1/model", summary="What answers, and the tasks it knows", responses=refused)
+    @app.get("/v1/model", summary="What answers", responses=refused)
     async def describe_model() -> dict[str, Any]:
-        return {"tasks": list(state.predictor.tasks), **state.predictor.describe()}
+        own = state.predictor.describe()
+        return {**own, "version": state.version, "labels": list(state.predictor.labels)}
 
 
-def _add_groups(app: FastAPI, state: _State) -> None:
-    @app.post(GROUPS_PATH, summary="Judge a group of pictures", responses=_REFUSED)
-    async def judge_group(
-        request: Request,
-        pictures: Annotated[list[UploadFile], File(description="In order.", min_length=1)],
-        task: Annotated[str, Form(description="One of the tasks of /v1/model.")],
-        id: Annotated[str | None, Form(description="Your name for it.", max_length=200)] = None,
-    ) -> GroupAnswer:
+def _add_predict(app: FastAPI, state: State) -> None:
+    @app.post("/v1/predict", summary="Answer a row", responses=REFUSED, openapi_extra=BODY_SCHEMA)
+    async def predict(http: HttpRequest) -> Reply:
         started = monotonic()
-        if not state.is_ready:
-            raise HTTPException(503, "the server is stopping")
-        if task not in state.predictor.tasks:
-            known = ", ".join(state.predictor.tasks)
-            raise HTTPException(422, f"there is no task {task!r} (there are: {known})")
-        async with state.uploads.store(pictures) as paths:
-            group = GroupRequest(id or uuid4().hex, task, paths)
-            verdict = await _wait(state, request, group)
-        _count(state.meters, task, verdict, monotonic() - started)
-        return _write_answer(task, verdict)
+        async with read_body(http) as (body, contents), state.uploads.store(contents) as paths:
+            request = Request(body.id or uuid4().hex, body.row, paths.files)
+            make_question = state.predictor.make_question
+            answer = await state.ask(http, lambda: make_question(request, paths.folder))
+        _count(state, answer, monotonic() - started)
+        return _write_reply(request.id, answer, state.version)
 
 
-def _write_answer(task: str, verdict: GroupVerdict) -> GroupAnswer:
-    return GroupAnswer(
-        id=verdict.id,
-        task=task,
-        verdict=verdict.verdict,
-        reason=verdict.reason,
-        confidence=verdict.confidence,
-        needs_person=verdict.needs_person,
-        failure=verdict.failure,
-        details=dict(verdict.details),
+def _write_reply(name: str, answer: Answer, version: str) -> Reply:
+    return Reply(
+        id=name,
+        answer=answer.answer,
+        confidence=answer.confidence,
+        reason=answer.reason,
+        text=answer.text,
+        needs_person=answer.needs_person,
+        details=dict(answer.details),
+        model=version,
     )
 
 
-async def _wait(state: _State, request: Request, group: GroupRequest) -> GroupVerdict:
-    """Return the verdict, unless it takes too long or the asker goes away."""
-    judged = asyncio.ensure_future(state.batcher.judge(group))
-    gone = asyncio.ensure_future(_wait_for_end(request))
-    limit_s = state.settings.answer_timeout_s
-    try:
-        await asyncio.wait({judged, gone}, timeout=limit_s, return_when=asyncio.FIRST_COMPLETED)
-        if judged.done():
-            return judged.result()
-        if gone.done():
-            raise HTTPException(499, "the asker has gone")
-        raise HTTPException(504, f"no verdict within {limit_s:g} s")
-    finally:
-        judged.cancel()
-        gone.cancel()
+def _read_result(answered: asyncio.Future[Answer]) -> Answer:
+    error = answered.exception()
+    if error is None or isinstance(error, GroupwiseError):
+        return answered.result()
+    raise HTTPException(500, f"the predictor broke on it ({type(error).__name__})") from error
 
 
-async def _wait_for_end(request: Request) -> None:
-    while (await request.receive())["type"] != "http.disconnect":
+async def _wait_for_end(http: HttpRequest) -> None:
+    while (await http.receive())["type"] != "http.disconnect":
         pass
 
 
-def _count(meters: Meters, task: str, verdict: GroupVerdict, duration_s: float) -> None:
+def _count(state: State, answer: Answer, duration_s: float) -> None:
+    meters, labels = state.meters, state.predictor.labels
+    known = answer.answer if answer.answer in labels else "open"
     meters.seconds.observe(duration_s)
-    meters.verdicts.labels(task, verdict.verdict or "none").inc()
-    if verdict.needs_person:
-        meters.for_people.labels(task).inc()
+    meters.answers.labels("none" if answer.answer is None else known).inc()
+    if answer.needs_person:
+        meters.for_people.inc()

@@ -13,7 +13,8 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from groupwise.serving.meters import Meters
 from groupwise.serving.settings import ServeSettings
 
-GROUPS_PATH = "/v1/groups"
+ASKED_PATHS = frozenset({"/v1/predict"})
+"""Paths of requests that wait for the policy."""
 OPEN_PATHS = frozenset({"/healthz", "/readyz"})
 
 
@@ -42,7 +43,7 @@ class Guard:
         if refusal is not None:
             await refusal(scope, receive, counted.send)
             return
-        if scope["path"] != GROUPS_PATH:
+        if scope["path"] not in ASKED_PATHS:
             await self._hand_on(scope, receive, counted)
             return
         self._move_waiting(1)
@@ -58,8 +59,8 @@ class Guard:
         length = headers.get(b"content-length", b"0")
         if length.isdigit() and int(length) > self.settings.max_body_bytes:
             return _refuse_size(self.settings)
-        if scope["path"] == GROUPS_PATH and self.num_waiting >= self.settings.max_waiting:
-            return _refuse(429, "too many groups are waiting", {"Retry-After": "1"})
+        if scope["path"] in ASKED_PATHS and self.num_waiting >= self.settings.max_waiting:
+            return _refuse(429, "too many requests are waiting", {"Retry-After": "1"})
         return None
 
     def _is_allowed(self, path: str, given: bytes) -> bool:

@@ -3,7 +3,7 @@
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 
 _SECONDS = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120)
-_GROUPS = (1, 2, 4, 8, 16, 32)
+_SIZES = (1, 2, 4, 8, 16, 32)
 
 
 class Meters:
@@ -16,31 +16,33 @@ class Meters:
         )
         self.seconds = Histogram(
             "groupwise_request_seconds",
-            "From the first byte of a group to its answer.",
+            "From a whole request to its answer.",
             buckets=_SECONDS,
             registry=self.registry,
         )
-        self.verdicts = Counter(
-            "groupwise_verdicts_total",
-            "Groups by task and verdict; 'none' where there is none.",
-            ["task", "verdict"],
+        self.answers = Counter(
+            "groupwise_answers_total",
+            "Questions by label; 'open' for open answers, 'none' where there is none.",
+            ["answer"],
             registry=self.registry,
         )
         self.for_people = Counter(
-            "groupwise_groups_for_people_total",
-            "Groups marked for a person.",
-            ["task"],
+            "groupwise_answers_for_people_total",
+            "Answers marked for a person.",
             registry=self.registry,
         )
-        self.batch_groups = Histogram(
-            "groupwise_batch_groups", "Groups in a batch.", buckets=_GROUPS, registry=self.registry
+        self.batch_questions = Histogram(
+            "groupwise_batch_questions",
+            "Questions in a batch.",
+            buckets=_SIZES,
+            registry=self.registry,
         )
         self.waiting = Gauge(
-            "groupwise_groups_waiting", "Groups taken and not answered.", registry=self.registry
+            "groupwise_requests_waiting", "Requests taken and not answered.", registry=self.registry
         )
         self.errors = Counter(
             "groupwise_predictor_errors_total",
-            "Groups that the predictor broke on.",
+            "Questions that the predictor broke on.",
             registry=self.registry,
         )
 

@@ -12,16 +12,16 @@ class ServeSettings(Config):
         host: address to listen on.
         port: 0 takes a free one.
         token: what askers must send as ``Authorization: Bearer TOKEN``; None: nothing.
-        max_pictures: pictures of a group.
+        max_pictures: pictures of a request.
         max_picture_mib: of one picture file.
         max_megapixels: of one picture; larger ones are refused before they are decoded.
         max_body_mib: of a whole request.
-        max_waiting: groups that wait or are being judged; more are told to come later (429).
-        max_batch: groups judged together.
+        max_waiting: requests that wait or are being answered; more are told to come later (429).
+        max_batch: questions asked together.
         batch_wait_ms: how long the first of a batch waits for others.
         read_timeout_s: longest pause while a request arrives.
         upload_timeout_s: longest time for a whole request to arrive.
-        answer_timeout_s: longest time for a verdict, waiting included.
+        answer_timeout_s: longest time for an answer, waiting included.
         stop_timeout_s: how long running requests may go on after the order to stop.
     """
 

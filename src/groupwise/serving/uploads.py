@@ -1,20 +1,36 @@
 """The pictures of a request as files in the server's own folder, for as long as they are needed."""
 
 import asyncio
+import base64
+import binascii
 import shutil
 import tempfile
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
+from dataclasses import dataclass
 from pathlib import Path
+from typing import TypeVar
 
-from fastapi import HTTPException, UploadFile
+from fastapi import HTTPException
 from PIL import Image
+from starlette.datastructures import UploadFile
 
 from groupwise.core import DataError, open_picture
+from groupwise.serving.bodies import Contents
 from groupwise.serving.settings import ServeSettings
 
-_NUM_DECODERS = 2
+T = TypeVar("T")
+
+_NUM_THREADS = 2
+
+
+@dataclass(frozen=True, slots=True)
+class Stored:
+    """The pictures of a request, in order, and a folder of its own for more."""
+
+    files: tuple[Path, ...]
+    folder: Path
 
 
 class Uploads:
@@ -28,40 +44,46 @@ class Uploads:
     def __init__(self, folder: Path, settings: ServeSettings) -> None:
         self._folder = folder
         self._settings = settings
-        self._threads = ThreadPoolExecutor(_NUM_DECODERS, thread_name_prefix="uploads")
+        self._threads = ThreadPoolExecutor(_NUM_THREADS, thread_name_prefix="uploads")
 
     @asynccontextmanager
-    async def store(self, files: Sequence[UploadFile]) -> AsyncIterator[tuple[Path, ...]]:
+    async def store(self, contents: Contents) -> AsyncIterator[Stored]:
         """Give the pictures as files in order; they are gone afterwards.
 
         Raises:
             HTTPException: 413 for too many or too large ones, 422 for what is no whole picture.
         """
-        if len(files) > self._settings.max_pictures:
-            text = f"{len(files)} pictures; at most {self._settings.max_pictures} are taken"
+        if len(contents) > self._settings.max_pictures:
+            text = f"{len(contents)} pictures; at most {self._settings.max_pictures} are taken"
             raise HTTPException(413, text)
-        loop = asyncio.get_running_loop()
         own = Path(tempfile.mkdtemp(dir=self._folder))
         try:
-            paths = [own / f"{number:04d}" for number in range(1, len(files) + 1)]
-            for number, (file, path) in enumerate(zip(files, paths, strict=True), start=1):
-                await loop.run_in_executor(self._threads, self._write, file, path, number)
-            yield tuple(paths)
+            paths = [own / f"{number:04d}" for number in range(1, len(contents) + 1)]
+            for number, (content, path) in enumerate(zip(contents, paths, strict=True), start=1):
+                await self.run(self._write, content, path, number)
+            yield Stored(tuple(paths), own)
         finally:
-            await loop.run_in_executor(self._threads, shutil.rmtree, own, True)
+            await self.run(shutil.rmtree, own, True)
+
+    async def run(self, work: Callable[..., T], *given: object) -> T:
+        """Return what some work gives that must not stop other requests."""
+        return await asyncio.get_running_loop().run_in_executor(self._threads, work, *given)
 
     def close(self) -> None:
         """End the threads."""
         self._threads.shutdown()
 
-    def _write(self, file: UploadFile, path: Path, number: int) -> None:
+    def _write(self, content: UploadFile | str, path: Path, number: int) -> None:
         """Write one picture and see that it can be decoded; its name and type are not believed."""
-        if (file.size or 0) > self._settings.max_picture_bytes:
+        if isinstance(content, str):
+            path.write_bytes(_decode(content, number))
+        else:
+            content.file.seek(0)
+            with path.open("wb") as stream:
+                shutil.copyfileobj(content.file, stream)
+        if path.stat().st_size > self._settings.max_picture_bytes:
             text = f"picture {number} is larger than {self._settings.max_picture_mib:g} MiB"
             raise HTTPException(413, text)
-        file.file.seek(0)
-        with path.open("wb") as stream:
-            shutil.copyfileobj(file.file, stream)
         try:
             self._check_pixels(path, number)
             open_picture(path)
@@ -75,3 +97,14 @@ class Uploads:
         if megapixels > self._settings.max_megapixels:
             text = f"picture {number} has {megapixels:.0f} megapixels; at most "
             raise HTTPException(413, f"{text}{self._settings.max_megapixels:g} are taken")
+
+
+def _decode(text: str, number: int) -> bytes:
+    """Return the bytes of base64, alone or in a data URL."""
+    head, mark, held = text.rpartition(";base64,")
+    if bool(mark) != head.startswith("data:"):
+        raise HTTPException(422, f"picture {number} is not base64")
+    try:
+        return base64.b64decode(held, validate=True)
+    except (binascii.Error, ValueError) as error:
+        raise HTTPException(422, f"picture {number} is not base64") from error

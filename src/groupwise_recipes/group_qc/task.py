@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from groupwise.core import Example, digest_json, dump_config, read_json, write_json
-from groupwise.data import read_examples
+from groupwise.data import DropLog, read_examples
 from groupwise.evaluation import (
     MAJORITY,
     PICTURE_ONLY,
@@ -19,6 +19,7 @@ from groupwise.evaluation import (
 from groupwise.flow import POLICY, Ask, Estimate, Part, Stage, Task, list_usual_stages
 from groupwise.pipeline import StepContext
 from groupwise.rewards import RewardCase, RewardSet
+from groupwise.serving import Request
 from groupwise_recipes.group_qc.baselines import predict_baselines
 from groupwise_recipes.group_qc.config import GroupQcConfig
 from groupwise_recipes.group_qc.data_stages import run_audit, run_prepare, run_stage_b_data
@@ -31,6 +32,7 @@ from groupwise_recipes.group_qc.measure import (
     show_group,
 )
 from groupwise_recipes.group_qc.orders import try_orders
+from groupwise_recipes.group_qc.predictor import GroupQcPredictor, list_requests
 from groupwise_recipes.group_qc.rewards import make_case, make_rewards
 from groupwise_recipes.group_qc.sections import make_sections
 from groupwise_recipes.group_qc.stage_b import choose_few, draw_heldout, make_label_rows
@@ -222,6 +224,14 @@ class GroupQc(Task[GroupQcConfig]):
         return make_sections(
             metrics, missions, policies=policies, failed=failed, trainable=trainable
         )
+
+    def list_requests(self, config: GroupQcConfig, path: Path) -> tuple[Sequence[Request], DropLog]:
+        """Return the groups of a folder of photos; a verdict in its folders' names is not read."""
+        return list_requests(config, path)
+
+    def open_predictor(self, config: GroupQcConfig, policy: str | Path) -> GroupQcPredictor:
+        """Return what goes through both stages."""
+        return GroupQcPredictor(self, config, policy)
 
     def estimate(self, config: GroupQcConfig) -> Estimate:
         """Return groups, tokens and sources."""

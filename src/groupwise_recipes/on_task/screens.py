@@ -32,10 +32,12 @@ from groupwise.data import (
     join_near_duplicates,
     load_screenshots,
     make_pairs,
+    read_screen,
     split_by_fold,
     split_by_session,
     write_examples,
 )
+from groupwise.serving import Request
 from groupwise_drawn.desktops import write_desktops
 from groupwise_recipes.on_task.config import OnTaskConfig, OnTaskData
 from groupwise_recipes.on_task.prompt import make_pair_example
@@ -116,6 +118,20 @@ def read_sources(folder: Path) -> dict[str, dict[str, int]]:
 def read_warmup(folder: Path) -> list[Screenshot]:
     """Return the warm-up screens that ``prepare_screens`` wrote."""
     return [_from_row(row, folder) for row in read_jsonl(folder / "warmup.jsonl")]
+
+
+def ask_about_screen(request: Request, folder: Path, *, max_pixels: int) -> Example:
+    """Return the question about a row's one screen and its task.
+
+    Raises:
+        DataError: if there is no task, or not one whole picture.
+    """
+    if len(request.pictures) != 1:
+        raise DataError("a row needs one screenshot", got=len(request.pictures))
+    screen = read_screen(request.row, request.pictures[0])
+    path = folder / f"{screen.picture.digest}.png"
+    stored = replace(screen, picture=store_picture(screen.picture, path, max_pixels=max_pixels))
+    return make_pair_example(Pair(stored, screen.task, screen.activity, None, screen.session))
 
 
 def show_warmup(folder: Path) -> list[Example]:

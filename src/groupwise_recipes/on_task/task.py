@@ -5,15 +5,17 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from groupwise.core import Example, Finding, report_places
-from groupwise.data import digest_screenshots
+from groupwise.data import PICTURE_COLUMNS, digest_screenshots
 from groupwise.flow import Ask, Estimate, Part, Task
 from groupwise.pipeline import digest_models
 from groupwise.rewards import LabelParser, RewardCase, RewardSet, describe_weights
+from groupwise.serving import Request
 from groupwise_recipes.on_task.config import OnTaskConfig
 from groupwise_recipes.on_task.estimate import estimate_run
 from groupwise_recipes.on_task.judge import open_judge
 from groupwise_recipes.on_task.rewards import make_case, make_rewards
 from groupwise_recipes.on_task.screens import (
+    ask_about_screen,
     describe_sources,
     prepare_screens,
     read_sources,
@@ -108,6 +110,14 @@ class OnTask(Task[OnTaskConfig]):
         """Return the weights that count, and the parts that are absent."""
         absent = set(config.rewards.model_dump()) - set(self.weigh(config))
         return describe_weights(config.rewards.model_dump(), absent=sorted(absent))
+
+    def picture_columns(self, config: OnTaskConfig) -> Sequence[str]:
+        """Return the names that the screen's column may have."""
+        return PICTURE_COLUMNS
+
+    def make_question(self, config: OnTaskConfig, request: Request, folder: Path) -> Example:
+        """Return the question about a screen and a task, the screen stored as for training."""
+        return ask_about_screen(request, folder, max_pixels=config.data.stored_pixels)
 
     def estimate(self, config: OnTaskConfig) -> Estimate:
         """Return rows, tokens and sources."""

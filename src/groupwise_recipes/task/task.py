@@ -6,7 +6,7 @@ from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from groupwise.core import Example, Finding, open_picture
-from groupwise.data import digest_table
+from groupwise.data import ask_about_row, digest_table
 from groupwise.evaluation import (
     Prediction,
     predict_majority,
@@ -16,6 +16,7 @@ from groupwise.evaluation import (
 from groupwise.flow import Estimate, Part, Task, estimate_picture
 from groupwise.pipeline import StepContext
 from groupwise.rewards import Parser, RewardCase, RewardSet
+from groupwise.serving import Request
 from groupwise_recipes.task.config import TaskConfig
 from groupwise_recipes.task.functions import digest_functions, split_function
 from groupwise_recipes.task.rewards import make_case, make_rewards, show_name
@@ -91,6 +92,14 @@ class OwnTask(Task[TaskConfig]):
         if config.answer.labels and len(numbers) == 1 and numbers != {0}:
             found += predict_picture_only(train, test, split="test", seed=seed)
         return found
+
+    def picture_columns(self, config: TaskConfig) -> Sequence[str]:
+        """Return those of the rows."""
+        return config.data.columns.pictures
+
+    def make_question(self, config: TaskConfig, request: Request, folder: Path) -> Example:
+        """Return the prompt of a row."""
+        return ask_about_row(config.data, request.row, request.pictures, folder)
 
     def estimate(self, config: TaskConfig) -> Estimate:
         """Return rows, sources and lengths; the rewards are loaded, and what stops them is told."""

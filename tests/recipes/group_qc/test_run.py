@@ -4,6 +4,7 @@ import json
 from pathlib import Path
 
 import pytest
+from command_line import CommandLine
 from recipe_runs import POLICIES
 
 from groupwise.core import load_config, read_jsonl
@@ -95,3 +96,22 @@ def test_stage_a_with_the_adapter_off_says_what_the_base_said(
     again = read_summaries(tmp_path, missions)
     assert again
     assert again == {key: before[key] for key in again}
+
+
+def test_new_groups_are_judged_as_the_test_split_was(
+    tiny_run: Path, tmp_path: Path, command_line: CommandLine
+) -> None:
+    out = tmp_path / "answers.jsonl"
+    root = tiny_run / "prepare" / "drawn"
+    done = command_line("predict", tiny_run, root, "--out", out)
+    answers = {row["id"]: row for row in read_jsonl(out)}
+    assert len(answers) == 64, done.stderr
+    test = read_examples(tiny_run / "stage_b_data" / "test.jsonl")
+    predictions = read_predictions(tiny_run / "evaluate" / "predictions.jsonl")
+    known = {one.example_id: one for one in predictions if one.policy == "grpo"}
+    assert test
+    for example in test:
+        answer = answers[str(example.fields["images"][0]).rpartition("/")[0]]
+        one = known[example.id]
+        assert answer["details"]["summaries"] == example.fields["stage_a_summaries"]
+        assert (answer["text"], answer["answer"]) == (one.text, one.predicted)

@@ -3,10 +3,11 @@
 import json
 from pathlib import Path
 
+import pytest
 from command_line import CommandLine
 from recipe_runs import POLICIES, RecipeJob
 
-from groupwise.core import read_jsonl
+from groupwise.core import read_jsonl, write_jsonl
 from groupwise.data import read_examples
 from groupwise.evaluation import digest_items, read_metrics, read_predictions
 
@@ -76,3 +77,25 @@ def test_running_again_reuses_every_step(
     assert again.returncode == 0, again.stderr
     assert again.stderr.count("reused") == 9
     assert (tiny_run / "evaluate" / "predictions.jsonl").read_bytes() == before
+
+
+def test_new_rows_are_answered_as_the_test_split_was(
+    tiny_run: Path, tmp_path: Path, command_line: CommandLine
+) -> None:
+    test = read_examples(tiny_run / "prepare" / "test.jsonl")
+    rows = [{"image": str(e.pictures[0].path), "task": e.fields["task"]} for e in test]
+    write_jsonl(tmp_path / "rows.jsonl", [*rows, {"task": "no screen"}])
+    out = tmp_path / "answers.jsonl"
+    done = command_line("predict", f"{tiny_run}:sft", tmp_path / "rows.jsonl", "--out", out)
+    assert "1 not asked" in done.stderr
+    predictions = read_predictions(tiny_run / "evaluate" / "predictions.jsonl")
+    known = {one.example_id: one for one in predictions if one.policy == "sft"}
+    answers = read_jsonl(out)
+    assert len(answers) == len(test) + 1
+    assert "a row needs one screenshot" in answers[-1]["failed"]
+    for example, answer in zip(test, answers, strict=False):
+        one = known[example.id]
+        assert (answer["text"], answer["answer"]) == (one.text, one.predicted)
+        if one.probabilities:
+            chance = one.probabilities[answer["answer"]]
+            assert answer["confidence"] == pytest.approx(chance, abs=1e-5)

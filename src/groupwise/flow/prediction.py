@@ -1,0 +1,272 @@
+"""Answering new rows with a finished run, into a file that a later call continues."""
+
+import tempfile
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from groupwise.core import (
+    ConfigError,
+    Example,
+    GroupwiseError,
+    ResultFile,
+    RunError,
+    RunFolder,
+    describe_unknown,
+    digest_json,
+    load_config,
+)
+from groupwise.data import DropLog
+from groupwise.flow.asking import make_ask, open_policy, share_labels
+from groupwise.flow.task import Task
+from groupwise.models import digest_base
+from groupwise.pipeline import Recipe, find_recipe
+from groupwise.rewards import Parsed
+from groupwise.serving import Answer, Predictor, Request, try_each
+
+BASE = "prompt"
+"""The name of the untrained policy."""
+_BEST = "grpo"
+_NO_ANSWER = "no answer"
+
+ReportProgress = Callable[[int, int], None]
+
+
+class PolicyPredictor:
+    """Asks a policy as its run asked it, and reads its texts by the run's parser.
+
+    Args:
+        task: of the recipe.
+        config: of the run.
+        policy: its folder or hub id.
+    """
+
+    def __init__(self, task: Task[Any], config: Any, policy: str | Path) -> None:
+        self._task, self._config = task, config
+        self._parser = task.parser(config)
+        self._weights = digest_base(policy)
+        self._policy = open_policy(config, policy)
+        self._ask = make_ask(self._policy, config)
+
+    @property
+    def labels(self) -> tuple[str, ...]:
+        """The parser's."""
+        return self._parser.labels
+
+    def describe(self) -> Mapping[str, Any]:
+        """Return the weights, how they are loaded and asked, and how answers are read."""
+        model = self._config.model
+        return {
+            "base": model.base,
+            "weights": self._weights,
+            "dtype": model.dtype,
+            "max_pixels": model.max_pixels,
+            "max_new_tokens": self._config.grpo.max_new_tokens,
+            "parser": self._task.describe_parser(self._config),
+        }
+
+    def make_question(self, request: Request, folder: Path) -> Example:
+        """Return what the recipe asks of a row."""
+        return self._task.make_question(self._config, request, folder)
+
+    def answer(self, questions: Sequence[Example]) -> list[Answer]:
+        """Return greedy answers; where there are labels, each with its probability."""
+        texts = self._ask(questions)
+        found = [
+            self._parser.parse(text, question)
+            for text, question in zip(texts, questions, strict=True)
+        ]
+        shares = share_labels(
+            self._policy, questions, found, labels=self.labels, config=self._config
+        )
+        return [_make_answer(*row) for row in zip(texts, found, shares, strict=True)]
+
+
+def _make_answer(text: str, found: Parsed, shares: Mapping[str, float] | None) -> Answer:
+    if found.label is None:
+        return Answer(text, None, found.reason, needs_person=True)
+    return Answer(text, found.label, confidence=None if shares is None else shares[found.label])
+
+
+@dataclass(frozen=True, slots=True)
+class FinishedRun:
+    """A run with at least one policy.
+
+    Attributes:
+        folder: of the run.
+        recipe: of the run.
+        task: of the recipe.
+        config: of the run.
+    """
+
+    folder: Path
+    recipe: Recipe[Any]
+    task: Task[Any]
+    config: Any
+
+    def find_policy(self, name: str | None = None) -> str | Path:
+        """Return the folder or hub id of a policy; None: the one trained on rewards.
+
+        Raises:
+            RunError: if there is no such policy (yet).
+        """
+        if name == BASE:
+            return self.task.find_base(self.config, self.folder)
+        done = sorted(path.parent for path in self.folder.glob("*/step.json"))
+        names = [step.name for step in done if (step / "policy").is_dir()]
+        if name is not None and name not in names:
+            raise RunError(describe_unknown(f"policy of {self.folder}", name, [*names, BASE]))
+        if _BEST not in names and name is None:
+            raise RunError(
+                f"{self.folder} has no trained policy yet",
+                fix=f"finish it (run --resume --out {self.folder}), or name one: RUN:{BASE}",
+            )
+        return self.folder / (name or _BEST) / "policy"
+
+    def open_predictor(self, policy: str | None = None) -> Predictor:
+        """Return what answers requests with a policy; None: the one trained on rewards."""
+        return self.task.open_predictor(self.config, self.find_policy(policy))
+
+
+def open_run(run: Path) -> FinishedRun:
+    """Return a run, to be asked.
+
+    Raises:
+        ConfigError: if its recipe answers no new rows.
+        RunError: if there is no run.
+    """
+    manifest = RunFolder(run).read_manifest()
+    recipe = find_recipe(manifest["recipe"])
+    if recipe.task is None:
+        raise ConfigError(f"the recipe {recipe.name} answers no new rows: it is not made of a Task")
+    config = load_config(recipe.load_config_type(), manifest["config"])
+    return FinishedRun(run, recipe, recipe.task(), config)
+
+
+@dataclass(frozen=True, slots=True)
+class PredictionSummary:
+    """What was made of a file or folder; ``answers`` and ``failures`` add up to all rows.
+
+    Attributes:
+        num_rows: rows found.
+        num_kept: of them, those that an earlier call has asked about.
+        answers: rows by answer.
+        failures: rows without an answer by reason.
+        num_again: of these, rows that could not be asked; the next call tries them again.
+        for_people: ids of the rows that a person should look at.
+        drops: what is no row.
+    """
+
+    num_rows: int
+    num_kept: int
+    answers: dict[str, int]
+    failures: dict[str, int]
+    num_again: int
+    for_people: tuple[str, ...]
+    drops: DropLog
+
+
+def predict_rows(
+    run: FinishedRun,
+    path: Path,
+    *,
+    out: Path,
+    policy: str | None = None,
+    batch_size: int = 32,
+    report_progress: ReportProgress = lambda done, total: None,
+) -> PredictionSummary:
+    """Answer every row of a file or folder, and append the answer to ``out`` when it is there.
+
+    Args:
+        run: a finished run.
+        path: rows as the recipe takes them, without labels.
+        out: JSONL; rows that it has are not asked again.
+        policy: of the run; None: the one trained on rewards.
+        batch_size: rows asked together.
+        report_progress: called with the numbers of finished and of all rows.
+
+    Raises:
+        ConfigError: if there is no such file or folder.
+        DataError: if nothing can be read there.
+        RunError: if ``out`` is in use, or holds answers of another model or to other rows.
+    """
+    if not path.exists():
+        raise ConfigError(f"there is no file or folder {path}")
+    requests, drops = run.task.list_requests(run.config, path)
+    predictor = run.open_predictor(policy)
+    model = name_version(predictor)
+    with ResultFile(out, key="id") as results:
+        _check_kept(results, requests, model)
+        waiting = [request for request in requests if request.id not in results.finished]
+        num_kept = len(requests) - len(waiting)
+        for start in range(0, len(waiting), batch_size):
+            report_progress(num_kept + start, len(requests))
+            batch = waiting[start : start + batch_size]
+            for request, answer in zip(batch, answer_requests(predictor, batch), strict=True):
+                results.append(_make_row(request, answer, model))
+        report_progress(len(requests), len(requests))
+        rows = {str(row["id"]): row for row in results.rows()}
+    return _sum_up([rows[request.id] for request in requests], num_kept, drops)
+
+
+def answer_requests(predictor: Predictor, requests: Sequence[Request]) -> list[Answer]:
+    """Return an answer for each request; one that cannot be asked has no text."""
+    with tempfile.TemporaryDirectory() as folder:
+        asked = [_try_question(predictor, request, Path(folder)) for request in requests]
+        questions = [one for one in asked if isinstance(one, Example)]
+        answers = iter(try_each(predictor.answer, questions) if questions else ())
+        found = [next(answers) if isinstance(one, Example) else one for one in asked]
+    return [_explain(one) for one in found]
+
+
+def name_version(predictor: Predictor) -> str:
+    """Return the digest of all that answers depend on."""
+    return digest_json(dict(predictor.describe()))
+
+
+def _try_question(predictor: Predictor, request: Request, folder: Path) -> Example | GroupwiseError:
+    try:
+        return predictor.make_question(request, folder)
+    except GroupwiseError as error:
+        return error
+
+
+def _explain(found: Answer | Exception) -> Answer:
+    if isinstance(found, GroupwiseError):
+        return Answer(None, None, str(found), needs_person=True)
+    if isinstance(found, Exception):
+        raise found
+    return found
+
+
+def _check_kept(results: ResultFile, requests: Sequence[Request], model: str) -> None:
+    asked = {one.id: one for one in requests if one.id in results.finished}
+    for row in results.rows():
+        problem = None
+        if row["model"] != model:
+            problem = "answers of another model"
+        elif row["id"] in asked and asked[row["id"]].digest() != row["input"]:
+            problem = f"an answer to other contents of {row['id']}"
+        if problem:
+            raise RunError(f"{results.path} holds {problem}", fix="write to another file")
+
+
+def _make_row(request: Request, answer: Answer, model: str) -> dict[str, Any]:
+    failed = (answer.reason or _NO_ANSWER) if answer.text is None else None
+    known = {"id": request.id, "input": request.digest()}
+    return {**known, **asdict(answer), "failed": failed, "model": model}
+
+
+def _sum_up(rows: Sequence[dict[str, Any]], num_kept: int, drops: DropLog) -> PredictionSummary:
+    missing = [row for row in rows if row["answer"] is None]
+    return PredictionSummary(
+        num_rows=len(rows),
+        num_kept=num_kept,
+        answers=dict(Counter(row["answer"] for row in rows if row["answer"] is not None)),
+        failures=dict(Counter(row["reason"] or _NO_ANSWER for row in missing)),
+        num_again=sum(row["text"] is None for row in missing),
+        for_people=tuple(row["id"] for row in rows if row["needs_person"]),
+        drops=drops,
+    )

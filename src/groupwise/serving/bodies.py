@@ -1,0 +1,106 @@
+"""What a request carries: a row and its pictures, as a form or as JSON."""
+
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from typing import Any, TypeVar
+
+from fastapi import HTTPException
+from fastapi import Request as HttpRequest
+from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
+from starlette.datastructures import UploadFile
+
+M = TypeVar("M", bound=BaseModel)
+
+Contents = Sequence[UploadFile | str]
+"""Pictures as files of a form, or as base64."""
+
+_FORM_SCHEMA: dict[str, Any] = {
+    "type": "object",
+    "additionalProperties": False,
+    "properties": {
+        "id": {"type": "string", "maxLength": 200},
+        "row": {"type": "string", "description": "A JSON object: values by column."},
+        "pictures": {
+            "type": "array",
+            "items": {"type": "string", "format": "binary"},
+            "description": "In order.",
+        },
+    },
+}
+_ROW = TypeAdapter(dict[str, Any])
+
+
+class PredictBody(BaseModel):
+    """A row to be answered."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    id: str | None = Field(default=None, max_length=200, description="Your name for it.")
+    row: dict[str, Any] = Field(
+        default_factory=dict[str, Any],
+        description="Values by column of the recipe's data, without label and pictures.",
+    )
+    pictures: list[str] = Field(
+        default_factory=list[str], description="In order, as base64 or data URLs."
+    )
+
+
+BODY_SCHEMA: dict[str, Any] = {
+    "requestBody": {
+        "required": True,
+        "content": {
+            "application/json": {"schema": PredictBody.model_json_schema()},
+            "multipart/form-data": {"schema": _FORM_SCHEMA},
+        },
+    }
+}
+
+
+@asynccontextmanager
+async def read_body(request: HttpRequest) -> AsyncIterator[tuple[PredictBody, Contents]]:
+    """Give what a request asks; files of a form are closed afterwards.
+
+    Raises:
+        HTTPException: 400 for a broken form, 415 for another content type, 422 for wrong fields.
+    """
+    kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+    if kind == "application/json":
+        body = parse_json(PredictBody, await request.body())
+        yield body, body.pictures
+    elif kind == "multipart/form-data":
+        async with request.form() as form:
+            yield _read_form(form.multi_items())
+    else:
+        text = f"the content type {kind[:80]!r} is not taken; send JSON or multipart/form-data"
+        raise HTTPException(415, text)
+
+
+def parse_json(model: type[M], content: bytes) -> M:
+    """Return a body.
+
+    Raises:
+        HTTPException: 422, naming each field that is wrong.
+    """
+    try:
+        return model.model_validate_json(content)
+    except ValidationError as error:
+        raise HTTPException(422, _describe(error, whole="body")) from None
+
+
+def _read_form(items: Sequence[tuple[str, UploadFile | str]]) -> tuple[PredictBody, Contents]:
+    pictures = [v for name, v in items if name == "pictures" and isinstance(v, UploadFile)]
+    texts = [(name, value) for name, value in items if isinstance(value, str)]
+    given = dict(texts)
+    if len(given) + len(pictures) < len(items) or given.keys() - {"id", "row"}:
+        raise HTTPException(422, "a form has id and row once each, and files called pictures")
+    try:
+        row = _ROW.validate_json(given.get("row") or "{}")
+        return PredictBody(id=given.get("id"), row=row), pictures
+    except ValidationError as error:
+        raise HTTPException(422, _describe(error, whole="row")) from None
+
+
+def _describe(error: ValidationError, *, whole: str) -> str:
+    problems = error.errors(include_url=False, include_input=False, include_context=False)
+    named = [(".".join(map(str, one["loc"])) or whole, one["msg"].lower()) for one in problems]
+    return "; ".join(f"{name}: {message}" for name, message in named)
