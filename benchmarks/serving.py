@@ -2,9 +2,9 @@
 
     python benchmarks/serving.py RUN ROWS --requests 1000 --at-once 32 --json results.json
 
-Starts ``groupwise serve RUN``, asks about the rows of a file or folder many at once, with slow askers,
-oversized bodies, broken pictures and askers who go away in between, and compares every answer
-with that of ``groupwise predict``. Ends with 1 if an answer is wrong or the server has broken.
+Starts ``groupwise serve RUN``, asks about the rows of a file or folder, many at once, with slow
+askers, oversized bodies, broken pictures and askers who go away in between, and compares every
+answer with that of ``groupwise predict``. Ends with 1 if an answer is wrong or the server has broken.
 """
 
 import argparse
