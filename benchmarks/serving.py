@@ -4,7 +4,8 @@
 
 Starts ``groupwise serve RUN``, asks about the rows of a file or folder, many at once, with slow
 askers, oversized bodies, broken pictures and askers who go away in between, and compares every
-answer with that of ``groupwise predict``. Ends with 1 if an answer is wrong or the server has broken.
+answer with that of ``groupwise predict``.
+Ends with 1 if an answer is wrong or the server has broken.
 """
 
 import argparse
