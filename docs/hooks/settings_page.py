@@ -15,7 +15,7 @@ from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 from pydantic_core import PydanticUndefined
 
-from groupwise.core import Config
+from groupwise.core import Config, Effect
 from groupwise.pipeline import find_recipes
 
 _BOUNDS = {Ge: "≥ {ge}", Gt: "> {gt}", Le: "≤ {le}", Lt: "< {lt}"}
@@ -85,10 +85,16 @@ def _describe_section(section: type[BaseModel]) -> list[str]:
     summary = inspect.cleandoc(section.__doc__ or "").partition("Attributes:")[0].strip()
     meanings = read_meanings(section)
     rows = [
-        (f"`{name}`", _describe_values(field), _describe_default(field), meanings.get(name, ""))
+        (
+            f"`{name}`",
+            _describe_values(field),
+            _describe_default(field),
+            meanings.get(name, ""),
+            _describe_effect(field),
+        )
         for name, field in section.model_fields.items()
     ]
-    head = ["| setting | values | default | meaning |", "|---|---|---|---|"]
+    head = ["| setting | values | default | meaning | between two runs |", "|---|---|---|---|---|"]
     cells = (" | ".join(cell.replace("|", "\\|") for cell in row) for row in rows)
     return [summary.replace("``", "`"), "", *head, *(f"| {row} |" for row in cells), ""]
 
@@ -128,6 +134,14 @@ def _describe_default(field: FieldInfo) -> str:
     if value is None:
         return "null"
     return f"`{list(value)}`" if isinstance(value, tuple) else f"`{value}`"
+
+
+def _describe_effect(field: FieldInfo) -> str:
+    """Return what the field's own mark says; one without a mark counts, or is as its section."""
+    effect = next((mark for mark in field.metadata if isinstance(mark, Effect)), Effect())
+    if effect.kind == "counts":
+        return ""
+    return f"{effect.kind}: {effect.reason}" if effect.reason else effect.kind
 
 
 def _list_sections(tops: list[type[Config]]) -> list[type[BaseModel]]:

@@ -5,42 +5,19 @@ cannot run here has a reason: ``<!-- not run: why -->`` in the line before it. L
 ``groupwise`` or ``make`` are checked with those of the READMEs.
 """
 
-import re
-from collections.abc import Iterator
-from dataclasses import dataclass
 from itertools import groupby
 from pathlib import Path
 from typing import Annotated, Any
 
 import pytest
 import yaml
+from page_blocks import BLOCK, list_blocks
 from pydantic import BaseModel, TypeAdapter, ValidationError
 
 from assemble import DOCS, ROOT, list_pages
 from groupwise.evaluation.monitor import AlarmSettings
 from groupwise.pipeline import find_recipes
 from groupwise.serving import ServeSettings
-
-_BLOCK = re.compile(
-    r"(?:^<!-- not run: (?P<why>[^\n]+) -->\n)?^```(?P<kind>\w*)[^\n]*\n(?P<text>.*?)^```",
-    re.MULTILINE | re.DOTALL,
-)
-
-
-@dataclass(frozen=True)
-class Block:
-    """One block of code of a page."""
-
-    page: Path
-    kind: str
-    text: str
-    why_not: str | None
-
-
-def list_blocks(page: Path) -> Iterator[Block]:
-    for found in _BLOCK.finditer(page.read_text(encoding="utf-8")):
-        yield Block(page, found["kind"], found["text"], found["why"])
-
 
 PAGES = [ROOT / "README.md", *list_pages()]
 BLOCKS = [block for page in PAGES for block in list_blocks(page)]
@@ -81,10 +58,9 @@ def find_problem(section: type[BaseModel], given: dict[str, Any]) -> str | None:
             return f"{section.__name__} has no {name}"
         field = section.model_fields[name]
         annotation = field.annotation
-        if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        problem = _validate(Annotated[(annotation, *field.metadata, None)], value)
+        if problem and isinstance(annotation, type) and issubclass(annotation, BaseModel):
             problem = find_problem(annotation, value)
-        else:
-            problem = _validate(Annotated[(annotation, *field.metadata, None)], value)
         if problem:
             return f"{name}: {problem}"
     return None
@@ -112,6 +88,6 @@ def test_every_page_has_its_blocks_found():
         "a\n<!-- not run: it needs a server -->\n```python\nx\n```\n\n```\ngroupwise doctor\n```\n"
     )
     page = DOCS / "index.md"
-    found = [(m["kind"], m["why"], m["text"]) for m in _BLOCK.finditer(text)]
+    found = [(m["kind"], m["why"], m["text"]) for m in BLOCK.finditer(text)]
     assert found == [("python", "it needs a server", "x\n"), ("", None, "groupwise doctor\n")]
     assert list(list_blocks(page))
