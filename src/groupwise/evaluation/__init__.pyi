@@ -40,7 +40,6 @@ from groupwise.evaluation.items import Items, list_measures, read_items
 from groupwise.evaluation.matching import DiscordantItem, list_discordant
 from groupwise.evaluation.measures import Measure
 from groupwise.evaluation.metrics import (
-    METRIC_VERSIONS,
     Metric,
     compute_metrics,
     read_metrics,
@@ -82,6 +81,7 @@ from groupwise.evaluation.report import (
     write_sections,
 )
 from groupwise.evaluation.results import predict_each, write_evaluation
+from groupwise.evaluation.versions import METRIC_VERSIONS
 
 __all__ = [
     "CONDITIONS_FILE",

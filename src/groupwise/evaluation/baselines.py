@@ -16,13 +16,6 @@ from numpy.typing import NDArray
 from groupwise.core import EvaluationError, Example, Picture, derive_seed, open_picture
 from groupwise.evaluation.policies import RunPolicy
 from groupwise.evaluation.predictions import Prediction
-from groupwise.evaluation.untyped import (
-    LogisticRegression,
-    RandomForestClassifier,
-    TfidfVectorizer,
-    make_pipeline,
-    make_union,
-)
 
 THUMBNAIL_SIZE = (32, 24)
 _NUM_TREES = 200
@@ -86,6 +79,13 @@ def predict_text_only(
         EvaluationError: if an example has no label, or the training labels or texts do not
             differ.
     """
+    from groupwise.evaluation.untyped import (
+        LogisticRegression,
+        TfidfVectorizer,
+        make_pipeline,
+        make_union,
+    )
+
     labels = _read_labels(train)
     _require_two(labels)
     texts = [_read_text(example) for example in train]
@@ -113,6 +113,8 @@ def predict_picture_only(
         EvaluationError: if an example has no label or no picture, the numbers of pictures
             differ, or the training labels do not differ.
     """
+    from groupwise.evaluation.untyped import RandomForestClassifier
+
     labels = _read_labels(train)
     _require_two(labels)
     _require_pictures([*train, *test])

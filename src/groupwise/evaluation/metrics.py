@@ -4,7 +4,7 @@ Names are ``POLICY/METRIC``. What cannot be computed is left out and never 0. Co
 policies is the job of ``paired``.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -44,25 +44,6 @@ from groupwise.evaluation.resampling import fill_cells, score_cells
 from groupwise.evaluation.row_files import read_rows
 from groupwise.evaluation.untyped import precision_recall_fscore_support
 
-METRIC_VERSIONS: Mapping[str, int] = {
-    "accuracy": 1,
-    "accuracy_clustered": 3,
-    "balanced_accuracy": 3,
-    "brier": 3,
-    "comparison": 3,
-    "ece": 2,
-    "f1": 3,
-    "invalid_rate": 1,
-    "latency": 1,
-    "mean@k": 2,
-    "pair_accuracy": 2,
-    "pass@k": 2,
-    "precision": 1,
-    "recall": 1,
-    "scores": 3,
-    "slices": 1,
-}
-"""Version of each family of metrics; it rises with any change of a value or an interval."""
 _LATENCY_RESAMPLES = 500
 _QUANTILES = {"latency_p50_s": 0.5, "latency_p95_s": 0.95}
 

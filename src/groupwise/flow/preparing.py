@@ -8,17 +8,23 @@ from groupwise.models import write_tiny_policy
 from groupwise.pipeline import StepContext
 
 
-def run_prepare(task: Task[Any], context: StepContext, *, has_warmup: bool) -> None:
+def run_prepare(task: Task[Any], context: StepContext) -> None:
     """Make the splits, and build the base where it is not a published one."""
-    config = context.config
-    task.prepare(config, context.folder)
-    if config.model.is_preset:
-        _build_base(task, context, has_warmup=has_warmup)
+    task.prepare(context.config, context.folder)
+    _build_base(task, context, has_warmup=True)
+
+
+def run_prepare_alone(task: Task[Any], context: StepContext) -> None:
+    """Do the same where no warm-up follows."""
+    task.prepare(context.config, context.folder)
+    _build_base(task, context, has_warmup=False)
 
 
 def _build_base(task: Task[Any], context: StepContext, *, has_warmup: bool) -> None:
     """Write the tiny model, its tokenizer trained on the words of the warm-up and GRPO splits."""
     config, folder = context.config, context.folder
+    if not config.model.is_preset:
+        return
     examples = read_splits(folder, "train")["train"]
     targets = [example.label for example in examples if example.label is not None]
     if has_warmup:

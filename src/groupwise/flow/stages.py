@@ -6,15 +6,11 @@ come from that one declaration.
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
+from importlib.metadata import EntryPoint
 from pathlib import Path
 from typing import Any
 
-from groupwise.flow.auditing import run_audit
-from groupwise.flow.evaluating import run_baselines, run_evaluate, run_report
-from groupwise.flow.preparing import run_prepare
 from groupwise.flow.task import PartName, Task
-from groupwise.flow.training import run_grpo, run_sft, run_sft_same_labels
 from groupwise.pipeline import AUDIT_REWARDS, Planner, Step, StepContext, digest_models
 
 TRAINED = ("sft", "grpo", "sft_same_labels")
@@ -30,7 +26,8 @@ class Stage:
 
     Attributes:
         name: also of its folder.
-        work: does it; ``context.config`` is a view of what the stage declares to read.
+        work: does it; ``context.config`` is a view of what the stage declares to read. Work of
+            the flow is a name, ``module:function``, and is imported when it runs.
         summary: what it does, a clause for people.
         reads: paths of the config and names of facts, with spaces between them.
         parts: of the task that it uses; what they read and their code count, too.
@@ -40,7 +37,7 @@ class Stage:
     """
 
     name: str
-    work: Callable[[Any, StepContext], None]
+    work: Callable[[Any, StepContext], None] | str
     summary: str
     reads: str = ""
     parts: Sequence[PartName] = ()
@@ -60,14 +57,14 @@ def list_usual_stages(task: Task[Any], config: Any) -> list[Stage]:
     return [
         Stage(
             name="prepare",
-            work=partial(run_prepare, has_warmup=has_warmup),
+            work="preparing:run_prepare" if has_warmup else "preparing:run_prepare_alone",
             summary="data into splits",
             reads="seed data model.base model.max_pixels has_warmup",
             parts=("data", *built),
         ),
         Stage(
             name="audit",
-            work=run_audit,
+            work="auditing:run_audit",
             summary="what the data can be trusted for",
             reads="data.budget data.mirror_invariant model.base model.max_pixels",
             parts=("audit",),
@@ -75,7 +72,7 @@ def list_usual_stages(task: Task[Any], config: Any) -> list[Stage]:
         ),
         Stage(
             name="baselines",
-            work=run_baselines,
+            work="evaluating:run_baselines",
             summary="majority, text, picture, prompt",
             reads=asked,
             parts=("parser", "measures"),
@@ -84,7 +81,7 @@ def list_usual_stages(task: Task[Any], config: Any) -> list[Stage]:
         *([_make_sft(sources)] if has_warmup else []),
         Stage(
             name="grpo",
-            work=run_grpo,
+            work="training:run_grpo",
             summary=f"training on the rewards: {task.describe_weights(config)}",
             reads=f"{ASKED} grpo evaluation.num_heldout_items",
             parts=("parser", "rewards"),
@@ -93,7 +90,7 @@ def list_usual_stages(task: Task[Any], config: Any) -> list[Stage]:
         *([_make_control(sources)] if has_warmup else []),
         Stage(
             name="evaluate",
-            work=run_evaluate,
+            work="evaluating:run_evaluate",
             summary="all policies on the test split",
             reads=f"{asked} metric_versions",
             parts=("parser", "measures"),
@@ -101,7 +98,7 @@ def list_usual_stages(task: Task[Any], config: Any) -> list[Stage]:
         ),
         Stage(
             name="report",
-            work=run_report,
+            work="evaluating:run_report",
             summary="report.html and report.md",
             uses=" ".join((shown, AUDIT_REWARDS, *trained, "evaluate")),
             files=("report.html", "report.md"),
@@ -129,7 +126,7 @@ def keep_stages(stages: Sequence[Stage], **changes: Mapping[str, Any] | None) ->
 def _make_sft(sources: str) -> Stage:
     return Stage(
         name="sft",
-        work=run_sft,
+        work="training:run_sft",
         summary="warm-up",
         reads=f"seed {POLICY} sft",
         parts=("parser", "warmup"),
@@ -140,7 +137,7 @@ def _make_sft(sources: str) -> Stage:
 def _make_control(sources: str) -> Stage:
     return Stage(
         name="sft_same_labels",
-        work=run_sft_same_labels,
+        work="training:run_sft_same_labels",
         summary="control: SFT on the labels GRPO saw",
         reads=f"{ASKED} sft grpo.epochs grpo.learning_rate grpo.trainable",
         parts=("parser", "warmup"),
@@ -152,13 +149,19 @@ def _make_step(stage: Stage, task: Task[Any], planner: Planner) -> Step:
     parts = [task.parts[name] for name in stage.parts if name in task.parts]
     return planner.make_step(
         stage.name,
-        lambda context: stage.work(task, context),
+        lambda context: _find_work(stage)(task, context),
         summary=stage.summary,
         reads=_join(stage.reads, *(part.reads for part in parts)),
         uses=_join(stage.uses),
         code=_join(stage.code, *(part.code for part in parts)),
         files=stage.files,
     )
+
+
+def _find_work(stage: Stage) -> Callable[[Any, StepContext], None]:
+    if isinstance(stage.work, str):
+        return EntryPoint(stage.name, f"groupwise.flow.{stage.work}", "").load()
+    return stage.work
 
 
 def _join(*names: str) -> str:

@@ -4,6 +4,8 @@ A method gets a view of the config that holds the settings its part declares, be
 own; reading any other one raises.
 """
 
+from __future__ import annotations
+
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -11,25 +13,14 @@ from typing import TYPE_CHECKING, Any, ClassVar, Generic, Literal, TypeVar
 
 from groupwise.core import Config, Example, Finding, dump_config
 from groupwise.data import DropLog, read_asked_rows, read_examples
-from groupwise.evaluation import (
-    MAJORITY,
-    PICTURE_ONLY,
-    TEXT_ONLY,
-    Measure,
-    Metric,
-    Prediction,
-    RunPolicy,
-    Section,
-    predict_majority,
-    predict_picture_only,
-    predict_text_only,
-)
+from groupwise.evaluation import MAJORITY, PICTURE_ONLY, TEXT_ONLY
 from groupwise.flow.settings import FlowConfig
 from groupwise.pipeline import Recipe, StepContext
 from groupwise.rewards import Parser, RewardCase, RewardSet
 from groupwise.serving import Predictor, Request
 
 if TYPE_CHECKING:
+    from groupwise.evaluation import Measure, Metric, Prediction, RunPolicy, Section
     from groupwise.flow.stages import Stage
     from groupwise.judges import LogitJudge
     from groupwise.training import RowsOfEpoch
@@ -134,7 +125,7 @@ class Task(Generic[C]):
         """Return what stages depend on beside settings, by names that they read."""
         return {}
 
-    def stages(self, config: C) -> "list[Stage]":
+    def stages(self, config: C) -> list[Stage]:
         """Return the stages: the usual ones; a recipe may leave out, replace and add."""
         from groupwise.flow.stages import list_usual_stages
 
@@ -170,11 +161,11 @@ class Task(Generic[C]):
         own = dump_config(parser) if isinstance(parser, Config) else {}
         return {"kind": type(parser).__name__, **own}
 
-    def warmup(self, config: C, folder: Path) -> "RowsOfEpoch":
+    def warmup(self, config: C, folder: Path) -> RowsOfEpoch:
         """Return the rows of SFT, from the folder of the data stage."""
         raise NotImplementedError
 
-    def control(self, config: C, examples: Sequence[Example], ask: Ask) -> "RowsOfEpoch":
+    def control(self, config: C, examples: Sequence[Example], ask: Ask) -> RowsOfEpoch:
         """Return what SFT on the labels of GRPO's prompts teaches.
 
         Args:
@@ -188,11 +179,11 @@ class Task(Generic[C]):
         rows = [SftRow(example, parser.write(str(example.label))) for example in examples]
         return lambda _: rows
 
-    def judge(self, config: C, folder: Path) -> "LogitJudge | None":
+    def judge(self, config: C, folder: Path) -> LogitJudge | None:
         """Return the judge among the rewards, opened in a folder; None: there is none."""
         return None
 
-    def rewards(self, config: C, judge: "LogitJudge | None" = None) -> RewardSet:
+    def rewards(self, config: C, judge: LogitJudge | None = None) -> RewardSet:
         """Return what GRPO is rewarded by."""
         raise NotImplementedError
 
@@ -226,6 +217,8 @@ class Task(Generic[C]):
         self, config: C, context: StepContext, train: Sequence[Example], test: Sequence[Example]
     ) -> list[Prediction]:
         """Return the predictions of what needs no policy, where answers are labels."""
+        from groupwise.evaluation import predict_majority, predict_picture_only, predict_text_only
+
         found = predict_majority(train, test, split="test", seed=config.seed)
         if not self.parser(config).labels:
             return found

@@ -11,6 +11,7 @@ from groupwise.models.export import ExportedPolicy, export_policy
 from groupwise.models.identity import digest_base
 from groupwise.models.keeping import keep_policy
 from groupwise.models.lengths import (
+    TINY_TOKEN_SIDE,
     TOKEN_SIDE,
     count_picture_tokens,
     estimate_picture_tokens,
@@ -27,7 +28,7 @@ from groupwise.models.policy import Policy, load_policy
 from groupwise.models.processor import PictureProcessor, load_processor
 from groupwise.models.settings import PRESETS, ModelSettings
 from groupwise.models.silence import silence_libraries
-from groupwise.models.tiny import TINY_TOKEN_SIDE, train_tokenizer, write_tiny_policy
+from groupwise.models.tiny import train_tokenizer, write_tiny_policy
 from groupwise.models.trainable import (
     LoraSettings,
     TrainableRow,

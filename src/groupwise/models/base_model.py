@@ -5,19 +5,18 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from transformers import AutoConfig
-
 from groupwise.core import Example, ModelError
 from groupwise.models.identity import find_revision
 from groupwise.models.lengths import make_token_counter
 from groupwise.models.memory import ModelShape
-from groupwise.models.processor import load_processor
+from groupwise.models.settings import PRESETS
 from groupwise.models.silence import silence_libraries
-from groupwise.models.tiny import PRESETS
 
 
 def find_local_config(name_or_path: str | Path) -> Any | None:
     """Return the model's configuration from a folder or the local cache, or None; no network."""
+    from transformers import AutoConfig
+
     try:
         return AutoConfig.from_pretrained(name_or_path, local_files_only=True)
     except (OSError, ValueError):
@@ -57,6 +56,10 @@ def open_processor(base: str | Path, *, max_pixels: int | None = None) -> Any:
     Raises:
         ModelError: if it cannot be found or loaded.
     """
+    from transformers import AutoConfig
+
+    from groupwise.models.processor import load_processor
+
     with refuse_missing(base):
         config = AutoConfig.from_pretrained(base, revision=find_revision(base))
         return load_processor(

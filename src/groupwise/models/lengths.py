@@ -10,6 +10,8 @@ from groupwise.models.messages import build_messages
 
 TOKEN_SIDE = 28
 """Pixels per side of the area that one picture token of a published Qwen2.5-VL model stands for."""
+TINY_TOKEN_SIDE = 128
+"""The same of a tiny random-init model."""
 
 
 def make_token_counter(processor: Any, *, has_vision: bool) -> Callable[[Example], int]:

@@ -20,6 +20,7 @@ from transformers import (
 )
 
 from groupwise.core import ModelError, derive_seed, seed_everything
+from groupwise.models.lengths import TINY_TOKEN_SIDE
 from groupwise.models.processor import PictureProcessor
 from groupwise.models.settings import PRESETS
 from groupwise.models.silence import silence_libraries
@@ -38,13 +39,11 @@ _NUM_LAYERS = 3
 _INITIAL_STD = 0.06
 _MAX_VOCABULARY_SIZE = 1024
 _VOCABULARY_MULTIPLE = 64
-_PATCH_SIZE = 16
 # The aligner joins 8 x 8 patches into one token, side by side, so each patch of a token has
 # weights of its own: a layout is learned in a few hundred steps. Patches that only meet in
 # attention, as in larger models, have to learn first where they are.
 _MERGE_SIZE = 8
-TINY_TOKEN_SIDE = _PATCH_SIZE * _MERGE_SIZE
-"""Pixels per side of the area that one picture token of a tiny model stands for."""
+_PATCH_SIZE = TINY_TOKEN_SIDE // _MERGE_SIZE
 
 
 def write_tiny_policy(

@@ -11,7 +11,7 @@ from groupwise.training.preview import (
     estimate_step_memory,
     preview_grpo,
 )
-from groupwise.training.rows import RowCollator, RowsOfEpoch, SftRow
+from groupwise.training.rows import RowCollator
 from groupwise.training.settings import (
     GrpoSettings,
     PictureAugmentation,
@@ -20,6 +20,7 @@ from groupwise.training.settings import (
     VllmSettings,
 )
 from groupwise.training.sft import train_sft
+from groupwise.training.sft_rows import RowsOfEpoch, SftRow
 from groupwise.training.workspace import Workspace
 
 __all__ = [

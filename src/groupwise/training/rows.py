@@ -1,36 +1,18 @@
-"""Rows of supervised fine-tuning and how a batch of them becomes tensors."""
+"""How a batch of rows of supervised fine-tuning becomes tensors."""
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 from typing import Any
 
 import torch
 from torch.nn.utils.rnn import pad_sequence
 
-from groupwise.core import Example, derive_seed, open_picture
+from groupwise.core import derive_seed, open_picture
 from groupwise.models import Policy
 from groupwise.training.augmentation import augment_picture
 from groupwise.training.settings import PictureAugmentation
+from groupwise.training.sft_rows import SftRow
 
 IGNORED = -100
-
-
-@dataclass(frozen=True)
-class SftRow:
-    """An example and the text the policy is taught to answer.
-
-    Attributes:
-        is_finished: whether the answer ends after the target; if not, what follows the target,
-            the end token included, is not taught.
-    """
-
-    example: Example
-    target: str
-    is_finished: bool = True
-
-
-RowsOfEpoch = Callable[[int], Sequence[SftRow]]
-"""Gives the rows of an epoch; the same number in each, deterministic."""
 
 
 class RowCollator:

@@ -22,8 +22,9 @@ from groupwise.training.callbacks import (
 )
 from groupwise.training.checkpoints import find_last_checkpoint, remove_checkpoints
 from groupwise.training.read_ahead import ReadAhead
-from groupwise.training.rows import RowCollator, RowsOfEpoch
+from groupwise.training.rows import RowCollator
 from groupwise.training.settings import SftSettings
+from groupwise.training.sft_rows import RowsOfEpoch
 from groupwise.training.sft_trainer import make_sft_trainer
 from groupwise.training.trackers import Trackers
 from groupwise.training.workspace import Workspace

@@ -7,14 +7,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from groupwise.core import Example, Finding, open_picture
 from groupwise.data import ask_about_row, digest_table
-from groupwise.evaluation import (
-    Prediction,
-    predict_majority,
-    predict_picture_only,
-    predict_text_only,
-)
 from groupwise.flow import Estimate, Part, Task, estimate_picture
-from groupwise.pipeline import StepContext
 from groupwise.rewards import Parser, RewardCase, RewardSet
 from groupwise.serving import Request
 from groupwise_recipes.task.config import TaskConfig
@@ -76,22 +69,6 @@ class OwnTask(Task[TaskConfig]):
     def weigh(self, config: TaskConfig) -> Mapping[str, float]:
         """Return the weights by the names that reports show."""
         return {show_name(name): part.weight for name, part in config.rewards.items()}
-
-    def predict_baselines(
-        self,
-        config: TaskConfig,
-        context: StepContext,
-        train: Sequence[Example],
-        test: Sequence[Example],
-    ) -> list[Prediction]:
-        """Return the majority; for labels, what the text alone and the pictures alone say, too."""
-        seed, numbers = config.seed, {len(example.pictures) for example in (*train, *test)}
-        found = predict_majority(train, test, split="test", seed=seed)
-        if config.answer.labels:
-            found += predict_text_only(train, test, split="test", seed=seed)
-        if config.answer.labels and len(numbers) == 1 and numbers != {0}:
-            found += predict_picture_only(train, test, split="test", seed=seed)
-        return found
 
     def picture_columns(self, config: TaskConfig) -> Sequence[str]:
         """Return those of the rows."""
