@@ -9,6 +9,7 @@ import typer.main
 
 from groupwise import __version__
 from groupwise.cli.main import app
+from groupwise.cli.verbs import read_summary
 
 
 def test_recipes_are_listed_with_their_configs(tiny):
@@ -69,6 +70,25 @@ def list_commands(group: object) -> list[object]:
     """Return the commands of a group and of the groups in it."""
     inner = getattr(group, "commands", {}).values()
     return [group, *(command for one in inner for command in list_commands(one))]
+
+
+def test_a_list_of_verbs_says_of_each_what_its_own_help_says():
+    group = typer.main.get_command(app)
+    for name, command in group.commands.items():
+        assert read_summary(name).split() == (command.help or "").split(), name
+
+
+def test_the_list_of_verbs_imports_none_of_them():
+    program = (
+        "import sys\n"
+        "from groupwise.cli.main import app\n"
+        "try:\n    app(['--help'])\nexcept SystemExit:\n    pass\n"
+        "print(sorted(m for m in sys.modules if m.startswith('groupwise.')), file=sys.stderr)\n"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    assert "export-model" in done.stdout
+    loaded = done.stderr.strip().splitlines()[-1]
+    assert loaded == "['groupwise.cli', 'groupwise.cli.main', 'groupwise.cli.verbs']"
 
 
 def test_no_help_has_what_rich_takes_for_markup():

@@ -14,46 +14,19 @@ from typing import Annotated, NoReturn
 import typer
 
 from groupwise import __version__
-from groupwise.cli.audit import audit_app
-from groupwise.cli.compare import compare
-from groupwise.cli.doctor import doctor
-from groupwise.cli.export import export
-from groupwise.cli.export_model import export_model
-from groupwise.cli.judge import judge_app
-from groupwise.cli.new import new
-from groupwise.cli.predict import predict
-from groupwise.cli.recipes import recipes
-from groupwise.cli.report import report
-from groupwise.cli.run import run
-from groupwise.cli.serve import serve
-from groupwise.cli.sweep import sweep
-from groupwise.cli.watch import watch
-from groupwise.core import GroupwiseError
+from groupwise.cli.verbs import VerbGroup
 
 _FULL_DISK = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 _FULL_DISK_WORDS = ("No space left on device", "PytorchStreamWriter failed", "os error 28")
 
 app = typer.Typer(
     name="groupwise",
+    cls=VerbGroup,
     help="Post-train a small language or vision-language model, and measure it honestly.",
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
 )
-app.command()(new)
-app.command()(run)
-app.command()(sweep)
-app.command()(compare)
-app.command()(report)
-app.command()(predict)
-app.command()(serve)
-app.command()(recipes)
-app.command()(doctor)
-app.command()(export)
-app.command("export-model")(export_model)
-app.command()(watch)
-app.add_typer(audit_app, name="audit")
-app.add_typer(judge_app, name="judge")
 
 
 def _print_version(is_wanted: bool) -> None:
@@ -102,6 +75,8 @@ def main() -> NoReturn:
 
 def describe_failure(error: BaseException) -> str | None:
     """Return the sentence for a failure that the user can mend, or None for a bug."""
+    from groupwise.core import GroupwiseError
+
     if isinstance(error, GroupwiseError):
         return str(error)
     if _is_disk_full(error):
