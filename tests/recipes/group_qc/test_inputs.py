@@ -10,8 +10,10 @@ from plan_keys import copy_sources, list_changed, plan, read_keys, run_stand_ins
 from tile_photos import MISSION, list_photos
 
 from groupwise.core import load_config
+from groupwise.flow import prediction
 from groupwise.pipeline import Step, find_config, find_recipe
 from groupwise_recipes.group_qc import predictor
+from groupwise_recipes.group_qc.task import TASK
 
 LOADING = {"summarize", "baselines", "sft", "grpo", "sft_same_labels", "evaluate"}
 """The steps that load weights, without the one that teaches a preset."""
@@ -112,16 +114,17 @@ def test_verdicts_on_new_groups_name_the_base_behind_the_adapter(
 ) -> None:
     base, policy = write_base(tmp_path / "base"), tmp_path / "run" / "grpo" / "policy"
     policy.mkdir(parents=True)
-    (policy.parent / "step.json").write_text("{}")
     adapter = {"base_model_name_or_path": "../../../base"}
     (policy / "adapter_config.json").write_text(json.dumps(adapter))
-    monkeypatch.setattr(predictor, "open_policy", lambda *_: None)
+    monkeypatch.setattr(prediction, "open_policy", lambda *_: None)
+    monkeypatch.setattr(prediction, "make_ask", lambda *_: None)
+    monkeypatch.setattr(predictor, "LocalBackend", lambda _: None)
     recipe = find_recipe("group_qc")
     path = find_config(recipe, "tile-tiny")
     config = load_config(recipe.load_config_type(), path, overrides=[f"data.root={root}"])
 
     def describe() -> object:
-        return predictor.GroupQcPredictor(config, tmp_path / "run").describe()
+        return predictor.GroupQcPredictor(TASK, config, policy).describe()
 
     before = describe()
     assert describe() == before
