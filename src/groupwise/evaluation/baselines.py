@@ -36,8 +36,8 @@ TEXT_ONLY = replace(
     name="text_only",
     title="Text only",
     title_zh="仅文字",
-    note="sees the text, not the picture",
-    note_zh="只看文字，看不到图片",
+    note="learned from words and letters of the text, without a language model",
+    note_zh="从文字的词与字学得，不用语言模型",
     blind_to=("picture",),
 )
 """Of a task with pictures; where there are none, it is not blind."""
@@ -46,7 +46,7 @@ PICTURE_ONLY = replace(
     name="picture_only",
     title="Picture only",
     title_zh="仅图片",
-    note="sees the picture, not the text",
+    note="learned from thumbnails, without the text",
     note_zh="只看图片，看不到文字",
     blind_to=("text",),
 )
