@@ -1,3 +1,5 @@
+import re
+
 import pytest
 import torch
 
@@ -37,8 +39,10 @@ def test_rows_of_metrics_and_what_trains(vision_folder, picture_examples, tmp_pa
     assert not [name for name in changed if "visual" in name]
     printed = capfd.readouterr()
     assert printed.out == ""
+    *table, last = printed.err.splitlines()
+    assert re.fullmatch(r"  \S+: 4 of 4 steps, loss [\d.]+", last)
     for noise in ("loss", "shards", "Loading weights", "Warning", "pin_memory"):
-        assert noise not in printed.err.replace("sft", "")
+        assert noise not in "\n".join(table).replace("sft", "")
 
 
 def test_the_last_step_is_logged(text_folder, text_examples, tmp_path):

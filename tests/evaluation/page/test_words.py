@@ -101,7 +101,7 @@ def test_places_and_contenders_are_named_by_the_last_part_of_their_keys() -> Non
 
 @pytest.mark.parametrize("language", LANGUAGES)
 def test_every_sentence_of_the_gate_can_be_said(language: Language) -> None:
-    words = {"key": "grpo.beta", "cause": "0.1", "runs": "a", "count": "3"}
+    words = {"key": "grpo.beta", "cause": "0.1", "cause_zh": "甲", "runs": "a", "count": "3"}
     for reason in SENTENCES:
         said = Words(language).say(Statement("notice.gate", {"reason": reason, "words": words}))
         assert said.endswith("." if language == "en" else "。")
