@@ -238,6 +238,23 @@ def test_other_policies_and_splits_work(
     assert "我的策略" in render_html(report)
 
 
+def test_open_answers_have_no_confusion_and_keep_their_latency(
+    tmp_path: Path, make_table: Callable[..., list[Prediction]]
+) -> None:
+    from groupwise.evaluation import compute_metrics
+
+    table = make_table([(str(n), str(n + n % 2)) for n in range(30)], policy="grpo", split="test")
+    items = [replace(item, latency_s=0.5) for item in table]
+    write_predictions(tmp_path / "evaluate/predictions.jsonl", items)
+    write_metrics(tmp_path / "evaluate/metrics.json", compute_metrics(items, labels=()))
+    report = build_report(tmp_path)
+    assert report.details == ()
+    assert not [plot.name for plot in list_plots(lay_out(report)) if "confusion" in plot.name]
+    page = render_markdown(report)
+    assert "## Answers" in page
+    assert "Latency" in page
+
+
 def test_plots_are_the_same_bytes_every_time(full_run: Path) -> None:
     plots = {plot.name: plot for plot in list_plots(lay_out(build_report(full_run)))}
     assert len(plots) == len(list_plots(lay_out(build_report(full_run))))

@@ -35,8 +35,20 @@ def show_answers(report: Report, words: Words) -> Part:
 
 
 def _list_blocks(report: Report, words: Words) -> Iterator[Block]:
-    if not report.details:
-        return
+    if report.details:
+        yield from _list_details(report, words)
+    timed = {name: found for name, found in report.main.items() if "latency_p50_s" in found}
+    if timed:
+        yield Heading(words.label("latency"))
+        yield tabulate_metrics(
+            [(words.title_policy(name), found) for name, found in timed.items()],
+            {name: words.label(name) for name in ("latency_p50_s", "latency_p95_s")},
+            head=words.label("policy"),
+            count="latency_p50_s",
+        )
+
+
+def _list_details(report: Report, words: Words) -> Iterator[Block]:
     yield Paragraph(words.label("answers_lead", split=report.split))
     yield Plots(
         tuple(
@@ -55,15 +67,6 @@ def _list_blocks(report: Report, words: Words) -> Iterator[Block]:
         yield Heading(words.label("reliability"))
         yield Paragraph(words.label("reliability_lead"))
         yield Plots(reliabilities)
-    timed = {name: found for name, found in report.main.items() if "latency_p50_s" in found}
-    if timed:
-        yield Heading(words.label("latency"))
-        yield tabulate_metrics(
-            [(words.title_policy(name), found) for name, found in timed.items()],
-            {name: words.label(name) for name in ("latency_p50_s", "latency_p95_s")},
-            head=words.label("policy"),
-            count="latency_p50_s",
-        )
 
 
 def _tabulate_labels(report: Report, words: Words) -> Table:

@@ -10,6 +10,7 @@ from pathlib import Path
 
 from groupwise.evaluation.calibration import ReliabilityBin, bin_reliability
 from groupwise.evaluation.confusion import Confusion, count_confusion
+from groupwise.evaluation.items import MAX_LABELS
 from groupwise.evaluation.metrics import Metric
 from groupwise.evaluation.page import Statement
 from groupwise.evaluation.policies import Policies
@@ -44,7 +45,7 @@ class Report:
         notices: what must be known first, the worst first.
         findings: what the numbers say.
         metrics: of every split, the main one first: by policy, in order, and measure.
-        details: confusion and calibration by policy.
+        details: confusion and calibration by policy; empty where answers are open.
         mistakes: what the last policy got wrong, None without predictions.
     """
 
@@ -126,7 +127,8 @@ def list_slices(by_policy: ByPolicy) -> dict[str, list[str]]:
 
 def _arrange_details(by_policy: Mapping[str, Sequence[Prediction]]) -> tuple[PolicyDetail, ...]:
     labels = find_labels([item for items in by_policy.values() for item in items])
-    if len(labels) < 2:
+    # Open answers are as many as items: a row for each shows nothing and takes minutes to draw.
+    if not 2 <= len(labels) <= MAX_LABELS:
         return ()
     return tuple(
         PolicyDetail(policy, count_confusion(items, labels), bin_reliability(items, labels))
