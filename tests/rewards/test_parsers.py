@@ -186,3 +186,13 @@ def test_settings_that_are_none_are_refused_by_their_key(
     with pytest.raises(ConfigError) as raised:
         load(**answer)
     assert message in str(raised.value)
+
+
+@pytest.mark.parametrize("text", ["\u200b", " \u2060\n", "\u0301", "\ufeff."])
+def test_what_cannot_be_seen_is_no_text(text: str):
+    assert TextParser().parse(text).label is None
+
+
+@pytest.mark.parametrize("text", ["是", "7", "👍", "b\u200b"])
+def test_whatever_can_be_seen_is_a_text(text: str):
+    assert TextParser().parse(text).label == text

@@ -49,13 +49,21 @@ def read_references(example: Example, field: str) -> list[str]:
     else:
         references = [given]
     for reference in references:
-        if not isinstance(reference, str) or not normalize_text(reference):
+        if not isinstance(reference, str) or not has_words(reference):
             raise RewardError(
                 f"example {example.id} has a reference answer that cannot be compared",
                 got=repr(reference),
                 expected=f"a text with words, in the label or in the list {field!r}",
             )
     return cast("list[str]", references)
+
+
+def has_words(text: str) -> bool:
+    """Return whether something is left to compare: a letter, a number or a symbol.
+
+    Marks and characters that nobody sees (a zero-width space, an escape) say nothing by themselves.
+    """
+    return any(unicodedata.category(sign)[0] in "LNS" for sign in normalize_text(text))
 
 
 def _is_punctuation(letter: str) -> bool:

@@ -5,7 +5,7 @@ from typing import Literal
 from groupwise.core import Example
 from groupwise.rewards.parser import OpenParser, Parsed
 from groupwise.rewards.reward import Reward
-from groupwise.rewards.text_answers import normalize_text
+from groupwise.rewards.text_answers import has_words
 
 
 class TextParser(OpenParser):
@@ -21,7 +21,7 @@ class TextParser(OpenParser):
 
     def _read(self, text: str, example: Example | None) -> Parsed:
         del example
-        if not normalize_text(text):
+        if not has_words(text):
             return Parsed(None, "the answer has no words")
         return Parsed(text.strip(), prefix=text[: len(text) - len(text.lstrip())])
 

@@ -15,6 +15,7 @@ from groupwise.data import read_examples
 from groupwise.evaluation import read_metrics
 from groupwise.pipeline import find_recipe_of, run_recipe
 from groupwise.pipeline.reward_audit import plan_steps
+from groupwise.rewards import audit_rewards
 from groupwise_recipes.task.config import TaskConfig
 from groupwise_recipes.task.recipe import recipe
 from groupwise_recipes.task.rows import prepare_rows, read_findings, read_warmup
@@ -66,6 +67,16 @@ def test_a_new_task_of_every_kind_is_ready_to_run(make: Make, kind: str):
     assert num_used == num_rows
     assert "brevity" in facts["reward weights"]
     assert "warning" not in facts
+
+
+@pytest.mark.parametrize(
+    "kind", [pytest.param(one, marks=[pytest.mark.slow] * (one == "code")) for one in KINDS]
+)
+def test_the_rewards_of_a_new_task_pass_the_audit(make: Make, tmp_path: Path, kind: str):
+    config = load(make(kind))
+    prepare_rows(config, tmp_path / "prepare")
+    audit = audit_rewards(recipe.rewards().collect(config, tmp_path))
+    assert [finding.name for finding in audit.errors] == []
 
 
 def test_a_new_task_needs_a_new_folder_and_a_known_kind(make: Make, tmp_path: Path):
