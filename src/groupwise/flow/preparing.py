@@ -14,7 +14,7 @@ def run_prepare(task: Task[Any], context: StepContext) -> None:
     _build_base(task, context, has_warmup=True)
 
 
-def run_prepare_alone(task: Task[Any], context: StepContext) -> None:
+def run_prepare_without_warmup(task: Task[Any], context: StepContext) -> None:
     """Do the same where no warm-up follows."""
     task.prepare(context.config, context.folder)
     _build_base(task, context, has_warmup=False)

@@ -57,7 +57,7 @@ def list_usual_stages(task: Task[Any], config: Any) -> list[Stage]:
     return [
         Stage(
             name="prepare",
-            work="preparing:run_prepare" if has_warmup else "preparing:run_prepare_alone",
+            work="preparing:run_prepare" if has_warmup else "preparing:run_prepare_without_warmup",
             summary="data into splits",
             reads="seed data model.base model.max_pixels has_warmup",
             parts=("data", *built),
