@@ -137,7 +137,7 @@ def answer(*names: str) -> list[Prediction]:
 
 
 def build_runs(folder: Path) -> list[Source]:
-    """Write all runs and return them as contenders (beta) and cells."""
+    """Write all runs and return them as systems (beta) and cells."""
     sources: list[Source] = []
     for names in product(BETAS, RATES, GROUP_SIZES):
         place = folder / "-".join(names)
@@ -149,8 +149,8 @@ def build_runs(folder: Path) -> list[Source]:
 def measure_report(sources: list[Source], out: Path) -> dict[str, float]:
     """Return the seconds of each part of one report."""
     axes = [GridAxis("grpo.learning_rate", RATES), GridAxis("grpo.group_size", GROUP_SIZES)]
-    varying = ("grpo.beta",)
-    question = Question(varying=varying, title="bench", contender_axis="grpo.beta")
+    factors = ("grpo.beta",)
+    question = Question(factors=factors, title="bench", system_axis="grpo.beta")
     starts = [time.perf_counter()]
     material = read_sources(sources, axes, question)
     starts.append(time.perf_counter())

@@ -27,7 +27,7 @@ def runs(tmp_path: Path) -> Path:
 class TestCompare:
     def test_a_fair_pair_is_recommended_from_by_a_real_process(self, runs: Path) -> None:
         done = subprocess.run(
-            [*PROGRAM, "compare", "runs/a", "runs/b", "--varying", "grpo.beta"],
+            [*PROGRAM, "compare", "runs/a", "runs/b", "--factor", "grpo.beta"],
             cwd=runs.parent,
             capture_output=True,
             text=True,
@@ -55,7 +55,7 @@ class TestCompare:
         assert done.returncode == 0
         values = json.loads((runs.parent / "out/comparison.json").read_text())
         assert values["is_fair"]
-        assert [one["name"] for one in values["contenders"]] == ["a:sft", "a:grpo"]
+        assert [one["name"] for one in values["systems"]] == ["a:sft", "a:grpo"]
 
     def test_another_measure(self, runs: Path, command_line: CommandLine) -> None:
         metric = ("--metric", "test/recall:on-task")
@@ -74,7 +74,7 @@ class TestCompare:
             (["runs/a", "runs/b", "--metric", "accuracy"], "SPLIT/MEASURE"),
             (["runs/a", "runs/b", "--metric", "test/acuracy"], "did you mean 'accuracy'"),
             (["runs/a", "runs/b", "--metric", "dev/accuracy"], "dev"),
-            (["runs/a", "runs/b", "--varying", "grpo.betta"], "did you mean 'grpo.beta'"),
+            (["runs/a", "runs/b", "--factor", "grpo.betta"], "did you mean 'grpo.beta'"),
             (["runs/a", "runs/b", "--out", "runs/a"], "holds a run"),
         ],
     )
@@ -126,27 +126,27 @@ class TestReport:
         assert "out of memory" in done.stdout
         assert "1 of 4\u00a0cells have not run" in done.stdout
         values = json.loads((tmp_path / "sweep/comparison.json").read_text())
-        assert (values["contender_axis"], values["is_fair"]) == ("grpo.beta", True)
+        assert (values["system_axis"], values["is_fair"]) == ("grpo.beta", True)
         assert [axis["key"] for axis in values["axes"]] == ["evaluation.num_items"]
         assert [cell["state"] for cell in values["cells"]] == ["done", "done", "done", "failed"]
 
     def test_another_axis_may_be_compared(self, tmp_path: Path, command_line: CommandLine) -> None:
         write_sweep(tmp_path / "sweep")
-        done = command_line("report", "sweep", "--varying", "evaluation.num_items", "--out", "out")
+        done = command_line("report", "sweep", "--factor", "evaluation.num_items", "--out", "out")
         assert done.returncode == 0
         values = json.loads((tmp_path / "out/comparison.json").read_text())
-        assert [one["name"] for one in values["contenders"]] == ["120", "240"]
+        assert [one["name"] for one in values["systems"]] == ["120", "240"]
         assert values["versus"][0]["gaps"][0]["why_none"] == "other_items"
 
     def test_two_axes_may_be_compared_together(
         self, tmp_path: Path, command_line: CommandLine
     ) -> None:
         write_sweep(tmp_path / "sweep")
-        named = ("--varying", "grpo.beta", "--varying", "evaluation.num_items")
+        named = ("--factor", "grpo.beta", "--factor", "evaluation.num_items")
         assert command_line("report", "sweep", *named).returncode == 0
         values = json.loads((tmp_path / "sweep/comparison.json").read_text())
         assert values["axes"] == []
-        assert values["contenders"][0]["name"] == "beta 0.12, num_items 120"
+        assert values["systems"][0]["name"] == "beta 0.12, num_items 120"
 
     def test_a_file_of_cells(self, tmp_path: Path, command_line: CommandLine) -> None:
         done = command_line("report", FIXTURE, "--out", "out", "--language", "zh")

@@ -12,10 +12,10 @@ if TYPE_CHECKING:
     from groupwise.evaluation.comparison import Material, Source
 
 Metric = Annotated[str, typer.Option("--metric", metavar="SPLIT/MEASURE", help="What is compared.")]
-Varying = Annotated[
+Factors = Annotated[
     list[str] | None,
     typer.Option(
-        "--varying",
+        "--factor",
         metavar="KEY",
         help="A setting (grpo.beta) or aspect (data, policy) that is meant to differ. Repeatable.",
     ),
@@ -36,7 +36,7 @@ def compare(
     ],
     *,
     metric: Metric = "test/accuracy",
-    varying: Varying = None,
+    factors: Factors = None,
     language: ReportLanguage = "en",
     out: Annotated[Path | None, choose_report_folder("runs/compare-<run>-<run>")] = None,
     debug: Debug = False,
@@ -53,11 +53,11 @@ def compare(
     split, measure = split_metric(metric)
     is_one_run = len({source.folder.resolve() for source in sources}) == 1
     policy = ("policy",) if is_one_run else ()
-    names = [source.contender for source in sources]
+    names = [source.system for source in sources]
     question = Question(
         measure=measure,
         split=split,
-        varying=(*(varying or ()), *policy),
+        factors=(*(factors or ()), *policy),
         title=" · ".join(names),
     )
     folder = out or Path("runs") / "-".join(
@@ -67,7 +67,7 @@ def compare(
 
 
 def name_sources(runs: list[str]) -> list["Source"]:
-    """Return the runs as contenders, called by their folder, or as typed where that is not enough.
+    """Return the runs as systems, called by their folder, or as typed where that is not enough.
 
     Raises:
         EvaluationError: if a run is named twice.

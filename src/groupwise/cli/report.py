@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from groupwise.cli.compare import (
+    Factors,
     Metric,
     ReportLanguage,
-    Varying,
     choose_report_folder,
     split_metric,
     write_and_print,
@@ -28,7 +28,7 @@ def report(
     ],
     *,
     metric: Metric = "test/accuracy",
-    varying: Varying = None,
+    factors: Factors = None,
     language: ReportLanguage = "en",
     out: Annotated[
         Path | None, choose_report_folder("the sweep's folder, or the file's name")
@@ -37,10 +37,10 @@ def report(
 ) -> None:
     """Write the report of a sweep, of cells without items, or of one run again.
 
-    The values of the first axis of a sweep are compared, or those of the axes named --varying.
+    The values of the first axis of a sweep are compared, or those of the axes named --factor.
     """
     if (target / "sweep.json").is_file():
-        write_and_print(read_grid(target, metric, varying or []), out or target, language)
+        write_and_print(read_grid(target, metric, factors or []), out or target, language)
     elif target.is_file():
         from groupwise.evaluation.comparison import read_cells_file
 
@@ -65,8 +65,8 @@ def report(
         )
 
 
-def read_grid(folder: Path, metric: str, varying: list[str]) -> "Material":
-    """Read a sweep as contenders and cells.
+def read_grid(folder: Path, metric: str, factors: list[str]) -> "Material":
+    """Read a sweep as systems and cells.
 
     Raises:
         RunError: if the sweep cannot be read.
@@ -76,12 +76,12 @@ def read_grid(folder: Path, metric: str, varying: list[str]) -> "Material":
     from groupwise.pipeline.sweep import read_sweep
 
     sweep = read_sweep(folder)
-    chosen = [axis.key for axis in sweep.axes if axis.key in varying] or [sweep.axes[0].key]
+    chosen = [axis.key for axis in sweep.axes if axis.key in factors] or [sweep.axes[0].key]
     rest = [axis for axis in sweep.axes if axis.key not in chosen]
-    names = name_contenders(sweep, chosen)
+    names = name_systems(sweep, chosen)
     sources = [
         Source(
-            contender=names[tuple(cell.coordinates[key] for key in chosen)],
+            system=names[tuple(cell.coordinates[key] for key in chosen)],
             coordinates=tuple(cell.coordinates[axis.key] for axis in rest),
             folder=cell.folder,
             state=cell.state,
@@ -93,14 +93,14 @@ def read_grid(folder: Path, metric: str, varying: list[str]) -> "Material":
     question = Question(
         measure=measure,
         split=split,
-        varying=tuple(dict.fromkeys((*chosen, *varying))),
+        factors=tuple(dict.fromkeys((*chosen, *factors))),
         title=f"{sweep.recipe} · {folder.resolve().name}",
-        contender_axis=chosen[0] if len(chosen) == 1 else "",
+        system_axis=chosen[0] if len(chosen) == 1 else "",
     )
     return read_sources(sources, [GridAxis(axis.key, axis.values) for axis in rest], question)
 
 
-def name_contenders(sweep: "Sweep", chosen: list[str]) -> dict[tuple[str, ...], str]:
+def name_systems(sweep: "Sweep", chosen: list[str]) -> dict[tuple[str, ...], str]:
     """Return the name of each combination of values of the chosen axes."""
     axes = [axis for axis in sweep.axes if axis.key in chosen]
     if len(axes) == 1:

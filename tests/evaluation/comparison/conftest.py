@@ -36,7 +36,7 @@ def compare_two(tmp_path: Path) -> Callable[..., Comparison]:
         changes: Sequence[Mapping[str, object]] = ({}, VARIED),
         *,
         measure: str = "accuracy",
-        varying: tuple[str, ...] = ("grpo.beta",),
+        factors: tuple[str, ...] = ("grpo.beta",),
     ) -> Comparison:
         sources: list[Source] = []
         names = ("first", "second", "third")
@@ -44,7 +44,7 @@ def compare_two(tmp_path: Path) -> Callable[..., Comparison]:
             folder = make_run(tmp_path / name, change, predictions=rows)
             log_training(folder, shift=float(len(sources)))
             sources.append(Source(name, (), folder))
-        question = Question(measure=measure, varying=varying, title="two runs")
+        question = Question(measure=measure, factors=factors, title="two runs")
         return build_comparison(read_sources(sources, (), question))
 
     return compare
@@ -80,7 +80,7 @@ def compare_grid(tmp_path: Path) -> Callable[..., Comparison]:
                 error = "out of memory" if state == "failed" else ""
                 sources.append(Source(beta, (str(size),), folder, None, state, error))
         axes = [GridAxis("evaluation.num_items", tuple(map(str, sizes)))]
-        question = Question(varying=("grpo.beta",), title="a grid", contender_axis="grpo.beta")
+        question = Question(factors=("grpo.beta",), title="a grid", system_axis="grpo.beta")
         return build_comparison(read_sources(sources, axes, question))
 
     return compare

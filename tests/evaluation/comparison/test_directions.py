@@ -1,4 +1,4 @@
-"""Which contender is better is told alike by every sentence, table and colour.
+"""Which system is better is told alike by every sentence, table and colour.
 
 The same two runs, one of them good and one bad, compared by measures of both directions.
 """
@@ -51,7 +51,7 @@ def compare(tmp_path: Path) -> Compare:
             rows = answer(is_good=name == "good")
             folder = make_run(tmp_path / f"{name}-{measure}", change, predictions=rows)
             sources.append(Source(name, (), folder))
-        question = Question(measure=measure, varying=("grpo.beta",))
+        question = Question(measure=measure, factors=("grpo.beta",))
         return build_comparison(read_sources(sources, (), question))
 
     return build
@@ -135,14 +135,14 @@ def test_a_grid_of_typed_cells_has_its_gains_in_its_direction(
     less_is_better: bool, better: str, tmp_path: Path
 ) -> None:
     cells = [
-        {"contender": name, "at": {"size": size}, "value": value}
+        {"system": name, "at": {"size": size}, "value": value}
         for name, size, value in (("a", 1, 0.6), ("b", 1, 0.2), ("a", 2, 0.5), ("b", 2, 0.4))
     ]
     table = {
         "title": "errors",
         "measure": "error_rate",
         "less_is_better": less_is_better,
-        "contenders": {"key": "name", "values": ["a", "b"]},
+        "systems": {"key": "name", "values": ["a", "b"]},
         "axes": [{"key": "size", "values": [1, 2]}],
         "cells": cells,
     }
@@ -169,7 +169,7 @@ def test_equal_means_have_no_best_one(measure: str, tmp_path: Path) -> None:
         Source(name, (), make_run(tmp_path / name, change, predictions=answer(is_good=True)))
         for name, change in (("one", {}), ("two", VARIED))
     ]
-    question = Question(measure=measure, varying=("grpo.beta",))
+    question = Question(measure=measure, factors=("grpo.beta",))
     found = build_comparison(read_sources(sources, (), question))
     (reason,) = found.recommendation.reasons
     assert (reason.kind, reason.values) == ("reason.equal", {"names": ["one", "two"]})

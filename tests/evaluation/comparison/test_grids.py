@@ -1,4 +1,4 @@
-"""Grids: contenders × cells, with cells that have not run."""
+"""Grids: systems × cells, with cells that have not run."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -19,7 +19,7 @@ def test_a_whole_grid_is_recommended_from(compare_grid: Compare) -> None:
     assert found.is_fair
     (pair,) = found.versus
     assert (pair.num_worse, pair.num_clear_worse, pair.num_tested) == (2, 2, 2)
-    assert found.recommendation.contender == "0.15"
+    assert found.recommendation.system == "0.15"
     assert found.recommendation.reasons[0].kind == "evidence.grid"
     assert found.recommendation.reasons[0].values["mean"] == pytest.approx(-pair.mean)
     assert "★" in render_html(found)
@@ -65,7 +65,7 @@ def test_an_unfair_grid_has_no_marks(compare_grid: Compare) -> None:
     }
     found = compare_grid({"0.12": 0.6, "0.15": 0.95}, changes=changes)
     assert found.versus[0].num_clear_worse == 2
-    assert found.recommendation.contender is None
+    assert found.recommendation.system is None
     aspects = [one.values["aspect"] for one in found.notices if one.level == "error"]
     assert aspects == ["data", "parser", "config"]
     page = render_html(found).split("</style>")[1]
@@ -80,21 +80,21 @@ def test_an_axis_that_changed_nothing_is_remarked(compare_grid: Compare) -> None
     assert "same_axis" not in [one.values.get("reason") for one in same.notices]
 
 
-def test_one_contender_has_nothing_to_be_held_against(compare_grid: Compare) -> None:
+def test_one_system_has_nothing_to_be_held_against(compare_grid: Compare) -> None:
     found = compare_grid({"0.12": 0.8})
     assert found.versus == ()
-    assert [reason.kind for reason in found.recommendation.reasons] == ["reason.one_contender"]
+    assert [reason.kind for reason in found.recommendation.reasons] == ["reason.one_system"]
     assert "0.12" in render_html(found)
 
 
-def test_curves_have_a_band_over_the_runs_of_a_contender(compare_grid: Compare) -> None:
+def test_curves_have_a_band_over_the_runs_of_a_system(compare_grid: Compare) -> None:
     found = compare_grid({"0.12": 0.6, "0.15": 0.95})
-    (curve,) = [c for c in found.curves if (c.contender, c.key) == ("0.12", "loss")]
+    (curve,) = [c for c in found.curves if (c.system, c.key) == ("0.12", "loss")]
     assert (curve.num_runs, len(curve.steps)) == (2, 10)
     assert curve.low[0] == pytest.approx(1.12)
     assert curve.high[0] == pytest.approx(1.24)
     assert curve.mean[0] == pytest.approx(1.18)
-    rows = [row for row in found.epochs if row.contender == "0.12"]
+    rows = [row for row in found.epochs if row.system == "0.12"]
     assert [(row.epoch, row.num_runs) for row in rows] == [(1, 2), (2, 2)]
     assert rows[0].values["reward"] == pytest.approx(0.5)
     assert rows[1].values["reward"] == pytest.approx(1.0)

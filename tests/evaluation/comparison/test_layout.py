@@ -69,7 +69,7 @@ def test_the_json_is_the_data(compare_two: Compare, tmp_path: Path) -> None:
     values = json.loads(written.data.read_text())
     assert values["cells"][0]["value"] == found.cells[0].value
     assert values["versus"][0]["gaps"][0]["test"]["p_value_holm"] < 0.05
-    assert values["recommendation"]["contender"] == "second"
+    assert values["recommendation"]["system"] == "second"
     linked = re.findall(r"\]\((comparison/[^)]+)\)", written.markdown.read_text())
     assert linked
     assert all((tmp_path / "out" / name).is_file() for name in linked)
@@ -78,7 +78,7 @@ def test_the_json_is_the_data(compare_two: Compare, tmp_path: Path) -> None:
 def test_results_have_n_interval_groups_and_digest(compare_two: Compare) -> None:
     found = compare_two([make_answers(0.6), make_answers(0.9)])
     table = tabulate_results(found, choose_words(found, "en"), ["#000"] * 2)
-    heads = ("Contender", "Value", "95\u00a0% interval", "Invalid", "n", "Groups", "Digest")
+    heads = ("System", "Value", "95\u00a0% interval", "Invalid", "n", "Groups", "Digest")
     assert table.head == heads
     name, value, interval, invalid, n, groups, digest = table.rows[0]
     cell = found.cells[0]

@@ -61,7 +61,7 @@ def test_the_data_mismatch_comes_first_and_nothing_is_recommended(
     assert epochs in lines[1]
     assert "trained" in lines[1] or "训练" in lines[1]
     assert none in lines
-    assert published.recommendation.contender is None
+    assert published.recommendation.system is None
     kinds = [reason.kind for reason in published.recommendation.reasons]
     assert kinds == ["reason.unfair", "reason.missing", "reason.no_items"]
     for text in (
@@ -87,7 +87,7 @@ def test_the_three_files_say_the_same(published: Comparison, tmp_path: Path) -> 
 def test_training_values_are_shown_by_epoch(tmp_path: Path) -> None:
     """The values are made up: none were published with the cells."""
     rows = [
-        {"contender": 0.12, "step": "grpo", "epoch": epoch, "values": {"kl": kl}}
+        {"system": 0.12, "step": "grpo", "epoch": epoch, "values": {"kl": kl}}
         for epoch, kl in ((1, 0.5), (2, 0.25))
     ]
     found = build_comparison(read_cells_file(change_fixture(tmp_path, training=rows)))
@@ -102,18 +102,18 @@ def change_fixture(folder: Path, **changes: object) -> Path:
     return path
 
 
-CELL = {"contender": 0.12, "at": {"epoch": 1, "size": 200, "shots": 1}, "value": 57.0}
+CELL = {"system": 0.12, "at": {"epoch": 1, "size": 200, "shots": 1}, "value": 57.0}
 
 
 @pytest.mark.parametrize(
     ("changes", "words"),
     [
         ({"cells": [CELL, CELL]}, "stands twice"),
-        ({"cells": [CELL | {"contender": 0.2}]}, "not in the grid"),
+        ({"cells": [CELL | {"system": 0.2}]}, "not in the grid"),
         ({"cells": [CELL | {"at": {"epoch": 1, "size": 200}}]}, "not in the grid"),
         ({"cells": [CELL | {"value": 157.0}]}, "not in [0, 100"),
         ({"cells": [CELL | {"value": None}]}, "done without a value"),
-        ({"facts": {"0.2": {}}}, "no contenders ['0.2']"),
+        ({"facts": {"0.2": {}}}, "no systems ['0.2']"),
         ({"cels": []}, "did you mean 'cells'"),
     ],
 )
@@ -125,14 +125,14 @@ def test_wrong_files_are_refused_in_a_sentence(
     assert words in str(caught.value)
 
 
-def test_contenders_of_which_nothing_is_known_cannot_be_checked(tmp_path: Path) -> None:
+def test_systems_of_which_nothing_is_known_cannot_be_checked(tmp_path: Path) -> None:
     found = build_comparison(read_cells_file(change_fixture(tmp_path, facts={})))
     assert not found.is_fair
-    assert found.recommendation.contender is None
+    assert found.recommendation.system is None
 
 
 def test_values_of_other_items_are_not_subtracted(tmp_path: Path) -> None:
-    cells = [CELL | {"digest": "a"}, CELL | {"contender": 0.15, "digest": "b", "value": 58.8}]
+    cells = [CELL | {"digest": "a"}, CELL | {"system": 0.15, "digest": "b", "value": 58.8}]
     found = build_comparison(read_cells_file(change_fixture(tmp_path, cells=cells)))
     gap = found.versus[0].find(("1", "200", "1"))
     assert (gap.difference, gap.why_none) == (None, "other_items")

@@ -37,7 +37,7 @@ def list_notices(found: Comparison) -> list[str]:
 def test_a_clear_fair_difference_is_recommended(compare_two: Compare) -> None:
     found = compare_two([make_answers(0.6), make_answers(0.95)])
     assert found.is_fair
-    assert found.recommendation.contender == "second"
+    assert found.recommendation.system == "second"
     assert list_reasons(found) == ["evidence.single", "evidence.fair", "evidence.baseline"]
     (pair,) = found.versus
     (gap,) = pair.gaps
@@ -53,7 +53,7 @@ def test_a_clear_fair_difference_is_recommended(compare_two: Compare) -> None:
 
 def test_a_difference_that_chance_explains_is_not(compare_two: Compare) -> None:
     found = compare_two([make_answers(0.8, name="a"), make_answers(0.81, name="b")])
-    assert found.recommendation.contender is None
+    assert found.recommendation.system is None
     assert list_reasons(found) == ["reason.not_clear"]
     kinds = [finding.kind for finding in found.findings]
     assert kinds == [
@@ -135,10 +135,10 @@ def test_a_score_of_which_a_run_tells_that_less_is_better(compare_two: Compare) 
         return [b if a.policy == "majority" else a for a, b in zip(rows, blind, strict=True)]
 
     rows = [mix(0.2), mix(0.7)]
-    assert compare_two(rows, measure="overlap").recommendation.contender == "second"
+    assert compare_two(rows, measure="overlap").recommendation.system == "second"
     found = compare_two([rename(one) for one in rows], measure="missed")
     assert not found.measure.is_higher_better
-    assert found.recommendation.contender == "first"
+    assert found.recommendation.system == "first"
     [pair] = found.versus
     assert pair.discordant is not None
     assert (pair.discordant.num_first_better, pair.discordant.num_second_better) == (240, 0)
@@ -162,7 +162,7 @@ def test_the_same_items_in_other_groups_are_not_paired(compare_two: Compare) -> 
 def test_identical_answers_are_remarked(compare_two: Compare) -> None:
     found = compare_two([make_answers(0.8), make_answers(0.8)])
     assert "same_predictions" in list_notices(found)
-    assert found.recommendation.contender is None
+    assert found.recommendation.system is None
 
 
 def test_few_items_in_few_groups_are_remarked(compare_two: Compare) -> None:
@@ -179,7 +179,7 @@ def test_three_runs_are_compared_in_all_pairs(compare_two: Compare) -> None:
         ("first", "third"),
         ("second", "third"),
     ]
-    assert found.recommendation.contender == "third"
+    assert found.recommendation.system == "third"
     holm = [one.gaps[0].test.p_value_holm for one in found.versus]
     plain = [one.gaps[0].test.p_value_clustered for one in found.versus]
     assert all(a >= b for a, b in zip(holm, plain, strict=True))
@@ -203,7 +203,7 @@ def test_the_last_policy_of_all_runs_is_compared(compare_two: Compare) -> None:
     rows = make_answers(0.8)
     short = [row for row in make_answers(0.9) if row.policy != "grpo"]
     found = compare_two([rows, short])
-    assert [one.policy for one in found.contenders] == ["sft", "sft"]
+    assert [one.policy for one in found.systems] == ["sft", "sft"]
     with pytest.raises(EvaluationError, match="no policy in common"):
         compare_two([[r for r in rows if r.policy == "grpo"], short])
 
@@ -211,10 +211,10 @@ def test_the_last_policy_of_all_runs_is_compared(compare_two: Compare) -> None:
 def test_two_policies_of_one_run(tmp_path: Path) -> None:
     folder = make_run(tmp_path / "run", predictions=make_answers(0.8))
     sources = [Source("a", (), folder, "sft"), Source("b", (), folder, "grpo")]
-    question = Question(varying=("policy",))
+    question = Question(factors=("policy",))
     found = build_comparison(read_sources(sources, (), question))
     assert found.is_fair
-    assert [one.policy for one in found.contenders] == ["sft", "grpo"]
+    assert [one.policy for one in found.systems] == ["sft", "grpo"]
     assert not build_comparison(read_sources(sources, (), Question())).is_fair
 
 
@@ -247,7 +247,7 @@ def test_counts_of_the_data_audit_stand_side_by_side(tmp_path: Path) -> None:
         for name, change in (("a", {}), ("b", VARIED))
     ]
     write_json(tmp_path / "a/audit/audit.json", audit)
-    question = Question(varying=("grpo.beta",))
+    question = Question(factors=("grpo.beta",))
     found = build_comparison(read_sources(sources, (), question))
     rows = {row.key: row.values for row in found.data if row.aspect == "audit"}
     assert rows == {
@@ -295,7 +295,7 @@ def test_a_run_and_its_copy_are_called_identical(
 
 def test_runs_that_differ_in_an_answer_are_not_called_identical(compare_two: Compare) -> None:
     rows = make_answers(0.8)
-    found = compare_two([rows, make_answers(0.8, name="other")], ({}, {}), varying=())
+    found = compare_two([rows, make_answers(0.8, name="other")], ({}, {}), factors=())
     assert not [n for n in list_notices(found) if n.startswith("identical")]
 
 
@@ -336,7 +336,7 @@ def test_several_seeds_per_side_are_counted(tmp_path: Path) -> None:
             rows = make_answers(0.8, name=f"{beta} {seed}", num_items=40)
             folder = make_run(tmp_path / f"{beta}-{seed}", seeded, predictions=rows)
             sources.append(Source(beta, (str(seed),), folder))
-    question = Question(varying=("grpo.beta",), contender_axis="grpo.beta")
+    question = Question(factors=("grpo.beta",), system_axis="grpo.beta")
     axes = [GridAxis("seed", ("0", "1", "2"))]
     found = build_comparison(read_sources(sources, axes, question))
     (scope,) = [one for one in found.findings if one.kind == "finding.seeds"]

@@ -19,7 +19,7 @@ def judge_pair(tmp_path: Path) -> Judge:
     def judge(
         changes: dict[str, Any] | None = None,
         *,
-        varying: tuple[str, ...] = ("grpo.beta",),
+        factors: tuple[str, ...] = ("grpo.beta",),
         policies: tuple[str | None, str | None] = (None, None),
         **more: Any,
     ) -> FairnessVerdict:
@@ -31,6 +31,6 @@ def judge_pair(tmp_path: Path) -> Judge:
             read_facts(folder, policy=policy)
             for folder, policy in zip((one, two), policies, strict=True)
         ]
-        return check_fairness(runs, varying=varying)
+        return check_fairness(runs, factors=factors)
 
     return judge

@@ -43,12 +43,12 @@ def make_facts(name: str, kind: type[Config], changes: dict[str, Any]) -> RunFac
 
 
 def change(
-    kind: type[Config], path: str, varying: tuple[str, ...] = (), **more: Any
+    kind: type[Config], path: str, factors: tuple[str, ...] = (), **more: Any
 ) -> FairnessVerdict:
     """Hold two runs together that differ in one setting, and in what else is given."""
     one = make_facts("one", kind, {f"config/{path}": 1})
     two = make_facts("two", kind, {f"config/{path}": 2, **more})
-    return check_fairness([one, two], varying=varying)
+    return check_fairness([one, two], factors=factors)
 
 
 @pytest.mark.parametrize(("kind", "path", "effect"), FIELDS)

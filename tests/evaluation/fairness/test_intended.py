@@ -65,8 +65,8 @@ FOLLOWING: list[tuple[str, dict[str, Any]]] = [
 def test_what_follows_from_the_named_is_intended(
     judge_pair: Judge, name: str, changes: dict[str, Any]
 ) -> None:
-    assert judge_pair(changes, varying=("grpo.beta", name)).is_fair
-    assert not judge_pair(changes, varying=("grpo.beta",)).is_fair
+    assert judge_pair(changes, factors=("grpo.beta", name)).is_fair
+    assert not judge_pair(changes, factors=("grpo.beta",)).is_fair
 
 
 NOT_FOLLOWING: list[tuple[str, dict[str, Any], str]] = [
@@ -88,18 +88,18 @@ def test_what_does_not_follow_confounds(
     judge_pair: Judge, name: str, changes: dict[str, Any], aspect: str
 ) -> None:
     key = "manifest.json:seed" if name == "seed" else f"{OF}config/{name.replace('.', '/')}"
-    verdict = judge_pair({key: 7, **changes}, varying=("grpo.beta", name))
+    verdict = judge_pair({key: 7, **changes}, factors=("grpo.beta", name))
     assert [one.aspect for one in verdict.confounding] == [aspect]
 
 
 def test_a_section_is_named_as_a_whole(judge_pair: Judge) -> None:
-    verdict = judge_pair({f"{OF}config/grpo/learning_rate": 1.0}, varying=("grpo",))
+    verdict = judge_pair({f"{OF}config/grpo/learning_rate": 1.0}, factors=("grpo",))
     assert verdict.is_fair
 
 
 def test_a_part_of_a_name_is_no_name(judge_pair: Judge) -> None:
     changes = {f"{OF}config/grpo/beta_2": 1}
-    verdict = judge_pair(changes, varying=("grpo.beta",))
+    verdict = judge_pair(changes, factors=("grpo.beta",))
     assert [one.key for one in verdict.confounding] == ["grpo.beta_2"]
 
 
@@ -117,7 +117,7 @@ def test_two_policies_of_one_run_are_compared_by_their_own_lineage(tmp_path: Pat
     unlike = {f"{one.aspect}/{one.key}" for one in verdict.confounding}
     assert {"policy/name", "lineage/steps", "data/train", "budget/grpo.num_steps"} <= unlike
     assert not {name for name in unlike if "sft" in name or "warmup" in name}
-    named = check_fairness(runs, varying=("policy",))
+    named = check_fairness(runs, factors=("policy",))
     assert named.is_fair, named.confounding
     assert {one.key: one.reason for one in named.differences}["train"] == "follows"
 
@@ -126,7 +126,7 @@ def test_policies_of_two_runs_share_the_steps_that_both_have(tmp_path: Path) -> 
     one = make_run(tmp_path / "one")
     two = make_run(tmp_path / "two", {f"{BY}sft/budget/num_steps": 90}, answers="two")
     runs = [read_facts(one, policy="sft"), read_facts(two, policy="grpo")]
-    verdict = check_fairness(runs, varying=("policy",))
+    verdict = check_fairness(runs, factors=("policy",))
     assert [one.key for one in verdict.confounding] == ["sft.num_steps"]
 
 

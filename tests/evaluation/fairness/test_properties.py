@@ -85,10 +85,10 @@ def list_kinds(differences: Sequence[Difference]) -> Mapping[tuple[str, str], st
     return {(one.aspect, one.key): one.kind for one in differences}
 
 
-def judge(runs: Sequence[RunFacts], varying: Sequence[str] = ()) -> FairnessVerdict:
+def judge(runs: Sequence[RunFacts], factors: Sequence[str] = ()) -> FairnessVerdict:
     facts = {name for run in runs for name in run.facts}
-    known = [name for name in varying if is_known(name, facts)]
-    return check_fairness(runs, varying=known)
+    known = [name for name in factors if is_known(name, facts)]
+    return check_fairness(runs, factors=known)
 
 
 def is_known(name: str, facts: set[str]) -> bool:
@@ -106,10 +106,10 @@ subsets = st.lists(st.sampled_from(VARYING), unique=True)
 
 @given(list_runs(), subsets, st.randoms())
 def test_the_order_of_runs_does_not_count(
-    runs: list[RunFacts], varying: list[str], rng: Any
+    runs: list[RunFacts], factors: list[str], rng: Any
 ) -> None:
     shuffled = rng.sample(runs, len(runs))
-    one, two = judge(runs, varying), judge(shuffled, varying)
+    one, two = judge(runs, factors), judge(shuffled, factors)
     assert list_kinds(one.differences) == list_kinds(two.differences)
     assert one.is_fair == two.is_fair
     by_place = {(d.aspect, d.key): d for d in two.differences}
@@ -121,17 +121,17 @@ def test_the_order_of_runs_does_not_count(
 
 
 @given(list_runs(2), subsets)
-def test_another_identical_run_changes_no_kinds(runs: list[RunFacts], varying: list[str]) -> None:
+def test_another_identical_run_changes_no_kinds(runs: list[RunFacts], factors: list[str]) -> None:
     again = replace(runs[0], name="again", folder=Path("/nowhere/again"))
-    one, two = judge(runs, varying), judge([*runs, again], varying)
+    one, two = judge(runs, factors), judge([*runs, again], factors)
     assert list_kinds(one.differences) == list_kinds(two.differences)
 
 
 @given(list_runs(), subsets)
 def test_naming_changes_kinds_and_never_what_is_listed(
-    runs: list[RunFacts], varying: list[str]
+    runs: list[RunFacts], factors: list[str]
 ) -> None:
-    plain, named = list_kinds(judge(runs).differences), list_kinds(judge(runs, varying).differences)
+    plain, named = list_kinds(judge(runs).differences), list_kinds(judge(runs, factors).differences)
     assert plain.keys() == named.keys()
     assert "intended" not in plain.values()
     for place, kind in named.items():

@@ -46,7 +46,7 @@ def test_equal_runs_may_answer_alike(tmp_path: Path) -> None:
 
 
 def test_a_name_that_does_not_vary_is_remarked(judge_pair: Judge) -> None:
-    verdict = judge_pair(varying=("grpo.beta", "grpo.learning_rate", "data"))
+    verdict = judge_pair(factors=("grpo.beta", "grpo.learning_rate", "data"))
     assert [remark.words["key"] for remark in verdict.remarks] == ["grpo.learning_rate", "data"]
 
 
@@ -67,13 +67,13 @@ def test_weights_that_did_not_move_are_an_error(judge_pair: Judge, still: str) -
 
 def test_only_steps_behind_the_policy_are_looked_at(judge_pair: Judge) -> None:
     still = {**TRAINED, "grpo/policy": 1.0}
-    verdict = judge_pair(weights=still, policies=("sft", "sft"), varying=())
+    verdict = judge_pair(weights=still, policies=("sft", "sft"), factors=())
     assert "unmoved_weights" not in list_names(verdict)
 
 
 def test_no_trained_parameter_is_an_error(judge_pair: Judge) -> None:
     frozen = [{"part": "x", "num_trainable": 0, "num_frozen": 10}]
-    verdict = judge_pair({"grpo/trainable.json": frozen}, varying=("grpo.beta", "trainable"))
+    verdict = judge_pair({"grpo/trainable.json": frozen}, factors=("grpo.beta", "trainable"))
     assert list_names(verdict) == ["nothing_trainable"]
     assert not verdict.is_fair
 

@@ -133,7 +133,7 @@ def test_a_path_with_other_content_counts(judge_pair: Judge) -> None:
 
 
 def test_without_varying_the_compared_setting_confounds(judge_pair: Judge) -> None:
-    verdict = judge_pair(varying=())
+    verdict = judge_pair(factors=())
     places = {(one.aspect, one.key) for one in verdict.confounding}
     assert places == {
         ("config", "grpo.beta"),
@@ -225,10 +225,10 @@ def test_one_policy_of_a_folder_is_taken_once(tmp_path: Path) -> None:
 
 def test_a_name_that_no_run_has_is_refused(judge_pair: Judge) -> None:
     with pytest.raises(EvaluationError, match=r"did you mean 'grpo\.beta'"):
-        judge_pair(varying=("grpo.betta",))
+        judge_pair(factors=("grpo.betta",))
     for everything in ("config", "conditions"):
         with pytest.raises(EvaluationError, match="no run has"):
-            judge_pair(varying=(everything,))
+            judge_pair(factors=(everything,))
 
 
 def test_a_split_that_is_not_there_is_refused(tmp_path: Path) -> None:

@@ -91,10 +91,10 @@ def test_things_are_counted_in_words() -> None:
     assert chinese.count(1, "item") == "1\u00a0个样本"
 
 
-def test_places_and_contenders_are_named_by_the_last_part_of_their_keys() -> None:
+def test_places_and_systems_are_named_by_the_last_part_of_their_keys() -> None:
     words = Words("en", "grpo.beta", ("epoch", "evaluation.num_items"))
     assert words.place(("1", "200")) == "epoch 1, num_items 200"
-    assert words.title_contender("0.12") == "beta 0.12"
+    assert words.title_system("0.12") == "beta 0.12"
     assert words.title_pair("0.12", "0.15") == "beta 0.12 − 0.15"
     assert Words("zh").title_pair("a", "b") == "a − b"
 

@@ -81,7 +81,7 @@ def test_the_manifest_names_metric_versions(tiny_run: Path) -> None:
 
 def test_policies_of_one_run_can_be_held_together(tiny_run: Path) -> None:
     runs = [read_facts(tiny_run, policy=name) for name in ("sft", "sft_same_labels")]
-    assert check_fairness(runs, varying=("policy",)).confounding == ()
+    assert check_fairness(runs, factors=("policy",)).confounding == ()
 
 
 @pytest.mark.slow
@@ -96,8 +96,8 @@ def test_runs_of_one_rate_and_another_are_fair_and_of_other_data_are_not(
         done = job.run(folder, *TAUGHT, *more)
         assert done.returncode == 0, done.stderr
     one, two, three = map(read_facts, folders)
-    rate = check_fairness([one, two], varying=("grpo.learning_rate",))
+    rate = check_fairness([one, two], factors=("grpo.learning_rate",))
     assert rate.is_fair, (rate.confounding, rate.remarks)
-    data = check_fairness([one, three], varying=("grpo.learning_rate",))
+    data = check_fairness([one, three], factors=("grpo.learning_rate",))
     assert not data.is_fair
     assert {"data", "items", "prompts"} <= {one.aspect for one in data.confounding}

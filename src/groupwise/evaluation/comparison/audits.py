@@ -13,10 +13,10 @@ _MAX_VALUES = 4
 
 
 def arrange_audits(folders: Mapping[str, Sequence[Path]]) -> tuple[SideRow, ...]:
-    """Return a row per count, a value per contender; of several runs every different value.
+    """Return a row per count, a value per system; of several runs every different value.
 
     Args:
-        folders: the finished runs of each contender.
+        folders: the finished runs of each system.
 
     Raises:
         EvaluationError: if an audit is damaged.

@@ -13,7 +13,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BeforeValidator, Field, model_validator
 
 from groupwise.core import Config, load_config
-from groupwise.evaluation.comparison.content import Contender, EpochRow, GridAxis, GridCell, State
+from groupwise.evaluation.comparison.content import EpochRow, GridAxis, GridCell, State, System
 from groupwise.evaluation.comparison.gate import (
     arrange_configuration,
     arrange_data,
@@ -41,7 +41,7 @@ class AxisTable(Config):
 class CellTable(Config):
     """One cell; ``at`` has a value for every axis. A cell left out has not run."""
 
-    contender: Name
+    system: Name
     at: dict[str, Name] = Field(default_factory=dict[str, str])
     value: float | None = None
     low: float | None = None
@@ -54,9 +54,9 @@ class CellTable(Config):
 
 
 class EpochTable(Config):
-    """The last logged values of one epoch of one contender."""
+    """The last logged values of one epoch of one system."""
 
-    contender: Name
+    system: Name
     epoch: int
     values: dict[str, float]
     step: str = ""
@@ -71,10 +71,10 @@ class CellsFile(Config):
         less_is_better: whether less of it is better; None: as Groupwise defines it.
         split: such as ``test``.
         unit: of values, lows and highs in the file: a share in [0, 1] or percent.
-        contenders: the axis whose values are compared.
+        systems: the axis whose values are compared.
         axes: the axes of the grid.
         cells: what is known of each; a cell without an entry is shown as not run.
-        facts: by contender, what its numbers depend on, by ``aspect/key`` as the fairness gate
+        facts: by system, what its numbers depend on, by ``aspect/key`` as the fairness gate
             knows them: ``config/grpo.beta``, ``data/FILE`` with its digest or counts.
         training: the last logged values of epochs.
     """
@@ -84,7 +84,7 @@ class CellsFile(Config):
     less_is_better: bool | None = None
     split: str = "test"
     unit: Literal["share", "percent"] = "share"
-    contenders: AxisTable
+    systems: AxisTable
     axes: tuple[AxisTable, ...] = ()
     cells: tuple[CellTable, ...]
     facts: dict[str, dict[str, Any]] = Field(default_factory=dict[str, dict[str, Any]])
@@ -92,27 +92,27 @@ class CellsFile(Config):
 
     @model_validator(mode="after")
     def check_places(self) -> "CellsFile":
-        """Refuse cells outside the grid, cells that stand twice and unknown contenders."""
+        """Refuse cells outside the grid, cells that stand twice and unknown systems."""
         seen: set[tuple[str, ...]] = set()
         for cell in self.cells:
-            place = (cell.contender, *(cell.at.get(axis.key, "") for axis in self.axes))
-            allowed = [self.contenders.values, *(axis.values for axis in self.axes)]
+            place = (cell.system, *(cell.at.get(axis.key, "") for axis in self.axes))
+            allowed = [self.systems.values, *(axis.values for axis in self.axes)]
             is_inside = all(value in values for value, values in zip(place, allowed, strict=True))
             if not is_inside or len(cell.at) != len(self.axes):
-                raise ValueError(f"the cell {cell.contender} at {cell.at} is not in the grid")
+                raise ValueError(f"the cell {cell.system} at {cell.at} is not in the grid")
             if place in seen:
-                raise ValueError(f"the cell {cell.contender} at {cell.at} stands twice")
+                raise ValueError(f"the cell {cell.system} at {cell.at} stands twice")
             seen.add(place)
             self._check_value(cell)
-        named = {*self.facts, *(row.contender for row in self.training)}
-        unknown = sorted(named - set(self.contenders.values))
+        named = {*self.facts, *(row.system for row in self.training)}
+        unknown = sorted(named - set(self.systems.values))
         if unknown:
-            raise ValueError(f"there are no contenders {unknown}")
+            raise ValueError(f"there are no systems {unknown}")
         return self
 
     def _check_value(self, cell: CellTable) -> None:
         if (cell.value is None) != (cell.state != "done"):
-            raise ValueError(f"the cell {cell.contender} at {cell.at} is done without a value")
+            raise ValueError(f"the cell {cell.system} at {cell.at} is done without a value")
         top = _PERCENT if self.unit == "percent" else 1
         if cell.value is not None and not 0 <= cell.value <= top:
             raise ValueError(f"the value {cell.value} is not in [0, {top}]")
@@ -125,15 +125,15 @@ def read_cells_file(path: Path) -> Material:
         ConfigError: listing every problem of the file.
     """
     table = load_config(CellsFile, path)
-    names = table.contenders.values
+    names = table.systems.values
     facts = {(name, ()): _read_facts(name, table.facts.get(name, {})) for name in names}
-    gate = _judge(names, list(facts.values()), table.contenders.key)
+    gate = _judge(names, list(facts.values()), table.systems.key)
     return Material(
         title=table.title,
         measure=_define_measure(table),
         split=table.split,
-        contender_axis=table.contenders.key,
-        contenders=tuple(Contender(name) for name in names),
+        system_axis=table.systems.key,
+        systems=tuple(System(name) for name in names),
         axes=tuple(GridAxis(axis.key, axis.values, axis.nested) for axis in table.axes),
         cells=tuple(_list_cells(table)),
         is_direction_known=table.less_is_better is not None
@@ -142,7 +142,7 @@ def read_cells_file(path: Path) -> Material:
         configuration=arrange_configuration(names, facts, gate),
         data=arrange_data(names, facts, gate),
         epochs=tuple(
-            EpochRow(row.step, row.contender, row.epoch, 1, row.values) for row in table.training
+            EpochRow(row.step, row.system, row.epoch, 1, row.values) for row in table.training
         ),
     )
 
@@ -156,9 +156,9 @@ def _define_measure(table: CellsFile) -> Measure:
 
 
 def _list_cells(table: CellsFile) -> Iterator[GridCell]:
-    known = {(c.contender, *(c.at[a.key] for a in table.axes)): c for c in table.cells}
+    known = {(c.system, *(c.at[a.key] for a in table.axes)): c for c in table.cells}
     scale = _PERCENT if table.unit == "percent" else 1
-    for name in table.contenders.values:
+    for name in table.systems.values:
         for place in product(*(axis.values for axis in table.axes)):
             row = known.get((name, *place))
             yield GridCell(name, place, "waiting") if row is None else _read_cell(row, place, scale)
@@ -167,7 +167,7 @@ def _list_cells(table: CellsFile) -> Iterator[GridCell]:
 def _read_cell(row: CellTable, place: Sequence[str], scale: float) -> GridCell:
     value, low, high = (None if x is None else x / scale for x in (row.value, row.low, row.high))
     return GridCell(
-        contender=row.contender,
+        system=row.system,
         coordinates=tuple(place),
         state=row.state,
         value=value,
@@ -181,17 +181,17 @@ def _read_cell(row: CellTable, place: Sequence[str], scale: float) -> GridCell:
 
 
 def _read_facts(name: str, values: Mapping[str, Any]) -> RunFacts:
-    """Return typed facts as the gate takes them; those of a contender without any stay unknown."""
+    """Return typed facts as the gate takes them; those of a system without any stay unknown."""
     recorded = dict.fromkeys(RECORDED, "recorded") if values else {}
     return RunFacts(name, Path(name), "", {**recorded, **values}, {})
 
 
 def _judge(names: Sequence[str], facts: Sequence[RunFacts], axis: str) -> Gate:
-    """Hold the contenders' facts together; there are no items to relate."""
+    """Hold the systems' facts together; there are no items to relate."""
     if len(facts) < 2:
         return Gate()
     is_known = any(f"config/{axis}" in one.facts for one in facts)
-    found = find_differences(facts, (), varying=(axis,) if is_known else ())
+    found = find_differences(facts, (), factors=(axis,) if is_known else ())
     rows = merge_differences(names, found)
     is_fair = not any(row.kind == "confounding" for row in rows)
     return Gate(is_fair, rows, tuple(tell_rows(rows)))

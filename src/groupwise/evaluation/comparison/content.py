@@ -3,8 +3,8 @@
 Built from run folders or from cells typed by hand; ``layout`` makes a page of it. Its JSON form is
 the third output beside HTML and Markdown.
 
-A comparison is contenders × cells. Two runs side by side are two contenders with one cell each
-and no axes; a sweep has one axis as contenders and the others as a grid.
+A comparison is systems × cells. Two runs side by side are two systems with one cell each
+and no axes; a sweep has one axis as systems and the others as a grid.
 """
 
 from collections.abc import Mapping
@@ -20,11 +20,11 @@ State = Literal["done", "failed", "running", "waiting"]
 
 
 @dataclass(frozen=True, slots=True)
-class Contender:
-    """One of the things compared: a run, or a value of the contender axis.
+class System:
+    """One of the things compared: a run, or a value of the system axis.
 
     Attributes:
-        name: unique among the contenders.
+        name: unique among the systems.
         policy: whose answers are compared; empty for cells without items.
         folders: its run folders, in the order of its cells; empty for cells without items.
     """
@@ -51,10 +51,10 @@ class GridAxis:
 
 @dataclass(frozen=True, slots=True)
 class GridCell:
-    """One measured value of a contender; every number of a cell that has not run is None.
+    """One measured value of a system; every number of a cell that has not run is None.
 
     Attributes:
-        contender: name of the contender.
+        system: name of the system.
         coordinates: a value per axis, in the order of the axes.
         state: whether it has run.
         value: the measure, in [0, 1].
@@ -68,7 +68,7 @@ class GridCell:
         error: why it failed.
     """
 
-    contender: str
+    system: str
     coordinates: Coordinates
     state: State
     value: float | None = None
@@ -84,12 +84,12 @@ class GridCell:
 
 @dataclass(frozen=True, slots=True)
 class SideRow:
-    """A setting or a count, by contender.
+    """A setting or a count, by system.
 
     Attributes:
         aspect: what it belongs to (``config``, ``data``, ``decoding``).
         key: its name.
-        values: one text per contender; None where it was not recorded.
+        values: one text per system; None where it was not recorded.
         kind: how the fairness gate classes the difference; None where there is none.
         reason: name of the gate's sentence about it; empty where there is no difference.
         words: what that sentence is filled with.
@@ -105,14 +105,14 @@ class SideRow:
 
 @dataclass(frozen=True, slots=True)
 class Curve:
-    """One logged number of one training step, over all runs of a contender.
+    """One logged number of one training step, over all runs of a system.
 
     ``low`` and ``high`` are the lowest and highest run at each step, equal to ``mean`` for one run.
     """
 
     step_name: str
     key: str
-    contender: str
+    system: str
     num_runs: int
     steps: tuple[float, ...]
     mean: tuple[float, ...]
@@ -125,7 +125,7 @@ class EpochRow:
     """The last logged values within one epoch of training, as means over ``num_runs`` runs."""
 
     step_name: str
-    contender: str
+    system: str
     epoch: int
     num_runs: int
     values: Mapping[str, float]
@@ -133,14 +133,14 @@ class EpochRow:
 
 @dataclass(frozen=True, slots=True)
 class Recommendation:
-    """Which contender to take and why, or why none is recommended.
+    """Which system to take and why, or why none is recommended.
 
     Attributes:
-        contender: its name; None if there is no recommendation.
+        system: its name; None if there is no recommendation.
         reasons: the evidence for it, or every reason that stands against recommending.
     """
 
-    contender: str | None
+    system: str | None
     reasons: tuple[Statement, ...]
 
 
@@ -152,10 +152,10 @@ class Setup:
         title: what is compared.
         measure: what is compared, with its titles and direction.
         split: such as ``test``.
-        contender_axis: the key whose values are the contenders; empty for plain runs.
-        contenders: in the order given.
-        axes: the axes of the grid; empty for one cell per contender.
-        cells: of every contender, in the order of contenders and coordinates.
+        system_axis: the key whose values are the systems; empty for plain runs.
+        systems: in the order given.
+        axes: the axes of the grid; empty for one cell per system.
+        cells: of every system, in the order of systems and coordinates.
         configuration: settings side by side, those that differ first.
         data: counts and digests of the data side by side.
         curves: logged numbers of training.
@@ -165,8 +165,8 @@ class Setup:
     title: str
     measure: Measure
     split: str
-    contender_axis: str
-    contenders: tuple[Contender, ...]
+    system_axis: str
+    systems: tuple[System, ...]
     axes: tuple[GridAxis, ...]
     cells: tuple[GridCell, ...]
     configuration: tuple[SideRow, ...] = ()
@@ -176,16 +176,16 @@ class Setup:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """The names of the contenders, in their order."""
-        return tuple(contender.name for contender in self.contenders)
+        """The names of the systems, in their order."""
+        return tuple(system.name for system in self.systems)
 
-    def cells_of(self, contender: str) -> tuple[GridCell, ...]:
-        """Return the cells of one contender, in the order of the grid."""
-        return tuple(cell for cell in self.cells if cell.contender == contender)
+    def cells_of(self, system: str) -> tuple[GridCell, ...]:
+        """Return the cells of one system, in the order of the grid."""
+        return tuple(cell for cell in self.cells if cell.system == system)
 
-    def mean_of(self, contender: str) -> float | None:
+    def mean_of(self, system: str) -> float | None:
         """Return the mean over the cells that have run, None if there are none."""
-        values = [c.value for c in self.cells_of(contender) if c.value is not None]
+        values = [c.value for c in self.cells_of(system) if c.value is not None]
         return sum(values) / len(values) if values else None
 
 
@@ -194,10 +194,10 @@ class Comparison(Setup):
     """Everything a comparison report says.
 
     Attributes:
-        is_fair: whether the contenders differ in nothing but what was meant to differ.
+        is_fair: whether the systems differ in nothing but what was meant to differ.
         notices: warnings, the worst first.
         findings: what the numbers say.
-        recommendation: which contender to take, or why none.
+        recommendation: which system to take, or why none.
         versus: every pair compared.
     """
 

@@ -1,4 +1,4 @@
-"""Differences of contenders, cell by cell: first minus second, with Holm over all of them.
+"""Differences of systems, cell by cell: first minus second, with Holm over all of them.
 
 Nothing is computed from a cell that has not run, nor from two cells of different items.
 """
@@ -40,10 +40,10 @@ def choose_pairs(names: Sequence[str], num_cells: int) -> list[tuple[str, str]]:
     return [(names[0], name) for name in names[1:]]
 
 
-def compare_contenders(material: Material, *, seed: int = 0) -> tuple[Versus, ...]:
-    """Compare contenders in every cell where both ran on the same items."""
+def compare_systems(material: Material, *, seed: int = 0) -> tuple[Versus, ...]:
+    """Compare systems in every cell where both ran on the same items."""
     places = material.list_coordinates()
-    pairs = choose_pairs([one.name for one in material.contenders], len(places))
+    pairs = choose_pairs([one.name for one in material.systems], len(places))
     tests = _test_all(material, pairs, seed)
     return tuple(
         _arrange(
@@ -152,7 +152,7 @@ def _find_discordant(
     a, b = material.answers[first, place], material.answers[second, place]
     found = list_discordant(a.items, b.items)
     sign = material.measure.sign
-    num_rivals = len(material.contenders) - 1
+    num_rivals = len(material.systems) - 1
     num_shown = max(MIN_DISCORDANT, MAX_DISCORDANT // num_rivals)
     return DiscordantList(
         coordinates=place,

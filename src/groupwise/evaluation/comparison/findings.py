@@ -1,7 +1,7 @@
-"""What the numbers say, and which contender to take: statements made from numbers only.
+"""What the numbers say, and which system to take: statements made from numbers only.
 
 The same numbers give the same statements. A recommendation needs all of: a fair comparison, every
-cell run on the same items, a test that survives Holm's method against every other contender, and
+cell run on the same items, a test that survives Holm's method against every other system, and
 a value above a baseline. Otherwise every reason that stands against it is listed.
 """
 
@@ -49,7 +49,7 @@ def _state_scope(material: Material) -> Statement:
 def _state_values(material: Material) -> Iterator[Statement]:
     for cell in material.cells:
         if cell.value is not None and len(material.cells) == 1:
-            values = {"name": cell.contender, "value": cell.value, "measure": material.measure}
+            values = {"name": cell.system, "value": cell.value, "measure": material.measure}
             yield Statement("finding.alone", values)
 
 
@@ -124,7 +124,7 @@ def _state_extremes(pair: Versus) -> Iterator[Statement]:
 
 
 def recommend(material: Material, versus: Sequence[Versus]) -> Recommendation:
-    """Return the contender to take with its evidence, or every reason for none."""
+    """Return the system to take with its evidence, or every reason for none."""
     reasons = [*_object_material(material), *_object_gaps(versus)]
     if reasons:
         return Recommendation(None, tuple(reasons))
@@ -141,8 +141,8 @@ def recommend(material: Material, versus: Sequence[Versus]) -> Recommendation:
 def _object_material(material: Material) -> Iterator[Statement]:
     if not material.gate.is_fair:
         yield Statement("reason.unfair")
-    if len(material.contenders) < 2:
-        yield Statement("reason.one_contender")
+    if len(material.systems) < 2:
+        yield Statement("reason.one_system")
     missing = sum(cell.value is None for cell in material.cells)
     if missing:
         values = {"num_missing": missing, "num_cells": len(material.cells)}
@@ -158,10 +158,10 @@ def _object_gaps(versus: Sequence[Versus]) -> Iterator[Statement]:
 
 
 def _find_best(material: Material) -> list[str]:
-    """Return the contenders with the best mean over all cells; they are all there."""
+    """Return the systems with the best mean over all cells; they are all there."""
     sums = {
-        one.name: sum(cell.value or 0.0 for cell in material.cells if cell.contender == one.name)
-        for one in material.contenders
+        one.name: sum(cell.value or 0.0 for cell in material.cells if cell.system == one.name)
+        for one in material.systems
     }
     best = max(material.measure.sign * value for value in sums.values())
     return [name for name in sums if abs(material.measure.sign * sums[name] - best) < SAME]
@@ -184,7 +184,7 @@ def _count_clear(pair: Versus, side: int) -> tuple[int, int]:
 
 def _object_tests(best: str, material: Material, versus: Sequence[Versus]) -> Iterator[Statement]:
     rivals = list(_list_rivals(best, versus))
-    untold = len(material.contenders) - 1 - len(rivals)
+    untold = len(material.systems) - 1 - len(rivals)
     if untold:
         yield Statement("reason.not_compared", {"best": best, "num": untold})
     for rival, pair, side in rivals:
@@ -209,7 +209,7 @@ def _object_baseline(best: str, material: Material) -> Iterator[Statement]:
 
 def _average_baseline(best: str, material: Material) -> tuple[float, float] | None:
     """Return the mean of the nearer interval ends and of the baselines, None if one has none."""
-    cells = [cell for cell in material.cells if cell.contender == best]
+    cells = [cell for cell in material.cells if cell.system == best]
     ends = [cell.low if material.measure.is_higher_better else cell.high for cell in cells]
     baselines = [material.answers[best, cell.coordinates].baseline for cell in cells]
     known = [

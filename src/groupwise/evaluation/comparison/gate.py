@@ -171,20 +171,20 @@ def arrange_configuration(
 
 
 def _list_rows(names: Sequence[str], facts: FactsByCell) -> Iterator[SideRow]:
-    """Yield every fact but data side by side, over all cells of each contender."""
-    by_contender = _collect_values(facts)
-    for name in sorted({key for values in by_contender.values() for key in values}):
+    """Yield every fact but data side by side, over all cells of each system."""
+    by_system = _collect_values(facts)
+    for name in sorted({key for values in by_system.values() for key in values}):
         aspect, _, key = name.partition("/")
         if aspect not in (DATA, "conditions"):
-            values = [_join_values(by_contender.get(one, {}).get(name, ())) for one in names]
+            values = [_join_values(by_system.get(one, {}).get(name, ())) for one in names]
             yield SideRow(aspect, key, tuple(values))
 
 
 def _collect_values(facts: FactsByCell) -> dict[str, dict[str, list[Any]]]:
-    """Return all values by contender and fact."""
+    """Return all values by system and fact."""
     found: dict[str, dict[str, list[Any]]] = {}
-    for (contender, _), one in facts.items():
-        values = found.setdefault(contender, {})
+    for (system, _), one in facts.items():
+        values = found.setdefault(system, {})
         for name, value in one.facts.items():
             values.setdefault(name, []).append(value)
     return found
@@ -192,13 +192,13 @@ def _collect_values(facts: FactsByCell) -> dict[str, dict[str, list[Any]]]:
 
 def arrange_data(names: Sequence[str], facts: FactsByCell, gate: Gate) -> tuple[SideRow, ...]:
     """Return digests and counts of every file side by side, with the class of its difference."""
-    by_contender = _collect_values(facts)
+    by_system = _collect_values(facts)
     classes = {row.key: row for row in gate.rows if row.aspect == DATA}
     found: list[SideRow] = []
-    for name in sorted({n for values in by_contender.values() for n in values}):
+    for name in sorted({n for values in by_system.values() for n in values}):
         aspect, _, file = name.partition("/")
         if aspect == DATA:
-            tables = [by_contender.get(one, {}).get(name, []) for one in names]
+            tables = [by_system.get(one, {}).get(name, []) for one in names]
             found += _list_counts(file, tables, classes.get(file))
     return tuple(sorted(found, key=lambda row: row.kind is None))
 

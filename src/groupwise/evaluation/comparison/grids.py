@@ -16,7 +16,7 @@ MARK = "\u00a0★"
 
 
 def tabulate_values(comparison: Comparison, words: Words) -> tuple[Table, ...]:
-    """Return a heat map of values per contender, all on one scale."""
+    """Return a heat map of values per system, all on one scale."""
     known = [cell.value for cell in comparison.cells if cell.value is not None]
     low, high = min(known, default=0.0), max(known, default=0.0)
     scale = Scale(low, high, comparison.measure.sign)
@@ -24,7 +24,7 @@ def tabulate_values(comparison: Comparison, words: Words) -> tuple[Table, ...]:
         _tabulate_grid(
             comparison,
             words,
-            words.title_contender(name),
+            words.title_system(name),
             {c.coordinates: _shade_cell(c, scale, words) for c in comparison.cells_of(name)},
         )
         for name in comparison.names

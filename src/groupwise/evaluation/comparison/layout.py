@@ -71,7 +71,7 @@ def render_markdown(comparison: Comparison, *, language: Language = "en") -> str
 def choose_words(comparison: Comparison, language: Language) -> Words:
     """Return the words for a comparison."""
     axes = tuple(axis.key for axis in comparison.axes)
-    return Words(language, comparison.contender_axis, axes)
+    return Words(language, comparison.system_axis, axes)
 
 
 def tell_comparison(comparison: Comparison, *, language: Language = "en") -> Iterator[str]:
@@ -96,17 +96,17 @@ def _group_findings(comparison: Comparison, words: Words) -> list[str]:
 
 def title_recommendation(comparison: Comparison, words: Words) -> str:
     """Return ``Recommended: NAME`` or that none is."""
-    name = comparison.recommendation.contender
+    name = comparison.recommendation.system
     if name is None:
         return words.label("no_recommendation")
-    return words.label("recommended", name=words.title_contender(name))
+    return words.label("recommended", name=words.title_system(name))
 
 
 def lay_out(comparison: Comparison, language: Language = "en") -> Page:
     """Return the page of a comparison."""
     words = choose_words(comparison, language)
-    colors = [pick_color(index) for index in range(len(comparison.contenders))]
-    titles = map(words.title_contender, comparison.names)
+    colors = [pick_color(index) for index in range(len(comparison.systems))]
+    titles = map(words.title_system, comparison.names)
     shown = {
         "results": _show_results(comparison, words, colors),
         "settings": _show_settings(comparison, words),
@@ -135,7 +135,7 @@ def lay_out(comparison: Comparison, language: Language = "en") -> Page:
 def _list_boxes(comparison: Comparison, words: Words) -> tuple[Box, Box]:
     findings = tuple(_group_findings(comparison, words))
     reasons = tuple(map(words.say, comparison.recommendation.reasons))
-    kind = "verdict" if comparison.recommendation.contender is None else "verdict yes"
+    kind = "verdict" if comparison.recommendation.system is None else "verdict yes"
     return (
         Box("findings", findings, words.label("findings")),
         Box(kind, (), title_recommendation(comparison, words), reasons),
@@ -143,7 +143,7 @@ def _list_boxes(comparison: Comparison, words: Words) -> tuple[Box, Box]:
 
 
 def _list_sources(comparison: Comparison, words: Words) -> tuple[Block, ...]:
-    folders = tuple(mark_code(name) for one in comparison.contenders for name in one.folders)
+    folders = tuple(mark_code(name) for one in comparison.systems for name in one.folders)
     if not folders:
         return (Paragraph(words.label("footer_cells"), ""),)
     return (

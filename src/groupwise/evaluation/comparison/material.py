@@ -31,7 +31,7 @@ class Gate:
     """What the fairness gate said about all runs together.
 
     Attributes:
-        is_fair: whether the contenders may be compared.
+        is_fair: whether the systems may be compared.
         rows: every difference, the confounding ones first.
         notices: what it has to say before any number.
     """
@@ -47,7 +47,7 @@ class Material(Setup):
 
     ``is_direction_known`` is False for a measure that nobody defined, which is then taken to be
     better when it is higher. ``num_trainings`` is the number of different seeds behind the
-    contender that has fewest.
+    system that has fewest.
     """
 
     is_direction_known: bool = True
@@ -57,12 +57,10 @@ class Material(Setup):
     )
     gate: Gate = field(default_factory=Gate)
 
-    def find(self, contender: str, coordinates: Coordinates) -> GridCell:
+    def find(self, system: str, coordinates: Coordinates) -> GridCell:
         """Return one cell."""
         return next(
-            cell
-            for cell in self.cells
-            if cell.contender == contender and cell.coordinates == coordinates
+            cell for cell in self.cells if cell.system == system and cell.coordinates == coordinates
         )
 
     def list_coordinates(self) -> tuple[Coordinates, ...]:

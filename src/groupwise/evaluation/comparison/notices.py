@@ -52,7 +52,7 @@ def _note_other_items(versus: Sequence[Versus]) -> Iterator[Statement]:
 def _note_cells(cells: Sequence[GridCell]) -> Iterator[Statement]:
     failed = [cell for cell in cells if cell.state == "failed"]
     for cell in failed[:5]:
-        values = {"name": cell.contender, "at": cell.coordinates, "error": cell.error}
+        values = {"name": cell.system, "at": cell.coordinates, "error": cell.error}
         yield Statement("notice.failed", values, "warning")
     missing = sum(cell.value is None for cell in cells)
     if missing:
@@ -66,9 +66,9 @@ def _note_direction(material: Material) -> Iterator[Statement]:
 
 
 def _note_invalid(material: Material) -> Iterator[Statement]:
-    """Say once for each contender how many answers are invalid where they are most."""
-    for one in material.contenders:
-        cells = [cell for cell in material.cells if cell.contender == one.name]
+    """Say once for each system how many answers are invalid where they are most."""
+    for one in material.systems:
+        cells = [cell for cell in material.cells if cell.system == one.name]
         worst = max((cell.invalid_rate or 0.0 for cell in cells), default=0.0)
         if worst > MAX_INVALID_RATE:
             values = {"name": one.name, "rate": worst, "num_cells": len(cells)}
@@ -77,8 +77,8 @@ def _note_invalid(material: Material) -> Iterator[Statement]:
 
 
 def _note_constant(material: Material) -> Iterator[Statement]:
-    """Say of each contender that gives one answer to all items of a cell, in how many it does."""
-    for one in material.contenders:
+    """Say of each system that gives one answer to all items of a cell, in how many it does."""
+    for one in material.systems:
         cells = [answers for (name, _), answers in material.answers.items() if name == one.name]
         given = [find_constant(list(answers.predictions.values())) for answers in cells]
         constant = [answer for answer in given if answer is not None]
@@ -118,8 +118,8 @@ def _note_nested(material: Material) -> Iterator[Statement]:
 def is_axis_nested(material: Material, index: int) -> bool:
     """Whether along an axis every smaller item set is a part of every larger one."""
     by_rest: dict[tuple[str, Coordinates], set[frozenset[str]]] = {}
-    for (contender, place), answers in material.answers.items():
-        rest = (contender, place[:index] + place[index + 1 :])
+    for (system, place), answers in material.answers.items():
+        rest = (system, place[:index] + place[index + 1 :])
         by_rest.setdefault(rest, set()).add(frozenset(answers.items.ids))
     sets = [sorted(found, key=len) for found in by_rest.values() if len(found) > 1]
     return bool(sets) and all(a < b for found in sets for a, b in pairwise(found))
@@ -129,10 +129,10 @@ def _note_idle_axes(material: Material) -> Iterator[Statement]:
     """Say which values of an axis gave exactly the same results: nothing changed between them."""
     if not material.axes:
         return
-    names = [material.contender_axis or "", *(axis.key for axis in material.axes)]
+    names = [material.system_axis or "", *(axis.key for axis in material.axes)]
     results = [
         (
-            dict(zip(names, (cell.contender, *cell.coordinates), strict=True)),
+            dict(zip(names, (cell.system, *cell.coordinates), strict=True)),
             _digest_result(cell, material.answers),
         )
         for cell in material.cells
@@ -146,7 +146,7 @@ def _digest_result(
     cell: GridCell, answers: Mapping[tuple[str, Coordinates], Answers]
 ) -> str | float | None:
     """Return the digest of a cell's answers, its value where there are none, None if not run."""
-    found = answers.get((cell.contender, cell.coordinates))
+    found = answers.get((cell.system, cell.coordinates))
     if found is None:
         return cell.value
     rows = found.predictions

@@ -76,7 +76,7 @@ def _make_bar(comparison: Comparison, words: Words, index: int, gap: Gap) -> Bar
 
 
 def plot_curves(comparison: Comparison, words: Words) -> list[Plot]:
-    """Return one plot per training step and logged number, a line per contender."""
+    """Return one plot per training step and logged number, a line per system."""
     found: dict[tuple[str, str], list[Curve]] = {}
     for curve in comparison.curves:
         found.setdefault((curve.step_name, curve.key), []).append(curve)
@@ -88,10 +88,10 @@ def _plot_curve(comparison: Comparison, words: Words, curves: Sequence[Curve]) -
     colors = {name: pick_color(index) for index, name in enumerate(comparison.names)}
     lines = [
         Line(
-            title=words.title_contender(one.contender),
+            title=words.title_system(one.system),
             steps=one.steps,
             values=one.mean,
-            color=colors[one.contender],
+            color=colors[one.system],
             low=one.low if one.num_runs > 1 else (),
             high=one.high if one.num_runs > 1 else (),
         )

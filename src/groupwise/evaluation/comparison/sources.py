@@ -1,4 +1,4 @@
-"""Run folders as contenders and cells: what a comparison of runs is built from.
+"""Run folders as systems and cells: what a comparison of runs is built from.
 
 Which folders there are is told by the caller (two runs, or the cells of a sweep); a cell that has
 not run has no numbers, and nothing is made up for it.
@@ -12,7 +12,7 @@ from statistics import fmean
 
 from groupwise.core import EvaluationError, derive_seed
 from groupwise.evaluation.comparison.audits import arrange_audits
-from groupwise.evaluation.comparison.content import Contender, GridAxis, GridCell, State
+from groupwise.evaluation.comparison.content import GridAxis, GridCell, State, System
 from groupwise.evaluation.comparison.gate import (
     arrange_configuration,
     arrange_data,
@@ -38,7 +38,7 @@ class Source:
     """One run of a comparison.
 
     Attributes:
-        contender: name of what it is a run of.
+        system: name of what it is a run of.
         coordinates: its value on every axis of the grid, in their order.
         folder: its run folder, which need not exist before it is done.
         policy: whose answers are compared; None: the last that all runs have.
@@ -46,7 +46,7 @@ class Source:
         error: how it failed.
     """
 
-    contender: str
+    system: str
     coordinates: Coordinates
     folder: Path
     policy: str | None = None
@@ -61,16 +61,16 @@ class Question:
     Attributes:
         measure: such as ``accuracy``.
         split: such as ``test``.
-        varying: what is compared: keys of the config or aspects of the fairness gate.
+        factors: what is compared: keys of the config or aspects of the fairness gate.
         title: of the report.
-        contender_axis: key whose values are the contenders; empty for plain runs.
+        system_axis: key whose values are the systems; empty for plain runs.
     """
 
     measure: str = "accuracy"
     split: str = "test"
-    varying: tuple[str, ...] = ()
+    factors: tuple[str, ...] = ()
     title: str = ""
-    contender_axis: str = ""
+    system_axis: str = ""
 
 
 def read_sources(
@@ -84,37 +84,37 @@ def read_sources(
         DataError: if a file of predictions or metrics is damaged.
     """
     done = [one for one in sources if one.state == "done"]
-    rows = {(s.contender, s.coordinates): read_predictions(s.folder / _PREDICTIONS) for s in done}
+    rows = {(s.system, s.coordinates): read_predictions(s.folder / _PREDICTIONS) for s in done}
     open_ones = [one for one in done if one.policy is None]
     policy = choose_policy(
-        [rows[s.contender, s.coordinates] for s in open_ones],
+        [rows[s.system, s.coordinates] for s in open_ones],
         read_policies(open_ones[0].folder) if open_ones else Policies(),
     )
-    named = {(s.contender, s.coordinates): s.policy or policy for s in done}
+    named = {(s.system, s.coordinates): s.policy or policy for s in done}
     facts = {
-        (s.contender, s.coordinates): _read_facts(
-            s, named[s.contender, s.coordinates], rows[s.contender, s.coordinates]
+        (s.system, s.coordinates): _read_facts(
+            s, named[s.system, s.coordinates], rows[s.system, s.coordinates]
         )
         for s in done
     }
     defined = _define_measure(question.measure, done)
     measure = defined or Measure(question.measure, question.measure, question.measure)
-    folders = {(one.contender, one.coordinates): one.folder for one in done}
+    folders = {(one.system, one.coordinates): one.folder for one in done}
     answers = {
         key: _read_answers(
             rows[key], named[key], measure, question.split, read_policies(folders[key])
         )
         for key in rows
     }
-    names = tuple(dict.fromkeys(one.contender for one in sources))
+    names = tuple(dict.fromkeys(one.system for one in sources))
     gate = _judge(names, facts, question, has_axes=bool(axes))
     logs = _read_logs(done, facts)
     return Material(
         title=question.title,
         measure=measure,
         split=question.split,
-        contender_axis=question.contender_axis,
-        contenders=tuple(_describe(name, sources, named) for name in names),
+        system_axis=question.system_axis,
+        systems=tuple(_describe(name, sources, named) for name in names),
         axes=tuple(axes),
         cells=tuple(_fill_cell(one, answers, seed) for one in _sort(sources, names)),
         is_direction_known=defined is not None,
@@ -145,10 +145,10 @@ def _define_measure(name: str, done: Iterable[Source]) -> Measure | None:
 
 
 def _count_trainings(facts: Mapping[Key, RunFacts]) -> int:
-    """Return the number of seeds of the contender that has fewest; without a record it is one."""
+    """Return the number of seeds of the system that has fewest; without a record it is one."""
     seeds: dict[str, set[str]] = {}
-    for (contender, _), one in facts.items():
-        seeds.setdefault(contender, set()).add(str(one.facts.get("seeds/seed")))
+    for (system, _), one in facts.items():
+        seeds.setdefault(system, set()).add(str(one.facts.get("seeds/seed")))
     return min(map(len, seeds.values()), default=1)
 
 
@@ -175,13 +175,13 @@ def choose_policy(runs: Sequence[Sequence[Prediction]], policies: Policies) -> s
 
 
 def _sort(sources: Iterable[Source], names: Sequence[str]) -> list[Source]:
-    return sorted(sources, key=lambda one: names.index(one.contender))
+    return sorted(sources, key=lambda one: names.index(one.system))
 
 
 def _read_facts(source: Source, policy: str, rows: Sequence[Prediction]) -> RunFacts:
-    """Return the facts of a run under its contender's name, so that cells can be merged."""
+    """Return the facts of a run under its system's name, so that cells can be merged."""
     found = read_facts(source.folder, policy=policy, predictions=rows)
-    return replace(found, name=source.contender)
+    return replace(found, name=source.system)
 
 
 def _read_answers(
@@ -215,12 +215,12 @@ def _measure_one(rows: Sequence[Prediction], policy: str, items: Items) -> float
 def _judge(
     names: Sequence[str], facts: Mapping[Key, RunFacts], question: Question, *, has_axes: bool
 ) -> Gate:
-    """Hold the contenders together in every cell where two or more have run."""
+    """Hold the systems together in every cell where two or more have run."""
     by_place: dict[Coordinates, list[RunFacts]] = {}
     for (_, place), one in facts.items():
         by_place.setdefault(place, []).append(one)
     verdicts = [
-        check_fairness(runs, varying=question.varying, split=question.split)
+        check_fairness(runs, factors=question.factors, split=question.split)
         for runs in by_place.values()
         if len(runs) > 1
     ]
@@ -228,42 +228,40 @@ def _judge(
 
 
 def _list_folders(names: Sequence[str], done: Iterable[Source]) -> dict[str, list[Path]]:
-    """Return the folders of the finished runs of every contender."""
+    """Return the folders of the finished runs of every system."""
     found: dict[str, list[Path]] = {name: [] for name in names}
     for source in done:
-        found[source.contender].append(source.folder)
+        found[source.system].append(source.folder)
     return found
 
 
 def _read_logs(
     done: Iterable[Source], facts: Mapping[Key, RunFacts]
 ) -> dict[str, dict[str, list[Log]]]:
-    """Return the logs of the steps behind each policy, by step and contender."""
+    """Return the logs of the steps behind each policy, by step and system."""
     found: dict[str, dict[str, list[Log]]] = {}
     for source in done:
-        steps = facts[source.contender, source.coordinates].scope.steps
+        steps = facts[source.system, source.coordinates].scope.steps
         for step, log in read_logs(source.folder, steps).items():
-            found.setdefault(step, {}).setdefault(source.contender, []).append(log)
+            found.setdefault(step, {}).setdefault(source.system, []).append(log)
     return found
 
 
-def _describe(name: str, sources: Iterable[Source], named: Mapping[Key, str]) -> Contender:
-    mine = [one for one in sources if one.contender == name]
-    policies = {named.get((one.contender, one.coordinates), "") for one in mine} - {""}
-    return Contender(name, " / ".join(sorted(policies)), tuple(str(one.folder) for one in mine))
+def _describe(name: str, sources: Iterable[Source], named: Mapping[Key, str]) -> System:
+    mine = [one for one in sources if one.system == name]
+    policies = {named.get((one.system, one.coordinates), "") for one in mine} - {""}
+    return System(name, " / ".join(sorted(policies)), tuple(str(one.folder) for one in mine))
 
 
 def _fill_cell(source: Source, answers: Mapping[Key, Answers], seed: int) -> GridCell:
-    found = answers.get((source.contender, source.coordinates))
+    found = answers.get((source.system, source.coordinates))
     folder = str(source.folder)
     if found is None:
         state = source.state
-        return GridCell(
-            source.contender, source.coordinates, state, folder=folder, error=source.error
-        )
+        return GridCell(source.system, source.coordinates, state, folder=folder, error=source.error)
     low, high = _bound(found.items, seed=seed)
     return GridCell(
-        contender=source.contender,
+        system=source.system,
         coordinates=source.coordinates,
         state="done",
         value=found.items.value,

@@ -34,10 +34,10 @@ def show_number(number: int | None) -> Cell:
 
 
 def tabulate_results(comparison: Comparison, words: Words, colors: Sequence[str]) -> Table:
-    """Return the headline table: a line per contender."""
+    """Return the headline table: a line per system."""
     is_grid = bool(comparison.axes)
     names = ("mean", "cells", "lowest", "highest") if is_grid else ("value", "interval")
-    heads = ("contender", *names, "invalid", "n_items", "groups", "digest")
+    heads = ("system", *names, "invalid", "n_items", "groups", "digest")
     fill = _fill_grid if is_grid else _fill_single
     rows = [
         (_show_name(comparison, words, name), *fill(comparison, words, name))
@@ -48,10 +48,10 @@ def tabulate_results(comparison: Comparison, words: Words, colors: Sequence[str]
 
 
 def _show_name(comparison: Comparison, words: Words, name: str) -> Cell:
-    policy = next(one.policy for one in comparison.contenders if one.name == name)
-    is_best = comparison.recommendation.contender == name
+    policy = next(one.policy for one in comparison.systems if one.name == name)
+    is_best = comparison.recommendation.system == name
     note = "" if name.endswith(f":{policy}") else policy
-    return Cell(words.title_contender(name), note=note, is_strong=is_best)
+    return Cell(words.title_system(name), note=note, is_strong=is_best)
 
 
 def _fill_single(comparison: Comparison, words: Words, name: str) -> Iterator[Cell]:
@@ -108,8 +108,8 @@ def _show_digests(cells: Iterable[GridCell]) -> Cell:
 
 
 def tabulate_sides(comparison: Comparison, words: Words, rows: Sequence[SideRow]) -> Table:
-    """Return settings or counts side by side, a column per contender."""
-    titles = [words.title_contender(name) for name in comparison.names]
+    """Return settings or counts side by side, a column per system."""
+    titles = [words.title_system(name) for name in comparison.names]
     has_kinds = any(row.kind for row in rows)
     heads = (words.label("setting"), *titles, *([words.label("why")] if has_kinds else []))
     return Table(
@@ -149,7 +149,7 @@ def _tabulate_step(step: str, rows: Sequence[EpochRow], words: Words) -> Table:
     keys = list(dict.fromkeys(key for row in rows for key in row.values))
     has_many = any(row.num_runs > 1 for row in rows)
     heads = [
-        words.label("contender"),
+        words.label("system"),
         words.label("epoch"),
         *(words.title("series", key) for key in keys),
     ]
@@ -168,7 +168,7 @@ def _show_epoch(
     shown = [Cell(DASH if value is None else words.plain(value), order=value) for value in values]
     epoch = Cell(str(row.epoch), order=row.epoch)
     ends = (show_number(row.num_runs),) if has_many else ()
-    return (Cell(words.title_contender(row.contender)), epoch, *shown, *ends)
+    return (Cell(words.title_system(row.system)), epoch, *shown, *ends)
 
 
 def tabulate_discordant(comparison: Comparison, words: Words) -> tuple[tuple[str, Table], ...]:
@@ -198,7 +198,7 @@ def _tell_discordant(pair: Versus, found: DiscordantList, words: Words) -> str:
 
 def _list_items(pair: Versus, found: DiscordantList, measure: Measure, words: Words) -> Table:
     answers = [
-        words.label("answer_of", name=words.title_contender(name))
+        words.label("answer_of", name=words.title_system(name))
         for name in (pair.first, pair.second)
     ]
     heads = (*words.labels("item", "truth"), *answers)

@@ -1,6 +1,6 @@
-"""Training side by side: logged numbers of every contender, and the last ones of each epoch.
+"""Training side by side: logged numbers of every system, and the last ones of each epoch.
 
-Several runs of a contender are averaged step by step, with the lowest and the highest kept.
+Several runs of a system are averaged step by step, with the lowest and the highest kept.
 """
 
 import math
@@ -48,17 +48,17 @@ def _keep_numbers(row: Mapping[str, Any]) -> dict[str, float]:
 
 
 def draw_curves(logs: LogsByStep) -> tuple[Curve, ...]:
-    """Return the curves of logs by step and contender."""
+    """Return the curves of logs by step and system."""
     found: list[Curve] = []
-    for step, by_contender in logs.items():
+    for step, by_system in logs.items():
         for key in KEYS:
             if key not in _NOT_DRAWN:
-                curves = [_average(step, key, c, runs) for c, runs in by_contender.items()]
+                curves = [_average(step, key, c, runs) for c, runs in by_system.items()]
                 found += [curve for curve in curves if curve is not None]
     return tuple(found)
 
 
-def _average(step: str, key: str, contender: str, runs: Sequence[Log]) -> Curve | None:
+def _average(step: str, key: str, system: str, runs: Sequence[Log]) -> Curve | None:
     """Return mean, lowest and highest of several runs at the steps that all of them logged."""
     series = [one for log in runs if (one := _read_series(log, key))]
     if not series:
@@ -71,7 +71,7 @@ def _average(step: str, key: str, contender: str, runs: Sequence[Log]) -> Curve 
     return Curve(
         step_name=step,
         key=key,
-        contender=contender,
+        system=system,
         num_runs=len(series),
         steps=tuple(shared),
         mean=tuple(map(float, values.mean(axis=0))),
@@ -88,13 +88,13 @@ def list_epochs(logs: LogsByStep) -> tuple[EpochRow, ...]:
     """Return the last logged values within every epoch, as means over the runs that have it."""
     return tuple(
         row
-        for step, by_contender in logs.items()
-        for contender, runs in by_contender.items()
-        for row in _average_epochs(step, contender, runs)
+        for step, by_system in logs.items()
+        for system, runs in by_system.items()
+        for row in _average_epochs(step, system, runs)
     )
 
 
-def _average_epochs(step: str, contender: str, runs: Sequence[Log]) -> Iterator[EpochRow]:
+def _average_epochs(step: str, system: str, runs: Sequence[Log]) -> Iterator[EpochRow]:
     tables = [_find_last(log) for log in runs]
     for epoch in sorted({epoch for table in tables for epoch in table}):
         here = [table[epoch] for table in tables if epoch in table]
@@ -103,7 +103,7 @@ def _average_epochs(step: str, contender: str, runs: Sequence[Log]) -> Iterator[
             for key in KEYS
             if any(key in one for one in here)
         }
-        yield EpochRow(step, contender, epoch, len(here), values)
+        yield EpochRow(step, system, epoch, len(here), values)
 
 
 def _find_last(log: Log) -> dict[int, dict[str, float]]:

@@ -1,4 +1,4 @@
-"""Two contenders, cell by cell: what their differences are, as data."""
+"""Two systems, cell by cell: what their differences are, as data."""
 
 from dataclasses import dataclass
 from typing import Literal
@@ -10,13 +10,13 @@ Coordinates = tuple[str, ...]
 
 @dataclass(frozen=True, slots=True)
 class Gap:
-    """The difference of two contenders in one cell, first minus second.
+    """The difference of two systems in one cell, first minus second.
 
     Attributes:
         coordinates: the cell.
         difference: None unless both have run on the same items.
         why_none: ``missing`` (one has not run) or ``other_items``; empty with a difference.
-        test: the paired comparison, whose b is the first contender; None without items.
+        test: the paired comparison, whose b is the first system; None without items.
         is_clear: whether it survives Holm's method over all comparisons of the report.
     """
 
@@ -47,7 +47,7 @@ class AxisMeans:
 
 @dataclass(frozen=True, slots=True)
 class Discordant:
-    """An item that exactly one of two contenders has right, or where their scores differ."""
+    """An item that exactly one of two systems has right, or where their scores differ."""
 
     example_id: str
     group: str
@@ -72,10 +72,10 @@ class DiscordantList:
 
 @dataclass(frozen=True, slots=True)
 class Versus:
-    """Two contenders, cell by cell: first minus second.
+    """Two systems, cell by cell: first minus second.
 
     Attributes:
-        first: name of the contender whose values count positive.
+        first: name of the system whose values count positive.
         second: name of the other.
         gaps: one per cell of the grid.
         mean: mean difference over the cells where both have run, None if there are none.

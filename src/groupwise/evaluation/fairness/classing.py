@@ -25,14 +25,14 @@ class Context:
     Attributes:
         runs: all that are held together.
         relations: of their items.
-        varying: names of what is compared.
+        factors: names of what is compared.
         varied: what of it differs.
         equal: aspects that every run has recorded and in which nothing differs.
     """
 
     runs: Sequence[RunFacts]
     relations: Sequence[ItemRelation]
-    varying: Sequence[str]
+    factors: Sequence[str]
     varied: Varied
     equal: frozenset[str]
 
@@ -41,16 +41,16 @@ def make_context(
     runs: Sequence[RunFacts],
     relations: Sequence[ItemRelation],
     found: Sequence[Found],
-    varying: Sequence[str],
+    factors: Sequence[str],
 ) -> Context:
     """Return the context of all that was found."""
-    varied = _find_varied(found, varying, runs)
-    return Context(runs, relations, varying, varied, _find_equal_aspects(found, runs))
+    varied = _find_varied(found, factors, runs)
+    return Context(runs, relations, factors, varied, _find_equal_aspects(found, runs))
 
 
 def class_difference(found: Found, context: Context) -> tuple[DifferenceKind, str, Words]:
     """Return the kind, the name of the reason and what stands in the places of its sentence."""
-    if is_named(found.name, context.varying):
+    if is_named(found.name, context.factors):
         return "intended", "named", {}
     cause = find_cause(found, context.varied, context.runs)
     if cause is not None:
@@ -84,14 +84,14 @@ def _find_marked(found: Found, context: Context) -> tuple[str, Words] | None:
     return None
 
 
-def is_named(fact: str, varying: Sequence[str]) -> bool:
+def is_named(fact: str, factors: Sequence[str]) -> bool:
     """Return whether ``aspect/key`` is what one of the names means."""
     aspect, _, key = fact.partition("/")
     if aspect == "config":
-        return any(key == name or key.startswith(f"{name}.") for name in varying)
-    if aspect == "seeds" and "seed" in varying:
+        return any(key == name or key.startswith(f"{name}.") for name in factors)
+    if aspect == "seeds" and "seed" in factors:
         return True
-    return aspect not in NOT_NAMEABLE and any(name in (aspect, fact) for name in varying)
+    return aspect not in NOT_NAMEABLE and any(name in (aspect, fact) for name in factors)
 
 
 def _name_confounder(found: Found, context: Context) -> tuple[str, str]:
@@ -107,16 +107,16 @@ def _name_confounder(found: Found, context: Context) -> tuple[str, str]:
 
 
 def _find_varied(
-    found: Sequence[Found], varying: Sequence[str], runs: Sequence[RunFacts]
+    found: Sequence[Found], factors: Sequence[str], runs: Sequence[RunFacts]
 ) -> Varied:
-    named = [one for one in found if is_named(one.name, varying)]
+    named = [one for one in found if is_named(one.name, factors)]
     settings = tuple(one.key for one in named if one.aspect == "config")
     evaluated = {name for run in runs for name in run.scope.evaluated}
     trained = [one for one in found if one.aspect == "data" and one.key not in evaluated]
     is_set = any(run.scope.prepares(key) for run in runs for key in settings)
     return Varied(
         settings,
-        has_data=any(is_set or is_named(one.name, varying) for one in trained),
+        has_data=any(is_set or is_named(one.name, factors) for one in trained),
         has_policy=any(one.aspect == "policy" for one in named),
     )
 

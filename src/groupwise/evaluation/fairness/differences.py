@@ -1,7 +1,7 @@
 """Differences between runs, each classed: intended, harmless or confounding, with one sentence.
 
 Everything that no rule calls intended or harmless is confounding, and so is what only some of
-the runs have recorded. Naming something with ``varying`` changes classes and never what is listed.
+the runs have recorded. Naming something with ``factors`` changes classes and never what is listed.
 """
 
 from collections.abc import Mapping, Sequence
@@ -58,39 +58,39 @@ def find_differences(
     runs: Sequence[RunFacts],
     relations: Sequence[ItemRelation],
     *,
-    varying: Sequence[str] = (),
+    factors: Sequence[str] = (),
 ) -> tuple[Difference, ...]:
     """Return all differences, the confounding ones first.
 
     Args:
         runs: two or more.
         relations: of their items.
-        varying: keys of the config, their sections, or aspects that are compared.
+        factors: keys of the config, their sections, or aspects that are compared.
 
     Raises:
-        EvaluationError: if ``varying`` names what no run has.
+        EvaluationError: if ``factors`` names what no run has.
     """
-    check_varying(runs, varying)
+    check_factors(runs, factors)
     found = [*find_unlike_items(runs, relations), *find_unlike_facts(runs)]
-    context = make_context(runs, relations, found, varying)
+    context = make_context(runs, relations, found, factors)
     classed = [_class(one, context) for one in found]
     return tuple(sorted(classed, key=lambda one: (_ORDER.index(one.kind), one.aspect, one.key)))
 
 
-def check_varying(runs: Sequence[RunFacts], varying: Sequence[str]) -> None:
+def check_factors(runs: Sequence[RunFacts], factors: Sequence[str]) -> None:
     """Refuse names that no run has.
 
     Raises:
         EvaluationError: with the nearest name.
     """
     facts = sorted({name for run in runs for name in run.facts})
-    for name in varying:
+    for name in factors:
         is_known = name in _OF_ITEMS or any(is_named(fact, [name]) for fact in facts)
         if not is_known:
             aspects = {fact.partition("/")[0] for fact in facts} - set(NOT_NAMEABLE)
             known = {fact.partition("/")[2] for fact in facts if fact.startswith("config/")}
             hint = suggest_name(name, sorted(known | aspects)) or "; give a key of the config"
-            raise EvaluationError(f"--varying: no run has {name!r}{hint}")
+            raise EvaluationError(f"--factor: no run has {name!r}{hint}")
 
 
 def _class(found: Found, context: Context) -> Difference:

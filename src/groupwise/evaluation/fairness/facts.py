@@ -34,7 +34,7 @@ class Answer:
 
 @dataclass(frozen=True, slots=True)
 class RunFacts:
-    """One contender: a run and one of its policies.
+    """One system: a run and one of its policies.
 
     Attributes:
         name: what it is called here, ``FOLDER:POLICY``; ``dataclasses.replace`` gives another.

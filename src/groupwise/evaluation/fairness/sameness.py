@@ -49,7 +49,7 @@ def find_sameness(
     relations: Sequence[ItemRelation],
     differences: Sequence[Difference],
     *,
-    varying: Sequence[str] = (),
+    factors: Sequence[str] = (),
 ) -> tuple[Sameness, ...]:
     """Return all remarks on runs: untrained steps, equal predictions, names that do not vary.
 
@@ -61,7 +61,7 @@ def find_sameness(
         remark for one in relations for remark in _find_same_answers(one, runs, differences)
     ]
     given = [f"{one.aspect}/{one.key}" for one in differences]
-    still = [name for name in varying if not any(is_named(fact, [name]) for fact in given)]
+    still = [name for name in factors if not any(is_named(fact, [name]) for fact in given)]
     names = tuple(run.name for run in runs)
     remarks += [_remark("warning", "not_varied", names, {"key": name}) for name in still]
     return tuple(remarks)

@@ -34,24 +34,24 @@ class FairnessVerdict:
 
 
 def check_fairness(
-    runs: Sequence[RunFacts], *, varying: Sequence[str] = (), split: str = "test"
+    runs: Sequence[RunFacts], *, factors: Sequence[str] = (), split: str = "test"
 ) -> FairnessVerdict:
     """Hold runs together: every difference, how their items relate, and what is too much the same.
 
     Args:
         runs: two or more, with different names.
-        varying: what is compared: keys or sections of the config (``grpo.beta``), or aspects
+        factors: what is compared: keys or sections of the config (``grpo.beta``), or aspects
             (``data``, ``policy``); what follows from it is intended, too.
         split: whose items are compared.
 
     Raises:
         EvaluationError: with fewer than two runs, the same policy of the same folder twice, a run
-            without items in the split, or a name in ``varying`` that no run has.
+            without items in the split, or a name in ``factors`` that no run has.
     """
     _check_runs(runs)
     relations = relate_items(runs, split=split)
-    differences = find_differences(runs, relations, varying=varying)
-    remarks = find_sameness(runs, relations, differences, varying=varying)
+    differences = find_differences(runs, relations, factors=factors)
+    remarks = find_sameness(runs, relations, differences, factors=factors)
     is_fair = not any(one.kind == "confounding" for one in differences) and not any(
         remark.level == "error" for remark in remarks
     )

@@ -65,27 +65,27 @@ CONFOUNDING: Sentences = {
         "请重新运行其 evaluate 步骤",
     ),
     "config": (
-        "set {key} to the same value in all runs, or name it with --varying",
-        "请在所有运行中把 {key} 设为相同的值，或用 --varying 声明",
+        "set {key} to the same value in all runs, or name it with --factor",
+        "请在所有运行中把 {key} 设为相同的值，或用 --factor 声明",
     ),
     "seeds": (
         "a seed alone moves the numbers: repeat with the same seed, or vary seeds in all runs "
-        "alike and name seed with --varying",
-        "仅种子就会改变结果：请用相同种子重做，或在所有运行中同样改变种子并用 --varying 声明",
+        "alike and name seed with --factor",
+        "仅种子就会改变结果：请用相同种子重做，或在所有运行中同样改变种子并用 --factor 声明",
     ),
     "recipe": ("other recipes: compare runs of one recipe", "配方不同：请比较同一配方的运行"),
     "policy": (
-        "other policies: name policy with --varying if they are what is compared",
-        "策略不同：若这正是要比较的，请用 --varying policy 声明",
+        "other policies: name policy with --factor if they are what is compared",
+        "策略不同：若这正是要比较的，请用 --factor policy 声明",
     ),
     "lineage": (
         "other training steps: compare policies that were trained in the same steps, or name "
-        "policy with --varying",
-        "训练步骤不同：请比较训练步骤相同的策略，或用 --varying policy 声明",
+        "policy with --factor",
+        "训练步骤不同：请比较训练步骤相同的策略，或用 --factor policy 声明",
     ),
     "data": (
-        "other data in {key}: give all runs the same data, or name data with --varying",
-        "{key} 数据不同：请使用相同数据，或用 --varying data 声明",
+        "other data in {key}: give all runs the same data, or name data with --factor",
+        "{key} 数据不同：请使用相同数据，或用 --factor data 声明",
     ),
     "inputs": (
         "another file or folder behind {key}: give all runs the same",
@@ -141,8 +141,8 @@ CONFOUNDING: Sentences = {
         "裁判在某个运行中失败更多：请修复后重新训练该运行",
     ),
     "budget": (
-        "one run had more of {key}: give all runs the same budget, or name budget with --varying",
-        "训练预算 {key} 不同：请使用相同预算，或用 --varying budget 声明",
+        "one run had more of {key}: give all runs the same budget, or name budget with --factor",
+        "训练预算 {key} 不同：请使用相同预算，或用 --factor budget 声明",
     ),
     "resolved": (
         "the trainer resolved {key} to another value: set it, or use the same library versions",
@@ -153,13 +153,13 @@ CONFOUNDING: Sentences = {
         "可训练或冻结的参数量不同（{key}）：请训练相同的部分",
     ),
     "packages": (
-        "another version of {key}: run all with the same version, or name packages with --varying",
-        "{key} 的版本不同：请用同一版本运行，或用 --varying packages 声明",
+        "another version of {key}: run all with the same version, or name packages with --factor",
+        "{key} 的版本不同：请用同一版本运行，或用 --factor packages 声明",
     ),
     "code": (
-        "another state of the code: run all from one commit, or name code with --varying if you "
+        "another state of the code: run all from one commit, or name code with --factor if you "
         "know that the change does not matter",
-        "代码版本不同：请在同一提交上运行；若确知改动无关，可用 --varying code 声明",
+        "代码版本不同：请在同一提交上运行；若确知改动无关，可用 --factor code 声明",
     ),
     "accepted": (
         "one run goes on with a known fault of its rewards: fix the fault and run it again",
@@ -167,8 +167,8 @@ CONFOUNDING: Sentences = {
     ),
     "other": (
         "nothing says that {key} is harmless: make it the same in all runs, or name it with "
-        "--varying",
-        "无法确定 {key} 无害：请使其相同，或用 --varying 声明",
+        "--factor",
+        "无法确定 {key} 无害：请使其相同，或用 --factor 声明",
     ),
 }
 

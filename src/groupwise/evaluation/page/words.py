@@ -57,13 +57,13 @@ class Words:
 
     Attributes:
         language: ``en`` or ``zh``.
-        contender_axis: key whose values are the contenders, which they are then shown with.
+        system_axis: key whose values are the systems, which they are then shown with.
         axes: keys of the grid's axes.
         policies: of the run that the page is about.
     """
 
     language: Language
-    contender_axis: str = ""
+    system_axis: str = ""
     axes: tuple[str, ...] = ()
     policies: Policies = field(default_factory=Policies)
     _formatter: "_Formatter" = field(init=False, repr=False, compare=False)
@@ -105,9 +105,9 @@ class Words:
         word = forms[0] if number == 1 else forms[-1]
         return f"{numbers.format_count(number)}{_NBSP}{word}"
 
-    def title_contender(self, name: str) -> str:
-        """Return how a contender is called: with the axis where it is a value of one."""
-        return f"{self.title_axis(self.contender_axis)} {name}" if self.contender_axis else name
+    def title_system(self, name: str) -> str:
+        """Return how a system is called: with the axis where it is a value of one."""
+        return f"{self.title_axis(self.system_axis)} {name}" if self.system_axis else name
 
     def title_axis(self, key: str) -> str:
         """Return the last part of an axis' key."""
@@ -132,7 +132,7 @@ class Words:
 
     def title_pair(self, first: str, second: str) -> str:
         """Return ``first − second``, with the axis named once."""
-        return f"{self.title_contender(first)} \u2212 {second}"
+        return f"{self.title_system(first)} \u2212 {second}"
 
     def place(self, coordinates: Sequence[str]) -> str:
         """Return ``epoch 1, size 200``; empty without axes."""
@@ -198,9 +198,9 @@ class _Formatter(string.Formatter):
             "pairs": self._join_pairs,
             "policy": words.title_policy,
             "policies": lambda names: words.join(map(words.title_policy, names)),
-            "contender": words.title_contender,
+            "system": words.title_system,
             "axis": words.title_axis,
-            "contenders": lambda names: words.join(map(words.title_contender, names)),
+            "systems": lambda names: words.join(map(words.title_system, names)),
             "measure": words.title_measure,
             "plain_measure": words.name_measure,
             "aspect": lambda aspect: words.title("aspects", aspect) + self._end_aspect(),
