@@ -61,13 +61,18 @@ def read_findings(folder: Path) -> list[Finding]:
     return [Finding(**{**finding, "where": tuple(finding["where"])}) for finding in found]
 
 
+def read_targets(folder: Path) -> dict[str, str]:
+    """Return the targets that are taught, by the ids of their rows."""
+    return {row["id"]: row["target"] for row in read_jsonl(folder / _WARMUP)}
+
+
 def read_warmup(folder: Path) -> RowsOfEpoch:
     """Return the training rows that have a target.
 
     Raises:
         DataError: if there is none.
     """
-    targets = {row["id"]: row["target"] for row in read_jsonl(folder / _WARMUP)}
+    targets = read_targets(folder)
     examples = read_examples(folder / "train.jsonl")
     rows = [SftRow(e, targets[e.id]) for e in examples if e.id in targets]
     if not rows:

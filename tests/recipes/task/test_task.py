@@ -18,6 +18,7 @@ from groupwise.pipeline.reward_audit import plan_steps
 from groupwise.rewards import audit_rewards
 from groupwise_recipes.task.config import TaskConfig
 from groupwise_recipes.task.recipe import recipe
+from groupwise_recipes.task.rewards import make_case
 from groupwise_recipes.task.rows import prepare_rows, read_findings, read_warmup
 
 KINDS = ["labels", "choice", "number", "text", "json", "code", "pictures"]
@@ -79,6 +80,20 @@ def test_the_rewards_of_a_new_task_pass_the_audit(make: Make, tmp_path: Path, ki
     assert [finding.name for finding in audit.errors] == []
 
 
+def test_the_reference_of_a_row_is_its_target_where_it_has_one(tmp_path: Path):
+    rows = [{**row, "答案": f"{n}", "示范": f"想{n}#### {n}"} for n, row in enumerate(ask_many(60))]
+    rows[0]["示范"] = None
+    case = make_case(prepare(tmp_path, rows, answer={"kind": "maths"}), tmp_path / "prepared")
+    assert len(case.examples) > 20
+    for example in case.examples:
+        own = str(example.label)
+        for label in (own, "77"):
+            taught = f"想{own}#### {label}"
+            assert case.write(example, label) == (
+                taught if own != "0" else case.parser.write(label)
+            )
+
+
 def test_a_new_task_needs_a_new_folder_and_a_known_kind(make: Make, tmp_path: Path):
     make()
     with pytest.raises(ConfigError, match="is there already"):
@@ -121,7 +136,7 @@ def test_another_label_redoes_what_reads_answers(make: Make):
     assert changed >= {"prepare", "baselines", "grpo", "evaluate"}
 
 
-def prepare(folder: Path, rows: list[dict[str, Any]]) -> TaskConfig:
+def prepare(folder: Path, rows: list[dict[str, Any]], **values: Any) -> TaskConfig:
     write_jsonl(folder / "评论.jsonl", rows)
     given = {
         "model": {"base": "tiny-qwen2", "max_pixels": 784},
@@ -129,6 +144,7 @@ def prepare(folder: Path, rows: list[dict[str, Any]]) -> TaskConfig:
         "answer": {"kind": "labels", "labels": ["好评", "差评"]},
         "sft": {},
         "grpo": {},
+        **values,
     }
     config = load_config(TaskConfig, given)
     prepare_rows(config, folder / "prepared")
