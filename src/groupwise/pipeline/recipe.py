@@ -144,9 +144,14 @@ def find_config(recipe: Recipe[Any], name_or_file: str | None = None) -> Path:
     Without a name: ``demo`` if the recipe has it, or its only config.
 
     Raises:
-        ConfigError: with the nearest name, if there is no such config.
+        ConfigError: with the nearest name, if there is no such config, or it has none at all.
     """
     names = list_configs(recipe)
+    if name_or_file is None and not names:
+        raise ConfigError(
+            f"the recipe {recipe.name} has no config of its own",
+            fix="give a file; `groupwise new DIR` writes one" if recipe.template_folder else None,
+        )
     if name_or_file is None:
         name_or_file = "demo" if "demo" in names or len(names) != 1 else names[0]
     if name_or_file in names:

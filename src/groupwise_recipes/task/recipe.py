@@ -11,6 +11,6 @@ recipe = make_recipe(
     name="task",
     summary="Your own rows, answers and rewards (groupwise new DIR writes one to start from).",
     config_type="groupwise_recipes.task.config:TaskConfig",
-    config_folder=_TEMPLATES / "labels",
+    config_folder=_TEMPLATES,
     template_folder=_TEMPLATES,
 )

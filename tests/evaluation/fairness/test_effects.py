@@ -9,12 +9,13 @@ import pytest
 from groupwise.core import Config, Effect, list_effects
 from groupwise.evaluation import FairnessVerdict, RunFacts, RunPolicy, check_fairness
 from groupwise.evaluation.fairness import Answer, Scope
-from groupwise_recipes.group_qc.config import GroupQcConfig
-from groupwise_recipes.on_task.config import OnTaskConfig
+from groupwise.pipeline import find_recipes
 
+KINDS = {name: recipe.load_config_type() for name, recipe in find_recipes().items()}
+ON_TASK = KINDS["on_task"]
 FIELDS = [
-    pytest.param(kind, path, effect, id=f"{kind.__name__}-{path}")
-    for kind in (OnTaskConfig, GroupQcConfig)
+    pytest.param(kind, path, effect, id=f"{name}-{path}")
+    for name, kind in KINDS.items()
     for path, effect in list_effects(kind).items()
 ]
 POLICY = RunPolicy(name="grpo", title="GRPO", title_zh="GRPO", kind="trained", step="grpo")
@@ -83,7 +84,14 @@ def test_a_source_counts_by_its_content(kind: type[Config], path: str, effect: E
     assert path in [one.key for one in found.confounding]
 
 
-@pytest.mark.parametrize("kind", [OnTaskConfig, GroupQcConfig])
+def test_every_recipe_is_looked_at() -> None:
+    assert {"group_qc", "on_task", "task"} <= set(KINDS)
+    for name, kind in KINDS.items():
+        sections = {p.partition(".")[0] for p in list_effects(kind)}
+        assert {"seed", "model", "data", "grpo", "evaluation"} <= sections, name
+
+
+@pytest.mark.parametrize("kind", KINDS.values(), ids=KINDS)
 def test_the_type_of_weights_always_counts(kind: type[Config]) -> None:
     found = {p: e.kind for p, e in list_effects(kind).items() if p.endswith("dtype")}
     assert found
@@ -91,8 +99,8 @@ def test_the_type_of_weights_always_counts(kind: type[Config]) -> None:
 
 
 def test_a_field_that_only_one_run_calls_harmless_counts() -> None:
-    one = make_facts("one", OnTaskConfig, {"config/judge.cache": 1})
-    two = make_facts("two", OnTaskConfig, {"config/judge.cache": 2})
+    one = make_facts("one", ON_TASK, {"config/judge.cache": 1})
+    two = make_facts("two", ON_TASK, {"config/judge.cache": 2})
     assert check_fairness([one, two]).is_fair
     two = replace(two, scope=replace(two.scope, effects={}))
     assert not check_fairness([one, two]).is_fair

@@ -5,6 +5,8 @@ from pathlib import Path
 
 import pytest
 from command_line import CommandLine
+from plan_keys import list_done
+from recipe_plans import list_all_steps
 from recipe_runs import POLICIES
 
 from groupwise.core import load_config, read_jsonl
@@ -19,6 +21,12 @@ from groupwise_recipes.group_qc.stage_a import StageAJob, read_summaries, run_st
 from groupwise_recipes.group_qc.verdicts import FAIL, parse_judgement
 
 pytestmark = pytest.mark.slow
+
+
+def test_every_stage_there_is_did_its_work_with_what_it_declares(
+    tiny_run: Path, tmp_path: Path
+) -> None:
+    assert list_done(tiny_run) == list_all_steps("group_qc", tmp_path)
 
 
 def test_every_policy_is_measured_on_the_same_groups(tiny_run: Path) -> None:

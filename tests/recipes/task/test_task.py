@@ -6,14 +6,15 @@ from typing import Any
 
 import pytest
 from asked_rows import ASKED, ask_many
-from plan_keys import list_changed, read_keys
+from plan_keys import list_changed, list_done, read_keys
+from recipe_plans import list_all_steps
 from typer.testing import CliRunner
 
 from groupwise.cli.main import app
 from groupwise.core import Config, ConfigError, DataError, load_config, read_jsonl, write_jsonl
 from groupwise.data import read_examples
 from groupwise.evaluation import read_metrics
-from groupwise.pipeline import find_recipe_of, run_recipe
+from groupwise.pipeline import find_config, find_recipe_of, run_recipe
 from groupwise.pipeline.reward_audit import plan_steps
 from groupwise.rewards import audit_rewards
 from groupwise_recipes.task.config import TaskConfig
@@ -177,6 +178,7 @@ def test_the_whole_way_of_a_task_of_ones_own(make: Make):
     folder = make()
     out = folder / "run"
     run_recipe(recipe, load(folder, *TINY), out=out)
+    assert list_done(out) == list_all_steps("task", folder / "planned")
     accuracies = {
         metric.policy: metric
         for metric in read_metrics(out / "evaluate" / "metrics.json")
@@ -189,3 +191,8 @@ def test_the_whole_way_of_a_task_of_ones_own(make: Make):
     audit = json.loads((out / "audit_rewards" / "audit.json").read_text())
     assert audit
     assert (out / "report.html").is_file()
+
+
+def test_the_recipe_alone_says_that_it_needs_a_config() -> None:
+    with pytest.raises(ConfigError, match="task has no config of its own; .*groupwise new DIR"):
+        find_config(recipe)
