@@ -194,5 +194,5 @@ def test_the_whole_way_of_a_task_of_ones_own(make: Make):
 
 
 def test_the_recipe_alone_says_that_it_needs_a_config() -> None:
-    with pytest.raises(ConfigError, match="task has no config of its own; .*groupwise new DIR"):
+    with pytest.raises(ConfigError, match=r"task has no config of its own; .*groupwise new DIR"):
         find_config(recipe)
