@@ -5,7 +5,7 @@
 "compare" is everything between two files of predictions and the result: reading them, the items
 of a measure, the interval, both tests, effect size, power and the list of items that differ.
 "scipy" is ``scipy.stats.bootstrap`` of the mean difference of the same items with the same
-number of draws, percentiles and no more, as one would write it first; it takes no groups.
+number of draws, percentiles and no more, as one would write it first; it takes no clusters.
 Both are medians of one process; "cpu" is the processor's time, which other work on the machine
 does not change much, and "ratio" is compare over scipy in that time.
 """
@@ -39,18 +39,18 @@ KEYS = ("compare_s", "compare_cpu_s", "scipy_s", "scipy_cpu_s")
 NAMES = ("compare", "cpu", "scipy", "cpu")
 
 
-def write_run(path: Path, *, num_groups: int, accuracy: float) -> None:
-    """Write predictions of a policy that is right with a chance by group and item."""
-    dice = random.Random(f"{num_groups} {accuracy}")
-    chances = [min(1.0, max(0.0, dice.gauss(accuracy, 0.1))) for _ in range(num_groups)]
+def write_run(path: Path, *, num_clusters: int, accuracy: float) -> None:
+    """Write predictions of a policy that is right with a chance by cluster and item."""
+    dice = random.Random(f"{num_clusters} {accuracy}")
+    chances = [min(1.0, max(0.0, dice.gauss(accuracy, 0.1))) for _ in range(num_clusters)]
     rows: list[Prediction] = []
     for number in range(NUM_ITEMS):
-        group = number % num_groups
-        is_right = dice.random() < chances[group]
+        cluster = number % num_clusters
+        is_right = dice.random() < chances[cluster]
         rows.append(
             Prediction(
                 example_id=f"item-{number:06}",
-                group=f"group-{group:06}",
+                cluster=f"cluster-{cluster:06}",
                 split="test",
                 policy="grpo",
                 label="yes",
@@ -94,17 +94,17 @@ def measure_s(work: Callable[[], Any], repeats: int) -> tuple[float, float]:
     return statistics.median(by_clock), statistics.median(by_processor)
 
 
-def run_case(folder: Path, num_groups: int, measure: str, repeats: int) -> dict[str, Any]:
-    """Return the seconds of both for one number of groups and one measure."""
-    a, b = folder / f"a-{num_groups}.jsonl", folder / f"b-{num_groups}.jsonl"
+def run_case(folder: Path, num_clusters: int, measure: str, repeats: int) -> dict[str, Any]:
+    """Return the seconds of both for one number of clusters and one measure."""
+    a, b = folder / f"a-{num_clusters}.jsonl", folder / f"b-{num_clusters}.jsonl"
     if not a.exists():
-        write_run(a, num_groups=num_groups, accuracy=0.7)
-        write_run(b, num_groups=num_groups, accuracy=0.72)
+        write_run(a, num_clusters=num_clusters, accuracy=0.7)
+        write_run(b, num_clusters=num_clusters, accuracy=0.72)
     compare_s, compare_cpu_s = measure_s(lambda: compare(a, b, measure), repeats)
     scipy_s, scipy_cpu_s = measure_s(run_scipy(a, b, measure), repeats)
     return {
         "num_items": NUM_ITEMS,
-        "num_groups": num_groups,
+        "num_clusters": num_clusters,
         "measure": measure,
         "num_draws": NUM_DRAWS,
         "compare_s": round(compare_s, 3),
@@ -121,15 +121,15 @@ def main() -> None:
     parser.add_argument("--json", type=Path, help="where to write the results")
     parser.add_argument("--repeats", type=int, default=3)
     arguments = parser.parse_args()
-    print(f"{'measure':12}{'groups':>8}", *(f"{name:>11}" for name in NAMES), "  ratio")
+    print(f"{'measure':12}{'clusters':>8}", *(f"{name:>11}" for name in NAMES), "  ratio")
     rows: list[dict[str, Any]] = []
     with tempfile.TemporaryDirectory() as folder:
-        for num_groups in (10_000, 2_000):
+        for num_clusters in (10_000, 2_000):
             for measure in MEASURES:
-                row = run_case(Path(folder), num_groups, measure, arguments.repeats)
+                row = run_case(Path(folder), num_clusters, measure, arguments.repeats)
                 rows.append(row)
                 cells = (f"{row[name]:9.2f} s" for name in KEYS)
-                print(f"{measure:12}{num_groups:8}", *cells, f"{row['ratio']:7.2f}", flush=True)
+                print(f"{measure:12}{num_clusters:8}", *cells, f"{row['ratio']:7.2f}", flush=True)
     if arguments.json:
         write_json(arguments.json, {"machine": describe_machine(), "rows": rows})
 

@@ -2,7 +2,7 @@
 
     python benchmarks/compare_report.py --json results.json
 
-The runs are a grid of 4 × 5 × 5 cells with 500 items in 125 groups each, a training log of 300
+The runs are a grid of 4 × 5 × 5 cells with 500 items in 125 clusters each, a training log of 300
 steps, and everything the fairness gate reads; they are built first and not measured. "read" is
 from the folders to the material (predictions, facts, gate, intervals, curves), "build" all paired
 comparisons with their tests and Holm's method, "write" plots, HTML, Markdown and JSON.
@@ -38,7 +38,7 @@ BETAS = ("0.05", "0.1", "0.15", "0.2")
 RATES = ("1e-05", "2e-05", "5e-05", "1e-04", "2e-04")
 GROUP_SIZES = ("4", "5", "6", "8", "16")
 NUM_ITEMS = 500
-ITEMS_PER_GROUP = 4
+ITEMS_PER_CLUSTER = 4
 NUM_STEPS = 300
 LABELS = ("on-task", "off-task")
 POLICY = RunPolicy(
@@ -113,7 +113,7 @@ def log_training(*names: str) -> list[dict[str, float]]:
 
 
 def answer(*names: str) -> list[Prediction]:
-    """Return answers that are right with a chance by run and group."""
+    """Return answers that are right with a chance by run and cluster."""
     dice = random.Random(" ".join(names))
     accuracy = 0.7 + float(names[0])
     rows: list[Prediction] = []
@@ -124,7 +124,7 @@ def answer(*names: str) -> list[Prediction]:
         rows.append(
             Prediction(
                 example_id=digest_json(f"item {number}"),
-                group=f"session-{number // ITEMS_PER_GROUP:03}",
+                cluster=f"session-{number // ITEMS_PER_CLUSTER:03}",
                 split="test",
                 policy="grpo",
                 label=label,

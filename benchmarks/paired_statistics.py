@@ -1,18 +1,18 @@
 """How often the paired intervals hold the truth and the paired tests raise a false alarm.
 
     python benchmarks/paired_statistics.py --json results.json
-    python benchmarks/paired_statistics.py --simulations 400 --groups 10 40
+    python benchmarks/paired_statistics.py --simulations 400 --clusters 10 40
 
-Two policies answer the same items, which come in groups. What they share (the difficulty of a
-group and of an item) and what they do not is normal; ``icc`` is the share of the latter that a
-whole group has in common. A value is whether the sum is above a threshold that half the items
+Two policies answer the same items, which come in clusters. What they share (the difficulty of a
+cluster and of an item) and what they do not is normal; ``icc`` is the share of the latter that a
+whole cluster has in common. A value is whether the sum is above a threshold that half the items
 (binary) or 95 % of them (easy) pass, or its normal distribution function (continuous). "even"
-groups have 8 items each, "uneven" ones 1 to 20; "eff." are as many groups of one size.
+clusters have 8 items each, "uneven" ones 1 to 20; "eff." are as many clusters of one size.
 
 Coverage is that of a true difference, false alarms are counted without any. Both ought to be
 95 % and 5 %. Beside the interval and the test of ``groupwise.evaluation``: the plain percentile
-bootstrap of groups, a t-test that takes items as independent (unclustered), and a t-test of the
-two policies' group means as if other groups had been answered by each (unpaired).
+bootstrap of clusters, a t-test that takes items as independent (unclustered), and a t-test of the
+two policies' cluster means as if other clusters had been answered by each (unpaired).
 """
 
 import argparse
@@ -33,12 +33,12 @@ from groupwise.evaluation.intervals import (
     count_effective,
     divide_sums,
     draw_sums,
-    sum_by_group,
+    sum_by_cluster,
 )
 from groupwise.evaluation.means import bound_difference
-from groupwise.evaluation.significance import permute_groups
+from groupwise.evaluation.significance import permute_clusters
 
-NUM_GROUPS = (5, 8, 12, 20, 50)
+NUM_CLUSTERS = (5, 8, 12, 20, 50)
 CORRELATIONS = (0.0, 0.3, 0.6)
 KINDS = ("binary", "continuous", "easy")
 SHIFT = 0.5
@@ -50,18 +50,18 @@ Floats = NDArray[np.float64]
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """What is simulated: kind of values, groups, their correlation and whether sizes are even."""
+    """What is simulated: kind of values, clusters, their correlation and whether sizes are even."""
 
     kind: str
-    num_groups: int
+    num_clusters: int
     icc: float
     sizes: str
 
     def count_items(self) -> NDArray[np.intp]:
-        """Return the number of items of each group."""
+        """Return the number of items of each cluster."""
         if self.sizes == "even":
-            return np.full(self.num_groups, 8)
-        return np.round(np.geomspace(1, 20, self.num_groups)).astype(np.intp)
+            return np.full(self.num_clusters, 8)
+        return np.round(np.geomspace(1, 20, self.num_clusters)).astype(np.intp)
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,12 +78,12 @@ class Outcome:
 
 
 def simulate(setting: Setting, random: np.random.Generator) -> tuple[list[str], Floats]:
-    """Return groups and latent values (items, policies) of two policies that are alike."""
-    codes = np.repeat(np.arange(setting.num_groups), setting.count_items())
-    shared = random.normal(size=setting.num_groups)[codes] + random.normal(size=len(codes))
-    own_group = random.normal(size=(setting.num_groups, 2))[codes] * math.sqrt(setting.icc)
+    """Return clusters and latent values (items, policies) of two policies that are alike."""
+    codes = np.repeat(np.arange(setting.num_clusters), setting.count_items())
+    shared = random.normal(size=setting.num_clusters)[codes] + random.normal(size=len(codes))
+    own_cluster = random.normal(size=(setting.num_clusters, 2))[codes] * math.sqrt(setting.icc)
     own_item = random.normal(size=(len(codes), 2)) * math.sqrt(1 - setting.icc)
-    return [f"g{code:04}" for code in codes], shared[:, None] + own_group + own_item
+    return [f"g{code:04}" for code in codes], shared[:, None] + own_cluster + own_item
 
 
 def observe(latent: Floats, kind: str) -> Floats:
@@ -103,30 +103,30 @@ def find_truth(kind: str) -> float:
 
 def run_once(setting: Setting, seed: int) -> Outcome:
     """Simulate one comparison with a true difference and one without."""
-    groups, latent = simulate(setting, np.random.default_rng(seed))
+    clusters, latent = simulate(setting, np.random.default_rng(seed))
     alike = observe(latent, setting.kind)
     unlike = observe(latent + np.asarray([0, SHIFT]), setting.kind)
-    sums = sum_by_group(groups, np.column_stack([alike, np.ones(len(alike))]))
+    sums = sum_by_cluster(clusters, np.column_stack([alike, np.ones(len(alike))]))
     truth = find_truth(setting.kind)
     cells = np.column_stack([unlike[:, 1] - unlike[:, 0], np.ones(len(unlike))])
     ends = bound_difference(
-        groups,
+        clusters,
         cells[:, 0],
         is_binary=setting.kind != "continuous",
         seed=seed,
         num_resamples=_NUM_DRAWS,
     )
-    shifted = sum_by_group(groups, cells)
+    shifted = sum_by_cluster(clusters, cells)
     draws = divide_sums(draw_sums(shifted, seed=seed, num_resamples=_NUM_DRAWS))[0]
     by_item = stats.ttest_1samp(cells[:, 0], 0)
-    means = sum_by_group(groups, np.column_stack([unlike, np.ones(len(unlike))]))
+    means = sum_by_cluster(clusters, np.column_stack([unlike, np.ones(len(unlike))]))
     by_policy = stats.ttest_ind(means[:, 1] / means[:, 2], means[:, 0] / means[:, 2])
     return Outcome(
         coverage=ends is not None and holds(ends, truth),
         percentile=holds(np.quantile(draws, [0.025, 0.975]), truth),
         unclustered=holds(by_item.confidence_interval(), truth),
         unpaired=holds(by_policy.confidence_interval(), truth),
-        alarms=permute_groups(sums[:, 1] - sums[:, 0], seed=seed) < 0.05,
+        alarms=permute_clusters(sums[:, 1] - sums[:, 0], seed=seed) < 0.05,
         alarms_unclustered=bool(stats.ttest_rel(alike[:, 1], alike[:, 0]).pvalue < 0.05),
         alarms_unpaired=bool(
             stats.ttest_ind(sums[:, 1] / sums[:, 2], sums[:, 0] / sums[:, 2]).pvalue < 0.05
@@ -139,9 +139,9 @@ def holds(ends: Any, truth: float) -> bool:
     return bool(ends[0] <= truth <= ends[1])
 
 
-def list_settings(kinds: list[str], num_groups: list[int]) -> Iterator[Setting]:
+def list_settings(kinds: list[str], num_clusters: list[int]) -> Iterator[Setting]:
     """Yield every setting, in the order of the table."""
-    every = itertools.product(kinds, ("even", "uneven"), CORRELATIONS, num_groups)
+    every = itertools.product(kinds, ("even", "uneven"), CORRELATIONS, num_clusters)
     for kind, size, icc, number in every:
         yield Setting(kind, number, icc, size)
 
@@ -154,7 +154,7 @@ def run_setting(setting: Setting, num_simulations: int, seed: int) -> dict[str, 
     ]
     shares = {name: float(np.mean([one[name] for one in outcomes])) for name in outcomes[0]}
     effective = count_effective(setting.count_items().astype(np.float64))
-    return {**asdict(setting), "num_effective_groups": round(effective, 1), **shares}
+    return {**asdict(setting), "num_effective_clusters": round(effective, 1), **shares}
 
 
 def main() -> None:
@@ -163,20 +163,20 @@ def main() -> None:
     parser.add_argument("--json", type=Path, help="where to write the results")
     parser.add_argument("--simulations", type=int, default=2000, help="per setting")
     parser.add_argument("--kinds", nargs="+", choices=KINDS, default=list(KINDS))
-    parser.add_argument("--groups", nargs="+", type=int, default=list(NUM_GROUPS))
+    parser.add_argument("--clusters", nargs="+", type=int, default=list(NUM_CLUSTERS))
     parser.add_argument("--seed", type=int, default=0)
     arguments = parser.parse_args()
-    warnings.simplefilter("ignore", RuntimeWarning)  # few groups may not differ at all
+    warnings.simplefilter("ignore", RuntimeWarning)  # few clusters may not differ at all
     shares = list(Outcome.__dataclass_fields__)
     names = ["coverage", "percentile", "unclustered", "unpaired", "alarms", "uncl.", "unp."]
-    print(f"{'kind':10} {'sizes':6} icc groups  eff.", *(f"{name:>11}" for name in names))
+    print(f"{'kind':10} {'sizes':6} icc clusters  eff.", *(f"{name:>11}" for name in names))
     rows: list[dict[str, Any]] = []
-    for setting in list_settings(arguments.kinds, arguments.groups):
+    for setting in list_settings(arguments.kinds, arguments.clusters):
         row = run_setting(setting, arguments.simulations, arguments.seed)
         rows.append(row)
-        head = f"{row['kind']:10} {row['sizes']:6} {row['icc']:.1f} {row['num_groups']:6}"
+        head = f"{row['kind']:10} {row['sizes']:6} {row['icc']:.1f} {row['num_clusters']:6}"
         cells = (f"{100 * row[name]:9.1f} %" for name in shares)
-        print(head, f"{row['num_effective_groups']:5}", *cells, flush=True)
+        print(head, f"{row['num_effective_clusters']:5}", *cells, flush=True)
         if arguments.json:
             result = {"simulations": arguments.simulations, "seed": arguments.seed, "rows": rows}
             write_json(arguments.json, {"machine": describe_machine(), **result})

@@ -3,9 +3,9 @@
     python benchmarks/share_intervals.py --json results.json
     python benchmarks/share_intervals.py --simulations 400 --shares 0.01
 
-Items come in groups, each with a share of its own, drawn from a beta distribution; ``icc`` is the
-correlation of two items of a group. Coverage ought to be 95 %. Beside the interval of
-``groupwise.evaluation``: that of drawing whole groups alone (draws), and Wilson's with every item
+Items come in clusters, each with a share of its own, drawn from a beta distribution; ``icc`` is the
+correlation of two items of a cluster. Coverage ought to be 95 %. Beside the interval of
+``groupwise.evaluation``: that of drawing whole clusters alone (draws), and Wilson's with every item
 taken as independent (items). Widths are means, in percentage points.
 """
 
@@ -26,38 +26,38 @@ from groupwise.evaluation.means import bound_mean
 
 SHARES = (0.01, 0.03, 0.1, 0.3, 0.5)
 SHAPES = ((111, 1, 0.0), (25, 1, 0.0), (128, 8, 0.3), (30, 8, 0.3), (12, 8, 0.1))
-"""Groups, items of each, and their correlation."""
+"""Clusters, items of each, and their correlation."""
 METHODS = ("ours", "draws", "items")
 Floats = NDArray[np.float64]
 
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """What is simulated: the true share, and the groups."""
+    """What is simulated: the true share, and the clusters."""
 
     share: float
-    num_groups: int
-    group_size: int
+    num_clusters: int
+    cluster_size: int
     icc: float
 
 
 def simulate(setting: Setting, random: np.random.Generator) -> Items:
     """Return items that are 1 as often as the share says."""
-    num_items = setting.num_groups * setting.group_size
-    shares = np.full(setting.num_groups, setting.share)
+    num_items = setting.num_clusters * setting.cluster_size
+    shares = np.full(setting.num_clusters, setting.share)
     if setting.icc:
         scale = (1 - setting.icc) / setting.icc
         shares = random.beta(setting.share * scale, (1 - setting.share) * scale, len(shares))
-    values = random.random(num_items) < np.repeat(shares, setting.group_size)
-    groups = tuple(f"g{number // setting.group_size:05}" for number in range(num_items))
+    values = random.random(num_items) < np.repeat(shares, setting.cluster_size)
+    clusters = tuple(f"g{number // setting.cluster_size:05}" for number in range(num_items))
     ids = tuple(f"i{number:05}" for number in range(num_items))
-    return Items("hit", "test", "policy", ids, groups, values.astype(np.float64), True, "")
+    return Items("hit", "test", "policy", ids, clusters, values.astype(np.float64), True, "")
 
 
 def bound(items: Items, seed: int) -> dict[str, Interval]:
     """Return the interval of each method."""
     cells = np.column_stack([items.values, np.ones(len(items.ids))])
-    (drawn,) = bound_clustered(items.groups, cells, divide_sums, seed=seed)
+    (drawn,) = bound_clustered(items.clusters, cells, divide_sums, seed=seed)
     ours = bound_mean(items, seed=seed)
     assert drawn is not None
     assert ours is not None
@@ -97,13 +97,15 @@ def main() -> None:
     parser.add_argument("--shares", nargs="+", type=float, default=list(SHARES))
     parser.add_argument("--seed", type=int, default=0)
     arguments = parser.parse_args()
-    print("share groups size icc", *(f"{name:>16}" for name in METHODS))
+    print("share clusters size icc", *(f"{name:>16}" for name in METHODS))
     rows: list[dict[str, Any]] = []
     for setting in list_settings(arguments.shares):
         row = run_setting(setting, arguments.simulations, arguments.seed)
         rows.append(row)
         cells = (f"{row[m]['coverage']:8.1%} ({100 * row[m]['width']:4.1f})" for m in METHODS)
-        head = f"{setting.share:5} {setting.num_groups:6} {setting.group_size:4} {setting.icc:3}"
+        head = (
+            f"{setting.share:5} {setting.num_clusters:6} {setting.cluster_size:4} {setting.icc:3}"
+        )
         print(head, *cells, flush=True)
         if arguments.json:
             result = {"simulations": arguments.simulations, "seed": arguments.seed, "rows": rows}

@@ -69,7 +69,7 @@ def draw_photos(folder: Path, count: int) -> list[tuple[Path, str]]:
 
 def make_photo_example(path: Path) -> Example:
     """Return the question about a photo."""
-    return make_example([Message("user", PROMPT)], group=path.stem, pictures=[read_picture(path)])
+    return make_example([Message("user", PROMPT)], cluster=path.stem, pictures=[read_picture(path)])
 
 
 def make_groups(paths: list[Path], num_photos: int) -> Iterator[WorkGroup]:

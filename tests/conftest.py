@@ -76,7 +76,7 @@ def picture_examples(tmp_path_factory: pytest.TempPathFactory) -> list[Example]:
         examples.append(
             make_example(
                 [Message("user", "Is this what the task says? " * (1 + number % 3) + str(number))],
-                group=str(number),
+                cluster=str(number),
                 pictures=[read_picture(folder / f"{number}.png")],
                 label="yes" if number % 2 else "no",
             )
@@ -96,7 +96,7 @@ def text_examples() -> list[Example]:
     return [
         make_example(
             [Message("user", f"Number {number} 是不是单数? " * (1 + number % 3))],
-            group=str(number),
+            cluster=str(number),
             label="yes" if number % 2 else "no",
         )
         for number in range(8)
@@ -125,7 +125,8 @@ def teach(base: Path, examples: list[Example], folder: Path) -> Path:
     from groupwise.training import SftRow, SftSettings, Workspace, train_sft
 
     rows = [
-        SftRow(e, f"{e.label} {e.group}" if int(e.group) % 3 else str(e.label)) for e in examples
+        SftRow(e, f"{e.label} {e.cluster}" if int(e.cluster) % 3 else str(e.label))
+        for e in examples
     ]
     settings = SftSettings(
         epochs=10,

@@ -40,7 +40,7 @@ def ask(example: Example, completion: Completion) -> Question:
 
 if __name__ == "__main__":
     reward = make_reward(sys.argv[1:])
-    example = make_example([Message("user", "What is 2 + 2?")], group="1", label="4")
+    example = make_example([Message("user", "What is 2 + 2?")], cluster="1", label="4")
     for text in ("It is four.", "It is five."):
         score = reward(example, Completion(text))
         print(f"{text}  {score.value}  {score.reason}")

@@ -50,12 +50,12 @@ def test_without_metrics_nothing_is_printed(
     assert capsys.readouterr().out == ""
 
 
-def test_an_interval_by_groups_comes_before_one_of_single_items(
+def test_an_interval_by_clusters_comes_before_one_of_single_items(
     run: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     path = run / "evaluate" / "metrics.json"
-    by_group = Metric("grpo/accuracy_clustered", "test", 0.75, 0.1, 0.9, 8, "digest")
-    write_metrics(path, [*read_metrics(path), by_group])
+    by_cluster = Metric("grpo/accuracy_clustered", "test", 0.75, 0.1, 0.9, 8, "digest")
+    write_metrics(path, [*read_metrics(path), by_cluster])
     print_headline(run)
     _, sft, grpo = capsys.readouterr().out.splitlines()
     assert sft.split() == ["sft", "50.0%", "25.0–75.0%", "8"]

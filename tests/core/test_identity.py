@@ -138,9 +138,9 @@ class TestSeeds:
 
 
 class TestExample:
-    def test_group_and_paths_are_not_part_of_the_identity(self):
-        one = make_example(PROMPT, group="a", pictures=[Picture(Path("x.png"), "d")], label="on")
-        two = make_example(PROMPT, group="b", pictures=[Picture(Path("y.png"), "d")], label="on")
+    def test_cluster_and_paths_are_not_part_of_the_identity(self):
+        one = make_example(PROMPT, cluster="a", pictures=[Picture(Path("x.png"), "d")], label="on")
+        two = make_example(PROMPT, cluster="b", pictures=[Picture(Path("y.png"), "d")], label="on")
         assert one.id == two.id
 
     @pytest.mark.parametrize(
@@ -155,7 +155,7 @@ class TestExample:
     )
     def test_everything_else_is(self, other: dict[str, object]):
         base = {"prompt": PROMPT, "label": "on", "pictures": [], "fields": {"k": 1}}
-        ids = {make_example(**{**base, **more}, group="g").id for more in ({}, other)}
+        ids = {make_example(**{**base, **more}, cluster="g").id for more in ({}, other)}
         assert len(ids) == 2
 
     @pytest.mark.parametrize(
@@ -184,32 +184,32 @@ class TestExample:
     def test_ids_from_before_pictures_could_stand_anywhere(
         self, identity: str, prompt: list[Message], named: dict[str, Any]
     ):
-        example = make_example(prompt, group="g", **named)
+        example = make_example(prompt, cluster="g", **named)
         assert example.id == identity
         place = [message.role for message in prompt].index("user")
         opened = Message("user", [*named.pop("pictures", []), *prompt[place].parts])
         prompt = [*prompt[:place], opened, *prompt[place + 1 :]]
-        assert make_example(prompt, group="g", **named) == example
+        assert make_example(prompt, cluster="g", **named) == example
 
     @given(TURNS, TURNS)
     def test_different_interleavings_have_different_ids(self, one: Any, two: Any):
-        first, second = (make_example(converse(turns), group="g") for turns in (one, two))
+        first, second = (make_example(converse(turns), cluster="g") for turns in (one, two))
         assert (first.id == second.id) == (first.prompt == second.prompt)
 
     @given(PARTS)
     def test_the_order_of_pictures_and_words_counts(self, parts: list[str | Picture]):
         prompts = {Message("user", order) for order in permutations(parts)}
-        ids = {make_example([message], group="g").id for message in prompts}
+        ids = {make_example([message], cluster="g").id for message in prompts}
         assert len(ids) == len(prompts)
 
     def test_pictures_are_those_of_all_turns(self):
         prompt = converse([["a", A], ["b"], [B, "c", A]])
-        example = make_example(prompt, group="g", pictures=[B])
+        example = make_example(prompt, cluster="g", pictures=[B])
         assert example.pictures == (B, A, B, A)
         assert example.prompt[0].parts == (B, "a", A)
 
     def test_other_pictures_open_the_first_turn(self):
-        example = make_example(converse([["a", A, "b"], [B, "c"]]), group="g")
+        example = make_example(converse([["a", A, "b"], [B, "c"]]), cluster="g")
         shown = example.with_pictures([B, A])
         assert shown.id == example.id
         assert [turn.parts for turn in shown.prompt] == [(B, A, "a\nb"), (), ("c",)]
@@ -231,14 +231,14 @@ class TestExample:
 
     def test_later_changes_of_the_given_fields_do_not_reach_it(self):
         fields = {"k": 1}
-        example = make_example(PROMPT, group="g", fields=fields)
+        example = make_example(PROMPT, cluster="g", fields=fields)
         fields["k"] = 2
         assert example.fields == {"k": 1}
 
     @pytest.mark.parametrize("prompt", [[], [Message("user", "a"), Message("assistant", "b")]])
     def test_a_prompt_ends_with_a_user_turn(self, prompt: list[Message]):
         with pytest.raises(DataError, match="must end with a user turn"):
-            make_example(prompt, group="g")
+            make_example(prompt, cluster="g")
 
     def test_a_picture_is_its_bytes(self, tmp_path: Path):
         (tmp_path / "a.png").write_bytes(b"picture")

@@ -33,7 +33,7 @@ Draw = Callable[..., Path]
 
 
 def item(text: str, *paths: Path, **fields: Any) -> Example:
-    given_fields = {"group": text, "label": "on-task", **fields}
+    given_fields = {"cluster": text, "label": "on-task", **fields}
     pictures = [read_picture(path) for path in paths]
     return make_example([Message("user", text)], pictures=pictures, **given_fields)
 
@@ -71,15 +71,15 @@ def test_sound_data_has_no_findings(tmp_path: Path, draw_picture: Draw) -> None:
     assert audit.splits["train"].labels == {"off-task": 1, "on-task": 1}
 
 
-def test_a_group_in_two_splits_is_an_error() -> None:
+def test_a_cluster_in_two_splits_is_an_error() -> None:
     splits = {
-        "train": [item("a", group="s1"), item("b", group="s2", label="off-task")],
-        "test": [item("c", group="s1"), item("d", group="s3", label="off-task")],
+        "train": [item("a", cluster="s1"), item("b", cluster="s2", label="off-task")],
+        "test": [item("c", cluster="s1"), item("d", cluster="s3", label="off-task")],
     }
     audit = audit_data(splits)
-    assert name_findings(audit) == {"group_in_two_splits": ("error", 1)}
-    assert find(audit, "group_in_two_splits") == ("s1 in train and test",)
-    assert [finding.name for finding in audit.errors] == ["group_in_two_splits"]
+    assert name_findings(audit) == {"cluster_in_two_splits": ("error", 1)}
+    assert find(audit, "cluster_in_two_splits") == ("s1 in train and test",)
+    assert [finding.name for finding in audit.errors] == ["cluster_in_two_splits"]
 
 
 def test_an_example_in_two_splits_is_an_error_and_twice_in_one_a_warning() -> None:
@@ -100,11 +100,11 @@ def test_the_same_pictures_at_other_places_are_another_input() -> None:
     left, right = (Picture(Path(f"{name}.png"), name) for name in ("left", "right"))
     orders = [(left, "or", right), (right, "or", left), (left, right, "or")]
     rows = [
-        make_example([Message("user", parts)], group=str(number), label=str(number % 2))
+        make_example([Message("user", parts)], cluster=str(number), label=str(number % 2))
         for number, parts in enumerate(orders)
     ]
     assert "contradicting_labels" not in name_findings(audit_data({"train": rows}, near=()))
-    other = make_example(rows[0].prompt, group="g", label="1")
+    other = make_example(rows[0].prompt, cluster="g", label="1")
     findings = name_findings(audit_data({"train": [*rows, other]}, near=()))
     assert findings["contradicting_labels"] == ("warning", 2)
 
@@ -114,7 +114,7 @@ def test_pictures_of_later_turns_are_compared(tmp_path: Path, draw_picture: Draw
 
     def show(text: str, path: Path) -> Example:
         prompt = [Message("user", "?"), Message("assistant", "!")]
-        return make_example([*prompt, Message("user", [text, read_picture(path)])], group=text)
+        return make_example([*prompt, Message("user", [text, read_picture(path)])], cluster=text)
 
     for other, name in ((first, "picture_in_two_splits"), (near, "near_duplicate_pictures")):
         audit = audit_data({"train": [show("x", first)], "test": [show("y", other)]})
@@ -131,22 +131,22 @@ def test_the_same_bytes_in_two_splits_are_an_error(tmp_path: Path, draw_picture:
     audit = audit_data(splits)
     assert name_findings(audit) == {"picture_in_two_splits": ("error", 1)}
     same_split = audit_data({"train": [*splits["train"], item("y", copy)]})
-    assert name_findings(same_split) == {"picture_in_two_groups": ("info", 1)}
+    assert name_findings(same_split) == {"picture_in_two_clusters": ("info", 1)}
 
 
 def test_a_near_copy_in_another_split_is_a_warning(tmp_path: Path, draw_picture: Draw) -> None:
     first = draw_picture(tmp_path / "a.png")
     near = draw_picture(tmp_path / "b.jpg", quality=80)
     other = draw_picture(tmp_path / "c.png", number=5)
-    train = [*balanced("a"), item("x", first, group="x")]
-    test = [*balanced("b"), item("y", near, group="y"), item("z", other, group="z")]
+    train = [*balanced("a"), item("x", first, cluster="x")]
+    test = [*balanced("b"), item("y", near, cluster="y"), item("z", other, cluster="z")]
     audit = audit_data({"train": train, "test": test})
     assert name_findings(audit) == {"near_duplicate_pictures": ("warning", 1)}
     (place,) = find(audit, "near_duplicate_pictures")
     assert "b.jpg is like train: " in place
     assert audit_data({"train": [*train, *test]}).findings == ()
     write_audit(audit, tmp_path)
-    near_ids = {example.id for example in test if example.group == "y"}
+    near_ids = {example.id for example in test if example.cluster == "y"}
     assert list_near_examples(tmp_path, test, split="test") == near_ids
     assert list_near_examples(tmp_path, train, split="train") == set()
 
@@ -186,15 +186,15 @@ def test_labels(labels: list[str | None], findings: Mapping[str, tuple[str, int]
     assert name_findings(audit_data({"train": balanced("a"), "test": test})) == findings
 
 
-def test_groups_and_labels_are_counted() -> None:
+def test_clusters_and_labels_are_counted() -> None:
     examples = [
-        item(f"{group}{number}", group=group, label=label)
-        for group, labels in {"a": "xxy", "b": "yy", "c": "x"}.items()
+        item(f"{cluster}{number}", cluster=cluster, label=label)
+        for cluster, labels in {"a": "xxy", "b": "yy", "c": "x"}.items()
         for number, label in enumerate(labels)
     ]
     summary = audit_data({"train": examples}).splits["train"]
-    assert (summary.num_examples, summary.num_groups, summary.num_one_label_groups) == (6, 3, 1)
-    assert summary.group_sizes == (1, 2, 3)
+    assert (summary.num_examples, summary.num_clusters, summary.num_one_label_clusters) == (6, 3, 1)
+    assert summary.cluster_sizes == (1, 2, 3)
     assert summary.labels == {"x": 3, "y": 3}
 
 
@@ -275,9 +275,9 @@ def test_examples_come_from_rows(num_rows: int | None, is_sound: bool) -> None:
 
 def test_texts_of_two_splits_are_told(tmp_path: Path, draw_picture: Draw) -> None:
     picture = draw_picture(tmp_path / "a.png", number=1)
-    train = [item("Is it 1＋1?", group="a"), item("other", label="off-task")]
+    train = [item("Is it 1＋1?", cluster="a"), item("other", label="off-task")]
     test = [
-        item("is  it 1+1?", group="t", fields={"row": 1}),
+        item("is  it 1+1?", cluster="t", fields={"row": 1}),
         item("Is it 1+1?", picture, label="off-task"),
     ]
     audit = audit_data({"train": train, "test": test})
@@ -310,8 +310,8 @@ def test_a_pilot_that_is_none_is_refused(rates: list[float], size: int) -> None:
 
 
 def test_errors_are_refused_all_at_once() -> None:
-    twice = [item("same", group="a"), item("same", group="a")]
-    audit = audit_data({"train": twice, "test": [item("t", group="a")], "validation": []})
+    twice = [item("same", cluster="a"), item("same", cluster="a")]
+    audit = audit_data({"train": twice, "test": [item("t", cluster="a")], "validation": []})
     assert len(audit.errors) > 1
     with pytest.raises(DataError, match=rf"found {len(audit.errors)} error\(s\)") as caught:
         audit.refuse_errors()
@@ -326,8 +326,8 @@ def test_warnings_are_not_refused() -> None:
 
 
 def test_errors_come_first_and_places_are_limited() -> None:
-    train = [item(f"a{n}", group=f"s{n}", label="on-task") for n in range(30)]
-    test = [item(f"b{n}", group=f"s{n}", label="xy"[n % 2]) for n in range(30)]
+    train = [item(f"a{n}", cluster=f"s{n}", label="on-task") for n in range(30)]
+    test = [item(f"b{n}", cluster=f"s{n}", label="xy"[n % 2]) for n in range(30)]
     audit = audit_data({"train": train, "test": test})
     levels = [finding.level for finding in audit.findings]
     assert levels == ["error", "warning"]
@@ -349,7 +349,7 @@ def test_both_files_are_written_and_say_the_same(tmp_path: Path) -> None:
     assert write_audit(audit, tmp_path / "audit") is audit
     written = json.loads((tmp_path / "audit" / "audit.json").read_text(encoding="utf-8"))
     assert written == json.loads(json.dumps(audit.to_json()))
-    assert written["findings"][0]["name"] == "group_in_two_splits"
+    assert written["findings"][0]["name"] == "cluster_in_two_splits"
     page = (tmp_path / "audit" / "audit.md").read_text(encoding="utf-8")
     assert page == render_audit(audit)
     assert "3 error(s), 1 warning(s)" in page

@@ -18,7 +18,7 @@ TURNS = st.lists(st.one_of(st.text(max_size=4), st.sampled_from(PICTURES)), max_
 
 def make(turns: list[list[str | Picture]]) -> Example:
     prompt = [Message("system", "s"), *converse(turns)]
-    return make_example(prompt, group="g", fields={"k": [1]})
+    return make_example(prompt, cluster="g", fields={"k": [1]})
 
 
 @given(st.lists(TURNS, min_size=1, max_size=3))
@@ -35,7 +35,7 @@ def test_pictures_are_found_from_the_folder_of_the_file(tmp_path: Path):
     (tmp_path / "one" / "pictures").mkdir(parents=True)
     pictures = [Picture(tmp_path / "one" / "pictures" / f"{n}.png", str(n)) for n in range(3)]
     prompt = [Message("user", [pictures[0], "a", pictures[1], "b", pictures[2]])]
-    write_examples(tmp_path / "one" / "rows.jsonl", [make_example(prompt, group="g")])
+    write_examples(tmp_path / "one" / "rows.jsonl", [make_example(prompt, cluster="g")])
     shutil.move(tmp_path / "one", tmp_path / "two")
     [read] = read_examples(tmp_path / "two" / "rows.jsonl")
     folder = tmp_path / "two" / "pictures"
@@ -45,7 +45,7 @@ def test_pictures_are_found_from_the_folder_of_the_file(tmp_path: Path):
 def test_rows_whose_pictures_open_the_first_turn_are_those_of_before(tmp_path: Path):
     row = {
         "id": "25c6be96a824337f6609c3bd4ef45eef",
-        "group": "g",
+        "cluster": "g",
         "label": "yes",
         "prompt": [
             {"role": "system", "text": "s"},
@@ -61,7 +61,7 @@ def test_rows_whose_pictures_open_the_first_turn_are_those_of_before(tmp_path: P
     [example] = read_examples(path)
     assert example.prompt[1].parts == (*PICTURES[:2], "q")
     again = make_example(
-        example.prompt, group="g", label=example.label, fields=dict(example.fields)
+        example.prompt, cluster="g", label=example.label, fields=dict(example.fields)
     )
     assert again.id == row["id"]
     write_examples(path, [example])
@@ -73,7 +73,7 @@ def test_rows_whose_pictures_open_the_first_turn_are_those_of_before(tmp_path: P
     [{"role": "user"}, {"role": "user", "text": 3}, {"role": "user", "parts": [{"path": "a.png"}]}],
 )
 def test_a_row_that_is_no_example_is_named(tmp_path: Path, turn: dict[str, object]):
-    row = {"id": "i", "group": "g", "label": None, "prompt": [turn], "pictures": [], "fields": {}}
+    row = {"id": "i", "cluster": "g", "label": None, "prompt": [turn], "pictures": [], "fields": {}}
     path = tmp_path / "rows.jsonl"
     path.write_text(json.dumps(row) + "\n", encoding="utf-8")
     with pytest.raises(DataError, match=r"rows\.jsonl row 1 is not an example"):

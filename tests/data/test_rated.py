@@ -24,15 +24,15 @@ def test_pairs(tmp_path):
     assert found.labels == ("a", "b")
     assert [item.label for item in found.items] == ["a", "b"]
     assert found.items[0].answers == ("Red.", "Seven.")
-    assert found.items[0].group == found.items[1].group, "one question, one group"
+    assert found.items[0].cluster == found.items[1].cluster, "one question, one cluster"
 
 
 def test_single_answers_with_labels_of_any_kind(tmp_path):
-    other = ANSWER | {"answer": "7", "label": False, "subset": "x/y", "group": "mine"}
+    other = ANSWER | {"answer": "7", "label": False, "subset": "x/y", "cluster": "mine"}
     found = load(tmp_path, ANSWER, other)
     assert not found.are_pairs
     assert found.labels == ("false", "good")
-    assert (found.items[1].subset, found.items[1].group) == ("x/y", "mine")
+    assert (found.items[1].subset, found.items[1].cluster) == ("x/y", "mine")
 
 
 def test_llmbar_folders_are_subsets(tmp_path):

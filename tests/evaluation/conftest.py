@@ -45,7 +45,7 @@ def _make_prediction(
 ) -> Prediction:
     values: dict[str, Any] = {
         "example_id": "item",
-        "group": "session",
+        "cluster": "session",
         "split": "test",
         "policy": "grpo",
         "label": label,
@@ -57,9 +57,9 @@ def _make_prediction(
 
 
 def _make_table(rows: Sequence[tuple[str, str | None]], **named: Any) -> list[Prediction]:
-    """Predictions from (truth, answer) rows; every item is a group of its own by default."""
+    """Predictions from (truth, answer) rows; every item is a cluster of its own by default."""
     return [
-        _make_prediction(truth, answer, example_id=f"i{n:04}", **{"group": f"g{n}", **named})
+        _make_prediction(truth, answer, example_id=f"i{n:04}", **{"cluster": f"g{n}", **named})
         for n, (truth, answer) in enumerate(rows)
     ]
 
@@ -80,9 +80,9 @@ def full_run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return build_run(tmp_path_factory.mktemp("runs") / "demo")
 
 
-def build_run(folder: Path, *, num_groups: int = 40, num_steps: int = 120) -> Path:
+def build_run(folder: Path, *, num_clusters: int = 40, num_steps: int = 120) -> Path:
     """Write every file a report reads, with plausible numbers from fixed seeds."""
-    predictions = predict_all(folder, num_groups)
+    predictions = predict_all(folder, num_clusters)
     write_predictions(folder / "evaluate/predictions.jsonl", predictions)
     metrics = compute_metrics(predictions, labels=LABELS, slices=("difficulty", "language"))
     write_metrics(folder / "evaluate/metrics.json", metrics)
@@ -95,13 +95,13 @@ def build_run(folder: Path, *, num_groups: int = 40, num_steps: int = 120) -> Pa
     return folder
 
 
-def predict_all(folder: Path, num_groups: int) -> list[Prediction]:
-    pictures = [draw_screen(folder / f"prepare/pictures/{n}.png", n) for n in range(num_groups)]
+def predict_all(folder: Path, num_clusters: int) -> list[Prediction]:
+    pictures = [draw_screen(folder / f"prepare/pictures/{n}.png", n) for n in range(num_clusters)]
     found: list[Prediction] = []
     for policy, accuracy in ACCURACIES.items():
-        for item in range(num_groups * 8):
-            group = item // 8
-            found.append(predict_item(policy, accuracy, item, str(pictures[group])))
+        for item in range(num_clusters * 8):
+            cluster = item // 8
+            found.append(predict_item(policy, accuracy, item, str(pictures[cluster])))
     return found
 
 
@@ -121,7 +121,7 @@ def predict_item(policy: str, accuracy: float, item: int, picture: str) -> Predi
     text = answer or dice.choice(["", "on-task or off-task", "I am not sure."])
     return Prediction(
         example_id=f"{item:08x}" * 4,
-        group=f"session-{item // 8:03}",
+        cluster=f"session-{item // 8:03}",
         split="test",
         policy=policy,
         label=truth,
@@ -238,11 +238,11 @@ AUDIT: dict[str, Any] = {
     "splits": {
         name: {
             "num_examples": num,
-            "num_groups": num // 8,
+            "num_clusters": num // 8,
             "num_pictures": num // 8,
             "labels": {"off-task": num // 2, "on-task": num // 2},
-            "group_sizes": [8, 8, 8],
-            "num_one_label_groups": 0,
+            "cluster_sizes": [8, 8, 8],
+            "num_one_label_clusters": 0,
             "lengths": {
                 "min": 210,
                 "median": 236,

@@ -45,7 +45,7 @@ def _make_example(folder: Path, number: int, *, text_tells: bool, picture_tells:
     task = f"{('看视频', '写代码')[kind]} {number}"
     return make_example(
         [Message("user", f"Task: {task}\nIs it on task?")],
-        group=f"session-{number // 4}",
+        cluster=f"session-{number // 4}",
         pictures=[read_picture(path)],
         label=label,
         fields={"task": task},
@@ -65,7 +65,7 @@ def test_predictions_carry_all_that_metrics_need(
     check_labels(found, LABELS)
     assert [item.example_id for item in found] == [example.id for example in examples[16:]]
     for item, example in zip(found, examples[16:], strict=True):
-        assert (item.group, item.split, item.label) == (example.group, "test", example.label)
+        assert (item.cluster, item.split, item.label) == (example.cluster, "test", example.label)
         assert item.policy == predict.__name__.removeprefix("predict_")
         assert item.predicted == item.text
         assert item.confidence == max(item.probabilities.values())

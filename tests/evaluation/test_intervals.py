@@ -17,7 +17,7 @@ QUANTILES = (0.005, 0.025, 0.25, 0.5, 0.75, 0.975, 0.995)
 
 
 def draw_with_scipy(sums: np.ndarray, num_draws: int) -> np.ndarray:
-    """The same statistic of the same groups by scipy, drawing their numbers."""
+    """The same statistic of the same clusters by scipy, drawing their numbers."""
 
     def score(drawn: np.ndarray, axis: int) -> np.ndarray:
         total = sums[drawn].sum(axis=axis - 1)
@@ -29,7 +29,7 @@ def draw_with_scipy(sums: np.ndarray, num_draws: int) -> np.ndarray:
     ).bootstrap_distribution
 
 
-@pytest.mark.parametrize("num_kinds", [3, 1000], ids=["equal groups together", "one by one"])
+@pytest.mark.parametrize("num_kinds", [3, 1000], ids=["equal clusters together", "one by one"])
 def test_draws_have_the_law_of_scipys_bootstrap(num_kinds: int) -> None:
     random = np.random.default_rng(0)
     kinds = np.column_stack([random.normal(1, 2, num_kinds), random.integers(1, 6, num_kinds)])
@@ -44,9 +44,9 @@ def test_draws_have_the_law_of_scipys_bootstrap(num_kinds: int) -> None:
     assert stats.ks_2samp(ours.round(9), theirs.round(9)).pvalue > 0.001
 
 
-@pytest.mark.parametrize("copies", [1, 9], ids=["one by one", "equal groups together"])
+@pytest.mark.parametrize("copies", [1, 9], ids=["one by one", "equal clusters together"])
 def test_draws_have_the_chances_of_all_possible_draws(copies: int) -> None:
-    # Three groups drawn three times: 27 equally likely draws. Copies of one row stand for the
+    # Three clusters drawn three times: 27 equally likely draws. Copies of one row stand for the
     # other way to draw, of which only the number of ones counts.
     values = [0.0, 1.0, 10.0] if copies == 1 else [0.0] * copies + [1.0] * copies
     size = len(values)
@@ -81,7 +81,7 @@ def test_draws_repeat_with_their_seed_and_come_in_any_number() -> None:
     assert (one != two).any()
 
 
-def test_effective_groups_are_kishs() -> None:
+def test_effective_clusters_are_kishs() -> None:
     assert count_effective(np.full(7, 4.0)) == pytest.approx(7)
     assert count_effective(np.asarray([9.0, 1.0])) == pytest.approx(100 / 82)
     assert count_effective(np.asarray([1000.0, *[1.0] * 10])) == pytest.approx(1.02, abs=0.01)
@@ -101,16 +101,16 @@ def test_tail_makes_the_interval_of_a_mean_that_of_the_t_test() -> None:
 def test_interval_of_a_mean_is_near_the_t_interval() -> None:
     values = np.random.default_rng(3).normal(0.5, 0.2, size=20)
     cells = np.column_stack([values, np.ones(20)])
-    groups = [f"g{n}" for n in range(20)]
-    ((low, high),) = bound_clustered(groups, cells, divide_sums, seed=0, num_resamples=20_000)
+    clusters = [f"g{n}" for n in range(20)]
+    ((low, high),) = bound_clustered(clusters, cells, divide_sums, seed=0, num_resamples=20_000)
     expected = stats.ttest_1samp(values, 0).confidence_interval()
     assert (low, high) == pytest.approx(tuple(expected), abs=0.012)
 
 
-def test_one_giant_group_among_small_ones_gives_no_narrow_interval() -> None:
-    groups = ["giant"] * 1000 + [f"g{n}" for n in range(12)]
+def test_one_giant_cluster_among_small_ones_gives_no_narrow_interval() -> None:
+    clusters = ["giant"] * 1000 + [f"g{n}" for n in range(12)]
     cells = np.column_stack([[1.0] * 1000 + [0.0] * 12, np.ones(1012)])
-    ((low, high),) = bound_clustered(groups, cells, divide_sums, seed=0, num_resamples=10_000)
+    ((low, high),) = bound_clustered(clusters, cells, divide_sums, seed=0, num_resamples=10_000)
     assert low == 0
     assert high > 0.998
 

@@ -20,14 +20,14 @@ LABELS = ("on-task", "off-task")
 
 @pytest.fixture
 def rows(make_prediction: Make) -> list[Prediction]:
-    """Six items in three pairs and two groups, answered right, wrong, right, invalid, ..."""
+    """Six items in three pairs and two clusters, answered right, wrong, right, invalid, ..."""
     answers = ["on-task", "off-task", "on-task", None, "on-task", "off-task"]
     return [
         make_prediction(
             LABELS[n % 2],
             answer,
             example_id=f"i{n}",
-            group=f"g{n // 4}",
+            cluster=f"g{n // 4}",
             fields={"language": ("zh", "en", None)[n % 3], "size": n // 3},
             scores={"iou": n / 10},
             samples=(True,) * (n % 3) + (False,) * (4 - n % 3),
@@ -104,7 +104,7 @@ def test_answers_and_truths_go_along(rows: list[Prediction]) -> None:
     assert found.labels == ("off-task",) * 3
     assert found.answers == ("off-task", None, "off-task")
     assert read(rows, "pair_accuracy").answers[1] == '["on-task", null]'
-    assert found.groups == ("g0", "g0", "g1")
+    assert found.clusters == ("g0", "g0", "g1")
 
 
 def test_unknown_measure_names_the_nearest_and_all(rows: list[Prediction]) -> None:
@@ -132,9 +132,9 @@ def test_other_policies_and_splits_are_left_out(rows: list[Prediction]) -> None:
 @pytest.mark.parametrize(
     ("change", "words"),
     [
-        ({"pair": ""}, "p2 of test.*1 items in 1 groups"),
-        ({"pair": "p1"}, "p1 of test.*3 items in 2 groups"),
-        ({"group": "g9"}, "p2 of test.*2 items in 2 groups"),
+        ({"pair": ""}, "p2 of test.*1 items in 1 clusters"),
+        ({"pair": "p1"}, "p1 of test.*3 items in 2 clusters"),
+        ({"cluster": "g9"}, "p2 of test.*2 items in 2 clusters"),
     ],
 )
 def test_broken_pairs_are_refused(
@@ -154,7 +154,7 @@ def test_broken_pairs_are_refused(
         ({"ids": ("b", "a")}, "ids must ascend"),
         ({"ids": ("a", "a")}, "ids must ascend"),
         ({"ids": ()}, "there are no items for accuracy of grpo on test"),
-        ({"groups": ("g",)}, r"differ in length; got \[1, 2\]"),
+        ({"clusters": ("g",)}, r"differ in length; got \[1, 2\]"),
         ({"answers": ("x",)}, r"differ in length; got \[1, 2\]"),
         ({"is_binary": True}, "not binary"),
     ],

@@ -1,4 +1,4 @@
-"""Intervals of means: of shares, also rare ones in groups, and of other values."""
+"""Intervals of means: of shares, also rare ones in clusters, and of other values."""
 
 import numpy as np
 import pytest
@@ -16,33 +16,33 @@ from groupwise.evaluation.means import (
 )
 
 
-def make_items(values: list[float] | np.ndarray, groups: list[str], *, is_binary: bool) -> Items:
-    ids = tuple(f"i{number:05}" for number in range(len(groups)))
+def make_items(values: list[float] | np.ndarray, clusters: list[str], *, is_binary: bool) -> Items:
+    ids = tuple(f"i{number:05}" for number in range(len(clusters)))
     given = np.asarray(values, dtype=np.float64)
-    return Items("missed", "test", "grpo", ids, tuple(groups), given, is_binary, "digest")
+    return Items("missed", "test", "grpo", ids, tuple(clusters), given, is_binary, "digest")
 
 
-def name_groups(num_groups: int, size: int) -> list[str]:
-    return [f"g{number:03}" for number in range(num_groups) for _ in range(size)]
+def name_clusters(num_clusters: int, size: int) -> list[str]:
+    return [f"g{number:03}" for number in range(num_clusters) for _ in range(size)]
 
 
 def draw(items: Items) -> tuple[float, float]:
     cells = np.column_stack([items.values, np.ones(len(items.values))])
-    (ends,) = bound_clustered(items.groups, cells, divide_sums, seed=0)
+    (ends,) = bound_clustered(items.clusters, cells, divide_sums, seed=0)
     assert ends is not None
     return ends
 
 
 def test_a_share_of_independent_items_has_wilsons_interval() -> None:
-    items = make_items([1, 1, 1, *[0] * 108], name_groups(111, 1), is_binary=True)
+    items = make_items([1, 1, 1, *[0] * 108], name_clusters(111, 1), is_binary=True)
     assert bound_mean(items, seed=0) == pytest.approx(proportion_confint(3, 111, method="wilson"))
 
 
 @pytest.mark.parametrize("value", [0.0, 1.0])
-def test_a_share_that_is_the_same_in_all_groups_has_the_width_of_so_many_groups(
+def test_a_share_that_is_the_same_in_all_clusters_has_the_width_of_so_many_clusters(
     value: float,
 ) -> None:
-    items = make_items([value] * 240, name_groups(30, 8), is_binary=True)
+    items = make_items([value] * 240, name_clusters(30, 8), is_binary=True)
     assert draw(items) == (value, value)
     found = bound_mean(items, seed=0)
     assert found == pytest.approx(proportion_confint(30 * value, 30, method="wilson"))
@@ -50,22 +50,22 @@ def test_a_share_that_is_the_same_in_all_groups_has_the_width_of_so_many_groups(
 
 def test_values_that_are_no_share_have_the_interval_of_the_draws() -> None:
     values = np.random.default_rng(0).random(40)
-    items = make_items(values, name_groups(10, 4), is_binary=False)
+    items = make_items(values, name_clusters(10, 4), is_binary=False)
     assert bound_mean(items, seed=0) == draw(items)
 
 
-def test_one_group_tells_nothing() -> None:
+def test_one_cluster_tells_nothing() -> None:
     assert bound_mean(make_items([1, 0], ["a", "a"], is_binary=True), seed=0) is None
     assert bound_mean(make_items([1], ["a"], is_binary=True), seed=0) is None
 
 
 def test_effective_items_are_those_of_the_design_effect() -> None:
     random = np.random.default_rng(1)
-    groups = name_groups(4000, 10)
-    # 1 + (10 - 1) * icc, where a group shares one draw of a beta distribution of that correlation
+    clusters = name_clusters(4000, 10)
+    # 1 + (10 - 1) * icc, where a cluster shares one draw of a beta distribution of that correlation
     shares = np.repeat(random.beta(0.3 * 7 / 3, 0.7 * 7 / 3, size=4000), 10)
     values = (random.random(40_000) < shares).astype(np.float64)
-    found = count_effective_items(groups, values)
+    found = count_effective_items(clusters, values)
     assert found == pytest.approx(40_000 / (1 + 9 * 0.3), rel=0.05)
 
 
@@ -73,27 +73,27 @@ def test_effective_items_are_those_of_the_design_effect() -> None:
 def test_the_interval_is_never_narrower_than_the_draws_nor_out_of_range(
     rows: list[tuple[str, bool]],
 ) -> None:
-    items = make_items([hit for _, hit in rows], [group for group, _ in rows], is_binary=True)
+    items = make_items([hit for _, hit in rows], [cluster for cluster, _ in rows], is_binary=True)
     found = bound_mean(items, seed=0)
     if found is None:
-        assert len(set(items.groups)) == 1
+        assert len(set(items.clusters)) == 1
         return
     assert 0 <= found[0] <= items.value <= found[1] <= 1
     assert found[0] < found[1]
-    if len(set(items.groups)) < len(rows):
+    if len(set(items.clusters)) < len(rows):
         low, high = draw(items)
         assert found[0] <= low
         assert high <= found[1]
 
 
-@pytest.mark.parametrize("num_groups", [12, 30])
-def test_rare_outcomes_are_held_where_the_draws_alone_lose_them(num_groups: int) -> None:
-    random = np.random.default_rng(num_groups)
-    groups, truth = name_groups(num_groups, 4), 0.02
+@pytest.mark.parametrize("num_clusters", [12, 30])
+def test_rare_outcomes_are_held_where_the_draws_alone_lose_them(num_clusters: int) -> None:
+    random = np.random.default_rng(num_clusters)
+    clusters, truth = name_clusters(num_clusters, 4), 0.02
     held = {"draws": 0, "ours": 0}
     for _ in range(300):
-        shares = np.repeat(random.beta(truth * 4, (1 - truth) * 4, size=num_groups), 4)
-        items = make_items(random.random(len(groups)) < shares, groups, is_binary=True)
+        shares = np.repeat(random.beta(truth * 4, (1 - truth) * 4, size=num_clusters), 4)
+        items = make_items(random.random(len(clusters)) < shares, clusters, is_binary=True)
         for name, ends in (("draws", draw(items)), ("ours", bound_mean(items, seed=0))):
             assert ends is not None
             held[name] += ends[0] <= truth <= ends[1]
@@ -102,21 +102,21 @@ def test_rare_outcomes_are_held_where_the_draws_alone_lose_them(num_groups: int)
 
 
 def test_other_shares_are_widened_only_where_no_draw_differs() -> None:
-    groups = tuple(name_groups(30, 8))
-    assert widen_certain((0.2, 0.8), 0.5, groups) == (0.2, 0.8)
-    assert widen_certain((0.5, 0.5), 0.5, groups) == (0.5, 0.5)
-    low, high = widen_certain((1.0, 1.0), 1.0, groups)
+    clusters = tuple(name_clusters(30, 8))
+    assert widen_certain((0.2, 0.8), 0.5, clusters) == (0.2, 0.8)
+    assert widen_certain((0.5, 0.5), 0.5, clusters) == (0.5, 0.5)
+    low, high = widen_certain((1.0, 1.0), 1.0, clusters)
     assert (low, high) == pytest.approx((proportion_confint(30, 30, method="wilson")[0], 1.0))
 
 
 def test_a_difference_is_never_surer_than_its_draws() -> None:
     random = np.random.default_rng(2)
     gains = random.choice([-1.0, 0.0, 1.0], size=240, p=[0.1, 0.7, 0.2])
-    groups = name_groups(30, 8)
+    clusters = name_clusters(30, 8)
     cells = np.column_stack([gains, np.ones(240)])
-    (drawn,) = bound_clustered(groups, cells, divide_sums, seed=0, num_resamples=1000)
+    (drawn,) = bound_clustered(clusters, cells, divide_sums, seed=0, num_resamples=1000)
     for is_binary in (True, False):
-        found = bound_difference(groups, gains, is_binary=is_binary, seed=0, num_resamples=1000)
+        found = bound_difference(clusters, gains, is_binary=is_binary, seed=0, num_resamples=1000)
         assert found is not None
         assert drawn is not None
         assert found[0] <= drawn[0] < drawn[1] <= found[1]
@@ -124,23 +124,23 @@ def test_a_difference_is_never_surer_than_its_draws() -> None:
 
 
 def test_policies_that_agree_everywhere_may_differ_elsewhere() -> None:
-    # Thirty groups of items without a difference are thirty items: 1 in 32 for each policy.
-    groups, none = name_groups(30, 8), np.zeros(240)
+    # Thirty clusters of items without a difference are thirty items: 1 in 32 for each policy.
+    clusters, none = name_clusters(30, 8), np.zeros(240)
     half = 1.96 * np.sqrt(2 / 32 / 32)
-    found = bound_difference(groups, none, is_binary=True, seed=0)
+    found = bound_difference(clusters, none, is_binary=True, seed=0)
     assert found == pytest.approx((-half, half), abs=1e-4)
-    assert bound_difference(groups, none, is_binary=False, seed=0) == (0, 0)
+    assert bound_difference(clusters, none, is_binary=False, seed=0) == (0, 0)
 
 
 def test_rare_differences_are_held_where_the_draws_alone_lose_them() -> None:
     random = np.random.default_rng(3)
-    groups, truth = name_groups(60, 1), 0.016
+    clusters, truth = name_clusters(60, 1), 0.016
     held = {"draws": 0, "ours": 0}
     for _ in range(300):
         gains = random.choice([-1.0, 0.0, 1.0], size=60, p=[0.002, 0.98, 0.018])
         cells = np.column_stack([gains, np.ones(60)])
-        (drawn,) = bound_clustered(groups, cells, divide_sums, seed=0)
-        ours = bound_difference(groups, gains, is_binary=True, seed=0)
+        (drawn,) = bound_clustered(clusters, cells, divide_sums, seed=0)
+        ours = bound_difference(clusters, gains, is_binary=True, seed=0)
         for name, ends in (("draws", drawn), ("ours", ours)):
             assert ends is not None
             held[name] += ends[0] <= truth <= ends[1]

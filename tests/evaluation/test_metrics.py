@@ -44,7 +44,7 @@ def predict(rows: list[tuple[str, str | None, int, float | None]]) -> list[Predi
     return [
         Prediction(
             f"i{n:03}",
-            f"g{group}",
+            f"g{cluster}",
             "test",
             "grpo",
             truth,
@@ -53,7 +53,7 @@ def predict(rows: list[tuple[str, str | None, int, float | None]]) -> list[Predi
             probabilities=None if p is None else {"on-task": p, "off-task": 1 - p},
             latency_s=p,
         )
-        for n, (truth, answer, group, p) in enumerate(rows)
+        for n, (truth, answer, cluster, p) in enumerate(rows)
     ]
 
 
@@ -143,13 +143,15 @@ def test_balanced_accuracy_is_scikit_learns(make_table: Table) -> None:
     assert found.value == pytest.approx(balanced_accuracy_score(*zip(*rows, strict=True)))
 
 
-def test_clustered_interval_is_wider_when_groups_agree(make_table: Table) -> None:
-    # Ten groups of ten equal items are ten observations, not a hundred.
+def test_clustered_interval_is_wider_when_clusters_agree(make_table: Table) -> None:
+    # Ten clusters of ten equal items are ten observations, not a hundred.
     rows = [("on-task", "on-task" if n // 10 < 7 else "off-task") for n in range(100)]
     alone = make_table(rows)
-    grouped = [Prediction(**{**as_dict(p), "group": f"g{n // 10}"}) for n, p in enumerate(alone)]
+    clustered = [
+        Prediction(**{**as_dict(p), "cluster": f"g{n // 10}"}) for n, p in enumerate(alone)
+    ]
     one = find(compute_metrics(alone, labels=LABELS), "grpo/accuracy_clustered")
-    ten = find(compute_metrics(grouped, labels=LABELS), "grpo/accuracy_clustered")
+    ten = find(compute_metrics(clustered, labels=LABELS), "grpo/accuracy_clustered")
     assert one.value == ten.value == 0.7
     assert ten.high - ten.low > 2.5 * (one.high - one.low)
     # The bootstrap of independent items has the binomial's standard deviation.
@@ -157,10 +159,10 @@ def test_clustered_interval_is_wider_when_groups_agree(make_table: Table) -> Non
 
 
 def test_that_nobody_erred_is_no_certainty(make_table: Table) -> None:
-    # Ten groups of ten: as far as one knows, ten observations.
+    # Ten clusters of ten: as far as one knows, ten observations.
     rows = [(label, label) for label in ("on-task", "off-task")] * 50
     items = [
-        Prediction(**{**as_dict(p), "group": f"g{n // 10}", "scores": {"missed": 0.0}})
+        Prediction(**{**as_dict(p), "cluster": f"g{n // 10}", "scores": {"missed": 0.0}})
         for n, p in enumerate(make_table(rows))
     ]
     found = {m.measure: (m.low, m.high) for m in compute_metrics(items, labels=LABELS)}
@@ -173,9 +175,9 @@ def as_dict(item: Prediction) -> dict:
     return {name: getattr(item, name) for name in Prediction.__dataclass_fields__}
 
 
-def test_one_group_says_nothing_about_others(make_table: Table) -> None:
+def test_one_cluster_says_nothing_about_others(make_table: Table) -> None:
     rows = [("on-task", "on-task"), ("off-task", "off-task"), ("off-task", None)]
-    metrics = compute_metrics(make_table(rows, group="only"), labels=LABELS)
+    metrics = compute_metrics(make_table(rows, cluster="only"), labels=LABELS)
     assert "grpo/accuracy_clustered" not in [metric.name for metric in metrics]
     balanced = find(metrics, "grpo/balanced_accuracy")
     assert (balanced.low, balanced.high) == (0, 1)
@@ -188,7 +190,7 @@ def test_interval_of_a_biased_statistic_contains_its_value() -> None:
         for right in (11, 13, 15, 17, 19)
         for n in range(20)
     ]
-    items = [Prediction(**{**as_dict(p), "group": p.example_id}) for p in predict(rows)]
+    items = [Prediction(**{**as_dict(p), "cluster": p.example_id}) for p in predict(rows)]
     error = find(compute_metrics(items, labels=LABELS), "grpo/ece")
     assert error.value == pytest.approx(0, abs=1e-9)
     assert error.low <= error.value < 0.02 < error.high
@@ -207,7 +209,7 @@ def test_slices_have_their_own_n_and_skip_items_without_the_field(make_predictio
     items = [
         make_prediction(
             example_id=f"i{n}",
-            group=f"g{n}",
+            cluster=f"g{n}",
             predicted="on-task" if n != 4 else "off-task",
             fields={"difficulty": value} if value else {},
         )
@@ -229,7 +231,7 @@ def test_too_many_slices_are_refused(make_prediction: Table) -> None:
 
 def test_latency_quantiles_are_in_seconds(make_prediction: Table) -> None:
     items = [
-        make_prediction(example_id=f"i{n:03}", group=f"g{n % 20}", latency_s=n / 1000)
+        make_prediction(example_id=f"i{n:03}", cluster=f"g{n % 20}", latency_s=n / 1000)
         for n in range(101)
     ]
     metrics = compute_metrics(items, labels=LABELS)
@@ -282,7 +284,7 @@ def test_samples_pairs_and_scores_have_means_with_intervals(
         make_prediction(
             predicted="on-task" if n % 4 else "off-task",
             example_id=f"i{n:03}",
-            group=f"g{n // 8:02}",
+            cluster=f"g{n // 8:02}",
             samples=(n % 3 == 0, n % 2 == 0),
             pair=f"p{n // 2:03}",
             scores={"similarity": (n % 10) / 10} if n < 80 else {},
@@ -305,17 +307,17 @@ def test_samples_pairs_and_scores_have_means_with_intervals(
     assert metrics["similarity"].high - metrics["similarity"].low < 0.2
 
 
-def test_sampled_interval_is_by_groups_and_not_by_samples(make_prediction: Table) -> None:
-    # Ten groups that are wholly right or wrong: ten observations, whatever is sampled.
+def test_sampled_interval_is_by_clusters_and_not_by_samples(make_prediction: Table) -> None:
+    # Ten clusters that are wholly right or wrong: ten observations, whatever is sampled.
     items = [
-        make_prediction(example_id=f"i{n:03}", group=f"g{n // 10}", samples=(n // 10 < 7,) * 16)
+        make_prediction(example_id=f"i{n:03}", cluster=f"g{n // 10}", samples=(n // 10 < 7,) * 16)
         for n in range(100)
     ]
     found = find(compute_metrics(items, labels=LABELS), "grpo/mean@16")
     assert found.high - found.low > 2 * 1.96 * np.sqrt(0.7 * 0.3 / 10)
 
 
-def test_one_group_bounds_means_by_nothing(make_prediction: Table) -> None:
+def test_one_cluster_bounds_means_by_nothing(make_prediction: Table) -> None:
     items = [make_prediction(example_id=f"i{n}", scores={"iou": 0.5}) for n in range(9)]
     iou = find(compute_metrics(items, labels=LABELS), "grpo/iou")
     assert (iou.low, iou.value, iou.high) == (0, 0.5, 1)
@@ -325,7 +327,7 @@ def test_every_family_of_metrics_has_a_version(make_prediction: Table) -> None:
     items = [
         make_prediction(
             example_id=f"i{n}",
-            group=f"g{n}",
+            cluster=f"g{n}",
             probabilities={"on-task": 1.0},
             latency_s=1.0,
             samples=(True,),
@@ -335,7 +337,7 @@ def test_every_family_of_metrics_has_a_version(make_prediction: Table) -> None:
         )
         for n in range(4)
     ]
-    items = [Prediction(**{**as_dict(p), "group": "g0" if p.pair else p.group}) for p in items]
+    items = [Prediction(**{**as_dict(p), "cluster": "g0" if p.pair else p.cluster}) for p in items]
     found = compute_metrics(items, labels=LABELS, slices=("language",))
     families = {name.partition(":")[0] for name in (metric.measure for metric in found)}
     renamed = {
@@ -351,7 +353,9 @@ def test_every_family_of_metrics_has_a_version(make_prediction: Table) -> None:
 
 def test_a_policy_without_a_valid_answer_is_perfect_in_nothing(make_table: Table) -> None:
     rows = make_table([("on-task", None), ("off-task", None)] * 2)
-    rows = [replace(p, group="g", samples=(False,), pair=f"p{n // 2}") for n, p in enumerate(rows)]
+    rows = [
+        replace(p, cluster="g", samples=(False,), pair=f"p{n // 2}") for n, p in enumerate(rows)
+    ]
     found = {m.measure: m.value for m in compute_metrics(rows, labels=LABELS)}
     assert {"pair_accuracy", "pass@1", "mean@1", "f1:on-task", "recall:on-task"} <= set(found)
     assert not {name for name in found if name.startswith(("precision:", "brier", "ece"))}

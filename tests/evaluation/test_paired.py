@@ -39,7 +39,7 @@ def make_pair(make_table: Table) -> Callable[..., list[Prediction]]:
         for place, policy in enumerate(("sft", "grpo")):
             answers = [("on-task", "on-task" if row[place] else "off-task") for row in rows]
             found += [
-                replace(item, group=f"g{n // group_size}")
+                replace(item, cluster=f"g{n // group_size}")
                 for n, item in enumerate(make_table(answers, policy=policy))
             ]
         return found
@@ -51,7 +51,7 @@ def test_counts_and_difference_of_a_hand_made_table(make_pair: Table) -> None:
     rows = [BOTH] * 10 + [ONLY_A] * 2 + [ONLY_B] * 7 + [NONE]
     items = make_pair(rows)
     found = compare_policies(items, "sft", "grpo")
-    assert (found.n, found.num_groups, found.num_a_only, found.num_b_only) == (20, 20, 2, 7)
+    assert (found.n, found.num_clusters, found.num_a_only, found.num_b_only) == (20, 20, 2, 7)
     assert found.num_same_answer == 11
     assert found.difference == pytest.approx(0.25)
     assert found.low <= 0.25 <= found.high
@@ -73,8 +73,8 @@ def test_mcnemar_is_statsmodels_with_many_discordant_items(make_pair: Table) -> 
     assert found.p_value == pytest.approx(0.00266, abs=1e-5)
 
 
-def test_permutation_of_few_groups_is_exact(make_pair: Table) -> None:
-    # Six groups, all for b: 2 of the 2^6 sign patterns are as extreme.
+def test_permutation_of_few_clusters_is_exact(make_pair: Table) -> None:
+    # Six clusters, all for b: 2 of the 2^6 sign patterns are as extreme.
     found = compare_policies(make_pair([ONLY_B] * 6), "sft", "grpo")
     assert found.p_value_clustered == pytest.approx(2 / 64)
     # Six of six is no certainty: (6 + 1 - 1) / (6 + 2), and its normal interval.
@@ -82,15 +82,15 @@ def test_permutation_of_few_groups_is_exact(make_pair: Table) -> None:
     assert (found.low, found.high) == pytest.approx((0.75 - half, 1), abs=1e-4)
 
 
-def test_groups_and_not_items_are_the_evidence(make_pair: Table) -> None:
+def test_clusters_and_not_items_are_the_evidence(make_pair: Table) -> None:
     rows = [ONLY_B] * 40 + [ONLY_A] * 10
     alone = compare_policies(make_pair(rows), "sft", "grpo")
-    grouped = compare_policies(make_pair(rows, group_size=10), "sft", "grpo")
-    assert grouped.p_value == alone.p_value < 0.001
+    clustered = compare_policies(make_pair(rows, group_size=10), "sft", "grpo")
+    assert clustered.p_value == alone.p_value < 0.001
     assert alone.p_value_clustered < 0.001
-    # Four groups for b and one for a: 12 of 32 sign patterns are as extreme.
-    assert grouped.p_value_clustered == pytest.approx(12 / 32)
-    assert grouped.low <= 0 < alone.low
+    # Four clusters for b and one for a: 12 of 32 sign patterns are as extreme.
+    assert clustered.p_value_clustered == pytest.approx(12 / 32)
+    assert clustered.low <= 0 < alone.low
 
 
 def test_paired_interval_matches_the_normal_approximation(make_pair: Table) -> None:
@@ -109,7 +109,7 @@ def test_equal_policies_differ_by_nothing_as_far_as_so_many_items_tell(make_pair
     assert found.num_same_answer == 20
 
 
-def test_one_group_proves_nothing(make_pair: Table) -> None:
+def test_one_cluster_proves_nothing(make_pair: Table) -> None:
     found = compare_policies(make_pair([ONLY_B] * 30, group_size=30), "sft", "grpo")
     assert (found.low, found.high, found.p_value_clustered) == (-1, 1, 1)
 
@@ -130,8 +130,8 @@ def test_other_items_are_refused(make_pair: Table) -> None:
         compare_policies(items[:-1], "sft", "grpo")
 
 
-@pytest.mark.parametrize("change", [{"label": "off-task"}, {"group": "other"}])
-def test_same_items_with_other_labels_or_groups_are_refused(
+@pytest.mark.parametrize("change", [{"label": "off-task"}, {"cluster": "other"}])
+def test_same_items_with_other_labels_or_clusters_are_refused(
     make_pair: Table, change: dict[str, str]
 ) -> None:
     items = make_pair([BOTH] * 5)
@@ -169,7 +169,7 @@ def test_file_round_trip(tmp_path: Path, make_pair: Table) -> None:
 
 
 def make_items(
-    values: list[float] | np.ndarray, groups: list[int] | None = None, **named: object
+    values: list[float] | np.ndarray, clusters: list[int] | None = None, **named: object
 ) -> Items:
     size = len(values)
     items = Items(
@@ -177,7 +177,7 @@ def make_items(
         split="test",
         policy="sft",
         ids=tuple(f"i{n:05}" for n in range(size)),
-        groups=tuple(f"g{n:05}" for n in groups or range(size)),
+        clusters=tuple(f"g{n:05}" for n in clusters or range(size)),
         values=np.asarray(values, dtype=float),
         is_binary=False,
         split_digest="digest",
@@ -245,37 +245,37 @@ def test_no_difference_on_average_has_an_effect_of_zero_and_no_number() -> None:
     assert found.low < 0 < found.high
 
 
-def test_groups_of_very_different_sizes_count_by_their_items() -> None:
-    # One group of 300 items gains nothing, 30 of one item gain 0.5 each.
-    groups = [0] * 300 + list(range(1, 31))
-    a = make_items([0.5] * 330, groups)
-    b = make_items([0.5] * 300 + [1.0] * 30, groups)
+def test_clusters_of_very_different_sizes_count_by_their_items() -> None:
+    # One cluster of 300 items gains nothing, 30 of one item gain 0.5 each.
+    clusters = [0] * 300 + list(range(1, 31))
+    a = make_items([0.5] * 330, clusters)
+    b = make_items([0.5] * 300 + [1.0] * 30, clusters)
     found = compare_items(a, b)
     assert found.difference == pytest.approx(15 / 330)
-    assert found.num_groups == 31
-    assert found.num_effective_groups == pytest.approx(330**2 / (300**2 + 30))
-    assert found.few_groups
+    assert found.num_clusters == 31
+    assert found.num_effective_clusters == pytest.approx(330**2 / (300**2 + 30))
+    assert found.few_clusters
     # The giant is missing in a third of all draws, which leaves a gain of 0.5.
     assert found.low < found.difference < 0.4 < found.high
 
 
-@pytest.mark.parametrize(("num_groups", "is_few"), [(1, True), (9, True), (10, False)])
-def test_few_groups_are_remarked(num_groups: int, is_few: bool) -> None:
-    groups = [n % num_groups for n in range(40)]
-    a = make_items([0.5] * 40, sorted(groups))
+@pytest.mark.parametrize(("num_clusters", "is_few"), [(1, True), (9, True), (10, False)])
+def test_few_clusters_are_remarked(num_clusters: int, is_few: bool) -> None:
+    clusters = [n % num_clusters for n in range(40)]
+    a = make_items([0.5] * 40, sorted(clusters))
     found = compare_items(a, replace(a, policy="grpo"))
-    assert found.few_groups == is_few
+    assert found.few_clusters == is_few
 
 
-def test_design_effect_and_items_needed_know_the_groups(make_pair: Table) -> None:
+def test_design_effect_and_items_needed_know_the_clusters(make_pair: Table) -> None:
     rows = [ONLY_B] * 40 + [ONLY_A] * 10
     alone = compare_policies(make_pair(rows), "sft", "grpo")
-    grouped = compare_policies(make_pair(rows, group_size=10), "sft", "grpo")
+    clustered = compare_policies(make_pair(rows, group_size=10), "sft", "grpo")
     assert alone.design_effect == pytest.approx(1)
-    # Groups of ten equal items: ten times the variance, with 5 of 4 and 49 of 50 freedoms.
-    assert grouped.design_effect == pytest.approx(10 * (5 / 4) * (49 / 50))
-    assert alone.effect_size == grouped.effect_size
-    assert grouped.num_items_needed > 10 * alone.num_items_needed
+    # Clusters of ten equal items: ten times the variance, with 5 of 4 and 49 of 50 freedoms.
+    assert clustered.design_effect == pytest.approx(10 * (5 / 4) * (49 / 50))
+    assert alone.effect_size == clustered.effect_size
+    assert clustered.num_items_needed > 10 * alone.num_items_needed
 
 
 def test_measure_is_chosen_by_name(make_pair: Table) -> None:
@@ -310,7 +310,7 @@ def test_discordant_items_are_listed_with_their_answers(make_pair: Table) -> Non
     assert [asdict(one) for one in found] == [
         {
             "id": "i0001",
-            "group": "g0",
+            "cluster": "g0",
             "value_a": 1.0,
             "value_b": 0.0,
             "label": "on-task",
@@ -319,7 +319,7 @@ def test_discordant_items_are_listed_with_their_answers(make_pair: Table) -> Non
         },
         {
             "id": "i0003",
-            "group": "g1",
+            "cluster": "g1",
             "value_a": 0.0,
             "value_b": 1.0,
             "label": "on-task",
@@ -337,8 +337,8 @@ def test_discordant_items_are_listed_with_their_answers(make_pair: Table) -> Non
         ({"measure": "f"}, "iou on test and f on test"),
         ({"split": "dev"}, "iou on test and iou on dev"),
         ({"ids": ("i00000", "i00002")}, "2 and 2 items, 1 in common"),
-        ({"groups": ("g", "g")}, "same ids, labels and groups"),
-        ({"labels": ("x", "z")}, "same ids, labels and groups"),
+        ({"clusters": ("g", "g")}, "same ids, labels and clusters"),
+        ({"labels": ("x", "z")}, "same ids, labels and clusters"),
     ],
 )
 def test_unlike_items_are_refused(change: dict, words: str) -> None:
@@ -376,4 +376,4 @@ def test_old_files_are_read_and_new_ones_hold_plain_numbers(
     (one,) = read_comparisons(tmp_path / "old.json")
     assert (one.measure, one.value_a, one.num_items_needed) == ("accuracy", None, None)
     assert one.difference == found[0].difference
-    assert not one.few_groups
+    assert not one.few_clusters

@@ -27,8 +27,8 @@ def test_design_effect_of_items_alone_is_one() -> None:
 
 def test_design_effect_of_copies_is_their_number() -> None:
     gains = np.random.default_rng(0).normal(size=200)
-    groups = [f"g{n:03}" for n in range(200)]
-    copied = measure_design_effect(groups * 5, np.tile(gains, 5))
+    clusters = [f"g{n:03}" for n in range(200)]
+    copied = measure_design_effect(clusters * 5, np.tile(gains, 5))
     assert copied == pytest.approx(5, rel=0.02)
 
 
@@ -38,11 +38,11 @@ def test_design_effect_is_one_plus_the_correlation_of_the_others() -> None:
     gains = np.sqrt(0.4) * random.normal(size=(3000, 1)) + np.sqrt(0.6) * random.normal(
         size=(3000, 6)
     )
-    groups = np.repeat(np.arange(3000), 6).astype(str).tolist()
-    assert measure_design_effect(groups, gains.ravel()) == pytest.approx(3, rel=0.05)
+    clusters = np.repeat(np.arange(3000), 6).astype(str).tolist()
+    assert measure_design_effect(clusters, gains.ravel()) == pytest.approx(3, rel=0.05)
 
 
-def test_design_effect_of_one_group_is_not_known() -> None:
+def test_design_effect_of_one_cluster_is_not_known() -> None:
     assert measure_design_effect(["g", "g"], np.asarray([0.0, 1.0])) is None
 
 

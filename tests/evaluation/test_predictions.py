@@ -82,12 +82,12 @@ def test_confidence_is_of_the_answer_and_not_of_the_likeliest(make_prediction: M
     assert item.confidence == 0.1
 
 
-def test_groups_by_split_and_policy_as_they_come(make_prediction: Make) -> None:
+def test_clusters_by_split_and_policy_as_they_come(make_prediction: Make) -> None:
     names = ["zebra", "grpo", "alpha"]
     rows = [make_prediction(policy=name, example_id=i) for name in names for i in ("b", "a")]
-    grouped = group_by_policy(rows)
-    assert [policy for _, policy in grouped] == names
-    assert [item.example_id for item in grouped["test", "grpo"]] == ["a", "b"]
+    clustered = group_by_policy(rows)
+    assert [policy for _, policy in clustered] == names
+    assert [item.example_id for item in clustered["test", "grpo"]] == ["a", "b"]
 
 
 def test_item_answered_twice_is_refused(make_prediction: Make) -> None:
@@ -132,7 +132,7 @@ def test_rows_of_old_files_are_read(tmp_path: Path, make_prediction: Make) -> No
     assert found == make_prediction()
 
 
-@pytest.mark.parametrize("key", ["example_id", "group", "fields", "latency_s"])
+@pytest.mark.parametrize("key", ["example_id", "cluster", "fields", "latency_s"])
 def test_row_without_an_older_key_is_refused(
     tmp_path: Path, make_prediction: Make, key: str
 ) -> None:

@@ -5,7 +5,7 @@ import pytest
 from scipy import stats
 from statsmodels.stats.contingency_tables import mcnemar
 
-from groupwise.evaluation.significance import EXACT_BELOW, permute_groups, score_mcnemar
+from groupwise.evaluation.significance import EXACT_BELOW, permute_clusters, score_mcnemar
 
 
 def enumerate_swaps(gains: np.ndarray) -> float:
@@ -38,30 +38,32 @@ def test_mcnemar_is_the_binomial_or_the_corrected_square(num_a: int, num_b: int)
         [0.1 + 0.2, -0.3, 0.1],
     ],
 )
-def test_few_groups_are_enumerated(gains: list[float]) -> None:
-    assert permute_groups(np.asarray(gains), seed=0) == pytest.approx(
+def test_few_clusters_are_enumerated(gains: list[float]) -> None:
+    assert permute_clusters(np.asarray(gains), seed=0) == pytest.approx(
         enumerate_swaps(np.asarray(gains))
     )
 
 
-def test_groups_that_did_not_move_say_nothing() -> None:
+def test_clusters_that_did_not_move_say_nothing() -> None:
     gains = np.asarray([2.0, -1, 3, 1, 1])
-    assert permute_groups(np.append(gains, np.zeros(5000)), seed=0) == permute_groups(gains, seed=1)
+    assert permute_clusters(np.append(gains, np.zeros(5000)), seed=0) == permute_clusters(
+        gains, seed=1
+    )
 
 
 @pytest.mark.parametrize("gains", [[0.0] * 40, [5.0], [5.0, 0.0, 0.0], [], [0.0]])
-def test_less_than_two_moved_groups_prove_nothing(gains: list[float]) -> None:
-    assert permute_groups(np.asarray(gains), seed=0) == 1.0
+def test_less_than_two_moved_clusters_prove_nothing(gains: list[float]) -> None:
+    assert permute_clusters(np.asarray(gains), seed=0) == 1.0
 
 
-def test_fewer_than_six_groups_cannot_show_anything() -> None:
-    assert permute_groups(np.ones(5), seed=0) == 2 / 32
-    assert permute_groups(np.ones(6), seed=0) == 2 / 64
+def test_fewer_than_six_clusters_cannot_show_anything() -> None:
+    assert permute_clusters(np.ones(5), seed=0) == 2 / 32
+    assert permute_clusters(np.ones(6), seed=0) == 2 / 64
 
 
 @pytest.mark.parametrize("num_kinds", [1, 2, 10_000], ids=["one size", "two sizes", "all unlike"])
 def test_random_swaps_are_near_the_exact_chance(num_kinds: int) -> None:
-    # 18 groups are enumerated here and sampled there: by size where sizes repeat, or singly.
+    # 18 clusters are enumerated here and sampled there: by size where sizes repeat, or singly.
     random = np.random.default_rng(num_kinds)
     gains = random.integers(1, num_kinds + 1, size=18) * random.choice(
         [1.0, 1.0, 1.0, -1.0], size=18
@@ -69,17 +71,17 @@ def test_random_swaps_are_near_the_exact_chance(num_kinds: int) -> None:
     exact = enumerate_swaps(gains)
     assert 0.01 < exact < 0.6
     error = 4 * np.sqrt(exact / 9999)
-    assert permute_groups(gains, seed=3) == pytest.approx(exact, abs=error)
+    assert permute_clusters(gains, seed=3) == pytest.approx(exact, abs=error)
 
 
-def test_many_equal_groups_are_the_sign_test() -> None:
+def test_many_equal_clusters_are_the_sign_test() -> None:
     gains = np.asarray([1.0] * 230 + [-1.0] * 180)
     exact = stats.binomtest(180, 410).pvalue
-    assert permute_groups(gains, seed=0) == pytest.approx(exact, abs=0.004)
+    assert permute_clusters(gains, seed=0) == pytest.approx(exact, abs=0.004)
 
 
 def test_p_value_is_never_zero_and_repeats() -> None:
     gains = np.random.default_rng(0).normal(1, 0.1, size=100)
-    assert permute_groups(gains, seed=5) == 2 / 10_000
+    assert permute_clusters(gains, seed=5) == 2 / 10_000
     mixed = np.random.default_rng(0).normal(0.1, 1, size=100)
-    assert permute_groups(mixed, seed=5) == permute_groups(mixed, seed=5)
+    assert permute_clusters(mixed, seed=5) == permute_clusters(mixed, seed=5)

@@ -1,7 +1,7 @@
 """Whether intervals of 95 % hold the truth in 95 % of trials, and 5 % of tests are false alarms.
 
-Two policies answer the same items in groups; ``benchmarks/paired_statistics.py`` does the same
-with other numbers of groups and correlations.
+Two policies answer the same items in clusters; ``benchmarks/paired_statistics.py`` does the same
+with other numbers of clusters and correlations.
 """
 
 from dataclasses import dataclass
@@ -10,15 +10,15 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from groupwise.evaluation.intervals import sum_by_group
+from groupwise.evaluation.intervals import sum_by_cluster
 from groupwise.evaluation.means import bound_difference
-from groupwise.evaluation.significance import permute_groups
+from groupwise.evaluation.significance import permute_clusters
 
 NUM_TRIALS = 1000
-NUM_GROUPS = 60
-SIZES = np.resize([2, 4, 7, 12], NUM_GROUPS)
-CODES = np.repeat(np.arange(NUM_GROUPS), SIZES)
-GROUPS = [f"g{code:02}" for code in CODES]
+NUM_CLUSTERS = 60
+SIZES = np.resize([2, 4, 7, 12], NUM_CLUSTERS)
+CODES = np.repeat(np.arange(NUM_CLUSTERS), SIZES)
+CLUSTERS = [f"g{code:02}" for code in CODES]
 CORRELATION = 0.4
 SHIFT = 0.5
 
@@ -36,7 +36,7 @@ class Trials:
 @pytest.fixture(scope="module", params=["binary", "continuous"])
 def trials(request: pytest.FixtureRequest) -> Trials:
     random = np.random.default_rng(11)
-    shape = (NUM_TRIALS, NUM_GROUPS)
+    shape = (NUM_TRIALS, NUM_CLUSTERS)
     latent = random.normal(size=(*shape, 1))[:, CODES] + random.normal(
         size=(NUM_TRIALS, len(CODES), 1)
     )
@@ -61,20 +61,20 @@ def test_clustered_paired_intervals_hold_the_truth(trials: Trials) -> None:
     for seed, values in enumerate(trials.unlike):
         gains = values[:, 1] - values[:, 0]
         ends = bound_difference(
-            GROUPS, gains, is_binary=trials.is_binary, seed=seed, num_resamples=1000
+            CLUSTERS, gains, is_binary=trials.is_binary, seed=seed, num_resamples=1000
         )
         intervals.append(ends)
     assert 0.93 <= count_held(intervals, trials.truth) <= 0.97
 
 
-def test_permuting_groups_raises_few_false_alarms(
+def test_permuting_clusters_raises_few_false_alarms(
     trials: Trials, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # The level of the test does not depend on the number of permutations.
     monkeypatch.setattr("groupwise.evaluation.significance.NUM_PERMUTATIONS", 999)
     gains = trials.alike[..., 1] - trials.alike[..., 0]
     alarms = [
-        permute_groups(sum_by_group(GROUPS, one[:, None])[:, 0], seed=seed) < 0.05
+        permute_clusters(sum_by_cluster(CLUSTERS, one[:, None])[:, 0], seed=seed) < 0.05
         for seed, one in enumerate(gains)
     ]
     assert 0.03 <= np.mean(alarms) <= 0.07

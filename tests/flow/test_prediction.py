@@ -34,7 +34,7 @@ class Doors(Task[Settings]):
             raise DataError("there is no door")
         fields = {"num_pictures": len(request.pictures)}
         prompt = [Message("user", request.row["door"])]
-        return make_example(prompt, group=request.id, fields=fields)
+        return make_example(prompt, cluster=request.id, fields=fields)
 
     def find_base(self, config, run):
         return "the base"
@@ -60,7 +60,7 @@ class StandIn:
     def answer(self, questions):
         if any(question.prompt[0].text == "long" for question in questions):
             raise ModelError("the prompt is too long")
-        self.asked += [question.group for question in questions]
+        self.asked += [question.cluster for question in questions]
         return [self.judge(question) for question in questions]
 
     def judge(self, question):

@@ -63,7 +63,7 @@ def test_what_fails_is_told_to_those_who_wait_and_the_next_is_answered(engine, p
 def test_a_picture_that_changed_is_not_looked_at(engine, picture_examples, tmp_path):
     path = tmp_path / "a.png"
     path.write_bytes(picture_examples[0].pictures[0].path.read_bytes())
-    example = make_example([Message("user", "?")], group="g", pictures=[read_picture(path)])
+    example = make_example([Message("user", "?")], cluster="g", pictures=[read_picture(path)])
     path.write_bytes(picture_examples[1].pictures[0].path.read_bytes())
     with pytest.raises(DataError, match="changed"):
         run_on_shared_loop(LocalResponder(engine, model="t").respond(example, sampling=SAMPLING))

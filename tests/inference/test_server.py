@@ -38,7 +38,9 @@ def make_engine(server, **changes):
 
 
 def ask(text="is it?", **named):
-    return make_example([Message("system", "be brief"), Message("user", text)], group="g", **named)
+    return make_example(
+        [Message("system", "be brief"), Message("user", text)], cluster="g", **named
+    )
 
 
 def respond(engine, example=None):
@@ -252,7 +254,7 @@ def test_pictures_are_sent_where_they_stand(server, tmp_path):
         Message("assistant", "yes"),
         Message("user", [blue, "or", red, "?"]),
     ]
-    respond(make_engine(server), make_example(prompt, group="g"))
+    respond(make_engine(server), make_example(prompt, cluster="g"))
     sent = server.asked[0]["messages"]
     assert [one["role"] for one in sent] == ["system", "user", "assistant", "user"]
     assert [one["content"] for one in sent[:3]] == [

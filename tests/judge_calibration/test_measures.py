@@ -14,7 +14,7 @@ from groupwise.judge_calibration.rows import VerdictRow
 def make_row(number, label, verdict, **named):
     values = {
         "item_id": f"i{number:04}",
-        "group": f"g{number}",
+        "cluster": f"g{number}",
         "subset": "",
         "label": label,
         "verdict": verdict,
@@ -126,9 +126,9 @@ def test_kappa_is_left_out_where_everyone_says_the_same():
     assert unlike["kappa"].value == 0
 
 
-def test_questions_of_one_group_are_no_independent_items():
+def test_questions_of_one_cluster_are_no_independent_items():
     alone = measure([make_row(n, "a", "ab"[n % 2]) for n in range(40)])["agreement"]
-    alike = measure([make_row(n, "a", "ab"[n % 2], group=f"g{n // 4}") for n in range(40)])
+    alike = measure([make_row(n, "a", "ab"[n % 2], cluster=f"g{n // 4}") for n in range(40)])
     fewer = measure([make_row(n, "a", "ab"[n % 2]) for n in range(10)])["agreement"]
     assert alike["agreement"].value == alone.value == 0.5
     assert (alike["agreement"].low, alike["agreement"].high) == pytest.approx(

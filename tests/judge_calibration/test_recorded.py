@@ -162,7 +162,7 @@ def test_verdicts_of_an_earlier_calibration_are_measured_alike(tmp_path: Path) -
         ({"label": "A"}, "a decision is wrong"),
         ({"judgments": []}, "has no judgments"),
         ({"judgments": [{"decision": "first"}]}, "a decision is wrong"),
-        ({"pair_id": "p1"}, "stands twice"),
+        ({"pair_id": "p1"}, "appears twice"),
     ],
 )
 def test_a_wrong_row_is_named(change: dict[str, Any], words: str, tmp_path: Path) -> None:
@@ -178,6 +178,7 @@ def test_a_wrong_row_is_named(change: dict[str, Any], words: str, tmp_path: Path
         ({"id": "1", "label": "a"}, "is no recorded verdict"),
         ({"id": "1", "label": "c", "verdicts": {"ab": "a"}}, "has a wrong answer"),
         ({"id": "1", "label": "a", "verdicts": {"first": "a"}}, "verdicts are wrong"),
+        ({"id": "1", "label": "a", "verdicts": {"ab": "a"}, "group": "q"}, "name it 'cluster'"),
         ({"id": "1", "labels": ["a", "b"], "verdicts": {"ab": "a"}}, "no verdict that can be used"),
     ],
 )

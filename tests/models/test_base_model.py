@@ -48,7 +48,7 @@ def example(tmp_path):
     """A prompt with a picture that does not fit into one token of the tiny policy."""
     Image.new("RGB", (256, 128)).save(tmp_path / "wide.png")
     picture = read_picture(tmp_path / "wide.png")
-    return make_example([Message("user", "这是什么?")], group="g", pictures=[picture])
+    return make_example([Message("user", "这是什么?")], cluster="g", pictures=[picture])
 
 
 def test_the_processor_is_that_of_the_policy(vision_folder, text_folder):

@@ -17,7 +17,7 @@ def test_the_counter_is_the_processor(vision_folder, tmp_path, sizes):
         Image.new("RGB", size).save(tmp_path / f"{number}.png")
     example = make_example(
         [Message("system", "Be brief."), Message("user", "这是什么? What is it? 🙂")],
-        group="g",
+        cluster="g",
         pictures=[read_picture(tmp_path / f"{number}.png") for number in range(len(sizes))],
     )
     policy = load_policy(vision_folder)

@@ -45,9 +45,9 @@ def test_a_text_policy_refuses_pictures_wherever_they_are(text_folder, mixed_exa
 def test_contents_are_texts_but_where_a_user_shows_pictures(picture_examples):
     [picture] = picture_examples[0].pictures
     words = [Message("system", "s"), Message("user", "q"), Message("assistant", "a")]
-    bare = make_example([*words, Message("user", "r")], group="g")
+    bare = make_example([*words, Message("user", "r")], cluster="g")
     assert [one["content"] for one in build_messages(bare)] == ["s", "q", "a", "r"]
-    shown = make_example([*words, Message("user", ["r", picture])], group="g")
+    shown = make_example([*words, Message("user", ["r", picture])], cluster="g")
     assert [one["content"] for one in build_messages(shown)] == [
         "s",
         [{"type": "text", "text": "q"}],

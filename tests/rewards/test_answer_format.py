@@ -4,7 +4,7 @@ from groupwise.core import Completion, Message, Score, make_example
 from groupwise.rewards import AnswerFormat, LabelParser
 
 PARSER = LabelParser(labels=("on-task", "off-task"), describe=("Screen",))
-ITEM = make_example([Message("user", "Is it?")], group="g", label="on-task")
+ITEM = make_example([Message("user", "Is it?")], cluster="g", label="on-task")
 
 
 @pytest.mark.parametrize("text", ["on-task", "off-task", "Screen: video. off-task"])

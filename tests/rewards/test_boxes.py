@@ -18,7 +18,7 @@ DOG = [200, 200, 300, 260, "dog"]
 def make_item(boxes: object = (CAR, DOG), **fields: object) -> Example:
     given_boxes = list(boxes) if isinstance(boxes, tuple) else boxes
     return make_example(
-        [Message("user", "Where?")], group="g", fields={"boxes": given_boxes} | fields
+        [Message("user", "Where?")], cluster="g", fields={"boxes": given_boxes} | fields
     )
 
 
@@ -165,7 +165,7 @@ def test_boxes_are_scaled_from_the_picture_that_the_model_saw() -> None:
 
 
 def test_without_reference_boxes_there_is_nothing_to_earn() -> None:
-    bare = make_example([Message("user", "Where?")], group="g")
+    bare = make_example([Message("user", "Where?")], cluster="g")
     assert BoxIou()(bare, Completion("[1,2,3,4 a]")) == Score(None, "no field boxes")
     assert score("none", ()) == Score(None, "no boxes")
     assert score("[1,2,3,4 a]", ()) == Score(0.0, "a box where there is none")

@@ -13,7 +13,7 @@ OPTIONS = ["Paris", "The Hague", "Rome", "北京"]
 
 def make_item(label: str | None = "B", **fields: object) -> Example:
     return make_example(
-        [Message("user", "Which?")], group="g", label=label, fields={"options": OPTIONS} | fields
+        [Message("user", "Which?")], cluster="g", label=label, fields={"options": OPTIONS} | fields
     )
 
 
@@ -87,7 +87,7 @@ def test_several_right_options_compare_as_sets(text: str, value: float) -> None:
 
 
 def test_the_number_of_options_comes_from_the_example_or_from_the_parser() -> None:
-    bare = make_example([Message("user", "?")], group="g", label="E")
+    bare = make_example([Message("user", "?")], cluster="g", label="E")
     five = ChoiceParser(num_options=5)
     assert [five.measure(bare, text) for text in ("E", "F", "E. whatever")] == [1.0, None, None]
     assert score("C", options=["x", "y"]).reason == "C is no option"
@@ -128,7 +128,7 @@ letters = st.sampled_from(ascii_uppercase)
 def test_a_text_pays_for_one_label_at_most(text: str, label: str, num_options: int) -> None:
     reward = LabelMatch(ChoiceParser(num_options=num_options))
     possible = ascii_uppercase[:num_options]
-    items = [make_example([Message("user", "?")], group="g", label=each) for each in possible]
+    items = [make_example([Message("user", "?")], cluster="g", label=each) for each in possible]
     scores = [reward(item, Completion(text)) for item in items]
     assert sum(score.value or 0 for score in scores) <= 1.0
     assert len({score.invalid for score in scores}) == 1

@@ -18,7 +18,7 @@ EXITS = "import os\nos._exit(0)"
 
 
 def make_item(tests: object, prompt: str = "Write double.", **fields: object) -> Example:
-    return make_example([Message("user", prompt)], group="g", fields={"tests": tests, **fields})
+    return make_example([Message("user", prompt)], cluster="g", fields={"tests": tests, **fields})
 
 
 def score(example: Example, *texts: str) -> list[Score]:
@@ -228,7 +228,7 @@ def test_a_reference_that_does_not_parse_does_not_pass() -> None:
 def test_a_label_that_is_a_program_is_a_reference() -> None:
     def make(label: str) -> Example:
         prompt = [Message("user", "double")]
-        return make_example(prompt, group="g", label=label, fields={"tests": FUNCTIONS})
+        return make_example(prompt, cluster="g", label=label, fields={"tests": FUNCTIONS})
 
     assert CodeTests().explain_unusable(make(WRONG))
     assert CodeTests().explain_unusable(make(RIGHT)) is None

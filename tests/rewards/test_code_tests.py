@@ -13,7 +13,7 @@ WRONG = "def double(x):\n    return x + 2\n"
 def make_item(tests: object = CHECK, entry_point: object = "double") -> Example:
     fields = {"tests": tests, "entry_point": entry_point}
     given = {name: value for name, value in fields.items() if value is not None}
-    return make_example([Message("user", "Double it.")], group="g", fields=given)
+    return make_example([Message("user", "Double it.")], cluster="g", fields=given)
 
 
 def score(text: str, *args: object) -> Score:

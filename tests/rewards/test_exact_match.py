@@ -11,7 +11,7 @@ from groupwise.rewards.text_answers import has_words
 
 
 def make_item(label: str | None = None, **fields: object) -> Example:
-    return make_example([Message("user", "Who?")], group="g", label=label, fields=fields)
+    return make_example([Message("user", "Who?")], cluster="g", label=label, fields=fields)
 
 
 def score(text: str, label: str | None = None, **fields: object) -> Score:

@@ -17,7 +17,7 @@ PARSER = LabelParser(labels=("on-task", "off-task"))
 
 def make_item(label: str | None, human: object = None) -> Example:
     fields = {} if human is None else {"human_label": human}
-    return make_example([Message("user", "?")], group="g", label=label, fields=fields)
+    return make_example([Message("user", "?")], cluster="g", label=label, fields=fields)
 
 
 class Judge:

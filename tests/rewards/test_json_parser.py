@@ -16,7 +16,7 @@ PARSER = JsonParser(json_schema=SCHEMA)
 
 
 def make_item(label: str) -> Example:
-    return make_example([Message("user", "?")], group="g", label=label)
+    return make_example([Message("user", "?")], cluster="g", label=label)
 
 
 @pytest.mark.parametrize(

@@ -38,7 +38,7 @@ def ask(example, completion):
 
 
 def make_rows(*texts):
-    example = make_example([Message("user", "?")], group="g", label="yes")
+    example = make_example([Message("user", "?")], cluster="g", label="yes")
     return [example] * len(texts), [Completion(text) for text in texts]
 
 

@@ -7,7 +7,7 @@ PARSER = LabelParser(labels=("on-task", "off-task"))
 
 
 def make_item(label: str | None) -> Example:
-    return make_example([Message("user", "Is it on-task?")], group="g", label=label)
+    return make_example([Message("user", "Is it on-task?")], cluster="g", label=label)
 
 
 @pytest.mark.parametrize(

@@ -19,7 +19,7 @@ REWARD = MathEquality()
 
 
 def make_item(label: str | None) -> Example:
-    return make_example([Message("user", "How many?")], group="g", label=label)
+    return make_example([Message("user", "How many?")], cluster="g", label=label)
 
 
 def score(text: str, label: str | None) -> Score:

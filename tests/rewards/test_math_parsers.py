@@ -80,7 +80,7 @@ def test_anything_else_is_no_answer_and_says_why(text: str, reason: str) -> None
     ],
 )
 def test_numbers_are_measured_by_their_values(text: str, label: str, value: float | None) -> None:
-    example = make_example([Message("user", "?")], group="g", label=label)
+    example = make_example([Message("user", "?")], cluster="g", label=label)
     assert NUMBER.measure(example, text) == value
     score = MathEquality(NUMBER)(example, Completion(text))
     assert (score.value, score.invalid) == (value or 0.0, value is None)
@@ -96,12 +96,12 @@ def test_a_number_is_read_as_what_is_boxed(text: str) -> None:
 @pytest.mark.parametrize("denial", ["不是", "并非", "not ", "isn't ", "is not ", "anything but "])
 def test_an_answer_that_is_denied_is_none(denial: str) -> None:
     for answer in ("42", r"\frac{1}{2}"):
-        example = make_example([Message("user", "?")], group="g", label=answer)
+        example = make_example([Message("user", "?")], cluster="g", label=answer)
         assert MathParser().measure(example, rf"\boxed{{{denial}{answer}}}") is None
 
 
 def test_as_many_boxes_as_the_label_has_are_one_answer() -> None:
-    example = make_example([Message("user", "?")], group="g", label=r"\boxed{1}, so \boxed{2}")
+    example = make_example([Message("user", "?")], cluster="g", label=r"\boxed{1}, so \boxed{2}")
     assert MathParser().measure(example, r"\boxed{1} because. Then \boxed{2}") == 1.0
     assert MathParser().parse(r"\boxed{1} because. Then \boxed{2}").label == "2"
 

@@ -97,7 +97,7 @@ WORD_PROBLEMS = [
 
 
 def score(text: str, label: str) -> Score:
-    return REWARD(make_example([Message("user", "?")], group="g", label=label), Completion(text))
+    return REWARD(make_example([Message("user", "?")], cluster="g", label=label), Completion(text))
 
 
 @pytest.mark.parametrize(
@@ -147,7 +147,7 @@ def test_decimals_are_equal_only_if_they_are_close(a: float, b: float) -> None:
 
 @given(st.text(st.sampled_from("0123456789.,/ -+()^{}%$°½²√\\eEmk元个万apples;:"), max_size=20))
 def test_a_readable_label_equals_itself(label: str) -> None:
-    item = make_example([Message("user", "?")], group="g", label=label)
+    item = make_example([Message("user", "?")], cluster="g", label=label)
     got = REWARD(item, Completion(f"#### {label}"))
     assert got.value == 1.0 or got.invalid or REWARD.explain_unusable(item)
 

@@ -17,7 +17,7 @@ REWARD = MathEquality(workers=MathWorkers(2, cpu_limit_s=1.5))
 
 
 def make_item(label: str) -> Example:
-    return make_example([Message("user", "How many?")], group="g", label=label)
+    return make_example([Message("user", "How many?")], cluster="g", label=label)
 
 
 def test_an_answer_that_takes_too_long_holds_up_no_other() -> None:

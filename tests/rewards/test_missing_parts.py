@@ -23,7 +23,7 @@ from groupwise.rewards import (
 from groupwise.rewards.adapters import VerlReward
 
 KINDS = ("human", "truth", "judgement", "format", "shaping", "other")
-ITEM = make_example([Message("user", "?")], group="g")
+ITEM = make_example([Message("user", "?")], cluster="g")
 
 
 class Part:
@@ -149,5 +149,5 @@ def test_a_judgement_that_the_truth_contradicts_counts_as_the_truth() -> None:
 )
 def test_the_librarys_rewards_say_where_they_apply(reward: Reward, there: dict) -> None:
     rewards = RewardSet({"it": (reward, 1.0)})
-    assert rewards.weigh(make_example([Message("user", "?")], group="g", **there)) == {"it": 1.0}
+    assert rewards.weigh(make_example([Message("user", "?")], cluster="g", **there)) == {"it": 1.0}
     assert rewards.weigh(ITEM) == {}

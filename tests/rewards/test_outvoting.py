@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from groupwise.core import Completion, Example, Message, RewardError, Score, make_example
 from groupwise.rewards import Reward, RewardSet
 
-ITEM = make_example([Message("user", "?")], group="g")
+ITEM = make_example([Message("user", "?")], cluster="g")
 RIGHT, WRONG = Completion("right"), Completion("wrong")
 
 values = st.one_of(st.none(), st.floats(0, 1), st.sampled_from([0.0, 0.5, 1.0]))

@@ -117,7 +117,7 @@ def test_what_is_written_is_measured_as_right(kind: str, tags: tuple[str, ...], 
     parser = open_parser(kind, tags)
     targets = KINDS[kind][1]
     right, other = data.draw(targets), data.draw(targets)
-    example = make_example([Message("user", "?")], group="g", label=right)
+    example = make_example([Message("user", "?")], cluster="g", label=right)
     assert parser.measure(example, parser.write(right)) == 1.0
     assert parser.measure(example, parser.write(other)) in (0.0, 1.0)
     assert parser.measure(example, "") is None
@@ -132,7 +132,7 @@ def test_a_blank_text_is_no_answer(kind: str) -> None:
 @every_kind
 def test_the_answer_is_the_last_tags_and_nothing_stands_beside_it(kind: str) -> None:
     parser = open_parser(kind, TAGS)
-    example = make_example([Message("user", "?")], group="g")
+    example = make_example([Message("user", "?")], cluster="g")
     target = {"labels": "合格", "code": "f()", "boxes": "[[1, 2, 3, 4]]", "choices": "A"}
     text = parser.write(target.get(kind, "D" if kind == "choice" else "1"))
     assert AnswerFormat(parser)(example, Completion(text)).value == 1.0

@@ -7,7 +7,7 @@ TWO = "First\n```python\ndef add(a, b):\n    return a + b\n```\nand\n```\nadd(1,
 
 
 def make_item(**fields: object):
-    return make_example([Message("user", "Write add(a, b).")], group="g", fields=fields)
+    return make_example([Message("user", "Write add(a, b).")], cluster="g", fields=fields)
 
 
 def test_the_block_of_the_entry_point_is_the_program() -> None:

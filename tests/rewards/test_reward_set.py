@@ -13,7 +13,7 @@ from groupwise.rewards import (
     WeightedReward,
 )
 
-ITEM = make_example([Message("user", "?")], group="g", label="on-task")
+ITEM = make_example([Message("user", "?")], cluster="g", label="on-task")
 PARSER = LabelParser(labels=("on-task", "off-task"))
 
 

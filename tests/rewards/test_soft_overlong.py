@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 from groupwise.core import Completion, Message, RewardError, Score, make_example
 from groupwise.rewards import Reward, SoftOverlong
 
-ITEM = make_example([Message("user", "?")], group="g")
+ITEM = make_example([Message("user", "?")], cluster="g")
 
 
 def score(length: int, *, max_tokens: int = 100, cache_tokens: int = 20) -> Score:

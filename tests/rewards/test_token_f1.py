@@ -8,7 +8,7 @@ from groupwise.rewards.token_f1 import compute_token_f1
 
 
 def make_item(label: str | None = None, **fields: object) -> Example:
-    return make_example([Message("user", "Who?")], group="g", label=label, fields=fields)
+    return make_example([Message("user", "Who?")], cluster="g", label=label, fields=fields)
 
 
 def score(text: str, label: str | None = None, **fields: object) -> Score:

@@ -14,7 +14,7 @@ DATA = Path(os.environ.get("GROUPWISE_DATA", Path(__file__).parents[2] / ".." / 
 
 
 def make_item(answers: object) -> Example:
-    return make_example([Message("user", "What?")], group="g", fields={"answers": answers})
+    return make_example([Message("user", "What?")], cluster="g", fields={"answers": answers})
 
 
 def annotate(*answers: str) -> list[dict[str, object]]:
@@ -118,7 +118,7 @@ def test_the_answer_may_stand_in_a_tag() -> None:
 
 
 def test_without_the_field_there_is_no_score() -> None:
-    item = make_example([Message("user", "What?")], group="g", label="net")
+    item = make_example([Message("user", "What?")], cluster="g", label="net")
     assert VqaAccuracy()(item, Completion("net")) == Score(None, "no field answers")
 
 

@@ -43,10 +43,10 @@ class StandIn:
         if task not in ("门检查", "doors"):
             raise DataError(f"there is no task {task!r}")
         pictures = [read_picture(path) for path in request.pictures]
-        return make_example([Message("user", task)], group=request.id, pictures=pictures)
+        return make_example([Message("user", task)], cluster=request.id, pictures=pictures)
 
     def answer(self, questions: Sequence[Example]) -> list[Answer]:
-        names = [question.group for question in questions]
+        names = [question.cluster for question in questions]
         self.batches.append(names)
         time.sleep(self.delay_s)
         if self.broken.intersection(names):

@@ -14,7 +14,7 @@ _INVALID = "invalid_rate"
 def print_headline(folder: Path, *, first: str = "") -> None:
     """Print each policy's accuracy as it stands in ``evaluate/metrics.json``.
 
-    Its interval is by groups where there is one; replies without an answer are told if there are
+    Its interval is by clusters where there is one; replies without an answer are told if there are
     any, for they are wrong and yet no other answer.
 
     Args:

@@ -75,17 +75,17 @@ class Example:
     """One item of a task.
 
     Attributes:
-        id: digest of everything but ``group`` and the pictures' paths.
+        id: digest of everything but ``cluster`` and the pictures' paths.
         prompt: the conversation so far; it ends with a user turn.
         label: the reference answer, or None where there is none.
-        group: what is never split and what statistics are clustered by (a session, an order).
+        cluster: what is never split and what statistics are clustered by (a session, an order).
         fields: JSON values that rewards and reports look up by name.
     """
 
     id: str
     prompt: tuple[Message, ...]
     label: str | None
-    group: str
+    cluster: str
     fields: Mapping[str, Any]
 
     @property
@@ -102,7 +102,7 @@ class Example:
 def make_example(
     prompt: Sequence[Message],
     *,
-    group: str,
+    cluster: str,
     pictures: Sequence[Picture] = (),
     label: str | None = None,
     fields: Mapping[str, Any] | None = None,
@@ -111,7 +111,7 @@ def make_example(
 
     Args:
         prompt: the conversation so far.
-        group: of the item.
+        cluster: of the item.
         pictures: put before all else in the first user turn.
         label: the reference answer.
         fields: JSON values.
@@ -130,7 +130,7 @@ def make_example(
         "label": label,
         "fields": given,
     }
-    return Example(digest_json(content), whole, label, group, given)
+    return Example(digest_json(content), whole, label, cluster, given)
 
 
 def split_opening(

@@ -15,8 +15,8 @@ from groupwise.data.drops import DropLog
 from groupwise.data.leakage import (
     NearPicture,
     Splits,
+    check_clusters,
     check_examples,
-    check_groups,
     check_pictures,
     check_tasks,
     check_texts,
@@ -44,20 +44,20 @@ class SplitSummary:
 
     Attributes:
         num_examples: rows.
-        num_groups: different groups.
+        num_clusters: different clusters.
         num_pictures: pictures with different bytes.
         labels: rows by label; ``(none)`` for rows without one.
-        group_sizes: smallest, median and largest number of rows of a group.
-        num_one_label_groups: groups of at least two rows that all have the same label.
+        cluster_sizes: smallest, median and largest number of rows of a cluster.
+        num_one_label_clusters: clusters of at least two rows that all have the same label.
         lengths: prompt lengths, or None if they were not counted.
     """
 
     num_examples: int
-    num_groups: int
+    num_clusters: int
     num_pictures: int
     labels: Mapping[str, int]
-    group_sizes: tuple[int, int, int] | None
-    num_one_label_groups: int
+    cluster_sizes: tuple[int, int, int] | None
+    num_one_label_clusters: int
     lengths: LengthSummary | None
 
 
@@ -155,7 +155,7 @@ def audit_data(  # noqa: PLR0913 (each is something else to check)
     findings = [
         *_check_rows(splits, drops, num_rows),
         *_check_labels(splits),
-        *check_groups(splits),
+        *check_clusters(splits),
         *check_examples(splits),
         *check_pictures(splits),
         *report_near_pictures(near),
@@ -258,19 +258,19 @@ def _check_dead_groups(share: float | None) -> Iterator[Finding]:
 
 
 def _summarise(examples: Sequence[Example], lengths: LengthSummary | None) -> SplitSummary:
-    groups: dict[str, list[str | None]] = defaultdict(list)
+    clusters: dict[str, list[str | None]] = defaultdict(list)
     for example in examples:
-        groups[example.group].append(example.label)
-    sizes = sorted(len(labels) for labels in groups.values())
+        clusters[example.cluster].append(example.label)
+    sizes = sorted(len(labels) for labels in clusters.values())
     labels = Counter(example.label or "(none)" for example in examples)
     return SplitSummary(
         num_examples=len(examples),
-        num_groups=len(groups),
+        num_clusters=len(clusters),
         num_pictures=len({picture.digest for e in examples for picture in e.pictures}),
         labels=dict(sorted(labels.items())),
-        group_sizes=(sizes[0], sizes[len(sizes) // 2], sizes[-1]) if sizes else None,
-        num_one_label_groups=sum(
-            len(found) > 1 and len(set(found)) == 1 for found in groups.values()
+        cluster_sizes=(sizes[0], sizes[len(sizes) // 2], sizes[-1]) if sizes else None,
+        num_one_label_clusters=sum(
+            len(found) > 1 and len(set(found)) == 1 for found in clusters.values()
         ),
         lengths=lengths,
     )

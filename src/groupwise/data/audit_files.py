@@ -58,22 +58,22 @@ def _render_splits(audit: DataAudit) -> list[str]:
         (
             split,
             summary.num_examples,
-            summary.num_groups,
+            summary.num_clusters,
             summary.num_pictures,
             ", ".join(f"{label} {count}" for label, count in summary.labels.items()),
-            " / ".join(map(str, summary.group_sizes)) if summary.group_sizes else "",
-            summary.num_one_label_groups,
+            " / ".join(map(str, summary.cluster_sizes)) if summary.cluster_sizes else "",
+            summary.num_one_label_clusters,
         )
         for split, summary in audit.splits.items()
     ]
     header = (
         "split",
         "examples",
-        "groups",
+        "clusters",
         "pictures",
         "labels",
-        "group size (min / median / max)",
-        "groups with one label",
+        "cluster size (min / median / max)",
+        "clusters with one label",
     )
     return ["## Splits", "", *_render_table(header, rows)]
 

@@ -40,7 +40,7 @@ def _to_row(example: Example, folder: Path) -> dict[str, Any]:
     opening, prompt = split_opening(example.prompt)
     return {
         "id": example.id,
-        "group": example.group,
+        "cluster": example.cluster,
         "label": example.label,
         "prompt": [_write_turn(message, folder) for message in prompt],
         "pictures": [_write_picture(picture, folder) for picture in opening],
@@ -65,7 +65,7 @@ def _from_row(row: dict[str, Any], path: Path, number: int) -> Example:
     try:
         example = make_example(
             [_read_turn(turn, folder) for turn in row["prompt"]],
-            group=row["group"],
+            cluster=row["cluster"],
             pictures=[_read_picture(picture, folder) for picture in row["pictures"]],
             label=row["label"],
             fields=row["fields"],

@@ -1,4 +1,4 @@
-"""Groups with the same file, or near duplicates, belong together: apart, one tells of the other."""
+"""Clusters with the same file or near duplicates belong together: apart, one tells of the other."""
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -12,13 +12,13 @@ MAX_JOINED_SHARE = 0.05
 
 
 def join_by_files(files: Mapping[str, Iterable[Path]]) -> dict[str, str]:
-    """Return the set that each group belongs to, named after its first group.
+    """Return the set that each cluster belongs to, named after its first cluster.
 
-    Two groups that hold a file with the same bytes are in one set, and so is what they share files
-    with in turn. Only files of the same size are read; one that is not there is left out.
+    Two clusters that hold a file with the same bytes are in one set, and so is what they share
+    files with in turn. Only files of the same size are read; one that is not there is left out.
 
     Args:
-        files: of each group by its name.
+        files: of each cluster by its name.
     """
     place = {name: number for number, name in enumerate(files)}
     first = {name: name for name in files}
@@ -88,7 +88,7 @@ def find_copies(
 
 
 def _find_shared(files: Mapping[str, Iterable[Path]]) -> Iterator[set[str]]:
-    """Yield the groups of each file that several hold."""
+    """Yield the clusters of each file that several hold."""
     by_size: dict[int, list[tuple[str, Path]]] = defaultdict(list)
     for name, paths in files.items():
         for path in paths:

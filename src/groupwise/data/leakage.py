@@ -14,13 +14,13 @@ _MAX_SHOWN = 100
 """Letters of a prompt, its last: many begin with the same instruction."""
 
 
-def check_groups(splits: Splits) -> list[Finding]:
-    """Find groups (sessions, orders) that stand in two splits."""
-    owners = _find_owners(splits, lambda example: [example.group])
+def check_clusters(splits: Splits) -> list[Finding]:
+    """Find clusters (sessions, orders) that stand in two splits."""
+    owners = _find_owners(splits, lambda example: [example.cluster])
     return report_places(
         "error",
-        "group_in_two_splits",
-        "{count} groups stand in more than one split; split by group.",
+        "cluster_in_two_splits",
+        "{count} clusters stand in more than one split; split by cluster.",
         _list_shared(owners),
     )
 
@@ -93,17 +93,17 @@ def check_texts(splits: Splits) -> list[Finding]:
 
 
 def check_pictures(splits: Splits) -> list[Finding]:
-    """Find pictures with the same bytes in two splits, or in two groups of one split."""
+    """Find pictures with the same bytes in two splits, or in two clusters of one split."""
     owners = _find_owners(splits, lambda example: [p.digest for p in example.pictures])
     names = {picture.digest: _name(picture) for e in _chain(splits) for picture in e.pictures}
-    groups: dict[str, set[str]] = defaultdict(set)
+    clusters: dict[str, set[str]] = defaultdict(set)
     for example in _chain(splits):
         for picture in example.pictures:
-            groups[picture.digest].add(example.group)
+            clusters[picture.digest].add(example.cluster)
     shared = {digest for digest, found in owners.items() if len(found) > 1}
     repeated = sorted(
-        f"{names[digest]} in groups {', '.join(sorted(found)[:3])}"
-        for digest, found in groups.items()
+        f"{names[digest]} in clusters {', '.join(sorted(found)[:3])}"
+        for digest, found in clusters.items()
         if len(found) > 1 and digest not in shared
     )
     places = sorted(f"{names[digest]} in {' and '.join(owners[digest])}" for digest in shared)
@@ -116,8 +116,8 @@ def check_pictures(splits: Splits) -> list[Finding]:
         ),
         *report_places(
             "info",
-            "picture_in_two_groups",
-            "{count} pictures stand with the same bytes in more than one group of a split.",
+            "picture_in_two_clusters",
+            "{count} pictures stand with the same bytes in more than one cluster of a split.",
             repeated,
         ),
     ]
@@ -236,7 +236,7 @@ def _list_tasks(example: Example) -> list[str]:
 
 
 def _identify_input(example: Example) -> str:
-    return make_example(example.prompt, group="").id
+    return make_example(example.prompt, cluster="").id
 
 
 def _fold_text(example: Example) -> str:

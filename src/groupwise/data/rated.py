@@ -16,7 +16,7 @@ from groupwise.data.drops import DropLog
 RatedFormat = Literal["llmbar", "jsonl"]
 _PAIR_KEYS = {"question", "answer_a", "answer_b", "preferred"}
 _ANSWER_KEYS = {"question", "answer", "label"}
-_EXTRA_KEYS = {"subset", "group", "reference"}
+_EXTRA_KEYS = {"subset", "cluster", "reference"}
 _LLMBAR_KEYS = {"input", "output_1", "output_2", "label"}
 _SIDES = {1: "a", 2: "b"}
 
@@ -31,7 +31,7 @@ class RatedItem:
         answers: two answers of a pair (a, b), or the one that has a label.
         label: of a pair ``a`` or ``b``, the better answer; otherwise the answer's label.
         subset: part of the data with ``/`` between levels (``Adversarial/Manual``), or "".
-        group: items of one group are not independent; by default items of one question.
+        cluster: items of one cluster are not independent; by default items of one question.
         reference: a right answer to compare with, or None.
     """
 
@@ -40,7 +40,7 @@ class RatedItem:
     answers: tuple[str, ...]
     label: str
     subset: str
-    group: str
+    cluster: str
     reference: str | None = None
 
     @property
@@ -71,7 +71,7 @@ def load_rated(path: Path, *, source_format: RatedFormat | None = None) -> Rated
     """Read rated answers.
 
     JSONL rows are ``{"question", "answer_a", "answer_b", "preferred": "a" | "b" | "tie"}`` or
-    ``{"question", "answer", "label"}``, each with ``subset``, ``group`` and ``reference`` if
+    ``{"question", "answer", "label"}``, each with ``subset``, ``cluster`` and ``reference`` if
     wanted. LLMBar's subsets are its folders.
 
     Args:
@@ -199,6 +199,6 @@ def _make_item(
         answers=tuple(answers),
         label=label,
         subset=str(extra.get("subset", "")),
-        group=str(extra.get("group", digest_json(question.strip()))),
+        cluster=str(extra.get("cluster", digest_json(question.strip()))),
         reference=reference,
     )

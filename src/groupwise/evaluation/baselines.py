@@ -187,7 +187,7 @@ def _to_predictions(
     return [
         Prediction(
             example_id=example.id,
-            group=example.group,
+            cluster=example.cluster,
             split=split,
             policy=policy,
             label=truth,

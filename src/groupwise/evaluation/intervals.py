@@ -1,7 +1,7 @@
 """Intervals of 95 %: Wilson's for a share of independent items, a bootstrap for clustered ones.
 
-Items of one group (a session) resemble each other, so counting them as independent makes an
-interval too narrow. The bootstrap here draws whole groups. Seeds come from the caller.
+Items of one cluster (a session) resemble each other, so counting them as independent makes an
+interval too narrow. The bootstrap here draws whole clusters. Seeds come from the caller.
 """
 
 import warnings
@@ -39,16 +39,16 @@ def widen_interval(interval: Interval, value: float) -> Interval:
     return min(interval[0], value), max(interval[1], value)
 
 
-def sum_by_group(groups: Sequence[str], cells: Floats) -> Floats:
-    """Return the sums of ``cells`` (items, C) by group as (groups, C), groups by name."""
-    _, index = np.unique(np.asarray(groups, dtype=object).astype(str), return_inverse=True)
+def sum_by_cluster(clusters: Sequence[str], cells: Floats) -> Floats:
+    """Return the sums of ``cells`` (items, C) by cluster as (clusters, C), clusters by name."""
+    _, index = np.unique(np.asarray(clusters, dtype=object).astype(str), return_inverse=True)
     sums = np.zeros((int(index.max()) + 1, cells.shape[1]))
     np.add.at(sums, index, cells)
     return sums
 
 
 def count_effective(sizes: Floats) -> float:
-    """Return how many groups of one size are worth as much as groups of ``sizes``.
+    """Return how many clusters of one size are worth as much as clusters of ``sizes``.
 
     Source: Kish 1965, "Survey sampling", section 8.2: (sum of sizes)^2 / sum of squared sizes.
     """
@@ -61,17 +61,17 @@ def divide_sums(sums: Floats) -> Floats:
 
 
 def bound_clustered(
-    groups: Sequence[str],
+    clusters: Sequence[str],
     cells: Floats,
     statistic: Callable[[Floats], Floats],
     *,
     seed: int,
     num_resamples: int = NUM_RESAMPLES,
 ) -> list[Interval | None]:
-    """Return bootstrap intervals (95 %) of statistics of sums, drawing whole groups.
+    """Return bootstrap intervals (95 %) of statistics of sums, drawing whole clusters.
 
     Args:
-        groups: group of each item.
+        clusters: cluster of each item.
         cells: (items, C) values whose sums over the drawn items the statistics are made of.
         statistic: takes sums (..., C), returns K statistics (K, ...); NaN where undefined.
         seed: seed of the draws.
@@ -79,13 +79,13 @@ def bound_clustered(
 
     Returns:
         K intervals; None where the statistic is undefined in every draw or there is only one
-        group, about whose like nothing is known.
+        cluster, about whose like nothing is known.
 
     Source: Field & Welsh 2007, "Bootstrapping clustered data" (the cluster bootstrap), with
     the expanded percentiles of ``find_tail``. Deviation: draws in which a statistic is
     undefined are left out.
     """
-    sums = sum_by_group(groups, np.column_stack([cells, np.ones(len(cells))]))
+    sums = sum_by_cluster(clusters, np.column_stack([cells, np.ones(len(cells))]))
     sums, sizes = sums[:, :-1], sums[:, -1]
     if len(sums) < 2:
         return [None] * len(statistic(sums.sum(axis=0)))
@@ -95,20 +95,20 @@ def bound_clustered(
     return [_take_percentiles(row, tail) for row in draws]
 
 
-def find_tail(num_groups: float) -> float:
+def find_tail(num_clusters: float) -> float:
     """Return the share of draws to leave out at each end for an interval of 95 %.
 
-    Less than 2.5 %, since the draws of n groups spread too little by sqrt((n - 1) / n) and the
+    Less than 2.5 %, since the draws of n clusters spread too little by sqrt((n - 1) / n) and the
     spread is itself only estimated, with n - 1 degrees of freedom.
 
     Source: Hesterberg 2015, "What teachers should know about the bootstrap", section 5.3 (the
-    expanded percentile interval). Deviation: groups of unlike sizes count as
+    expanded percentile interval). Deviation: clusters of unlike sizes count as
     ``count_effective`` of them, for which ``benchmarks/paired_statistics.py`` shows the coverage.
     """
-    if num_groups <= 1:
+    if num_clusters <= 1:
         return 0.0
-    quantile = student_t.ppf((1 - LEVEL) / 2, num_groups - 1)
-    return float(normal.cdf(np.sqrt(num_groups / (num_groups - 1)) * quantile))
+    quantile = student_t.ppf((1 - LEVEL) / 2, num_clusters - 1)
+    return float(normal.cdf(np.sqrt(num_clusters / (num_clusters - 1)) * quantile))
 
 
 def draw_sums(sums: Floats, *, seed: int, num_resamples: int) -> Floats:
@@ -116,11 +116,11 @@ def draw_sums(sums: Floats, *, seed: int, num_resamples: int) -> Floats:
 
     A draw takes G of the G rows with replacement; its sum depends only on how often each row
     was taken, which is multinomial. Equal rows need one count for all of them (10 000 items
-    that are right or wrong have three different differences), which makes many groups cheap
+    that are right or wrong have three different differences), which makes many clusters cheap
     without changing the law of the draws; tests hold it to ``scipy.stats.bootstrap``.
 
     Args:
-        sums: (G, C) sums by group.
+        sums: (G, C) sums by cluster.
         seed: seed of the draws.
         num_resamples: number of draws.
 
@@ -147,19 +147,19 @@ def _draw_rows(sums: Floats, random: np.random.Generator, num_resamples: int) ->
         yield counts.reshape(num_draws, size).astype(np.float64) @ sums
 
 
-def draw_groups(
-    num_groups: int, statistic: Callable[..., Floats], *, seed: int, num_resamples: int
+def draw_clusters(
+    num_clusters: int, statistic: Callable[..., Floats], *, seed: int, num_resamples: int
 ) -> Floats:
-    """Return K statistics of ``num_resamples`` draws of group indices as (K, draws).
+    """Return K statistics of ``num_resamples`` draws of cluster indices as (K, draws).
 
-    For statistics that are not made of sums: it takes one draw (groups,) at a time and returns
+    For statistics that are not made of sums: it takes one draw (clusters,) at a time and returns
     (K,). Through ``scipy.stats.bootstrap``.
     """
     result: Any
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", RuntimeWarning)
         result = bootstrap(
-            (np.arange(num_groups),),
+            (np.arange(num_clusters),),
             statistic,
             n_resamples=num_resamples,
             vectorized=False,

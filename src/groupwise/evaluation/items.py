@@ -33,7 +33,7 @@ class Items:
         split: name of the split.
         policy: who answered.
         ids: content ids of the N items (ids of pairs for ``pair_accuracy``), ascending.
-        groups: what each item is clustered by.
+        clusters: what each item is clustered by.
         values: (N,) values in [0, 1].
         is_binary: whether every value is 0 or 1.
         split_digest: digest of the whole split's item ids and labels.
@@ -50,7 +50,7 @@ class Items:
     split: str
     policy: str
     ids: tuple[str, ...]
-    groups: tuple[str, ...]
+    clusters: tuple[str, ...]
     values: Floats
     is_binary: bool
     split_digest: str
@@ -62,7 +62,7 @@ class Items:
         where = f"{self.measure} of {self.policy} on {self.split}"
         if not self.ids:
             raise EvaluationError(f"there are no items for {where}")
-        sizes = {len(self.ids), len(self.groups), len(self.values)}
+        sizes = {len(self.ids), len(self.clusters), len(self.values)}
         sizes |= {len(part) for part in (self.labels, self.answers) if part}
         if len(sizes) > 1:
             raise EvaluationError(f"the parts of {where} differ in length", got=sorted(sizes))
@@ -89,7 +89,7 @@ class _Unit:
     """One item, or one pair of items, with its value."""
 
     id: str
-    group: str
+    cluster: str
     label: str
     answer: str | None
     value: float
@@ -141,7 +141,7 @@ def read_items(
 
     Raises:
         EvaluationError: if the policy or the measure is not there, or a pair is not two items
-            of one group.
+            of one cluster.
     """
     chosen = [item for item in predictions if (item.policy, item.split) == (policy, split)]
     if not chosen:
@@ -165,7 +165,7 @@ def collect_items(rows: Sequence[Prediction], measure: str) -> Items:
         split=rows[0].split,
         policy=rows[0].policy,
         ids=tuple(unit.id for unit in units),
-        groups=tuple(unit.group for unit in units),
+        clusters=tuple(unit.cluster for unit in units),
         values=values,
         is_binary=bool(np.isin(values, (0, 1)).all()),
         split_digest=digest_items(rows),
@@ -188,7 +188,7 @@ def _score_rows(rows: Sequence[Prediction], measure: str) -> Iterator[_Unit]:
     for item in rows:
         value = _score(item, measure)
         if value is not None:
-            yield _Unit(item.example_id, item.group, item.label, item.predicted, float(value))
+            yield _Unit(item.example_id, item.cluster, item.label, item.predicted, float(value))
 
 
 def _score(item: Prediction, measure: str) -> float | None:
@@ -215,16 +215,16 @@ def _score_pairs(rows: Sequence[Prediction]) -> Iterator[_Unit]:
             pairs.setdefault(item.pair, []).append(item)
     for name in sorted(pairs):
         halves = pairs[name]
-        groups = sorted({item.group for item in halves})
-        if len(halves) != 2 or len(groups) != 1:
+        clusters = sorted({item.cluster for item in halves})
+        if len(halves) != 2 or len(clusters) != 1:
             raise EvaluationError(
                 f"pair {name} of {halves[0].split} cannot be scored",
-                got=f"{len(halves)} items in {len(groups)} groups",
-                expected="two items of one group",
+                got=f"{len(halves)} items in {len(clusters)} clusters",
+                expected="two items of one cluster",
                 fix="keep both halves together when splitting and sampling",
             )
         label, answer = (
             json.dumps(parts, ensure_ascii=False)
             for parts in ([item.label for item in halves], [item.predicted for item in halves])
         )
-        yield _Unit(name, groups[0], label, answer, all(item.is_correct for item in halves))
+        yield _Unit(name, clusters[0], label, answer, all(item.is_correct for item in halves))

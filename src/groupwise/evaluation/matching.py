@@ -21,7 +21,7 @@ class DiscordantItem:
 
     Attributes:
         id: content id of the item (id of the pair for ``pair_accuracy``).
-        group: what the item is clustered by.
+        cluster: what the item is clustered by.
         value_a: what policy a reached, in [0, 1].
         value_b: what policy b reached.
         label: the truth; None where the items do not carry it.
@@ -30,7 +30,7 @@ class DiscordantItem:
     """
 
     id: str
-    group: str
+    cluster: str
     value_a: float
     value_b: float
     label: str | None
@@ -43,7 +43,7 @@ def subtract_items(a: Items, b: Items) -> Floats:
 
     Raises:
         EvaluationError: if the two are of another measure or split, or have other items or the
-            same items with other labels or groups.
+            same items with other labels or clusters.
     """
     if (a.measure, a.split) != (b.measure, b.split):
         raise EvaluationError(
@@ -52,11 +52,11 @@ def subtract_items(a: Items, b: Items) -> Floats:
             expected="one measure on one split",
         )
     both_labels = bool(a.labels and b.labels)
-    if (a.ids, a.groups) != (b.ids, b.groups) or (both_labels and a.labels != b.labels):
+    if (a.ids, a.clusters) != (b.ids, b.clusters) or (both_labels and a.labels != b.labels):
         raise EvaluationError(
             f"{a.policy} and {b.policy} did not answer the same items of {a.split}",
             got=f"{len(a.ids)} and {len(b.ids)} items, {len({*a.ids} & {*b.ids})} in common",
-            expected="the same ids, labels and groups",
+            expected="the same ids, labels and clusters",
             fix="predict with both on the same items first",
         )
     gains = b.values - a.values
@@ -72,7 +72,7 @@ def list_discordant(a: Items, b: Items) -> tuple[DiscordantItem, ...]:
     return tuple(
         DiscordantItem(
             id=a.ids[n],
-            group=a.groups[n],
+            cluster=a.clusters[n],
             value_a=float(a.values[n]),
             value_b=float(b.values[n]),
             label=a.labels[n] if a.labels else None,

@@ -24,7 +24,7 @@ from groupwise.evaluation.intervals import (
     Interval,
     bound_clustered,
     bound_share,
-    draw_groups,
+    draw_clusters,
     widen_interval,
 )
 from groupwise.evaluation.items import (
@@ -96,10 +96,10 @@ def compute_metrics(
     Per policy: accuracy (an invalid answer is wrong), invalid_rate, precision:LABEL and
     recall:LABEL with Wilson intervals; accuracy_clustered (the same value), balanced_accuracy,
     f1:LABEL, brier, ece, latency_p50_s and latency_p95_s with intervals from drawing whole
-    groups; accuracy[FIELD=VALUE] of each value of the fields named in ``slices``. Where
-    predictions have them, also by drawing groups: pass@k and mean@k of ``samples``,
+    clusters; accuracy[FIELD=VALUE] of each value of the fields named in ``slices``. Where
+    predictions have them, also by drawing clusters: pass@k and mean@k of ``samples``,
     pair_accuracy of ``pair`` (n counts pairs) and the mean of each of ``scores``. With a
-    single group nothing is known about other groups: accuracy_clustered is left out and the
+    single cluster nothing is known about other clusters: accuracy_clustered is left out and the
     other drawn intervals are [0, 1] (latencies: lowest to highest). Drawn intervals of shares
     are widened as ``means`` says: rare errors are drawn too rarely.
 
@@ -109,7 +109,7 @@ def compute_metrics(
     Raises:
         EvaluationError: without predictions, with a label outside the set, an item answered
             twice by one policy, a slice of more than 20 values, or a pair that is not two
-            items of one group.
+            items of one cluster.
     """
     if not predictions:
         raise EvaluationError("there are no predictions to evaluate")
@@ -145,7 +145,7 @@ def _measure(
 def _measure_means(
     items: Sequence[Prediction], measures: Sequence[str], seed: int
 ) -> Iterator[Row]:
-    """Yield means of values of items, with intervals from drawing whole groups."""
+    """Yield means of values of items, with intervals from drawing whole clusters."""
     for measure in measures:
         found = collect_items(items, measure)
         ends = bound_mean(found, seed=seed)
@@ -177,16 +177,16 @@ def _measure_drawn(items: Sequence[Prediction], labels: Sequence[str], seed: int
     values = {**_score_classes(items, labels), **_score_probabilities(items, labels)}
     cells = fill_cells(items, labels)
     drawn = bound_clustered(
-        [item.group for item in items], cells, lambda sums: score_cells(sums, labels), seed=seed
+        [item.cluster for item in items], cells, lambda sums: score_cells(sums, labels), seed=seed
     )
-    groups = tuple(item.group for item in items)
+    clusters = tuple(item.cluster for item in items)
     for (name, value), ends in zip(values.items(), drawn, strict=True):
         if value is None:
             continue
         if name in num_items:
             yield name, value, ends or (0.0, 1.0), num_items[name]
         else:
-            yield name, value, widen_certain(ends or (0.0, 1.0), value, groups), len(items)
+            yield name, value, widen_certain(ends or (0.0, 1.0), value, clusters), len(items)
 
 
 def _score_classes(items: Sequence[Prediction], labels: Sequence[str]) -> dict[str, float | None]:
@@ -217,19 +217,19 @@ def _measure_latency(items: Sequence[Prediction], seed: int) -> Iterator[Row]:
     known: dict[str, list[float]] = {}
     for item in items:
         if item.latency_s is not None:
-            known.setdefault(item.group, []).append(item.latency_s)
+            known.setdefault(item.cluster, []).append(item.latency_s)
     if not known:
         return
-    groups = [np.asarray(known[name], dtype=np.float64) for name in sorted(known)]
-    every = np.concatenate(groups)
+    clusters = [np.asarray(known[name], dtype=np.float64) for name in sorted(known)]
+    every = np.concatenate(clusters)
     quantiles = list(_QUANTILES.values())
 
     def score(drawn: Sequence[int]) -> NDArray[np.float64]:
-        return np.quantile(np.concatenate([groups[i] for i in drawn]), quantiles)
+        return np.quantile(np.concatenate([clusters[i] for i in drawn]), quantiles)
 
     ends = [(float(every.min()), float(every.max()))] * len(quantiles)
-    if len(groups) > 1:
-        draws = draw_groups(len(groups), score, seed=seed, num_resamples=_LATENCY_RESAMPLES)
+    if len(clusters) > 1:
+        draws = draw_clusters(len(clusters), score, seed=seed, num_resamples=_LATENCY_RESAMPLES)
         ends = [(float(a), float(b)) for a, b in np.quantile(draws, [0.025, 0.975], axis=1).T]
     for name, value, pair in zip(_QUANTILES, np.quantile(every, quantiles), ends, strict=True):
         yield name, float(value), pair, len(every)

@@ -1,4 +1,4 @@
-"""Paired comparison of two policies on the same items, with groups as the unit of chance.
+"""Paired comparison of two policies on the same items, with clusters as the unit of chance.
 
 Only policies that answered exactly the same items are compared. Which policy to recommend is
 not decided here.
@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from groupwise.core import EvaluationError, derive_seed, write_json
 from groupwise.evaluation.intervals import (
     count_effective,
-    sum_by_group,
+    sum_by_cluster,
     widen_interval,
 )
 from groupwise.evaluation.items import Items, read_items
@@ -24,11 +24,11 @@ from groupwise.evaluation.measures import Measure
 from groupwise.evaluation.power import count_items_needed, measure_design_effect, measure_effect
 from groupwise.evaluation.predictions import Prediction
 from groupwise.evaluation.row_files import read_rows
-from groupwise.evaluation.significance import permute_groups, score_mcnemar
+from groupwise.evaluation.significance import permute_clusters, score_mcnemar
 from groupwise.evaluation.untyped import multipletests
 
 NUM_RESAMPLES = 10_000
-FEW_GROUPS = 10
+FEW_CLUSTERS = 10
 Floats = NDArray[np.float64]
 
 
@@ -41,15 +41,15 @@ class PairedComparison:
         policy_b: the policy compared.
         split: name of the split.
         n: number of items (of pairs for ``pair_accuracy``).
-        num_groups: number of groups they are in.
+        num_clusters: number of clusters they are in.
         difference: mean of b minus mean of a, in [-1, 1].
-        low: lower end of the 95 % interval of the difference (groups drawn).
+        low: lower end of the 95 % interval of the difference (clusters drawn).
         high: upper end.
         num_a_only: items where a has more; of correctness, those only a has right.
         num_b_only: items where b has more.
         num_same_answer: items both answered alike, label or invalid.
         p_value: the p-value of ``test``; McNemar's takes items as independent.
-        p_value_clustered: permutation test that swaps the policies in whole groups.
+        p_value_clustered: permutation test that swaps the policies in whole clusters.
         p_value_holm: the clustered value adjusted for all comparisons made together.
         split_digest: digest of the items' ids and labels.
         measure: what is compared, such as ``accuracy`` or ``pass@4``.
@@ -59,18 +59,18 @@ class PairedComparison:
         test: ``mcnemar`` (binary measures) or ``permutation`` (others).
         effect_size: difference over the standard deviation of the items' differences; None
             where they do not spread.
-        design_effect: how many times groups raise the variance of the difference; 1 = items
+        design_effect: how many times clusters raise the variance of the difference; 1 = items
             are as good as independent. None where not known.
-        num_items_needed: items, in such groups, that show a difference of this size with 80 %
+        num_items_needed: items, in such clusters, that show a difference of this size with 80 %
             power at the 5 % level; None where the difference is 0 or does not spread.
-        num_effective_groups: groups of one size that are worth as much as these.
+        num_effective_clusters: clusters of one size that are worth as much as these.
     """
 
     policy_a: str
     policy_b: str
     split: str
     n: int
-    num_groups: int
+    num_clusters: int
     difference: float
     low: float
     high: float
@@ -89,7 +89,7 @@ class PairedComparison:
     effect_size: float | None = None
     design_effect: float | None = None
     num_items_needed: int | None = None
-    num_effective_groups: float | None = None
+    num_effective_clusters: float | None = None
 
     @property
     def num_discordant(self) -> int:
@@ -102,14 +102,14 @@ class PairedComparison:
         return (more, less) if measure.is_higher_better else (less, more)
 
     @property
-    def few_groups(self) -> bool:
-        """Whether there are too few groups for a sure interval: less than 10 effective ones.
+    def few_clusters(self) -> bool:
+        """Whether there are too few clusters for a sure interval: less than 10 effective ones.
 
         In ``benchmarks/paired_statistics.py`` intervals of 95 % hold the truth in 93 to 97 % of
-        cases from 8 effective groups on, and in 91 to 98 % with 5 groups; more where few items
+        cases from 8 effective clusters on, and in 91 to 98 % with 5 clusters; more where few items
         differ.
         """
-        return (self.num_effective_groups or self.num_groups) < FEW_GROUPS
+        return (self.num_effective_clusters or self.num_clusters) < FEW_CLUSTERS
 
 
 def compare_items(
@@ -117,30 +117,30 @@ def compare_items(
 ) -> PairedComparison:
     """Compare ``b`` with ``a`` item by item.
 
-    With a single group the interval is [-1, 1] and the clustered p-value 1: nothing is known
-    about other groups.
+    With a single cluster the interval is [-1, 1] and the clustered p-value 1: nothing is known
+    about other clusters.
 
     Raises:
         EvaluationError: if the two are of another measure or split, or have other items or the
-            same items with other labels or groups.
+            same items with other labels or clusters.
     """
     gains = subtract_items(a, b)
     seed = derive_seed(seed, "compare", a.policy, b.policy)
-    sums = sum_by_group(a.groups, np.column_stack([gains, np.ones(len(gains))]))
+    sums = sum_by_cluster(a.clusters, np.column_stack([gains, np.ones(len(gains))]))
     is_binary = a.is_binary and b.is_binary
     ends = bound_difference(
-        a.groups, gains, is_binary=is_binary, seed=seed, num_resamples=num_resamples
+        a.clusters, gains, is_binary=is_binary, seed=seed, num_resamples=num_resamples
     )
     low, high = widen_interval(ends or (-1.0, 1.0), float(gains.mean()))
     num_a_only, num_b_only = int((gains < 0).sum()), int((gains > 0).sum())
-    p_value_clustered = permute_groups(sums[:, 0], seed=seed)
-    effect, design_effect = measure_effect(gains), measure_design_effect(a.groups, gains)
+    p_value_clustered = permute_clusters(sums[:, 0], seed=seed)
+    effect, design_effect = measure_effect(gains), measure_design_effect(a.clusters, gains)
     return PairedComparison(
         policy_a=a.policy,
         policy_b=b.policy,
         split=a.split,
         n=len(gains),
-        num_groups=len(sums),
+        num_clusters=len(sums),
         difference=float(gains.mean()),
         low=low,
         high=high,
@@ -159,7 +159,7 @@ def compare_items(
         effect_size=effect,
         design_effect=design_effect,
         num_items_needed=count_items_needed(effect, design_effect),
-        num_effective_groups=count_effective(sums[:, 1]),
+        num_effective_clusters=count_effective(sums[:, 1]),
     )
 
 

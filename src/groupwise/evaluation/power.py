@@ -28,16 +28,16 @@ def measure_effect(gains: Floats) -> float | None:
     return float(gains.mean() / gains.std(ddof=1))
 
 
-def measure_design_effect(groups: Sequence[str], gains: Floats) -> float | None:
-    """Return how many times groups raise the variance of the mean of ``gains`` (items,).
+def measure_design_effect(clusters: Sequence[str], gains: Floats) -> float | None:
+    """Return how many times clusters raise the variance of the mean of ``gains`` (items,).
 
-    1 where every item is a group of its own; None where the differences do not spread or there
-    is only one group.
+    1 where every item is a cluster of its own; None where the differences do not spread or there
+    is only one cluster.
 
     Source: Kish 1965, "Survey sampling", section 8.2, with the variance that is robust to
     clusters (Liang & Zeger 1986) of statsmodels ``OLS(...).fit(cov_type="cluster")``.
     """
-    names, codes = np.unique(np.asarray(groups, dtype=object).astype(str), return_inverse=True)
+    names, codes = np.unique(np.asarray(clusters, dtype=object).astype(str), return_inverse=True)
     if len(names) < 2 or _is_constant(gains):
         return None
     model = OLS(gains, np.ones(len(gains)))
@@ -48,7 +48,7 @@ def measure_design_effect(groups: Sequence[str], gains: Floats) -> float | None:
 def count_items_needed(effect_size: float | None, design_effect: float | None) -> int | None:
     """Return the items that show a difference of this size with 80 % power at the 5 % level.
 
-    They are in groups like those measured (``design_effect``, taken as 1 where it is less or
+    They are in clusters like those measured (``design_effect``, taken as 1 where it is less or
     not known). None where the difference is 0, not known, or too small for 10^9 items.
 
     Source: statsmodels ``TTestPower`` (one sample of differences, two-sided), which for right

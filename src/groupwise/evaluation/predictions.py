@@ -22,7 +22,7 @@ class Prediction:
 
     Attributes:
         example_id: content id of the item.
-        group: what statistics are clustered by (a session).
+        cluster: what statistics are clustered by (a session).
         split: the name of the split the item is in.
         policy: who answered, a name without ``/``.
         label: the truth.
@@ -43,7 +43,7 @@ class Prediction:
     """
 
     example_id: str
-    group: str
+    cluster: str
     split: str
     policy: str
     label: str

@@ -1,4 +1,4 @@
-"""P-values of paired outcomes: McNemar's test by item, a permutation test by whole group.
+"""P-values of paired outcomes: McNemar's test by item, a permutation test by whole cluster.
 
 Adjusting several of them is done where the comparisons are made (``paired``).
 """
@@ -30,20 +30,20 @@ def score_mcnemar(num_a_only: int, num_b_only: int) -> float:
     return float(mcnemar(table, exact=exact, correction=True).pvalue)
 
 
-def permute_groups(gains: Floats, *, seed: int) -> float:
-    """Return the two-sided p-value of swapping the two policies in whole groups.
+def permute_clusters(gains: Floats, *, seed: int) -> float:
+    """Return the two-sided p-value of swapping the two policies in whole clusters.
 
     Args:
-        gains: (groups,) sum of the differences of each group's items.
+        gains: (clusters,) sum of the differences of each cluster's items.
         seed: seed of the draws.
 
     Returns:
         The p-value: exact where there are no more than 9 999 ways to swap, otherwise from
-        9 999 random ones. 1 where less than two groups moved at all. With fewer than six groups it
-        cannot be below 5 %.
+        9 999 random ones. 1 where less than two clusters moved at all. With fewer than six clusters
+        it cannot be below 5 %.
 
     Source: Fisher 1935, "The design of experiments", section 21 (a randomised block for each
-    group), through scipy's ``permutation_test`` and ``monte_carlo_test``.
+    cluster), through scipy's ``permutation_test`` and ``monte_carlo_test``.
     """
     moved = gains[gains != 0]
     if len(moved) < 2:
@@ -61,9 +61,9 @@ def _enumerate_swaps(gains: Floats) -> float:
 
 
 def _sample_swaps(gains: Floats, random: np.random.Generator) -> float:
-    """Return the p-value from random swaps, drawn together for groups of equal difference.
+    """Return the p-value from random swaps, drawn together for clusters of equal difference.
 
-    Of m groups that differ by the same amount, a binomial number keeps its sign.
+    Of m clusters that differ by the same amount, a binomial number keeps its sign.
     """
     sizes, places, counts = np.unique(np.abs(gains), return_inverse=True, return_counts=True)
     if len(sizes) * _COMPRESSED_ABOVE > len(gains):

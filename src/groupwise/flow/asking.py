@@ -75,7 +75,7 @@ def ask_policy(
     return [
         Prediction(
             example_id=example.id,
-            group=example.group,
+            cluster=example.cluster,
             split="test",
             policy=name,
             label=str(example.label),

@@ -17,7 +17,7 @@ Labels = Sequence[str | None]
 
 
 def measure_alpha(
-    annotators: Mapping[str, Labels], groups: Mapping[str, str], *, seed: int = 0
+    annotators: Mapping[str, Labels], clusters: Mapping[str, str], *, seed: int = 0
 ) -> tuple[float, tuple[float, float], int] | None:
     """Return Krippendorff's alpha for names, its interval, and how many pairs it is of.
 
@@ -26,7 +26,7 @@ def measure_alpha(
 
     Args:
         annotators: by pair: what each said; None for one who was not asked.
-        groups: by pair: what is drawn for the interval.
+        clusters: by pair: what is drawn for the interval.
         seed: of the draws.
 
     Source: Krippendorff 2011, "Computing Krippendorff's alpha-reliability", section C: nominal
@@ -43,7 +43,7 @@ def measure_alpha(
     unlike = (sizes**2 - (table**2).sum(axis=1)) / (sizes - 1)
     cells = np.column_stack([unlike, table])
     value = float(_divide(cells.sum(axis=0))[0])
-    (ends,) = bound_clustered([groups[pair] for pair in units], cells, _divide, seed=seed)
+    (ends,) = bound_clustered([clusters[pair] for pair in units], cells, _divide, seed=seed)
     return value, ends or (-1.0, 1.0), len(units)
 
 

@@ -106,7 +106,7 @@ def _to_row(
     item = asking.item
     row = VerdictRow(
         item_id=item.id,
-        group=item.group,
+        cluster=item.cluster,
         subset=item.subset,
         label=item.label,
         verdict=None,

@@ -75,7 +75,7 @@ def measure_judge(
         judge: its name.
         annotators: by pair: what each of several people said; None for one who was not asked.
         is_deterministic: the same question always gets the same answer: self-consistency is 1.
-        seed: of the draws of groups.
+        seed: of the draws of clusters.
     """
     labels = tuple(sorted({row.label for row in rows} | {r.verdict for r in rows if r.verdict}))
     metrics: list[Metric] = []
@@ -126,14 +126,14 @@ def _share(
 
 
 def _count_independent(items: Items) -> float:
-    """Return how many independent items these are worth if items of a group are all alike.
+    """Return how many independent items these are worth if items of a cluster are all alike.
 
-    Source: Kish 1965, "Survey Sampling": effective sample size (sum m)^2 / sum m^2 of groups
+    Source: Kish 1965, "Survey Sampling": effective sample size (sum m)^2 / sum m^2 of clusters
     of m items, the design effect at an intraclass correlation of 1.
     """
     sizes: dict[str, int] = {}
     for rows in items.values():
-        sizes[rows[0].group] = sizes.get(rows[0].group, 0) + 1
+        sizes[rows[0].cluster] = sizes.get(rows[0].cluster, 0) + 1
     return sum(sizes.values()) ** 2 / sum(size**2 for size in sizes.values())
 
 
@@ -208,8 +208,8 @@ def _measure_people(
     rows: Sequence[VerdictRow], annotators: Mapping[str, Labels], seed: int
 ) -> Iterator[Row]:
     """Yield how far annotators agree, on pairs that they are divided about, too."""
-    groups = {pair: pair for pair in annotators} | {row.item_id: row.group for row in rows}
-    alpha = measure_alpha(annotators, groups, seed=seed)
+    clusters = {pair: pair for pair in annotators} | {row.item_id: row.cluster for row in rows}
+    alpha = measure_alpha(annotators, clusters, seed=seed)
     if alpha is not None:
         yield "people_alpha", *alpha
 
@@ -247,8 +247,8 @@ def _measure_length_bias(rows: Sequence[VerdictRow], seed: int) -> Iterator[Row]
         for part in items.values()
     ]
     cells = np.column_stack([np.asarray(gaps, dtype=np.float64), np.ones(len(gaps))])
-    groups = [part[0].group for part in items.values()]
-    (ends,) = bound_clustered(groups, cells, _divide_sums, seed=seed)
+    clusters = [part[0].cluster for part in items.values()]
+    (ends,) = bound_clustered(clusters, cells, _divide_sums, seed=seed)
     yield "length_bias", float(np.mean(gaps)), ends or (-1.0, 1.0), len(items)
 
 
@@ -277,13 +277,13 @@ def _measure_consistency(rows: Sequence[VerdictRow], is_deterministic: bool) -> 
 def _measure_confidence(
     rows: Sequence[VerdictRow], labels: Sequence[str], seed: int
 ) -> Iterator[Row]:
-    """Yield Brier score and calibration error with intervals from drawing whole groups."""
+    """Yield Brier score and calibration error with intervals from drawing whole clusters."""
     known = _to_predictions(rows, labels)
     if not known:
         return
     cells = fill_cells(known, labels)
     drawn = bound_clustered(
-        [item.group for item in known], cells, lambda sums: score_cells(sums, labels), seed=seed
+        [item.cluster for item in known], cells, lambda sums: score_cells(sums, labels), seed=seed
     )
     num_items = len({item.example_id for item in known})
     values = score_brier(known, labels), score_calibration_error(bin_reliability(known, labels))
@@ -310,7 +310,7 @@ def _to_predictions(rows: Sequence[VerdictRow], labels: Sequence[str]) -> list[P
     return [
         Prediction(
             example_id=row.item_id,
-            group=row.group,
+            cluster=row.cluster,
             split="rated",
             policy="judge",
             label=row.label,

@@ -46,7 +46,7 @@ def read_recorded(path: Path) -> RecordedVerdicts:
     Plain rows are ``{"id", "verdicts": {"ab": "a", "ba": "tie"}, "label": "b"}``: what the judge
     preferred when it saw a first (``ab``) and when it saw b first (``ba``), always in terms of the
     answers and not of places; ``null`` is no verdict. ``labels``, a list, takes the place of
-    ``label`` where there are several annotators. ``subset``, ``group``, ``answer_a`` and
+    ``label`` where there are several annotators. ``subset``, ``cluster``, ``answer_a`` and
     ``answer_b`` may be there.
 
     JudgeBench's rows have ``pair_id``, ``label`` and one or two ``judgments``. The second judgment
@@ -55,7 +55,7 @@ def read_recorded(path: Path) -> RecordedVerdicts:
     Source: ScalerLab/JudgeBench, ``utils/metrics.py``.
 
     Raises:
-        DataError: if it cannot be read, a row is wrong or stands twice, or nothing is left.
+        DataError: if it cannot be read, a row is wrong or appears twice, or nothing is left.
     """
     if not path.is_file():
         raise DataError(f"there is no {path}", fix="give a JSONL file of recorded verdicts")
@@ -68,7 +68,7 @@ def read_recorded(path: Path) -> RecordedVerdicts:
         where = f"{path} row {number}"
         pair, labels, verdicts = _read_judgebench(row, where) or _read_plain(row, where)
         if pair in seen:
-            raise DataError(f"{where}: the pair {pair} stands twice")
+            raise DataError(f"{where}: the pair {pair} appears twice")
         seen.add(pair)
         label, reason = _choose_label(labels)
         if len(labels) > 1:
@@ -110,6 +110,8 @@ def _read_decision(judgment: Any, where: str) -> str | None:
 
 
 def _read_plain(row: Mapping[str, Any], where: str) -> Read:
+    if "group" in row:
+        raise DataError(f"{where} has the column 'group'", fix="name it 'cluster'")
     verdicts: object = row.get("verdicts")
     labels: object = row.get("labels", [row["label"]] if "label" in row else None)
     if "id" not in row or not isinstance(verdicts, dict) or not isinstance(labels, list):
@@ -148,11 +150,11 @@ def _make_rows(
     lengths = [len(str(text)) for text in texts]
     longer = None if len(set(lengths)) < 2 else "ab"[lengths.index(max(lengths))]
     question = row.get("question")
-    group = digest_json(question.strip()) if isinstance(question, str) else pair
+    cluster = digest_json(question.strip()) if isinstance(question, str) else pair
     for order, verdict in verdicts.items():
         yield VerdictRow(
             item_id=pair,
-            group=str(row.get("group", group)),
+            cluster=str(row.get("cluster", cluster)),
             subset=str(row.get("subset", row.get("source", ""))),
             label=label,
             verdict=verdict,

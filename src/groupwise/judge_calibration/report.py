@@ -179,7 +179,7 @@ def _make_bar(name: str, metric: Metric) -> Bar:
 def _to_prediction(row: VerdictRow) -> Prediction:
     return Prediction(
         example_id=row.item_id,
-        group=row.group,
+        cluster=row.cluster,
         split="rated",
         policy="judge",
         label=row.label,

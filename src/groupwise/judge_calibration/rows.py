@@ -19,7 +19,7 @@ class VerdictRow:
 
     Attributes:
         item_id: the rated item.
-        group: what is independent of other groups (a question).
+        cluster: what is independent of other clusters (a question).
         subset: part of the data, with ``/`` between levels.
         label: what people said: ``a`` or ``b`` of a pair, otherwise the answer's label.
         verdict: what the judge said, in the same words; None = no verdict.
@@ -36,7 +36,7 @@ class VerdictRow:
     """
 
     item_id: str
-    group: str
+    cluster: str
     subset: str
     label: str
     verdict: str | None

@@ -110,4 +110,4 @@ class ModelJudge(Versioned):
 
 def build_example(text: str, question: Question) -> Example:
     """Return a rendered prompt with the question's pictures as something to ask a model."""
-    return make_example([Message("user", text)], group="judge", pictures=question.pictures)
+    return make_example([Message("user", text)], cluster="judge", pictures=question.pictures)

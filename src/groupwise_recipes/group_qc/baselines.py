@@ -45,7 +45,7 @@ def predict_photo_level(
     shares: dict[str, list[float]] = defaultdict(list)
     for one in photos:
         assert one.probabilities is not None
-        shares[one.group].append(one.probabilities.get(VERDICTS[1], 0.0))
+        shares[one.cluster].append(one.probabilities.get(VERDICTS[1], 0.0))
     found: list[Prediction] = []
     for example in test:
         own = shares[example.id]
@@ -53,7 +53,7 @@ def predict_photo_level(
         found.append(
             Prediction(
                 example_id=example.id,
-                group=example.group,
+                cluster=example.cluster,
                 split=split,
                 policy="picture_only",
                 label=str(example.label),
@@ -70,7 +70,7 @@ def _list_photos(examples: Sequence[Example]) -> list[Example]:
     return [
         make_example(
             example.with_pictures(()).prompt,
-            group=example.id,
+            cluster=example.id,
             pictures=[picture],
             label=example.label,
             fields={"number": number},

@@ -67,4 +67,4 @@ def _give_order(example: Example, order: str) -> Example:
     *before, question = example.prompt
     line = write_line(key, f"{text}，{order}")
     asked = question.text.removesuffix(write_line(key, text)) + line
-    return make_example([*before, Message("user", asked)], group=example.group)
+    return make_example([*before, Message("user", asked)], cluster=example.cluster)

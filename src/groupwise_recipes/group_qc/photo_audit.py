@@ -85,7 +85,7 @@ def _list_pictures(group: PhotoGroup, unreadable: list[str], is_drawn: bool) -> 
 def _show(group: PhotoGroup, pictures: Sequence[Picture]) -> Example:
     return make_example(
         [Message("user", group.key)],
-        group=group.group_id,
+        cluster=group.group_id,
         pictures=pictures,
         label=VERDICT_OF.get(group.label or ""),
     )

@@ -72,7 +72,7 @@ class GroupQcPredictor(PolicyPredictor):
             raise DataError("a group needs photos", got="none")
         return make_example(
             [Message("user", mission)],
-            group=request.id,
+            cluster=request.id,
             pictures=[find_picture(path) for path in request.pictures],
             fields={"mission": mission},
         )
@@ -108,7 +108,7 @@ class GroupQcPredictor(PolicyPredictor):
         mission = str(question.fields["mission"])
         focus = self._missions[mission].focus
         examples = [
-            make_photo_example(mission, focus, picture, group=question.group)
+            make_photo_example(mission, focus, picture, group=question.cluster)
             for picture in question.pictures
         ]
         return WorkGroup(str(number), tuple(examples))
@@ -119,7 +119,7 @@ class GroupQcPredictor(PolicyPredictor):
             mission,
             self._missions[mission].key_points,
             summaries,
-            group=question.group,
+            group=question.cluster,
             label=None,
         )
 

@@ -32,7 +32,7 @@ def make_photo_example(
     question = _PHOTO_QUESTION.format(mission=mission, focus=focus)
     return make_example(
         [Message("user", question)],
-        group=group,
+        cluster=group,
         pictures=[picture],
         label=description,
         fields={"mission": mission},
@@ -67,7 +67,7 @@ def make_group_example(
     fields = {"group_id": group, "task_type": mission, "group_label": label}
     return make_example(
         ask_of_summaries(mission, key_points, lines, words=VERDICTS),
-        group=group,
+        cluster=group,
         label=label,
         fields={**fields, "stage_a_summaries": lines, "images": list(images)},
     )

@@ -86,4 +86,4 @@ def _make_row(name: str, mission: Mission, lines: Sequence[str], thing: str) -> 
     listed = {f"{PHOTO_KEY}{number}": line for number, line in enumerate(lines, start=1)}
     messages = ask_of_summaries(name, mission.key_points, listed, words=TONES)
     tone, reason = describe_thing(thing, lines)
-    return SftRow(make_example(messages, group=name), f"{tone}\n理由：{reason}")
+    return SftRow(make_example(messages, cluster=name), f"{tone}\n理由：{reason}")

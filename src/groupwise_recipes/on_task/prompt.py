@@ -20,7 +20,7 @@ def make_pair_example(pair: Pair, *, question: str = QUESTION) -> Example:
     }
     return make_example(
         [Message("user", f"Task: {pair.task}\n{question}")],
-        group=screen.session,
+        cluster=screen.session,
         pictures=[screen.picture],
         label=pair.label,
         fields={name: value for name, value in fields.items() if value is not None},

@@ -138,7 +138,7 @@ def show_warmup(folder: Path) -> list[Example]:
     """Return an example for each warm-up screen, for what looks at pictures."""
     return [
         make_example(
-            [Message("user", screen.task)], group=screen.session, pictures=[screen.picture]
+            [Message("user", screen.task)], cluster=screen.session, pictures=[screen.picture]
         )
         for screen in read_warmup(folder)
     ]

@@ -75,5 +75,5 @@ def _is_labelled(example: Example, config: OnTaskConfig) -> bool:
     """Whether the decision on this session's screens is taught, the same in every epoch."""
     if not has_description(example, config.answer):
         return True
-    rng = random.Random(derive_seed(config.seed, "labelled", example.group))
+    rng = random.Random(derive_seed(config.seed, "labelled", example.cluster))
     return rng.random() < config.sft.labelled_share

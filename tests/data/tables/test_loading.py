@@ -22,7 +22,7 @@ def test_a_row_becomes_an_example(load: Load):
     rows = ask_many(8, 门店="甲", 分数=4.0, 备注=None, 嵌套={"a": [1, float("nan")]})
     rows = [{**row, "门店": f"店{n}"} for n, row in enumerate(rows)]
     loaded = load(rows, columns={**ASKED, "cluster": "门店"}, system="你是审核员。")
-    first = next(e for e in list_examples(loaded) if e.group == "店1")
+    first = next(e for e in list_examples(loaded) if e.cluster == "店1")
     assert first.prompt == (Message("system", "你是审核员。"), Message("user", "第1个评论好吗？"))
     assert (first.label, first.pictures) == ("好评", ())
     assert first.fields == {**rows[1], "嵌套": {"a": [1, None]}, "_row": "rows.jsonl:2"}
@@ -59,8 +59,8 @@ def test_templates_stand_where_columns_stand(load: Load, tmp_path: Path):
             "target": "{{ why }}, {{ answer }}",
         },
     )
-    by_group = {example.group: example for example in list_examples(loaded)}
-    example = by_group["rows q1"]
+    by_cluster = {example.cluster: example for example in list_examples(loaded)}
+    example = by_cluster["rows q1"]
     assert example.prompt == (Message("user", "q1\nA. one\nB. [two]"),)
     assert (example.label, example.fields["options"]) == ("B", ["one", "[two]"])
     assert loaded.targets[example.id] == "so, 1"
@@ -196,7 +196,7 @@ def test_a_chat_may_have_turns_and_a_target(load: Load):
 def test_no_cluster_is_divided_and_every_split_has_its_share(load: Load):
     rows = [ask(n, site=f"s{n // 5}") for n in range(80)]
     loaded = load(rows, columns={**ASKED, "cluster": "site"})
-    sites = {split: {e.group for e in examples} for split, examples in loaded.splits.items()}
+    sites = {split: {e.cluster for e in examples} for split, examples in loaded.splits.items()}
     assert {split: len(found) for split, found in sites.items()} == {
         "train": 8,
         "validation": 4,
@@ -339,8 +339,8 @@ def test_whatever_the_rows_are_totals_add_up_and_splits_share_nothing(
         return
     prompts = [example.prompt for example in list_examples(loaded)]
     assert len(set(prompts)) == len(prompts)
-    groups = [{e.group for e in examples} for examples in loaded.splits.values()]
-    assert len(set().union(*groups)) == sum(map(len, groups))
+    clusters = [{e.cluster for e in examples} for examples in loaded.splits.values()]
+    assert len(set().union(*clusters)) == sum(map(len, clusters))
     assert all(loaded.splits[split] for split in KEEPING_ORDER[:3])
     given_answers = {(row["问题"], row["答案"]) for row in rows}
     texts = {(e.prompt[0].text, e.label) for e in list_examples(loaded)}

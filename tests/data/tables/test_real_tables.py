@@ -63,7 +63,7 @@ def test_mmlu_by_subject_trains_on_the_test_part_and_says_so(load: Load, find_se
     )
     assert loaded.num_rows == 285 + 14042
     assert set(loaded.drops.counts) == {"repeats another row"}
-    subjects = [{e.group for e in examples} for examples in loaded.splits.values()]
+    subjects = [{e.cluster for e in examples} for examples in loaded.splits.values()]
     assert len(set().union(*subjects)) == sum(map(len, subjects)) == 57
     assert [finding.name for finding in loaded.findings] == ["trains_on_test_part"]
     assert {e.label for e in loaded.splits["test"]} == set("ABCD")
@@ -86,7 +86,7 @@ def test_mmlu_by_subject_trains_on_the_test_part_and_says_so(load: Load, find_se
             657,
         ),
         (
-            "tile_groups/photo_labels.csv",
+            "tile_clusters/photo_labels.csv",
             {
                 "prompt": "{{ '有什么缺陷？' }}",
                 "answer": "defect",

@@ -41,7 +41,7 @@ def test_pictures_are_found_beside_the_rows_and_are_no_field(
     example = next(e for e in list_examples(loaded) if e.prompt[0].text == rows[3]["问题"])
     [picture] = example.pictures
     assert picture.path == tmp_path / rows[3]["图片"]
-    assert example.group == picture.digest == digest_file(picture.path)
+    assert example.cluster == picture.digest == digest_file(picture.path)
     assert example.fields == {
         **{key: rows[3][key] for key in ASKED.values()},
         "_row": "rows.jsonl:4",

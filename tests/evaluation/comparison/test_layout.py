@@ -75,15 +75,15 @@ def test_the_json_is_the_data(compare_two: Compare, tmp_path: Path) -> None:
     assert all((tmp_path / "out" / name).is_file() for name in linked)
 
 
-def test_results_have_n_interval_groups_and_digest(compare_two: Compare) -> None:
+def test_results_have_n_interval_clusters_and_digest(compare_two: Compare) -> None:
     found = compare_two([make_answers(0.6), make_answers(0.9)])
     table = tabulate_results(found, choose_words(found, "en"), ["#000"] * 2)
-    heads = ("System", "Value", "95\u00a0% interval", "Invalid", "n", "Groups", "Digest")
+    heads = ("System", "Value", "95\u00a0% interval", "Invalid", "n", "Clusters", "Digest")
     assert table.head == heads
-    name, value, interval, invalid, n, groups, digest = table.rows[0]
+    name, value, interval, invalid, n, clusters, digest = table.rows[0]
     cell = found.cells[0]
     assert (invalid.text, cell.invalid_rate) == ("0.0\u00a0%", 0)
-    assert (name.text, n.text, groups.text) == ("first", "240", "60")
+    assert (name.text, n.text, clusters.text) == ("first", "240", "60")
     assert value.order == cell.value
     assert interval.text == f"{100 * cell.low:.1f}–{100 * cell.high:.1f}\u00a0%"
     assert (digest.text, digest.hint) == (cell.digest[:8], cell.digest)

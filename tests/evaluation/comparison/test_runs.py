@@ -153,9 +153,9 @@ def test_other_items_are_not_compared(compare_two: Compare) -> None:
     assert kinds[1:] == ["finding.other_items", "finding.one_training"]
 
 
-def test_the_same_items_in_other_groups_are_not_paired(compare_two: Compare) -> None:
+def test_the_same_items_in_other_clusters_are_not_paired(compare_two: Compare) -> None:
     rows = make_answers(0.6)
-    found = compare_two([rows, [replace(row, group="all") for row in rows]])
+    found = compare_two([rows, [replace(row, cluster="all") for row in rows]])
     assert found.versus[0].gaps[0].why_none == "other_items"
 
 
@@ -165,9 +165,9 @@ def test_identical_answers_are_remarked(compare_two: Compare) -> None:
     assert found.recommendation.system is None
 
 
-def test_few_items_in_few_groups_are_remarked(compare_two: Compare) -> None:
+def test_few_items_in_few_clusters_are_remarked(compare_two: Compare) -> None:
     found = compare_two([make_answers(0.5, num_items=40), make_answers(0.9, num_items=40)])
-    assert {"notice.few_items", "notice.few_groups"} <= set(list_notices(found))
+    assert {"notice.few_items", "notice.few_clusters"} <= set(list_notices(found))
 
 
 def test_three_runs_are_compared_in_all_pairs(compare_two: Compare) -> None:
@@ -240,7 +240,7 @@ def test_counts_of_the_data_audit_stand_side_by_side(tmp_path: Path) -> None:
         "num_rows": 100,
         "drops": {"total": 7},
         "findings": [{"level": "warning"}],
-        "splits": {"train": {"num_examples": 80, "num_groups": 20, "labels": {}}},
+        "splits": {"train": {"num_examples": 80, "num_clusters": 20, "labels": {}}},
     }
     sources = [
         Source(name, (), make_run(tmp_path / name, change, predictions=make_answers(0.8)))
@@ -256,7 +256,7 @@ def test_counts_of_the_data_audit_stand_side_by_side(tmp_path: Path) -> None:
         "num_errors": ("0", None),
         "num_warnings": ("1", None),
         "train.num_examples": ("80", None),
-        "train.num_groups": ("20", None),
+        "train.num_clusters": ("20", None),
     }
     (tmp_path / "b/audit").mkdir()
     (tmp_path / "b/audit/audit.json").write_text("{")

@@ -29,7 +29,7 @@ from groupwise.evaluation import (
 def make_items(question: str = "Is it on-task?") -> list[Example]:
     return [
         make_example(
-            [Message("user", f"任务 {n}: {question}")], group=f"g{n // 2}", label="yn"[n % 2]
+            [Message("user", f"任务 {n}: {question}")], cluster=f"g{n // 2}", label="yn"[n % 2]
         )
         for n in range(4)
     ]
@@ -52,11 +52,11 @@ def test_conditions_of_another_version_are_refused(tmp_path: Path) -> None:
         read_conditions(tmp_path / "gone.json")
 
 
-def test_examples_are_counted_by_label_and_group() -> None:
+def test_examples_are_counted_by_label_and_cluster() -> None:
     found = describe_examples(make_items())
     assert {key: found[key] for key in found if key != "digest"} == {
         "num_rows": 4,
-        "num_groups": 2,
+        "num_clusters": 2,
         "num_rows:n": 2,
         "num_rows:y": 2,
     }

@@ -29,7 +29,7 @@ def run(tmp_path: Path) -> Path:
     items = [
         Prediction(
             example_id=f"{place}",
-            group="g",
+            cluster="g",
             split="test",
             policy=policy,
             label="在任务上",

@@ -46,7 +46,7 @@ def predictions(draw) -> list[Prediction]:
         found.append(
             Prediction(
                 example_id=f"{place}{draw(TEXT)}",
-                group=draw(TEXT),
+                cluster=draw(TEXT),
                 split="test",
                 policy="grpo",
                 label=draw(TEXT),
@@ -83,7 +83,7 @@ def test_parquet_gives_back_what_was_written(
 
 
 def make_item(**named) -> Prediction:
-    values = {"example_id": "i", "group": "g", "split": "test", "policy": "grpo"}
+    values = {"example_id": "i", "cluster": "g", "split": "test", "policy": "grpo"}
     return Prediction(**{**values, "label": "on-task", "predicted": "on-task", **named})
 
 

@@ -15,7 +15,7 @@ CLEAR = PairedComparison(
     policy_b="grpo",
     split="test",
     n=400,
-    num_groups=50,
+    num_clusters=50,
     difference=0.08,
     low=0.03,
     high=0.13,
@@ -37,9 +37,9 @@ def describe_comparison(*values: Any) -> str:
     return WORDS.say(findings.describe_comparison(*values))
 
 
-def state_findings(split: str, by_policy: Any, comparisons: Any, num_groups: int) -> list[str]:
+def state_findings(split: str, by_policy: Any, comparisons: Any, num_clusters: int) -> list[str]:
     found = findings.state_findings(
-        split, by_policy, comparisons, WORDS.policies, num_groups=num_groups
+        split, by_policy, comparisons, WORDS.policies, num_clusters=num_clusters
     )
     return [WORDS.say(one) for one in found]
 
@@ -52,7 +52,7 @@ def make_row(policy: str, value: float, *more: Metric) -> dict[str, dict[str, Me
 def test_clear_difference_in_words() -> None:
     assert plain(describe_comparison(CLEAR)) == (
         "GRPO gets 8.0 points more right than SFT warm-up (95 % interval +3.0 to +13.0; "
-        "p = 0.001 by groups, p = 0.002 after Holm): 42 items only GRPO has right, "
+        "p = 0.001 by clusters, p = 0.002 after Holm): 42 items only GRPO has right, "
         "10 only SFT warm-up."
     )
 
@@ -95,7 +95,7 @@ def test_paragraph_from_numbers() -> None:
     other = replace(CLEAR, split="dev", policy_a="prompt")
     found = state_findings("test", by_policy, [CLEAR, unclear, other], 50)
     assert plain(" ".join(found)) == (
-        "On test (400 items in 50 groups), GRPO is right in 93.0 % of the cases "
+        "On test (400 items in 50 clusters), GRPO is right in 93.0 % of the cases "
         "(95 % interval 90.0–96.0 %). That is 8.0 points above SFT warm-up (+3.0 to +13.0, "
         "p = 0.002). On these items it cannot be told apart from SFT control (+8.0 points, "
         "−1.0 to +13.0, p = 0.300). The best of the 2 baselines, "

@@ -136,7 +136,7 @@ def test_policies_measured_on_different_items(make_run: Run) -> None:
 
 def test_small_splits(make_run: Run) -> None:
     ((_, text),) = list_notices(make_run(num=99))
-    assert "99 items in 99 groups" in text
+    assert "99 items in 99 clusters" in text
 
 
 def test_policy_not_above_a_blind_baseline(make_run: Run) -> None:

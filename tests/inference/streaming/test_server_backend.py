@@ -153,7 +153,7 @@ def test_pictures_within_the_limit_and_beyond_it_keep_their_places(server, tmp_p
     small, large = draw(tmp_path / "small.png", (40, 30)), draw(tmp_path / "large.png", (400, 200))
     parts = [read_picture(small), "a", read_picture(large), "b"]
     prompt = [Message("user", "?"), Message("assistant", "!"), Message("user", parts)]
-    list(run(server, [WorkGroup("a", (make_example(prompt, group="g"),))]))
+    list(run(server, [WorkGroup("a", (make_example(prompt, cluster="g"),))]))
     content = server.asked[0]["messages"][-1]["content"]
     assert [part.get("text") for part in content] == [None, "a", None, "b"]
     urls = [part["image_url"]["url"].partition(",")[2] for part in content[::2]]

@@ -42,7 +42,7 @@ def test_the_group_question() -> None:
         "stage_a_summaries": {"图片_1": "BBU×1", "图片_2": "接地线×1", "图片_10": "无关图片"},
         "images": [],
     }
-    assert (example.group, example.label, example.pictures) == ("QC-A", "通过", ())
+    assert (example.cluster, example.label, example.pictures) == ("QC-A", "通过", ())
 
 
 @given(st.text(st.sampled_from("接地线「」『』\n\r\u2028：: 图片_2通过"), max_size=30))
@@ -74,4 +74,4 @@ def test_the_photo_question() -> None:
     assert "任务：挡风板安装检查\n关注：挡风板是否安装\n" in example.prompt[0].text
     assert '{"图片_1": "…"}' in example.prompt[0].text
     assert "无关图片" in example.prompt[0].text
-    assert (example.pictures, example.label, example.group) == ((picture,), None, "g")
+    assert (example.pictures, example.label, example.cluster) == ((picture,), None, "g")

@@ -43,7 +43,7 @@ def make_predictions(policy: str, rows: Sequence[tuple[str, str, str | None]]) -
         score_defects(
             Prediction(
                 example_id=f"g{number}",
-                group=f"g{number}",
+                cluster=f"g{number}",
                 split="test",
                 policy=policy,
                 label=label,

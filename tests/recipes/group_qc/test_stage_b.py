@@ -39,7 +39,7 @@ def test_rows_of_groups_with_summaries() -> None:
         groups[1].key: {"图片_1": "接地线×1"},
     }
     rows = make_group_rows(groups, summaries, load_missions(), root=ROOT)
-    assert [(row.group, row.label) for row in rows] == [("a", "不通过"), ("b", "通过")]
+    assert [(row.cluster, row.label) for row in rows] == [("a", "不通过"), ("b", "通过")]
     assert rows[0].fields["images"] == ["a.jpg"]
     written = write_row(rows[0])
     assert set(written) == {
@@ -105,7 +105,7 @@ def test_few_groups_fail_for_what_is_seen_and_for_what_is_not() -> None:
         for n in range(num_groups)
     ]
     few = choose_few(examples, 4, seed=0)
-    assert sum(example.group.startswith("机柜") for example in few) == 2
+    assert sum(example.cluster.startswith("机柜") for example in few) == 2
 
 
 @pytest.mark.parametrize("seed", range(5))
@@ -124,10 +124,10 @@ def test_few_groups_show_every_kind_in_any_order_of_the_data(seed: int) -> None:
     ]
     examples.sort(key=lambda example: derive_seed(seed, "order", example.id))
     few = choose_few(examples, 8, seed=seed)
-    by_kind = Counter(example.group.split()[0] for example in few)
+    by_kind = Counter(example.cluster.split()[0] for example in few)
     assert by_kind == {"pass": 4, "seen": 2, "unseen": 2}
     for kind, num_groups in by_kind.items():
-        own = [e.fields["task_type"] for e in few if e.group.startswith(f"{kind} ")]
+        own = [e.fields["task_type"] for e in few if e.cluster.startswith(f"{kind} ")]
         assert len(set(own)) == num_groups
 
 

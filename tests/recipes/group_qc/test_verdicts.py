@@ -91,7 +91,7 @@ def test_what_could_not_be_read_is_not_written(bad: tuple[str, str]) -> None:
 
 @given(st.sampled_from(VERDICTS), st.sampled_from(VERDICTS), REASONS, st.sampled_from(" \n\t"))
 def test_the_verdict_counts_as_the_answer(said: str, label: str, reason: str, space: str) -> None:
-    example = make_example([Message("user", "?")], group="g", label=label)
+    example = make_example([Message("user", "?")], cluster="g", label=label)
     parser, text = VerdictParser(), f"{space}{said}\n{reason}"
     found = parser.parse(text)
     assert (found.label, found.prefix, found.reason) == (said, space, "")

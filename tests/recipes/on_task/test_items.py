@@ -12,7 +12,7 @@ from groupwise_recipes.on_task.config import OnTaskConfig
 from groupwise_recipes.on_task.recipe import recipe
 
 EXAMPLES = [
-    make_example([Message("user", f"第 {n} 题")], group=str(n), label="x") for n in range(40)
+    make_example([Message("user", f"第 {n} 题")], cluster=str(n), label="x") for n in range(40)
 ]
 
 

@@ -55,7 +55,7 @@ def example(tmp_path) -> Example:
     Image.new("RGB", (56, 56), "navy").save(tmp_path / "screen.png")
     return make_example(
         [Message("user", "Task: write a report\nIs it?")],
-        group="s",
+        cluster="s",
         pictures=[read_picture(tmp_path / "screen.png")],
         label="on-task",
         fields={"task": "write a report"},
@@ -74,7 +74,7 @@ def score(config, model, example, text):
 @given(on_task=st.floats(0, 1), truth=st.sampled_from(["on-task", "off-task"]))
 def test_no_judge_makes_a_wrong_answer_win(on_task, truth):
     config = OnTaskConfig.model_validate(DEMO | {"judge": SERVED})
-    item = make_example([Message("user", "?")], group="s", label=truth, fields={"task": "t"})
+    item = make_example([Message("user", "?")], cluster="s", label=truth, fields={"task": "t"})
     wrong = {"on-task": "off-task", "off-task": "on-task"}[truth]
     model = FakeModel(on_task)
     assert score(config, model, item, truth).value > score(config, model, item, wrong).value

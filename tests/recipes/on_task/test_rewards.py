@@ -20,7 +20,7 @@ def run(tmp_path: Path) -> Path:
     examples = [
         make_example(
             [Message("user", f"Task: 第{number}页\nIs this screen on-task or off-task?")],
-            group=str(number),
+            cluster=str(number),
             label=("on-task", "off-task")[number % 2],
             fields={"task": f"第{number}页", **(described if number % 4 < 2 else {})},
         )

@@ -42,7 +42,7 @@ def test_metrics_file_has_the_documented_keys(tiny_run: Path) -> None:
 def test_no_session_is_on_two_sides(tiny_run: Path) -> None:
     names = ("train", "validation", "test")
     groups = {
-        name: {e.group for e in read_examples(tiny_run / "prepare" / f"{name}.jsonl")}
+        name: {e.cluster for e in read_examples(tiny_run / "prepare" / f"{name}.jsonl")}
         for name in names
     }
     groups["warmup"] = {row["session"] for row in read_jsonl(tiny_run / "prepare" / "warmup.jsonl")}

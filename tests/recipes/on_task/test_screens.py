@@ -65,7 +65,7 @@ def write_scenes(root: Path, *, num_sessions: int, copied: int) -> list[str]:
 def list_sides(folder: Path) -> dict[str, set[str]]:
     """Return the sessions of each split."""
     splits = {
-        name: {example.group for example in read_examples(folder / f"{name}.jsonl")}
+        name: {example.cluster for example in read_examples(folder / f"{name}.jsonl")}
         for name in ("train", "validation", "test")
     }
     return {**splits, "warmup": {screen.session for screen in read_warmup(folder)}}
@@ -127,7 +127,7 @@ def test_real_screens_are_joined_by_drawn_ones_only_if_asked_for(
 def test_folds_of_real_screenshots_share_no_session(tmp_path: Path) -> None:
     prepare_screens(load(REAL), tmp_path)
     groups = {
-        name: {e.group for e in read_examples(tmp_path / f"{name}.jsonl")}
+        name: {e.cluster for e in read_examples(tmp_path / f"{name}.jsonl")}
         for name in ("train", "validation", "test")
     }
     assert not groups["test"] & (groups["train"] | groups["validation"])

@@ -28,7 +28,7 @@ def list_rows(screens: list[Screenshot], share: float, epoch: int = 0) -> list[S
 
 
 def list_labelled(rows: list[SftRow]) -> set[str]:
-    return {row.example.group for row in rows if row.is_finished}
+    return {row.example.cluster for row in rows if row.is_finished}
 
 
 def test_the_same_share_of_sessions_is_labelled_in_every_epoch(screens):

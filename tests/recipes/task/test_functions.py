@@ -21,7 +21,7 @@ def load(file: Path, function: str = "f", **named: Any) -> FunctionReward:
 
 def ask(number: int, **fields: Any) -> Example:
     fields = {"_row": f"行.csv:{number}", "number": number, **fields}
-    return make_example([Message("user", f"q{number}")], group="g", label="好", fields=fields)
+    return make_example([Message("user", f"q{number}")], cluster="g", label="好", fields=fields)
 
 
 def score(reward: FunctionReward, *texts: str) -> list[float | None]:

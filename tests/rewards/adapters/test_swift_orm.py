@@ -51,7 +51,7 @@ def test_what_could_not_be_scored_stays_none() -> None:
     assert type(orm).__name__ == "Mine"
 
 
-ITEM = make_example([Message("user", "?")], group="g", label="on-task", fields={"level": 3})
+ITEM = make_example([Message("user", "?")], cluster="g", label="on-task", fields={"level": 3})
 
 
 class Orm:
@@ -122,7 +122,7 @@ rows = [
 samples = [GRPOSample.from_row(row) for row in rows]
 values = compute_rewards_per_func(samples, [orm], [None], torch.device("cpu"))
 soft = SwiftReward("swift.rewards.orm.Format", kind="format")
-item = make_example([Message("user", "?")], group="g", label="x")
+item = make_example([Message("user", "?")], cluster="g", label="x")
 texts = ("<think>a</think> <answer>b</answer>", "b")
 formats = [soft(item, Completion(text)).value for text in texts]
 print("RESULT" + json.dumps([[None if v != v else v for v in values[:, 0].tolist()], formats]))

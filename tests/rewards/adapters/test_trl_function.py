@@ -110,7 +110,7 @@ def test_a_set_trains_in_a_stock_trainer(text_folder: Path, tmp_path: Path) -> N
     assert logs["unscorable"] == 0.0
 
 
-ITEM = make_example([Message("user", "1 + 1?")], group="g", label="$2$", fields={"level": 3})
+ITEM = make_example([Message("user", "1 + 1?")], cluster="g", label="$2$", fields={"level": 3})
 
 
 def test_rewards_of_trl_are_imported_by_their_path() -> None:

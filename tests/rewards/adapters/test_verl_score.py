@@ -83,7 +83,9 @@ def test_an_answer_that_cannot_be_scored_is_an_error_or_a_chosen_number() -> Non
         VerlScore(REWARDS, unscorable=-1.0)
 
 
-ITEM = make_example([Message("user", "1 + 1?")], group="g", label="2", fields={"data_source": "s"})
+ITEM = make_example(
+    [Message("user", "1 + 1?")], cluster="g", label="2", fields={"data_source": "s"}
+)
 
 
 def test_a_function_gets_what_verl_would_give_it() -> None:
@@ -101,7 +103,7 @@ def test_a_function_gets_what_verl_would_give_it() -> None:
 
 
 def test_without_a_label_there_is_no_score() -> None:
-    item = make_example([Message("user", "?")], group="g")
+    item = make_example([Message("user", "?")], cluster="g")
     assert VerlReward(lambda **_: 1.0)(item, Completion("x")) == Score(None, "no label")
 
 
@@ -159,7 +161,7 @@ async def score_all():
 outputs = loaded.loop.run_until_complete(score_all())
 path = "verl.utils.reward_score.default_compute_score"
 gsm8k = VerlReward(path, kind="truth", data_source="openai/gsm8k")
-item = make_example([Message("user", "?")], group="g", label="18")
+item = make_example([Message("user", "?")], cluster="g", label="18")
 values = [gsm8k(item, Completion(text)).value for text in ("#### 18", "#### 19", "18")]
 print("RESULT" + json.dumps([outputs, values]))
 """

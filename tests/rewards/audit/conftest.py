@@ -21,7 +21,7 @@ def make_examples(labels: Sequence[str]) -> list[Example]:
     return [
         make_example(
             [Message("user", f"Task: write {number}\nIs it on-task or off-task? 第{number}页")],
-            group=str(number),
+            cluster=str(number),
             label=label,
         )
         for number, label in enumerate(labels)
@@ -56,7 +56,7 @@ def open_case() -> RewardCase:
     return RewardCase(
         rewards=lambda example, completion: None,
         examples=[
-            make_example([Message("user", f"{n} + {n} = ?")], group=str(n), label=str(2 * n))
+            make_example([Message("user", f"{n} + {n} = ?")], cluster=str(n), label=str(2 * n))
             for n in range(10, 18)
         ],
         parser=MeasuredParser(measure),

@@ -111,7 +111,7 @@ def test_the_shipped_reward_passes_with_any_labels(labels: list[str]):
         return
     assert written == labels
     examples = [
-        make_example([Message("user", f"Which one, {n}?")], group=str(n), label=label)
+        make_example([Message("user", f"Which one, {n}?")], cluster=str(n), label=label)
         for n, label in enumerate(labels)
     ]
     case = RewardCase(LabelMatch(parser), examples, parser)

@@ -104,11 +104,11 @@ def test_a_constant_that_is_paid_more_often_than_it_is_right(case, parser, find)
 
     def score(example: Example, completion: Completion) -> Score:
         label = parser.parse(completion.text).label
-        return pay(label == example.label or (label == "on-task" and int(example.group) == 9))
+        return pay(label == example.label or (label == "on-task" and int(example.cluster) == 9))
 
     found = find(case, rewards=score)
     assert found["reward/constant-beats-majority"] == ["on-task"]
-    examples = [e for e in case.examples if e.group != "9"]
+    examples = [e for e in case.examples if e.cluster != "9"]
     assert find(case, rewards=score, examples=examples) == {}
 
 

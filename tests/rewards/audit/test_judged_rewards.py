@@ -48,7 +48,7 @@ def judge_by_logits() -> Judged:
 
 def ask_model(model, prompt: str) -> str | None:
     """Return the reply of a model, or None if it fails."""
-    example = make_example([Message("user", prompt)], group="naive")
+    example = make_example([Message("user", prompt)], cluster="naive")
     try:
         return asyncio.run(model.respond(example, sampling=Sampling(max_new_tokens=8))).text
     except RequestError:
@@ -187,7 +187,7 @@ class TestStandIns:
 
     def test_options_are_found_by_their_text(self):
         model = StandIn({"True": "Yes", "False": "No"}, "True", probability=0.75)
-        example = make_example([Message("user", "Right?\nA: No\nB: Yes")], group="x")
+        example = make_example([Message("user", "Right?\nA: No\nB: Yes")], cluster="x")
         weighed = asyncio.run(model.weigh_labels(example, labels=("A", "B")))
         assert weighed.shares == {"A": 0.25, "B": 0.75}
 

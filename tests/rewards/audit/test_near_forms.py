@@ -14,7 +14,7 @@ BOXES = BoxParser()
 
 
 def ask(label: str, number: int, **fields: object) -> Example:
-    return make_example([Message("user", f"? {number}")], group="g", label=label, fields=fields)
+    return make_example([Message("user", f"? {number}")], cluster="g", label=label, fields=fields)
 
 
 TICKETS = [

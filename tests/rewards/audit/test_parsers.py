@@ -39,7 +39,7 @@ def test_the_reward_of_each_kind_passes(kind: str) -> None:
     examples = [
         make_example(
             [Message("user", f"问题 {place}")],
-            group=str(place),
+            cluster=str(place),
             label=label,
             fields={**options, **({"boxes": BOXES[place]} if kind == "boxes" else {})},
         )

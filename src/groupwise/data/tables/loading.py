@@ -145,7 +145,7 @@ def _check_clusters(given: Mapping[str, Sequence[Item]]) -> None:
     side: dict[str, str] = {}
     for split, items in given.items():
         for item in items:
-            cluster = item.example.group
+            cluster = item.example.cluster
             if side.setdefault(cluster, split) != split:
                 raise DataError(
                     f"the cluster {cluster!r} is in two splits",
@@ -177,7 +177,7 @@ def _divide(
     total = sum(shares.values())
     taken = split_clusters(
         given["train"],
-        name_cluster=lambda item: item.example.group,
+        name_cluster=lambda item: item.example.cluster,
         name_kind=lambda item: item.example.label or "",
         shares={split: share / total for split, share in shares.items()},
         seed=seed,

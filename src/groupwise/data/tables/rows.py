@@ -91,13 +91,13 @@ class RowReader:
         split, is_test_part = self._read_split(row)
         pictures = [p for text in columns.pictures for p in self._list_pictures(row, text)]
         prompt, opening = read_prompt(row, self._settings, pictures)
-        content = make_example(prompt, group="", pictures=opening).id
+        content = make_example(prompt, cluster="", pictures=opening).id
         cluster = pictures[0].digest if pictures else content
         if columns.cluster:
             cluster = require_text(row, columns.cluster, "missing cluster")
         example = make_example(
             prompt,
-            group=cluster,
+            cluster=cluster,
             pictures=opening,
             label=self._read_label(row, columns.answer) if columns.answer else None,
             fields=self._collect_fields(row),

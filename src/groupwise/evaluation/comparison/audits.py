@@ -8,7 +8,7 @@ from groupwise.core import read_json
 from groupwise.evaluation.comparison.content import SideRow
 
 _FILE = Path("audit") / "audit.json"
-_SIZES = ("num_examples", "num_groups")
+_SIZES = ("num_examples", "num_clusters")
 _MAX_VALUES = 4
 
 

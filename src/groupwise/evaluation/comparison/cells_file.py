@@ -47,7 +47,7 @@ class CellTable(Config):
     low: float | None = None
     high: float | None = None
     n: int | None = Field(default=None, ge=1)
-    num_groups: int | None = Field(default=None, ge=1)
+    num_clusters: int | None = Field(default=None, ge=1)
     digest: str = ""
     state: State = "done"
     error: str = ""
@@ -174,7 +174,7 @@ def _read_cell(row: CellTable, place: Sequence[str], scale: float) -> GridCell:
         low=low,
         high=high,
         n=row.n,
-        num_groups=row.num_groups,
+        num_clusters=row.num_clusters,
         digest=row.digest,
         error=row.error,
     )

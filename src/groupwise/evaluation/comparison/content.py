@@ -61,7 +61,7 @@ class GridCell:
         low: lower end of its 95 % interval; None where there are no items.
         high: upper end.
         n: number of items.
-        num_groups: number of groups they are in.
+        num_clusters: number of clusters they are in.
         digest: digest of the items' ids and labels; empty where not known.
         invalid_rate: share of all answers of the split that are invalid.
         folder: the run folder; empty for cells without items.
@@ -75,7 +75,7 @@ class GridCell:
     low: float | None = None
     high: float | None = None
     n: int | None = None
-    num_groups: int | None = None
+    num_clusters: int | None = None
     digest: str = ""
     invalid_rate: float | None = None
     folder: str = ""

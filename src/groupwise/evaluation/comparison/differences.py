@@ -81,14 +81,14 @@ def _test_all(
 
 
 def _may_compare(material: Material, first: str, second: str, place: Coordinates) -> bool:
-    """Whether both have run and are not known to be of other items, labels or groups."""
+    """Whether both have run and are not known to be of other items, labels or clusters."""
     a, b = material.find(first, place), material.find(second, place)
     if a.value is None or b.value is None or (a.digest and b.digest and a.digest != b.digest):
         return False
     one, two = material.answers.get((first, place)), material.answers.get((second, place))
     if one is None or two is None:
         return True
-    return (one.items.ids, one.items.groups) == (two.items.ids, two.items.groups)
+    return (one.items.ids, one.items.clusters) == (two.items.ids, two.items.clusters)
 
 
 def _measure_gap(material: Material, tests: Mapping[Place, PairedComparison], at: Place) -> Gap:
@@ -168,7 +168,7 @@ def _describe(one: DiscordantItem, first: Answers, second: Answers) -> Discordan
     known = first.predictions.get(one.id)
     return Discordant(
         example_id=one.id,
-        group=one.group,
+        cluster=one.cluster,
         label=one.label or "",
         task=str(known.fields.get("task") or "") if known else "",
         first_value=one.value_a,

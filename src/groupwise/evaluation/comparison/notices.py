@@ -13,7 +13,7 @@ from groupwise.evaluation.comparison.versus import Coordinates, Versus
 from groupwise.evaluation.fairness import summarize_same
 from groupwise.evaluation.page import LEVELS, Statement
 from groupwise.evaluation.predictions import find_constant
-from groupwise.evaluation.report.notices import MAX_INVALID_RATE, MIN_GROUPS, MIN_ITEMS
+from groupwise.evaluation.report.notices import MAX_INVALID_RATE, MIN_CLUSTERS, MIN_ITEMS
 
 
 def collect_notices(material: Material, versus: Sequence[Versus]) -> tuple[Statement, ...]:
@@ -97,15 +97,15 @@ def _note_untested(material: Material) -> Iterator[Statement]:
 
 
 def _note_sizes(material: Material) -> Iterator[Statement]:
-    """Say once how small the smallest set of items and of groups is."""
+    """Say once how small the smallest set of items and of clusters is."""
     sizes = [cell.n for cell in material.cells if cell.n is not None]
     if sizes and min(sizes) < MIN_ITEMS:
         small = sum(size < MIN_ITEMS for size in sizes)
         values = {"n": min(sizes), "num_small": small, "num_cells": len(material.cells)}
         yield Statement("notice.few_items", values, "warning")
-    groups = [cell.num_groups for cell in material.cells if cell.num_groups is not None]
-    if groups and min(groups) < MIN_GROUPS:
-        yield Statement("notice.few_groups", {"num_groups": min(groups)}, "warning")
+    clusters = [cell.num_clusters for cell in material.cells if cell.num_clusters is not None]
+    if clusters and min(clusters) < MIN_CLUSTERS:
+        yield Statement("notice.few_clusters", {"num_clusters": min(clusters)}, "warning")
 
 
 def _note_nested(material: Material) -> Iterator[Statement]:

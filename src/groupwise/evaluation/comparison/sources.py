@@ -268,7 +268,7 @@ def _fill_cell(source: Source, answers: Mapping[Key, Answers], seed: int) -> Gri
         low=low,
         high=high,
         n=len(found.items.ids),
-        num_groups=len(set(found.items.groups)),
+        num_clusters=len(set(found.items.clusters)),
         digest=found.items.split_digest,
         invalid_rate=fmean(row.predicted is None for row in found.predictions.values()),
         folder=folder,
@@ -276,6 +276,6 @@ def _fill_cell(source: Source, answers: Mapping[Key, Answers], seed: int) -> Gri
 
 
 def _bound(items: Items, *, seed: int) -> Interval:
-    """Return the interval of a mean; a single group says nothing about others: [0, 1]."""
+    """Return the interval of a mean; a single cluster says nothing about others: [0, 1]."""
     ends = bound_mean(items, seed=derive_seed(seed, "compare", items.split))
     return widen_interval(ends or (0.0, 1.0), items.value)

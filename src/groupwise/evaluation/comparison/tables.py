@@ -37,7 +37,7 @@ def tabulate_results(comparison: Comparison, words: Words, colors: Sequence[str]
     """Return the headline table: a line per system."""
     is_grid = bool(comparison.axes)
     names = ("mean", "cells", "lowest", "highest") if is_grid else ("value", "interval")
-    heads = ("system", *names, "invalid", "n_items", "groups", "digest")
+    heads = ("system", *names, "invalid", "n_items", "clusters", "digest")
     fill = _fill_grid if is_grid else _fill_single
     rows = [
         (_show_name(comparison, words, name), *fill(comparison, words, name))
@@ -60,7 +60,7 @@ def _fill_single(comparison: Comparison, words: Words, name: str) -> Iterator[Ce
     yield Cell(bound_cell(cell) or DASH, order=cell.low)
     yield _show_invalid([cell])
     yield show_number(cell.n)
-    yield show_number(cell.num_groups)
+    yield show_number(cell.num_clusters)
     yield _show_digests([cell])
 
 
@@ -76,7 +76,7 @@ def _fill_grid(comparison: Comparison, words: Words, name: str) -> Iterator[Cell
         yield Cell(_share(found), note=place, order=found.value if found else None)
     yield _show_invalid(known)
     yield _span([cell.n for cell in known])
-    yield _span([cell.num_groups for cell in known])
+    yield _span([cell.num_clusters for cell in known])
     yield _show_digests(known)
 
 
@@ -209,7 +209,7 @@ def _list_items(pair: Versus, found: DiscordantList, measure: Measure, words: Wo
 def _show_item(one: Discordant, measure: Measure, words: Words) -> tuple[Cell, ...]:
     empty = words.label("no_answer")
     return (
-        Cell(one.task or one.example_id[:8], note=one.group, hint=one.example_id),
+        Cell(one.task or one.example_id[:8], note=one.cluster, hint=one.example_id),
         Cell(one.label),
         Cell(one.first_answer or empty, note=_mark(one.first_value, measure)),
         Cell(one.second_answer or empty, note=_mark(one.second_value, measure)),

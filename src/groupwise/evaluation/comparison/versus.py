@@ -50,7 +50,7 @@ class Discordant:
     """An item that exactly one of two systems has right, or where their scores differ."""
 
     example_id: str
-    group: str
+    cluster: str
     label: str
     task: str
     first_value: float

@@ -24,12 +24,12 @@ def describe_rows(path: Path, **counts: int) -> dict[str, Any]:
 
 
 def describe_examples(examples: Sequence[Example]) -> dict[str, Any]:
-    """Return digest, rows, groups and rows by label of examples, in the order they are used."""
+    """Return digest, rows, clusters and rows by label of examples, in the order they are used."""
     labels = Counter(str(example.label) for example in examples)
     return {
-        "digest": digest_json([[example.id, example.group] for example in examples]),
+        "digest": digest_json([[example.id, example.cluster] for example in examples]),
         "num_rows": len(examples),
-        "num_groups": len({example.group for example in examples}),
+        "num_clusters": len({example.cluster for example in examples}),
         **{f"num_rows:{label}": labels[label] for label in sorted(labels)},
     }
 

@@ -35,14 +35,14 @@ def write_lm_eval(folder: Path, records: RunRecords) -> list[Path]:
     Returns:
         The paths of the results.
     """
-    groups = group_by_policy(records.predictions)
+    found = group_by_policy(records.predictions)
     date = _find_date(records).replace(":", "-")
     written: list[Path] = []
     for policy in records.policies:
         home = folder / _sanitize_model(_name_model(records, policy))
         tasks = {
             _name_task(records, split): rows
-            for (split, name), rows in groups.items()
+            for (split, name), rows in found.items()
             if name == policy
         }
         samples = {task: list(_list_samples(rows)) for task, rows in tasks.items()}
@@ -209,7 +209,7 @@ def _list_samples(rows: Sequence[Prediction]) -> Iterator[dict[str, Any]]:
     for place, row in enumerate(rows):
         doc = {
             "example_id": row.example_id,
-            "group": row.group,
+            "cluster": row.cluster,
             "label": row.label,
             "pictures": list(row.pictures),
             "pair": row.pair,

@@ -80,11 +80,11 @@ def read_records(run: Path, *, policy: str | None = None) -> RunRecords:
             got=f"no {path.relative_to(run)}",
             fix="run it up to the step evaluate",
         )
-    groups = group_by_policy(read_predictions(path))
-    names = list(dict.fromkeys(name for _, name in groups))
+    found = group_by_policy(read_predictions(path))
+    names = list(dict.fromkeys(name for _, name in found))
     if policy is not None and policy not in names:
         raise EvaluationError(f"{run} has no policy {policy!r}", got=", ".join(names))
-    items = [item for (_, name), rows in groups.items() for item in rows if policy in (None, name)]
+    items = [item for (_, name), rows in found.items() for item in rows if policy in (None, name)]
     metrics_path = run / "evaluate/metrics.json"
     metrics = read_metrics(metrics_path) if metrics_path.is_file() else []
     return RunRecords(

@@ -33,7 +33,7 @@ def _pairs(name: str) -> Any:
 SCHEMA: Any = pa.schema(
     [
         pa.field("example_id", pa.string(), nullable=False),
-        pa.field("group", pa.string(), nullable=False),
+        pa.field("cluster", pa.string(), nullable=False),
         pa.field("split", pa.string(), nullable=False),
         pa.field("policy", pa.string(), nullable=False),
         pa.field("label", pa.string(), nullable=False),

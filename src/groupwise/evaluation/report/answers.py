@@ -129,7 +129,7 @@ def _show_mistake(one: Prediction, picture: Path | None, words: Words) -> Card:
         wrong = words.label("answered", answer=one.predicted)
     said = words.label("said", text=one.text) if one.text else words.label("said_nothing")
     reason = words.label("in_brackets", text=one.reason) if one.reason else ""
-    where = words.label("where", group=mark_code(one.group), item=mark_code(one.example_id[:8]))
+    where = words.label("where", cluster=mark_code(one.cluster), item=mark_code(one.example_id[:8]))
     return Card(
         title=task if isinstance(task, str) and task else words.label("no_task"),
         pills=(("truth", words.label("truth_is", label=one.label)), ("wrong", f"{wrong}{sure}")),

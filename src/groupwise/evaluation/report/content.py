@@ -78,14 +78,18 @@ def build_report(run_folder: Path) -> Report:
     found = {policy: rows for (_, policy), rows in group_by_policy(items).items()}
     by_policy = {name: found[name] for name in files.policies.sort(found)}
     last = list(by_policy)[-1:] or [""]
-    num_groups = len({item.group for item in items})
+    num_clusters = len({item.cluster for item in items})
     return Report(
         files=files,
         title=_make_title(files),
         split=split,
         notices=collect_notices(files),
         findings=state_findings(
-            split, metrics.get(split, {}), files.comparisons, files.policies, num_groups=num_groups
+            split,
+            metrics.get(split, {}),
+            files.comparisons,
+            files.policies,
+            num_clusters=num_clusters,
         ),
         metrics=metrics,
         details=_arrange_details(by_policy),

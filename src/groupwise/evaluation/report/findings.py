@@ -21,7 +21,7 @@ def state_findings(
     comparisons: Sequence[PairedComparison],
     policies: Policies,
     *,
-    num_groups: int,
+    num_clusters: int,
 ) -> tuple[Statement, ...]:
     """Return the statements of the findings paragraph for the metrics of one split.
 
@@ -30,7 +30,7 @@ def state_findings(
         by_policy: metrics by policy, in order, and measure.
         comparisons: of any splits.
         policies: what they are.
-        num_groups: of its items; 0 where not known.
+        num_clusters: of its items; 0 where not known.
     """
     if not by_policy:
         return ()
@@ -38,7 +38,7 @@ def state_findings(
     measures = by_policy[last]
     here = [one for one in comparisons if one.split == split]
     return (
-        _state_last(split, last, measures, num_groups),
+        _state_last(split, last, measures, num_clusters),
         *_state_gains(last, here, policies),
         *_state_baselines(by_policy, last, policies),
         *_state_labels(measures),
@@ -47,13 +47,13 @@ def state_findings(
     )
 
 
-def _state_last(split: str, last: str, measures: Measures, num_groups: int) -> Statement:
+def _state_last(split: str, last: str, measures: Measures, num_clusters: int) -> Statement:
     metric, clustered = measures["accuracy"], measures.get("accuracy_clustered")
-    groups = Statement("run.in_groups", {"num": num_groups}) if num_groups else None
+    clusters = Statement("run.in_clusters", {"num": num_clusters}) if num_clusters else None
     drawn = None
     if clustered is not None:
         drawn = Statement("run.drawn", {"ends": (clustered.low, clustered.high)})
-    values = {"split": split, "policy": last, "n": metric.n, "groups": groups, "drawn": drawn}
+    values = {"split": split, "policy": last, "n": metric.n, "clusters": clusters, "drawn": drawn}
     ends = (metric.low, metric.high)
     return Statement("run.accuracy", values | {"value": metric.value, "ends": ends})
 
@@ -96,7 +96,7 @@ def judge_difference(one: PairedComparison, measure: Measure = ACCURACY) -> int:
     """Return 1 or -1 where b is clearly better or worse than a, 0 where neither is shown.
 
     Clear means: the interval does not contain 0 and the p-value adjusted by Holm's method,
-    with groups as the unit, is below 0.05.
+    with clusters as the unit, is below 0.05.
     """
     if one.p_value_holm >= CLEAR_P or one.low <= 0 <= one.high:
         return 0

@@ -21,7 +21,7 @@ from groupwise.evaluation.report.files import RunFiles
 
 MAX_INVALID_RATE = 0.05
 MIN_ITEMS = 100
-MIN_GROUPS = 20
+MIN_CLUSTERS = 20
 MAX_DEAD_SHARE = 0.8
 _METRICS = "evaluate/metrics.json"
 _PREDICTIONS = "evaluate/predictions.jsonl"
@@ -130,9 +130,11 @@ def _note_size(predictions: Sequence[Prediction]) -> Iterator[Statement]:
     for split in sorted({item.split for item in predictions}):
         here = [item for item in predictions if item.split == split]
         num_items = len({item.example_id for item in here})
-        num_groups = len({item.group for item in here})
-        if num_items < MIN_ITEMS or num_groups < MIN_GROUPS:
-            yield _warn("run.small", _PREDICTIONS, split=split, n=num_items, num_groups=num_groups)
+        num_clusters = len({item.cluster for item in here})
+        if num_items < MIN_ITEMS or num_clusters < MIN_CLUSTERS:
+            yield _warn(
+                "run.small", _PREDICTIONS, split=split, n=num_items, num_clusters=num_clusters
+            )
 
 
 def _note_baselines(metrics: Sequence[Metric], policies: Policies) -> Iterator[Statement]:

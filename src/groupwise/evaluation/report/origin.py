@@ -32,7 +32,7 @@ def _list_data(audit: Record, words: Words) -> Iterator[Block]:
         values = {"num": audit["num_rows"], "dropped": drops.get("total", 0), "reasons": reasons}
         yield Paragraph(words.label("rows_read", **values))
     if splits := audit.get("splits"):
-        sizes = ("examples", "groups", "pictures", "truths")
+        sizes = ("examples", "clusters", "pictures", "truths")
         head = words.labels("split", *sizes, "tokens_median", "tokens_p99", "tokens_max")
         rows = tuple(_show_split(name, split, words) for name, split in splits.items())
         yield Table("", head, rows)
@@ -43,7 +43,7 @@ def _list_data(audit: Record, words: Words) -> Iterator[Block]:
 
 
 def _show_split(name: str, split: Record, words: Words) -> tuple[str, ...]:
-    sizes = (split["num_examples"], split["num_groups"], split["num_pictures"])
+    sizes = (split["num_examples"], split["num_clusters"], split["num_pictures"])
     labels = [f"{label} {numbers.format_count(num)}" for label, num in split["labels"].items()]
     lengths: Record = split.get("lengths") or {}
     tokens = [str(lengths.get(kind, DASH)) for kind in ("median", "p99", "max")]

@@ -40,7 +40,7 @@ def show_accuracy(report: Report, words: Words) -> Part:
 
 
 def _tabulate_accuracy(by_policy: ByPolicy, words: Words) -> Table:
-    names = ("policy", "accuracy", "wilson", "by_groups", "balanced", "invalid", "n_items")
+    names = ("policy", "accuracy", "wilson", "by_clusters", "balanced", "invalid", "n_items")
     best = max(measures["accuracy"].value for measures in by_policy.values())
     return Table(
         "",
@@ -100,7 +100,7 @@ def show_comparisons(report: Report, words: Words) -> Part:
             words.say(describe_comparison(one, report.files.define(one.measure))) for one in found
         ]
         names = ("policy", "against", "points", "percent_95", "won_lost", "alike")
-        tests = ("p_mcnemar", "p_by_groups", "p_holm", "n_items")
+        tests = ("p_mcnemar", "p_by_clusters", "p_holm", "n_items")
         rows = tuple(_show_comparison(one, report, words) for one in found)
         blocks += [Bullets(tuple(said)), Table("", words.labels(*names, *tests), rows, num_heads=2)]
     return Part("comparisons", words.label("paired_comparisons"), tuple(blocks))

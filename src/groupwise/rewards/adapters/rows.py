@@ -11,7 +11,7 @@ _ROLES = ("system", "user", "assistant")
 
 
 def build_example(
-    prompt: object, *, label: object, fields: Mapping[str, object], group: str = ""
+    prompt: object, *, label: object, fields: Mapping[str, object], cluster: str = ""
 ) -> Example:
     """Return an Example for a row of another library.
 
@@ -21,7 +21,7 @@ def build_example(
         label: the reference answer; numbers become texts, and what is neither a text nor a number
             goes to the field ``label``.
         fields: what else the row has; what is not JSON is left out, arrays become lists.
-        group: of the example.
+        cluster: of the example.
     """
     kept = {
         name: plain for name, value in fields.items() if (plain := _read_json(value)) is not _NO
@@ -30,7 +30,7 @@ def build_example(
     text = str(reference) if isinstance(reference, str | int | float) else None
     if text is None and reference is not None and reference is not _NO:
         kept["label"] = reference
-    return make_example(_read_prompt(prompt), group=group, label=text, fields=kept)
+    return make_example(_read_prompt(prompt), cluster=cluster, label=text, fields=kept)
 
 
 def write_messages(example: Example) -> list[dict[str, str]]:
