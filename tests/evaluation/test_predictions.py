@@ -9,7 +9,7 @@ from groupwise.evaluation import (
     compute_metrics,
     digest_items,
     group_by_policy,
-    mark_near_duplicates,
+    mark_items,
     read_predictions,
     write_predictions,
 )
@@ -148,10 +148,10 @@ def test_accuracy_is_measured_without_near_duplicates(make_prediction: Make) -> 
         make_prediction("on-task", "on-task" if n < 3 else "off-task", example_id=f"e{n}")
         for n in range(4)
     ]
-    marked, slices = mark_near_duplicates(rows, {"e0", "e1"})
+    marked, slices = mark_items(rows, {"e0", "e1"}, "near_duplicate")
     metrics = compute_metrics(marked, labels=("on-task", "off-task"), seed=0, slices=slices)
     found = {metric.measure: (metric.value, metric.n) for metric in metrics}
     assert found["accuracy"] == (0.75, 4)
     assert found["accuracy[near_duplicate=no]"] == (0.5, 2)
     assert found["accuracy[near_duplicate=yes]"] == (1.0, 2)
-    assert mark_near_duplicates(rows, set()) == (rows, ())
+    assert mark_items(rows, set(), "near_duplicate") == (rows, ())

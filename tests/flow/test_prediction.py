@@ -13,7 +13,8 @@ from groupwise.core import (
     RunFolder,
     make_example,
 )
-from groupwise.flow import Task, open_run, predict_rows, prediction
+from groupwise.evaluation import RunPolicy, write_policies
+from groupwise.flow import Task, finished, open_run, predict_rows
 from groupwise.pipeline import Preview, Recipe
 from groupwise.serving import Answer
 
@@ -88,7 +89,7 @@ def run(tmp_path, monkeypatch):
         task=lambda: task,
     )
     opened.clear()
-    monkeypatch.setattr(prediction, "find_recipe", lambda name: recipe)
+    monkeypatch.setattr(finished, "find_recipe", lambda name: recipe)
     return write_run(tmp_path / "run")
 
 
@@ -97,6 +98,8 @@ def write_run(folder, **config):
         (folder / step / "policy").mkdir(parents=True, exist_ok=True)
         (folder / step / "step.json").write_text("{}")
     (folder / "half" / "policy").mkdir(parents=True, exist_ok=True)
+    known = [RunPolicy(name=n, title=n, title_zh=n, kind="trained") for n in ("sft", "grpo")]
+    write_policies(folder, known)
     RunFolder(folder).write_manifest(
         recipe="doors", config={"seed": 0, **config}, inputs={}, seed=0
     )
@@ -209,7 +212,7 @@ def test_a_policy_may_be_named(run, rows, tmp_path):
     with pytest.raises(RunError, match=r"no policy of .* 'half' .*grpo, sft, prompt"):
         predict(run, rows, tmp_path / "4.jsonl", policy="half")
     (run / "grpo" / "step.json").unlink()
-    with pytest.raises(RunError, match="has no trained policy yet"):
+    with pytest.raises(RunError, match="has no main policy yet"):
         predict(run, rows, tmp_path / "4.jsonl")
 
 
@@ -222,7 +225,7 @@ def test_what_cannot_be_predicted_is_said(run, rows, tmp_path, monkeypatch):
     with pytest.raises(DataError, match="is no table"):
         predict(run, write_rows(tmp_path / "rows.xls", ROWS), out)
     other = Recipe("other", "", Settings, tmp_path, lambda c, r: [], lambda c: Preview())
-    monkeypatch.setattr(prediction, "find_recipe", lambda name: other)
+    monkeypatch.setattr(finished, "find_recipe", lambda name: other)
     with pytest.raises(ConfigError, match="the recipe other answers no new rows"):
         predict(run, rows, out)
     assert not out.exists()

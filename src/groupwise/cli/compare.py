@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 
 from groupwise.cli.run import Debug
-from groupwise.core import EvaluationError
+from groupwise.core import EvaluationError, read_json
 
 if TYPE_CHECKING:
     from groupwise.evaluation.comparison import Material, Source
@@ -32,7 +32,10 @@ def choose_report_folder(default: str) -> Any:
 
 def compare(
     runs: Annotated[
-        list[str], typer.Argument(metavar="RUN[:POLICY]...", help="Two or more finished runs.")
+        list[str],
+        typer.Argument(
+            metavar="RUN[:POLICY]...", help="Two or more finished runs, or results of `evaluate`."
+        ),
     ],
     *,
     metric: Metric = "test/accuracy",
@@ -51,7 +54,7 @@ def compare(
         raise EvaluationError("a comparison needs two runs", got=runs, fix="name another run")
     sources = name_sources(runs)
     split, measure = split_metric(metric)
-    is_one_run = len({source.folder.resolve() for source in sources}) == 1
+    is_one_run = len({read_origin(source.folder)[0] for source in sources}) == 1
     policy = ("policy",) if is_one_run else ()
     names = [source.system for source in sources]
     question = Question(
@@ -83,9 +86,19 @@ def name_sources(runs: list[str]) -> list["Source"]:
     if len(set(names)) < len(names):
         raise EvaluationError("a run is named twice", got=runs, fix="name each run once")
     return [
-        Source(name.replace("/", "-"), (), path, policy)
+        Source(name.replace("/", "-"), (), path, policy or read_origin(path)[1])
         for name, (path, policy) in zip(names, parsed, strict=True)
     ]
+
+
+def read_origin(folder: Path) -> tuple[Path, str | None]:
+    """Return the run of a folder and the policy it is about, where it is about one.
+
+    A result of ``evaluate`` is about one policy of another folder.
+    """
+    manifest = folder / "manifest.json"
+    origin = read_json(manifest, dict).get("evaluated", {}) if manifest.is_file() else {}
+    return Path(origin.get("run", folder)).resolve(), origin.get("policy")
 
 
 def split_run(run: str) -> tuple[Path, str | None]:

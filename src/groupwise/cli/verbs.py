@@ -20,6 +20,7 @@ _VERBS = {
     "compare": "compare:compare",
     "report": "report:report",
     "predict": "predict:predict",
+    "evaluate": "evaluate:evaluate",
     "serve": "serve:serve",
     "recipes": "recipes:recipes",
     "doctor": "doctor:doctor",

@@ -57,11 +57,17 @@ class RunFolder:
         """Return the manifest.
 
         Raises:
-            RunError: if the folder holds no run.
+            RunError: if the folder holds no run, or only an evaluation of one on other data.
         """
         if not self.manifest_path.is_file():
             raise RunError(f"{self.path} holds no run", fix="check --out, or start it first")
-        return read_json(self.manifest_path, dict)
+        manifest = read_json(self.manifest_path, dict)
+        if manifest.get("evaluated"):
+            raise RunError(
+                f"{self.path} holds an evaluation of the run {manifest['evaluated']['run']}",
+                fix="name that run, or another folder",
+            )
+        return manifest
 
     def write_manifest(  # noqa: PLR0913 (each is a part of the manifest)
         self,
@@ -75,6 +81,7 @@ class RunFolder:
         effects: Mapping[str, Mapping[str, str]] | None = None,
         metric_versions: Mapping[str, int] | None = None,
         other_packages: Mapping[str, Mapping[str, Any]] | None = None,
+        evaluated: Mapping[str, Any] | None = None,
     ) -> None:
         """Write ``manifest.json`` and append this start to ``history.jsonl``.
 
@@ -82,7 +89,8 @@ class RunFolder:
         ``plan`` says of each step what it reads and uses;
         ``effects`` says of settings that do not simply count what they change;
         ``metric_versions`` says by what version each family of metrics is measured;
-        ``other_packages`` names the steps that were made with other versions of packages.
+        ``other_packages`` names the steps that were made with other versions of packages;
+        ``evaluated`` says of an evaluation on other data which run, policy and data it is of.
         """
         manifest = {
             "recipe": recipe,
@@ -95,6 +103,7 @@ class RunFolder:
             "effects": dict(effects or {}),
             "metric_versions": dict(metric_versions or {}),
             "other_packages": dict(other_packages or {}),
+            **({"evaluated": dict(evaluated)} if evaluated else {}),
             "started_at": datetime.now(UTC).isoformat(timespec="seconds"),
             **describe_machine(),
         }

@@ -9,7 +9,7 @@ from groupwise.data.joining import (
     join_by_files,
     join_near_duplicates,
 )
-from groupwise.data.leakage import find_near_pictures
+from groupwise.data.leakage import find_near_pictures, find_seen
 from groupwise.data.lengths import LengthSummary, TokenBudget
 from groupwise.data.pairs import Pair, make_pairs
 from groupwise.data.perceptual import NearDuplicate, Sight, find_near_duplicates
@@ -32,7 +32,7 @@ from groupwise.data.splits import (
     split_clusters,
 )
 from groupwise.data.tables.asked import AskedRow, ask_about_row, read_asked_rows
-from groupwise.data.tables.loading import LoadedTable, digest_table, load_table
+from groupwise.data.tables.loading import LoadedTable, digest_table, load_labelled, load_table
 from groupwise.data.tables.rows import ROW_FIELD
 from groupwise.data.tables.settings import SPLITS, TableColumns, TableSettings
 
@@ -71,9 +71,11 @@ __all__ = [
     "find_near_duplicates",
     "find_near_pictures",
     "find_rated",
+    "find_seen",
     "join_by_files",
     "join_near_duplicates",
     "list_near_examples",
+    "load_labelled",
     "load_rated",
     "load_screenshots",
     "load_table",

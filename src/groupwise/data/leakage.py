@@ -123,6 +123,20 @@ def check_pictures(splits: Splits) -> list[Finding]:
     ]
 
 
+def find_seen(known: Iterable[Example], examples: Iterable[Example]) -> set[str]:
+    """Return the ids of examples that show a picture, or ask a text, that known ones do.
+
+    Pictures are the same by their bytes; texts, where there are no pictures, but for case, width
+    and white space.
+    """
+    seen = {key for example in known for key in _list_contents(example)}
+    return {example.id for example in examples if not seen.isdisjoint(_list_contents(example))}
+
+
+def _list_contents(example: Example) -> list[str]:
+    return [picture.digest for picture in example.pictures] or [_fold_text(example)]
+
+
 @dataclass(frozen=True, slots=True)
 class NearPicture:
     """A picture of a split that looks like one of a split before it.

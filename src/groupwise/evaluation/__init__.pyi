@@ -63,10 +63,12 @@ from groupwise.evaluation.policies import (
     write_policies,
 )
 from groupwise.evaluation.predictions import (
+    NEAR_DUPLICATE,
+    SEEN,
     Prediction,
     digest_items,
     group_by_policy,
-    mark_near_duplicates,
+    mark_items,
     read_predictions,
     write_predictions,
 )
@@ -87,8 +89,10 @@ __all__ = [
     "CONDITIONS_FILE",
     "MAJORITY",
     "METRIC_VERSIONS",
+    "NEAR_DUPLICATE",
     "PICTURE_ONLY",
     "POLICIES_FILE",
+    "SEEN",
     "TEXT_ONLY",
     "Conditions",
     "Confusion",
@@ -127,7 +131,7 @@ __all__ = [
     "list_discordant",
     "list_measures",
     "make_tile",
-    "mark_near_duplicates",
+    "mark_items",
     "predict_each",
     "predict_majority",
     "predict_picture_only",

@@ -123,24 +123,27 @@ NEAR_DUPLICATE = "near_duplicate"
 """Field of items: ``yes`` where a picture looks like one of another split, ``no`` elsewhere."""
 
 
-def mark_near_duplicates(
-    predictions: Sequence[Prediction], near: Collection[str]
+SEEN = "seen_in_training"
+"""Field of items of other data: ``yes`` where training showed the same text or picture."""
+
+
+def mark_items(
+    predictions: Sequence[Prediction], ids: Collection[str], field: str
 ) -> tuple[list[Prediction], tuple[str, ...]]:
-    """Return predictions that say which items have near duplicates, and the field to slice by.
+    """Return predictions whose ``field`` says which items are meant, and the field to slice by.
 
     Args:
         predictions: of any policies.
-        near: ids of the examples with near duplicates; without any, nothing is marked.
+        ids: of the examples that are meant; without any, nothing is marked.
+        field: its name.
     """
-    if not near:
+    if not ids:
         return list(predictions), ()
     marked = [
-        replace(
-            one, fields={**one.fields, NEAR_DUPLICATE: "yes" if one.example_id in near else "no"}
-        )
+        replace(one, fields={**one.fields, field: "yes" if one.example_id in ids else "no"})
         for one in predictions
     ]
-    return marked, (NEAR_DUPLICATE,)
+    return marked, (field,)
 
 
 def write_predictions(path: Path, predictions: Iterable[Prediction]) -> None:

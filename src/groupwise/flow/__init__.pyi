@@ -1,13 +1,13 @@
 """The usual way of a recipe, once: a Task says what is its own, stages do the rest."""
 
 from groupwise.flow.asking import open_policy
+from groupwise.flow.finished import FinishedRun, open_run
+from groupwise.flow.other_data import OtherData, evaluate_on
 from groupwise.flow.prediction import (
-    FinishedRun,
     PolicyPredictor,
     PredictionSummary,
     answer_requests,
     name_version,
-    open_run,
     predict_rows,
 )
 from groupwise.flow.preview import estimate_picture
@@ -26,6 +26,7 @@ __all__ = [
     "EvaluationSettings",
     "FinishedRun",
     "FlowConfig",
+    "OtherData",
     "Part",
     "PolicyPredictor",
     "PredictionSummary",
@@ -33,6 +34,7 @@ __all__ = [
     "Task",
     "answer_requests",
     "estimate_picture",
+    "evaluate_on",
     "keep_stages",
     "list_usual_stages",
     "make_recipe",

@@ -1,17 +1,19 @@
 """The stages ``baselines``, ``evaluate`` and ``report``."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
 from groupwise.core import Example
 from groupwise.data import list_near_examples
 from groupwise.evaluation import (
+    NEAR_DUPLICATE,
     Prediction,
     RunPolicy,
+    Section,
     compare_pairs,
     compute_metrics,
-    mark_near_duplicates,
+    mark_items,
     predict_each,
     read_predictions,
     write_evaluation,
@@ -39,7 +41,7 @@ def run_baselines(task: Task[Any], context: StepContext) -> None:
 
 def run_evaluate(task: Task[Any], context: StepContext) -> None:
     """Ask every trained policy, and measure and compare all of them."""
-    config, seed = context.config, context.config.seed
+    config = context.config
     splits = read_splits(context.output_of(task.data_stage), "test")
     test = draw_items(splits["test"], config)
     found = read_predictions(context.output_of("baselines") / "predictions.jsonl")
@@ -54,10 +56,38 @@ def run_evaluate(task: Task[Any], context: StepContext) -> None:
     found += predict_each(trained, ask, folder=context.folder)
     shown = task.show(config, context, test)
     near = list_near_examples(context.output_of("audit"), shown, split="test")
-    found, near_slice = mark_near_duplicates(task.complete(config, context, found), near)
+    measure_policies(task, context, found, test, policies=policies, marks={NEAR_DUPLICATE: near})
+
+
+def measure_policies(  # noqa: PLR0913 (each is something else that a report tells)
+    task: Task[Any],
+    context: StepContext,
+    predictions: Sequence[Prediction],
+    test: Sequence[Example],
+    *,
+    policies: Sequence[RunPolicy],
+    marks: Mapping[str, Collection[str]],
+    sections: Sequence[Section] = (),
+) -> None:
+    """Write the files of an evaluation: scored items, metrics, comparisons, conditions.
+
+    Args:
+        task: of the recipe.
+        context: of the step, in whose folder they are.
+        predictions: of all policies.
+        test: what was asked.
+        policies: what they are, in the order of reports.
+        marks: ids of items by the field that tells them apart, also measured without them.
+        sections: of the report, before the task's own.
+    """
+    config, seed = context.config, context.config.seed
+    found = task.complete(config, context, predictions)
     slices = [name for name in task.slices if all(name in e.fields for e in test)]
+    for name, ids in marks.items():
+        found, marked = mark_items(found, ids, name)
+        slices += marked
     metrics = compute_metrics(
-        found, labels=task.parser(config).labels, seed=seed, slices=(*slices, *near_slice)
+        found, labels=task.parser(config).labels, seed=seed, slices=tuple(slices)
     )
     write_evaluation(
         context.folder,
@@ -66,7 +96,7 @@ def run_evaluate(task: Task[Any], context: StepContext) -> None:
         comparisons=compare_pairs(found, _list_pairs(found, policies), split="test", seed=seed),
         conditions=describe_conditions(task, context, test),
         policies=_describe_asked(policies, found, test),
-        sections=task.describe(config, context, found, metrics),
+        sections=(*sections, *task.describe(config, context, found, metrics)),
     )
 
 
@@ -79,13 +109,16 @@ def run_report(task: Task[Any], context: StepContext) -> None:
 def _describe_asked(
     policies: Sequence[RunPolicy], predictions: Sequence[Prediction], test: Sequence[Example]
 ) -> list[RunPolicy]:
-    """Return the policies that answered; where nothing has a picture, none is blind to pictures."""
+    """Return the policies without baselines that did not answer, and what each cannot see.
+
+    Where nothing has a picture, none is blind to pictures.
+    """
     names = {one.policy for one in predictions}
     absent = () if any(example.pictures for example in test) else ("picture",)
     return [
         replace(one, blind_to=tuple(what for what in one.blind_to if what not in absent))
         for one in policies
-        if one.name in names
+        if one.name in names or one.kind != "baseline"
     ]
 
 

@@ -13,22 +13,16 @@ from groupwise.core import (
     GroupwiseError,
     ResultFile,
     RunError,
-    RunFolder,
-    describe_unknown,
     digest_json,
-    load_config,
 )
 from groupwise.data import DropLog
 from groupwise.flow.asking import make_ask, open_policy, share_labels
+from groupwise.flow.finished import FinishedRun
 from groupwise.flow.task import Task
 from groupwise.models import digest_base
-from groupwise.pipeline import Recipe, find_recipe
 from groupwise.rewards import Parsed
 from groupwise.serving import Answer, Predictor, Request, try_each
 
-BASE = "prompt"
-"""The name of the untrained policy."""
-_BEST = "grpo"
 _NO_ANSWER = "no answer"
 
 ReportProgress = Callable[[int, int], None]
@@ -91,61 +85,6 @@ def _make_answer(text: str, found: Parsed, shares: Mapping[str, float] | None) -
 
 
 @dataclass(frozen=True, slots=True)
-class FinishedRun:
-    """A run with at least one policy.
-
-    Attributes:
-        folder: of the run.
-        recipe: of the run.
-        task: of the recipe.
-        config: of the run.
-    """
-
-    folder: Path
-    recipe: Recipe[Any]
-    task: Task[Any]
-    config: Any
-
-    def find_policy(self, name: str | None = None) -> str | Path:
-        """Return the folder or hub id of a policy; None: the one trained on rewards.
-
-        Raises:
-            RunError: if there is no such policy (yet).
-        """
-        if name == BASE:
-            return self.task.find_base(self.config, self.folder)
-        done = sorted(path.parent for path in self.folder.glob("*/step.json"))
-        names = [step.name for step in done if (step / "policy").is_dir()]
-        if name is not None and name not in names:
-            raise RunError(describe_unknown(f"policy of {self.folder}", name, [*names, BASE]))
-        if _BEST not in names and name is None:
-            raise RunError(
-                f"{self.folder} has no trained policy yet",
-                fix=f"finish it (run --resume --out {self.folder}), or name one: RUN:{BASE}",
-            )
-        return self.folder / (name or _BEST) / "policy"
-
-    def open_predictor(self, policy: str | None = None) -> Predictor:
-        """Return what answers requests with a policy; None: the one trained on rewards."""
-        return self.task.open_predictor(self.config, self.find_policy(policy))
-
-
-def open_run(run: Path) -> FinishedRun:
-    """Return a run, to be asked.
-
-    Raises:
-        ConfigError: if its recipe answers no new rows.
-        RunError: if there is no run.
-    """
-    manifest = RunFolder(run).read_manifest()
-    recipe = find_recipe(manifest["recipe"])
-    if recipe.task is None:
-        raise ConfigError(f"the recipe {recipe.name} answers no new rows: it is not made of a Task")
-    config = load_config(recipe.load_config_type(), manifest["config"])
-    return FinishedRun(run, recipe, recipe.task(), config)
-
-
-@dataclass(frozen=True, slots=True)
 class PredictionSummary:
     """What was made of a file or folder; ``answers`` and ``failures`` add up to all rows.
 
@@ -183,7 +122,7 @@ def predict_rows(
         run: a finished run.
         path: rows as the recipe takes them, without labels.
         out: JSONL; rows that it has are not asked again.
-        policy: of the run; None: the one trained on rewards.
+        policy: of the run; None: the main one.
         batch_size: rows asked together.
         report_progress: called with the numbers of finished and of all rows.
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, Literal, TypeVar
 
-from groupwise.core import Config, Example, Finding, dump_config
+from groupwise.core import Config, ConfigError, Example, Finding, dump_config
 from groupwise.data import DropLog, read_asked_rows, read_examples
 from groupwise.evaluation import MAJORITY, PICTURE_ONLY, TEXT_ONLY
 from groupwise.flow.settings import FlowConfig
@@ -271,6 +271,21 @@ class Task(Generic[C]):
         """
         rows, drops = read_asked_rows(path, pictures=self.picture_columns(config))
         return [Request(row.where, row.values, row.pictures) for row in rows], drops
+
+    def read_labelled(
+        self, config: C, path: Path, folder: Path
+    ) -> tuple[Sequence[Example], DropLog]:
+        """Return the labelled rows of other data, as the run would ask them, and what is no row.
+
+        Args:
+            config: of the run.
+            path: a file or folder.
+            folder: for pictures that are stored anew.
+
+        Raises:
+            DataError: if no row can be used.
+        """
+        raise ConfigError(f"{type(self).__name__} reads no labelled rows of other data")
 
     def make_question(self, config: C, request: Request, folder: Path) -> Example:
         """Return what a policy is asked: the prompt it was trained on, without a label.

@@ -20,6 +20,7 @@ from groupwise.pipeline.reward_audit import AUDIT_REWARDS
 from groupwise.pipeline.run import check_recipe, list_changed_settings, run_recipe
 from groupwise.pipeline.runner import StepProgress, StepState, are_done, run_steps
 from groupwise.pipeline.sharing import Siblings
+from groupwise.pipeline.step_files import mark_done
 from groupwise.pipeline.steps import Step, StepContext
 
 __all__ = [
@@ -45,6 +46,7 @@ __all__ = [
     "find_recipes",
     "list_changed_settings",
     "list_configs",
+    "mark_done",
     "run_recipe",
     "run_steps",
 ]

@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from groupwise.core import DataError, digest_file, read_json
+from groupwise.core import DataError, digest_file, list_packages, read_json, write_json
 from groupwise.pipeline.steps import Step
 
 DONE = "step.json"
@@ -44,6 +44,12 @@ def _is_output(path: Path, folder: Path) -> bool:
     is_marker = len(parts) == 1 and parts[0] in (DONE, STARTED)
     is_torn = path.name.startswith(".") and path.suffix == ".part"
     return not (is_marker or is_torn or any(part.startswith("checkpoint-") for part in parts))
+
+
+def mark_done(folder: Path) -> None:
+    """Say that a folder is whole whose work no plan depends on."""
+    marker = {"finished_at": describe_now(), "packages": dict(list_packages())}
+    write_json(folder / DONE, marker)
 
 
 def describe_now() -> str:

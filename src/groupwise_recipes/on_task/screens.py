@@ -134,6 +134,30 @@ def ask_about_screen(request: Request, folder: Path, *, max_pixels: int) -> Exam
     return make_pair_example(Pair(stored, screen.task, screen.activity, None, screen.session))
 
 
+def read_labelled_screens(
+    path: Path, folder: Path, *, max_pixels: int
+) -> tuple[list[Example], DropLog]:
+    """Return the questions about the labelled screens of another folder.
+
+    Raises:
+        DataError: if there is no labelled screen.
+    """
+    loaded = load_screenshots(path)
+    for screen in loaded.screens:
+        if screen.label is None:
+            loaded.drops.add("no label", str(screen.picture.path))
+    labelled = _store([one for one in loaded.screens if one.label], folder, max_pixels)
+    if not labelled:
+        raise DataError(f"{path} has no labelled screen", fix="give its rows a label")
+    found: dict[str, Example] = {}
+    for pair in make_pairs(labelled, seed=0):
+        example = make_pair_example(pair)
+        if example.id in found:
+            loaded.drops.add("repeats another row", str(pair.screen.picture.path))
+        found.setdefault(example.id, example)
+    return list(found.values()), loaded.drops
+
+
 def show_warmup(folder: Path) -> list[Example]:
     """Return an example for each warm-up screen, for what looks at pictures."""
     return [

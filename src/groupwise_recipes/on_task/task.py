@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from groupwise.core import Example, Finding, report_places
-from groupwise.data import PICTURE_COLUMNS, digest_screenshots
+from groupwise.data import PICTURE_COLUMNS, DropLog, digest_screenshots
 from groupwise.flow import Ask, Estimate, Part, Task
 from groupwise.pipeline import digest_models
 from groupwise.rewards import LabelParser, RewardCase, RewardSet, describe_weights
@@ -18,6 +18,7 @@ from groupwise_recipes.on_task.screens import (
     ask_about_screen,
     describe_sources,
     prepare_screens,
+    read_labelled_screens,
     read_sources,
     read_warmup,
     show_warmup,
@@ -114,6 +115,12 @@ class OnTask(Task[OnTaskConfig]):
     def picture_columns(self, config: OnTaskConfig) -> Sequence[str]:
         """Return the names that the screen's column may have."""
         return PICTURE_COLUMNS
+
+    def read_labelled(
+        self, config: OnTaskConfig, path: Path, folder: Path
+    ) -> tuple[list[Example], DropLog]:
+        """Return the questions about labelled screens; those without a label are dropped."""
+        return read_labelled_screens(path, folder, max_pixels=config.data.stored_pixels)
 
     def make_question(self, config: OnTaskConfig, request: Request, folder: Path) -> Example:
         """Return the question about a screen and a task, the screen stored as for training."""

@@ -1,7 +1,7 @@
 """The user's rows as examples in files, with the targets that agree with their answers."""
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +15,15 @@ from groupwise.core import (
     write_json,
     write_jsonl,
 )
-from groupwise.data import ROW_FIELD, LoadedTable, load_table, read_examples, write_examples
+from groupwise.data import (
+    ROW_FIELD,
+    DropLog,
+    LoadedTable,
+    load_labelled,
+    load_table,
+    read_examples,
+    write_examples,
+)
 from groupwise.rewards import Parser
 from groupwise.training import RowsOfEpoch, SftRow
 from groupwise_recipes.task.config import TaskConfig
@@ -25,14 +33,24 @@ _SOURCE, _WARMUP = "source.json", "warmup.jsonl"
 
 def load_rows(config: TaskConfig, folder: Path) -> LoadedTable:
     """Load and split the rows; answers are spelled as the parser spells them."""
+    return load_table(config.data, folder, seed=config.seed, read_answer=_spell(config.answer))
 
+
+def read_labelled_rows(
+    config: TaskConfig, path: Path, folder: Path
+) -> tuple[list[Example], DropLog]:
+    """Load the rows of other data with the same columns, their answers spelled the same way."""
+    return load_labelled(config.data, path, folder, read_answer=_spell(config.answer))
+
+
+def _spell(parser: Parser) -> Callable[[str], str | None]:
     def read_answer(text: str) -> str | None:
         try:
-            return config.answer.parse(config.answer.write(text)).label
+            return parser.parse(parser.write(text)).label
         except RewardError:
             return None
 
-    return load_table(config.data, folder, seed=config.seed, read_answer=read_answer)
+    return read_answer
 
 
 def prepare_rows(config: TaskConfig, folder: Path) -> None:

@@ -6,14 +6,20 @@ from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from groupwise.core import Example, Finding, open_picture
-from groupwise.data import ask_about_row, digest_table
+from groupwise.data import DropLog, ask_about_row, digest_table
 from groupwise.flow import Estimate, Part, Task, estimate_picture
 from groupwise.rewards import Parser, RewardCase, RewardSet
 from groupwise.serving import Request
 from groupwise_recipes.task.config import TaskConfig
 from groupwise_recipes.task.functions import digest_functions, split_function
 from groupwise_recipes.task.rewards import make_case, make_rewards, show_name
-from groupwise_recipes.task.rows import load_rows, prepare_rows, read_findings, read_warmup
+from groupwise_recipes.task.rows import (
+    load_rows,
+    prepare_rows,
+    read_findings,
+    read_labelled_rows,
+    read_warmup,
+)
 
 if TYPE_CHECKING:
     from groupwise.judges import LogitJudge
@@ -73,6 +79,12 @@ class OwnTask(Task[TaskConfig]):
     def picture_columns(self, config: TaskConfig) -> Sequence[str]:
         """Return those of the rows."""
         return config.data.columns.pictures
+
+    def read_labelled(
+        self, config: TaskConfig, path: Path, folder: Path
+    ) -> tuple[list[Example], DropLog]:
+        """Return the rows of other files with the same columns."""
+        return read_labelled_rows(config, path, folder)
 
     def make_question(self, config: TaskConfig, request: Request, folder: Path) -> Example:
         """Return the prompt of a row."""

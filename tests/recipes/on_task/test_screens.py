@@ -8,9 +8,10 @@ from pathlib import Path
 import pytest
 from scenes import copy_scene, draw_scene
 
-from groupwise.core import ConfigError, load_config, read_jsonl, write_jsonl
+from groupwise.core import ConfigError, DataError, load_config, read_jsonl, write_jsonl
 from groupwise.data import read_examples
 from groupwise.pipeline import find_recipe
+from groupwise.serving import Request
 from groupwise_drawn.desktops import write_desktops
 from groupwise_recipes.on_task.config import OnTaskConfig
 from groupwise_recipes.on_task.screens import prepare_screens, read_warmup
@@ -133,3 +134,33 @@ def test_folds_of_real_screenshots_share_no_session(tmp_path: Path) -> None:
     assert not groups["test"] & (groups["train"] | groups["validation"])
     assert not groups["train"] & groups["validation"]
     assert len(groups["test"]) == 37
+
+
+def test_labelled_screens_of_another_folder_are_asked_as_those_of_the_run(tmp_path: Path) -> None:
+    root = tmp_path / "screens"
+    write_scenes(root, num_sessions=6, copied=0)
+    rows = read_jsonl(root / "index.jsonl")
+    labels = ["on-task", "off-task", "on-task", None, "maybe", "off-task"]
+    labelled = [row | {"label": label} for row, label in zip(rows, labels, strict=True)]
+    write_jsonl(root / "index.jsonl", [*labelled, labelled[0]])
+    config, task = load(root), find_recipe("on_task").task()
+    found, drops = task.read_labelled(config, root, tmp_path / "data")
+    assert sorted(str(one.label) for one in found) == ["off-task"] * 2 + ["on-task"] * 2
+    assert drops.counts == {
+        "label outside the set": 1,
+        "no label": 1,
+        "repeats another row": 1,
+    }
+    asked = task.make_question(
+        config,
+        Request("1", {"task": rows[1]["task"]}, (root / rows[1]["image"],)),
+        tmp_path / "asked",
+    )
+    prompts = [[(turn.role, turn.text) for turn in one.prompt] for one in found]
+    place = prompts.index([(turn.role, turn.text) for turn in asked.prompt])
+    digests = {p.digest for one in found for p in one.pictures}
+    assert {p.digest for p in asked.pictures} <= digests
+    assert found[place].label is not None
+    write_jsonl(root / "index.jsonl", rows)
+    with pytest.raises(DataError, match="has no labelled screen"):
+        task.read_labelled(config, root, tmp_path / "data")

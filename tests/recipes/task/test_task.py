@@ -17,6 +17,7 @@ from groupwise.evaluation import read_metrics
 from groupwise.pipeline import find_config, find_recipe_of, run_recipe
 from groupwise.pipeline.reward_audit import plan_steps
 from groupwise.rewards import audit_rewards
+from groupwise.serving import Request
 from groupwise_recipes.task.config import TaskConfig
 from groupwise_recipes.task.recipe import recipe
 from groupwise_recipes.task.rewards import make_case
@@ -196,3 +197,27 @@ def test_the_whole_way_of_a_task_of_ones_own(make: Make):
 def test_the_recipe_alone_says_that_it_needs_a_config() -> None:
     with pytest.raises(ConfigError, match=r"task has no config of its own; .*groupwise new DIR"):
         find_config(recipe)
+
+
+def test_labelled_rows_of_another_file_are_read_as_the_run_reads_its_own(
+    make: Make, tmp_path: Path
+):
+    config = load(make())
+    known = config.data.columns
+    other = tmp_path / "other.csv"
+    other.write_text(
+        "message,team\nMy parcel is late., delivery \nMy parcel is late.,delivery\nHello?,nobody\n"
+        "I was charged twice.,billing\n",
+        encoding="utf-8",
+    )
+    assert known.target is not None
+    rows, drops = recipe.task().read_labelled(config, other, tmp_path / "pictures")
+    assert [one.label for one in rows] == ["delivery", "billing"]
+    assert drops.counts == {"answer that cannot be given": 1, "repeats another row": 1}
+    asked = recipe.task().make_question(
+        config, Request("1", {"message": "My parcel is late."}), tmp_path
+    )
+    assert rows[0].prompt == asked.prompt
+    other.write_text("message\nHello?\n", encoding="utf-8")
+    with pytest.raises(DataError, match=r"columns\.answer needs the column 'team'"):
+        recipe.task().read_labelled(config, other, tmp_path / "pictures")

@@ -90,6 +90,33 @@ def load_table(
     )
 
 
+def load_labelled(
+    settings: TableSettings, path: Path, folder: Path, *, read_answer: ReadAnswer | None = None
+) -> tuple[list[Example], DropLog]:
+    """Load the rows of another file or folder with the same columns; no split is read.
+
+    Args:
+        settings: what the columns mean.
+        path: a file, a folder, or a pattern of files.
+        folder: for pictures that rows hold as bytes.
+        read_answer: as for ``load_table``.
+
+    Returns:
+        The examples, of rows that ask the same the first, and the rows that are not used.
+
+    Raises:
+        DataError: if there are no rows, a column is not there, or no row can be used.
+    """
+    columns = settings.columns.model_copy(update={"split": None, "target": None})
+    given = {"files": {"test": (str(path),)}, "hub": None, "columns": columns}
+    settings = settings.model_copy(update=given)
+    drops = DropLog()
+    rows = read_source(settings, drops)
+    _check_columns(rows, settings)
+    items = _read_items(rows, RowReader(settings, folder, read_answer), drops)
+    return [item.example for item in _drop_repeated(items, drops)], drops
+
+
 def digest_table(settings: TableSettings) -> str:
     """Return the digest of all that ``load_table`` reads: rows, and the pictures they name.
 

@@ -1,0 +1,210 @@
+"""A finished policy on other labelled data: asked, measured and reported as its run was.
+
+What comes of it is a folder like that of a run, without weights, so that ``compare``, ``report``
+and ``export`` read it as they read a run.
+"""
+
+import shutil
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from groupwise.core import (
+    ConfigError,
+    Example,
+    RunError,
+    RunFolder,
+    Say,
+    read_json,
+)
+from groupwise.data import DataAudit, DropLog, find_seen, list_near_examples, write_audit
+from groupwise.evaluation import (
+    METRIC_VERSIONS,
+    NEAR_DUPLICATE,
+    SEEN,
+    Prediction,
+    RunPolicy,
+    Section,
+    Table,
+    describe_examples,
+    predict_each,
+    read_policies,
+    write_report,
+)
+from groupwise.flow.asking import ask_policy, open_policy
+from groupwise.flow.auditing import audit_splits
+from groupwise.flow.evaluating import measure_policies
+from groupwise.flow.finished import FinishedRun
+from groupwise.flow.task import read_splits
+from groupwise.models import digest_base
+from groupwise.pipeline import StepContext, mark_done
+
+_LEFT_BY_TRAINING = (
+    *("step.json", "metrics.jsonl", "gate.json", "judge.json", "resolved.json"),
+    *("trainable.json", "warnings.json"),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class OtherData:
+    """What was asked, and what is to be known of it.
+
+    Attributes:
+        num_rows: rows found; those that are not dropped were asked.
+        drops: rows that are not used.
+        num_seen: rows whose text or picture training showed.
+        audit: of the training splits and these rows, which it calls ``test``.
+    """
+
+    num_rows: int
+    drops: DropLog
+    num_seen: int
+    audit: DataAudit
+
+
+def evaluate_on(
+    run: FinishedRun, data: Path, *, out: Path, policy: str | None = None, say: Say = lambda _: None
+) -> OtherData:
+    """Ask a policy about the labelled rows of other data; write what the run's evaluation writes.
+
+    The same call continues after any end, and writes anew what it is made of.
+
+    Args:
+        run: a finished run.
+        data: a file or folder, as the recipe reads it.
+        out: a new folder, or that of the same evaluation.
+        policy: of the run, or ``STEP/checkpoint-N``; None: the main one.
+        say: told how far it is.
+
+    Raises:
+        ConfigError: if there is no such file, or the recipe reads no labelled rows.
+        DataError: if no row can be used.
+        RunError: if there is no such policy, or ``out`` holds something else.
+    """
+    if not data.exists():
+        raise ConfigError(f"there is no file or folder {data}")
+    chain, weights = run.describe_policy(policy), run.find_policy(policy)
+    origin = {
+        "run": str(run.folder.resolve()),
+        "policy": chain[-1].name,
+        "weights": digest_base(weights),
+        "data": str(data.resolve()),
+    }
+    _check_folder(out, origin)
+    with RunFolder(out).lock():
+        if not RunFolder(out).manifest_path.is_file():
+            _record(run, out, chain, origin)
+        examples, drops = run.task.read_labelled(run.config, data, out / "data")
+        found = {**origin, "data_digest": describe_examples(examples)["digest"]}
+        _check_folder(out, found)
+        _record(run, out, chain, found)
+        context = StepContext(
+            run=run.folder,
+            folder=out / "evaluate",
+            name="evaluate",
+            is_resumed=True,
+            uses=run.steps,
+            say=say,
+            config=run.config,
+        )
+        train = read_splits(context.output_of(run.task.data_stage), "train", "validation")
+        audit = audit_splits(
+            run.task,
+            context,
+            {**train, "test": examples},
+            drops=drops,
+            num_rows=len(examples) + drops.total,
+        )
+        write_audit(audit, out / "audit")
+        mark_done(out / "audit")
+        seen = find_seen([one for rows in train.values() for one in rows], examples)
+        answers = _ask(run, context, chain[-1].name, examples, weights=weights)
+        near = list_near_examples(out / "audit", examples, split="test")
+        measure_policies(
+            run.task,
+            context,
+            [*run.task.predict_baselines(run.config, context, train["train"], examples), *answers],
+            examples,
+            policies=_list_policies(run, chain),
+            marks={NEAR_DUPLICATE: near, SEEN: seen},
+            sections=[_describe_origin(found, examples, num_seen=len(seen))],
+        )
+        mark_done(context.folder)
+        write_report(out)
+    return OtherData(len(examples) + drops.total, drops, len(seen), audit)
+
+
+def _check_folder(out: Path, origin: Mapping[str, Any]) -> None:
+    """Refuse a folder with something else than an evaluation of the same policy on this data."""
+    if not out.is_dir() or not any(not path.name.startswith(".") for path in out.iterdir()):
+        return
+    manifest = RunFolder(out).manifest_path
+    known = read_json(manifest, dict).get("evaluated") if manifest.is_file() else None
+    if known is None:
+        raise RunError(f"{out} has files that are no evaluation on other data", fix=_OTHER)
+    changed = [name for name, value in origin.items() if known.get(name, value) != value]
+    if changed:
+        what = ", ".join(f"{name} {known.get(name)}" for name in changed)
+        raise RunError(f"{out} holds another evaluation", got=what, fix=_OTHER)
+
+
+_OTHER = "use another --out"
+
+
+def _record(
+    run: FinishedRun, out: Path, chain: Sequence[RunPolicy], origin: Mapping[str, Any]
+) -> None:
+    """Write the run's manifest with what is evaluated, and what its training steps recorded."""
+    manifest = RunFolder(run.folder).read_manifest()
+    shutil.copyfile(run.folder / "history.jsonl", out / "history.jsonl")
+    kept = ("recipe", "config", "inputs", "seed", "plan", "effects", "other_packages")
+    RunFolder(out).write_manifest(
+        **{name: manifest[name] for name in kept},
+        accepted=manifest["accepted_findings"],
+        metric_versions=METRIC_VERSIONS,
+        evaluated=origin,
+    )
+    for step in (one.step for one in chain if one.step):
+        (out / step).mkdir(exist_ok=True)
+        for path in (run.folder / step / name for name in _LEFT_BY_TRAINING):
+            if path.is_file():
+                shutil.copyfile(path, out / step / path.name)
+
+
+def _ask(
+    run: FinishedRun,
+    context: StepContext,
+    name: str,
+    examples: Sequence[Example],
+    *,
+    weights: str | Path,
+) -> list[Prediction]:
+    def ask(name: str) -> list[Prediction]:
+        policy = open_policy(run.config, weights)
+        return ask_policy(run.task, policy, examples, context, name=name)
+
+    return predict_each([name], ask, folder=context.folder)
+
+
+def _list_policies(run: FinishedRun, chain: Sequence[RunPolicy]) -> list[RunPolicy]:
+    """Return the run's baselines, and the policy behind those that it was trained from."""
+    listed = read_policies(run.folder).listed
+    return [*(one for one in listed if one.kind == "baseline"), *chain]
+
+
+def _describe_origin(
+    origin: Mapping[str, Any], examples: Sequence[Example], *, num_seen: int
+) -> Section:
+    rows = tuple((name, str(value)) for name, value in _list_origin(origin, examples, num_seen))
+    text = "These rows are not those of the run: its policy is measured on data of another place."
+    return Section("Other data", text, (Table("", ("What", "Which"), rows, kind="wrap"),))
+
+
+def _list_origin(
+    origin: Mapping[str, Any], examples: Sequence[Example], num_seen: int
+) -> Iterator[tuple[str, object]]:
+    yield from ((name.replace("_", " "), value) for name, value in origin.items())
+    yield "rows", len(examples)
+    yield "clusters", len({example.group for example in examples})
+    yield "seen in training", f"{num_seen} rows whose text or picture training showed"
