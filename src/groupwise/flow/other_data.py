@@ -206,5 +206,5 @@ def _list_origin(
 ) -> Iterator[tuple[str, object]]:
     yield from ((name.replace("_", " "), value) for name, value in origin.items())
     yield "rows", len(examples)
-    yield "clusters", len({example.group for example in examples})
+    yield "clusters", len({example.cluster for example in examples})
     yield "seen in training", f"{num_seen} rows whose text or picture training showed"
