@@ -95,7 +95,7 @@ class FaultReports(Task[FaultConfig]):
     def estimate(self, config: FaultConfig) -> Estimate:
         """Return what the dry run says; rows that cannot be loaded are told by it, too."""
         loaded = load_table(config.table, Path(), seed=config.seed)
-        num_rows = len(loaded.splits["train"])
+        rows = [(one, config.answer.write(str(one.label))) for one in loaded.splits["train"]]
         return Estimate(
-            num_prompts=num_rows, num_sft_rows=num_rows, tokens_per_prompt=60, tokens_per_answer=4
+            num_prompts=len(rows), num_sft_rows=len(rows), rows=rows, sources=loaded.sources
         )

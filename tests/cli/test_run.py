@@ -60,6 +60,11 @@ def test_running_again_reuses_and_changing_redoes(tiny):
     assert tiny.list_done() == ["write", "evaluate", "report"]
 
 
+def list_stages(printed: str) -> list[str]:
+    """Return the stages in the table of a dry run."""
+    return [line.split()[1] for line in printed.splitlines() if line.startswith("│")]
+
+
 def test_until_ends_after_a_step_and_the_next_start_goes_on(tiny):
     done = tiny.call("run", "tiny", "--until", "write")
     assert (done.returncode, tiny.list_done()) == (0, ["prepare", "audit", "write"])
@@ -81,7 +86,7 @@ def test_until_a_step_that_is_not_there_names_those_that_are(tiny, extra):
 def test_a_dry_run_shows_only_the_steps_until_the_last(tiny):
     done = tiny.call("run", "tiny", "--until", "audit", "--dry-run")
     assert done.returncode == 0
-    assert "prepare → audit\n" in done.stdout
+    assert list_stages(done.stdout) == ["prepare", "audit"]
 
 
 def test_resume_takes_the_recorded_config(tiny):
@@ -165,7 +170,7 @@ class TestDryRun:
         done = tiny.call("run", "tiny", "--dry-run", "--set", "writer.rows=7")
         assert done.returncode == 0
         assert ["rows", "7"] in [line.split() for line in done.stdout.splitlines()]
-        assert "prepare → audit → write → evaluate → report" in done.stdout
+        assert list_stages(done.stdout) == ["prepare", "audit", "write", "evaluate", "report"]
         assert list_files(tiny.work) == before
 
     def test_it_lists_the_problems(self, tiny):

@@ -36,7 +36,8 @@ def test_it_is_short():
 
 def test_its_dry_run_reads_the_rows():
     said = call("--dry-run")
-    assert "sft steps          about 30 on 30 rows per epoch" in said
+    assert "about 30 on 30 rows per epoch" in said
+    assert "<|im_start|>user" in said
     assert "ready: nothing was written" in said
 
 

@@ -130,12 +130,28 @@ def test_problems_stop_the_run_before_anything_is_written():
 def test_check_tells_the_facts_and_all_problems():
     recipe = find_recipe("tiny")
     preview = check_recipe(recipe, load(), out=Path("out"))
-    assert preview == Preview(
-        [("rows", "3"), ("steps", "prepare → audit → write → evaluate → report")], []
-    )
+    (stages,) = preview.tables
+    assert (preview.facts, preview.problems) == ([("rows", "3")], [])
+    assert [row[0] for row in stages.rows] == ["prepare", "audit", "write", "evaluate", "report"]
     preview = check_recipe(recipe, load("source=gone.txt"), out=Path("out"), is_resume=True)
     assert len(preview.problems) == 2
     assert not Path("out").exists()
+
+
+def test_check_tells_which_stages_are_reused_and_which_are_redone():
+    recipe, out = find_recipe("tiny"), Path("out")
+    run_recipe(recipe, load(), out=out, until="write")
+
+    def list_states(*overrides: str) -> list[str]:
+        (stages,) = check_recipe(recipe, load(*overrides), out=out).tables
+        return [state for _, _, state in stages.rows]
+
+    assert list_states() == ["reused", "reused", "reused", "run", "run"]
+    assert list_states("writer.rows=7") == ["reused", "reused", "run", "run", "run"]
+    (out / "write" / "step.json").rename(out / "write" / "gone.json")
+    marker = json.loads((out / "write" / "gone.json").read_text())
+    (out / "write" / "started.json").write_text(json.dumps({"key": marker["key"]}))
+    assert list_states() == ["reused", "reused", "continued", "run", "run"]
 
 
 LATER = Preview([("rows", "3")], [], later={"write": ["too long"], "evaluate": ["too few"]})
@@ -155,7 +171,7 @@ def test_what_is_wrong_with_a_step_stops_runs_that_reach_it(
     recipe = replace(find_recipe("tiny"), preview=lambda _: LATER)
     preview = check_recipe(recipe, load(), out=Path("out"), until=until)
     assert preview.problems == stops
-    assert preview.facts[2:] == told
+    assert preview.facts[1:] == told
     if not stops:
         assert len(run_recipe(recipe, load(), out=Path("out"), until=until)) == 2
         return

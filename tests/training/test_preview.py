@@ -120,6 +120,8 @@ def test_a_dry_run_tells_memory_and_problems_of_both_stages(stage, last, tmp_pat
     assert named == ([stage] if last else [])
     unknown = model.model_copy(update={"shape": None})
     assert preview(unknown, **settings) == ([STEPS], [])
+    named = preview(model, sft=None, grpo=settings["grpo"])[1]
+    assert [problem.partition(".")[0] for problem in named] == ["grpo"] * (stage == "grpo")
 
 
 def test_steps_of_grpo_are_counted_by_prompts():

@@ -6,9 +6,9 @@ from typing import Annotated, Any
 import typer
 
 from groupwise.cli.headline import print_headline
-from groupwise.core import Config, ConfigError, RunFolder, load_config
+from groupwise.cli.preview import print_preview
+from groupwise.core import Config, RunFolder, load_config
 from groupwise.pipeline import (
-    Preview,
     Recipe,
     Siblings,
     StepProgress,
@@ -92,7 +92,7 @@ def run(
         preview = check_recipe(
             found, resolved, out=folder, is_resume=resume, until=until, accepted=accept or []
         )
-        _print_preview(preview)
+        print_preview(preview)
         return
     changed = list_changed_settings(resolved, out=folder)
     if changed:
@@ -147,13 +147,3 @@ def say_of_step(line: str) -> None:
 def print_progress(progress: StepProgress) -> None:
     """Print one line when a step begins and one when it has ended, on stderr."""
     say(progress.describe())
-
-
-def _print_preview(preview: Preview) -> None:
-    width = max((len(name) for name, _ in preview.facts), default=0)
-    for name, value in preview.facts:
-        typer.echo(f"{name:<{width}}  {value}")
-    if preview.problems:
-        lines = "".join(f"\n  {problem}" for problem in preview.problems)
-        raise ConfigError(f"{len(preview.problems)} problem(s) stop this run:{lines}")
-    typer.echo("ready: nothing was written")

@@ -10,7 +10,7 @@ from groupwise.flow.prediction import (
     name_version,
     predict_rows,
 )
-from groupwise.flow.preview import estimate_picture
+from groupwise.flow.preview_rows import estimate_picture
 from groupwise.flow.recipe import make_recipe
 from groupwise.flow.running import run
 from groupwise.flow.settings import DataSettings, EvaluationSettings, FlowConfig

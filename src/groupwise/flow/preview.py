@@ -1,43 +1,40 @@
-"""What ``--dry-run`` prints: rows, tokens per row, steps and memory, and what would go wrong."""
+"""What ``--dry-run`` shows: rows as the model will see them, lengths, steps, memory, problems."""
 
+from collections.abc import Mapping
 from typing import Any
 
 from groupwise.core import GroupwiseError
+from groupwise.flow.preview_rows import Lengths, look_at_rows
 from groupwise.flow.task import Estimate, Task
-from groupwise.models import TINY_TOKEN_SIDE, TOKEN_SIDE, estimate_picture_tokens
-from groupwise.pipeline import Preview
+from groupwise.pipeline import Preview, PreviewTable
 from groupwise.training import check_base, check_lengths, preview_grpo
 
 
 def preview_run(task: Task[Any], config: Any) -> Preview:
-    """Return the facts and problems of a config without running it."""
+    """Return what there is to say and show of a config without running it."""
     facts = [("model", config.model.base)]
     try:
         found = task.estimate(config)
     except GroupwiseError as error:
         return Preview(facts, [str(error)])
-    limit = config.data.budget.max_prompt_tokens
+    shown, prompts, answers = look_at_rows(config, found)
     facts += [
         *found.facts,
-        (
-            "tokens per prompt",
-            f"about {found.tokens_per_prompt:,}, pictures included (limit {limit:,})",
-        ),
         ("reward weights", task.describe_weights(config)),
         *_describe_sft(config, found),
     ]
     lengths = check_lengths(
         config.data.budget,
         config.grpo,
-        tokens_per_prompt=found.tokens_per_prompt,
-        tokens_per_answer=found.tokens_per_answer,
+        tokens_per_prompt=prompts.longest,
+        tokens_per_answer=answers.longest,
     )
     more, training = preview_grpo(
         config.model,
         sft=config.sft,
         grpo=config.grpo,
         num_prompts=found.num_prompts,
-        tokens_per_prompt=found.tokens_per_prompt,
+        tokens_per_prompt=prompts.longest,
     )
     problems = check_base(config.model) if found.needs_base else []
     later = {"grpo" if config.sft is None else "sft": training, **found.later}
@@ -45,13 +42,29 @@ def preview_run(task: Task[Any], config: Any) -> Preview:
         problems = [*lengths, *problems]
     else:
         later = {**later, task.data_stage: lengths}
-    return Preview([*facts, *more], problems, later=later)
+    tables = [_list_sources(found.sources), _list_lengths(config, prompts, answers)]
+    return Preview([*facts, *more], problems, later=later, shown=shown, tables=tables)
 
 
-def estimate_picture(config: Any, size: tuple[int, int]) -> int:
-    """Return about how many tokens a picture of so many pixels (width, height) has."""
-    side = TINY_TOKEN_SIDE if config.model.is_preset else TOKEN_SIDE
-    return estimate_picture_tokens(*size, max_pixels=config.model.max_pixels, token_side=side)
+def _list_sources(sources: Mapping[str, Mapping[str, int]]) -> PreviewTable:
+    rows = [
+        (split, name, f"{count:,}", f"{count / sum(counts.values()):.1%}")
+        for split, counts in sources.items()
+        for name, count in sorted(counts.items())
+    ]
+    return PreviewTable("Where rows come from", ("split", "source", "rows", "share"), rows)
+
+
+def _list_lengths(config: Any, prompts: Lengths, answers: Lengths) -> PreviewTable:
+    limits = {
+        "prompt": (prompts, config.data.budget.max_prompt_tokens, "data.budget.max_prompt_tokens"),
+        "answer": (answers, config.grpo.max_new_tokens, "grpo.max_new_tokens"),
+    }
+    rows = [
+        (name, found.describe_median(), f"{found.longest:,}", f"{limit:,}", setting, found.how)
+        for name, (found, limit, setting) in limits.items()
+    ]
+    return PreviewTable("Tokens", ("", "median", "longest", "limit", "set by", "counted"), rows)
 
 
 def _describe_sft(config: Any, found: Estimate) -> list[tuple[str, str]]:

@@ -53,8 +53,11 @@ class Estimate:
     Attributes:
         num_prompts: about how many GRPO trains on.
         num_sft_rows: about how many rows an epoch of the warm-up has.
-        tokens_per_prompt: of the longest prompts, pictures included.
-        tokens_per_answer: that an answer in the right form may have.
+        rows: questions for GRPO, each with the answer that is taught or right; they are shown and
+            their tokens counted.
+        tokens_per_prompt: without rows: of the longest prompts, pictures included.
+        tokens_per_answer: without rows: that an answer in the right form may have.
+        sources: rows by split and by where they come from.
         facts: names and values for people.
         later: by the name of a stage, clauses about what would stop it.
         needs_base: whether the base must be on this machine.
@@ -62,8 +65,10 @@ class Estimate:
 
     num_prompts: int
     num_sft_rows: int
-    tokens_per_prompt: int
-    tokens_per_answer: int
+    rows: Sequence[tuple[Example, str]] = ()
+    tokens_per_prompt: int = 0
+    tokens_per_answer: int = 0
+    sources: Mapping[str, Mapping[str, int]] = field(default_factory=dict[str, Mapping[str, int]])
     facts: Sequence[tuple[str, str]] = ()
     later: Mapping[str, Sequence[str]] = field(default_factory=dict[str, Sequence[str]])
     needs_base: bool = True

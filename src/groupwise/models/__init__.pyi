@@ -16,6 +16,7 @@ from groupwise.models.lengths import (
     count_picture_tokens,
     estimate_picture_tokens,
     make_token_counter,
+    render_prompt,
 )
 from groupwise.models.memory import (
     MemoryEstimate,
@@ -28,7 +29,8 @@ from groupwise.models.policy import Policy, load_policy
 from groupwise.models.processor import PictureProcessor, load_processor
 from groupwise.models.settings import PRESETS, ModelSettings
 from groupwise.models.silence import silence_libraries
-from groupwise.models.tiny import train_tokenizer, write_tiny_policy
+from groupwise.models.tiny import write_tiny_policy
+from groupwise.models.tokenizing import find_tokenizer, train_tokenizer
 from groupwise.models.trainable import (
     LoraSettings,
     TrainableRow,
@@ -64,6 +66,7 @@ __all__ = [
     "export_policy",
     "find_local_config",
     "find_shape",
+    "find_tokenizer",
     "find_weights",
     "format_trainable",
     "keep_policy",
@@ -74,6 +77,7 @@ __all__ = [
     "open_processor",
     "open_token_counter",
     "prepare_trainable",
+    "render_prompt",
     "restore_trainable",
     "silence_libraries",
     "tabulate_trainable",

@@ -25,10 +25,7 @@ def make_token_counter(processor: Any, *, has_vision: bool) -> Callable[[Example
 
     def count(example: Example) -> int:
         seen = example if has_vision else example.with_pictures(())
-        text = processor.apply_chat_template(
-            build_messages(seen), tokenize=False, add_generation_prompt=True
-        )
-        num_tokens = len(tokenizer.encode(text, add_special_tokens=False))
+        num_tokens = len(tokenizer.encode(render_prompt(processor, seen), add_special_tokens=False))
         for picture in seen.pictures:
             with Image.open(picture.path) as opened:
                 width, height = opened.size
@@ -36,6 +33,13 @@ def make_token_counter(processor: Any, *, has_vision: bool) -> Callable[[Example
         return num_tokens
 
     return count
+
+
+def render_prompt(processor: Any, example: Example) -> str:
+    """Return the prompt as a chat template writes it, up to where the answer starts."""
+    return processor.apply_chat_template(
+        build_messages(example), tokenize=False, add_generation_prompt=True
+    )
 
 
 def count_picture_tokens(image_processor: Any, width: int, height: int) -> int:

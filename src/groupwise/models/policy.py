@@ -19,7 +19,7 @@ from groupwise.core import Example, ModelError
 from groupwise.models.adapters import is_adapter, name_base, read_base
 from groupwise.models.base_model import refuse_missing, takes_pictures
 from groupwise.models.identity import find_revision
-from groupwise.models.messages import build_messages
+from groupwise.models.lengths import render_prompt
 from groupwise.models.patch_projection import project_patches_fast
 from groupwise.models.processor import load_processor
 from groupwise.models.silence import silence_libraries
@@ -72,9 +72,7 @@ class Policy:
                 got=f"an example with {len(example.pictures)}",
                 fix="choose a vision-language model",
             )
-        return self.processor.apply_chat_template(
-            build_messages(example), tokenize=False, add_generation_prompt=True
-        )
+        return render_prompt(self.processor, example)
 
     @contextmanager
     def adapter_off(self) -> Iterator[None]:

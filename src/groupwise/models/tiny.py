@@ -5,11 +5,9 @@ They take the same code path as a 7B model from the hub: the preset writes a fol
 """
 
 from collections.abc import Sequence
-from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
-from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 from transformers import (
     PreTrainedTokenizerFast,
     Qwen2_5_VLConfig,
@@ -24,20 +22,11 @@ from groupwise.models.lengths import TINY_TOKEN_SIDE
 from groupwise.models.processor import PictureProcessor
 from groupwise.models.settings import PRESETS
 from groupwise.models.silence import silence_libraries
+from groupwise.models.tokenizing import train_tokenizer
 
-_SPECIAL_TOKENS = (
-    "<|endoftext|>",
-    "<|im_start|>",
-    "<|im_end|>",
-    "<|vision_start|>",
-    "<|vision_end|>",
-    "<|image_pad|>",
-    "<|video_pad|>",
-)
 _HIDDEN_SIZE = 192
 _NUM_LAYERS = 3
 _INITIAL_STD = 0.06
-_MAX_VOCABULARY_SIZE = 1024
 _VOCABULARY_MULTIPLE = 64
 # The aligner joins 8 x 8 patches into one token, side by side, so each patch of a token has
 # weights of its own: a layout is learned in a few hundred steps. Patches that only meet in
@@ -71,8 +60,6 @@ def write_tiny_policy(
         raise ModelError("unknown preset", got=repr(preset), expected=" or ".join(PRESETS))
     has_vision = preset == "tiny-qwen2.5-vl"
     tokenizer = train_tokenizer(texts)
-    template = files("groupwise.models").joinpath("chat_template.jinja").read_text("utf-8")
-    tokenizer.chat_template = template
     if has_vision:
         image_processor = Qwen2VLImageProcessorPil(
             patch_size=_PATCH_SIZE,
@@ -80,6 +67,7 @@ def write_tiny_policy(
             temporal_patch_size=2,
             size={"shortest_edge": TINY_TOKEN_SIDE**2, "longest_edge": max_pixels},
         )
+        template = str(tokenizer.chat_template)
         PictureProcessor(image_processor, tokenizer, chat_template=template).save_pretrained(folder)
     else:
         tokenizer.save_pretrained(folder)
@@ -94,31 +82,6 @@ def write_tiny_policy(
     with silence_libraries():
         model.save_pretrained(folder)
     return folder
-
-
-def train_tokenizer(texts: Sequence[str] = ()) -> PreTrainedTokenizerFast:
-    """Train a byte-level BPE on the built-in English and Chinese corpus and ``texts``."""
-    corpus = files("groupwise.models").joinpath("tokenizer_corpus.txt").read_text("utf-8")
-    tokenizer = Tokenizer(models.BPE())
-    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
-    tokenizer.decoder = decoders.ByteLevel()
-    trainer = trainers.BpeTrainer(
-        vocab_size=_MAX_VOCABULARY_SIZE,
-        special_tokens=list(_SPECIAL_TOKENS),
-        initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
-        show_progress=False,
-        min_frequency=2,
-    )
-    tokenizer.train_from_iterator([*corpus.splitlines(), *texts], trainer)
-    return PreTrainedTokenizerFast(
-        tokenizer_object=tokenizer,
-        eos_token="<|im_end|>",
-        pad_token="<|endoftext|>",
-        additional_special_tokens=list(_SPECIAL_TOKENS[1:]),
-        padding_side="left",
-        clean_up_tokenization_spaces=False,
-        model_max_length=4096,
-    )
 
 
 def _make_text_config(tokenizer: PreTrainedTokenizerFast) -> Qwen2Config:

@@ -8,8 +8,10 @@ from groupwise.pipeline.inputs import UNKNOWN, digest_models
 from groupwise.pipeline.plans import Planner
 from groupwise.pipeline.recipe import (
     Preview,
+    PreviewTable,
     Recipe,
     RewardSource,
+    ShownRow,
     find_config,
     find_recipe,
     find_recipe_of,
@@ -29,8 +31,10 @@ __all__ = [
     "Check",
     "Planner",
     "Preview",
+    "PreviewTable",
     "Recipe",
     "RewardSource",
+    "ShownRow",
     "Siblings",
     "Step",
     "StepContext",

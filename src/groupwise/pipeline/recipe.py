@@ -18,18 +18,46 @@ C = TypeVar("C", bound=Config)
 
 
 @dataclass(frozen=True, slots=True)
+class PreviewTable:
+    """A table for people: a title, the names of the columns, and cells."""
+
+    title: str
+    columns: Sequence[str]
+    rows: Sequence[Sequence[str]]
+
+
+@dataclass(frozen=True, slots=True)
+class ShownRow:
+    """One row of the data as the model will see it.
+
+    Attributes:
+        prompt: as the chat template writes it, with a mark in the place of each picture.
+        answer: that is taught or right.
+        pictures: names of their files, in order.
+    """
+
+    prompt: str
+    answer: str
+    pictures: Sequence[str] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class Preview:
     """What a run would do, without doing it.
 
     Attributes:
-        facts: names and values for people (rows, tokens per row, steps, memory).
+        facts: names and values for people (rows, steps, memory).
         problems: clauses about what would make any run fail; empty if it can start.
         later: by the name of a step, what would make a run fail that comes so far.
+        shown: a few rows.
+        tables: more for people; one without rows is not shown.
     """
 
     facts: list[tuple[str, str]] = field(default_factory=list[tuple[str, str]])
     problems: list[str] = field(default_factory=list[str])
     later: Mapping[str, Sequence[str]] = field(default_factory=dict[str, Sequence[str]])
+    shown: Sequence[ShownRow] = ()
+    tables: Sequence[PreviewTable] = ()
 
     def list_problems(self, steps: Collection[str]) -> list[str]:
         """Return what would make a run of these steps fail."""

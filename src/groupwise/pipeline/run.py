@@ -1,7 +1,7 @@
 """Running a recipe in a run folder: checks first, then the lock, the manifest and the steps."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -17,9 +17,9 @@ from groupwise.core import (
 )
 from groupwise.pipeline.inputs import UNKNOWN
 from groupwise.pipeline.packages import describe_other_packages, find_other_packages
-from groupwise.pipeline.recipe import Preview, Recipe
+from groupwise.pipeline.recipe import Preview, PreviewTable, Recipe
 from groupwise.pipeline.reward_audit import check_accepted, plan_steps
-from groupwise.pipeline.runner import StepProgress, run_steps
+from groupwise.pipeline.runner import StepProgress, judge_steps, run_steps
 from groupwise.pipeline.sharing import Siblings
 from groupwise.pipeline.steps import Step, check_plan, describe_plan
 
@@ -100,7 +100,7 @@ def check_recipe(
 ) -> Preview:
     """Return what ``run_recipe`` would do and all that would stop it, writing nothing."""
     problems: list[str] = []
-    facts: list[tuple[str, str]] = []
+    preview = Preview()
     try:
         check_accepted(recipe, accepted)
         _check_folder(recipe, out, is_resume=is_resume)
@@ -108,18 +108,29 @@ def check_recipe(
         problems.append(str(error))
     try:
         preview = recipe.preview(config)
-        facts = preview.facts
         if problems or preview.problems:
-            return Preview(facts, problems + preview.list_problems(preview.later))
+            return replace(preview, problems=problems + preview.list_problems(preview.later))
         steps = plan_steps(recipe, config, out)
         check_plan(steps)
         names = _list_names(recipe, steps, until)
         problems = preview.list_problems(names)
         unknown = [("at its start", line) for line in _list_unknown(steps, names)]
-        facts = [*facts, ("steps", " → ".join(names)), *unknown, *_list_later(preview, names)]
+        preview = replace(
+            preview,
+            facts=[*preview.facts, *unknown, *_list_later(preview, names)],
+            tables=[*preview.tables, _list_stages(steps[: len(names)], out)],
+        )
     except GroupwiseError as error:
         problems.append(str(error))
-    return Preview(facts, problems)
+    return replace(preview, problems=problems)
+
+
+def _list_stages(steps: Sequence[Step], out: Path) -> PreviewTable:
+    """Return the steps with what they do and which of them are reused."""
+    words = {"reused": "reused", "resumed": "continued", "run": "run"}
+    states = judge_steps(steps, out)
+    rows = [(step.name, step.summary, words[states[step.name]]) for step in steps]
+    return PreviewTable("Stages", ("stage", "what it does", "will be"), rows)
 
 
 def _list_later(preview: Preview, names: Sequence[str]) -> list[tuple[str, str]]:

@@ -125,15 +125,22 @@ def run_steps(
     return finished
 
 
+def judge_steps(steps: Sequence[Step], run_folder: Path) -> dict[str, StepState]:
+    """Return what would become of each step: it is reused, continued or run."""
+    outputs: dict[str, dict[str, str]] = {}
+    states: dict[str, StepState] = {}
+    for step in steps:
+        states[step.name] = "run"
+        if all(name in outputs for name in step.uses):
+            key = _compute_key(step, outputs)
+            states[step.name], known = _judge_step(step, key, run_folder)
+            outputs |= {} if known is None else {step.name: known}
+    return states
+
+
 def are_done(steps: Sequence[Step], run_folder: Path) -> bool:
     """Return whether all steps could be reused: nothing changed and no output is damaged."""
-    outputs: dict[str, dict[str, str]] = {}
-    for step in steps:
-        _, known = _judge_step(step, _compute_key(step, outputs), run_folder)
-        if known is None:
-            return False
-        outputs[step.name] = known
-    return True
+    return set(judge_steps(steps, run_folder).values()) <= {"reused"}
 
 
 def _compute_key(step: Step, outputs: dict[str, dict[str, str]]) -> str:

@@ -70,7 +70,7 @@ def check_blocks(shape: ModelShape, stages: Mapping[str, TrainerSettings]) -> li
 def preview_grpo(
     model: ModelSettings,
     *,
-    sft: SftSettings,
+    sft: SftSettings | None,
     grpo: GrpoSettings,
     num_prompts: int,
     tokens_per_prompt: int,
@@ -85,7 +85,7 @@ def preview_grpo(
     shape = find_shape(model.base, model.shape)
     if shape is None:
         return facts, problems
-    problems += check_blocks(shape, {"sft": sft, "grpo": grpo})
+    problems += check_blocks(shape, {"grpo": grpo, **({"sft": sft} if sft else {})})
     memory = estimate_step_memory(
         grpo, shape, tokens_per_prompt=tokens_per_prompt, dtype=model.dtype
     )

@@ -16,12 +16,14 @@ _REPLY_TOKENS = 24
 def estimate_run(config: GroupQcConfig) -> Estimate:
     """Return groups, tokens and sources; what stops the stage ``prepare`` is raised."""
     num_groups, photos, found = _look_at_data(config)
+    source = "drawn" if config.data.root is None else str(config.data.root)
     photo_tokens, group_tokens = _estimate_tokens(config, photos)
     return Estimate(
         num_prompts=_count_prompts(config, num_groups),
         num_sft_rows=_count_sft_rows(config, num_groups),
         tokens_per_prompt=group_tokens,
         tokens_per_answer=_REPLY_TOKENS,
+        sources={"all": {source: num_groups}},
         facts=[
             ("groups", f"{num_groups:,} of up to {photos} photos"),
             *found,
@@ -42,14 +44,13 @@ def _look_at_data(config: GroupQcConfig) -> tuple[int, int, list[tuple[str, str]
         num_groups = data.drawn.num_groups
         ids = {str(number): "" for number in range(num_groups)}
         split_by_shares(ids, shares=data.list_shares(), seed=config.seed)
-        return num_groups, 5, [("sources", f"drawn {num_groups:,} (100.0%)")]
+        return num_groups, 5, []
     loaded = load_photo_groups(data.root, missions)
     split_loaded(config, loaded, data.root)
     num_groups, num_used = len(loaded.groups), loaded.num_files - loaded.drops.total
     dropped = "".join(f"; {count:,} x {reason}" for reason, count in loaded.drops.counts.items())
     skipped = ", ".join(f"{count:,} x {reason}" for reason, count in loaded.skipped.counts.items())
     facts = [
-        ("sources", f"{data.root} {num_groups:,} (100.0%)"),
         (
             "files",
             f"{num_used:,} of {loaded.num_files:,} used{dropped}",

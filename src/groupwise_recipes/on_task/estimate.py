@@ -2,15 +2,17 @@
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from typing import Any
 
+from groupwise.core import Example
 from groupwise.data import LoadedScreens, Screenshot, load_screenshots, split_by_shares
 from groupwise.flow import Estimate, estimate_picture
 from groupwise_recipes.on_task.config import OnTaskConfig
+from groupwise_recipes.on_task.prompt import make_pair_example, write_target
 from groupwise_recipes.on_task.screens import (
     DRAWN,
     count_sources,
     cross_screens,
-    describe_sources,
     split_screens,
 )
 
@@ -26,8 +28,7 @@ def estimate_run(config: OnTaskConfig) -> Estimate:
     loaded = load_screenshots(config.data.root)
     splits = split_screens(loaded, config.data, seed=config.seed)
     num_items = len(cross_screens(splits["test"], config, split="test"))
-    for name in ("train", "validation"):
-        cross_screens(splits[name], config, split=name)
+    cross_screens(splits["validation"], config, split="validation")
     num_drawn = _count_drawn(config)
     sources = count_sources(splits, None)
     sources["warmup"] += Counter({DRAWN: num_drawn} if num_drawn else {})
@@ -40,7 +41,9 @@ def estimate_run(config: OnTaskConfig) -> Estimate:
         config,
         len(screens),
         (largest.width, largest.height),
-        facts=[("rows", _describe_rows(loaded, splits)), *_list_sources(sources)],
+        sources=sources,
+        rows=_list_rows(config, splits["train"]),
+        facts=[("rows", _describe_rows(loaded, splits))],
         later={"baselines": [too_few]} if wanted > num_items else {},
     )
 
@@ -50,8 +53,8 @@ def _estimate_drawn(config: OnTaskConfig) -> Estimate:
     sessions = {str(number): "" for number in range(drawn.num_sessions)}
     split_by_shares(sessions, shares=config.data.list_shares(), seed=config.seed)
     num_screens = _count_drawn(config)
-    facts = _list_sources({"all": {DRAWN: num_screens}})
-    return _make_estimate(config, num_screens, (drawn.width, drawn.height), facts=facts)
+    sources = {"all": {DRAWN: num_screens}}
+    return _make_estimate(config, num_screens, (drawn.width, drawn.height), sources=sources)
 
 
 def _make_estimate(
@@ -59,8 +62,8 @@ def _make_estimate(
     num_screens: int,
     size: tuple[int, int],
     *,
-    facts: Sequence[tuple[str, str]],
-    later: Mapping[str, Sequence[str]] | None = None,
+    facts: Sequence[tuple[str, str]] = (),
+    **more: Any,
 ) -> Estimate:
     width, height = size
     split = ("screens to split", f"{num_screens:,} of up to {width} x {height} pixels")
@@ -70,7 +73,7 @@ def _make_estimate(
         tokens_per_prompt=estimate_picture(config, size) + _TEXT_TOKENS,
         tokens_per_answer=_DESCRIPTION_TOKENS if config.answer.describe else _LABEL_TOKENS,
         facts=[*facts, split],
-        later=later or {},
+        **more,
     )
 
 
@@ -79,8 +82,11 @@ def _count_drawn(config: OnTaskConfig) -> int:
     return drawn.num_sessions * drawn.screens_per_session if config.data.is_drawing else 0
 
 
-def _list_sources(sources: Mapping[str, Mapping[str, int]]) -> list[tuple[str, str]]:
-    return [("sources", line) for line in describe_sources(sources)]
+def _list_rows(config: OnTaskConfig, screens: Sequence[Screenshot]) -> list[tuple[Example, str]]:
+    """Return the questions of GRPO with the answers that are taught."""
+    pairs = cross_screens(screens, config, split="train")
+    examples = map(make_pair_example, pairs)
+    return [(example, write_target(example, config.answer)) for example in examples]
 
 
 def _describe_rows(loaded: LoadedScreens, splits: Mapping[str, Sequence[Screenshot]]) -> str:

@@ -3,11 +3,11 @@
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
-from groupwise.core import Example, Finding, open_picture
+from groupwise.core import Example, Finding
 from groupwise.data import DropLog, ask_about_row, digest_table
-from groupwise.flow import Estimate, Part, Task, estimate_picture
+from groupwise.flow import Estimate, Part, Task
 from groupwise.rewards import Parser, RewardCase, RewardSet
 from groupwise.serving import Request
 from groupwise_recipes.task.config import TaskConfig
@@ -26,7 +26,6 @@ if TYPE_CHECKING:
     from groupwise.training import RowsOfEpoch
 
 _REWARDS = "groupwise.rewards groupwise_recipes.task.rewards groupwise_recipes.task.functions"
-_ROLE_TOKENS = 8
 
 
 class OwnTask(Task[TaskConfig]):
@@ -95,32 +94,20 @@ class OwnTask(Task[TaskConfig]):
         make_rewards(config)
         with TemporaryDirectory() as folder:
             loaded = load_rows(config, Path(folder))
-            examples = [e for found in loaded.splits.values() for e in found]
-            longest = max(_estimate_tokens(config, example) for example in examples)
         train = loaded.splits["train"]
-        texts = list(loaded.targets.values()) or [str(example.label) for example in train]
+        write, taught = config.answer.write, loaded.targets
         dropped = "".join(f"; {num:,} x {why}" for why, num in loaded.drops.counts.items())
-        used = f"{len(examples):,} of {loaded.num_rows:,} used{dropped}"
-        splits = ", ".join(f"{name} {len(found):,}" for name, found in loaded.splits.items())
-        told = [("warning", finding.message) for finding in loaded.findings]
+        num_used = sum(map(len, loaded.splits.values()))
         return Estimate(
             num_prompts=len(train),
-            num_sft_rows=sum(example.id in loaded.targets for example in train),
-            tokens_per_prompt=longest,
-            tokens_per_answer=max(map(_estimate_text, texts)),
-            facts=[*told, ("rows", used), ("splits", splits)],
+            num_sft_rows=sum(example.id in taught for example in train),
+            rows=[(e, taught.get(e.id) or write(str(e.label))) for e in train],
+            sources=loaded.sources,
+            facts=[
+                *(("warning", finding.message) for finding in loaded.findings),
+                ("rows", f"{num_used:,} of {loaded.num_rows:,} used{dropped}"),
+            ],
         )
-
-
-def _estimate_text(text: str) -> int:
-    """Return about how many tokens a text has: 4 Latin letters, or a Chinese character, in each."""
-    return sum(not character.isascii() for character in text) + -(-len(text) // 4)
-
-
-def _estimate_tokens(config: Any, example: Example) -> int:
-    sizes = [open_picture(picture).size for picture in example.pictures]
-    texts = sum(_estimate_text(message.text) + _ROLE_TOKENS for message in example.prompt)
-    return texts + sum(estimate_picture(config, size) for size in sizes)
 
 
 TASK = OwnTask()

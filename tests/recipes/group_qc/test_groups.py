@@ -152,8 +152,9 @@ def test_groups_with_photos_that_look_alike_are_apart_from_the_test(
 
 def test_a_dry_run_counts_what_is_used_and_what_is_not(root: Path) -> None:
     (root / "notes.txt").write_text("photos of January")
-    facts = dict(recipe.preview(load(root)).facts)
-    assert facts["sources"] == f"{root} 20 (100.0%)"
+    preview = recipe.preview(load(root))
+    facts = dict(preview.facts)
+    assert preview.tables[0].rows == [("all", str(root), "20", "100.0%")]
     assert facts["files"] == "40 of 42 used; 2 x outside a group's folder"
 
 

@@ -1,6 +1,7 @@
 """What the configs of on_task accept, and what a dry run says."""
 
 import re
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -8,7 +9,7 @@ import pytest
 from groupwise.core import ConfigError, load_config, read_jsonl, write_jsonl
 from groupwise.pipeline import Preview, find_recipe
 from groupwise_drawn.desktops import write_desktops
-from groupwise_recipes.on_task.config import OnTaskConfig
+from groupwise_recipes.on_task.config import LABELS, OnTaskConfig
 
 RECIPE = find_recipe("on_task")
 CONFIGS = RECIPE.config_folder
@@ -22,13 +23,14 @@ def load(name: str, *overrides: str) -> OnTaskConfig:
 def test_shipped_configs_can_start(name: str) -> None:
     preview = RECIPE.preview(load(name))
     assert preview.problems == []
-    assert {"tokens per prompt", "sft steps", "grpo steps"} <= {fact for fact, _ in preview.facts}
+    assert {"sft steps", "grpo steps"} <= {fact for fact, _ in preview.facts}
 
 
 def test_real_config_estimates_tokens_and_memory() -> None:
-    facts = dict(RECIPE.preview(load("qwen2.5-vl-3b")).facts)
-    assert "1,2" in facts["tokens per prompt"]
-    assert "MiB" in facts["memory estimate"]
+    preview = RECIPE.preview(load("qwen2.5-vl-3b"))
+    (prompt, _) = preview.tables[1].rows
+    assert prompt[2].startswith("1,2")
+    assert "MiB" in dict(preview.facts)["memory estimate"]
 
 
 def test_missing_folder_is_a_problem_that_names_it(tmp_path: Path) -> None:
@@ -83,6 +85,10 @@ def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
+def list_sources(preview: Preview) -> list[Sequence[str]]:
+    return list(preview.tables[0].rows)
+
+
 def preview_real(root: Path, *overrides: str) -> Preview:
     folds = ("data.train_folds=[0, 1]", "data.test_folds=[2]", "data.validation_share=0.2")
     return RECIPE.preview(load("screenagent-tiny", f"data.root={root}", *folds, *overrides))
@@ -124,13 +130,23 @@ def test_more_test_items_than_there_are_stop_the_baselines(root: Path) -> None:
 
 def test_drawn_screens_join_real_ones_only_if_asked_for(root: Path) -> None:
     asked, unasked = (
-        [value for name, value in preview_real(root, f"data.drawn.join_real={on}").facts]
-        for on in ("true", "false")
+        list_sources(preview_real(root, f"data.drawn.join_real={on}")) for on in ("true", "false")
     )
-    assert "warmup: captured 16 (3.7%), drawn 420 (96.3%)" in asked
-    assert "warmup: captured 16 (100.0%)" in unasked
-    assert not any("drawn" in value for value in unasked)
+    assert ("warmup", "captured", "16", "3.7%") in asked
+    assert ("warmup", "drawn", "420", "96.3%") in asked
+    assert ("warmup", "captured", "16", "100.0%") in unasked
+    assert {source for _, source, _, _ in unasked} == {"captured"}
 
 
 def test_the_only_source_is_told() -> None:
-    assert dict(RECIPE.preview(load("demo")).facts)["sources"] == "all: drawn 6,800 (100.0%)"
+    assert list_sources(RECIPE.preview(load("demo"))) == [("all", "drawn", "6,800", "100.0%")]
+
+
+def test_a_dry_run_shows_screens_as_the_model_sees_them(root: Path) -> None:
+    first, *_ = preview_real(root).shown
+    assert first.prompt.startswith(
+        "<|im_start|>user\n<|vision_start|><|image_pad|><|vision_end|>Task"
+    )
+    assert first.prompt.endswith("<|im_start|>assistant\n")
+    assert first.answer.rpartition(" ")[2] in LABELS
+    assert len(first.pictures) == 1
