@@ -151,7 +151,7 @@ def test_an_error_of_a_step_is_one_message_and_it_continues(tiny):
     done = tiny.call("run", "tiny", "--set", "writer.fail=data")
     assert (done.returncode, done.stderr.splitlines()[-1]) == (
         2,
-        "error: row 1 is broken; mend it.",
+        "error: row 1 is broken; fix it.",
     )
     tiny.list_done()
     assert tiny.call("run", "tiny").returncode == 0

@@ -277,9 +277,9 @@ class TestFailures:
         assert "2 cells: 1 done, 1 failed" in done.stdout
         (failed,) = [c for c in read_sweep(tiny.work / "grid").cells if c.state == "failed"]
         assert failed.error.splitlines()[0] == "exit code 2"
-        assert failed.error.splitlines()[-1] == "error: the factor 2 is broken; mend it."
+        assert failed.error.splitlines()[-1] == "error: the factor 2 is broken; fix it."
         log = tiny.work / "grid" / "logs" / "factor=2.log"
-        assert "error: the factor 2 is broken; mend it." in log.read_text()
+        assert "error: the factor 2 is broken; fix it." in log.read_text()
         (tiny.work / "broken-2").unlink()
         again = tiny.call("sweep", "tiny", "--grid", "factor=1,2", "--out", "grid")
         assert (again.returncode, again.stderr.count(" kept")) == (0, 1)

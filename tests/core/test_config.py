@@ -106,8 +106,8 @@ def test_a_validator_speaks_for_itself():
         ("- 1\n", "is not a configuration; got list; expected keys and values."),
         ("", "is not a configuration; got NoneType"),
         ("name: [1\n", "is not valid YAML"),
-        ("name: x\nname: y\n", "the key 'name' stands twice"),
-        ("a: {b: 1, b: 2}\n", "the key 'b' stands twice"),
+        ("name: x\nname: y\n", "the key 'name' appears twice"),
+        ("a: {b: 1, b: 2}\n", "the key 'b' appears twice"),
     ],
 )
 def test_files_that_are_no_config(tmp_path: Path, text: str, message: str):

@@ -35,7 +35,7 @@ ACCURACIES = {
     "picture_only": 0.5,
     "prompt": 0.58,
     "sft": 0.86,
-    "sft_same_labels": 0.89,
+    "sft_control": 0.89,
     "grpo": 0.95,
 }
 
@@ -86,7 +86,7 @@ def build_run(folder: Path, *, num_clusters: int = 40, num_steps: int = 120) -> 
     write_predictions(folder / "evaluate/predictions.jsonl", predictions)
     metrics = compute_metrics(predictions, labels=LABELS, slices=("difficulty", "language"))
     write_metrics(folder / "evaluate/metrics.json", metrics)
-    pairs = [("prompt", "grpo"), ("sft", "grpo"), ("sft_same_labels", "grpo"), ("prompt", "sft")]
+    pairs = [("prompt", "grpo"), ("sft", "grpo"), ("sft_control", "grpo"), ("prompt", "sft")]
     write_comparisons(folder / "evaluate/comparisons.json", compare_pairs(predictions, pairs))
     write_policies(folder, POLICIES)
     write_training(folder, num_steps)
@@ -159,7 +159,7 @@ def draw_screen(path: Path, number: int) -> Path:
 
 def write_training(folder: Path, num_steps: int) -> None:
     dice = random.Random(7)
-    for name, end in (("sft", 0.22), ("sft_same_labels", 0.16)):
+    for name, end in (("sft", 0.22), ("sft_control", 0.16)):
         rows = [
             {
                 "step": step,
@@ -178,8 +178,8 @@ def write_training(folder: Path, num_steps: int) -> None:
             share = 0.84 + 0.11 * step / num_steps
             row = {"step": step, "heldout/accuracy": share, "heldout/n": 120}
             append_jsonl(folder / "grpo/metrics.jsonl", row)
-    gate = {"num_tokens": 212, "max_log_ratio": 3.1e-6, "max_kl": 4.4e-12}
-    write_json(folder / "grpo/gate.json", gate)
+    check = {"num_tokens": 212, "max_log_ratio": 3.1e-6, "max_kl": 4.4e-12}
+    write_json(folder / "grpo/on_policy.json", check)
 
 
 def append_jsonl_fast(path: Path, row: dict[str, Any]) -> None:
@@ -214,7 +214,7 @@ def grpo_row(step: int, num_steps: int, dice: random.Random) -> dict[str, Any]:
         "learning_rate": 2e-5 * (1 - done),
         "grad_norm": 0.6 + 0.3 * dice.random(),
         "truncated": max(0.0, dice.gauss(0.02, 0.01)),
-        "unscorable": 0.0,
+        "unscored": 0.0,
     }
 
 

@@ -36,7 +36,7 @@ def test_a_task_with_a_warmup_runs_the_whole_way(tmp_path: Path) -> None:
     out = run(SmallTask, config, out=tmp_path / "run", say=said.append)
     metrics = read_metrics(out / "evaluate" / "metrics.json")
     policies = {metric.policy for metric in metrics if metric.measure == "accuracy"}
-    assert policies == {"majority", "text_only", "prompt", "sft", "sft_same_labels", "grpo"}
+    assert policies == {"majority", "text_only", "prompt", "sft", "sft_control", "grpo"}
     assert said[0] == "[1/9] prepare: data into splits"
     assert any("evaluate run in" in line for line in said)
     assert json.loads((out / "manifest.json").read_text())["recipe"] == "small_task:SmallTask"

@@ -58,7 +58,7 @@ def test_processes_that_are_ended_or_stand_still_give_no_score() -> None:
 def test_a_label_whose_reading_is_cut_off_is_no_error_of_the_data() -> None:
     reward = MathEquality(workers=MathWorkers(1, wall_limit_s=0.0001))
     item = make_item(r"\sqrt{2}")
-    assert reward(item, HALF) == Score(None, r"reading the label \sqrt{2} was cut off")
+    assert reward(item, HALF) == Score(None, r"reading the label \sqrt{2} timed out")
     assert reward.explain_unusable(item) is None
 
 

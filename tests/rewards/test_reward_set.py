@@ -116,7 +116,7 @@ def test_a_name_of_its_own_lets_one_reward_stand_twice() -> None:
     ("given", "message"),
     [
         ([], "no rewards"),
-        ([WeightedReward(Fixed(1.0), 1), WeightedReward(Fixed(0.0), 1)], "stands twice"),
+        ([WeightedReward(Fixed(1.0), 1), WeightedReward(Fixed(0.0), 1)], "appears twice"),
         ({"a": (Fixed(1.0), -1)}, "weight of reward 'a'"),
         ({"a": (Fixed(1.0), math.nan)}, "weight of reward 'a'"),
         ({"a": (Fixed(1.0), math.inf)}, "weight of reward 'a'"),

@@ -77,7 +77,7 @@ def test_metrics_and_what_trains(taught_folder, picture_examples, tmp_path, capf
     documented += " invalid kl entropy completion_length tokens_per_s learning_rate grad_norm"
     documented += " num_groups num_dead_groups"
     for row in logged:
-        assert set(row) == {*documented.split(), "unscorable", "truncated"}
+        assert set(row) == {*documented.split(), "unscored", "truncated"}
     assert logged[0]["kl"] == pytest.approx(0, abs=1e-6)
     assert logged[1]["kl"] > 1e-5
     assert list_changed(before, trained) == list_trainable(trained.model)
@@ -110,7 +110,7 @@ def test_without_any_score_nothing_is_learned(taught_text_folder, text_examples,
         entropy_bonus=0.0,
     )
     rows = read_jsonl(tmp_path / "metrics.jsonl")
-    assert [row["unscorable"] for row in rows] == [1.0, 1.0]
+    assert [row["unscored"] for row in rows] == [1.0, 1.0]
     assert not [row for row in rows if "reward" in row or "reward/fixed" in row]
     assert list_changed(before, trained) == set()
 
@@ -228,4 +228,4 @@ def test_a_warmup_that_takes_all_steps_stops_it(taught_text_folder, text_example
     rewards = {"scatter": (Scatter(), 1.0)}
     with pytest.raises(TrainingError, match="a warm-up of 2 steps in a training of 2;"):
         train(taught_text_folder, text_examples, tmp_path, rewards, warmup_steps=2)
-    assert not (tmp_path / "gate.json").exists()
+    assert not (tmp_path / "on_policy.json").exists()

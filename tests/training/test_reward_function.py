@@ -53,7 +53,7 @@ def test_parts_and_shares_are_logged(scored):
     assert logged == pytest.approx(
         {
             "invalid": 0.25,
-            "unscorable": 0.5,
+            "unscored": 0.5,
             "reward/a": 0.5,
             "reward/a_std": 0.5,
             "reward/b": 0.5 / 3,

@@ -14,8 +14,8 @@ _INVALID = "invalid_rate"
 def print_headline(folder: Path, *, first: str = "") -> None:
     """Print each policy's accuracy as it stands in ``evaluate/metrics.json``.
 
-    Its interval is by clusters where there is one; replies without an answer are told if there are
-    any, for they are wrong and yet no other answer.
+    Its interval is by clusters where there is one; replies without an answer are reported:
+    they are wrong and yet no other answer.
 
     Args:
         folder: of the run; nothing is printed if it has no metrics.

@@ -1,6 +1,6 @@
 """The ``groupwise`` command: its verbs, and what each kind of failure looks like.
 
-Exit codes: 0 done, 1 a bug or a check that found errors, 2 something the user can mend,
+Exit codes: 0 done, 1 a bug or a check that found errors, 2 something the user can fix,
 130 stopped by Ctrl-C or SIGTERM.
 """
 
@@ -62,7 +62,7 @@ def main() -> NoReturn:
         code = 130
     except SystemExit as leaving:
         code = leaving.code
-    except Exception as error:  # the outermost boundary: mendable or a bug
+    except Exception as error:  # the outermost boundary: fixable or a bug
         message = describe_failure(error)
         if message is None or "--debug" in sys.argv:
             raise
@@ -74,7 +74,7 @@ def main() -> NoReturn:
 
 
 def describe_failure(error: BaseException) -> str | None:
-    """Return the sentence for a failure that the user can mend, or None for a bug."""
+    """Return the sentence for a failure that the user can fix, or None for a bug."""
     from groupwise.core import GroupwiseError
 
     if isinstance(error, GroupwiseError):

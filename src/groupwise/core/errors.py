@@ -1,12 +1,12 @@
 """The one error tree: what went wrong, what was given, what is allowed, what to do.
 
-These are mistakes a user can mend. The command line prints them as one sentence and
+These are mistakes a user can fix. The command line prints them as one sentence and
 exits with 2; anything else that is raised is a bug and exits with 1.
 """
 
 
 class GroupwiseError(Exception):
-    """A problem that a user can mend.
+    """A problem that a user can fix.
 
     Args:
         what: what went wrong, a clause without a final stop.

@@ -168,7 +168,7 @@ class Completion:
         text: decoded text without special tokens.
         token_ids: sampled ids up to and including the first end token.
         log_probs: one per token at the sampling temperature, or None where not known.
-        finish_reason: ``stop`` (an end token was sampled) or ``length`` (cut off).
+        finish_reason: ``stop`` (an end token was sampled) or ``length`` (truncated).
     """
 
     text: str
@@ -182,7 +182,7 @@ class Score:
     """What a completion earned.
 
     Attributes:
-        value: in [0, 1]; None = could not be scored (it is never turned into 0).
+        value: in [0, 1]; None = unscored (it is never turned into 0).
         reason: why, for a person to read.
         breakdown: values of the parts by name.
         invalid: the completion is no answer (value is 0 and it is counted).

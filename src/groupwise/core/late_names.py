@@ -1,6 +1,6 @@
 """Packages whose public names are imported when they are first asked for.
 
-A config is read and its mistakes are told before torch is needed, which takes seconds to import.
+Mistakes of a config are reported before torch is needed, which takes seconds to import.
 """
 
 import ast

@@ -19,7 +19,7 @@ class _Loader(yaml.SafeLoader):
             if key.value in seen:
                 mark = key.start_mark
                 raise yaml.constructor.ConstructorError(
-                    None, None, f"the key {key.value!r} stands twice", mark
+                    None, None, f"the key {key.value!r} appears twice", mark
                 )
             seen.add(key.value)
         return super().construct_mapping(node, deep=deep)

@@ -26,7 +26,7 @@ def check_clusters(splits: Splits) -> list[Finding]:
 
 
 def check_examples(splits: Splits) -> list[Finding]:
-    """Find examples that stand twice, and equal inputs with different labels."""
+    """Find examples that appear twice, and equal inputs with different labels."""
     owners = _find_owners(splits, lambda example: [example.id])
     repeated = [
         f"{split}: {identity}"
@@ -48,7 +48,7 @@ def check_examples(splits: Splits) -> list[Finding]:
             _list_shared(owners),
         ),
         *report_places(
-            "warning", "repeated_example", "{count} examples stand twice in a split.", repeated
+            "warning", "repeated_example", "{count} examples appear twice in a split.", repeated
         ),
         *report_places(
             "warning",

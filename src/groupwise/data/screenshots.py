@@ -1,6 +1,6 @@
 """Loads a folder of screenshots with tasks, sessions and, where there are any, labels.
 
-Every row is either used or dropped with a counted reason; nothing is mended or guessed. Pairs
+Every row is either used or dropped with a counted reason; nothing is repaired or guessed. Pairs
 and splits are made elsewhere.
 """
 

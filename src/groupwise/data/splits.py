@@ -14,7 +14,7 @@ KEEPING_ORDER = ("test", "validation", "train", "warmup")
 """The split that keeps what several have, before those that are behind it."""
 
 NearDuplicates = Literal["warn", "drop", "join"]
-"""What is done about near duplicates across splits: told, dropped from what trains, or joined."""
+"""Near duplicates across splits are reported, dropped from what trains, or joined."""
 
 
 def split_by_session(

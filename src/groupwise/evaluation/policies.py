@@ -121,7 +121,7 @@ def write_policies(run: Path, policies: Sequence[RunPolicy]) -> None:
         policies: in the order of reports; one that was trained from another stands behind it.
 
     Raises:
-        EvaluationError: if a name stands twice, or a policy was trained from one that does not
+        EvaluationError: if a name appears twice, or a policy was trained from one that does not
             stand before it.
     """
     _check_order(policies, run / POLICIES_FILE)

@@ -41,7 +41,7 @@ from groupwise.models import digest_base
 from groupwise.pipeline import StepContext, mark_done
 
 _LEFT_BY_TRAINING = (
-    *("step.json", "metrics.jsonl", "gate.json", "judge.json", "resolved.json"),
+    *("step.json", "metrics.jsonl", "on_policy.json", "judge.json", "resolved.json"),
     *("trainable.json", "warnings.json"),
 )
 
@@ -68,7 +68,7 @@ def evaluate_on(
 ) -> OtherData:
     """Ask a policy about the labelled rows of other data; write what the run's evaluation writes.
 
-    The same call continues after any end, and writes anew what it is made of.
+    The same call continues after any end, and writes again what it is made of.
 
     Args:
         run: a finished run.

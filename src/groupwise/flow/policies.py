@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 _NOTES = {
     "sft": ("the supervised start of GRPO", "GRPO 之前的监督训练"),
-    "sft_same_labels": (
+    "sft_control": (
         "supervised on all labels that GRPO saw",
         "用 GRPO 见过的全部标签做监督训练",
     ),
@@ -34,7 +34,7 @@ def list_usual_policies(task: "Task[Any]", context: StepContext) -> list[RunPoli
     taught = "warmup" if (context.run / task.data_stage / "warmup.jsonl").is_file() else "train"
     trained = [
         _train("sft", "SFT warm-up", "SFT 预热", taught),
-        _train("sft_same_labels", "SFT control", "SFT 对照", "train"),
+        _train("sft_control", "SFT control", "SFT 对照", "train"),
         _train("grpo", "GRPO", "GRPO", "train", "validation"),
     ]
     start = "sft" if "sft" in context.uses else "prompt"

@@ -13,7 +13,7 @@ from typing import Any
 from groupwise.flow.task import PartName, Task
 from groupwise.pipeline import AUDIT_REWARDS, Planner, Step, StepContext, digest_models
 
-TRAINED = ("sft", "grpo", "sft_same_labels")
+TRAINED = ("sft", "grpo", "sft_control")
 POLICY = "model.base model.dtype model.max_pixels"
 """What loading a policy reads."""
 ASKED = f"seed {POLICY} grpo.max_new_tokens evaluation.batch_size"
@@ -136,8 +136,8 @@ def _make_sft(sources: str) -> Stage:
 
 def _make_control(sources: str) -> Stage:
     return Stage(
-        name="sft_same_labels",
-        work="training:run_sft_same_labels",
+        name="sft_control",
+        work="training:run_sft_control",
         summary="control: SFT on the labels GRPO saw",
         reads=f"{ASKED} sft grpo.epochs grpo.learning_rate grpo.trainable",
         parts=("parser", "warmup"),

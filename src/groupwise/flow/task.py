@@ -285,7 +285,7 @@ class Task(Generic[C]):
         Args:
             config: of the run.
             path: a file or folder.
-            folder: for pictures that are stored anew.
+            folder: for pictures that are stored.
 
         Raises:
             DataError: if no row can be used.
@@ -298,7 +298,7 @@ class Task(Generic[C]):
         Args:
             config: of the run.
             request: row and pictures.
-            folder: for pictures that are stored anew.
+            folder: for pictures that are stored.
 
         Raises:
             DataError: if nothing can be asked, such as for a missing column.

@@ -19,7 +19,7 @@ def run_sft(task: Task[Any], context: StepContext) -> None:
     keep_policy(trained, context.folder)
 
 
-def run_sft_same_labels(task: Task[Any], context: StepContext) -> None:
+def run_sft_control(task: Task[Any], context: StepContext) -> None:
     """Go on from the warm-up with SFT on the very labels that GRPO is rewarded by.
 
     It trains at GRPO's learning rate, as many times as GRPO passes over the prompts.

@@ -21,7 +21,7 @@ RequestCause = Literal[
 """``timeout``: no whole reply in time. ``connection``: could not connect, or was dropped.
 ``rate_limit``: 429. ``server_error``: 5xx. ``refused``: any other 4xx (a wrong model name, key or
 parameter). ``malformed``: not the JSON of a chat completion. ``no_content``: the content is null.
-``empty``: only white space. ``truncated``: cut off at the token limit. ``unlisted``: the returned
+``empty``: only white space. ``truncated``: the token limit was reached. ``unlisted``: the returned
 log-probabilities do not say how likely the labels are. ``unparsable``: the reply does not have the
 form that was asked for."""
 

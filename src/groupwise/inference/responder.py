@@ -46,7 +46,7 @@ class Reply:
             RequestError: ``truncated``, ``no_content`` or ``empty``, with what it cost.
         """
         if self.finish_reason != "stop":
-            what = f"the reply was cut off (finish reason {self.finish_reason})"
+            what = f"the reply was truncated (finish reason {self.finish_reason})"
             raise RequestError("truncated", what, usage=self.usage)
         if self.text is None:
             raise RequestError("no_content", "the reply has no content", usage=self.usage)

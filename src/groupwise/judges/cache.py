@@ -150,7 +150,7 @@ class ReplyCache:
     def _describe(self, error: Exception) -> JudgeError:
         return JudgeError(
             f"the judge cache {self.path} cannot be used ({error})",
-            fix="free the disk it is on, or move the file away: it is made anew",
+            fix="free the disk it is on, or move the file away: it is made again",
         )
 
 

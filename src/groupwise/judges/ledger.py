@@ -94,7 +94,7 @@ class Ledger:
             f"questions ({len(failed) / num_asked:.0%}), {count} times because of {cause}: "
             f"{message.rstrip('.')}",
             expected=f"at most {self.stop.max_no_verdict_rate:.0%}",
-            fix="mend that and run again: verdicts so far are kept where there is a cache",
+            fix="fix that and run again: verdicts so far are kept where there is a cache",
         )
 
     def report(self) -> dict[str, Any]:

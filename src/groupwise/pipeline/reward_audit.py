@@ -1,6 +1,6 @@
 """The step between data and training that audits the rewards and refuses to go on with a fault.
 
-A fault can be accepted by its name; that is recorded in the step's files and told by the report.
+A fault can be accepted by its name; that is recorded in the step's files and reported.
 """
 
 from collections.abc import Callable, Sequence
@@ -116,7 +116,7 @@ def refuse_faults(
         lines = "".join(f"\n  {f.name}: {f.message}\n    {f.where[0]}" for f in refused)
         raise RewardError(
             f"the reward audit found {len(refused)} fault(s), so nothing is trained:{lines}\n"
-            "mend the rewards, or go on all the same with "
+            "fix the rewards, or go on all the same with "
             + " ".join(f"--accept {finding.name}" for finding in refused)
         )
     found = [finding.name for finding in audit.errors]

@@ -60,7 +60,7 @@ class Siblings:
     def take_over(self, name: str, key: str, run: Path) -> dict[str, str] | None:
         """Bring the outputs of the step ``name`` from a sibling that has finished it with ``key``.
 
-        What was copied is digested and held against the sibling's marker before it counts, and
+        What was copied is digested and compared with the sibling's marker before it counts, and
         it appears in ``run`` with its marker at once.
 
         Returns:

@@ -95,7 +95,7 @@ def check_plan(steps: Sequence[Step]) -> None:
     seen: set[str] = set()
     for step in steps:
         if not _NAME.fullmatch(step.name) or step.name in seen:
-            raise ValueError(f"step name {step.name!r} is malformed or stands twice")
+            raise ValueError(f"step name {step.name!r} is malformed or appears twice")
         unknown = sorted(set(step.uses) - seen)
         if unknown:
             raise ValueError(f"step {step.name!r} uses {unknown}, which do not stand before it")

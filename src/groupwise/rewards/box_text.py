@@ -151,5 +151,5 @@ def _read_object(text: str, start: int) -> tuple[bool, Box | None, int]:
 
 def _refuse_repeated(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     if len(dict(pairs)) < len(pairs):
-        raise ValueError("a key stands twice")
+        raise ValueError("a key appears twice")
     return dict(pairs)

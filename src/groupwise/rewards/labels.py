@@ -87,7 +87,7 @@ class LabelParser(AnswerParser):
         if len(set(spellings)) < len(spellings):
             raise ValueError(f"two labels cannot be told apart in {list(self.labels)}")
         if len(set(map(_fold, self.describe))) < len(self.describe):
-            raise ValueError(f"a key stands twice in {list(self.describe)}")
+            raise ValueError(f"a key appears twice in {list(self.describe)}")
         labelled = [key for key in self.describe if _find_labels(key, self.labels)]
         if labelled:
             raise ValueError(f"the key {labelled[0]!r} contains a label")

@@ -65,7 +65,7 @@ class MathEquality:
             return Score(None, "no label")
         reference = self._read_reference(example.label)
         if reference is None:
-            return Score(None, f"reading the label {example.label} was cut off")
+            return Score(None, f"reading the label {example.label} timed out")
         if reference.problem:
             return Score(None, reference.problem)
         answer = self.parser.parse(completion.text, example)
@@ -123,7 +123,7 @@ class MathEquality:
         if "equal" in verdicts:
             return Score(0.0, f"{answer} has another unit than {reference.answer}")
         if "unknown" in verdicts:
-            return Score(None, f"the comparison of {answer} with {reference.answer} was cut off")
+            return Score(None, f"the comparison of {answer} with {reference.answer} timed out")
         if "different" in verdicts:
             return Score(0.0, f"{answer} does not equal {reference.answer}")
         return Score(0.0, f"the marked answer is {verdicts[0]}", invalid=True)

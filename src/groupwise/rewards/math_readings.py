@@ -53,7 +53,7 @@ class Reference:
     Attributes:
         answer: as it stands there.
         readings: what it may mean; at least one where there is no problem.
-        problem: why no answer can be held against it; the same words for the same cause.
+        problem: why no answer can be compared with it; the same words for the same cause.
     """
 
     answer: str

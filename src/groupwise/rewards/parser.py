@@ -74,7 +74,7 @@ class Parser(Protocol):
         None if it is no answer (``parse`` says why), or could not be compared.
 
         Raises:
-            RewardError: if no answer can be held against the example.
+            RewardError: if no answer can be compared with the example.
         """
         ...
 
@@ -142,7 +142,7 @@ class AnswerParser(Config, ABC):
         """Return what ``make_reward`` pays for a text; None if it is no answer or has no score.
 
         Raises:
-            RewardError: if no answer can be held against the example.
+            RewardError: if no answer can be compared with the example.
         """
         score = _open_reward(self)(example, Completion(text))
         return None if score.invalid else score.value

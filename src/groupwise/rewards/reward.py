@@ -50,7 +50,7 @@ class BatchReward(Protocol):
 
 @runtime_checkable
 class ReferenceCheck(Protocol):
-    """A reward that says, from the example alone, whether answers can be held against it.
+    """A reward that says, from the example alone, whether answers can be compared with it.
 
     A reference that cannot be read, or tests that cannot decide, are an error of the data: every
     completion gets ``Score(None, reason)``, and the audit finds the example before training. An

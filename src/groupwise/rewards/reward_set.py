@@ -49,7 +49,7 @@ class RewardSet:
         drop_contradicted: whether what a judgement says against a known truth is dropped.
 
     Raises:
-        RewardError: if there is no part, a name stands twice, a weight is not a finite number
+        RewardError: if there is no part, a name appears twice, a weight is not a finite number
             >= 0, all weights are 0, a reward's kind is unknown, or a judgement could outvote a
             known truth.
     """
@@ -241,7 +241,7 @@ def _check_parts(parts: list[tuple[str, float]]) -> None:
     names = [name for name, _ in parts]
     repeated = sorted({name for name in names if names.count(name) > 1})
     if repeated:
-        raise RewardError("a reward stands twice in a set", got=", ".join(repeated))
+        raise RewardError("a reward appears twice in a set", got=", ".join(repeated))
     for name, weight in parts:
         if not (math.isfinite(weight) and weight >= 0):
             raise RewardError(

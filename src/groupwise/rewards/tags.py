@@ -21,7 +21,7 @@ def check_tags(tags: Sequence[str]) -> None:
         if not _NAME.fullmatch(tag):
             raise ValueError(f"{tag!r} cannot be a tag; expected letters, digits, - and _")
     if len(set(tags)) < len(tags):
-        raise ValueError(f"a tag stands twice in {list(tags)}")
+        raise ValueError(f"a tag appears twice in {list(tags)}")
 
 
 def find_tags(text: str, tags: Sequence[str]) -> tuple[dict[str, tuple[int, int]], str]:

@@ -150,7 +150,7 @@ def start_guest(
 
 
 def _copy_filter() -> int:
-    """Return the filter, opened anew: bubblewrap reads it from its start and moves on in it."""
+    """Return the filter, opened again: bubblewrap reads it from its start and moves on in it."""
     shared = _open_filter(os.getpid())
     if shared < 0:
         return -1

@@ -110,7 +110,7 @@ class _Screen:
                 raise _ObstacleError(f"{name} at line {getattr(node, 'lineno', '?')}")
             check = getattr(self, f"_check_{name.lower()}", None)
             if check is not None and not check(node):
-                # As written: to write a number of thousands of digits anew may be an error.
+                # As written: to write a number of thousands of digits again may be an error.
                 text = (ast.get_source_segment(source, node) or name).splitlines()[0][:60]
                 raise _ObstacleError(f"`{text}` at line {getattr(node, 'lineno', '?')}")
         _check_changed_loops(tree)

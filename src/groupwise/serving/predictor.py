@@ -68,7 +68,7 @@ class Predictor(Protocol):
 
         Args:
             request: row and pictures.
-            folder: for pictures that are stored anew; it is there until there is an answer.
+            folder: for pictures that are stored; it is there until there is an answer.
 
         Raises:
             DataError: if nothing can be asked, such as for a missing column.

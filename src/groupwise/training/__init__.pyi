@@ -2,8 +2,8 @@
 
 from groupwise.training.augmentation import augment_picture
 from groupwise.training.control import make_control_settings
-from groupwise.training.gate import GateResult, judge_gate, score_alone
 from groupwise.training.grpo import train_grpo
+from groupwise.training.on_policy import OnPolicyResult, judge_on_policy, score_alone
 from groupwise.training.preview import (
     check_base,
     check_blocks,
@@ -24,8 +24,8 @@ from groupwise.training.sft_rows import RowsOfEpoch, SftRow
 from groupwise.training.workspace import Workspace
 
 __all__ = [
-    "GateResult",
     "GrpoSettings",
+    "OnPolicyResult",
     "PictureAugmentation",
     "RowCollator",
     "RowsOfEpoch",
@@ -39,7 +39,7 @@ __all__ = [
     "check_blocks",
     "check_lengths",
     "estimate_step_memory",
-    "judge_gate",
+    "judge_on_policy",
     "make_control_settings",
     "preview_grpo",
     "score_alone",

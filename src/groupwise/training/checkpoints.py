@@ -58,7 +58,7 @@ def _check_names(checkpoint: Path, missing: list[str]) -> None:
         raise TrainingError(
             f"{checkpoint} does not hold all weights of the model",
             got=f"no {missing[0]}" + (f" and {len(missing) - 1} more" if missing[1:] else ""),
-            fix="delete the checkpoint to start the training anew",
+            fix="delete the checkpoint to start the training again",
         )
 
 

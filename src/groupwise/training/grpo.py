@@ -1,6 +1,6 @@
 """GRPO with TRL's GRPOTrainer, behind one function.
 
-The rewards are a RewardSet: TRL sees one number per completion (None = could not be scored,
+The rewards are a RewardSet: TRL sees one number per completion (None = unscored,
 which leaves the group's statistics), and each part is logged on its own.
 """
 
@@ -43,12 +43,12 @@ _RENAMED = {
     "frac_reward_zero_std": "dead_groups",
     "skipped_rows": "skipped_rows",
     "invalid": "invalid",
-    "unscorable": "unscorable",
+    "unscored": "unscored",
     "completions/mean_length": "completion_length",
     "completions/clipped_ratio": "truncated",
-    "sampling/sampling_logp_difference/mean": "sampler_difference",
-    "sampling/sampling_logp_difference/max": "sampler_difference_max",
-    "sampling/importance_sampling_ratio/mean": "sampler_ratio",
+    "sampling/sampling_logp_difference/mean": "logprob_gap",
+    "sampling/sampling_logp_difference/max": "logprob_gap_max",
+    "sampling/importance_sampling_ratio/mean": "importance_ratio",
     "tokens_per_s": "tokens_per_s",
 }
 _SHOWN = ("reward", "frac_reward_zero_std")
@@ -68,8 +68,8 @@ def train_grpo(
 ) -> Policy:
     """Train a policy in place on prompts and rewards; return it.
 
-    Writes ``metrics.jsonl``, ``gate.json``, ``budget.json`` and checkpoints to the workspace; if
-    whole checkpoints are already there, training continues from the newest. Before it starts,
+    Writes ``metrics.jsonl``, ``on_policy.json``, ``budget.json`` and checkpoints to the
+    workspace; if whole checkpoints are there, training continues from the newest. Before it starts,
     stderr says what trains.
 
     Args:
@@ -82,7 +82,7 @@ def train_grpo(
 
     Raises:
         TrainingError: if there are fewer prompts than one round takes, if only some of them have
-            pictures, if the gate is shut, or if the warm-up of the learning rate takes all steps.
+            pictures, if the on-policy check fails, or if the learning rate warms up to the end.
         ModelError: if no parameter trains, or the model is inside a PEFT model.
     """
     arguments = _build_config(settings, workspace, dtype=policy.model.dtype)

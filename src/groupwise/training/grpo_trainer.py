@@ -1,4 +1,4 @@
-"""Our GRPOTrainer: the fast one, with the step-0 gate and token rates in its metrics."""
+"""Our GRPOTrainer: the fast one, with the on-policy check and token rates in its metrics."""
 
 import time
 from collections.abc import Sequence
@@ -8,7 +8,7 @@ from typing import Any
 from groupwise.core import Example, write_json
 from groupwise.models import Policy, list_trainable, restore_trainable
 from groupwise.training.checkpoints import load_weights
-from groupwise.training.gate import run_gate
+from groupwise.training.on_policy import check_on_policy
 from groupwise.training.settings import GrpoSettings
 from groupwise.training.vllm_arguments import name_missing_server
 
@@ -18,7 +18,7 @@ def make_grpo_trainer(
 ) -> Any:
     """Return a FastGRPOTrainer for ``policy``; ``named`` are GRPOTrainer's own arguments.
 
-    Its first batch goes through the gate, and what that measured is written to ``gate.json``.
+    Its first batch goes through the on-policy check, which writes ``on_policy.json``.
     Only what trains in ``policy`` now will train: switching to the reference adapter and back
     would let other weights train, too.
     """
@@ -40,8 +40,8 @@ def make_grpo_trainer(
             self._metrics["train"]["tokens_per_s"].append(num_tokens / duration_s)
             if self.state.global_step == 0 and self._step == 0:
                 rows = [examples[row["place"]] for row in inputs]
-                result = run_gate(self, policy, rows, batch)
-                write_json(Path(str(self.args.output_dir)) / "gate.json", vars(result))
+                result = check_on_policy(self, policy, rows, batch)
+                write_json(Path(str(self.args.output_dir)) / "on_policy.json", vars(result))
             return batch
 
         def _load_from_checkpoint(self, checkpoint: str, model: Any = None) -> None:

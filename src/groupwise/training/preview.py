@@ -1,4 +1,4 @@
-"""What a training would take and what would stop it, told before anything is loaded."""
+"""What a training would take and what would stop it, reported before anything is loaded."""
 
 from collections.abc import Mapping
 
@@ -100,7 +100,7 @@ def check_lengths(
     tokens_per_answer: int,
     fix: str = "raise it",
 ) -> list[str]:
-    """Return clauses on prompts that the budget rejects and answers that would be cut off.
+    """Return clauses on prompts that the budget rejects and answers that would be truncated.
 
     Args:
         budget: the section ``data.budget`` of a config.

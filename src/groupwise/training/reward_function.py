@@ -9,12 +9,12 @@ from groupwise.rewards import RewardSet
 
 
 class RewardFunction:
-    """Scores completions with a RewardSet; parts, invalid and unscorable shares are logged.
+    """Scores completions with a RewardSet; parts, invalid and unscored shares are logged.
 
     Args:
         examples: looked up by the ``place`` of a row.
         rewards: what scores.
-        end_token_ids: a completion that does not end with one of them was cut off.
+        end_token_ids: a completion that does not end with one of them was truncated.
     """
 
     __name__ = "reward"
@@ -57,7 +57,7 @@ class RewardFunction:
 
     def _log(self, scores: Sequence[Score], log_metric: Callable[[str, float], None]) -> None:
         log_metric("invalid", sum(score.invalid for score in scores) / len(scores))
-        log_metric("unscorable", sum(score.value is None for score in scores) / len(scores))
+        log_metric("unscored", sum(score.value is None for score in scores) / len(scores))
         for name in self.rewards.weights:
             values = [v for s in scores if (v := s.breakdown.get(name)) is not None]
             if values:

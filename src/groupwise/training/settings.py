@@ -16,7 +16,7 @@ _PLACE = Harmless("where a server is reached or how it is sized", "服务器地�
 
 
 class PictureAugmentation(Config):
-    """Small random changes of a picture, drawn anew in every epoch from its own seed.
+    """Small random changes of a picture, drawn again in every epoch from its own seed.
 
     Attributes:
         brightness, contrast, saturation: factors are drawn from [1 - x, 1 + x].
@@ -47,7 +47,7 @@ class TrainerSettings(Config):
         max_grad_norm: gradients are scaled down to this norm.
         gradient_accumulation: micro-batches per step.
         save_every_steps: a checkpoint each so many steps; None: none, so an interrupted training
-            starts anew.
+            starts again.
         log_every_steps: a row of metrics each so many steps, and one at every checkpoint.
         report_to: trackers that are told the values of ``metrics.jsonl``; each must be installed.
         gradient_checkpointing: recompute activations to save memory.

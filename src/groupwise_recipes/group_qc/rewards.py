@@ -51,7 +51,7 @@ class GroupRewards(Config):
                 "weights; give one weight per reward"
             )
         if len(set(self.parts)) < len(self.parts):
-            raise ValueError(f"a reward stands twice in {', '.join(self.parts)}")
+            raise ValueError(f"a reward appears twice in {', '.join(self.parts)}")
         if not any(self.weights):
             raise ValueError("all rewards have the weight 0")
         return self

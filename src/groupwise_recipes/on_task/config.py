@@ -107,7 +107,7 @@ class WarmupSettings(SftSettings):
     """SFT with descriptions: what is on the screen, what the task is, and the label.
 
     Attributes:
-        pairs_per_screen: of real screens, drawn anew in every epoch.
+        pairs_per_screen: of real screens, drawn again in every epoch.
         drawn_pairs_per_screen: of drawn screens that join real ones.
         written_tasks: probability that a task's text is replaced by a written one of the same
             activity.

@@ -21,7 +21,7 @@ class TaskData(TableSettings, DataSettings):
     @model_validator(mode="after")
     def _check_answer(self) -> Self:
         if self.columns.answer is None:
-            raise ValueError("data.columns.answer is needed: it is what answers are held against")
+            raise ValueError("data.columns.answer is needed: it is what answers are compared with")
         if self.near_duplicates != "warn":
             raise ValueError("data.near_duplicates: only warn is known for rows of a table")
         return self

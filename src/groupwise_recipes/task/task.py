@@ -90,7 +90,7 @@ class OwnTask(Task[TaskConfig]):
         return ask_about_row(config.data, request.row, request.pictures, folder)
 
     def estimate(self, config: TaskConfig) -> Estimate:
-        """Return rows, sources and lengths; the rewards are loaded, and what stops them is told."""
+        """Return rows, sources and lengths; the rewards are loaded: what stops them is reported."""
         make_rewards(config)
         with TemporaryDirectory() as folder:
             loaded = load_rows(config, Path(folder))

@@ -108,7 +108,7 @@ CELL = {"system": 0.12, "at": {"epoch": 1, "size": 200, "shots": 1}, "value": 57
 @pytest.mark.parametrize(
     ("changes", "words"),
     [
-        ({"cells": [CELL, CELL]}, "stands twice"),
+        ({"cells": [CELL, CELL]}, "appears twice"),
         ({"cells": [CELL | {"system": 0.2}]}, "not in the grid"),
         ({"cells": [CELL | {"at": {"epoch": 1, "size": 200}}]}, "not in the grid"),
         ({"cells": [CELL | {"value": 157.0}]}, "not in [0, 100"),

@@ -140,7 +140,7 @@ def test_settings_of_a_step_behind_no_compared_policy_are_harmless(tmp_path: Pat
 
 
 def test_of_a_policy_that_is_not_described_everything_counts(tmp_path: Path) -> None:
-    gone = {f"{BY}{name}": ... for name in ("sft", "sft_same_labels", "grpo")}
+    gone = {f"{BY}{name}": ... for name in ("sft", "sft_control", "grpo")}
     one = make_run(tmp_path / "one", gone)
     two = make_run(tmp_path / "two", {**gone, f"{IN}data/train/digest": "t2"}, answers="two")
     verdict = check_fairness([read_facts(run, policy="sft") for run in (one, two)])

@@ -91,7 +91,7 @@ def test_paragraph_from_numbers() -> None:
         **make_row("text_only", 0.52),
         **make_row("grpo", 0.93, invalid, *metrics),
     }
-    unclear = replace(CLEAR, policy_a="sft_same_labels", p_value_holm=0.3, low=-0.01)
+    unclear = replace(CLEAR, policy_a="sft_control", p_value_holm=0.3, low=-0.01)
     other = replace(CLEAR, split="dev", policy_a="prompt")
     found = state_findings("test", by_policy, [CLEAR, unclear, other], 50)
     assert plain(" ".join(found)) == (

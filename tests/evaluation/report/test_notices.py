@@ -173,9 +173,9 @@ def test_training_signals(step: str, title: str, make_run: Run) -> None:
     run = make_run()
     rows = [{"step": n, "reward": 1.0, "dead_groups": 0.2 if n < 8 else 0.9} for n in range(12)]
     write_jsonl(run / f"{step}/metrics.jsonl", rows)
-    (gate, dead) = list_notices(run)
-    assert gate[0] == "warning"
-    assert f"step-0 gate left no result for {title}" in gate[1]
+    (check, dead) = list_notices(run)
+    assert check[0] == "warning"
+    assert f"on-policy check left no result for {title}" in check[1]
     assert dead[0] == "info"
     assert f"last quarter of {title}, 90.0 % of the groups were dead" in dead[1]
 

@@ -27,7 +27,7 @@ from groupwise.evaluation.report import (
 from groupwise.evaluation.report.mistakes import choose_mistakes
 from groupwise.evaluation.report.origin import flatten_settings
 
-POLICIES = ["majority", "text_only", "picture_only", "prompt", "sft", "sft_same_labels", "grpo"]
+POLICIES = ["majority", "text_only", "picture_only", "prompt", "sft", "sft_control", "grpo"]
 FILES = (
     "manifest.json",
     "evaluate/predictions.jsonl",
@@ -36,7 +36,7 @@ FILES = (
     "audit/audit.json",
 )
 """What the report of any run is made from."""
-TRAINING = ("sft/metrics.jsonl", "grpo/metrics.jsonl", "grpo/gate.json")
+TRAINING = ("sft/metrics.jsonl", "grpo/metrics.jsonl", "grpo/on_policy.json")
 VOID = {"meta", "img", "br", "link", "input"}
 
 

@@ -38,7 +38,7 @@ def test_a_training_of_any_name_has_its_curves_and_alarms(tmp_path: Path):
     ]
     write_jsonl(tmp_path / "stage_one/metrics.jsonl", rows)
     write_jsonl(tmp_path / "stage_two/metrics.jsonl", rows)
-    write_json(tmp_path / "stage_one/gate.json", {"num_tokens": 7})
+    write_json(tmp_path / "stage_one/on_policy.json", {"num_tokens": 7})
     write_jsonl(tmp_path / "warm/metrics.jsonl", [{"step": 1, "loss": 2.0}])
     report = build_report(tmp_path)
     names = [plot.name for plot in list_plots(lay_out(report))]
@@ -49,10 +49,10 @@ def test_a_training_of_any_name_has_its_curves_and_alarms(tmp_path: Path):
         assert f"{step}/metrics.jsonl" in sources
     assert "loss" in names
     assert len(names) == len(set(names))
-    assert list(report.files.gates) == ["stage_one"]
+    assert list(report.files.on_policy) == ["stage_one"]
     assert {
-        name for name in report.files.absent if name.endswith(("gate.json", "metrics.jsonl"))
-    } == {"stage_two/gate.json"}
+        name for name in report.files.absent if name.endswith(("on_policy.json", "metrics.jsonl"))
+    } == {"stage_two/on_policy.json"}
     html = render_html(report)
     assert "KL to the start of stage_two" in html
     assert "num_tokens = 7" in html

@@ -32,7 +32,7 @@ def test_cells_have_their_configs_and_know_what_they_share():
     ("grids", "options", "words"),
     [
         (["faktor=1"], {}, ["1 problem", "faktor: unknown key; did you mean 'factor'?"]),
-        (["factor=1,1"], {}, ["1 problem", "the value 1 stands twice"]),
+        (["factor=1,1"], {}, ["1 problem", "the value 1 appears twice"]),
         (["factor=1,2"], {"settings": ["factor=3"]}, ["1 problem", "it is in --set, too"]),
         (["factor=1,many,more"], {}, ["2 problem", "got 'many'", "got 'more'"]),
         (["source.a=1"], {}, ["1 problem", "cannot apply --grid source.a=1"]),

@@ -15,7 +15,7 @@ from groupwise.pipeline import Step, find_config, find_recipe
 from groupwise_recipes.group_qc import predictor
 from groupwise_recipes.group_qc.task import TASK
 
-LOADING = {"summarize", "baselines", "sft", "grpo", "sft_same_labels", "evaluate"}
+LOADING = {"summarize", "baselines", "sft", "grpo", "sft_control", "evaluate"}
 """The steps that load weights, without the one that teaches a preset."""
 
 

@@ -68,7 +68,7 @@ def test_the_audit_names_descriptions_that_read_like_orders() -> None:
 
 def test_a_run_measures_who_obeys(tiny_run: Path) -> None:
     for one in read_predictions(tiny_run / "evaluate" / "predictions.jsonl"):
-        is_asked = one.policy in ("prompt", "sft", "grpo", "sft_same_labels")
+        is_asked = one.policy in ("prompt", "sft", "grpo", "sft_control")
         is_turned = is_asked and one.label == one.predicted == FAIL
         assert (OBEYED in one.scores) == is_turned
     assert "Obeys orders" in (tiny_run / "report.md").read_text()

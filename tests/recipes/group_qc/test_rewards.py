@@ -95,7 +95,7 @@ def test_consistency_is_logged_and_weighs_nothing() -> None:
 def test_as_many_weights_as_rewards() -> None:
     with pytest.raises(ValidationError, match=r"3 rewards .* and 2 weights"):
         GroupRewards(weights=(1.0, 0.2))
-    with pytest.raises(ValidationError, match="stands twice"):
+    with pytest.raises(ValidationError, match="appears twice"):
         GroupRewards(parts=("label", "label"), weights=(1.0, 0.2))
     with pytest.raises(ValidationError, match="weight 0"):
         GroupRewards(parts=("label",), weights=(0.0,))

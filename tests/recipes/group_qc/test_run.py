@@ -39,7 +39,7 @@ def test_every_policy_is_measured_on_the_same_groups(tiny_run: Path) -> None:
     assert {m.policy for m in metrics if m.measure == "two_lines"} == {
         "prompt",
         "sft",
-        "sft_same_labels",
+        "sft_control",
         "grpo",
     }
 
@@ -64,7 +64,7 @@ def test_only_the_adapter_trains_in_stage_b(tiny_run: Path) -> None:
         assert by_part["vision"] == by_part["aligner"] == by_part["embeddings and head"] == 0
         assert sum(by_part.values()) > 0
         assert (tiny_run / step / "policy" / "adapter_config.json").is_file()
-    gate = json.loads((tiny_run / "grpo" / "gate.json").read_text())
+    gate = json.loads((tiny_run / "grpo" / "on_policy.json").read_text())
     assert gate["max_log_ratio"] < 1e-4
 
 

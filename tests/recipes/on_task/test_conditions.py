@@ -80,7 +80,7 @@ def test_the_manifest_names_metric_versions(tiny_run: Path) -> None:
 
 
 def test_policies_of_one_run_can_be_held_together(tiny_run: Path) -> None:
-    runs = [read_facts(tiny_run, policy=name) for name in ("sft", "sft_same_labels")]
+    runs = [read_facts(tiny_run, policy=name) for name in ("sft", "sft_control")]
     assert check_fairness(runs, factors=("policy",)).confounding == ()
 
 

@@ -6,7 +6,7 @@ import pytest
 from PIL import Image
 from plan_keys import copy_sources, list_changed, plan, read_keys, run_stand_ins, write_base
 
-LOADING = {"baselines", "sft", "grpo", "sft_same_labels", "evaluate"}
+LOADING = {"baselines", "sft", "grpo", "sft_control", "evaluate"}
 """The steps that load weights."""
 
 JUDGE = "judge={model: %s}"

@@ -55,7 +55,7 @@ def test_manifest_and_gate_are_written(tiny_run: Path) -> None:
     manifest = json.loads((tiny_run / "manifest.json").read_text())
     assert manifest["config"]["data"]["drawn"]["num_sessions"] == 40
     assert {"torch", "transformers", "trl", "groupwise"} <= set(manifest["packages"])
-    gate = json.loads((tiny_run / "grpo" / "gate.json").read_text())
+    gate = json.loads((tiny_run / "grpo" / "on_policy.json").read_text())
     assert gate["num_tokens"] > 0
     assert gate["max_log_ratio"] < 1e-4
 

@@ -104,8 +104,8 @@ def test_a_grid_that_is_killed_twice_ends_complete_with_every_cell_finished_once
     assert {name: after[name] for name in kept} == {name: starts[name] for name in kept}
     # No more than the two that ran when it was killed were started again, each time.
     assert sum(after.values()) <= NUM_CELLS + 2 * 2
-    trainings = {step: count_trainings(sweep, step) for step in ("sft", "grpo", "sft_same_labels")}
-    assert trainings == {"sft": 4, "grpo": 12, "sft_same_labels": 4}
+    trainings = {step: count_trainings(sweep, step) for step in ("sft", "grpo", "sft_control")}
+    assert trainings == {"sft": 4, "grpo": 12, "sft_control": 4}
     for cell in sweep.cells:
         metrics = json.loads((cell.folder / "evaluate" / "metrics.json").read_text())
         assert cell.coordinates["evaluation.num_items"] in {str(m["n"]) for m in metrics}

@@ -40,7 +40,7 @@ def test_a_set_is_called_as_trl_calls_and_logs_its_parts() -> None:
     assert values == pytest.approx([0.875, 0.125, 0.0])
     assert logged == {
         "invalid": 1 / 3,
-        "unscorable": 0.0,
+        "unscored": 0.0,
         "reward/label": 1 / 3,
         "reward/seen": 0.5,
     }
@@ -107,7 +107,7 @@ def test_a_set_trains_in_a_stock_trainer(text_folder: Path, tmp_path: Path) -> N
     assert logs["rewards/groupwise/mean"] == pytest.approx(logs["reward"])
     mean = 1 - logs["completions/mean_length"] / 8
     assert logs["reward/length"] == pytest.approx(mean)
-    assert logs["unscorable"] == 0.0
+    assert logs["unscored"] == 0.0
 
 
 ITEM = make_example([Message("user", "1 + 1?")], cluster="g", label="$2$", fields={"level": 3})

@@ -74,13 +74,13 @@ def test_what_numpy_brings_is_read() -> None:
 
 
 def test_an_answer_that_cannot_be_scored_is_an_error_or_a_chosen_number() -> None:
-    with pytest.raises(RewardError, match=r"could not be scored .*unscorable="):
+    with pytest.raises(RewardError, match=r"is unscored .*unscored="):
         VerlScore(REWARDS)("on_task", "on-task", None)
-    got = VerlScore(REWARDS, unscorable=0.25)("on_task", "on-task", None)
+    got = VerlScore(REWARDS, unscored=0.25)("on_task", "on-task", None)
     assert got["score"] == 0.25
     assert math.isnan(got["reward/label"])
     with pytest.raises(RewardError, match="out of range"):
-        VerlScore(REWARDS, unscorable=-1.0)
+        VerlScore(REWARDS, unscored=-1.0)
 
 
 ITEM = make_example(

@@ -55,6 +55,6 @@ def test_a_real_vllm_samples_from_the_policy(text_folder, paths, tmp_path):
     )
     assert done.returncode == 0, done.stderr[-3000:]
     result = json.loads((output / "result.json").read_text())
-    assert [row["sampler_difference_max"] < 1e-4 for row in result["rows"]] == [True] * 3
+    assert [row["logprob_gap_max"] < 1e-4 for row in result["rows"]] == [True] * 3
     assert result["rows"][-1]["kl"] > 0.1
     assert result["changed"] == []

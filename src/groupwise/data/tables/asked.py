@@ -72,7 +72,7 @@ def ask_about_row(
         settings: what the columns mean.
         values: by column; the files of pictures are never taken from them.
         pictures: files in order.
-        folder: for pictures that are stored anew.
+        folder: for pictures that are stored.
 
     Raises:
         DataError: if a column is missing, or the pictures are not those that are needed.

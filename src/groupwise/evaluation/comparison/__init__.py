@@ -1,4 +1,4 @@
-"""The comparison report: systems × cells, from run folders or typed cells.
+"""The comparison report: systems × cells, from run folders or reported results.
 
 Warnings first, then what the numbers say, a recommendation with its evidence or the reasons for
 none, and tables and plots; HTML, Markdown and JSON from one data model, in English and Chinese.

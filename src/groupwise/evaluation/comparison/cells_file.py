@@ -1,4 +1,4 @@
-"""Cells typed or exported without items: published tables, results of other programs.
+"""Reported results: published tables and results of other programs, without items.
 
 Such cells have values but no items, so nothing in them can be tested; what is known of their
 settings and data is compared as it is for runs.
@@ -92,7 +92,7 @@ class CellsFile(Config):
 
     @model_validator(mode="after")
     def check_places(self) -> "CellsFile":
-        """Refuse cells outside the grid, cells that stand twice and unknown systems."""
+        """Refuse cells outside the grid, cells that appear twice and unknown systems."""
         seen: set[tuple[str, ...]] = set()
         for cell in self.cells:
             place = (cell.system, *(cell.at.get(axis.key, "") for axis in self.axes))
@@ -101,7 +101,7 @@ class CellsFile(Config):
             if not is_inside or len(cell.at) != len(self.axes):
                 raise ValueError(f"the cell {cell.system} at {cell.at} is not in the grid")
             if place in seen:
-                raise ValueError(f"the cell {cell.system} at {cell.at} stands twice")
+                raise ValueError(f"the cell {cell.system} at {cell.at} appears twice")
             seen.add(place)
             self._check_value(cell)
         named = {*self.facts, *(row.system for row in self.training)}
@@ -119,7 +119,7 @@ class CellsFile(Config):
 
 
 def read_cells_file(path: Path) -> Material:
-    """Return what a comparison of typed cells is built from.
+    """Return what a comparison of reported results is built from.
 
     Raises:
         ConfigError: listing every problem of the file.
@@ -181,7 +181,7 @@ def _read_cell(row: CellTable, place: Sequence[str], scale: float) -> GridCell:
 
 
 def _read_facts(name: str, values: Mapping[str, Any]) -> RunFacts:
-    """Return typed facts as the gate takes them; those of a system without any stay unknown."""
+    """Return reported facts as the gate takes them; those of a system without any stay unknown."""
     recorded = dict.fromkeys(RECORDED, "recorded") if values else {}
     return RunFacts(name, Path(name), "", {**recorded, **values}, {})
 

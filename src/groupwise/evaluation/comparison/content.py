@@ -1,6 +1,6 @@
 """What a comparison says, as data: numbers and named statements, without words or layout.
 
-Built from run folders or from cells typed by hand; ``layout`` makes a page of it. Its JSON form is
+Built from run folders or from reported results; ``layout`` makes a page of it. Its JSON form is
 the third output beside HTML and Markdown.
 
 A comparison is systems × cells. Two runs side by side are two systems with one cell each
@@ -153,7 +153,7 @@ class Setup:
         measure: what is compared, with its titles and direction.
         split: such as ``test``.
         system_axis: the key whose values are the systems; empty for plain runs.
-        systems: in the order given.
+        systems: in input order.
         axes: the axes of the grid; empty for one cell per system.
         cells: of every system, in the order of systems and coordinates.
         configuration: settings side by side, those that differ first.

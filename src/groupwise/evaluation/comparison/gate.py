@@ -1,4 +1,4 @@
-"""The fairness gate's verdicts on every cell, told once for the whole comparison.
+"""The fairness gate's verdicts on every cell, reported once for the whole comparison.
 
 The gate itself is ``groupwise.evaluation.fairness``; here its differences are merged over cells
 and its facts laid side by side.
@@ -52,7 +52,7 @@ def merge_verdicts(
 ) -> Gate:
     """Return what the verdicts on all cells say together.
 
-    With axes, what is too much the same is told by axis (``notices``), not here cell by cell.
+    With axes, what is too much the same is reported by axis (``notices``), not here cell by cell.
     """
     rows = merge_differences(names, [one for v in verdicts for one in v.differences])
     remarks = {

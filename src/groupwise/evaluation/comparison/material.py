@@ -43,7 +43,7 @@ class Gate:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Material(Setup):
-    """All that was read; ``answers`` is empty for typed cells.
+    """All that was read; ``answers`` is empty for reported results.
 
     ``is_direction_known`` is False for a measure that nobody defined, which is then taken to be
     better when it is higher. ``num_trainings`` is the number of different seeds behind the

@@ -76,7 +76,7 @@ def find_unlike_facts(runs: Sequence[RunFacts]) -> list[Found]:
 def _can_have(run: RunFacts, name: str, *, is_placed: bool) -> bool:
     """Whether a run without this fact would lack it.
 
-    That a run has not written a file is told once. Of a run that does not say which steps stand
+    That a run has not written a file is reported once. Of a run that does not say which steps stand
     behind its policy all steps are there; those that another run knows to be no part of it do not
     count.
     """

@@ -22,7 +22,7 @@ AlarmName = Literal[
     "length_growth",
     "truncated",
     "invalid",
-    "unscorable",
+    "unscored",
     "judge_no_verdict",
     "grad_spike",
     "loss_not_moving",
@@ -176,7 +176,7 @@ def _check_shares(history: History, settings: AlarmSettings) -> Iterator[Alarm]:
     limits: dict[AlarmName, float] = {
         "truncated": settings.truncated_share,
         "invalid": settings.invalid_share,
-        "unscorable": settings.unscorable_share,
+        "unscored": settings.unscored_share,
     }
     for name, limit in limits.items():
         share = history.read(name)

@@ -15,7 +15,7 @@ _ORDER = (
     "entropy",
     "dead_groups",
     "invalid",
-    "unscorable",
+    "unscored",
     "truncated",
     "completion_length",
     "reward_std",

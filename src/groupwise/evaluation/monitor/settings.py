@@ -21,14 +21,14 @@ class AlarmSettings(Config):
         solved_reward: from this mean reward on nothing is left to try, and low entropy is right.
         length_factor: length above so many times its start has grown …
         length_tokens: … if it is also so many tokens more.
-        history: rows before a jump that it is held against; at least half of them must be there.
+        history: rows before a jump that it is compared with; at least half of them must be there.
         kl_factor: KL above so many times the median of the rows before has jumped …
         kl_floor: … if it is also above this, in nats.
         grad_factor: gradient norm above so many times the median of the rows before is a spike …
         grad_floor: … if it is also above this.
         truncated_share: greatest share of completions that may reach the length limit.
         invalid_share: greatest share of completions that may be no answer.
-        unscorable_share: greatest share of completions that no reward could score.
+        unscored_share: greatest share of completions that no reward could score.
         dead_share: groups count as all dead from this share on.
         loss_change: a loss that changed by less than this share of its start has not moved …
         loss_floor: … unless it was below this from the start.
@@ -52,7 +52,7 @@ class AlarmSettings(Config):
     grad_floor: float = Field(default=1.0, ge=0)
     truncated_share: float = Field(default=0.25, ge=0, le=1)
     invalid_share: float = Field(default=0.2, ge=0, le=1)
-    unscorable_share: float = Field(default=0.05, ge=0, le=1)
+    unscored_share: float = Field(default=0.05, ge=0, le=1)
     dead_share: float = Field(default=0.999, gt=0, le=1)
     loss_change: float = Field(default=0.01, ge=0)
     loss_floor: float = Field(default=0.01, ge=0)

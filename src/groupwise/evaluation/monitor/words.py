@@ -12,7 +12,7 @@ _SHARES = (
     "dead_groups",
     "invalid",
     "truncated",
-    "unscorable",
+    "unscored",
     "mean_token_accuracy",
     "heldout/accuracy",
     "heldout/invalid",

@@ -168,7 +168,7 @@ def mark_code(text: object) -> str:
 
 def _name_shown(file: str) -> str:
     """Return the key of what a file of a run shows; that of any training step is the same."""
-    return file.rpartition("/")[2] if file.endswith(("/gate.json", "/metrics.jsonl")) else file
+    return file.rpartition("/")[2] if file.endswith(("/on_policy.json", "/metrics.jsonl")) else file
 
 
 class _Formatter(string.Formatter):

@@ -33,8 +33,8 @@ _EXPECTED = (
 class RunFiles:
     """The contents of a run's files; what is not there is empty or None.
 
-    ``logs`` are those of every step that logged rows, whatever its name; ``gates`` and ``judges``
-    are theirs. ``absent`` are the files that are not there.
+    ``logs`` are those of every step that logged rows, whatever its name; ``on_policy`` and
+    ``judges`` are theirs. ``absent`` are the files that are not there.
     """
 
     folder: Path
@@ -46,7 +46,7 @@ class RunFiles:
     warnings: list[tuple[str, Mapping[str, Any]]]
     audit: Mapping[str, Any] | None
     reward_audit: Mapping[str, Any] | None
-    gates: Mapping[str, Mapping[str, Any]]
+    on_policy: Mapping[str, Mapping[str, Any]]
     judges: Mapping[str, Mapping[str, Any]]
     manifest: Mapping[str, Any] | None
     packages: Mapping[str, Mapping[str, str]]
@@ -79,10 +79,10 @@ def read_run_files(folder: Path) -> RunFiles:
         warnings=_read_warnings(folder),
         audit=_read(folder / "audit/audit.json", _read_object, None),
         reward_audit=_read(folder / "audit_rewards/audit.json", _read_object, None),
-        gates={
-            name: _read_object(folder / name / "gate.json")
+        on_policy={
+            name: _read_object(folder / name / "on_policy.json")
             for name in logs
-            if (folder / name / "gate.json").is_file()
+            if (folder / name / "on_policy.json").is_file()
         },
         judges={name: _read(folder / name / "judge.json", _read_object, {}) for name in logs},
         manifest=_read(folder / "manifest.json", _read_object, None),
@@ -111,10 +111,10 @@ def _read_logs(folder: Path, policies: Policies) -> dict[str, History]:
 
 
 def _list_expected(logs: Mapping[str, History], policies: Policies) -> Iterator[str]:
-    """Yield what trainings leave: logs, and the gates of those on rewards."""
+    """Yield what trainings leave: logs, and the on_policy of those on rewards."""
     trained = (one.step for one in policies.listed if one.kind == "trained")
     yield from (f"{name}/metrics.jsonl" for name in trained)
-    yield from (f"{name}/gate.json" for name, log in logs.items() if log.is_rewarded)
+    yield from (f"{name}/on_policy.json" for name, log in logs.items() if log.is_rewarded)
 
 
 def _read_object(path: Path) -> dict[str, Any]:

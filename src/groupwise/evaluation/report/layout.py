@@ -30,7 +30,7 @@ _MAX_TILES = 3
 _FILES = {
     "accuracy": ("evaluate/metrics.json",),
     "comparisons": ("evaluate/comparisons.json",),
-    "training": ("/metrics.jsonl", "/gate.json"),
+    "training": ("/metrics.jsonl", "/on_policy.json"),
     "answers": ("evaluate/predictions.jsonl",),
     "mistakes": ("evaluate/predictions.jsonl",),
     "data": ("audit/audit.json",),

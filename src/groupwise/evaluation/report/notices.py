@@ -191,8 +191,8 @@ def _note_constant(predictions: Sequence[Prediction], policies: Policies) -> Ite
 
 def _note_training(files: RunFiles) -> Iterator[Statement]:
     for name, log in files.logs.items():
-        if log.is_rewarded and name not in files.gates:
-            yield _warn("run.no_gate", f"{name}/gate.json", policy=name)
+        if log.is_rewarded and name not in files.on_policy:
+            yield _warn("run.no_on_policy", f"{name}/on_policy.json", policy=name)
         if log.is_rewarded:
             yield from _note_dead(name, log)
     for name, log in files.logs.items():

@@ -32,7 +32,7 @@ SIGNALS = (
     "dead_groups",
     "invalid",
     "truncated",
-    "unscorable",
+    "unscored",
     "reward_std",
     "completion_length",
     "tokens_per_s",
@@ -43,7 +43,7 @@ Logs = Mapping[str, History]
 
 
 def show_training(files: RunFiles, words: Words) -> Part:
-    """Return plots and values of every training, and what its step-0 gate measured."""
+    """Return plots and values of every training, and what its on-policy check measured."""
     blocks: list[Block] = []
     if plots := plot_trainings(files.logs, words):
         blocks.append(Plots(plots))
@@ -51,13 +51,13 @@ def show_training(files: RunFiles, words: Words) -> Part:
         blocks += [Heading(words.label("signals")), Plots(signals)]
     if files.logs:
         blocks += [Heading(words.label("values")), *tabulate_trainings(files.logs, words)]
-    if files.gates:
-        blocks += [Heading(words.label("gate")), Paragraph(words.label("gate_lead"))]
-    for step, gate in files.gates.items():
+    if files.on_policy:
+        blocks += [Heading(words.label("on_policy")), Paragraph(words.label("on_policy_lead"))]
+    for step, check in files.on_policy.items():
         unmeasured = words.label("not_measured")
-        values = [f"{k} = {unmeasured if v is None else v}" for k, v in gate.items()]
+        values = [f"{k} = {unmeasured if v is None else v}" for k, v in check.items()]
         blocks.append(
-            Paragraph(words.label("gate_of", policy=words.title_policy(step), values=values))
+            Paragraph(words.label("on_policy_of", policy=words.title_policy(step), values=values))
         )
     return Part("training", words.label("training"), tuple(blocks))
 
@@ -74,7 +74,7 @@ def plot_trainings(logs: Logs, words: Words) -> tuple[Plot, ...]:
 
 
 def plot_signals(logs: Logs, words: Words) -> tuple[Plot, ...]:
-    """Return what to watch of trainings by rewards; their names are told if there are several."""
+    """Return what to watch of trainings by rewards; their names are shown if there are several."""
     rewarded = [name for name, log in logs.items() if log.is_rewarded]
     return tuple(
         _plot_signal(name, logs[name].read(key), words, in_title=len(rewarded) > 1)

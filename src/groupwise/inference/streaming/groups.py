@@ -77,7 +77,7 @@ class _Tracker:
         self._progress = progress
         self._places: dict[int, tuple[_OpenGroup, int]] = {}
         self._queue: deque[_OpenGroup] = deque()
-        """All groups not yet yielded in the given order, or only the complete ones."""
+        """All groups not yet yielded in input order, or only the complete ones."""
 
     def take_items(self, groups: Iterable[WorkGroup]) -> Iterator[WorkItem]:
         """Yield the groups' examples, numbered."""

@@ -84,7 +84,7 @@ class RayBackend:
 class PolicyWorker:
     """A worker's policy; called with rows, it yields their outcomes.
 
-    What a user can mend is yielded as its sentence: Ray would try it again and bury it.
+    What a user can fix is yielded as its sentence: Ray would try it again and bury it.
     """
 
     def __init__(

@@ -100,7 +100,7 @@ class ServerBackend:
         """Yield the next item to start, or None to wait until a running one is done.
 
         A few more run than are asked at once, so that pictures are ready when a place is free. In
-        the given order, none runs too far ahead of the oldest.
+        input order, none runs too far ahead of the oldest.
         """
         most = self.max_concurrency + settings.num_threads
         window = max(settings.window, 4 * most) if settings.order == "given" else float("inf")

@@ -96,7 +96,7 @@ def _parse_axis(text: str, problems: list[str]) -> Axis | None:
     for part in _split(rest):
         value = _read_value(key, part, problems)
         if value is not None and value in values:
-            problems.append(f"--grid {key}: the value {value} stands twice")
+            problems.append(f"--grid {key}: the value {value} appears twice")
         elif value is not None:
             values.append(value)
     return Axis(key, tuple(values)) if values else None

@@ -1,6 +1,6 @@
 """From a grid to cells that can be run: every config is loaded and checked before anything is done.
 
-Writes nothing. All problems of all cells are told at once.
+Writes nothing. All problems of all cells are reported at once.
 """
 
 from collections import Counter

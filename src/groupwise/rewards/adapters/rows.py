@@ -66,7 +66,7 @@ class ScoreRange:
             raise RewardError("not a range", got=[self.low, self.high], expected="low < high")
 
     def read(self, name: str, value: object) -> Score:
-        """Return a number as a Score; None and NaN could not be scored.
+        """Return a number as a Score; None and NaN are unscored.
 
         Raises:
             RewardError: if it is no number or outside the range.

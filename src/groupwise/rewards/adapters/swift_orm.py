@@ -20,7 +20,7 @@ def make_swift_orm(rewards: RewardSet, *, label: str = "solution", name: str = "
     """Return an ORM class around a RewardSet.
 
     Args:
-        rewards: what scores; what could not be scored is None, which swift leaves out.
+        rewards: what scores; what is unscored is None, which swift leaves out.
         label: column with the reference answer; the other columns become fields.
         name: of the class, which is the name in swift's metrics.
     """

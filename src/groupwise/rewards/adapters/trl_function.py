@@ -18,13 +18,13 @@ from groupwise.rewards.reward_set import RewardSet
 class TrlFunction:
     """A RewardSet as a TRL reward function, ``GRPOTrainer(reward_funcs=[TrlFunction(...)])``.
 
-    What could not be scored is None, which TRL leaves out. Parts, the invalid and the unscorable
+    What is unscored is None, which TRL leaves out. Parts, the invalid and the unscored
     share are logged as metrics.
 
     Args:
         rewards: what scores.
         label: column with the reference answer; the other columns become fields.
-        end_token_ids: a completion that does not end with one of them was cut off; None: nobody
+        end_token_ids: a completion that does not end with one of them was truncated; None: nobody
             asks.
     """
 
@@ -173,7 +173,7 @@ def read_scores(name: str, returned: object, *, num_rows: int, values: ScoreRang
 
 def _log(scores: Sequence[Score], log_metric: Callable[[str, float], None]) -> None:
     log_metric("invalid", sum(score.invalid for score in scores) / len(scores))
-    log_metric("unscorable", sum(score.value is None for score in scores) / len(scores))
+    log_metric("unscored", sum(score.value is None for score in scores) / len(scores))
     for name in scores[0].breakdown:
         known = [value for score in scores if (value := score.breakdown[name]) is not None]
         if known:

@@ -22,24 +22,24 @@ class VerlScore:
     The result is a dict with ``score``, ``invalid`` and one ``reward/NAME`` per part (NaN where a
     part has no value), always with the same keys, as verl needs.
 
-    verl has no "could not be scored": a number is needed. Because that number is a reward like any
+    verl has no "unscored": a number is needed. Because that number is a reward like any
     other, it must be chosen, and without a choice such an answer is an error.
 
     Args:
         rewards: what scores.
-        unscorable: what verl gets for an answer that could not be scored; None: a RewardError.
+        unscored: what verl gets for an answer that is unscored; None: a RewardError.
 
     Raises:
-        RewardError: if ``unscorable`` is outside [0, 1].
+        RewardError: if ``unscored`` is outside [0, 1].
     """
 
     __name__ = "compute_score"
 
-    def __init__(self, rewards: RewardSet, *, unscorable: float | None = None) -> None:
-        if unscorable is not None and not 0.0 <= unscorable <= 1.0:
-            raise RewardError("unscorable is out of range", got=unscorable, expected="[0, 1]")
+    def __init__(self, rewards: RewardSet, *, unscored: float | None = None) -> None:
+        if unscored is not None and not 0.0 <= unscored <= 1.0:
+            raise RewardError("unscored is out of range", got=unscored, expected="[0, 1]")
         self.rewards = rewards
-        self.unscorable = unscorable
+        self.unscored = unscored
 
     def __call__(
         self,
@@ -55,7 +55,7 @@ class VerlScore:
         ``question`` the prompt.
 
         Raises:
-            RewardError: if the answer could not be scored and no number was chosen for that.
+            RewardError: if the answer is unscored and no number was chosen for that.
         """
         given = dict(extra_info or {})
         example = build_example(
@@ -64,11 +64,11 @@ class VerlScore:
             fields={"data_source": data_source} | given,
         )
         score = self.rewards.score(example, Completion(solution_str))
-        value = self.unscorable if score.value is None else score.value
+        value = self.unscored if score.value is None else score.value
         if value is None:
             raise RewardError(
-                f"an answer to {data_source} could not be scored ({score.reason})",
-                fix="verl needs a number: choose one with VerlScore(..., unscorable=)",
+                f"an answer to {data_source} is unscored ({score.reason})",
+                fix="verl needs a number: choose one with VerlScore(..., unscored=)",
             )
         parts = {
             f"reward/{name}": math.nan if part is None else part

@@ -1,6 +1,6 @@
 """The audit of rewards: can a policy be paid for something else than the right answer?
 
-No model is asked: what a policy may find is written here, scored, and held against the reference
+No model is asked: what a policy may find is written here, scored, and compared with the reference
 answer and the metric. It says what it found and stops nothing.
 """
 

@@ -40,7 +40,7 @@ class JudgeSeat:
 
 @dataclass(frozen=True, slots=True)
 class RewardCase:
-    """Rewards and what they are to be held against.
+    """Rewards and what they are to be compared with.
 
     Attributes:
         rewards: what training is rewarded by.

@@ -48,7 +48,7 @@ RAISES = Rule("reward/raises", "error", "every answer", "must be scored without 
 
 @dataclass(frozen=True, slots=True)
 class Probe:
-    """A kind of text and the bar it is held against."""
+    """A kind of text and the bar it is compared with."""
 
     rule: Rule
     write: Callable[[Item], Iterator[str]]
@@ -82,7 +82,7 @@ PROBES = (
         "less unless right",
     ),
     _probe(
-        "pays-broken-answer", "the right answer cut off", texts.write_broken, "less unless right"
+        "pays-broken-answer", "the right answer truncated", texts.write_broken, "less unless right"
     ),
     _probe("pays-long-output", "very long output", texts.write_long, "less unless right"),
     Probe(

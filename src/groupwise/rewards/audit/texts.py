@@ -107,7 +107,7 @@ def write_empty_format(item: Item) -> Iterator[str]:
 
 
 def write_broken(item: Item) -> Iterator[str]:
-    """The right answer cut off."""
+    """The right answer truncated."""
     for share in (0.25, 0.5, 0.75):
         yield item.reference[: int(share * len(item.reference))]
     yield item.reference[:-1]

@@ -11,7 +11,7 @@ UNUSABLE = Rule(
     "reward/unusable-example",
     "error",
     "every example",
-    "must have a reference that answers can be held against; mend the data or leave it out",
+    "must have a reference that answers can be compared with; fix the data or leave it out",
 )
 
 

@@ -1,7 +1,7 @@
 """Where a training stands inside a round, written beside a checkpoint and read back from it.
 
 Transformers' Trainer keeps weights, optimizer and generators; what follows from them only at the
-start of a round is kept here. Kept states are not computed anew: sampling made them token by
+start of a round is kept here. Kept states are not computed again: sampling made them token by
 token, and another pass would round differently.
 """
 
@@ -41,7 +41,7 @@ def load_progress(trainer: Any, folder: Path) -> None:
         raise TrainingError(
             f"{folder} does not say where the training stood",
             got=f"no {path.name}",
-            fix="use as many processes as wrote it, or delete it to start the training anew",
+            fix="use as many processes as wrote it, or delete it to start the training again",
         )
     state = torch.load(path, map_location=trainer.accelerator.device)
     trainer._step, trainer._shares = state["step"], trainer._shares and state["shares"]

@@ -1,4 +1,4 @@
-"""The step-0 gate lets correct trainings through and stops each kind of mistake."""
+"""The on-policy check lets correct trainings through and stops each kind of mistake."""
 
 import json
 
@@ -8,7 +8,7 @@ import torch
 from groupwise.core import Score, TrainingError, open_picture, read_jsonl
 from groupwise.models import LoraSettings, TrainableSettings, load_policy, prepare_trainable
 from groupwise.rewards import RewardSet
-from groupwise.training import GrpoSettings, Workspace, judge_gate, prompt_rows, train_grpo
+from groupwise.training import GrpoSettings, Workspace, judge_on_policy, prompt_rows, train_grpo
 
 
 class Length:
@@ -35,7 +35,7 @@ def train(policy, examples, folder, **settings):
         GrpoSettings(**(values | settings)),
         workspace=Workspace(folder, 0),
     )
-    return trained, json.loads((folder / "gate.json").read_text())
+    return trained, json.loads((folder / "on_policy.json").read_text())
 
 
 @pytest.mark.parametrize("method", ["full", "lora"])
@@ -58,7 +58,7 @@ def test_dropout_shuts_it(taught_text_folder, text_examples, tmp_path):
     for module in policy.model.modules():
         if hasattr(module, "attention_dropout"):
             module.attention_dropout = 0.3
-    with pytest.raises(TrainingError, match=r"the step-0 gate is shut.*log ratio"):
+    with pytest.raises(TrainingError, match=r"the on-policy check failed.*log ratio"):
         train(policy, text_examples, tmp_path)
 
 
@@ -72,7 +72,7 @@ def test_wrong_positions_in_batches_shut_it(taught_folder, picture_examples, tmp
         return (positions * 2 if input_ids.shape[0] > 1 else positions), deltas
 
     monkeypatch.setattr(inner, "get_rope_index", stretch)
-    with pytest.raises(TrainingError, match="the step-0 gate is shut"):
+    with pytest.raises(TrainingError, match="the on-policy check failed"):
         train(policy, picture_examples, tmp_path)
 
 
@@ -82,7 +82,7 @@ def test_other_pictures_than_in_the_examples_shut_it(
     monkeypatch.setattr(
         prompt_rows, "open_picture", lambda picture: open_picture(picture).rotate(180)
     )
-    with pytest.raises(TrainingError, match="the step-0 gate is shut"):
+    with pytest.raises(TrainingError, match="the on-policy check failed"):
         train(load_policy(taught_folder), picture_examples, tmp_path)
 
 
@@ -90,7 +90,7 @@ def test_a_wrong_reference_shuts_it(taught_text_folder, text_examples, tmp_path)
     policy = load_policy(taught_text_folder)
     with torch.no_grad():
         policy.model.model.norm.weight.mul_(1.2)  # the reference is read from the folder
-    with pytest.raises(TrainingError, match=r"gate is shut.*KL [1-9]"):
+    with pytest.raises(TrainingError, match=r"on-policy check failed.*KL [1-9]"):
         train(policy, text_examples, tmp_path, beta=0.1)
 
 
@@ -129,23 +129,26 @@ def test_after_an_adapter_the_reference_is_that_adapter(
 
 def test_judging_compares_token_by_token():
     trained = torch.tensor([-1.0, -2.0, -3.0])
-    result = judge_gate(trained=trained, alone=trained, reference=trained, noise=1e-4)
+    result = judge_on_policy(trained=trained, alone=trained, reference=trained, noise=1e-4)
     assert (result.num_tokens, result.max_log_ratio, result.max_kl) == (3, 0.0, 0.0)
-    assert judge_gate(trained=trained, alone=trained, reference=None, noise=0).max_kl is None
+    assert judge_on_policy(trained=trained, alone=trained, reference=None, noise=0).max_kl is None
     swapped = trained[[1, 0, 2]]
     with pytest.raises(TrainingError, match=r"log ratio\| 1.00e\+00 and KL none"):
-        judge_gate(trained=trained, alone=swapped, reference=None, noise=1e-4)
+        judge_on_policy(trained=trained, alone=swapped, reference=None, noise=1e-4)
     with pytest.raises(TrainingError, match=r"at most 2e-04 and 2e-08, twice what rounding does"):
-        judge_gate(trained=trained, alone=trained, reference=swapped, noise=1e-4)
+        judge_on_policy(trained=trained, alone=trained, reference=swapped, noise=1e-4)
 
 
 def test_twice_the_noise_is_accepted():
     trained = torch.tensor([-1.0, -2.0, -3.0])
     near, far = trained + 0.125, trained + 0.1875
-    assert judge_gate(trained=trained, alone=near, reference=near, noise=0.0625).tolerance == 0.125
+    assert (
+        judge_on_policy(trained=trained, alone=near, reference=near, noise=0.0625).tolerance
+        == 0.125
+    )
     for alone, reference in ((far, None), (trained, far), (trained * torch.nan, None)):
-        with pytest.raises(TrainingError, match="gate is shut"):
-            judge_gate(trained=trained, alone=alone, reference=reference, noise=0.0625)
+        with pytest.raises(TrainingError, match="on-policy check failed"):
+            judge_on_policy(trained=trained, alone=alone, reference=reference, noise=0.0625)
 
 
 @pytest.mark.parametrize("method", ["full", "lora"])
@@ -177,5 +180,5 @@ def test_faults_shut_it_in_bfloat16(kind, taught_text_folder, text_examples, tmp
     else:
         with torch.no_grad():
             policy.model.model.norm.weight.mul_(1.2)
-    with pytest.raises(TrainingError, match="the step-0 gate is shut"):
+    with pytest.raises(TrainingError, match="the on-policy check failed"):
         train(policy, text_examples, tmp_path, beta=0.1)

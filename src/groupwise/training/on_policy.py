@@ -1,8 +1,8 @@
-"""The step-0 gate: before anything is learned the ratio is 1 and the KL divergence is 0.
+"""The on-policy check: before anything is learned the ratio is 1 and the KL divergence is 0.
 
 It compares the log-probabilities that training uses (padded batch, training mode) with those
 of an independent pass: one row at a time, no padding, evaluation mode, the prompt rendered
-anew from the example. A difference means dropout, padding, positions, pictures or the
+again from the example. A difference means dropout, padding, positions, pictures or the
 reference are wrong, and every later number would be too.
 
 How far rounding alone goes depends on precision, kernels and model. It is measured on some of the
@@ -29,8 +29,8 @@ _MAX_MEASURED_ROWS = 8
 
 
 @dataclass(frozen=True)
-class GateResult:
-    """What the gate measured.
+class OnPolicyResult:
+    """What the on-policy check measured.
 
     Attributes:
         num_tokens: completion tokens compared.
@@ -128,13 +128,13 @@ def measure_noise(
     return max(found)
 
 
-def judge_gate(
+def judge_on_policy(
     *,
     trained: torch.Tensor,
     alone: torch.Tensor,
     reference: torch.Tensor | None,
     noise: float,
-) -> GateResult:
+) -> OnPolicyResult:
     """Compare log-probabilities of the same tokens, each of shape [tokens].
 
     Args:
@@ -155,18 +155,18 @@ def judge_gate(
     if not (max_log_ratio <= tolerance and max_gap <= tolerance):
         kl = "none" if max_kl is None else f"{max_kl:.2e}"
         raise TrainingError(
-            "the step-0 gate is shut: policy, sampler and reference do not agree",
+            "the on-policy check failed: policy, sampler and reference do not agree",
             got=f"|log ratio| {max_log_ratio:.2e} and KL {kl}",
             expected=f"at most {tolerance:.0e} and {math.exp(tolerance) - tolerance - 1:.0e}, "
             "twice what rounding does in these rows",
             fix="look for dropout, padding, positions or a wrong reference model",
         )
-    return GateResult(len(trained), max_log_ratio, max_kl, tolerance)
+    return OnPolicyResult(len(trained), max_log_ratio, max_kl, tolerance)
 
 
-def run_gate(
+def check_on_policy(
     trainer: Any, policy: Policy, examples: Sequence[Example], batch: dict[str, Any]
-) -> GateResult:
+) -> OnPolicyResult:
     """Check the first generated batch of a GRPO trainer.
 
     Args:
@@ -176,7 +176,7 @@ def run_gate(
         batch: what the trainer made: completion ids and masks, shape [rows, tokens].
 
     Raises:
-        TrainingError: if the gate is shut.
+        TrainingError: if the on-policy check fails.
     """
     mask = batch["completion_mask"].bool()
     trained = _score_as_training(trainer, batch)[mask]
@@ -196,7 +196,7 @@ def run_gate(
         )
     policy.model.train(was_training)
     reference = batch.get("ref_per_token_logps")
-    return judge_gate(
+    return judge_on_policy(
         trained=trained,
         alone=torch.cat(scores),
         reference=None if reference is None else reference[mask],
