@@ -1,5 +1,6 @@
 """A served answer is the one that ``predict`` writes, whatever else is asked at the same time."""
 
+import base64
 import json
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -9,6 +10,7 @@ from typing import Any
 import pytest
 from small_task import SmallConfig, SmallTask
 
+from groupwise.core import Picture
 from groupwise.flow import PolicyPredictor, answer_requests
 from groupwise.models import write_tiny_policy
 from groupwise.serving import Request
@@ -51,6 +53,12 @@ def test_served_answers_are_the_offline_ones(
     offline = [answer_requests(predictor, [request])[0] for request in requests]
     client = start(max_batch=8, batch_wait_ms=50)
 
+    def ask_in_chat(request: Request) -> Any:
+        (turn,) = predictor.make_question(request, tmp_path).prompt
+        messages = [{"role": turn.role, "content": [_write_part(one) for one in turn.parts]}]
+        body = {"model": "policy", "messages": messages, "temperature": 0}
+        return client.post("/v1/chat/completions", json=body).json()["choices"][0]
+
     def ask(request: Request) -> Any:
         files = [("pictures", (path.name, path.read_bytes())) for path in request.pictures]
         form = {"row": json.dumps(dict(request.row)), "id": request.id}
@@ -58,10 +66,21 @@ def test_served_answers_are_the_offline_ones(
         return client.post("/v1/predict", files=[*parts, *files]).json()
 
     with ThreadPoolExecutor(32) as pool:
+        chats = [pool.submit(ask_in_chat, request) for request in requests]
         served = list(pool.map(ask, requests))
+    said = [chat.result()["message"]["content"] for chat in chats]
+    assert said == [one.text for one in offline]
     assert [one["id"] for one in served] == [request.id for request in requests]
     keys = ("text", "answer", "reason", "needs_person")
     assert [[one[key] for key in keys] for one in served] == [
         [getattr(one, key) for key in keys] for one in offline
     ]
     assert len({one.text for one in offline}) > 15
+
+
+def _write_part(part: str | Picture) -> dict[str, Any]:
+    """Return a part of a message in OpenAI's form."""
+    if isinstance(part, str):
+        return {"type": "text", "text": part}
+    held = base64.b64encode(part.path.read_bytes()).decode()
+    return {"type": "image_url", "image_url": {"url": f"data:image/png;base64,{held}"}}

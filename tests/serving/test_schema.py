@@ -15,7 +15,13 @@ def test_no_request_breaks_the_server(start, predictor, mode):
     client = start(max_pictures=4, max_body_mib=1)
     schema = schemathesis.openapi.from_url(str(client.base_url.join("/openapi.json")))
     operations = [found.ok() for found in schema.get_all_operations()]
-    assert {operation.path for operation in operations} >= {"/v1/predict", "/metrics", "/readyz"}
+    assert {operation.path for operation in operations} >= {
+        "/v1/predict",
+        "/v1/chat/completions",
+        "/v1/models",
+        "/metrics",
+        "/readyz",
+    }
     statuses = {}
     for operation in operations:
         for case in draw_cases(operation, mode):
@@ -23,6 +29,7 @@ def test_no_request_breaks_the_server(start, predictor, mode):
             statuses.setdefault(operation.path, set()).add(response.status_code)
             case.validate_response(response, checks=CHECKS)
     assert statuses["/v1/predict"] & {400, 415, 422}
+    assert statuses["/v1/chat/completions"] & {400, 404, 415}
     assert client.get("/readyz").status_code == 200
 
 
@@ -31,7 +38,7 @@ def draw_cases(operation, mode):
     cases = []
 
     @settings(
-        max_examples=60 if operation.path == "/v1/predict" else 5,
+        max_examples=60 if operation.path in ("/v1/predict", "/v1/chat/completions") else 5,
         deadline=None,
         derandomize=True,
         database=None,

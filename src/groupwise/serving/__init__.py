@@ -3,7 +3,22 @@
 The server needs the extra ``serve``: ``pip install 'groupwise[serve]'``.
 """
 
-from groupwise.serving.predictor import Answer, Predictor, Request, try_each
+from groupwise.serving.predictor import (
+    Answer,
+    ChatAnswer,
+    ChatQuestion,
+    Predictor,
+    Request,
+    try_each,
+)
 from groupwise.serving.settings import ServeSettings
 
-__all__ = ["Answer", "Predictor", "Request", "ServeSettings", "try_each"]
+__all__ = [
+    "Answer",
+    "ChatAnswer",
+    "ChatQuestion",
+    "Predictor",
+    "Request",
+    "ServeSettings",
+    "try_each",
+]

@@ -1,11 +1,12 @@
 """The HTTP application: rows in, answers out, and what operators need to watch it."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Coroutine
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
 from pathlib import Path
-from time import monotonic
-from typing import Any
+from time import monotonic, time
+from typing import Any, TypeVar
 from uuid import uuid4
 
 from fastapi import FastAPI, HTTPException, Response
@@ -13,14 +14,28 @@ from fastapi import Request as HttpRequest
 from pydantic import BaseModel, Field
 
 from groupwise import __version__
-from groupwise.core import Example, GroupwiseError
+from groupwise.core import GroupwiseError
 from groupwise.serving.batching import Batcher
-from groupwise.serving.bodies import BODY_SCHEMA, read_body
+from groupwise.serving.bodies import BODY_SCHEMA, read_body, read_json_body, write_schema
+from groupwise.serving.chat import (
+    MODEL,
+    ApiRefusal,
+    ChatBody,
+    ChatReply,
+    ServedModel,
+    ServedModels,
+    write_chat_reply,
+)
 from groupwise.serving.guards import Guard
 from groupwise.serving.meters import Meters
 from groupwise.serving.predictor import Answer, Predictor, Request
+from groupwise.serving.refusals import CHAT, refuse
 from groupwise.serving.settings import ServeSettings
 from groupwise.serving.uploads import Uploads
+
+Q = TypeVar("Q")
+A = TypeVar("A")
+CHAT_SCHEMA = write_schema(ChatBody)
 
 
 class Refusal(BaseModel):
@@ -40,6 +55,12 @@ _WHY = {
     500: "The predictor broke on this request.",
     503: "The server is starting or stopping.",
     504: "No answer in time.",
+}
+_WHY_NO_CHAT = {
+    **{status: why for status, why in _WHY.items() if status != 422},
+    400: "A field is wrong or not taken, a picture cannot be decoded, or the prompt is too long.",
+    404: "There is no such model.",
+    415: "No JSON.",
 }
 REFUSED: dict[int | str, dict[str, Any]] = {
     status: {"description": why, "model": Refusal} for status, why in _WHY.items()
@@ -69,21 +90,28 @@ class State:
         self.settings = settings
         self.version = version
         self.meters = Meters()
-        self.batcher = Batcher(predictor, settings, self.meters)
+        self.thread = ThreadPoolExecutor(1, thread_name_prefix="predictor")
+        self.rows = Batcher(predictor.answer, self.thread, settings, self.meters)
+        self.chats = Batcher(predictor.chat, self.thread, settings, self.meters)
         self.uploads = Uploads(folder, settings)
         self.is_ready = False
 
     @asynccontextmanager
     async def live(self, app: FastAPI) -> AsyncIterator[None]:
         """Take requests until the application ends."""
-        self.batcher.start()
+        self.rows.start()
+        self.chats.start()
         self.is_ready = True
         yield
         self.is_ready = False
-        await self.batcher.stop()
+        await self.rows.stop()
+        await self.chats.stop()
+        self.thread.shutdown(wait=True)
         self.uploads.close()
 
-    async def ask(self, http: HttpRequest, make_question: Callable[[], Example]) -> Answer:
+    async def ask(
+        self, http: HttpRequest, batcher: Batcher[Q, A], make_question: Callable[[], Q]
+    ) -> A:
         """Return the answer to a question, unless it takes too long or the asker goes away.
 
         Raises:
@@ -93,12 +121,12 @@ class State:
             raise HTTPException(503, "the server is stopping")
         try:
             question = await self.uploads.run(make_question)
-            return await self._wait(http, question)
+            return await self._wait(http, batcher.answer(question))
         except GroupwiseError as error:
             raise HTTPException(422, str(error)) from error
 
-    async def _wait(self, http: HttpRequest, question: Example) -> Answer:
-        answered = asyncio.ensure_future(self.batcher.answer(question))
+    async def _wait(self, http: HttpRequest, answer: Coroutine[Any, Any, A]) -> A:
+        answered = asyncio.ensure_future(answer)
         gone = asyncio.ensure_future(_wait_for_end(http))
         limit_s = self.settings.answer_timeout_s
         try:
@@ -128,9 +156,16 @@ def build_app(
     state = State(predictor, settings, version=version, folder=folder)
     app = FastAPI(title="Groupwise", version=__version__, lifespan=state.live, redoc_url=None)
     app.add_middleware(Guard, settings=settings, meters=state.meters)
+    app.add_exception_handler(HTTPException, _refuse)
     _add_health(app, state)
     _add_predict(app, state)
+    _add_chat(app, state)
     return app
+
+
+async def _refuse(http: HttpRequest, error: Exception) -> Response:
+    assert isinstance(error, HTTPException)
+    return refuse(http.url.path, error.status_code, str(error.detail), error.headers)
 
 
 def _add_health(app: FastAPI, state: State) -> None:
@@ -163,9 +198,33 @@ def _add_predict(app: FastAPI, state: State) -> None:
         async with read_body(http) as (body, contents), state.uploads.store(contents) as paths:
             request = Request(body.id or uuid4().hex, body.row, paths.files)
             make_question = state.predictor.make_question
-            answer = await state.ask(http, lambda: make_question(request, paths.folder))
+            answer = await state.ask(http, state.rows, lambda: make_question(request, paths.folder))
         _count(state, answer, monotonic() - started)
         return _write_reply(request.id, answer, state.version)
+
+
+def _add_chat(app: FastAPI, state: State) -> None:
+    started_s = int(time())
+    responses: dict[int | str, dict[str, Any]] = {
+        status: {"description": why, "model": ApiRefusal} for status, why in _WHY_NO_CHAT.items()
+    }
+
+    @app.get("/v1/models", summary="What may be named", responses={401: REFUSED[401]})
+    async def list_models() -> ServedModels:
+        return ServedModels(
+            data=[ServedModel(id=name, created=started_s) for name in (MODEL, state.version)]
+        )
+
+    @app.post(CHAT, summary="Continue a chat", responses=responses, openapi_extra=CHAT_SCHEMA)
+    async def chat(http: HttpRequest) -> ChatReply:
+        started = monotonic()
+        body = await read_json_body(http, ChatBody)
+        body.check(MODEL, state.version)
+        async with state.uploads.store(body.list_pictures()) as paths:
+            answer = await state.ask(http, state.chats, lambda: body.make_question(paths.files))
+        state.meters.seconds.observe(monotonic() - started)
+        state.meters.answers.labels("open").inc()
+        return write_chat_reply(answer, name=uuid4().hex, version=state.version, at_s=int(time()))
 
 
 def _write_reply(name: str, answer: Answer, version: str) -> Reply:
@@ -181,7 +240,7 @@ def _write_reply(name: str, answer: Answer, version: str) -> Reply:
     )
 
 
-def _read_result(answered: asyncio.Future[Answer]) -> Answer:
+def _read_result(answered: asyncio.Future[A]) -> A:
     error = answered.exception()
     if error is None or isinstance(error, GroupwiseError):
         return answered.result()

@@ -5,36 +5,48 @@ one by one, so that one question never takes the others with it.
 """
 
 import asyncio
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Sequence
+from concurrent.futures import Executor
 from dataclasses import dataclass
+from typing import Generic, TypeVar
 
-from groupwise.core import Example, GroupwiseError
+from groupwise.core import GroupwiseError
 from groupwise.serving.meters import Meters
-from groupwise.serving.predictor import Answer, Predictor, try_each
+from groupwise.serving.predictor import try_each
 from groupwise.serving.settings import ServeSettings
+
+Q = TypeVar("Q")
+A = TypeVar("A")
 
 
 @dataclass(frozen=True, slots=True)
-class _Waiting:
-    question: Example
-    result: asyncio.Future[Answer]
+class _Waiting(Generic[Q, A]):
+    question: Q
+    result: asyncio.Future[A]
 
 
-class Batcher:
-    """Answers questions with a predictor; ``start`` before the first and ``stop`` after the last.
+class Batcher(Generic[Q, A]):
+    """Answers questions of a kind; ``start`` before the first and ``stop`` after the last.
 
     Args:
-        predictor: what answers.
+        work: answers questions together.
+        thread: where it does; with one thread, batches of several kinds come after each other.
         settings: sizes and waits.
         meters: what is counted.
     """
 
-    def __init__(self, predictor: Predictor, settings: ServeSettings, meters: Meters) -> None:
-        self._predictor = predictor
+    def __init__(
+        self,
+        work: Callable[[Sequence[Q]], Sequence[A]],
+        thread: Executor,
+        settings: ServeSettings,
+        meters: Meters,
+    ) -> None:
+        self._answer_all = work
+        self._thread = thread
         self._settings = settings
         self._meters = meters
-        self._queue: asyncio.Queue[_Waiting] = asyncio.Queue()
-        self._thread = ThreadPoolExecutor(1, thread_name_prefix="predictor")
+        self._queue: asyncio.Queue[_Waiting[Q, A]] = asyncio.Queue()
         self._worker: asyncio.Task[None] | None = None
 
     def start(self) -> None:
@@ -46,13 +58,12 @@ class Batcher:
         if self._worker is not None:
             self._worker.cancel()
             await asyncio.gather(self._worker, return_exceptions=True)
-        self._thread.shutdown(wait=True)
 
-    async def answer(self, question: Example) -> Answer:
+    async def answer(self, question: Q) -> A:
         """Return the answer to one question; cancel it to give its place to others.
 
         Raises:
-            Exception: what the predictor raises for this question alone.
+            Exception: what the work raises for this question alone.
         """
         waiting = _Waiting(question, asyncio.get_running_loop().create_future())
         await self._queue.put(waiting)
@@ -67,13 +78,11 @@ class Batcher:
             self._meters.batch_questions.observe(len(wanted))
             loop = asyncio.get_running_loop()
             questions = [waiting.question for waiting in wanted]
-            found = await loop.run_in_executor(
-                self._thread, try_each, self._predictor.answer, questions
-            )
+            found = await loop.run_in_executor(self._thread, try_each, self._answer_all, questions)
             for waiting, result in zip(wanted, found, strict=True):
                 self._give(waiting.result, result)
 
-    def _give(self, place: asyncio.Future[Answer], result: Answer | Exception) -> None:
+    def _give(self, place: asyncio.Future[A], result: A | Exception) -> None:
         if isinstance(result, Exception) and not isinstance(result, GroupwiseError):
             self._meters.errors.inc()
         if place.done():
@@ -83,7 +92,7 @@ class Batcher:
         else:
             place.set_result(result)
 
-    async def _collect(self) -> list[_Waiting]:
+    async def _collect(self) -> list[_Waiting[Q, A]]:
         """Return the questions that are there, the first after a short wait for others."""
         batch = [await self._queue.get()]
         if self._queue.empty() and self._settings.batch_wait_ms:

@@ -2,7 +2,7 @@
 
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 from fastapi import HTTPException
 from fastapi import Request as HttpRequest
@@ -27,6 +27,7 @@ _FORM_SCHEMA: dict[str, Any] = {
         },
     },
 }
+_JSON = "application/json"
 _ROW = TypeAdapter(dict[str, Any])
 
 
@@ -45,11 +46,30 @@ class PredictBody(BaseModel):
     )
 
 
+def write_schema(model: type[BaseModel]) -> dict[str, Any]:
+    """Return what OpenAPI is to say of a body of JSON alone; it names no shared parts."""
+    whole = model.model_json_schema()
+    schema = _inline(whole, whole.pop("$defs", {}))
+    return {"requestBody": {"required": True, "content": {_JSON: {"schema": schema}}}}
+
+
+def _inline(value: Any, parts: dict[str, Any]) -> Any:
+    """Return a schema with its parts where they are named; none of them names itself."""
+    if isinstance(value, list):
+        return [_inline(one, parts) for one in cast("list[Any]", value)]
+    if not isinstance(value, dict):
+        return value
+    held = cast("dict[str, Any]", value)
+    if "$ref" in held:
+        return _inline(parts[held["$ref"].rpartition("/")[2]], parts)
+    return {k: _inline(v, parts) for k, v in held.items() if k != "discriminator"}
+
+
 BODY_SCHEMA: dict[str, Any] = {
     "requestBody": {
         "required": True,
         "content": {
-            "application/json": {"schema": PredictBody.model_json_schema()},
+            _JSON: {"schema": PredictBody.model_json_schema()},
             "multipart/form-data": {"schema": _FORM_SCHEMA},
         },
     }
@@ -63,8 +83,8 @@ async def read_body(request: HttpRequest) -> AsyncIterator[tuple[PredictBody, Co
     Raises:
         HTTPException: 400 for a broken form, 415 for another content type, 422 for wrong fields.
     """
-    kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
-    if kind == "application/json":
+    kind = _find_kind(request)
+    if kind == _JSON:
         body = parse_json(PredictBody, await request.body())
         yield body, body.pictures
     elif kind == "multipart/form-data":
@@ -73,6 +93,22 @@ async def read_body(request: HttpRequest) -> AsyncIterator[tuple[PredictBody, Co
     else:
         text = f"the content type {kind[:80]!r} is not taken; send JSON or multipart/form-data"
         raise HTTPException(415, text)
+
+
+async def read_json_body(request: HttpRequest, model: type[M]) -> M:
+    """Return a body of JSON.
+
+    Raises:
+        HTTPException: 415 for another content type, 422 for wrong fields.
+    """
+    kind = _find_kind(request)
+    if kind != _JSON:
+        raise HTTPException(415, f"the content type {kind[:80]!r} is not taken; send JSON")
+    return parse_json(model, await request.body())
+
+
+def _find_kind(request: HttpRequest) -> str:
+    return request.headers.get("content-type", "").partition(";")[0].strip().lower()
 
 
 def parse_json(model: type[M], content: bytes) -> M:

@@ -11,9 +11,10 @@ from starlette.responses import JSONResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from groupwise.serving.meters import Meters
+from groupwise.serving.refusals import CHAT, refuse
 from groupwise.serving.settings import ServeSettings
 
-ASKED_PATHS = frozenset({"/v1/predict"})
+ASKED_PATHS = frozenset({"/v1/predict", CHAT})
 """Paths of requests that wait for the policy."""
 OPEN_PATHS = frozenset({"/healthz", "/readyz"})
 
@@ -53,14 +54,15 @@ class Guard:
             self._move_waiting(-1)
 
     def _find_refusal(self, scope: Scope) -> JSONResponse | None:
-        headers = {name.lower(): value for name, value in scope["headers"]}
-        if not self._is_allowed(scope["path"], headers.get(b"authorization", b"")):
-            return _refuse(401, "the token is missing or wrong", {"WWW-Authenticate": "Bearer"})
+        path, headers = scope["path"], {name.lower(): value for name, value in scope["headers"]}
+        if not self._is_allowed(path, headers.get(b"authorization", b"")):
+            sentence = "the token is missing or wrong"
+            return refuse(path, 401, sentence, {"WWW-Authenticate": "Bearer"})
         length = headers.get(b"content-length", b"0")
         if length.isdigit() and int(length) > self.settings.max_body_bytes:
-            return _refuse_size(self.settings)
-        if scope["path"] in ASKED_PATHS and self.num_waiting >= self.settings.max_waiting:
-            return _refuse(429, "too many requests are waiting", {"Retry-After": "1"})
+            return _refuse_size(path, self.settings)
+        if path in ASKED_PATHS and self.num_waiting >= self.settings.max_waiting:
+            return refuse(path, 429, "too many requests are waiting", {"Retry-After": "1"})
         return None
 
     def _is_allowed(self, path: str, given: bytes) -> bool:
@@ -69,7 +71,7 @@ class Guard:
         return hmac.compare_digest(given, f"Bearer {self.settings.token}".encode())
 
     async def _hand_on(self, scope: Scope, receive: Receive, counted: "_CountedAnswer") -> None:
-        body = _LimitedBody(receive, self.settings)
+        body = _LimitedBody(scope["path"], receive, self.settings)
 
         async def send(message: Message) -> None:
             if body.refusal is None:
@@ -115,8 +117,9 @@ class _LimitedBody:
         refusal: the answer to a body that broke a limit.
     """
 
-    def __init__(self, receive: Receive, settings: ServeSettings) -> None:
+    def __init__(self, path: str, receive: Receive, settings: ServeSettings) -> None:
         self.refusal: JSONResponse | None = None
+        self._path = path
         self._receive = receive
         self._settings = settings
         self._num_bytes = 0
@@ -131,20 +134,16 @@ class _LimitedBody:
             message = await asyncio.wait_for(self._receive(), max(left_s, 0.001))
         except TimeoutError as error:
             text = "the request did not arrive in time"
-            self.refusal = _refuse(408, text, {"Connection": "close"})
+            self.refusal = refuse(self._path, 408, text, {"Connection": "close"})
             raise _BodyRefusedError from error
         self._num_bytes += len(message.get("body", b""))
         if self._num_bytes > self._settings.max_body_bytes:
-            self.refusal = _refuse_size(self._settings)
+            self.refusal = _refuse_size(self._path, self._settings)
             raise _BodyRefusedError
         self._is_whole = message["type"] != "http.request" or not message.get("more_body", False)
         return message
 
 
-def _refuse_size(settings: ServeSettings) -> JSONResponse:
+def _refuse_size(path: str, settings: ServeSettings) -> JSONResponse:
     text = f"the request is larger than {settings.max_body_mib:g} MiB"
-    return _refuse(413, text, {"Connection": "close"})
-
-
-def _refuse(status: int, detail: str, headers: dict[str, str]) -> JSONResponse:
-    return JSONResponse({"detail": detail}, status, headers=headers)
+    return refuse(path, 413, text, {"Connection": "close"})
