@@ -40,7 +40,7 @@ demo: setup
 # One thread per process: two test processes share the cores.
 test: export OMP_NUM_THREADS = 1
 test: setup
-	$(BIN)/pytest -n 2 -m "not slow"
+	$(BIN)/pytest -n 2 -m "not slow" --durations=20
 
 test-all: export OMP_NUM_THREADS = 1
 test-all: setup
