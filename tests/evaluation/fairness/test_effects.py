@@ -60,7 +60,7 @@ def test_a_field_alone_is_classed_as_its_effect(
     is_harmless = effect.kind in ("harmless", "source")
     assert found.kind == ("harmless" if is_harmless else "confounding")
     if effect.kind == "harmless":
-        assert (found.why, found.explain("zh")) == (effect.reason, effect.reason_zh)
+        assert (found.explain(), found.explain("zh")) == (effect.reason, effect.reason_zh)
     steps = {"budget/grpo.num_steps": 24}
     named = change(kind, path, (path,), **steps)
     follows = effect.kind == "budget"

@@ -15,7 +15,7 @@ from groupwise.core import (
     write_text,
 )
 from groupwise.evaluation import digest_items, read_conditions, read_facts, read_predictions
-from groupwise.evaluation.fairness.relations import describe_items
+from groupwise.evaluation.fairness.finding import describe_items
 
 
 def test_the_last_policy_is_compared(tmp_path: Path) -> None:

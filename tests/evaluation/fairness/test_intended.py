@@ -105,7 +105,7 @@ def test_a_part_of_a_name_is_no_name(judge_pair: Judge) -> None:
 
 def test_the_cause_is_told(judge_pair: Judge) -> None:
     resolved = next(one for one in judge_pair().differences if one.aspect == "resolved")
-    assert "grpo.beta" in resolved.why
+    assert "grpo.beta" in resolved.explain()
     assert "grpo.beta" in resolved.explain("zh")
 
 

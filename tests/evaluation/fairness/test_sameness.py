@@ -23,7 +23,7 @@ def test_identical_predictions_are_remarked(judge_pair: Judge) -> None:
     verdict = judge_pair(answers="one")
     (remark,) = verdict.remarks
     assert (remark.name, remark.level) == ("same_predictions", "warning")
-    assert "all 40 items" in remark.message
+    assert "all 40 items" in remark.explain()
     assert "全部 40 题" in remark.explain("zh")
     assert verdict.relations[0].num_same_text == verdict.relations[0].num_same_answer == 40
     assert verdict.is_fair
@@ -60,7 +60,7 @@ def test_weights_that_did_not_move_are_an_error(judge_pair: Judge, still: str) -
     verdict = judge_pair(weights={**TRAINED, f"{still}/policy": before})
     assert list_names(verdict) == ["unmoved_weights"]
     assert verdict.remarks[0].level == "error"
-    assert f"step {still}" in verdict.remarks[0].message
+    assert f"step {still}" in verdict.remarks[0].explain()
     assert not verdict.is_fair
     assert not verdict.confounding
 
@@ -125,7 +125,7 @@ def test_identical_epochs_mean_that_nothing_was_trained() -> None:
     (remark,) = summarize_same(cells)
     assert remark.name == "same_epochs"
     assert remark.words == {"key": "epoch", "cause": "1, 2", "count": "4"}
-    assert remark.message == (
+    assert remark.explain() == (
         "epoch 1, 2 are identical in all 4 cells: nothing was trained between them"
     )
 

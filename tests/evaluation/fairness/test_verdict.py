@@ -83,8 +83,8 @@ def test_what_is_unlike_confounds(
     verdict = judge_pair(changes)
     assert not verdict.is_fair
     assert [(one.aspect, one.key) for one in verdict.confounding] == [place]
-    assert verdict.confounding[0].why
-    assert verdict.confounding[0].explain("zh") != verdict.confounding[0].why
+    assert verdict.confounding[0].explain()
+    assert verdict.confounding[0].explain("zh") != verdict.confounding[0].explain()
 
 
 def test_other_training_steps_confound(judge_pair: Judge) -> None:
@@ -155,7 +155,7 @@ def test_other_items_confound(judge_pair: Judge, ids: range, kind: str, num_shar
     (difference,) = verdict.confounding
     assert (difference.aspect, difference.key) == ("items", "test")
     assert [values["n"] for values in difference.values.values()] == [40, len(ids)]
-    assert kind in difference.why
+    assert kind in difference.explain()
     (relation,) = verdict.relations
     assert (relation.kind, relation.num_shared) == (kind, num_shared)
 
@@ -201,9 +201,9 @@ def test_runs_without_conditions_are_named_once(tmp_path: Path) -> None:
     unknown = [one for one in verdict.confounding if one.aspect == "conditions"]
     assert len(unknown) == 1
     assert unknown[0].values == {}
-    assert str(one) in unknown[0].why
-    assert str(two) in unknown[0].why
-    assert "template" in unknown[0].why
+    assert str(one) in unknown[0].explain()
+    assert str(two) in unknown[0].explain()
+    assert "template" in unknown[0].explain()
 
 
 def test_the_rest_is_held_together_where_one_run_has_no_conditions(tmp_path: Path) -> None:

@@ -8,7 +8,6 @@ from typing import get_args
 import pytest
 
 import groupwise
-from groupwise.evaluation.fairness.wording import SENTENCES
 from groupwise.evaluation.monitor import AlarmName
 from groupwise.evaluation.page import LANGUAGES, Language, Statement, Words
 from groupwise.evaluation.page.words import load_vocabulary
@@ -35,7 +34,7 @@ def test_both_languages_have_the_same_keys() -> None:
     assert list_keys("en") == list_keys("zh")
 
 
-@pytest.mark.parametrize("section", ["statements", "labels"])
+@pytest.mark.parametrize("section", ["statements", "labels", "confounding"])
 def test_both_languages_fill_in_the_same_places(section: str) -> None:
     english, chinese = load_vocabulary("en")[section], load_vocabulary("zh")[section]
     unlike = [k for k in english if list_places(english[k]) != list_places(chinese[k])]
@@ -102,7 +101,8 @@ def test_places_and_systems_are_named_by_the_last_part_of_their_keys() -> None:
 @pytest.mark.parametrize("language", LANGUAGES)
 def test_every_sentence_of_the_gate_can_be_said(language: Language) -> None:
     words = {"key": "grpo.beta", "cause": "0.1", "cause_zh": "甲", "runs": "a", "count": "3"}
-    for reason in SENTENCES:
+    vocabulary = load_vocabulary(language)
+    for reason in (*vocabulary["reasons"], *vocabulary["confounding"]):
         said = Words(language).say(Statement("notice.gate", {"reason": reason, "words": words}))
         assert said.endswith("." if language == "en" else "。")
         assert "{" not in said

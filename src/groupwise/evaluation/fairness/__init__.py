@@ -8,23 +8,25 @@ from groupwise.evaluation.fairness.classing import DifferenceKind
 from groupwise.evaluation.fairness.conditions import (
     CONDITIONS_FILE,
     Conditions,
+    describe_examples,
+    describe_rows,
+    digest_prompts,
+    digest_weights,
     read_conditions,
     read_measures,
     read_recorded,
     write_conditions,
 )
-from groupwise.evaluation.fairness.contents import (
-    describe_examples,
-    describe_rows,
-    digest_prompts,
-    digest_weights,
-)
 from groupwise.evaluation.fairness.differences import Difference
 from groupwise.evaluation.fairness.facts import Answer, RunFacts, read_facts
-from groupwise.evaluation.fairness.relations import ItemRelation
-from groupwise.evaluation.fairness.sameness import Sameness, summarize_same
+from groupwise.evaluation.fairness.finding import ItemRelation
 from groupwise.evaluation.fairness.scope import Scope
-from groupwise.evaluation.fairness.verdict import FairnessVerdict, check_fairness
+from groupwise.evaluation.fairness.verdict import (
+    FairnessVerdict,
+    Sameness,
+    check_fairness,
+    summarize_same,
+)
 
 __all__ = [
     "CONDITIONS_FILE",

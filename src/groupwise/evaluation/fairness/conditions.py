@@ -4,14 +4,23 @@ A recipe writes one file, ``evaluate/conditions.json``; ``facts`` reads it. Dige
 decide, so folders, paths and times never count.
 """
 
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 from typing import Any, cast
 
 from pydantic import TypeAdapter, ValidationError
 
-from groupwise.core import EvaluationError, read_json, write_json
+from groupwise.core import (
+    EvaluationError,
+    Example,
+    digest_file,
+    digest_json,
+    read_json,
+    read_jsonl,
+    write_json,
+)
 from groupwise.evaluation.measures import Measure
 
 CONDITIONS_FILE = "evaluate/conditions.json"
@@ -19,6 +28,7 @@ _NESTED = ("data",)
 _MAPPINGS = (*_NESTED, "prompts", "decoding", "parser", "metrics")
 _AGAIN = "run the step that writes it again"
 _MEASURES = TypeAdapter(tuple[Measure, ...])
+_WEIGHTS = ("*.safetensors", "*.bin")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -143,3 +153,42 @@ def read_rows(path: Path) -> list[Mapping[str, Any]]:
     if not all(isinstance(row, dict) for row in rows):
         raise EvaluationError(f"{path} is damaged", expected="a JSON list of objects", fix=_AGAIN)
     return rows
+
+
+def describe_rows(path: Path, **counts: int) -> dict[str, Any]:
+    """Return digest, number of rows and ``counts`` of a JSONL file.
+
+    Raises:
+        DataError: if it cannot be read or a line is not a JSON object.
+    """
+    num_rows = len(read_jsonl(path))
+    return {"digest": digest_file(path), "num_rows": num_rows, **counts}
+
+
+def describe_examples(examples: Sequence[Example]) -> dict[str, Any]:
+    """Return digest, rows, clusters and rows by label of examples, in the order they are used."""
+    labels = Counter(str(example.label) for example in examples)
+    return {
+        "digest": digest_json([[example.id, example.cluster] for example in examples]),
+        "num_rows": len(examples),
+        "num_clusters": len({example.cluster for example in examples}),
+        **{f"num_rows:{label}": labels[label] for label in sorted(labels)},
+    }
+
+
+def digest_prompts(examples: Iterable[Example]) -> str:
+    """Return the digest of the messages of every item; the order of items does not count."""
+    return digest_json(
+        sorted([e.id, *(f"{turn.role}: {turn.text}" for turn in e.prompt)] for e in examples)
+    )
+
+
+def digest_weights(folder: Path) -> str | None:
+    """Return the digest of a folder's weight files, or None if it has none.
+
+    Configuration and tokenizer do not count; where the folder is does not either.
+    """
+    files = sorted(path for pattern in _WEIGHTS for path in folder.glob(pattern))
+    if not files:
+        return None
+    return digest_json([[path.name, digest_file(path)] for path in files])

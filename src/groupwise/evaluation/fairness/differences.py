@@ -18,9 +18,13 @@ from groupwise.evaluation.fairness.classing import (
     make_context,
 )
 from groupwise.evaluation.fairness.facts import RunFacts
-from groupwise.evaluation.fairness.finding import Found, find_unlike_facts, find_unlike_items
-from groupwise.evaluation.fairness.relations import ItemRelation
-from groupwise.evaluation.fairness.wording import Language, write_sentence
+from groupwise.evaluation.fairness.finding import (
+    Found,
+    ItemRelation,
+    find_unlike_facts,
+    find_unlike_items,
+)
+from groupwise.evaluation.page.words import Language, explain
 
 _ORDER: tuple[DifferenceKind, ...] = ("confounding", "intended", "harmless")
 _OF_ITEMS = ("items", "labels")
@@ -36,8 +40,7 @@ class Difference:
         values: by the run's name; a run that has not recorded it is not there.
         kind: ``intended``: it is compared, or follows from that; ``harmless``: it is on the
             documented list; ``confounding``: everything else.
-        why: one sentence, and what to do.
-        reason: fixed name of the sentence.
+        reason: fixed name of the sentence that says why, and what to do.
         words: what stands in the sentence's places.
     """
 
@@ -45,13 +48,12 @@ class Difference:
     key: str
     values: Mapping[str, Any]
     kind: DifferenceKind
-    why: str
     reason: str
     words: Mapping[str, str]
 
     def explain(self, language: Language = "en") -> str:
         """Return the sentence in a language."""
-        return write_sentence(self.reason, self.words, language)
+        return explain(self.reason, self.words, language)
 
 
 def find_differences(
@@ -96,5 +98,4 @@ def check_factors(runs: Sequence[RunFacts], factors: Sequence[str]) -> None:
 def _class(found: Found, context: Context) -> Difference:
     kind, reason, given = class_difference(found, context)
     words = {"key": found.key, "cause": "", "runs": ", ".join(found.lacking), **given}
-    why = write_sentence(reason, words)
-    return Difference(found.aspect, found.key, found.values, kind, why, reason, words)
+    return Difference(found.aspect, found.key, found.values, kind, reason, words)

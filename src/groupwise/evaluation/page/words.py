@@ -13,7 +13,6 @@ from typing import Any, Literal, cast
 
 import yaml
 
-from groupwise.evaluation.fairness.wording import write_sentence
 from groupwise.evaluation.measures import Measure
 from groupwise.evaluation.page import numbers
 from groupwise.evaluation.policies import Policies
@@ -49,6 +48,13 @@ def load_vocabulary(language: Language) -> Mapping[str, Mapping[str, Any]]:
     """Return the vocabulary of a language by section."""
     path = Path(__file__).with_name("vocabulary") / f"{language}.yaml"
     return cast("dict[str, dict[str, Any]]", yaml.safe_load(path.read_text(encoding="utf-8")))
+
+
+def explain(reason: str, words: Mapping[str, str], language: Language = "en") -> str:
+    """Return the fairness gate's sentence about a difference or a sameness."""
+    vocabulary = load_vocabulary(language)
+    sentences: Mapping[str, str] = {**vocabulary["reasons"], **vocabulary["confounding"]}
+    return sentences[reason].format(**words)
 
 
 @dataclass(frozen=True)
@@ -89,7 +95,7 @@ class Words:
 
     def explain(self, reason: str, words: Mapping[str, str]) -> str:
         """Return the fairness gate's sentence about a difference or a sameness."""
-        return write_sentence(reason, words, self.language)
+        return explain(reason, words, self.language)
 
     def label(self, name: str, /, **values: object) -> str:
         """Return a label, filled in."""
