@@ -7,7 +7,8 @@ from groupwise.core import Score, TrainingError, read_jsonl
 from groupwise.models import TrainableSettings, list_trainable, load_policy
 from groupwise.rewards import RewardSet
 from groupwise.training import GrpoSettings, Workspace, train_grpo
-from groupwise.training.prompt_rows import lay_out_prompts
+from groupwise.training.prompt_rows import lay_out_prompts, make_prompt_rows
+from groupwise.training.settings import SpeedSettings
 
 
 class Fixed:
@@ -143,7 +144,7 @@ def test_each_prompt_of_a_round_is_sampled_once(taught_text_folder, text_example
     }
     train(taught_text_folder, text_examples[:7], tmp_path, {"watch": (Watch(), 1.0)}, **settings)
     layout = lay_out_prompts(7, num_epochs=2, prompts_per_round=4, seed=0)
-    assert asked == [place for place in layout for _ in range(2)]
+    assert asked == [place for _, place in layout for _ in range(2)]
     resolved = json.loads((tmp_path / "resolved.json").read_text())
     assert resolved["prompts_left_out_per_epoch"] == 3
     rows = read_jsonl(tmp_path / "metrics.jsonl")
@@ -199,8 +200,8 @@ def test_prompts_with_and_without_pictures_do_not_mix(
 def test_each_epoch_asks_each_prompt_once():
     layout = lay_out_prompts(10, num_epochs=3, prompts_per_round=5, seed=1)
     epochs = [layout[start : start + 10] for start in (0, 10, 20)]
-    assert [sorted(epoch) for epoch in epochs] == [list(range(10))] * 3
-    assert len({tuple(epoch) for epoch in epochs}) == 3
+    assert [sorted(epoch) for epoch in epochs] == [[(n, m) for m in range(10)] for n in range(3)]
+    assert len({tuple(place for _, place in epoch) for epoch in epochs}) == 3
     assert layout != lay_out_prompts(10, num_epochs=3, prompts_per_round=5, seed=2)
 
 
@@ -215,7 +216,7 @@ def test_prompts_are_asked_in_the_order_laid_out(taught_text_folder, text_exampl
 
     train(taught_text_folder, text_examples, tmp_path, {"watch": (Watch(), 1.0)}, epochs=2)
     layout = lay_out_prompts(8, num_epochs=2, prompts_per_round=4, seed=0)
-    assert asked == [place for place in layout for _ in range(2)]
+    assert asked == [place for _, place in layout for _ in range(2)]
 
 
 def test_an_unfilled_round_is_left_out_at_the_end_of_each_epoch():
@@ -229,3 +230,63 @@ def test_a_warmup_that_takes_all_steps_stops_it(taught_text_folder, text_example
     with pytest.raises(TrainingError, match="a warm-up of 2 steps in a training of 2;"):
         train(taught_text_folder, text_examples, tmp_path, rewards, warmup_steps=2)
     assert not (tmp_path / "on_policy.json").exists()
+
+
+@pytest.fixture(scope="module")
+def sample(taught_text_folder, text_examples, tmp_path_factory):
+    """Return what a policy that does not change is asked to say: completions of each prompt."""
+
+    def run(**settings):
+        asked = {}
+
+        class Watch(Scatter):
+            def __call__(self, example, completion):
+                asked.setdefault(example.id, []).append(completion.token_ids)
+                return super().__call__(example, completion)
+
+        folder = tmp_path_factory.mktemp("sampled")
+        settings = {"learning_rate": 1e-12, "epochs": 2} | settings
+        train(taught_text_folder, text_examples, folder, {"watch": (Watch(), 1.0)}, **settings)
+        return asked
+
+    return run
+
+
+@pytest.fixture(scope="module")
+def sampled(sample):
+    return sample()
+
+
+def test_seeds_of_a_prompt_do_not_depend_on_what_a_round_leaves_out(text_examples):
+    def list_seeds(prompts_per_round, seed=0):
+        layout = lay_out_prompts(8, num_epochs=2, prompts_per_round=prompts_per_round, seed=0)
+        rows = make_prompt_rows(text_examples, layout, seed=seed)[:]
+        assert rows["place"] == [place for _, place in layout]
+        return dict(zip(layout, rows["sampling_seed"], strict=True))
+
+    every, fewer = list_seeds(4), list_seeds(3)
+    assert len(set(every.values())) == 16
+    assert len(fewer) == 12
+    assert fewer.items() <= every.items()
+    assert not set(every.values()) & set(list_seeds(4, seed=1).values())
+
+
+def test_each_visit_and_each_completion_is_drawn_apart(sampled):
+    assert all(len(set(completions)) == 4 for completions in sampled.values())
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"prompts_per_step": 1},
+        {"prompts_per_step": 2, "gradient_accumulation": 2, "steps_per_generation": 4},
+        {"speed": SpeedSettings(shared_prefix="off")},
+        {"max_new_tokens": 6},
+    ],
+    ids=lambda settings: next(iter(settings)),
+)
+def test_what_is_sampled_does_not_depend_on_what_is_sampled_beside_it(sample, sampled, settings):
+    found = sample(**settings)
+    assert found.keys() == sampled.keys()
+    for id_, completions in sampled.items():
+        assert [ids[:4] for ids in found[id_]] == completions

@@ -22,7 +22,9 @@ class Sampling(Config):
             less likely: their logits are divided by it, or multiplied if negative.
         top_k: only so many of the likeliest tokens are drawn from; 0: from all.
         min_p: only tokens that are at least so likely relative to the likeliest are drawn.
-        seed: of the draws of one request, in this process of one batch; None: others each time.
+        seed: of the draws. In this process the completions of an example follow from it, the
+            example's id and their number, whatever else is asked; a server is given it as it is.
+            None: others each time.
     """
 
     temperature: float = Field(default=0.0, ge=0)

@@ -5,7 +5,6 @@ as one row at a time. It does not train and does not know rewards.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from typing import Any, TypeVar
 
 import torch
@@ -14,9 +13,10 @@ from transformers.generation.logits_process import (
     RepetitionPenaltyLogitsProcessor,
 )
 
-from groupwise.core import Completion, Example, ModelError, open_picture
+from groupwise.core import Completion, Example, ModelError, derive_seed, open_picture
 from groupwise.inference.engine import ReportProgress, Sampling
 from groupwise.inference.label_tokens import find_label_tokens
+from groupwise.inference.row_draws import draw_by_row
 from groupwise.models import Policy
 
 T = TypeVar("T")
@@ -94,17 +94,28 @@ class LocalEngine:
     ) -> list[Completion]:
         inputs = self._encode(examples)
         self._check_length(examples, inputs, num_new_tokens=sampling.max_new_tokens)
-        return self.generate_encoded(inputs, sampling=sampling, num_completions=num_completions)
+        return self.generate_encoded(
+            inputs,
+            [example.id for example in examples],
+            sampling=sampling,
+            num_completions=num_completions,
+        )
 
     @torch.inference_mode()
     def generate_encoded(
-        self, inputs: Mapping[str, Any], *, sampling: Sampling, num_completions: int = 1
+        self,
+        inputs: Mapping[str, Any],
+        ids: Sequence[str],
+        *,
+        sampling: Sampling,
+        num_completions: int = 1,
     ) -> list[Completion]:
         """Return the completions of one batch that is encoded already, row by row.
 
         Args:
             inputs: what the policy's processor makes of a batch, padded on the left; no longer
                 than the model takes. It is brought to the model's device here.
+            ids: of the rows' examples.
             sampling: how completions are drawn.
             num_completions: for each row; they follow one another.
         """
@@ -116,9 +127,12 @@ class LocalEngine:
             "pad_token_id": self.policy.tokenizer.pad_token_id,
             "logits_processor": _penalise_repetition(inputs, sampling, num_completions),
         }
+        if sampling.seed is not None:
+            seeds = [derive_seed(sampling.seed, id_) for id_ in ids]
+            keys = [(seed, number) for seed in seeds for number in range(num_completions)]
+            given["custom_generate"] = draw_by_row(keys)
         settings = _neutralise(self.policy.model.generation_config) | _write_draws(sampling) | given
-        with _seeded(sampling.seed):
-            output = self.policy.model.generate(**inputs, **settings)
+        output = self.policy.model.generate(**inputs, **settings)
         rows = output[:, inputs["input_ids"].shape[1] :].tolist()
         return [self._decode(row) for row in rows]
 
@@ -190,17 +204,6 @@ def _write_draws(sampling: Sampling) -> dict[str, Any]:
         "top_k": sampling.top_k,
         "min_p": sampling.min_p or None,
     }
-
-
-@contextmanager
-def _seeded(seed: int | None) -> Iterator[None]:
-    """Draw with a seed, and go on afterwards as if nothing had been drawn; None: as it comes."""
-    if seed is None:
-        yield
-        return
-    with torch.random.fork_rng():
-        torch.manual_seed(seed)
-        yield
 
 
 def _split(items: Sequence[T], size: int) -> Iterator[Sequence[T]]:

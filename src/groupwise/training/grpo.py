@@ -106,7 +106,7 @@ def train_grpo(
             model=model,
             reward_funcs=[reward],
             args=arguments,
-            train_dataset=make_prompt_rows(examples, layout),
+            train_dataset=make_prompt_rows(examples, layout, seed=workspace.seed),
             processing_class=policy.processor,
             callbacks=[
                 *_make_callbacks(settings, workspace, check_heldout),

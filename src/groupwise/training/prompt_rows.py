@@ -14,23 +14,28 @@ from groupwise.models import build_messages
 
 def lay_out_prompts(
     num_prompts: int, *, num_epochs: int, prompts_per_round: int, seed: int
-) -> list[int]:
-    """Return the place of each prompt of every epoch in order.
+) -> list[tuple[int, int]]:
+    """Return (epoch, place) of each prompt of every epoch in order.
 
     Each epoch is shuffled by its own seed; what does not fill a round is left out at its end.
     """
-    layout: list[int] = []
+    layout: list[tuple[int, int]] = []
     for epoch in range(num_epochs):
         places = list(range(num_prompts))
         random.Random(derive_seed(seed, "prompts", epoch)).shuffle(places)
-        layout += places[: num_prompts - num_prompts % prompts_per_round]
+        places = places[: num_prompts - num_prompts % prompts_per_round]
+        layout += [(epoch, place) for place in places]
     return layout
 
 
-def make_prompt_rows(examples: Sequence[Example], layout: Sequence[int]) -> Any:
-    """Return a Dataset with ``place``, ``prompt`` and ``images`` (if any) for each place.
+def make_prompt_rows(
+    examples: Sequence[Example], layout: Sequence[tuple[int, int]], *, seed: int
+) -> Any:
+    """Return a Dataset with the prompts of (epoch, place) pairs, in order.
 
-    Rows of one place that are read together, a group, hold the same opened pictures.
+    Its columns are ``place``, ``sampling_seed``, ``prompt`` and ``images`` (if any). Rows of one
+    place that are read together, a group, hold the same opened pictures. What is sampled for a
+    prompt follows from ``seed``, its place and its epoch: not from the rows around it.
     """
     from datasets import Dataset
 
@@ -39,7 +44,7 @@ def make_prompt_rows(examples: Sequence[Example], layout: Sequence[int]) -> Any:
     def read(batch: dict[str, list[int]]) -> dict[str, list[Any]]:
         chosen = [examples[place] for place in batch["place"]]
         columns: dict[str, list[Any]] = {
-            "place": batch["place"],
+            **batch,
             "prompt": [build_messages(example) for example in chosen],
         }
         if has_pictures:
@@ -50,4 +55,8 @@ def make_prompt_rows(examples: Sequence[Example], layout: Sequence[int]) -> Any:
             columns["images"] = [opened[place] for place in batch["place"]]
         return columns
 
-    return Dataset.from_dict({"place": list(layout)}).with_transform(read)
+    columns = {
+        "place": [place for _, place in layout],
+        "sampling_seed": [derive_seed(seed, "completions", place, n) for n, place in layout],
+    }
+    return Dataset.from_dict(columns).with_transform(read)

@@ -15,6 +15,7 @@ _PROGRAM = Path(__file__).parents[2] / "fixtures" / "grpo_processes.py"
 _TIMEOUT_S = 200
 _QUICK = ("dapo-last-split", "dapo-last-dead")
 _FAULTY = "dapo-last-faulty"
+_SAMPLED = "dapo-last-sampled"
 
 
 @pytest.fixture(scope="module")
@@ -117,7 +118,17 @@ def test_both_fall_back_where_one_sees_a_fault(grpo, processes, two, text_folder
     assert_agree(grpo, alone, found)
 
 
+def test_two_sample_what_one_samples(grpo, processes, two, text_folder, tmp_path):
+    """Also for the group that is half in the first process and half in the second."""
+    found = two([_SAMPLED])[_SAMPLED]
+    policies = processes.load_policies(text_folder, tmp_path)
+    alone = processes.train(policies, processes.CASES[_SAMPLED], tmp_path, num_processes=1)
+    assert alone["said"] == found["said"]
+    assert [len({tuple(ids) for ids in round_}) for round_ in alone["said"]] == [12, 12]
+    assert_agree(grpo, alone, found)
+
+
 @pytest.mark.slow
 def test_losses_and_what_trains(grpo, processes, two, text_folder, tmp_path):
-    names = [name for name in processes.CASES if name not in (*_QUICK, _FAULTY)]
+    names = [name for name in processes.CASES if name not in (*_QUICK, _FAULTY, _SAMPLED)]
     check(names, grpo=grpo, processes=processes, two=two, text_folder=text_folder, folder=tmp_path)

@@ -23,10 +23,12 @@ class Encoded:
 
     Attributes:
         number: of the item.
+        id: of its example.
         inputs: tensors by name.
     """
 
     number: int
+    id: str
     inputs: Mapping[str, Any]
 
     @property
@@ -57,7 +59,7 @@ class Encoder:
         """
         policy = self._take()
         try:
-            encoded = Encoded(item.number, _encode(policy, item, max_pixels))
+            encoded = Encoded(item.number, item.example.id, _encode(policy, item, max_pixels))
         except DataError as error:
             return Failure("picture", str(error))
         except MemoryError:

@@ -104,7 +104,8 @@ class LocalBackend:
         padding: Any = self.engine.policy.tokenizer.pad_token_id
         try:
             inputs = collate([row.inputs for row in batch], pad_token_id=padding)
-            return self.engine.generate_encoded(inputs, sampling=sampling)
+            ids = [row.id for row in batch]
+            return self.engine.generate_encoded(inputs, ids, sampling=sampling)
         except (RuntimeError, MemoryError) as error:
             if not is_out_of_memory(error):
                 raise

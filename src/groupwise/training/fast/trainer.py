@@ -15,6 +15,7 @@ import torch
 from trl.trainer.grpo_trainer import GRPOTrainer
 
 from groupwise.core import TrainingError
+from groupwise.training.fast.draws import draw_from_seeds
 from groupwise.training.fast.early_rewards import start_all, start_early
 from groupwise.training.fast.groups import (
     Groups,
@@ -227,12 +228,14 @@ class FastGRPOTrainer(_Base):
     def _generate_single_turn(
         self, prompt_ids: Any, images: Any, multimodal_fields: Any, *given: Any, **named: Any
     ) -> tuple[Any, Any]:
+        drawn = nullcontext() if self._round is None else draw_from_seeds(self, self._rows)
         has_prefix = max(map(len, prompt_ids)) > 1
-        if not (has_prefix and self._reads_prompts_once(len(prompt_ids))):
+        with drawn:
+            if has_prefix and self._reads_prompts_once(len(prompt_ids)):
+                return sample_round(self, prompt_ids, images, multimodal_fields), None
             return super()._generate_single_turn(
                 prompt_ids, images, multimodal_fields, *given, **named
             )
-        return sample_round(self, prompt_ids, images, multimodal_fields), None
 
     def _reads_prompts_once(self, num_rows: int) -> bool:
         """Whether these rows are those of the round and are sampled here."""
