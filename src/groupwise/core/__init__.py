@@ -21,6 +21,7 @@ from groupwise.core.errors import (
     TrainingError,
 )
 from groupwise.core.example import (
+    ROW_FIELD,
     Completion,
     Example,
     Message,
@@ -52,6 +53,7 @@ from groupwise.core.yaml_loader import parse_yaml
 __all__ = [
     "BUDGET",
     "MAX_PLACES",
+    "ROW_FIELD",
     "Completion",
     "Config",
     "ConfigError",

@@ -9,6 +9,8 @@ from groupwise.core.digests import digest_file, digest_json
 from groupwise.core.errors import DataError, ScoreRangeError
 
 Role = Literal["system", "user", "assistant"]
+ROW_FIELD = "_row"
+"""Field that says where the row of an example was found; it is no part of the example's id."""
 
 
 @dataclass(frozen=True, slots=True)

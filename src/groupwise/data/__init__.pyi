@@ -33,13 +33,11 @@ from groupwise.data.splits import (
 )
 from groupwise.data.tables.asked import AskedRow, ask_about_row, read_asked_rows
 from groupwise.data.tables.loading import LoadedTable, digest_table, load_labelled, load_table
-from groupwise.data.tables.rows import ROW_FIELD
 from groupwise.data.tables.settings import SPLITS, TableColumns, TableSettings
 
 __all__ = [
     "KEEPING_ORDER",
     "PICTURE_COLUMNS",
-    "ROW_FIELD",
     "SPLITS",
     "AskedRow",
     "DataAudit",

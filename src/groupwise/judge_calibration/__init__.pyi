@@ -1,5 +1,6 @@
 """Calibration of judges: what people decided is put to a judge, and what it says is measured."""
 
+from groupwise.judge_calibration.building import build_judge, find_prompt, load_responder
 from groupwise.judge_calibration.calibrate import (
     Calibration,
     CalibrationPlan,
@@ -21,7 +22,10 @@ __all__ = [
     "RecordedVerdicts",
     "RuleJudge",
     "VerdictRow",
+    "build_judge",
     "calibrate_judge",
+    "find_prompt",
+    "load_responder",
     "measure_judge",
     "measure_recorded",
     "plan_calibration",

@@ -6,7 +6,7 @@ from groupwise.judges.generative import GenerativeJudge
 from groupwise.judges.judge import Judge, NoVerdict, NoVerdictCause, Question, Verdict
 from groupwise.judges.ledger import Ledger, StopSettings
 from groupwise.judges.logit import LogitJudge
-from groupwise.judges.model_judge import JudgeSettings
+from groupwise.judges.model_judge import JudgeSettings, ModelJudge
 from groupwise.judges.pairwise import PairwiseJudge, swap_pair
 from groupwise.judges.panel import Panel
 from groupwise.judges.prompt import JudgePrompt, load_prompt
@@ -19,6 +19,7 @@ __all__ = [
     "JudgeSettings",
     "Ledger",
     "LogitJudge",
+    "ModelJudge",
     "NoVerdict",
     "NoVerdictCause",
     "PairwiseJudge",

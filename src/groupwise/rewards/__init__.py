@@ -21,6 +21,7 @@ from groupwise.rewards.boxes import BoxIou
 from groupwise.rewards.choices import ChoiceParser
 from groupwise.rewards.code_tests import CodeTests
 from groupwise.rewards.exact_match import ExactMatch
+from groupwise.rewards.functions import FunctionReward, digest_functions, split_function
 from groupwise.rewards.human_override import HumanOverride
 from groupwise.rewards.json_parser import JsonParser
 from groupwise.rewards.judged import Judged
@@ -59,6 +60,7 @@ __all__ = [
     "CodeParser",
     "CodeTests",
     "ExactMatch",
+    "FunctionReward",
     "HumanOverride",
     "JsonParser",
     "JudgeSeat",
@@ -86,8 +88,10 @@ __all__ = [
     "WeightedReward",
     "audit_rewards",
     "describe_weights",
+    "digest_functions",
     "normalize_text",
     "normalize_vqa_answer",
     "render_reward_audit",
+    "split_function",
     "split_tokens",
 ]

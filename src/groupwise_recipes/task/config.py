@@ -2,13 +2,14 @@
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Literal, Self, cast
+from typing import Annotated, Any, Literal, Self, cast
 
-from pydantic import Field, ValidationInfo, field_validator, model_validator
+from pydantic import Discriminator, Field, Tag, ValidationInfo, field_validator, model_validator
 
-from groupwise.core import Config, describe_unknown
+from groupwise.core import Config, describe_unknown, read_config
 from groupwise.data import TableSettings
 from groupwise.flow import DataSettings, FlowConfig
+from groupwise.judge_calibration import JudgeConfig
 from groupwise.rewards import AnswerSettings, RewardKind
 from groupwise.training import SftSettings
 
@@ -22,8 +23,9 @@ class TaskData(TableSettings, DataSettings):
     def _check_answer(self) -> Self:
         if self.columns.answer is None:
             raise ValueError("data.columns.answer is needed: it is what answers are compared with")
-        if self.near_duplicates != "warn":
-            raise ValueError("data.near_duplicates: only warn is known for rows of a table")
+        is_given = self.hub or self.columns.split or set(self.files) != {"train"}
+        if self.near_duplicates == "join" and is_given:
+            raise ValueError("data.near_duplicates: join needs a split by shares, none given")
         return self
 
 
@@ -43,6 +45,61 @@ class RewardPart(Config):
     values: tuple[float, float] = (0.0, 1.0)
 
 
+class JudgePart(Config):
+    """A reward that a judge gives; what it cannot decide is not scored.
+
+    Attributes:
+        weight: beside those of the others.
+        judge: the judge, as in a file for ``groupwise judge calibrate``, or that file. It reads
+            ``question`` (the last turn of the prompt), ``reference``, ``answer`` and the columns.
+        scale: what each of its labels is worth.
+        pictures: whether it sees those of the prompt.
+    """
+
+    kind: Literal["judge"] = "judge"
+    weight: float = Field(default=1.0, ge=0)
+    judge: JudgeConfig
+    scale: Mapping[str, Annotated[float, Field(ge=0, le=1)]] = {"True": 1.0, "False": 0.0}
+    pictures: bool = False
+
+    @field_validator("judge", mode="before")
+    @classmethod
+    def _read_judge(cls, value: Any, info: ValidationInfo) -> Any:
+        """Return the settings of a file; a prompt's file stands beside it."""
+        path = Path(cast("Mapping[str, str]", info.context or {}).get("folder", ""))
+        if isinstance(value, str):
+            path, value = (path / value).parent, read_config(path / value)
+        prompt = value.get("prompt") if isinstance(value, Mapping) else None
+        if isinstance(prompt, str) and prompt.endswith(".txt"):
+            return {**value, "prompt": str(path / prompt)}
+        return value
+
+    @field_validator("scale", mode="before")
+    @classmethod
+    def _spell_labels(cls, value: Any) -> Any:
+        """Return the labels as texts: YAML reads True as no text."""
+        return {str(k): v for k, v in value.items()} if isinstance(value, Mapping) else value
+
+    @model_validator(mode="after")
+    def _check_judge(self) -> Self:
+        if self.judge.kind == "rule":
+            raise ValueError("a rule judges pairs; give a model or a server")
+        if self.judge.prompt is None and set(self.scale) != {"True", "False"}:
+            raise ValueError("the labels of scale need a prompt that asks for them: judge.prompt")
+        return self
+
+
+def _find_part(value: Any) -> str:
+    kind = value.get("kind") if isinstance(value, Mapping) else getattr(value, "kind", "")
+    return "judge" if kind == "judge" else "other"
+
+
+_Part = Annotated[
+    Annotated[RewardPart, Tag("other")] | Annotated[JudgePart, Tag("judge")],
+    Discriminator(_find_part),
+]
+
+
 class TaskConfig(FlowConfig):
     """A task of your own.
 
@@ -51,15 +108,15 @@ class TaskConfig(FlowConfig):
         data: the rows.
         answer: what an answer is, by its ``kind``.
         rewards: by name: ``correct`` (what the answer's kind measures), ``format`` (it is an
-            answer at all), ``token_f1`` (share of the words), or ``file.py:function``; a number
-            is a weight.
+            answer at all), ``token_f1`` (share of the words), ``file.py:function``, or any name
+            for a judge (``kind: judge``); a number is a weight.
         sft: the warm-up on ``data.columns.target``; None: GRPO starts from the base.
     """
 
     recipe: Literal["task"] = "task"
     data: TaskData
     answer: AnswerSettings
-    rewards: Mapping[str, RewardPart] = {"correct": RewardPart()}
+    rewards: Mapping[str, _Part] = {"correct": RewardPart()}
     sft: SftSettings | None = None
 
     @field_validator("rewards", mode="before")
@@ -79,9 +136,12 @@ class TaskConfig(FlowConfig):
 
     @field_validator("rewards")
     @classmethod
-    def _check_rewards(cls, value: Mapping[str, RewardPart]) -> Mapping[str, RewardPart]:
-        for name in value:
-            if ":" not in name and name not in BUILT_IN:
+    def _check_rewards(cls, value: Mapping[str, _Part]) -> Mapping[str, _Part]:
+        for name, part in value.items():
+            if isinstance(part, JudgePart):
+                if name in BUILT_IN or not name.isidentifier():
+                    raise ValueError(f"a judge needs a name of its own, one word, got {name!r}")
+            elif ":" not in name and name not in BUILT_IN:
                 raise ValueError(describe_unknown("reward", name, [*BUILT_IN, "file.py:function"]))
         shown = [name.rpartition(":")[2] for name in value]
         repeated = [name for name in shown if shown.count(name) > 1]

@@ -1,23 +1,33 @@
-"""What GRPO is rewarded by: built-in rewards by name, and functions of the user's own."""
+"""What GRPO is rewarded by: built-in rewards by name, functions of the user's own, and judges."""
 
 from dataclasses import replace
 from pathlib import Path
 
 from groupwise.core import Example
 from groupwise.data import read_examples
-from groupwise.rewards import AnswerFormat, Reward, RewardCase, RewardSet, TokenF1
-from groupwise_recipes.task.config import RewardPart, TaskConfig
-from groupwise_recipes.task.functions import FunctionReward
+from groupwise.rewards import (
+    AnswerFormat,
+    FunctionReward,
+    Reward,
+    RewardCase,
+    RewardSet,
+    TokenF1,
+)
+from groupwise_recipes.task.config import JudgePart, RewardPart, TaskConfig
+from groupwise_recipes.task.judging import Judges, make_judge, make_judged
 from groupwise_recipes.task.rows import read_targets
 
 
-def make_rewards(config: TaskConfig) -> RewardSet:
-    """Return the rewards with their weights."""
+def make_rewards(config: TaskConfig, judges: Judges | None = None) -> RewardSet:
+    """Return the rewards with their weights; judges that are not open can only be looked at."""
+
+    def make(name: str, part: RewardPart | JudgePart) -> Reward:
+        if isinstance(part, RewardPart):
+            return _make_reward(name, part, config)
+        return make_judged(part, (judges or {}).get(name) or make_judge(part), config)
+
     return RewardSet(
-        {
-            show_name(name): (_make_reward(name, part, config), part.weight)
-            for name, part in config.rewards.items()
-        }
+        {show_name(name): (make(name, part), part.weight) for name, part in config.rewards.items()}
     )
 
 

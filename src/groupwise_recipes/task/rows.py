@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from groupwise.core import (
+    ROW_FIELD,
     DataError,
     Example,
     Finding,
@@ -16,7 +17,6 @@ from groupwise.core import (
     write_jsonl,
 )
 from groupwise.data import (
-    ROW_FIELD,
     DropLog,
     LoadedTable,
     load_labelled,
@@ -33,7 +33,14 @@ _SOURCE, _WARMUP = "source.json", "warmup.jsonl"
 
 def load_rows(config: TaskConfig, folder: Path) -> LoadedTable:
     """Load and split the rows; answers are spelled as the parser spells them."""
-    return load_table(config.data, folder, seed=config.seed, read_answer=_spell(config.answer))
+    return load_table(
+        config.data,
+        folder,
+        seed=config.seed,
+        read_answer=_spell(config.answer),
+        near=config.data.near_duplicates,
+        mirrored=config.data.mirror_invariant,
+    )
 
 
 def read_labelled_rows(

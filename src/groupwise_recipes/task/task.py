@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING, ClassVar
 from groupwise.core import Example, Finding
 from groupwise.data import DropLog, ask_about_row, digest_table
 from groupwise.flow import Estimate, Part, Task
-from groupwise.rewards import Parser, RewardCase, RewardSet
+from groupwise.pipeline import digest_models
+from groupwise.rewards import Parser, RewardCase, RewardSet, digest_functions, split_function
 from groupwise.serving import Request
 from groupwise_recipes.task.config import TaskConfig
-from groupwise_recipes.task.functions import digest_functions, split_function
+from groupwise_recipes.task.judging import Judges, digest_prompts, list_judged, open_judges
 from groupwise_recipes.task.rewards import make_case, make_rewards, show_name
 from groupwise_recipes.task.rows import (
     load_rows,
@@ -22,30 +23,37 @@ from groupwise_recipes.task.rows import (
 )
 
 if TYPE_CHECKING:
-    from groupwise.judges import LogitJudge
     from groupwise.training import RowsOfEpoch
 
-_REWARDS = "groupwise.rewards groupwise_recipes.task.rewards groupwise_recipes.task.functions"
+_OWN = "groupwise_recipes.task"
+_REWARDS = f"groupwise.rewards groupwise.judges {_OWN}.rewards {_OWN}.judging"
 
 
 class OwnTask(Task[TaskConfig]):
     """A user's own rows and rewards."""
 
     parts: ClassVar = {
-        "data": Part("data answer", "groupwise.data.tables groupwise_recipes.task.rows"),
+        "data": Part("data answer", f"groupwise.data.tables {_OWN}.rows"),
         "parser": Part("answer", "groupwise.rewards"),
         "measures": Part("answer"),
         "rewards": Part("answer rewards", _REWARDS),
     }
 
     def inputs(self, config: TaskConfig) -> Mapping[str, str]:
-        """Return digests of the rows with their pictures, and of the reward functions."""
-        return {"data.columns": digest_table(config.data), **self.reward_inputs(config)}
+        """Return digests of rows with their pictures, reward functions, judges and their models."""
+        models = {
+            f"rewards.{name}.judge.{key}": getattr(part.judge, key)
+            for name, part in list_judged(config).items()
+            for key in ("model", "tokenizer")
+        }
+        rows = {"data.columns": digest_table(config.data)}
+        return {**rows, **self.reward_inputs(config), **digest_models(models)}
 
     def reward_inputs(self, config: TaskConfig) -> Mapping[str, str]:
-        """Return digests of the reward functions by name."""
+        """Return digests of the reward functions and of the prompts of judges by name."""
         files = {name: split_function(name)[0] for name in config.rewards if ":" in name}
-        return {f"rewards.{name}": digest_functions(file) for name, file in files.items()}
+        functions = {f"rewards.{name}": digest_functions(file) for name, file in files.items()}
+        return {**functions, **digest_prompts(config)}
 
     def prepare(self, config: TaskConfig, folder: Path) -> None:
         """Split the rows."""
@@ -63,9 +71,13 @@ class OwnTask(Task[TaskConfig]):
         """Return the rows with a target."""
         return read_warmup(folder)
 
-    def rewards(self, config: TaskConfig, judge: "LogitJudge | None" = None) -> RewardSet:
+    def judge(self, config: TaskConfig, folder: Path) -> Judges | None:
+        """Return the judges among the rewards, opened."""
+        return open_judges(config, folder) or None
+
+    def rewards(self, config: TaskConfig, judge: Judges | None = None) -> RewardSet:
         """Return the rewards."""
-        return make_rewards(config)
+        return make_rewards(config, judge)
 
     def make_case(self, config: TaskConfig, folder: Path) -> RewardCase:
         """Return the rewards and the training prompts."""

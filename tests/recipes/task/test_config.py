@@ -59,8 +59,14 @@ def test_files_are_found_beside_the_configuration(tmp_path: Path):
             "data.columns.answer is needed",
         ),
         (
-            {"data": {**GIVEN["data"], "near_duplicates": "drop"}},
-            "data.near_duplicates: only warn",
+            {
+                "data": {
+                    "files": {"train": "a.csv", "test": "b.csv"},
+                    "columns": GIVEN["data"]["columns"],
+                    "near_duplicates": "join",
+                }
+            },
+            "data.near_duplicates: join needs a split by shares",
         ),
     ],
 )

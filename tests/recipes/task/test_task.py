@@ -1,11 +1,12 @@
 import json
 import shutil
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 import pytest
 from asked_rows import ASKED, ask_many
+from faulty_server import MODEL, Fault, FaultyServer, say
 from plan_keys import list_changed, list_done, read_keys
 from recipe_plans import list_all_steps
 from typer.testing import CliRunner
@@ -175,10 +176,24 @@ def test_a_warmup_without_any_target_is_refused(tmp_path: Path):
         read_warmup(tmp_path / "prepared")
 
 
-def test_the_whole_way_of_a_task_of_ones_own(make: Make):
+@pytest.fixture
+def server() -> Iterator[FaultyServer]:
+    """A judge that finds every answer right."""
+    server = FaultyServer(lambda _: Fault(say("True")))
+    yield server
+    server.close()
+
+
+def test_the_whole_way_of_a_task_of_ones_own(make: Make, server: FaultyServer):
     folder = make()
     out = folder / "run"
-    run_recipe(recipe, load(folder, *TINY), out=out)
+    (folder / "messages.csv").rename(folder / "messages_test.csv")
+    judge = f"{{kind: generative, server: {{url: '{server.url}', model: {MODEL}}}}}"
+    given = (
+        "data.files=messages_test.csv",
+        f"rewards.clear={{kind: judge, weight: 0.5, judge: {judge}}}",
+    )
+    run_recipe(recipe, load(folder, *TINY, *given), out=out)
     assert list_done(out) == list_all_steps("task", folder / "planned")
     accuracies = {
         metric.policy: metric
@@ -188,10 +203,13 @@ def test_the_whole_way_of_a_task_of_ones_own(make: Make):
     assert set(accuracies) == {"majority", "text_only", "prompt", "sft", "sft_control", "grpo"}
     assert {metric.n for metric in accuracies.values()} == {6}
     rows = read_jsonl(out / "grpo" / "metrics.jsonl")
-    assert {"reward/correct", "reward/format", "reward/brevity"} <= set(rows[0])
+    assert {"reward/correct", "reward/format", "reward/brevity", "reward/clear"} <= set(rows[0])
+    assert json.loads((out / "grpo" / "judge.json").read_text())["num_questions"] > 0
+    assert len(server.asked) > 0
     audit = json.loads((out / "audit_rewards" / "audit.json").read_text())
     assert audit
-    assert (out / "report.html").is_file()
+    report = (out / "report.md").read_text()
+    assert "8 of 8 rows for training come from a published test part" in report.split("\n## ")[0]
 
 
 def test_the_recipe_alone_says_that_it_needs_a_config() -> None:

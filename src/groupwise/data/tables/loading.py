@@ -16,7 +16,8 @@ from groupwise.core import (
     report_places,
 )
 from groupwise.data.drops import DropLog
-from groupwise.data.splits import drop_shared, split_clusters
+from groupwise.data.splits import NearDuplicates, drop_shared, split_clusters
+from groupwise.data.tables.near import drop_near, join_near
 from groupwise.data.tables.pictures import UnusableRowError, digest_picture
 from groupwise.data.tables.rows import Item, ReadAnswer, RowReader, list_picture_paths
 from groupwise.data.tables.settings import SPLITS, TableSettings
@@ -47,7 +48,13 @@ class LoadedTable:
 
 
 def load_table(
-    settings: TableSettings, folder: Path, *, seed: int, read_answer: ReadAnswer | None = None
+    settings: TableSettings,
+    folder: Path,
+    *,
+    seed: int,
+    read_answer: ReadAnswer | None = None,
+    near: NearDuplicates = "warn",
+    mirrored: bool = False,
 ) -> LoadedTable:
     """Load and split a user's rows.
 
@@ -61,22 +68,29 @@ def load_table(
         seed: of the splits by shares, and of which rows ``max_rows`` keeps.
         read_answer: returns an answer as it is compared, or None if no completion can give it;
             None: any text can be an answer.
+        near: what is done about pictures of two splits that look alike: nothing (``warn``), rows
+            that train are dropped (``drop``), or clusters joined before they are split (``join``).
+        mirrored: whether mirror images look alike.
 
     Raises:
         DataError: if there are no rows, a column is not there, no row can be used, a cluster is
-            in two given splits, or a split is empty.
+            in two given splits, near duplicates join too much, or a split is empty.
     """
     drops = DropLog()
     rows = read_source(settings, drops)
     num_rows = len(rows) + drops.total
     _check_columns(rows, settings)
     items = _read_items(rows, RowReader(settings, folder, read_answer), drops)
+    if near == "join":
+        items = join_near(items, mirrored=mirrored)
     given = {split: [item for item in items if item.split == split] for split in SPLITS}
     if settings.columns.cluster:
         _check_clusters(given)
     once = {split: _drop_repeated(found, drops) for split, found in given.items()}
     _refuse_empty({"train": once["train"]}, drops)
     splits = _keep_apart(_divide(once, settings, seed), drops)
+    if near == "drop":
+        splits = drop_near(splits, drops, mirrored=mirrored)
     splits = {s: _cap(found, settings.max_rows.get(s), seed, drops) for s, found in splits.items()}
     _refuse_empty(splits, drops)
     used = [item for split in SPLITS for item in splits[split]]

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from groupwise.core import Example, Picture, make_example
+from groupwise.core import ROW_FIELD, Example, Picture, make_example
 from groupwise.data.tables.chats import read_prompt, read_target
 from groupwise.data.tables.pictures import UnusableRowError, decode_picture, store_bytes
 from groupwise.data.tables.settings import TableSettings
@@ -20,9 +20,6 @@ from groupwise.data.tables.values import (
     read_value,
     require_text,
 )
-
-ROW_FIELD = "_row"
-"""Field that says where the row of an example was found; it is no part of the example's id."""
 
 ReadAnswer = Callable[[str], str | None]
 """Returns an answer as it is compared, or None if no completion can give it."""

@@ -16,6 +16,7 @@ from types import ModuleType
 from typing import Any
 
 from groupwise.core import (
+    ROW_FIELD,
     Completion,
     Example,
     GroupwiseError,
@@ -24,8 +25,8 @@ from groupwise.core import (
     describe_unknown,
     digest_json,
 )
-from groupwise.data import ROW_FIELD
-from groupwise.rewards import RewardKind, adapters
+from groupwise.rewards.adapters import ScoreRange, TrlReward
+from groupwise.rewards.reward import RewardKind
 
 _REST = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
 _SHAPES = "f(example, completion) or f(completions, **columns)"
@@ -70,12 +71,12 @@ class FunctionReward:
         file, self.name = split_function(name)
         self._folder = file.parent.resolve()
         self.kind: RewardKind = kind
-        self._range = adapters.ScoreRange(*values)
+        self._range = ScoreRange(*values)
         self._function = _find_function(file, self.name)
         taken = _list_parameters(self._function, name)
         self._trl = None
         if "completions" in taken:
-            self._trl = adapters.TrlReward(
+            self._trl = TrlReward(
                 self._function,
                 kind=kind,
                 name=self.name,
@@ -121,10 +122,7 @@ class FunctionReward:
 
     def _blame(self, error: Exception, row: str) -> RewardError:
         place = _find_place(error, self._folder)
-        said = (
-            str(error) if isinstance(error, GroupwiseError) else f"{type(error).__name__}: {error}"
-        )
-        return RewardError(f"the reward {self.name} failed on {row}{place} ({said})")
+        return RewardError(f"the reward {self.name} failed on {row}{place} ({_describe(error)})")
 
 
 def _describe(error: Exception) -> str:

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from groupwise.core import Completion, Example, Message, RewardError, make_example
-from groupwise_recipes.task.functions import FunctionReward, digest_functions
+from groupwise.rewards import FunctionReward, digest_functions
 
 
 def write(folder: Path, **files: str) -> Path:

@@ -1,0 +1,42 @@
+"""Rows whose pictures look alike: joined before they are split, or dropped from what trains."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+
+from groupwise.data.drops import DropLog
+from groupwise.data.joining import find_copies, join_near_duplicates
+from groupwise.data.perceptual import Sight
+from groupwise.data.splits import KEEPING_ORDER
+from groupwise.data.tables.rows import Item
+
+
+def join_near(items: Sequence[Item], *, mirrored: bool) -> list[Item]:
+    """Return the items with one cluster for those whose pictures look alike."""
+    joined = join_near_duplicates(_list_sights(items), mirrored=mirrored)
+
+    def join(item: Item) -> Item:
+        own = item.example.cluster
+        return replace(item, example=replace(item.example, cluster=joined.get(own, own)))
+
+    return [join(item) for item in items]
+
+
+def drop_near(
+    splits: Mapping[str, list[Item]], drops: DropLog, *, mirrored: bool
+) -> dict[str, list[Item]]:
+    """Drop what looks like a picture of test, else of validation."""
+    sights = {split: _list_sights(items) for split, items in splits.items()}
+    keeping = [split for split in KEEPING_ORDER if split in splits]
+    copies = find_copies(sights, keeping=keeping, mirrored=mirrored)
+    kept: dict[str, list[Item]] = {split: [] for split in splits}
+    for split, items in splits.items():
+        for item in items:
+            if any(picture.path in copies[split] for picture in item.example.pictures):
+                drops.add("near duplicate of another split", f"{item.row.where} ({split})")
+            else:
+                kept[split].append(item)
+    return kept
+
+
+def _list_sights(items: Iterable[Item]) -> list[Sight]:
+    return [Sight(p.path, i.example.cluster) for i in items for p in i.example.pictures]
