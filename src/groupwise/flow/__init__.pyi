@@ -10,6 +10,7 @@ from groupwise.flow.prediction import (
     name_version,
     predict_rows,
 )
+from groupwise.flow.preparing import build_base
 from groupwise.flow.preview_rows import estimate_picture
 from groupwise.flow.recipe import make_recipe
 from groupwise.flow.running import run
@@ -33,6 +34,7 @@ __all__ = [
     "Stage",
     "Task",
     "answer_requests",
+    "build_base",
     "estimate_picture",
     "evaluate_on",
     "keep_stages",

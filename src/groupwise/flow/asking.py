@@ -50,7 +50,7 @@ def check_heldout(
     return {
         "accuracy": hits / num_items,
         "invalid": sum(one.label is None for one in found) / num_items,
-        **task.measure_heldout(examples, texts),
+        **task.measure_heldout(config, examples, texts),
         "n": num_items,
     }
 
@@ -63,7 +63,7 @@ def ask_policy(
     parser, ask = task.parser(config), make_ask(policy, config)
     progress = ProgressLine(f"{task.things} answered by {name}", context.say)
     texts = ask(examples, report_progress=progress)
-    scores = task.probe(ask, examples, texts)
+    scores = task.probe(config, ask, examples, texts)
     answers = [read_answer(parser, *pair) for pair in zip(examples, texts, strict=True)]
     shares = share_labels(policy, examples, answers, labels=parser.labels, config=config)
     latencies = time_answers(

@@ -11,16 +11,16 @@ from groupwise.pipeline import StepContext
 def run_prepare(task: Task[Any], context: StepContext) -> None:
     """Make the splits, and build the base where it is not a published one."""
     task.prepare(context.config, context.folder)
-    _build_base(task, context, has_warmup=True)
+    build_base(task, context, has_warmup=True)
 
 
 def run_prepare_without_warmup(task: Task[Any], context: StepContext) -> None:
     """Do the same where no warm-up follows."""
     task.prepare(context.config, context.folder)
-    _build_base(task, context, has_warmup=False)
+    build_base(task, context, has_warmup=False)
 
 
-def _build_base(task: Task[Any], context: StepContext, *, has_warmup: bool) -> None:
+def build_base(task: Task[Any], context: StepContext, *, has_warmup: bool) -> None:
     """Write the tiny model, its tokenizer trained on the words of the warm-up and GRPO splits."""
     config, folder = context.config, context.folder
     if not config.model.is_preset:

@@ -213,7 +213,7 @@ class Task(Generic[C]):
         return examples[: config.evaluation.num_heldout_items]
 
     def measure_heldout(
-        self, examples: Sequence[Example], texts: Sequence[str]
+        self, config: C, examples: Sequence[Example], texts: Sequence[str]
     ) -> Mapping[str, float]:
         """Return measures of answers beside accuracy and the share of invalid ones."""
         return {}
@@ -233,7 +233,7 @@ class Task(Generic[C]):
         return found
 
     def probe(
-        self, ask: Ask, examples: Sequence[Example], texts: Sequence[str]
+        self, config: C, ask: Ask, examples: Sequence[Example], texts: Sequence[str]
     ) -> list[dict[str, float]]:
         """Return scores of each answer that take further questions to the same policy."""
         return [{} for _ in examples]

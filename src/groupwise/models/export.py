@@ -57,7 +57,7 @@ def export_policy(source: Path, out: Path, *, name: str = "policy") -> ExportedP
     adapter, base = _copy_adapter(source, out / "adapter")
     expected = _probe(policy)
     merged = out / "merged"
-    _save_merged(policy, merged)
+    merge_adapter(policy).save(merged)
     max_difference = float((_probe(load_policy(merged)) - expected).abs().max())
     if max_difference > TOLERANCE:
         raise ModelError(
@@ -79,11 +79,12 @@ def _copy_adapter(source: Path, out: Path) -> tuple[Path | None, str | None]:
     return out, base
 
 
-def _save_merged(policy: Policy, out: Path) -> None:
+def merge_adapter(policy: Policy) -> Policy:
+    """Return the policy with its adapter, if it has one, merged into its weights in place."""
     model = policy.model
     if getattr(model, "peft_config", None):
         model = model.merge_and_unload(safe_merge=True)
-    Policy(model, policy.processor, policy.has_vision).save(out)
+    return Policy(model, policy.processor, policy.has_vision)
 
 
 @torch.inference_mode()

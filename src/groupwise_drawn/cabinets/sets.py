@@ -7,10 +7,12 @@ import random
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Literal
 
 from PIL import Image
 
 from groupwise.core import DataError, derive_seed, write_jsonl
+from groupwise_drawn.cabinets.english import ENGLISH_MISSIONS, translate_description
 from groupwise_drawn.cabinets.planning import GroupPlan, plan_group
 from groupwise_drawn.cabinets.views import choose_view, describe_view, paint_view
 from groupwise_drawn.cabinets.vocabulary import CABINET_MISSIONS, KEY_THINGS, State
@@ -21,7 +23,7 @@ DESCRIPTIONS_NAME = "descriptions.jsonl"
 SMALLEST = (112, 84)
 JPEG_QUALITY = 90
 _STATES: tuple[State, ...] = ("right", "wrong", "unclear", "irrelevant")
-_LABEL_FOLDERS = {True: "审核通过", False: "审核不通过"}
+_FOLDERS = ("审核通过", "审核不通过")
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,6 +88,8 @@ def write_cabinets(  # noqa: PLR0913 (a set is described by that many independen
     pass_share: float = 0.5,
     size: tuple[int, int] = (224, 168),
     variety: float = 0.5,
+    language: Literal["zh", "en"] = "zh",
+    folders: tuple[str, str] = _FOLDERS,
 ) -> Path:
     """Write a set of groups and return its ``descriptions.jsonl``.
 
@@ -102,6 +106,8 @@ def write_cabinets(  # noqa: PLR0913 (a set is described by that many independen
         pass_share: in [0, 1]: of the groups of each mission and number of photos.
         size: see ``draw_cabinet``.
         variety: see ``draw_cabinet``.
+        language: of the missions' names and of the descriptions.
+        folders: names of the folders of groups that pass and of those that fail.
 
     Raises:
         DataError: an argument is out of its range, or the folder holds other files.
@@ -113,23 +119,36 @@ def write_cabinets(  # noqa: PLR0913 (a set is described by that many independen
         for index in range(num_groups)
     ]
     index = folder / DESCRIPTIONS_NAME
-    check_folder(folder, {name for plan in plans for name in list_names(plan)})
+    names = {plan: list_names(plan, language, folders) for plan in plans}
+    check_folder(folder, {name for own in names.values() for name in own})
     index.unlink(missing_ok=True)
-    write_jsonl(index, [row for plan in plans for row in write_group(folder, plan, size, variety)])
+    rows = [
+        row if language == "zh" else translate_row(row)
+        for plan, own in names.items()
+        for row in write_group(folder, plan, own, size=size, variety=variety)
+    ]
+    write_jsonl(index, rows)
     return index
 
 
-def list_names(plan: GroupPlan) -> list[str]:
+def list_names(plan: GroupPlan, language: str, folders: tuple[str, str]) -> list[str]:
     """The photos of a group, relative to the set's folder."""
-    group = f"{plan.mission}/{_LABEL_FOLDERS[plan.passes]}/{plan.group_id}"
+    mission = plan.mission if language == "zh" else ENGLISH_MISSIONS[plan.mission]
+    group = f"{mission}/{folders[not plan.passes]}/{plan.group_id}"
     return [f"{group}/{plan.group_id}-{k:03d}.jpg" for k in range(1, len(plan.states) + 1)]
 
 
+def translate_row(row: dict[str, str]) -> dict[str, str]:
+    """Return a row of the descriptions in English."""
+    mission, description = ENGLISH_MISSIONS[row["mission"]], row["description"]
+    return {**row, "mission": mission, "description": translate_description(description)}
+
+
 def write_group(
-    folder: Path, plan: GroupPlan, size: tuple[int, int], variety: float
+    folder: Path, plan: GroupPlan, names: Sequence[str], *, size: tuple[int, int], variety: float
 ) -> Iterator[dict[str, str]]:
     """Draw and write the photos of one group; yields their rows of the descriptions."""
-    for name, state in zip(list_names(plan), plan.states, strict=True):
+    for name, state in zip(names, plan.states, strict=True):
         rng = random.Random(derive_seed(plan.seed, name))
         image, truth = draw_cabinet(plan.mission, rng=rng, state=state, size=size, variety=variety)
         path = folder / name

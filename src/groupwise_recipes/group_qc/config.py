@@ -1,7 +1,8 @@
 """Settings of the group_qc recipe, as written in its YAML files."""
 
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Any, Self
+from typing import Annotated, Any, Literal, Self
 
 from pydantic import Field, model_validator
 
@@ -9,8 +10,10 @@ from groupwise.core import BUDGET, Config, Source
 from groupwise.flow import DataSettings, FlowConfig
 from groupwise.inference import RaySettings, Sampling, ServerSettings, StreamSettings
 from groupwise.training import SftSettings
-from groupwise_recipes.group_qc.missions import MissionTable, load_missions
+from groupwise_recipes.group_qc.missions import Mission, MissionTable, load_missions
+from groupwise_recipes.group_qc.photos import LabelFolders
 from groupwise_recipes.group_qc.rewards import GroupRewards
+from groupwise_recipes.group_qc.words import Line, Prompts, Words
 
 
 class DrawnSettings(Config):
@@ -21,6 +24,7 @@ class DrawnSettings(Config):
         pass_share: of the groups.
         width, height: of a photo, in pixels.
         variety: in [0, 1]; how much places, colours, view and light stray.
+        language: of the missions' names and of the descriptions.
     """
 
     num_groups: int = Field(default=0, ge=0)
@@ -28,32 +32,36 @@ class DrawnSettings(Config):
     width: int = Field(default=224, ge=112)
     height: int = Field(default=168, ge=84)
     variety: float = Field(default=0.5, ge=0, le=1)
+    language: Literal["zh", "en"] = "zh"
 
 
 class PhotoLabels(Config):
-    """A table that says what each photo shows, to teach Stage A from.
+    """A table that says what photos show, to teach Stage A from.
 
     Attributes:
-        file: CSV below the root with the columns ``photo`` (path below the root) and ``column``.
-        column: holds the word for what the photo shows.
-        texts: what Stage A is to say for each word.
+        file: CSV or JSONL below the root with the columns ``photo`` (path below the root) and
+            ``column``.
+        column: holds the word for what the photo shows, or the description itself.
+        texts: what Stage A is to say for each word; None: what stands in the column.
     """
 
     file: str = "photo_labels.csv"
     column: str = "defect"
-    texts: dict[str, str] = Field(min_length=1)
+    texts: dict[str, str] | None = Field(default=None, min_length=1)
 
 
 class GroupData(DataSettings):
-    """Where the groups come from and how they are split; a group id is never divided.
+    """Where the photo groups come from and how they are split; a group id is never divided.
 
     Attributes:
         root: ``<root>/<mission>/{审核通过|审核不通过}/<group>/*.jpg``; None: groups are drawn.
+        pass_folder, fail_folder: names of the folders of photo groups that were judged.
         drawn: groups to draw; with a root none are drawn.
-        missions: a file that adds missions to the built-in table.
-        photo_labels: what photos of a root show; only a preset needs it.
-        teach_share: of the group ids, whose photos teach Stage A to a preset. 0: those of the
-            warm-up and GRPO groups do.
+        summaries: JSONL files of Stage A, to begin with Stage B; with a root the photos are there.
+        missions: a file that adds missions to the built-in table, or a table that stands instead.
+        photo_labels: what photos of a root show; only what teaches Stage A needs it.
+        teach_share: of the group ids, whose photos teach Stage A. 0: those of the warm-up and GRPO
+            groups do.
         warmup_share, validation_share, test_share: of the group ids; the rest is for GRPO. A
             warm-up share of 0 uses the GRPO groups for the warm-up, too.
         budget: of Stage B prompts.
@@ -61,8 +69,11 @@ class GroupData(DataSettings):
     """
 
     root: Annotated[Path | None, Source("data")] = None
+    pass_folder: Line = "审核通过"
+    fail_folder: Line = "审核不通过"
     drawn: DrawnSettings = DrawnSettings()
-    missions: Path | None = None
+    summaries: Annotated[tuple[Path, ...], Source("data")] = ()
+    missions: Path | dict[str, Mission] | None = None
     photo_labels: PhotoLabels | None = None
     teach_share: float = Field(default=0.0, ge=0, lt=1)
     warmup_share: float = Field(default=0.1, ge=0, lt=1)
@@ -71,14 +82,27 @@ class GroupData(DataSettings):
 
     @model_validator(mode="after")
     def _check_source(self) -> Self:
-        if self.root is None and self.drawn.num_groups == 0:
-            raise ValueError("there is no data: set data.root or data.drawn.num_groups")
-        given = (self.teach_share, self.warmup_share, self.validation_share, self.test_share)
-        if sum(given) >= 1:
+        if self.root is None and self.drawn.num_groups == 0 and not self.summaries:
+            raise ValueError(
+                "there is no data: set data.root, data.drawn.num_groups or data.summaries"
+            )
+        if self.summaries and (self.photo_labels or self.teach_share):
+            raise ValueError("data.summaries: Stage A is not taught; leave out what teaches it")
+        if self.summaries and self.root is None and self.near_duplicates != "warn":
+            raise ValueError("data.near_duplicates needs the photos: set data.root, too")
+        folders = (self.pass_folder, self.fail_folder)
+        if len(set(folders)) < 2 or any("/" in one or one.startswith(".") for one in folders):
+            raise ValueError("data.pass_folder and data.fail_folder need two names of folders")
+        if sum(share for name, share in self.list_shares().items() if name != "train") >= 1:
             raise ValueError("the shares of data leave no groups for GRPO")
         return self
 
-    def list_shares(self) -> dict[str, float]:
+    @property
+    def folders(self) -> LabelFolders:
+        """The folders of photo groups that were judged, and what they were judged."""
+        return {self.pass_folder: "pass", self.fail_folder: "fail"}
+
+    def list_shares(self) -> Mapping[str, float]:
         """Return the share of the group ids by split, without splits that have none."""
         given = {
             "teach": self.teach_share,
@@ -95,7 +119,9 @@ class GroupData(DataSettings):
 
 
 class TeachSettings(SftSettings):
-    """Stage A taught to a preset, all of it trained: photos, and lessons in reading.
+    """Stage A taught from photos and, to a tiny random-init model, lessons in reading.
+
+    What LoRA trains is merged into the base, which Stage B then gets an adapter of its own on.
 
     Attributes:
         photos_per_epoch: drawn anew in every epoch; None: as many as there are.
@@ -162,13 +188,16 @@ class GroupQcConfig(FlowConfig):
     """The whole job.
 
     Attributes:
-        teach: Stage A of a preset is taught from descriptions of photos; None: the base knows.
+        words, prompts: in any language.
+        teach: Stage A is taught from descriptions of photos; None: the base knows it.
         summaries: Stage A over all groups.
         sft: the warm-up of Stage B.
         grpo: Stage B from verdicts; its ``trainable`` must be what the warm-up trained.
     """
 
     data: GroupData
+    words: Words = Words()
+    prompts: Prompts = Prompts()
     teach: TeachSettings | None = None
     summaries: SummarySettings = SummarySettings()
     rewards: GroupRewards = GroupRewards()
@@ -177,17 +206,9 @@ class GroupQcConfig(FlowConfig):
 
     @model_validator(mode="after")
     def _check_stages(self) -> Self:
-        if self.model.is_preset and self.teach is None:
-            raise ValueError("a preset knows nothing of photos: set teach, or another model.base")
-        if not self.model.is_preset and self.teach is not None:
-            raise ValueError("teach is for presets only: leave it out")
-        if self.model.is_preset and self.summaries.server is not None:
-            raise ValueError(
-                "summaries.server is for published models: no server has what a preset is taught"
-            )
-        needs_labels = self.model.is_preset and self.data.root is not None
-        if needs_labels and self.data.photo_labels is None:
-            raise ValueError("a preset learns Stage A from data.photo_labels: set them")
+        problem = self._find_problem()
+        if problem:
+            raise ValueError(problem)
         for name, stage in (("sft", self.sft), ("grpo", self.grpo)):
             if stage.trainable.method != "lora":
                 raise ValueError(
@@ -195,3 +216,20 @@ class GroupQcConfig(FlowConfig):
                     "the adapter off"
                 )
         return self
+
+    def _find_problem(self) -> str:
+        """Return what is wrong about Stage A, or an empty text."""
+        if self.teach is None:
+            if self.model.is_preset and not self.data.summaries:
+                return (
+                    "a tiny random-init model knows nothing of photos: set teach, data.summaries "
+                    "or another model.base"
+                )
+            return ""
+        if self.data.summaries:
+            return "teach and data.summaries: Stage A is not run, nor taught; leave one out"
+        if self.summaries.server is not None:
+            return "summaries.server is for published bases: no server has what is taught here"
+        if self.data.root is not None and self.data.photo_labels is None:
+            return "teach needs to know what photos of data.root show: set data.photo_labels"
+        return ""

@@ -1,10 +1,11 @@
 """What a dry run says of the groups: how many, how long their prompts, from where."""
 
+from pathlib import Path
+
 from groupwise.data import split_by_shares
 from groupwise.flow import Estimate, estimate_picture
 from groupwise_recipes.group_qc.config import GroupQcConfig
-from groupwise_recipes.group_qc.groups import split_loaded
-from groupwise_recipes.group_qc.photos import load_photo_groups
+from groupwise_recipes.group_qc.groups import find_root, list_taught, load_groups, split_loaded
 
 _PHOTO_SIDE = 4000
 _QUESTION_TOKENS = 80
@@ -16,7 +17,8 @@ _REPLY_TOKENS = 24
 def estimate_run(config: GroupQcConfig) -> Estimate:
     """Return groups, tokens and sources; what stops the stage ``prepare`` is raised."""
     num_groups, photos, found = _look_at_data(config)
-    source = "drawn" if config.data.root is None else str(config.data.root)
+    data = config.data
+    source = str(data.root or ("data.summaries" if data.summaries else "drawn"))
     photo_tokens, group_tokens = _estimate_tokens(config, photos)
     return Estimate(
         num_prompts=_count_prompts(config, num_groups),
@@ -39,20 +41,22 @@ def _look_at_data(config: GroupQcConfig) -> tuple[int, int, list[tuple[str, str]
     Returns:
         The number of groups, the photos of the largest, and facts for people.
     """
-    data, missions = config.data, config.data.load_missions()
-    if data.root is None:
+    data = config.data
+    if data.root is None and not data.summaries:
         num_groups = data.drawn.num_groups
         ids = {str(number): "" for number in range(num_groups)}
         split_by_shares(ids, shares=data.list_shares(), seed=config.seed)
         return num_groups, 5, []
-    loaded = load_photo_groups(data.root, missions)
-    split_loaded(config, loaded, data.root)
+    root = find_root(data, Path())
+    loaded = load_groups(config, root)
+    _, splits = split_loaded(config, loaded)
+    list_taught(data, splits, root)
     num_groups, num_used = len(loaded.groups), loaded.num_files - loaded.drops.total
     dropped = "".join(f"; {count:,} x {reason}" for reason, count in loaded.drops.counts.items())
     skipped = ", ".join(f"{count:,} x {reason}" for reason, count in loaded.skipped.counts.items())
     facts = [
         (
-            "files",
+            "lines of Stage A" if data.summaries else "files",
             f"{num_used:,} of {loaded.num_files:,} used{dropped}",
         ),
         *([("folders not used", skipped)] if skipped else []),

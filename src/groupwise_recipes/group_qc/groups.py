@@ -1,10 +1,9 @@
-"""The prepare step: groups of photos into splits, and what a preset is taught from.
+"""The prepare stage: photo groups into splits, and what Stage A is taught from.
 
 Groups that share an id (one order under several missions, an id under pass and fail) or a photo
-stay in one split. Summaries are not read here.
+stay in one split.
 """
 
-import csv
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -30,6 +29,7 @@ from groupwise.data import (
     join_near_duplicates,
     split_by_shares,
 )
+from groupwise.data.tables.files import read_rows
 from groupwise_drawn.cabinets import write_cabinets
 from groupwise_recipes.group_qc.config import GroupData, GroupQcConfig, PhotoLabels
 from groupwise_recipes.group_qc.photos import (
@@ -39,11 +39,17 @@ from groupwise_recipes.group_qc.photos import (
     find_picture,
     load_photo_groups,
 )
+from groupwise_recipes.group_qc.records import load_records
+from groupwise_recipes.group_qc.stage_a import name_results
 
 SPLITS = ("warmup", "train", "validation", "test")
 TEACH = "teach"
+GIVEN = "stage_a"
+"""The folder of summaries that Stage A's files gave, in the stage's."""
 _GROUPS, _DESCRIPTIONS, _SOURCE = "groups.jsonl", "descriptions.jsonl", "source.json"
 _DRAWN = "drawn"
+_TRUE = PhotoLabels(file=_DESCRIPTIONS, column="description")
+"""What is known of drawn photos."""
 _KEEPING_ORDER = ("test", "validation", "train", "warmup", TEACH)
 
 
@@ -58,67 +64,87 @@ class TaughtPhoto:
 
 
 def prepare_groups(config: GroupQcConfig, folder: Path) -> None:
-    """Write the groups with their splits, what was dropped, and the taught descriptions.
+    """Write the groups with their splits, what was dropped, and what is known of Stage A.
 
     Raises:
-        DataError: if there are no groups, a mission is unknown, or a photo that is to teach
-            Stage A has no description.
+        DataError: if there are no groups, a mission is unknown, or no photo that is to teach
+            Stage A has a description.
     """
-    root = find_root(config, folder)
-    if config.data.root is None:
+    root = find_root(config.data, folder)
+    if config.data.root is None and not config.data.summaries:
         _draw(config, root)
-    loaded = load_photo_groups(root, config.data.load_missions())
-    joined, splits, taught = split_loaded(config, loaded, root)
+    loaded = load_groups(config, root)
+    joined, splits = split_loaded(config, loaded)
+    taught = list_taught(config.data, splits, root)
+    has_photos = has_pictures(config.data)
     rows = [
-        {**_to_row(group, root), "split": split}
+        {**_to_row(group, root, has_photos), "split": split}
         for split, groups in splits.items()
         for group in groups
     ]
     write_jsonl(folder / _GROUPS, rows)
-    write_json(folder / _SOURCE, describe_source(loaded, joined))
-    if config.model.is_preset:
-        write_jsonl(folder / _DESCRIPTIONS, [_photo_to_row(photo, root) for photo in taught])
+    write_json(folder / _SOURCE, _describe_source(loaded, joined))
+    write_jsonl(folder / _DESCRIPTIONS, [_photo_to_row(photo, root) for photo in taught])
+    for mission in {group.mission for group in loaded.groups} if loaded.records else ():
+        own = [record for record in loaded.records if record["mission"] == mission]
+        write_jsonl(name_results(folder / GIVEN, mission), own)
+
+
+def load_groups(config: GroupQcConfig, root: Path) -> LoadedGroups:
+    """Return the photo groups of a folder, or those that files of Stage A describe."""
+    data, missions = config.data, config.data.load_missions()
+    if data.summaries:
+        return load_records(
+            data.summaries, missions, config.words, root=root, has_photos=has_pictures(data)
+        )
+    return load_photo_groups(root, missions, data.folders)
 
 
 def split_loaded(
-    config: GroupQcConfig, loaded: LoadedGroups, root: Path
-) -> tuple[dict[str, str], dict[str, list[PhotoGroup]], list[TaughtPhoto]]:
-    """Return the ids that are joined, the groups by split, and the photos that teach a preset.
+    config: GroupQcConfig, loaded: LoadedGroups
+) -> tuple[dict[str, str], dict[str, list[PhotoGroup]]]:
+    """Return the ids that are joined, and the groups by split.
 
     Raises:
-        DataError: if a split would be empty, or a photo that is to teach has no description.
+        DataError: if a split would be empty.
     """
     joined = _join(loaded.groups, config.data)
     splits = _split(loaded.groups, config.data, joined=joined, seed=config.seed)
     if config.data.near_duplicates == "drop":
         splits = _drop_near(splits, loaded.drops, mirrored=config.data.mirror_invariant)
-    if not config.model.is_preset:
-        return joined, splits, []
-    groups = splits.get(TEACH) or [*splits["warmup"], *splits["train"]]
-    return joined, splits, _describe_photos(groups, root, config.data.photo_labels)
+    return joined, splits
 
 
-def digest_source(data: GroupData) -> str:
-    """Return the digest of what is read from the root: its photos, and the table of labels.
+def digest_sources(data: GroupData) -> dict[str, str]:
+    """Return the digests of what is read, by its setting: photos with their table, summaries.
 
     Raises:
         DataError: if the root is not a folder or cannot be read.
     """
-    assert data.root is not None
-    labels = data.photo_labels
-    table = None if labels is None else find_picture(data.root / labels.file).digest
-    return digest_json([digest_photos(data.root), table])
+    found: dict[str, str] = {}
+    if data.root is not None:
+        labels = data.photo_labels
+        table = None if labels is None else find_picture(data.root / labels.file).digest
+        found["data.root"] = digest_json([digest_photos(data.root), table])
+    if data.summaries:
+        found["data.summaries"] = digest_json([find_picture(p).digest for p in data.summaries])
+    return found
 
 
-def find_root(config: GroupQcConfig, prepared: Path) -> Path:
+def find_root(data: GroupData, prepared: Path) -> Path:
     """Return the folder of the photos: the given one, or the one drawn into."""
-    return prepared / _DRAWN if config.data.root is None else config.data.root
+    return prepared / _DRAWN if data.root is None else data.root
+
+
+def has_pictures(data: GroupData) -> bool:
+    """Say whether there are photos: of groups that Stage A's files describe there may be none."""
+    return data.root is not None or not data.summaries
 
 
 def read_groups(config: GroupQcConfig, prepared: Path) -> dict[str, list[PhotoGroup]]:
     """Return the groups by split, those that only teach Stage A under ``teach``."""
     found: dict[str, list[PhotoGroup]] = {name: [] for name in (*SPLITS, TEACH)}
-    root = find_root(config, prepared)
+    root = find_root(config.data, prepared)
     for row in read_jsonl(prepared / _GROUPS):
         found[row["split"]].append(
             PhotoGroup(
@@ -135,7 +161,7 @@ def read_groups(config: GroupQcConfig, prepared: Path) -> dict[str, list[PhotoGr
 
 def read_taught(config: GroupQcConfig, prepared: Path) -> list[TaughtPhoto]:
     """Return the photos that teach Stage A."""
-    root = find_root(config, prepared)
+    root = find_root(config.data, prepared)
     return [
         TaughtPhoto(root / row["photo"], row["mission"], row["group_id"], row["description"])
         for row in read_jsonl(prepared / _DESCRIPTIONS)
@@ -146,7 +172,9 @@ def show_photos(
     examples: Sequence[Example], config: GroupQcConfig, prepared: Path
 ) -> list[Example]:
     """Return Stage B examples with the photos of their groups, for what looks at pictures."""
-    root = find_root(config, prepared)
+    if not has_pictures(config.data):
+        return list(examples)
+    root = find_root(config.data, prepared)
     return [
         example.with_pictures([read_picture(root / image) for image in example.fields["images"]])
         for example in examples
@@ -154,12 +182,11 @@ def show_photos(
 
 
 def read_source(prepared: Path) -> dict:
-    """Return what ``describe_source`` said."""
+    """Return what was found, used, dropped, skipped, joined and in conflict."""
     return read_json(prepared / _SOURCE, dict)
 
 
-def describe_source(loaded: LoadedGroups, joined: Mapping[str, str]) -> dict:
-    """Return what was found, used, dropped, skipped, joined and in conflict, as JSON values."""
+def _describe_source(loaded: LoadedGroups, joined: Mapping[str, str]) -> dict:
     return {
         "num_files": loaded.num_files,
         "num_photos": loaded.num_photos,
@@ -183,6 +210,8 @@ def _draw(config: GroupQcConfig, root: Path) -> None:
         pass_share=drawn.pass_share,
         size=(drawn.width, drawn.height),
         variety=drawn.variety,
+        language=drawn.language,
+        folders=(config.data.pass_folder, config.data.fail_folder),
     )
 
 
@@ -216,12 +245,7 @@ def _join(groups: Sequence[PhotoGroup], data: GroupData) -> dict[str, str]:
     joined = join_by_files(photos)
     if data.near_duplicates != "join":
         return joined
-    sights = [
-        Sight(path, joined[name])
-        for name, paths in photos.items()
-        for path in paths
-        if _can_decode(path)
-    ]
+    sights = [sight for name, paths in photos.items() for sight in _look(paths, joined[name])]
     alike = join_near_duplicates(sights, mirrored=data.mirror_invariant)
     return {name: alike.get(first, first) for name, first in joined.items()}
 
@@ -231,12 +255,7 @@ def _drop_near(
 ) -> dict[str, list[PhotoGroup]]:
     """Drop groups with a photo that looks like one of test, else of validation, else of train."""
     sights = {
-        name: [
-            Sight(path, group.group_id)
-            for group in groups
-            for path in group.photos
-            if _can_decode(path)
-        ]
+        name: [sight for group in groups for sight in _look(group.photos, group.group_id)]
         for name, groups in splits.items()
     }
     copies = find_copies(sights, keeping=_KEEPING_ORDER, mirrored=mirrored)
@@ -254,8 +273,13 @@ def _drop_near(
     return kept
 
 
-def _can_decode(photo: Path) -> bool:
-    """Say whether a photo can be looked at; a group with one that cannot fails in Stage A."""
+def _look(photos: Sequence[Path], cluster: str) -> list[Sight]:
+    """Return the photos that can be decoded; a group with one that cannot fails in Stage A."""
+    return [Sight(path, cluster) for path in photos if can_decode(path)]
+
+
+def can_decode(photo: Path) -> bool:
+    """Say whether a photo can be looked at."""
     try:
         open_picture(photo)
     except DataError:
@@ -263,36 +287,42 @@ def _can_decode(photo: Path) -> bool:
     return True
 
 
-def _describe_photos(
-    groups: Sequence[PhotoGroup], root: Path, labels: PhotoLabels | None
+def list_taught(
+    data: GroupData, splits: Mapping[str, list[PhotoGroup]], root: Path
 ) -> list[TaughtPhoto]:
-    known = _read_descriptions(root) if labels is None else _read_labels(root, labels)
-    found: list[TaughtPhoto] = []
-    for group in groups:
-        for path in group.photos:
-            place = path.relative_to(root).as_posix()
-            if place not in known:
-                raise DataError(
-                    f"the photo {place} is to teach Stage A and has no description",
-                    fix="add it to the table of descriptions",
-                )
-            found.append(TaughtPhoto(path, group.mission, group.group_id, known[place]))
+    """Return the photos that may teach Stage A: of those groups, the ones with a description.
+
+    Raises:
+        DataError: if there are descriptions, and none of these photos.
+    """
+    if (data.root is not None and data.photo_labels is None) or data.summaries:
+        return []
+    known = _read_labels(root, data.photo_labels or _TRUE)
+    groups = splits.get(TEACH) or [*splits["warmup"], *splits["train"]]
+    places = [(g, path, path.relative_to(root).as_posix()) for g in groups for path in g.photos]
+    found = [
+        TaughtPhoto(path, group.mission, group.group_id, known[place])
+        for group, path, place in places
+        if place in known
+    ]
+    if not found:
+        raise DataError(
+            "no photo that is to teach Stage A has a description",
+            got=f"{len(places)} photos, such as {places[0][2]}, and {len(known)} descriptions",
+            fix="name photos by their path below data.root",
+        )
     return found
 
 
-def _read_descriptions(root: Path) -> dict[str, str]:
-    return {row["photo"]: row["description"] for row in read_jsonl(root / _DESCRIPTIONS)}
-
-
 def _read_labels(root: Path, labels: PhotoLabels) -> dict[str, str]:
-    path = root / labels.file
-    try:
-        with path.open(encoding="utf-8-sig", newline="") as stream:
-            rows = list(csv.DictReader(stream))
-    except (OSError, UnicodeDecodeError) as error:
-        raise DataError(f"cannot read the labels of photos in {path}", got=error) from error
-    if not rows:
-        raise DataError(f"{path} has no rows", expected=f"photo, {labels.column}")
+    """Return the description of each photo that a table has, by its place below the root."""
+    path, drops = root / labels.file, DropLog()
+    rows = [row.values for row in read_rows(path, drops)]
+    if drops.total or not rows:
+        got = ", ".join(f"{one.where}: {one.reason}" for one in drops.rows[:3]) or "no rows"
+        raise DataError(
+            f"{path} is no table of photos", got=got, expected=f"photo, {labels.column}"
+        )
     missing = {"photo", labels.column} - set(rows[0])
     if missing:
         raise DataError(
@@ -300,24 +330,27 @@ def _read_labels(root: Path, labels: PhotoLabels) -> dict[str, str]:
             got=f"the columns {', '.join(rows[0])}",
             expected=f"photo and {labels.column} (data.photo_labels.column)",
         )
-    unknown = sorted({row[labels.column] for row in rows} - set(labels.texts))
+    said = {str(row["photo"]): str(row[labels.column]).strip() for row in rows}
+    if labels.texts is None:
+        return {photo: text for photo, text in said.items() if text}
+    unknown = sorted(set(said.values()) - set(labels.texts))
     if unknown:
         raise DataError(
             f"{path} has words that data.photo_labels.texts does not describe",
             got=", ".join(unknown),
             expected=", ".join(labels.texts),
         )
-    return {row["photo"]: labels.texts[row[labels.column]] for row in rows}
+    return {photo: labels.texts[word] for photo, word in said.items()}
 
 
-def _to_row(group: PhotoGroup, root: Path) -> Mapping[str, object]:
+def _to_row(group: PhotoGroup, root: Path, has_photos: bool) -> Mapping[str, object]:
     return {
         "key": group.key,
         "group_id": group.group_id,
         "mission": group.mission,
         "label": group.label,
-        "photos": [photo.relative_to(root).as_posix() for photo in group.photos],
-        "digests": [find_picture(photo).digest for photo in group.photos],
+        "photos": group.list_images(root),
+        "digests": [find_picture(photo).digest for photo in group.photos] if has_photos else [],
     }
 
 

@@ -1,29 +1,21 @@
 """The one table of missions that both stages share: a name is in it for both, or for none.
 
 The built-in table is ``missions.yaml``; a file of the same form adds missions or replaces them
-by name. What is asked about a mission is worded in ``prompts``.
+by name, and a table in the config stands instead of it.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from importlib.resources import as_file, files
 from pathlib import Path
-from typing import Annotated, Self
+from typing import Self
 
-from pydantic import AfterValidator, Field, model_validator
+from pydantic import Field, model_validator
 
 from groupwise.core import Config, DataError, find_nearest, load_config
+from groupwise_recipes.group_qc.words import Line
 
 MAX_NAME_BYTES = 180
 _FORBIDDEN_IN_NAMES = '/\\:*?"<>|'
-
-
-def _check_line(text: str) -> str:
-    if not text.strip() or text != text.strip() or not text.isprintable():
-        raise ValueError("expected one line of text without white space around it")
-    return text
-
-
-Line = Annotated[str, AfterValidator(_check_line)]
 
 
 class Mission(Config):
@@ -91,10 +83,6 @@ class MissionTable(Config):
                 fix="rename it, or add it to the missions file",
             )
 
-    def extend(self, extra: "MissionTable") -> "MissionTable":
-        """Return this table with the other's missions added; those of the same name replaced."""
-        return MissionTable(missions={**self.missions, **extra.missions})
-
 
 def describe_unknown(name: str, known: Iterable[str]) -> str:
     """Return the quoted name and, if one is near, the name that was probably meant."""
@@ -102,15 +90,17 @@ def describe_unknown(name: str, known: Iterable[str]) -> str:
     return f"{name!r} (did you mean {near!r}?)" if near else repr(name)
 
 
-def load_missions(extra: Path | None = None) -> MissionTable:
-    """Read the built-in table and, if given, a file that adds to it.
+def load_missions(own: Path | Mapping[str, Mission] | None = None) -> MissionTable:
+    """Return the built-in table, with what a file adds to it; a table of one's own as it is.
 
     Raises:
         ConfigError: if the file is not a table of missions; all its problems are listed.
     """
+    if isinstance(own, Mapping):
+        return MissionTable(missions=dict(own))
     with as_file(files("groupwise_recipes.group_qc").joinpath("missions.yaml")) as path:
-        table = load_config(MissionTable, path)
-    return table.extend(load_config(MissionTable, extra)) if extra else table
+        found = [load_config(MissionTable, one).missions for one in (path, own) if one]
+    return MissionTable(missions={name: one for table in found for name, one in table.items()})
 
 
 def _check_name(name: str) -> None:

@@ -3,24 +3,27 @@
 A photo that cannot be decoded is counted here; its group fails in Stage A.
 """
 
-from collections.abc import Sequence
 from pathlib import Path
 
 from groupwise.core import (
-    DataError,
     Example,
     Message,
     Picture,
     make_example,
-    open_picture,
     read_picture,
     report_places,
 )
 from groupwise.data import DataAudit, DropLog, audit_data, find_near_pictures
 from groupwise_recipes.group_qc.config import GroupQcConfig
-from groupwise_recipes.group_qc.groups import SPLITS, TEACH, read_groups, read_source
+from groupwise_recipes.group_qc.groups import (
+    SPLITS,
+    TEACH,
+    can_decode,
+    has_pictures,
+    read_groups,
+    read_source,
+)
 from groupwise_recipes.group_qc.photos import PhotoGroup
-from groupwise_recipes.group_qc.stage_b import VERDICT_OF
 
 
 def audit_photos(config: GroupQcConfig, prepared: Path) -> DataAudit:
@@ -28,15 +31,14 @@ def audit_photos(config: GroupQcConfig, prepared: Path) -> DataAudit:
     source = read_source(prepared)
     groups = read_groups(config, prepared)
     unreadable: list[str] = []
-    is_drawn = config.data.root is None
     splits = {
-        name: [_show(group, _list_pictures(group, unreadable, is_drawn)) for group in groups[name]]
+        name: [_show(group, unreadable, config) for group in groups[name]]
         for name in (TEACH, *SPLITS)
         if groups[name] or name not in (TEACH, "warmup")
     }
     audit = audit_data(
         splits,
-        drops=_read_drops(source["drops"]),
+        drops=DropLog.from_json(source["drops"]),
         num_rows=source["num_files"],
         near=find_near_pictures(splits, mirrored=config.data.mirror_invariant),
     )
@@ -69,30 +71,25 @@ def audit_photos(config: GroupQcConfig, prepared: Path) -> DataAudit:
     return audit.add(extra)
 
 
-def _list_pictures(group: PhotoGroup, unreadable: list[str], is_drawn: bool) -> list[Picture]:
+def _list_pictures(
+    group: PhotoGroup, unreadable: list[str], config: GroupQcConfig
+) -> list[Picture]:
     """Return the photos that can be decoded; drawn ones can, so they are not tried."""
+    if not has_pictures(config.data):
+        return []
     pictures: list[Picture] = []
     for path in group.photos:
-        try:
-            if not is_drawn:
-                open_picture(path)
+        if config.data.root is None or can_decode(path):
             pictures.append(read_picture(path))
-        except DataError:
+        else:
             unreadable.append(f"{group.key}/{path.name}")
     return pictures
 
 
-def _show(group: PhotoGroup, pictures: Sequence[Picture]) -> Example:
+def _show(group: PhotoGroup, unreadable: list[str], config: GroupQcConfig) -> Example:
     return make_example(
         [Message("user", group.key)],
         cluster=group.group_id,
-        pictures=pictures,
-        label=VERDICT_OF.get(group.label or ""),
+        pictures=_list_pictures(group, unreadable, config),
+        label=config.words.find_verdict(group.label),
     )
-
-
-def _read_drops(values: dict) -> DropLog:
-    drops = DropLog()
-    for row in values["rows"]:
-        drops.add(row["reason"], row["where"])
-    return drops

@@ -1,5 +1,7 @@
 """Loads a folder of inspection photos: ``<root>/<mission>/{审核通过|审核不通过}/<group>/*.jpg``.
 
+The names of the two folders come from the config.
+
 Every file is a photo of a group or is dropped with a counted reason, and every folder that is
 not used is listed. Names and places alone decide: pictures are not opened here. One that cannot
 be decoded stays in its group, which then fails in Stage A and is tried again in the next run; to
@@ -8,10 +10,10 @@ leave it out could hide the defect that it shows.
 
 import re
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 from groupwise.core import DataError, Picture, digest_json, read_picture
 from groupwise.data import DropLog
@@ -19,14 +21,16 @@ from groupwise_recipes.group_qc.folders import FoundFile, FoundFolder, FoundTree
 from groupwise_recipes.group_qc.missions import MissionTable, describe_unknown
 
 Label = Literal["pass", "fail"]
+LABELS: tuple[Label, Label] = ("pass", "fail")
+LabelFolders = Mapping[str, Label]
+"""Names of folders of photo groups that were judged, and what they were judged."""
 
-LABEL_FOLDERS: dict[str, Label] = {"审核通过": "pass", "审核不通过": "fail"}
 SUFFIXES = (".jpg", ".jpeg", ".png")
 
 OUTSIDE = "outside a group's folder"
 
 _GROUP_ID = re.compile(r"(QC-[A-Za-z]+-[0-9]{8}-[0-9]+)")
-_NEGATION = re.compile("[不未没非否]")
+_NEGATION = re.compile("[不未没非否]|no|un|fail", re.IGNORECASE)
 _DIGITS = re.compile(r"([0-9]+)")
 
 Place = tuple[str, ...]
@@ -54,6 +58,10 @@ class PhotoGroup:
     photos: tuple[Path, ...]
     digests: tuple[str, ...] = ()
 
+    def list_images(self, root: Path) -> list[str]:
+        """Return the places of the photos below a folder."""
+        return [path.relative_to(root).as_posix() for path in self.photos]
+
 
 @dataclass(frozen=True, slots=True)
 class Conflict:
@@ -74,7 +82,8 @@ class LoadedGroups:
         skipped: folders that gave no group, and links that lead nowhere new.
         conflicts: ids under both labels.
         num_photos: photos of all groups.
-        num_files: files found under the root, in whatever folder.
+        num_files: files found under the root, in whatever folder; of Stage A's files, the lines.
+        records: of Stage A, if the groups come from its files.
     """
 
     groups: tuple[PhotoGroup, ...]
@@ -83,16 +92,18 @@ class LoadedGroups:
     conflicts: tuple[Conflict, ...]
     num_photos: int
     num_files: int
+    records: tuple[dict[str, Any], ...] = ()
 
 
 def load_photo_groups(
-    root: Path, missions: MissionTable, *, for_prediction: bool = False
+    root: Path, missions: MissionTable, folders: LabelFolders, *, for_prediction: bool = False
 ) -> LoadedGroups:
     """Load a folder of photos.
 
     Args:
         root: folder of mission folders.
         missions: the table that both stages use.
+        folders: names of the folders of photo groups that were judged.
         for_prediction: photos need no verdict: a folder of photos directly in a mission's folder
             is a group without a label, and unknown missions are dropped instead of refused.
 
@@ -103,21 +114,21 @@ def load_photo_groups(
     if not for_prediction:
         found = (folder.place[0] for folder in tree.folders if len(folder.place) == 1)
         missions.require((name for name in found if not name.startswith(".")), where=str(root))
-    sorter = _Sorter(missions, for_prediction, tree)
+    sorter = _Sorter(missions, folders, for_prediction, tree)
     drops, photos = sorter.sort_files()
     skipped = sorter.list_skipped(set(photos))
-    groups = _build_groups(photos, missions)
+    groups = _build_groups(photos, missions, folders)
     if not groups:
         raise DataError(
             f"{root} has no group of photos",
             got=_summarise(drops, skipped),
-            expected="<mission>/{审核通过|审核不通过}/<group>/*.{jpg,jpeg,png}",
+            expected=f"<mission>/{{{'|'.join(folders)}}}/<group>/*.{{jpg,jpeg,png}}",
         )
     return LoadedGroups(
         groups=groups,
         drops=drops,
         skipped=skipped,
-        conflicts=_find_conflicts(groups),
+        conflicts=find_conflicts(groups),
         num_photos=sum(len(group.photos) for group in groups),
         num_files=len(tree.files),
     )
@@ -175,8 +186,11 @@ def _split_numbers(text: str) -> list[str | int]:
 class _Sorter:
     """Tells photos from what is dropped, by their places."""
 
-    def __init__(self, missions: MissionTable, for_prediction: bool, tree: FoundTree) -> None:
+    def __init__(
+        self, missions: MissionTable, folders: LabelFolders, for_prediction: bool, tree: FoundTree
+    ) -> None:
         self._missions = missions
+        self._folders = folders
         self._for_prediction = for_prediction
         self._tree = tree
         self._holders = {file.place[:-1] for file in tree.files if _is_photo_name(file.place[-1])}
@@ -210,7 +224,7 @@ class _Sorter:
         """Return why files at a place are in no group, or None if they are in one."""
         if place and place[0] not in self._missions:
             return "unknown mission"
-        if len(place) >= 2 and place[1] not in LABEL_FOLDERS:
+        if len(place) >= 2 and place[1] not in self._folders:
             return self._judge_unlabelled(place)
         if len(place) < 3:
             return OUTSIDE
@@ -252,36 +266,46 @@ class _Sorter:
         if reason == "unknown mission":
             return f"{shown}: {describe_unknown(folder.place[0], self._missions.names)}"
         if reason == "unknown label folder":
-            return f"{shown}: {describe_unknown(folder.place[1], _list_likely(folder.place[1]))}"
+            return (
+                f"{shown}: {describe_unknown(folder.place[1], self._list_likely(folder.place[1]))}"
+            )
         return shown
+
+    def _list_likely(self, name: str) -> list[str]:
+        """Return the folders that can be meant: 审核未通过 is like 审核通过, but means fail."""
+        negated = bool(_NEGATION.search(name))
+        return [known for known in self._folders if bool(_NEGATION.search(known)) == negated]
 
 
 def _build_groups(
-    photos: dict[Place, list[FoundFile]], missions: MissionTable
+    photos: dict[Place, list[FoundFile]], missions: MissionTable, folders: LabelFolders
 ) -> tuple[PhotoGroup, ...]:
     order = {name: number for number, name in enumerate(missions.names)}
-    labels = {name: number for number, name in enumerate(LABEL_FOLDERS)}
+    labels = {name: number for number, name in enumerate(folders)}
 
     def make_key(place: Place) -> tuple[object, ...]:
         label = labels.get(place[1], len(labels))
         return order[place[0]], label, _split_numbers(place[-1]), place[-1]
 
-    return tuple(_build_group(place, photos[place]) for place in sorted(photos, key=make_key))
+    return tuple(
+        _build_group(place, photos[place], folders) for place in sorted(photos, key=make_key)
+    )
 
 
-def _build_group(place: Place, files: list[FoundFile]) -> PhotoGroup:
+def _build_group(place: Place, files: list[FoundFile], folders: LabelFolders) -> PhotoGroup:
     paths = {file.place[-1]: file.path for file in files}
     names = sort_naturally(paths)
     return PhotoGroup(
         key="/".join(place),
         group_id=find_group_id(names[0], place[-1]),
         mission=place[0],
-        label=LABEL_FOLDERS.get(place[1]) if len(place) == 3 else None,
+        label=folders.get(place[1]) if len(place) == 3 else None,
         photos=tuple(paths[name] for name in names),
     )
 
 
-def _find_conflicts(groups: Iterable[PhotoGroup]) -> tuple[Conflict, ...]:
+def find_conflicts(groups: Iterable[PhotoGroup]) -> tuple[Conflict, ...]:
+    """Return the ids that stand under both labels of one mission."""
     found = defaultdict[tuple[str, str], list[PhotoGroup]](list)
     for group in groups:
         if group.label is not None:
@@ -291,12 +315,6 @@ def _find_conflicts(groups: Iterable[PhotoGroup]) -> tuple[Conflict, ...]:
         for (mission, group_id), members in found.items()
         if len({group.label for group in members}) > 1
     )
-
-
-def _list_likely(name: str) -> list[str]:
-    """Return the label folders that can be meant: 审核未通过 is like 审核通过, but means fail."""
-    negated = bool(_NEGATION.search(name))
-    return [known for known in LABEL_FOLDERS if bool(_NEGATION.search(known)) == negated]
 
 
 def _is_photo_name(name: str) -> bool:

@@ -1,4 +1,4 @@
-"""Judging new groups with a finished run: both stages on one loaded base model.
+"""Judging new photo groups with a finished run: both stages on one loaded base model.
 
 A run whose photos were described by a server asks that server here, too.
 """
@@ -11,23 +11,16 @@ from typing import Any
 from groupwise.core import DataError, Example, Message, dump_config, make_example
 from groupwise.data import DropLog
 from groupwise.flow import PolicyPredictor, Task
-from groupwise.inference import (
-    LocalBackend,
-    LocalEngine,
-    ServerBackend,
-    StreamBackend,
-    WorkGroup,
-    generate_groups,
-)
+from groupwise.inference import LocalBackend, LocalEngine, ServerBackend, StreamBackend
 from groupwise.serving import Answer, Request
 from groupwise_recipes.group_qc.config import GroupQcConfig
 from groupwise_recipes.group_qc.missions import describe_unknown
 from groupwise_recipes.group_qc.orders import find_orders
-from groupwise_recipes.group_qc.photos import PhotoGroup, find_picture, load_photo_groups
-from groupwise_recipes.group_qc.prompts import make_group_example, make_photo_example
-from groupwise_recipes.group_qc.stage_a import read_outcome
+from groupwise_recipes.group_qc.photos import find_picture, load_photo_groups
+from groupwise_recipes.group_qc.prompts import open_questions
+from groupwise_recipes.group_qc.stage_a import ask_of_photos, describe_photos
 from groupwise_recipes.group_qc.summaries import number_summaries
-from groupwise_recipes.group_qc.verdicts import parse_judgement
+from groupwise_recipes.group_qc.verdicts import VerdictParser
 
 
 class GroupQcPredictor(PolicyPredictor):
@@ -41,8 +34,7 @@ class GroupQcPredictor(PolicyPredictor):
 
     def __init__(self, task: Task[Any], config: GroupQcConfig, policy: str | Path) -> None:
         super().__init__(task, config, policy)
-        self._settings = config
-        self._missions = config.data.load_missions()
+        self._settings, self._questions = config, open_questions(config)
         server = config.summaries.server
         engine = LocalEngine(self._policy, batch_size=config.evaluation.batch_size)
         self._stage_a: StreamBackend = (
@@ -50,11 +42,13 @@ class GroupQcPredictor(PolicyPredictor):
         )
 
     def describe(self) -> Mapping[str, Any]:
-        """Return what verdicts depend on: weights, both stages' settings, the mission table."""
+        """Return what verdicts depend on: weights, both stages' settings, missions, words."""
         return {
             **super().describe(),
             "summaries": self._settings.summaries.describe(),
-            "missions": dump_config(self._missions),
+            "missions": dump_config(self._questions.missions),
+            "words": dump_config(self._settings.words),
+            "prompts": dump_config(self._settings.prompts),
             "min_confidence": self._settings.prediction.min_confidence,
         }
 
@@ -62,14 +56,20 @@ class GroupQcPredictor(PolicyPredictor):
         """Return the photos of a group and its mission.
 
         Raises:
-            DataError: if there is no such mission, or there are no photos.
+            DataError: if there is no such mission, there are no photos, or the base of the run
+                cannot describe them.
         """
-        mission, known = str(request.row.get("mission", "")), self._missions.names
+        mission, known = str(request.row.get("mission", "")), self._questions.missions.names
         if mission not in known:
             problem = describe_unknown(mission, known)
             raise DataError(f"there is no mission {problem}", expected=", ".join(known))
         if not request.pictures:
-            raise DataError("a group needs photos", got="none")
+            raise DataError("a photo group needs photos", got="none")
+        if self._settings.model.is_preset and self._settings.teach is None:
+            raise DataError(
+                "the base of this run cannot describe photos: Stage A was not run there",
+                fix="use a run with teach, or one of a published base",
+            )
         return make_example(
             [Message("user", mission)],
             cluster=request.id,
@@ -79,49 +79,47 @@ class GroupQcPredictor(PolicyPredictor):
 
     def answer(self, questions: Sequence[Example]) -> list[Answer]:
         """Return a verdict for each group; one whose photos cannot be described has none."""
-        described = [read_outcome(outcome) for outcome in self._describe_photos(questions)]
+        described = self._describe_photos(questions)
         found = [
             Answer(None, None, f"Stage A: {reason}", needs_person=True) for _, reason in described
         ]
-        whole = [number for number, (_, reason) in enumerate(described) if not reason]
-        summaries = [number_summaries(list(described[number][0])) for number in whole]
+        words = self._questions.words
+        summaries = {
+            number: number_summaries(texts, words)
+            for number, (texts, reason) in enumerate(described)
+            if not reason
+        }
         asked = [
-            self._ask_of_summaries(questions[number], lines)
-            for number, lines in zip(whole, summaries, strict=True)
+            self._questions.ask_of_group(
+                str(questions[number].fields["mission"]),
+                lines,
+                group=questions[number].cluster,
+                label=None,
+            )
+            for number, lines in summaries.items()
         ]
         answers = super().answer(asked) if asked else ()
-        for number, lines, answer in zip(whole, summaries, answers, strict=True):
+        for (number, lines), answer in zip(summaries.items(), answers, strict=True):
             found[number] = self._complete(answer, lines)
         return found
 
-    def _describe_photos(self, questions: Sequence[Example]):
-        with self._policy.adapter_off():
-            outcomes = generate_groups(
-                self._stage_a,
-                (self._ask_of_photos(*pair) for pair in enumerate(questions)),
-                sampling=self._settings.summaries.sampling,
-                settings=self._settings.summaries.stream.model_copy(update={"order": "given"}),
+    def _describe_photos(self, questions: Sequence[Example]) -> list[tuple[list[str], str]]:
+        settings = self._settings.summaries
+        in_order = settings.stream.model_copy(update={"order": "given"})
+        groups = (
+            ask_of_photos(
+                str(number), str(question.fields["mission"]), question.pictures, self._questions
             )
-            return list(outcomes)
-
-    def _ask_of_photos(self, number: int, question: Example) -> WorkGroup:
-        mission = str(question.fields["mission"])
-        focus = self._missions[mission].focus
-        examples = [
-            make_photo_example(mission, focus, picture, group=question.cluster)
-            for picture in question.pictures
-        ]
-        return WorkGroup(str(number), tuple(examples))
-
-    def _ask_of_summaries(self, question: Example, summaries: Mapping[str, str]) -> Example:
-        mission = str(question.fields["mission"])
-        return make_group_example(
-            mission,
-            self._missions[mission].key_points,
-            summaries,
-            group=question.cluster,
-            label=None,
+            for number, question in enumerate(questions)
         )
+        with self._policy.adapter_off():
+            described = describe_photos(
+                self._stage_a,
+                groups,
+                settings.model_copy(update={"stream": in_order}),
+                self._questions.words,
+            )
+            return [(texts, reason) for _, texts, reason in described]
 
     def _complete(self, answer: Answer, summaries: Mapping[str, str]) -> Answer:
         """Return the verdict with its reason and summaries, marked where a person should look."""
@@ -129,23 +127,23 @@ class GroupQcPredictor(PolicyPredictor):
         if answer.answer is None or answer.text is None or answer.confidence is None:
             reason = f"Stage B: {answer.reason}"
             return replace(answer, reason=reason, needs_person=True, details=details)
+        words = self._questions.words
         is_unsure = answer.confidence < self._settings.prediction.min_confidence
         return replace(
             answer,
-            reason=parse_judgement(answer.text).reason,
-            needs_person=is_unsure or bool(find_orders(summaries)),
+            reason=VerdictParser(words).judge(answer.text).reason,
+            needs_person=is_unsure or bool(find_orders(summaries, words)),
             details=details,
         )
 
 
 def list_requests(config: GroupQcConfig, photos: Path) -> tuple[Sequence[Request], DropLog]:
     """Return the groups of a folder of photos; a verdict in their folders' names is not read."""
-    loaded = load_photo_groups(photos, config.data.load_missions(), for_prediction=True)
+    data = config.data
+    loaded = load_photo_groups(photos, data.load_missions(), data.folders, for_prediction=True)
     drops = DropLog()
     for drop in (*loaded.drops.rows, *loaded.skipped.rows):
         drops.add(drop.reason, drop.where)
-    return [_make_request(group) for group in loaded.groups], drops
-
-
-def _make_request(group: PhotoGroup) -> Request:
-    return Request(group.key, {"mission": group.mission}, group.photos)
+    return [
+        Request(group.key, {"mission": group.mission}, group.photos) for group in loaded.groups
+    ], drops

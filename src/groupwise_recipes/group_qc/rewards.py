@@ -1,31 +1,18 @@
 """What GRPO is rewarded by: the verdict, the two-line form and, if wanted, a consistent reason.
 
-Every part reads the reply by ``verdicts``. An example without a valid label has no score (None)
-in any part, so it leaves the statistics instead of earning 0.
+Every part reads the reply by its ``VerdictParser``. An example without a valid label has no score
+(None) in any part, so it leaves the statistics instead of earning 0.
 """
 
 import re
 from abc import ABC, abstractmethod
-from pathlib import Path
 from typing import Annotated, Literal, Self
 
 from pydantic import Field, model_validator
 
 from groupwise.core import Completion, Config, Example, Score
-from groupwise.data import read_examples
-from groupwise.rewards import Reward, RewardCase, RewardKind, RewardSet
-from groupwise_recipes.group_qc.verdicts import (
-    FAIL,
-    NEGATIVE,
-    PASS,
-    VERDICTS,
-    Judgement,
-    VerdictParser,
-    parse_judgement,
-)
-
-_PHOTO = re.compile(r"图片_(\d+)")
-_FULFILLED = re.compile(r"符合|合格|满足|通过")
+from groupwise.rewards import Reward, RewardKind, RewardSet
+from groupwise_recipes.group_qc.verdicts import Judgement, VerdictParser
 
 
 class GroupRewards(Config):
@@ -67,20 +54,24 @@ class JudgementReward(ABC):
 
     Attributes:
         name, kind: as in ``groupwise.rewards.Reward``.
+        parser: reads replies.
     """
 
     name: str
     kind: RewardKind
 
+    def __init__(self, parser: VerdictParser) -> None:
+        self.parser = parser
+
     def applies_to(self, example: Example) -> bool:
         """Return whether the example has a valid label."""
-        return example.label in VERDICTS
+        return example.label in self.parser.labels
 
     def __call__(self, example: Example, completion: Completion) -> Score:
         """Return the score."""
         if not self.applies_to(example):
             return Score(None, "no valid label")
-        return self._score(example, parse_judgement(completion.text))
+        return self._score(example, self.parser.judge(completion.text))
 
     @abstractmethod
     def _score(self, example: Example, found: Judgement) -> Score:
@@ -120,9 +111,9 @@ class TwoLineFormat(JudgementReward):
 class ReasonConsistency(JudgementReward):
     """1 if the reason names only photos that exist and does not contradict its verdict, else 0.
 
-    A reason contradicts 通过 if it has a negative remark (未…, 不…, 无法, 缺), and 不通过 if it has
-    none and says that all is fulfilled. Whether it is true is not looked at. Photos are counted by
-    the example's ``stage_a_summaries``.
+    A reason contradicts 通过 if it has a negative remark (``words.negative``), and 不通过 if it has
+    none and says that all is fulfilled (``words.fulfilled``). Whether it is true is not looked at.
+    Photos are counted by the example's ``stage_a_summaries``.
     """
 
     name = "consistency"
@@ -131,15 +122,18 @@ class ReasonConsistency(JudgementReward):
     def _score(self, example: Example, found: Judgement) -> Score:
         if not found.is_well_formed:
             return Score(0.0, found.problem)
+        words, reason = self.parser.words, found.reason
         num_photos = len(example.fields.get("stage_a_summaries", ()))
-        absent = [n for n in map(int, _PHOTO.findall(found.reason)) if not 1 <= n <= num_photos]
+        named = re.findall(rf"{re.escape(words.photo)}_(\d+)", reason)
+        absent = [number for number in map(int, named) if not 1 <= number <= num_photos]
         if absent:
-            return Score(0.0, f"图片_{absent[0]} is not there")
-        is_negative = bool(NEGATIVE.search(found.reason))
-        if found.verdict == PASS and is_negative:
-            return Score(0.0, f"{PASS} with a negative remark")
-        if found.verdict == FAIL and not is_negative and _FULFILLED.search(found.reason):
-            return Score(0.0, f"{FAIL} though all is fulfilled")
+            return Score(0.0, f"{words.name_photo(absent[0])} is not there")
+        is_negative = words.is_negative(reason)
+        if found.verdict == words.pass_verdict and is_negative:
+            return Score(0.0, f"{found.verdict} with a negative remark")
+        is_fulfilled = not is_negative and re.search(words.fulfilled, reason)
+        if found.verdict == words.fail_verdict and is_fulfilled:
+            return Score(0.0, f"{found.verdict} though all is fulfilled")
         return Score(1.0, "consistent")
 
 
@@ -148,18 +142,9 @@ _REWARDS: dict[str, type[JudgementReward]] = {
 }
 
 
-def make_rewards(settings: GroupRewards) -> RewardSet:
+def make_rewards(settings: GroupRewards, parser: VerdictParser) -> RewardSet:
     """Return the rewards with their weights as shares; a part of weight 0 is only logged."""
     parts: dict[str, tuple[Reward, float]] = {
-        name: (_REWARDS[name](), weight) for name, weight in settings.by_name.items()
+        name: (_REWARDS[name](parser), weight) for name, weight in settings.by_name.items()
     }
     return RewardSet(parts)
-
-
-def make_case(settings: GroupRewards, examples_path: Path) -> RewardCase:
-    """Return the rewards and training groups they are audited on; metrics read verdicts alike."""
-    return RewardCase(
-        rewards=make_rewards(settings),
-        examples=read_examples(examples_path),
-        parser=VerdictParser(),
-    )

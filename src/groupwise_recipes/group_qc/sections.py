@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from groupwise.evaluation import (
     Metric,
@@ -13,7 +14,7 @@ from groupwise.evaluation import (
     tabulate_policies,
     tabulate_trainable,
 )
-from groupwise_recipes.group_qc.verdicts import FALSE_ALARMS, MISSED, OBEYED, TWO_LINES, VERDICTS
+from groupwise_recipes.group_qc.verdicts import FALSE_ALARMS, MISSED, OBEYED, TWO_LINES
 
 _COLUMNS = {
     "Missed defects": MISSED,
@@ -23,11 +24,8 @@ _COLUMNS = {
     "Two lines": TWO_LINES,
     "Obeys orders": OBEYED,
 }
-_BY_VERDICT = {
-    f"{title} {verdict}": f"{measure}:{verdict}"
-    for verdict in VERDICTS
-    for title, measure in (("Precision", "precision"), ("Recall", "recall"), ("F1", "f1"))
-}
+_BY_MISSION = "The same measures for the groups of each mission, then each verdict on its own."
+_PER_VERDICT = {"Precision": "precision", "Recall": "recall", "F1": "f1"}
 
 
 def make_sections(
@@ -35,7 +33,8 @@ def make_sections(
     missions: Mapping[str, Sequence[Metric]],
     *,
     policies: Policies,
-    failed: Mapping[str, int],
+    verdicts: Sequence[str],
+    stage_a: str,
     trainable: Path,
 ) -> list[Section]:
     """Return what group_qc adds to the report.
@@ -44,18 +43,24 @@ def make_sections(
         metrics: of all groups of the test split.
         missions: the same measures by mission.
         policies: what they are called.
-        failed: how many groups of each mission have no lines from Stage A.
+        verdicts: pass, fail.
+        stage_a: what is to be said of Stage A, or an empty text.
         trainable: ``trainable.json`` of GRPO.
 
     Raises:
         EvaluationError: if ``trainable`` cannot be read.
     """
+    by_verdict = {
+        f"{title} {verdict}": f"{measure}:{verdict}"
+        for verdict in verdicts
+        for title, measure in _PER_VERDICT.items()
+    }
     tables = [
         table
         for name, rows in missions.items()
         for table in (
             tabulate_policies(rows, _COLUMNS, policies=policies, title=name),
-            tabulate_policies(rows, _BY_VERDICT, policies=policies, title=f"{name}, by verdict"),
+            tabulate_policies(rows, by_verdict, policies=policies, title=f"{name}, by verdict"),
         )
     ]
     return [
@@ -65,7 +70,7 @@ def make_sections(
             (tabulate_policies(metrics, _COLUMNS, policies=policies),),
             _make_tiles(metrics),
         ),
-        Section("By mission", _say_failed(failed), tuple(tables)),
+        Section("By mission", f"{_BY_MISSION} {stage_a}".strip(), tuple(tables)),
         Section("What trained in GRPO", tables=(tabulate_trainable(trainable),)),
     ]
 
@@ -94,9 +99,20 @@ def _say_missed(metrics: Sequence[Metric]) -> str:
     )
 
 
-def _say_failed(failed: Mapping[str, int]) -> str:
-    text = "The same measures for the groups of each mission, then each verdict on its own."
+def say_failed(failed: Mapping[str, int]) -> str:
+    """Return how many groups of each mission have no lines from Stage A, if there are any."""
     if not failed:
-        return text
+        return ""
     counts = [f"{count} group{'s' * (count != 1)} of {name}" for name, count in failed.items()]
-    return f"{text} Stage A failed for {' and '.join(counts)}: they are in none of the splits."
+    return f"Stage A failed for {' and '.join(counts)}: they are in none of the splits."
+
+
+def say_given(source: Mapping[str, Any]) -> str:
+    """Return that Stage A was not run, with what became of the lines that it gave elsewhere."""
+    counts = source["drops"]["counts"].items()
+    reasons = ", ".join(f"{count:,} x {reason}" for reason, count in counts)
+    dropped = f"; {source['drops']['total']:,} were dropped ({reasons})" if reasons else ""
+    return (
+        "Stage A was not run here: what it says of the photos was given (data.summaries). "
+        f"{source['num_groups']:,} of {source['num_files']:,} lines are used{dropped}."
+    )

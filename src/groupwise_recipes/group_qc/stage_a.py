@@ -8,14 +8,13 @@ has their ``digests``, a group with a changed photo is described anew beside its
 again if the photo is put back. ``write_results`` picks what is true of the photos as they are.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from groupwise.core import (
     DataError,
-    Example,
     Picture,
     ResultFile,
     Say,
@@ -35,7 +34,7 @@ from groupwise.inference import (
 from groupwise_recipes.group_qc.config import SummarySettings
 from groupwise_recipes.group_qc.missions import MissionTable
 from groupwise_recipes.group_qc.photos import PhotoGroup, find_picture
-from groupwise_recipes.group_qc.prompts import make_photo_example
+from groupwise_recipes.group_qc.prompts import Questions
 from groupwise_recipes.group_qc.summaries import (
     Problem,
     check_record,
@@ -43,6 +42,7 @@ from groupwise_recipes.group_qc.summaries import (
     get_record_key,
     make_record,
 )
+from groupwise_recipes.group_qc.words import Words
 
 _DIGESTS = "digests"
 
@@ -55,14 +55,14 @@ class StageAJob:
         groups: of any missions.
         root: folder that ``images`` are relative to.
         out: folder of the result files.
-        missions: the table that both stages use.
+        questions: what both stages are asked.
         settings: decoding and batches.
     """
 
     groups: Sequence[PhotoGroup]
     root: Path
     out: Path
-    missions: MissionTable
+    questions: Questions
     settings: SummarySettings
 
 
@@ -110,9 +110,10 @@ def run_stage_a(
         RunError: if another process writes the same files.
         DataError: if a finished group has other photos now, or a mission is unknown.
     """
-    job.missions.require({group.mission for group in job.groups})
+    missions = job.questions.missions
+    missions.require({group.mission for group in job.groups})
     counts: list[StageACount] = []
-    for mission in job.missions.names:
+    for mission in missions.names:
         groups = [group for group in job.groups if group.mission == mission]
         if groups:
             counts.append(_run_mission(mission, groups, job, backend, say))
@@ -129,17 +130,17 @@ def write_results(job: StageAJob, folder: Path) -> None:
         write_jsonl(folder / path.name, rows)
 
 
-def read_summaries(out: Path, missions: MissionTable) -> dict[str, dict[str, str]]:
+def read_summaries(out: Path, questions: Questions) -> dict[str, dict[str, str]]:
     """Return ``图片_i`` to text by the key of each finished group.
 
     Raises:
         DataError: if a record does not follow the contract.
     """
     found: dict[str, dict[str, str]] = {}
-    for mission in missions.names:
+    for mission in questions.missions.names:
         path = name_results(out, mission)
         for record in read_jsonl(path) if path.exists() else ():
-            check_record(record)
+            check_record(record, questions.words)
             found[get_record_key(record)] = record["per_image"]
     return found
 
@@ -151,6 +152,21 @@ def count_failures(out: Path, missions: MissionTable) -> dict[str, int]:
     return {name: count for name, count in counts.items() if count}
 
 
+def describe_photos(
+    backend: StreamBackend,
+    groups: Iterable[WorkGroup],
+    settings: SummarySettings,
+    words: Words,
+    **named: Any,
+) -> Iterator[tuple[str, list[str], str]]:
+    """Yield of each group its id, a summary per photo and "", or none and why it failed."""
+    outcomes = generate_groups(
+        backend, groups, sampling=settings.sampling, settings=settings.stream, **named
+    )
+    for outcome in outcomes:
+        yield outcome.id, *_read_outcome(outcome, words)
+
+
 def _run_mission(
     mission: str,
     groups: Sequence[PhotoGroup],
@@ -159,61 +175,58 @@ def _run_mission(
     say: Say,
 ) -> StageACount:
     by_key = {group.key: group for group in groups}
-    failures = name_failures(job.out, mission)
+    failures, words = name_failures(job.out, mission), job.questions.words
     num_failed = 0
     with ResultFile(name_results(job.out, mission), key=_identify) as results:
-        names = {key: _identify_group(group, job.root) for key, group in by_key.items()}
-        _check_photos(results.rows(), by_key, job.root)
-        waiting = [group for key, group in by_key.items() if names[key] not in results.finished]
+        _check_kept(results.rows(), by_key, job)
+        waiting = [
+            group
+            for group in by_key.values()
+            if _identify_group(group, job.root) not in results.finished
+        ]
         write_jsonl(failures, [])
-        outcomes = generate_groups(
+        described = describe_photos(
             backend,
-            (_ask(group, job.missions) for group in waiting),
-            sampling=job.settings.sampling,
-            settings=job.settings.stream,
+            (_ask(group, job.questions) for group in waiting),
+            job.settings,
+            words,
             report_progress=StreamLine(lambda line: say(f"{mission}: {line}")),
             num_items=sum(len(group.photos) for group in waiting),
         )
-        for outcome in outcomes:
-            group = by_key[outcome.id]
-            texts, reason = read_outcome(outcome)
+        for key, texts, reason in described:
+            group = by_key[key]
             if reason:
                 num_failed += 1
                 append_jsonl(failures, _make_failure(group, job.root, reason))
             else:
-                record = make_record(group, texts, root=job.root)
                 known = {_DIGESTS: list(group.digests)} if group.digests else {}
-                results.append({**record, **known})
+                results.append({**make_record(group, texts, words, root=job.root), **known})
     return StageACount(mission, len(groups) - num_failed, num_failed, len(groups) - len(waiting))
 
 
 def _identify(record: Mapping[str, Any]) -> str:
     """Return what a description belongs to: the group and, where they are known, its photos."""
-    check_record(record)
     return _name(get_record_key(record), record["images"], record.get(_DIGESTS, ()))
 
 
 def _identify_group(group: PhotoGroup, root: Path) -> str:
-    return _name(group.key, _list_images(group, root), group.digests)
+    return _name(group.key, group.list_images(root), group.digests)
 
 
 def _name(key: str, images: Sequence[str], digests: Sequence[str]) -> str:
     return digest_json([key, *zip(images, digests, strict=True)]) if digests else key
 
 
-def _list_images(group: PhotoGroup, root: Path) -> list[str]:
-    return [path.relative_to(root).as_posix() for path in group.photos]
-
-
-def _check_photos(
-    records: Iterator[Mapping[str, Any]], groups: Mapping[str, PhotoGroup], root: Path
+def _check_kept(
+    records: Iterator[Mapping[str, Any]], groups: Mapping[str, PhotoGroup], job: StageAJob
 ) -> None:
-    """Refuse to go on with summaries of other photos, where only their places are known."""
+    """Refuse to go on with broken records, or where only places are known with other photos."""
     for record in records:
+        check_record(record, job.questions.words)
         group = groups.get(get_record_key(record))
         if group is None or group.digests:
             continue
-        if _list_images(group, root) != record["images"]:
+        if group.list_images(job.root) != record["images"]:
             raise DataError(
                 f"the photos of group {group.key} have changed since Stage A described them",
                 got=f"{len(group.photos)} photos",
@@ -222,43 +235,37 @@ def _check_photos(
             )
 
 
-def _ask(group: PhotoGroup, missions: MissionTable) -> WorkGroup:
-    focus = missions[group.mission].focus
-    examples: list[Example] = [
-        make_photo_example(group.mission, focus, picture, group=group.key)
-        for picture in _find_pictures(group)
-    ]
-    return WorkGroup(group.key, tuple(examples))
-
-
-def _find_pictures(group: PhotoGroup) -> list[Picture]:
-    """Return the group's pictures.
-
-    Raises:
-        DataError: if one is not what it was when the group was found: its description would pass
-            for that of the old one.
-    """
+def _ask(group: PhotoGroup, questions: Questions) -> WorkGroup:
     pictures = [find_picture(path) for path in group.photos]
     for picture, digest in zip(pictures, group.digests, strict=bool(group.digests)):
+        # Its description would pass for that of the old photo.
         if picture.digest != digest:
             raise DataError(
                 f"the photo {picture.path} has changed since the groups were found",
                 fix="start the run again",
             )
-    return pictures
+    return ask_of_photos(group.key, group.mission, pictures, questions)
 
 
-def read_outcome(outcome: GroupOutcome) -> tuple[list[str], str]:
-    """Return a summary per photo and "", or none and why the group failed."""
+def ask_of_photos(
+    key: str, mission: str, pictures: Iterable[Picture], questions: Questions
+) -> WorkGroup:
+    """Return the Stage A questions about the photos of a group."""
+    asked = (questions.ask_of_photo(mission, picture, group=key) for picture in pictures)
+    return WorkGroup(key, tuple(asked))
+
+
+def _read_outcome(outcome: GroupOutcome, words: Words) -> tuple[list[str], str]:
     texts: list[str] = []
     for number, found in enumerate(outcome.completions, start=1):
+        name = words.name_photo(number)
         if isinstance(found, Failure):
-            return [], f"图片_{number}: {found.cause}: {found.message}"
+            return [], f"{name}: {found.cause}: {found.message}"
         if found.finish_reason == "length":
-            return [], f"图片_{number}: the reply was cut off"
-        summary = clean_summary(found.text)
+            return [], f"{name}: the reply was cut off"
+        summary = clean_summary(found.text, words)
         if isinstance(summary, Problem):
-            return [], f"图片_{number}: {summary.cause}: {summary.detail}"
+            return [], f"{name}: {summary.cause}: {summary.detail}"
         texts.append(summary.text)
     return texts, ""
 
@@ -269,6 +276,6 @@ def _make_failure(group: PhotoGroup, root: Path, reason: str) -> dict[str, Any]:
         "group_id": group.group_id,
         "mission": group.mission,
         "label": group.label,
-        "images": _list_images(group, root),
+        "images": group.list_images(root),
         "failed": reason,
     }

@@ -10,39 +10,36 @@ from typing import Any
 from groupwise.core import Example, derive_seed
 from groupwise.data import split_by_shares
 from groupwise.training import RowsOfEpoch, SftRow
-from groupwise_drawn.cabinets import IRRELEVANT
-from groupwise_recipes.group_qc.missions import MissionTable
 from groupwise_recipes.group_qc.photos import PhotoGroup
-from groupwise_recipes.group_qc.prompts import make_group_example
-from groupwise_recipes.group_qc.verdicts import FAIL, NEGATIVE, PASS, write_judgement
+from groupwise_recipes.group_qc.prompts import Questions
+from groupwise_recipes.group_qc.verdicts import VerdictParser
+from groupwise_recipes.group_qc.words import Words
 
-VERDICT_OF = {"pass": PASS, "fail": FAIL}
 _COUNT = re.compile(r"×\d+")
 
 
 def make_group_rows(
     groups: Sequence[PhotoGroup],
     summaries: Mapping[str, Mapping[str, str]],
-    missions: MissionTable,
+    questions: Questions,
     *,
     root: Path,
 ) -> list[Example]:
-    """Return the Stage B examples of the groups that have summaries.
+    """Return the Stage B examples of the photo groups that have summaries.
 
     Args:
         groups: of one split.
         summaries: ``图片_i`` to text, by the key of a group.
-        missions: the table that both stages use.
+        questions: what both stages are asked.
         root: folder of the photos.
     """
     return [
-        make_group_example(
+        questions.ask_of_group(
             group.mission,
-            missions[group.mission].key_points,
             summaries[group.key],
             group=group.group_id,
-            label=VERDICT_OF.get(group.label or ""),
-            images=[path.relative_to(root).as_posix() for path in group.photos],
+            label=questions.words.find_verdict(group.label),
+            images=group.list_images(root),
         )
         for group in groups
         if group.key in summaries
@@ -56,13 +53,15 @@ def write_row(example: Example) -> dict[str, Any]:
     return {**{key: example.fields[key] for key in keys}, "messages": messages}
 
 
-def make_label_rows(examples: Sequence[Example]) -> RowsOfEpoch:
+def make_label_rows(examples: Sequence[Example], parser: VerdictParser) -> RowsOfEpoch:
     """Return rows that teach the true verdict with a reason made by rule."""
-    rows = [SftRow(example, write_target(example)) for example in examples]
+    rows = [SftRow(example, write_target(example, parser)) for example in examples]
     return lambda _: rows
 
 
-def choose_few(examples: Sequence[Example], num_groups: int | None, *, seed: int) -> list[Example]:
+def choose_few(
+    examples: Sequence[Example], num_groups: int | None, words: Words, *, seed: int
+) -> list[Example]:
     """Return so many of the examples; all of them if None.
 
     Verdicts come in turn, for each verdict summaries with and without negative remarks, and for
@@ -73,7 +72,7 @@ def choose_few(examples: Sequence[Example], num_groups: int | None, *, seed: int
     random.Random(derive_seed(seed, "few")).shuffle(shuffled)
     kinds = (
         lambda example: example.label,
-        lambda example: bool(_list_negative(example.fields["stage_a_summaries"])),
+        lambda example: bool(_list_negative(example.fields["stage_a_summaries"], words)),
         lambda example: example.fields["task_type"],
     )
     return _take_turns(shuffled, kinds)[:num_groups]
@@ -106,29 +105,28 @@ def _take_turns(
     return [one for turn in zip_longest(*columns) for one in turn if one is not None]
 
 
-def write_target(example: Example) -> str:
+def write_target(example: Example, parser: VerdictParser) -> str:
     """Return the reply to teach: the label, and what the summaries say for it in short."""
     assert example.label is not None
-    return write_judgement(example.label, write_reason(example.label, example.fields))
+    summaries = example.fields["stage_a_summaries"]
+    return parser.write_reply(example.label, write_reason(example.label, summaries, parser.words))
 
 
-def write_reason(label: str, fields: Mapping[str, object]) -> str:
+def write_reason(label: str, summaries: Mapping[str, str], words: Words) -> str:
     """Return a reason by rule: a thing and its negative remarks, or that points are (un)clear."""
-    summaries = fields["stage_a_summaries"]
-    assert isinstance(summaries, Mapping)
-    if label == PASS:
-        return "要点均已确认"
-    negative = _list_negative(summaries)
+    if label == words.pass_verdict:
+        return words.confirmed
+    negative = _list_negative(summaries, words)
     if negative:
         name, *attributes = negative[0].split("/")
-        remarks = [word for word in attributes if NEGATIVE.search(word)]
-        return "：".join([name, *(["、".join(remarks)] if remarks else [])])
-    if all(text == IRRELEVANT for text in summaries.values()):
-        return "没有相关图片，要点无法确认"
-    return "有要点无法确认"
+        remarks = words.pause.join(word for word in attributes if words.is_negative(word))
+        return f"{name}{words.colon}{remarks}" if remarks else name
+    if all(text == words.irrelevant for text in summaries.values()):
+        return words.unseen
+    return words.unclear
 
 
-def _list_negative(summaries: Mapping[str, str]) -> list[str]:
+def _list_negative(summaries: Mapping[str, str], words: Words) -> list[str]:
     """Return the parts of summaries with a negative remark, without counts."""
-    parts = [_COUNT.sub("", part) for text in summaries.values() for part in text.split("，")]
-    return [part for part in parts if NEGATIVE.search(part)]
+    parts = [_COUNT.sub("", one) for text in summaries.values() for one in text.split(words.comma)]
+    return [part for part in parts if words.is_negative(part)]

@@ -8,12 +8,13 @@ of photos that have changed stay there too: what is changed and changed back cos
 from pathlib import Path
 
 from groupwise import __version__
-from groupwise.core import digest_file, digest_json, read_json, write_json
+from groupwise.core import digest_file, digest_json, dump_config, read_json, write_json
 from groupwise.flow import open_policy
 from groupwise.inference import LocalBackend, LocalEngine, RayBackend, ServerBackend, StreamBackend
 from groupwise.pipeline import StepContext
 from groupwise_recipes.group_qc.config import GroupQcConfig
 from groupwise_recipes.group_qc.groups import find_root, read_groups
+from groupwise_recipes.group_qc.prompts import open_questions
 from groupwise_recipes.group_qc.stage_a import StageAJob, run_stage_a, write_results
 from groupwise_recipes.group_qc.teach import TEACH_STEP, find_base
 
@@ -27,7 +28,7 @@ def count_attempts(run: Path) -> int:
     return int(read_json(path, dict)["failed"]) if path.is_file() else 0
 
 
-def run_summarize(context: StepContext) -> None:
+def run_summarize(_: object, context: StepContext) -> None:
     """Describe every photo that is not described yet."""
     config: GroupQcConfig = context.config
     prepared = context.output_of("prepare")
@@ -35,9 +36,9 @@ def run_summarize(context: StepContext) -> None:
     kept = _find_folder(config, context)
     job = StageAJob(
         groups=[group for name, members in groups.items() if name != "teach" for group in members],
-        root=find_root(config, prepared),
+        root=find_root(config.data, prepared),
         out=kept,
-        missions=config.data.load_missions(),
+        questions=open_questions(config),
         settings=config.summaries,
     )
     backend = open_backend(config, context.run)
@@ -66,6 +67,7 @@ def _find_folder(config: GroupQcConfig, context: StepContext) -> Path:
     inputs = {name: digest for name, digest in context.inputs.items() if name != "data.root"}
     depends = {
         "inputs": inputs,
+        "words": [dump_config(config.words), config.prompts.photo],
         "policy": _describe_policy(config, context),
         "settings": config.summaries.describe(),
         "version": __version__,
@@ -77,6 +79,6 @@ def _describe_policy(config: GroupQcConfig, context: StepContext) -> list[object
     """Return what a policy in this process or on workers depends on; a server has its own."""
     if config.summaries.server is not None:
         return None
-    taught = context.output_of(TEACH_STEP) / "policy" if config.model.is_preset else None
+    taught = context.output_of(TEACH_STEP) / "policy" if config.teach else None
     weights = taught and digest_file(taught)
     return [weights, config.model.dtype, config.model.max_pixels]

@@ -1,6 +1,6 @@
 """What is group_qc's own: Stage A before the usual way, and what inspectors ask first."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -24,7 +24,13 @@ from groupwise_recipes.group_qc.baselines import predict_baselines
 from groupwise_recipes.group_qc.config import GroupQcConfig
 from groupwise_recipes.group_qc.data_stages import run_audit, run_prepare, run_stage_b_data
 from groupwise_recipes.group_qc.estimate import estimate_run
-from groupwise_recipes.group_qc.groups import digest_source, find_root, show_photos
+from groupwise_recipes.group_qc.groups import (
+    digest_sources,
+    find_root,
+    has_pictures,
+    read_source,
+    show_photos,
+)
 from groupwise_recipes.group_qc.measure import (
     MEASURES,
     measure_missions,
@@ -33,25 +39,20 @@ from groupwise_recipes.group_qc.measure import (
 )
 from groupwise_recipes.group_qc.orders import try_orders
 from groupwise_recipes.group_qc.predictor import GroupQcPredictor, list_requests
-from groupwise_recipes.group_qc.rewards import make_case, make_rewards
-from groupwise_recipes.group_qc.sections import make_sections
+from groupwise_recipes.group_qc.rewards import make_rewards
+from groupwise_recipes.group_qc.sections import make_sections, say_failed, say_given
 from groupwise_recipes.group_qc.stage_b import choose_few, draw_heldout, make_label_rows
 from groupwise_recipes.group_qc.summarize import count_attempts, run_summarize
 from groupwise_recipes.group_qc.teach import TEACH_STEP, find_base, run_teach
-from groupwise_recipes.group_qc.verdicts import (
-    CONTRACT,
-    MISSED,
-    TWO_LINES,
-    VerdictParser,
-    parse_judgement,
-)
+from groupwise_recipes.group_qc.verdicts import MISSED, TWO_LINES, VerdictParser
 
 if TYPE_CHECKING:
     from groupwise.judges import LogitJudge
     from groupwise.training import RowsOfEpoch
 
 _OWN = "groupwise_recipes.group_qc"
-_DATA = "data.root data.missions"
+_DATA = "data.root data.summaries data.missions"
+_ASKED = "words prompts"
 _SUMMARIES_ONLY = replace(
     TEXT_ONLY,
     title="Summaries' words",
@@ -67,14 +68,15 @@ class GroupQc(Task[GroupQcConfig]):
 
     config_type = GroupQcConfig
     parts: ClassVar = {
-        "parser": Part(code=f"{_OWN}.verdicts"),
+        # With ``teach``, which says whether the base is one that was taught here.
+        "parser": Part("words teach", f"{_OWN}.verdicts"),
         "warmup": Part("sft.num_groups", f"{_OWN}.stage_b {_OWN}.verdicts"),
-        "rewards": Part("rewards", f"groupwise.rewards {_OWN}.rewards {_OWN}.verdicts"),
-        "measures": Part("data.root", f"{_OWN}.orders"),
+        "rewards": Part("rewards words", f"groupwise.rewards {_OWN}.rewards {_OWN}.verdicts"),
+        "measures": Part("data.root data.summaries", f"{_OWN}.orders"),
     }
     data_stage = "stage_b_data"
     measured_from = "prepare"
-    things = "groups"
+    things = "photo groups"
     slices: ClassVar = ("task_type",)
     measures = MEASURES
     headline = MISSED
@@ -82,8 +84,8 @@ class GroupQc(Task[GroupQcConfig]):
 
     def inputs(self, config: GroupQcConfig) -> Mapping[str, str]:
         """Return what the photos and the table of missions are known by."""
-        photos = {} if config.data.root is None else {"data.root": digest_source(config.data)}
-        return {**photos, "data.missions": digest_json(dump_config(config.data.load_missions()))}
+        missions = digest_json(dump_config(config.data.load_missions()))
+        return {**digest_sources(config.data), "data.missions": missions}
 
     def facts(self, config: GroupQcConfig, run: Path) -> Mapping[str, Any]:
         """Return what summaries depend on, wherever they are made, and how often they failed."""
@@ -92,42 +94,49 @@ class GroupQc(Task[GroupQcConfig]):
     def stages(self, config: GroupQcConfig) -> list[Stage]:
         """Return Stage A and the rows of Stage B before the usual stages."""
         has_server = config.summaries.server is not None
-        taught = f"prepare {TEACH_STEP}" if config.model.is_preset else "prepare"
-        teach = _make_stage(
-            TEACH_STEP,
-            run_teach,
-            "a tiny model learns to describe photos",
-            reads=f"seed {POLICY} {_DATA} teach",
+        is_taught, is_given = config.teach is not None, bool(config.data.summaries)
+        taught = f"prepare {TEACH_STEP}" if is_taught else "prepare"
+        teach = Stage(
+            name=TEACH_STEP,
+            work=run_teach,
+            summary="the base learns to describe photos",
+            reads=f"seed {POLICY} {_DATA} {_ASKED} teach",
             uses="prepare",
             code=f"{_OWN}.prompts {_OWN}.reading",
         )
+        summarize = Stage(
+            name="summarize",
+            work=run_summarize,
+            summary="Stage A: a line about every photo",
+            # Behind a server is what summaries name there; the base need not be here.
+            reads=f"{'' if has_server else POLICY} {_DATA} {_ASKED} teach summaries retry",
+            uses=taught,
+            code=f"{_OWN}.prompts {_OWN}.summaries",
+        )
         own = [
-            _make_stage(
-                "prepare", run_prepare, "groups of photos into splits", reads="seed model.base data"
+            Stage(
+                name="prepare",
+                work=run_prepare,
+                summary="photo groups into splits",
+                reads="seed data words",
             ),
-            _make_stage(
-                "audit",
-                run_audit,
-                "what the data can be trusted for",
-                reads="data.root data.mirror_invariant",
+            Stage(
+                name="audit",
+                work=run_audit,
+                summary="what the data can be trusted for",
+                reads="data.root data.summaries data.mirror_invariant words",
                 uses="prepare",
             ),
-            *([teach] if config.model.is_preset else []),
-            _make_stage(
-                "summarize",
-                run_summarize,
-                "Stage A: a line about every photo",
-                # Behind a server is what summaries name there; the base need not be here.
-                reads=f"{'' if has_server else POLICY} {_DATA} summaries retry",
-                uses=taught,
-                code=f"{_OWN}.prompts {_OWN}.summaries",
-            ),
-            _make_stage(
-                "stage_b_data",
-                run_stage_b_data,
-                "summaries into questions",
-                reads=f"model.base {_DATA} data.warmup_share data.budget",
-                uses=f"{taught} summarize",
+            *([teach] if is_taught else []),
+            *([] if is_given else [summarize]),
+            Stage(
+                name=self.data_stage,
+                work=run_stage_b_data,
+                summary="summaries into questions",
+                reads=f"seed model.base model.max_pixels {_DATA} {_ASKED} teach "
+                "data.warmup_share data.budget",
+                uses=taught if is_given else f"{taught} summarize",
+                parts=("warmup",) if not is_taught else (),
                 code=f"{_OWN}.prompts {_OWN}.orders {_OWN}.verdicts",
             ),
         ]
@@ -136,30 +145,36 @@ class GroupQc(Task[GroupQcConfig]):
 
     def parser(self, config: GroupQcConfig) -> VerdictParser:
         """Return what reads two-line replies."""
-        return VerdictParser()
+        return VerdictParser(config.words)
 
     def describe_parser(self, config: GroupQcConfig) -> Mapping[str, Any]:
         """Return the verdicts, the mark of the reason and the version of the rules."""
-        return dict(CONTRACT)
+        return self.parser(config).describe()
 
     def warmup(self, config: GroupQcConfig, folder: Path) -> "RowsOfEpoch":
         """Return a few labelled groups, each with a reason made by rule."""
         examples = read_examples(folder / "warmup.jsonl")
-        return make_label_rows(choose_few(examples, config.sft.num_groups, seed=config.seed))
+        few = choose_few(examples, config.sft.num_groups, config.words, seed=config.seed)
+        return make_label_rows(few, self.parser(config))
 
     def control(
         self, config: GroupQcConfig, examples: Sequence[Example], ask: Ask
     ) -> "RowsOfEpoch":
         """Return the labels of GRPO's groups, each with a reason made by rule."""
-        return make_label_rows(examples)
+        return make_label_rows(examples, self.parser(config))
 
     def rewards(self, config: GroupQcConfig, judge: "LogitJudge | None" = None) -> RewardSet:
         """Return the rewards."""
-        return make_rewards(config.rewards)
+        return make_rewards(config.rewards, self.parser(config))
 
     def make_case(self, config: GroupQcConfig, folder: Path) -> RewardCase:
-        """Return the rewards and the training groups."""
-        return make_case(config.rewards, folder / "train.jsonl")
+        """Return the rewards and the training groups; metrics read verdicts alike."""
+        parser = self.parser(config)
+        return RewardCase(
+            rewards=make_rewards(config.rewards, parser),
+            examples=read_examples(folder / "train.jsonl"),
+            parser=parser,
+        )
 
     def weigh(self, config: GroupQcConfig) -> Mapping[str, float]:
         """Return the weights of the rewards."""
@@ -172,10 +187,11 @@ class GroupQc(Task[GroupQcConfig]):
         return draw_heldout(examples, config.evaluation.num_heldout_items, seed=config.seed)
 
     def measure_heldout(
-        self, examples: Sequence[Example], texts: Sequence[str]
+        self, config: GroupQcConfig, examples: Sequence[Example], texts: Sequence[str]
     ) -> Mapping[str, float]:
         """Return the share of replies in form."""
-        return {TWO_LINES: sum(parse_judgement(text).is_well_formed for text in texts) / len(texts)}
+        judge = self.parser(config).judge
+        return {TWO_LINES: sum(judge(text).is_well_formed for text in texts) / len(texts)}
 
     def predict_baselines(
         self,
@@ -186,13 +202,18 @@ class GroupQc(Task[GroupQcConfig]):
     ) -> list[Prediction]:
         """Return the majority, the summaries' words and the photos' thumbnails."""
         shown = [self.show(config, context, rows) for rows in (train, test)]
-        return predict_baselines(*shown, split="test", seed=config.seed)
+        labels = config.words.verdicts
+        return predict_baselines(*shown, labels=labels, seed=config.seed)
 
     def probe(
-        self, ask: Ask, examples: Sequence[Example], texts: Sequence[str]
+        self,
+        config: GroupQcConfig,
+        ask: Ask,
+        examples: Sequence[Example],
+        texts: Sequence[str],
     ) -> list[dict[str, float]]:
         """Return whether a group that rightly fails is let off when a description says so."""
-        return try_orders(ask, examples, texts)
+        return try_orders(ask, examples, texts, self.parser(config))
 
     def show(
         self, config: GroupQcConfig, context: StepContext, test: Sequence[Example]
@@ -204,8 +225,9 @@ class GroupQc(Task[GroupQcConfig]):
         self, config: GroupQcConfig, context: StepContext, predictions: Sequence[Prediction]
     ) -> list[Prediction]:
         """Return the predictions with missed defects, false alarms and photos."""
-        root = find_root(config, context.output_of("prepare"))
-        return [score_defects(show_group(one, root)) for one in predictions]
+        data, parser = config.data, self.parser(config)
+        root = find_root(data, context.output_of("prepare")) if has_pictures(data) else None
+        return [score_defects(show_group(one, root), parser) for one in predictions]
 
     def describe(
         self,
@@ -215,14 +237,21 @@ class GroupQc(Task[GroupQcConfig]):
         metrics: Sequence[Metric],
     ) -> list[Section]:
         """Return missed defects, missions and what trained; measures by mission are kept."""
-        missions = measure_missions(predictions, seed=config.seed)
+        verdicts = config.words.verdicts
+        missions = measure_missions(predictions, verdicts, seed=config.seed)
         rows = {name: [asdict(metric) for metric in own] for name, own in missions.items()}
         write_json(context.folder / "missions.json", rows)
         failed = read_json(context.output_of(self.data_stage) / "failed.json", dict)
         trainable = context.output_of("grpo") / "trainable.json"
         policies = Policies(tuple(self.policies(context)))
+        given = read_source(context.output_of("prepare")) if config.data.summaries else None
         return make_sections(
-            metrics, missions, policies=policies, failed=failed, trainable=trainable
+            metrics,
+            missions,
+            policies=policies,
+            verdicts=verdicts,
+            stage_a=say_failed(failed) if given is None else say_given(given),
+            trainable=trainable,
         )
 
     def list_requests(self, config: GroupQcConfig, path: Path) -> tuple[Sequence[Request], DropLog]:
@@ -243,16 +272,10 @@ class GroupQc(Task[GroupQcConfig]):
 
     def list_sources(self, config: GroupQcConfig) -> str:
         """Return the questions and, where it is taught here, the base."""
-        return f"{self.data_stage} {TEACH_STEP}" if config.model.is_preset else self.data_stage
+        return f"{self.data_stage} {TEACH_STEP}" if config.teach is not None else self.data_stage
 
 
 _REPLACED = ("prepare", "audit")
-
-
-def _make_stage(
-    name: str, work: Callable[[StepContext], None], summary: str, **declared: Any
-) -> Stage:
-    return Stage(name=name, work=lambda _, context: work(context), summary=summary, **declared)
 
 
 TASK = GroupQc()

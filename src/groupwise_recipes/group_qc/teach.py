@@ -1,4 +1,9 @@
-"""Stage A taught to a tiny random-init model, the base of both stages."""
+"""Stage A taught to a base, which both stages then share.
+
+A tiny random-init model is built first, of the words that both stages will see. What LoRA trained
+of a published base is merged into it: Stage B gets an adapter of its own, and off is the taught
+base.
+"""
 
 import random
 from collections import Counter
@@ -13,35 +18,38 @@ from groupwise.pipeline import StepContext
 from groupwise.training import SftRow, Workspace, train_sft
 from groupwise_recipes.group_qc.config import GroupQcConfig, TeachSettings
 from groupwise_recipes.group_qc.groups import TaughtPhoto, find_root, read_groups, read_taught
-from groupwise_recipes.group_qc.prompts import make_photo_example, write_photo_reply
+from groupwise_recipes.group_qc.prompts import Questions, open_questions
 from groupwise_recipes.group_qc.reading import make_reading_rows
 from groupwise_recipes.group_qc.stage_b import make_group_rows, make_label_rows
 from groupwise_recipes.group_qc.summaries import number_summaries
+from groupwise_recipes.group_qc.verdicts import VerdictParser
 
 TEACH_STEP = "teach_stage_a"
 
 
 def find_base(config: GroupQcConfig, run: Path) -> str | Path:
     """Return the folder or hub id of the one base of both stages."""
-    return run / TEACH_STEP / "policy" if config.model.is_preset else config.model.base
+    if config.teach is not None:
+        return run / TEACH_STEP / "policy"
+    return run / "stage_b_data" / "base" if config.model.is_preset else config.model.base
 
 
-def run_teach(context: StepContext) -> None:
-    """Build the model and teach it to describe photos, one by one."""
+def run_teach(_: object, context: StepContext) -> None:
+    """Teach a base to describe photos, one by one."""
     config: GroupQcConfig = context.config
-    teach = config.teach
+    teach, questions = config.teach, open_questions(config)
     assert teach is not None
     photos = read_taught(config, context.output_of("prepare"))
-    rows = make_photo_rows(photos, config)
+    rows = make_photo_rows(photos, questions)
     lessons = partial(
         make_reading_rows,
         photos,
-        config.data.load_missions(),
+        questions,
         num_rows=teach.reading_per_epoch,
         seed=config.seed,
     )
-    base = context.folder / "untaught"
-    if not (base / "config.json").exists():
+    base = context.folder / "untaught" if config.model.is_preset else config.model.base
+    if isinstance(base, Path) and not (base / "config.json").exists():
         write_tiny_policy(
             config.model.base,
             base,
@@ -57,25 +65,22 @@ def run_teach(context: StepContext) -> None:
         return [*draw_photos(rows, teach, seed=seed), *lessons(epoch=epoch)]
 
     trained = train_sft(policy, list_rows, teach, workspace=workspace)
-    keep_policy(trained, context.folder)
+    keep_policy(trained, context.folder, merged=True)
 
 
-def make_photo_rows(photos: Sequence[TaughtPhoto], config: GroupQcConfig) -> list[SftRow]:
+def make_photo_rows(photos: Sequence[TaughtPhoto], questions: Questions) -> list[SftRow]:
     """Return rows of a photo and the whole reply that Stage A is to give."""
-    missions = config.data.load_missions()
-    examples = [
-        make_photo_example(
-            photo.mission,
-            missions[photo.mission].focus,
-            read_picture(photo.path),
-            group=photo.group_id,
-            description=photo.description,
+    return [
+        SftRow(
+            questions.ask_of_photo(
+                photo.mission,
+                read_picture(photo.path),
+                group=photo.group_id,
+                description=photo.description,
+            ),
+            questions.write_photo_reply(photo.description),
         )
         for photo in photos
-    ]
-    return [
-        SftRow(example, write_photo_reply(photo.description))
-        for example, photo in zip(examples, photos, strict=True)
     ]
 
 
@@ -97,11 +102,14 @@ def _list_texts(rows: Sequence[SftRow]) -> list[str]:
 
 def _list_group_texts(config: GroupQcConfig, context: StepContext) -> list[str]:
     """Return Stage B texts as the taught descriptions would make them, for the tokenizer."""
-    prepared = context.output_of("prepare")
+    prepared, questions = context.output_of("prepare"), open_questions(config)
     known = {photo.path: photo.description for photo in read_taught(config, prepared)}
     groups = [group for members in read_groups(config, prepared).values() for group in members]
-    taught = [group for group in groups if all(path in known for path in group.photos)]
-    summaries = {g.key: number_summaries([known[p] for p in g.photos]) for g in taught}
-    root = find_root(config, prepared)
-    examples = make_group_rows(taught, summaries, config.data.load_missions(), root=root)
-    return _list_texts(make_label_rows(examples)(0))
+    summaries = {
+        group.key: number_summaries([known[path] for path in group.photos], config.words)
+        for group in groups
+        if known.keys() >= set(group.photos)
+    }
+    root = find_root(config.data, prepared)
+    examples = make_group_rows(groups, summaries, questions, root=root)
+    return _list_texts(make_label_rows(examples, VerdictParser(config.words))(0))

@@ -6,27 +6,21 @@ not judge whether a reason is true.
 
 import re
 import unicodedata
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from groupwise.core import Example, RewardError
 from groupwise.rewards import Parsed
-
-PASS = "通过"
-FAIL = "不通过"
-VERDICTS = (PASS, FAIL)
+from groupwise_recipes.group_qc.words import Words
 
 MISSED, FALSE_ALARMS, TWO_LINES = "missed_defects", "false_alarms", "two_lines"
-"""Measures: failing groups not judged to fail, passing ones not judged to pass, replies in form."""
+"""Measures: what fails and was not judged to, what passes and was not, replies in form."""
 OBEYED = "obeyed_orders"
-"""Measure: groups judged to fail that no longer do when a description says so."""
+"""Measure: photo groups judged to fail that no longer do when a description says so."""
 
-NEGATIVE = re.compile(r"未|不(?!影响)|无法|缺")
-"""A negative remark, for reasons that are taught and for the reward of consistent ones alike."""
-
-CONTRACT = {"verdicts": list(VERDICTS), "reason": "理由[:：]", "version": 1}
-"""What decides how replies are read, for comparisons of runs; the version rises with the rules."""
-
-_REASON = re.compile(r"理由[:：](.*)")
+_VERSION = 1
+"""Rises with the rules below."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,83 +43,94 @@ class Judgement:
         return not self.problem
 
 
-def parse_judgement(text: str) -> Judgement:
-    """Return what a reply says; a broken form keeps its verdict, which then earns no format."""
-    verdict = _read_verdict(text)
-    lines = _split_lines(text.rstrip())
-    problem = _find_problem(lines, verdict)
-    return Judgement(verdict, "" if problem else _read_reason(lines[1]), problem)
-
-
-def write_judgement(verdict: str, reason: str) -> str:
-    """Return the reply with this verdict and reason.
-
-    Raises:
-        RewardError: if the parser would not read that text as this verdict.
-    """
-    text = f"{verdict}\n理由：{reason}"
-    found = parse_judgement(text)
-    if found.problem or found.verdict != verdict:
-        raise RewardError(f"{text!r} is not a reply: {found.problem}")
-    return text
-
-
+@dataclass(frozen=True, slots=True)
 class VerdictParser:
-    """Reads replies as answers: the verdict counts, whatever the form behind it."""
+    """Reads replies as answers: the verdict counts, whatever the form behind it.
 
-    labels = VERDICTS
+    Attributes:
+        words: the verdicts and the mark of the reason.
+    """
+
+    words: Words
+
+    @property
+    def labels(self) -> tuple[str, str]:
+        """The verdicts: pass, fail."""
+        return self.words.verdicts
+
+    def describe(self) -> Mapping[str, Any]:
+        """Return what decides how replies are read, for comparisons of runs."""
+        reason = f"{self.words.reason_word}[:：]"
+        return {"verdicts": list(self.labels), "reason": reason, "version": _VERSION}
+
+    def judge(self, text: str) -> Judgement:
+        """Return what a reply says; a broken form keeps its verdict, which then earns no format."""
+        first, lines = _split_lines(text.strip())[0], _split_lines(text.rstrip())
+        verdict = first if first in self.labels else None
+        problem = self._find_problem(lines, verdict)
+        return Judgement(verdict, "" if problem else self._read_reason(lines[1]) or "", problem)
 
     def parse(self, text: str, example: Example | None = None) -> Parsed:
         """Return the verdict of a reply, or why it has none."""
         del example
-        found = parse_judgement(text)
+        found = self.judge(text)
         if found.verdict is None:
             return Parsed(None, found.problem)
         return Parsed(found.verdict, prefix=text[: text.index(found.verdict)])
 
     def write(self, target: str) -> str:
         """Return a reply in the right form; its reason is the same for every example."""
-        return write_judgement(target, "要点均符合要求" if target == PASS else "有要点未确认")
+        words = self.words
+        return self.write_reply(
+            target, words.confirmed if target == words.pass_verdict else words.unclear
+        )
+
+    def write_reply(self, verdict: str, reason: str) -> str:
+        """Return the reply with this verdict and reason.
+
+        Raises:
+            RewardError: if the parser would not read that text as this verdict.
+        """
+        text = f"{verdict}\n{self.words.reason}{reason}"
+        found = self.judge(text)
+        if found.problem or found.verdict != verdict:
+            raise RewardError(f"{text!r} is not a reply: {found.problem}")
+        return text
 
     def measure(self, example: Example, text: str) -> float | None:
         """Return 1 for the right verdict, 0 for the wrong one, None without a verdict."""
-        verdict = parse_judgement(text).verdict
+        verdict = self.judge(text).verdict
         return None if verdict is None else float(verdict == example.label)
 
+    def _find_problem(self, lines: list[str], verdict: str | None) -> str:
+        word = self.words.reason_word
+        if not any(line.strip() for line in lines):
+            return "empty reply"
+        if verdict is None:
+            return f"the first line is neither {' nor '.join(self.labels)}"
+        if not lines[0].strip():
+            return "a blank line stands before the verdict"
+        if lines[0] != verdict:
+            return f"other text stands around {verdict}"
+        if len(lines) == 1:
+            return "there is no reason line"
+        if len(lines) > 2:
+            return f"{len(lines)} lines instead of two"
+        if any(len(line.splitlines()) > 1 for line in lines):
+            return "a line is broken by something else than a newline"
+        reason = self._read_reason(lines[1])
+        if reason is None:
+            return f"the second line does not start with {word}: or {word}："
+        return "" if reason else "the reason is empty"
 
-def _read_verdict(text: str) -> str | None:
-    first = _split_lines(text.strip())[0]
-    return first if first in VERDICTS else None
+    def _read_reason(self, line: str) -> str | None:
+        """Return what stands after the mark; invisible characters alone are nothing."""
+        match = re.fullmatch(rf"{re.escape(self.words.reason_word)}[:：](.*)", line)
+        if match is None:
+            return None
+        said = match[1].strip()
+        return said if any(unicodedata.category(letter)[0] not in "CZ" for letter in said) else ""
 
 
 def _split_lines(text: str) -> list[str]:
     return text.replace("\r\n", "\n").split("\n")
-
-
-def _find_problem(lines: list[str], verdict: str | None) -> str:
-    if not any(line.strip() for line in lines):
-        return "empty reply"
-    if verdict is None:
-        return f"the first line is neither {PASS} nor {FAIL}"
-    if lines[0] not in VERDICTS:
-        return (
-            "a blank line stands before the verdict"
-            if not lines[0].strip()
-            else (f"other text stands around {verdict}")
-        )
-    if len(lines) == 1:
-        return "there is no reason line"
-    if len(lines) > 2:
-        return f"{len(lines)} lines instead of two"
-    if any(len(line.splitlines()) > 1 for line in lines):
-        return "a line is broken by something else than a newline"
-    if not _REASON.fullmatch(lines[1]):
-        return "the second line does not start with 理由: or 理由："
-    return "" if _read_reason(lines[1]) else "the reason is empty"
-
-
-def _read_reason(line: str) -> str:
-    """Return what stands after the mark; invisible characters alone are nothing."""
-    match = _REASON.fullmatch(line)
-    said = match.group(1).strip() if match else ""
-    return said if any(unicodedata.category(letter)[0] not in "CZ" for letter in said) else ""

@@ -17,7 +17,7 @@ def load(name: str, *overrides: str) -> GroupQcConfig:
 
 
 def test_the_shipped_configs() -> None:
-    assert set(list_configs(RECIPE)) == {"demo", "tile-tiny", *REAL}
+    assert set(list_configs(RECIPE)) == {"demo", "english", "tile-tiny", *REAL}
 
 
 @pytest.mark.parametrize("name", REAL)
@@ -52,10 +52,13 @@ def test_real_models_pass_a_dry_run_with_the_defaults_of_the_contract(
         ("rewards.weights=[1.0, 0.2]", "3 rewards"),
         ("data.drawn.num_groups=0", "there is no data"),
         ("data.test_share=0.9", "leave no groups"),
-        ("teach=null", "a preset knows nothing"),
+        ("teach=null", "knows nothing of photos"),
         ("data.root=photos", "data.photo_labels"),
         ("grpo.trainable.method=full", "must be lora"),
-        ("model.base=Qwen/Qwen3-VL-4B-Instruct", "for presets only"),
+        ("summaries.server={url: http://a/v1, model: b}", "for published bases"),
+        ("data.summaries=[a.jsonl]", "Stage A is not taught"),
+        ("data={summaries: [a.jsonl], near_duplicates: drop}", "needs the photos"),
+        ("data.fail_folder=审核通过", "two names of folders"),
     ],
 )
 def test_a_wrong_config_is_refused(override: str, message: str) -> None:

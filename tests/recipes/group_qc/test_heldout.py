@@ -4,18 +4,18 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
+from group_words import make_question
 
 from groupwise.core import Example, load_config
 from groupwise.data import write_examples
 from groupwise.flow import training
 from groupwise.pipeline import StepContext, find_config, find_recipe
 from groupwise_recipes.group_qc.config import GroupQcConfig
-from groupwise_recipes.group_qc.prompts import make_group_example
 from groupwise_recipes.group_qc.recipe import recipe
 
 MISSIONS = ("BBU接地线检查", "BBU安装方式检查", "BBU线缆布放要求", "挡风板安装检查")
 SORTED = [
-    make_group_example(
+    make_question(
         mission, ["要点"], {"图片_1": f"机柜×{n}"}, group=f"{mission}{label}{n}", label=label
     )
     for mission in MISSIONS

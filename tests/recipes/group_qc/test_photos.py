@@ -15,6 +15,7 @@ from groupwise.core import DataError, open_picture
 from groupwise_drawn.cabinets import write_cabinets
 from groupwise_recipes.group_qc.missions import Mission, MissionTable, load_missions
 from groupwise_recipes.group_qc.photos import (
+    LabelFolders,
     LoadedGroups,
     find_group_id,
     load_photo_groups,
@@ -26,6 +27,7 @@ TABLE = MissionTable(
     missions={name: Mission(focus="看", key_points=("看",)) for name in ("接地线检查", "挡风板")}
 )
 GROUND = "接地线检查"
+FOLDERS: LabelFolders = {"审核通过": "pass", "审核不通过": "fail"}
 
 
 def touch(root: Path, *places: str) -> Path:
@@ -41,7 +43,7 @@ def touch(root: Path, *places: str) -> Path:
 
 
 def load(root: Path, *, for_prediction: bool = False) -> LoadedGroups:
-    loaded = load_photo_groups(root, TABLE, for_prediction=for_prediction)
+    loaded = load_photo_groups(root, TABLE, FOLDERS, for_prediction=for_prediction)
     assert loaded.num_files == loaded.num_photos + loaded.drops.total
     assert len({group.key for group in loaded.groups}) == len(loaded.groups)
     return loaded
@@ -396,7 +398,7 @@ def is_labelled_photo(path: Path) -> bool:
 def test_drawn_cabinets_are_loaded_whole(tmp_path: Path):
     index = write_cabinets(tmp_path, num_groups=8, seed=0, size=(112, 84))
     rows = [json.loads(line) for line in index.read_text(encoding="utf-8").splitlines()]
-    loaded = load_photo_groups(tmp_path, load_missions())
+    loaded = load_photo_groups(tmp_path, load_missions(), FOLDERS)
     assert list_drops(loaded) == {("outside a group's folder", "descriptions.jsonl")}
     assert loaded.skipped.total == len(loaded.conflicts) == 0
     found = {

@@ -124,7 +124,7 @@ def test_a_wrong_name_of_the_model_stops_the_run_at_once(
 @pytest.mark.parametrize(
     ("overrides", "message"),
     [
-        (("summaries.server={url: http://a/v1, model: b}",), "no server has what a preset"),
+        (("summaries.server={url: http://a/v1, model: b}",), "no server has what is taught"),
         (
             (
                 "model.base=a/b",

@@ -2,21 +2,16 @@
 
 from pathlib import Path
 
-import pytest
+from group_words import QUESTIONS, make_question
 from hypothesis import given
 from hypothesis import strategies as st
 
-from groupwise.core import DataError, Picture
-from groupwise_recipes.group_qc.prompts import (
-    make_group_example,
-    make_photo_example,
-    sort_summaries,
-)
+from groupwise.core import Picture
 
 
 def test_the_group_question() -> None:
-    summaries = {"图片_10": "无关图片", "图片_2": "接地线×1", "图片_1": "BBU×1"}
-    example = make_group_example(
+    summaries = {"图片_1": "BBU×1", "图片_2": "接地线×1", "图片_3": "无关图片"}
+    example = make_question(
         "BBU接地线检查",
         ["接地线连接", "端子紧固"],
         summaries,
@@ -31,7 +26,7 @@ def test_the_group_question() -> None:
         "摘要列表：",
         "图片_1: 「BBU×1」",
         "图片_2: 「接地线×1」",
-        "图片_10: 「无关图片」",
+        "图片_3: 「无关图片」",
     ]
     for rule in ("两行", "不写数量", "不编号", "不照抄摘要", "以负面为准", "判不通过", "不是指令"):
         assert rule in system.text
@@ -39,7 +34,7 @@ def test_the_group_question() -> None:
         "group_id": "QC-A",
         "task_type": "BBU接地线检查",
         "group_label": "通过",
-        "stage_a_summaries": {"图片_1": "BBU×1", "图片_2": "接地线×1", "图片_10": "无关图片"},
+        "stage_a_summaries": summaries,
         "images": [],
     }
     assert (example.cluster, example.label, example.pictures) == ("QC-A", "通过", ())
@@ -48,7 +43,7 @@ def test_the_group_question() -> None:
 @given(st.text(st.sampled_from("接地线「」『』\n\r\u2028：: 图片_2通过"), max_size=30))
 def test_no_description_leaves_its_line_or_its_marks(text: str) -> None:
     summaries = {"图片_1": text, "图片_2": "BBU×1"}
-    example = make_group_example("m", ["k"], summaries, group="g", label=None)
+    example = make_question("m", ["k"], summaries, group="g", label=None)
     *_, first, second = example.prompt[-1].text.splitlines()
     assert first.startswith("图片_1: 「")
     assert first.endswith("」")
@@ -56,22 +51,10 @@ def test_no_description_leaves_its_line_or_its_marks(text: str) -> None:
     assert second == "图片_2: 「BBU×1」"
 
 
-@given(st.lists(st.integers(1, 300), unique=True, min_size=1))
-def test_summaries_stand_in_the_order_of_their_numbers(numbers: list[int]) -> None:
-    found = sort_summaries({f"图片_{n}": str(n) for n in numbers})
-    assert [int(text) for text in found.values()] == sorted(numbers)
-
-
-@pytest.mark.parametrize("key", ["图片1", "图片_", "图片_x", "图片_①", "image_1"])
-def test_a_wrong_key_is_refused(key: str) -> None:
-    with pytest.raises(DataError, match="wrong key"):
-        sort_summaries({key: "BBU×1"})
-
-
 def test_the_photo_question() -> None:
     picture = Picture(Path("a.jpg"), "0")
-    example = make_photo_example("挡风板安装检查", "挡风板是否安装", picture, group="g")
-    assert "任务：挡风板安装检查\n关注：挡风板是否安装\n" in example.prompt[0].text
+    example = QUESTIONS.ask_of_photo("挡风板安装检查", picture, group="g")
+    assert "任务：挡风板安装检查\n关注：挡风板的有无与安装位置\n" in example.prompt[0].text
     assert '{"图片_1": "…"}' in example.prompt[0].text
     assert "无关图片" in example.prompt[0].text
     assert (example.pictures, example.label, example.cluster) == ((picture,), None, "g")

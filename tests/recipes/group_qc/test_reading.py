@@ -3,22 +3,19 @@
 from pathlib import Path
 
 import pytest
+from group_words import QUESTIONS, VERDICTS, WORDS
 from hypothesis import given
 from hypothesis import strategies as st
 
 from groupwise_recipes.group_qc.groups import TaughtPhoto
 from groupwise_recipes.group_qc.missions import load_missions
-from groupwise_recipes.group_qc.prompts import PHOTO_KEY
 from groupwise_recipes.group_qc.reading import (
-    NEGATIVE,
-    POSITIVE,
-    UNKNOWN,
     describe_thing,
     find_thing,
     make_reading_rows,
 )
-from groupwise_recipes.group_qc.verdicts import VERDICTS
 
+UNKNOWN, NEGATIVE, POSITIVE = WORDS.tones
 MISSION = "BBU接地线检查"
 FIRM = "接地线/黄绿色/连接牢固×1，机柜/白色×1"
 LOOSE = "接地线/黄绿色/未连接×1，机柜/蓝色×1"
@@ -29,12 +26,11 @@ LINES = (FIRM, LOOSE, UNCLEAR, OTHER, "无关图片")
 
 def make_rows(seed: int = 0, epoch: int = 0, num_rows: int = 30):
     photos = [TaughtPhoto(Path(f"{n}.jpg"), MISSION, str(n), line) for n, line in enumerate(LINES)]
-    missions = load_missions(None)
-    return make_reading_rows(photos, missions, num_rows=num_rows, seed=seed, epoch=epoch)
+    return make_reading_rows(photos, QUESTIONS, num_rows=num_rows, seed=seed, epoch=epoch)
 
 
 def read_lines(text: str) -> list[str]:
-    lines = [line.partition(": ")[2] for line in text.splitlines() if line.startswith(PHOTO_KEY)]
+    lines = [line.partition(": ")[2] for line in text.splitlines() if line.startswith("图片_")]
     return [line.removeprefix("「").removesuffix("」") for line in lines]
 
 
@@ -52,14 +48,14 @@ def read_lines(text: str) -> list[str]:
     ],
 )
 def test_negative_remarks_come_first_and_other_things_do_not_count(lines, answer):
-    assert describe_thing("接地线", lines) == answer
+    assert describe_thing("接地线", lines, WORDS) == answer
 
 
 def test_the_thing_is_the_first_one_of_the_focus_that_is_ever_seen():
     mission = load_missions(None)[MISSION]
-    assert find_thing(mission, LINES) == "接地线"
-    assert find_thing(mission, ["接地排/铜质×1", "机柜/白色×1"]) == "接地排"
-    assert find_thing(mission, ["机柜/白色×1"]) == ""
+    assert find_thing(mission, LINES, WORDS) == "接地线"
+    assert find_thing(mission, ["接地排/铜质×1", "机柜/白色×1"], WORDS) == "接地排"
+    assert find_thing(mission, ["机柜/白色×1"], WORDS) == ""
 
 
 @given(seed=st.integers(0, 2**32), epoch=st.integers(0, 50))
@@ -68,7 +64,7 @@ def test_every_answer_is_what_its_lines_say(seed: int, epoch: int):
         lines = read_lines(row.example.prompt[-1].text)
         assert 1 <= len(lines) <= 5
         assert set(lines) <= set(LINES)
-        assert row.target == "\n理由：".join(describe_thing("接地线", lines))
+        assert row.target == "\n理由：".join(describe_thing("接地线", lines, WORDS))
 
 
 def test_the_three_answers_come_in_turn():

@@ -1,23 +1,18 @@
 """What replies earn: totals, rows without a label, the consistency of reasons, the audit."""
 
-from pathlib import Path
-
 import pytest
+from group_words import PARSER, VERDICTS, make_question
 from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
 from groupwise.core import Completion, Example
-from groupwise.data import write_examples
-from groupwise.rewards import audit_rewards, describe_weights
-from groupwise_recipes.group_qc.prompts import make_group_example
+from groupwise.rewards import RewardCase, audit_rewards, describe_weights
 from groupwise_recipes.group_qc.rewards import (
     GroupRewards,
     ReasonConsistency,
-    make_case,
     make_rewards,
 )
-from groupwise_recipes.group_qc.verdicts import VERDICTS
 
 TOTAL = 1.2
 LINES = st.sampled_from(["通过", "不通过", "", " ", "理由：好", "理由:", "理由: 未见", "其他"])
@@ -25,11 +20,11 @@ LINES = st.sampled_from(["通过", "不通过", "", " ", "理由：好", "理由
 
 def make_group(label: str | None, name: str = "g") -> Example:
     summaries = {"图片_1": "接地线×1/未连接", "图片_2": "无关图片"}
-    return make_group_example("BBU接地线检查", ["接地线连接"], summaries, group=name, label=label)
+    return make_question("BBU接地线检查", ["接地线连接"], summaries, group=name, label=label)
 
 
 def score(text: str, label: str | None) -> float | None:
-    value = make_rewards(GroupRewards()).score(make_group(label), Completion(text)).value
+    value = make_rewards(GroupRewards(), PARSER).score(make_group(label), Completion(text)).value
     return None if value is None else value * TOTAL
 
 
@@ -81,11 +76,11 @@ def test_without_a_valid_label_nothing_is_scored(label: str | None, text: str) -
     ],
 )
 def test_consistency_of_reasons(text: str, value: float) -> None:
-    assert ReasonConsistency()(make_group("通过"), Completion(text)).value == value
+    assert ReasonConsistency(PARSER)(make_group("通过"), Completion(text)).value == value
 
 
 def test_consistency_is_logged_and_weighs_nothing() -> None:
-    rewards = make_rewards(GroupRewards())
+    rewards = make_rewards(GroupRewards(), PARSER)
     found = rewards.score(make_group("通过"), Completion("通过\n理由：图片_9好"))
     assert found.value == 1.0
     assert found.breakdown["consistency"] == 0.0
@@ -102,10 +97,11 @@ def test_as_many_weights_as_rewards() -> None:
 
 
 @pytest.mark.parametrize("weights", [(1.0, 0.2, 0.0), (1.0, 0.2, 0.2)])
-def test_the_reward_audit_finds_no_fault(weights: tuple[float, ...], tmp_path: Path) -> None:
+def test_the_reward_audit_finds_no_fault(weights: tuple[float, ...]) -> None:
     groups = [make_group(VERDICTS[n % 2], str(n)) for n in range(20)]
-    write_examples(tmp_path / "train.jsonl", groups)
-    audit = audit_rewards(make_case(GroupRewards(weights=weights), tmp_path / "train.jsonl"))
+    audit = audit_rewards(
+        RewardCase(make_rewards(GroupRewards(weights=weights), PARSER), groups, PARSER)
+    )
     assert [finding.name for finding in audit.errors] == []
     # The form sets no limit to a reason; ``grpo.max_new_tokens`` does.
     assert [finding.name for finding in audit.findings] == ["reward/length-is-free"]

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 from command_line import CommandLine
+from group_words import FAIL, PARSER, QUESTIONS
 from plan_keys import list_done
 from recipe_plans import list_all_steps
 from recipe_runs import POLICIES
@@ -18,7 +19,6 @@ from groupwise.pipeline import find_config, find_recipe
 from groupwise_recipes.group_qc.config import GroupQcConfig
 from groupwise_recipes.group_qc.groups import find_root, read_groups
 from groupwise_recipes.group_qc.stage_a import StageAJob, read_summaries, run_stage_a
-from groupwise_recipes.group_qc.verdicts import FAIL, parse_judgement
 
 pytestmark = pytest.mark.slow
 
@@ -71,7 +71,7 @@ def test_only_the_adapter_trains_in_stage_b(tiny_run: Path) -> None:
 def test_predictions_are_read_by_the_contract(tiny_run: Path) -> None:
     for one in read_predictions(tiny_run / "evaluate" / "predictions.jsonl"):
         if one.policy in ("sft", "grpo"):
-            reply = parse_judgement(one.text)
+            reply = PARSER.judge(one.text)
             assert one.predicted == reply.verdict
             assert one.scores["two_lines"] == float(reply.is_well_formed)
 
@@ -95,13 +95,13 @@ def test_stage_a_with_the_adapter_off_says_what_the_base_said(
     config = load_config(GroupQcConfig, find_config(found, "demo")).model_validate(values)
     prepared = tiny_run / "prepare"
     groups = read_groups(config, prepared)["test"][:4]
-    missions = config.data.load_missions()
-    job = StageAJob(groups, find_root(config, prepared), tmp_path, missions, config.summaries)
+    root = find_root(config.data, prepared)
+    job = StageAJob(groups, root, tmp_path, QUESTIONS, config.summaries)
     policy = open_policy(config, tiny_run / "grpo" / "policy")
     with policy.adapter_off():
         run_stage_a(job, LocalBackend(LocalEngine(policy)))
-    before = read_summaries(tiny_run / "summarize", missions)
-    again = read_summaries(tmp_path, missions)
+    before = read_summaries(tiny_run / "summarize", QUESTIONS)
+    again = read_summaries(tmp_path, QUESTIONS)
     assert again
     assert again == {key: before[key] for key in again}
 

@@ -7,20 +7,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from group_words import FAIL, PARSER, PASS, VERDICTS
 from run_folders import POLICIES
 
 from groupwise.evaluation import Policies, Prediction, Section, compute_metrics
 from groupwise_recipes.group_qc.measure import MEASURES, measure_missions, score_defects, show_group
 from groupwise_recipes.group_qc.recipe import recipe
-from groupwise_recipes.group_qc.sections import make_sections
-from groupwise_recipes.group_qc.verdicts import (
-    FAIL,
-    FALSE_ALARMS,
-    MISSED,
-    PASS,
-    VERDICTS,
-    write_judgement,
-)
+from groupwise_recipes.group_qc.sections import make_sections, say_failed
+from groupwise_recipes.group_qc.verdicts import FALSE_ALARMS, MISSED
 
 EARTH, CABLE = "BBU接地线检查", "BBU线缆布放要求"
 GRPO: list[tuple[str, str, str | None]] = [
@@ -49,9 +43,10 @@ def make_predictions(policy: str, rows: Sequence[tuple[str, str, str | None]]) -
                 label=label,
                 predicted=verdict,
                 reason="" if verdict else "empty reply",
-                text=write_judgement(verdict, "要点均已确认") if verdict else "",
+                text=PARSER.write_reply(verdict, "要点均已确认") if verdict else "",
                 fields={"task_type": mission},
-            )
+            ),
+            PARSER,
         )
         for number, (mission, label, verdict) in enumerate(rows)
     ]
@@ -65,9 +60,10 @@ def make_all(folder: Path, predictions: list[Prediction], **failed: int) -> dict
     (folder / "trainable.json").write_text(json.dumps(trained))
     found = make_sections(
         compute_metrics(predictions, labels=VERDICTS, seed=0),
-        measure_missions(predictions, seed=0),
+        measure_missions(predictions, VERDICTS, seed=0),
         policies=Policies(POLICIES),
-        failed=failed,
+        verdicts=VERDICTS,
+        stage_a=say_failed(failed),
         trainable=folder / "trainable.json",
     )
     return {section.title: section for section in found}

@@ -6,6 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from group_words import QUESTIONS
 from PIL import Image
 
 from groupwise.core import (
@@ -18,7 +19,6 @@ from groupwise.core import (
 )
 from groupwise.inference import Failure, StreamSettings
 from groupwise_recipes.group_qc.config import SummarySettings
-from groupwise_recipes.group_qc.missions import load_missions
 from groupwise_recipes.group_qc.photos import load_photo_groups
 from groupwise_recipes.group_qc.stage_a import (
     StageAJob,
@@ -30,7 +30,7 @@ from groupwise_recipes.group_qc.stage_a import (
     write_results,
 )
 
-MISSIONS = load_missions()
+MISSIONS, FOLDERS = QUESTIONS.missions, {"审核通过": "pass", "审核不通过": "fail"}
 EARTH, DEFLECTOR = "BBU接地线检查", "挡风板安装检查"
 RECORD = {"group_id", "mission", "label", "images", "per_image", "timestamp"}
 
@@ -63,9 +63,9 @@ def job(tmp_path: Path) -> StageAJob:
         (root / place).mkdir(parents=True)
         for number in range(1, num_photos + 1):
             Image.new("RGB", (8, 8)).save(root / place / f"{place[-1]}-{number}.jpg")
-    groups = load_photo_groups(root, MISSIONS).groups
+    groups = load_photo_groups(root, MISSIONS, FOLDERS).groups
     settings = SummarySettings(stream=StreamSettings(batch_size=2))
-    return StageAJob(groups, root, tmp_path / "out", MISSIONS, settings)
+    return StageAJob(groups, root, tmp_path / "out", QUESTIONS, settings)
 
 
 def test_one_line_per_group_with_its_photos_in_order(job: StageAJob) -> None:
@@ -81,7 +81,7 @@ def test_one_line_per_group_with_its_photos_in_order(job: StageAJob) -> None:
     eleven = rows[1]["per_image"]
     assert list(eleven) == [f"图片_{n}" for n in range(1, 12)]
     assert eleven["图片_10"] == "接地线/b-10×1"
-    assert set(read_summaries(job.out, MISSIONS)) == {group.key for group in job.groups}
+    assert set(read_summaries(job.out, QUESTIONS)) == {group.key for group in job.groups}
     assert count_failures(job.out, MISSIONS) == {}
 
 
@@ -189,7 +189,7 @@ def find_summaries(job: StageAJob) -> dict[str, dict[str, str]]:
     write_results(job, out)
     rows = [row for mission in (EARTH, DEFLECTOR) for row in read_jsonl(name_results(out, mission))]
     assert all(set(row) == RECORD for row in rows)
-    return read_summaries(out, MISSIONS)
+    return read_summaries(out, QUESTIONS)
 
 
 def test_a_photo_that_changes_while_a_run_goes_on_stops_it(job: StageAJob) -> None:

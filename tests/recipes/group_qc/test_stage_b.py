@@ -4,6 +4,7 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
+from group_words import PARSER, QUESTIONS, VERDICTS, WORDS, make_question
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -13,7 +14,6 @@ from groupwise.training import SftRow
 from groupwise_recipes.group_qc.config import TeachSettings
 from groupwise_recipes.group_qc.missions import load_missions
 from groupwise_recipes.group_qc.photos import PhotoGroup
-from groupwise_recipes.group_qc.prompts import make_group_example
 from groupwise_recipes.group_qc.rewards import ReasonConsistency
 from groupwise_recipes.group_qc.stage_b import (
     choose_few,
@@ -22,7 +22,6 @@ from groupwise_recipes.group_qc.stage_b import (
     write_target,
 )
 from groupwise_recipes.group_qc.teach import draw_photos
-from groupwise_recipes.group_qc.verdicts import VERDICTS, parse_judgement
 
 EARTH = "BBU接地线检查"
 ROOT = Path("photos")
@@ -38,7 +37,7 @@ def test_rows_of_groups_with_summaries() -> None:
         groups[0].key: {"图片_1": "接地线/未安装×1"},
         groups[1].key: {"图片_1": "接地线×1"},
     }
-    rows = make_group_rows(groups, summaries, load_missions(), root=ROOT)
+    rows = make_group_rows(groups, summaries, QUESTIONS, root=ROOT)
     assert [(row.cluster, row.label) for row in rows] == [("a", "不通过"), ("b", "通过")]
     assert rows[0].fields["images"] == ["a.jpg"]
     written = write_row(rows[0])
@@ -65,8 +64,8 @@ def test_rows_of_groups_with_summaries() -> None:
     ],
 )
 def test_reasons_by_rule(label: str, summary: str, reason: str) -> None:
-    example = make_group_example(EARTH, ["x"], {"图片_1": summary}, group="g", label=label)
-    reply = parse_judgement(write_target(example))
+    example = make_question(EARTH, ["x"], {"图片_1": summary}, group="g", label=label)
+    reply = PARSER.judge(write_target(example, PARSER))
     assert (reply.verdict, reply.reason, reply.problem) == (label, reason, "")
 
 
@@ -79,32 +78,33 @@ PIECES = ["接地线", "合格证", "未", "不", "影响", "通过", "无法", 
 )
 def test_what_is_taught_is_consistent(lines: list[str], label: str) -> None:
     summaries = {f"图片_{number}": line for number, line in enumerate(lines, start=1)}
-    example = make_group_example(EARTH, ["接地线连接"], summaries, group="g", label=label)
-    taught = Completion(write_target(example))
-    assert ReasonConsistency()(example, taught).value == 1.0, taught.text
+    example = make_question(EARTH, ["接地线连接"], summaries, group="g", label=label)
+    taught = Completion(write_target(example, PARSER))
+    assert ReasonConsistency(PARSER)(example, taught).value == 1.0, taught.text
 
 
 def test_few_groups_have_every_verdict_and_mission() -> None:
     examples = [
-        make_group_example(mission, ["x"], {"图片_1": str(n)}, group=str(n), label=VERDICTS[n % 2])
+        make_question(mission, ["x"], {"图片_1": str(n)}, group=str(n), label=VERDICTS[n % 2])
         for n in range(40)
         for mission in (EARTH, "挡风板安装检查")
     ]
-    few = choose_few(examples, 8, seed=0)
+    few = choose_few(examples, 8, WORDS, seed=0)
     kinds = [(example.fields["task_type"], example.label) for example in few]
     assert len(few) == 8
     assert all(kinds.count(kind) == 2 for kind in set(kinds))
-    assert few == choose_few(examples[::-1][::-1], 8, seed=0) != choose_few(examples, 8, seed=1)
-    assert len(choose_few(examples, None, seed=0)) == len(examples)
+    assert few == choose_few(examples, 8, WORDS, seed=0)
+    assert few != choose_few(examples, 8, WORDS, seed=1)
+    assert len(choose_few(examples, None, WORDS, seed=0)) == len(examples)
 
 
 def test_few_groups_fail_for_what_is_seen_and_for_what_is_not() -> None:
     examples = [
-        make_group_example(EARTH, ["x"], {"图片_1": text}, group=f"{text} {n}", label="不通过")
+        make_question(EARTH, ["x"], {"图片_1": text}, group=f"{text} {n}", label="不通过")
         for text, num_groups in (("接地线/未安装×1", 30), ("机柜/白色×1", 2))
         for n in range(num_groups)
     ]
-    few = choose_few(examples, 4, seed=0)
+    few = choose_few(examples, 4, WORDS, seed=0)
     assert sum(example.cluster.startswith("机柜") for example in few) == 2
 
 
@@ -117,13 +117,13 @@ def test_few_groups_show_every_kind_in_any_order_of_the_data(seed: int) -> None:
         "unseen": ("不通过", "机柜/白色×1"),
     }
     examples = [
-        make_group_example(mission, ["x"], {"图片_1": text}, group=f"{kind} {n}", label=label)
+        make_question(mission, ["x"], {"图片_1": text}, group=f"{kind} {n}", label=label)
         for kind, (label, text) in kinds.items()
         for mission in missions
         for n in range(4)
     ]
     examples.sort(key=lambda example: derive_seed(seed, "order", example.id))
-    few = choose_few(examples, 8, seed=seed)
+    few = choose_few(examples, 8, WORDS, seed=seed)
     by_kind = Counter(example.cluster.split()[0] for example in few)
     assert by_kind == {"pass": 4, "seen": 2, "unseen": 2}
     for kind, num_groups in by_kind.items():
@@ -132,7 +132,7 @@ def test_few_groups_show_every_kind_in_any_order_of_the_data(seed: int) -> None:
 
 
 def test_balance_draws_rare_descriptions_more_often() -> None:
-    example = make_group_example(EARTH, ["x"], {"图片_1": "x"}, group="g", label="通过")
+    example = make_question(EARTH, ["x"], {"图片_1": "x"}, group="g", label="通过")
     rows = [SftRow(example, "often")] * 90 + [SftRow(example, "rare")] * 10
     settings = load_demo_teaching()
 

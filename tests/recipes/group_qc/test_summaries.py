@@ -6,12 +6,14 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
+from group_words import WORDS as CHINESE
 from hypothesis import given
 from hypothesis import strategies as st
 
 from groupwise.core import DataError
 from groupwise_recipes.group_qc.photos import PhotoGroup
 from groupwise_recipes.group_qc.summaries import (
+    RECORD_KEYS,
     Problem,
     Summary,
     check_record,
@@ -53,7 +55,7 @@ LINE = "BBU设备/正装/安装牢固×1，机柜/白色×1"
     ],
 )
 def test_one_summary_in_many_forms(reply: str):
-    assert clean_summary(reply) == Summary(LINE)
+    assert clean_summary(reply, CHINESE) == Summary(LINE)
 
 
 @pytest.mark.parametrize(
@@ -102,7 +104,7 @@ def test_one_summary_in_many_forms(reply: str):
     ],
 )
 def test_what_is_no_summary_says_why(reply: str, cause: str):
-    problem = clean_summary(reply)
+    problem = clean_summary(reply, CHINESE)
     assert isinstance(problem, Problem)
     assert problem.cause == cause
 
@@ -111,11 +113,12 @@ def test_what_is_no_summary_says_why(reply: str, cause: str):
     "reply", ["无关图片", " 无关图片。", '{"图片_1": "无关图片"}', "```\n无关图片！\n```"]
 )
 def test_an_irrelevant_photo_has_one_spelling(reply: str):
-    assert clean_summary(reply) == Summary("无关图片")
+    assert clean_summary(reply, CHINESE) == Summary("无关图片")
 
 
 def test_lines_become_one_line():
-    assert clean_summary("机柜/白色×1，\n\n  线缆束×2") == Summary("机柜/白色×1， 线缆束×2")
+    found = clean_summary("机柜/白色×1，\n\n  线缆束×2", CHINESE)
+    assert found == Summary("机柜/白色×1， 线缆束×2")
 
 
 WORDS = st.text("机柜线缆白色未正装×/，、（）A1 ", min_size=1, max_size=30).map(str.strip)
@@ -146,7 +149,7 @@ def test_every_wrapping_gives_the_words_back(words: str, data: st.DataObject):
     if data.draw(st.booleans()):
         text = f"```json\n{text}\n```"
     has_words = any(character.isalnum() for character in words)
-    found = clean_summary(text)
+    found = clean_summary(text, CHINESE)
     if has_words:
         assert found == Summary(" ".join(words.split()))
     else:
@@ -156,7 +159,7 @@ def test_every_wrapping_gives_the_words_back(words: str, data: st.DataObject):
 
 @given(st.text() | st.text('{}"图片_12：:,，“”`\\n 机柜×', max_size=40))
 def test_any_reply_is_a_clean_line_or_a_problem(reply: str):
-    found = clean_summary(reply)
+    found = clean_summary(reply, CHINESE)
     if isinstance(found, Problem):
         assert found.cause
         return
@@ -166,7 +169,7 @@ def test_any_reply_is_a_clean_line_or_a_problem(reply: str):
     assert any(character.isalnum() or unicodedata.numeric(character, 0) for character in line)
     assert json.loads(json.dumps(line).encode()) == line
     line.encode()
-    assert clean_summary(line) == found
+    assert clean_summary(line, CHINESE) == found
 
 
 @given(
@@ -175,14 +178,14 @@ def test_any_reply_is_a_clean_line_or_a_problem(reply: str):
 )
 def test_only_the_number_one_alone_is_taken(numbers: list[int], line: str):
     body = ", ".join(f'"图片_{number}": "{line}"' for number in numbers)
-    found = clean_summary(f"{{{body}}}")
+    found = clean_summary(f"{{{body}}}", CHINESE)
     assert isinstance(found, Summary) == (numbers == [1])
 
 
 @given(st.integers(1, 200))
 def test_summaries_are_numbered_in_order(num_photos: int):
     texts = [f"机柜×{place}" for place in range(num_photos)]
-    numbered = number_summaries(texts)
+    numbered = number_summaries(texts, CHINESE)
     assert list(numbered) == [f"图片_{i}" for i in range(1, num_photos + 1)]
     assert list(numbered.values()) == texts
 
@@ -196,15 +199,15 @@ def make_group(root: Path, num_photos: int, *, label: str | None = "fail") -> Ph
 def test_a_record_has_the_fields_of_the_contract(tmp_path: Path):
     group = make_group(tmp_path, 2)
     now = datetime(2025, 1, 2, 3, 4, 5, tzinfo=UTC)
-    record = make_record(group, [LINE, "无关图片"], root=tmp_path, now=now)
+    record = make_record(group, [LINE, "无关图片"], CHINESE, root=tmp_path, now=now)
     assert list(record) == ["group_id", "mission", "label", "images", "per_image", "timestamp"]
     assert record["label"] == "fail"
     assert record["images"] == [f"{group.key}/p1.jpg", f"{group.key}/p2.jpg"]
     assert record["per_image"] == {"图片_1": LINE, "图片_2": "无关图片"}
     assert datetime.fromisoformat(record["timestamp"]) == now
     assert get_record_key(record) == group.key
-    check_record(json.loads(json.dumps(record)), 2)
-    unlabelled = make_record(make_group(tmp_path, 1, label=None), [LINE], root=tmp_path)
+    check_record(json.loads(json.dumps(record)), CHINESE)
+    unlabelled = make_record(make_group(tmp_path, 1, label=None), [LINE], CHINESE, root=tmp_path)
     assert unlabelled["label"] is None
     assert datetime.fromisoformat(unlabelled["timestamp"]).tzinfo is not None
 
@@ -212,7 +215,7 @@ def test_a_record_has_the_fields_of_the_contract(tmp_path: Path):
 @pytest.mark.parametrize("texts", [[LINE], [LINE] * 3, [], [LINE, ""], [LINE, "。"]])
 def test_a_record_needs_words_for_each_photo(tmp_path: Path, texts: list[str]):
     with pytest.raises(DataError, match="QC-A-20250101-1"):
-        make_record(make_group(tmp_path, 2), texts, root=tmp_path)
+        make_record(make_group(tmp_path, 2), texts, CHINESE, root=tmp_path)
 
 
 @pytest.mark.parametrize(
@@ -226,8 +229,10 @@ def test_a_record_needs_words_for_each_photo(tmp_path: Path, texts: list[str]):
         ({"per_image": {"图片_1": "a", "图片_2": ""}}, "empty summary"),
         ({"per_image": {"图片_1": "a", "图片_2": None}}, "empty summary"),
         ({"per_image": ["a", "b"]}, "broken"),
-        ({"images": ["a", "b", "c"]}, "other photos"),
-        ({"images": []}, "other photos"),
+        ({"images": ["p/a", "p/b", "p/c"]}, "wrong keys"),
+        ({"images": []}, "wrong photos"),
+        ({"images": ["a", "b"]}, "wrong photos"),
+        ({"group_id": ""}, "broken"),
         ({"images": "ab"}, "broken"),
         ({"label": "通过"}, "wrong label"),
     ],
@@ -235,22 +240,22 @@ def test_a_record_needs_words_for_each_photo(tmp_path: Path, texts: list[str]):
 def test_a_record_that_breaks_the_contract_is_refused(
     tmp_path: Path, change: dict[str, object], message: str
 ):
-    record = make_record(make_group(tmp_path, 2), ["a", "b"], root=tmp_path)
-    check_record(record)
+    record = make_record(make_group(tmp_path, 2), ["a", "b"], CHINESE, root=tmp_path)
+    check_record(record, CHINESE)
     with pytest.raises(DataError, match=message):
-        check_record({**record, **change}, 2)
+        check_record({**record, **change}, CHINESE)
 
 
 def test_a_record_that_lacks_a_field_is_refused(tmp_path: Path):
-    record = make_record(make_group(tmp_path, 1), ["a"], root=tmp_path)
-    for key in record:
-        with pytest.raises(DataError, match=f"lacks {key}"):
-            check_record({name: value for name, value in record.items() if name != key}, 1)
+    record = make_record(make_group(tmp_path, 1), ["a"], CHINESE, root=tmp_path)
+    for key in RECORD_KEYS:
+        with pytest.raises(DataError, match=f"missing fields; got {key}"):
+            check_record({name: value for name, value in record.items() if name != key}, CHINESE)
 
 
 def test_ten_photos_are_in_numeric_order(tmp_path: Path):
-    record = make_record(make_group(tmp_path, 12), ["a"] * 12, root=tmp_path)
+    record = make_record(make_group(tmp_path, 12), ["a"] * 12, CHINESE, root=tmp_path)
     by_text = dict(sorted(record["per_image"].items()))
     assert list(by_text) != list(record["per_image"])
     with pytest.raises(DataError, match="wrong keys"):
-        check_record({**record, "per_image": by_text}, 12)
+        check_record({**record, "per_image": by_text}, CHINESE)

@@ -1,16 +1,11 @@
 """The answer parser of Stage B: which replies have a verdict, which have the two-line form."""
 
 import pytest
+from group_words import PARSER, VERDICTS
 from hypothesis import given
 from hypothesis import strategies as st
 
 from groupwise.core import Message, RewardError, make_example
-from groupwise_recipes.group_qc.verdicts import (
-    VERDICTS,
-    VerdictParser,
-    parse_judgement,
-    write_judgement,
-)
 
 REASONS = st.text(min_size=1).filter(
     lambda text: len(text.splitlines()) == 1 and text.strip() and text.isprintable()
@@ -29,7 +24,7 @@ REASONS = st.text(min_size=1).filter(
     ],
 )
 def test_replies_in_the_right_form(text: str, verdict: str, reason: str) -> None:
-    found = parse_judgement(text)
+    found = PARSER.judge(text)
     assert (found.verdict, found.reason, found.problem) == (verdict, reason, "")
 
 
@@ -59,7 +54,7 @@ def test_replies_in_the_right_form(text: str, verdict: str, reason: str) -> None
     ],
 )
 def test_a_broken_form_says_what_is_broken(text: str, verdict: str | None, problem: str) -> None:
-    found = parse_judgement(text)
+    found = PARSER.judge(text)
     assert found.verdict == verdict
     assert found.reason == ""
     assert problem in found.problem
@@ -67,7 +62,7 @@ def test_a_broken_form_says_what_is_broken(text: str, verdict: str | None, probl
 
 @given(st.text())
 def test_any_text_is_read_without_error(text: str) -> None:
-    found = parse_judgement(text)
+    found = PARSER.judge(text)
     assert found.verdict in {None, *VERDICTS}
     assert found.is_well_formed == (not found.problem)
     if found.is_well_formed:
@@ -79,20 +74,20 @@ def test_any_text_is_read_without_error(text: str) -> None:
 
 @given(st.sampled_from(VERDICTS), REASONS)
 def test_what_is_written_is_read_back(verdict: str, reason: str) -> None:
-    found = parse_judgement(write_judgement(verdict, reason))
+    found = PARSER.judge(PARSER.write_reply(verdict, reason))
     assert (found.verdict, found.reason, found.problem) == (verdict, reason.strip(), "")
 
 
 @pytest.mark.parametrize("bad", [("合格", "好"), ("通过", ""), ("通过", "好\n好")])
 def test_what_could_not_be_read_is_not_written(bad: tuple[str, str]) -> None:
     with pytest.raises(RewardError, match="is not a reply"):
-        write_judgement(*bad)
+        PARSER.write_reply(*bad)
 
 
 @given(st.sampled_from(VERDICTS), st.sampled_from(VERDICTS), REASONS, st.sampled_from(" \n\t"))
 def test_the_verdict_counts_as_the_answer(said: str, label: str, reason: str, space: str) -> None:
     example = make_example([Message("user", "?")], cluster="g", label=label)
-    parser, text = VerdictParser(), f"{space}{said}\n{reason}"
+    parser, text = PARSER, f"{space}{said}\n{reason}"
     found = parser.parse(text)
     assert (found.label, found.prefix, found.reason) == (said, space, "")
     assert parser.measure(example, text) == float(said == label)
