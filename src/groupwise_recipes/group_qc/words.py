@@ -127,7 +127,7 @@ class Words(Config):
     @property
     def reason_word(self) -> str:
         """What the reason begins with, without its colon."""
-        return self.reason.rstrip().rstrip(_COLONS)
+        return self.reason.rstrip()[:-1]
 
     @property
     def colon(self) -> str:
