@@ -25,6 +25,7 @@ from groupwise.training.callbacks import (
 )
 from groupwise.training.checkpoints import find_last_checkpoint, remove_checkpoints
 from groupwise.training.grpo_trainer import make_grpo_trainer
+from groupwise.training.memory import name_memory_settings
 from groupwise.training.prompt_rows import lay_out_prompts, make_prompt_rows
 from groupwise.training.reward_function import RewardFunction
 from groupwise.training.settings import GrpoSettings
@@ -82,7 +83,8 @@ def train_grpo(
 
     Raises:
         TrainingError: if there are fewer prompts than one round takes, if only some of them have
-            pictures, if the on-policy check fails, or if the learning rate warms up to the end.
+            pictures, if the on-policy check fails, if the learning rate warms up to the end, or if
+            memory does not suffice.
         ModelError: if no parameter trains, or the model is inside a PEFT model.
     """
     arguments = _build_config(settings, workspace, dtype=policy.model.dtype)
@@ -98,7 +100,11 @@ def train_grpo(
     model = policy.model = prepare_trainable(policy.model, settings.trainable)
     reward = RewardFunction(examples, rewards, end_token_ids=policy.end_token_ids)
     shown = {name: _RENAMED[name] for name in _SHOWN}
-    with StepProgress(workspace.folder.name, shown=shown) as progress, _drop_reference(model):
+    with (
+        StepProgress(workspace.folder.name, shown=shown) as progress,
+        _drop_reference(model),
+        name_memory_settings(settings),
+    ):
         trainer = make_grpo_trainer(
             policy,
             examples,

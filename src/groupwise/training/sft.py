@@ -21,6 +21,7 @@ from groupwise.training.callbacks import (
     WholeCheckpoints,
 )
 from groupwise.training.checkpoints import find_last_checkpoint, remove_checkpoints
+from groupwise.training.memory import name_memory_settings
 from groupwise.training.read_ahead import ReadAhead
 from groupwise.training.rows import RowCollator
 from groupwise.training.settings import SftSettings
@@ -50,8 +51,8 @@ def train_sft(
     says what trains.
 
     Raises:
-        TrainingError: if there are no rows, if epochs differ in their number of rows, or if the
-            warm-up of the learning rate takes all steps.
+        TrainingError: if there are no rows, if epochs differ in their number of rows, if the
+            warm-up of the learning rate takes all steps, or if memory does not suffice.
         ModelError: if no parameter trains, or the model is inside a PEFT model.
     """
     from datasets import Dataset
@@ -74,7 +75,10 @@ def train_sft(
         lambda places: collate([schedule[place] for place in places]), num_rows=len(schedule)
     )
     trackers = Trackers(settings.report_to)
-    with StepProgress(workspace.folder.name, shown={"loss": "loss"}) as progress:
+    with (
+        StepProgress(workspace.folder.name, shown={"loss": "loss"}) as progress,
+        name_memory_settings(settings),
+    ):
         trainer = make_sft_trainer(
             model=model,
             args=arguments,
