@@ -1,7 +1,6 @@
 """Is this fault report urgent? A whole recipe of one's own: a Task on the usual way.
 
-From this folder, with ``PYTHONPATH=.``:
-``groupwise run fault_reports:FaultReports --config fault_reports.yaml``.
+From this folder: ``groupwise run fault_reports:FaultReports --config fault_reports.yaml``.
 """
 
 from collections.abc import Mapping

@@ -246,7 +246,8 @@ class TestRun:
 
     def test_the_preview_has_the_step(self, rewarded):
         done = rewarded.call("run", "rewarded", "--dry-run")
-        assert "prepare → audit_rewards → train → report" in done.stdout
+        rows = [line.split()[1] for line in done.stdout.splitlines() if line.startswith("│")]
+        assert rows == ["prepare", "audit_rewards", "train", "report"]
 
     def test_a_reward_that_raises_is_a_fault_and_no_traceback(self, rewarded):
         done = rewarded.call("run", "rewarded", "--set", "broken=raises")

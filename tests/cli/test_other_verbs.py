@@ -1,6 +1,7 @@
 """``recipes``, ``doctor``, ``audit data``, ``--version`` and ``--help``."""
 
 import re
+import shutil
 import subprocess
 import sys
 
@@ -128,6 +129,12 @@ class TestAuditData:
         assert tiny.list_done() == ["prepare", "audit"]
         assert tiny.call("run", "tiny").returncode == 0
         assert tiny.list_done() == ["write", "evaluate", "report"]
+
+    def test_a_config_file_finds_its_recipe(self, tiny):
+        shutil.copy(tiny.site / "configs" / "demo.yaml", tiny.work / "mine.yaml")
+        done = tiny.call("audit", "data", "mine.yaml")
+        assert done.returncode == 0, done.stderr
+        assert (tiny.work / "runs/tiny-mine/audit/audit.json").is_file()
 
     def test_errors_of_the_audit_exit_1(self, tiny):
         done = tiny.call("audit", "data", "tiny", "--set", "audit_errors=2", "--out", "out")

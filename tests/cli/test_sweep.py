@@ -148,6 +148,14 @@ class TestDryRun:
         assert lines[-1] == "ready: nothing was written"
         assert list_files(tiny.work) == before
 
+    def test_a_config_file_finds_its_recipe(self, tiny):
+        shutil.copy(tiny.site / "configs" / "demo.yaml", tiny.work / "mine.yaml")
+        done = tiny.call("sweep", "mine.yaml", "--grid", "seed=5,6", "--dry-run")
+        assert done.returncode == 0, done.stderr
+        assert "2 cells" in done.stdout
+        done = tiny.call("sweep", "mine.yaml", "--config", "demo", "--grid", "seed=5,6")
+        assert "two configs are given; got mine.yaml and --config demo" in done.stderr
+
     def test_it_says_how_far_a_sweep_is(self, tiny):
         tiny.call(*GRID[:-4], "--out", "grid", "--cell", "factor=2")
         done = tiny.call(*GRID[:-4], "--out", "grid", "--dry-run")

@@ -15,12 +15,11 @@ WORDS = ("run", "fault_reports:FaultReports", "--config", "fault_reports.yaml")
 
 
 def call(*words: str) -> str:
-    command = [sys.executable, "-m", "groupwise.cli", *WORDS, *words]
-    path = os.pathsep.join((str(ROOT / "src"), str(EXAMPLE)))
+    command = [sys.executable, "-P", "-m", "groupwise.cli", *WORDS, *words]
     done = subprocess.run(
         command,
         cwd=EXAMPLE,
-        env={**os.environ, "PYTHONPATH": path, "COLUMNS": "200"},
+        env={**os.environ, "PYTHONPATH": str(ROOT / "src"), "COLUMNS": "200"},
         capture_output=True,
         text=True,
         check=False,

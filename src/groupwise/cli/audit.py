@@ -1,7 +1,7 @@
 """``groupwise audit``: look for what would make a result wrong, before training."""
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
 import typer
 from rich.console import Console
@@ -14,6 +14,7 @@ from groupwise.cli.run import (
     RecipeName,
     Settings,
     choose_folder,
+    choose_recipe,
     print_progress,
     resolve_config,
     say_of_step,
@@ -23,8 +24,6 @@ from groupwise.pipeline import (
     AUDIT_REWARDS,
     Recipe,
     StepProgress,
-    find_recipe,
-    find_recipe_of,
     run_recipe,
 )
 
@@ -49,7 +48,7 @@ def data(
     debug: Debug = False,
 ) -> None:
     """Prepare and audit a recipe's data; exit 1 if the audit has errors."""
-    found = find_recipe(recipe)
+    found, config = choose_recipe(recipe, config, settings or [])
     resolved = resolve_config(found, config, settings or [])
     folder = out or choose_folder(found, config)
     _run_until(_AUDIT_DATA, found, resolved, folder)
@@ -60,9 +59,7 @@ def data(
 
 @audit_app.command()
 def rewards(
-    recipe: Annotated[
-        str, typer.Argument(metavar="RECIPE|CONFIG", help="A recipe, or the YAML file of a config.")
-    ],
+    recipe: RecipeName,
     *,
     config: ConfigName = None,
     settings: Settings = None,
@@ -70,13 +67,7 @@ def rewards(
     debug: Debug = False,
 ) -> None:
     """Audit what a recipe's rewards pay for, without a model; exit 1 if the audit has errors."""
-    is_file = Path(recipe).suffix in (".yaml", ".yml")
-    if is_file and config is not None:
-        raise ConfigError("two configs are given", got=f"{recipe} and --config {config}")
-    config = recipe if is_file else config
-    found = (
-        find_recipe_of(Path(recipe), overrides=settings or ()) if is_file else find_recipe(recipe)
-    )
+    found, config = choose_recipe(recipe, config, settings or [])
     if found.rewards is None:
         raise ConfigError(f"the recipe {found.name} has no rewards that can be audited")
     resolved = resolve_config(found, config, settings or [])

@@ -7,7 +7,7 @@ import typer
 
 from groupwise.cli.headline import print_headline
 from groupwise.cli.preview import print_preview
-from groupwise.core import Config, RunFolder, load_config
+from groupwise.core import Config, ConfigError, RunFolder, load_config
 from groupwise.pipeline import (
     Recipe,
     Siblings,
@@ -23,7 +23,8 @@ from groupwise.pipeline import (
 RecipeName = Annotated[
     str,
     typer.Argument(
-        metavar="RECIPE", help="See `groupwise recipes`; or a config file that names its recipe."
+        metavar="RECIPE|CONFIG",
+        help="See `groupwise recipes`; module:Task; or a config file that names its recipe.",
     ),
 ]
 ConfigName = Annotated[
@@ -81,10 +82,7 @@ def run(
     debug: Debug = False,
 ) -> None:
     """Run a recipe. Running it again continues: what did not change is reused."""
-    if config is None and Path(recipe).suffix in (".yaml", ".yml"):
-        found, config = find_recipe_of(Path(recipe), overrides=settings or []), recipe
-    else:
-        found = find_recipe(recipe)
+    found, config = choose_recipe(recipe, config, settings or [])
     folder = out or choose_folder(found, config)
     resolved = resolve_config(found, config, settings or [], folder if resume else None)
     siblings = None if share_with is None else Siblings(share_with)
@@ -114,6 +112,21 @@ def run(
     print_headline(folder, first=found.headline)
     if (folder / "report.html").is_file():
         typer.echo(f"report: {folder / 'report.html'}")
+
+
+def choose_recipe(
+    name: str, config: str | None, settings: list[str]
+) -> tuple[Recipe[Any], str | None]:
+    """Return the recipe called ``name`` and its config; a config file names its recipe itself.
+
+    Raises:
+        ConfigError: if there is no such recipe, or two configs are given.
+    """
+    if Path(name).suffix not in (".yaml", ".yml"):
+        return find_recipe(name), config
+    if config is not None:
+        raise ConfigError("two configs are given", got=f"{name} and --config {config}")
+    return find_recipe_of(Path(name), overrides=settings), name
 
 
 def choose_folder(recipe: Recipe[Any], config: str | None) -> Path:

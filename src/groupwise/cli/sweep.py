@@ -5,9 +5,16 @@ from typing import Annotated
 
 import typer
 
-from groupwise.cli.run import ConfigName, Debug, RecipeName, Settings, choose_folder
+from groupwise.cli.run import (
+    ConfigName,
+    Debug,
+    RecipeName,
+    Settings,
+    choose_folder,
+    choose_recipe,
+)
 from groupwise.core import ConfigError, describe_duration
-from groupwise.pipeline import Recipe, find_config, find_recipe
+from groupwise.pipeline import Recipe, find_config
 from groupwise.pipeline.sweep import (
     Sweep,
     SweepPlan,
@@ -58,7 +65,7 @@ def sweep(
     debug: Debug = False,
 ) -> None:
     """Run a recipe for every combination of some settings. Running it again continues."""
-    found = find_recipe(recipe)
+    found, config = choose_recipe(recipe, config, settings or [])
     folder = out or Path(f"{choose_folder(found, config)}-sweep")
     plan = _make_plan(found, folder, grid or [], config, settings or [], accept or [])
     if dry_run:
@@ -89,7 +96,7 @@ def _make_plan(
         path = find_config(recipe, config)
         return plan_sweep(recipe, path, grid, out=folder, settings=settings, accepted=accepted)
     if config is not None or settings:
-        raise ConfigError("--config and --set need --grid", fix="give the axes, too")
+        raise ConfigError("a config and --set need --grid", fix="give the axes, too")
     return plan_recorded(recipe, folder, accepted=accepted)
 
 

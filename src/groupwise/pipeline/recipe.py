@@ -1,5 +1,6 @@
 """Recipes: found by entry point, each with a config type, a plan of steps and a preview."""
 
+import sys
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib.metadata import EntryPoint, entry_points
@@ -147,13 +148,15 @@ def find_recipe(name: str) -> Recipe[Any]:
     """Return the recipe called ``name``; the others are not imported.
 
     Args:
-        name: of an installed recipe, or where to import one from (``module:name``): a Recipe, or
-            a class that makes one by ``make_recipe(name)``, as a Task does.
+        name: of an installed recipe, or where to import one from (``module:name``), also in the
+            working folder: a Recipe, or a class that makes one by ``make_recipe(name)``, as a Task
+            does.
 
     Raises:
         ConfigError: with the nearest name, if there is none.
     """
     if ":" in name:
+        _look_in_working_folder()
         return _load(EntryPoint(name, name, GROUP))
     entries = {entry.name: entry for entry in _list_entries()}
     if name not in entries:
@@ -223,6 +226,13 @@ def _fits(recipe: Recipe[Any], config: Path, overrides: Sequence[str]) -> bool:
 
 def _list_entries() -> list[EntryPoint]:
     return sorted(entry_points(group=GROUP), key=lambda entry: entry.name)
+
+
+def _look_in_working_folder() -> None:
+    """Let modules of the working folder be imported, as ``python -m`` does."""
+    here = str(Path.cwd())
+    if here not in sys.path:
+        sys.path.insert(0, here)
 
 
 def _load(entry: EntryPoint) -> Recipe[Any]:
