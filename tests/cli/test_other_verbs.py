@@ -56,7 +56,7 @@ def test_quick_verbs_do_not_import_torch(tiny, arguments: list[str]):
         (["compare"], ["runs/compare-<run>-<run>", "test/accuracy"]),
         (["report"], ["the sweep's folder, or the file's name", "test/accuracy"]),
         (["predict"], ["8"]),
-        (["export-model"], ["grpo"]),
+        (["export-model"], ["the one its report is about"]),
     ],
 )
 def test_help_shows_what_is_taken_where_nothing_is_given(command_line, verb, defaults):

@@ -1,46 +1,19 @@
 """A finished policy on other labelled data: a tiny run, its results, and what is compared."""
 
 import json
-from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 from command_line import CommandLine
-from small_task import SmallConfig, SmallTask
+from small_task import LORA, SmallConfig, SmallTask
 
 from groupwise.core import ConfigError, RunError, read_json, read_jsonl, write_jsonl
 from groupwise.data import read_examples
 from groupwise.evaluation import read_metrics, read_policies, read_predictions
 from groupwise.flow import Task, evaluate_on, open_run, run
 
-SMALL: dict[str, Any] = {
-    "model": {"base": "tiny-qwen2", "max_pixels": 784},
-    "data": {"budget": {"max_prompt_tokens": 128}},
-    "sft": {"epochs": 1, "batch_size": 4, "learning_rate": 1e-3},
-    "grpo": {
-        "epochs": 1,
-        "prompts_per_step": 4,
-        "group_size": 2,
-        "max_new_tokens": 4,
-        "learning_rate": 1e-4,
-        "beta": 0.0,
-        "save_every_steps": 1,
-    },
-    "evaluation": {"num_latency_items": 1, "num_heldout_items": 2, "batch_size": 8},
-}
 SEEN = 3
-Evaluate = Callable[..., Any]
-
-
-@pytest.fixture(scope="module")
-def finished(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    """A run whose checkpoints are still there; only to be read."""
-    patch = pytest.MonkeyPatch()
-    patch.setattr("groupwise.training.grpo.remove_checkpoints", lambda folder: None)
-    folder = tmp_path_factory.mktemp("finished") / "run"
-    yield run(SmallTask, SmallConfig(**SMALL), out=folder, say=lambda _: None)
-    patch.undo()
 
 
 @pytest.fixture
@@ -128,7 +101,7 @@ def test_the_same_call_continues_and_another_is_refused(
     for folder in (finished, tmp_path):
         with pytest.raises(RunError, match="has files that are no evaluation on other data"):
             evaluate_on(opened, rows, out=folder)
-    for verb in (open_run, lambda folder: run(SmallTask, SmallConfig(**SMALL), out=folder)):
+    for verb in (open_run, lambda folder: run(SmallTask, SmallConfig(**LORA), out=folder)):
         with pytest.raises(RunError, match="holds an evaluation of the run"):
             verb(out)
 

@@ -60,7 +60,7 @@ def test_adapter_and_merged_weights_say_the_same(trained, tmp_path, text_example
 def test_a_whole_model_is_exported_as_it_is(text_folder, tmp_path, text_examples):
     exported = export_policy(text_folder, tmp_path / "out")
     assert exported.adapter is None
-    assert exported.commands == (f"vllm serve {tmp_path / 'out' / 'merged'}",)
+    assert exported.list_commands() == [f"vllm serve {tmp_path / 'out' / 'merged'}"]
     assert torch.equal(
         read_logits(load_policy(exported.merged), text_examples[0]),
         read_logits(load_policy(text_folder), text_examples[0]),
@@ -82,7 +82,7 @@ def test_files_are_not_overwritten(text_folder, tmp_path):
 
 
 def test_the_rank_is_one_that_vllm_takes(trained, tmp_path):
-    [line, _] = export_policy(trained, tmp_path / "out of luck", name="mine").commands
+    [line, _] = export_policy(trained, tmp_path / "out of luck", name="mine").list_commands()
     words = shlex.split(line)
     assert words[3:] == [
         "--enable-lora",
@@ -110,7 +110,7 @@ validate_parsed_serve_args(arguments)
 modules = [[one.name, one.path] for one in arguments.lora_modules or []]
 print("RESULT" + json.dumps([arguments.model_tag, arguments.enable_lora, modules]))
 """
-    for line in exported.commands:
+    for line in exported.list_commands():
         words = shlex.split(line)[2:]
         done = subprocess.run(
             [VLLM, "-c", code, *words], capture_output=True, text=True, check=False, timeout=300

@@ -6,23 +6,32 @@ from typing import Annotated
 import typer
 
 from groupwise.cli.run import Debug
-from groupwise.core import RunFolder
+
+Chosen = Annotated[
+    str | None,
+    typer.Option(
+        "--policy",
+        metavar="NAME",
+        help="Of the run, such as sft or grpo/checkpoint-40.",
+        show_default="the one its report is about",
+    ),
+]
 
 
 def export_model(
     run: Annotated[Path, typer.Argument(metavar="RUN", help="A run folder.")],
     *,
-    step: Annotated[str, typer.Option("--step", help="The training step.")] = "grpo",
+    policy: Chosen = None,
     out: Annotated[Path, typer.Option("--out", metavar="DIR", help="A new folder.")],
     debug: Debug = False,
 ) -> None:
-    """Write the adapter and merged weights of a run, and the lines that serve them with vLLM."""
-    from groupwise.models import export_policy
+    """Write the adapter, the merged weights and the model card of a run's policy."""
+    from groupwise.flow import export_run, open_run
 
-    name = RunFolder(run).read_manifest()["recipe"]
-    exported = export_policy(run / step / "policy", out, name=name)
+    exported = export_run(open_run(run), out, policy=policy)
     if exported.adapter is not None:
         typer.echo(f"adapter: {exported.adapter} (base: {exported.base})")
     typer.echo(f"merged: {exported.merged}, the same within {exported.max_difference:.1g}")
-    for command in exported.commands:
+    typer.echo(f"card: {out / 'README.md'}")
+    for command in exported.list_commands():
         typer.echo(command)

@@ -1,6 +1,7 @@
 """The usual way of a recipe, once: a Task says what is its own, stages do the rest."""
 
 from groupwise.flow.asking import open_policy
+from groupwise.flow.exporting import export_run
 from groupwise.flow.finished import FinishedRun, open_run
 from groupwise.flow.other_data import OtherData, evaluate_on
 from groupwise.flow.prediction import (
@@ -37,6 +38,7 @@ __all__ = [
     "build_base",
     "estimate_picture",
     "evaluate_on",
+    "export_run",
     "keep_stages",
     "list_usual_stages",
     "make_recipe",

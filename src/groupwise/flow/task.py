@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, Literal, TypeVar
 
-from groupwise.core import Config, ConfigError, Example, Finding, dump_config
+from groupwise.core import Config, ConfigError, Example, Finding, Message, dump_config
 from groupwise.data import DropLog, read_asked_rows, read_examples
 from groupwise.evaluation import MAJORITY, PICTURE_ONLY, TEXT_ONLY
 from groupwise.flow.settings import FlowConfig
@@ -304,6 +304,10 @@ class Task(Generic[C]):
             DataError: if nothing can be asked, such as for a missing column.
         """
         raise NotImplementedError
+
+    def describe_prompt(self, config: C) -> Sequence[Message]:
+        """Return the prompt with ``{{ column }}`` for what comes from a row; nothing: unknown."""
+        return ()
 
     def open_predictor(self, config: C, policy: str | Path) -> Predictor:
         """Return what answers requests with a policy, given by its folder or hub id."""

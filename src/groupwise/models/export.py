@@ -29,14 +29,34 @@ class ExportedPolicy:
         adapter: folder in PEFT's form, None for a policy that was trained whole.
         merged: folder of a model that needs nothing else.
         max_difference: largest difference of a log-probability between the policy and ``merged``.
-        commands: command lines that serve them with vLLM.
+        has_vision: whether the policy takes pictures.
+        name: how vLLM is to call the adapter.
     """
 
     base: str
     adapter: Path | None
     merged: Path
     max_difference: float
-    commands: tuple[str, ...]
+    has_vision: bool
+    name: str
+
+    def list_commands(self, *, from_inside: bool = False) -> list[str]:
+        """Return command lines that serve the policy with vLLM.
+
+        Args:
+            from_inside: as they are typed in the folder itself, also on another machine; of an
+                adapter whose base is a folder of this one, only the merged weights are served.
+        """
+        merged = Path(self.merged.name) if from_inside else self.merged
+        lines = [["vllm", "serve", str(merged)]]
+        is_known = not from_inside or not Path(self.base).is_dir()
+        if self.adapter is not None and is_known:
+            adapter = Path(self.adapter.name) if from_inside else self.adapter
+            own = read_json(self.adapter / "adapter_config.json", dict)["r"]
+            rank = next((one for one in _RANKS if one >= own), own)
+            modules = ["--lora-modules", f"{self.name}={adapter}", "--max-lora-rank", str(rank)]
+            lines.insert(0, ["vllm", "serve", self.base, "--enable-lora", *modules])
+        return list(map(shlex.join, lines))
 
 
 def export_policy(source: Path, out: Path, *, name: str = "policy") -> ExportedPolicy:
@@ -66,8 +86,8 @@ def export_policy(source: Path, out: Path, *, name: str = "policy") -> ExportedP
             expected=f"at most {TOLERANCE:g}",
             fix="serve the adapter instead",
         )
-    commands = _list_commands(base, adapter, merged, name)
-    return ExportedPolicy(base or str(merged), adapter, merged, max_difference, commands)
+    has_vision = policy.has_vision
+    return ExportedPolicy(base or str(merged), adapter, merged, max_difference, has_vision, name)
 
 
 def _copy_adapter(source: Path, out: Path) -> tuple[Path | None, str | None]:
@@ -93,15 +113,3 @@ def _probe(policy: Policy) -> torch.Tensor:
     inputs = policy.tokenizer(_PROBE, return_tensors="pt").to(policy.model.device)
     with silence_libraries():
         return policy.model(**inputs).logits[0].float().log_softmax(-1)
-
-
-def _list_commands(
-    base: str | None, adapter: Path | None, merged: Path, name: str
-) -> tuple[str, ...]:
-    lines = [["vllm", "serve", str(merged)]]
-    if adapter is not None and base is not None:
-        config = read_json(adapter / "adapter_config.json", dict)
-        rank = next((one for one in _RANKS if one >= config["r"]), config["r"])
-        modules = ["--lora-modules", f"{name}={adapter}", "--max-lora-rank", str(rank)]
-        lines.insert(0, ["vllm", "serve", base, "--enable-lora", *modules])
-    return tuple(map(shlex.join, lines))

@@ -19,12 +19,17 @@ def make_pair_example(pair: Pair, *, question: str = QUESTION) -> Example:
         "difficulty": screen.difficulty,
     }
     return make_example(
-        [Message("user", f"Task: {pair.task}\n{question}")],
+        [ask_about(pair.task, question)],
         cluster=screen.session,
         pictures=[screen.picture],
         label=pair.label,
         fields={name: value for name, value in fields.items() if value is not None},
     )
+
+
+def ask_about(task: str, question: str = QUESTION) -> Message:
+    """Return the turn that asks about a task, behind its screenshot."""
+    return Message("user", f"Task: {task}\n{question}")
 
 
 def has_description(example: Example, parser: LabelParser) -> bool:

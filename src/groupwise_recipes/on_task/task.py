@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from groupwise.core import Example, Finding, report_places
+from groupwise.core import Example, Finding, Message, report_places
 from groupwise.data import PICTURE_COLUMNS, DropLog, digest_screenshots
 from groupwise.flow import Ask, Estimate, Part, Task
 from groupwise.pipeline import digest_models
@@ -13,6 +13,7 @@ from groupwise.serving import Request
 from groupwise_recipes.on_task.config import OnTaskConfig
 from groupwise_recipes.on_task.estimate import estimate_run
 from groupwise_recipes.on_task.judge import open_judge
+from groupwise_recipes.on_task.prompt import ask_about
 from groupwise_recipes.on_task.rewards import make_case, make_rewards
 from groupwise_recipes.on_task.screens import (
     ask_about_screen,
@@ -125,6 +126,10 @@ class OnTask(Task[OnTaskConfig]):
     def make_question(self, config: OnTaskConfig, request: Request, folder: Path) -> Example:
         """Return the question about a screen and a task, the screen stored as for training."""
         return ask_about_screen(request, folder, max_pixels=config.data.stored_pixels)
+
+    def describe_prompt(self, config: OnTaskConfig) -> Sequence[Message]:
+        """Return the question behind a screenshot."""
+        return [ask_about("{{ task }}")]
 
     def estimate(self, config: OnTaskConfig) -> Estimate:
         """Return rows, tokens and sources."""

@@ -5,7 +5,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, ClassVar
 
-from groupwise.core import Example, Finding
+from groupwise.core import Example, Finding, Message
 from groupwise.data import DropLog, ask_about_row, digest_table
 from groupwise.flow import Estimate, Part, Task
 from groupwise.pipeline import digest_models
@@ -100,6 +100,12 @@ class OwnTask(Task[TaskConfig]):
     def make_question(self, config: TaskConfig, request: Request, folder: Path) -> Example:
         """Return the prompt of a row."""
         return ask_about_row(config.data, request.row, request.pictures, folder)
+
+    def describe_prompt(self, config: TaskConfig) -> Sequence[Message]:
+        """Return the templates of the prompt."""
+        asked = config.data.columns.prompt
+        user = Message("user", asked if "{" in asked else f"{{{{ {asked} }}}}")
+        return [*([Message("system", config.data.system)] if config.data.system else []), user]
 
     def estimate(self, config: TaskConfig) -> Estimate:
         """Return rows, sources and lengths; the rewards are loaded: what stops them is reported."""

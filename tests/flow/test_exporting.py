@@ -1,0 +1,94 @@
+"""What is exported of a run: weights, and a card that says what they are."""
+
+import shutil
+from pathlib import Path
+
+import pytest
+import yaml
+from command_line import CommandLine
+
+from groupwise.core import RunError, read_json, write_text
+from groupwise.data import read_examples
+from groupwise.evaluation import (
+    RunPolicy,
+    describe_metric,
+    read_metrics,
+    read_policies,
+    write_policies,
+)
+from groupwise.flow import export_run, open_run
+from groupwise.flow.card import find_licence
+from groupwise.models import load_policy
+
+
+def test_the_main_policy_is_exported_with_a_card_of_its_run(
+    finished: Path, tmp_path: Path, command_line: CommandLine
+) -> None:
+    done = command_line("export-model", finished, "--out", "out")
+    assert done.returncode == 0, done.stderr
+    out = tmp_path / "out"
+    assert {path.name for path in out.iterdir()} == {"README.md", "adapter", "merged"}
+    load_policy(out / "merged")
+    card = (out / "README.md").read_text(encoding="utf-8")
+    _, front, text = card.split("---\n", 2)
+    assert yaml.safe_load(front) == {
+        "library_name": "transformers",
+        "pipeline_tag": "text-generation",
+        "tags": ["groupwise", "sft", "grpo"],
+    }
+    assert "GRPO of a [Groupwise]" in text
+    assert "Licence of the base: not known here" in text
+    assert "合格" in text  # the parser's labels
+    (share,) = [
+        one
+        for one in read_metrics(finished / "evaluate" / "metrics.json")
+        if one.name == "grpo/accuracy_clustered"
+    ]
+    assert f"| GRPO | {describe_metric(share)} |" in text
+    assert "against SFT warm-up:" in text
+    assert "One training is not a method" in text
+    data = read_json(finished / "evaluate" / "conditions.json", dict)["data"]
+    assert all(f"`{known['digest']}`" in text for known in data.values())
+    budget = read_policies(finished).find("grpo").budget
+    assert f"| GRPO | sft | train, validation | {budget['num_steps']:,} |" in text
+    assert "vllm serve merged\n" in text
+    assert str(finished.parents[1]) not in text
+
+
+def test_no_row_of_the_data_is_in_what_is_exported(finished: Path, tmp_path: Path) -> None:
+    export_run(open_run(finished), tmp_path / "out")
+    written = [path.read_bytes() for path in (tmp_path / "out").rglob("*") if path.is_file()]
+    for split in ("train", "test"):
+        for example in read_examples(finished / "prepare" / f"{split}.jsonl"):
+            text = example.prompt[0].text.encode()
+            assert not any(text in content for content in written)
+
+
+def test_the_main_policy_is_what_the_run_says(finished: Path, tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    shutil.copytree(finished, run)
+    assert open_run(run).choose_policy() == "grpo"
+    known = [RunPolicy(name=n, title=n, title_zh=n, kind="trained") for n in ("grpo", "sft")]
+    write_policies(run, known)
+    assert open_run(run).choose_policy() == "sft"
+    (run / "evaluate" / "policies.json").unlink()
+    with pytest.raises(RunError, match=r"no main policy yet; .* or name one: RUN:grpo, RUN:sft"):
+        export_run(open_run(run), tmp_path / "out")
+
+
+def test_another_policy_may_be_named_but_not_the_base(finished: Path, tmp_path: Path) -> None:
+    export_run(open_run(finished), tmp_path / "sft", policy="sft")
+    card = (tmp_path / "sft" / "README.md").read_text(encoding="utf-8")
+    assert "SFT warm-up of a [Groupwise]" in card
+    assert "against" not in card
+    with pytest.raises(RunError, match="prompt is the base itself"):
+        export_run(open_run(finished), tmp_path / "base", policy="prompt")
+
+
+@pytest.mark.parametrize("has_card", [True, False])
+def test_a_licence_is_what_the_base_says_of_itself(tmp_path: Path, has_card: bool) -> None:
+    if has_card:
+        write_text(tmp_path / "README.md", "---\nlicense: apache-2.0\n---\n# Base\n")
+    assert find_licence(str(tmp_path)) == ("apache-2.0" if has_card else None)
+    assert find_licence("nobody/has-this-one") is None
+    assert find_licence("no name of a model") is None
