@@ -65,8 +65,18 @@ def test_lengths_are_held_against_what_is_allowed() -> None:
     assert int(prompt[1]) < int(prompt[2])
     assert prompt[3:5] == ("4,096", "data.budget.max_prompt_tokens")
     assert answer[3:5] == ("20", "grpo.max_new_tokens")
+    assert preview.problems == []
+    told = f"the longest answer has {answer[2]} tokens, and more than grpo.max_new_tokens (20) are"
+    assert ("warning", f"{told} truncated") in preview.facts
+
+
+def test_most_answers_have_to_fit() -> None:
+    rows = [(ask("螺"), "q7" * number) for number in (1, 30, 31)]
+    preview = preview_run(Rows(*rows), configure(max_new_tokens=20))
+    _, answer = preview.tables[1].rows
     (problem,) = preview.problems
-    assert problem.startswith("grpo.max_new_tokens: 20 cannot hold an answer, which has up to ")
+    clause = f"grpo.max_new_tokens: 20 cannot hold an answer, which has about {answer[1]} tokens"
+    assert problem == f"{clause}; raise it"
 
 
 def test_of_very_many_rows_some_are_counted(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -4,6 +4,7 @@ import sys
 
 import typer
 from rich.console import Console, Group
+from rich.constrain import Constrain
 from rich.panel import Panel
 from rich.rule import Rule
 from rich.table import Table
@@ -12,7 +13,7 @@ from rich.text import Text
 from groupwise.core import ConfigError
 from groupwise.pipeline import Preview, PreviewTable, ShownRow
 
-_UNLIMITED = 10_000
+_UNLIMITED, _WIDEST_ROW = 10_000, 100
 _MOST_SHOWN = 2_000
 
 
@@ -40,7 +41,7 @@ def print_preview(preview: Preview) -> None:
     typer.echo("ready: nothing was written")
 
 
-def _frame(row: ShownRow, title: str) -> Panel:
+def _frame(row: ShownRow, title: str) -> Constrain:
     """Return a row as the model sees it, and below it what is taught or right."""
     pictures = f"\npictures: {', '.join(row.pictures)}" if row.pictures else ""
     parts = Group(
@@ -48,7 +49,7 @@ def _frame(row: ShownRow, title: str) -> Panel:
         Rule("taught or right", style="dim"),
         Text(_make_printable(row.answer)),
     )
-    return Panel(parts, title=title, title_align="left", expand=False)
+    return Constrain(Panel(parts, title=title, title_align="left", expand=False), _WIDEST_ROW)
 
 
 def _tabulate(found: PreviewTable) -> Table:

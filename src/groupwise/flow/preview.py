@@ -22,12 +22,14 @@ def preview_run(task: Task[Any], config: Any) -> Preview:
         *found.facts,
         ("reward weights", task.describe_weights(config)),
         *_describe_sft(config, found),
+        *_warn_of_long(answers, config.grpo.max_new_tokens),
     ]
     lengths = check_lengths(
         config.data.budget,
         config.grpo,
         tokens_per_prompt=prompts.longest,
-        tokens_per_answer=answers.longest,
+        # Some long answers are truncated and counted; most must fit.
+        tokens_per_answer=answers.longest if answers.median is None else answers.median,
     )
     more, training = preview_grpo(
         config.model,
@@ -65,6 +67,13 @@ def _list_lengths(config: Any, prompts: Lengths, answers: Lengths) -> PreviewTab
         for name, (found, limit, setting) in limits.items()
     ]
     return PreviewTable("Tokens", ("", "median", "longest", "limit", "set by", "counted"), rows)
+
+
+def _warn_of_long(answers: Lengths, limit: int) -> list[tuple[str, str]]:
+    if answers.longest <= limit:
+        return []
+    told = f"the longest answer has {answers.longest:,} tokens, and more than grpo.max_new_tokens"
+    return [("warning", f"{told} ({limit:,}) are truncated")]
 
 
 def _describe_sft(config: Any, found: Estimate) -> list[tuple[str, str]]:

@@ -106,7 +106,7 @@ def check_lengths(
         budget: the section ``data.budget`` of a config.
         grpo: the section ``grpo``.
         tokens_per_prompt: about how many the longest prompts have.
-        tokens_per_answer: that an answer in the right form may have.
+        tokens_per_answer: of an answer in the right form.
         fix: what to do about a budget that is too small.
     """
     problems: list[str] = []
@@ -119,7 +119,7 @@ def check_lengths(
     if grpo.max_new_tokens < tokens_per_answer:
         problems.append(
             f"grpo.max_new_tokens: {grpo.max_new_tokens} cannot hold an answer, which has "
-            f"up to {tokens_per_answer} tokens; raise it"
+            f"about {tokens_per_answer} tokens; raise it"
         )
     return problems
 
