@@ -22,6 +22,7 @@ PICTURE_COLUMNS = ("image", "path", "screenshot")
 
 _TASK_KEYS = ("task", "task_description", "task_en")
 _SESSION_KEYS = ("session",)
+_SURROGATE = re.compile("[\ud800-\udfff]")
 _CJK = re.compile("[\u3400-\u9fff\uf900-\ufaff]")
 
 
@@ -213,15 +214,11 @@ def _find_text(row: TableRow, keys: tuple[str, ...]) -> str | None:
         if not isinstance(value, str | int) or isinstance(value, bool):
             continue
         text = str(value).strip()
-        if "\0" in text or (not text.isprintable() and _has_surrogates(text)):
+        if "\0" in text or (not text.isprintable() and _SURROGATE.search(text)):
             raise UnusableRowError("text is not Unicode", key)
         if text:
             return text
     return None
-
-
-def _has_surrogates(text: str) -> bool:
-    return any("\ud800" <= character <= "\udfff" for character in text)
 
 
 def _require_text(row: TableRow, keys: tuple[str, ...], reason: str) -> str:

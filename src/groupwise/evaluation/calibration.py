@@ -84,20 +84,17 @@ def bin_reliability(
     confidence, correct = rate_confidence(predictions, labels)
     edges = find_bin_edges(len(labels), num_bins)
     if not len(confidence):
-        return tuple(ReliabilityBin(a, b, None, None, 0) for a, b in _pair_edges(edges))
+        return tuple(ReliabilityBin(a, b, None, None, 0) for a, b in pairwise(edges.tolist()))
     means = binned_statistic(confidence, [confidence, correct], "mean", bins=edges).statistic
     counts = binned_statistic(confidence, confidence, "count", bins=edges).statistic
     return tuple(
         ReliabilityBin(low, high, float(mean), float(share), int(count))
         if count
         else ReliabilityBin(low, high, None, None, 0)
-        for (low, high), mean, share, count in zip(_pair_edges(edges), *means, counts, strict=True)
+        for (low, high), mean, share, count in zip(
+            pairwise(edges.tolist()), *means, counts, strict=True
+        )
     )
-
-
-def _pair_edges(edges: Floats) -> list[tuple[float, float]]:
-    values = [float(edge) for edge in edges]
-    return list(pairwise(values))
 
 
 def score_calibration_error(bins: Sequence[ReliabilityBin]) -> float | None:

@@ -27,16 +27,6 @@ class Confusion:
         """All items, invalid answers included."""
         return sum(map(sum, self.counts))
 
-    @property
-    def num_correct(self) -> int:
-        """Items on the diagonal."""
-        return sum(row[index] for index, row in enumerate(self.counts))
-
-    @property
-    def num_invalid(self) -> int:
-        """Items in the last column."""
-        return sum(row[-1] for row in self.counts)
-
 
 def encode_answers(
     predictions: Sequence[Prediction], labels: Sequence[str]

@@ -91,11 +91,6 @@ class PairedComparison:
     num_items_needed: int | None = None
     num_effective_clusters: float | None = None
 
-    @property
-    def num_discordant(self) -> int:
-        """Items on which the two differ."""
-        return self.num_a_only + self.num_b_only
-
     def count_wins(self, measure: Measure) -> tuple[int, int]:
         """Return on how many items b is better, and on how many a is."""
         more, less = self.num_b_only, self.num_a_only

@@ -17,7 +17,13 @@ from groupwise.evaluation.calibration import (
     score_brier,
     score_calibration_error,
 )
-from groupwise.evaluation.intervals import Interval, bound_clustered, bound_share, widen_interval
+from groupwise.evaluation.intervals import (
+    Interval,
+    bound_clustered,
+    bound_share,
+    divide_sums,
+    widen_interval,
+)
 from groupwise.evaluation.metrics import Metric
 from groupwise.evaluation.predictions import Prediction
 from groupwise.evaluation.resampling import fill_cells, score_cells
@@ -248,12 +254,8 @@ def _measure_length_bias(rows: Sequence[VerdictRow], seed: int) -> Iterator[Row]
     ]
     cells = np.column_stack([np.asarray(gaps, dtype=np.float64), np.ones(len(gaps))])
     clusters = [part[0].cluster for part in items.values()]
-    (ends,) = bound_clustered(clusters, cells, _divide_sums, seed=seed)
+    (ends,) = bound_clustered(clusters, cells, divide_sums, seed=seed)
     yield "length_bias", float(np.mean(gaps)), ends or (-1.0, 1.0), len(items)
-
-
-def _divide_sums(sums: Floats) -> Floats:
-    return (sums[..., 0] / sums[..., 1])[None]
 
 
 def _measure_consistency(rows: Sequence[VerdictRow], is_deterministic: bool) -> Iterator[Row]:

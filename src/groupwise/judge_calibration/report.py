@@ -94,6 +94,7 @@ def _lay_out(
     for metric in measures.metrics:
         by_subset.setdefault(metric.split, {})[metric.measure] = metric
     plots = Plots(tuple(_list_plots(measures, rows, by_subset, words)))
+    said = words.label("judge_footer", file="calibration.json", verdicts="verdicts.jsonl")
     return Page(
         title=words.label("judge_title", judge=measures.judge),
         lead=_describe_data(facts, words),
@@ -105,12 +106,8 @@ def _lay_out(
             *([Part("plots", words.label("plots"), (plots,))] if plots.plots else []),
             _show_facts(facts, words),
         ),
-        footer=(Paragraph(_tell_files(words), ""),),
+        footer=(Paragraph(said, ""),),
     )
-
-
-def _tell_files(words: Words) -> str:
-    return words.label("judge_footer", file="calibration.json", verdicts="verdicts.jsonl")
 
 
 def _describe_data(facts: Mapping[str, Any], words: Words) -> str:

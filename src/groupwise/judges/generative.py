@@ -43,12 +43,7 @@ class GenerativeJudge(ModelJudge):
         cache: ReplyCache | None = None,
     ) -> None:
         super().__init__(
-            responder,
-            prompt,
-            labels=labels,
-            name=name,
-            settings=settings or JudgeSettings(),
-            cache=cache,
+            responder, prompt, labels=labels, name=name, settings=settings, cache=cache
         )
         self.tag = tag
         self.sampling = sampling or Sampling(max_new_tokens=1024)

@@ -49,12 +49,7 @@ class LogitJudge(ModelJudge):
         cache: ReplyCache | None = None,
     ) -> None:
         super().__init__(
-            responder,
-            prompt,
-            labels=labels,
-            name=name,
-            settings=settings or JudgeSettings(),
-            cache=cache,
+            responder, prompt, labels=labels, name=name, settings=settings, cache=cache
         )
         self.option_texts = tuple(option_texts or labels)
         self.has_options = OPTIONS in prompt.places

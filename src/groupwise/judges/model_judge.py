@@ -36,7 +36,7 @@ class ModelJudge(Versioned):
         prompt: with places for the question's texts.
         labels: of the verdicts, at least two.
         name: for people.
-        settings: how it asks.
+        settings: how it asks; None: the defaults.
         cache: where replies are kept.
     """
 
@@ -47,7 +47,7 @@ class ModelJudge(Versioned):
         *,
         labels: Sequence[str],
         name: str,
-        settings: JudgeSettings,
+        settings: JudgeSettings | None,
         cache: ReplyCache | None,
     ) -> None:
         self.responder = responder
@@ -55,6 +55,7 @@ class ModelJudge(Versioned):
         self.name = name
         self.labels = tuple(labels)
         self.cache = cache
+        settings = settings or JudgeSettings()
         self.ledger = Ledger(name, settings.stop)
         self._asker = Asker(cache=cache, settings=settings.retry)
 

@@ -40,10 +40,9 @@ def state_findings(material: Material, versus: Sequence[Versus]) -> tuple[Statem
 
 def _state_scope(material: Material) -> Statement:
     """Say that tests draw items, not trainings: they speak of checkpoints and not of methods."""
-    num = material.num_trainings
-    return (
-        Statement("finding.seeds", {"num": num}) if num > 1 else Statement("finding.one_training")
-    )
+    if material.num_trainings == 1:
+        return Statement("finding.one_training")
+    return Statement("finding.seeds", {"num": material.num_trainings})
 
 
 def _state_values(material: Material) -> Iterator[Statement]:
@@ -77,17 +76,15 @@ def _state_test(pair: Versus, gap: Gap, measure: Measure) -> Iterator[Statement]
         return
     values |= {"low": test.low, "high": test.high, "p": test.p_value_holm}
     if gap.is_clear:
-        yield Statement("finding.clear", values | {"better": _name_better(pair, gap, measure)})
+        is_first = measure.sign * (gap.difference or 0.0) > 0
+        better = pair.first if is_first else pair.second
+        yield Statement("finding.clear", values | {"better": better})
     else:
         yield Statement("finding.unclear", values)
     yield _state_wins(pair, test, measure)
     if not gap.is_clear and test.num_items_needed is not None:
         needed = {"needed": test.num_items_needed, "n": test.n}
         yield Statement("finding.power", _name_pair(pair) | needed)
-
-
-def _name_better(pair: Versus, gap: Gap, measure: Measure) -> str:
-    return pair.first if measure.sign * (gap.difference or 0.0) > 0 else pair.second
 
 
 def _state_wins(pair: Versus, test: PairedComparison, measure: Measure) -> Statement:

@@ -17,24 +17,13 @@ from groupwise.evaluation.fairness import (
     DifferenceKind,
     FairnessVerdict,
     RunFacts,
-    Sameness,
 )
 from groupwise.evaluation.page import Statement
 
 DATA = "data"
 _ORDER: tuple[DifferenceKind, ...] = ("confounding", "intended", "harmless")
 _FIRST = (
-    *(
-        DATA,
-        "items",
-        "labels",
-        "conditions",
-        "policies",
-        "prompts",
-        "template",
-        "decoding",
-        "parser",
-    ),
+    *(DATA, "items", "labels", "conditions", "policies", "prompts", "template", "decoding"),
     *("parser", "normalizer", "metrics", "judge", "base_weights", "config", "seeds", "budget"),
 )
 _DIGEST = re.compile(r"[0-9a-f]{32}")
@@ -61,13 +50,12 @@ def merge_verdicts(
         for one in verdict.remarks
         if not (has_axes and one.name in _OF_AXES)
     }
-    told = [_tell_remark(one) for one in remarks.values()]
+    told = [
+        Statement("notice.gate", {"reason": one.name, "words": one.words}, one.level)
+        for one in remarks.values()
+    ]
     is_fair = all(verdict.is_fair for verdict in verdicts)
     return Gate(is_fair, rows, (*tell_rows(rows), *told))
-
-
-def _tell_remark(remark: Sameness) -> Statement:
-    return Statement("notice.gate", {"reason": remark.name, "words": remark.words}, remark.level)
 
 
 def merge_differences(
@@ -172,33 +160,26 @@ def arrange_configuration(
 
 def _list_rows(names: Sequence[str], facts: FactsByCell) -> Iterator[SideRow]:
     """Yield every fact but data side by side, over all cells of each system."""
-    by_system = _collect_values(facts)
-    for name in sorted({key for values in by_system.values() for key in values}):
+    for name, values in _collect_values(names, facts):
         aspect, _, key = name.partition("/")
         if aspect not in (DATA, "conditions"):
-            values = [_join_values(by_system.get(one, {}).get(name, ())) for one in names]
-            yield SideRow(aspect, key, tuple(values))
+            yield SideRow(aspect, key, tuple(map(_join_values, values)))
 
 
-def _collect_values(facts: FactsByCell) -> dict[str, dict[str, list[Any]]]:
-    """Return all values by system and fact."""
-    found: dict[str, dict[str, list[Any]]] = {}
-    for (system, _), one in facts.items():
-        values = found.setdefault(system, {})
-        for name, value in one.facts.items():
-            values.setdefault(name, []).append(value)
-    return found
+def _collect_values(names: Sequence[str], facts: FactsByCell) -> Iterator[tuple[str, list[Any]]]:
+    """Yield every fact with all values of each system, by name."""
+    for fact in sorted({name for one in facts.values() for name in one.facts}):
+        of_systems = [[one for (system, _), one in facts.items() if system == n] for n in names]
+        yield fact, [[one.facts[fact] for one in own if fact in one.facts] for own in of_systems]
 
 
 def arrange_data(names: Sequence[str], facts: FactsByCell, gate: Gate) -> tuple[SideRow, ...]:
     """Return digests and counts of every file side by side, with the class of its difference."""
-    by_system = _collect_values(facts)
     classes = {row.key: row for row in gate.rows if row.aspect == DATA}
     found: list[SideRow] = []
-    for name in sorted({n for values in by_system.values() for n in values}):
+    for name, tables in _collect_values(names, facts):
         aspect, _, file = name.partition("/")
         if aspect == DATA:
-            tables = [by_system.get(one, {}).get(name, []) for one in names]
             found += _list_counts(file, tables, classes.get(file))
     return tuple(sorted(found, key=lambda row: row.kind is None))
 

@@ -53,6 +53,11 @@ class Source:
     state: State = "done"
     error: str = ""
 
+    @property
+    def key(self) -> Key:
+        """System and coordinates: its cell."""
+        return self.system, self.coordinates
+
 
 @dataclass(frozen=True, slots=True)
 class Question:
@@ -84,27 +89,21 @@ def read_sources(
         DataError: if a file of predictions or metrics is damaged.
     """
     done = [one for one in sources if one.state == "done"]
-    rows = {(s.system, s.coordinates): read_predictions(s.folder / _PREDICTIONS) for s in done}
+    rows = {one.key: read_predictions(one.folder / _PREDICTIONS) for one in done}
     open_ones = [one for one in done if one.policy is None]
     policy = choose_policy(
-        [rows[s.system, s.coordinates] for s in open_ones],
+        [rows[one.key] for one in open_ones],
         read_policies(open_ones[0].folder) if open_ones else Policies(),
     )
-    named = {(s.system, s.coordinates): s.policy or policy for s in done}
-    facts = {
-        (s.system, s.coordinates): _read_facts(
-            s, named[s.system, s.coordinates], rows[s.system, s.coordinates]
-        )
-        for s in done
-    }
+    named = {one.key: one.policy or policy for one in done}
+    facts = {one.key: _read_facts(one, named[one.key], rows[one.key]) for one in done}
     defined = _define_measure(question.measure, done)
     measure = defined or Measure(question.measure, question.measure, question.measure)
-    folders = {(one.system, one.coordinates): one.folder for one in done}
     answers = {
-        key: _read_answers(
-            rows[key], named[key], measure, question.split, read_policies(folders[key])
+        one.key: _read_answers(
+            rows[one.key], named[one.key], measure, question.split, read_policies(one.folder)
         )
-        for key in rows
+        for one in done
     }
     names = tuple(dict.fromkeys(one.system for one in sources))
     gate = _judge(names, facts, question, has_axes=bool(axes))
@@ -116,7 +115,10 @@ def read_sources(
         system_axis=question.system_axis,
         systems=tuple(_describe(name, sources, named) for name in names),
         axes=tuple(axes),
-        cells=tuple(_fill_cell(one, answers, seed) for one in _sort(sources, names)),
+        cells=tuple(
+            _fill_cell(one, answers, seed)
+            for one in sorted(sources, key=lambda one: names.index(one.system))
+        ),
         is_direction_known=defined is not None,
         num_trainings=_count_trainings(facts),
         answers=answers,
@@ -172,10 +174,6 @@ def choose_policy(runs: Sequence[Sequence[Prediction]], policies: Policies) -> s
             "the runs have no policy in common", got=have, fix="name one each, as RUN:POLICY"
         )
     return policies.choose_last(shared)
-
-
-def _sort(sources: Iterable[Source], names: Sequence[str]) -> list[Source]:
-    return sorted(sources, key=lambda one: names.index(one.system))
 
 
 def _read_facts(source: Source, policy: str, rows: Sequence[Prediction]) -> RunFacts:
@@ -241,7 +239,7 @@ def _read_logs(
     """Return the logs of the steps behind each policy, by step and system."""
     found: dict[str, dict[str, list[Log]]] = {}
     for source in done:
-        steps = facts[source.system, source.coordinates].scope.steps
+        steps = facts[source.key].scope.steps
         for step, log in read_logs(source.folder, steps).items():
             found.setdefault(step, {}).setdefault(source.system, []).append(log)
     return found
@@ -249,12 +247,12 @@ def _read_logs(
 
 def _describe(name: str, sources: Iterable[Source], named: Mapping[Key, str]) -> System:
     mine = [one for one in sources if one.system == name]
-    policies = {named.get((one.system, one.coordinates), "") for one in mine} - {""}
+    policies = {named.get(one.key, "") for one in mine} - {""}
     return System(name, " / ".join(sorted(policies)), tuple(str(one.folder) for one in mine))
 
 
 def _fill_cell(source: Source, answers: Mapping[Key, Answers], seed: int) -> GridCell:
-    found = answers.get((source.system, source.coordinates))
+    found = answers.get(source.key)
     folder = str(source.folder)
     if found is None:
         state = source.state

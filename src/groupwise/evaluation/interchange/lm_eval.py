@@ -23,6 +23,7 @@ from groupwise.evaluation.metrics import Metric
 from groupwise.evaluation.predictions import Prediction, group_by_policy
 
 _FILTER = "none"
+_HASHES = ("doc_hash", "prompt_hash", "target_hash")
 _INVALID = "[invalid]"
 _SHARES = ("accuracy", "invalid_rate", "accuracy[", "precision:", "recall:")
 
@@ -88,7 +89,10 @@ def _build_results(
         "model_source": "groupwise",
         "model_name": model,
         "model_name_sanitized": _sanitize_model(model),
-        "task_hashes": {task: _hash_task(rows) for task, rows in samples.items()},
+        "task_hashes": {
+            task: digest_json([[row[name] for name in _HASHES] for row in rows])
+            for task, rows in samples.items()
+        },
         "groupwise": {
             **describe_records(records),
             "metrics": [asdict(metric) for found in metrics.values() for metric in found],
@@ -232,10 +236,6 @@ def _list_samples(rows: Sequence[Prediction]) -> Iterator[dict[str, Any]]:
             is_taken = name in {*sample, *values, "metrics"}
             values[f"score_{name}" if is_taken else name] = score
         yield {**sample, "metrics": list(values), **values}
-
-
-def _hash_task(samples: Sequence[Mapping[str, Any]]) -> str:
-    return digest_json([[s["doc_hash"], s["prompt_hash"], s["target_hash"]] for s in samples])
 
 
 def _name_model(records: RunRecords, policy: str) -> str:

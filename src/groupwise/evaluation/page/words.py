@@ -182,6 +182,7 @@ class _Formatter(string.Formatter):
 
     def __init__(self, words: Words) -> None:
         self._words = words
+        colon = "：" if words.language == "zh" else ": "
         self._forms: Mapping[str, Callable[[Any], str]] = {
             "": str,
             "share": numbers.format_share,
@@ -209,11 +210,11 @@ class _Formatter(string.Formatter):
             "systems": lambda names: words.join(map(words.title_system, names)),
             "measure": words.title_measure,
             "plain_measure": words.name_measure,
-            "aspect": lambda aspect: words.title("aspects", aspect) + self._end_aspect(),
+            "aspect": lambda aspect: words.title("aspects", aspect) + colon,
             "sentence": self._finish,
             "place": words.place,
             "place_after": self._add_place,
-            "on_items": self._add_items,
+            "on_items": lambda num: "" if num is None else words.label("on_items", num=num),
         }
 
     def format_field(self, value: Any, format_spec: str) -> str:
@@ -228,9 +229,6 @@ class _Formatter(string.Formatter):
         is_word = clause.split(" ", 1)[0].isalpha()
         return f"{clause[:1].upper() if is_word else clause[:1]}{clause[1:]}."
 
-    def _end_aspect(self) -> str:
-        return "：" if self._words.language == "zh" else ": "
-
     def _join_pairs(self, pairs: Sequence[tuple[str, Sequence[str | None]]]) -> str:
         """Return ``num_rows 5 against 6; digest a against b``."""
         is_chinese = self._words.language == "zh"
@@ -242,11 +240,5 @@ class _Formatter(string.Formatter):
         return ("；" if is_chinese else "; ").join(shown)
 
     def _add_place(self, coordinates: Sequence[str]) -> str:
-        return (
-            self._words.label("in_brackets", text=self._words.place(coordinates))
-            if coordinates
-            else ""
-        )
-
-    def _add_items(self, number: int | None) -> str:
-        return "" if number is None else self._words.label("on_items", num=number)
+        place = self._words.place(coordinates) if coordinates else ""
+        return self._words.label("in_brackets", text=place) if place else ""

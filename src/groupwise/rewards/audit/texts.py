@@ -61,12 +61,8 @@ def pair_label_lists(item: Item) -> Iterator[tuple[str, str]]:
     names = [item.label, *item.rivals]
     if not item.rivals:
         return
-    for write in (_write_lines, ", ".join, "、".join, _number_lines, _write_json):
+    for write in ("\n".join, ", ".join, "、".join, _number_lines, _write_json):
         yield write(names), write(names[::-1])
-
-
-def _write_lines(names: Sequence[str]) -> str:
-    return "\n".join(names)
 
 
 def _number_lines(names: Sequence[str]) -> str:
