@@ -50,7 +50,7 @@ def test_the_main_policy_is_exported_with_a_card_of_its_run(
     data = read_json(finished / "evaluate" / "conditions.json", dict)["data"]
     assert all(f"`{known['digest']}`" in text for known in data.values())
     budget = read_policies(finished).find("grpo").budget
-    assert f"| GRPO | sft | train, validation | {budget['num_steps']:,} |" in text
+    assert f"| GRPO | sft | train, validation | {budget['num_steps']:.0f} |" in text
     assert "vllm serve merged\n" in text
     assert str(finished.parents[1]) not in text
 

@@ -147,7 +147,9 @@ def _describe_method(config: Any) -> dict[str, Any]:
 
 
 def _drop_places(settings: Mapping[str, Any] | None) -> dict[str, Any] | None:
-    return settings and {k: v for k, v in settings.items() if k not in ("vllm", "report_to")}
+    if settings is None:
+        return None
+    return {k: v for k, v in settings.items() if k not in ("vllm", "report_to")}
 
 
 def _list_data(splits: Mapping[str, Mapping[str, Any]]) -> Iterator[tuple[str, ...]]:
