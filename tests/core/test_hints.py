@@ -6,10 +6,12 @@ from hypothesis import strategies as st
 
 from groupwise.core import Config, ConfigError, describe_unknown, find_nearest, load_config
 from groupwise.core.hints import _OTHER_NAMES
+from groupwise.data import TableSettings
 from groupwise.training import GrpoSettings, SftSettings
 
 
 class Job(Config):
+    data: TableSettings | None = None
     sft: SftSettings = SftSettings()
     grpo: GrpoSettings = GrpoSettings()
 
@@ -24,6 +26,15 @@ class Job(Config):
         ("grpo.trainable.lora.r=4", "'rank'"),
         ("num_generations=8", "'grpo.group_size'"),
         ("lr=1", "'sft.learning_rate' or 'grpo.learning_rate'"),
+        ("grpo.beta_kl=1", "'beta'"),
+        ("grpo.max_completion_length=8", "'max_new_tokens'"),
+        ("grpo.num_train_epochs=8", "'epochs'"),
+        ("sft.gradient_accumulation_steps=8", "'gradient_accumulation'"),
+        ("data.train_file=rows.csv", "'files'"),
+        ("data.system_prompt=Be brief", "'system'"),
+        ("data.columns.question=q", "'prompt'"),
+        ("data.columns.label=q", "'answer'"),
+        ("data.columns.images=q", "'pictures'"),
         ("grpo.group_sise=8", "'group_size'"),
     ],
 )

@@ -32,6 +32,7 @@ _REWARDS = f"groupwise.rewards groupwise.judges {_OWN}.rewards {_OWN}.judging"
 class OwnTask(Task[TaskConfig]):
     """A user's own rows and rewards."""
 
+    config_type = TaskConfig
     parts: ClassVar = {
         "data": Part("data answer", f"groupwise.data.tables {_OWN}.rows"),
         "parser": Part("answer", "groupwise.rewards"),
