@@ -26,6 +26,7 @@ _VERBS = {
     "doctor": "doctor:doctor",
     "export": "export:export",
     "export-model": "export_model:export_model",
+    "push": "push:push",
     "watch": "watch:watch",
     "audit": "audit:audit_app",
     "judge": "judge:judge_app",

@@ -13,6 +13,7 @@ from groupwise.flow.prediction import (
 )
 from groupwise.flow.preparing import build_base
 from groupwise.flow.preview_rows import estimate_picture
+from groupwise.flow.pushing import check_pushable, list_uploads, upload
 from groupwise.flow.recipe import make_recipe
 from groupwise.flow.running import run
 from groupwise.flow.settings import DataSettings, EvaluationSettings, FlowConfig
@@ -36,10 +37,12 @@ __all__ = [
     "Task",
     "answer_requests",
     "build_base",
+    "check_pushable",
     "estimate_picture",
     "evaluate_on",
     "export_run",
     "keep_stages",
+    "list_uploads",
     "list_usual_stages",
     "make_recipe",
     "name_version",
@@ -47,4 +50,5 @@ __all__ = [
     "open_run",
     "predict_rows",
     "run",
+    "upload",
 ]
