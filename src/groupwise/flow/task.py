@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Generic, Literal, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, Literal, Protocol, TypeVar
 
 from groupwise.core import Config, ConfigError, Example, Finding, Message, dump_config
 from groupwise.data import DropLog, read_asked_rows, read_examples
@@ -22,7 +22,6 @@ from groupwise.serving import Predictor, Request
 if TYPE_CHECKING:
     from groupwise.evaluation import Measure, Metric, Prediction, RunPolicy, Section
     from groupwise.flow.stages import Stage
-    from groupwise.judges import LogitJudge
     from groupwise.training import RowsOfEpoch
 
 C = TypeVar("C", bound=FlowConfig)
@@ -72,6 +71,14 @@ class Estimate:
     facts: Sequence[tuple[str, str]] = ()
     later: Mapping[str, Sequence[str]] = field(default_factory=dict[str, Sequence[str]])
     needs_base: bool = True
+
+
+class Judging(Protocol):
+    """A judge among the rewards, or several."""
+
+    def report(self) -> Mapping[str, object]:
+        """Return what was counted, as JSON values."""
+        ...
 
 
 class Task(Generic[C]):
@@ -184,12 +191,12 @@ class Task(Generic[C]):
         rows = [SftRow(example, parser.write(str(example.label))) for example in examples]
         return lambda _: rows
 
-    def judge(self, config: C, folder: Path) -> LogitJudge | None:
-        """Return the judge among the rewards, opened in a folder; None: there is none."""
+    def judge(self, config: C, folder: Path) -> Judging | None:
+        """Return what judges among the rewards, opened in a folder; None: nothing does."""
         return None
 
-    def rewards(self, config: C, judge: LogitJudge | None = None) -> RewardSet:
-        """Return what GRPO is rewarded by."""
+    def rewards(self, config: C, judge: Any = None) -> RewardSet:
+        """Return what GRPO is rewarded by; ``judge`` is what the method of this name opened."""
         raise NotImplementedError
 
     def make_case(self, config: C, folder: Path) -> RewardCase:
