@@ -115,8 +115,8 @@ TINY_JOBS = {
 def build_policy(job: Job, *, device: torch.device) -> tuple[Any, Any]:
     """Return a PEFT model with random weights on ``device``, and its processor."""
     with tempfile.TemporaryDirectory() as folder:
-        preset = "tiny-qwen2" if job.vision is None else "tiny-qwen2.5-vl"
-        tiny = load_policy(write_tiny_policy(preset, Path(folder)))
+        base = "tiny-qwen2" if job.vision is None else "tiny-qwen2.5-vl"
+        tiny = load_policy(write_tiny_policy(base, Path(folder)))
     torch.manual_seed(0)
     dtype = torch.bfloat16 if device.type == "cuda" else torch.float32
     torch.set_default_dtype(dtype)

@@ -72,8 +72,8 @@ def build_policy(shape: Shape, sizes: Sizes, *, dtype: torch.dtype = torch.float
     torch.manual_seed(0)
     has_pictures = shape.prompt_tokens is None
     with tempfile.TemporaryDirectory() as folder:
-        preset = "tiny-qwen2.5-vl" if has_pictures else "tiny-qwen2"
-        policy = load_policy(write_tiny_policy(preset, Path(folder)))
+        base = "tiny-qwen2.5-vl" if has_pictures else "tiny-qwen2"
+        policy = load_policy(write_tiny_policy(base, Path(folder)))
     model = _build_vl(policy, sizes) if has_pictures else _build_text(policy, sizes)
     model.generation_config = policy.model.generation_config
     if has_pictures:

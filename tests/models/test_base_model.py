@@ -36,7 +36,7 @@ def test_a_model_that_is_not_at_hand_has_the_given_shape(tmp_path):
         assert find_shape(base) is None
 
 
-def test_a_folder_of_a_preset_s_name_is_not_the_preset(vision_folder, tmp_path, monkeypatch):
+def test_a_folder_of_a_tiny_model_s_name_is_not_that_model(vision_folder, tmp_path, monkeypatch):
     shutil.copytree(vision_folder, tmp_path / "tiny-qwen2.5-vl")
     monkeypatch.chdir(tmp_path)
     assert find_shape("./tiny-qwen2.5-vl") is not None

@@ -4,17 +4,17 @@ import pytest
 from pydantic import ValidationError
 
 from groupwise.core import dump_config
-from groupwise.models import PRESETS, ModelSettings
+from groupwise.models import TINY_MODELS, ModelSettings
 
 
-@pytest.mark.parametrize("base", PRESETS)
-def test_a_preset_is_built_here(base):
-    assert ModelSettings(base=base, max_pixels=16_384).is_preset
+@pytest.mark.parametrize("base", TINY_MODELS)
+def test_a_tiny_model_is_built_here(base):
+    assert ModelSettings(base=base, max_pixels=16_384).is_tiny
 
 
 def test_a_model_of_the_hub_is_not(tmp_path):
     for base in ("Qwen/Qwen2.5-VL-3B-Instruct", str(tmp_path)):
-        assert not ModelSettings(base=base, max_pixels=16_384).is_preset
+        assert not ModelSettings(base=base, max_pixels=16_384).is_tiny
 
 
 def test_steps_are_recognised_by_these_keys():

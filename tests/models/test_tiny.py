@@ -5,7 +5,7 @@ from PIL import Image
 from transformers import AutoModelForImageTextToText, Qwen2_5_VLForConditionalGeneration
 
 from groupwise.core import ModelError, open_picture
-from groupwise.models import PRESETS, load_policy, train_tokenizer, write_tiny_policy
+from groupwise.models import TINY_MODELS, load_policy, train_tokenizer, write_tiny_policy
 
 TOKENIZER = train_tokenizer(["on-task", "离题"])
 TEXT = st.text(alphabet=st.characters(codec="utf-8", exclude_categories=["Cs"])) | st.text(
@@ -13,7 +13,7 @@ TEXT = st.text(alphabet=st.characters(codec="utf-8", exclude_categories=["Cs"]))
 )
 
 
-def test_vision_preset_is_the_real_architecture(vision_folder):
+def test_vision_model_is_the_real_architecture(vision_folder):
     model = AutoModelForImageTextToText.from_pretrained(vision_folder)
     assert type(model) is Qwen2_5_VLForConditionalGeneration
     assert 3_000_000 <= model.num_parameters() <= 15_000_000
@@ -44,17 +44,17 @@ def test_mrope_positions_differ_between_rows_and_columns(vision_folder, picture_
     assert len(set(columns)) == width == 3
 
 
-@pytest.mark.parametrize("preset", PRESETS)
-def test_same_seed_same_weights(preset, tmp_path):
-    first = load_policy(write_tiny_policy(preset, tmp_path / "a", seed=1)).model.state_dict()
-    again = load_policy(write_tiny_policy(preset, tmp_path / "b", seed=1)).model.state_dict()
-    other = load_policy(write_tiny_policy(preset, tmp_path / "c", seed=2)).model.state_dict()
+@pytest.mark.parametrize("base", TINY_MODELS)
+def test_same_seed_same_weights(base, tmp_path):
+    first = load_policy(write_tiny_policy(base, tmp_path / "a", seed=1)).model.state_dict()
+    again = load_policy(write_tiny_policy(base, tmp_path / "b", seed=1)).model.state_dict()
+    other = load_policy(write_tiny_policy(base, tmp_path / "c", seed=2)).model.state_dict()
     assert all(first[name].equal(again[name]) for name in first)
     assert any(not first[name].equal(other[name]) for name in first)
 
 
-def test_unknown_preset_is_refused(tmp_path):
-    with pytest.raises(ModelError, match=r"unknown preset; got 'tiny-gpt'.*tiny-qwen2"):
+def test_unknown_tiny_model_is_refused(tmp_path):
+    with pytest.raises(ModelError, match=r"unknown tiny model; got 'tiny-gpt'.*tiny-qwen2"):
         write_tiny_policy("tiny-gpt", tmp_path)
 
 

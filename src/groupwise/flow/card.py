@@ -93,7 +93,7 @@ def _write_front(
     run: FinishedRun, chain: Sequence[RunPolicy], exported: ExportedPolicy, licence: str | None
 ) -> dict[str, Any]:
     model, languages = run.config.model, _find_languages(run)
-    is_on_hub = not (model.is_preset or Path(model.base).exists())
+    is_on_hub = not (model.is_tiny or Path(model.base).exists())
     return {
         **({"license": licence} if licence else {}),
         **({"base_model": model.base} if is_on_hub else {}),

@@ -23,7 +23,7 @@ def run_prepare_without_warmup(task: Task[Any], context: StepContext) -> None:
 def build_base(task: Task[Any], context: StepContext, *, has_warmup: bool) -> None:
     """Write the tiny model, its tokenizer trained on the words of the warm-up and GRPO splits."""
     config, folder = context.config, context.folder
-    if not config.model.is_preset:
+    if not config.model.is_tiny:
         return
     examples = read_splits(folder, "train")["train"]
     targets = [example.label for example in examples if example.label is not None]

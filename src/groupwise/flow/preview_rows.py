@@ -78,7 +78,7 @@ def estimate_tokens(text: str) -> int:
 
 def estimate_picture(config: Any, size: tuple[int, int]) -> int:
     """Return about how many tokens a picture of so many pixels (width, height) has."""
-    side = TINY_TOKEN_SIDE if config.model.is_preset else TOKEN_SIDE
+    side = TINY_TOKEN_SIDE if config.model.is_tiny else TOKEN_SIDE
     return estimate_picture_tokens(*size, max_pixels=config.model.max_pixels, token_side=side)
 
 

@@ -108,7 +108,7 @@ def list_usual_stages(task: Task[Any], config: Any) -> list[Stage]:
 
 def plan_stages(task: Task[Any], config: Any, run: Path) -> list[Step]:
     """Return the steps of a task; the pipeline adds the audit of its rewards."""
-    base = None if config.model.is_preset else config.model.base
+    base = None if config.model.is_tiny else config.model.base
     planner = Planner(
         config,
         facts={**task.facts(config, run), "has_warmup": config.sft is not None},

@@ -326,7 +326,7 @@ class Task(Generic[C]):
 
     def find_base(self, config: C, run: Path) -> str | Path:
         """Return the folder or hub id of the untrained policy."""
-        return run / "prepare" / "base" if config.model.is_preset else config.model.base
+        return run / "prepare" / "base" if config.model.is_tiny else config.model.base
 
     def list_sources(self, config: C) -> str:
         """Return the stages that all trainings read: data, and the base that is built here."""

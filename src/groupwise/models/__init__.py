@@ -1,4 +1,4 @@
-"""Policies: loading, tiny presets, and what of a model trains."""
+"""Policies: loading, tiny random-init models, and what of a model trains."""
 
 from groupwise.core import import_late as _import_late
 

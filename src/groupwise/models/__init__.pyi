@@ -1,4 +1,4 @@
-"""Policies: loading, tiny presets, and what of a model trains."""
+"""Policies: loading, tiny random-init models, and what of a model trains."""
 
 from groupwise.models.base_model import (
     find_local_config,
@@ -27,7 +27,7 @@ from groupwise.models.memory import (
 from groupwise.models.messages import build_messages
 from groupwise.models.policy import Policy, load_policy
 from groupwise.models.processor import PictureProcessor, load_processor
-from groupwise.models.settings import PRESETS, ModelSettings
+from groupwise.models.settings import TINY_MODELS, ModelSettings
 from groupwise.models.silence import silence_libraries
 from groupwise.models.tiny import write_tiny_policy
 from groupwise.models.tokenizing import find_tokenizer, train_tokenizer
@@ -44,7 +44,7 @@ from groupwise.models.trainable import (
 )
 
 __all__ = [
-    "PRESETS",
+    "TINY_MODELS",
     "TINY_TOKEN_SIDE",
     "TOKEN_SIDE",
     "ExportedPolicy",

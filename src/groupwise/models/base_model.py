@@ -9,7 +9,7 @@ from groupwise.core import Example, ModelError
 from groupwise.models.identity import find_revision
 from groupwise.models.lengths import make_token_counter
 from groupwise.models.memory import ModelShape
-from groupwise.models.settings import PRESETS
+from groupwise.models.settings import TINY_MODELS
 from groupwise.models.silence import silence_libraries
 
 
@@ -102,7 +102,7 @@ def find_shape(base: str, given: ModelShape | None = None) -> ModelShape | None:
     Parameters are counted from the configuration: four square matrices of attention and three of
     the MLP in every block, and the embedding; nothing of the vision tower.
     """
-    found = None if base in PRESETS else find_local_config(base)
+    found = None if base in TINY_MODELS else find_local_config(base)
     if found is None:
         return given
     text = found.get_text_config()

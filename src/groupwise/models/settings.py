@@ -7,7 +7,7 @@ from pydantic import Field
 from groupwise.core import Config, Harmless, Source
 from groupwise.models.memory import ModelShape
 
-PRESETS = ("tiny-qwen2.5-vl", "tiny-qwen2")
+TINY_MODELS = ("tiny-qwen2.5-vl", "tiny-qwen2")
 _ESTIMATED = Harmless("only for estimates before a run", "仅用于运行前的估算")
 
 
@@ -15,7 +15,7 @@ class ModelSettings(Config):
     """The policy that training starts from.
 
     Attributes:
-        base: a preset (``tiny-qwen2.5-vl``), a model folder or a hub id.
+        base: a tiny random-init model (``tiny-qwen2.5-vl``), a model folder or a hub id.
         dtype: of the weights in every step that loads them; float32 on a CPU, bfloat16 on a GPU.
         max_pixels: pictures are scaled down to at most this many pixels.
         shape: used for estimates while the model is not in the local cache.
@@ -27,6 +27,6 @@ class ModelSettings(Config):
     shape: Annotated[ModelShape | None, _ESTIMATED] = None
 
     @property
-    def is_preset(self) -> bool:
+    def is_tiny(self) -> bool:
         """Whether the model is built here; it knows nothing until it is taught."""
-        return self.base in PRESETS
+        return self.base in TINY_MODELS

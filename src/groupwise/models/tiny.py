@@ -1,6 +1,6 @@
 """Tiny policies built here: real architectures with a few million random weights.
 
-They take the same code path as a 7B model from the hub: the preset writes a folder and
+They take the same code path as a 7B model from the hub: a folder is written and
 ``load_policy`` reads it. They know nothing until they are trained.
 """
 
@@ -20,7 +20,7 @@ from transformers import (
 from groupwise.core import ModelError, derive_seed, seed_everything
 from groupwise.models.lengths import TINY_TOKEN_SIDE
 from groupwise.models.processor import PictureProcessor
-from groupwise.models.settings import PRESETS
+from groupwise.models.settings import TINY_MODELS
 from groupwise.models.silence import silence_libraries
 from groupwise.models.tokenizing import train_tokenizer
 
@@ -36,7 +36,7 @@ _PATCH_SIZE = TINY_TOKEN_SIDE // _MERGE_SIZE
 
 
 def write_tiny_policy(
-    preset: str,
+    base: str,
     folder: Path,
     *,
     seed: int = 0,
@@ -46,7 +46,7 @@ def write_tiny_policy(
     """Write a tiny policy with random weights as a folder that ``from_pretrained`` loads.
 
     Args:
-        preset: ``tiny-qwen2.5-vl`` (pictures and text) or ``tiny-qwen2`` (text).
+        base: ``tiny-qwen2.5-vl`` (pictures and text) or ``tiny-qwen2`` (text).
         folder: where to write; made if missing.
         seed: of the random weights.
         texts: texts of the task, learned by the byte-level BPE besides the built-in corpus.
@@ -54,11 +54,11 @@ def write_tiny_policy(
             128 x 128 of them, and a picture has at least one.
 
     Raises:
-        ModelError: if the preset is unknown.
+        ModelError: if there is no such model.
     """
-    if preset not in PRESETS:
-        raise ModelError("unknown preset", got=repr(preset), expected=" or ".join(PRESETS))
-    has_vision = preset == "tiny-qwen2.5-vl"
+    if base not in TINY_MODELS:
+        raise ModelError("unknown tiny model", got=repr(base), expected=" or ".join(TINY_MODELS))
+    has_vision = base == "tiny-qwen2.5-vl"
     tokenizer = train_tokenizer(texts)
     if has_vision:
         image_processor = Qwen2VLImageProcessorPil(
@@ -71,7 +71,7 @@ def write_tiny_policy(
         PictureProcessor(image_processor, tokenizer, chat_template=template).save_pretrained(folder)
     else:
         tokenizer.save_pretrained(folder)
-    seed_everything(derive_seed(seed, "weights", preset))
+    seed_everything(derive_seed(seed, "weights", base))
     model = (
         Qwen2_5_VLForConditionalGeneration(_make_vl_config(tokenizer))
         if has_vision

@@ -7,7 +7,7 @@ from pathlib import Path
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 from transformers import PreTrainedTokenizerFast
 
-from groupwise.models.settings import PRESETS
+from groupwise.models.settings import TINY_MODELS
 from groupwise.models.silence import silence_libraries
 
 _SPECIAL_TOKENS = (
@@ -62,7 +62,7 @@ def find_tokenizer(
     Returns:
         None if it is neither in a folder nor in the local cache, or has no chat template.
     """
-    if base in PRESETS:
+    if base in TINY_MODELS:
         return train_tokenizer(texts)
     try:
         with silence_libraries():

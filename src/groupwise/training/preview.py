@@ -39,7 +39,7 @@ def estimate_step_memory(
 
 def check_base(model: ModelSettings) -> list[str]:
     """Return a clause if nothing is known of the base in the section ``model`` of a config."""
-    if model.is_preset or find_shape(model.base, model.shape) is not None:
+    if model.is_tiny or find_shape(model.base, model.shape) is not None:
         return []
     return [
         f"model.base: {model.base} is neither a folder nor in the local cache, and "

@@ -220,7 +220,7 @@ class GroupQcConfig(FlowConfig):
     def _find_problem(self) -> str:
         """Return what is wrong about Stage A, or an empty text."""
         if self.teach is None:
-            if self.model.is_preset and not self.data.summaries:
+            if self.model.is_tiny and not self.data.summaries:
                 return (
                     "a tiny random-init model knows nothing of photos: set teach, data.summaries "
                     "or another model.base"

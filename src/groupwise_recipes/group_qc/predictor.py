@@ -65,7 +65,7 @@ class GroupQcPredictor(PolicyPredictor):
             raise DataError(f"there is no mission {problem}", expected=", ".join(known))
         if not request.pictures:
             raise DataError("a photo group needs photos", got="none")
-        if self._settings.model.is_preset and self._settings.teach is None:
+        if self._settings.model.is_tiny and self._settings.teach is None:
             raise DataError(
                 "the base of this run cannot describe photos: Stage A was not run there",
                 fix="use a run with teach, or one of a published base",

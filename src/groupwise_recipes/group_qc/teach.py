@@ -31,7 +31,7 @@ def find_base(config: GroupQcConfig, run: Path) -> str | Path:
     """Return the folder or hub id of the one base of both stages."""
     if config.teach is not None:
         return run / TEACH_STEP / "policy"
-    return run / "stage_b_data" / "base" if config.model.is_preset else config.model.base
+    return run / "stage_b_data" / "base" if config.model.is_tiny else config.model.base
 
 
 def run_teach(_: object, context: StepContext) -> None:
@@ -48,7 +48,7 @@ def run_teach(_: object, context: StepContext) -> None:
         num_rows=teach.reading_per_epoch,
         seed=config.seed,
     )
-    base = context.folder / "untaught" if config.model.is_preset else config.model.base
+    base = context.folder / "untaught" if config.model.is_tiny else config.model.base
     if isinstance(base, Path) and not (base / "config.json").exists():
         write_tiny_policy(
             config.model.base,

@@ -66,6 +66,6 @@ def test_a_wrong_config_is_refused(override: str, message: str) -> None:
         load("demo", override)
 
 
-def test_a_preset_and_what_it_lacks_is_told_by_the_dry_run(tmp_path: Path) -> None:
+def test_a_tiny_model_and_what_it_lacks_is_told_by_the_dry_run(tmp_path: Path) -> None:
     preview = check_recipe(RECIPE, load("demo", "grpo.max_new_tokens=8"), out=tmp_path / "run")
     assert [line.partition(":")[0] for line in preview.problems] == ["grpo.max_new_tokens"]

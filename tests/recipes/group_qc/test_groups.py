@@ -1,4 +1,4 @@
-"""Groups of a folder into splits, and what a preset is taught from a table of photo labels."""
+"""Groups of a folder into splits, and what a tiny model is taught from a table of photo labels."""
 
 from pathlib import Path
 

@@ -16,7 +16,7 @@ from groupwise_recipes.group_qc import predictor
 from groupwise_recipes.group_qc.task import TASK
 
 LOADING = {"summarize", "baselines", "sft", "grpo", "sft_control", "evaluate"}
-"""The steps that load weights, without the one that teaches a preset."""
+"""The steps that load weights, without the one that teaches a tiny model."""
 
 
 def plan_photos(root: Path, run: Path, *overrides: str) -> list[Step]:
