@@ -6,6 +6,7 @@ from typing import Annotated, Literal, Self
 from pydantic import Field, model_validator
 
 from groupwise.core import BUDGET, Config, Source, describe_unknown
+from groupwise.data.tables.templates import find_place_problem
 from groupwise.flow import DataSettings, FlowConfig
 from groupwise.rewards import LabelParser
 from groupwise.training import SftSettings
@@ -138,16 +139,30 @@ class RewardWeights(Config):
 
 
 class OnTaskConfig(FlowConfig):
-    """The whole job; without ``judge`` the labels alone are rewarded."""
+    """The whole job; without ``judge`` the labels alone are rewarded.
+
+    Attributes:
+        answer: with two labels of any language, first that of screens that are on-task. Rows of
+            data say ``on-task`` and ``off-task`` all the same.
+        prompt: the question, a template with the place ``{{ task }}``; it names both labels.
+    """
 
     data: OnTaskData
     answer: LabelParser = LabelParser(labels=LABELS, describe=("Screen", "Task"))
+    prompt: str = "Task: {{ task }}\nIs this screen on-task or off-task?"
     rewards: RewardWeights = RewardWeights()
     judge: OnTaskJudgeSettings | None = None
     sft: WarmupSettings
 
     @model_validator(mode="after")
     def _check_labels(self) -> Self:
-        if set(self.answer.labels) != set(LABELS):
-            raise ValueError(f"answer.labels must be {list(LABELS)}")
+        labels = self.answer.labels
+        if len(labels) != len(LABELS) or labels == LABELS[::-1]:
+            raise ValueError(
+                f"answer.labels: got {list(labels)}; expected on-task's, then off-task's"
+            )
+        problem = find_place_problem(self.prompt, needed={"task"})
+        unnamed = [label for label in labels if label not in self.prompt]
+        if problem or unnamed:
+            raise ValueError(f"prompt: {problem or f'it does not name the label {unnamed[0]!r}'}")
         return self

@@ -85,7 +85,7 @@ def _count_drawn(config: OnTaskConfig) -> int:
 def _list_rows(config: OnTaskConfig, screens: Sequence[Screenshot]) -> list[tuple[Example, str]]:
     """Return the questions of GRPO with the answers that are taught."""
     pairs = cross_screens(screens, config, split="train")
-    examples = map(make_pair_example, pairs)
+    examples = [make_pair_example(pair, config) for pair in pairs]
     return [(example, write_target(example, config.answer)) for example in examples]
 
 

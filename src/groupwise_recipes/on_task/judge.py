@@ -21,10 +21,11 @@ from groupwise.judges import (
 from groupwise.rewards import Judged, LabelParser
 
 _PROMPTS = Path(__file__).parent / "prompts"
-_OPTION_TEXTS = {
-    "en": {"on-task": "the screen is on-task", "off-task": "the screen is off-task"},
-    "zh": {"on-task": "在任务上", "off-task": "不在任务上"},
+OPTION_TEXTS = {
+    "en": ("the screen is on-task", "the screen is off-task"),
+    "zh": ("在任务上", "不在任务上"),
 }
+"""What the judge reads for each label, whatever word the policy has for it."""
 
 _CACHED = Harmless("a verdict from the cache is the verdict", "缓存中的裁决与重新裁决相同")
 
@@ -63,16 +64,11 @@ def make_judge(
         responder,
         load_prompt(_PROMPTS / f"judge.{settings.language}.txt"),
         labels=parser.labels,
-        option_texts=list_options(settings, parser),
+        option_texts=OPTION_TEXTS[settings.language],
         name="on-task judge",
         settings=settings.settings,
         cache=cache,
     )
-
-
-def list_options(settings: OnTaskJudgeSettings, parser: LabelParser) -> list[str]:
-    """Return what the judge reads for each label."""
-    return [_OPTION_TEXTS[settings.language][label] for label in parser.labels]
 
 
 def make_judged(judge: LogitJudge, parser: LabelParser) -> Judged:

@@ -2,15 +2,16 @@
 
 from groupwise.core import Example, Message, make_example
 from groupwise.data import Pair
+from groupwise.data.tables.templates import fill
 from groupwise.rewards import LabelParser
+from groupwise_recipes.on_task.config import LABELS, OnTaskConfig
 
-QUESTION = "Is this screen on-task or off-task?"
 _DESCRIBED = ("activity", "task_activity")
 
 
-def make_pair_example(pair: Pair, *, question: str = QUESTION) -> Example:
+def make_pair_example(pair: Pair, config: OnTaskConfig) -> Example:
     """Return the Example of a screenshot and a task."""
-    screen = pair.screen
+    screen, labels = pair.screen, dict(zip(LABELS, config.answer.labels, strict=True))
     fields = {
         "task": pair.task,
         "activity": screen.activity,
@@ -19,17 +20,12 @@ def make_pair_example(pair: Pair, *, question: str = QUESTION) -> Example:
         "difficulty": screen.difficulty,
     }
     return make_example(
-        [ask_about(pair.task, question)],
+        [Message("user", fill(config.prompt, {"task": pair.task}, file=""))],
         cluster=screen.session,
         pictures=[screen.picture],
-        label=pair.label,
+        label=None if pair.label is None else labels[pair.label],
         fields={name: value for name, value in fields.items() if value is not None},
     )
-
-
-def ask_about(task: str, question: str = QUESTION) -> Message:
-    """Return the turn that asks about a task, behind its screenshot."""
-    return Message("user", f"Task: {task}\n{question}")
 
 
 def has_description(example: Example, parser: LabelParser) -> bool:

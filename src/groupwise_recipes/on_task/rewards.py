@@ -17,7 +17,7 @@ from groupwise.rewards import (
     RewardSet,
 )
 from groupwise_recipes.on_task.config import OnTaskConfig
-from groupwise_recipes.on_task.judge import list_options, make_judge, make_judged
+from groupwise_recipes.on_task.judge import OPTION_TEXTS, make_judge, make_judged
 from groupwise_recipes.on_task.prompt import write_target
 
 
@@ -65,5 +65,5 @@ def _make_seat(config: OnTaskConfig) -> JudgeSeat | None:
     def build(responder: Responder) -> RewardSet:
         return make_rewards(config, make_judge(once, config.answer, responder))
 
-    options = list_options(settings, config.answer)
+    options = OPTION_TEXTS[settings.language]
     return JudgeSeat(build, dict(zip(config.answer.labels, options, strict=True)))

@@ -65,7 +65,7 @@ def prepare_screens(config: OnTaskConfig, folder: Path) -> None:
     num_repeated = 0
     for name, screens in stored.items():
         pairs = cross_screens(screens, config, split=name)
-        examples = [make_pair_example(pair) for pair in pairs]
+        examples = [make_pair_example(pair, config) for pair in pairs]
         unique = list({example.id: example for example in examples}.values())
         num_repeated += len(examples) - len(unique)
         write_examples(folder / f"{name}.jsonl", unique)
@@ -120,7 +120,7 @@ def read_warmup(folder: Path) -> list[Screenshot]:
     return [_from_row(row, folder) for row in read_jsonl(folder / "warmup.jsonl")]
 
 
-def ask_about_screen(request: Request, folder: Path, *, max_pixels: int) -> Example:
+def ask_about_screen(config: OnTaskConfig, request: Request, folder: Path) -> Example:
     """Return the question about a row's one screen and its task.
 
     Raises:
@@ -130,12 +130,14 @@ def ask_about_screen(request: Request, folder: Path, *, max_pixels: int) -> Exam
         raise DataError("a row needs one screenshot", got=len(request.pictures))
     screen = read_screen(request.row, request.pictures[0])
     path = folder / f"{screen.picture.digest}.png"
-    stored = replace(screen, picture=store_picture(screen.picture, path, max_pixels=max_pixels))
-    return make_pair_example(Pair(stored, screen.task, screen.activity, None, screen.session))
+    picture = store_picture(screen.picture, path, max_pixels=config.data.stored_pixels)
+    stored = replace(screen, picture=picture)
+    pair = Pair(stored, screen.task, screen.activity, None, screen.session)
+    return make_pair_example(pair, config)
 
 
 def read_labelled_screens(
-    path: Path, folder: Path, *, max_pixels: int
+    config: OnTaskConfig, path: Path, folder: Path
 ) -> tuple[list[Example], DropLog]:
     """Return the questions about the labelled screens of another folder.
 
@@ -146,12 +148,13 @@ def read_labelled_screens(
     for screen in loaded.screens:
         if screen.label is None:
             loaded.drops.add("no label", str(screen.picture.path))
-    labelled = _store([one for one in loaded.screens if one.label], folder, max_pixels)
+    labelled = [one for one in loaded.screens if one.label]
+    labelled = _store(labelled, folder, config.data.stored_pixels)
     if not labelled:
         raise DataError(f"{path} has no labelled screen", fix="give its rows a label")
     found: dict[str, Example] = {}
     for pair in make_pairs(labelled, seed=0):
-        example = make_pair_example(pair)
+        example = make_pair_example(pair, config)
         if example.id in found:
             loaded.drops.add("repeats another row", str(pair.screen.picture.path))
         found.setdefault(example.id, example)

@@ -13,7 +13,6 @@ from groupwise.serving import Request
 from groupwise_recipes.on_task.config import OnTaskConfig
 from groupwise_recipes.on_task.estimate import estimate_run
 from groupwise_recipes.on_task.judge import open_judge
-from groupwise_recipes.on_task.prompt import ask_about
 from groupwise_recipes.on_task.rewards import make_case, make_rewards
 from groupwise_recipes.on_task.screens import (
     ask_about_screen,
@@ -39,11 +38,12 @@ class OnTask(Task[OnTaskConfig]):
 
     config_type = OnTaskConfig
     parts: ClassVar = {
-        "data": Part("data"),
+        "data": Part("data answer prompt"),
         "audit": Part("data.warmup_share"),
         "parser": Part("answer", _PARSER),
         "warmup": Part(
-            "sft.pairs_per_screen sft.drawn_pairs_per_screen sft.written_tasks sft.labelled_share",
+            "prompt sft.pairs_per_screen sft.drawn_pairs_per_screen sft.written_tasks "
+            "sft.labelled_share",
             f"{_OWN}.prompt {_OWN}.warmup",
         ),
         "rewards": Part(
@@ -121,15 +121,15 @@ class OnTask(Task[OnTaskConfig]):
         self, config: OnTaskConfig, path: Path, folder: Path
     ) -> tuple[list[Example], DropLog]:
         """Return the questions about labelled screens; those without a label are dropped."""
-        return read_labelled_screens(path, folder, max_pixels=config.data.stored_pixels)
+        return read_labelled_screens(config, path, folder)
 
     def make_question(self, config: OnTaskConfig, request: Request, folder: Path) -> Example:
         """Return the question about a screen and a task, the screen stored as for training."""
-        return ask_about_screen(request, folder, max_pixels=config.data.stored_pixels)
+        return ask_about_screen(config, request, folder)
 
     def describe_prompt(self, config: OnTaskConfig) -> Sequence[Message]:
         """Return the question behind a screenshot."""
-        return [ask_about("{{ task }}")]
+        return [Message("user", config.prompt)]
 
     def estimate(self, config: OnTaskConfig) -> Estimate:
         """Return rows, tokens and sources."""

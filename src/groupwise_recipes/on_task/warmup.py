@@ -29,7 +29,7 @@ def make_warmup_rows(screens: Sequence[Screenshot], config: OnTaskConfig) -> Row
         pairs += _pair(drawn, config.sft.drawn_pairs_per_screen, config, epoch)
         rng = random.Random(derive_seed(config.seed, "written tasks", epoch))
         pairs = [_rewrite_task(pair, config.sft.written_tasks, rng) for pair in pairs]
-        return [_make_row(make_pair_example(pair), config) for pair in pairs]
+        return [_make_row(make_pair_example(pair, config), config) for pair in pairs]
 
     return list_rows
 

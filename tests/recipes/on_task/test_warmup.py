@@ -4,12 +4,13 @@ from dataclasses import replace
 
 import pytest
 
-from groupwise.core import load_config
+from groupwise.core import Completion, load_config
 from groupwise.data import Screenshot, load_screenshots
 from groupwise.pipeline import find_recipe
 from groupwise.training import SftRow
 from groupwise_drawn.desktops import write_desktops
 from groupwise_recipes.on_task.config import LABELS, OnTaskConfig
+from groupwise_recipes.on_task.rewards import make_rewards
 from groupwise_recipes.on_task.warmup import make_warmup_rows
 
 CONFIG = find_recipe("on_task").config_folder / "demo.yaml"
@@ -55,3 +56,21 @@ def test_without_names_every_decision_is_taught(screens):
     rows = list_rows(unnamed, 0)
     assert rows
     assert all(row.is_finished and row.target in LABELS for row in rows)
+
+
+def test_labels_are_words_of_the_config_and_what_is_paid_for(screens):
+    words = ["answer.labels=[在任务上, 不在任务上]", "answer.describe=[屏幕, 任务]"]
+    question = "prompt='任务：{{ task }}\n屏幕在任务上还是不在任务上？'"
+    config = load_config(OnTaskConfig, CONFIG, overrides=[*words, question, "sft.labelled_share=1"])
+    rows = make_warmup_rows(screens, config)(0)
+    known = make_warmup_rows(screens, load_config(OnTaskConfig, CONFIG))(0)
+    assert {row.example.label for row in rows} == {"在任务上", "不在任务上"}
+    for row, same in zip(rows, known, strict=True):
+        assert (row.example.label == "在任务上") == (same.example.label == "on-task")
+        assert (
+            row.example.prompt[-1].text
+            == f"任务：{row.example.fields['task']}\n屏幕在任务上还是不在任务上？"
+        )
+        assert config.answer.parse(row.target).label == row.example.label
+        right = make_rewards(config).score(row.example, Completion(row.target))
+        assert right.value == 1.0

@@ -1,6 +1,6 @@
 """Jinja templates of the columns of a row, filled in a sandbox and never with missing values."""
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from functools import cache
 from typing import TYPE_CHECKING, Any, cast
 
@@ -28,6 +28,27 @@ def check_template(text: str) -> str:
     except TemplateSyntaxError as error:
         return f"line {error.lineno}: {error.message}"
     return ""
+
+
+def find_place_problem(
+    text: str, *, needed: Collection[str] = (), more: Collection[str] = ()
+) -> str:
+    """Return why a text is no template with these places, or an empty text.
+
+    Args:
+        text: of the template.
+        needed: places that it must have.
+        more: places that it may have.
+    """
+    problem = check_template(text)
+    if problem:
+        return problem
+    found = list_columns(text) if is_template(text) else frozenset[str]()
+    missing, unknown = sorted({*needed} - found), sorted(found - {*needed, *more})
+    if missing:
+        return f"the template lacks {{{{ {missing[0]} }}}}"
+    known = ", ".join(sorted({*needed, *more}))
+    return f"nothing fills {{{{ {unknown[0]} }}}}; there are {known}" if unknown else ""
 
 
 def list_columns(text: str) -> frozenset[str]:
