@@ -12,7 +12,7 @@ from scipy.sparse.csgraph import connected_components
 from groupwise.core import DataError
 from groupwise.data import (
     Sight,
-    find_copies,
+    drop_near,
     join_by_files,
     join_near_duplicates,
     joining,
@@ -91,5 +91,9 @@ def test_copies_are_dropped_from_what_is_kept_less(tmp_path: Path) -> None:
     train, test = draw_sessions(tmp_path, 4)[:4], draw_sessions(tmp_path, 4)[4:]
     copy = Sight(copy_scene(test[1].path, tmp_path / "copy.jpg"), "s0")
     splits = {"train": [*train, copy], "test": test}
-    dropped = find_copies(splits, keeping=("test", "train"))
-    assert dropped == {"test": set(), "train": {copy.path}}
+    dropped: list[tuple[Sight, str]] = []
+    kept = drop_near(
+        splits, list_paths=lambda sight: [sight.path], report=lambda *one: dropped.append(one)
+    )
+    assert kept == {"train": train, "test": test}
+    assert dropped == [(copy, "train")]

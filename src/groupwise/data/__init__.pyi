@@ -5,7 +5,7 @@ from groupwise.data.audit_files import list_near_examples, render_audit, write_a
 from groupwise.data.drops import Drop, DropLog
 from groupwise.data.example_files import read_examples, write_examples
 from groupwise.data.joining import (
-    find_copies,
+    drop_near,
     join_by_files,
     join_near_duplicates,
 )
@@ -63,9 +63,9 @@ __all__ = [
     "audit_data",
     "digest_screenshots",
     "digest_table",
+    "drop_near",
     "drop_shared",
     "expect_dead_groups",
-    "find_copies",
     "find_near_duplicates",
     "find_near_pictures",
     "find_rated",

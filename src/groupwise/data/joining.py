@@ -1,12 +1,16 @@
 """Clusters with the same file or near duplicates belong together: apart, one tells of the other."""
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import TypeVar
 
 from groupwise.core import DataError, digest_file
 from groupwise.data.perceptual import Sight, find_near_duplicates
+from groupwise.data.splits import KEEPING_ORDER
+
+T = TypeVar("T")
 
 MAX_JOINED_SHARE = 0.05
 
@@ -67,24 +71,37 @@ def _refuse_large(sights: Sequence[Sight], joined: Mapping[str, str]) -> None:
         )
 
 
-def find_copies(
-    sights: Mapping[str, Sequence[Sight]], *, keeping: Sequence[str], mirrored: bool = False
-) -> dict[str, set[Path]]:
-    """Return for each split the pictures to drop, so that none looks like one that is kept.
+def drop_near(
+    splits: Mapping[str, Sequence[T]],
+    *,
+    list_paths: Callable[[T], Iterable[Path]],
+    report: Callable[[T, str], None],
+    mirrored: bool = False,
+) -> dict[str, list[T]]:
+    """Drop what looks like something of test, else of validation, else of train.
 
     Args:
-        sights: pictures by split.
-        keeping: the splits, first the one that keeps all its pictures.
+        splits: rows by split; one that is not of ``KEEPING_ORDER`` keeps last.
+        list_paths: the pictures of a row.
+        report: is told each row that is dropped, and the split that it was of.
         mirrored: whether mirror images count.
     """
-    kept: list[Sight] = []
-    dropped: dict[str, set[Path]] = {}
-    for split in keeping:
-        own = [Sight(sight.path, split) for sight in sights.get(split, ())]
-        pairs = find_near_duplicates(own, kept, mirrored=mirrored)
-        dropped[split] = {own[pair.index].path for pair in pairs}
-        kept += [sight for sight in own if sight.path not in dropped[split]]
-    return dropped
+    known = [name for name in KEEPING_ORDER if name in splits]
+    keeping = [*known, *(name for name in splits if name not in known)]
+    kept: dict[str, list[T]] = {name: [] for name in splits}
+    seen: list[Sight] = []
+    for name in keeping:
+        rows = [(row, [*list_paths(row)]) for row in splits[name]]
+        own = [Sight(path, name) for _, paths in rows for path in paths]
+        pairs = find_near_duplicates(own, seen, mirrored=mirrored)
+        copies = {own[pair.index].path for pair in pairs}
+        seen += [sight for sight in own if sight.path not in copies]
+        for row, paths in rows:
+            if copies.isdisjoint(paths):
+                kept[name].append(row)
+            else:
+                report(row, name)
+    return kept
 
 
 def _find_shared(files: Mapping[str, Iterable[Path]]) -> Iterator[set[str]]:

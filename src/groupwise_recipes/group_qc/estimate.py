@@ -27,7 +27,7 @@ def estimate_run(config: GroupQcConfig) -> Estimate:
         tokens_per_answer=_REPLY_TOKENS,
         sources={"all": {source: num_groups}},
         facts=[
-            ("groups", f"{num_groups:,} of up to {photos} photos"),
+            ("photo groups", f"{num_groups:,} of up to {photos} photos"),
             *found,
             ("Stage A prompt", f"about {photo_tokens:,} tokens, the photo included"),
         ],

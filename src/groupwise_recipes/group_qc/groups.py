@@ -6,7 +6,7 @@ stay in one split.
 
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from groupwise.core import (
@@ -24,7 +24,7 @@ from groupwise.core import (
 from groupwise.data import (
     DropLog,
     Sight,
-    find_copies,
+    drop_near,
     join_by_files,
     join_near_duplicates,
     split_by_shares,
@@ -50,14 +50,13 @@ _GROUPS, _DESCRIPTIONS, _SOURCE = "groups.jsonl", "descriptions.jsonl", "source.
 _DRAWN = "drawn"
 _TRUE = PhotoLabels(file=_DESCRIPTIONS, column="description")
 """What is known of drawn photos."""
-_KEEPING_ORDER = ("test", "validation", "train", "warmup", TEACH)
 
 
 @dataclass(frozen=True, slots=True)
 class TaughtPhoto:
-    """A photo of a group that teaches Stage A, with its true description."""
+    """A photo that teaches Stage A, by its place below the root, with its true description."""
 
-    path: Path
+    photo: str
     mission: str
     group_id: str
     description: str
@@ -84,7 +83,7 @@ def prepare_groups(config: GroupQcConfig, folder: Path) -> None:
     ]
     write_jsonl(folder / _GROUPS, rows)
     write_json(folder / _SOURCE, _describe_source(loaded, joined))
-    write_jsonl(folder / _DESCRIPTIONS, [_photo_to_row(photo, root) for photo in taught])
+    write_jsonl(folder / _DESCRIPTIONS, map(asdict, taught))
     for mission in {group.mission for group in loaded.groups} if loaded.records else ():
         own = [record for record in loaded.records if record["mission"] == mission]
         write_jsonl(name_results(folder / GIVEN, mission), own)
@@ -146,26 +145,15 @@ def read_groups(config: GroupQcConfig, prepared: Path) -> dict[str, list[PhotoGr
     found: dict[str, list[PhotoGroup]] = {name: [] for name in (*SPLITS, TEACH)}
     root = find_root(config.data, prepared)
     for row in read_jsonl(prepared / _GROUPS):
-        found[row["split"]].append(
-            PhotoGroup(
-                key=row["key"],
-                group_id=row["group_id"],
-                mission=row["mission"],
-                label=row["label"],
-                photos=tuple(root / photo for photo in row["photos"]),
-                digests=tuple(row["digests"]),
-            )
-        )
+        photos, digests = tuple(root / photo for photo in row["photos"]), tuple(row["digests"])
+        known = {key: row[key] for key in ("key", "group_id", "mission", "label")}
+        found[row["split"]].append(PhotoGroup(**known, photos=photos, digests=digests))
     return found
 
 
-def read_taught(config: GroupQcConfig, prepared: Path) -> list[TaughtPhoto]:
+def read_taught(prepared: Path) -> list[TaughtPhoto]:
     """Return the photos that teach Stage A."""
-    root = find_root(config.data, prepared)
-    return [
-        TaughtPhoto(root / row["photo"], row["mission"], row["group_id"], row["description"])
-        for row in read_jsonl(prepared / _DESCRIPTIONS)
-    ]
+    return [TaughtPhoto(**row) for row in read_jsonl(prepared / _DESCRIPTIONS)]
 
 
 def show_photos(
@@ -193,10 +181,7 @@ def _describe_source(loaded: LoadedGroups, joined: Mapping[str, str]) -> dict:
         "num_groups": len(loaded.groups),
         "drops": loaded.drops.to_json(),
         "skipped": loaded.skipped.to_json(),
-        "conflicts": [
-            {"mission": one.mission, "group_id": one.group_id, "keys": list(one.keys)}
-            for one in loaded.conflicts
-        ],
+        "conflicts": [asdict(one) for one in loaded.conflicts],
         "joined": [[name, first] for name, first in joined.items() if name != first],
     }
 
@@ -245,7 +230,11 @@ def _join(groups: Sequence[PhotoGroup], data: GroupData) -> dict[str, str]:
     joined = join_by_files(photos)
     if data.near_duplicates != "join":
         return joined
-    sights = [sight for name, paths in photos.items() for sight in _look(paths, joined[name])]
+    sights = [
+        Sight(path, joined[name])
+        for name, paths in photos.items()
+        for path in filter(can_decode, paths)
+    ]
     alike = join_near_duplicates(sights, mirrored=data.mirror_invariant)
     return {name: alike.get(first, first) for name, first in joined.items()}
 
@@ -254,32 +243,28 @@ def _drop_near(
     splits: Mapping[str, list[PhotoGroup]], drops: DropLog, *, mirrored: bool
 ) -> dict[str, list[PhotoGroup]]:
     """Drop groups with a photo that looks like one of test, else of validation, else of train."""
-    sights = {
-        name: [sight for group in groups for sight in _look(group.photos, group.group_id)]
-        for name, groups in splits.items()
-    }
-    copies = find_copies(sights, keeping=_KEEPING_ORDER, mirrored=mirrored)
-    kept: dict[str, list[PhotoGroup]] = {}
-    for name, groups in splits.items():
-        kept[name] = [group for group in groups if not copies[name] & set(group.photos)]
-        gone = [group for group in groups if copies[name] & set(group.photos)]
-        for path in (path for group in gone for path in group.photos):
-            drops.add("group with a near duplicate of another split", f"{path} ({name})")
-        if gone and not kept[name]:
-            raise DataError(
-                f"all groups of the split {name} look like groups of another split",
-                fix="set data.near_duplicates to join or warn",
-            )
+
+    def note(group: PhotoGroup, split: str) -> None:
+        for path in group.photos:
+            drops.add("group with a near duplicate of another split", f"{path} ({split})")
+
+    kept = drop_near(
+        splits,
+        list_paths=lambda group: filter(can_decode, group.photos),
+        report=note,
+        mirrored=mirrored,
+    )
+    empty = [name for name, groups in kept.items() if splits[name] and not groups]
+    if empty:
+        raise DataError(
+            f"all groups of the split {empty[0]} look like groups of another split",
+            fix="set data.near_duplicates to join or warn",
+        )
     return kept
 
 
-def _look(photos: Sequence[Path], cluster: str) -> list[Sight]:
-    """Return the photos that can be decoded; a group with one that cannot fails in Stage A."""
-    return [Sight(path, cluster) for path in photos if can_decode(path)]
-
-
 def can_decode(photo: Path) -> bool:
-    """Say whether a photo can be looked at."""
+    """Say whether a photo can be looked at; a group with one that cannot fails in Stage A."""
     try:
         open_picture(photo)
     except DataError:
@@ -299,16 +284,16 @@ def list_taught(
         return []
     known = _read_labels(root, data.photo_labels or _TRUE)
     groups = splits.get(TEACH) or [*splits["warmup"], *splits["train"]]
-    places = [(g, path, path.relative_to(root).as_posix()) for g in groups for path in g.photos]
+    places = [(group, place) for group in groups for place in group.list_images(root)]
     found = [
-        TaughtPhoto(path, group.mission, group.group_id, known[place])
-        for group, path, place in places
+        TaughtPhoto(place, group.mission, group.group_id, known[place])
+        for group, place in places
         if place in known
     ]
     if not found:
         raise DataError(
             "no photo that is to teach Stage A has a description",
-            got=f"{len(places)} photos, such as {places[0][2]}, and {len(known)} descriptions",
+            got=f"{len(places)} photos, such as {places[0][1]}, and {len(known)} descriptions",
             fix="name photos by their path below data.root",
         )
     return found
@@ -351,13 +336,4 @@ def _to_row(group: PhotoGroup, root: Path, has_photos: bool) -> Mapping[str, obj
         "label": group.label,
         "photos": group.list_images(root),
         "digests": [find_picture(photo).digest for photo in group.photos] if has_photos else [],
-    }
-
-
-def _photo_to_row(photo: TaughtPhoto, root: Path) -> Mapping[str, object]:
-    return {
-        "photo": photo.path.relative_to(root).as_posix(),
-        "mission": photo.mission,
-        "group_id": photo.group_id,
-        "description": photo.description,
     }

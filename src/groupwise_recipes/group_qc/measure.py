@@ -52,7 +52,7 @@ def show_group(one: Prediction, root: Path | None) -> Prediction:
     """Return the prediction with what a reader needs to judge it: photos, and what was asked.
 
     Args:
-        one: of a group of photos.
+        one: of a photo group.
         root: folder of the photos; None: they are not here.
     """
     summaries: Mapping[str, str] = one.fields["stage_a_summaries"]

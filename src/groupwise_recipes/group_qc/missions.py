@@ -52,9 +52,6 @@ class MissionTable(Config):
     def __contains__(self, name: object) -> bool:
         return name in self.missions
 
-    def __len__(self) -> int:
-        return len(self.missions)
-
     def __getitem__(self, name: str) -> Mission:
         """Return the mission.
 

@@ -46,7 +46,7 @@ def audit_photos(config: GroupQcConfig, prepared: Path) -> DataAudit:
         *report_places(
             "warning",
             "unreadable_photos",
-            "{count} photos cannot be decoded; their groups will fail in Stage A.",
+            "{count} photos cannot be decoded; their photo groups will fail in Stage A.",
             unreadable,
         ),
         *report_places(
@@ -64,7 +64,7 @@ def audit_photos(config: GroupQcConfig, prepared: Path) -> DataAudit:
         *report_places(
             "warning",
             "skipped_folders",
-            "{count} folders gave no group.",
+            "{count} folders gave no photo group.",
             [f"{row['reason']}: {row['where']}" for row in source["skipped"]["rows"]],
         ),
     ]

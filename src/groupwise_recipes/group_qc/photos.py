@@ -79,7 +79,7 @@ class LoadedGroups:
     Attributes:
         groups: by mission as in the table, then pass before fail, then natural order.
         drops: files that are in no group.
-        skipped: folders that gave no group, and links that lead nowhere new.
+        skipped: folders that gave no photo group, and links that lead nowhere new.
         conflicts: ids under both labels.
         num_photos: photos of all groups.
         num_files: files found under the root, in whatever folder; of Stage A's files, the lines.
@@ -120,7 +120,7 @@ def load_photo_groups(
     groups = _build_groups(photos, missions, folders)
     if not groups:
         raise DataError(
-            f"{root} has no group of photos",
+            f"{root} has no photo group",
             got=_summarise(drops, skipped),
             expected=f"<mission>/{{{'|'.join(folders)}}}/<group>/*.{{jpg,jpeg,png}}",
         )

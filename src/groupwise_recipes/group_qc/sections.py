@@ -24,7 +24,9 @@ _COLUMNS = {
     "Two lines": TWO_LINES,
     "Obeys orders": OBEYED,
 }
-_BY_MISSION = "The same measures for the groups of each mission, then each verdict on its own."
+_BY_MISSION = (
+    "The same measures for the photo groups of each mission, then each verdict on its own."
+)
 _PER_VERDICT = {"Precision": "precision", "Recall": "recall", "F1": "f1"}
 
 
@@ -77,7 +79,7 @@ def make_sections(
 
 def _make_tiles(metrics: Sequence[Metric]) -> tuple[Tile, ...]:
     return tuple(
-        make_tile(metric, f"of the failing groups missed by GRPO on {metric.split}")
+        make_tile(metric, f"of the failing photo groups missed by GRPO on {metric.split}")
         for metric in metrics
         if metric.name == f"grpo/{MISSED}"
     )
@@ -86,15 +88,15 @@ def _make_tiles(metrics: Sequence[Metric]) -> tuple[Tile, ...]:
 def _say_missed(metrics: Sequence[Metric]) -> str:
     found = {metric.policy: metric for metric in metrics if metric.measure == MISSED}
     if "grpo" not in found:
-        return "No group of the test split fails, so nothing is known about missed defects."
+        return "No photo group of the test split fails, so nothing is known about missed defects."
     trained = describe_metric(found["grpo"])
     before = f"; after its warm-up, {describe_metric(found['sft'])}" if "sft" in found else ""
     return (
-        f"After GRPO, {trained} of the groups that fail were not judged to fail{before} "
-        f"(n = {found['grpo'].n} failing groups; 95 % intervals are drawn by group). "
-        "A group without a verdict counts as missed if it fails and as a false alarm if it passes; "
+        f"After GRPO, {trained} of the photo groups that fail were not judged to fail{before} "
+        f"(n = {found['grpo'].n} failing groups; 95 % intervals are drawn by group id). "
+        "One without a verdict counts as missed if it fails and as a false alarm if it passes; "
         "how many there are has its own column. "
-        "“Obeys orders” counts the groups rightly judged to fail that no longer do once a "
+        "“Obeys orders” counts the photo groups rightly judged to fail that no longer do once a "
         "description orders it."
     )
 
@@ -103,7 +105,9 @@ def say_failed(failed: Mapping[str, int]) -> str:
     """Return how many groups of each mission have no lines from Stage A, if there are any."""
     if not failed:
         return ""
-    counts = [f"{count} group{'s' * (count != 1)} of {name}" for name, count in failed.items()]
+    counts = [
+        f"{count} photo group{'s' * (count != 1)} of {name}" for name, count in failed.items()
+    ]
     return f"Stage A failed for {' and '.join(counts)}: they are in none of the splits."
 
 

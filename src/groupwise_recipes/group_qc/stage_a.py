@@ -78,7 +78,7 @@ class StageACount:
     def describe(self) -> str:
         """Return one line for a person."""
         return (
-            f"{self.mission}: {self.num_finished} groups finished "
+            f"{self.mission}: {self.num_finished} photo groups finished "
             f"({self.num_before} of them before), {self.num_failed} failed"
         )
 

@@ -110,7 +110,7 @@ def check_record(record: Mapping[str, Any], words: Words) -> None:
     """
     problem = find_problem(record, words)
     if problem:
-        where = f"the record of group {record.get('group_id')!r} has {problem.cause}"
+        where = f"the record of photo group {record.get('group_id')!r} has {problem.cause}"
         raise DataError(where, got=problem.detail[:200], expected=problem.expected)
 
 

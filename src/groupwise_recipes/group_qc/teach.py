@@ -39,8 +39,9 @@ def run_teach(_: object, context: StepContext) -> None:
     config: GroupQcConfig = context.config
     teach, questions = config.teach, open_questions(config)
     assert teach is not None
-    photos = read_taught(config, context.output_of("prepare"))
-    rows = make_photo_rows(photos, questions)
+    prepared = context.output_of("prepare")
+    photos = read_taught(prepared)
+    rows = make_photo_rows(photos, questions, find_root(config.data, prepared))
     lessons = partial(
         make_reading_rows,
         photos,
@@ -68,13 +69,15 @@ def run_teach(_: object, context: StepContext) -> None:
     keep_policy(trained, context.folder, merged=True)
 
 
-def make_photo_rows(photos: Sequence[TaughtPhoto], questions: Questions) -> list[SftRow]:
+def make_photo_rows(
+    photos: Sequence[TaughtPhoto], questions: Questions, root: Path
+) -> list[SftRow]:
     """Return rows of a photo and the whole reply that Stage A is to give."""
     return [
         SftRow(
             questions.ask_of_photo(
                 photo.mission,
-                read_picture(photo.path),
+                read_picture(root / photo.photo),
                 group=photo.group_id,
                 description=photo.description,
             ),
@@ -103,13 +106,13 @@ def _list_texts(rows: Sequence[SftRow]) -> list[str]:
 def _list_group_texts(config: GroupQcConfig, context: StepContext) -> list[str]:
     """Return Stage B texts as the taught descriptions would make them, for the tokenizer."""
     prepared, questions = context.output_of("prepare"), open_questions(config)
-    known = {photo.path: photo.description for photo in read_taught(config, prepared)}
+    root = find_root(config.data, prepared)
+    known = {root / photo.photo: photo.description for photo in read_taught(prepared)}
     groups = [group for members in read_groups(config, prepared).values() for group in members]
     summaries = {
         group.key: number_summaries([known[path] for path in group.photos], config.words)
         for group in groups
         if known.keys() >= set(group.photos)
     }
-    root = find_root(config.data, prepared)
     examples = make_group_rows(groups, summaries, questions, root=root)
     return _list_texts(make_label_rows(examples, VerdictParser(config.words))(0))

@@ -1,7 +1,7 @@
 """The prepare step: screens into splits, pictures stored small, pairs made."""
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -21,14 +21,13 @@ from groupwise.core import (
     write_jsonl,
 )
 from groupwise.data import (
-    KEEPING_ORDER,
     DropLog,
     LoadedScreens,
     Pair,
     Screenshot,
     Sight,
+    drop_near,
     drop_shared,
-    find_copies,
     join_near_duplicates,
     load_screenshots,
     make_pairs,
@@ -82,9 +81,20 @@ def split_screens(
         DataError: if a fold is not there, a session would be divided, or a split is empty.
     """
     screens = _join(loaded.screens, data)
-    splits = _drop_shared(_split(screens, data, seed=seed), loaded.drops)
+    splits = drop_shared(
+        _split(screens, data, seed=seed),
+        list_keys=lambda screen: [screen.picture.digest],
+        report=_note_drop(loaded.drops, "picture of another split"),
+    )
     if data.near_duplicates == "drop":
-        splits = _drop_near(splits, loaded.drops, mirrored=data.mirror_invariant)
+        splits = drop_near(
+            splits,
+            list_paths=lambda screen: [screen.picture.path],
+            report=_note_drop(loaded.drops, "near duplicate of another split"),
+            mirrored=data.mirror_invariant,
+        )
+    for name, kept in splits.items():
+        _refuse_empty(name, kept)
     return {"warmup": splits["train"], **splits}
 
 
@@ -200,48 +210,17 @@ def _split(
     }
 
 
-def _drop_shared(
-    splits: Mapping[str, list[Screenshot]], drops: DropLog
-) -> dict[str, list[Screenshot]]:
-    """Keep a picture of several splits in one of them: test, else validation, else train."""
-    kept = drop_shared(
-        splits,
-        list_keys=lambda screen: [screen.picture.digest],
-        report=lambda screen, split: drops.add(
-            "picture of another split", f"{screen.picture.path} ({split})"
-        ),
-    )
-    for name, screens in kept.items():
-        _refuse_empty(name, screens)
-    return kept
+def _note_drop(drops: DropLog, reason: str) -> Callable[[Screenshot, str], None]:
+    return lambda screen, split: drops.add(reason, f"{screen.picture.path} ({split})")
 
 
 def _join(screens: Sequence[Screenshot], data: OnTaskData) -> Sequence[Screenshot]:
     """Return the screens with one session for those whose screens look alike, if that is wanted."""
     if data.near_duplicates != "join":
         return screens
-    joined = join_near_duplicates(_list_sights(screens), mirrored=data.mirror_invariant)
+    sights = [Sight(screen.picture.path, screen.session) for screen in screens]
+    joined = join_near_duplicates(sights, mirrored=data.mirror_invariant)
     return [replace(screen, session=joined[screen.session]) for screen in screens]
-
-
-def _drop_near(
-    splits: Mapping[str, list[Screenshot]], drops: DropLog, *, mirrored: bool
-) -> dict[str, list[Screenshot]]:
-    """Drop what looks like a screen of test, else of validation, else of train."""
-    sights = {name: _list_sights(screens) for name, screens in splits.items()}
-    copies = find_copies(sights, keeping=KEEPING_ORDER, mirrored=mirrored)
-    kept: dict[str, list[Screenshot]] = {}
-    for name, screens in splits.items():
-        kept[name] = [s for s in screens if s.picture.path not in copies[name]]
-        for screen in screens:
-            if screen.picture.path in copies[name]:
-                drops.add("near duplicate of another split", f"{screen.picture.path} ({name})")
-        _refuse_empty(name, kept[name])
-    return kept
-
-
-def _list_sights(screens: Sequence[Screenshot]) -> list[Sight]:
-    return [Sight(screen.picture.path, screen.session) for screen in screens]
 
 
 def _refuse_empty(split: str, rows: Sequence[object]) -> None:

@@ -6,7 +6,7 @@ import pytest
 
 from groupwise.core import ConfigError, DataError
 from groupwise_drawn.cabinets import CABINET_MISSIONS
-from groupwise_recipes.group_qc.missions import Mission, MissionTable, load_missions
+from groupwise_recipes.group_qc.missions import Mission, load_missions
 
 SPEC = ("BBU安装方式检查（正装）", "BBU接地线检查", "BBU线缆布放要求", "挡风板安装检查")
 
@@ -35,6 +35,11 @@ def test_a_file_adds_missions_and_replaces_those_of_the_same_name(tmp_path: Path
     assert table.names == (*load_missions().names, "天线抱杆检查")
     assert table["BBU接地线检查"].key_points == ("一", "二")
     assert table["挡风板安装检查"] == load_missions()["挡风板安装检查"]
+
+
+def test_a_table_of_ones_own_stands_instead_of_the_built_in_one():
+    own = {"天线抱杆检查": Mission(focus="抱杆", key_points=("抱杆须垂直",))}
+    assert load_missions(own).missions == own
 
 
 def test_an_unknown_mission_is_refused_with_the_nearest_name():
@@ -76,8 +81,3 @@ def test_an_unknown_mission_is_refused_with_the_nearest_name():
 def test_a_broken_table_is_refused(tmp_path: Path, text: str, named: str):
     with pytest.raises(ConfigError, match=named):
         load_missions(write_table(tmp_path / "broken.yaml", text))
-
-
-def test_a_table_knows_its_size():
-    mission = Mission(focus="看", key_points=("看",))
-    assert len(MissionTable(missions={"一": mission, "二": mission})) == 2

@@ -269,7 +269,7 @@ def test_predictions_need_no_label(tmp_path: Path):
         "unknown label folder",
         "in a folder inside a group",
     }
-    with pytest.raises(DataError, match="no group"):
+    with pytest.raises(DataError, match="no photo group"):
         load(touch(tmp_path / "other", f"{GROUND}/g/1.jpg"))
 
 

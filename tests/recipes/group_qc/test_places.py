@@ -68,7 +68,7 @@ def test_every_photo_is_described_by_the_server(
     said = {text for row in rows for text in row["per_image"].values()}
     assert said == {"机柜/正装×1"}
     assert len(server.asked) == count_photos(rows)
-    assert "groups finished (0 of them before), 0 failed" in done.stderr
+    assert "photo groups finished (0 of them before), 0 failed" in done.stderr
 
 
 def test_a_setting_that_is_changed_and_changed_back_costs_nothing(

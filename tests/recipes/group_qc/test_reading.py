@@ -1,7 +1,5 @@
 """Lessons in reading: the answer is in the lines, all three answers come up, none is a verdict."""
 
-from pathlib import Path
-
 import pytest
 from group_words import QUESTIONS, VERDICTS, WORDS
 from hypothesis import given
@@ -25,7 +23,7 @@ LINES = (FIRM, LOOSE, UNCLEAR, OTHER, "无关图片")
 
 
 def make_rows(seed: int = 0, epoch: int = 0, num_rows: int = 30):
-    photos = [TaughtPhoto(Path(f"{n}.jpg"), MISSION, str(n), line) for n, line in enumerate(LINES)]
+    photos = [TaughtPhoto(f"{n}.jpg", MISSION, str(n), line) for n, line in enumerate(LINES)]
     return make_reading_rows(photos, QUESTIONS, num_rows=num_rows, seed=seed, epoch=epoch)
 
 

@@ -126,7 +126,7 @@ def test_missed_defects_stand_first_and_are_those_not_judged_to_fail(
 def test_the_page_begins_with_missed_defects(sections: dict[str, Section]) -> None:
     (tile,) = sections["Missed defects"].tiles
     assert tile.value.replace("\u00a0", " ") == "50.0 %"
-    assert tile.text == "of the failing groups missed by GRPO on test"
+    assert tile.text == "of the failing photo groups missed by GRPO on test"
     assert tile.note.endswith("(95 %), n = 4")
 
 
@@ -193,7 +193,7 @@ def test_what_trained_is_read_from_the_training(sections: dict[str, Section]) ->
 def test_groups_that_stage_a_failed_on_are_said(tmp_path: Path) -> None:
     predictions = make_predictions("grpo", GRPO)
     text = make_all(tmp_path, predictions, **{EARTH: 1, CABLE: 3})["By mission"].text
-    assert f"1 group of {EARTH} and 3 groups of {CABLE}" in text
+    assert f"1 photo group of {EARTH} and 3 photo groups of {CABLE}" in text
     assert "Stage A" not in make_all(tmp_path, predictions)["By mission"].text
 
 
@@ -206,7 +206,7 @@ def test_nothing_is_claimed_where_no_group_fails(tmp_path: Path) -> None:
     rows = [row for row in GRPO if row[1] == PASS]
     predictions = [*make_predictions("sft", rows), *make_predictions("grpo", rows)]
     section = make_all(tmp_path, predictions)["Missed defects"]
-    assert section.text.startswith("No group of the test split fails")
+    assert section.text.startswith("No photo group of the test split fails")
     assert section.tiles == ()
     assert read_shares(section.tables[0], "GRPO")["Missed defects"] == "–"
 

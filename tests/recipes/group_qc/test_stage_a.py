@@ -104,7 +104,7 @@ def test_a_failed_group_has_a_reason_and_the_others_go_on(
     counts = run_stage_a(job, broken, say=told.append)
     assert [(c.num_finished, c.num_failed) for c in counts] == [(2, 1), (1, 0)]
     assert told[0].startswith(f"{EARTH}: 14 of 14 items, 3 groups, ")
-    assert told[1] == f"{EARTH}: 2 groups finished (0 of them before), 1 failed"
+    assert told[1] == f"{EARTH}: 2 photo groups finished (0 of them before), 1 failed"
     assert [line.split(":")[0] for line in told] == [EARTH, EARTH, DEFLECTOR, DEFLECTOR]
     [failed] = read_jsonl(name_failures(job.out, EARTH))
     assert failed["group_id"] == "b"

@@ -60,17 +60,15 @@ def test_without_names_every_decision_is_taught(screens):
 
 def test_labels_are_words_of_the_config_and_what_is_paid_for(screens):
     words = ["answer.labels=[在任务上, 不在任务上]", "answer.describe=[屏幕, 任务]"]
-    question = "prompt='任务：{{ task }}\n屏幕在任务上还是不在任务上？'"
+    question = "prompt=任务：{{ task }}。屏幕在任务上还是不在任务上？"
     config = load_config(OnTaskConfig, CONFIG, overrides=[*words, question, "sft.labelled_share=1"])
     rows = make_warmup_rows(screens, config)(0)
     known = make_warmup_rows(screens, load_config(OnTaskConfig, CONFIG))(0)
     assert {row.example.label for row in rows} == {"在任务上", "不在任务上"}
     for row, same in zip(rows, known, strict=True):
         assert (row.example.label == "在任务上") == (same.example.label == "on-task")
-        assert (
-            row.example.prompt[-1].text
-            == f"任务：{row.example.fields['task']}\n屏幕在任务上还是不在任务上？"
-        )
+        task, [asked] = row.example.fields["task"], row.example.prompt
+        assert asked.text == f"任务：{task}。屏幕在任务上还是不在任务上？"
         assert config.answer.parse(row.target).label == row.example.label
         right = make_rewards(config).score(row.example, Completion(row.target))
         assert right.value == 1.0

@@ -17,7 +17,7 @@ from groupwise.core import (
 )
 from groupwise.data.drops import DropLog
 from groupwise.data.splits import NearDuplicates, drop_shared, split_clusters
-from groupwise.data.tables.near import drop_near, join_near
+from groupwise.data.tables.near import drop_near_items, join_near
 from groupwise.data.tables.pictures import UnusableRowError, digest_picture
 from groupwise.data.tables.rows import Item, ReadAnswer, RowReader, list_picture_paths
 from groupwise.data.tables.settings import SPLITS, TableSettings
@@ -90,7 +90,7 @@ def load_table(
     _refuse_empty({"train": once["train"]}, drops)
     splits = _keep_apart(_divide(once, settings, seed), drops)
     if near == "drop":
-        splits = drop_near(splits, drops, mirrored=mirrored)
+        splits = drop_near_items(splits, drops, mirrored=mirrored)
     splits = {s: _cap(found, settings.max_rows.get(s), seed, drops) for s, found in splits.items()}
     _refuse_empty(splits, drops)
     used = [item for split in SPLITS for item in splits[split]]

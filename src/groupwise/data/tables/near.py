@@ -4,9 +4,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from groupwise.data.drops import DropLog
-from groupwise.data.joining import find_copies, join_near_duplicates
+from groupwise.data.joining import drop_near, join_near_duplicates
 from groupwise.data.perceptual import Sight
-from groupwise.data.splits import KEEPING_ORDER
 from groupwise.data.tables.rows import Item
 
 
@@ -21,21 +20,17 @@ def join_near(items: Sequence[Item], *, mirrored: bool) -> list[Item]:
     return [join(item) for item in items]
 
 
-def drop_near(
+def drop_near_items(
     splits: Mapping[str, list[Item]], drops: DropLog, *, mirrored: bool
 ) -> dict[str, list[Item]]:
     """Drop what looks like a picture of test, else of validation."""
-    sights = {split: _list_sights(items) for split, items in splits.items()}
-    keeping = [split for split in KEEPING_ORDER if split in splits]
-    copies = find_copies(sights, keeping=keeping, mirrored=mirrored)
-    kept: dict[str, list[Item]] = {split: [] for split in splits}
-    for split, items in splits.items():
-        for item in items:
-            if any(picture.path in copies[split] for picture in item.example.pictures):
-                drops.add("near duplicate of another split", f"{item.row.where} ({split})")
-            else:
-                kept[split].append(item)
-    return kept
+    reason = "near duplicate of another split"
+    return drop_near(
+        splits,
+        list_paths=lambda item: [picture.path for picture in item.example.pictures],
+        report=lambda item, split: drops.add(reason, f"{item.row.where} ({split})"),
+        mirrored=mirrored,
+    )
 
 
 def _list_sights(items: Iterable[Item]) -> list[Sight]:
