@@ -11,7 +11,8 @@ from groupwise.inference.local_responder import LocalResponder
 from groupwise.inference.opening import ResponderSettings, open_responder
 from groupwise.inference.responder import LabelShares, Reply, Responder, TokenChance
 from groupwise.inference.retry import RetrySettings, retry
-from groupwise.inference.server import ServerEngine, ServerSettings
+from groupwise.inference.server import ServerEngine
+from groupwise.inference.server_settings import ServerSettings
 from groupwise.inference.shared_loop import on_shared_loop, run_on_shared_loop
 from groupwise.inference.streaming import (
     Failure,

@@ -7,7 +7,7 @@ from pydantic import Field, model_validator
 
 from groupwise.core import Config, ModelError
 from groupwise.inference.responder import Responder
-from groupwise.inference.server import ServerEngine, ServerSettings
+from groupwise.inference.server_settings import ServerSettings
 
 
 class ResponderSettings(Config):
@@ -45,6 +45,7 @@ def open_responder(settings: ResponderSettings) -> Responder:
     """
     from groupwise.inference.local import LocalEngine
     from groupwise.inference.local_responder import LocalResponder
+    from groupwise.inference.server import ServerEngine
     from groupwise.models import load_policy
 
     if settings.model is None:

@@ -22,7 +22,8 @@ from groupwise.inference.failures import RequestError
 from groupwise.inference.limits import LimitSettings
 from groupwise.inference.responder import Responder
 from groupwise.inference.retry import RetrySettings, retry
-from groupwise.inference.server import ServerEngine, ServerSettings, read_completion
+from groupwise.inference.server import ServerEngine, read_completion
+from groupwise.inference.server_settings import ServerSettings
 from groupwise.inference.shared_loop import start_on_shared_loop
 from groupwise.inference.streaming.batches import open_pool
 from groupwise.inference.streaming.pictures import is_beyond, open_limited
