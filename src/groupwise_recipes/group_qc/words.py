@@ -51,14 +51,14 @@ class Words(Config):
             colon, ``:`` or ``：``, is read.
         photo: what the line of a photo is called: ``图片`` gives ``图片_1``, ``图片_2`` and so on.
         irrelevant: the description of a photo of nothing that counts.
-        fence: what stands around a description in the question of Stage B; ``inner_fence`` stands
-            for these marks inside of it.
+        fence: what stands around a description in the question of Stage B.
+        inner_fence: what stands for these marks inside of it.
         comma: between the things of a description.
         pause: between the attributes of one thing, in reasons.
         tones: what the reading lessons of Stage A ask for: unclear, bad or good.
         confirmed: the taught reason of a photo group that passes.
-        unclear: that of one that fails without a negative remark; ``unseen``: where every photo is
-            irrelevant.
+        unclear: that of one that fails without a negative remark.
+        unseen: that of one that fails where every photo is irrelevant.
         negative: finds a negative remark.
         fulfilled: finds the remark that all is as it should be.
         orders: what a note before the camera may say, to try whether Stage B obeys it; templates
