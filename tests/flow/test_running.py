@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from small_task import GreedyTask, SmallConfig, SmallTask
 
-from groupwise.core import ConfigError, read_jsonl, write_jsonl
+from groupwise.core import ConfigError, read_json, read_jsonl, write_jsonl
 from groupwise.data import read_examples
 from groupwise.evaluation import read_metrics, read_policies, read_predictions
 from groupwise.flow import open_run, predict_rows, run
@@ -32,7 +32,9 @@ WARMUP = {"epochs": 1, "batch_size": 4, "learning_rate": 1e-3}
 
 def test_a_task_with_a_warmup_runs_the_whole_way(tmp_path: Path) -> None:
     said: list[str] = []
-    config = SmallConfig(**SMALL, sft=WARMUP)
+    grpo = SMALL["grpo"] | {"validation": {"every_steps": 1}}
+    warmup = WARMUP | {"validation": {"every_steps": 1, "select": "last"}}
+    config = SmallConfig(**SMALL | {"grpo": grpo, "sft": warmup})
     out = run(SmallTask, config, out=tmp_path / "run", say=said.append)
     metrics = read_metrics(out / "evaluate" / "metrics.json")
     policies = {metric.policy for metric in metrics if metric.measure == "accuracy"}
@@ -43,6 +45,16 @@ def test_a_task_with_a_warmup_runs_the_whole_way(tmp_path: Path) -> None:
     described = read_policies(out)
     assert [one.name for one in described.listed] == described.sort(policies)
     assert described.find("sft").budget["num_samples"] == 8
+    for name in ("sft", "sft_control", "grpo"):
+        one, looked = described.find(name), read_json(out / name / "selection.json", dict)
+        assert one.budget["num_looks"] == one.budget["num_steps"] == len(looked["looks"])
+        assert one.budget["num_validation_items"] == 2
+        step = (
+            f"weights of step {looked['kept_step']} of {looked['last_step']}, chosen on validation"
+        )
+        assert step in one.note
+        assert looked["select"] == ("last" if name == "sft" else "best")
+    assert "chosen on validation" in (out / "report.html").read_text()
     assert described.find("text_only").blind_to == ()
     assert described.list_steps("grpo") == ("sft", "grpo")
     check_predictions(out)

@@ -5,6 +5,7 @@ from collections.abc import Iterable
 
 # Names of settings here, and what other trainers and servers call them.
 _OTHER_NAMES: dict[str, tuple[str, ...]] = {
+    "alpha": ("lora_alpha",),
     "answer": ("label", "label_column", "answer_column", "ground_truth", "reference"),
     "base": ("model", "model_name", "model_name_or_path", "model_path"),
     "batch_size": (
@@ -35,14 +36,15 @@ _OTHER_NAMES: dict[str, tuple[str, ...]] = {
     "modules": ("target_modules", "lora_target_modules"),
     "num_iterations": ("ppo_epochs", "mu"),
     "max_rows": ("max_train_samples", "max_samples"),
+    "patience": ("early_stopping_patience", "early_stopping"),
     "pictures": ("images", "image", "image_column"),
     "prompt": ("question", "query", "prompt_column", "text_column"),
     "prompts_per_step": ("per_device_train_batch_size", "train_batch_size", "rollout_batch_size"),
-    "alpha": ("lora_alpha",),
     "rank": ("r", "lora_r", "lora_rank"),
     "rewards": ("reward_funcs", "reward_functions", "reward_weights"),
     "save_every_steps": ("save_steps", "save_freq"),
     "scheduler": ("lr_scheduler_type", "lr_scheduler"),
+    "select": ("load_best_model_at_end",),
     "system": ("system_prompt", "system_message"),
     "target": ("completion", "response", "chosen"),
     "tensor_parallel_size": ("vllm_tensor_parallel_size",),

@@ -42,7 +42,7 @@ from groupwise.pipeline import StepContext, mark_done
 
 _LEFT_BY_TRAINING = (
     *("step.json", "metrics.jsonl", "on_policy.json", "judge.json", "resolved.json"),
-    *("trainable.json", "warnings.json"),
+    *("selection.json", "trainable.json", "warnings.json"),
 )
 
 

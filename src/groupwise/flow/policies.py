@@ -4,6 +4,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from groupwise.core import read_json
 from groupwise.evaluation import RunPolicy
 from groupwise.pipeline import StepContext
 
@@ -42,7 +43,10 @@ def list_usual_policies(task: "Task[Any]", context: StepContext) -> list[RunPoli
         *task.baselines,
         prompted,
         *(
-            replace(one, trained_from="prompt" if one.name == "sft" else start)
+            replace(
+                _tell_selection(one, context.run),
+                trained_from="prompt" if one.name == "sft" else start,
+            )
             for one in trained
             if one.name in context.uses
         ),
@@ -62,6 +66,18 @@ def _train(step: str, title: str, title_zh: str, *splits: str) -> RunPolicy:
         trained_on=splits,
         weights=f"{step}/policy",
     )
+
+
+def _tell_selection(policy: RunPolicy, run: Path) -> RunPolicy:
+    """Say of which step the weights are, if looks at validation decided that or the end."""
+    path = run / policy.name / "selection.json"
+    if not path.is_file():
+        return policy
+    found = read_json(path, dict)
+    kept, last, num_looks = found["kept_step"], found["last_step"], len(found["looks"])
+    note = f"weights of step {kept} of {last}, chosen on validation in {num_looks} looks"
+    note_zh = f"取第 {kept} 步（共 {last} 步）的权重，由验证集上的 {num_looks} 次检查选出"
+    return replace(policy, note=f"{policy.note}; {note}", note_zh=f"{policy.note_zh}；{note_zh}")
 
 
 def _place(base: str | Path, run: Path) -> str | None:

@@ -18,6 +18,8 @@ POLICY = "model.base model.dtype model.max_pixels"
 """What loading a policy reads."""
 ASKED = f"seed {POLICY} grpo.max_new_tokens evaluation.batch_size"
 """What loading a policy and asking it reads."""
+LOOKS = f"{ASKED} evaluation.num_heldout_items"
+"""What looks at validation read while a policy trains."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -78,16 +80,16 @@ def list_usual_stages(task: Task[Any], config: Any) -> list[Stage]:
             parts=("parser", "measures"),
             uses=shown,
         ),
-        *([_make_sft(sources)] if has_warmup else []),
+        *([_make_sft(sources, config)] if has_warmup else []),
         Stage(
             name="grpo",
             work="training:run_grpo",
             summary=f"training on the rewards: {task.describe_weights(config)}",
-            reads=f"{ASKED} grpo evaluation.num_heldout_items",
+            reads=f"{LOOKS} grpo",
             parts=("parser", "rewards"),
             uses=f"{sources} sft" if has_warmup else sources,
         ),
-        *([_make_control(sources)] if has_warmup else []),
+        *([_make_control(sources, config)] if has_warmup else []),
         Stage(
             name="evaluate",
             work="evaluating:run_evaluate",
@@ -123,23 +125,24 @@ def keep_stages(stages: Sequence[Stage], **changes: Mapping[str, Any] | None) ->
     return [replace(stage, **changes.get(stage.name) or {}) for stage in kept]
 
 
-def _make_sft(sources: str) -> Stage:
+def _make_sft(sources: str, config: Any) -> Stage:
     return Stage(
         name="sft",
         work="training:run_sft",
         summary="warm-up",
-        reads=f"seed {POLICY} sft",
+        reads=f"{LOOKS if config.sft.validation else f'seed {POLICY}'} sft",
         parts=("parser", "warmup"),
         uses=sources,
     )
 
 
-def _make_control(sources: str) -> Stage:
+def _make_control(sources: str, config: Any) -> Stage:
     return Stage(
         name="sft_control",
         work="training:run_sft_control",
         summary="control: SFT on the labels GRPO saw",
-        reads=f"{ASKED} sft grpo.epochs grpo.learning_rate grpo.trainable",
+        reads=f"{LOOKS if config.grpo.validation else ASKED} sft grpo.epochs grpo.learning_rate "
+        "grpo.trainable grpo.validation",
         parts=("parser", "warmup"),
         uses=f"{sources} sft",
     )

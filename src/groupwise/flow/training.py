@@ -1,5 +1,6 @@
 """The training stages: where a policy comes from and where the next one is kept."""
 
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from groupwise.core import derive_seed, write_json
@@ -15,7 +16,13 @@ def run_sft(task: Task[Any], context: StepContext) -> None:
     config = context.config
     policy = open_policy(config, task.find_base(config, context.run))
     rows = task.warmup(config, context.output_of(task.data_stage))
-    trained = train_sft(policy, rows, config.sft, workspace=Workspace(context.folder, config.seed))
+    trained = train_sft(
+        policy,
+        rows,
+        config.sft,
+        workspace=Workspace(context.folder, config.seed),
+        check_heldout=_open_check(task, policy, context) if config.sft.validation else None,
+    )
     keep_policy(trained, context.folder)
 
 
@@ -30,27 +37,38 @@ def run_sft_control(task: Task[Any], context: StepContext) -> None:
     rows = task.control(config, examples, make_ask(policy, config))
     settings = make_control_settings(config.sft, config.grpo)
     workspace = Workspace(context.folder, derive_seed(config.seed, "same labels"))
-    keep_policy(train_sft(policy, rows, settings, workspace=workspace), context.folder)
+    check = _open_check(task, policy, context) if settings.validation else None
+    trained = train_sft(policy, rows, settings, workspace=workspace, check_heldout=check)
+    keep_policy(trained, context.folder)
 
 
 def run_grpo(task: Task[Any], context: StepContext) -> None:
     """Train on the rewards, from the warm-up if there is one."""
     config = context.config
     policy = _open_start(task, context)
-    splits = read_splits(context.output_of(task.data_stage), "train", "validation")
-    heldout = task.choose_heldout(config, splits["validation"])
+    train = read_splits(context.output_of(task.data_stage), "train")["train"]
     judge = task.judge(config, context.folder)
     trained = train_grpo(
         policy,
-        splits["train"],
+        train,
         task.rewards(config, judge),
         config.grpo,
         workspace=Workspace(context.folder, config.seed),
-        check_heldout=lambda: check_heldout(task, policy, heldout, config),
+        check_heldout=_open_check(task, policy, context),
     )
     if judge is not None:
         write_json(context.folder / "judge.json", judge.report())
     keep_policy(trained, context.folder)
+
+
+def _open_check(
+    task: Task[Any], policy: Policy, context: StepContext
+) -> Callable[[], Mapping[str, float]] | None:
+    """Return the check on held-out validation items; None if there are none."""
+    config = context.config
+    examples = read_splits(context.output_of(task.data_stage), "validation")["validation"]
+    heldout = task.choose_heldout(config, examples) if examples else ()
+    return (lambda: check_heldout(task, policy, heldout, config)) if heldout else None
 
 
 def _open_start(task: Task[Any], context: StepContext) -> Policy:

@@ -17,6 +17,7 @@ from groupwise.training.settings import (
     PictureAugmentation,
     SftSettings,
     TrainerSettings,
+    ValidationSettings,
     VllmSettings,
 )
 from groupwise.training.sft import train_sft
@@ -32,6 +33,7 @@ __all__ = [
     "SftRow",
     "SftSettings",
     "TrainerSettings",
+    "ValidationSettings",
     "VllmSettings",
     "Workspace",
     "augment_picture",

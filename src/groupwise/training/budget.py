@@ -7,7 +7,9 @@ from typing import Any
 from groupwise.core import read_jsonl, write_json
 
 
-def write_budget(folder: Path, *, num_steps: int, num_samples: int, num_tokens: int) -> None:
+def write_budget(
+    folder: Path, *, num_steps: int, num_samples: int, num_tokens: int, **looks: int
+) -> None:
     """Write ``budget.json`` into the folder of a training.
 
     Args:
@@ -15,13 +17,19 @@ def write_budget(folder: Path, *, num_steps: int, num_samples: int, num_tokens: 
         num_steps: of the optimizer.
         num_samples: rows of supervised training, completions of GRPO.
         num_tokens: that were trained on: of the targets, or of all completions.
+        looks: how often and at how many items validation was looked at, if it was.
     """
     counts = {"num_steps": num_steps, "num_samples": num_samples, "num_tokens": num_tokens}
-    write_json(folder / "budget.json", counts)
+    write_json(folder / "budget.json", counts | looks)
 
 
 def write_grpo_budget(
-    metrics: Path, resolved: Mapping[str, Any], *, num_steps: int, gradient_accumulation: int
+    metrics: Path,
+    resolved: Mapping[str, Any],
+    *,
+    num_steps: int,
+    gradient_accumulation: int,
+    **looks: int,
 ) -> None:
     """Write the budget of a GRPO training beside its ``metrics.jsonl``.
 
@@ -30,6 +38,7 @@ def write_grpo_budget(
         resolved: values of the trainer.
         num_steps: of the optimizer.
         gradient_accumulation: micro-batches per optimizer step.
+        looks: as for ``write_budget``.
     """
     rows_per_pass = resolved["generation_batch_size"] / resolved["steps_per_generation"]
     per_step = rows_per_pass * gradient_accumulation / resolved["num_iterations"]
@@ -38,6 +47,7 @@ def write_grpo_budget(
         num_steps=num_steps,
         num_samples=round(num_steps * per_step),
         num_tokens=count_sampled_tokens(metrics, samples_per_step=per_step),
+        **looks,
     )
 
 

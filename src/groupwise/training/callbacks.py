@@ -92,13 +92,15 @@ class HeldoutRows(TrainerCallback):
         self.check = check
         self.every_steps = every_steps
         self.trackers = trackers
+        self.last_step = 0
+        self.values: Mapping[str, float] = {}
 
     def on_step_end(self, args, state, control, model: Any = None, **_: Any) -> None:
         """Check after every ``every_steps`` steps and after the last one."""
         if state.global_step % self.every_steps and state.global_step != state.max_steps:
             return
-        values = self._check(model)
-        named = {f"heldout/{name}": value for name, value in values.items()}
+        self.last_step, self.values = state.global_step, self._check(model)
+        named = {f"heldout/{name}": value for name, value in self.values.items()}
         append_jsonl(self.path, {"step": state.global_step, **named})
         self.trackers.log(named, args, state, control)
 

@@ -28,6 +28,7 @@ from groupwise.training.grpo_trainer import make_grpo_trainer
 from groupwise.training.memory import name_memory_settings
 from groupwise.training.prompt_rows import lay_out_prompts, make_prompt_rows
 from groupwise.training.reward_function import RewardFunction
+from groupwise.training.selection import open_validation
 from groupwise.training.settings import GrpoSettings
 from groupwise.training.trackers import Trackers
 from groupwise.training.vllm_arguments import build_vllm_arguments
@@ -79,7 +80,8 @@ def train_grpo(
         rewards: scores a completion.
         settings: of the algorithm.
         workspace: where to write, and the seed of order and sampling.
-        check_heldout: called every ``heldout_every_steps``; its values go to the metrics.
+        check_heldout: called every ``heldout_every_steps``, or as ``validation`` says; its values
+            go to the metrics.
 
     Raises:
         TrainingError: if there are fewer prompts than one round takes, if only some of them have
@@ -100,6 +102,9 @@ def train_grpo(
     model = policy.model = prepare_trainable(policy.model, settings.trainable)
     reward = RewardFunction(examples, rewards, end_token_ids=policy.end_token_ids)
     shown = {name: _RENAMED[name] for name in _SHOWN}
+    trackers = Trackers(settings.report_to)
+    validation = open_validation(settings, workspace, check_heldout, trackers=trackers)
+    looks = validation or _open_heldout(settings, workspace, check_heldout, trackers)
     with (
         StepProgress(workspace.folder.name, shown=shown) as progress,
         _drop_reference(model),
@@ -115,7 +120,7 @@ def train_grpo(
             train_dataset=make_prompt_rows(examples, layout, seed=workspace.seed),
             processing_class=policy.processor,
             callbacks=[
-                *_make_callbacks(settings, workspace, check_heldout),
+                *_make_callbacks(settings, workspace, looks, trackers),
                 TrainableTable(model),
                 progress,
             ],
@@ -129,6 +134,7 @@ def train_grpo(
         resolved,
         num_steps=trainer.state.global_step,
         gradient_accumulation=settings.gradient_accumulation,
+        **(validation.finish(model) if validation else {}),
     )
     remove_checkpoints(workspace.folder)
     model.eval()
@@ -149,18 +155,23 @@ def _check_prompts(examples: Sequence[Example], *, num_needed: int) -> None:
         )
 
 
+def _open_heldout(
+    settings: GrpoSettings, workspace: Workspace, check: CheckHeldout | None, trackers: Trackers
+) -> HeldoutRows | None:
+    every_steps = settings.heldout_every_steps
+    if check is None or every_steps is None:
+        return None
+    return HeldoutRows(workspace.metrics, check=check, every_steps=every_steps, trackers=trackers)
+
+
 def _make_callbacks(
-    settings: GrpoSettings, workspace: Workspace, check_heldout: CheckHeldout | None
+    settings: GrpoSettings, workspace: Workspace, looks: HeldoutRows | None, trackers: Trackers
 ) -> list[Any]:
-    path, every_steps = workspace.metrics, settings.heldout_every_steps
-    trackers = Trackers(settings.report_to)
-    rows = MetricRows(path, rename=_rename_metrics, num_epochs=settings.epochs, trackers=trackers)
-    callbacks: list[Any] = [trackers, ProgressFile(workspace.folder), rows]
-    if check_heldout is not None and every_steps is not None:
-        callbacks.append(
-            HeldoutRows(path, check=check_heldout, every_steps=every_steps, trackers=trackers)
-        )
-    return [WarmupCheck(), *callbacks, WholeCheckpoints()]
+    rows = MetricRows(
+        workspace.metrics, rename=_rename_metrics, num_epochs=settings.epochs, trackers=trackers
+    )
+    found = [WarmupCheck(), trackers, ProgressFile(workspace.folder), rows, looks]
+    return [*(one for one in found if one is not None), WholeCheckpoints()]
 
 
 @contextmanager

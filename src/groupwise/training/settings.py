@@ -35,6 +35,20 @@ class PictureAugmentation(Config):
     grayscale: float = Field(default=0.0, ge=0, le=1)
 
 
+class ValidationSettings(Config):
+    """Looks at validation items while a policy trains, by the accuracy of its greedy answers.
+
+    Attributes:
+        every_steps: a look each so many steps and after the last.
+        select: ``best``: keep the weights of the best look; ``last``: those of the last step.
+        patience: stop after so many looks in a row that are no better; None: train to the end.
+    """
+
+    every_steps: int = Field(ge=1)
+    select: Literal["best", "last"] = "best"
+    patience: int | None = Field(default=None, ge=1)
+
+
 class TrainerSettings(Config):
     """What SFT and GRPO share.
 
@@ -52,6 +66,7 @@ class TrainerSettings(Config):
         report_to: trackers that are told the values of ``metrics.jsonl``; each must be installed.
         gradient_checkpointing: recompute activations to save memory.
         trainable: which weights are trained.
+        validation: when to stop and which weights to keep; None: train to the end, keep the last.
     """
 
     learning_rate: float = Field(default=1e-5, gt=0)
@@ -66,6 +81,7 @@ class TrainerSettings(Config):
     report_to: Annotated[tuple[Tracker, ...], _LOGGED] = ()
     gradient_checkpointing: Annotated[bool, _SAME] = False
     trainable: TrainableSettings = TrainableSettings()
+    validation: ValidationSettings | None = None
 
     @field_validator("report_to")
     @classmethod
@@ -223,6 +239,12 @@ class GrpoSettings(TrainerSettings):
     heldout_every_steps: Annotated[int | None, _LOGGED] = Field(default=None, ge=1)
     speed: Annotated[SpeedSettings, _SAME] = SpeedSettings()
     vllm: VllmSettings | None = None
+
+    @model_validator(mode="after")
+    def _check_looks(self) -> Self:
+        if self.validation is not None and self.heldout_every_steps is not None:
+            raise ValueError("validation looks by itself: leave heldout_every_steps out")
+        return self
 
     @model_validator(mode="after")
     def _check_rounds(self) -> Self:

@@ -13,6 +13,7 @@ from groupwise.models import Policy, prepare_trainable, silence_libraries
 from groupwise.training.arguments import build_arguments
 from groupwise.training.budget import write_budget
 from groupwise.training.callbacks import (
+    CheckHeldout,
     MetricRows,
     ProgressFile,
     StepProgress,
@@ -24,6 +25,7 @@ from groupwise.training.checkpoints import find_last_checkpoint, remove_checkpoi
 from groupwise.training.memory import name_memory_settings
 from groupwise.training.read_ahead import ReadAhead
 from groupwise.training.rows import RowCollator
+from groupwise.training.selection import open_validation
 from groupwise.training.settings import SftSettings
 from groupwise.training.sft_rows import RowsOfEpoch
 from groupwise.training.sft_trainer import make_sft_trainer
@@ -42,13 +44,19 @@ _KEPT_METRICS = (
 
 @silence_libraries()
 def train_sft(
-    policy: Policy, rows: RowsOfEpoch, settings: SftSettings, *, workspace: Workspace
+    policy: Policy,
+    rows: RowsOfEpoch,
+    settings: SftSettings,
+    *,
+    workspace: Workspace,
+    check_heldout: CheckHeldout | None = None,
 ) -> Policy:
     """Fine-tune a policy in place on (example, target) rows; return it.
 
     Writes ``metrics.jsonl``, ``budget.json`` and checkpoints to the workspace; if whole
     checkpoints are already there, training continues from the newest. Before it starts, stderr
-    says what trains.
+    says what trains. ``check_heldout`` is called where ``validation`` asks for a look; its values
+    go to the metrics.
 
     Raises:
         TrainingError: if there are no rows, if epochs differ in their number of rows, if the
@@ -75,6 +83,7 @@ def train_sft(
         lambda places: collate([schedule[place] for place in places]), num_rows=len(schedule)
     )
     trackers = Trackers(settings.report_to)
+    validation = open_validation(settings, workspace, check_heldout, trackers=trackers)
     with (
         StepProgress(workspace.folder.name, shown={"loss": "loss"}) as progress,
         name_memory_settings(settings),
@@ -95,17 +104,20 @@ def train_sft(
                     num_epochs=settings.epochs,
                     trackers=trackers,
                 ),
+                *([validation] if validation else []),
                 WholeCheckpoints(),
                 TrainableTable(model),
                 progress,
             ],
         )
         trainer.train(resume_from_checkpoint=find_last_checkpoint(workspace.folder))
+    taught = schedule[: trainer.state.global_step * trainer.get_total_train_batch_size(arguments)]
     write_budget(
         workspace.folder,
         num_steps=trainer.state.global_step,
-        num_samples=len(schedule),
-        num_tokens=sum(len(collate.encode_target(row)) for _, _, row in schedule),
+        num_samples=len(taught),
+        num_tokens=sum(len(collate.encode_target(row)) for _, _, row in taught),
+        **(validation.finish(model) if validation else {}),
     )
     remove_checkpoints(workspace.folder)
     model.eval()

@@ -1,0 +1,127 @@
+"""Looks at validation choose the checkpoint, end the training, and are written down."""
+
+import json
+
+import pytest
+
+from groupwise.core import Score, TrainingError, read_jsonl
+from groupwise.models import LoraSettings, TrainableSettings, load_policy
+from groupwise.rewards import RewardSet
+from groupwise.training import (
+    GrpoSettings,
+    SftRow,
+    SftSettings,
+    ValidationSettings,
+    Workspace,
+    train_grpo,
+    train_sft,
+)
+
+LORA = TrainableSettings(method="lora", lora=LoraSettings(rank=4, last_blocks=1))
+FULL = TrainableSettings(method="full")
+
+
+class Looks:
+    """Gives accuracies one after the other, and remembers the weights that it was shown."""
+
+    def __init__(self, values):
+        self.values = list(values)
+        self.seen = []
+
+    def __call__(self):
+        trained = (p for p in self.policy.model.parameters() if p.requires_grad)
+        self.seen.append([p.detach().clone() for p in trained])
+        value = self.values.pop(0)
+        if isinstance(value, Exception):
+            raise value
+        return {"accuracy": value, "n": 12}
+
+
+def train(kind, base, examples, folder, looks, *, trainable=LORA, save_every_steps=None, **asked):
+    """Four steps with a look at each, unless they are told otherwise; return what trained."""
+    settings = {
+        "learning_rate": 1e-2,
+        "warmup_share": 0,
+        "trainable": trainable,
+        "save_every_steps": save_every_steps,
+        "validation": ValidationSettings(**({"every_steps": 1} | asked)),
+    }
+    policy = load_policy(base)
+    workspace = Workspace(folder, 0)
+    if looks is not None:
+        looks.policy = policy
+    if kind == "sft":
+        rows = [SftRow(example, str(example.label)) for example in examples]
+        settings = SftSettings(batch_size=2, **settings)
+        train_sft(policy, lambda _: rows, settings, workspace=workspace, check_heldout=looks)
+    else:
+        settings = GrpoSettings(prompts_per_step=2, group_size=2, max_new_tokens=4, **settings)
+        rewards = RewardSet({"ids": (lambda _, c: Score((sum(c.token_ids) % 7) / 6), 1.0)})
+        train_grpo(policy, examples, rewards, settings, workspace=workspace, check_heldout=looks)
+    return [p.detach() for p in policy.model.parameters() if p.requires_grad]
+
+
+def is_same(one, other):
+    return all(a.equal(b) for a, b in zip(one, other, strict=True))
+
+
+@pytest.mark.parametrize(
+    ("kind", "trainable"),
+    [("sft", LORA), ("grpo", LORA), ("grpo", FULL)],
+    ids=["sft", "lora", "full"],
+)
+def test_the_best_look_is_kept(kind, trainable, taught_text_folder, text_examples, tmp_path):
+    looks = Looks([0.2, 0.7, 0.5, 0.7])
+    found = train(kind, taught_text_folder, text_examples, tmp_path, looks, trainable=trainable)
+    assert [is_same(found, seen) for seen in looks.seen] == [False, True, False, False]
+    assert json.loads((tmp_path / "selection.json").read_text()) == {
+        "select": "best",
+        "chosen_by": "accuracy",
+        "kept_step": 2,
+        "last_step": 4,
+        "num_items": 12,
+        "looks": [{"step": n, "accuracy": a} for n, a in ((1, 0.2), (2, 0.7), (3, 0.5), (4, 0.7))],
+    }
+    budget = json.loads((tmp_path / "budget.json").read_text())
+    assert (budget["num_steps"], budget["num_looks"]) == (4, 4)
+    assert budget["num_validation_items"] == 12
+    assert not (tmp_path / "best").exists()
+
+
+@pytest.mark.parametrize("kind", ["sft", "grpo"])
+@pytest.mark.parametrize("select", ["best", "last"])
+def test_it_stops_when_no_look_is_better(kind, select, taught_text_folder, text_examples, tmp_path):
+    looks = Looks([0.5, 0.5, 0.4, 1.0])
+    given = taught_text_folder, text_examples, tmp_path, looks
+    found = train(kind, *given, patience=2, select=select)
+    assert len(looks.seen) == 3
+    assert is_same(found, looks.seen[0 if select == "best" else 2])
+    budget = json.loads((tmp_path / "budget.json").read_text())
+    assert (budget["num_steps"], budget["num_samples"]) == (3, 6 if kind == "sft" else 12)
+    assert max(row["step"] for row in read_jsonl(tmp_path / "metrics.jsonl")) == 3
+
+
+def test_one_that_goes_on_after_a_crash_chooses_the_same(
+    taught_text_folder, text_examples, tmp_path
+):
+    """Of the looks before the crash, too; those of steps that are done again count once."""
+    given = taught_text_folder, text_examples
+    whole = train("sft", *given, tmp_path / "whole", Looks([0.2, 0.7, 0.5, 0.6]))
+    looks = Looks([0.2, 0.7, RuntimeError("torn"), 0.5, 0.6])
+    with pytest.raises(RuntimeError, match="torn"):
+        train("sft", *given, tmp_path / "torn", looks, save_every_steps=1)
+    found = train("sft", *given, tmp_path / "torn", looks, save_every_steps=1)
+    assert is_same(found, whole)
+    one, other = ((tmp_path / name / "selection.json").read_text() for name in ("whole", "torn"))
+    assert one == other
+
+
+@pytest.mark.parametrize("kind", ["sft", "grpo"])
+def test_there_is_nothing_to_look_at(kind, taught_text_folder, text_examples, tmp_path):
+    with pytest.raises(TrainingError, match="there is no validation split"):
+        train(kind, taught_text_folder, text_examples, tmp_path, None)
+
+
+def test_looks_are_asked_for_in_one_way():
+    with pytest.raises(ValueError, match="leave heldout_every_steps out"):
+        GrpoSettings(heldout_every_steps=2, validation=ValidationSettings(every_steps=2))
