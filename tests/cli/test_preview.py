@@ -25,7 +25,7 @@ def test_long_rows_are_cut_and_cannot_steer_the_terminal(
     print_preview(Preview(shown=[ShownRow("\x1b[2J" + "a" * 2_000, "b")]))
     printed = capsys.readouterr().out
     assert "\x1b" not in printed
-    assert "a … and 4 characters more" in printed
+    assert "a … and 4 characters more" in " ".join(printed.replace("│", " ").split())
 
 
 def test_problems_are_refused_below_what_is_shown(capsys: pytest.CaptureFixture[str]) -> None:
