@@ -72,6 +72,7 @@ from groupwise.evaluation.predictions import (
     read_predictions,
     write_predictions,
 )
+from groupwise.evaluation.prompts import Prompts, collect_prompts
 from groupwise.evaluation.report import (
     Section,
     describe_metric,
@@ -106,6 +107,7 @@ __all__ = [
     "PairedComparison",
     "Policies",
     "Prediction",
+    "Prompts",
     "ReliabilityBin",
     "RunFacts",
     "RunPolicy",
@@ -116,6 +118,7 @@ __all__ = [
     "adjust",
     "bin_reliability",
     "check_fairness",
+    "collect_prompts",
     "compare_items",
     "compare_pairs",
     "compare_policies",

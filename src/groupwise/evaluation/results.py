@@ -8,6 +8,7 @@ from groupwise.evaluation.metrics import Metric, write_metrics
 from groupwise.evaluation.paired import PairedComparison, write_comparisons
 from groupwise.evaluation.policies import RunPolicy, write_policies
 from groupwise.evaluation.predictions import Prediction, read_predictions, write_predictions
+from groupwise.evaluation.prompts import Prompts, write_prompts
 from groupwise.evaluation.report import Section, write_sections
 
 
@@ -43,6 +44,7 @@ def write_evaluation(  # noqa: PLR0913 (each is a file)
     comparisons: Sequence[PairedComparison],
     conditions: Conditions,
     policies: Sequence[RunPolicy],
+    prompts: Prompts,
     sections: Sequence[Section] = (),
 ) -> None:
     """Write the files of an evaluation, under the names by which they are looked for.
@@ -54,6 +56,7 @@ def write_evaluation(  # noqa: PLR0913 (each is a file)
         comparisons: of pairs of policies.
         conditions: what the numbers depend on.
         policies: what is known of each policy, in the same order.
+        prompts: what was asked.
         sections: what the recipe adds to the report.
     """
     write_predictions(folder / "predictions.jsonl", predictions)
@@ -61,5 +64,6 @@ def write_evaluation(  # noqa: PLR0913 (each is a file)
     write_comparisons(folder / "comparisons.json", comparisons)
     write_conditions(folder / "conditions.json", conditions)
     write_policies(folder.parent, policies)
+    write_prompts(folder / "prompts.json", prompts)
     if sections:
         write_sections(folder / "sections.json", sections)

@@ -11,6 +11,7 @@ from groupwise.evaluation import (
     Prediction,
     RunPolicy,
     Section,
+    collect_prompts,
     compare_pairs,
     compute_metrics,
     mark_items,
@@ -96,6 +97,7 @@ def measure_policies(  # noqa: PLR0913 (each is something else that a report tel
         comparisons=compare_pairs(found, _list_pairs(found, policies), split="test", seed=seed),
         conditions=describe_conditions(task, context, test),
         policies=_describe_asked(policies, found, test),
+        prompts=collect_prompts(test),
         sections=(*sections, *task.describe(config, context, found, metrics)),
     )
 

@@ -153,7 +153,7 @@ def test_chinese_and_markup_in_task_texts_are_shown_as_they_are(
 def test_markdown_shows_files_that_are_there(written: tuple[Path, Path]) -> None:
     markdown = written[1]
     links = re.findall(r"!\[[^\]]+\]\(([^)]+)\)", markdown.read_text(encoding="utf-8"))
-    assert len([link for link in links if link.endswith(".jpg")]) == 10
+    assert len([link for link in links if link.endswith(".jpg")]) == 10 + 3 + 3
     assert {
         "report/accuracy-test.png",
         "report/learning-curve-grpo.png",

@@ -33,6 +33,7 @@ from groupwise.evaluation.page.plots import (
     name_file,
     plot_bars,
     plot_lines,
+    shorten,
 )
 from groupwise.evaluation.page.rendering import list_plots, render_html, render_markdown, write_page
 from groupwise.evaluation.page.shading import Scale
@@ -88,6 +89,7 @@ __all__ = [
     "plot_reliability",
     "render_html",
     "render_markdown",
+    "shorten",
     "show_metric",
     "show_sized",
     "tabulate_metrics",

@@ -108,7 +108,7 @@ def _draw_bar(bar: Bar, place: int, axes: Axes) -> None:
         "fontweight": "bold" if bar.is_marked else "normal",
         "color": INK,
     }
-    axes.text(0, place - 0.42, _shorten(bar.title, _MAX_TITLE), ha="left", **label)
+    axes.text(0, place - 0.42, shorten(bar.title, _MAX_TITLE), ha="left", **label)
     axes.text(1, place - 0.42, bar.text, ha="right", **label)
 
 
@@ -199,7 +199,7 @@ def _draw_lines(lines: Sequence[Line], form: Form, step: str, axes: Axes) -> Non
 
 def _draw_line(line: Line, axes: Axes) -> None:
     steps, values, color = line.steps, line.values, line.color
-    label = _shorten(line.title, _MAX_NAME)
+    label = shorten(line.title, _MAX_NAME)
     if line.has_marks:
         axes.plot(steps, values, color=color, lw=1.2, marker="D", ms=5, label=label)
     elif line.low:
@@ -227,5 +227,6 @@ def _format_tick(value: float, _: int) -> str:
     return format_plain(value).replace("-", "\u2212", 1 if value < 0 else 0)
 
 
-def _shorten(name: str, length: int) -> str:
+def shorten(name: str, length: int) -> str:
+    """Return a text of at most ``length`` characters, the last of them … where it was cut."""
     return name if len(name) <= length else f"{name[: length - 1]}…"

@@ -15,13 +15,20 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup, escape
 
 from groupwise.core import DataError, open_picture, write_text
-from groupwise.evaluation.page.blocks import Block, Card, Cards, Fold, Page, Plot, Plots
+from groupwise.evaluation.page.blocks import Block, Cards, Fold, Page, Plot, Plots
 from groupwise.evaluation.page.canvas import render_png, render_svg
 from groupwise.evaluation.page.words import CODE, Words
 
 PICTURE_WIDTH = 880
 _JPEG_QUALITY = 78
-_MARKS = "\\`*_|[]"
+_MARKS = "\\`*_|[]$"
+_CODE = re.compile(f"{CODE[0]}([^{CODE[0]}{CODE[1]}]*){CODE[1]}")
+_CONTROLS: dict[int, int] = {
+    **{code: 0x2400 + code for code in range(0x20) if code not in (0x09, 0x0A)},
+    **dict.fromkeys((*range(0x7F, 0xA0), *range(0x202A, 0x202F), *range(0x2066, 0x206A)), 0xFFFD),
+    **dict.fromkeys(map(ord, CODE), 0xFFFD),
+}
+"""What stands for characters that command a terminal, turn a text around or would mark code."""
 
 
 def render_html(page: Page) -> str:
@@ -34,12 +41,13 @@ def _draw_plots(page: Page) -> dict[str, bytes]:
 
 
 def _render_html(page: Page, plots: Mapping[str, bytes]) -> str:
-    jpegs = {place: _shrink(one.picture) for place, one in enumerate(_cards(page))}
     return _render(
         "page.html.j2",
         page,
         plots={name: _to_data_uri(svg, "svg+xml") for name, svg in plots.items()},
-        pictures={place: _to_data_uri(jpeg, "jpeg") for place, jpeg in jpegs.items() if jpeg},
+        pictures={
+            path: _to_data_uri(jpeg, "jpeg") for path, jpeg in _shrink_pictures(page).items()
+        },
     )
 
 
@@ -50,9 +58,8 @@ def render_markdown(page: Page, *, folder: str) -> str:
         page,
         plots={one.name: f"{folder}/{one.name}.{page.plot_form}" for one in list_plots(page)},
         pictures={
-            place: f"{folder}/{_name_picture(place)}"
-            for place, one in enumerate(_cards(page))
-            if _shrink(one.picture)
+            path: f"{folder}/{_name_picture(place)}"
+            for place, path in enumerate(_shrink_pictures(page))
         },
     )
 
@@ -70,9 +77,8 @@ def write_page(page: Page, folder: Path, *, name: str) -> tuple[Path, Path]:
         is_png = page.plot_form == "png"
         drawn = render_png(plot.draw, plot.size) if is_png else plots[plot.name]
         (pictures / f"{plot.name}.{page.plot_form}").write_bytes(drawn)
-    for place, card in enumerate(_cards(page)):
-        if jpeg := _shrink(card.picture):
-            (pictures / _name_picture(place)).write_bytes(jpeg)
+    for place, jpeg in enumerate(_shrink_pictures(page).values()):
+        (pictures / _name_picture(place)).write_bytes(jpeg)
     write_text(html, _render_html(page, plots))
     write_text(markdown, render_markdown(page, folder=name))
     return html, markdown
@@ -83,8 +89,11 @@ def list_plots(page: Page) -> list[Plot]:
     return [plot for one in _blocks(page) if isinstance(one, Plots) for plot in one.plots]
 
 
-def _cards(page: Page) -> list[Card]:
-    return [card for one in _blocks(page) if isinstance(one, Cards) for card in one.cards]
+def _shrink_pictures(page: Page) -> dict[Path, bytes]:
+    """Return each picture of a page that can be opened, once, in order."""
+    cards = (card for one in _blocks(page) if isinstance(one, Cards) for card in one.cards)
+    paths = dict.fromkeys(card.picture for card in cards if card.picture is not None)
+    return {path: jpeg for path in paths if (jpeg := _shrink(path))}
 
 
 def _blocks(page: Page) -> Iterator[Block]:
@@ -99,13 +108,11 @@ def _blocks(page: Page) -> Iterator[Block]:
 
 
 def _name_picture(place: int) -> str:
-    return f"mistake-{place + 1:02d}.jpg"
+    return f"picture-{place + 1:02d}.jpg"
 
 
-def _shrink(path: Path | None) -> bytes | None:
+def _shrink(path: Path) -> bytes | None:
     """Return a picture as a JPEG at most 880 pixels wide, None if it cannot be opened."""
-    if path is None:
-        return None
     try:
         picture = open_picture(path)
     except DataError:
@@ -134,25 +141,28 @@ def _load_environment(is_html: bool) -> Environment:
 
 
 def _render(
-    template: str, page: Page, *, plots: Mapping[str, str], pictures: Mapping[int, str]
+    template: str, page: Page, *, plots: Mapping[str, str], pictures: Mapping[Path, str]
 ) -> str:
     label: Callable[..., str] = Words(page.language).label
     environment = _load_environment(template.endswith(".html.j2"))
-    return environment.get_template(template).render(
+    text = environment.get_template(template).render(
         page=page, label=label, plots=plots, pictures=pictures
     )
+    return text.translate(_CONTROLS)
 
 
 def _mark_html(text: str) -> Markup:
     """Return escaped text with its code marked."""
-    return Markup(str(escape(text)).replace(CODE[0], "<code>").replace(CODE[1], "</code>"))
+    return Markup(_CODE.sub(r"<code>\1</code>", str(escape(text))))
 
 
 def _mark_markdown(text: str) -> str:
-    """Return text that is shown as it is, but for its code."""
-    parts = re.split(f"{CODE[0]}(.*?){CODE[1]}", text)
-    shown = [f"`{part}`" if place % 2 else _escape(part) for place, part in enumerate(parts)]
-    return "".join(shown).strip(" ")
+    """Return text that is shown as it is, but for its code; no code ends early or spans lines."""
+    parts = [
+        f"`{part}`" if place % 2 and not set(part) & {"`", "\n"} else _escape(part)
+        for place, part in enumerate(_CODE.split(text))
+    ]
+    return "".join(parts).strip(" ")
 
 
 def escape_cell(text: object) -> str:

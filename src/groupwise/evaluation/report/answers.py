@@ -15,16 +15,18 @@ from groupwise.evaluation.page import (
     Table,
     Words,
     color_policy,
-    mark_code,
     name_file,
     numbers,
     plot_confusion,
     plot_reliability,
+    shorten,
     show_metric,
     tabulate_metrics,
 )
 from groupwise.evaluation.predictions import Prediction
+from groupwise.evaluation.prompts import MAX_TEXT, Prompts
 from groupwise.evaluation.report.content import Report
+from groupwise.evaluation.report.items import MAX_ANSWER, show_item
 
 _KINDS = ("precision", "recall", "f1")
 
@@ -114,27 +116,21 @@ def show_mistakes(report: Report, words: Words) -> Part:
         policy = words.title_policy(found.policy)
         lead = words.label(name, policy=policy, split=report.split, **values)
         cards = [
-            _show_mistake(one, picture, words)
+            _show_mistake(one, picture, report.files.prompts, words)
             for one, picture in zip(found.shown, found.pictures, strict=True)
         ]
         blocks = [Paragraph(lead), *([Cards(tuple(cards))] if cards else [])]
     return Part("mistakes", words.label("mistakes"), tuple(blocks))
 
 
-def _show_mistake(one: Prediction, picture: Path | None, words: Words) -> Card:
-    task = one.fields.get("task")
+def _show_mistake(one: Prediction, picture: Path | None, asked: Prompts, words: Words) -> Card:
     sure = "" if one.confidence is None else words.label("sure", share=one.confidence)
     wrong = words.label("invalid_answer")
     if one.predicted is not None:
-        wrong = words.label("answered", answer=one.predicted)
-    said = words.label("said", text=one.text) if one.text else words.label("said_nothing")
+        wrong = words.label("answered", answer=shorten(one.predicted, MAX_ANSWER))
+    said = words.label("said_nothing")
+    if one.text:
+        said = words.label("said", text=shorten(one.text, MAX_TEXT))
     reason = words.label("in_brackets", text=one.reason) if one.reason else ""
-    where = words.label("where", cluster=mark_code(one.cluster), item=mark_code(one.example_id[:8]))
-    return Card(
-        title=task if isinstance(task, str) and task else words.label("no_task"),
-        pills=(("truth", words.label("truth_is", label=one.label)), ("wrong", f"{wrong}{sure}")),
-        said=f"{said}{reason}; {where}",
-        picture=picture,
-        gone=words.label("picture_gone" if picture is None else "picture_broken"),
-        alt=words.label("picture_of", item=one.example_id[:8]),
-    )
+    pills = [("wrong", f"{wrong}{sure}")]
+    return show_item(one, f"{said}{reason}", words, pills=pills, picture=picture, asked=asked)

@@ -15,6 +15,7 @@ from groupwise.evaluation.metrics import Metric
 from groupwise.evaluation.page import Statement
 from groupwise.evaluation.policies import Policies
 from groupwise.evaluation.predictions import Prediction, group_by_policy
+from groupwise.evaluation.report.changes import Changes, find_changes
 from groupwise.evaluation.report.files import RunFiles, read_run_files
 from groupwise.evaluation.report.findings import state_findings
 from groupwise.evaluation.report.mistakes import Mistakes, choose_mistakes
@@ -47,6 +48,7 @@ class Report:
         metrics: of every split, the main one first: by policy, in order, and measure.
         details: confusion and calibration by policy; empty where answers are open.
         mistakes: what the last policy got wrong, None without predictions.
+        changes: what the last training changed, None where its start was not asked.
     """
 
     files: RunFiles
@@ -57,6 +59,7 @@ class Report:
     metrics: Mapping[str, ByPolicy]
     details: tuple[PolicyDetail, ...]
     mistakes: Mistakes | None
+    changes: Changes | None
 
     @property
     def main(self) -> ByPolicy:
@@ -94,6 +97,7 @@ def build_report(run_folder: Path) -> Report:
         metrics=metrics,
         details=_arrange_details(by_policy),
         mistakes=choose_mistakes(by_policy.get(last[0], []), run_folder),
+        changes=find_changes(by_policy, files.policies),
     )
 
 

@@ -17,6 +17,7 @@ from groupwise.evaluation.monitor import History
 from groupwise.evaluation.paired import PairedComparison, read_comparisons
 from groupwise.evaluation.policies import Policies, read_policies
 from groupwise.evaluation.predictions import Prediction, read_predictions
+from groupwise.evaluation.prompts import Prompts, read_prompts
 from groupwise.evaluation.report.sections import Section, read_sections
 
 T = TypeVar("T")
@@ -39,6 +40,7 @@ class RunFiles:
 
     folder: Path
     predictions: list[Prediction]
+    prompts: Prompts
     metrics: list[Metric]
     comparisons: list[PairedComparison]
     sections: tuple[Section, ...]
@@ -72,6 +74,7 @@ def read_run_files(folder: Path) -> RunFiles:
     return RunFiles(
         folder=folder,
         predictions=_read(folder / "evaluate/predictions.jsonl", read_predictions, []),
+        prompts=_read(folder / "evaluate/prompts.json", read_prompts, Prompts()),
         metrics=_read(folder / "evaluate/metrics.json", read_metrics, []),
         comparisons=_read(folder / "evaluate/comparisons.json", read_comparisons, []),
         sections=_read(folder / "evaluate/sections.json", read_sections, ()),

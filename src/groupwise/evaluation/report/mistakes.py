@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from groupwise.evaluation.predictions import Prediction
+from groupwise.evaluation.report.items import find_picture
 
 NUM_SHOWN = 10
 
@@ -51,16 +52,10 @@ def choose_mistakes(predictions: Sequence[Prediction], folder: Path) -> Mistakes
         num_wrong=len(wrong),
         num_items=len(predictions),
         shown=shown,
-        pictures=tuple(_find_picture(item.pictures, folder) for item in shown),
+        pictures=tuple(find_picture(item.pictures, folder) for item in shown),
     )
 
 
 def _rank_mistake(item: Prediction) -> tuple[bool, bool, float, str]:
     confidence = item.confidence
     return (item.predicted is None, confidence is None, -(confidence or 0.0), item.example_id)
-
-
-def _find_picture(pictures: Sequence[str], folder: Path) -> Path | None:
-    if not pictures:
-        return None
-    return next((p for p in (folder / pictures[0], Path(pictures[0])) if p.is_file()), None)

@@ -1,0 +1,54 @@
+"""What was asked, for the readers of a report: ``evaluate/prompts.json``."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from pydantic import ConfigDict, TypeAdapter, ValidationError, with_config
+
+from groupwise.core import EvaluationError, Example, read_json, write_json
+from groupwise.evaluation.page import shorten
+
+
+@with_config(ConfigDict(extra="forbid"))
+@dataclass(frozen=True, slots=True)
+class Prompts:
+    """What was asked.
+
+    Attributes:
+        turns: the text of the last turn of each item's prompt, cut, by the item's id.
+    """
+
+    turns: Mapping[str, str] = field(default_factory=dict[str, str])
+
+
+MAX_TEXT = 400
+"""Characters that are shown of a prompt's last turn, or of an answer as it was given."""
+_PARSER = TypeAdapter(Prompts)
+
+
+def collect_prompts(examples: Iterable[Example]) -> Prompts:
+    """Return what is asked of examples."""
+    return Prompts({one.id: shorten(one.prompt[-1].text, MAX_TEXT) for one in examples})
+
+
+def write_prompts(path: Path, prompts: Prompts) -> None:
+    """Replace ``path``."""
+    write_json(path, _PARSER.dump_python(prompts, mode="json"))
+
+
+def read_prompts(path: Path) -> Prompts:
+    """Return what was asked.
+
+    Raises:
+        DataError: if the file is not a JSON object.
+        EvaluationError: if it has other keys or values.
+    """
+    try:
+        return _PARSER.validate_python(read_json(path, dict))
+    except ValidationError as error:
+        first = error.errors()[0]
+        got = f"{'.'.join(map(str, first['loc']))}: {first['msg']}"
+        raise EvaluationError(
+            f"{path} is damaged", got=got, fix="run the step evaluate again"
+        ) from error

@@ -1,0 +1,110 @@
+"""What training fixed and what it broke: the answers before and after, item by item."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from groupwise.evaluation.page import (
+    Block,
+    Card,
+    Cards,
+    Heading,
+    Paragraph,
+    Part,
+    Table,
+    Words,
+    numbers,
+    shorten,
+)
+from groupwise.evaluation.policies import Policies
+from groupwise.evaluation.predictions import Prediction
+from groupwise.evaluation.prompts import MAX_TEXT
+from groupwise.evaluation.report.files import RunFiles
+from groupwise.evaluation.report.items import MAX_ANSWER, find_picture, show_item
+
+NUM_SHOWN = 3
+KINDS = {(False, True): "fixed", (True, False): "broken"} | {
+    (True, True): "right_twice",
+    (False, False): "wrong_twice",
+}
+"""What became of an item, by whether it was right before and whether it is right after."""
+Pair = tuple[Prediction, Prediction]
+
+
+@dataclass(frozen=True, slots=True)
+class Changes:
+    """The answers of a policy and of the one it was trained from, to the items that both have.
+
+    Attributes:
+        before: the policy that training started from.
+        after: the policy.
+        pairs: both answers to each item by ``KINDS``, in the order of ids, which are digests.
+    """
+
+    before: str
+    after: str
+    pairs: Mapping[str, Sequence[Pair]]
+
+
+def find_changes(
+    by_policy: Mapping[str, Sequence[Prediction]], policies: Policies
+) -> Changes | None:
+    """Return what became of each item; None where the run does not have both policies' answers."""
+    after = policies.choose_last(by_policy) if by_policy else ""
+    before = policies.find(after).trained_from
+    if before is None or before not in by_policy:
+        return None
+    earlier = {one.example_id: one for one in by_policy[before]}
+    later = {one.example_id: one for one in by_policy[after]}
+    pairs: dict[str, list[Pair]] = {kind: [] for kind in KINDS.values()}
+    for item in sorted(earlier.keys() & later.keys()):
+        pair = earlier[item], later[item]
+        pairs[KINDS[pair[0].is_correct, pair[1].is_correct]].append(pair)
+    return Changes(before, after, pairs)
+
+
+def show_changes(
+    changes: Changes | None, files: RunFiles, *, split: str, words: Words
+) -> tuple[Part, ...]:
+    """Return counts of what became of all items, and a few that were fixed or broken."""
+    if changes is None:
+        return ()
+    blocks = tuple(_list_blocks(changes, files, split, words))
+    return (Part("changes", words.label("changes"), blocks),)
+
+
+def _list_blocks(found: Changes, files: RunFiles, split: str, words: Words) -> Iterator[Block]:
+    num = sum(map(len, found.pairs.values()))
+    titles = {"before": words.title_policy(found.before), "after": words.title_policy(found.after)}
+    yield Paragraph(words.label("changes_lead", **titles, num=num, split=split, most=NUM_SHOWN))
+    rows = tuple(
+        (
+            words.label(kind),
+            numbers.format_count(len(pairs)),
+            numbers.format_share(_share(pairs, num)),
+        )
+        for kind, pairs in found.pairs.items()
+    )
+    yield Table("", words.labels("before_after", "n_items", "share"), rows)
+    for kind in ("fixed", "broken"):
+        if pairs := found.pairs[kind]:
+            yield Heading(words.label(kind))
+            yield Cards(tuple(_show_pair(one, files, words) for one in pairs[:NUM_SHOWN]))
+
+
+def _share(pairs: Sequence[Pair], num: int) -> float | None:
+    return len(pairs) / num if num else None
+
+
+def _show_pair(pair: Pair, files: RunFiles, words: Words) -> Card:
+    said: list[str] = []
+    pills: list[tuple[str, str]] = []
+    for one in pair:
+        policy = words.title_policy(one.policy)
+        answer = words.label("invalid_answer") if one.predicted is None else one.predicted
+        text = words.label("policy_answered", policy=policy, answer=shorten(answer, MAX_ANSWER))
+        pills.append(("truth" if one.is_correct else "wrong", text))
+        said.append(words.label("policy_said", policy=policy, text=shorten(one.text, MAX_TEXT)))
+    picture = find_picture(pair[1].pictures, files.folder)
+    return show_item(
+        pair[1], " ".join(said), words, pills=pills, picture=picture, asked=files.prompts
+    )
