@@ -75,7 +75,7 @@ def test_an_evaluation_is_where_it_is_looked_for(
         comparisons=comparisons,
         conditions=conditions,
         policies=POLICIES,
-        prompts=Prompts({"item": "What?"}),
+        prompts=Prompts(turns={"item": "What?"}),
         sections=[Section("Missed defects")],
     )
     assert read_predictions(tmp_path / "evaluate/predictions.jsonl") == predictions
@@ -83,5 +83,5 @@ def test_an_evaluation_is_where_it_is_looked_for(
     assert read_comparisons(tmp_path / "evaluate/comparisons.json") == comparisons
     assert read_conditions(tmp_path / CONDITIONS_FILE) == conditions
     assert read_policies(tmp_path).listed == POLICIES
-    assert read_prompts(tmp_path / "evaluate/prompts.json") == Prompts({"item": "What?"})
+    assert read_prompts(tmp_path / "evaluate/prompts.json") == Prompts(turns={"item": "What?"})
     assert read_sections(tmp_path / "evaluate/sections.json") == (Section("Missed defects"),)

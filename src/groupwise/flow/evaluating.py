@@ -2,6 +2,7 @@
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 from groupwise.core import Example
@@ -9,6 +10,7 @@ from groupwise.data import list_near_examples
 from groupwise.evaluation import (
     NEAR_DUPLICATE,
     Prediction,
+    Prompts,
     RunPolicy,
     Section,
     collect_prompts,
@@ -24,6 +26,7 @@ from groupwise.evaluation import (
 from groupwise.flow.asking import ask_policy, draw_items, open_policy
 from groupwise.flow.conditions import describe_conditions
 from groupwise.flow.task import Task, read_splits
+from groupwise.models import find_tokenizer, render_prompt
 from groupwise.pipeline import StepContext
 
 _RIVALS = ("trained", "prompted", "baseline")
@@ -97,7 +100,7 @@ def measure_policies(  # noqa: PLR0913 (each is something else that a report tel
         comparisons=compare_pairs(found, _list_pairs(found, policies), split="test", seed=seed),
         conditions=describe_conditions(task, context, test),
         policies=_describe_asked(policies, found, test),
-        prompts=collect_prompts(test),
+        prompts=_collect_prompts(task, context, test),
         sections=(*sections, *task.describe(config, context, found, metrics)),
     )
 
@@ -106,6 +109,12 @@ def run_report(task: Task[Any], context: StepContext) -> None:
     """Write the report from the run's files."""
     del task
     write_report(context.run)
+
+
+def _collect_prompts(task: Task[Any], context: StepContext, test: Sequence[Example]) -> Prompts:
+    tokenizer = find_tokenizer(task.find_base(context.config, context.run))
+    render = partial(render_prompt, tokenizer)
+    return collect_prompts(test) if tokenizer is None else collect_prompts(test, render)
 
 
 def _describe_asked(

@@ -24,6 +24,7 @@ from groupwise.evaluation.page.blocks import (
     Table,
     Tables,
     Tile,
+    Verbatim,
 )
 from groupwise.evaluation.page.canvas import can_draw, color_policy, pick_color
 from groupwise.evaluation.page.plots import (
@@ -75,6 +76,7 @@ __all__ = [
     "Table",
     "Tables",
     "Tile",
+    "Verbatim",
     "Words",
     "can_draw",
     "color_policy",

@@ -163,6 +163,14 @@ class Bullets:
 
 
 @dataclass(frozen=True, slots=True)
+class Verbatim:
+    """Text to be shown as it is, line by line."""
+
+    form: ClassVar = "verbatim"
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
 class Tables:
     """Tables side by side; wide ones below each other."""
 
@@ -218,7 +226,7 @@ class Fold:
     blocks: tuple["Block", ...]
 
 
-Block = Paragraph | Heading | Bullets | Table | Tables | Plots | Cards | Fold
+Block = Paragraph | Heading | Bullets | Verbatim | Table | Tables | Plots | Cards | Fold
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,9 +1,9 @@
-"""One item on the page of a run: its picture, what was asked, the truth and what was said."""
+"""Items on the page of a run: pictures, prompts, truths and answers."""
 
 from collections.abc import Sequence
 from pathlib import Path
 
-from groupwise.evaluation.page import Card, Words, mark_code, shorten
+from groupwise.evaluation.page import Card, Paragraph, Part, Verbatim, Words, mark_code, shorten
 from groupwise.evaluation.predictions import Prediction
 from groupwise.evaluation.prompts import MAX_TEXT, Prompts
 
@@ -36,6 +36,16 @@ def show_item(
         gone=gone if one.pictures else "",
         alt=words.label("picture_of", item=one.example_id[:8]),
     )
+
+
+def show_prompt(asked: Prompts, *, split: str, words: Words) -> tuple[Part, ...]:
+    """Return one prompt as the model sees it, where the run knows it."""
+    if not asked.shown:
+        return ()
+    pictures = words.label("with_pictures", names=asked.pictures) if asked.pictures else ""
+    values = {"item": asked.item[:8], "split": split, "pictures": pictures}
+    blocks = (Paragraph(words.label("prompt_lead", **values)), Verbatim(asked.shown))
+    return (Part("prompt", words.label("prompt"), blocks),)
 
 
 def find_picture(pictures: Sequence[str], folder: Path) -> Path | None:

@@ -21,6 +21,7 @@ from groupwise.evaluation.page import (
 from groupwise.evaluation.report.answers import show_answers, show_mistakes
 from groupwise.evaluation.report.changes import show_changes
 from groupwise.evaluation.report.content import Report, build_report
+from groupwise.evaluation.report.items import show_prompt
 from groupwise.evaluation.report.origin import show_data, show_settings
 from groupwise.evaluation.report.results import show_accuracy, show_comparisons, show_slices
 from groupwise.evaluation.report.tables import make_tile
@@ -75,6 +76,7 @@ def lay_out(report: Report, language: Language = "en") -> Page:
         show_answers(report, words),
         *show_changes(report.changes, report.files, split=report.split, words=words),
         show_mistakes(report, words),
+        *show_prompt(report.files.prompts, split=report.split, words=words),
         show_data(report.files.audit, words),
         show_settings(report.files.manifest, words),
     )
