@@ -80,8 +80,14 @@ class Runner:
         self.trainer._generate_and_score_completions = timed
 
     def step(self, seed: int) -> None:
-        """Do one step; its gradient stays until the next."""
+        """Do one step; its gradient stays until the next.
+
+        After the first step, which is compared with TRL's, Groupwise samples by the rows' seeds.
+        """
         trainer, rows = self.trainer, next(self.batches)
+        if seed and isinstance(trainer, FastGRPOTrainer):
+            size = trainer.num_generations
+            rows = [{**row, "sampling_seed": n // size} for n, row in enumerate(rows)]
         torch.manual_seed(seed)
         wait_for(self.device)
         started = time.perf_counter()
