@@ -32,8 +32,10 @@ from groupwise.data.splits import (
     split_clusters,
 )
 from groupwise.data.tables.asked import AskedRow, ask_about_row, read_asked_rows
+from groupwise.data.tables.files import read_table_rows
 from groupwise.data.tables.loading import LoadedTable, digest_table, load_labelled, load_table
 from groupwise.data.tables.settings import SPLITS, TableColumns, TableSettings
+from groupwise.data.tables.templates import fill_template, find_place_problem
 
 __all__ = [
     "KEEPING_ORDER",
@@ -66,8 +68,10 @@ __all__ = [
     "drop_near",
     "drop_shared",
     "expect_dead_groups",
+    "fill_template",
     "find_near_duplicates",
     "find_near_pictures",
+    "find_place_problem",
     "find_rated",
     "find_seen",
     "join_by_files",
@@ -81,6 +85,7 @@ __all__ = [
     "read_asked_rows",
     "read_examples",
     "read_screen",
+    "read_table_rows",
     "render_audit",
     "split_by_fold",
     "split_by_session",

@@ -12,7 +12,7 @@ from typing import Any
 
 from groupwise.core import DataError, Picture, digest_file, digest_json
 from groupwise.data.drops import DropLog
-from groupwise.data.tables.files import TableRow, find_index, read_rows
+from groupwise.data.tables.files import TableRow, find_index, read_table_rows
 from groupwise.data.tables.pictures import UnusableRowError, decode_picture, digest_picture
 
 LABELS = ("on-task", "off-task")
@@ -84,7 +84,7 @@ def load_screenshots(root: Path) -> LoadedScreens:
     """
     index = find_index(root)
     drops = DropLog()
-    rows = read_rows(index, drops)
+    rows = read_table_rows(index, drops)
     num_rows = len(rows) + drops.total
     _check_columns(rows, index)
     sizes: dict[Path, tuple[Picture, int, int]] = {}
@@ -131,7 +131,7 @@ def digest_screenshots(root: Path) -> str:
         DataError: if there is no index, or it cannot be read.
     """
     index = find_index(root)
-    names = {_name_picture(row) for row in read_rows(index, DropLog())}
+    names = {_name_picture(row) for row in read_table_rows(index, DropLog())}
     pictures = [[name, digest_picture(root / name)] for name in sorted(names)]
     return digest_json([index.name, digest_file(index), pictures])
 

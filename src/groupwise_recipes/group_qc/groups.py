@@ -27,9 +27,9 @@ from groupwise.data import (
     drop_near,
     join_by_files,
     join_near_duplicates,
+    read_table_rows,
     split_by_shares,
 )
-from groupwise.data.tables.files import read_rows
 from groupwise_drawn.cabinets import write_cabinets
 from groupwise_recipes.group_qc.config import GroupData, GroupQcConfig, PhotoLabels
 from groupwise_recipes.group_qc.photos import (
@@ -302,7 +302,7 @@ def list_taught(
 def _read_labels(root: Path, labels: PhotoLabels) -> dict[str, str]:
     """Return the description of each photo that a table has, by its place below the root."""
     path, drops = root / labels.file, DropLog()
-    rows = [row.values for row in read_rows(path, drops)]
+    rows = [row.values for row in read_table_rows(path, drops)]
     if drops.total or not rows:
         got = ", ".join(f"{one.where}: {one.reason}" for one in drops.rows[:3]) or "no rows"
         raise DataError(

@@ -11,7 +11,7 @@ from unicodedata import normalize
 from pydantic import AfterValidator, Field, model_validator
 
 from groupwise.core import Config
-from groupwise.data.tables.templates import fill, find_place_problem
+from groupwise.data import fill_template, find_place_problem
 
 _COLONS = ":："
 
@@ -194,7 +194,7 @@ class Prompts(Config):
 
 def fill_in(template: str, **values: object) -> str:
     """Return a template of ``Prompts`` or an order with its places filled."""
-    return fill(template, values, file="")
+    return fill_template(template, values, file="")
 
 
 def _check_places(name: str, template: str, *, needed: str = "", more: str = "") -> None:

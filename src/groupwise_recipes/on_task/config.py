@@ -6,7 +6,7 @@ from typing import Annotated, Literal, Self
 from pydantic import Field, model_validator
 
 from groupwise.core import BUDGET, Config, Source, describe_unknown
-from groupwise.data.tables.templates import find_place_problem
+from groupwise.data import find_place_problem
 from groupwise.flow import DataSettings, FlowConfig
 from groupwise.rewards import LabelParser
 from groupwise.training import SftSettings

@@ -1,8 +1,7 @@
 """The on-task question and the answers it is taught with."""
 
 from groupwise.core import Example, Message, make_example
-from groupwise.data import Pair
-from groupwise.data.tables.templates import fill
+from groupwise.data import Pair, fill_template
 from groupwise.rewards import LabelParser
 from groupwise_recipes.on_task.config import LABELS, OnTaskConfig
 
@@ -20,7 +19,7 @@ def make_pair_example(pair: Pair, config: OnTaskConfig) -> Example:
         "difficulty": screen.difficulty,
     }
     return make_example(
-        [Message("user", fill(config.prompt, {"task": pair.task}, file=""))],
+        [Message("user", fill_template(config.prompt, {"task": pair.task}, file=""))],
         cluster=screen.session,
         pictures=[screen.picture],
         label=None if pair.label is None else labels[pair.label],

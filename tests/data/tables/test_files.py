@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from groupwise.core import DataError
 from groupwise.data.drops import DropLog
-from groupwise.data.tables.files import read_rows
+from groupwise.data.tables.files import read_table_rows
 
 TEXT = "问题,答案\n这个产品质量很好吗？,好评\n物流太慢了。,差评\n"
 ROWS = [
@@ -22,7 +22,7 @@ COMMON = st.text("的一是在不了有和人这中大为上个国我以要他�
 
 def read(path: Path, encoding: str | None = None) -> list[dict[str, object]]:
     drops = DropLog()
-    rows = [row.values for row in read_rows(path, drops, encoding=encoding)]
+    rows = [row.values for row in read_table_rows(path, drops, encoding=encoding)]
     assert drops.total == 0
     return rows
 
@@ -94,7 +94,7 @@ def test_a_bad_line_of_jsonl_is_counted_and_the_others_are_read(tmp_path: Path):
     )
     path.write_bytes('{"问题": "好"}\n'.encode() + b'{"a": "\xff"}\n[1]\n{"a": \n\n')
     drops = DropLog()
-    assert [row.values for row in read_rows(path, drops)] == [{"问题": "好"}]
+    assert [row.values for row in read_table_rows(path, drops)] == [{"问题": "好"}]
     assert [drop.where for drop in drops.rows] == [
         "rows.jsonl:2 (not JSON)",
         "rows.jsonl:3 (not a JSON object)",

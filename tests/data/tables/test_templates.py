@@ -1,21 +1,24 @@
 import pytest
 
-from groupwise.data.tables.templates import FillError, check_template, fill, list_columns
+from groupwise.data.tables.templates import FillError, check_template, fill_template, list_columns
 
 
 def test_columns_of_any_name_fill_a_template():
     values = {"问题": "好吗？", "the answer": 3, "list": ["a", "b"]}
     text = '{{ 问题 }} {{ row["the answer"] }} {{ list[1] }} {{ _file }}'
-    assert fill(text, values, file="评论") == "好吗？ 3 b 评论"
+    assert fill_template(text, values, file="评论") == "好吗？ 3 b 评论"
 
 
 @pytest.mark.parametrize("missing", [None, "", "  "])
 def test_a_missing_value_is_never_shown_as_nothing_or_none(missing: str | None):
     values = {"question": "why?", "hint": missing}
     with pytest.raises(FillError, match="missing"):
-        fill("{{ question }} {{ hint }}", values, file="")
-    assert fill("{{ question }}{% if hint %} {{ hint }}{% endif %}", values, file="") == "why?"
-    assert fill("{{ question }} {{ hint or 'none' }}", values, file="") == "why? none"
+        fill_template("{{ question }} {{ hint }}", values, file="")
+    assert (
+        fill_template("{{ question }}{% if hint %} {{ hint }}{% endif %}", values, file="")
+        == "why?"
+    )
+    assert fill_template("{{ question }} {{ hint or 'none' }}", values, file="") == "why? none"
 
 
 @pytest.mark.parametrize(
@@ -32,7 +35,7 @@ def test_a_missing_value_is_never_shown_as_nothing_or_none(missing: str | None):
 )
 def test_what_cannot_be_filled_says_so(text: str):
     with pytest.raises(FillError):
-        fill(text, {"a": "x"}, file="")
+        fill_template(text, {"a": "x"}, file="")
 
 
 def test_the_columns_that_a_template_needs_are_known_before_it_is_filled():

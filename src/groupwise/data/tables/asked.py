@@ -8,7 +8,7 @@ from typing import Any
 
 from groupwise.core import DataError, Example
 from groupwise.data.drops import DropLog
-from groupwise.data.tables.files import find_index, read_rows
+from groupwise.data.tables.files import find_index, read_table_rows
 from groupwise.data.tables.pictures import UnusableRowError
 from groupwise.data.tables.rows import RowReader, list_picture_paths
 from groupwise.data.tables.settings import TableSettings
@@ -52,7 +52,7 @@ def read_asked_rows(
     index = find_index(path) if path.is_dir() else path
     drops = DropLog()
     found: list[AskedRow] = []
-    for row in read_rows(index, drops, encoding=encoding):
+    for row in read_table_rows(index, drops, encoding=encoding):
         source = _place_row(row.values, index.parent)
         values = {k: clean_value(v) for k, v in row.values.items() if k not in pictures}
         values[_FILE] = index.name.partition(".")[0]

@@ -65,7 +65,7 @@ def find_index(root: Path) -> Path:
     return tables[0]
 
 
-def read_rows(path: Path, drops: DropLog, *, encoding: str | None = None) -> list[TableRow]:
+def read_table_rows(path: Path, drops: DropLog, *, encoding: str | None = None) -> list[TableRow]:
     """Return the readable rows of a file; the others go to ``drops``.
 
     Blank lines are no rows. The kind of file is told by its suffix (``SUFFIXES``, and ``.gz``

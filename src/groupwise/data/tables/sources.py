@@ -10,7 +10,7 @@ from typing import Any, cast
 
 from groupwise.core import DataError
 from groupwise.data.drops import DropLog
-from groupwise.data.tables.files import SUFFIXES, read_rows
+from groupwise.data.tables.files import SUFFIXES, read_table_rows
 from groupwise.data.tables.settings import SPLITS, TableSettings
 
 TEST_PART = re.compile(r"(?<![a-z])test(?![a-z])|测试", re.IGNORECASE)
@@ -57,7 +57,7 @@ def _read_files(settings: TableSettings, drops: DropLog) -> Iterator[SourceRow]:
     for split, patterns in settings.files.items():
         for path in (path for pattern in patterns for path in _find_files(pattern)):
             is_test = any(TEST_PART.search(name) for name in (path.name, path.parent.name))
-            for row in read_rows(path, drops, encoding=settings.encoding):
+            for row in read_table_rows(path, drops, encoding=settings.encoding):
                 yield SourceRow(
                     values=row.values,
                     where=row.where,

@@ -63,7 +63,7 @@ def list_columns(text: str) -> frozenset[str]:
     return frozenset(names - _OWN_NAMES - known.keys())
 
 
-def fill(text: str, values: Mapping[str, Any], *, file: str) -> str:
+def fill_template(text: str, values: Mapping[str, Any], *, file: str) -> str:
     """Return a template filled with a row's values.
 
     Empty texts are as missing as nulls: what may be missing is written ``{% if hint %}`` or

@@ -8,7 +8,7 @@ from typing import Any, cast
 
 from groupwise.data.tables.pictures import UnusableRowError
 from groupwise.data.tables.sources import SourceRow
-from groupwise.data.tables.templates import FillError, fill, is_template
+from groupwise.data.tables.templates import FillError, fill_template, is_template
 
 
 def clean_value(value: Any, *, write_bytes: Callable[[bytes], Any] | None = None) -> Any:
@@ -44,7 +44,7 @@ def read_value(row: SourceRow, text: str) -> Any:
     if not is_template(text):
         return row.values.get(text)
     try:
-        return fill(text, row.values, file=row.file)
+        return fill_template(text, row.values, file=row.file)
     except FillError as error:
         raise UnusableRowError("template cannot be filled", str(error)) from None
 
