@@ -75,7 +75,9 @@ def test_metrics_and_what_trains(taught_folder, picture_examples, tmp_path, capf
     logged = [row for row in rows if "loss" in row]
     assert [(row["step"], row["epoch"]) for row in logged] == [(1, 0.5), (2, 1.0)]
     documented = "step epoch loss reward reward_std reward/scatter reward/scatter_std dead_groups"
-    documented += " invalid kl entropy completion_length tokens_per_s learning_rate grad_norm"
+    documented += (
+        " invalid kl entropy completion_length tokens_per_s step_s learning_rate grad_norm"
+    )
     documented += " num_groups num_dead_groups"
     for row in logged:
         assert set(row) == {*documented.split(), "unscored", "truncated"}

@@ -21,7 +21,9 @@ def read_outcome(folder: Path):
     """Return the weights and the rows of metrics without timings."""
     [weights] = (folder / "policy").glob("*.safetensors")
     rows = read_jsonl(folder / "metrics.jsonl")
-    timeless = [{k: v for k, v in row.items() if k != "tokens_per_s"} for row in rows]
+    timeless = [
+        {k: v for k, v in row.items() if k not in ("tokens_per_s", "step_s")} for row in rows
+    ]
     return load_file(weights), timeless
 
 

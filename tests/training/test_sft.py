@@ -29,9 +29,9 @@ def test_rows_of_metrics_and_what_trains(vision_folder, picture_examples, tmp_pa
     rows = read_jsonl(tmp_path / "metrics.jsonl")
     assert [row["step"] for row in rows] == [1, 2, 3, 4]
     assert [row["epoch"] for row in rows] == [0.5, 1.0, 1.5, 2.0]
-    documented = {"step", "epoch", "loss", "learning_rate", "grad_norm", "tokens_per_s"}
+    documented = {"step", "epoch", "loss", "learning_rate", "grad_norm", "tokens_per_s", "step_s"}
     assert all(set(row) == documented | {"entropy", "mean_token_accuracy"} for row in rows)
-    assert all(row["tokens_per_s"] > 0 for row in rows)
+    assert all(row["tokens_per_s"] > 0 and row["step_s"] > 0 for row in rows)
     after = trained.model.state_dict()
     changed = {name for name in before if not before[name].equal(after[name])}
     parameters = {name for name, _ in trained.model.named_parameters()}

@@ -2,6 +2,7 @@
 
 import math
 import sys
+import time
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
@@ -50,15 +51,17 @@ class MetricRows(TrainerCallback):
         self.rename = rename
         self.num_epochs = num_epochs
         self.trackers = trackers
+        self.last_step, self.last_s = 0, 0.0
 
     def on_train_begin(self, args, state, control, **_: Any) -> None:
         """Drop rows of steps that will be done again."""
+        self.last_step, self.last_s = state.global_step, time.perf_counter()
         if self.path.exists():
             kept = [row for row in read_jsonl(self.path) if row["step"] <= state.global_step]
             write_jsonl(self.path, kept)
 
     def on_log(self, args, state, control, logs=None, **_: Any) -> None:
-        """Append the row of this step.
+        """Append the row of this step; ``step_s`` is the mean time per step since the last row.
 
         Raises:
             TrainingError: if a value is not a number; a gradient norm that is none is left out.
@@ -66,9 +69,15 @@ class MetricRows(TrainerCallback):
         if logs and "loss" in logs:
             epoch = self.num_epochs * state.global_step / max(state.max_steps, 1)
             values = _check_finite(self.rename(logs), step=state.global_step)
+            values |= self._count_time(state.global_step)
             row = {"step": state.global_step, "epoch": round(epoch, 4), **values}
             append_jsonl(self.path, row)
             self.trackers.log({**values, "epoch": row["epoch"]}, args, state, control)
+
+    def _count_time(self, step: int) -> dict[str, float]:
+        num_steps, since_s = step - self.last_step, self.last_s
+        self.last_step, self.last_s = step, time.perf_counter()
+        return {"step_s": (self.last_s - since_s) / num_steps} if num_steps > 0 else {}
 
 
 def _check_finite(values: Mapping[str, float], *, step: int) -> dict[str, float]:

@@ -90,3 +90,24 @@ def test_a_run_without_training_has_no_table(tmp_path: Path):
     report = build_report(tmp_path)
     assert tabulate_trainings(report.files.logs, WORDS) == ()
     assert "<h3>Values</h3>" not in render_html(report)
+
+
+def test_time_and_machine_of_each_training_are_what_was_recorded(tmp_path: Path):
+    starts = [
+        {"started_at": f"2026-05-01T1{hour}:00:00+00:00", "hardware": {"accelerators": [name]}}
+        for hour, name in enumerate(("A100", "H100", "H200"))
+    ]
+    write_policies(tmp_path, POLICIES)
+    write_jsonl(tmp_path / "history.jsonl", starts)
+    write_json(tmp_path / "manifest.json", starts[-1])
+    rows = [{"step": 5 * n, "loss": 1.0, "step_s": s} for n, s in enumerate((9.0, 2.0, 4.0), 1)]
+    write_jsonl(tmp_path / "sft/metrics.jsonl", rows)
+    done = {"duration_s": 300.0, "finished_at": "2026-05-01T11:30:00+00:00"}
+    write_json(tmp_path / "sft/step.json", done)
+    write_jsonl(tmp_path / "grpo/metrics.jsonl", [{"step": 3, "loss": 1.0}])
+    page = render_markdown(build_report(tmp_path)).replace("\u00a0", " ")
+    table = page.split("### Time and machine")[1].split("\n## ")[0].splitlines()
+    assert [row for row in table if row.startswith("| ")][2:] == [
+        "| SFT warm-up | 15 | 4 s | 5 min | accelerators H100 |",
+        "| GRPO | 3 | – | – | – |",
+    ]

@@ -23,6 +23,7 @@ _ORDER = (
     "grad_norm",
     "learning_rate",
     "tokens_per_s",
+    "step_s",
 )
 _HIDDEN = ("step", "epoch", "skipped_rows", "num_groups", "num_dead_groups", "num_skipped_rows")
 

@@ -11,6 +11,7 @@ from typing import Any, TypeVar
 
 from groupwise.core import EvaluationError, read_json, read_jsonl
 from groupwise.evaluation.fairness.conditions import read_measures
+from groupwise.evaluation.fairness.standing import find_manifests
 from groupwise.evaluation.measures import Measure, find_measure
 from groupwise.evaluation.metrics import Metric, read_metrics
 from groupwise.evaluation.monitor import History
@@ -35,7 +36,8 @@ class RunFiles:
     """The contents of a run's files; what is not there is empty or None.
 
     ``logs`` are those of every step that logged rows, whatever its name; ``on_policy`` and
-    ``judges`` are theirs. ``absent`` are the files that are not there.
+    ``judges`` are theirs, and so is ``hardware``: of the start of the run in which the step ended.
+    ``durations`` are the seconds of finished steps. ``absent`` are the files that are not there.
     """
 
     folder: Path
@@ -52,6 +54,8 @@ class RunFiles:
     judges: Mapping[str, Mapping[str, Any]]
     manifest: Mapping[str, Any] | None
     packages: Mapping[str, Mapping[str, str]]
+    durations: Mapping[str, float]
+    hardware: Mapping[str, Mapping[str, Any]]
     policies: Policies
     measures: tuple[Measure, ...]
     absent: tuple[str, ...]
@@ -71,6 +75,7 @@ def read_run_files(folder: Path) -> RunFiles:
         raise EvaluationError(f"there is no run at {folder}", fix="give the folder of a run")
     policies = read_policies(folder)
     logs = _read_logs(folder, policies)
+    markers = {path.parent.name: _read_object(path) for path in folder.glob("[!.]*/step.json")}
     return RunFiles(
         folder=folder,
         predictions=_read(folder / "evaluate/predictions.jsonl", read_predictions, []),
@@ -89,7 +94,9 @@ def read_run_files(folder: Path) -> RunFiles:
         },
         judges={name: _read(folder / name / "judge.json", _read_object, {}) for name in logs},
         manifest=_read(folder / "manifest.json", _read_object, None),
-        packages=_read_packages(folder),
+        packages={step: markers[step].get("packages", {}) for step in sorted(markers)},
+        durations={k: found["duration_s"] for k, found in markers.items() if "duration_s" in found},
+        hardware=dict(_read_hardware(folder, {name: markers.get(name, {}) for name in logs})),
         policies=policies,
         measures=read_measures(folder),
         absent=tuple(
@@ -133,7 +140,10 @@ def _read_warnings(folder: Path) -> list[tuple[str, Mapping[str, Any]]]:
     return found
 
 
-def _read_packages(folder: Path) -> dict[str, Mapping[str, str]]:
-    """Return the versions of the libraries that each finished step was made with, by step."""
-    markers = {path.parent.name: _read_object(path) for path in folder.glob("[!.]*/step.json")}
-    return {step: markers[step].get("packages", {}) for step in sorted(markers)}
+def _read_hardware(
+    folder: Path, markers: Mapping[str, Mapping[str, Any]]
+) -> Iterator[tuple[str, Mapping[str, Any]]]:
+    """Yield each step with the machine that it ended on, as far as that was recorded."""
+    if (folder / "manifest.json").is_file():
+        for step in (name for name, found in markers.items() if "finished_at" in found):
+            yield step, find_manifests(folder, (step,))[0].get("hardware", {})

@@ -79,11 +79,7 @@ def _list_origin(manifest: Record, words: Words) -> Iterator[tuple[str, str]]:
     yield words.label("command"), mark_code(" ".join(manifest.get("command", ())))
     yield words.label("config_digest"), mark_code(manifest.get("config_digest", unknown))
     yield words.label("git_revision"), mark_code(manifest.get("git_revision") or unknown)
-    hardware = [
-        f"{name.replace('_', ' ')} {_show_hardware(value, words)}"
-        for name, value in manifest.get("hardware", {}).items()
-    ]
-    yield words.label("machine"), words.join(hardware) or unknown
+    yield words.label("machine"), show_hardware(manifest.get("hardware", {}), words) or unknown
     packages = [f"{name} {number}" for name, number in manifest.get("packages", {}).items()]
     python = f"Python {manifest.get('python', unknown)}"
     yield words.label("versions"), words.join([python, *packages])
@@ -91,7 +87,14 @@ def _list_origin(manifest: Record, words: Words) -> Iterator[tuple[str, str]]:
         yield words.label("input", name=name), mark_code(digest)
 
 
-def _show_hardware(value: Any, words: Words) -> str:
+def show_hardware(hardware: Record, words: Words) -> str:
+    """Return what a machine is; empty where nothing was recorded."""
+    return words.join(
+        f"{name.replace('_', ' ')} {_show_value(value, words)}" for name, value in hardware.items()
+    )
+
+
+def _show_value(value: Any, words: Words) -> str:
     if isinstance(value, list):
         items: list[Any] = value  # pyright: ignore[reportUnknownVariableType]
         return words.join(map(str, items)) or words.label("none")

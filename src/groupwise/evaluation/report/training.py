@@ -4,9 +4,11 @@ Raw values are drawn faintly, with a light moving mean over them; nothing else i
 """
 
 from collections.abc import Iterator, Mapping
+from statistics import median
 
 from groupwise.evaluation.monitor import History, Series, describe_value, is_share, title_series
 from groupwise.evaluation.page import (
+    DASH,
     Block,
     Fold,
     Heading,
@@ -25,6 +27,7 @@ from groupwise.evaluation.page import (
     plot_lines,
 )
 from groupwise.evaluation.report.files import RunFiles
+from groupwise.evaluation.report.origin import show_hardware
 
 SIGNALS = (
     "kl",
@@ -51,6 +54,7 @@ def show_training(files: RunFiles, words: Words) -> Part:
         blocks += [Heading(words.label("signals")), Plots(signals)]
     if files.logs:
         blocks += [Heading(words.label("values")), *tabulate_trainings(files.logs, words)]
+        blocks += [Heading(words.label("speed")), *_tabulate_speed(files, words)]
     if files.on_policy:
         blocks += [Heading(words.label("on_policy")), Paragraph(words.label("on_policy_lead"))]
     for step, check in files.on_policy.items():
@@ -60,6 +64,24 @@ def show_training(files: RunFiles, words: Words) -> Part:
             Paragraph(words.label("on_policy_of", policy=words.title_policy(step), values=values))
         )
     return Part("training", words.label("training"), tuple(blocks))
+
+
+def _tabulate_speed(files: RunFiles, words: Words) -> tuple[Block, ...]:
+    """Return how long each training and its steps took, and on which machine, as recorded."""
+    rows: list[tuple[str, ...]] = []
+    for step, log in files.logs.items():
+        times, total = log.read("step_s").values, files.durations.get(step)
+        rows.append(
+            (
+                words.title_policy(step),
+                numbers.format_count(log.last_step),
+                numbers.format_duration(median(times)) if times else DASH,
+                DASH if total is None else numbers.format_duration(total),
+                show_hardware(files.hardware.get(step, {}), words) or DASH,
+            )
+        )
+    head = words.labels("training", "num_steps", "time_per_step", "total_time", "machine")
+    return Paragraph(words.label("speed_lead")), Table("", head, tuple(rows))
 
 
 def plot_trainings(logs: Logs, words: Words) -> tuple[Plot, ...]:
