@@ -125,3 +125,10 @@ def test_a_dry_run_of_a_text_task_waits_for_no_torch(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr
     for part in ("row 3 of 3", "Which team should read", "messages.csv", "ready: nothing was"):
         assert part in done.stdout
+
+
+def test_of_very_many_sources_the_largest_are_named() -> None:
+    sources = {"test": {f"{n:02}.csv": n for n in range(1, 14)}}
+    *named, others = preview_run(Rows((ask("a"), "b"), sources=sources), configure()).tables[0].rows
+    assert [row[1] for row in named] == [f"{n:02}.csv" for n in range(4, 14)]
+    assert others == ("test", "3 others", "6", "6.6%")

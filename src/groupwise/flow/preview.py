@@ -9,6 +9,8 @@ from groupwise.flow.task import Estimate, Task
 from groupwise.pipeline import Preview, PreviewTable
 from groupwise.training import check_base, check_lengths, preview_grpo
 
+_MOST_SOURCES = 10
+
 
 def preview_run(task: Task[Any], config: Any) -> Preview:
     """Return what there is to say and show of a config without running it."""
@@ -52,9 +54,18 @@ def _list_sources(sources: Mapping[str, Mapping[str, int]]) -> PreviewTable:
     rows = [
         (split, name, f"{count:,}", f"{count / sum(counts.values()):.1%}")
         for split, counts in sources.items()
-        for name, count in sorted(counts.items())
+        for name, count in _join_small(counts)
     ]
     return PreviewTable("Where rows come from", ("split", "source", "rows", "share"), rows)
+
+
+def _join_small(counts: Mapping[str, int]) -> list[tuple[str, int]]:
+    """Return the sources by name; of very many the largest, and what the others have together."""
+    by_size = sorted(counts, key=lambda name: (-counts[name], name))
+    named, others = by_size[:_MOST_SOURCES], by_size[_MOST_SOURCES:]
+    rows = [(name, counts[name]) for name in sorted(named)]
+    together = (f"{len(others)} others", sum(counts[name] for name in others))
+    return [*rows, together] if others else rows
 
 
 def _list_lengths(config: Any, prompts: Lengths, answers: Lengths) -> PreviewTable:
