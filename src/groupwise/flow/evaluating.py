@@ -5,7 +5,7 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
-from groupwise.core import Example
+from groupwise.core import Example, write_json
 from groupwise.data import list_near_examples
 from groupwise.evaluation import (
     NEAR_DUPLICATE,
@@ -50,6 +50,7 @@ def run_evaluate(task: Task[Any], context: StepContext) -> None:
     test = draw_items(splits["test"], config)
     found = read_predictions(context.output_of("baselines") / "predictions.jsonl")
 
+    write_json(context.folder / "verbs.json", list_verbs(task))
     policies = task.policies(context)
     trained = {one.name: one.step for one in policies if one.kind == "trained" and one.step}
 
@@ -61,6 +62,16 @@ def run_evaluate(task: Task[Any], context: StepContext) -> None:
     shown = task.show(config, context, test)
     near = list_near_examples(context.output_of("audit"), shown, split="test")
     measure_policies(task, context, found, test, policies=policies, marks={NEAR_DUPLICATE: near})
+
+
+def list_verbs(task: Task[Any]) -> list[str]:
+    """Return the commands that a finished run of a task can be given to."""
+
+    def has(*names: str) -> bool:
+        return any(getattr(type(task), name) is not getattr(Task, name) for name in names)
+
+    asked = ["predict", "serve"] if has("make_question", "open_predictor") else []
+    return [*asked, *(["evaluate"] if has("read_labelled") else []), "export-model"]
 
 
 def measure_policies(  # noqa: PLR0913 (each is something else that a report tells)

@@ -1,4 +1,4 @@
-"""One prompt as the model sees it, on the page of a run."""
+"""One prompt as the model sees it, and what to type next, on the page of a run."""
 
 from html import escape
 from pathlib import Path
@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from groupwise.core import write_json
-from groupwise.evaluation.page import Language
+from groupwise.evaluation.page import LANGUAGES, Language
 from groupwise.evaluation.report import build_report, render_html, render_markdown
 
 PROMPT = (
@@ -38,3 +38,18 @@ def test_a_prompt_is_shown_line_by_line_and_does_nothing(
 def test_a_run_that_does_not_know_the_prompt_has_no_such_part(tmp_path: Path) -> None:
     write_json(tmp_path / "evaluate/prompts.json", {"turns": {"a": "b"}})
     assert "as the model sees it" not in render_html(build_report(tmp_path))
+
+
+@pytest.mark.parametrize("language", LANGUAGES)
+def test_commands_are_those_of_the_run_and_name_its_folder(
+    tmp_path: Path, language: Language
+) -> None:
+    run = tmp_path / "my run"
+    write_json(run / "evaluate/verbs.json", ["export-model", "predict", "nonsense"])
+    markdown = render_markdown(build_report(run), language=language)
+    assert (
+        "\n\n    groupwise predict 'my run' ROWS --out answers.jsonl\n"
+        "    groupwise export-model 'my run' --out model\n\n"
+    ) in markdown
+    (run / "evaluate/verbs.json").unlink()
+    assert "    groupwise" not in render_markdown(build_report(run), language=language)

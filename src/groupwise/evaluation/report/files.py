@@ -4,7 +4,7 @@ A file that is not there is remembered with what it would have shown; a file tha
 parsed is an error, because a report without it would look complete.
 """
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
@@ -37,12 +37,14 @@ class RunFiles:
 
     ``logs`` are those of every step that logged rows, whatever its name; ``on_policy`` and
     ``judges`` are theirs, and so is ``hardware``: of the start of the run in which the step ended.
-    ``durations`` are the seconds of finished steps. ``absent`` are the files that are not there.
+    ``verbs`` are the commands that the run can be given to. ``durations`` are the seconds of
+    finished steps. ``absent`` are the files that are not there.
     """
 
     folder: Path
     predictions: list[Prediction]
     prompts: Prompts
+    verbs: Sequence[str]
     metrics: list[Metric]
     comparisons: list[PairedComparison]
     sections: tuple[Section, ...]
@@ -80,6 +82,7 @@ def read_run_files(folder: Path) -> RunFiles:
         folder=folder,
         predictions=_read(folder / "evaluate/predictions.jsonl", read_predictions, []),
         prompts=_read(folder / "evaluate/prompts.json", read_prompts, Prompts()),
+        verbs=_read(folder / "evaluate/verbs.json", _read_list, ()),
         metrics=_read(folder / "evaluate/metrics.json", read_metrics, []),
         comparisons=_read(folder / "evaluate/comparisons.json", read_comparisons, []),
         sections=_read(folder / "evaluate/sections.json", read_sections, ()),
@@ -129,6 +132,10 @@ def _list_expected(logs: Mapping[str, History], policies: Policies) -> Iterator[
 
 def _read_object(path: Path) -> dict[str, Any]:
     return read_json(path, dict)
+
+
+def _read_list(path: Path) -> list[Any]:
+    return read_json(path, list)
 
 
 def _read_warnings(folder: Path) -> list[tuple[str, Mapping[str, Any]]]:

@@ -22,7 +22,7 @@ from groupwise.evaluation.report.answers import show_answers, show_mistakes
 from groupwise.evaluation.report.changes import show_changes
 from groupwise.evaluation.report.content import Report, build_report
 from groupwise.evaluation.report.items import show_prompt
-from groupwise.evaluation.report.origin import show_data, show_settings
+from groupwise.evaluation.report.origin import show_data, show_next, show_settings
 from groupwise.evaluation.report.results import show_accuracy, show_comparisons, show_slices
 from groupwise.evaluation.report.tables import make_tile
 from groupwise.evaluation.report.training import show_training
@@ -79,6 +79,7 @@ def lay_out(report: Report, language: Language = "en") -> Page:
         *show_prompt(report.files.prompts, split=report.split, words=words),
         show_data(report.files.audit, words),
         show_settings(report.files.manifest, words),
+        *show_next(report.files, words),
     )
     absent = report.files.absent
     return Page(

@@ -1,5 +1,6 @@
 """Data, settings and versions on the page of a run."""
 
+import shlex
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
@@ -11,12 +12,20 @@ from groupwise.evaluation.page import (
     Paragraph,
     Part,
     Table,
+    Verbatim,
     Words,
     mark_code,
     numbers,
 )
+from groupwise.evaluation.report.files import RunFiles
 
 Record = Mapping[str, Any]
+_NEXT = {
+    "predict": "groupwise predict {run} ROWS --out answers.jsonl",
+    "evaluate": "groupwise evaluate {run} ROWS --out other-data",
+    "serve": "groupwise serve {run}",
+    "export-model": "groupwise export-model {run} --out model",
+}
 
 
 def show_data(audit: Record | None, words: Words) -> Part:
@@ -53,6 +62,17 @@ def _show_split(name: str, split: Record, words: Words) -> tuple[str, ...]:
 def _show_finding(one: Record, words: Words) -> tuple[Cell, ...]:
     name = Cell(one["name"].replace("_", " "), words.label(f"level_{one['level']}"))
     return name, Cell(one["message"]), Cell(str(one.get("count", DASH)))
+
+
+def show_next(files: RunFiles, words: Words) -> tuple[Part, ...]:
+    """Return the commands to go on with, as far as they exist for the run's recipe."""
+    name = files.folder.resolve().name
+    run = shlex.quote(name if not name.startswith("-") else f"./{name}")
+    lines = [line.format(run=run) for verb, line in _NEXT.items() if verb in files.verbs]
+    if not lines:
+        return ()
+    blocks = (Paragraph(words.label("next_lead")), Verbatim("\n".join(lines)))
+    return (Part("next", words.label("next"), blocks),)
 
 
 def show_settings(manifest: Record | None, words: Words) -> Part:
