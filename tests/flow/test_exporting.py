@@ -36,7 +36,7 @@ def test_the_main_policy_is_exported_with_a_card_of_its_run(
         "pipeline_tag": "text-generation",
         "tags": ["groupwise", "sft", "grpo"],
     }
-    assert "GRPO of a [Groupwise]" in text
+    assert "GRPO of a Groupwise run" in text
     assert "Licence of the base: not known here" in text
     assert "合格" in text  # the parser's labels
     (share,) = [
@@ -79,7 +79,7 @@ def test_the_main_policy_is_what_the_run_says(finished: Path, tmp_path: Path) ->
 def test_another_policy_may_be_named_but_not_the_base(finished: Path, tmp_path: Path) -> None:
     export_run(open_run(finished), tmp_path / "sft", policy="sft")
     card = (tmp_path / "sft" / "README.md").read_text(encoding="utf-8")
-    assert "SFT warm-up of a [Groupwise]" in card
+    assert "SFT warm-up of a Groupwise run" in card
     assert "against" not in card
     with pytest.raises(RunError, match="prompt is the base itself"):
         export_run(open_run(finished), tmp_path / "base", policy="prompt")
