@@ -8,7 +8,7 @@ import pytest
 from command_line import CommandLine
 from small_task import LORA, SmallConfig, SmallTask
 
-from groupwise.core import ConfigError, RunError, read_json, read_jsonl, write_jsonl
+from groupwise.core import ConfigError, DataError, RunError, read_json, read_jsonl, write_jsonl
 from groupwise.data import read_examples
 from groupwise.evaluation import read_metrics, read_policies, read_predictions
 from groupwise.flow import Task, evaluate_on, open_run, run
@@ -131,6 +131,19 @@ def test_what_cannot_be_evaluated_is_said(
     monkeypatch.setattr(SmallTask, "read_labelled", Task.read_labelled)
     with pytest.raises(ConfigError, match="SmallTask reads no labelled rows of other data"):
         evaluate_on(opened, rows, out=tmp_path / "out")
+
+
+def test_rows_that_cannot_be_used_take_no_folder(
+    finished: Path, rows: Path, tmp_path: Path
+) -> None:
+    text, out = rows.read_text(encoding="utf-8"), tmp_path / "out"
+    write_jsonl(rows, [])
+    with pytest.raises(DataError):
+        evaluate_on(open_run(finished), rows, out=out)
+    assert [path.name for path in out.iterdir() if not path.name.startswith(".")] == []
+    other = tmp_path / "other.jsonl"
+    other.write_text(text, encoding="utf-8")
+    assert evaluate_on(open_run(finished), other, out=out).num_rows == len(text.splitlines())
 
 
 def test_two_policies_on_the_same_rows_are_compared_by_item(

@@ -72,7 +72,11 @@ def _from_row(row: dict[str, Any], path: Path, number: int) -> Example:
         )
         return replace(example, id=row["id"])
     except (KeyError, TypeError) as error:
-        raise DataError(f"{path} row {number} is not an example", got=repr(error)) from error
+        raise DataError(
+            f"{path} row {number} is not an example",
+            got=repr(error),
+            fix="run again what wrote it, if that was another version",
+        ) from error
 
 
 def _read_turn(turn: dict[str, Any], folder: Path) -> Message:

@@ -12,7 +12,9 @@ from typing import Any
 
 from groupwise.core import (
     ConfigError,
+    DataError,
     Example,
+    GroupwiseError,
     RunError,
     RunFolder,
     Say,
@@ -93,9 +95,17 @@ def evaluate_on(
     }
     _check_folder(out, origin)
     with RunFolder(out).lock():
-        if not RunFolder(out).manifest_path.is_file():
+        is_new = not RunFolder(out).manifest_path.is_file()
+        if is_new:
             _record(run, out, chain, origin)
-        examples, drops = run.task.read_labelled(run.config, data, out / "data")
+        try:
+            examples, drops = run.task.read_labelled(run.config, data, out / "data")
+            if not examples:
+                raise DataError(f"{data} has no row that can be used", got=drops.counts)
+        except GroupwiseError:
+            if is_new:
+                _empty(out)
+            raise
         found = {**origin, "data_digest": describe_examples(examples)["digest"]}
         _check_folder(out, found)
         _record(run, out, chain, found)
@@ -133,6 +143,15 @@ def evaluate_on(
         mark_done(context.folder)
         write_report(out)
     return OtherData(len(examples) + drops.total, drops, len(seen), audit)
+
+
+def _empty(out: Path) -> None:
+    """Leave nothing but the lock, so that mended data may be evaluated into the same folder."""
+    for path in out.iterdir():
+        if path.is_dir():
+            shutil.rmtree(path)
+        elif not path.name.startswith("."):
+            path.unlink()
 
 
 def _check_folder(out: Path, origin: Mapping[str, Any]) -> None:
