@@ -21,7 +21,6 @@ pack() {
         --platform manylinux2014_x86_64 -c "$here/../constraints.txt" \
         trl peft transformers accelerate datasets multiprocess dill \
         pydantic pydantic-core typing-inspection annotated-types rich pygments markdown-it-py mdurl \
-        pydantic-monty pydantic-monty-client pydantic-monty-runtime \
         httpx2 httpcore2 h11 anyio idna truststore
 }
 

@@ -1,11 +1,9 @@
 """How long programs take in each sandbox, and whether right and wrong ones are told apart.
 
-HumanEval and MBPP as the load: reference solutions, and bodies replaced by ``pass``. ``auto`` is
-what ``run_python`` does by itself; ``monty`` and ``cpython`` are its two halves; ``plain`` is a
-bare ``python`` process for each program, without any protection.
+HumanEval and MBPP as the load: reference solutions, and bodies replaced by ``pass``. ``sandbox`` is
+``run_python``; ``plain`` is a bare ``python`` process for each program, without any protection.
 
     python benchmarks/sandbox.py --human-eval HumanEval.jsonl.gz --mbpp mbpp.jsonl --json out.json
-    python benchmarks/sandbox.py --human-eval HumanEval.jsonl.gz --mutants 3
     python benchmarks/sandbox.py --hostile
 """
 
@@ -23,10 +21,10 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
-from sandbox_problems import Problem, make_mutant, read_human_eval, read_mbpp
+from sandbox_problems import Problem, read_human_eval, read_mbpp
 
 from groupwise.core import write_json
-from groupwise.sandbox import Backend, Limits, Result, run_python
+from groupwise.sandbox import Limits, Result, run_python
 
 LIMITS = Limits(timeout_s=30)
 SHORT = Limits(timeout_s=1.0, cpu_s=2, memory_mib=192, output_kib=64, file_mib=4)
@@ -41,16 +39,14 @@ def main() -> None:
         "machine": {"python": platform.python_version(), "num_cores": os.cpu_count()},
         "num_workers": options.workers,
     }
-    backends = {name: make_run(name) for name in options.backends}
+    backends: dict[str, Run] = {"sandbox": run_sandboxed, "plain": run_plain}
     if options.human_eval:
         right, empty = read_human_eval(options.human_eval)
         report["human_eval"] = measure(right, backends, options.workers, expected="passed")
         report["human_eval_pass"] = measure(empty, backends, options.workers, expected="failed")
-        report["mutants"] = compare_mutants(right, options)
     if options.mbpp:
         problems = read_mbpp(options.mbpp)
         report["mbpp"] = measure(problems, backends, options.workers, expected="passed")
-        report["mbpp_mutants"] = compare_mutants(problems, options)
     if options.hostile:
         report["hostile"] = run_hostile()
     print(json.dumps(report, indent=2))
@@ -64,23 +60,14 @@ def parse_options() -> argparse.Namespace:
     parser.add_argument("--human-eval", type=Path, help="HumanEval.jsonl.gz")
     parser.add_argument("--mbpp", type=Path, help="mbpp.jsonl")
     parser.add_argument("--workers", type=int, default=os.cpu_count() or 1)
-    parser.add_argument("--mutants", type=int, default=0, help="mutants of each solution")
     parser.add_argument("--hostile", action="store_true", help="the hostile programs of the tests")
     parser.add_argument("--json", type=Path, help="write the report to this file")
-    parser.add_argument(
-        "--backends", nargs="+", default=["auto", "monty", "cpython", "plain"], metavar="BACKEND"
-    )
     return parser.parse_args()
 
 
-def make_run(name: str) -> Run:
-    """Return what runs a problem in one sandbox."""
-    if name == "plain":
-        return run_plain
-    backend: Any = name
-    return lambda problem: run_python(
-        problem.program, tests=problem.tests, limits=LIMITS, backend=backend
-    )
+def run_sandboxed(problem: Problem) -> Result:
+    """Run a problem as a reward does."""
+    return run_python(problem.program, tests=problem.tests, limits=LIMITS)
 
 
 def run_plain(problem: Problem) -> Result:
@@ -114,8 +101,7 @@ def measure(
             "total_s": round(total_s, 2),
             "median_ms": round(1000 * statistics.median(r.duration_s for r in results), 1),
             f"num_{expected}": len(problems) - len(others),
-            "decided_by": Counter(r.backend or "nothing" for r in results),
-            "others": others if name != "monty" else f"{len(others)} left to CPython",
+            "others": others,
         }
     return table
 
@@ -126,58 +112,24 @@ def run_all(problems: Sequence[Problem], run: Run, num_workers: int) -> list[Res
         return list(workers.map(run, problems))
 
 
-def compare_mutants(problems: Sequence[Problem], options: argparse.Namespace) -> dict[str, Any]:
-    """Return where Monty's decisions on changed solutions differ from CPython's."""
-    numbers = range(options.mutants)
-    made = [make_mutant(problem, number) for problem in problems for number in numbers]
-    mutants = [mutant for mutant in made if mutant is not None]
-    limits = Limits(timeout_s=4)
-
-    def decide(problem: Problem, backend: Backend) -> str:
-        return run_python(
-            problem.program, tests=problem.tests, limits=limits, backend=backend
-        ).status
-
-    def run_both(problem: Problem) -> tuple[str, str]:
-        monty = decide(problem, "monty")
-        return monty, monty if monty == "refused" else decide(problem, "cpython")
-
-    with ThreadPoolExecutor(options.workers) as workers:
-        pairs = list(workers.map(run_both, mutants))
-    return {
-        "n": len(mutants),
-        "decided_by_monty": Counter(monty for monty, _ in pairs if monty != "refused"),
-        "differences": [
-            f"{mutant.name}: {monty} in Monty, {cpython} in CPython\n{mutant.program}"
-            for mutant, (monty, cpython) in zip(mutants, pairs, strict=True)
-            if monty != cpython
-        ],
-    }
-
-
 def run_hostile() -> dict[str, Any]:
-    """Run the hostile programs of the tests, with and without Monty."""
+    """Run the hostile programs of the tests."""
     sys.path.insert(0, str(FIXTURES))
     from hostile_programs import PROGRAMS
 
-    table: dict[str, Any] = {"n": len(PROGRAMS)}
-    backends: tuple[Backend, ...] = ("auto", "cpython")
-    for backend in backends:
-        results = [
-            (p, run_python(p.program, tests=p.tests, limits=SHORT, backend=backend))
-            for p in PROGRAMS
-        ]
-        unearned = [p.name for p, r in results if r.status == "passed" and p.status != "passed"]
-        table[backend] = {
-            "ended_as_expected": sum(r.status == p.status for p, r in results),
-            "others": [f"{p.name}: {r.status}" for p, r in results if r.status != p.status],
-            "unearned_passes": unearned,
-            "most_seconds_over_the_limit": round(
-                max(r.duration_s for _, r in results) - SHORT.timeout_s, 2
-            ),
-            "statuses": Counter(r.status for _, r in results),
-        }
-    return table
+    results = [(p, run_python(p.program, tests=p.tests, limits=SHORT)) for p in PROGRAMS]
+    return {
+        "n": len(PROGRAMS),
+        "ended_as_expected": sum(r.status == p.status for p, r in results),
+        "others": [f"{p.name}: {r.status}" for p, r in results if r.status != p.status],
+        "unearned_passes": [
+            p.name for p, r in results if r.status == "passed" and p.status != "passed"
+        ],
+        "most_seconds_over_the_limit": round(
+            max(r.duration_s for _, r in results) - SHORT.timeout_s, 2
+        ),
+        "statuses": Counter(r.status for _, r in results),
+    }
 
 
 if __name__ == "__main__":

@@ -1,15 +1,12 @@
-"""HumanEval and MBPP as programs with tests; mutants of their solutions."""
+"""HumanEval and MBPP as programs with tests."""
 
-import ast
 import gzip
 import json
-import random
 import re
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from groupwise.core import derive_seed
 from groupwise.sandbox import ProgramTests
 
 
@@ -44,24 +41,6 @@ def read_mbpp(path: Path) -> list[Problem]:
         name = next((name for name in names if re.search(rf"\b{name}\s*\(", called)), None)
         problems.append(Problem(f"MBPP/{row['task_id']}", row["code"], ProgramTests(source, name)))
     return problems
-
-
-def make_mutant(problem: Problem, number: int) -> Problem | None:
-    """Return a problem whose solution is changed in one place, or None if nothing can be."""
-    tree = ast.parse(problem.program)
-    places = [n for n in ast.walk(tree) if isinstance(n, ast.Compare | ast.BinOp | ast.Constant)]
-    places = [n for n in places if not isinstance(n, ast.Constant) or type(n.value) is int]
-    if not places:
-        return None
-    chance = random.Random(derive_seed(0, problem.name, str(number)))
-    node: Any = chance.choice(places)
-    if isinstance(node, ast.Compare):
-        node.ops[0] = chance.choice([ast.Lt(), ast.LtE(), ast.Gt(), ast.GtE(), ast.Eq()])
-    elif isinstance(node, ast.BinOp):
-        node.op = chance.choice([ast.Add(), ast.Sub(), ast.Mult(), ast.FloorDiv(), ast.Mod()])
-    else:
-        node.value += chance.choice([-1, 1])
-    return replace(problem, program=ast.unparse(tree))
 
 
 def _read_rows(path: Path) -> list[dict[str, Any]]:

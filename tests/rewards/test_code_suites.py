@@ -11,6 +11,8 @@ from groupwise.rewards import CodeTests
 from groupwise.rewards.code_cases import compare_output
 from groupwise.sandbox import Limits
 
+pytestmark = needs_bubblewrap
+
 RIGHT = "def double(x):\n    return 2 * x\n"
 WRONG = "def double(x):\n    return x + 2\n"
 NOTHING = "x = 1"
@@ -67,7 +69,6 @@ FORMS: dict[str, Any] = {
 }
 
 
-@needs_bubblewrap
 @pytest.mark.parametrize("form", FORMS)
 def test_whatever_tests_define_is_run(form: str) -> None:
     example = make_item(FORMS[form], entry_point="double")
@@ -82,7 +83,6 @@ MAIN = f"def main():\n    {PRINTS}\nif __name__ == '__main__':\n    main()".repl
 TABLE = {"inputs": ["2\n3\n5\n", ["1", "4"]], "outputs": ["6\n10\n", ["8"]]}
 
 
-@needs_bubblewrap
 @pytest.mark.parametrize(
     "tests",
     [
@@ -102,7 +102,6 @@ def test_a_program_reads_inputs_and_prints_outputs(tests: object) -> None:
     assert found[3].reason == "failed (input 1 of 2: line 1 differs)"
 
 
-@needs_bubblewrap
 @pytest.mark.parametrize(
     ("program", "value"),
     [
@@ -118,7 +117,6 @@ def test_calls_take_methods_tuples_and_names_without_import(program: str, value:
     assert score(make_item(tests), program)[0].value == value
 
 
-@needs_bubblewrap
 def test_keys_of_json_are_numbers_again_where_all_are() -> None:
     tests = {"fn_name": "f", "inputs": [[{"1": 2}]], "outputs": [{"1": 3}]}
     found = score(make_item(tests), "def f(x):\n    return {k + 0: v + 1 for k, v in x.items()}")
@@ -177,7 +175,6 @@ UNUSABLE: dict[str, tuple[Any, str]] = {
 }
 
 
-@needs_bubblewrap
 @pytest.mark.parametrize("name", UNUSABLE)
 def test_tests_that_cannot_decide_score_nothing_whatever_the_program(name: str) -> None:
     tests, reason = UNUSABLE[name]
@@ -201,7 +198,6 @@ def test_check_without_an_entry_point_takes_that_of_the_prompt_or_is_unusable() 
     assert "no entry point" in score(make_item(tests), RIGHT)[0].reason
 
 
-@needs_bubblewrap
 @pytest.mark.parametrize(
     ("solution", "value"),
     [
@@ -218,13 +214,11 @@ def test_a_reference_solution_has_to_pass(solution: str, value: float | None) ->
         assert found.reason.startswith("the reference solution does not pass: failed (AssertionE")
 
 
-@needs_bubblewrap
 def test_a_reference_that_does_not_parse_does_not_pass() -> None:
     found = score(make_item(TABLE, solution="def f(:"), PRINTS)[0]
     assert (found.value, "SyntaxError" in found.reason) == (None, True)
 
 
-@needs_bubblewrap
 def test_a_label_that_is_a_program_is_a_reference() -> None:
     def make(label: str) -> Example:
         prompt = [Message("user", "double")]
@@ -235,7 +229,6 @@ def test_a_label_that_is_a_program_is_a_reference() -> None:
     assert CodeTests().explain_unusable(make("42")) is None
 
 
-@needs_bubblewrap
 def test_a_reference_shows_names_and_builtins_that_tests_use() -> None:
     reference = (
         "import enum\ndef sum(a, b):\n    return helper(a) + b\ndef helper(a):\n    return a"
@@ -244,13 +237,11 @@ def test_a_reference_shows_names_and_builtins_that_tests_use() -> None:
     assert [s.value for s in score(example, reference, "def sum(a, b): return 3")] == [1.0, 0.0]
 
 
-@needs_bubblewrap
 def test_modules_that_tests_forgot_are_imported_for_them() -> None:
     example = make_item("assert math.isclose(double(3), 6)", entry_point="double")
     assert [s.value for s in score(example, RIGHT, WRONG)] == [1.0, 0.0]
 
 
-@needs_bubblewrap
 def test_no_program_makes_its_tests_unusable() -> None:
     example = make_item("assert double(3) == 6", entry_point="double")
     found = score(example, "import os as double", "import queue as double\n", "raise SystemExit")

@@ -5,6 +5,8 @@ from groupwise.core import Completion, Example, Message, Score, make_example
 from groupwise.rewards import BatchReward, CodeTests, Reward
 from groupwise.sandbox import Limits, explain_missing
 
+pytestmark = needs_bubblewrap
+
 CHECK = "def check(candidate):\n    assert candidate(2) == 4\n    assert candidate(0) == 0\n"
 RIGHT = "def double(x):\n    return 2 * x\n"
 WRONG = "def double(x):\n    return x + 2\n"
@@ -44,7 +46,6 @@ def test_a_program_that_fails_earns_nothing(text: str) -> None:
     assert found.reason.startswith("failed (AssertionError")
 
 
-@needs_bubblewrap
 @pytest.mark.parametrize(
     ("text", "reason"),
     [

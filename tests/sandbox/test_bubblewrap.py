@@ -100,7 +100,7 @@ def test_the_program_has_no_file_of_its_checker_or_of_the_host() -> None:
             "    try: kinds.append((n, stat.S_IFMT(os.fstat(n).st_mode) >> 12))\n"
             "    except OSError: pass\nkinds"
         )
-        value = run_python(program, backend="cpython").value
+        value = run_python(program).value
     finally:
         os.close(reading)
         os.close(writing)

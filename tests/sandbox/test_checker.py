@@ -60,7 +60,7 @@ def add(x):
 
 
 def check(tests: str) -> Result:
-    return run_python(SHAPES, tests=tests, backend="cpython")
+    return run_python(SHAPES, tests=tests)
 
 
 @pytest.mark.parametrize(
@@ -107,7 +107,7 @@ def check(tests: str) -> Result:
 def test_what_holds_in_one_process_holds_in_two(tests: str) -> None:
     result = check(tests)
     assert result.status == "passed", result
-    alone = run_python(SHAPES + tests, backend="cpython")
+    alone = run_python(SHAPES + tests)
     assert alone.status == "passed", alone
 
 

@@ -6,10 +6,7 @@ import pytest
 from sandbox_host import needs_bubblewrap
 
 from groupwise.core import SandboxError
-from groupwise.sandbox import Backend, Limits, Result, run_python, run_python_async
-
-BACKENDS: list[Any] = ["auto", pytest.param("cpython", marks=needs_bubblewrap)]
-both = pytest.mark.parametrize("backend", BACKENDS)
+from groupwise.sandbox import Limits, Result, run_python, run_python_async
 
 
 class Operators:
@@ -38,8 +35,8 @@ class Operators:
         return {"ask": self.ask, "add": self.add, "fail": self.fail}
 
 
-@both
-def test_a_program_calls_functions_that_are_awaited_or_not(backend: Backend) -> None:
+@needs_bubblewrap
+def test_a_program_calls_functions_that_are_awaited_or_not() -> None:
     operators = Operators()
     program = (
         "async def solve(problem):\n"
@@ -47,47 +44,35 @@ def test_a_program_calls_functions_that_are_awaited_or_not(backend: Backend) -> 
         "    return [answer, add([1, 2])]\n"
         "await solve('ab')"
     )
-    result = run_python(program, functions=operators.as_functions(), backend=backend)
+    result = run_python(program, functions=operators.as_functions())
     assert (result.status, result.value) == ("passed", ["ABAB", 3])
     assert operators.calls == [("ask", "ab", 2), ("add", [1, 2])]
-    assert result.backend == ("monty" if backend == "auto" else "cpython")
 
 
-@both
-def test_calls_that_are_gathered_are_at_work_together(backend: Backend) -> None:
+@needs_bubblewrap
+def test_calls_that_are_gathered_are_at_work_together() -> None:
     operators = Operators()
     program = "import asyncio\nawait asyncio.gather(ask('a'), ask('b'), ask('c'))"
-    result = run_python(program, functions=operators.as_functions(), backend=backend)
+    result = run_python(program, functions=operators.as_functions())
     assert result.value == ["A", "B", "C"]
     assert operators.most_at_work == 3
 
 
 @needs_bubblewrap
-def test_a_second_run_asks_nothing_twice() -> None:
-    operators = Operators()
-    # Monty has no such error as this: CPython runs the program again from its start.
-    program = "x = await ask('a')\ny = await ask('a')\nz = [x, y][int(add([1, 1]))]"
-    result = run_python(program, functions=operators.as_functions())
-    assert (result.backend, result.error) == ("cpython", "IndexError")
-    assert [call[0] for call in operators.calls] == ["ask", "ask", "add"]
-
-
-@needs_bubblewrap
-@pytest.mark.parametrize("backend", ["auto", "cpython"])
-def test_an_error_of_a_function_can_be_caught(backend: Backend) -> None:
+def test_an_error_of_a_function_can_be_caught() -> None:
     program = "try:\n    await fail()\nexcept ValueError as e:\n    said = str(e)\nsaid"
-    result = run_python(program, functions=Operators().as_functions(), backend=backend)
+    result = run_python(program, functions=Operators().as_functions())
     assert result.value == "no operator"
-    result = run_python("await fail()", functions=Operators().as_functions(), backend=backend)
+    result = run_python("await fail()", functions=Operators().as_functions())
     assert (result.status, result.error) == ("failed", "ValueError")
 
 
 @needs_bubblewrap
 def test_only_json_values_are_handed_over() -> None:
     functions = {"add": Operators().add, "odd": lambda: object()}
-    result = run_python("add({1, 2})", functions=functions, backend="cpython")
+    result = run_python("add({1, 2})", functions=functions)
     assert (result.status, result.error) == ("failed", "TypeError")
-    result = run_python("odd()", functions=functions, backend="cpython")
+    result = run_python("odd()", functions=functions)
     assert (result.status, result.error) == ("failed", "TypeError")
 
 
@@ -101,26 +86,25 @@ def test_the_number_of_calls_is_limited() -> None:
     assert len(operators.calls) == 5
 
 
-@both
-def test_waiting_for_the_host_does_not_count_as_the_programs_time(backend: Backend) -> None:
+@needs_bubblewrap
+def test_waiting_for_the_host_does_not_count_as_the_programs_time() -> None:
     async def slow() -> int:
         await asyncio.sleep(1.0)
         return 1
 
     limits = Limits(timeout_s=0.6)
-    result = run_python("await slow()", functions={"slow": slow}, limits=limits, backend=backend)
+    result = run_python("await slow()", functions={"slow": slow}, limits=limits)
     assert (result.status, result.value) == ("passed", 1)
 
 
 @needs_bubblewrap
-@pytest.mark.parametrize("backend", ["auto", "cpython"])
-def test_the_hosts_time_is_limited_too(backend: Backend) -> None:
+def test_the_hosts_time_is_limited_too() -> None:
     async def never() -> None:
         await asyncio.sleep(60)
 
     start_s = time.monotonic()
     limits = Limits(host_timeout_s=0.3)
-    result = run_python("await never()", functions={"never": never}, limits=limits, backend=backend)
+    result = run_python("await never()", functions={"never": never}, limits=limits)
     assert (result.status, result.message) == ("timeout", "the host functions took too long")
     assert time.monotonic() - start_s < 20
 
@@ -133,7 +117,7 @@ def test_a_program_that_does_not_wait_uses_its_own_time() -> None:
     program = "import asyncio\nt = asyncio.ensure_future(slow())\nawait asyncio.sleep(0)\n"
     program += "while True: pass"
     limits = Limits(timeout_s=0.5, cpu_s=1, host_timeout_s=30)
-    result = run_python(program, functions={"slow": slow}, limits=limits, backend="cpython")
+    result = run_python(program, functions={"slow": slow}, limits=limits)
     assert (result.status, result.message) == ("timeout", "it used up its processor time")
 
 
@@ -143,6 +127,7 @@ def test_names_that_cannot_be_called_are_errors(name: str) -> None:
         run_python("1", functions={name: lambda: 1})
 
 
+@needs_bubblewrap
 def test_many_workflows_run_at_once() -> None:
     operators = Operators()
 

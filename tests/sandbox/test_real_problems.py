@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from sandbox_host import needs_bubblewrap
 
-from groupwise.sandbox import Backend, Limits, ProgramTests, Result, run_python
+from groupwise.sandbox import Limits, ProgramTests, Result, run_python
 
 DATA = Path(os.environ.get("GROUPWISE_DATA", Path(__file__).parents[2] / ".." / "shared" / "data"))
 LIMITS = Limits(timeout_s=30)
@@ -41,14 +41,13 @@ def list_others(rows: list[Row], results: list[Result], status: str) -> list[Any
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("backend", ["auto", "cpython"])
-def test_all_solutions_of_human_eval_pass_and_no_empty_one(backend: Backend) -> None:
+def test_all_solutions_of_human_eval_pass_and_no_empty_one() -> None:
     rows = read_rows("humaneval/HumanEval.jsonl.gz")
 
     def run(row: Row, body: str) -> Result:
         name = row["entry_point"]
         tests = ProgramTests(f"{row['test']}\ncheck({name})\n", name)
-        return run_python(row["prompt"] + body, tests=tests, limits=LIMITS, backend=backend)
+        return run_python(row["prompt"] + body, tests=tests, limits=LIMITS)
 
     right = run_all(rows, lambda row: run(row, row["canonical_solution"]))
     assert list_others(rows, right, "passed") == []

@@ -1,7 +1,5 @@
 """What reaches the host is plain and small, and whatever the sandbox sends there is a result."""
 
-import ast
-import bisect
 import math
 from typing import Any
 
@@ -10,7 +8,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from sandbox_host import needs_bubblewrap
 
-from groupwise.sandbox import Backend, Described, Limits, run_python
+from groupwise.sandbox import Described, Limits, run_python
 from groupwise.sandbox.cpython import Output, read_verdict
 from groupwise.sandbox.guest.codec import dump, load
 from groupwise.sandbox.guest.values import describe, read_value, simplify, write_value
@@ -242,32 +240,13 @@ def test_errors_say_what_can_be_written_to_a_file() -> None:
     assert len(result.message) <= 2010
 
 
-@pytest.mark.parametrize("backend", ["auto", pytest.param("cpython", marks=needs_bubblewrap)])
+@needs_bubblewrap
 @pytest.mark.parametrize(
     "program", ["10 ** 5000", "'a' * (1 << 21)", "[0] * 20_000", "[[1] * 200] * 200"]
 )
-def test_large_values_are_described_by_both(program: str, backend: Backend) -> None:
-    result = run_python(program, backend=backend)
-    if result.status != "refused":
-        assert (result.status, type(result.value)) == ("passed", Described)
-
-
-def test_an_obstacle_with_a_long_number_is_an_obstacle() -> None:
-    assert run_python(f"round(0x{'f' * 6000}, 2)", backend="monty").status == "refused"
-
-
-def test_no_depth_of_a_program_is_an_error_here() -> None:
-    """At some depth it can still be parsed at one height of the stack, and not at the next."""
-
-    def can_parse(depth: int) -> bool:
-        try:
-            return bool(ast.parse("1" + "+1" * depth))
-        except RecursionError:
-            return False
-
-    deepest = bisect.bisect_left(range(6000), True, key=lambda depth: not can_parse(depth))
-    for depth in range(deepest - 60, deepest + 1, 5):
-        assert run_python("1" + "+1" * depth, backend="monty").status == "refused"
+def test_large_values_are_described(program: str) -> None:
+    result = run_python(program)
+    assert (result.status, type(result.value)) == ("passed", Described)
 
 
 async def _call(args: Any) -> Any:

@@ -1,15 +1,14 @@
 """Run Python that nobody has read, under limits.
 
-One call, ``run_python``. A program is run by Monty if everything in it means the same there as in
-CPython, else by CPython under bubblewrap, and only there; if bubblewrap is missing it is refused.
+One call, ``run_python``. A program is run by CPython under bubblewrap, and only there; without
+bubblewrap it is refused.
 
 Covered: the program sees no file of the machine but the interpreter and its libraries, no
 environment, no network and no other process; time, processor time, memory, temporary files,
 threads and output are limited; nothing of it is left at the end. ``passed`` is decided in a
-process that the program cannot reach (in Monty: by the interpreter itself), by tests that the
-program never sees.
+process that the program cannot reach, by tests that the program never sees.
 
-Not covered: errors of the kernel, of bubblewrap or of Monty that let a program out; the processor's
+Not covered: errors of the kernel or of bubblewrap that let a program out; the processor's
 side channels; what host functions do with what they are given; objects of the program's own
 classes, which may say of each other that they are equal. docs/decisions/0007-sandbox.md has more.
 """
@@ -17,11 +16,10 @@ classes, which may say of each other that they are equal. docs/decisions/0007-sa
 from groupwise.sandbox.bubblewrap import explain_missing
 from groupwise.sandbox.guest.values import Described
 from groupwise.sandbox.host_functions import HostFunction
-from groupwise.sandbox.result import Backend, Limits, ProgramTests, Result, Status
+from groupwise.sandbox.result import Limits, ProgramTests, Result, Status
 from groupwise.sandbox.run import run_python, run_python_async
 
 __all__ = [
-    "Backend",
     "Described",
     "HostFunction",
     "Limits",

@@ -275,13 +275,13 @@ def read_verdict(verdict: dict[str, Any], output: Output) -> Result:
     stdout = output.get_text(1)
     if output.is_over.is_set():
         message = f"it printed more than {output.max_bytes >> 10} KiB"
-        return Result("output", stdout=stdout, message=message, backend="cpython")
+        return Result("output", stdout=stdout, message=message)
     try:
         value = read_value(verdict.get("value"))
         status = _STATUSES[verdict.get("status")]
     except (TypeError, ValueError, LookupError):
         message = "its verdict cannot be read"
-        return Result("crashed", stdout=stdout, message=message, backend="cpython")
+        return Result("crashed", stdout=stdout, message=message)
     message = _read_text(verdict.get("message"), max_length=MAX_MESSAGE_LENGTH)
     if status in ("crashed", "refused"):
         message = " ".join([message, *output.get_text(2).split()])[:1000]
@@ -292,7 +292,6 @@ def read_verdict(verdict: dict[str, Any], output: Output) -> Result:
         error=_read_text(verdict.get("error"), max_length=MAX_NAME_LENGTH),
         message=message,
         in_tests=verdict.get("in_tests") is True,
-        backend="cpython",
     )
 
 

@@ -1,15 +1,9 @@
-"""Functions of the host that a program may call, and the journal of what they answered.
-
-A program that Monty could not finish is run again by CPython. Its host functions are not asked
-twice: a call with the same name and arguments gets the answer of the first run. Arguments and
-results are JSON values in both.
-"""
+"""Functions of the host that a program may call, with JSON values."""
 
 import asyncio
 import inspect
 import json
 import time
-from collections import deque
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -78,30 +72,22 @@ class HostFunctions:
         self.functions = dict(functions)
         self.max_calls = max_calls
         self.budget = HostCallBudget()
-        self._journal: dict[str, list[asyncio.Task[Answer]]] = {}
-        self._unread: dict[str, deque[asyncio.Task[Answer]]] = {}
+        self._tasks: list[asyncio.Task[Answer]] = []
 
     def describe(self) -> dict[str, bool]:
         """Return for each function whether the program has to await it."""
         return {name: inspect.iscoroutinefunction(f) for name, f in self.functions.items()}
 
-    def rewind(self) -> None:
-        """Let the next run get the answers of the last one."""
-        self._unread = {key: deque(tasks) for key, tasks in self._journal.items()}
-
     async def call(self, name: str, args: Any, kwargs: Any) -> Answer:
         """Return what the function answers; its errors are answers too."""
         try:
-            key = json.dumps([name, args, kwargs], sort_keys=True, allow_nan=False)
-            args, kwargs = json.loads(json.dumps([args, kwargs]))
+            args, kwargs = json.loads(json.dumps([args, kwargs], allow_nan=False))
         except (TypeError, ValueError, RecursionError) as error:
             return Answer(error="TypeError", message=f"{name} takes JSON values ({error})")
-        if self._unread.get(key):
-            return await asyncio.shield(self._unread[key].popleft())
-        if sum(map(len, self._journal.values())) >= self.max_calls:
+        if len(self._tasks) >= self.max_calls:
             return Answer(error="RuntimeError", message=f"more than {self.max_calls} host calls")
         task = asyncio.ensure_future(self._call(name, args, kwargs))
-        self._journal.setdefault(key, []).append(task)
+        self._tasks.append(task)
         return await asyncio.shield(task)
 
     async def _call(self, name: str, args: list[Any], kwargs: dict[str, Any]) -> Answer:
@@ -122,7 +108,6 @@ class HostFunctions:
 
     async def close(self) -> None:
         """Cancel what is still at work."""
-        tasks = [task for group in self._journal.values() for task in group if not task.done()]
-        for task in tasks:
+        for task in self._tasks:
             task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        await asyncio.gather(*self._tasks, return_exceptions=True)

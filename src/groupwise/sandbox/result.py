@@ -9,7 +9,6 @@ from pydantic import Field
 from groupwise.core import Config
 
 Status = Literal["passed", "failed", "timeout", "memory", "output", "refused", "crashed"]
-Backend = Literal["auto", "monty", "cpython"]
 
 
 class Limits(Config):
@@ -69,7 +68,6 @@ class Result:
         message: the beginning of the error's text, or why it was refused.
         in_tests: the error came up while the tests ran.
         duration_s: seconds from the call to the result.
-        backend: ``monty`` or ``cpython``: which one decided; empty if none did.
     """
 
     status: Status
@@ -79,7 +77,6 @@ class Result:
     message: str = ""
     in_tests: bool = False
     duration_s: float = 0.0
-    backend: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,4 @@
-"""Run one program: Monty first, CPython under bubblewrap for what Monty cannot decide."""
+"""Run one program in CPython under bubblewrap, when it is its turn."""
 
 import asyncio
 import os
@@ -8,12 +8,10 @@ from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
-from groupwise.core import SandboxError
 from groupwise.sandbox.bubblewrap import explain_missing
 from groupwise.sandbox.cpython import run_cpython
 from groupwise.sandbox.host_functions import HostFunction, HostFunctions
-from groupwise.sandbox.monty import run_monty
-from groupwise.sandbox.result import Backend, Job, Limits, ProgramTests, Result
+from groupwise.sandbox.result import Job, Limits, ProgramTests, Result
 
 _DEFAULT_LIMITS = Limits()
 _POLL_S = 0.005
@@ -30,7 +28,6 @@ async def run_python_async(
     stdin: str | None = None,
     functions: Mapping[str, HostFunction] | None = None,
     limits: Limits = _DEFAULT_LIMITS,
-    backend: Backend = "auto",
 ) -> Result:
     """Run a program that nobody has read, then its tests; see ``run_python``."""
     start_s = time.monotonic()
@@ -38,7 +35,7 @@ async def run_python_async(
     given = ProgramTests(tests) if isinstance(tests, str) else tests
     job = Job(program, given, stdin, host.describe(), limits)
     try:
-        result = await _run(job, host, backend)
+        result = await _run(job, host)
     finally:
         await host.close()
     return replace(result, duration_s=time.monotonic() - start_s)
@@ -51,21 +48,19 @@ def run_python(
     stdin: str | None = None,
     functions: Mapping[str, HostFunction] | None = None,
     limits: Limits = _DEFAULT_LIMITS,
-    backend: Backend = "auto",
 ) -> Result:
     """Run a program that nobody has read, then its tests.
 
     Args:
         program: Python source. ``await`` is allowed at its top level.
-        tests: Python source that uses the program's names; it runs in a process of its own (in
-            Monty: after the program, in the same session), and the program never sees it.
+        tests: Python source that uses the program's names; it runs in a process of its own, and
+            the program never sees it.
         stdin: what the program reads from its input.
         functions: functions of this process that the program may call, with JSON values;
             coroutine functions are awaited by the program, others run in a thread, which is
             waited for: they have to come to an end by themselves.
         limits: when the run is ended. Their clocks start with the program: runs that are too many
             for this machine wait for each other first.
-        backend: ``auto``; ``monty`` refuses what Monty cannot decide, ``cpython`` leaves Monty out.
 
     Returns:
         How it ended. A program's mistakes are never raised here.
@@ -74,7 +69,7 @@ def run_python(
         SandboxError: if a host function's name cannot be used, or bubblewrap cannot be started.
     """
     coroutine = run_python_async(
-        program, tests=tests, stdin=stdin, functions=functions, limits=limits, backend=backend
+        program, tests=tests, stdin=stdin, functions=functions, limits=limits
     )
     try:
         asyncio.get_running_loop()
@@ -84,23 +79,10 @@ def run_python(
         return thread.submit(asyncio.run, coroutine).result()
 
 
-async def _run(job: Job, host: HostFunctions, backend: Backend) -> Result:
-    if backend not in ("auto", "monty", "cpython"):
-        raise SandboxError("unknown backend", got=backend, expected="auto, monty or cpython")
-    undecided = "Monty was left out"
-    if backend != "cpython":
-        decided = await run_monty(job, host)
-        if isinstance(decided, Result):
-            return decided
-        undecided = decided
-    if backend == "monty":
-        return Result("refused", message=f"Monty cannot decide this: {undecided}")
+async def _run(job: Job, host: HostFunctions) -> Result:
     missing = await asyncio.to_thread(explain_missing)
     if missing is not None:
-        return Result(
-            "refused", message=f"this needs CPython in a sandbox ({undecided}): {missing}"
-        )
-    host.rewind()
+        return Result("refused", message=missing)
     places = _waiting_places if job.functions else _places
     while not places.acquire(blocking=False):
         await asyncio.sleep(_POLL_S)
