@@ -27,16 +27,17 @@ def processes():
     return module
 
 
+def train_by_two(names, text_folder, out):
+    """Return outcomes of cases by name, each trained by the same two processes."""
+    run_two([_PROGRAM, text_folder, out, out, *names], folder=out)
+    return {name: torch.load(out / f"{name}.pt") for name in names}
+
+
 @pytest.fixture(scope="module")
 def two(text_folder, tmp_path_factory):
-    """Outcomes of cases by name, each trained by two processes."""
-
-    def train(names):
-        out = tmp_path_factory.mktemp("two")
-        run_two([_PROGRAM, text_folder, out, out, *names], folder=out)
-        return {name: torch.load(out / f"{name}.pt") for name in names}
-
-    return train
+    """What two processes made of the quick cases: they are started once for all."""
+    names = [*_QUICK, _FAULTY, _SAMPLED]
+    return train_by_two(names, text_folder, tmp_path_factory.mktemp("two"))
 
 
 def run_two(command, *, folder):
@@ -93,10 +94,9 @@ def _pick(row, names):
     return {name: row[name] for name in names if name in row}
 
 
-def check(names, *, grpo, processes, two, text_folder, folder):
-    found = two(names)
+def check(found, *, grpo, processes, text_folder, folder):
     policies = processes.load_policies(text_folder, folder)
-    for name in names:
+    for name in found:
         alone = processes.train(policies, processes.CASES[name], folder, num_processes=1)
         assert_agree(grpo, alone, found[name])
         num_dead = sum(row.get("num_dead_groups", 0) for row in alone["counts"][0])
@@ -105,12 +105,13 @@ def check(names, *, grpo, processes, two, text_folder, folder):
 
 
 def test_a_group_over_both_and_a_dead_half(grpo, processes, two, text_folder, tmp_path):
-    check(_QUICK, grpo=grpo, processes=processes, two=two, text_folder=text_folder, folder=tmp_path)
+    found = {name: two[name] for name in _QUICK}
+    check(found, grpo=grpo, processes=processes, text_folder=text_folder, folder=tmp_path)
 
 
 def test_both_fall_back_where_one_sees_a_fault(grpo, processes, two, text_folder, tmp_path):
     """The fault is in the second process alone; a single process has none of it."""
-    found = two([_FAULTY])[_FAULTY]
+    found = two[_FAULTY]
     assert found["shares"] == [False, False]
     policies = processes.load_policies(text_folder, tmp_path)
     alone = processes.train(policies, processes.CASES[_FAULTY], tmp_path, num_processes=1)
@@ -120,7 +121,7 @@ def test_both_fall_back_where_one_sees_a_fault(grpo, processes, two, text_folder
 
 def test_two_sample_what_one_samples(grpo, processes, two, text_folder, tmp_path):
     """Also for the group that is half in the first process and half in the second."""
-    found = two([_SAMPLED])[_SAMPLED]
+    found = two[_SAMPLED]
     policies = processes.load_policies(text_folder, tmp_path)
     alone = processes.train(policies, processes.CASES[_SAMPLED], tmp_path, num_processes=1)
     assert alone["said"] == found["said"]
@@ -129,6 +130,7 @@ def test_two_sample_what_one_samples(grpo, processes, two, text_folder, tmp_path
 
 
 @pytest.mark.slow
-def test_losses_and_what_trains(grpo, processes, two, text_folder, tmp_path):
+def test_losses_and_what_trains(grpo, processes, text_folder, tmp_path):
     names = [name for name in processes.CASES if name not in (*_QUICK, _FAULTY, _SAMPLED)]
-    check(names, grpo=grpo, processes=processes, two=two, text_folder=text_folder, folder=tmp_path)
+    found = train_by_two(names, text_folder, tmp_path)
+    check(found, grpo=grpo, processes=processes, text_folder=text_folder, folder=tmp_path)

@@ -47,14 +47,18 @@ class ScoreTable:
             for example, text in pairs
             if (example.id, text) not in self._known
         }
+        if not new:
+            return
         self._examples |= {example.id: example for example, _ in new.values()}
         outcomes = score_all(self.rewards, list(new.values()))
         self._known |= dict(zip(new, outcomes, strict=True))
 
     def look_up(self, example: Example, text: str) -> Outcome:
         """Return what ``text`` earned as an answer to ``example``."""
-        self.fill([(example, text)])
-        return self._known[example.id, text]
+        key = (example.id, text)
+        if key not in self._known:
+            self.fill([(example, text)])
+        return self._known[key]
 
     def score_again(self, pairs: Sequence[tuple[Example, str]]) -> list[Outcome]:
         """Return what the pairs earn now, whatever they earned before."""
