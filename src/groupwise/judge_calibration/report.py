@@ -25,9 +25,9 @@ from groupwise.evaluation.page import (
     name_file,
     numbers,
     plot_bars,
-    plot_confusion,
     plot_reliability,
     show_sized,
+    tabulate_confusion,
     tabulate_metrics,
     write_page,
 )
@@ -93,7 +93,7 @@ def _lay_out(
     by_subset: dict[str, dict[str, Metric]] = {}
     for metric in measures.metrics:
         by_subset.setdefault(metric.split, {})[metric.measure] = metric
-    plots = Plots(tuple(_list_plots(measures, rows, by_subset, words)))
+    plots = Plots(tuple(_list_plots(measures, by_subset, words)))
     said = words.label("judge_footer", file="calibration.json", verdicts="verdicts.jsonl")
     return Page(
         title=words.label("judge_title", judge=measures.judge),
@@ -104,6 +104,7 @@ def _lay_out(
         parts=(
             *_list_parts(by_subset, words),
             *([Part("plots", words.label("plots"), (plots,))] if plots.plots else []),
+            *_show_confusion(measures, rows, words),
             _show_facts(facts, words),
         ),
         footer=(Paragraph(said, ""),),
@@ -132,10 +133,7 @@ def _list_parts(by_subset: Mapping[str, Mapping[str, Metric]], words: Words) -> 
 
 
 def _list_plots(
-    measures: JudgeMeasures,
-    rows: Sequence[VerdictRow],
-    by_subset: Mapping[str, Mapping[str, Metric]],
-    words: Words,
+    measures: JudgeMeasures, by_subset: Mapping[str, Mapping[str, Metric]], words: Words
 ) -> Iterator[Plot]:
     agreements = {name: m["agreement"] for name, m in by_subset.items() if "agreement" in m}
     if agreements:
@@ -154,9 +152,15 @@ def _list_plots(
                 color=color_policy(subset),
                 caption=_tell_scores(by_subset[subset], words),
             )
-    said = [_to_prediction(row) for row in split_subsets(rows)["all"]]
-    table = count_confusion(said, measures.labels)
-    yield plot_confusion("confusion", words.label("people_and_judge"), table, words)
+
+
+def _show_confusion(
+    measures: JudgeMeasures, rows: Sequence[VerdictRow], words: Words
+) -> Iterator[Part]:
+    if len(measures.labels) > 1:
+        said = [_to_prediction(row) for row in split_subsets(rows)["all"]]
+        table = tabulate_confusion("", count_confusion(said, measures.labels), words)
+        yield Part("confusion", words.label("people_and_judge"), (table,))
 
 
 def _tell_scores(found: Mapping[str, Metric], words: Words) -> str:

@@ -161,7 +161,6 @@ def test_markdown_shows_files_that_are_there(written: tuple[Path, Path]) -> None
         "report/reward-parts-grpo.png",
         "report/signal-grpo-kl.png",
         "report/signal-grpo-entropy.png",
-        *(f"report/confusion-{policy}.png" for policy in POLICIES),
         *(f"report/reliability-{policy}.png" for policy in POLICIES),
     } <= set(links)
     for link in links:
@@ -249,16 +248,16 @@ def test_open_answers_have_no_confusion_and_keep_their_latency(
     write_metrics(tmp_path / "evaluate/metrics.json", compute_metrics(items, labels=()))
     report = build_report(tmp_path)
     assert report.details == ()
-    assert not [plot.name for plot in list_plots(lay_out(report)) if "confusion" in plot.name]
     page = render_markdown(report)
     assert "## Answers" in page
     assert "Latency" in page
+    assert "Truth" not in page
 
 
 def test_plots_are_the_same_bytes_every_time(full_run: Path) -> None:
     plots = {plot.name: plot for plot in list_plots(lay_out(build_report(full_run)))}
     assert len(plots) == len(list_plots(lay_out(build_report(full_run))))
-    for name in ("learning-curve-grpo", "confusion-grpo"):
+    for name in ("learning-curve-grpo", "reliability-grpo"):
         plot = plots[name]
         svg = render_svg(plot.draw, plot.size)
         assert svg == render_svg(plot.draw, plot.size)
@@ -267,12 +266,25 @@ def test_plots_are_the_same_bytes_every_time(full_run: Path) -> None:
             assert picture.width == int(plot.size[0] * 170)
 
 
-def test_alternative_text_of_the_confusion_has_its_counts(full_run: Path) -> None:
+def test_the_confusion_has_the_counts_of_each_truth(full_run: Path) -> None:
     report = build_report(full_run)
-    (plot,) = [plot for plot in list_plots(lay_out(report)) if plot.name == "confusion-prompt"]
     (detail,) = [detail for detail in report.details if detail.policy == "prompt"]
     on, _ = detail.confusion.counts
-    assert f"on-task: {on[0]} on-task, {on[1]} off-task, {on[2]} invalid" in plot.alt
+    table = render_markdown(report).split("**Prompting**\n\n")[1].split("\n\n")[0].splitlines()
+    assert table[0] == "| Truth ↓ Answer → | on-task | off-task | invalid |"
+    assert re.findall(r"[|] (\d+)", table[2]) == [str(count) for count in on]
+
+
+def test_another_language_leaves_no_plots_of_the_first(run_copy: Path) -> None:
+    kept = run_copy / "report/step.json"
+    write_json(kept, {})
+    for language in (*LANGUAGES, "en"):
+        _, markdown = write_report(run_copy, language=language)
+        named = set(re.findall(r"]\((report/[^)]+)\)", markdown.read_text(encoding="utf-8")))
+        assert {f"report/{path.name}" for path in kept.parent.iterdir()} == {
+            *named,
+            "report/step.json",
+        }
 
 
 def test_mistakes_are_the_most_confident_and_of_different_pictures(

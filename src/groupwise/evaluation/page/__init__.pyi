@@ -4,7 +4,7 @@ A page is data (``blocks``) in the words of one language (``words``); ``renderin
 one HTML file and as Markdown with its plots.
 """
 
-from groupwise.evaluation.page.answer_plots import plot_confusion, plot_reliability
+from groupwise.evaluation.page.answer_plots import plot_reliability
 from groupwise.evaluation.page.blocks import (
     DASH,
     Block,
@@ -38,7 +38,12 @@ from groupwise.evaluation.page.plots import (
 )
 from groupwise.evaluation.page.rendering import list_plots, render_html, render_markdown, write_page
 from groupwise.evaluation.page.shading import Scale
-from groupwise.evaluation.page.tables import show_metric, show_sized, tabulate_metrics
+from groupwise.evaluation.page.tables import (
+    show_metric,
+    show_sized,
+    tabulate_confusion,
+    tabulate_metrics,
+)
 from groupwise.evaluation.page.words import (
     LANGUAGES,
     LEVELS,
@@ -86,7 +91,6 @@ __all__ = [
     "name_file",
     "pick_color",
     "plot_bars",
-    "plot_confusion",
     "plot_lines",
     "plot_reliability",
     "render_html",
@@ -94,6 +98,7 @@ __all__ = [
     "shorten",
     "show_metric",
     "show_sized",
+    "tabulate_confusion",
     "tabulate_metrics",
     "write_page",
 ]

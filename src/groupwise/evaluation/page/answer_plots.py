@@ -1,75 +1,13 @@
-"""The plots of answers: how often each truth got each, and how far confidences can be trusted."""
+"""The plot of how far the confidences of answers can be trusted."""
 
 from collections.abc import Sequence
 from functools import partial
 
-import numpy as np
-
 from groupwise.evaluation.calibration import ReliabilityBin
-from groupwise.evaluation.confusion import Confusion
 from groupwise.evaluation.page.blocks import Plot
-from groupwise.evaluation.page.canvas import (
-    FAINT,
-    INK,
-    MUTED,
-    Axes,
-    can_draw,
-    make_percent_axis,
-)
+from groupwise.evaluation.page.canvas import MUTED, Axes, make_percent_axis
 from groupwise.evaluation.page.numbers import format_share
 from groupwise.evaluation.page.words import Words
-
-
-def plot_confusion(name: str, title: str, table: Confusion, words: Words) -> Plot:
-    """Return how often each truth got each answer."""
-    invalid = words.label("invalid_answer")
-    told = "; ".join(
-        f"{truth}: " + ", ".join(f"{count} {name}" for name, count in zip(names, row, strict=True))
-        for truth, row in zip(table.labels, table.counts, strict=True)
-        for names in [(*table.labels, invalid)]
-    )
-    names, key = _name_ticks((*table.labels, invalid))
-    axes = words.label("answer"), words.label("truth")
-    return Plot(
-        name=name,
-        title=title,
-        alt=f"{title}: {told}",
-        draw=partial(_draw_confusion, table, names, axes),
-        size=(3.6, 1.3 + 0.62 * len(table.labels)),
-        caption=key,
-    )
-
-
-def _name_ticks(labels: Sequence[str]) -> tuple[tuple[str, ...], str]:
-    """Return labels, or short marks and what they stand for where the fonts lack a character."""
-    if all(map(can_draw, labels)):
-        return tuple(labels), ""
-    marks = tuple(f"L{number}" for number in range(1, len(labels) + 1))
-    return marks, "; ".join(f"{mark} = {one}" for mark, one in zip(marks, labels, strict=True))
-
-
-def _draw_confusion(
-    table: Confusion, names: Sequence[str], titles: tuple[str, str], axes: Axes
-) -> None:
-    counts = np.asarray(table.counts, dtype=np.float64)
-    shares = counts / np.maximum(counts.sum(axis=1, keepdims=True), 1)
-    axes.pcolormesh(shares, cmap="Blues", vmin=0, vmax=1.15, edgecolors="white", linewidth=2)
-    for row, column in np.ndindex(counts.shape):
-        place = (column + 0.5, row + 0.5)
-        is_empty = not counts[row, column]
-        color = "white" if shares[row, column] > 0.55 else FAINT if is_empty else INK
-        look = {"ha": "center", "color": color}
-        axes.annotate(f"{int(counts[row, column])}", place, va="bottom", fontsize=12, **look)
-        share = "" if is_empty else format_share(shares[row, column])
-        below = {"xytext": (0, -3), "textcoords": "offset points", "va": "top", "fontsize": 8}
-        axes.annotate(share, place, **below, **look)
-    axes.set_xticks(np.arange(len(names)) + 0.5, names)
-    axes.set_yticks(np.arange(len(names) - 1) + 0.5, names[:-1])
-    axes.set(xlabel=titles[0], ylabel=titles[1], ylim=(len(names) - 1, 0))
-    axes.grid(visible=False)
-    axes.tick_params(length=0)
-    for spine in axes.spines.values():
-        spine.set_visible(False)
 
 
 def plot_reliability(

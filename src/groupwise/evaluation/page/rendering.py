@@ -21,6 +21,7 @@ from groupwise.evaluation.page.words import CODE, Words
 
 PICTURE_WIDTH = 880
 _JPEG_QUALITY = 78
+_FORMS = (".jpg", ".png", ".svg")
 _MARKS = "\\`*_|[]$"
 _CODE = re.compile(f"{CODE[0]}([^{CODE[0]}{CODE[1]}]*){CODE[1]}")
 _CONTROLS: dict[int, int] = {
@@ -67,18 +68,24 @@ def render_markdown(page: Page, *, folder: str) -> str:
 def write_page(page: Page, folder: Path, *, name: str) -> tuple[Path, Path]:
     """Write ``NAME.html``, ``NAME.md`` and its plots and pictures in ``NAME/`` into a folder.
 
+    Plots and pictures that an earlier page left there and this one does not name are removed.
+
     Returns:
         The paths of HTML and Markdown.
     """
     html, markdown, pictures = folder / f"{name}.html", folder / f"{name}.md", folder / name
-    pictures.mkdir(parents=True, exist_ok=True)
     plots = _draw_plots(page)
+    files = {_name_picture(n): jpeg for n, jpeg in enumerate(_shrink_pictures(page).values())}
     for plot in list_plots(page):
         is_png = page.plot_form == "png"
         drawn = render_png(plot.draw, plot.size) if is_png else plots[plot.name]
-        (pictures / f"{plot.name}.{page.plot_form}").write_bytes(drawn)
-    for place, jpeg in enumerate(_shrink_pictures(page).values()):
-        (pictures / _name_picture(place)).write_bytes(jpeg)
+        files[f"{plot.name}.{page.plot_form}"] = drawn
+    pictures.mkdir(parents=True, exist_ok=True)
+    for file, content in files.items():
+        (pictures / file).write_bytes(content)
+    for path in pictures.iterdir():
+        if path.suffix in _FORMS and path.name not in files:
+            path.unlink()
     write_text(html, _render_html(page, plots))
     write_text(markdown, render_markdown(page, folder=name))
     return html, markdown

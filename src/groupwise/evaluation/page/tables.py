@@ -1,11 +1,20 @@
-"""Tables of metrics: policies, subsets or labels below each other, a column per measure."""
+"""Tables of metrics, a column per measure, and of how often each truth got each answer."""
 
 from collections.abc import Callable, Iterable, Mapping
 
+from groupwise.evaluation.confusion import Confusion
 from groupwise.evaluation.metrics import Metric
 from groupwise.evaluation.page.blocks import DASH, Cell, Table
-from groupwise.evaluation.page.numbers import format_count, format_interval, format_value
+from groupwise.evaluation.page.numbers import (
+    format_count,
+    format_interval,
+    format_share,
+    format_value,
+)
+from groupwise.evaluation.page.shading import Scale
+from groupwise.evaluation.page.words import Words
 
+_MAX_HEAD = 12
 Row = tuple[str | Cell, Mapping[str, Metric]]
 
 
@@ -53,3 +62,24 @@ def tabulate_metrics(
 
 def _count(metric: Metric | None) -> str:
     return DASH if metric is None else format_count(metric.n)
+
+
+def tabulate_confusion(title: str, found: Confusion, words: Words) -> Table:
+    """Return how often each truth got each answer; long labels have numbers for their columns."""
+    labels = found.labels
+    heads = labels
+    if any(len(label) > _MAX_HEAD for label in labels):
+        heads = tuple(str(place) for place in range(1, len(labels) + 1))
+        labels = tuple(f"{place} · {one}" for place, one in zip(heads, labels, strict=True))
+    corner = f"{words.label('truth')} \u2193 {words.label('answer')} \u2192"
+    rows = tuple(
+        (Cell(label), *(_show_count(count, sum(counts)) for count in counts))
+        for label, counts in zip(labels, found.counts, strict=True)
+    )
+    return Table(title, (corner, *heads, words.label("invalid_answer")), rows, kind="heat")
+
+
+def _show_count(count: int, total: int) -> Cell:
+    share = count / total if count else 0.0
+    style = Scale(0.0, 1.0).shade_value(share)
+    return Cell(format_count(count), format_share(share) if count else "", style=style)

@@ -13,14 +13,15 @@ from groupwise.evaluation.page import (
     Plot,
     Plots,
     Table,
+    Tables,
     Words,
     color_policy,
     name_file,
     numbers,
-    plot_confusion,
     plot_reliability,
     shorten,
     show_metric,
+    tabulate_confusion,
     tabulate_metrics,
 )
 from groupwise.evaluation.predictions import Prediction
@@ -28,6 +29,7 @@ from groupwise.evaluation.prompts import MAX_TEXT, Prompts
 from groupwise.evaluation.report.content import Report
 from groupwise.evaluation.report.items import MAX_ANSWER, show_item
 
+_MAX_BESIDE = 4
 _KINDS = ("precision", "recall", "f1")
 
 
@@ -52,17 +54,12 @@ def _list_blocks(report: Report, words: Words) -> Iterator[Block]:
 
 def _list_details(report: Report, words: Words) -> Iterator[Block]:
     yield Paragraph(words.label("answers_lead", split=report.split))
-    yield Plots(
-        tuple(
-            plot_confusion(
-                name_file("confusion", one.policy),
-                words.title_policy(one.policy),
-                one.confusion,
-                words,
-            )
-            for one in report.details
-        )
+    confusions = (
+        tabulate_confusion(words.title_policy(one.policy), one.confusion, words)
+        for one in report.details
     )
+    is_wide = len(report.details[0].confusion.labels) > _MAX_BESIDE
+    yield Tables(tuple(confusions), is_wide=is_wide)
     yield Heading(words.label("per_label"))
     yield _tabulate_labels(report, words)
     if reliabilities := tuple(_plot_reliabilities(report, words)):

@@ -50,12 +50,13 @@ def state_findings(
 def _state_last(split: str, last: str, measures: Measures, num_clusters: int) -> Statement:
     metric, clustered = measures["accuracy"], measures.get("accuracy_clustered")
     clusters = Statement("run.in_clusters", {"num": num_clusters}) if num_clusters else None
-    drawn = None
+    shown, independent = metric, None
     if clustered is not None:
-        drawn = Statement("run.drawn", {"ends": (clustered.low, clustered.high)})
-    values = {"split": split, "policy": last, "n": metric.n, "clusters": clusters, "drawn": drawn}
-    ends = (metric.low, metric.high)
-    return Statement("run.accuracy", values | {"value": metric.value, "ends": ends})
+        shown = clustered
+        independent = Statement("run.independent", {"ends": (metric.low, metric.high)})
+    values = {"split": split, "policy": last, "value": metric.value, "n": metric.n}
+    values |= {"clusters": clusters, "ends": (shown.low, shown.high), "independent": independent}
+    return Statement("run.accuracy", values)
 
 
 def _state_gains(

@@ -126,7 +126,8 @@ def _list_tiles(report: Report, words: Words) -> Iterator[Tile]:
         yield from section.tiles
     last = list(report.main)[-1]
     text = words.label("accuracy_of", policy=words.title_policy(last), split=report.split)
-    yield make_tile(report.main[last]["accuracy"], text)
+    measures = report.main[last]
+    yield make_tile(measures.get("accuracy_clustered", measures["accuracy"]), text)
     mine = [
         one
         for one in report.files.comparisons

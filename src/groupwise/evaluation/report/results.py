@@ -40,11 +40,12 @@ def show_accuracy(report: Report, words: Words) -> Part:
 
 
 def _tabulate_accuracy(by_policy: ByPolicy, words: Words) -> Table:
-    names = ("policy", "accuracy", "wilson", "by_clusters", "balanced", "invalid", "n_items")
+    titles = words.labels("policy", "accuracy", "by_clusters")
+    names = ("wilson", "balanced", "invalid", "n_items", "digest")
     best = max(measures["accuracy"].value for measures in by_policy.values())
     return Table(
         "",
-        (*words.labels(*names), words.label("digest")),
+        (titles[0], "\n".join(titles[1:]), *words.labels(*names)),
         tuple(_show_policy(name, found, best, words) for name, found in by_policy.items()),
         kind="headline",
         marks=tuple(color_policy(name, words.policies) for name in by_policy),
@@ -59,9 +60,12 @@ def _show_policy(
     shown = f"{mark_code(policy)} · {note}" if note else mark_code(policy)
     return (
         Cell(words.title_policy(policy), shown),
-        Cell(numbers.format_share(one.value), is_strong=one.value == best),
+        Cell(
+            numbers.format_share(one.value),
+            numbers.format_interval(clustered) if clustered else DASH,
+            is_strong=one.value == best,
+        ),
         numbers.format_interval(one),
-        numbers.format_interval(clustered) if clustered else DASH,
         _share(measures.get("balanced_accuracy")),
         _share(measures.get("invalid_rate")),
         numbers.format_count(one.n),
@@ -77,7 +81,7 @@ def _plot_accuracy(split: str, by_policy: ByPolicy, words: Words) -> Plot:
     bars = [
         Bar(
             title=words.title_policy(policy),
-            text=f"{numbers.format_share(one.value)} ({numbers.format_interval(one)})",
+            text=f"{numbers.format_share(one.value)} ({numbers.format_interval(drawn or one)})",
             value=one.value,
             ends=(one.low, one.high),
             color=color_policy(policy, words.policies),
@@ -99,10 +103,14 @@ def show_comparisons(report: Report, words: Words) -> Part:
         said = [
             words.say(describe_comparison(one, report.files.define(one.measure))) for one in found
         ]
-        names = ("policy", "against", "points", "percent_95", "won_lost", "alike")
-        tests = ("p_mcnemar", "p_by_clusters", "p_holm", "n_items")
+        names = ("won_lost", "alike", "p_by_clusters", "p_mcnemar", "n_items")
+        head = (
+            *words.labels("policy", "against"),
+            "\n".join(words.labels("points", "percent_95")),
+            *words.labels("p_holm", *names),
+        )
         rows = tuple(_show_comparison(one, report, words) for one in found)
-        blocks += [Bullets(tuple(said)), Table("", words.labels(*names, *tests), rows, num_heads=2)]
+        blocks += [Bullets(tuple(said)), Table("", head, rows, num_heads=2)]
     return Part("comparisons", words.label("paired_comparisons"), tuple(blocks))
 
 
@@ -116,17 +124,14 @@ def _show_comparison(one: PairedComparison, report: Report, words: Words) -> tup
             words.title_policy(one.policy_a),
             "" if one.measure == "accuracy" else words.name_measure(measure),
         ),
-        Cell(numbers.format_points(one.difference)),
-        Cell(words.interval(one.low, one.high)),
+        Cell(numbers.format_points(one.difference), words.interval(one.low, one.high)),
+        Cell(numbers.format_p_cell(one.p_value_holm)),
         Cell(f"{wins} : {losses}"),
         Cell(numbers.format_count(one.num_same_answer)),
-        *map(Cell, map(numbers.format_p_cell, _list_p_values(one))),
+        Cell(numbers.format_p_cell(one.p_value_clustered)),
+        Cell(numbers.format_p_cell(one.p_value)),
         Cell(numbers.format_count(one.n)),
     )
-
-
-def _list_p_values(one: PairedComparison) -> tuple[float, float, float]:
-    return one.p_value, one.p_value_clustered, one.p_value_holm
 
 
 def show_slices(report: Report, words: Words) -> Iterator[Part]:
