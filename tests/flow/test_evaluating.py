@@ -2,12 +2,14 @@
 
 from pathlib import Path
 
-from small_task import SmallTask
+import pytest
+from small_task import LORA, SmallConfig, SmallTask
 
-from groupwise.core import read_json
+from groupwise.core import Message, make_example, read_json
 from groupwise.data import read_examples
+from groupwise.evaluation import Measure
 from groupwise.evaluation.prompts import read_prompts
-from groupwise.flow import Task
+from groupwise.flow import Task, asking
 from groupwise.flow.evaluating import list_verbs
 from groupwise.models import load_policy
 
@@ -32,3 +34,21 @@ def test_only_commands_that_a_task_can_do_are_told(finished: Path) -> None:
     assert read_json(finished / "evaluate" / "verbs.json", list) == every
     assert list_verbs(NoRows()) == ["predict", "serve", "export-model"]
     assert "    groupwise evaluate run ROWS --out" in (finished / "report.md").read_text("utf-8")
+
+
+@pytest.mark.parametrize(("is_higher_better", "first"), [(True, "length"), (False, "accuracy")])
+def test_the_headline_measure_chooses_a_checkpoint_where_more_is_better(
+    is_higher_better: bool, first: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Headed(SmallTask):
+        headline = "length"
+        measures = (Measure("length", "Length", "长度", is_higher_better=is_higher_better),)
+
+        def measure_heldout(self, config, examples, texts):
+            return {"length": 3.0}
+
+    monkeypatch.setattr(asking, "make_ask", lambda *_: lambda examples: ["x" for _ in examples])
+    example = make_example([Message("user", ["A?"])], cluster="1", label="yes")
+    values = asking.check_heldout(Headed(), None, [example], SmallConfig(**LORA))
+    assert next(iter(values)) == first
+    assert values == {"accuracy": 0.0, "invalid": 1.0, "length": 3.0, "n": 1}

@@ -93,6 +93,16 @@ def test_the_rank_is_one_that_vllm_takes(trained, tmp_path):
     ]
 
 
+def test_a_checkpoint_is_exported_without_what_only_training_needs(trained, tmp_path):
+    for name in ("optimizer.pt", "rng_state.pth", "trainer_state.json", "complete"):
+        (trained / name).write_bytes(b"state")
+    exported = export_policy(trained, tmp_path / "out")
+    assert exported.adapter is not None
+    names = {path.name for path in exported.adapter.iterdir()}
+    assert {"adapter_config.json", "adapter_model.safetensors", "tokenizer.json"} <= names
+    assert not names & {"optimizer.pt", "rng_state.pth", "trainer_state.json", "complete"}
+
+
 @pytest.mark.slow
 @pytest.mark.skipif(
     not VLLM.is_file(),

@@ -1,8 +1,10 @@
 """A view of a config: what is declared can be read, anything else raises at once."""
 
+from typing import Annotated
+
 import pytest
 
-from groupwise.core import Config
+from groupwise.core import Config, Harmless, Place
 from groupwise.pipeline.views import collect_settings, view_config
 
 
@@ -79,3 +81,25 @@ def test_names_that_no_config_has_are_unknown_as_usual() -> None:
 def test_a_declaration_of_no_setting_is_a_bug_of_the_recipe(path: str) -> None:
     with pytest.raises(ValueError, match=f"declares to read {path}, which is no setting"):
         collect_settings(Outer(), [path])
+
+
+class Server(Config):
+    url: Annotated[str, Place("where", "何处")] = "http://one"
+    model: str = "m"
+    price: Annotated[float, Harmless("counted", "统计")] = 1.0
+
+
+class Asking(Config):
+    servers: dict[str, Server]
+    server: Server | None = Server()
+
+
+def test_where_a_server_is_reached_is_in_no_key_and_can_be_read() -> None:
+    reads = ["servers", "server", "server.url"]
+    held = {"model": "m", "price": 1.0}
+    assert collect_settings(Asking(servers={"a": Server()}), reads) == {
+        "servers": {"a": held},
+        "server": held,
+    }
+    assert collect_settings(Asking(servers={}, server=None), reads)["server"] is None
+    assert view("server", config=Asking(servers={})).server.url == "http://one"

@@ -22,10 +22,11 @@ FULL = TrainableSettings(method="full")
 
 
 class Looks:
-    """Gives accuracies one after the other, and remembers the weights that it was shown."""
+    """Gives values one after the other, and remembers the weights that it was shown."""
 
-    def __init__(self, values):
+    def __init__(self, values, measure="accuracy"):
         self.values = list(values)
+        self.measure = measure
         self.seen = []
 
     def __call__(self):
@@ -34,7 +35,11 @@ class Looks:
         value = self.values.pop(0)
         if isinstance(value, Exception):
             raise value
-        return {"accuracy": value, "n": 12}
+        return {
+            self.measure: value,
+            "accuracy": 1 - value if self.measure == "f1" else value,
+            "n": 12,
+        }
 
 
 def train(kind, base, examples, folder, looks, *, trainable=LORA, save_every_steps=None, **asked):
@@ -114,6 +119,18 @@ def test_one_that_goes_on_after_a_crash_chooses_the_same(
     assert is_same(found, whole)
     one, other = ((tmp_path / name / "selection.json").read_text() for name in ("whole", "torn"))
     assert one == other
+
+
+def test_the_first_value_of_a_look_decides(taught_text_folder, text_examples, tmp_path):
+    given = taught_text_folder, text_examples, tmp_path
+    looks = Looks([0.2, 0.7, RuntimeError("torn"), 0.5, 0.6], "f1")
+    with pytest.raises(RuntimeError, match="torn"):
+        train("sft", *given, looks, save_every_steps=1)
+    found = train("sft", *given, looks, save_every_steps=1)
+    assert is_same(found, looks.seen[1])
+    record = json.loads((tmp_path / "selection.json").read_text())
+    assert (record["chosen_by"], record["kept_step"]) == ("f1", 2)
+    assert record["looks"][0] == {"step": 1, "f1": 0.2}
 
 
 @pytest.mark.parametrize("kind", ["sft", "grpo"])

@@ -5,7 +5,15 @@ Nothing here knows about models, training or any task.
 
 from groupwise.core.config import Config, dump_config, load_config, read_config
 from groupwise.core.digests import digest_bytes, digest_file, digest_json
-from groupwise.core.effects import BUDGET, Effect, Harmless, Source, find_effect, list_effects
+from groupwise.core.effects import (
+    BUDGET,
+    Effect,
+    Harmless,
+    Place,
+    Source,
+    find_effect,
+    list_effects,
+)
 from groupwise.core.errors import (
     ConfigError,
     DataError,
@@ -70,6 +78,7 @@ __all__ = [
     "ModelError",
     "Pace",
     "Picture",
+    "Place",
     "ProgressLine",
     "ResultFile",
     "RewardError",

@@ -20,11 +20,14 @@ class Effect:
             ``source``: where something comes from, whose content counts; ``harmless``: nothing.
         reason: why it is harmless, a clause; of a source, what its content is recorded as.
         reason_zh: the same in Chinese.
+        is_place: it says where something is reached, which leaves no trace in what is made: work
+            that is done is not done again for it.
     """
 
     kind: Literal["counts", "budget", "source", "harmless"] = "counts"
     reason: str = ""
     reason_zh: str = ""
+    is_place: bool = False
 
 
 BUDGET = Effect("budget")
@@ -34,6 +37,11 @@ BUDGET = Effect("budget")
 def Harmless(reason: str, reason_zh: str) -> Effect:  # noqa: N802 (reads as a mark)
     """Return the mark of a field that changes no result, with the reason in both languages."""
     return Effect("harmless", reason, reason_zh)
+
+
+def Place(reason: str, reason_zh: str) -> Effect:  # noqa: N802 (reads as a mark)
+    """Return the mark of a harmless field for whose change no step is done again."""
+    return Effect("harmless", reason, reason_zh, is_place=True)
 
 
 def Source(aspect: str) -> Effect:  # noqa: N802 (reads as a mark)

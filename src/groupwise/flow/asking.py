@@ -41,18 +41,26 @@ def read_answer(parser: Parser, example: Example, text: str) -> Parsed:
 def check_heldout(
     task: Task[Any], policy: Policy, examples: Sequence[Example], config: Any
 ) -> Mapping[str, float]:
-    """Return accuracy, the share of invalid answers and the task's own measures."""
+    """Return accuracy, the share of invalid answers and the task's own measures.
+
+    The first value is the one that a checkpoint is chosen by: the task's headline measure where it
+    is measured here and more of it is better, else accuracy.
+    """
     parser = task.parser(config)
     texts = make_ask(policy, config)(examples)
     found = [read_answer(parser, *pair) for pair in zip(examples, texts, strict=True)]
     hits = sum(one.label == example.label for one, example in zip(found, examples, strict=True))
     num_items = len(examples)
-    return {
+    values = {
         "accuracy": hits / num_items,
         "invalid": sum(one.label is None for one in found) / num_items,
         **task.measure_heldout(config, examples, texts),
         "n": num_items,
     }
+    lower = [one.name for one in task.measures if not one.is_higher_better]
+    is_headline = task.headline in values and task.headline not in lower
+    chosen_by = task.headline if is_headline else "accuracy"
+    return {chosen_by: values[chosen_by], **values}
 
 
 def ask_policy(

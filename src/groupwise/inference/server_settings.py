@@ -4,11 +4,12 @@ from typing import Annotated
 
 from pydantic import Field
 
-from groupwise.core import Config, Harmless
+from groupwise.core import Config, Harmless, Place
 from groupwise.inference.limits import LimitSettings
 from groupwise.inference.retry import RetrySettings
 
-_PLACE = Harmless("where a server is reached and what it costs", "服务器地址与价格")
+_PLACE = Place("where a server is reached", "服务器地址")
+_PRICE = Harmless("what a server costs: only counted", "服务器价格：仅用于统计")
 
 
 class ServerSettings(Config):
@@ -38,7 +39,7 @@ class ServerSettings(Config):
     top_log_probs: int = Field(default=20, ge=1)
     sends_extensions: bool = True
     max_share_error: float = Field(default=0.05, ge=0, le=1)
-    prompt_price: Annotated[float, _PLACE] = Field(default=0.0, ge=0)
-    completion_price: Annotated[float, _PLACE] = Field(default=0.0, ge=0)
+    prompt_price: Annotated[float, _PRICE] = Field(default=0.0, ge=0)
+    completion_price: Annotated[float, _PRICE] = Field(default=0.0, ge=0)
     limits: Annotated[LimitSettings, _PLACE] = LimitSettings()
     retry: RetrySettings = RetrySettings()

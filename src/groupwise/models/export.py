@@ -2,6 +2,7 @@
 
 import shlex
 import shutil
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -93,10 +94,18 @@ def export_policy(source: Path, out: Path, *, name: str = "policy") -> ExportedP
 def _copy_adapter(source: Path, out: Path) -> tuple[Path | None, str | None]:
     if not (source / "adapter_config.json").is_file():
         return None, None
-    shutil.copytree(source, out)
+    shutil.copytree(source, out, ignore=_leave_trainer_state)
     base = read_base(source)
     name_base(out, base)
     return out, base
+
+
+def _leave_trainer_state(folder: str, names: Sequence[str]) -> list[str]:
+    """Name what a checkpoint holds to go on from, such as the optimizer: no part of the policy."""
+    kept = (".safetensors", ".json", ".jinja", ".txt", ".model", ".md")
+    state = ("trainer_state.json",)
+    is_own = {n: n.startswith("adapter_") or (n.endswith(kept) and n not in state) for n in names}
+    return [name for name in names if not is_own[name]]
 
 
 def merge_adapter(policy: Policy) -> Policy:

@@ -3,15 +3,17 @@
 Both come from one declaration, so a step cannot depend on a setting that its key does not know.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from inspect import getattr_static
 from typing import Any
 
-from groupwise.core import Config, dump_config
+from groupwise.core import Config, dump_config, find_effect, list_effects
 
 
 def collect_settings(config: Config, reads: Iterable[str]) -> dict[str, Any]:
     """Return the values of settings as JSON values, by their paths.
+
+    Settings that say where something is reached are left out: nothing that is made depends on them.
 
     Args:
         config: of the run.
@@ -22,7 +24,10 @@ def collect_settings(config: Config, reads: Iterable[str]) -> dict[str, Any]:
         ValueError: if a path is no setting.
     """
     values = dump_config(config)
-    return {path: _find_value(values, path) for path in reads}
+    for path, effect in list_effects(type(config)).items():
+        if effect.is_place:
+            _drop(values, path.split("."))
+    return {path: _find_value(values, path) for path in reads if not _is_place(config, path)}
 
 
 def view_config(config: Config, reads: Iterable[str], *, step: str) -> Any:
@@ -63,6 +68,21 @@ class _View:
             raise ValueError(f"step {self._step!r} reads {path} but does not list it in reads")
         own = getattr_static(kind, name)
         return own.__get__(self, kind) if hasattr(own, "__get__") else own
+
+
+def _is_place(config: Config, path: str) -> bool:
+    return find_effect(list_effects(type(config)), path).is_place
+
+
+def _drop(values: Any, path: Sequence[str]) -> None:
+    """Remove a setting from nested values; ``*`` is any name."""
+    if not isinstance(values, dict):
+        return
+    for name in list(values) if path[0] == "*" else path[:1]:
+        if path[1:]:
+            _drop(values.get(name), path[1:])
+        else:
+            values.pop(name, None)
 
 
 def _find_value(values: Any, path: str) -> Any:

@@ -18,14 +18,13 @@ from groupwise.training.settings import TrainerSettings, ValidationSettings
 from groupwise.training.trackers import Trackers
 from groupwise.training.workspace import Workspace
 
-CHOSEN_BY = "accuracy"
-_KEY = f"heldout/{CHOSEN_BY}"
+_LOOK = "heldout/"
 
 
 class BestOnValidation(HeldoutRows):
     """Held-out checks that end a training, and keep the weights of the best one.
 
-    A look is better if its accuracy is higher; of equal ones the first is the best.
+    A look is better if the first of its values is higher; of equal ones the first is the best.
     """
 
     def __init__(
@@ -41,6 +40,7 @@ class BestOnValidation(HeldoutRows):
         )
         self.settings = settings
         self.kept = workspace.folder / "best"
+        self.chosen_by = ""
         self.looks: dict[int, float] = {}
         self.num_items = 0
 
@@ -57,7 +57,10 @@ class BestOnValidation(HeldoutRows):
                 fix="set validation.select to last",
             )
         rows = read_jsonl(self.path) if self.path.is_file() else []
-        self.looks = {row["step"]: row[_KEY] for row in rows if _KEY in row}
+        for row in rows:
+            if names := [name for name in row if name.startswith(_LOOK)]:
+                self.chosen_by = names[0].removeprefix(_LOOK)
+                self.looks[row["step"]] = row[names[0]]
         self.num_items = max((int(row.get("heldout/n", 0)) for row in rows), default=0)
 
     def on_step_end(self, args, state, control, model: Any = None, **_: Any) -> None:
@@ -65,7 +68,8 @@ class BestOnValidation(HeldoutRows):
         super().on_step_end(args, state, control, model=model)
         if self.last_step != state.global_step:
             return
-        self.looks[state.global_step] = self.values[CHOSEN_BY]
+        self.chosen_by = next(iter(self.values))
+        self.looks[state.global_step] = self.values[self.chosen_by]
         self.num_items = int(self.values.get("n", 0))
         is_best = self.best_step == state.global_step
         if is_best and self.settings.select == "best":
@@ -92,8 +96,14 @@ class BestOnValidation(HeldoutRows):
                 if name in weights:
                     parameter.data.copy_(weights[name])
             shutil.rmtree(self.kept)
-        looks = [{"step": step, CHOSEN_BY: value} for step, value in sorted(self.looks.items())]
-        record = {"select": self.settings.select, "chosen_by": CHOSEN_BY, "kept_step": kept_step}
+        looks = [
+            {"step": step, self.chosen_by: value} for step, value in sorted(self.looks.items())
+        ]
+        record = {
+            "select": self.settings.select,
+            "chosen_by": self.chosen_by,
+            "kept_step": kept_step,
+        }
         record |= {"last_step": max(self.looks), "num_items": self.num_items, "looks": looks}
         write_json(self.path.parent / "selection.json", record)
         return {"num_looks": len(looks), "num_validation_items": self.num_items}

@@ -5,14 +5,14 @@ from typing import Annotated, Literal, Self
 
 from pydantic import Field, field_validator, model_validator
 
-from groupwise.core import BUDGET, Config, Harmless
+from groupwise.core import BUDGET, Config, Harmless, Place
 from groupwise.models import TrainableSettings
 
 Tracker = Literal["tensorboard", "wandb", "mlflow", "trackio"]
 
 _LOGGED = Harmless("what is logged or kept: training does not see it", "日志与保存：不影响训练")
 _SAME = Harmless("computed in another way with the same result", "计算方式不同，结果相同")
-_PLACE = Harmless("where a server is reached or how it is sized", "服务器地址或资源设置")
+_PLACE = Place("where a server is reached or how it is sized", "服务器地址或资源设置")
 
 
 class PictureAugmentation(Config):
@@ -36,7 +36,9 @@ class PictureAugmentation(Config):
 
 
 class ValidationSettings(Config):
-    """Looks at validation items while a policy trains, by the accuracy of its greedy answers.
+    """Looks at validation items while a policy trains, by its greedy answers.
+
+    What heads the report decides where looks measure it and more is better, else accuracy.
 
     Attributes:
         every_steps: a look each so many steps and after the last.

@@ -4,7 +4,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from groupwise.core import Config, Harmless
+from groupwise.core import Config, Place
 
 
 class StreamSettings(Config):
@@ -43,7 +43,7 @@ class RaySettings(Config):
         slice_size: items that are handed to Ray at once; the policy is loaded for every slice.
     """
 
-    address: Annotated[str | None, Harmless("where a cluster is reached", "集群地址")] = None
+    address: Annotated[str | None, Place("where a cluster is reached", "集群地址")] = None
     num_workers: int = Field(default=2, ge=1)
     num_cpus: float = Field(default=1.0, gt=0)
     num_gpus: float = Field(default=0.0, ge=0)
