@@ -30,12 +30,12 @@ from scipy import stats
 
 from groupwise.core import derive_seed, describe_machine, write_json
 from groupwise.evaluation.intervals import (
+    bound_difference,
     count_effective,
     divide_sums,
     draw_sums,
     sum_by_cluster,
 )
-from groupwise.evaluation.means import bound_difference
 from groupwise.evaluation.significance import permute_clusters
 
 NUM_CLUSTERS = (5, 8, 12, 20, 50)

@@ -20,9 +20,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from groupwise.core import derive_seed, describe_machine, write_json
-from groupwise.evaluation.intervals import Interval, bound_clustered, bound_share, divide_sums
+from groupwise.evaluation.intervals import (
+    Interval,
+    bound_clustered,
+    bound_mean,
+    bound_share,
+    divide_sums,
+)
 from groupwise.evaluation.items import Items
-from groupwise.evaluation.means import bound_mean
 
 SHARES = (0.01, 0.03, 0.1, 0.3, 0.5)
 SHAPES = ((111, 1, 0.0), (25, 1, 0.0), (128, 8, 0.3), (30, 8, 0.3), (12, 8, 0.1))

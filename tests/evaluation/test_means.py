@@ -6,14 +6,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 from statsmodels.stats.proportion import proportion_confint
 
-from groupwise.evaluation.intervals import bound_clustered, divide_sums
-from groupwise.evaluation.items import Items
-from groupwise.evaluation.means import (
+from groupwise.evaluation.intervals import (
+    bound_clustered,
     bound_difference,
     bound_mean,
     count_effective_items,
+    divide_sums,
     widen_certain,
 )
+from groupwise.evaluation.items import Items
 
 
 def make_items(values: list[float] | np.ndarray, clusters: list[str], *, is_binary: bool) -> Items:

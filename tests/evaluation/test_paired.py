@@ -164,7 +164,7 @@ def test_file_round_trip(tmp_path: Path, make_pair: Table) -> None:
     write_comparisons(tmp_path / "c.json", found)
     assert read_comparisons(tmp_path / "c.json") == found
     (tmp_path / "c.json").write_text('[{"a": 1}]')
-    with pytest.raises(EvaluationError, match=r"c\.json is not a list of comparisons"):
+    with pytest.raises(EvaluationError, match=r"c\.json is damaged"):
         read_comparisons(tmp_path / "c.json")
 
 
@@ -317,6 +317,7 @@ def test_discordant_items_are_listed_with_their_answers(make_pair: Table) -> Non
             "label": "on-task",
             "answer_a": "on-task",
             "answer_b": "off-task",
+            "task": "",
         },
         {
             "id": "i0003",
@@ -326,6 +327,7 @@ def test_discordant_items_are_listed_with_their_answers(make_pair: Table) -> Non
             "label": "on-task",
             "answer_a": "off-task",
             "answer_b": "on-task",
+            "task": "",
         },
     ]
     (bare,) = list_discordant(make_items([0.5, 0.1]), make_items([0.5, 0.2]))

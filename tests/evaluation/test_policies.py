@@ -22,7 +22,6 @@ def test_of_a_run_that_wrote_none_nothing_is_known(tmp_path: Path) -> None:
     found = read_policies(tmp_path)
     assert found == Policies()
     assert (found.title("rce"), found.find("rce").kind) == ("rce", "unknown")
-    assert found.list_steps("rce") is None
     assert found.sort(["b", "a", "b"]) == ["b", "a"]
     assert found.choose_last(["b", "a"]) == "a"
 
@@ -46,10 +45,9 @@ def test_known_policies_stand_in_their_order_and_others_behind_them() -> None:
     assert USUAL.choose_last(["grpo", "z", "majority"]) == "grpo"
 
 
-def test_steps_behind_a_policy_are_those_of_all_it_was_trained_from() -> None:
-    assert USUAL.list_steps("grpo") == ("sft", "grpo")
-    assert USUAL.list_steps("prompt") == ()
-    assert USUAL.list_steps("majority") == ("baselines",)
+def test_behind_a_policy_stand_all_that_it_was_trained_from() -> None:
+    assert [one.name for one in USUAL.list_ancestors("grpo")] == ["prompt", "sft", "grpo"]
+    assert [one.kind for one in USUAL.list_ancestors("gone")] == ["unknown"]
 
 
 @pytest.mark.parametrize("order", [[POLICIES[4]], [POLICIES[0], POLICIES[0]]])

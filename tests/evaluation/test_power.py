@@ -3,7 +3,8 @@ import pytest
 from scipy import stats
 from statsmodels.stats.power import TTestPower
 
-from groupwise.evaluation.power import count_items_needed, measure_design_effect, measure_effect
+from groupwise.evaluation.intervals import measure_design_effect
+from groupwise.evaluation.significance import count_items_needed, measure_effect
 
 
 def test_effect_is_mean_over_deviation() -> None:

@@ -1,14 +1,13 @@
 """What an evaluation leaves."""
 
 from collections.abc import Callable, Iterator
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 
 import pytest
 from run_folders import CONDITIONS, POLICIES
 
 from groupwise.evaluation import (
-    CONDITIONS_FILE,
     Conditions,
     Prediction,
     Prompts,
@@ -17,10 +16,10 @@ from groupwise.evaluation import (
     compute_metrics,
     predict_each,
     read_comparisons,
-    read_conditions,
     read_metrics,
     read_policies,
     read_predictions,
+    read_recorded,
     read_sections,
     write_evaluation,
 )
@@ -81,7 +80,7 @@ def test_an_evaluation_is_where_it_is_looked_for(
     assert read_predictions(tmp_path / "evaluate/predictions.jsonl") == predictions
     assert read_metrics(tmp_path / "evaluate/metrics.json") == metrics
     assert read_comparisons(tmp_path / "evaluate/comparisons.json") == comparisons
-    assert read_conditions(tmp_path / CONDITIONS_FILE) == conditions
+    assert read_recorded(tmp_path) == asdict(conditions)
     assert read_policies(tmp_path).listed == POLICIES
     assert read_prompts(tmp_path / "evaluate/prompts.json") == Prompts(turns={"item": "What?"})
     assert read_sections(tmp_path / "evaluate/sections.json") == (Section("Missed defects"),)

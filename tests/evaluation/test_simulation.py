@@ -10,8 +10,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from groupwise.evaluation.intervals import sum_by_cluster
-from groupwise.evaluation.means import bound_difference
+from groupwise.evaluation.intervals import bound_difference, sum_by_cluster
 from groupwise.evaluation.significance import permute_clusters
 
 NUM_TRIALS = 1000

@@ -56,7 +56,7 @@ def test_a_task_with_a_warmup_runs_the_whole_way(tmp_path: Path) -> None:
         assert looked["select"] == ("last" if name == "sft" else "best")
     assert "chosen on validation" in (out / "report.html").read_text()
     assert described.find("text_only").blind_to == ()
-    assert described.list_steps("grpo") == ("sft", "grpo")
+    assert [one.name for one in described.list_ancestors("grpo")] == ["prompt", "sft", "grpo"]
     check_predictions(out)
     said.clear()
     run(SmallTask, config, out=out, say=said.append)
@@ -86,7 +86,7 @@ def test_without_a_warmup_grpo_starts_from_the_base(tmp_path: Path) -> None:
     policies = {metric.policy for metric in read_metrics(out / "evaluate" / "metrics.json")}
     assert policies == {"majority", "text_only", "prompt", "grpo"}
     assert not (out / "sft").exists()
-    assert read_policies(out).list_steps("grpo") == ("grpo",)
+    assert [one.step for one in read_policies(out).list_ancestors("grpo")] == [None, "grpo"]
 
 
 def test_a_stage_that_reads_what_is_not_declared_stops(tmp_path: Path) -> None:

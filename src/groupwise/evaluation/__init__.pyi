@@ -11,13 +11,6 @@ from groupwise.evaluation.baselines import (
     predict_picture_only,
     predict_text_only,
 )
-from groupwise.evaluation.calibration import (
-    ReliabilityBin,
-    bin_reliability,
-    score_brier,
-    score_calibration_error,
-)
-from groupwise.evaluation.confusion import Confusion, count_confusion
 from groupwise.evaluation.fairness import (
     CONDITIONS_FILE,
     Conditions,
@@ -31,14 +24,19 @@ from groupwise.evaluation.fairness import (
     describe_rows,
     digest_prompts,
     digest_weights,
-    read_conditions,
     read_facts,
+    read_recorded,
     summarize_same,
     write_conditions,
 )
-from groupwise.evaluation.items import Items, list_measures, read_items
-from groupwise.evaluation.matching import DiscordantItem, list_discordant
-from groupwise.evaluation.measures import Measure
+from groupwise.evaluation.items import DiscordantItem, Items, list_discordant
+from groupwise.evaluation.label_metrics import (
+    Confusion,
+    ReliabilityBin,
+    bin_reliability,
+    count_confusion,
+)
+from groupwise.evaluation.measures import METRIC_VERSIONS, Measure
 from groupwise.evaluation.metrics import (
     Metric,
     compute_metrics,
@@ -84,7 +82,7 @@ from groupwise.evaluation.report import (
     write_sections,
 )
 from groupwise.evaluation.results import predict_each, write_evaluation
-from groupwise.evaluation.versions import METRIC_VERSIONS
+from groupwise.evaluation.scoring import list_measures, read_items
 
 __all__ = [
     "CONDITIONS_FILE",
@@ -140,15 +138,13 @@ __all__ = [
     "predict_picture_only",
     "predict_text_only",
     "read_comparisons",
-    "read_conditions",
     "read_facts",
     "read_items",
     "read_metrics",
     "read_policies",
     "read_predictions",
+    "read_recorded",
     "read_sections",
-    "score_brier",
-    "score_calibration_error",
     "summarize_same",
     "tabulate_policies",
     "tabulate_trainable",

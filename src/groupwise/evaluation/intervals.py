@@ -1,22 +1,24 @@
-"""Intervals of 95 %: Wilson's for a share of independent items, a bootstrap for clustered ones.
+"""Intervals of 95 % of what is measured on items in clusters: shares, means and differences.
 
 Items of one cluster (a session) resemble each other, so counting them as independent makes an
-interval too narrow. The bootstrap here draws whole clusters. Seeds come from the caller.
+interval too narrow: whole clusters are drawn. Draws of clusters of which hardly any has an error
+spread too little, and where none has one they do not spread at all: no interval of shares is taken
+from draws alone. Seeds come from the caller.
 """
 
-import warnings
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from groupwise.evaluation.untyped import bootstrap, normal, proportion_confint, student_t
+from groupwise.evaluation.items import Items
+from groupwise.evaluation.untyped import normal, proportion_confint, student_t
 
 NUM_RESAMPLES = 2000
 LEVEL = 0.95
 _BATCH_SIZE = 250_000
 _COMPRESSED_ABOVE = 8
+_NO_SPREAD = 1e-12
 Floats = NDArray[np.float64]
 Interval = tuple[float, float]
 
@@ -147,31 +149,124 @@ def _draw_rows(sums: Floats, random: np.random.Generator, num_resamples: int) ->
         yield counts.reshape(num_draws, size).astype(np.float64) @ sums
 
 
-def draw_clusters(
-    num_clusters: int, statistic: Callable[..., Floats], *, seed: int, num_resamples: int
-) -> Floats:
-    """Return K statistics of ``num_resamples`` draws of cluster indices as (K, draws).
-
-    For statistics that are not made of sums: it takes one draw (clusters,) at a time and returns
-    (K,). Through ``scipy.stats.bootstrap``.
-    """
-    result: Any
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", RuntimeWarning)
-        result = bootstrap(
-            (np.arange(num_clusters),),
-            statistic,
-            n_resamples=num_resamples,
-            vectorized=False,
-            method="percentile",
-            rng=np.random.default_rng(seed),
-        )
-    return np.asarray(result.bootstrap_distribution, dtype=np.float64)
-
-
 def _take_percentiles(draws: Floats, tail: float) -> Interval | None:
     defined = draws[np.isfinite(draws)]
     if not len(defined):
         return None
     low, high = np.quantile(defined, [tail, 1 - tail])
     return float(low), float(high)
+
+
+def bound_drawn_mean(
+    clusters: Sequence[str], values: Floats, *, seed: int, num_resamples: int = NUM_RESAMPLES
+) -> Interval | None:
+    """Return the interval of the mean of ``values`` (items,) from drawing whole clusters alone."""
+    cells = np.column_stack([values, np.ones(len(values))])
+    (drawn,) = bound_clustered(clusters, cells, divide_sums, seed=seed, num_resamples=num_resamples)
+    return drawn
+
+
+def bound_mean(items: Items, *, seed: int) -> Interval | None:
+    """Return the interval of the mean of a measure; None if a single cluster has all items.
+
+    For shares of independent items it is Wilson's. Otherwise it is the one from drawing whole
+    clusters, for shares widened to Wilson's of the effective number of items.
+
+    Source: Korn & Graubard 1998, "Confidence intervals for proportions with small expected number
+    of positive counts estimated from survey data", and Dean & Pagano 2015, "Evaluating confidence
+    interval methods for binomial proportions in clustered surveys", for Wilson's interval of an
+    effective number. Deviation: it only widens that of the draws, which holds with few clusters.
+    """
+    if items.is_binary and len(set(items.clusters)) == len(items.ids) > 1:
+        return bound_share(float(items.values.sum()), len(items.ids))
+    drawn = bound_drawn_mean(items.clusters, items.values, seed=seed)
+    if drawn is None or not items.is_binary:
+        return drawn
+    size = count_effective_items(items.clusters, items.values)
+    return _join(drawn, bound_share(items.value * size, size))
+
+
+def bound_difference(
+    clusters: Sequence[str],
+    gains: Floats,
+    *,
+    is_binary: bool,
+    seed: int,
+    num_resamples: int = NUM_RESAMPLES,
+) -> Interval | None:
+    """Return the interval of the mean gain of one policy over another; None with a single cluster.
+
+    It is the one from drawing whole clusters; for items that are right or wrong it is widened to
+    that of Bonett and Price for the effective number of items.
+
+    Args:
+        clusters: cluster of each item.
+        gains: (N,) differences of values of the same item, in [-1, 1].
+        is_binary: whether all values are 0 or 1.
+        seed: seed of the draws.
+        num_resamples: number of draws.
+
+    Source: Bonett & Price 2012, "Adjusted Wald confidence interval for a difference of binomial
+    proportions based on paired data". Deviations: an effective number of items, and it only widens
+    that of the draws.
+    """
+    drawn = bound_drawn_mean(clusters, gains, seed=seed, num_resamples=num_resamples)
+    if drawn is None or not is_binary:
+        return drawn
+    size = count_effective_items(clusters, gains)
+    more = (float((gains > 0).mean()) * size + 1) / (size + 2)
+    less = (float((gains < 0).mean()) * size + 1) / (size + 2)
+    center = more - less
+    half = float(normal.ppf((1 + LEVEL) / 2)) * ((more + less - center**2) / (size + 2)) ** 0.5
+    return _join(drawn, (max(-1.0, center - half), min(1.0, center + half)))
+
+
+def count_effective_items(clusters: Sequence[str], values: Floats) -> float:
+    """Return how many independent items would tell a mean as well as these items of clusters.
+
+    At most as many as there are items. Where all items are alike the clusters count: nothing is
+    known about how far items of a cluster resemble each other.
+
+    Args:
+        clusters: cluster of each item; more than one.
+        values: (N,) values.
+    """
+    effect = measure_design_effect(clusters, values)
+    if effect is None:
+        return count_effective(sum_by_cluster(clusters, np.ones((len(clusters), 1)))[:, 0])
+    return len(values) / max(1.0, effect * len(values) / (len(values) - 1))
+
+
+def measure_design_effect(clusters: Sequence[str], values: Floats) -> float | None:
+    """Return how many times clusters raise the variance of the mean of ``values`` (items,).
+
+    1 where every item is a cluster of its own; None where the values do not spread or there is
+    only one cluster.
+
+    Source: Kish 1965, "Survey sampling", section 8.2, with the variance of a mean that is robust to
+    clusters (Liang & Zeger 1986).
+    """
+    sums, sizes = sum_by_cluster(clusters, np.column_stack([values, np.ones(len(values))])).T
+    if len(sums) < 2 or is_constant(values):
+        return None
+    residuals = float(((sums - values.mean() * sizes) ** 2).sum())
+    num_items, num_clusters = len(values), len(sums)
+    correction = num_clusters / (num_clusters - 1) * (num_items - 1) / num_items
+    return correction * residuals / (num_items * float(values.var()))
+
+
+def is_constant(values: Floats) -> bool:
+    """Whether values do not spread, beyond rounding; a single one does not."""
+    return len(values) < 2 or float(np.ptp(values)) < _NO_SPREAD
+
+
+def widen_certain(drawn: Interval, value: float, clusters: Sequence[str]) -> Interval:
+    """Return the interval of a share; where no draw differs from 0 or 1, Wilson's by clusters."""
+    if not (value in (0.0, 1.0) and drawn == (value, value)):
+        return drawn
+    size = count_effective_items(clusters, np.full(len(clusters), value))
+    return widen_interval(bound_share(value * size, size), value)
+
+
+def _join(one: Interval, other: Interval) -> Interval:
+    return min(one[0], other[0]), max(one[1], other[1])

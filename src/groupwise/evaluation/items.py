@@ -1,26 +1,17 @@
 """Items: the values of one measure, item by item, as everything paired needs them.
 
-Only measures that are means of values of items are here. Means are taken by the callers, and
-two sets of items are compared in ``paired``.
+Two sets of items are matched one to one here; statistics of them are the job of ``intervals`` and
+``paired``.
 """
 
-import json
-from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
-from groupwise.core import EvaluationError, describe_unknown
-from groupwise.evaluation.predictions import Prediction, digest_items, group_by_policy
-from groupwise.evaluation.sampled import (
-    count_fewest_samples,
-    list_sampled_measures,
-    score_samples,
-)
+from groupwise.core import EvaluationError
 
-MAX_LABELS = 20
-MAX_SLICES = 20
+_TIE = 1e-12
 Floats = NDArray[np.float64]
 
 
@@ -85,146 +76,77 @@ class Items:
 
 
 @dataclass(frozen=True, slots=True)
-class _Unit:
-    """One item, or one pair of items, with its value."""
+class DiscordantItem:
+    """One item on which two policies differ.
+
+    Attributes:
+        id: content id of the item (id of the pair for ``pair_accuracy``).
+        cluster: what the item is clustered by.
+        value_a: what policy a reached, in [0, 1].
+        value_b: what policy b reached.
+        label: the truth; None where the items do not carry it.
+        answer_a: the answer of a; None for an invalid one or where the items carry none.
+        answer_b: the answer of b.
+        task: what the item asks, where that is known.
+    """
 
     id: str
     cluster: str
-    label: str
-    answer: str | None
-    value: float
+    value_a: float
+    value_b: float
+    label: str | None
+    answer_a: str | None
+    answer_b: str | None
+    task: str = ""
 
 
-def list_measures(predictions: Sequence[Prediction]) -> tuple[str, ...]:
-    """Return the measures of the predictions that are means of values of items.
-
-    accuracy and invalid_rate; recall:LABEL (20 labels or less); accuracy[FIELD=VALUE] of
-    fields with 20 values or less; pass@k, mean@k, pair_accuracy and the names in ``scores``
-    where predictions have them.
-    """
-    labels = sorted({item.label for item in predictions})
-    return (
-        *("accuracy", "invalid_rate"),
-        *(f"recall:{label}" for label in (labels if len(labels) <= MAX_LABELS else ())),
-        *_list_slices(predictions),
-        *list_drawn_measures(predictions),
-    )
-
-
-def list_drawn_measures(predictions: Sequence[Prediction]) -> tuple[str, ...]:
-    """Return pass@k, mean@k, pair_accuracy and the names in ``scores``, where there are any."""
-    has_pairs = any(item.pair for item in predictions)
-    return (
-        *list_sampled_measures(predictions),
-        *(("pair_accuracy",) if has_pairs else ()),
-        *sorted({name for item in predictions for name in item.scores}),
-    )
-
-
-def _list_slices(predictions: Iterable[Prediction]) -> Iterator[str]:
-    values: dict[str, set[str]] = {}
-    for item in predictions:
-        for name, value in item.fields.items():
-            if isinstance(value, (str, int, bool)):
-                values.setdefault(name, set()).add(str(value))
-    for name in sorted(values):
-        if len(values[name]) <= MAX_SLICES:
-            yield from (f"accuracy[{name}={value}]" for value in sorted(values[name]))
-
-
-def read_items(
-    predictions: Sequence[Prediction], *, policy: str, split: str, measure: str
-) -> Items:
-    """Return the values of a measure, item by item.
-
-    Items without the measure (no samples, another label, another field) are left out.
+def subtract_items(a: Items, b: Items) -> Floats:
+    """Return ``b`` minus ``a`` item by item, (N,) in [-1, 1]; differences of rounding are none.
 
     Raises:
-        EvaluationError: if the policy or the measure is not there, or a pair is not two items
-            of one cluster.
+        EvaluationError: if the two are of another measure or split, or have other items or the
+            same items with other labels or clusters.
     """
-    chosen = [item for item in predictions if (item.policy, item.split) == (policy, split)]
-    if not chosen:
-        have = sorted({f"{item.policy} on {item.split}" for item in predictions})
-        raise EvaluationError(f"there are no predictions of {policy} on {split}", got=have)
-    ((_, rows),) = group_by_policy(chosen).items()
-    return collect_items(rows, measure)
-
-
-def collect_items(rows: Sequence[Prediction], measure: str) -> Items:
-    """Return the values of a measure for the rows of one policy and split, sorted by id.
-
-    Raises:
-        EvaluationError: as ``read_items``.
-    """
-    _check_measure(rows, measure)
-    units = list(_score_pairs(rows) if measure == "pair_accuracy" else _score_rows(rows, measure))
-    values = np.asarray([unit.value for unit in units], dtype=np.float64)
-    return Items(
-        measure=measure,
-        split=rows[0].split,
-        policy=rows[0].policy,
-        ids=tuple(unit.id for unit in units),
-        clusters=tuple(unit.cluster for unit in units),
-        values=values,
-        is_binary=bool(np.isin(values, (0, 1)).all()),
-        split_digest=digest_items(rows),
-        labels=tuple(unit.label for unit in units),
-        answers=tuple(unit.answer for unit in units),
-    )
-
-
-def _check_measure(rows: Sequence[Prediction], measure: str) -> None:
-    known = list_measures(rows)
-    kind, _, k = measure.partition("@")
-    is_pass = kind == "pass" and k.isdecimal() and 1 <= int(k) <= count_fewest_samples(rows)
-    if measure in known or is_pass:
-        return
-    where = f"{rows[0].policy} on {rows[0].split}"
-    raise EvaluationError(f"{where}: {describe_unknown('measure', measure, known)}")
-
-
-def _score_rows(rows: Sequence[Prediction], measure: str) -> Iterator[_Unit]:
-    for item in rows:
-        value = _score(item, measure)
-        if value is not None:
-            yield _Unit(item.example_id, item.cluster, item.label, item.predicted, float(value))
-
-
-def _score(item: Prediction, measure: str) -> float | None:
-    if measure == "accuracy":
-        return item.is_correct
-    if measure == "invalid_rate":
-        return item.predicted is None
-    if measure.startswith("recall:"):
-        return item.is_correct if item.label == measure.removeprefix("recall:") else None
-    if measure.startswith("accuracy["):
-        field, _, value = measure[len("accuracy[") : -1].partition("=")
-        has_it = item.fields.get(field) is not None and str(item.fields[field]) == value
-        return item.is_correct if has_it else None
-    if measure.startswith(("pass@", "mean@")):
-        return score_samples(item, measure)
-    return item.scores.get(measure)
-
-
-def _score_pairs(rows: Sequence[Prediction]) -> Iterator[_Unit]:
-    """Yield one unit per pair: right if both halves are."""
-    pairs: dict[str, list[Prediction]] = {}
-    for item in rows:
-        if item.pair:
-            pairs.setdefault(item.pair, []).append(item)
-    for name in sorted(pairs):
-        halves = pairs[name]
-        clusters = sorted({item.cluster for item in halves})
-        if len(halves) != 2 or len(clusters) != 1:
-            raise EvaluationError(
-                f"pair {name} of {halves[0].split} cannot be scored",
-                got=f"{len(halves)} items in {len(clusters)} clusters",
-                expected="two items of one cluster",
-                fix="keep both halves together when splitting and sampling",
-            )
-        label, answer = (
-            json.dumps(parts, ensure_ascii=False)
-            for parts in ([item.label for item in halves], [item.predicted for item in halves])
+    if (a.measure, a.split) != (b.measure, b.split):
+        raise EvaluationError(
+            "unlike things cannot be compared",
+            got=f"{a.measure} on {a.split} and {b.measure} on {b.split}",
+            expected="one measure on one split",
         )
-        yield _Unit(name, clusters[0], label, answer, all(item.is_correct for item in halves))
+    both_labels = bool(a.labels and b.labels)
+    if (a.ids, a.clusters) != (b.ids, b.clusters) or (both_labels and a.labels != b.labels):
+        raise EvaluationError(
+            f"{a.policy} and {b.policy} did not answer the same items of {a.split}",
+            got=f"{len(a.ids)} and {len(b.ids)} items, {len({*a.ids} & {*b.ids})} in common",
+            expected="the same ids, labels and clusters",
+            fix="predict with both on the same items first",
+        )
+    gains = b.values - a.values
+    return np.where(np.abs(gains) < _TIE, 0.0, gains)
+
+
+def list_discordant(a: Items, b: Items) -> tuple[DiscordantItem, ...]:
+    """Return the items on which ``a`` and ``b`` differ, by id.
+
+    Raises:
+        EvaluationError: as ``subtract_items``.
+    """
+    return tuple(
+        DiscordantItem(
+            id=a.ids[n],
+            cluster=a.clusters[n],
+            value_a=float(a.values[n]),
+            value_b=float(b.values[n]),
+            label=a.labels[n] if a.labels else None,
+            answer_a=a.answers[n] if a.answers else None,
+            answer_b=b.answers[n] if b.answers else None,
+        )
+        for n in np.flatnonzero(subtract_items(a, b))
+    )
+
+
+def count_same_answers(a: Items, b: Items) -> int:
+    """Return how many answers are alike; how many values, where the items carry no answers."""
+    if not (a.answers and b.answers):
+        return int((subtract_items(a, b) == 0).sum())
+    return sum(one == two for one, two in zip(a.answers, b.answers, strict=True))

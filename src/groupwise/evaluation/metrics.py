@@ -7,47 +7,34 @@ policies is the job of ``paired``.
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
+from pydantic import TypeAdapter
 
 from groupwise.core import EvaluationError, derive_seed, write_json
-from groupwise.evaluation.calibration import (
-    bin_reliability,
-    is_silent,
-    score_brier,
-    score_calibration_error,
-)
-from groupwise.evaluation.confusion import count_confusion, encode_answers
 from groupwise.evaluation.intervals import (
     Interval,
     bound_clustered,
+    bound_mean,
     bound_share,
-    draw_clusters,
+    widen_certain,
     widen_interval,
 )
-from groupwise.evaluation.items import (
+from groupwise.evaluation.label_metrics import count_confusion, fill_cells, is_silent, score_cells
+from groupwise.evaluation.predictions import Prediction, check_labels, digest_items, group_by_policy
+from groupwise.evaluation.records import exact, read_as
+from groupwise.evaluation.scoring import (
     MAX_LABELS,
     MAX_SLICES,
     collect_items,
     list_drawn_measures,
 )
-from groupwise.evaluation.means import bound_mean, widen_certain
-from groupwise.evaluation.predictions import (
-    Prediction,
-    check_labels,
-    digest_items,
-    group_by_policy,
-)
-from groupwise.evaluation.resampling import fill_cells, score_cells
-from groupwise.evaluation.row_files import read_rows
-from groupwise.evaluation.untyped import precision_recall_fscore_support
 
 _LATENCY_RESAMPLES = 500
 _QUANTILES = {"latency_p50_s": 0.5, "latency_p95_s": 0.95}
 
 
+@exact
 @dataclass(frozen=True, slots=True)
 class Metric:
     """One measured number.
@@ -81,6 +68,7 @@ class Metric:
         return self.name.partition("/")[2]
 
 
+_METRICS = TypeAdapter(list[Metric])
 Row = tuple[str, float, Interval, int]
 
 
@@ -172,45 +160,19 @@ def _rate(name: str, num_hits: int, num_items: int) -> Row:
 
 
 def _measure_drawn(items: Sequence[Prediction], labels: Sequence[str], seed: int) -> Iterator[Row]:
+    """Yield what is made of sums over items, with intervals from drawing whole clusters."""
     num_known = sum(item.probabilities is not None for item in items)
     num_items = {"brier": num_known + sum(map(is_silent, items)), "ece": num_known}
-    values = {**_score_classes(items, labels), **_score_probabilities(items, labels)}
+    names = ("balanced_accuracy", *(f"f1:{label}" for label in labels), *num_items)
+    clusters = [item.cluster for item in items]
     cells = fill_cells(items, labels)
-    drawn = bound_clustered(
-        [item.cluster for item in items], cells, lambda sums: score_cells(sums, labels), seed=seed
-    )
-    clusters = tuple(item.cluster for item in items)
-    for (name, value), ends in zip(values.items(), drawn, strict=True):
-        if value is None:
-            continue
-        if name in num_items:
-            yield name, value, ends or (0.0, 1.0), num_items[name]
-        else:
-            yield name, value, widen_certain(ends or (0.0, 1.0), value, clusters), len(items)
-
-
-def _score_classes(items: Sequence[Prediction], labels: Sequence[str]) -> dict[str, float | None]:
-    truths, answers = encode_answers(items, labels)
-    numbers = list(range(len(labels)))
-    scores: Any = precision_recall_fscore_support(
-        truths, answers, labels=numbers, average=None, zero_division=np.nan
-    )
-    recall: list[float] = scores[1].tolist()
-    f1: list[float] = scores[2].tolist()
-    return {
-        "balanced_accuracy": float(np.nanmean(recall)),
-        **{
-            f"f1:{label}": value if np.isfinite(value) else None
-            for label, value in zip(labels, f1, strict=True)
-        },
-    }
-
-
-def _score_probabilities(
-    items: Sequence[Prediction], labels: Sequence[str]
-) -> dict[str, float | None]:
-    error = score_calibration_error(bin_reliability(items, labels))
-    return {"brier": score_brier(items, labels), "ece": error}
+    values = score_cells(cells.sum(axis=0), labels).tolist()
+    drawn = bound_clustered(clusters, cells, lambda sums: score_cells(sums, labels), seed=seed)
+    for name, value, found in zip(names, values, drawn, strict=True):
+        ends = found or (0.0, 1.0)
+        if np.isfinite(value):
+            bounds = ends if name in num_items else widen_certain(ends, value, clusters)
+            yield name, value, bounds, num_items.get(name, len(items))
 
 
 def _measure_latency(items: Sequence[Prediction], seed: int) -> Iterator[Row]:
@@ -224,13 +186,16 @@ def _measure_latency(items: Sequence[Prediction], seed: int) -> Iterator[Row]:
     every = np.concatenate(clusters)
     quantiles = list(_QUANTILES.values())
 
-    def score(drawn: Sequence[int]) -> NDArray[np.float64]:
-        return np.quantile(np.concatenate([clusters[i] for i in drawn]), quantiles)
-
     ends = [(float(every.min()), float(every.max()))] * len(quantiles)
     if len(clusters) > 1:
-        draws = draw_clusters(len(clusters), score, seed=seed, num_resamples=_LATENCY_RESAMPLES)
-        ends = [(float(a), float(b)) for a, b in np.quantile(draws, [0.025, 0.975], axis=1).T]
+        size = (_LATENCY_RESAMPLES, len(clusters))
+        drawn: list[list[int]] = (
+            np.random.default_rng(seed).integers(len(clusters), size=size).tolist()
+        )
+        draws = [
+            np.quantile(np.concatenate([clusters[i] for i in draw]), quantiles) for draw in drawn
+        ]
+        ends = [(float(a), float(b)) for a, b in np.quantile(draws, [0.025, 0.975], axis=0).T]
     for name, value, pair in zip(_QUANTILES, np.quantile(every, quantiles), ends, strict=True):
         yield name, float(value), pair, len(every)
 
@@ -257,6 +222,7 @@ def read_metrics(path: Path) -> list[Metric]:
     """Return the metrics of a file.
 
     Raises:
-        EvaluationError: if the file is missing or is not a list of metrics.
+        DataError: if the file is missing or is not a JSON list.
+        EvaluationError: if it is not one of metrics.
     """
-    return read_rows(path, Metric, what="metrics")
+    return read_as(path, _METRICS)

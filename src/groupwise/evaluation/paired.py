@@ -7,24 +7,31 @@ not decided here.
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from pydantic import TypeAdapter
 
 from groupwise.core import EvaluationError, derive_seed, write_json
 from groupwise.evaluation.intervals import (
+    bound_difference,
     count_effective,
+    measure_design_effect,
     sum_by_cluster,
     widen_interval,
 )
-from groupwise.evaluation.items import Items, read_items
-from groupwise.evaluation.matching import count_same_answers, subtract_items
-from groupwise.evaluation.means import bound_difference
+from groupwise.evaluation.items import Items, count_same_answers, subtract_items
 from groupwise.evaluation.measures import Measure
-from groupwise.evaluation.power import count_items_needed, measure_design_effect, measure_effect
 from groupwise.evaluation.predictions import Prediction
-from groupwise.evaluation.row_files import read_rows
-from groupwise.evaluation.significance import permute_clusters, score_mcnemar
+from groupwise.evaluation.records import exact, read_as
+from groupwise.evaluation.scoring import read_items
+from groupwise.evaluation.significance import (
+    count_items_needed,
+    measure_effect,
+    permute_clusters,
+    score_mcnemar,
+)
 from groupwise.evaluation.untyped import multipletests
 
 NUM_RESAMPLES = 10_000
@@ -32,6 +39,7 @@ FEW_CLUSTERS = 10
 Floats = NDArray[np.float64]
 
 
+@exact
 @dataclass(frozen=True, slots=True)
 class PairedComparison:
     """How policy b differs from policy a on the same items.
@@ -107,6 +115,9 @@ class PairedComparison:
         return (self.num_effective_clusters or self.num_clusters) < FEW_CLUSTERS
 
 
+_COMPARISONS = TypeAdapter(list[PairedComparison])
+
+
 def compare_items(
     a: Items, b: Items, *, seed: int = 0, num_resamples: int = NUM_RESAMPLES
 ) -> PairedComparison:
@@ -174,7 +185,12 @@ def compare_policies(
     Raises:
         EvaluationError: if a policy is not there, or as ``compare_items``.
     """
-    chosen = _choose_split(predictions, (a, b), split)
+    splits = sorted({item.split for item in predictions if item.policy in (a, b)})
+    if split is None and len(splits) > 1:
+        raise EvaluationError(
+            "there is more than one split to compare on", got=splits, fix="name one of them"
+        )
+    chosen = split if split is not None else "".join(splits)
     one, two = (
         read_items(predictions, policy=policy, split=chosen, measure=measure) for policy in (a, b)
     )
@@ -194,12 +210,8 @@ def compare_pairs(
     Raises:
         EvaluationError: as ``compare_policies``.
     """
-    return adjust(
-        [
-            compare_policies(predictions, a, b, split=split, seed=seed, measure=measure)
-            for a, b in pairs
-        ]
-    )
+    named: Any = {"split": split, "seed": seed, "measure": measure}
+    return adjust([compare_policies(predictions, a, b, **named) for a, b in pairs])
 
 
 def adjust(comparisons: Sequence[PairedComparison]) -> list[PairedComparison]:
@@ -215,26 +227,6 @@ def adjust(comparisons: Sequence[PairedComparison]) -> list[PairedComparison]:
     ]
 
 
-def _choose_split(
-    predictions: Sequence[Prediction], policies: Sequence[str], split: str | None
-) -> str:
-    splits = sorted({item.split for item in predictions if item.policy in policies})
-    if split is None and len(splits) > 1:
-        raise EvaluationError(
-            "there is more than one split to compare on", got=splits, fix="name one of them"
-        )
-    chosen = split if split is not None else "".join(splits)
-    there = {item.policy for item in predictions if item.split == chosen}
-    for policy in policies:
-        if policy not in there:
-            raise EvaluationError(
-                f"cannot compare {policies[1]} with {policies[0]}",
-                got=f"no predictions of {policy}" + (f" on {chosen}" if chosen else ""),
-                fix="predict with both on the same items first",
-            )
-    return chosen
-
-
 def write_comparisons(path: Path, comparisons: Sequence[PairedComparison]) -> None:
     """Replace ``path`` by a JSON list of comparisons."""
     write_json(path, [asdict(one) for one in comparisons])
@@ -244,6 +236,7 @@ def read_comparisons(path: Path) -> list[PairedComparison]:
     """Return the comparisons of a file.
 
     Raises:
-        EvaluationError: if the file is missing or is not a list of comparisons.
+        DataError: if the file is missing or is not a JSON list.
+        EvaluationError: if it is not one of comparisons.
     """
-    return read_rows(path, PairedComparison, what="comparisons")
+    return read_as(path, _COMPARISONS)

@@ -9,9 +9,10 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Literal
 
-from pydantic import TypeAdapter, ValidationError
+from pydantic import TypeAdapter
 
 from groupwise.core import EvaluationError, read_json, write_json
+from groupwise.evaluation.records import read_as
 
 POLICIES_FILE = "evaluate/policies.json"
 _BUDGET_FILE = "budget.json"
@@ -105,13 +106,6 @@ class Policies:
         before = self.list_ancestors(found.trained_from) if found.trained_from else ()
         return (*before, found)
 
-    def list_steps(self, name: str) -> tuple[str, ...] | None:
-        """Return the training steps behind a policy, in order; None where the run says nothing."""
-        chain = self.list_ancestors(name)
-        if any(one.kind == "unknown" for one in chain):
-            return None
-        return tuple(one.step for one in chain if one.step is not None)
-
 
 def write_policies(run: Path, policies: Sequence[RunPolicy]) -> None:
     """Write what policies a run has, each with the budget that its training step left.
@@ -144,12 +138,7 @@ def read_policies(run: Path) -> Policies:
     path = run / POLICIES_FILE
     if not path.is_file():
         return Policies()
-    try:
-        found = _PARSER.validate_python(read_json(path, list))
-    except ValidationError as error:
-        first = error.errors()[0]
-        place = ".".join(map(str, first["loc"]))
-        raise _complain(path, f"{place}: {first['msg']}") from error
+    found = read_as(path, _PARSER)
     _check_order(found, path)
     return Policies(found)
 
@@ -158,12 +147,10 @@ def _check_order(policies: Sequence[RunPolicy], path: Path) -> None:
     seen: set[str] = set()
     for one in policies:
         if one.name in seen or (one.trained_from is not None and one.trained_from not in seen):
-            raise _complain(path, f"{one.name} (trained from {one.trained_from}) among {seen}")
+            raise EvaluationError(
+                f"{path} is damaged",
+                got=f"{one.name} (trained from {one.trained_from}) among {seen}",
+                expected="each policy once and behind the one it was trained from",
+                fix="run the step evaluate again",
+            )
         seen.add(one.name)
-
-
-def _complain(path: Path, got: str) -> EvaluationError:
-    expected = "the policies of a run, each once and behind the one it was trained from"
-    return EvaluationError(
-        f"{path} is damaged", got=got, expected=expected, fix="run the step evaluate again"
-    )

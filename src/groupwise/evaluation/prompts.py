@@ -4,13 +4,14 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from pydantic import ConfigDict, TypeAdapter, ValidationError, with_config
+from pydantic import TypeAdapter
 
-from groupwise.core import EvaluationError, Example, read_json, write_json
+from groupwise.core import Example, write_json
 from groupwise.evaluation.page import shorten
+from groupwise.evaluation.records import exact, read_as
 
 
-@with_config(ConfigDict(extra="forbid"))
+@exact
 @dataclass(frozen=True, slots=True)
 class Prompts:
     """What was asked.
@@ -64,11 +65,4 @@ def read_prompts(path: Path) -> Prompts:
         DataError: if the file is not a JSON object.
         EvaluationError: if it has other keys or values.
     """
-    try:
-        return _PARSER.validate_python(read_json(path, dict))
-    except ValidationError as error:
-        first = error.errors()[0]
-        got = f"{'.'.join(map(str, first['loc']))}: {first['msg']}"
-        raise EvaluationError(
-            f"{path} is damaged", got=got, fix="run the step evaluate again"
-        ) from error
+    return read_as(path, _PARSER, kind=dict)

@@ -1,19 +1,24 @@
-"""P-values of paired outcomes: McNemar's test by item, a permutation test by whole cluster.
+"""Tests of paired differences: McNemar's by item, a permutation by whole cluster; and their power.
 
-Adjusting several of them is done where the comparisons are made (``paired``).
+Adjusting several p-values is done where the comparisons are made (``paired``).
 """
 
+import math
 from collections.abc import Callable
 
 import numpy as np
 from numpy.typing import NDArray
 
-from groupwise.evaluation.untyped import mcnemar, monte_carlo_test, permutation_test
+from groupwise.evaluation.intervals import is_constant
+from groupwise.evaluation.untyped import TTestPower, mcnemar, monte_carlo_test, permutation_test
 
 NUM_PERMUTATIONS = 9999
 EXACT_BELOW = 25
 _COMPRESSED_ABOVE = 8
 _BATCH_SIZE = 250_000
+POWER = 0.8
+SIGNIFICANCE = 0.05
+_MAX_ITEMS = 10**9
 _SIGNS = np.asarray([-1.0, 1.0])
 Floats = NDArray[np.float64]
 
@@ -88,3 +93,42 @@ def _run_test(gains: Floats, swap: Callable[[tuple[int, int]], Floats]) -> float
         batch=max(1, _BATCH_SIZE // len(gains)),
     )
     return float(result.pvalue)
+
+
+def measure_effect(gains: Floats) -> float | None:
+    """Return the mean of paired differences over their standard deviation.
+
+    None where they do not spread, or there is only one.
+
+    Source: Cohen 1988, "Statistical power analysis for the behavioral sciences", section 2.3.5
+    (d for dependent pairs).
+    """
+    if is_constant(gains):
+        return None
+    return float(gains.mean() / gains.std(ddof=1))
+
+
+def count_items_needed(effect_size: float | None, design_effect: float | None) -> int | None:
+    """Return the items that show a difference of this size with 80 % power at the 5 % level.
+
+    They are in clusters like those measured (``design_effect``, taken as 1 where it is less or
+    not known). None where the difference is 0, not known, or too small for 10^9 items.
+
+    Source: statsmodels ``TTestPower`` (one sample of differences, two-sided), which for right
+    and wrong answers stands in for the power of McNemar's test.
+    """
+    if not effect_size:
+        return None
+    most = _MAX_ITEMS // max(1.0, design_effect or 1.0)
+    if _find_power(effect_size, most) < POWER:
+        return None
+    num_items = 2.0
+    if _find_power(effect_size, num_items) < POWER:
+        num_items = TTestPower().solve_power(
+            effect_size=abs(effect_size), alpha=SIGNIFICANCE, power=POWER
+        )
+    return math.ceil(float(num_items) * max(1.0, design_effect or 1.0))
+
+
+def _find_power(effect_size: float, num_items: float) -> float:
+    return float(TTestPower().power(abs(effect_size), num_items, SIGNIFICANCE))

@@ -14,7 +14,6 @@ import sklearn.feature_extraction.text
 import sklearn.linear_model
 import sklearn.metrics
 import sklearn.pipeline
-import statsmodels.regression.linear_model
 import statsmodels.stats.contingency_tables
 import statsmodels.stats.inter_rater
 import statsmodels.stats.multitest
@@ -22,7 +21,6 @@ import statsmodels.stats.power
 import statsmodels.stats.proportion
 
 binned_statistic: Any = scipy.stats.binned_statistic
-bootstrap: Any = scipy.stats.bootstrap
 monte_carlo_test: Any = scipy.stats.monte_carlo_test
 normal: Any = scipy.stats.norm
 permutation_test: Any = scipy.stats.permutation_test
@@ -33,12 +31,9 @@ cohens_kappa: Any = statsmodels.stats.inter_rater.cohens_kappa
 mcnemar: Any = statsmodels.stats.contingency_tables.mcnemar
 multipletests: Any = statsmodels.stats.multitest.multipletests
 proportion_confint: Any = statsmodels.stats.proportion.proportion_confint
-OLS: Any = statsmodels.regression.linear_model.OLS
 TTestPower: Any = statsmodels.stats.power.TTestPower
 
-brier_score_loss: Any = sklearn.metrics.brier_score_loss
 confusion_matrix: Any = sklearn.metrics.confusion_matrix
-precision_recall_fscore_support: Any = sklearn.metrics.precision_recall_fscore_support
 
 LogisticRegression: Any = sklearn.linear_model.LogisticRegression
 RandomForestClassifier: Any = sklearn.ensemble.RandomForestClassifier

@@ -11,22 +11,21 @@ import numpy as np
 from numpy.typing import NDArray
 
 from groupwise.core import derive_seed
-from groupwise.evaluation.calibration import (
-    ReliabilityBin,
-    bin_reliability,
-    score_brier,
-    score_calibration_error,
-)
 from groupwise.evaluation.intervals import (
     Interval,
     bound_clustered,
+    bound_drawn_mean,
     bound_share,
-    divide_sums,
     widen_interval,
+)
+from groupwise.evaluation.label_metrics import (
+    ReliabilityBin,
+    bin_reliability,
+    fill_cells,
+    score_cells,
 )
 from groupwise.evaluation.metrics import Metric
 from groupwise.evaluation.predictions import Prediction
-from groupwise.evaluation.resampling import fill_cells, score_cells
 from groupwise.evaluation.untyped import cohens_kappa
 from groupwise.judge_calibration.annotators import Labels, measure_alpha, rate_agreement
 from groupwise.judge_calibration.rows import (
@@ -252,9 +251,8 @@ def _measure_length_bias(rows: Sequence[VerdictRow], seed: int) -> Iterator[Row]
         np.mean([(row.verdict == row.longer) - (row.label == row.longer) for row in part])
         for part in items.values()
     ]
-    cells = np.column_stack([np.asarray(gaps, dtype=np.float64), np.ones(len(gaps))])
     clusters = [part[0].cluster for part in items.values()]
-    (ends,) = bound_clustered(clusters, cells, divide_sums, seed=seed)
+    ends = bound_drawn_mean(clusters, np.asarray(gaps, dtype=np.float64), seed=seed)
     yield "length_bias", float(np.mean(gaps)), ends or (-1.0, 1.0), len(items)
 
 
@@ -288,10 +286,9 @@ def _measure_confidence(
         [item.cluster for item in known], cells, lambda sums: score_cells(sums, labels), seed=seed
     )
     num_items = len({item.example_id for item in known})
-    values = score_brier(known, labels), score_calibration_error(bin_reliability(known, labels))
+    values = score_cells(cells.sum(axis=0), labels).tolist()[-2:]
     for name, value, ends in zip(("brier", "ece"), values, drawn[-2:], strict=True):
-        if value is not None:
-            yield name, value, ends or (0.0, 1.0), num_items
+        yield name, value, ends or (0.0, 1.0), num_items
 
 
 def _bin_confidence(

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from groupwise.evaluation.confusion import count_confusion
+from groupwise.evaluation.label_metrics import count_confusion
 from groupwise.evaluation.metrics import Metric
 from groupwise.evaluation.page import (
     Bar,

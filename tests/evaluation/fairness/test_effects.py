@@ -7,8 +7,14 @@ from typing import Any
 import pytest
 
 from groupwise.core import Config, Effect, list_effects
-from groupwise.evaluation import FairnessVerdict, RunFacts, RunPolicy, check_fairness
-from groupwise.evaluation.fairness import Answer, Scope
+from groupwise.evaluation import (
+    FairnessVerdict,
+    Prediction,
+    RunFacts,
+    RunPolicy,
+    check_fairness,
+)
+from groupwise.evaluation.fairness import Scope
 from groupwise.pipeline import find_recipes
 
 KINDS = {name: recipe.load_config_type() for name, recipe in find_recipes().items()}
@@ -29,16 +35,13 @@ SAME = {
 
 
 def make_facts(name: str, kind: type[Config], changes: dict[str, Any]) -> RunFacts:
-    scope = Scope(
-        (POLICY,), frozenset({"test"}), {"grpo": [*kind.model_fields]}, effects=list_effects(kind)
-    )
+    scope = Scope((POLICY,), {"grpo": [*kind.model_fields]}, effects=list_effects(kind))
     return RunFacts(
         name,
         Path("/nowhere") / name,
         "grpo",
         {**SAME, **changes},
-        {"test": frozenset({"a"})},
-        {"test": {"a": Answer("x", "x", "x")}},
+        {"test": {"a": Prediction("a", "g", "test", "grpo", "x", "x")}},
         scope,
     )
 
@@ -76,7 +79,7 @@ def test_a_source_counts_by_its_content(kind: type[Config], path: str, effect: E
     if effect.reason == "items":
         one = make_facts("one", kind, {f"config/{path}": 1})
         two = make_facts("two", kind, {f"config/{path}": 2})
-        two.answers["test"]["a"] = Answer("y", "x", "x")  # type: ignore[index]
+        two.answers["test"]["a"] = replace(one.answers["test"]["a"], label="y")  # type: ignore[index]
         found = check_fairness([one, two])
     else:
         key = {"data": "data/train", "base_weights": "base_weights/digest"}[effect.reason]

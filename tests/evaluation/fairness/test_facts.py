@@ -14,8 +14,13 @@ from groupwise.core import (
     write_json,
     write_text,
 )
-from groupwise.evaluation import digest_items, read_conditions, read_facts, read_predictions
-from groupwise.evaluation.fairness.finding import describe_items
+from groupwise.evaluation import (
+    check_fairness,
+    digest_items,
+    read_facts,
+    read_predictions,
+    read_recorded,
+)
 
 
 def test_the_last_policy_is_compared(tmp_path: Path) -> None:
@@ -39,8 +44,11 @@ def test_policies_that_the_run_describes_come_before_others(tmp_path: Path) -> N
 def test_items_have_the_digest_of_their_metrics(tmp_path: Path) -> None:
     run = make_run(tmp_path / "one")
     rows = [r for r in read_predictions(run / "evaluate/predictions.jsonl") if r.policy == "grpo"]
-    found = describe_items(read_facts(run), "test")
-    assert found == {"n": 40, "split_digest": digest_items(rows)}
+    half = [row for row in make_predictions() if row.example_id <= rows[19].example_id]
+    other = make_run(tmp_path / "two", predictions=half)
+    found = check_fairness([read_facts(run), read_facts(other)]).confounding
+    values = {one.aspect: one.values for one in found}["items"]
+    assert values[f"{run}:grpo"] == {"n": 40, "split_digest": digest_items(rows)}
 
 
 def test_an_item_answered_twice_is_refused(tmp_path: Path) -> None:
@@ -54,7 +62,7 @@ def test_predictions_may_be_given(tmp_path: Path) -> None:
     run = make_run(tmp_path / "one")
     rows = read_predictions(run / "evaluate/predictions.jsonl")
     (run / "evaluate/predictions.jsonl").unlink()
-    assert len(read_facts(run, predictions=rows).item_ids["test"]) == 40
+    assert len(read_facts(run, predictions=rows).answers["test"]) == 40
 
 
 def test_no_run_and_no_evaluation_are_refused(tmp_path: Path) -> None:
@@ -159,7 +167,7 @@ def test_conditions_of_another_shape_are_refused(tmp_path: Path, name: str) -> N
     with pytest.raises(EvaluationError, match=f"conditions.json is damaged; got {name}"):
         read_facts(run)
     with pytest.raises(EvaluationError, match=f"conditions.json is damaged; got {name}"):
-        read_conditions(run / "evaluate/conditions.json")
+        read_recorded(run)
 
 
 def test_a_manifest_of_another_shape_is_refused(tmp_path: Path) -> None:

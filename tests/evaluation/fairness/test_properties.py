@@ -12,11 +12,12 @@ from run_folders import apply_changes
 from groupwise.evaluation import (
     Difference,
     FairnessVerdict,
+    Prediction,
     RunFacts,
     RunPolicy,
     check_fairness,
 )
-from groupwise.evaluation.fairness import Answer, Scope
+from groupwise.evaluation.fairness import Scope
 
 NAMES = (
     "conditions/file",
@@ -50,8 +51,8 @@ SFT, GRPO = (
 )
 SCOPES = (
     Scope(),
-    Scope((SFT, GRPO), frozenset({"test"}), READS, USES),
-    Scope((SFT,), frozenset({"test"}), {name: READS[name] for name in ("prepare", "sft")}, USES),
+    Scope((SFT, GRPO), READS, USES),
+    Scope((SFT,), {name: READS[name] for name in ("prepare", "sft")}, USES),
 )
 values = st.one_of(
     st.none(), st.booleans(), st.integers(0, 2), st.sampled_from(["1.0+cpu", "1.0", "2.0"])
@@ -65,15 +66,17 @@ def list_runs(draw: st.DrawFn, num_runs: int = 3) -> list[RunFacts]:
         facts = draw(st.dictionaries(st.sampled_from(NAMES), values))
         if "config/sft.augmentation.hue" in facts:
             facts.pop("config/sft.augmentation", None)
-        ids = frozenset(draw(st.sets(st.sampled_from("abcd"), min_size=1)))
-        answers = {i: Answer(draw(st.sampled_from("xy")), "x", "x") for i in sorted(ids)}
+        ids = draw(st.sets(st.sampled_from("abcd"), min_size=1))
+        answers = {
+            i: Prediction(i, "g", "test", "grpo", draw(st.sampled_from("xy")), "x")
+            for i in sorted(ids)
+        }
         runs.append(
             RunFacts(
                 name=f"run {number}",
                 folder=Path(f"/nowhere/{number}"),
                 policy="grpo",
                 facts={"policy/name": draw(st.sampled_from(["sft", "grpo"])), **facts},
-                item_ids={"test": ids},
                 answers={"test": answers},
                 scope=draw(st.sampled_from(SCOPES)),
             )

@@ -167,7 +167,7 @@ def test_other_labels_of_the_same_items_confound(judge_pair: Judge) -> None:
     rows = [replace(row, label=LABELS[0]) if row.policy == "grpo" else row for row in rows]
     verdict = judge_pair(predictions=rows)
     assert [one.aspect for one in verdict.confounding] == ["labels"]
-    assert verdict.relations[0].num_relabelled == NUM_ITEMS // 2
+    assert len(verdict.relations[0].relabelled) == NUM_ITEMS // 2
 
 
 def test_a_judge_that_failed_more_often_confounds(tmp_path: Path) -> None:

@@ -11,10 +11,10 @@ from groupwise.data import read_examples
 from groupwise.evaluation import (
     METRIC_VERSIONS,
     check_fairness,
-    read_conditions,
     read_facts,
     read_policies,
     read_predictions,
+    read_recorded,
 )
 
 # Enough of a warm-up that answers are valid and some are right: then GRPO has something to learn.
@@ -26,13 +26,13 @@ TAUGHT = (
 
 
 def test_conditions_tell_what_the_run_read_and_did(tiny_run: Path) -> None:
-    found = read_conditions(tiny_run / "evaluate" / "conditions.json")
+    found = read_recorded(tiny_run) or {}
     test = read_examples(tiny_run / "prepare" / "test.jsonl")
-    assert found.data["test"]["num_rows"] == len(test)
-    assert found.data["warmup"]["digest"] == digest_file(tiny_run / "prepare" / "warmup.jsonl")
-    assert found.data["train"]["num_rows:on-task"] > 0
-    assert found.metrics == METRIC_VERSIONS
-    assert found.decoding == {
+    assert found["data"]["test"]["num_rows"] == len(test)
+    assert found["data"]["warmup"]["digest"] == digest_file(tiny_run / "prepare" / "warmup.jsonl")
+    assert found["data"]["train"]["num_rows:on-task"] > 0
+    assert found["metrics"] == METRIC_VERSIONS
+    assert found["decoding"] == {
         "temperature": 0.0,
         "top_p": 1.0,
         "max_new_tokens": 16,
@@ -41,7 +41,7 @@ def test_conditions_tell_what_the_run_read_and_did(tiny_run: Path) -> None:
         "min_p": 0.0,
         "seed": None,
     }
-    assert found.base_weights
+    assert found["base_weights"]
 
 
 def test_policies_tell_how_they_were_trained_and_on_what(tiny_run: Path) -> None:
@@ -52,11 +52,11 @@ def test_policies_tell_how_they_were_trained_and_on_what(tiny_run: Path) -> None
     assert grpo["num_samples"] == steps * 4 * 2
     assert 0 < grpo["num_tokens"] <= steps * 4 * 2 * 16
     assert sft["num_samples"] == 12
-    assert found.list_steps("grpo") == ("sft", "grpo")
+    assert [one.step for one in found.list_ancestors("grpo")] == [None, "sft", "grpo"]
     predictions = read_predictions(tiny_run / "evaluate" / "predictions.jsonl")
     names = list(dict.fromkeys(one.policy for one in predictions))
     assert names == [one.name for one in found.listed]
-    data = read_conditions(tiny_run / "evaluate" / "conditions.json").data
+    data = (read_recorded(tiny_run) or {})["data"]
     for one in found.listed:
         assert {*one.trained_on} <= set(data)
         assert one.step is None or (tiny_run / one.step / "step.json").is_file()

@@ -22,7 +22,7 @@ from groupwise.evaluation.comparison.gate import (
 )
 from groupwise.evaluation.comparison.material import Gate, Material
 from groupwise.evaluation.fairness import RunFacts
-from groupwise.evaluation.fairness.differences import find_differences
+from groupwise.evaluation.fairness.classing import find_differences
 from groupwise.evaluation.fairness.finding import RECORDED
 from groupwise.evaluation.measures import Measure, find_measure
 
@@ -183,7 +183,7 @@ def _read_cell(row: CellTable, place: Sequence[str], scale: float) -> GridCell:
 def _read_facts(name: str, values: Mapping[str, Any]) -> RunFacts:
     """Return reported facts as the gate takes them; those of a system without any stay unknown."""
     recorded = dict.fromkeys(RECORDED, "recorded") if values else {}
-    return RunFacts(name, Path(name), "", {**recorded, **values}, {})
+    return RunFacts(name, Path(name), "", {**recorded, **values})
 
 
 def _judge(names: Sequence[str], facts: Sequence[RunFacts], axis: str) -> Gate:

@@ -17,7 +17,7 @@ from groupwise.evaluation.comparison.versus import (
     Gap,
     Versus,
 )
-from groupwise.evaluation.matching import DiscordantItem, list_discordant
+from groupwise.evaluation.items import DiscordantItem, list_discordant
 from groupwise.evaluation.paired import PairedComparison, adjust, compare_items
 from groupwise.evaluation.predictions import Prediction
 

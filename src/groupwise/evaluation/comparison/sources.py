@@ -22,12 +22,12 @@ from groupwise.evaluation.comparison.material import Answers, Gate, Material
 from groupwise.evaluation.comparison.training import Log, draw_curves, list_epochs, read_logs
 from groupwise.evaluation.comparison.versus import Coordinates
 from groupwise.evaluation.fairness import RunFacts, check_fairness, read_facts, read_measures
-from groupwise.evaluation.intervals import Interval, widen_interval
-from groupwise.evaluation.items import Items, read_items
-from groupwise.evaluation.means import bound_mean
+from groupwise.evaluation.intervals import Interval, bound_mean, widen_interval
+from groupwise.evaluation.items import Items
 from groupwise.evaluation.measures import Measure, find_measure
 from groupwise.evaluation.policies import Policies, read_policies
 from groupwise.evaluation.predictions import Prediction, read_predictions
+from groupwise.evaluation.scoring import read_items
 
 _PREDICTIONS = Path("evaluate") / "predictions.jsonl"
 Key = tuple[str, Coordinates]

@@ -4,7 +4,6 @@ Recipes write their conditions with ``write_conditions``; ``read_facts`` and ``c
 run folders together. Nothing is measured here.
 """
 
-from groupwise.evaluation.fairness.classing import DifferenceKind
 from groupwise.evaluation.fairness.conditions import (
     CONDITIONS_FILE,
     Conditions,
@@ -12,14 +11,12 @@ from groupwise.evaluation.fairness.conditions import (
     describe_rows,
     digest_prompts,
     digest_weights,
-    read_conditions,
     read_measures,
     read_recorded,
     write_conditions,
 )
-from groupwise.evaluation.fairness.differences import Difference
-from groupwise.evaluation.fairness.facts import Answer, RunFacts, read_facts
-from groupwise.evaluation.fairness.finding import ItemRelation
+from groupwise.evaluation.fairness.facts import RunFacts, read_facts
+from groupwise.evaluation.fairness.finding import Difference, DifferenceKind, ItemRelation
 from groupwise.evaluation.fairness.scope import Scope
 from groupwise.evaluation.fairness.verdict import (
     FairnessVerdict,
@@ -30,7 +27,6 @@ from groupwise.evaluation.fairness.verdict import (
 
 __all__ = [
     "CONDITIONS_FILE",
-    "Answer",
     "Conditions",
     "Difference",
     "DifferenceKind",
@@ -44,7 +40,6 @@ __all__ = [
     "describe_rows",
     "digest_prompts",
     "digest_weights",
-    "read_conditions",
     "read_facts",
     "read_measures",
     "read_recorded",

@@ -6,14 +6,13 @@ decide, so folders, paths and times never count.
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
-from pydantic import TypeAdapter, ValidationError
+from pydantic import BaseModel
 
 from groupwise.core import (
-    EvaluationError,
     Example,
     digest_file,
     digest_json,
@@ -22,12 +21,9 @@ from groupwise.core import (
     write_json,
 )
 from groupwise.evaluation.measures import Measure
+from groupwise.evaluation.records import parse_open
 
 CONDITIONS_FILE = "evaluate/conditions.json"
-_NESTED = ("data",)
-_MAPPINGS = (*_NESTED, "prompts", "decoding", "parser", "metrics")
-_AGAIN = "run the step that writes it again"
-_MEASURES = TypeAdapter(tuple[Measure, ...])
 _WEIGHTS = ("*.safetensors", "*.bin")
 
 
@@ -62,41 +58,32 @@ class Conditions:
     measures: tuple[Measure, ...] = ()
 
 
+class _Recorded(BaseModel, extra="allow"):
+    """The shape of recorded conditions, also of another version: keys may be missing or others."""
+
+    data: dict[str, dict[str, Any]] = {}
+    prompts: dict[str, Any] = {}
+    decoding: dict[str, Any] = {}
+    parser: dict[str, Any] = {}
+    metrics: dict[str, Any] = {}
+    measures: tuple[Measure, ...] = ()
+
+
 def write_conditions(path: Path, conditions: Conditions) -> None:
     """Replace ``path`` by the conditions as a JSON object."""
     write_json(path, asdict(conditions))
-
-
-def read_conditions(path: Path) -> Conditions:
-    """Return the conditions of a file.
-
-    Raises:
-        EvaluationError: if the file is missing, is no JSON object or has other keys.
-    """
-    values = read_json(path, dict)
-    known = {item.name for item in fields(Conditions)}
-    if set(values) != known:
-        raise EvaluationError(
-            f"{path} does not hold conditions that this version can read",
-            got=f"the keys {sorted(set(values) ^ known)} too many or too few",
-            fix="run the step evaluate again",
-        )
-    _check_shape(values, path)
-    values["measures"] = parse_measures(values, path)
-    return Conditions(**values)
 
 
 def read_recorded(folder: Path) -> dict[str, Any] | None:
     """Return the conditions of a run as they are, also those of another version, or None.
 
     Raises:
-        EvaluationError: if the file is damaged.
+        DataError: if the file is not a JSON object.
+        EvaluationError: if it has another shape.
     """
     path = folder / CONDITIONS_FILE
     values = read_if_there(path)
-    if values is not None:
-        _check_shape(values, path)
-    return values
+    return None if values is None else parse_open(values, _Recorded, path)
 
 
 def read_measures(folder: Path) -> tuple[Measure, ...]:
@@ -105,32 +92,7 @@ def read_measures(folder: Path) -> tuple[Measure, ...]:
     Raises:
         EvaluationError: if the file is damaged.
     """
-    return parse_measures(read_recorded(folder) or {}, folder / CONDITIONS_FILE)
-
-
-def parse_measures(values: Mapping[str, Any], path: Path) -> tuple[Measure, ...]:
-    """Return the measures in recorded conditions.
-
-    Raises:
-        EvaluationError: if they are something else.
-    """
-    try:
-        return _MEASURES.validate_python(values.get("measures", ()))
-    except ValidationError as error:
-        got = f"measures {values['measures']!r}"
-        raise EvaluationError(f"{path} is damaged", got=got, fix=_AGAIN) from error
-
-
-def _check_shape(values: Mapping[str, Any], path: Path) -> None:
-    for name in _MAPPINGS:
-        value: object = values.get(name, {})
-        is_whole = isinstance(value, dict)
-        if is_whole and name in _NESTED:
-            inner = cast("dict[str, object]", value).values()
-            is_whole = all(isinstance(item, dict) for item in inner)
-        if not is_whole:
-            raise EvaluationError(f"{path} is damaged", got=f"{name} {value!r}", fix=_AGAIN)
-    parse_measures(values, path)
+    return (read_recorded(folder) or {}).get("measures", ())
 
 
 def read_if_there(path: Path) -> dict[str, Any] | None:
@@ -140,19 +102,6 @@ def read_if_there(path: Path) -> dict[str, Any] | None:
         DataError: if it is damaged.
     """
     return read_json(path, dict) if path.exists() else None
-
-
-def read_rows(path: Path) -> list[Mapping[str, Any]]:
-    """Return a JSON list of objects of a run folder.
-
-    Raises:
-        DataError: if the file cannot be read or is no list.
-        EvaluationError: if something else than objects is in it.
-    """
-    rows = read_json(path, list)
-    if not all(isinstance(row, dict) for row in rows):
-        raise EvaluationError(f"{path} is damaged", expected="a JSON list of objects", fix=_AGAIN)
-    return rows
 
 
 def describe_rows(path: Path, **counts: int) -> dict[str, Any]:

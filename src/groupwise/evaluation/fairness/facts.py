@@ -4,17 +4,25 @@ A fact has an aspect (what it is about) and a key. Of the steps of a run only th
 policy count. What one policy answered comes along, item by item. Nothing is judged here.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
+
+from pydantic import TypeAdapter
 
 from groupwise.core import EvaluationError
-from groupwise.evaluation.fairness.conditions import read_if_there, read_recorded, read_rows
-from groupwise.evaluation.fairness.scope import Scope, read_scope
-from groupwise.evaluation.fairness.standing import check_finished, find_manifests, read_duration_s
+from groupwise.evaluation.fairness.conditions import read_if_there, read_recorded
+from groupwise.evaluation.fairness.scope import (
+    Scope,
+    find_manifests,
+    find_scope,
+    read_finished,
+    read_marker,
+)
 from groupwise.evaluation.policies import Policies, read_policies
 from groupwise.evaluation.predictions import Prediction, group_by_policy, read_predictions
+from groupwise.evaluation.records import read_as
 
 _WHOLE = {
     "template": "digest",
@@ -23,128 +31,18 @@ _WHOLE = {
     "normalizer": "version",
 }
 _STRUCTURE = ("data", "prompts", "measures")
+_OF_START = {
+    "recipe/name": "recipe",
+    "seeds/seed": "seed",
+    "accepted/findings": "accepted_findings",
+    "time/started_at": "started_at",
+    "command/line": "command",
+}
+_OF_ALL_STARTS = {"packages/python": "python", "code/git_revision": "git_revision"}
 _LEFT_BY_TRAINING = ("metrics.jsonl", "resolved.json", "trainable.json")
-_MACHINE = ("packages", "hardware")
 _JUDGED = ("version", "no_verdict_rate", "cache_hit_rate")
-
-
-def flatten(values: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
-    """Return nested values by dotted key; empty sections stay as they are."""
-    flat: dict[str, Any] = {}
-    for key, value in values.items():
-        if isinstance(value, Mapping) and value:
-            flat |= flatten(value, f"{prefix}{key}.")  # pyright: ignore[reportUnknownArgumentType]
-        else:
-            flat[f"{prefix}{key}"] = value
-    return flat
-
-
-def list_manifest_facts(folder: Path, scope: Scope, *, has_conditions: bool) -> dict[str, Any]:
-    """Return what the manifests in force say: config, seed, inputs, packages, machine.
-
-    Versions of metrics count only without conditions, which say what was measured with.
-    """
-    manifests = find_manifests(folder, scope.steps or ())
-    last = manifests[-1]
-    config = flatten(last.get("config", {}))
-    config.pop("seed", None)
-    facts = {f"config/{key}": value for key, value in config.items()}
-    facts |= {f"inputs/{key}": value for key, value in last.get("inputs", {}).items()}
-    if not has_conditions:
-        facts |= {f"metrics/{key}": v for key, v in last.get("metric_versions", {}).items()}
-    for aspect in _MACHINE:
-        keys = sorted({key for manifest in manifests for key in manifest.get(aspect, {})})
-        for key in keys:
-            facts[f"{aspect}/{key}"] = _join(m.get(aspect, {}).get(key) for m in manifests)
-    single = {
-        "recipe/name": "recipe",
-        "seeds/seed": "seed",
-        "accepted/findings": "accepted_findings",
-        "time/started_at": "started_at",
-        "command/line": "command",
-    }
-    facts |= {key: last[name] for key, name in single.items() if name in last}
-    for key, name in {"packages/python": "python", "code/git_revision": "git_revision"}.items():
-        if any(name in manifest for manifest in manifests):
-            facts[key] = _join(manifest.get(name) for manifest in manifests)
-    return facts
-
-
-def _join(values: Any) -> Any:
-    """Return the one value of all starts, or the list of those that there were."""
-    found: list[Any] = []
-    for value in values:
-        found += [value] if value not in found else []
-    return found[0] if len(found) == 1 else found
-
-
-def list_condition_facts(conditions: Mapping[str, Any] | None, scope: Scope) -> dict[str, Any]:
-    """Return what the conditions say of the policy's own steps; nothing without them."""
-    if conditions is None:
-        return {}
-    facts: dict[str, Any] = {"conditions/file": "recorded"}
-    facts |= {
-        f"{name}/{key}": conditions[name] for name, key in _WHOLE.items() if name in conditions
-    }
-    for name in sorted(set(conditions) - set(_WHOLE) - set(_STRUCTURE)):
-        value = conditions[name]
-        inner = flatten(value) if isinstance(value, Mapping) else {"value": value}  # pyright: ignore[reportUnknownArgumentType]
-        facts |= {f"{name}/{key}": item for key, item in inner.items()}
-    for aspect in ("data", "prompts"):
-        facts |= {
-            f"{aspect}/{key}": value
-            for key, value in conditions.get(aspect, {}).items()
-            if scope.data is None or key in scope.data
-        }
-    return facts
-
-
-def list_policy_facts(scope: Scope) -> dict[str, Any]:
-    """Return what the run says of the policy: the steps behind it and their budgets."""
-    if scope.steps is None:
-        return {}
-    budgets = {f"budget/{one.step}": one.budget for one in scope.chain if one.step}
-    return {
-        "policies/file": "recorded",
-        "lineage/steps": list(scope.steps),
-        **{f"{step}.{key}": value for step, own in budgets.items() for key, value in own.items()},
-    }
-
-
-def list_step_facts(folder: Path, scope: Scope) -> dict[str, Any]:
-    """Return what the files of the policy's training steps say."""
-    steps = scope.steps
-    if steps is None:
-        found = [path for name in _LEFT_BY_TRAINING for path in folder.glob(f"[!.]*/{name}")]
-        steps = tuple(sorted({path.parent.name for path in found}))
-    facts: dict[str, Any] = {}
-    for step in steps:
-        for name, value in (read_if_there(folder / step / "resolved.json") or {}).items():
-            facts[f"resolved/{step}.{name}"] = value
-        judged = read_if_there(folder / step / "judge.json") or {}
-        facts |= {f"judge/{step}.{name}": judged[name] for name in _JUDGED if name in judged}
-        facts |= _count_trainable(folder, step)
-        duration_s = read_duration_s(folder, step)
-        if duration_s is not None:
-            facts[f"time/{step}.duration_s"] = duration_s
-    return facts
-
-
-def _count_trainable(folder: Path, step: str) -> dict[str, Any]:
-    path = folder / step / "trainable.json"
-    if not path.is_file():
-        return {}
-    num_trainable = sum(int(row.get("num_trainable", 0)) for row in read_rows(path))
-    return {f"trainable/{step}.num_trainable": num_trainable}
-
-
-@dataclass(frozen=True, slots=True)
-class Answer:
-    """What a policy answered to one item: the truth, the label given (None: invalid), the text."""
-
-    label: str
-    predicted: str | None
-    text: str
+_ROWS = TypeAdapter(list[dict[str, Any]])
+Facts = Iterator[tuple[str, Any]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,8 +54,7 @@ class RunFacts:
         folder: the run.
         policy: whose answers are compared.
         facts: JSON values by ``aspect/key``; what is not recorded is not there.
-        item_ids: by split: ids of the items that the policy answered.
-        answers: by split and item.
+        answers: its predictions by split and item.
         scope: what of the run stands behind the policy.
     """
 
@@ -165,9 +62,8 @@ class RunFacts:
     folder: Path
     policy: str
     facts: Mapping[str, Any]
-    item_ids: Mapping[str, frozenset[str]]
-    answers: Mapping[str, Mapping[str, Answer]] = field(
-        default_factory=dict[str, Mapping[str, Answer]]
+    answers: Mapping[str, Mapping[str, Prediction]] = field(
+        default_factory=dict[str, Mapping[str, Prediction]]
     )
     scope: Scope = field(default_factory=Scope)
 
@@ -188,29 +84,28 @@ def read_facts(
     Raises:
         EvaluationError: if the run is not evaluated, has no such policy or answered an item twice,
             or if a file is damaged.
-        DataError: if the predictions cannot be read.
+        DataError: if a file cannot be read.
     """
     conditions = read_recorded(folder)
-    plan, effects = check_finished(folder)
+    manifest = read_finished(folder)
+    policies = read_policies(folder)
     rows = predictions
     if rows is None:
         rows = read_predictions(folder / "evaluate" / "predictions.jsonl")
-    policies = read_policies(folder)
     name = _choose_policy(folder, rows, policies, policy)
     answers = {
-        split: {row.example_id: Answer(row.label, row.predicted, row.text) for row in items}
+        split: {row.example_id: row for row in items}
         for (split, _), items in group_by_policy(r for r in rows if r.policy == name).items()
     }
-    scope = read_scope(policies, plan, name, evaluated=answers, effects=effects)
+    scope = find_scope(manifest, policies, name)
     facts = {
         "policy/name": name,
-        **list_manifest_facts(folder, scope, has_conditions=conditions is not None),
-        **list_condition_facts(conditions, scope),
-        **list_policy_facts(scope),
-        **list_step_facts(folder, scope),
+        **dict(_list_manifest_facts(folder, scope, has_conditions=conditions is not None)),
+        **dict(_list_condition_facts(conditions, scope, answers)),
+        **dict(_list_policy_facts(scope)),
+        **dict(_list_step_facts(folder, scope)),
     }
-    ids = {split: frozenset(items) for split, items in answers.items()}
-    return RunFacts(f"{folder}:{name}", folder, name, facts, ids, answers, scope)
+    return RunFacts(f"{folder}:{name}", folder, name, facts, answers, scope)
 
 
 def _choose_policy(
@@ -226,3 +121,94 @@ def _choose_policy(
             f"the run {folder} has no policy {policy!r}", expected=f"one of {', '.join(names)}"
         )
     return policy
+
+
+def _flatten(values: Mapping[str, Any], prefix: str) -> Facts:
+    """Yield nested values by dotted key; empty sections stay as they are."""
+    for key, value in values.items():
+        if isinstance(value, Mapping) and value:
+            yield from _flatten(cast("Mapping[str, Any]", value), f"{prefix}{key}.")
+        else:
+            yield f"{prefix}{key}", value
+
+
+def _list_manifest_facts(folder: Path, scope: Scope, *, has_conditions: bool) -> Facts:
+    """Yield what the manifests in force say: config, seed, inputs, packages, machine.
+
+    Versions of metrics count only without conditions, which say what was measured with.
+    """
+    manifests = find_manifests(folder, scope.steps or ())
+    last = manifests[-1]
+    yield from _flatten({k: v for k, v in last.get("config", {}).items() if k != "seed"}, "config/")
+    yield from _flatten(last.get("inputs", {}), "inputs/")
+    if not has_conditions:
+        yield from _flatten(last.get("metric_versions", {}), "metrics/")
+    for aspect in ("packages", "hardware"):
+        for key in sorted({key for manifest in manifests for key in manifest.get(aspect, {})}):
+            yield f"{aspect}/{key}", _join([m.get(aspect, {}).get(key) for m in manifests])
+    yield from ((fact, last[name]) for fact, name in _OF_START.items() if name in last)
+    for fact, name in _OF_ALL_STARTS.items():
+        if any(name in manifest for manifest in manifests):
+            yield fact, _join([manifest.get(name) for manifest in manifests])
+
+
+def _join(values: Sequence[Any]) -> Any:
+    """Return the one value of all starts, or the list of those that there were."""
+    found: list[Any] = []
+    for value in values:
+        found += [value] if value not in found else []
+    return found[0] if len(found) == 1 else found
+
+
+def _list_condition_facts(
+    conditions: Mapping[str, Any] | None, scope: Scope, evaluated: Mapping[str, Any]
+) -> Facts:
+    """Yield what the conditions say of the policy's own steps; nothing without them."""
+    if conditions is None:
+        return
+    yield "conditions/file", "recorded"
+    for name in sorted(set(conditions) - set(_STRUCTURE)):
+        value = conditions[name]
+        if name in _WHOLE:
+            yield f"{name}/{_WHOLE[name]}", value
+        else:
+            whole = cast("Any", value) if isinstance(value, dict) else {"value": value}
+            yield from _flatten(whole, f"{name}/")
+    known = {*evaluated, *(data for one in scope.chain for data in one.trained_on)}
+    for aspect in ("data", "prompts"):
+        for key, value in conditions.get(aspect, {}).items():
+            if not scope.chain or key in known:
+                yield f"{aspect}/{key}", value
+
+
+def _list_policy_facts(scope: Scope) -> Facts:
+    """Yield what the run says of the policy: the steps behind it and their budgets."""
+    if scope.steps is not None:
+        yield "policies/file", "recorded"
+        yield "lineage/steps", list(scope.steps)
+        for one in scope.chain:
+            if one.step:
+                yield from _flatten(one.budget, f"budget/{one.step}.")
+
+
+def _list_step_facts(folder: Path, scope: Scope) -> Facts:
+    """Yield what the files of the policy's training steps say."""
+    steps = scope.steps
+    if steps is None:
+        found = [path for name in _LEFT_BY_TRAINING for path in folder.glob(f"[!.]*/{name}")]
+        steps = tuple(sorted({path.parent.name for path in found}))
+    for step in steps:
+        resolved = read_if_there(folder / step / "resolved.json") or {}
+        yield from ((f"resolved/{step}.{name}", value) for name, value in resolved.items())
+        judged = read_if_there(folder / step / "judge.json") or {}
+        yield from ((f"judge/{step}.{name}", judged[name]) for name in _JUDGED if name in judged)
+        trainable = folder / step / "trainable.json"
+        if trainable.is_file():
+            yield f"trainable/{step}.num_trainable", _count_trainable(trainable)
+        if "duration_s" in (marker := read_marker(folder, step)):
+            yield f"time/{step}.duration_s", marker["duration_s"]
+
+
+def _count_trainable(path: Path) -> int:
+    rows = read_as(path, _ROWS)
+    return sum(int(row.get("num_trainable", 0)) for row in rows)

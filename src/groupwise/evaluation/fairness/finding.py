@@ -1,21 +1,26 @@
 """Finding what is not the same in all runs: facts, and the items that were answered."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import combinations
 from typing import Any, Literal, cast
 
-from groupwise.core import EvaluationError, digest_json
+from groupwise.core import EvaluationError
 from groupwise.evaluation.fairness.facts import RunFacts
+from groupwise.evaluation.page.words import Language, explain
+from groupwise.evaluation.predictions import digest_items
 
 RelationKind = Literal["exact", "nested", "overlapping", "disjoint"]
-_OF_CONDITIONS = (
-    *("data", "prompts", "template", "tokenizer", "base_weights", "decoding", "parser"),
-    *("normalizer", "metrics", "is_nested_subset_of"),
-)
+DifferenceKind = Literal["intended", "harmless", "confounding"]
 RECORDED = ("conditions/file", "policies/file")
 _RECORDED_BY = {
-    **dict.fromkeys(_OF_CONDITIONS, RECORDED[0]),
+    **dict.fromkeys(
+        (
+            *("data", "prompts", "template", "tokenizer", "base_weights", "decoding", "parser"),
+            *("normalizer", "metrics", "is_nested_subset_of"),
+        ),
+        RECORDED[0],
+    ),
     **dict.fromkeys(("budget", "lineage"), RECORDED[1]),
 }
 _OF_STEPS = ("resolved", "trainable", "judge")
@@ -34,7 +39,7 @@ class ItemRelation:
         num_a: items of a.
         num_b: items of b.
         num_shared: items of both.
-        num_relabelled: shared items whose labels differ.
+        relabelled: ids of the shared items whose labels differ, ascending.
         num_same_text: shared items with the same text.
         num_same_answer: shared items with the same label given (or both invalid).
     """
@@ -46,18 +51,46 @@ class ItemRelation:
     num_a: int
     num_b: int
     num_shared: int
-    num_relabelled: int
+    relabelled: tuple[str, ...]
     num_same_text: int
     num_same_answer: int
-
-    @property
-    def is_same(self) -> bool:
-        """Whether both answered the same items with the same labels."""
-        return self.kind == "exact" and not self.num_relabelled
 
     def describe(self) -> str:
         """Return kind and counts in a few words."""
         return f"{self.kind}: {self.num_a} and {self.num_b} items, {self.num_shared} shared"
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """One thing that is not the same in all runs.
+
+    Attributes:
+        aspect: what it is about: ``data``, ``config``, ``seeds``, ``packages`` …
+        key: what exactly: a key of the config, a file, a package.
+        values: by the run's name; a run that has not recorded it is not there.
+        lacking: names of the runs that would have recorded it and have not.
+        kind: ``intended``: it is compared, or follows from that; ``harmless``: it is on the
+            documented list; ``confounding``: everything else.
+        reason: fixed name of the sentence that says why, and what to do.
+        words: what stands in the sentence's places.
+    """
+
+    aspect: str
+    key: str
+    values: Mapping[str, Any]
+    lacking: tuple[str, ...] = ()
+    kind: DifferenceKind = "confounding"
+    reason: str = "other"
+    words: Mapping[str, str] = field(default_factory=dict[str, str])
+
+    @property
+    def name(self) -> str:
+        """``aspect/key``, as facts are called."""
+        return f"{self.aspect}/{self.key}"
+
+    def explain(self, language: Language = "en") -> str:
+        """Return the sentence in a language."""
+        return explain(self.reason, self.words, language)
 
 
 def relate_items(runs: Sequence[RunFacts], *, split: str) -> tuple[ItemRelation, ...]:
@@ -67,74 +100,79 @@ def relate_items(runs: Sequence[RunFacts], *, split: str) -> tuple[ItemRelation,
         EvaluationError: if a run has no items in this split.
     """
     for run in runs:
-        if not run.item_ids.get(split):
+        if not run.answers.get(split):
             raise EvaluationError(
                 f"{run.name} has no items in the split {split!r}",
-                expected=f"one of {', '.join(sorted(run.item_ids)) or 'none'}",
+                expected=f"one of {', '.join(sorted(run.answers)) or 'none'}",
             )
     return tuple(_relate(a, b, split) for a, b in combinations(runs, 2))
 
 
-def describe_items(run: RunFacts, split: str) -> dict[str, Any]:
-    """Return number and digest of a run's items; the digest is that of its metrics."""
-    ids = sorted(run.item_ids[split])
-    answers = run.answers.get(split, {})
-    pairs = [[i, answers[i].label] if i in answers else [i] for i in ids]
-    return {"n": len(ids), "split_digest": digest_json(pairs)}
-
-
-def find_relabelled(a: RunFacts, b: RunFacts, split: str) -> list[str]:
-    """Return the shared items whose labels differ, sorted."""
-    of_a, of_b = a.answers.get(split, {}), b.answers.get(split, {})
-    return sorted(i for i in of_a.keys() & of_b.keys() if of_a[i].label != of_b[i].label)
-
-
 def _relate(a: RunFacts, b: RunFacts, split: str) -> ItemRelation:
-    ids_a, ids_b = a.item_ids[split], b.item_ids[split]
-    of_a, of_b = a.answers.get(split, {}), b.answers.get(split, {})
-    both = [(of_a[i], of_b[i]) for i in of_a.keys() & of_b.keys()]
+    of_a, of_b = a.answers[split], b.answers[split]
+    shared = sorted(of_a.keys() & of_b.keys())
+    both = [(of_a[item], of_b[item]) for item in shared]
+    kind: RelationKind = "overlapping" if shared else "disjoint"
+    if len(shared) == min(len(of_a), len(of_b)):
+        kind = "exact" if len(of_a) == len(of_b) else "nested"
     return ItemRelation(
         a=a.name,
         b=b.name,
         split=split,
-        kind=_name_kind(ids_a, ids_b),
-        num_a=len(ids_a),
-        num_b=len(ids_b),
-        num_shared=len(ids_a & ids_b),
-        num_relabelled=sum(one.label != two.label for one, two in both),
+        kind=kind,
+        num_a=len(of_a),
+        num_b=len(of_b),
+        num_shared=len(shared),
+        relabelled=tuple(one.example_id for one, two in both if one.label != two.label),
         num_same_text=sum(one.text == two.text for one, two in both),
         num_same_answer=sum(one.predicted == two.predicted for one, two in both),
     )
 
 
-def _name_kind(a: frozenset[str], b: frozenset[str]) -> RelationKind:
-    if a == b:
-        return "exact"
-    if a <= b or b <= a:
-        return "nested"
-    return "overlapping" if a & b else "disjoint"
+def find_unlike_items(
+    runs: Sequence[RunFacts], relations: Sequence[ItemRelation]
+) -> list[Difference]:
+    """Return what differs in the items and in their labels.
+
+    Of items that is their number and the digest that metrics have, of labels the first item that
+    is labelled in several ways.
+    """
+    found: list[Difference] = []
+    other = next((one for one in relations if one.kind != "exact"), None)
+    if other:
+        rows = {run.name: run.answers[other.split].values() for run in runs}
+        values = {n: {"n": len(own), "split_digest": digest_items(own)} for n, own in rows.items()}
+        found.append(Difference("items", other.split, values))
+    unlike = next((one for one in relations if one.relabelled), None)
+    if unlike:
+        item = unlike.relabelled[0]
+        answers = {run.name: run.answers[unlike.split].get(item) for run in runs}
+        values = {n: {"item": item, "label": one.label} for n, one in answers.items() if one}
+        found.append(Difference("labels", unlike.split, values))
+    return found
 
 
-@dataclass(frozen=True, slots=True)
-class Found:
-    """A fact that is not the same in all runs; ``lacking`` are the runs without it."""
+def find_unlike_facts(runs: Sequence[RunFacts]) -> list[Difference]:
+    """Return the facts that differ or that only some runs have recorded, by name.
 
-    name: str
-    values: Mapping[str, Any]
-    lacking: tuple[str, ...]
+    What a run would say in one of its files is held together among the runs that have written it;
+    that the others have not is one fact of its own.
+    """
+    found: list[Difference] = []
+    facts = {run.name: values for run, values in zip(runs, _fold_sections(runs), strict=True)}
+    for name in sorted({*RECORDED, *(name for values in facts.values() for name in values)}):
+        is_placed = any(r.scope.steps is not None for r in runs if name in facts[r.name])
+        asked = [run for run in runs if _can_have(run, name, is_placed=is_placed)]
+        values = {r.name: facts[r.name][name] for r in asked if name in facts[r.name]}
+        lacking = tuple(run.name for run in asked if run.name not in values)
+        first = next(iter(values.values()), None)
+        if lacking or not all(_is_same(first, value) for value in values.values()):
+            aspect, _, key = name.partition("/")
+            found.append(Difference(aspect, key, values, lacking))
+    return found
 
-    @property
-    def aspect(self) -> str:
-        """What it is about."""
-        return self.name.partition("/")[0]
 
-    @property
-    def key(self) -> str:
-        """What exactly."""
-        return self.name.partition("/")[2]
-
-
-def is_same(one: object, two: object) -> bool:
+def _is_same(one: object, two: object) -> bool:
     """Return whether two JSON values are the same; true is not 1, and data is its digest."""
     digests = _find_digest(one), _find_digest(two)
     if None not in digests:
@@ -144,25 +182,6 @@ def is_same(one: object, two: object) -> bool:
 
 def _find_digest(value: object) -> str | None:
     return cast("dict[str, str]", value).get("digest") if isinstance(value, dict) else None
-
-
-def find_unlike_facts(runs: Sequence[RunFacts]) -> list[Found]:
-    """Return the facts that differ or that only some runs have recorded, by name.
-
-    What a run would say in one of its files is held together among the runs that have written it;
-    that the others have not is one fact of its own.
-    """
-    found: list[Found] = []
-    facts = {run.name: values for run, values in zip(runs, _fold_sections(runs), strict=True)}
-    for name in sorted({*RECORDED, *(name for values in facts.values() for name in values)}):
-        is_placed = any(r.scope.steps is not None for r in runs if name in facts[r.name])
-        asked = [run for run in runs if _can_have(run, name, is_placed=is_placed)]
-        values = {r.name: facts[r.name][name] for r in asked if name in facts[r.name]}
-        lacking = tuple(run.name for run in asked if run.name not in values)
-        first = next(iter(values.values()), None)
-        if lacking or not all(is_same(first, value) for value in values.values()):
-            found.append(Found(name, values, lacking))
-    return found
 
 
 def _can_have(run: RunFacts, name: str, *, is_placed: bool) -> bool:
@@ -204,27 +223,3 @@ def _fold(facts: Mapping[str, Any], whole: Sequence[str]) -> dict[str, Any]:
         else:
             folded.setdefault(section, {})[name.removeprefix(f"{section}.")] = value
     return folded
-
-
-def find_unlike_items(runs: Sequence[RunFacts], relations: Sequence[ItemRelation]) -> list[Found]:
-    """Return what differs in the items and in their labels."""
-    found: list[Found] = []
-    other = [one for one in relations if one.kind != "exact"]
-    if other:
-        split = other[0].split
-        values = {run.name: describe_items(run, split) for run in runs}
-        found.append(Found(f"items/{split}", values, ()))
-    relabelled = [one for one in relations if one.num_relabelled]
-    if relabelled:
-        found.append(_show_relabelled(runs, relabelled[0]))
-    return found
-
-
-def _show_relabelled(runs: Sequence[RunFacts], relation: ItemRelation) -> Found:
-    """Return the labels of the first item that is labelled in several ways."""
-    by_name = {run.name: run for run in runs}
-    split = relation.split
-    item = find_relabelled(by_name[relation.a], by_name[relation.b], split)[0]
-    having = [run for run in runs if item in run.answers[split]]
-    values = {r.name: {"item": item, "label": r.answers[split][item].label} for r in having}
-    return Found(f"labels/{split}", values, ())

@@ -3,17 +3,16 @@
 What should have differed and does not means that nothing was trained, or nothing compared.
 """
 
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations, pairwise
 from pathlib import Path
 from typing import Literal
 
 from groupwise.core import EvaluationError
-from groupwise.evaluation.fairness.classing import is_named
-from groupwise.evaluation.fairness.differences import Difference, find_differences
+from groupwise.evaluation.fairness.classing import find_differences, is_named
 from groupwise.evaluation.fairness.facts import RunFacts
-from groupwise.evaluation.fairness.finding import ItemRelation, relate_items
+from groupwise.evaluation.fairness.finding import Difference, ItemRelation, relate_items
 from groupwise.evaluation.fairness.weights import are_same_weights, find_still_weights
 from groupwise.evaluation.page.words import Language, explain
 from groupwise.evaluation.policies import RunPolicy
@@ -46,27 +45,21 @@ class Sameness:
         return explain(self.name, self.words, language)
 
 
-def find_sameness(
+def _find_sameness(
     runs: Sequence[RunFacts],
     relations: Sequence[ItemRelation],
     differences: Sequence[Difference],
-    *,
-    factors: Sequence[str] = (),
-) -> tuple[Sameness, ...]:
-    """Return all remarks on runs: untrained steps, equal predictions, names that do not vary.
-
-    Raises:
-        EvaluationError: if a weight file is damaged.
-    """
-    remarks = [remark for run in runs for remark in _find_untrained(run)]
-    remarks += [
-        remark for one in relations for remark in _find_same_answers(one, runs, differences)
-    ]
-    given = [f"{one.aspect}/{one.key}" for one in differences]
-    still = [name for name in factors if not any(is_named(fact, [name]) for fact in given)]
-    names = tuple(run.name for run in runs)
-    remarks += [Sameness("warning", "not_varied", names, {"key": name}) for name in still]
-    return tuple(remarks)
+    factors: Sequence[str],
+) -> Iterator[Sameness]:
+    """Yield all remarks on runs: untrained steps, equal predictions, names that do not vary."""
+    for run in runs:
+        yield from _find_untrained(run)
+    for one in relations:
+        yield from _find_same_answers(one, runs, differences)
+    for name in factors:
+        if not any(is_named(one.name, [name]) for one in differences):
+            names = tuple(run.name for run in runs)
+            yield Sameness("warning", "not_varied", names, {"key": name})
 
 
 def summarize_same(cells: Sequence[Cell]) -> tuple[Sameness, ...]:
@@ -132,31 +125,30 @@ def _join_pairs(pairs: Sequence[tuple[str, str]]) -> list[list[str]]:
 
 def _find_same_answers(
     relation: ItemRelation, runs: Sequence[RunFacts], differences: Sequence[Difference]
-) -> list[Sameness]:
-    """Return a remark on two runs that answered all shared items alike."""
-    names = (relation.a, relation.b)
-    if not relation.num_shared:
-        return []
-    if not _do_differ(names, differences):
-        return _find_identical(relation, runs)
-    words = {"runs": " and ".join(names), "count": str(relation.num_shared)}
-    if relation.num_same_text == relation.num_shared:
-        return [Sameness("warning", "same_predictions", names, words)]
-    if relation.num_same_answer == relation.num_shared:
-        return [Sameness("warning", "same_answers", names, words)]
-    return []
+) -> Iterator[Sameness]:
+    """Yield a remark on two runs that answered all shared items alike.
 
-
-def _find_identical(relation: ItemRelation, runs: Sequence[RunFacts]) -> list[Sameness]:
-    """Return a remark on two runs that differ in nothing, not in a single answer either."""
-    if relation.num_same_text < relation.num_shared:
-        return []
+    Of two that differ in nothing that counts it says whether their weights are the same, too.
+    """
     names = (relation.a, relation.b)
-    by_name = {run.name: _find_weights(run, (run.scope.chain or (None,))[-1]) for run in runs}
-    is_same = are_same_weights(*(by_name[name] for name in names))
-    kinds = {True: "identical", False: "identical_other_weights", None: "identical_answers"}
     words = {"runs": " and ".join(names), "count": str(relation.num_shared)}
-    return [Sameness("info", kinds[is_same], names, words)]
+    has_same_text = relation.num_same_text == relation.num_shared
+    absent = object()
+    do_differ = any(
+        one.values.get(names[0], absent) != one.values.get(names[1], absent)
+        for one in differences
+        if one.kind != "harmless"
+    )
+    if not relation.num_shared or relation.num_same_answer < relation.num_shared:
+        return
+    if do_differ:
+        name = "same_predictions" if has_same_text else "same_answers"
+        yield Sameness("warning", name, names, words)
+    elif has_same_text:
+        by_name = {run.name: _find_weights(run, (run.scope.chain or (None,))[-1]) for run in runs}
+        is_same = are_same_weights(*(by_name[name] for name in names))
+        kinds = {True: "identical", False: "identical_other_weights", None: "identical_answers"}
+        yield Sameness("info", kinds[is_same], names, words)
 
 
 def _find_weights(run: RunFacts, policy: RunPolicy | None) -> Path:
@@ -164,19 +156,7 @@ def _find_weights(run: RunFacts, policy: RunPolicy | None) -> Path:
     return run.folder / ((policy and policy.weights) or "no weights")
 
 
-def _do_differ(names: tuple[str, str], differences: Sequence[Difference]) -> bool:
-    """Whether anything that is not harmless differs between these two."""
-    absent = object()
-    return any(
-        one.values.get(names[0], absent) != one.values.get(names[1], absent)
-        for one in differences
-        if one.kind != "harmless"
-    )
-
-
-def _find_untrained(run: RunFacts) -> list[Sameness]:
-    remarks: list[Sameness] = []
-    name: str | None
+def _find_untrained(run: RunFacts) -> Iterator[Sameness]:
     for before, policy in pairwise((None, *run.scope.chain)):
         if policy is None or policy.step is None:
             continue
@@ -185,8 +165,7 @@ def _find_untrained(run: RunFacts) -> list[Sameness]:
             name = "nothing_trainable"
         if name is not None:
             words = {"key": policy.step, "runs": run.name}
-            remarks.append(Sameness("error", name, (run.name,), words))
-    return remarks
+            yield Sameness("error", name, (run.name,), words)
 
 
 @dataclass(frozen=True, slots=True)
@@ -225,12 +204,12 @@ def check_fairness(
 
     Raises:
         EvaluationError: with fewer than two runs, the same policy of the same folder twice, a run
-            without items in the split, or a name in ``factors`` that no run has.
+            without items in the split, a name in ``factors`` that no run has, or damaged weights.
     """
     _check_runs(runs)
     relations = relate_items(runs, split=split)
     differences = find_differences(runs, relations, factors=factors)
-    remarks = find_sameness(runs, relations, differences, factors=factors)
+    remarks = tuple(_find_sameness(runs, relations, differences, factors))
     is_fair = not any(one.kind == "confounding" for one in differences) and not any(
         remark.level == "error" for remark in remarks
     )

@@ -3,19 +3,19 @@
 from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 from groupwise.core import EvaluationError
 
-Still = Literal["unmoved_weights", "unmoved_adapter"]
 _ADAPTER = "adapter_model.safetensors"
 
 
-def find_still_weights(before: Path, after: Path) -> Still | None:
+def find_still_weights(before: Path, after: Path) -> str | None:
     """Return how nothing was trained between two policy folders, or None if something was.
 
-    An adapter that is zero, or weights that are all those of the folder before. Tensors are read
-    one at a time; what cannot be compared (no weight files, other names) is not called still.
+    It is ``unmoved_adapter``: an adapter that is zero; or ``unmoved_weights``: all those of the
+    folder before. Tensors are read one at a time; what cannot be compared (no weight files, other
+    names) is not called still.
 
     Raises:
         EvaluationError: if a weight file is damaged.

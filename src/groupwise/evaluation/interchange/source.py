@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from groupwise.core import EvaluationError, read_json
-from groupwise.evaluation.fairness.conditions import CONDITIONS_FILE, parse_measures
+from groupwise.evaluation.fairness import read_recorded
 from groupwise.evaluation.measures import find_measure
 from groupwise.evaluation.metrics import Metric, read_metrics
 from groupwise.evaluation.predictions import (
@@ -52,7 +52,7 @@ class RunRecords:
     @property
     def directions(self) -> Mapping[str, bool]:
         """Whether more is better, by measure; one that nobody defined is left out."""
-        own = parse_measures(self.conditions, Path(self.name) / CONDITIONS_FILE)
+        own = self.conditions.get("measures", ())
         known = {one.measure: find_measure(one.measure, own) for one in self.metrics}
         return {name: one.is_higher_better for name, one in known.items() if one is not None}
 
@@ -92,7 +92,7 @@ def read_records(run: Path, *, policy: str | None = None) -> RunRecords:
         predictions=tuple(items),
         metrics=tuple(metric for metric in metrics if policy in (None, metric.policy)),
         manifest=_read_object(run / "manifest.json"),
-        conditions=_read_object(run / "evaluate/conditions.json"),
+        conditions=read_recorded(run) or {},
         evaluation=_read_object(run / "evaluate/step.json"),
     )
 

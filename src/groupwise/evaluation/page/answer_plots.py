@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from functools import partial
 
-from groupwise.evaluation.calibration import ReliabilityBin
+from groupwise.evaluation.label_metrics import ReliabilityBin
 from groupwise.evaluation.page.blocks import Plot
 from groupwise.evaluation.page.canvas import MUTED, Axes, make_percent_axis
 from groupwise.evaluation.page.numbers import format_share

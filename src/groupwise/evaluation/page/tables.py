@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterable, Mapping
 
-from groupwise.evaluation.confusion import Confusion
+from groupwise.evaluation.label_metrics import Confusion
 from groupwise.evaluation.metrics import Metric
 from groupwise.evaluation.page.blocks import DASH, Cell, Table
 from groupwise.evaluation.page.numbers import (

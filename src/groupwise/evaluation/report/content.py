@@ -8,9 +8,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from groupwise.evaluation.calibration import ReliabilityBin, bin_reliability
-from groupwise.evaluation.confusion import Confusion, count_confusion
-from groupwise.evaluation.items import MAX_LABELS
+from groupwise.evaluation.label_metrics import (
+    Confusion,
+    ReliabilityBin,
+    bin_reliability,
+    count_confusion,
+)
 from groupwise.evaluation.metrics import Metric
 from groupwise.evaluation.page import Statement
 from groupwise.evaluation.policies import Policies
@@ -20,6 +23,7 @@ from groupwise.evaluation.report.files import RunFiles, read_run_files
 from groupwise.evaluation.report.findings import state_findings
 from groupwise.evaluation.report.mistakes import Mistakes, choose_mistakes
 from groupwise.evaluation.report.notices import collect_notices
+from groupwise.evaluation.scoring import MAX_LABELS
 
 MAIN_SPLIT = "test"
 _SLICE = re.compile(r"accuracy\[(?P<field>[^=\]]+)=(?P<value>.*)\]")

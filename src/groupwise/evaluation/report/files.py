@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 
 from groupwise.core import EvaluationError, read_json, read_jsonl
 from groupwise.evaluation.fairness.conditions import read_measures
-from groupwise.evaluation.fairness.standing import find_manifests
+from groupwise.evaluation.fairness.scope import find_manifests
 from groupwise.evaluation.measures import Measure, find_measure
 from groupwise.evaluation.metrics import Metric, read_metrics
 from groupwise.evaluation.monitor import History

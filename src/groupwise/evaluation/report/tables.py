@@ -7,19 +7,25 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from pydantic import TypeAdapter
+
 from groupwise.core import EvaluationError
 from groupwise.evaluation.metrics import Metric
 from groupwise.evaluation.page import Table, Tile, Words, tabulate_metrics
 from groupwise.evaluation.page.numbers import format_count, format_interval, format_value
 from groupwise.evaluation.policies import Policies
-from groupwise.evaluation.row_files import read_rows
+from groupwise.evaluation.records import exact, read_as
 
 
+@exact
 @dataclass(frozen=True, slots=True)
 class _TrainableRow:
     part: str
     num_trainable: int
     num_frozen: int
+
+
+_TRAINABLE = TypeAdapter(list[_TrainableRow])
 
 
 def describe_metric(metric: Metric) -> str:
@@ -69,7 +75,7 @@ def tabulate_trainable(path: Path, *, title: str = "") -> Table:
     Raises:
         EvaluationError: if the file is missing or is not such a table.
     """
-    parts = read_rows(path, _TrainableRow, what="what trained")
+    parts = read_as(path, _TRAINABLE)
     total = _TrainableRow(
         "total", sum(row.num_trainable for row in parts), sum(row.num_frozen for row in parts)
     )

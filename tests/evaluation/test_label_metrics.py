@@ -7,12 +7,8 @@ from hypothesis import strategies as st
 from sklearn.calibration import calibration_curve
 from sklearn.metrics import brier_score_loss
 
-from groupwise.evaluation import (
-    Prediction,
-    bin_reliability,
-    score_brier,
-    score_calibration_error,
-)
+from groupwise.evaluation import Prediction, bin_reliability
+from groupwise.evaluation.label_metrics import fill_cells, score_cells
 
 LABELS = ("on-task", "off-task")
 
@@ -33,6 +29,11 @@ def predict(truths_and_p: list[tuple[str, float]]) -> list[Prediction]:
     ]
 
 
+def score(items: list[Prediction], labels: tuple[str, ...] = LABELS) -> list[float]:
+    """Brier score and calibration error."""
+    return score_cells(fill_cells(items, labels).sum(axis=0), labels).tolist()[-2:]
+
+
 def test_bins_of_a_hand_made_table() -> None:
     items = predict([("on-task", 0.52), ("off-task", 0.54), ("off-task", 0.02), ("on-task", 1.0)])
     bins = bin_reliability(items, LABELS)
@@ -45,29 +46,28 @@ def test_bins_of_a_hand_made_table() -> None:
     assert bins[-1].confidence == pytest.approx(0.99)
     assert [part.num_items for part in bins[1:-1]] == [0] * 8
     assert (bins[4].confidence, bins[4].accuracy) == (None, None)
-    assert score_calibration_error(bins) == pytest.approx(0.5 * 0.03 + 0.5 * 0.01)
+    assert score(items)[1] == pytest.approx(0.5 * 0.03 + 0.5 * 0.01)
     # One more item in the last bin: gap (0.98 + 1 + 0.99) / 3 - 1 of three items in five.
-    more = bin_reliability([*items, *predict([("on-task", 0.99)])], LABELS)
-    assert score_calibration_error(more) == pytest.approx(2 / 5 * 0.03 + 3 / 5 * 0.01)
+    more = [*items, *predict([("on-task", 0.99)])]
+    assert score(more)[1] == pytest.approx(2 / 5 * 0.03 + 3 / 5 * 0.01)
 
 
 def test_brier_score_of_a_hand_made_table() -> None:
     items = predict([("on-task", 0.8), ("off-task", 0.4)])
-    assert score_brier(items, LABELS) == pytest.approx((0.2**2 + 0.4**2) / 2)
+    assert score(items)[0] == pytest.approx((0.2**2 + 0.4**2) / 2)
 
 
 def test_items_without_probabilities_take_no_part(make_prediction: Callable) -> None:
     silent = make_prediction(example_id="silent")
     items = predict([("on-task", 0.8)])
-    assert score_brier([*items, silent], LABELS) == score_brier(items, LABELS)
+    assert score([*items, silent]) == score(items)
     assert sum(part.num_items for part in bin_reliability([*items, silent], LABELS)) == 1
-    assert score_brier([silent], LABELS) is None
-    assert score_calibration_error(bin_reliability([silent], LABELS)) is None
+    assert np.isnan(score([silent])).all()
 
 
 def test_three_labels_give_a_brier_score_in_the_unit_interval() -> None:
     item = Prediction("i", "g", "test", "p", "a", "b", probabilities={"a": 0.0, "b": 1.0, "c": 0.0})
-    assert score_brier([item], ("a", "b", "c")) == pytest.approx(1.0)
+    assert score([item], ("a", "b", "c"))[0] == pytest.approx(1.0)
     assert bin_reliability([item], ("a", "b", "c"))[0].low == pytest.approx(1 / 3)
 
 
@@ -78,7 +78,7 @@ def test_scores_equal_their_references(rows: list[tuple[str, float]]) -> None:
     items = predict(rows)
     truths = [int(truth == "on-task") for truth, _ in rows]
     brier = brier_score_loss(truths, [p for _, p in rows])
-    assert score_brier(items, LABELS) == pytest.approx(brier, abs=1e-12)
+    assert score(items)[0] == pytest.approx(brier, abs=1e-12)
 
     bins = bin_reliability(items, LABELS)
     assert sum(part.num_items for part in bins) == len(rows)

@@ -1,0 +1,205 @@
+"""What labels say beyond right and wrong: confusion, reliability, and the metrics made of both.
+
+Calibration is whether an answer held with confidence 0.8 is right 8 times out of 10. It is about
+label probabilities only; items without them do not take part, but for the Brier score of invalid
+answers. Invalid answers are counted beside the labels and are never one of them.
+
+Metrics are functions of sums over items, so that thousands of draws of clusters cost one array;
+tests hold them to scikit-learn's.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+
+import numpy as np
+from numpy.typing import NDArray
+
+from groupwise.evaluation.predictions import Prediction, check_labels
+from groupwise.evaluation.untyped import binned_statistic, confusion_matrix
+
+NUM_BINS = 10
+Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True, slots=True)
+class Confusion:
+    """Counts of truths (rows) by answers (columns).
+
+    Attributes:
+        labels: names of the L rows and of the first L columns.
+        counts: L rows of L + 1 counts; the last column counts invalid answers.
+    """
+
+    labels: tuple[str, ...]
+    counts: tuple[tuple[int, ...], ...]
+
+    @property
+    def num_items(self) -> int:
+        """All items, invalid answers included."""
+        return sum(map(sum, self.counts))
+
+
+def count_confusion(predictions: Sequence[Prediction], labels: Sequence[str]) -> Confusion:
+    """Count truths by answers; with no predictions all counts are 0.
+
+    Raises:
+        EvaluationError: if a label is outside the set.
+    """
+    truths, answers = _encode_answers(predictions, labels)
+    if not truths:
+        return Confusion(tuple(labels), ((0,) * (len(labels) + 1),) * len(labels))
+    table = confusion_matrix(truths, answers, labels=range(len(labels) + 1))
+    return Confusion(tuple(labels), tuple(tuple(map(int, row)) for row in table[:-1]))
+
+
+def _encode_answers(
+    predictions: Sequence[Prediction], labels: Sequence[str]
+) -> tuple[list[int], list[int]]:
+    """Return truths and answers as indices into ``labels``; the last one is an invalid answer."""
+    check_labels(predictions, labels)
+    index = {label: number for number, label in enumerate(labels)}
+    answers = [len(labels) if p.predicted is None else index[p.predicted] for p in predictions]
+    return [index[p.label] for p in predictions], answers
+
+
+@dataclass(frozen=True, slots=True)
+class ReliabilityBin:
+    """Items whose confidence is in [low, high); the last bin includes its upper edge.
+
+    Attributes:
+        low: lower edge.
+        high: upper edge.
+        confidence: mean confidence of the bin's items, None if it has none.
+        accuracy: share of them that is right, None if it has none.
+        num_items: how many there are.
+    """
+
+    low: float
+    high: float
+    confidence: float | None
+    accuracy: float | None
+    num_items: int
+
+
+def bin_reliability(
+    predictions: Sequence[Prediction], labels: Sequence[str], *, num_bins: int = NUM_BINS
+) -> tuple[ReliabilityBin, ...]:
+    """Return mean confidence and accuracy of equally wide bins of confidence.
+
+    Source: Guo et al. 2017, "On Calibration of Modern Neural Networks", section 2. Deviation:
+    the bins cover [1/L, 1] and not [0, 1], because the likeliest of L labels has at least 1/L.
+
+    Raises:
+        EvaluationError: if a label is outside the set.
+    """
+    check_labels(predictions, labels)
+    known = [item for item in predictions if item.probabilities is not None]
+    confidence, correct = _rate_confidence(_stack_probabilities(known, labels), known, labels)
+    edges = _find_bin_edges(len(labels), num_bins)
+    if not known:
+        return tuple(ReliabilityBin(a, b, None, None, 0) for a, b in pairwise(edges.tolist()))
+    means = binned_statistic(confidence, [confidence, correct], "mean", bins=edges).statistic
+    counts = binned_statistic(confidence, confidence, "count", bins=edges).statistic
+    return tuple(
+        ReliabilityBin(low, high, float(mean), float(share), int(count))
+        if count
+        else ReliabilityBin(low, high, None, None, 0)
+        for (low, high), mean, share, count in zip(
+            pairwise(edges.tolist()), *means, counts, strict=True
+        )
+    )
+
+
+def _find_bin_edges(num_labels: int, num_bins: int = NUM_BINS) -> Floats:
+    """Return ``num_bins + 1`` equally spaced edges over [1/L, 1]."""
+    return np.linspace(1 / num_labels, 1, num_bins + 1)
+
+
+def _stack_probabilities(known: Sequence[Prediction], labels: Sequence[str]) -> Floats:
+    """Return label probabilities as (items, labels), each row summing to exactly 1."""
+    rows = [[(item.probabilities or {}).get(name, 0.0) for name in labels] for item in known]
+    table = np.asarray(rows, dtype=np.float64).reshape(len(rows), len(labels))
+    return table / table.sum(axis=1, keepdims=True)
+
+
+def _rate_confidence(
+    probabilities: Floats, known: Sequence[Prediction], labels: Sequence[str]
+) -> tuple[Floats, Floats]:
+    """Return each item's confidence, in [1/L, 1], and whether its likeliest label is true (0/1).
+
+    The likeliest label counts, whatever the text says: calibration is about the probabilities.
+    """
+    likeliest = probabilities.argmax(axis=1)
+    correct = [labels[i] == item.label for i, item in zip(likeliest, known, strict=True)]
+    confidence = probabilities.max(axis=1)
+    return np.clip(confidence, 1 / len(labels), 1.0), np.asarray(correct, dtype=np.float64)
+
+
+def is_silent(item: Prediction) -> bool:
+    """Whether an item has neither an answer nor probabilities."""
+    return item.predicted is None and item.probabilities is None
+
+
+def fill_cells(items: Sequence[Prediction], labels: Sequence[str]) -> Floats:
+    """Return what each item adds to the sums of ``score_cells``, as (items, cells).
+
+    Cells in order: L·(L+1) confusion counts, the item's Brier term, 1 if it has one, 1 if it has
+    probabilities, and for each of B bins its confidence minus its correctness.
+
+    Raises:
+        EvaluationError: if a label is outside the set.
+    """
+    num_labels = len(labels)
+    truths, answers = _encode_answers(items, labels)
+    confusion = np.zeros((len(items), num_labels * (num_labels + 1)))
+    places = np.asarray(truths) * (num_labels + 1) + np.asarray(answers)
+    confusion[np.arange(len(items)), places] = 1
+    calibration = np.zeros((len(items), 3 + NUM_BINS))
+    calibration[[number for number, item in enumerate(items) if is_silent(item)], :2] = 1
+    known = [number for number, item in enumerate(items) if item.probabilities is not None]
+    calibration[known] = _fill_calibration([items[number] for number in known], labels)
+    return np.hstack([confusion, calibration])
+
+
+def _fill_calibration(known: Sequence[Prediction], labels: Sequence[str]) -> Floats:
+    probabilities = _stack_probabilities(known, labels)
+    truth = np.asarray([[item.label == label for label in labels] for item in known])
+    brier = ((probabilities - truth.reshape(probabilities.shape)) ** 2).sum(axis=1) / 2
+    confidence, correct = _rate_confidence(probabilities, known, labels)
+    gaps = np.zeros((len(known), NUM_BINS))
+    bins = np.digitize(confidence, _find_bin_edges(len(labels))[1:-1])
+    gaps[np.arange(len(known)), bins] = confidence - correct
+    return np.column_stack([brier, np.ones((len(known), 2)), gaps])
+
+
+def score_cells(sums: Floats, labels: Sequence[str]) -> Floats:
+    """Return (K, ...) metrics of sums (..., cells) of items or draws; NaN where undefined.
+
+    The K metrics in order: balanced accuracy (mean recall of the labels that occur), F1 of
+    each label, Brier score and expected calibration error.
+
+    An invalid answer without probabilities has the worst Brier score, 1; a valid one whose
+    probabilities are not known is left out.
+
+    Sources: Brier 1950, eq. 2, halved so that two labels give the mean squared error of one
+    label's probability; Guo et al. 2017, eq. 3 (the mean over items of |accuracy - confidence| of
+    their bin).
+    """
+    num_labels = len(labels)
+    num_cells = num_labels * (num_labels + 1)
+    table = sums[..., :num_cells].reshape(*sums.shape[:-1], num_labels, num_labels + 1)
+    hits = np.diagonal(table[..., :num_labels], axis1=-2, axis2=-1)
+    num_true, num_answered = table.sum(axis=-1), table[..., :num_labels].sum(axis=-2)
+    brier, num_scored, num_known = np.moveaxis(sums[..., num_cells : num_cells + 3], -1, 0)
+    gaps = sums[..., -NUM_BINS:]
+    with np.errstate(invalid="ignore", divide="ignore"):
+        recall = np.where(num_true > 0, hits / num_true, 0)
+        return np.stack(
+            [
+                recall.sum(axis=-1) / (num_true > 0).sum(axis=-1),
+                *np.moveaxis(2 * hits / (num_true + num_answered), -1, 0),
+                np.where(num_known > 0, brier / num_scored, np.nan),
+                np.abs(gaps).sum(axis=-1) / num_known,
+            ]
+        )
