@@ -32,7 +32,7 @@ def test_a_finished_run_is_shown_and_ends_with_0(tiny):
     done = tiny.call("watch", "runs/tiny-demo", "--once")
     assert (done.returncode, done.stderr) == (0, "")
     lines = done.stdout.splitlines()
-    assert re.fullmatch(r"tiny · tiny-demo  finished  \d+\.\d s", lines[0])
+    assert re.fullmatch(r"tiny · tiny-demo  finished  \d[\d.]*\sm?s", lines[0])
     names = [line.split()[1] for line in lines if line.startswith("✓")]
     assert names == ["prepare", "audit", "write", "evaluate", "report"]
     assert re.search(r"^Reward +62\.0.% +51\.0.% +51\.0.% \.\. 62\.0.% ▁.*█$", done.stdout, re.M)
@@ -64,8 +64,8 @@ def test_a_run_is_followed_to_its_end_as_plain_text(tiny):
     assert pages[0] == "tiny-demo  waiting: there is no run yet\n"
     assert any("▶ write   running" in page for page in pages)
     assert pages[-1].splitlines()[2:] == [
-        "✓ prepare done 1.0 s",
-        "✓ write   done 3.0 s",
+        "✓ prepare done 1\u00a0s",
+        "✓ write   done 3\u00a0s",
     ]
 
 
@@ -77,8 +77,8 @@ def live_through(tiny, read: Callable[[], str]) -> str:
         marker = {"finished_at": now, "duration_s": 1.0}
         write_json(folder / "prepare/step.json", marker)
         write_json(folder / "write/started.json", {"started_at": now})
-        steps = {"steps": ["prepare", "write"]}
-        write_json(folder / "manifest.json", {"recipe": "tiny", "started_at": now, **steps})
+        plan = {"prepare": {}, "write": {}}
+        write_json(folder / "manifest.json", {"recipe": "tiny", "started_at": now, "plan": plan})
         said += read_until(read, "running")
         said += read_until(read, "write")
         write_json(folder / "write/step.json", marker | {"duration_s": 3.0})

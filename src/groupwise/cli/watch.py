@@ -2,17 +2,15 @@
 
 import sys
 import time
-from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
-from rich.console import Console
+from rich.console import Console, RenderableType
 
 from groupwise.cli.run import Debug
-from groupwise.core import GroupwiseError, RunError, load_config
-from groupwise.pipeline import find_recipe
-from groupwise.pipeline.reward_audit import plan_steps
+from groupwise.core import RunError
 
 if TYPE_CHECKING:
     from groupwise.evaluation.monitor import RunReader, RunState
@@ -20,6 +18,7 @@ if TYPE_CHECKING:
 _PLAIN_EVERY_S = 30.0
 _LIVE_EVERY_S = 2.0
 _STOPPED = 1
+_OPEN = ("waiting", "running")
 
 
 def watch(
@@ -50,40 +49,21 @@ def watch(
     """
     from groupwise.evaluation.monitor import RunReader
 
-    reader = RunReader(run)
-    if once and reader.read_manifest() is None:
+    screen = _Screen(RunReader(run), _open_console(), step, language)
+    state = screen.read()
+    if once and state.phase == "waiting":
         raise RunError(f"there is no run at {run}", fix="leave out --once to wait for it")
-    console = _open_console()
-    screen = _Screen(reader, console, step=step, language=language)
     try:
         if once:
-            state = screen.print_page()
-        elif console.is_terminal:
-            state = screen.follow_live(every or _LIVE_EVERY_S)
+            screen.print_page(state)
+        elif screen.console.is_terminal:
+            state = screen.follow_live(state, every or _LIVE_EVERY_S)
         else:
-            state = screen.follow_plain(every or _PLAIN_EVERY_S)
+            state = screen.follow_plain(state, every or _PLAIN_EVERY_S)
     except KeyboardInterrupt:
         return
     if state.phase == "stopped":
         raise typer.Exit(_STOPPED)
-
-
-def plan_names(reader: "RunReader") -> Sequence[str]:
-    """Return the names of all steps of a run, empty if they cannot be told here.
-
-    The manifest has them, or else the recipe that made the run is asked.
-    """
-    manifest = reader.read_manifest()
-    if manifest is None:
-        return ()
-    if "steps" in manifest:
-        return tuple(manifest["steps"])
-    try:
-        recipe = find_recipe(manifest["recipe"])
-        config = load_config(recipe.load_config_type(), manifest["config"])
-        return tuple(step.name for step in plan_steps(recipe, config, reader.folder))
-    except (GroupwiseError, OSError):
-        return ()
 
 
 def _open_console() -> Console:
@@ -93,76 +73,60 @@ def _open_console() -> Console:
     return Console(highlight=False, markup=False, emoji=False)
 
 
+@dataclass(frozen=True, slots=True)
 class _Screen:
     """Reads and draws, again and again."""
 
-    def __init__(
-        self,
-        reader: "RunReader",
-        console: Console,
-        *,
-        step: str | None,
-        language: Literal["en", "zh"],
-    ) -> None:
-        self.reader = reader
-        self.step = step
-        self.is_planned = False
-        self.console = console
-        self.language: Literal["en", "zh"] = language
+    reader: "RunReader"
+    console: Console
+    step: str | None
+    language: Literal["en", "zh"]
 
-    def print_page(self) -> "RunState":
-        """Print the page of this moment and return what it shows."""
-        state = self._read()
-        self.console.print(self._draw(state))
-        return state
+    def read(self) -> "RunState":
+        """Return the run's state.
 
-    def follow_plain(self, every_s: float) -> "RunState":
-        """Print a page every so many seconds until the run has ended; waiting is said once."""
-        state = self.print_page()
-        while state.phase in ("waiting", "running"):
-            time.sleep(every_s)
-            if state.phase == "waiting" and self._read().phase == "waiting":
-                continue
-            self.console.print("-" * min(40, self.console.width))
-            state = self.print_page()
-        return state
-
-    def follow_live(self, every_s: float) -> "RunState":
-        """Keep one page on the terminal up to date until the run has ended."""
-        from rich.live import Live
-
-        state = self._read()
-        with Live(
-            self._draw(state),
-            console=self.console,
-            auto_refresh=False,
-            vertical_overflow="crop",
-        ) as live:
-            while state.phase in ("waiting", "running"):
-                time.sleep(every_s)
-                state = self._read()
-                live.update(self._draw(state), refresh=True)
-            live.vertical_overflow = "visible"
-            live.refresh()
-        return state
-
-    def _read(self) -> "RunState":
-        if not self.is_planned and self.reader.read_manifest() is not None:
-            self.reader.planned = tuple(plan_names(self.reader))
-            self.is_planned = True
+        Raises:
+            RunError: if there can be no run, or it has no such training.
+        """
         state = self.reader.read()
-        self._check_step(state)
-        return state
-
-    def _check_step(self, state: "RunState") -> None:
         names = [training.step for training in state.trainings]
         if self.step is not None and names and self.step not in names:
             raise RunError(
                 f"{state.folder} has no training step {self.step!r}",
                 expected=f"one of {', '.join(names)}",
             )
+        return state
 
-    def _draw(self, state: "RunState"):
+    def print_page(self, state: "RunState") -> None:
+        """Print one page."""
+        self.console.print(self._draw(state))
+
+    def follow_plain(self, state: "RunState", every_s: float) -> "RunState":
+        """Print a page every so many seconds until the run has ended; waiting is said once."""
+        self.print_page(state)
+        while state.phase in _OPEN:
+            time.sleep(every_s)
+            before, state = state, self.read()
+            if (before.phase, state.phase) != ("waiting", "waiting"):
+                self.console.print("-" * min(40, self.console.width))
+                self.print_page(state)
+        return state
+
+    def follow_live(self, state: "RunState", every_s: float) -> "RunState":
+        """Keep one page on the terminal up to date until the run has ended."""
+        from rich.live import Live
+
+        page = self._draw(state)
+        with Live(page, console=self.console, auto_refresh=False, vertical_overflow="crop") as live:
+            while state.phase in _OPEN:
+                time.sleep(every_s)
+                state = self.read()
+                live.update(self._draw(state), refresh=True)
+            live.vertical_overflow = "visible"
+            live.refresh()
+        return state
+
+    def _draw(self, state: "RunState") -> RenderableType:
         from groupwise.cli.watch_page import render_page
 
         return render_page(

@@ -4,14 +4,13 @@ Draws only; what is shown was read and judged by ``groupwise.evaluation.monitor`
 """
 
 from collections.abc import Iterator, Sequence
-from itertools import pairwise
 
+import numpy as np
 from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
 from groupwise.evaluation.monitor import (
-    Language,
     RunState,
     Series,
     StepState,
@@ -21,36 +20,11 @@ from groupwise.evaluation.monitor import (
     describe_value,
     title_series,
 )
+from groupwise.evaluation.page import Language, Words
+from groupwise.evaluation.page.numbers import format_duration
 
 _BARS, _ASCII_BARS = "▁▂▃▄▅▆▇█", "_.-:=+*#"
 _NARROW = 60
-_WORDS: dict[str, tuple[str, str]] = {
-    "waiting": ("waiting: there is no run yet", "等待中：运行尚未开始"),
-    "running": ("running", "运行中"),
-    "stopped": (
-        "stopped before its end: killed, or ended by an error",
-        "未完成即停止：被终止或出错",
-    ),
-    "finished": ("finished", "已完成"),
-    "continue": ("continue with", "继续运行"),
-    "done": ("done", "完成"),
-    "reused": ("done before", "此前已完成"),
-    "left": ("to do", "待做"),
-    "step_stopped": ("stopped", "已停止"),
-    "step": ("step {0}", "第 {0} 步"),
-    "step_of": ("step {0} of {1}", "第 {0} 步，共 {1} 步"),
-    "time_left": ("{0} left", "剩余 {0}"),
-    "last_row": ("last row {0} ago", "最近一行在 {0} 前"),
-    "no_rows": ("no rows yet", "尚无数据行"),
-    "now": ("now", "当前"),
-    "start": ("start", "起始"),
-    "range": ("lowest to highest", "最低至最高"),
-    "course": ("course", "走势"),
-    "no_alarms": ("no alarms", "无警报"),
-    "do": ("do", "建议"),
-    "damaged": ("{0} lines of its log could not be read", "日志中有 {0} 行无法读取"),
-    "plan": ("steps to come are not known", "后续步骤未知"),
-}
 _MARKS = {
     "done": ("✓", "+", "green"),
     "reused": ("✓", "+", "dim"),
@@ -87,7 +61,7 @@ def draw_sparkline(values: Sequence[float], width: int, *, is_ascii: bool = Fals
     """Return values as a row of bars, the lowest to the highest; many are averaged into a bar."""
     if not values or width < 1:
         return ""
-    parts = _share_out(values, width)
+    parts = [part.mean() for part in np.array_split(np.asarray(values), min(len(values), width))]
     low, high = min(parts), max(parts)
     bars = _ASCII_BARS if is_ascii else _BARS
     if high == low:
@@ -96,26 +70,10 @@ def draw_sparkline(values: Sequence[float], width: int, *, is_ascii: bool = Fals
     return "".join(bars[round((value - low) / (high - low) * top)] for value in parts)
 
 
-def _share_out(values: Sequence[float], width: int) -> list[float]:
-    num = min(len(values), width)
-    edges = [round(place * len(values) / num) for place in range(num + 1)]
-    return [sum(values[a:b]) / (b - a) for a, b in pairwise(edges)]
-
-
-def format_time(seconds: float) -> str:
-    """Return ``4.2 s``, ``3 min 20 s`` or ``2 h 05 min``."""
-    if seconds < 60:
-        return f"{seconds:.1f} s" if seconds < 10 else f"{seconds:.0f} s"
-    minutes, rest = divmod(round(seconds), 60)
-    if minutes < 60:
-        return f"{minutes} min {rest:02d} s"
-    return f"{minutes // 60} h {minutes % 60:02d} min"
-
-
 class _Page:
     def __init__(self, width: int, language: Language, is_ascii: bool) -> None:
         self.width = width
-        self.language: Language = language
+        self.words = Words(language)
         self.is_ascii = is_ascii
 
     def draw(self, state: RunState, shown: str | None) -> Iterator[RenderableType]:
@@ -128,8 +86,8 @@ class _Page:
         for training in state.trainings:
             yield from self._draw_training(training, is_whole=training.step == shown)
 
-    def _say(self, name: str, *values: object) -> str:
-        return _WORDS[name][self.language == "zh"].format(*values)
+    def _say(self, name: str, **values: object) -> str:
+        return self._clean(self.words.fill(self.words.title("watch", name), values))
 
     def _draw_head(self, state: RunState) -> Text:
         name = state.folder.resolve().name
@@ -137,16 +95,16 @@ class _Page:
         text = Text(self._clean(f"{recipe}{name}  "), "bold")
         text.append(self._say(state.phase), _COLORS[state.phase])
         if state.elapsed_s is not None:
-            text.append(f"  {format_time(state.elapsed_s)}")
+            text.append(self._clean(f"  {format_duration(state.elapsed_s)}"))
         return text
 
     def _draw_steps(self, state: RunState) -> RenderableType:
         table = Table.grid(padding=(0, 1))
         for step in state.steps:
             mark, ascii_mark, style = _MARKS[step.phase]
-            took = format_time(step.duration_s) if step.duration_s is not None else ""
+            took = "" if step.duration_s is None else format_duration(step.duration_s)
             shown = Text(ascii_mark if self.is_ascii else mark, style)
-            table.add_row(shown, Text(step.name), self._name_phase(step), Text(took))
+            table.add_row(shown, Text(step.name), self._name_phase(step), Text(self._clean(took)))
         if state.is_plan_known or state.phase == "finished":
             return table
         return Group(table, Text(self._say("plan"), "dim"))
@@ -163,7 +121,7 @@ class _Page:
         yield Text()
         yield self._draw_title(training)
         if training.num_damaged:
-            yield Text(self._say("damaged", training.num_damaged), "yellow")
+            yield Text(self._say("damaged", num=training.num_damaged), "yellow")
         if is_whole and not training.history.is_empty:
             yield self._draw_series(training.history.list_series())
         yield from self._draw_alarms(training)
@@ -172,13 +130,13 @@ class _Page:
         text = Text(training.step, "bold")
         last_step, num_steps = training.history.last_step, training.num_steps
         name = "step" if num_steps is None else "step_of"
-        text.append(f"  {self._say(name, last_step, num_steps)}")
+        text.append(f"  {self._say(name, step=last_step, all=num_steps)}")
         if training.left_s is not None:
-            text.append(f"  {self._say('time_left', format_time(training.left_s))}")
+            text.append(f"  {self._say('time_left', s=training.left_s)}")
         if training.row_age_s is None:
             text.append(f"  {self._say('no_rows')}", "dim")
         elif training.phase == "running":
-            text.append(f"  {self._say('last_row', format_time(training.row_age_s))}", "dim")
+            text.append(f"  {self._say('last_row', s=training.row_age_s)}", "dim")
         return text
 
     def _draw_series(self, series: Sequence[Series]) -> Table:
@@ -195,7 +153,7 @@ class _Page:
 
     def _list_cells(self, series: Series, *, is_narrow: bool) -> list[str]:
         values = series.values
-        title = title_series(series.key, self.language)
+        title = title_series(series.key, self.words.language)
         now, start, low, high = (
             self._clean(describe_value(series.key, value))
             for value in (values[-1], values[0], min(values), max(values))
@@ -210,11 +168,11 @@ class _Page:
             yield Text(self._say("no_alarms"), "green")
         for alarm in training.alarms:
             color = "bold red" if alarm.level == "error" else "bold yellow"
-            said = describe_alarm(alarm, self.language)
+            said = describe_alarm(alarm, self.words.language)
             text = Text("! ", color).append(f"{alarm.name}", color)
-            text.append(f" ({self._say('step', alarm.step)}): {self._clean(said)}")
+            text.append(f" ({self._say('step', step=alarm.step)}): {self._clean(said)}")
             yield text
-            yield Text(f"  {self._say('do')}: {advise(alarm, self.language)}", "dim")
+            yield Text(f"  {self._say('do')}: {advise(alarm, self.words.language)}", "dim")
 
     def _clean(self, text: str) -> str:
         return text.replace("\u00a0", " ").replace("·", "-") if self.is_ascii else text

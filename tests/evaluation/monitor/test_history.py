@@ -2,12 +2,13 @@ from groupwise.evaluation.monitor import History, Series
 
 
 def test_rows_become_series():
-    history = History([{"step": 1, "loss": 2}, {"step": 4, "loss": 1.5, "kl": 0.1}])
+    rows = [{"step": 1, "loss": 2}, {"step": 4, "loss": 1.5, "kl": 0.1}]
+    history = History(rows)
     assert history.read("loss") == Series("loss", (1, 4), (2.0, 1.5))
     assert history.read("kl") == Series("kl", (4,), (0.1,))
     assert not history.read("reward")
     assert history.last_step == 4
-    history.add([{"step": 9, "loss": 1}])
+    history = History([*rows, {"step": 9, "loss": 1}])
     assert history.read("loss").values == (2.0, 1.5, 1.0)
     assert history.last_step == 9
 

@@ -22,6 +22,7 @@ from groupwise.evaluation.page import name_file, numbers
         (numbers.format_duration, 1.234, "1.23 s"),
         (numbers.format_duration, 99.96, "100 s"),
         (numbers.format_duration, 3600, "60 min"),
+        (numbers.format_duration, 7500, "2 h 05 min"),
         (numbers.format_count, 1234567, "1 234 567"),
         (numbers.format_score, 0.12345, "0.123"),
         (numbers.format_coefficient, -0.4, "−0.400"),

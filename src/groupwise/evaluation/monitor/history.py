@@ -1,10 +1,10 @@
-"""The history of one training: its logged rows as series of numbers, filled row by row."""
+"""The history of one training: its logged rows as series of numbers."""
 
 import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from statistics import fmean
-from typing import Any, Self
+from typing import Any
 
 # In the order in which people look at them.
 _ORDER = (
@@ -56,15 +56,15 @@ class Series:
 
 
 class History:
-    """All series of one training; new rows may be added at any time."""
+    """All series of one training.
+
+    Args:
+        rows: its log; one without a step and values that are no finite numbers are left out.
+    """
 
     def __init__(self, rows: Iterable[Mapping[str, Any]] = ()) -> None:
         self._points: dict[str, tuple[list[int], list[float]]] = {}
         self.last_step = 0
-        self.add(rows)
-
-    def add(self, rows: Iterable[Mapping[str, Any]]) -> Self:
-        """Take in rows; one without a step and values that are no finite numbers are left out."""
         for row in rows:
             step = row.get("step")
             if not isinstance(step, int):
@@ -75,7 +75,6 @@ class History:
                     steps, values = self._points.setdefault(key, ([], []))
                     steps.append(step)
                     values.append(float(value))
-        return self
 
     def read(self, key: str) -> Series:
         """Return a series; it is empty if no row has ``key``."""

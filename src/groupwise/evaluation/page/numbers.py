@@ -54,12 +54,15 @@ def format_moment(text: str) -> str:
 
 
 def format_duration(seconds: float) -> str:
-    """Format seconds as ``85 ms``, ``1.20 s`` or ``12 min``."""
+    """Format seconds as ``85 ms``, ``1.2 s``, ``12 min`` or ``2 h 05 min``."""
     if seconds < 0.9995:
         return f"{1000 * seconds:.{1 if seconds < 0.00995 else 0}f}{_NBSP}ms"
     if seconds < 119.5:
         return f"{seconds:.3g}{_NBSP}s"
-    return f"{seconds / 60:.0f}{_NBSP}min"
+    minutes = round(seconds / 60)
+    if minutes < 120:
+        return f"{minutes}{_NBSP}min"
+    return f"{minutes // 60}{_NBSP}h{_NBSP}{minutes % 60:02d}{_NBSP}min"
 
 
 def format_count(value: int) -> str:

@@ -6,15 +6,17 @@ from pathlib import Path
 
 import pytest
 
-from groupwise.core import RunError, RunFolder, append_jsonl, write_json
-from groupwise.evaluation.monitor import RunReader, is_folder_held
+from groupwise.core import RunError, RunFolder, append_jsonl, is_locked, read_json, write_json
+from groupwise.evaluation.monitor import RunReader
 from groupwise.evaluation.monitor.state import estimate_left
 
 PLAN = ("prepare", "sft", "grpo", "report")
 
 
 def read_phases(folder: Path, planned=PLAN) -> tuple[str, dict[str, str]]:
-    state = RunReader(folder, planned=planned).read()
+    manifest = read_json(folder / "manifest.json", dict)
+    write_json(folder / "manifest.json", {**manifest, "plan": {name: {} for name in planned}})
+    state = RunReader(folder).read()
     return state.phase, {step.name: step.phase for step in state.steps}
 
 
@@ -33,7 +35,7 @@ def test_a_running_run_is_told_by_its_lock(held_run):
     phase, steps = read_phases(held_run.folder)
     assert phase == "running"
     assert steps == {"prepare": "done", "sft": "running", "grpo": "left", "report": "left"}
-    state = RunReader(held_run.folder, planned=PLAN).read()
+    state = RunReader(held_run.folder).read()
     assert state.steps[0].duration_s == 50.5
     assert state.steps[1].duration_s == pytest.approx(539, abs=30)
     assert state.elapsed_s == pytest.approx(600, abs=30)
@@ -178,11 +180,11 @@ def test_damaged_lines_of_a_log_are_counted(run):
 
 
 def test_looking_at_a_lock_does_not_take_it(tmp_path: Path):
-    assert not is_folder_held(tmp_path)
+    assert not is_locked(tmp_path / ".lock")
     with RunFolder(tmp_path).lock():
-        assert is_folder_held(tmp_path)
-        assert is_folder_held(tmp_path)
-    assert not is_folder_held(tmp_path)
+        assert is_locked(tmp_path / ".lock")
+        assert is_locked(tmp_path / ".lock")
+    assert not is_locked(tmp_path / ".lock")
     with RunFolder(tmp_path).lock():
         pass
 
@@ -196,10 +198,10 @@ def test_the_lock_of_another_process_is_seen_and_goes_with_it(tmp_path: Path):
     command = [sys.executable, "-c", code, str(tmp_path)]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
         assert process.stdout.readline() == b"held\n"
-        assert is_folder_held(tmp_path)
+        assert is_locked(tmp_path / ".lock")
         process.kill()
         process.wait()
-    assert not is_folder_held(tmp_path)
+    assert not is_locked(tmp_path / ".lock")
 
 
 def test_a_sweep_names_its_cells(tmp_path: Path):
