@@ -220,15 +220,17 @@ def test_lengths_are_summarised_against_the_budget() -> None:
     assert name_findings(audit) == {"over_budget": ("warning", 1)}
 
 
-def test_a_budget_that_rejects_more_than_one_percent_is_an_error_unless_allowed() -> None:
+def test_a_budget_that_more_than_one_percent_exceed_is_an_error_unless_allowed() -> None:
     splits = {"train": number_items(*range(1, 201)), "test": number_items(300, 301, 302)}
     for allowed, level in ((False, "error"), (True, "warning")):
         audit = audit_data(
             {**splits, "train": splits["train"][:100]},
-            budget=TokenBudget(max_prompt_tokens=256, allow_rejecting=allowed),
+            budget=TokenBudget(max_prompt_tokens=256, allow_longer=allowed),
             count_tokens=count_by_text,
         )
         assert name_findings(audit) == {"over_budget": (level, 3)}
+        [said] = [one.message for one in audit.findings if one.name == "over_budget"]
+        assert said.endswith("They are used whole." if allowed else "or set allow_longer.")
         assert find(audit, "over_budget") == tuple(example.id for example in splits["test"])
     exact = audit_data(
         {"train": splits["train"]},

@@ -150,17 +150,17 @@ def test_a_warmup_that_takes_all_steps_is_a_problem(given, words):
 
 
 @pytest.mark.parametrize(
-    ("limit", "allow_rejecting", "tokens_per_answer", "words"),
+    ("limit", "allow_longer", "tokens_per_answer", "words"),
     [
         (512, False, 64, ""),
         (511, True, 64, ""),
-        (511, False, 64, "data.budget.max_prompt_tokens: 511 rejects .* 512 tokens; ask less"),
+        (511, False, 64, "data.budget.max_prompt_tokens: 511 is less than .* 512 tokens; ask less"),
         (512, False, 65, "grpo.max_new_tokens: 64 cannot hold .* 65 tokens; raise it"),
     ],
 )
-def test_prompts_and_answers_have_to_fit(limit, allow_rejecting, tokens_per_answer, words):
+def test_prompts_and_answers_have_to_fit(limit, allow_longer, tokens_per_answer, words):
     found = check_lengths(
-        TokenBudget(max_prompt_tokens=limit, allow_rejecting=allow_rejecting),
+        TokenBudget(max_prompt_tokens=limit, allow_longer=allow_longer),
         make_settings(),
         tokens_per_prompt=512,
         tokens_per_answer=tokens_per_answer,

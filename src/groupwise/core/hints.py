@@ -7,6 +7,7 @@ from collections.abc import Iterable
 _OTHER_NAMES: dict[str, tuple[str, ...]] = {
     "alpha": ("lora_alpha",),
     "answer": ("label", "label_column", "answer_column", "ground_truth", "reference"),
+    "allow_longer": ("allow_rejecting",),
     "base": ("model", "model_name", "model_name_or_path", "model_path"),
     "batch_size": (
         *("per_device_train_batch_size", "train_batch_size", "micro_batch_size"),

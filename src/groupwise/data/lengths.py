@@ -1,4 +1,4 @@
-"""Prompt lengths in tokens against a budget: what a limit would reject, before it does."""
+"""Prompt lengths in tokens against a budget, before anything is trained."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -7,19 +7,19 @@ from pydantic import Field
 
 from groupwise.core import MAX_PLACES, Config, Example, Finding
 
-MAX_REJECTED_SHARE = 0.01
+MAX_LONGER_SHARE = 0.01
 
 
 class TokenBudget(Config):
-    """The longest prompt a run takes.
+    """How long prompts are meant to be. Longer ones are reported, and used whole.
 
     Attributes:
         max_prompt_tokens: tokens of a prompt, those of its pictures included.
-        allow_rejecting: accept that more than 1 % of a split's rows are rejected.
+        allow_longer: accept that more than 1 % of a split's rows are longer.
     """
 
     max_prompt_tokens: int = Field(ge=1)
-    allow_rejecting: bool = False
+    allow_longer: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,11 +69,11 @@ def check_lengths(
     for split, (lengths, over) in summaries.items():
         if budget is None or not over:
             continue
-        is_error = lengths.share_over > MAX_REJECTED_SHARE and not budget.allow_rejecting
+        is_error = lengths.share_over > MAX_LONGER_SHARE and not budget.allow_longer
         message = (
-            f"The prompt budget of {budget.max_prompt_tokens} tokens rejects {len(over)} rows "
-            f"({lengths.share_over:.1%}) of split {split}; the longest has {lengths.max}"
-            + (", raise it or allow rejecting." if is_error else ".")
+            f"{len(over)} rows ({lengths.share_over:.1%}) of split {split} are longer than the "
+            f"prompt budget of {budget.max_prompt_tokens} tokens; the longest has {lengths.max}"
+            + (", raise it or set allow_longer." if is_error else ". They are used whole.")
         )
         level = "error" if is_error else "warning"
         findings.append(Finding(level, "over_budget", message, len(over), tuple(over[:MAX_PLACES])))

@@ -100,7 +100,7 @@ def check_lengths(
     tokens_per_answer: int,
     fix: str = "raise it",
 ) -> list[str]:
-    """Return clauses on prompts that the budget rejects and answers that would be truncated.
+    """Return clauses on prompts over the budget and answers that would be truncated.
 
     Args:
         budget: the section ``data.budget`` of a config.
@@ -111,10 +111,10 @@ def check_lengths(
     """
     problems: list[str] = []
     limit = budget.max_prompt_tokens
-    if tokens_per_prompt > limit and not budget.allow_rejecting:
+    if tokens_per_prompt > limit and not budget.allow_longer:
         problems.append(
-            f"data.budget.max_prompt_tokens: {limit} rejects real rows, which have about "
-            f"{tokens_per_prompt} tokens; {fix}"
+            f"data.budget.max_prompt_tokens: {limit} is less than real rows have, "
+            f"about {tokens_per_prompt} tokens; {fix}"
         )
     if grpo.max_new_tokens < tokens_per_answer:
         problems.append(
