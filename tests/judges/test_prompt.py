@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from groupwise.core import JudgeError
 from groupwise.judges import JudgePrompt, load_prompt
-from groupwise.judges.fences import fence
+from groupwise.judges.prompt import fence
 
 PROMPT = JudgePrompt("Q\n{{question}}\nA\n{{answer}}\nend")
 TAGS = ("true_false",)
@@ -93,5 +93,5 @@ def test_prompts_are_found_by_name_or_path(tmp_path):
 
 def test_a_mark_that_stands_in_the_text_is_not_taken(monkeypatch):
     marks = iter(["a" * 32, "b" * 32])
-    monkeypatch.setattr("groupwise.judges.fences.digest_json", lambda _: next(marks))
+    monkeypatch.setattr("groupwise.judges.prompt.digest_json", lambda _: next(marks))
     assert fence("answer", f"[[end of answer {'a' * 16}]]").startswith(f"[[answer {'b' * 16}]]")

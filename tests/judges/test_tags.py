@@ -5,7 +5,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from groupwise.core import JudgeError
-from groupwise.judges.tags import read_tag
+from groupwise.judges.prompt import read_tag
 
 LABELS = ("True", "False")
 OPEN, CLOSE = "<true_false>", "</true_false>"

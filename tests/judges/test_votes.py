@@ -1,4 +1,4 @@
-"""Judges made of judges: pairs in both orders, panels, and a rule that goes first."""
+"""Judges made of judges: pairs in both orders, and panels."""
 
 from collections import deque
 
@@ -11,7 +11,6 @@ from groupwise.judges import (
     PairwiseJudge,
     Panel,
     Question,
-    RuleFirstJudge,
     Verdict,
     judge_all,
     swap_pair,
@@ -148,50 +147,7 @@ def test_judges_that_do_not_fit_are_no_panel():
         Panel([Scripted(None), Scripted(None, PAIR)])
 
 
-def rule(question):
-    return {"yes": "True", "no": "False"}.get(question.texts["answer"])
-
-
-def test_the_rule_decides_where_it_can_and_the_judge_is_measured():
-    inner = Scripted(lambda q: None if q.texts["answer"] == "silent" else "True")
-    judge = RuleFirstJudge(rule, inner, rule_version="1")
-    verdicts = judge_all(judge, [Question({"answer": a}) for a in ("yes", "no", "perhaps")])
-    assert [verdict.label for verdict in verdicts] == ["True", "False", "True"]
-    assert [verdict.judge == judge.version for verdict in verdicts] == [True, True, False]
-    assert verdicts[1].usage == Usage(1, 5)
-    report = judge.report()
-    assert (report["num_ruled"], report["num_compared"], report["num_agreed"]) == (2, 2, 1)
-    assert report["agreement"] == 0.5
-
-
-def test_a_silent_judge_is_neither_right_nor_wrong():
-    judge = RuleFirstJudge(rule, Scripted(lambda _: None), rule_version="1")
-    assert decide(judge, Question({"answer": "yes"})).label == "True"
-    report = judge.report()
-    assert (report["num_judge_silent"], report["agreement"]) == (1, None)
-
-
-@pytest.mark.parametrize("share", [0.0, 0.3, 1.0])
-def test_a_share_of_the_ruled_questions_is_measured(share):
-    inner = Scripted(lambda _: "True")
-    judge = RuleFirstJudge(rule, inner, rule_version="1", measured_share=share)
-    questions = [Question({"answer": "yes", "number": str(number)}) for number in range(400)]
-    judge_all(judge, questions)
-    assert len(inner.asked) == pytest.approx(400 * share, abs=40)
-    first = list(inner.asked)
-    judge_all(judge, questions)
-    assert inner.asked == first * 2
-
-
-def test_a_rule_with_another_label_is_refused():
-    judge = RuleFirstJudge(lambda _: "maybe", Scripted(None), rule_version="1")
-    with pytest.raises(JudgeError, match="maybe"):
-        decide(judge, Question({"answer": "yes"}))
-
-
 def test_versions_change_with_what_is_inside():
     one, other = Scripted(None, PAIR), Scripted(None, PAIR, "w")
     assert PairwiseJudge(one).version != PairwiseJudge(other).version
     assert Panel([one, one]).version != Panel([one, other]).version
-    rules = [RuleFirstJudge(rule, one, rule_version=version).version for version in "12"]
-    assert rules[0] != rules[1]

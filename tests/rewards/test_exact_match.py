@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from groupwise.core import Completion, Example, Message, RewardError, Score, make_example
 from groupwise.rewards import ExactMatch, Reward, TextParser, normalize_text, split_tokens
-from groupwise.rewards.text_answers import has_words
+from groupwise.rewards.text import has_words
 
 
 def make_item(label: str | None = None, **fields: object) -> Example:

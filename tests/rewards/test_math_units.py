@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from groupwise.core import Completion, Message, Score, make_example
 from groupwise.rewards import MathEquality
-from groupwise.rewards.unit_names import has_other_unit
+from groupwise.rewards.math_units import has_other_unit
 
 REWARD = MathEquality()
 

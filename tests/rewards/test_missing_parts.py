@@ -20,7 +20,6 @@ from groupwise.rewards import (
     RewardSet,
     VqaAccuracy,
 )
-from groupwise.rewards.adapters import VerlReward
 
 KINDS = ("human", "truth", "judgement", "format", "shaping", "other")
 ITEM = make_example([Message("user", "?")], cluster="g")
@@ -142,7 +141,6 @@ def test_a_judgement_that_the_truth_contradicts_counts_as_the_truth() -> None:
         (VqaAccuracy(), {"fields": {"answers": ["a", "b"]}}),
         (BoxIou(), {"fields": {"boxes": [[0, 0, 1, 1]]}}),
         (CodeTests(), {"fields": {"tests": "assert f() == 1", "entry_point": "f"}}),
-        (VerlReward(lambda **_: 1.0), {"label": "a"}),
         (HumanOverride(ExactMatch()), {"fields": {"human_label": "x"}}),
     ],
     ids=lambda value: getattr(value, "name", ""),

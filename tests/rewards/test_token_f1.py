@@ -4,7 +4,7 @@ from hypothesis import strategies as st
 
 from groupwise.core import Completion, Example, Message, RewardError, Score, make_example
 from groupwise.rewards import TextParser, TokenF1, normalize_text
-from groupwise.rewards.token_f1 import compute_token_f1
+from groupwise.rewards.text import compute_token_f1
 
 
 def make_item(label: str | None = None, **fields: object) -> Example:

@@ -1,16 +1,13 @@
-"""Judges: models, rules and panels that decide questions, or say why they cannot."""
+"""Judges: models, and panels of them, that decide questions, or say why they cannot."""
 
-from groupwise.judges.batches import judge_all
 from groupwise.judges.cache import ReplyCache
 from groupwise.judges.generative import GenerativeJudge
-from groupwise.judges.judge import Judge, NoVerdict, NoVerdictCause, Question, Verdict
+from groupwise.judges.judge import Judge, NoVerdict, NoVerdictCause, Question, Verdict, judge_all
 from groupwise.judges.ledger import Ledger, StopSettings
 from groupwise.judges.logit import LogitJudge
 from groupwise.judges.model_judge import JudgeSettings, ModelJudge
-from groupwise.judges.pairwise import PairwiseJudge, swap_pair
-from groupwise.judges.panel import Panel
 from groupwise.judges.prompt import JudgePrompt, load_prompt
-from groupwise.judges.rule_first import Rule, RuleFirstJudge
+from groupwise.judges.votes import PairwiseJudge, Panel, swap_pair
 
 __all__ = [
     "GenerativeJudge",
@@ -26,8 +23,6 @@ __all__ = [
     "Panel",
     "Question",
     "ReplyCache",
-    "Rule",
-    "RuleFirstJudge",
     "StopSettings",
     "Verdict",
     "judge_all",

@@ -8,8 +8,7 @@ from groupwise.judges.asking import Reply
 from groupwise.judges.cache import ReplyCache
 from groupwise.judges.judge import NoVerdict, Question, Verdict
 from groupwise.judges.model_judge import JudgeSettings, ModelJudge, build_example
-from groupwise.judges.prompt import JudgePrompt
-from groupwise.judges.tags import read_tag
+from groupwise.judges.prompt import JudgePrompt, read_tag
 
 _ANALYSIS = "analysis"
 

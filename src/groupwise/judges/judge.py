@@ -3,12 +3,15 @@
 A judge that cannot tell says so with the cause; it never guesses, and a failure is never a label.
 """
 
-from collections.abc import Mapping
+import asyncio
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Literal, Protocol, runtime_checkable
 
 from groupwise.core import JudgeError, Picture, digest_json
-from groupwise.inference import RequestCause, Usage
+from groupwise.inference import ReportProgress, RequestCause, Usage, run_on_shared_loop
 
 NoVerdictCause = RequestCause | Literal["undecided"]
 """As of requests; ``undecided``: the votes of a panel do not decide."""
@@ -128,3 +131,55 @@ class Judge(Protocol):
             JudgeError: if too many questions had no verdict, or the question lacks a text.
         """
         ...
+
+
+class Versioned(ABC):
+    """Something whose version is the digest of its description."""
+
+    @property
+    def version(self) -> str:
+        """Digest of what ``describe`` returns."""
+        return self._version
+
+    @cached_property
+    def _version(self) -> str:
+        return digest_json(dict(self.describe()))
+
+    @abstractmethod
+    def describe(self) -> Mapping[str, object]:
+        """Return all that verdicts depend on beside the question."""
+
+
+def judge_all(
+    judge: Judge, questions: Sequence[Question], *, report_progress: ReportProgress | None = None
+) -> list[Verdict | NoVerdict]:
+    """Put all questions to the judge at once and return the verdicts in order.
+
+    How many are really asked at once is the judge's own limit.
+
+    Raises:
+        JudgeError: as the judge does; the questions that are still open are given up.
+    """
+    return run_on_shared_loop(_judge_all(judge, questions, report_progress))
+
+
+async def _judge_all(
+    judge: Judge, questions: Sequence[Question], report_progress: ReportProgress | None
+) -> list[Verdict | NoVerdict]:
+    num_done = 0
+
+    async def decide(question: Question) -> Verdict | NoVerdict:
+        nonlocal num_done
+        verdict = await judge.judge(question)
+        num_done += 1
+        if report_progress is not None:
+            report_progress(num_done, len(questions))
+        return verdict
+
+    tasks = [asyncio.ensure_future(decide(question)) for question in questions]
+    try:
+        return list(await asyncio.gather(*tasks))
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)

@@ -7,10 +7,9 @@ from groupwise.core import Config, Example, Message, digest_json, make_example
 from groupwise.inference import RequestError, Responder, RetrySettings, Usage, on_shared_loop
 from groupwise.judges.asking import Asker, Attempt, Outcome
 from groupwise.judges.cache import ReplyCache
-from groupwise.judges.judge import NoVerdict, Question, Verdict
+from groupwise.judges.judge import NoVerdict, Question, Verdict, Versioned
 from groupwise.judges.ledger import Ledger, StopSettings
 from groupwise.judges.prompt import JudgePrompt
-from groupwise.judges.versioned import Versioned
 
 _READING = 1
 """To be raised when replies are read in another way, so that kept ones are not."""

@@ -4,7 +4,6 @@ One file per reward. Rewards, metrics and reports all read a completion through 
 of their run.
 """
 
-from groupwise.rewards.answer_format import AnswerFormat
 from groupwise.rewards.answer_settings import AnswerSettings
 from groupwise.rewards.audit import (
     ASKED_ONCE,
@@ -15,20 +14,17 @@ from groupwise.rewards.audit import (
     audit_rewards,
     render_reward_audit,
 )
-from groupwise.rewards.box_parser import BoxParser
 from groupwise.rewards.box_text import Box
-from groupwise.rewards.boxes import BoxIou
+from groupwise.rewards.boxes import BoxIou, BoxParser
 from groupwise.rewards.choices import ChoiceParser
 from groupwise.rewards.code_tests import CodeTests
-from groupwise.rewards.exact_match import ExactMatch
 from groupwise.rewards.functions import FunctionReward, digest_functions, split_function
 from groupwise.rewards.human_override import HumanOverride
 from groupwise.rewards.json_parser import JsonParser
 from groupwise.rewards.judged import Judged
-from groupwise.rewards.label_match import LabelMatch
+from groupwise.rewards.label_match import AnswerFormat, LabelMatch
 from groupwise.rewards.labels import LabelParser
-from groupwise.rewards.math_equality import MathEquality
-from groupwise.rewards.math_parsers import MathParser, NumberParser
+from groupwise.rewards.math_equality import MathEquality, MathParser, NumberParser
 from groupwise.rewards.parser import AnswerParser, NearMisses, OpenParser, Parsed, Parser
 from groupwise.rewards.programs import CodeParser
 from groupwise.rewards.reward import (
@@ -40,9 +36,7 @@ from groupwise.rewards.reward import (
 )
 from groupwise.rewards.reward_set import RewardSet, WeightedReward
 from groupwise.rewards.soft_overlong import SoftOverlong
-from groupwise.rewards.text_answers import normalize_text, split_tokens
-from groupwise.rewards.text_parser import TextParser
-from groupwise.rewards.token_f1 import TokenF1
+from groupwise.rewards.text import ExactMatch, TextParser, TokenF1, normalize_text, split_tokens
 from groupwise.rewards.vqa_accuracy import VqaAccuracy, normalize_vqa_answer
 from groupwise.rewards.weights import describe_weights
 

@@ -4,13 +4,13 @@ from typing import Annotated
 
 from pydantic import Field
 
-from groupwise.rewards.box_parser import BoxParser
+from groupwise.rewards.boxes import BoxParser
 from groupwise.rewards.choices import ChoiceParser
 from groupwise.rewards.json_parser import JsonParser
 from groupwise.rewards.labels import LabelParser
-from groupwise.rewards.math_parsers import MathParser, NumberParser
+from groupwise.rewards.math_equality import MathParser, NumberParser
 from groupwise.rewards.programs import CodeParser
-from groupwise.rewards.text_parser import TextParser
+from groupwise.rewards.text import TextParser
 
 AnswerSettings = Annotated[
     LabelParser

@@ -20,7 +20,7 @@ from groupwise.core import Example, RewardError
 from groupwise.rewards.fields import read_list
 from groupwise.rewards.parser import AnswerParser, Parsed
 from groupwise.rewards.reward import Reward
-from groupwise.rewards.text_answers import normalize_text
+from groupwise.rewards.text import normalize_text
 
 _LEAD = re.compile(
     r"\s*(?:(?:(?:the )?(?:correct )?(?:answer|option|choice)(?: is)?"

@@ -1,4 +1,4 @@
-"""Reward: does the answer give the example's label? It pays nothing for anything else."""
+"""Rewards of the parsed answer alone: is it the example's label, and is it an answer at all?"""
 
 from groupwise.core import Completion, Example, RewardError, Score
 from groupwise.rewards.parser import Parser
@@ -56,3 +56,24 @@ class LabelMatch:
             got=repr(label),
             expected=f"one of {labels}" if labels else f"an answer ({problem})",
         )
+
+
+class AnswerFormat:
+    """1 if the completion is an answer for the parser, else 0 and invalid with the reason.
+
+    It does not look at whether the answer is right.
+    """
+
+    name = "answer_format"
+    kind: RewardKind = "format"
+    runs_beside_scoring = True
+
+    def __init__(self, parser: Parser) -> None:
+        self.parser = parser
+
+    def __call__(self, example: Example, completion: Completion) -> Score:
+        """Return the score; the label of the example plays no part in it."""
+        answer = self.parser.parse(completion.text, example)
+        if answer.label is None:
+            return Score(0.0, answer.reason, invalid=True)
+        return Score(1.0, f"an answer: {answer.label}")

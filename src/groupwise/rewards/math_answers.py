@@ -13,9 +13,8 @@ from groupwise.rewards.math_notation import (
     write_latex,
     write_plainly,
 )
-from groupwise.rewards.math_units import split_unit
+from groupwise.rewards.math_units import is_known, split_unit
 from groupwise.rewards.parser import Parsed
-from groupwise.rewards.unit_names import is_known
 
 _MARK = re.compile(r"\\boxed\s*\{|####[ \t]*((?:(?!\\boxed\s*\{)[^\r\n])*)")
 _WORDS = re.compile(r"(?<![A-Za-z\\])[A-Za-z]{2,}|[\u4e00-\u9fff]")

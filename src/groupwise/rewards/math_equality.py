@@ -1,4 +1,4 @@
-r"""Reward: is the answer mathematically equal to the reference?
+r"""Answers of mathematics: their parsers, and the reward of being equal to the reference.
 
 Range: 0 or 1. Plain numbers are compared here, exactly; everything else by the library math-verify
 (https://github.com/huggingface/Math-Verify), with these deviations: the parser says
@@ -14,9 +14,11 @@ import re
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from typing import Literal
 
 from groupwise.core import Completion, Example, Score
-from groupwise.rewards.math_parsers import MathParser
+from groupwise.rewards.math_answers import find_math_answer, find_reference, has_split_number
+from groupwise.rewards.math_notation import MAX_ANSWER_LENGTH, read_number, write_plainly
 from groupwise.rewards.math_readings import (
     Reading,
     Reference,
@@ -24,10 +26,79 @@ from groupwise.rewards.math_readings import (
     list_readings,
     read_reference,
 )
+from groupwise.rewards.math_units import has_other_unit, is_filler, is_known, split_unit
 from groupwise.rewards.math_workers import MathWorkers, Verdict
-from groupwise.rewards.parser import Parser
-from groupwise.rewards.reward import RewardKind
-from groupwise.rewards.unit_names import has_other_unit
+from groupwise.rewards.parser import OpenParser, Parsed, Parser
+from groupwise.rewards.reward import Reward, RewardKind
+
+_LEAD = re.compile(
+    r"\s*(?:(?:(?:the )?(?:correct )?answer(?: is|\s*[:：])"
+    r"|(?:正确)?答案(?:是|为|\s*[:：]))[:：\s]*)?",
+    re.IGNORECASE,
+)
+_MAX_UNIT_LENGTH = 16
+
+
+class _MathematicalParser(OpenParser):
+    def make_reward(self) -> Reward:
+        """Return the reward of an equal value."""
+        return MathEquality(self)
+
+    def _normalize(self, target: str) -> str:
+        """Return the answer of a target, which may be a whole solution."""
+        return find_reference(target)[0]
+
+
+class MathParser(_MathematicalParser):
+    r"""The last answer that is marked by ``\boxed{}`` or ``####``; a solution may stand before it.
+
+    What is in the mark is not looked at: whether it is mathematics is seen when it is compared.
+    """
+
+    kind: Literal["maths"] = "maths"
+
+    def _read(self, text: str, example: Example | None) -> Parsed:
+        label = None if example is None else example.label
+        return find_math_answer(text, num_boxes=1 if label is None else find_reference(label)[1])
+
+    def _spell(self, answer: str) -> str:
+        return rf"\boxed{{{answer}}}"
+
+
+class NumberParser(_MathematicalParser):
+    """A number alone, in any usual notation, with a unit or without.
+
+    ``42``, ``4/2``, ``1,000.5``, ``50%``, ``3 million``, ``３．５ 米``; ``答案：42`` and ``The
+    answer is 42.`` are read, too.
+    """
+
+    kind: Literal["number"] = "number"
+
+    def _read(self, text: str, example: Example | None) -> Parsed:
+        del example
+        lead = _LEAD.match(text)
+        start = lead.end() if lead else 0
+        answer = write_plainly(text[start:])
+        problem = _find_problem(answer)
+        return Parsed(None, problem) if problem else Parsed(answer, prefix=text[:start])
+
+
+def _find_problem(answer: str) -> str:
+    if len(answer) > MAX_ANSWER_LENGTH:
+        return f"the answer has more than {MAX_ANSWER_LENGTH} characters"
+    value, unit = split_unit(answer)
+    if has_split_number(answer):
+        return "two numbers are side by side"
+    if read_number(value) is None:
+        return "no number alone"
+    words = unit.lower().split()
+    is_unit = len(words) < 2 or all(map(_is_of_unit, words))
+    return "" if is_unit and len(unit) <= _MAX_UNIT_LENGTH else "other text than a unit is beside"
+
+
+def _is_of_unit(word: str) -> bool:
+    return is_known(word) or is_filler(word) or word == "per"
+
 
 # math-verify reads past Chinese words, so that 不是 before a fraction would change nothing.
 _DENIAL = re.compile(r"\W*(?:不|非|并非|没|未|(?:is )?not\b|isn't\b|anything but\b)", re.IGNORECASE)

@@ -15,8 +15,14 @@ from groupwise.rewards.math_notation import (
     read_number,
     write_latex,
 )
-from groupwise.rewards.math_units import split_glued_letter, split_unit
-from groupwise.rewards.unit_names import has_other_unit, is_filler, is_known, is_measure
+from groupwise.rewards.math_units import (
+    has_other_unit,
+    is_filler,
+    is_known,
+    is_measure,
+    split_glued_letter,
+    split_unit,
+)
 
 _SEPARATOR = re.compile(r"\s*;\s*|,\s+|,(?!\d{3}(?!\d))|\s+(?:and|or)\s+")
 _EULER = re.compile(r"[-+]?\d+e[-+]\d")

@@ -13,7 +13,6 @@ from functools import partial
 from typing import TypeVar, cast
 
 from groupwise.core import Completion, Example, GroupwiseError, RewardError, Score
-from groupwise.rewards.outvoting import check_outvoting
 from groupwise.rewards.reward import (
     BatchReward,
     Reward,
@@ -22,7 +21,7 @@ from groupwise.rewards.reward import (
     explain_unusable,
     read_kind,
 )
-from groupwise.rewards.weights import describe_weights, share_out
+from groupwise.rewards.weights import check_outvoting, describe_weights, share_out
 
 T = TypeVar("T")
 

@@ -14,7 +14,7 @@ from groupwise.core import Completion, Example, RewardError, Score
 from groupwise.rewards.fields import read_list, read_mapping
 from groupwise.rewards.parser import Parser
 from groupwise.rewards.reward import RewardKind
-from groupwise.rewards.text_parser import TextParser
+from groupwise.rewards.text import TextParser
 
 _PUNCTUATION = (*';/[]"{}()=+\\_-><@`,?!',)
 _COMMA_IN_NUMBER = re.compile(r"\d,\d")

@@ -5,9 +5,8 @@ from pathlib import Path
 import pytest
 from foreign_rewards import Seen, run_beside
 
-from groupwise.core import Completion, Message, RewardError, make_example
-from groupwise.rewards import LabelMatch, LabelParser, Reward, RewardSet
-from groupwise.rewards.adapters import SwiftReward, make_swift_orm
+from groupwise.rewards import LabelMatch, LabelParser, RewardSet
+from groupwise.rewards.adapters import make_swift_orm
 
 PARSER = LabelParser(labels=("on-task", "off-task"))
 
@@ -51,42 +50,6 @@ def test_what_could_not_be_scored_stays_none() -> None:
     assert type(orm).__name__ == "Mine"
 
 
-ITEM = make_example([Message("user", "?")], cluster="g", label="on-task", fields={"level": 3})
-
-
-class Orm:
-    def __init__(self, args: object = None, **kwargs: object) -> None:
-        self.args = args
-
-    def __call__(self, completions, solution, level, messages, **kwargs) -> list[float | None]:
-        assert level == [3] * len(completions)
-        assert [rows[-1]["content"] for rows in messages] == completions
-        return [
-            None if text == "?" else float(text == truth)
-            for text, truth in zip(completions, solution, strict=True)
-        ]
-
-
-def test_an_orm_is_a_reward() -> None:
-    reward = SwiftReward(Orm(), kind="truth")
-    assert isinstance(reward, Reward)
-    assert (reward.name, reward.kind) == ("Orm", "truth")
-    scores = reward.score_batch([ITEM] * 3, [Completion(t) for t in ("on-task", "off", "?")])
-    assert [score.value for score in scores] == [1.0, 0.0, None]
-    assert reward(ITEM, Completion("on-task")).value == 1.0
-
-
-def test_what_is_no_orm_or_returns_no_values_is_an_error() -> None:
-    with pytest.raises(RewardError, match="cannot import"):
-        SwiftReward("swift_is_not_here.Orm")
-    with pytest.raises(RewardError, match="not an ORM"):
-        SwiftReward("groupwise.__version__")
-    with pytest.raises(RewardError, match="outside its range"):
-        SwiftReward(lambda completions, **_: [3.0])(ITEM, Completion("x"))
-    with pytest.raises(RewardError, match="got 0 values"):
-        SwiftReward(lambda completions, **_: [])(ITEM, Completion("x"))
-
-
 PLUGIN = """
 from groupwise.rewards import LabelParser, LabelMatch, RewardSet
 from groupwise.rewards.adapters import make_swift_orm
@@ -103,8 +66,6 @@ from swift.rewards import orms
 from swift.rl_core.data import GRPOSample
 from swift.rl_core.grpo_algorithm import compute_rewards_per_func
 from swift.utils import import_external_file
-from groupwise.core import Completion, Message, make_example
-from groupwise.rewards.adapters import SwiftReward
 
 import_external_file(sys.argv[1])
 orm = orms["groupwise"](args=None)
@@ -121,11 +82,7 @@ rows = [
 ]
 samples = [GRPOSample.from_row(row) for row in rows]
 values = compute_rewards_per_func(samples, [orm], [None], torch.device("cpu"))
-soft = SwiftReward("swift.rewards.orm.Format", kind="format")
-item = make_example([Message("user", "?")], cluster="g", label="x")
-texts = ("<think>a</think> <answer>b</answer>", "b")
-formats = [soft(item, Completion(text)).value for text in texts]
-print("RESULT" + json.dumps([[None if v != v else v for v in values[:, 0].tolist()], formats]))
+print("RESULT" + json.dumps([None if v != v else v for v in values[:, 0].tolist()]))
 """
 
 
@@ -137,6 +94,4 @@ def test_swift_loads_and_calls_it(tmp_path: Path) -> None:
             "needs ms-swift: pip install --target FOLDER ms-swift, then GROUPWISE_MS_SWIFT=FOLDER"
         )
     (tmp_path / "plugin.py").write_text(PLUGIN)
-    values, formats = run_beside(folder, DRIVER, tmp_path / "plugin.py")
-    assert values == [1.0, 0.0, 0.0, None]
-    assert formats == [1.0, 0.0]
+    assert run_beside(folder, DRIVER, tmp_path / "plugin.py") == [1.0, 0.0, 0.0, None]

@@ -12,7 +12,7 @@ from groupwise.rewards import (
     RewardSet,
     SoftOverlong,
 )
-from groupwise.rewards.adapters import ScoreRange, TrlFunction, TrlReward, load_object
+from groupwise.rewards.adapters import ScoreRange, TrlFunction, TrlReward
 
 PARSER = LabelParser(labels=("on-task", "off-task"))
 
@@ -170,8 +170,6 @@ def test_a_range_that_is_none_is_refused(bounds: tuple[float, float]) -> None:
 
 @pytest.mark.parametrize("path", ["no_such_package.f", "trl.rewards.no_such_reward", "f", ".f", ""])
 def test_a_path_that_leads_nowhere_is_an_error(path: str) -> None:
-    with pytest.raises(RewardError):
-        load_object(path)
     with pytest.raises(RewardError):
         TrlReward(path)
 

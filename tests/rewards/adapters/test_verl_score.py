@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 from foreign_rewards import run_beside
 
-from groupwise.core import Completion, Example, Message, RewardError, Score, make_example
-from groupwise.rewards import LabelMatch, LabelParser, Reward, RewardKind, RewardSet
-from groupwise.rewards.adapters import ScoreRange, VerlReward, VerlScore
+from groupwise.core import Completion, Example, RewardError, Score
+from groupwise.rewards import LabelMatch, LabelParser, RewardKind, RewardSet
+from groupwise.rewards.adapters import VerlScore
 
 PARSER = LabelParser(labels=("on-task", "off-task"))
 
@@ -83,36 +83,6 @@ def test_an_answer_that_cannot_be_scored_is_an_error_or_a_chosen_number() -> Non
         VerlScore(REWARDS, unscored=-1.0)
 
 
-ITEM = make_example(
-    [Message("user", "1 + 1?")], cluster="g", label="2", fields={"data_source": "s"}
-)
-
-
-def test_a_function_gets_what_verl_would_give_it() -> None:
-    def compute_score(data_source, solution_str, ground_truth, extra_info=None, **kwargs):
-        assert (data_source, solution_str, ground_truth) == ("s", "two", "2")
-        assert extra_info == {"data_source": "s"}
-        assert kwargs == {}
-        return {"score": -1.0, "acc": 3}
-
-    reward = VerlReward(compute_score, kind="truth", values=ScoreRange(-1, 1))
-    assert isinstance(reward, Reward)
-    assert reward(ITEM, Completion("two")).value == 0.0
-    own = VerlReward(lambda data_source, **_: len(data_source) == 5, data_source="other")
-    assert own(ITEM, Completion("two")).value == 1.0
-
-
-def test_without_a_label_there_is_no_score() -> None:
-    item = make_example([Message("user", "?")], cluster="g")
-    assert VerlReward(lambda **_: 1.0)(item, Completion("x")) == Score(None, "no label")
-
-
-@pytest.mark.parametrize("returned", [2.0, {"acc": 1.0, "score": "x"}, "1", [1.0]])
-def test_what_is_no_value_in_range_is_an_error(returned: object) -> None:
-    with pytest.raises(RewardError, match="outside its range"):
-        VerlReward(lambda **_: returned)(ITEM, Completion("x"))
-
-
 PLUGIN = """
 from groupwise.rewards import LabelParser, LabelMatch, RewardSet
 from groupwise.rewards.adapters import VerlScore
@@ -128,8 +98,6 @@ import torch
 from omegaconf import OmegaConf
 from verl import DataProto
 from verl.trainer.ppo.reward import load_reward_manager
-from groupwise.core import Completion, Message, make_example
-from groupwise.rewards.adapters import VerlReward
 
 class Letters:
     def decode(self, ids, skip_special_tokens=True):
@@ -159,11 +127,7 @@ async def score_all():
     return [await score(text, "on-task") for text in ("on-task", "off-task", "what")]
 
 outputs = loaded.loop.run_until_complete(score_all())
-path = "verl.utils.reward_score.default_compute_score"
-gsm8k = VerlReward(path, kind="truth", data_source="openai/gsm8k")
-item = make_example([Message("user", "?")], cluster="g", label="18")
-values = [gsm8k(item, Completion(text)).value for text in ("#### 18", "#### 19", "18")]
-print("RESULT" + json.dumps([outputs, values]))
+print("RESULT" + json.dumps(outputs))
 """
 
 
@@ -173,7 +137,6 @@ def test_verl_loads_and_calls_it(tmp_path: Path) -> None:
     if not folder:
         pytest.skip("needs verl: pip install --target FOLDER verl, then GROUPWISE_VERL=FOLDER")
     (tmp_path / "plugin.py").write_text(PLUGIN)
-    outputs, values = run_beside(folder, DRIVER, tmp_path / "plugin.py")
+    outputs = run_beside(folder, DRIVER, tmp_path / "plugin.py")
     assert [output["reward_score"] for output in outputs] == [1.0, 0.0, 0.0]
     assert [output["reward_extra_info"]["invalid"] for output in outputs] == [0.0, 0.0, 1.0]
-    assert values == [1.0, 0.0, 0.0]

@@ -1,8 +1,9 @@
 """Rows of other libraries as examples, and their numbers as scores."""
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from groupwise.core import Example, Message, RewardError, Score, make_example
 from groupwise.rewards.fields import read_list, read_mapping
@@ -33,9 +34,13 @@ def build_example(
     return make_example(_read_prompt(prompt), cluster=cluster, label=text, fields=kept)
 
 
-def write_messages(example: Example) -> list[dict[str, str]]:
-    """Return the prompt of an example as other libraries write messages."""
-    return [{"role": message.role, "content": message.text} for message in example.prompt]
+def select_columns(columns: dict[str, Any], *, num_rows: int) -> dict[str, Sequence[Any]]:
+    """Return what is a column with one value per row."""
+    return {
+        name: values
+        for name, values in columns.items()
+        if isinstance(values, list) and len(values) == num_rows  # pyright: ignore[reportUnknownArgumentType]
+    }
 
 
 def read_text(message: object) -> str:

@@ -5,11 +5,11 @@ RewardSet serves in a stock GRPOTrainer, and a plain TRL function serves in a Re
 """
 
 from collections.abc import Callable, Sequence
+from pkgutil import resolve_name
 from typing import Any
 
 from groupwise.core import Completion, Example, RewardError, Score
-from groupwise.rewards.adapters.imports import load_function
-from groupwise.rewards.adapters.rows import ScoreRange, build_example, read_text, write_messages
+from groupwise.rewards.adapters.rows import ScoreRange, build_example, read_text, select_columns
 from groupwise.rewards.fields import read_list
 from groupwise.rewards.reward import RewardKind
 from groupwise.rewards.reward_set import RewardSet
@@ -100,7 +100,7 @@ class TrlReward:
         is_conversational: bool = True,
         values: ScoreRange | None = None,
     ) -> None:
-        self._function = load_function(function)
+        self._function = _load_function(function)
         own_name: object = getattr(self._function, "__name__", type(self._function).__name__)
         self.name = name or str(own_name)
         self.kind: RewardKind = kind
@@ -120,55 +120,33 @@ class TrlReward:
         Raises:
             RewardError: if the function returns no number per completion, or one out of range.
         """
+        names = dict.fromkeys(name for example in examples for name in example.fields)
+        columns = {name: [example.fields.get(name) for example in examples] for name in names}
+        columns[self.label] = [example.label for example in examples]
         returned = self._function(
             prompts=[self._show_prompt(example) for example in examples],
             completions=[self._show_completion(completion) for completion in completions],
             completion_ids=[list(completion.token_ids) for completion in completions],
-            **make_columns(examples, label=self.label),
+            **columns,
         )
-        return read_scores(self.name, returned, num_rows=len(examples), values=self.values)
+        rows = read_list(returned)
+        if rows is None or len(rows) != len(examples):
+            raise RewardError(
+                f"reward {self.name!r} did not return one value per completion",
+                got=type(returned).__name__ if rows is None else f"{len(rows)} values",
+                expected=f"a list of {len(examples)}",
+            )
+        return [self.values.read(self.name, row) for row in rows]
 
     def _show_prompt(self, example: Example) -> object:
         if not self.is_conversational:
             return "\n".join(message.text for message in example.prompt)
-        return write_messages(example)
+        return [{"role": turn.role, "content": turn.text} for turn in example.prompt]
 
     def _show_completion(self, completion: Completion) -> object:
         if not self.is_conversational:
             return completion.text
         return [{"role": "assistant", "content": completion.text}]
-
-
-def select_columns(columns: dict[str, Any], *, num_rows: int) -> dict[str, Sequence[Any]]:
-    """Return what is a column with one value per row."""
-    return {
-        name: values
-        for name, values in columns.items()
-        if isinstance(values, list) and len(values) == num_rows  # pyright: ignore[reportUnknownArgumentType]
-    }
-
-
-def make_columns(examples: Sequence[Example], *, label: str) -> dict[str, list[Any]]:
-    """Return the fields of examples as columns, None where one is absent, and their labels."""
-    names = dict.fromkeys(name for example in examples for name in example.fields)
-    columns = {name: [example.fields.get(name) for example in examples] for name in names}
-    return columns | {label: [example.label for example in examples]}
-
-
-def read_scores(name: str, returned: object, *, num_rows: int, values: ScoreRange) -> list[Score]:
-    """Return a list of numbers as scores.
-
-    Raises:
-        RewardError: if there is not one number or None per row.
-    """
-    rows = read_list(returned)
-    if rows is None or len(rows) != num_rows:
-        raise RewardError(
-            f"reward {name!r} did not return one value per completion",
-            got=type(returned).__name__ if rows is None else f"{len(rows)} values",
-            expected=f"a list of {num_rows}",
-        )
-    return [values.read(name, row) for row in rows]
 
 
 def _log(scores: Sequence[Score], log_metric: Callable[[str, float], None]) -> None:
@@ -178,3 +156,16 @@ def _log(scores: Sequence[Score], log_metric: Callable[[str, float], None]) -> N
         known = [value for score in scores if (value := score.breakdown[name]) is not None]
         if known:
             log_metric(f"reward/{name}", sum(known) / len(known))
+
+
+def _load_function(function: Callable[..., Any] | str) -> Callable[..., Any]:
+    """Return a function, or what ``package.module.name`` or ``package.module:name`` names."""
+    try:
+        found: object = resolve_name(function) if isinstance(function, str) else function
+    except (ImportError, AttributeError, ValueError) as error:
+        raise RewardError(
+            f"cannot import {function!r} ({error})", fix="check the path and install its package"
+        ) from error
+    if not callable(found):
+        raise RewardError("not a reward function", got=repr(found))
+    return found

@@ -1,13 +1,17 @@
 """The audit of rewards before training: one row per probe, with the answer that shows a fault."""
 
-from groupwise.rewards.audit.audit import REWARD_FINDINGS, RewardAudit, audit_rewards
+from groupwise.rewards.audit.audit import (
+    REWARD_FINDINGS,
+    RewardAudit,
+    audit_rewards,
+    render_reward_audit,
+)
 from groupwise.rewards.audit.case import (
     ASKED_ONCE,
     JudgeSeat,
     RewardCase,
     Scorer,
 )
-from groupwise.rewards.audit.rendering import render_reward_audit
 from groupwise.rewards.audit.rows import AuditRow, Evidence
 
 __all__ = [

@@ -4,71 +4,17 @@ No model is asked: what a policy may find is written here, scored, and compared 
 answer and the metric. It says what it found and stops nothing.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 from groupwise.core import Finding
-from groupwise.rewards.audit.balance import (
-    CONSTANT,
-    NEVER_VARIES,
-    OFTEN_MISSING,
-    check_constants,
-    check_parts,
-)
+from groupwise.rewards.audit import criteria, habits, judging, probes
 from groupwise.rewards.audit.case import RewardCase, draw_items
-from groupwise.rewards.audit.criteria import LAXER, STRICTER, compare_criteria
-from groupwise.rewards.audit.habits import (
-    KEYWORD,
-    LANGUAGE,
-    LENGTH,
-    REPEATABLE,
-    check_habits,
-    check_repeats,
-)
-from groupwise.rewards.audit.judging import (
-    FAILURES,
-    OBEYS,
-    OUTVOTES,
-    Agreeing,
-    check_judging,
-)
-from groupwise.rewards.audit.outcomes import ScoreTable
-from groupwise.rewards.audit.probes import (
-    HEDGES,
-    OUT_OF_RANGE,
-    PROBES,
-    RAISES,
-    REFERENCE,
-    UNSCORED,
-    UNSCORED_REFERENCE,
-    check_outcomes,
-    run_probes,
-)
-from groupwise.rewards.audit.rows import AuditRow
-from groupwise.rewards.audit.seat import find_seat
-from groupwise.rewards.audit.unusable import UNUSABLE, check_usable
+from groupwise.rewards.audit.rows import AuditRow, ScoreTable
+from groupwise.rewards.audit.stand_ins import find_seat
 
-RULES = (
-    UNUSABLE,
-    REFERENCE,
-    UNSCORED_REFERENCE,
-    *(probe.rule for probe in (*PROBES, *HEDGES)),
-    STRICTER,
-    LAXER,
-    CONSTANT,
-    KEYWORD,
-    LENGTH,
-    LANGUAGE,
-    REPEATABLE,
-    OUTVOTES,
-    FAILURES,
-    OBEYS,
-    OUT_OF_RANGE,
-    RAISES,
-    UNSCORED,
-    NEVER_VARIES,
-    OFTEN_MISSING,
-)
+RULES = (*probes.RULES, *criteria.RULES, *habits.RULES, *judging.RULES)
 REWARD_FINDINGS = tuple(rule.name for rule in RULES)
 """Every name a finding about rewards can have."""
 
@@ -118,20 +64,57 @@ def audit_rewards(case: RewardCase) -> RewardAudit:
         RewardError: if no example has a label, a reference answer cannot be written, or a judge's
             model cannot be replaced.
     """
-    unusable, usable = check_usable(case)
+    unusable, usable = criteria.check_usable(case)
     if not usable and not unusable.is_passed:
         return RewardAudit((unusable,), 0, 0)
     case = replace(case, examples=usable)
     items = draw_items(case)
     seat = find_seat(case)
-    table = ScoreTable(case.rewards if seat is None else Agreeing(seat, case.parser.measure))
+    table = ScoreTable(
+        case.rewards if seat is None else judging.Agreeing(seat, case.parser.measure)
+    )
     rows = [
         unusable,
-        *run_probes(items, case.parser.measure, table),
-        *compare_criteria(items, case.parser.measure, table),
-        *check_outcomes(table, items),
+        *probes.run_probes(items, case.parser.measure, table),
+        *criteria.compare_criteria(items, case.parser.measure, table),
+        *probes.check_outcomes(table, items),
     ]
-    rows += [*check_parts(case.rewards, table), check_constants(case, table)]
-    rows += [*check_habits(items, case.parser.measure, table), check_repeats(items, table)]
-    rows += check_judging(items, seat) if seat is not None else []
+    rows += [*habits.check_parts(case.rewards, table), habits.check_constants(case, table)]
+    rows += [
+        *habits.check_habits(items, case.parser.measure, table),
+        habits.check_repeats(items, table),
+    ]
+    rows += judging.check_judging(items, seat) if seat is not None else []
     return RewardAudit(tuple(rows), len(items), len(table.list_rows()))
+
+
+_HEADER = ("finding", "what was tried", "what must hold", "highest", "result")
+
+
+def render_reward_audit(audit: RewardAudit, *, accepted: Sequence[str] = ()) -> str:
+    """Return the audit as Markdown; accepted findings are marked."""
+    num_errors = len(audit.errors)
+    lines = [
+        "# Reward audit",
+        "",
+        f"{num_errors} error(s), {len(audit.findings) - num_errors} warning(s); "
+        f"{audit.num_scored} answers to {audit.num_examples} examples were scored.",
+        "",
+    ]
+    for finding in audit.findings:
+        mark = " (accepted)" if finding.name in accepted else ""
+        lines.append(f"- **{finding.level}**{mark} `{finding.name}`: {_escape(finding.message)}")
+        lines += [f"  - {_escape(place)}" for place in finding.where]
+    table = [_HEADER, ["---"] * len(_HEADER), *map(_list_cells, audit.rows)]
+    lines += ["", *(f"| {' | '.join(map(_escape, cells))} |" for cells in table)]
+    return "\n".join([*lines, ""])
+
+
+def _list_cells(row: AuditRow) -> tuple[str, str, str, str, str]:
+    highest = "" if row.highest is None else f"{row.highest:.3g}"
+    result = "passed" if row.is_passed else f"{row.level}: {row.num_failed} of {row.num_tried}"
+    return row.name, row.title, row.must, highest, result
+
+
+def _escape(text: str) -> str:
+    return " ".join(text.replace("|", "\\|").replace("<", "&lt;").split())

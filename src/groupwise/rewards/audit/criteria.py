@@ -4,15 +4,31 @@ A spelling is credited by the reward if it earns more than a wrong answer in the
 """
 
 import re
+from collections import Counter
 from collections.abc import Iterator, Sequence
 
+from groupwise.core import Example
 from groupwise.rewards.audit import texts
-from groupwise.rewards.audit.case import Item, Measure
+from groupwise.rewards.audit.case import Item, Measure, RewardCase
 from groupwise.rewards.audit.near_misses import replace_label
-from groupwise.rewards.audit.outcomes import Outcome, ScoreTable
 from groupwise.rewards.audit.probes import find_wrong_value
-from groupwise.rewards.audit.rows import TOLERANCE, AuditRow, Evidence, Rule, point_at
+from groupwise.rewards.audit.rows import (
+    TOLERANCE,
+    AuditRow,
+    Evidence,
+    Outcome,
+    Rule,
+    ScoreTable,
+    point_at,
+)
+from groupwise.rewards.reward import explain_unusable
 
+UNUSABLE = Rule(
+    "reward/unusable-example",
+    "error",
+    "every example",
+    "must have a reference that answers can be compared with; fix the data or leave it out",
+)
 STRICTER = Rule(
     "reward/stricter-than-metric",
     "error",
@@ -25,6 +41,7 @@ LAXER = Rule(
     "spellings that the metric calls wrong or invalid",
     "must earn no more than a wrong answer",
 )
+RULES = (UNUSABLE, STRICTER, LAXER)
 
 _FRAMES = (
     " {}",
@@ -118,3 +135,30 @@ def _list_texts(item: Item) -> list[str]:
         inside = [replace_label(item, text) for text in write_spellings(item.label)]
         spelled = [*inside, *(t for t in spelled if all(thought in t for thought in thoughts))]
     return list(dict.fromkeys(spelled))
+
+
+def check_usable(case: RewardCase) -> tuple[AuditRow, list[Example]]:
+    """Ask the rewards about every example, not only the sample.
+
+    Returns:
+        The row, whose evidence has the first example of each reason in front, and the examples
+        that can be used.
+    """
+    asked = [(example, explain_unusable(case.rewards, example)) for example in case.examples]
+    found = [(example, why) for example, why in asked if why]
+    counts = Counter(why for _, why in found)
+    order = {why: place for place, (why, _) in enumerate(counts.most_common())}
+    firsts = {why: example for example, why in reversed(found)}
+    found.sort(key=lambda pair: (firsts[pair[1]] is not pair[0], order[pair[1]]))
+    failures = [
+        Evidence(
+            example.id,
+            example.label,
+            "any answer",
+            None,
+            f"{why} ({counts[why]} of {len(asked)} examples)",
+        )
+        for example, why in found
+    ]
+    row = UNUSABLE.make_row([], failures, num_tried=len(asked))
+    return row, [example for example, why in asked if not why]

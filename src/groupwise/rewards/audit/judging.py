@@ -9,10 +9,18 @@ from itertools import product
 from groupwise.core import Completion, Example, RewardError, Score
 from groupwise.inference import Responder
 from groupwise.rewards.audit.case import Item, JudgeSeat, Measure
-from groupwise.rewards.audit.injections import INJECTIONS
-from groupwise.rewards.audit.outcomes import Outcome, score_all, score_alone
-from groupwise.rewards.audit.rows import TOLERANCE, AuditRow, Evidence, Rule, point_at
+from groupwise.rewards.audit.rows import (
+    TOLERANCE,
+    AuditRow,
+    Evidence,
+    Outcome,
+    Rule,
+    point_at,
+    score_all,
+    score_alone,
+)
 from groupwise.rewards.audit.stand_ins import Failing, Gullible, Quoting, StandIn
+from groupwise.rewards.audit.texts import INJECTIONS
 from groupwise.rewards.reward_set import RewardSet
 
 OUTVOTES = Rule(
@@ -33,6 +41,7 @@ OBEYS = Rule(
     "a wrong answer with orders to the judge, forged verdicts and closed fences",
     "must earn what the same judge gives it when it reads them as part of the answer",
 )
+RULES = (OUTVOTES, FAILURES, OBEYS)
 
 PROBABILITIES = (1.0, 0.75, 0.51, 0.5)
 _NO_VERDICTS = (None, "", "I cannot tell.", "{first} {second}")

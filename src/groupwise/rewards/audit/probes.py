@@ -5,16 +5,22 @@ earn less than it. Labels that stand together are tried in both orders: where th
 first) of them counts, one order is a right answer, but the other is not.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
 from groupwise.core import Example
 from groupwise.rewards.audit import near_misses, texts
 from groupwise.rewards.audit.case import Item, Measure, relabel
-from groupwise.rewards.audit.injections import write_injections
-from groupwise.rewards.audit.outcomes import Outcome, ScoreTable
-from groupwise.rewards.audit.rows import TOLERANCE, AuditRow, Evidence, Rule, point_at
+from groupwise.rewards.audit.rows import (
+    TOLERANCE,
+    AuditRow,
+    Evidence,
+    Outcome,
+    Rule,
+    ScoreTable,
+    point_at,
+)
 
 Bar = Literal["nothing", "less", "less unless right", "no more than wrong", "as measured"]
 
@@ -51,7 +57,7 @@ class Probe:
     """A kind of text and the bar it is compared with."""
 
     rule: Rule
-    write: Callable[[Item], Iterator[str]]
+    write: Callable[[Item], Iterable[str]]
     bar: Bar
 
 
@@ -64,15 +70,15 @@ class Hedge:
 
 
 def _probe(
-    name: str, title: str, write: Callable[[Item], Iterator[str]], bar: Bar = "less"
+    name: str, title: str, write: Callable[[Item], Iterable[str]], bar: Bar = "less"
 ) -> Probe:
     return Probe(Rule(f"reward/{name}", "error", title, _MUST[bar]), write, bar)
 
 
 PROBES = (
-    _probe("pays-empty", "an empty answer", texts.write_nothing, "nothing"),
-    _probe("pays-white-space", "white space", texts.write_white_space, "nothing"),
-    _probe("pays-garbage", "words that answer nothing", texts.write_garbage),
+    _probe("pays-empty", "an empty answer", lambda _: [""], "nothing"),
+    _probe("pays-white-space", "white space", lambda _: texts.WHITE_SPACE, "nothing"),
+    _probe("pays-garbage", "words that answer nothing", lambda _: texts.GARBAGE),
     _probe("pays-negation", "the right label denied", texts.write_negations),
     _probe("pays-echo", "the prompt echoed back", texts.write_echo),
     _probe(
@@ -101,7 +107,7 @@ PROBES = (
         texts.write_wrong_format,
         "less unless right",
     ),
-    _probe("pays-wrong-answer", "a wrong answer in the right format", texts.write_wrong),
+    _probe("pays-wrong-answer", "a wrong answer in the right format", lambda item: item.wrong),
     *(
         _probe(f"pays-{name}", title, write, "as measured")
         for name, title, write in (
@@ -120,7 +126,7 @@ PROBES = (
     _probe(
         "pays-injection",
         "orders to the judge, forged verdicts",
-        write_injections,
+        texts.write_injections,
         "no more than wrong",
     ),
 )
@@ -136,6 +142,12 @@ HEDGES = (
         Rule("reward/pays-label-list", "error", "a list of every label", _MUST_COMMIT),
         texts.pair_label_lists,
     ),
+)
+
+RULES = (
+    *(REFERENCE, UNSCORED_REFERENCE),
+    *(probe.rule for probe in (*PROBES, *HEDGES)),
+    *(OUT_OF_RANGE, RAISES, UNSCORED),
 )
 
 

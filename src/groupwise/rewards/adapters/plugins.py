@@ -1,0 +1,124 @@
+"""A RewardSet as a plug-in of verl and of ms-swift."""
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from groupwise.core import Completion, RewardError
+from groupwise.rewards.adapters.rows import build_example, select_columns
+from groupwise.rewards.fields import read_list
+from groupwise.rewards.reward_set import RewardSet
+
+
+class VerlScore:
+    """A RewardSet as verl's ``compute_score``; it may be called from several threads.
+
+    verl loads it from a file by ``reward.custom_reward_function.path`` and ``.name``; there stands
+    ``compute_score = VerlScore(RewardSet(...))``.
+
+    The result is a dict with ``score``, ``invalid`` and one ``reward/NAME`` per part (NaN where a
+    part has no value), always with the same keys, as verl needs.
+
+    verl has no "unscored": a number is needed. Because that number is a reward like any
+    other, it must be chosen, and without a choice such an answer is an error.
+
+    Args:
+        rewards: what scores.
+        unscored: what verl gets for an answer that is unscored; None: a RewardError.
+
+    Raises:
+        RewardError: if ``unscored`` is outside [0, 1].
+    """
+
+    __name__ = "compute_score"
+
+    def __init__(self, rewards: RewardSet, *, unscored: float | None = None) -> None:
+        if unscored is not None and not 0.0 <= unscored <= 1.0:
+            raise RewardError("unscored is out of range", got=unscored, expected="[0, 1]")
+        self.rewards = rewards
+        self.unscored = unscored
+
+    def __call__(
+        self,
+        data_source: str,
+        solution_str: str,
+        ground_truth: object,
+        extra_info: Mapping[str, Any] | None = None,
+        **_: Any,
+    ) -> dict[str, float]:
+        """Return the score and its parts.
+
+        The ground truth becomes the label, what stands in ``extra_info`` the fields, and its
+        ``question`` the prompt.
+
+        Raises:
+            RewardError: if the answer is unscored and no number was chosen for that.
+        """
+        given = dict(extra_info or {})
+        example = build_example(
+            given.get("prompt", given.get("question", "")),
+            label=ground_truth,
+            fields={"data_source": data_source} | given,
+        )
+        score = self.rewards.score(example, Completion(solution_str))
+        value = self.unscored if score.value is None else score.value
+        if value is None:
+            raise RewardError(
+                f"an answer to {data_source} is unscored ({score.reason})",
+                fix="verl needs a number: choose one with VerlScore(..., unscored=)",
+            )
+        parts = {
+            f"reward/{name}": math.nan if part is None else part
+            for name, part in score.breakdown.items()
+        }
+        return {"score": value, "invalid": float(score.invalid), **parts}
+
+
+def make_swift_orm(rewards: RewardSet, *, label: str = "solution", name: str = "Groupwise") -> type:
+    """Return an outcome reward (ORM) class of ms-swift around a RewardSet.
+
+    Swift looks the class up in ``swift.rewards.orms`` and makes one object with ``args``; a plug-in
+    file registers it: ``orms["groupwise"] = make_swift_orm(RewardSet(...))``.
+
+    Args:
+        rewards: what scores; what is unscored is None, which swift leaves out.
+        label: column with the reference answer; the other columns become fields.
+        name: of the class, which is the name in swift's metrics.
+    """
+
+    def start(self: object, args: object = None, **_: Any) -> None:
+        """Take swift's arguments and need none of them."""
+
+    def score(self: object, completions: Sequence[str], **columns: Any) -> list[float | None]:
+        """Return one value in [0, 1] or None per completion."""
+        kept = select_columns(columns, num_rows=len(completions))
+        messages = kept.get("messages", [""] * len(completions))
+        labels = kept.get(label, [None] * len(completions))
+        fields = {column: kept[column] for column in kept if column not in ("messages", label)}
+        examples = [
+            build_example(
+                messages[row],
+                label=labels[row],
+                fields={column: values[row] for column, values in fields.items()},
+            )
+            for row in range(len(completions))
+        ]
+        ids = kept.get("response_token_ids", [()] * len(completions))
+        cut = kept.get("is_truncated", [False] * len(completions))
+        wrapped = [
+            Completion(
+                text, _read_ids(ids[row]), finish_reason="length" if cut[row] is True else "stop"
+            )
+            for row, text in enumerate(completions)
+        ]
+        return [result.value for result in rewards.score_batch(examples, wrapped)]
+
+    return type(name, (), {"__init__": start, "__call__": score, "__doc__": make_swift_orm.__doc__})
+
+
+def _read_ids(ids: object) -> tuple[int, ...]:
+    """Return token ids; swift may nest them by turn."""
+    flat: list[int] = []
+    for item in read_list(ids) or ():
+        flat.extend([item] if isinstance(item, int) else _read_ids(item))
+    return tuple(flat)
