@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 import pytest
 
-from groupwise.core import Pace, ProgressLine, describe_duration
+from groupwise.core import ProgressLine, describe_duration
 
 
 def tick(*moments: float) -> Callable[[], float]:
@@ -20,16 +20,9 @@ def test_durations(seconds: float, words: str) -> None:
     assert describe_duration(seconds) == words
 
 
-def test_a_pace_counts_from_its_last_time() -> None:
-    pace = Pace(5, clock=tick(0.0, 4.9, 5.0, 9.9, 12.0, 16.0, 17.0))
-    assert [pace.is_due() for _ in range(6)] == [False, True, False, True, False, True]
-
-
 def test_lines_come_every_few_seconds_and_at_the_end() -> None:
     said: list[str] = []
-    moments = [30.0, 31.0, 40.0, 41.0]
-    # made at 0 s; a call looks at the clock for its line and for its pace
-    clock = tick(0.0, *(moment for moment in moments for _ in range(2)))
+    clock = tick(0.0, 30.0, 31.0, 40.0, 41.0)
     line = ProgressLine("verdicts", said.append, every_s=5, clock=clock)
     for num_done in (10, 12, 30, 50):
         line(num_done, 50)

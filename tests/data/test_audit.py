@@ -5,8 +5,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from groupwise.core import (
     ConfigError,
@@ -20,10 +18,8 @@ from groupwise.core import (
 from groupwise.data import (
     DataAudit,
     DropLog,
-    Pilot,
     TokenBudget,
     audit_data,
-    expect_dead_groups,
     list_near_examples,
     render_audit,
     write_audit,
@@ -287,28 +283,6 @@ def test_texts_of_two_splits_are_told(tmp_path: Path, draw_picture: Draw) -> Non
     assert find(audit, "text_in_two_splits") == ("is it 1+1? in train and test",)
     apart = audit_data({"train": [*train, *test]})
     assert name_findings(apart) == {}
-
-
-@given(st.lists(st.floats(0, 1), min_size=1, max_size=5), st.integers(1, 12))
-def test_dead_groups_follow_the_formula(rates: list[float], size: int) -> None:
-    share = expect_dead_groups(Pilot(rates, size))
-    by_hand = [rate**size + (1 - rate) ** size for rate in rates]
-    assert share == pytest.approx(sum(by_hand) / len(rates))
-    assert 0 <= share <= 1
-
-
-def test_dead_groups_are_told() -> None:
-    audit = audit_data({"train": balanced("a")}, pilot=Pilot([0.5], 5))
-    assert audit.dead_group_share == pytest.approx(0.0625)
-    assert name_findings(audit)["dead_groups"][0] == "info"
-    audit = audit_data({"train": balanced("a")}, pilot=Pilot([0.5, 1.0, 0.0], 5))
-    assert name_findings(audit)["dead_groups"][0] == "warning"
-
-
-@pytest.mark.parametrize(("rates", "size"), [([], 5), ([1.1], 5), ([0.5], 0)])
-def test_a_pilot_that_is_none_is_refused(rates: list[float], size: int) -> None:
-    with pytest.raises(ConfigError, match="a pilot cannot be used"):
-        expect_dead_groups(Pilot(rates, size))
 
 
 def test_errors_are_refused_all_at_once() -> None:

@@ -258,7 +258,6 @@ AUDIT: dict[str, Any] = {
     },
     "num_rows": 962,
     "drops": {"total": 2, "counts": {"unreadable picture": 2}, "rows": []},
-    "dead_group_share": None,
 }
 MANIFEST: dict[str, Any] = {
     "recipe": "on_task",

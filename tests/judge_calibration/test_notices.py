@@ -3,7 +3,7 @@ import pytest
 from groupwise.evaluation.metrics import Metric
 from groupwise.evaluation.page import Words
 from groupwise.judge_calibration.measures import JudgeMeasures
-from groupwise.judge_calibration.notices import list_notices
+from groupwise.judge_calibration.report import list_notices
 
 NO_DROPS = {"drops": {"total": 0, "counts": {}}}
 GOOD = {

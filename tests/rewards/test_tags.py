@@ -5,7 +5,7 @@ from pydantic import ValidationError
 
 from groupwise.core import Completion, Message, Score, make_example
 from groupwise.rewards import AnswerFormat, TextParser
-from groupwise.rewards.tags import find_tags, write_tags
+from groupwise.rewards.parser import find_tags, write_tags
 
 ITEM = make_example([Message("user", "Is it true?")], cluster="g", label="True")
 TAGS = ("think", "answer")

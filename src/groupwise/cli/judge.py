@@ -23,43 +23,50 @@ def judge() -> None:
     """Measure judges."""
 
 
+Judge = Annotated[Path | None, typer.Option("--judge", metavar="CONFIG", help="YAML of the judge.")]
+Data = Annotated[
+    str | None,
+    typer.Option(
+        "--data", metavar="FILE", help="JSONL, LLMBar's folder, or a name in GROUPWISE_DATA."
+    ),
+]
+Verdicts = Annotated[
+    Path | None,
+    typer.Option(
+        "--verdicts",
+        metavar="FILE",
+        help="JSONL of verdicts given before, or JudgeBench's outputs; no judge is asked.",
+    ),
+]
+Format = Annotated[
+    Literal["llmbar", "jsonl"] | None,
+    typer.Option("--format", help="Of the data.", show_default="by its name"),
+]
+Out = Annotated[
+    Path | None,
+    typer.Option(
+        "--out", metavar="DIR", help="Folder.", show_default="runs/judge-<config or file name>"
+    ),
+]
+Repeats = Annotated[
+    int, typer.Option(min=1, help="Askings of each question at a temperature above 0.")
+]
+DryRun = Annotated[
+    bool, typer.Option("--dry-run", help="Print what would be asked; ask and write nothing.")
+]
+
+
 @judge_app.command()
 def calibrate(
     *,
-    judge: Annotated[
-        Path | None, typer.Option("--judge", metavar="CONFIG", help="YAML of the judge.")
-    ] = None,
-    data: Annotated[
-        str | None,
-        typer.Option(
-            "--data", metavar="FILE", help="JSONL, LLMBar's folder, or a name in GROUPWISE_DATA."
-        ),
-    ] = None,
-    verdicts: Annotated[
-        Path | None,
-        typer.Option(
-            "--verdicts",
-            metavar="FILE",
-            help="JSONL of verdicts given before, or JudgeBench's outputs; no judge is asked.",
-        ),
-    ] = None,
-    data_format: Annotated[
-        Literal["llmbar", "jsonl"] | None,
-        typer.Option("--format", help="Of the data.", show_default="by its name"),
-    ] = None,
-    out: Annotated[
-        Path | None,
-        typer.Option(
-            "--out", metavar="DIR", help="Folder.", show_default="runs/judge-<config or file name>"
-        ),
-    ] = None,
-    repeats: Annotated[
-        int, typer.Option(min=1, help="Askings of each question at a temperature above 0.")
-    ] = 3,
+    judge: Judge = None,
+    data: Data = None,
+    verdicts: Verdicts = None,
+    data_format: Format = None,
+    out: Out = None,
+    repeats: Repeats = 3,
     settings: Settings = None,
-    dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Print what would be asked; ask and write nothing.")
-    ] = False,
+    dry_run: DryRun = False,
     debug: Debug = False,
 ) -> None:
     """Ask a judge what people decided already, and measure how far it can be trusted.
@@ -83,11 +90,8 @@ def calibrate(
     source = find_rated(data)
     rated = load_rated(source, source_format=data_format)
     plan = plan_calibration(config, rated, num_repeats=repeats)
-    _print_plan(plan)
+    _print_plan(plan, is_all=dry_run)
     if dry_run:
-        if plan.first_prompt is not None:
-            typer.echo(f"first prompt:\n{plan.first_prompt}\n")
-        typer.echo("ready: nothing was asked or written")
         return
     found = calibrate_judge(
         config,
@@ -117,7 +121,7 @@ def _measure_recorded(
     _print_measures(found)
 
 
-def _print_plan(plan: "CalibrationPlan") -> None:
+def _print_plan(plan: "CalibrationPlan", *, is_all: bool) -> None:
     subsets = ", ".join(f"{name or 'unnamed'} {number}" for name, number in plan.subsets.items())
     typer.echo(f"judge      {plan.judge}")
     typer.echo(f"items      {plan.num_items} ({subsets})")
@@ -126,6 +130,10 @@ def _print_plan(plan: "CalibrationPlan") -> None:
         typer.echo(f"not used   {drops}")
     typer.echo(f"verdicts   {plan.num_questions}")
     typer.echo(f"calls      at most {plan.num_calls} without retries; fewer if some are cached")
+    if is_all:
+        if plan.first_prompt is not None:
+            typer.echo(f"first prompt:\n{plan.first_prompt}\n")
+        typer.echo("ready: nothing was asked or written")
 
 
 def _print_measures(found: "Calibration") -> None:

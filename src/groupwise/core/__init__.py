@@ -52,7 +52,7 @@ from groupwise.core.jsonl import (
 from groupwise.core.late_names import import_late
 from groupwise.core.locks import is_locked, take_lock
 from groupwise.core.pictures import convert_picture, open_picture, store_picture
-from groupwise.core.progress import Pace, ProgressLine, Say, describe_duration
+from groupwise.core.progress import ProgressLine, Say, describe_duration
 from groupwise.core.result_file import ResultFile
 from groupwise.core.runs import RunFolder, describe_machine, list_packages
 from groupwise.core.seeds import derive_seed, seed_everything
@@ -76,7 +76,6 @@ __all__ = [
     "JudgeError",
     "Message",
     "ModelError",
-    "Pace",
     "Picture",
     "Place",
     "ProgressLine",

@@ -1,7 +1,7 @@
 """What an audit says: findings with a level, a fixed name, a sentence, a count and places."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
 MAX_PLACES = 20
@@ -29,13 +29,7 @@ class Finding:
 
     def to_json(self) -> dict[str, Any]:
         """Return the finding as JSON values."""
-        return {
-            "level": self.level,
-            "name": self.name,
-            "message": self.message,
-            "count": self.count,
-            "where": list(self.where),
-        }
+        return {**asdict(self), "where": list(self.where)}
 
 
 def report_places(

@@ -9,30 +9,6 @@ Say = Callable[[str], None]
 _EVERY_S = 10.0
 
 
-class Pace:
-    """Whether it is time to say something again.
-
-    Args:
-        every_s: seconds between two times.
-        clock: seconds from any start.
-    """
-
-    def __init__(
-        self, every_s: float = _EVERY_S, *, clock: Callable[[], float] = time.monotonic
-    ) -> None:
-        self._every_s = every_s
-        self._clock = clock
-        self._last_s = clock()
-
-    def is_due(self) -> bool:
-        """Return whether ``every_s`` have passed since this was last true, or since the start."""
-        now = self._clock()
-        if now - self._last_s < self._every_s:
-            return False
-        self._last_s = now
-        return True
-
-
 class ProgressLine:
     """Says ``120 of 838 verdicts, about 3 min left`` every few seconds and at the end.
 
@@ -54,7 +30,8 @@ class ProgressLine:
         self._things = things
         self._say = say
         self._clock = clock
-        self._pace = Pace(every_s, clock=clock)
+        self._every_s = every_s
+        self._last_s = clock()
         self._first: tuple[int, float] | None = None
 
     def __call__(self, num_done: int, num_all: int | None, note: str = "") -> None:
@@ -67,8 +44,9 @@ class ProgressLine:
         """
         now = self._clock()
         first_done, start_s = self._first = self._first or (num_done, now)
-        if not self._pace.is_due() and num_done != num_all:
+        if now - self._last_s < self._every_s and num_done != num_all:
             return
+        self._last_s = now
         parts = [f"{num_done}{'' if num_all is None else f' of {num_all}'} {self._things}"]
         if num_all is not None and first_done < num_done < num_all:
             each_s = (now - start_s) / (num_done - first_done)

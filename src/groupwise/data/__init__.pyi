@@ -1,6 +1,6 @@
 """Data: screenshots, pairs, splits, and the audit that says what to trust."""
 
-from groupwise.data.audit import DataAudit, Pilot, SplitSummary, audit_data, expect_dead_groups
+from groupwise.data.audit import DataAudit, SplitSummary, audit_data
 from groupwise.data.audit_files import list_near_examples, render_audit, write_audit
 from groupwise.data.drops import Drop, DropLog
 from groupwise.data.example_files import read_examples, write_examples
@@ -51,7 +51,6 @@ __all__ = [
     "NearDuplicate",
     "NearDuplicates",
     "Pair",
-    "Pilot",
     "RatedFormat",
     "RatedItem",
     "RatedItems",
@@ -67,7 +66,6 @@ __all__ = [
     "digest_table",
     "drop_near",
     "drop_shared",
-    "expect_dead_groups",
     "fill_template",
     "find_near_duplicates",
     "find_near_pictures",

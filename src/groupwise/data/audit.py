@@ -4,7 +4,6 @@ It counts, compares and says so; it changes nothing and stops nothing. Errors ar
 to act on, or to refuse by ``DataAudit.refuse_errors``.
 """
 
-import math
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
@@ -27,15 +26,6 @@ from groupwise.data.lengths import LengthSummary, TokenBudget, check_lengths, me
 
 UNBALANCED_SHARE = 0.8
 MANY_DROPPED_SHARE = 0.01
-MANY_DEAD_SHARE = 0.5
-
-
-@dataclass(frozen=True, slots=True)
-class Pilot:
-    """A first measurement of a policy: the pass rate of each item, in [0, 1], and group size."""
-
-    pass_rates: Sequence[float]
-    group_size: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,8 +60,6 @@ class DataAudit:
         splits: counts by split.
         num_rows: rows read, or None if not known.
         drops: the drop log as JSON values, or None if there was none.
-        dead_group_share: expected share of groups whose completions all earn the same, or None
-            without a pilot.
         near_pictures: near duplicates across splits.
     """
 
@@ -79,7 +67,6 @@ class DataAudit:
     splits: Mapping[str, SplitSummary]
     num_rows: int | None = None
     drops: Mapping[str, Any] | None = None
-    dead_group_share: float | None = None
     near_pictures: tuple[NearPicture, ...] = ()
 
     @property
@@ -113,19 +100,17 @@ class DataAudit:
             "splits": {split: asdict(summary) for split, summary in self.splits.items()},
             "num_rows": self.num_rows,
             "drops": dict(self.drops) if self.drops is not None else None,
-            "dead_group_share": self.dead_group_share,
             "near_pictures": [asdict(near) for near in self.near_pictures],
         }
 
 
-def audit_data(  # noqa: PLR0913 (each is something else to check)
+def audit_data(
     splits: Splits,
     *,
     drops: DropLog | None = None,
     num_rows: int | None = None,
     budget: TokenBudget | None = None,
     count_tokens: Callable[[Example], int] | None = None,
-    pilot: Pilot | None = None,
     near: Sequence[NearPicture] | None = None,
 ) -> DataAudit:
     """Audit the examples of named splits.
@@ -136,7 +121,6 @@ def audit_data(  # noqa: PLR0913 (each is something else to check)
         num_rows: rows the loader read, dropped ones included.
         budget: longest prompt; needs ``count_tokens``.
         count_tokens: tokens of a prompt with its pictures.
-        pilot: pass rates of a policy, for the expected share of dead groups.
         near: what ``find_near_pictures`` found; None: it is asked for these splits.
 
     Raises:
@@ -150,7 +134,6 @@ def audit_data(  # noqa: PLR0913 (each is something else to check)
         for split, examples in splits.items()
         if count_tokens is not None and examples
     }
-    dead_share = expect_dead_groups(pilot) if pilot else None
     near = find_near_pictures(splits) if near is None else near
     findings = [
         *_check_rows(splits, drops, num_rows),
@@ -162,7 +145,6 @@ def audit_data(  # noqa: PLR0913 (each is something else to check)
         *check_texts(splits),
         *check_tasks(splits),
         *check_lengths(lengths, budget),
-        *_check_dead_groups(dead_share),
     ]
     return DataAudit(
         _sort(findings),
@@ -172,7 +154,6 @@ def audit_data(  # noqa: PLR0913 (each is something else to check)
         },
         num_rows,
         drops.to_json() if drops is not None else None,
-        dead_share,
         tuple(near),
     )
 
@@ -180,27 +161,6 @@ def audit_data(  # noqa: PLR0913 (each is something else to check)
 def _sort(findings: Iterable[Finding]) -> tuple[Finding, ...]:
     order = ("error", "warning", "info")
     return tuple(sorted(findings, key=lambda finding: order.index(finding.level)))
-
-
-def expect_dead_groups(pilot: Pilot) -> float:
-    """Return the expected share of groups in which all completions pass or all fail.
-
-    Mean over items of p^G + (1 - p)^G with pass rate p and group size G.
-
-    Raises:
-        ConfigError: if there is no pass rate, one is outside [0, 1], or the size is below 1.
-    """
-    rates = pilot.pass_rates
-    if not rates or pilot.group_size < 1 or not all(0 <= rate <= 1 for rate in rates):
-        raise ConfigError(
-            "a pilot cannot be used",
-            got=f"{len(rates)} pass rates, group size {pilot.group_size}",
-            expected="pass rates in [0, 1] and a group size >= 1",
-        )
-    if pilot.group_size == 1:
-        return 1.0
-    size = pilot.group_size
-    return min(1.0, math.fsum(rate**size + (1 - rate) ** size for rate in rates) / len(rates))
 
 
 def _check_rows(splits: Splits, drops: DropLog | None, num_rows: int | None) -> Iterator[Finding]:
@@ -249,12 +209,6 @@ def _check_labels(splits: Splits) -> Iterator[Finding]:
             share = count / counts.total()
             message = f"{share:.1%} of the labels of split {split} are {label}."
             yield Finding("warning", "unbalanced_labels", message, count)
-
-
-def _check_dead_groups(share: float | None) -> Iterator[Finding]:
-    if share is not None:
-        message = f"About {share:.1%} of the groups will be dead: all of it passes or all fails."
-        yield Finding("warning" if share > MANY_DEAD_SHARE else "info", "dead_groups", message, 0)
 
 
 def _summarise(examples: Sequence[Example], lengths: LengthSummary | None) -> SplitSummary:

@@ -13,7 +13,7 @@ from typing import Any
 from groupwise.core import DataError, Picture, digest_file, digest_json
 from groupwise.data.drops import DropLog
 from groupwise.data.tables.files import TableRow, find_index, read_table_rows
-from groupwise.data.tables.pictures import UnusableRowError, decode_picture, digest_picture
+from groupwise.data.tables.values import UnusableRowError, decode_picture, digest_picture
 
 LABELS = ("on-task", "off-task")
 

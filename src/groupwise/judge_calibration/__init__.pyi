@@ -1,6 +1,6 @@
 """Calibration of judges: what people decided is put to a judge, and what it says is measured."""
 
-from groupwise.judge_calibration.building import build_judge, find_prompt, load_responder
+from groupwise.judge_calibration.building import RuleJudge, build_judge, find_prompt, load_responder
 from groupwise.judge_calibration.calibrate import (
     Calibration,
     CalibrationPlan,
@@ -12,7 +12,6 @@ from groupwise.judge_calibration.config import JudgeConfig
 from groupwise.judge_calibration.measures import JudgeMeasures, measure_judge
 from groupwise.judge_calibration.recorded import RecordedVerdicts, read_recorded
 from groupwise.judge_calibration.rows import VerdictRow, read_verdicts, write_verdicts
-from groupwise.judge_calibration.rules import RuleJudge
 
 __all__ = [
     "Calibration",

@@ -3,20 +3,69 @@
 from pathlib import Path
 from typing import Any
 
-from groupwise.core import JudgeError
+from groupwise.core import JudgeError, digest_json
 from groupwise.data import RatedItems
 from groupwise.inference import Responder, ResponderSettings, open_responder
 from groupwise.judge_calibration.asking import list_askings
-from groupwise.judge_calibration.config import JudgeConfig
-from groupwise.judge_calibration.rules import FIRST, SECOND, RuleJudge
+from groupwise.judge_calibration.config import JudgeConfig, RuleName
 from groupwise.judges import (
     GenerativeJudge,
     Judge,
     JudgePrompt,
     LogitJudge,
+    NoVerdict,
+    Question,
     ReplyCache,
+    Verdict,
     load_prompt,
 )
+
+FIRST, SECOND = "first", "second"
+
+
+class RuleJudge:
+    """Decides pairs by a rule; two answers of the same length have no longer one.
+
+    Its figures are known beforehand, so they check the measuring.
+
+    Args:
+        rule: ``always_first``, ``longer`` or ``shorter`` (in characters).
+    """
+
+    def __init__(self, rule: RuleName) -> None:
+        self.rule: RuleName = rule
+        self.name = rule
+        self.labels = (FIRST, SECOND)
+        self.version = digest_json(self.describe())
+
+    def describe(self) -> dict[str, object]:
+        """Return what verdicts depend on beside the question."""
+        return {"kind": type(self).__name__, "rule": self.rule, "labels": list(self.labels)}
+
+    async def judge(self, question: Question) -> Verdict | NoVerdict:
+        """Return the verdict of the rule.
+
+        Raises:
+            JudgeError: if the question has no pair of answers.
+        """
+        if not {FIRST, SECOND} <= set(question.texts):
+            raise JudgeError(
+                f"the rule {self.rule} needs a pair of answers", got=sorted(question.texts)
+            )
+        label = self._choose(len(question.texts[FIRST]), len(question.texts[SECOND]))
+        if label is None:
+            return NoVerdict("undecided", "both answers are equally long", self.version)
+        chances = {name: float(name == label) for name in self.labels}
+        return Verdict(label, 1.0, chances, self.version)
+
+    def _choose(self, first: int, second: int) -> str | None:
+        """Return the side for two lengths in characters."""
+        if self.rule == "always_first":
+            return FIRST
+        if first == second:
+            return None
+        return FIRST if (first > second) == (self.rule == "longer") else SECOND
+
 
 _PROMPTS = {
     ("logit", True): "pair_choice",

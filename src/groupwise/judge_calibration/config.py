@@ -7,8 +7,9 @@ from pydantic import Field, model_validator
 
 from groupwise.core import Config
 from groupwise.inference import Sampling, ServerSettings
-from groupwise.judge_calibration.rules import RuleName
 from groupwise.judges import JudgeSettings
+
+RuleName = Literal["always_first", "longer", "shorter"]
 
 
 class JudgeConfig(Config):

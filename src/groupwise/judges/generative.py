@@ -4,10 +4,9 @@ from collections.abc import Mapping, Sequence
 
 from groupwise.core import dump_config
 from groupwise.inference import RequestError, Responder, Sampling, Usage
-from groupwise.judges.asking import Reply
 from groupwise.judges.cache import ReplyCache
 from groupwise.judges.judge import NoVerdict, Question, Verdict
-from groupwise.judges.model_judge import JudgeSettings, ModelJudge, build_example
+from groupwise.judges.model_judge import JudgeSettings, ModelJudge, Reply, build_example
 from groupwise.judges.prompt import JudgePrompt, read_tag
 
 _ANALYSIS = "analysis"

@@ -30,11 +30,6 @@ class Question:
     texts: Mapping[str, str]
     pictures: tuple[Picture, ...] = ()
 
-    @property
-    def digest(self) -> str:
-        """Digest of texts and pictures; paths do not count."""
-        return digest_json([dict(self.texts), [picture.digest for picture in self.pictures]])
-
 
 @dataclass(frozen=True, slots=True)
 class Verdict:

@@ -5,10 +5,9 @@ from collections.abc import Mapping, Sequence
 
 from groupwise.core import Example, JudgeError
 from groupwise.inference import RequestError, Responder, Usage
-from groupwise.judges.asking import Outcome, Reply
 from groupwise.judges.cache import ReplyCache
 from groupwise.judges.judge import NoVerdict, Question, Verdict
-from groupwise.judges.model_judge import JudgeSettings, ModelJudge, build_example
+from groupwise.judges.model_judge import JudgeSettings, ModelJudge, Outcome, Reply, build_example
 from groupwise.judges.prompt import OPTIONS, JudgePrompt
 
 _LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"

@@ -17,16 +17,14 @@ from groupwise.rewards.audit import (
 from groupwise.rewards.box_text import Box
 from groupwise.rewards.boxes import BoxIou, BoxParser
 from groupwise.rewards.choices import ChoiceParser
-from groupwise.rewards.code_tests import CodeTests
+from groupwise.rewards.code_tests import CodeParser, CodeTests
 from groupwise.rewards.functions import FunctionReward, digest_functions, split_function
-from groupwise.rewards.human_override import HumanOverride
 from groupwise.rewards.json_parser import JsonParser
 from groupwise.rewards.judged import Judged
-from groupwise.rewards.label_match import AnswerFormat, LabelMatch
+from groupwise.rewards.label_match import AnswerFormat, HumanOverride, LabelMatch
 from groupwise.rewards.labels import LabelParser
 from groupwise.rewards.math_equality import MathEquality, MathParser, NumberParser
 from groupwise.rewards.parser import AnswerParser, NearMisses, OpenParser, Parsed, Parser
-from groupwise.rewards.programs import CodeParser
 from groupwise.rewards.reward import (
     BatchReward,
     PartialReward,

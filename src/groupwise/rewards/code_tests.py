@@ -1,4 +1,4 @@
-"""Reward: does the program in the answer pass the example's tests?
+"""Programs as answers: their parser, and the reward of passing the example's tests.
 
 Range: 0 or 1. The program runs in ``groupwise.sandbox``, its tests where it cannot reach them.
 """
@@ -8,6 +8,7 @@ import re
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from typing import Literal
 
 from groupwise.core import Completion, Example, Score
 from groupwise.rewards.code_cases import (
@@ -19,19 +20,79 @@ from groupwise.rewards.code_cases import (
     read_json,
 )
 from groupwise.rewards.fields import read_list
-from groupwise.rewards.programs import CodeParser, explain_unparsable, find_program
+from groupwise.rewards.parser import OpenParser, Parsed
 from groupwise.rewards.python_tests import (
-    PreparedTests,
     UnusableTestsError,
     list_names,
     prepare_tests,
 )
-from groupwise.rewards.reward import RewardKind
-from groupwise.sandbox import Limits, Result, run_python
+from groupwise.rewards.reward import Reward, RewardKind
+from groupwise.sandbox import Limits, ProgramTests, Result, run_python
+
+_FENCE = re.compile(r"^[ \t]*(`{3,}|~{3,})[^\n`]*\n(.*?)(?:^[ \t]*\1[ \t]*$|\Z)", re.M | re.S)
+
+
+class CodeParser(OpenParser):
+    """The last fenced block that defines the entry point, else the last one, else all of the text.
+
+    Text without a program, or with one that does not parse, is no answer.
+
+    Attributes:
+        entry_point: field of examples with the name of the function that is to be defined.
+    """
+
+    kind: Literal["code"] = "code"
+    entry_point: str = "entry_point"
+
+    def make_reward(self) -> Reward:
+        """Return the reward of a program that passes the tests of its example."""
+        return CodeTests(self)
+
+    def _read(self, text: str, example: Example | None) -> Parsed:
+        name: object = example.fields.get(self.entry_point) if example else None
+        program, start = find_program(text, name if isinstance(name, str) else None)
+        problem = explain_unparsable(program)
+        if problem:
+            return Parsed(None, problem)
+        return Parsed(program.strip("\n"), prefix=text[:start])
+
+    def _normalize(self, target: str) -> str:
+        """Return the program of a target; one that stands alone may have fences in its strings."""
+        is_bare = not explain_unparsable(target)
+        return (target if is_bare else find_program(target)[0]).strip("\n")
+
+    def _spell(self, answer: str) -> str:
+        longest = max(map(len, re.findall("`{3,}", answer)), default=2)
+        fence = "`" * (longest + 1)
+        return f"{fence}python\n{answer}\n{fence}"
+
+
+def find_program(text: str, entry_point: str | None = None) -> tuple[str, int]:
+    """Return the program in a text, and where it or its fence starts.
+
+    Of fenced blocks it is the last that defines the entry point.
+    """
+    blocks = list(_FENCE.finditer(text))
+    if not blocks:
+        return text, 0
+    pattern = re.compile(rf"^\s*(?:async\s+def|def|class)\s+{re.escape(entry_point or '')}\b", re.M)
+    fitting = [block for block in blocks if entry_point and pattern.search(block.group(2))]
+    chosen = (fitting or blocks)[-1]
+    return chosen.group(2), chosen.start()
+
+
+def explain_unparsable(program: str) -> str:
+    """Return why a text is no program; empty if it is one."""
+    try:
+        tree = ast.parse(program.encode())
+    except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
+        return f"the program does not parse ({error})"
+    return "" if tree.body else "there is no program"
+
 
 _DEFINITION = re.compile(r"^(?:async[ \t]+)?def[ \t]+(\w+)[ \t]*\(", re.M)
 
-Suite = PreparedTests | InputCases | CallCases
+Suite = ProgramTests | InputCases | CallCases
 
 
 class CodeTests:
@@ -139,8 +200,8 @@ class CodeTests:
 
     def _try_out(self, suite: Suite, reference: str) -> None:
         """Refuse tests that a program without contents passes, or the reference does not."""
-        is_certain = not isinstance(suite, PreparedTests) or suite.is_certain
-        if not is_certain and run_suite("", suite, self.limits).status == "passed":
+        can_be_idle = isinstance(suite, ProgramTests)
+        if can_be_idle and run_suite("", suite, self.limits).status == "passed":
             raise UnusableTestsError("a program that defines nothing passes the tests")
         if not reference:
             return
@@ -160,8 +221,8 @@ class CodeTests:
 
 def run_suite(program: str, suite: Suite, limits: Limits) -> Result:
     """Run a program with its tests; where they are inputs, up to the first wrong output."""
-    if isinstance(suite, PreparedTests):
-        return run_python(program, tests=suite.tests, limits=limits)
+    if isinstance(suite, ProgramTests):
+        return run_python(program, tests=suite, limits=limits)
     program = add_imports(program)
     if isinstance(suite, CallCases):
         return run_python(program, tests=suite.write_tests(program), limits=limits)
@@ -187,8 +248,8 @@ def _describe(result: Result) -> str:
 
 
 def _get_name(suite: Suite) -> str | None:
-    if isinstance(suite, PreparedTests):
-        return suite.tests.entry_point
+    if isinstance(suite, ProgramTests):
+        return suite.entry_point
     return suite.name if isinstance(suite, CallCases) else None
 
 

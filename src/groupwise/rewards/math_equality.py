@@ -17,15 +17,17 @@ from dataclasses import replace
 from typing import Literal
 
 from groupwise.core import Completion, Example, Score
-from groupwise.rewards.math_answers import find_math_answer, find_reference, has_split_number
-from groupwise.rewards.math_notation import MAX_ANSWER_LENGTH, read_number, write_plainly
-from groupwise.rewards.math_readings import (
+from groupwise.rewards.math_answers import (
     Reading,
     Reference,
     compare_plainly,
+    find_math_answer,
+    find_reference,
+    has_split_number,
     list_readings,
     read_reference,
 )
+from groupwise.rewards.math_notation import MAX_ANSWER_LENGTH, read_number, write_plainly
 from groupwise.rewards.math_units import has_other_unit, is_filler, is_known, split_unit
 from groupwise.rewards.math_workers import MathWorkers, Verdict
 from groupwise.rewards.parser import OpenParser, Parsed, Parser

@@ -9,7 +9,6 @@ import ast
 import builtins
 import sys
 from collections.abc import Collection, Iterator
-from dataclasses import dataclass
 
 from groupwise.sandbox import ProgramTests
 
@@ -28,30 +27,15 @@ for _, text_ in result_.errors + result_.failures:
 assert not result_.unexpectedSuccesses, "a test that should fail passed"
 assert result_.testsRun > len(result_.skipped), "every test was skipped"
 """
-_Maybe = ast.BoolOp | ast.IfExp | ast.Lambda | ast.comprehension
 
 
 class UnusableTestsError(Exception):
     """Tests that can decide about no program; its text says why."""
 
 
-@dataclass(frozen=True, slots=True)
-class PreparedTests:
-    """Tests that can be run.
-
-    Attributes:
-        tests: with calls of everything that they only define.
-        is_certain: they look up a name of the program whatever happens, so that a program that
-            defines nothing cannot pass them.
-    """
-
-    tests: ProgramTests
-    is_certain: bool
-
-
 def prepare_tests(
     source: str, entry_point: str | None, *, known: Collection[str] = ()
-) -> PreparedTests:
+) -> ProgramTests:
     """Return the tests with calls of what they only define.
 
     Args:
@@ -78,7 +62,7 @@ def prepare_tests(
         before.append(_QUIET_MAIN)
         calls.append(_RUN_CASES.format(cases=", ".join(outline.cases)))
     text = _wrap(source, before, calls, num_first=outline.count_future_lines())
-    return PreparedTests(ProgramTests(text, entry_point), outline.is_certain())
+    return ProgramTests(text, entry_point)
 
 
 def _wrap(source: str, before: list[str], after: list[str], *, num_first: int) -> str:
@@ -236,21 +220,6 @@ class _Outline:
             if not hasattr(builtins, name) or name == self.entry_point
         }
 
-    def is_certain(self) -> bool:
-        """Say whether a name of the program is looked up on every way through the tests."""
-        free = self._list_free()
-        bodies = [self.roots]
-        bodies += [node.body for node in self.roots if isinstance(node, _Function)]
-        for name in self.cases:
-            body = getattr(self.defined[name], "body", [])
-            bodies += [n.body for n in body if isinstance(n, _Function) and n.name[:4] == "test"]
-        return self.takes_candidate or any(
-            isinstance(statement, ast.Assert | ast.Expr | ast.Assign)
-            and any(name in free for name in _list_certain(statement))
-            for body in bodies
-            for statement in body
-        )
-
 
 def _is_test(function: _Function) -> bool:
     """Return whether unittest runs a method as a test, and does not skip it."""
@@ -273,15 +242,6 @@ def _refuse_fixtures(function: _Function, *, given: int) -> None:
 def _list_loaded(node: ast.AST) -> set[str]:
     names = [n for n in ast.walk(node) if isinstance(n, ast.Name)]
     return {n.id for n in names if isinstance(n.ctx, ast.Load)}
-
-
-def _list_certain(node: ast.AST) -> Iterator[str]:
-    """Yield the names that are read whenever a statement runs, up to those that depend."""
-    if isinstance(node, ast.Name):
-        yield node.id
-    for child in ast.iter_child_nodes(node):
-        if not isinstance(child, _Maybe):
-            yield from _list_certain(child)
 
 
 def _list_bound(tree: ast.AST) -> set[str]:

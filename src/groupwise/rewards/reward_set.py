@@ -21,7 +21,7 @@ from groupwise.rewards.reward import (
     explain_unusable,
     read_kind,
 )
-from groupwise.rewards.weights import check_outvoting, describe_weights, share_out
+from groupwise.rewards.weights import check_outvoting, share_out
 
 T = TypeVar("T")
 
@@ -91,17 +91,6 @@ class RewardSet:
     def runs_beside_scoring(self) -> bool:
         """Whether all parts say that they may work in another thread while the policy is scored."""
         return all(getattr(part, "runs_beside_scoring", False) for part in self._rewards.values())
-
-    def describe_weights(self, *, absent: Iterable[str] = ()) -> str:
-        """Return the weights that count, as one line.
-
-        Args:
-            absent: parts that never apply; their weight goes to the others in proportion.
-
-        Raises:
-            RewardError: if there is no such part, or no weight is left.
-        """
-        return describe_weights(self._given, absent=absent)
 
     def score(self, example: Example, completion: Completion) -> Score:
         """Return the weighted mean over the parts that apply to the example.

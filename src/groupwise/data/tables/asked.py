@@ -9,12 +9,11 @@ from typing import Any
 from groupwise.core import DataError, Example
 from groupwise.data.drops import DropLog
 from groupwise.data.tables.files import find_index, read_table_rows
-from groupwise.data.tables.pictures import UnusableRowError
 from groupwise.data.tables.rows import RowReader, list_picture_paths
 from groupwise.data.tables.settings import TableSettings
 from groupwise.data.tables.sources import SourceRow
 from groupwise.data.tables.templates import is_template
-from groupwise.data.tables.values import clean_value
+from groupwise.data.tables.values import UnusableRowError, clean_value
 
 _GIVEN = "_pictures"
 _FILE = "_file"

@@ -2,7 +2,7 @@
 
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from groupwise.core import (
@@ -16,14 +16,14 @@ from groupwise.core import (
     report_places,
 )
 from groupwise.data.drops import DropLog
+from groupwise.data.joining import drop_near, join_near_duplicates
+from groupwise.data.perceptual import Sight
 from groupwise.data.splits import NearDuplicates, drop_shared, split_clusters
-from groupwise.data.tables.near import drop_near_items, join_near
-from groupwise.data.tables.pictures import UnusableRowError, digest_picture
 from groupwise.data.tables.rows import Item, ReadAnswer, RowReader, list_picture_paths
 from groupwise.data.tables.settings import SPLITS, TableSettings
 from groupwise.data.tables.sources import SourceRow, read_source
 from groupwise.data.tables.templates import list_columns
-from groupwise.data.tables.values import clean_value
+from groupwise.data.tables.values import UnusableRowError, clean_value, digest_picture
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +82,7 @@ def load_table(
     _check_columns(rows, settings)
     items = _read_items(rows, RowReader(settings, folder, read_answer), drops)
     if near == "join":
-        items = join_near(items, mirrored=mirrored)
+        items = _join_near(items, mirrored=mirrored)
     given = {split: [item for item in items if item.split == split] for split in SPLITS}
     if settings.columns.cluster:
         _check_clusters(given)
@@ -90,7 +90,12 @@ def load_table(
     _refuse_empty({"train": once["train"]}, drops)
     splits = _keep_apart(_divide(once, settings, seed), drops)
     if near == "drop":
-        splits = drop_near_items(splits, drops, mirrored=mirrored)
+        splits = drop_near(
+            splits,
+            list_paths=lambda item: [picture.path for picture in item.example.pictures],
+            report=_tell("near duplicate of another split", drops),
+            mirrored=mirrored,
+        )
     splits = {s: _cap(found, settings.max_rows.get(s), seed, drops) for s, found in splits.items()}
     _refuse_empty(splits, drops)
     used = [item for split in SPLITS for item in splits[split]]
@@ -226,18 +231,33 @@ def _divide(
     return {split: taken.get(split, given[split]) for split in SPLITS}
 
 
-def _keep_apart(splits: Mapping[str, list[Item]], drops: DropLog) -> dict[str, list[Item]]:
-    def tell(reason: str) -> Callable[[Item, str], None]:
-        return lambda item, split: drops.add(reason, f"{item.row.where} ({split})")
+def _tell(reason: str, drops: DropLog) -> Callable[[Item, str], None]:
+    return lambda item, split: drops.add(reason, f"{item.row.where} ({split})")
 
+
+def _keep_apart(splits: Mapping[str, list[Item]], drops: DropLog) -> dict[str, list[Item]]:
     kept = drop_shared(
-        splits, list_keys=lambda item: [item.content], report=tell("prompt of another split")
+        splits,
+        list_keys=lambda item: [item.content],
+        report=_tell("prompt of another split", drops),
     )
     return drop_shared(
         kept,
         list_keys=lambda item: [picture.digest for picture in item.example.pictures],
-        report=tell("picture of another split"),
+        report=_tell("picture of another split", drops),
     )
+
+
+def _join_near(items: Sequence[Item], *, mirrored: bool) -> list[Item]:
+    """Return the items with one cluster for those whose pictures look alike."""
+    sights = [Sight(p.path, i.example.cluster) for i in items for p in i.example.pictures]
+    joined = join_near_duplicates(sights, mirrored=mirrored)
+
+    def join(item: Item) -> Item:
+        own = item.example.cluster
+        return replace(item, example=replace(item.example, cluster=joined.get(own, own)))
+
+    return [join(item) for item in items]
 
 
 def _cap(items: list[Item], most: int | None, seed: int, drops: DropLog) -> list[Item]:

@@ -18,6 +18,7 @@ from groupwise.rewards.audit.rows import (
     Rule,
     ScoreTable,
     point_at,
+    score_all,
 )
 from groupwise.rewards.reward_set import RewardSet
 
@@ -147,7 +148,7 @@ def check_repeats(items: Sequence[Item], table: ScoreTable) -> AuditRow:
     failures: list[Evidence] = []
     pairs = [(i.example, text) for i in items for text in (i.reference, *i.wrong[:1])]
     for _ in range(_NUM_RESCORED):
-        for (example, text), again in zip(pairs, table.score_again(pairs), strict=True):
+        for (example, text), again in zip(pairs, score_all(table.rewards, pairs), strict=True):
             first = table.look_up(example, text)
             if again.value != first.value:
                 shown = "nothing" if again.value is None else f"{again.value:.3g}"

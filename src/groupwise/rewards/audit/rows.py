@@ -71,10 +71,6 @@ class ScoreTable:
             self.fill([(example, text)])
         return self._known[key]
 
-    def score_again(self, pairs: Sequence[tuple[Example, str]]) -> list[Outcome]:
-        """Return what the pairs earn now, whatever they earned before."""
-        return score_all(self.rewards, list(pairs))
-
     def list_rows(self) -> list[tuple[Example, str, Outcome]]:
         """Return all that was scored, in order."""
         return [(self._examples[name], text, o) for (name, text), o in self._known.items()]
