@@ -3,7 +3,7 @@ import asyncio
 import pytest
 from counting_judge import CountingJudge
 
-from groupwise.core import JudgeError, Picture
+from groupwise.core import JudgeError
 from groupwise.inference import run_on_shared_loop
 from groupwise.judges import NoVerdict, Question, Verdict, judge_all
 
@@ -63,9 +63,3 @@ def test_the_shared_loop_does_not_wait_for_itself():
 def test_what_cannot_be_a_verdict_is_refused(label, confidence, probabilities):
     with pytest.raises(JudgeError):
         Verdict(label, confidence, probabilities, "0")
-
-
-def test_the_path_of_a_picture_is_not_part_of_a_question(tmp_path):
-    one, other = (Question({"task": "t"}, (Picture(tmp_path / name, "d1"),)) for name in ("a", "b"))
-    assert one.digest == other.digest
-    assert one.digest != Question({"task": "t"}, (Picture(tmp_path / "a", "d2"),)).digest

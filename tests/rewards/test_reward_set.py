@@ -184,16 +184,3 @@ def test_a_batch_reward_that_loses_rows_is_refused() -> None:
 def test_an_unknown_kind_is_refused() -> None:
     with pytest.raises(RewardError, match="'fixed' has an unknown kind; got 'judge'"):
         RewardSet({"a": (Fixed(1.0, kind="judge"), 1)})
-
-
-def test_the_weights_that_count_are_one_line() -> None:
-    rewards = RewardSet(
-        {"label": (Fixed(1.0), 0.3), "judge": (Fixed(1.0), 0.5), "verifier": (Fixed(1.0), 0.2)}
-    )
-    assert rewards.describe_weights() == "label 0.3, judge 0.5, verifier 0.2"
-    line = "label 0.375, judge 0.625 (absent: verifier)"
-    assert rewards.describe_weights(absent=["verifier", "verifier"]) == line
-    with pytest.raises(RewardError, match="no such reward in the set; got 'x'"):
-        rewards.describe_weights(absent=["x"])
-    with pytest.raises(RewardError, match="no reward with a weight is left"):
-        rewards.describe_weights(absent=["label", "judge", "verifier"])

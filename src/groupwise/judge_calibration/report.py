@@ -1,4 +1,4 @@
-"""The page about a calibrated judge.
+"""The page about a calibrated judge, and what a reader must know before its numbers.
 
 Lays out what was measured; it computes nothing and changes no number.
 """

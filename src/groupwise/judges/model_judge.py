@@ -3,8 +3,9 @@
 import asyncio
 from abc import abstractmethod
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from copy import copy
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, Self
 
 from groupwise.core import Config, Example, Message, digest_json, make_example
 from groupwise.inference import (
@@ -162,6 +163,15 @@ class ModelJudge(Versioned):
             "labels": list(self.labels),
             **self.responder.identity,
         }
+
+    def put_on(self, responder: Responder, settings: JudgeSettings) -> Self:
+        """Return the same judge on another model, without a cache."""
+        judge = copy(self)
+        judge.responder, judge.cache = responder, None
+        judge.ledger = Ledger(self.name, settings.stop)
+        judge._asker = Asker(cache=None, settings=settings.retry)
+        vars(judge).pop("_version", None)
+        return judge
 
     def report(self) -> dict[str, object]:
         """Return the counts so far, with name and version of the judge and the cache's hit rate."""

@@ -6,7 +6,7 @@ stands in an answer, without a model and within seconds.
 
 import re
 from collections.abc import Mapping, Sequence
-from typing import cast
+from copy import copy
 
 from groupwise.core import Example, RewardError
 from groupwise.inference import LabelShares, Reply, RequestError, Responder, Sampling
@@ -168,63 +168,29 @@ def find_seat(case: RewardCase) -> JudgeSeat | None:
     def build(responder: Responder) -> RewardSet:
         parts: dict[str, tuple[Reward, float]] = {}
         for name, reward in rewards.rewards.items():
-            is_judged = isinstance(reward, Judged)
-            seated = _reseat(reward, responder) if is_judged else reward
+            seated = copy(reward)
+            if isinstance(seated, Judged):
+                seated.judge = _read_judge(seated.judge).put_on(responder, ASKED_ONCE)
             parts[name] = (seated, rewards.weights[name])
         return RewardSet(parts, drop_contradicted=rewards.drops_contradicted)
 
     return JudgeSeat(build, replies)
 
 
-def _reseat(reward: Judged, responder: Responder) -> Judged:
-    return Judged(
-        _replace_model(reward.judge, responder),
-        ask=reward.ask,
-        pay=reward.pay,
-        min_confidence=reward.min_confidence,
-        name=reward.name,
-    )
-
-
-def _replace_model(judge: Judge, responder: Responder) -> Judge:
-    """Return the same judge on another model, without a cache and without a second attempt."""
-    replaced: GenerativeJudge | LogitJudge
-    if isinstance(judge, GenerativeJudge):
-        replaced = GenerativeJudge(
-            responder,
-            judge.prompt,
-            tag=judge.tag,
-            labels=judge.labels,
-            sampling=judge.sampling,
-            settings=ASKED_ONCE,
-        )
-    elif isinstance(judge, LogitJudge):
-        replaced = LogitJudge(
-            responder,
-            judge.prompt,
-            labels=judge.labels,
-            option_texts=judge.option_texts,
-            swap_options=judge.swap_options,
-            settings=ASKED_ONCE,
-        )
-    else:
-        raise _refuse(judge)
-    return cast("Judge", replaced)
-
-
 def _list_replies(judge: Judge) -> Mapping[str, str]:
-    if isinstance(judge, GenerativeJudge):
-        return {
-            label: f"<analysis>So it is.</analysis><{judge.tag}>{label}</{judge.tag}>"
-            for label in judge.labels
-        }
-    if isinstance(judge, LogitJudge):
-        return dict(zip(judge.labels, judge.option_texts, strict=True))
-    raise _refuse(judge)
+    known = _read_judge(judge)
+    if isinstance(known, LogitJudge):
+        return dict(zip(known.labels, known.option_texts, strict=True))
+    return {
+        label: f"<analysis>So it is.</analysis><{known.tag}>{label}</{known.tag}>"
+        for label in known.labels
+    }
 
 
-def _refuse(judge: Judge) -> RewardError:
-    return RewardError(
+def _read_judge(judge: Judge) -> GenerativeJudge | LogitJudge:
+    if isinstance(judge, GenerativeJudge | LogitJudge):
+        return judge
+    raise RewardError(
         f"the audit cannot put a stand-in behind the judge {judge.name!r}",
         got=type(judge).__name__,
         expected="a GenerativeJudge or a LogitJudge",
