@@ -32,6 +32,7 @@ from groupwise.evaluation.page import (
     show_sized,
     tabulate_confusion,
     tabulate_metrics,
+    tell_calibration,
     write_page,
 )
 from groupwise.evaluation.predictions import Prediction
@@ -189,7 +190,7 @@ def _list_plots(
                 bins,
                 words,
                 color=color_policy(subset),
-                caption=_tell_scores(by_subset[subset], words),
+                caption=tell_calibration(by_subset[subset], words),
             )
 
 
@@ -200,15 +201,6 @@ def _show_confusion(
         said = [_to_prediction(row) for row in split_subsets(rows)["all"]]
         table = tabulate_confusion("", count_confusion(said, measures.labels), words)
         yield Part("confusion", words.label("people_and_judge"), (table,))
-
-
-def _tell_scores(found: Mapping[str, Metric], words: Words) -> str:
-    scores = [
-        f"{words.label(name)} {numbers.format_value(found[name])}"
-        for name in ("brier", "ece")
-        if name in found
-    ]
-    return words.join(scores)
 
 
 def _make_bar(name: str, metric: Metric) -> Bar:

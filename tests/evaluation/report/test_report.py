@@ -11,7 +11,13 @@ import pytest
 from PIL import Image
 
 from groupwise.core import DataError, EvaluationError, write_json
-from groupwise.evaluation import Prediction, read_metrics, write_metrics, write_predictions
+from groupwise.evaluation import (
+    Prediction,
+    count_confusion,
+    read_metrics,
+    write_metrics,
+    write_predictions,
+)
 from groupwise.evaluation.page import LANGUAGES, list_plots
 from groupwise.evaluation.page.canvas import render_png, render_svg
 from groupwise.evaluation.page.numbers import format_share
@@ -24,7 +30,7 @@ from groupwise.evaluation.report import (
     render_markdown,
     write_report,
 )
-from groupwise.evaluation.report.mistakes import choose_mistakes
+from groupwise.evaluation.report.items import choose_mistakes
 from groupwise.evaluation.report.origin import flatten_settings
 
 POLICIES = ["majority", "text_only", "picture_only", "prompt", "sft", "sft_control", "grpo"]
@@ -233,7 +239,7 @@ def test_other_policies_and_splits_work(
     )
     report = build_report(tmp_path)
     assert list(report.metrics) == ["test", "dev"]
-    assert report.details[0].confusion.num_items == 3
+    assert "| 不通过 | 0 | 1 (50.0\u00a0%) | 1 (50.0\u00a0%) |" in render_markdown(report)
     assert "我的策略" in render_html(report)
 
 
@@ -247,7 +253,6 @@ def test_open_answers_have_no_confusion_and_keep_their_latency(
     write_predictions(tmp_path / "evaluate/predictions.jsonl", items)
     write_metrics(tmp_path / "evaluate/metrics.json", compute_metrics(items, labels=()))
     report = build_report(tmp_path)
-    assert report.details == ()
     page = render_markdown(report)
     assert "## Answers" in page
     assert "Latency" in page
@@ -268,8 +273,7 @@ def test_plots_are_the_same_bytes_every_time(full_run: Path) -> None:
 
 def test_the_confusion_has_the_counts_of_each_truth(full_run: Path) -> None:
     report = build_report(full_run)
-    (detail,) = [detail for detail in report.details if detail.policy == "prompt"]
-    on, _ = detail.confusion.counts
+    on, _ = count_confusion(report.answers["prompt"], ("on-task", "off-task")).counts
     table = render_markdown(report).split("**Prompting**\n\n")[1].split("\n\n")[0].splitlines()
     assert table[0] == "| Truth ↓ Answer → | on-task | off-task | invalid |"
     assert re.findall(r"[|] (\d+)", table[2]) == [str(count) for count in on]
@@ -297,24 +301,23 @@ def test_mistakes_are_the_most_confident_and_of_different_pictures(
 
     (tmp_path / "a.png").write_bytes(b"")
     items = [
-        make_prediction(example_id="right", pictures=("z.png",)),
         wrong("low", 0.6, "b.png"),
         wrong("twin", 0.98, "a.png"),
         wrong("top", 0.99, "a.png"),
         wrong("unknown", None, "c.png"),
         wrong("invalid", 0.9, "d.png", predicted=None, reason="empty"),
     ]
-    found = choose_mistakes(items, tmp_path)
-    assert found is not None
-    assert (found.num_wrong, found.num_items) == (5, 6)
-    assert [m.example_id for m in found.shown] == ["top", "twin", "low", "unknown", "invalid"]
-    assert list(found.pictures[:3]) == [tmp_path / "a.png", tmp_path / "a.png", None]
+    found = choose_mistakes(items)
+    assert [m.example_id for m in found] == ["top", "twin", "low", "unknown", "invalid"]
     many = [wrong(f"same{n:02}", 0.9, "a.png") for n in range(12)]
-    few = choose_mistakes([*many, wrong("other", 0.51, "e.png")], tmp_path)
-    assert few is not None
-    assert len(few.shown) == 10
-    assert "other" in [m.example_id for m in few.shown]
-    assert choose_mistakes([], tmp_path) is None
+    few = choose_mistakes([*many, wrong("other", 0.51, "e.png")])
+    assert len(few) == 10
+    assert "other" in [m.example_id for m in few]
+    assert choose_mistakes([]) == []
+    right = make_prediction(example_id="right", pictures=("z.png",))
+    write_predictions(tmp_path / "evaluate/predictions.jsonl", [right, *items])
+    page = render_markdown(build_report(tmp_path))
+    assert "got 5 of 6 items of test wrong. Here are 5" in page
 
 
 def test_unreadable_picture_is_said(

@@ -43,6 +43,7 @@ from groupwise.evaluation.page.tables import (
     show_sized,
     tabulate_confusion,
     tabulate_metrics,
+    tell_calibration,
 )
 from groupwise.evaluation.page.words import (
     LANGUAGES,
@@ -100,5 +101,6 @@ __all__ = [
     "show_sized",
     "tabulate_confusion",
     "tabulate_metrics",
+    "tell_calibration",
     "write_page",
 ]

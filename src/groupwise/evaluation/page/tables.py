@@ -83,3 +83,9 @@ def _show_count(count: int, total: int) -> Cell:
     share = count / total if count else 0.0
     style = Scale(0.0, 1.0).shade_value(share)
     return Cell(format_count(count), format_share(share) if count else "", style=style)
+
+
+def tell_calibration(found: Mapping[str, Metric], words: Words) -> str:
+    """Return Brier score and calibration error in words, as far as they were measured."""
+    names = (name for name in ("brier", "ece") if name in found)
+    return words.join(f"{words.label(name)} {format_value(found[name])}" for name in names)

@@ -5,12 +5,14 @@ Every number comes from a file of the run folder; nothing is typed and nothing i
 
 from groupwise.evaluation.report.content import Report, build_report
 from groupwise.evaluation.report.layout import lay_out, render_html, render_markdown, write_report
-from groupwise.evaluation.report.sections import Section, read_sections, write_sections
-from groupwise.evaluation.report.tables import (
+from groupwise.evaluation.report.sections import (
+    Section,
     describe_metric,
     make_tile,
+    read_sections,
     tabulate_policies,
     tabulate_trainable,
+    write_sections,
 )
 
 __all__ = [

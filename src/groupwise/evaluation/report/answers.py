@@ -1,12 +1,10 @@
-"""Answers and mistakes on the page of a run."""
+"""Answers on the page of a run: confusion, scores per label, reliability and latency."""
 
-from collections.abc import Iterator
-from pathlib import Path
+from collections.abc import Iterator, Sequence
 
+from groupwise.evaluation.label_metrics import bin_reliability, count_confusion
 from groupwise.evaluation.page import (
     Block,
-    Card,
-    Cards,
     Heading,
     Paragraph,
     Part,
@@ -17,17 +15,15 @@ from groupwise.evaluation.page import (
     Words,
     color_policy,
     name_file,
-    numbers,
     plot_reliability,
-    shorten,
     show_metric,
     tabulate_confusion,
     tabulate_metrics,
+    tell_calibration,
 )
 from groupwise.evaluation.predictions import Prediction
-from groupwise.evaluation.prompts import MAX_TEXT, Prompts
 from groupwise.evaluation.report.content import Report
-from groupwise.evaluation.report.items import MAX_ANSWER, show_item
+from groupwise.evaluation.scoring import MAX_LABELS
 
 _MAX_BESIDE = 4
 _KINDS = ("precision", "recall", "f1")
@@ -39,8 +35,10 @@ def show_answers(report: Report, words: Words) -> Part:
 
 
 def _list_blocks(report: Report, words: Words) -> Iterator[Block]:
-    if report.details:
-        yield from _list_details(report, words)
+    labels = find_labels([item for items in report.answers.values() for item in items])
+    # Open answers are as many as items: a row for each shows nothing and takes minutes to draw.
+    if 2 <= len(labels) <= MAX_LABELS:
+        yield from _list_details(report, labels, words)
     timed = {name: found for name, found in report.main.items() if "latency_p50_s" in found}
     if timed:
         yield Heading(words.label("latency"))
@@ -52,82 +50,54 @@ def _list_blocks(report: Report, words: Words) -> Iterator[Block]:
         )
 
 
-def _list_details(report: Report, words: Words) -> Iterator[Block]:
+def find_labels(predictions: Sequence[Prediction]) -> tuple[str, ...]:
+    """Return every label that occurs, in the order of the fullest probabilities, then by name."""
+    tables = [list(item.probabilities) for item in predictions if item.probabilities is not None]
+    known = max(tables, key=len) if tables else []
+    seen = {item.label for item in predictions}
+    seen |= {item.predicted for item in predictions if item.predicted is not None}
+    seen |= {name for table in tables for name in table}
+    return (*known, *sorted(seen - set(known)))
+
+
+def _list_details(report: Report, labels: tuple[str, ...], words: Words) -> Iterator[Block]:
     yield Paragraph(words.label("answers_lead", split=report.split))
     confusions = (
-        tabulate_confusion(words.title_policy(one.policy), one.confusion, words)
-        for one in report.details
+        tabulate_confusion(words.title_policy(policy), count_confusion(items, labels), words)
+        for policy, items in report.answers.items()
     )
-    is_wide = len(report.details[0].confusion.labels) > _MAX_BESIDE
-    yield Tables(tuple(confusions), is_wide=is_wide)
+    yield Tables(tuple(confusions), is_wide=len(labels) > _MAX_BESIDE)
     yield Heading(words.label("per_label"))
-    yield _tabulate_labels(report, words)
-    if reliabilities := tuple(_plot_reliabilities(report, words)):
+    yield _tabulate_labels(report, labels, words)
+    if reliabilities := tuple(_plot_reliabilities(report, labels, words)):
         yield Heading(words.label("reliability"))
         yield Paragraph(words.label("reliability_lead"))
         yield Plots(reliabilities)
 
 
-def _tabulate_labels(report: Report, words: Words) -> Table:
+def _tabulate_labels(report: Report, labels: tuple[str, ...], words: Words) -> Table:
     head = words.labels("policy", "label", *_KINDS)
     rows = tuple(
         (
-            words.title_policy(one.policy) if place == 0 else "",
+            words.title_policy(policy) if place == 0 else "",
             label,
-            *(
-                show_metric(report.main.get(one.policy, {}).get(f"{kind}:{label}"))
-                for kind in _KINDS
-            ),
+            *(show_metric(report.main.get(policy, {}).get(f"{kind}:{label}")) for kind in _KINDS),
         )
-        for one in report.details
-        for place, label in enumerate(one.confusion.labels)
+        for policy in report.answers
+        for place, label in enumerate(labels)
     )
     return Table("", head, rows, num_heads=2)
 
 
-def _plot_reliabilities(report: Report, words: Words) -> Iterator[Plot]:
-    for one in report.details:
-        if any(part.num_items for part in one.bins):
-            measures = report.main.get(one.policy, {})
-            scores = [
-                f"{words.label(name)} {numbers.format_value(measures[name])}"
-                for name in ("brier", "ece")
-                if name in measures
-            ]
+def _plot_reliabilities(report: Report, labels: tuple[str, ...], words: Words) -> Iterator[Plot]:
+    for policy, items in report.answers.items():
+        bins = bin_reliability(items, labels)
+        if any(part.num_items for part in bins):
             yield plot_reliability(
-                name_file("reliability", one.policy),
-                words.title_policy(one.policy),
-                one.bins,
+                name_file("reliability", policy),
+                words.title_policy(policy),
+                bins,
                 words,
-                color=color_policy(one.policy, words.policies),
-                caption=words.join(scores),
+                color=color_policy(policy, words.policies),
+                caption=tell_calibration(report.main.get(policy, {}), words),
             )
-
-
-def show_mistakes(report: Report, words: Words) -> Part:
-    """Return the most confident mistakes of the last policy with their pictures."""
-    found, blocks = report.mistakes, list[Block]()
-    if found is not None:
-        name = "some_wrong" if found.num_wrong else "none_wrong"
-        values = {"num": found.num_wrong, "all": found.num_items, "shown": len(found.shown)}
-        policy = words.title_policy(found.policy)
-        lead = words.label(name, policy=policy, split=report.split, **values)
-        cards = [
-            _show_mistake(one, picture, report.files.prompts, words)
-            for one, picture in zip(found.shown, found.pictures, strict=True)
-        ]
-        blocks = [Paragraph(lead), *([Cards(tuple(cards))] if cards else [])]
-    return Part("mistakes", words.label("mistakes"), tuple(blocks))
-
-
-def _show_mistake(one: Prediction, picture: Path | None, asked: Prompts, words: Words) -> Card:
-    sure = "" if one.confidence is None else words.label("sure", share=one.confidence)
-    wrong = words.label("invalid_answer")
-    if one.predicted is not None:
-        wrong = words.label("answered", answer=shorten(one.predicted, MAX_ANSWER))
-    said = words.label("said_nothing")
-    if one.text:
-        said = words.label("said", text=shorten(one.text, MAX_TEXT))
-    reason = words.label("in_brackets", text=one.reason) if one.reason else ""
-    pills = [("wrong", f"{wrong}{sure}")]
-    return show_item(one, f"{said}{reason}", words, pills=pills, picture=picture, asked=asked)

@@ -18,8 +18,9 @@ from groupwise.evaluation.page import (
 from groupwise.evaluation.policies import Policies
 from groupwise.evaluation.predictions import Prediction
 from groupwise.evaluation.prompts import MAX_TEXT
+from groupwise.evaluation.report.content import Report
 from groupwise.evaluation.report.files import RunFiles
-from groupwise.evaluation.report.items import MAX_ANSWER, find_picture, show_item
+from groupwise.evaluation.report.items import cut_answer, show_item
 
 NUM_SHOWN = 3
 KINDS = {(False, True): "fixed", (True, False): "broken"} | {
@@ -62,25 +63,25 @@ def find_changes(
     return Changes(before, after, pairs)
 
 
-def show_changes(
-    changes: Changes | None, files: RunFiles, *, split: str, words: Words
-) -> tuple[Part, ...]:
+def show_changes(report: Report, words: Words) -> tuple[Part, ...]:
     """Return counts of what became of all items, and a few that were fixed or broken."""
-    if changes is None:
+    found = find_changes(report.answers, report.files.policies)
+    if found is None:
         return ()
-    blocks = tuple(_list_blocks(changes, files, split, words))
+    blocks = tuple(_list_blocks(found, report, words))
     return (Part("changes", words.label("changes"), blocks),)
 
 
-def _list_blocks(found: Changes, files: RunFiles, split: str, words: Words) -> Iterator[Block]:
+def _list_blocks(found: Changes, report: Report, words: Words) -> Iterator[Block]:
     num = sum(map(len, found.pairs.values()))
     titles = {"before": words.title_policy(found.before), "after": words.title_policy(found.after)}
-    yield Paragraph(words.label("changes_lead", **titles, num=num, split=split, most=NUM_SHOWN))
+    numbered = {"num": num, "split": report.split, "most": NUM_SHOWN}
+    yield Paragraph(words.label("changes_lead", **titles, **numbered))
     rows = tuple(
         (
             words.label(kind),
             numbers.format_count(len(pairs)),
-            numbers.format_share(_share(pairs, num)),
+            numbers.format_share(len(pairs) / num if num else None),
         )
         for kind, pairs in found.pairs.items()
     )
@@ -88,11 +89,7 @@ def _list_blocks(found: Changes, files: RunFiles, split: str, words: Words) -> I
     for kind in ("fixed", "broken"):
         if pairs := found.pairs[kind]:
             yield Heading(words.label(kind))
-            yield Cards(tuple(_show_pair(one, files, words) for one in pairs[:NUM_SHOWN]))
-
-
-def _share(pairs: Sequence[Pair], num: int) -> float | None:
-    return len(pairs) / num if num else None
+            yield Cards(tuple(_show_pair(one, report.files, words) for one in pairs[:NUM_SHOWN]))
 
 
 def _show_pair(pair: Pair, files: RunFiles, words: Words) -> Card:
@@ -101,10 +98,7 @@ def _show_pair(pair: Pair, files: RunFiles, words: Words) -> Card:
     for one in pair:
         policy = words.title_policy(one.policy)
         answer = words.label("invalid_answer") if one.predicted is None else one.predicted
-        text = words.label("policy_answered", policy=policy, answer=shorten(answer, MAX_ANSWER))
+        text = words.label("policy_answered", policy=policy, answer=cut_answer(answer))
         pills.append(("truth" if one.is_correct else "wrong", text))
         said.append(words.label("policy_said", policy=policy, text=shorten(one.text, MAX_TEXT)))
-    picture = find_picture(pair[1].pictures, files.folder)
-    return show_item(
-        pair[1], " ".join(said), words, pills=pills, picture=picture, asked=files.prompts
-    )
+    return show_item(pair[1], " ".join(said), words, pills=pills, files=files)

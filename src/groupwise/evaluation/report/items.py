@@ -1,14 +1,26 @@
-"""Items on the page of a run: pictures, prompts, truths and answers."""
+"""Items on the page of a run: pictures, prompts, truths and answers, and the worst mistakes."""
 
 from collections.abc import Sequence
 from pathlib import Path
 
-from groupwise.evaluation.page import Card, Paragraph, Part, Verbatim, Words, mark_code, shorten
+from groupwise.evaluation.page import (
+    Block,
+    Card,
+    Cards,
+    Paragraph,
+    Part,
+    Verbatim,
+    Words,
+    mark_code,
+    shorten,
+)
 from groupwise.evaluation.predictions import Prediction
-from groupwise.evaluation.prompts import MAX_TEXT, Prompts
+from groupwise.evaluation.prompts import MAX_TEXT
+from groupwise.evaluation.report.content import Report
+from groupwise.evaluation.report.files import RunFiles
 
-MAX_ANSWER = 60
-"""Characters of a label or another parsed answer."""
+NUM_MISTAKES = 10
+_MAX_ANSWER = 60
 
 
 def show_item(
@@ -17,15 +29,15 @@ def show_item(
     words: Words,
     *,
     pills: Sequence[tuple[str, str]],
-    picture: Path | None,
-    asked: Prompts,
+    files: RunFiles,
 ) -> Card:
     """Return a card; ``pills`` follow the truth.
 
     Its title is the item's field ``task`` or, where it has none, the last turn of its prompt.
     """
-    task = one.fields.get("task") or asked.turns.get(one.example_id)
-    truth = words.label("truth_is", label=shorten(one.label, MAX_ANSWER))
+    task = one.fields.get("task") or files.prompts.turns.get(one.example_id)
+    picture = _find_picture(one.pictures, files.folder)
+    truth = words.label("truth_is", label=cut_answer(one.label))
     where = words.label("where", cluster=mark_code(one.cluster), item=mark_code(one.example_id[:8]))
     gone = words.label("picture_gone" if picture is None else "picture_broken")
     return Card(
@@ -38,18 +50,76 @@ def show_item(
     )
 
 
-def show_prompt(asked: Prompts, *, split: str, words: Words) -> tuple[Part, ...]:
+def cut_answer(answer: str) -> str:
+    """Return a label or another parsed answer, at most 60 characters of it."""
+    return shorten(answer, _MAX_ANSWER)
+
+
+def show_prompt(report: Report, words: Words) -> tuple[Part, ...]:
     """Return one prompt as the model sees it, where the run knows it."""
+    asked = report.files.prompts
     if not asked.shown:
         return ()
     pictures = words.label("with_pictures", names=asked.pictures) if asked.pictures else ""
-    values = {"item": asked.item[:8], "split": split, "pictures": pictures}
+    values = {"item": asked.item[:8], "split": report.split, "pictures": pictures}
     blocks = (Paragraph(words.label("prompt_lead", **values)), Verbatim(asked.shown))
     return (Part("prompt", words.label("prompt"), blocks),)
 
 
-def find_picture(pictures: Sequence[str], folder: Path) -> Path | None:
+def _find_picture(pictures: Sequence[str], folder: Path) -> Path | None:
     """Return the first picture, named from the run's folder or from here; None if it is gone."""
     if not pictures:
         return None
     return next((p for p in (folder / pictures[0], Path(pictures[0])) if p.is_file()), None)
+
+
+def show_mistakes(report: Report, words: Words) -> Part:
+    """Return the most confident mistakes of the last policy with their pictures."""
+    blocks: list[Block] = []
+    if report.answers:
+        policy, items = list(report.answers.items())[-1]
+        wrong = [item for item in items if not item.is_correct]
+        shown = choose_mistakes(wrong)
+        lead = words.label(
+            "some_wrong" if wrong else "none_wrong",
+            policy=words.title_policy(policy),
+            split=report.split,
+            num=len(wrong),
+            all=len(items),
+            shown=len(shown),
+        )
+        cards = tuple(_show_mistake(one, report.files, words) for one in shown)
+        blocks = [Paragraph(lead), *([Cards(cards)] if cards else [])]
+    return Part("mistakes", words.label("mistakes"), tuple(blocks))
+
+
+def choose_mistakes(wrong: Sequence[Prediction]) -> list[Prediction]:
+    """Return the most confident mistakes, one per picture while there are others.
+
+    Wrong labels come before invalid answers, and those without a known confidence last.
+    """
+    firsts: dict[tuple[str, ...], Prediction] = {}
+    for item in (ranked := sorted(wrong, key=_rank_mistake)):
+        firsts.setdefault(item.pictures or (item.example_id,), item)
+    chosen_ids = {item.example_id for item in firsts.values()}
+    chosen = [*firsts.values(), *(item for item in ranked if item.example_id not in chosen_ids)]
+    return sorted(chosen[:NUM_MISTAKES], key=_rank_mistake)
+
+
+def _rank_mistake(item: Prediction) -> tuple[bool, bool, float, str]:
+    confidence = item.confidence
+    return (item.predicted is None, confidence is None, -(confidence or 0.0), item.example_id)
+
+
+def _show_mistake(one: Prediction, files: RunFiles, words: Words) -> Card:
+    sure = "" if one.confidence is None else words.label("sure", share=one.confidence)
+    wrong = words.label("invalid_answer")
+    if one.predicted is not None:
+        wrong = words.label("answered", answer=cut_answer(one.predicted))
+    said = words.label("said_nothing")
+    if one.text:
+        said = words.label("said", text=shorten(one.text, MAX_TEXT))
+    reason = words.label("in_brackets", text=one.reason) if one.reason else ""
+    return show_item(
+        one, f"{said}{reason}", words, pills=[("wrong", f"{wrong}{sure}")], files=files
+    )

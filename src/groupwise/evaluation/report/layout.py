@@ -18,13 +18,13 @@ from groupwise.evaluation.page import (
     Words,
     numbers,
 )
-from groupwise.evaluation.report.answers import show_answers, show_mistakes
+from groupwise.evaluation.report.answers import show_answers
 from groupwise.evaluation.report.changes import show_changes
 from groupwise.evaluation.report.content import Report, build_report
-from groupwise.evaluation.report.items import show_prompt
+from groupwise.evaluation.report.items import show_mistakes, show_prompt
 from groupwise.evaluation.report.origin import show_data, show_next, show_settings
 from groupwise.evaluation.report.results import show_accuracy, show_comparisons, show_slices
-from groupwise.evaluation.report.tables import make_tile
+from groupwise.evaluation.report.sections import make_tile
 from groupwise.evaluation.report.training import show_training
 
 NAME = "report"
@@ -74,9 +74,9 @@ def lay_out(report: Report, language: Language = "en") -> Page:
         show_training(report.files, words),
         *show_slices(report, words),
         show_answers(report, words),
-        *show_changes(report.changes, report.files, split=report.split, words=words),
+        *show_changes(report, words),
         show_mistakes(report, words),
-        *show_prompt(report.files.prompts, split=report.split, words=words),
+        *show_prompt(report, words),
         show_data(report.files.audit, words),
         show_settings(report.files.manifest, words),
         *show_next(report.files, words),

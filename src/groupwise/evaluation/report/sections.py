@@ -1,20 +1,24 @@
 """Sections that a recipe adds to the report of its runs: words and tables, as data.
 
 A step leaves them as ``evaluate/sections.json``. Their texts are shown as they are, never as
-markup; how they look is the job of the templates.
+markup. Of numbers that are already measured nothing is computed here but the total of a column.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from pydantic import ConfigDict, TypeAdapter, ValidationError, with_config
+from pydantic import TypeAdapter
 
 from groupwise.core import EvaluationError, write_json
-from groupwise.evaluation.page import Table, Tile
+from groupwise.evaluation.metrics import Metric
+from groupwise.evaluation.page import Table, Tile, Words, tabulate_metrics
+from groupwise.evaluation.page.numbers import format_count, format_interval, format_value
+from groupwise.evaluation.policies import Policies
+from groupwise.evaluation.records import exact, read_as
 
 
-@with_config(ConfigDict(extra="forbid"))
+@exact
 @dataclass(frozen=True, slots=True)
 class Section:
     """A part of a report with a title of its own.
@@ -45,16 +49,76 @@ def read_sections(path: Path) -> tuple[Section, ...]:
     """Return the sections of a file.
 
     Raises:
-        EvaluationError: if the file is missing or is not a list of sections.
+        DataError: if the file is missing or is not a list.
+        EvaluationError: if it is not one of sections.
     """
-    try:
-        return _SECTIONS.validate_json(path.read_bytes())
-    except OSError as error:
-        raise EvaluationError(f"cannot read {path} ({error.strerror})") from error
-    except ValidationError as error:
-        first = error.errors()[0]
-        place = ".".join(map(str, first["loc"])) or "the file"
-        raise EvaluationError(
-            f"{path} is not a list of sections ({place}: {first['msg']})",
-            fix="run the step that writes it again",
-        ) from error
+    return read_as(path, _SECTIONS)
+
+
+@exact
+@dataclass(frozen=True, slots=True)
+class _TrainableRow:
+    part: str
+    num_trainable: int
+    num_frozen: int
+
+
+_TRAINABLE = TypeAdapter(list[_TrainableRow])
+
+
+def describe_metric(metric: Metric) -> str:
+    """Return a number with its 95 % interval, such as ``25.0 % (12.5-62.5 %)``."""
+    return f"{format_value(metric)} ({format_interval(metric)})"
+
+
+def make_tile(metric: Metric, text: str) -> Tile:
+    """Return a number for the top of the page, with its 95 % interval and its size."""
+    note = f"{format_interval(metric)} (95 %), n = {format_count(metric.n)}"
+    return Tile(format_value(metric), text, note)
+
+
+def tabulate_policies(
+    metrics: Sequence[Metric], columns: Mapping[str, str], *, policies: Policies, title: str = ""
+) -> Table:
+    """Return a row per policy: measures, each with its interval, and the number of its items.
+
+    Args:
+        metrics: of one split; a measure that a policy lacks is a dash.
+        columns: the measure of each column, by the column's title.
+        policies: what they are called, in their order.
+        title: of the table.
+
+    Raises:
+        EvaluationError: if the metrics are of several splits.
+    """
+    splits = sorted({metric.split for metric in metrics})
+    if len(splits) > 1:
+        raise EvaluationError("one table holds one split", got=", ".join(splits))
+    words = Words("en", policies=policies)
+    found: dict[str, dict[str, Metric]] = {}
+    for metric in metrics:
+        found.setdefault(metric.policy, {})[metric.measure] = metric
+    return tabulate_metrics(
+        [(words.title_policy(name), found[name]) for name in policies.sort(found)],
+        {measure: heading for heading, measure in columns.items()},
+        head=words.label("policy"),
+        count="accuracy",
+        title=title,
+    )
+
+
+def tabulate_trainable(path: Path, *, title: str = "") -> Table:
+    """Return what trained and what was frozen, in weights, from a step's ``trainable.json``.
+
+    Raises:
+        EvaluationError: if the file is missing or is not such a table.
+    """
+    parts = read_as(path, _TRAINABLE)
+    total = _TrainableRow(
+        "total", sum(row.num_trainable for row in parts), sum(row.num_frozen for row in parts)
+    )
+    rows = [
+        (row.part, format_count(row.num_trainable), format_count(row.num_frozen))
+        for row in (*parts, total)
+    ]
+    return Table(title, ("Part", "Trainable", "Frozen"), tuple(rows))
