@@ -1,4 +1,5 @@
 import pytest
+from sandbox_host import needs_bubblewrap
 
 from groupwise.core import Completion, Message, make_example
 from groupwise.rewards import CodeParser, CodeTests
@@ -34,6 +35,7 @@ def test_what_is_no_program_says_why(text: str, reason: str) -> None:
     assert reason in CodeParser().parse(text).reason
 
 
+@needs_bubblewrap
 def test_programs_are_measured_by_their_tests() -> None:
     example = make_item(tests="assert add(1, 2) == 3", entry_point="add")
     parser = CodeParser(tags=("think", "answer"))
