@@ -5,15 +5,16 @@ split only and know nothing of prompts, models or rewards.
 """
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from groupwise.core import EvaluationError, Example, Picture, derive_seed, open_picture
+from groupwise.core import EvaluationError, Example, derive_seed, open_picture
 from groupwise.evaluation.policies import RunPolicy
 from groupwise.evaluation.predictions import Prediction
 
@@ -86,22 +87,18 @@ def predict_text_only(
         make_union,
     )
 
-    labels = _read_labels(train)
-    _require_two(labels)
-    texts = [_read_text(example) for example in train]
-    if not any(text.strip() for text in texts):
+    if train and not any(_read_text(example).strip() for example in train):
         raise EvaluationError("the text-only baseline has no text", fix="give prompts or tasks")
     features = make_union(
         TfidfVectorizer(ngram_range=(1, 2), token_pattern=r"(?u)\b\w+\b", sublinear_tf=True),
         TfidfVectorizer(analyzer="char", ngram_range=(1, 4), sublinear_tf=True),
     )
-    model: Any = make_pipeline(
+    model = make_pipeline(
         features,
         LogisticRegression(max_iter=2000, random_state=derive_seed(seed, "text_only")),
     )
-    model.fit(texts, labels)
-    rows: Any = model.predict_proba([_read_text(example) for example in test]) if test else ()
-    return _to_predictions(test, TEXT_ONLY.name, split, list(model.classes_), rows)
+    names, rows = _learn(model, _read_text, train, test)
+    return _to_predictions(test, TEXT_ONLY.name, split, names, rows)
 
 
 def predict_picture_only(
@@ -115,18 +112,39 @@ def predict_picture_only(
     """
     from groupwise.evaluation.untyped import RandomForestClassifier
 
-    labels = _read_labels(train)
-    _require_two(labels)
-    _require_pictures([*train, *test])
-    thumbnails: dict[str, Pixels] = {}
-    model: Any = RandomForestClassifier(
+    numbers = sorted({len(example.pictures) for example in [*train, *test]})
+    if len(numbers) != 1 or numbers[0] == 0:
+        raise EvaluationError(
+            "the picture-only baseline needs the same number of pictures in every example",
+            got=f"{numbers} pictures",
+        )
+    model = RandomForestClassifier(
         n_estimators=_NUM_TREES, n_jobs=-1, random_state=derive_seed(seed, "picture_only")
     )
-    model.fit([_read_pixels(example, thumbnails) for example in train], labels)
-    model.set_params(n_jobs=1)  # several threads would add up the trees in any order
-    pixels = [_read_pixels(example, thumbnails) for example in test]
-    rows: Any = model.predict_proba(pixels) if test else ()
-    return _to_predictions(test, PICTURE_ONLY.name, split, list(model.classes_), rows)
+    names, rows = _learn(model, partial(_read_pixels, thumbnails={}), train, test)
+    return _to_predictions(test, PICTURE_ONLY.name, split, names, rows)
+
+
+def _learn(
+    model: Any, read: Callable[[Example], Any], train: Sequence[Example], test: Sequence[Example]
+) -> tuple[list[str], Any]:
+    """Return the labels of ``train`` and their probabilities (test, labels).
+
+    Args:
+        model: a classifier of scikit-learn.
+        read: returns what it sees of an example.
+        train: what it learns from.
+        test: what it is asked.
+    """
+    labels = _read_labels(train)
+    if len(set(labels)) < 2:
+        raise EvaluationError(
+            "a baseline needs two labels to learn from", got=f"only {labels[0]!r} in training"
+        )
+    model.fit([read(example) for example in train], labels)
+    if "n_jobs" in model.get_params():
+        model.set_params(n_jobs=1)  # several threads would add up the trees in any order
+    return list(model.classes_), model.predict_proba([read(e) for e in test]) if test else ()
 
 
 def _read_labels(examples: Sequence[Example]) -> list[str]:
@@ -139,22 +157,6 @@ def _read_labels(examples: Sequence[Example]) -> list[str]:
     return labels
 
 
-def _require_two(labels: Sequence[str]) -> None:
-    if len(set(labels)) < 2:
-        raise EvaluationError(
-            "a baseline needs two labels to learn from", got=f"only {labels[0]!r} in training"
-        )
-
-
-def _require_pictures(examples: Sequence[Example]) -> None:
-    numbers = sorted({len(example.pictures) for example in examples})
-    if len(numbers) != 1 or numbers[0] == 0:
-        raise EvaluationError(
-            "the picture-only baseline needs the same number of pictures in every example",
-            got=f"{numbers} pictures",
-        )
-
-
 def _read_text(example: Example) -> str:
     task = example.fields.get("task")
     if isinstance(task, str):
@@ -165,13 +167,10 @@ def _read_text(example: Example) -> str:
 def _read_pixels(example: Example, thumbnails: dict[str, Pixels]) -> Pixels:
     for picture in example.pictures:
         if picture.digest not in thumbnails:
-            thumbnails[picture.digest] = _shrink_picture(picture)
+            small = open_picture(Path(picture.path)).resize(THUMBNAIL_SIZE)
+            pixels = np.asarray(small, dtype=np.float32).reshape(-1) / np.float32(255)
+            thumbnails[picture.digest] = pixels
     return np.concatenate([thumbnails[picture.digest] for picture in example.pictures])
-
-
-def _shrink_picture(picture: Picture) -> Pixels:
-    small = open_picture(Path(picture.path)).resize(THUMBNAIL_SIZE)
-    return np.asarray(small, dtype=np.float32).reshape(-1) / np.float32(255)
 
 
 def _to_predictions(

@@ -89,7 +89,7 @@ def test_items_are_ticked_where_they_are_right(measure: str, compare: Compare) -
     rows = [line for line in render_markdown(found).splitlines() if line.startswith("| 任务")]
     assert len(rows) == len(found.versus[0].discordant.shown)
     for one, line in zip(found.versus[0].discordant.shown, rows, strict=True):
-        is_best = (one.first_value == 1) == found.measure.is_higher_better
+        is_best = (one.value_a == 1) == found.measure.is_higher_better
         first, second = line.split(" | ")[2:4]
         assert ("✓" in first, "✓" in second) == (is_best, not is_best)
 

@@ -10,10 +10,10 @@ import pytest
 from compared_runs import make_answers
 
 from groupwise.evaluation.comparison import Comparison, render_html, write_comparison
-from groupwise.evaluation.comparison.gate import show_count, show_value
 from groupwise.evaluation.comparison.grids import tabulate_summary
 from groupwise.evaluation.comparison.layout import choose_words, lay_out
 from groupwise.evaluation.comparison.plots import MAX_ROWS, plot_forests
+from groupwise.evaluation.comparison.sides import show_count, show_value
 from groupwise.evaluation.comparison.tables import tabulate_results
 from groupwise.evaluation.page import LANGUAGES, Scale, list_plots
 from groupwise.evaluation.page.canvas import render_svg

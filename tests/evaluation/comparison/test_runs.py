@@ -193,8 +193,8 @@ def test_discordant_items_come_with_both_answers(compare_two: Compare) -> None:
     test = found.versus[0].gaps[0].test
     assert (listed.num_first_better, listed.num_second_better) == (test.num_b_only, test.num_a_only)
     for one in listed.shown:
-        assert {one.first_value, one.second_value} == {0.0, 1.0}
-        right = one.first_answer if one.first_value else one.second_answer
+        assert {one.value_a, one.value_b} == {0.0, 1.0}
+        right = one.answer_a if one.value_a else one.answer_b
         assert right == f"I say {one.label}"
         assert one.task.startswith("任务")
 

@@ -4,16 +4,16 @@ Warnings first, then what the numbers say, a recommendation with its evidence or
 none, and tables and plots; HTML, Markdown and JSON from one data model, in English and Chinese.
 """
 
-from groupwise.evaluation.comparison.building import build_comparison
 from groupwise.evaluation.comparison.cells_file import read_cells_file
-from groupwise.evaluation.comparison.content import Comparison, GridAxis
+from groupwise.evaluation.comparison.content import Comparison
+from groupwise.evaluation.comparison.findings import build_comparison
 from groupwise.evaluation.comparison.layout import (
     render_html,
     render_markdown,
     tell_comparison,
     write_comparison,
 )
-from groupwise.evaluation.comparison.material import Material
+from groupwise.evaluation.comparison.material import GridAxis, Material
 from groupwise.evaluation.comparison.sources import Question, Source, read_sources
 
 __all__ = [

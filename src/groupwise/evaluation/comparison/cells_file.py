@@ -4,7 +4,7 @@ Such cells have values but no items, so nothing in them can be tested; what is k
 settings and data is compared as it is for runs.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import product
 from pathlib import Path
@@ -13,20 +13,26 @@ from typing import Annotated, Any, Literal
 from pydantic import BeforeValidator, Field, model_validator
 
 from groupwise.core import Config, load_config
-from groupwise.evaluation.comparison.content import EpochRow, GridAxis, GridCell, State, System
-from groupwise.evaluation.comparison.gate import (
+from groupwise.evaluation.comparison.material import (
+    EpochRow,
+    Gate,
+    GridAxis,
+    GridCell,
+    Material,
+    State,
+    System,
+)
+from groupwise.evaluation.comparison.sides import (
     arrange_configuration,
     arrange_data,
     merge_differences,
     tell_rows,
 )
-from groupwise.evaluation.comparison.material import Gate, Material
 from groupwise.evaluation.fairness import RunFacts
 from groupwise.evaluation.fairness.classing import find_differences
 from groupwise.evaluation.fairness.finding import RECORDED
 from groupwise.evaluation.measures import Measure, find_measure
 
-_PERCENT = 100
 Name = Annotated[str, BeforeValidator(lambda value: value if value is None else str(value))]
 
 
@@ -51,6 +57,10 @@ class CellTable(Config):
     digest: str = ""
     state: State = "done"
     error: str = ""
+
+    def place(self, axes: Iterable[AxisTable]) -> tuple[str, ...]:
+        """Return its system and its value on every axis."""
+        return (self.system, *(self.at.get(axis.key, "") for axis in axes))
 
 
 class EpochTable(Config):
@@ -94,28 +104,29 @@ class CellsFile(Config):
     def check_places(self) -> "CellsFile":
         """Refuse cells outside the grid, cells that appear twice and unknown systems."""
         seen: set[tuple[str, ...]] = set()
+        allowed = [self.systems.values, *(axis.values for axis in self.axes)]
         for cell in self.cells:
-            place = (cell.system, *(cell.at.get(axis.key, "") for axis in self.axes))
-            allowed = [self.systems.values, *(axis.values for axis in self.axes)]
+            where, place = f"the cell {cell.system} at {cell.at}", cell.place(self.axes)
             is_inside = all(value in values for value, values in zip(place, allowed, strict=True))
             if not is_inside or len(cell.at) != len(self.axes):
-                raise ValueError(f"the cell {cell.system} at {cell.at} is not in the grid")
+                raise ValueError(f"{where} is not in the grid")
             if place in seen:
-                raise ValueError(f"the cell {cell.system} at {cell.at} appears twice")
+                raise ValueError(f"{where} appears twice")
             seen.add(place)
-            self._check_value(cell)
+            if (cell.value is None) != (cell.state != "done"):
+                raise ValueError(f"{where} is done without a value")
+            if cell.value is not None and not 0 <= cell.value <= self.scale:
+                raise ValueError(f"the value {cell.value} is not in [0, {self.scale}]")
         named = {*self.facts, *(row.system for row in self.training)}
         unknown = sorted(named - set(self.systems.values))
         if unknown:
             raise ValueError(f"there are no systems {unknown}")
         return self
 
-    def _check_value(self, cell: CellTable) -> None:
-        if (cell.value is None) != (cell.state != "done"):
-            raise ValueError(f"the cell {cell.system} at {cell.at} is done without a value")
-        top = _PERCENT if self.unit == "percent" else 1
-        if cell.value is not None and not 0 <= cell.value <= top:
-            raise ValueError(f"the value {cell.value} is not in [0, {top}]")
+    @property
+    def scale(self) -> int:
+        """What a share of 1 is in the file."""
+        return 100 if self.unit == "percent" else 1
 
 
 def read_cells_file(path: Path) -> Material:
@@ -156,28 +167,16 @@ def _define_measure(table: CellsFile) -> Measure:
 
 
 def _list_cells(table: CellsFile) -> Iterator[GridCell]:
-    known = {(c.system, *(c.at[a.key] for a in table.axes)): c for c in table.cells}
-    scale = _PERCENT if table.unit == "percent" else 1
-    for name in table.systems.values:
-        for place in product(*(axis.values for axis in table.axes)):
-            row = known.get((name, *place))
-            yield GridCell(name, place, "waiting") if row is None else _read_cell(row, place, scale)
-
-
-def _read_cell(row: CellTable, place: Sequence[str], scale: float) -> GridCell:
-    value, low, high = (None if x is None else x / scale for x in (row.value, row.low, row.high))
-    return GridCell(
-        system=row.system,
-        coordinates=tuple(place),
-        state=row.state,
-        value=value,
-        low=low,
-        high=high,
-        n=row.n,
-        num_clusters=row.num_clusters,
-        digest=row.digest,
-        error=row.error,
-    )
+    known = {cell.place(table.axes): cell for cell in table.cells}
+    for system, *place in product(table.systems.values, *(axis.values for axis in table.axes)):
+        row = known.get((system, *place))
+        if row is None:
+            yield GridCell(system, tuple(place), "waiting")
+            continue
+        values = row.model_dump(exclude={"at"})
+        for name in ("value", "low", "high"):
+            values[name] = None if values[name] is None else values[name] / table.scale
+        yield GridCell(coordinates=tuple(place), **values)
 
 
 def _read_facts(name: str, values: Mapping[str, Any]) -> RunFacts:

@@ -1,134 +1,109 @@
 """What a comparison says, as data: numbers and named statements, without words or layout.
 
-Built from run folders or from reported results; ``layout`` makes a page of it. Its JSON form is
-the third output beside HTML and Markdown.
-
-A comparison is systems × cells. Two runs side by side are two systems with one cell each
-and no axes; a sweep has one axis as systems and the others as a grid.
+``layout`` makes a page of it. Its JSON form is the third output beside HTML and Markdown.
 """
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Literal
 
-from groupwise.evaluation.comparison.versus import Coordinates, Versus
-from groupwise.evaluation.fairness import DifferenceKind
-from groupwise.evaluation.measures import Measure
+from groupwise.evaluation.comparison.material import Coordinates, Setup
+from groupwise.evaluation.items import DiscordantItem
 from groupwise.evaluation.page import Statement
-
-State = Literal["done", "failed", "running", "waiting"]
-
-
-@dataclass(frozen=True, slots=True)
-class System:
-    """One of the things compared: a run, or a value of the system axis.
-
-    Attributes:
-        name: unique among the systems.
-        policy: whose answers are compared; empty for cells without items.
-        folders: its run folders, in the order of its cells; empty for cells without items.
-    """
-
-    name: str
-    policy: str = ""
-    folders: tuple[str, ...] = ()
+from groupwise.evaluation.paired import PairedComparison
 
 
 @dataclass(frozen=True, slots=True)
-class GridAxis:
-    """One axis of the grid: a config key and its values in order.
+class Gap:
+    """The difference of two systems in one cell, first minus second.
 
     Attributes:
-        key: such as ``evaluation.num_items``.
-        values: in the order they are shown.
-        is_nested: whether the item sets along it are nested; None where not known.
+        coordinates: the cell.
+        difference: None unless both have run on the same items.
+        why_none: ``missing`` (one has not run) or ``other_items``; empty with a difference.
+        test: the paired comparison, whose b is the first system; None without items.
+        is_clear: whether it survives Holm's method over all comparisons of the report.
     """
 
-    key: str
-    values: tuple[str, ...]
-    is_nested: bool | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class GridCell:
-    """One measured value of a system; every number of a cell that has not run is None.
-
-    Attributes:
-        system: name of the system.
-        coordinates: a value per axis, in the order of the axes.
-        state: whether it has run.
-        value: the measure, in [0, 1].
-        low: lower end of its 95 % interval; None where there are no items.
-        high: upper end.
-        n: number of items.
-        num_clusters: number of clusters they are in.
-        digest: digest of the items' ids and labels; empty where not known.
-        invalid_rate: share of all answers of the split that are invalid.
-        folder: the run folder; empty for cells without items.
-        error: why it failed.
-    """
-
-    system: str
     coordinates: Coordinates
-    state: State
-    value: float | None = None
-    low: float | None = None
-    high: float | None = None
-    n: int | None = None
-    num_clusters: int | None = None
-    digest: str = ""
-    invalid_rate: float | None = None
-    folder: str = ""
-    error: str = ""
+    difference: float | None
+    why_none: Literal["", "missing", "other_items"] = ""
+    test: PairedComparison | None = None
+    is_clear: bool = False
 
 
 @dataclass(frozen=True, slots=True)
-class SideRow:
-    """A setting or a count, by system.
+class AxisMean:
+    """Mean difference over the cells with one value of an axis, and over how many of them."""
+
+    value: str
+    mean: float | None
+    num_compared: int
+    num_cells: int
+
+
+@dataclass(frozen=True, slots=True)
+class AxisMeans:
+    """Mean differences by the values of one axis."""
+
+    key: str
+    rows: tuple[AxisMean, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class DiscordantList:
+    """The first discordant items of one cell, and how many there are in all."""
+
+    coordinates: Coordinates
+    num_items: int
+    num_first_better: int
+    num_second_better: int
+    shown: tuple[DiscordantItem, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Versus:
+    """Two systems, cell by cell: first minus second.
 
     Attributes:
-        aspect: what it belongs to (``config``, ``data``, ``decoding``).
-        key: its name.
-        values: one text per system; None where it was not recorded.
-        kind: how the fairness gate classes the difference; None where there is none.
-        reason: name of the gate's sentence about it; empty where there is no difference.
-        words: what that sentence is filled with.
+        first: name of the system whose values count positive.
+        second: name of the other.
+        gaps: one per cell of the grid.
+        mean: mean difference over the cells where both have run, None if there are none.
+        num_better: cells where the first is better.
+        num_worse: cells where it is worse.
+        num_equal: cells where both are exactly equal.
+        num_tested: cells with a paired test.
+        num_clear_better: tested cells where it is better and that survive Holm's method.
+        num_clear_worse: likewise, worse.
+        best: coordinates of the cell where it gains most (or loses least).
+        worst: coordinates of the cell where it loses most (or gains least).
+        by_axis: mean differences by axis.
+        discordant: items the two differ in, None without items.
     """
 
-    aspect: str
-    key: str
-    values: tuple[str | None, ...]
-    kind: DifferenceKind | None = None
-    reason: str = ""
-    words: Mapping[str, str] = field(default_factory=dict[str, str])
+    first: str
+    second: str
+    gaps: tuple[Gap, ...]
+    mean: float | None
+    num_better: int
+    num_worse: int
+    num_equal: int
+    num_tested: int
+    num_clear_better: int
+    num_clear_worse: int
+    best: Coordinates | None
+    worst: Coordinates | None
+    by_axis: tuple[AxisMeans, ...]
+    discordant: DiscordantList | None = None
 
+    @property
+    def num_compared(self) -> int:
+        """Number of cells that have a difference."""
+        return self.num_better + self.num_worse + self.num_equal
 
-@dataclass(frozen=True, slots=True)
-class Curve:
-    """One logged number of one training step, over all runs of a system.
-
-    ``low`` and ``high`` are the lowest and highest run at each step, equal to ``mean`` for one run.
-    """
-
-    step_name: str
-    key: str
-    system: str
-    num_runs: int
-    steps: tuple[float, ...]
-    mean: tuple[float, ...]
-    low: tuple[float, ...]
-    high: tuple[float, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class EpochRow:
-    """The last logged values within one epoch of training, as means over ``num_runs`` runs."""
-
-    step_name: str
-    system: str
-    epoch: int
-    num_runs: int
-    values: Mapping[str, float]
+    def find(self, coordinates: Coordinates | None) -> Gap | None:
+        """Return the gap of a cell."""
+        return next((gap for gap in self.gaps if gap.coordinates == coordinates), None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,51 +117,6 @@ class Recommendation:
 
     system: str | None
     reasons: tuple[Statement, ...]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Setup:
-    """What is compared, as it was read.
-
-    Attributes:
-        title: what is compared.
-        measure: what is compared, with its titles and direction.
-        split: such as ``test``.
-        system_axis: the key whose values are the systems; empty for plain runs.
-        systems: in input order.
-        axes: the axes of the grid; empty for one cell per system.
-        cells: of every system, in the order of systems and coordinates.
-        configuration: settings side by side, those that differ first.
-        data: counts and digests of the data side by side.
-        curves: logged numbers of training.
-        epochs: the last values of every epoch.
-    """
-
-    title: str
-    measure: Measure
-    split: str
-    system_axis: str
-    systems: tuple[System, ...]
-    axes: tuple[GridAxis, ...]
-    cells: tuple[GridCell, ...]
-    configuration: tuple[SideRow, ...] = ()
-    data: tuple[SideRow, ...] = ()
-    curves: tuple[Curve, ...] = ()
-    epochs: tuple[EpochRow, ...] = ()
-
-    @property
-    def names(self) -> tuple[str, ...]:
-        """The names of the systems, in their order."""
-        return tuple(system.name for system in self.systems)
-
-    def cells_of(self, system: str) -> tuple[GridCell, ...]:
-        """Return the cells of one system, in the order of the grid."""
-        return tuple(cell for cell in self.cells if cell.system == system)
-
-    def mean_of(self, system: str) -> float | None:
-        """Return the mean over the cells that have run, None if there are none."""
-        values = [c.value for c in self.cells_of(system) if c.value is not None]
-        return sum(values) / len(values) if values else None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

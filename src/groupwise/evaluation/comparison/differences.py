@@ -4,22 +4,19 @@ Nothing is computed from a cell that has not run, nor from two cells of differen
 """
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from itertools import combinations
 
-from groupwise.evaluation.comparison.content import GridAxis
-from groupwise.evaluation.comparison.material import Answers, Material
-from groupwise.evaluation.comparison.versus import (
+from groupwise.evaluation.comparison.content import (
     AxisMean,
     AxisMeans,
-    Coordinates,
-    Discordant,
     DiscordantList,
     Gap,
     Versus,
 )
+from groupwise.evaluation.comparison.material import Answers, Coordinates, GridAxis, Material
 from groupwise.evaluation.items import DiscordantItem, list_discordant
 from groupwise.evaluation.paired import PairedComparison, adjust, compare_items
-from groupwise.evaluation.predictions import Prediction
 
 CLEAR_P = 0.05
 MAX_COMPARISONS = 200
@@ -163,22 +160,12 @@ def _find_discordant(
     )
 
 
-def _describe(one: DiscordantItem, first: Answers, second: Answers) -> Discordant:
-    """Return a discordant item with what both answered."""
-    known = first.predictions.get(one.id)
-    return Discordant(
-        example_id=one.id,
-        cluster=one.cluster,
-        label=one.label or "",
+def _describe(one: DiscordantItem, first: Answers, second: Answers) -> DiscordantItem:
+    """Return a discordant item with its task and the texts of both answers."""
+    known, other = first.predictions.get(one.id), second.predictions.get(one.id)
+    return replace(
+        one,
         task=str(known.fields.get("task") or "") if known else "",
-        first_value=one.value_a,
-        second_value=one.value_b,
-        first_answer=_show_answer(known) or one.answer_a or "",
-        second_answer=_show_answer(second.predictions.get(one.id)) or one.answer_b or "",
+        answer_a=(known and known.text) or one.answer_a,
+        answer_b=(other and other.text) or one.answer_b,
     )
-
-
-def _show_answer(prediction: Prediction | None) -> str:
-    if prediction is None:
-        return ""
-    return prediction.text or (prediction.predicted or "")

@@ -6,12 +6,13 @@ a value above a baseline. Otherwise every reason that stands against it is liste
 """
 
 from collections.abc import Iterator, Sequence
+from dataclasses import fields
 from typing import Any
 
-from groupwise.evaluation.comparison.content import Recommendation
-from groupwise.evaluation.comparison.differences import SAME
-from groupwise.evaluation.comparison.material import Material
-from groupwise.evaluation.comparison.versus import Gap, Versus
+from groupwise.evaluation.comparison.content import Comparison, Gap, Recommendation, Versus
+from groupwise.evaluation.comparison.differences import SAME, compare_systems
+from groupwise.evaluation.comparison.material import Material, Setup
+from groupwise.evaluation.comparison.notices import collect_notices
 from groupwise.evaluation.measures import Measure
 from groupwise.evaluation.page import Statement
 from groupwise.evaluation.paired import PairedComparison
@@ -20,22 +21,32 @@ MAX_PAIRS_IN_FULL = 2
 MAX_PAIRS_TOLD = 6
 
 
-def state_findings(material: Material, versus: Sequence[Versus]) -> tuple[Statement, ...]:
-    """Return the statements of the findings paragraph."""
-    found: list[Statement] = []
+def build_comparison(material: Material, *, seed: int = 0) -> Comparison:
+    """Build a comparison; the same material and seed give the same comparison."""
+    versus = compare_systems(material, seed=seed)
+    return Comparison(
+        **{one.name: getattr(material, one.name) for one in fields(Setup)},
+        is_fair=material.gate.is_fair,
+        notices=collect_notices(material, versus),
+        findings=tuple(_state_findings(material, versus)),
+        recommendation=_recommend(material, versus),
+        versus=versus,
+    )
+
+
+def _state_findings(material: Material, versus: Sequence[Versus]) -> Iterator[Statement]:
     if not material.gate.is_fair:
-        found.append(Statement("finding.confounded"))
+        yield Statement("finding.confounded")
     if not versus:
-        found += _state_values(material)
+        yield from _state_values(material)
     is_brief = len(versus) > MAX_PAIRS_IN_FULL
     for pair in versus[:MAX_PAIRS_TOLD]:
         is_grid = len(pair.gaps) > 1
-        found += _state_grid(pair, is_brief) if is_grid else _state_single(pair, material)
+        yield from _state_grid(pair, is_brief) if is_grid else _state_single(pair, material)
     if len(versus) > MAX_PAIRS_TOLD:
-        found.append(Statement("finding.more_pairs", {"num": len(versus) - MAX_PAIRS_TOLD}))
+        yield Statement("finding.more_pairs", {"num": len(versus) - MAX_PAIRS_TOLD})
     if versus:
-        found.append(_state_scope(material))
-    return tuple(found)
+        yield _state_scope(material)
 
 
 def _state_scope(material: Material) -> Statement:
@@ -120,7 +131,7 @@ def _state_extremes(pair: Versus) -> Iterator[Statement]:
     yield Statement("finding.extremes", _name_pair(pair) | ends | {"worst_at": pair.worst})
 
 
-def recommend(material: Material, versus: Sequence[Versus]) -> Recommendation:
+def _recommend(material: Material, versus: Sequence[Versus]) -> Recommendation:
     """Return the system to take with its evidence, or every reason for none."""
     reasons = [*_object_material(material), *_object_gaps(versus)]
     if reasons:
@@ -167,10 +178,9 @@ def _find_best(material: Material) -> list[str]:
 def _list_rivals(best: str, versus: Sequence[Versus]) -> Iterator[tuple[str, Versus, int]]:
     """Yield every rival with its pair and 1 if the best is the first of the pair, else -1."""
     for pair in versus:
-        if best == pair.first:
-            yield pair.second, pair, 1
-        elif best == pair.second:
-            yield pair.first, pair, -1
+        if best in (pair.first, pair.second):
+            is_first = best == pair.first
+            yield pair.second if is_first else pair.first, pair, 1 if is_first else -1
 
 
 def _count_clear(pair: Versus, side: int) -> tuple[int, int]:

@@ -3,12 +3,13 @@
 Heat maps are tables whose cells are coloured; nothing is computed here but colours.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
-from groupwise.evaluation.comparison.content import Comparison, GridCell
+from groupwise.evaluation.comparison.content import AxisMean, Comparison, Gap, Versus
+from groupwise.evaluation.comparison.material import Coordinates, GridCell
 from groupwise.evaluation.comparison.tables import NOT_RUN, bound_cell, show_cell, show_number
-from groupwise.evaluation.comparison.versus import AxisMean, Coordinates, Gap, Versus
+from groupwise.evaluation.measures import Measure
 from groupwise.evaluation.page import DASH, Cell, Scale, Table, Words, numbers
 
 OTHER_ITEMS = "≠"
@@ -17,9 +18,7 @@ MARK = "\u00a0★"
 
 def tabulate_values(comparison: Comparison, words: Words) -> tuple[Table, ...]:
     """Return a heat map of values per system, all on one scale."""
-    known = [cell.value for cell in comparison.cells if cell.value is not None]
-    low, high = min(known, default=0.0), max(known, default=0.0)
-    scale = Scale(low, high, comparison.measure.sign)
+    scale = _span([cell.value for cell in comparison.cells], comparison.measure)
     return tuple(
         _tabulate_grid(
             comparison,
@@ -29,6 +28,11 @@ def tabulate_values(comparison: Comparison, words: Words) -> tuple[Table, ...]:
         )
         for name in comparison.names
     )
+
+
+def _span(values: Iterable[float | None], measure: Measure) -> Scale:
+    known = [value for value in values if value is not None]
+    return Scale(min(known, default=0.0), max(known, default=0.0), measure.sign)
 
 
 def _shade_cell(cell: GridCell, scale: Scale, words: Words) -> Cell:
@@ -46,10 +50,8 @@ def _shade_cell(cell: GridCell, scale: Scale, words: Words) -> Cell:
 
 def tabulate_differences(comparison: Comparison, words: Words) -> tuple[Table, ...]:
     """Return a heat map of differences per pair, all on one scale."""
-    known = [g.difference for one in comparison.versus for g in one.gaps]
-    values = [value for value in known if value is not None]
-    low, high = min(values, default=0.0), max(values, default=0.0)
-    scale = Scale(low, high, comparison.measure.sign)
+    differences = [g.difference for one in comparison.versus for g in one.gaps]
+    scale = _span(differences, comparison.measure)
     return tuple(
         _tabulate_grid(
             comparison,

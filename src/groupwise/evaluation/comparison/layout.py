@@ -6,13 +6,14 @@ from pathlib import Path
 
 from groupwise.core import write_json
 from groupwise.evaluation import page
-from groupwise.evaluation.comparison.content import Comparison, SideRow
+from groupwise.evaluation.comparison.content import Comparison
 from groupwise.evaluation.comparison.grids import (
     tabulate_axes,
     tabulate_differences,
     tabulate_summary,
     tabulate_values,
 )
+from groupwise.evaluation.comparison.material import SideRow
 from groupwise.evaluation.comparison.plots import plot_curves, plot_forests
 from groupwise.evaluation.comparison.tables import (
     tabulate_discordant,

@@ -7,9 +7,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import pairwise
 
 from groupwise.core import digest_json
-from groupwise.evaluation.comparison.content import GridCell
-from groupwise.evaluation.comparison.material import Answers, Material
-from groupwise.evaluation.comparison.versus import Coordinates, Versus
+from groupwise.evaluation.comparison.content import Versus
+from groupwise.evaluation.comparison.material import Answers, Coordinates, GridCell, Material
 from groupwise.evaluation.fairness import summarize_same
 from groupwise.evaluation.page import LEVELS, Statement
 from groupwise.evaluation.predictions import find_constant

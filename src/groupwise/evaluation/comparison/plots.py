@@ -5,8 +5,8 @@ Heat maps are tables (``grids``). Nothing here computes a difference.
 
 from collections.abc import Sequence
 
-from groupwise.evaluation.comparison.content import Comparison, Curve
-from groupwise.evaluation.comparison.versus import Gap, Versus
+from groupwise.evaluation.comparison.content import Comparison, Gap, Versus
+from groupwise.evaluation.comparison.material import Curve
 from groupwise.evaluation.page import (
     Bar,
     Line,

@@ -11,20 +11,28 @@ from pathlib import Path
 from statistics import fmean
 
 from groupwise.core import EvaluationError, derive_seed
-from groupwise.evaluation.comparison.audits import arrange_audits
-from groupwise.evaluation.comparison.content import GridAxis, GridCell, State, System
-from groupwise.evaluation.comparison.gate import (
+from groupwise.evaluation.comparison.material import (
+    Answers,
+    Coordinates,
+    Gate,
+    GridAxis,
+    GridCell,
+    Material,
+    State,
+    System,
+)
+from groupwise.evaluation.comparison.sides import (
+    arrange_audits,
     arrange_configuration,
     arrange_data,
     merge_verdicts,
 )
-from groupwise.evaluation.comparison.material import Answers, Gate, Material
-from groupwise.evaluation.comparison.training import Log, draw_curves, list_epochs, read_logs
-from groupwise.evaluation.comparison.versus import Coordinates
+from groupwise.evaluation.comparison.training import draw_curves, list_epochs, read_logs
 from groupwise.evaluation.fairness import RunFacts, check_fairness, read_facts, read_measures
-from groupwise.evaluation.intervals import Interval, bound_mean, widen_interval
+from groupwise.evaluation.intervals import bound_mean, widen_interval
 from groupwise.evaluation.items import Items
 from groupwise.evaluation.measures import Measure, find_measure
+from groupwise.evaluation.monitor import History
 from groupwise.evaluation.policies import Policies, read_policies
 from groupwise.evaluation.predictions import Prediction, read_predictions
 from groupwise.evaluation.scoring import read_items
@@ -90,30 +98,33 @@ def read_sources(
     """
     done = [one for one in sources if one.state == "done"]
     rows = {one.key: read_predictions(one.folder / _PREDICTIONS) for one in done}
-    open_ones = [one for one in done if one.policy is None]
-    policy = choose_policy(
-        [rows[one.key] for one in open_ones],
-        read_policies(open_ones[0].folder) if open_ones else Policies(),
-    )
-    named = {one.key: one.policy or policy for one in done}
-    facts = {one.key: _read_facts(one, named[one.key], rows[one.key]) for one in done}
-    defined = _define_measure(question.measure, done)
-    measure = defined or Measure(question.measure, question.measure, question.measure)
-    answers = {
-        one.key: _read_answers(
-            rows[one.key], named[one.key], measure, question.split, read_policies(one.folder)
+    policies = {one.key: read_policies(one.folder) for one in done}
+    left = [one.key for one in done if one.policy is None]
+    last = choose_policy([rows[key] for key in left], policies[left[0]]) if left else ""
+    # Under its system's name, so that cells can be merged.
+    facts = {
+        one.key: replace(
+            read_facts(one.folder, policy=one.policy or last, predictions=rows[one.key]),
+            name=one.system,
         )
         for one in done
     }
+    defined = _define_measure(question.measure, done)
+    measure = defined or Measure(question.measure, question.measure, question.measure)
+    answers = {
+        key: _read_answers(rows[key], one, measure, question.split, policies[key])
+        for key, one in facts.items()
+    }
     names = tuple(dict.fromkeys(one.system for one in sources))
+    folders = {name: [one.folder for one in done if one.system == name] for name in names}
     gate = _judge(names, facts, question, has_axes=bool(axes))
-    logs = _read_logs(done, facts)
+    logs = _read_logs(facts)
     return Material(
         title=question.title,
         measure=measure,
         split=question.split,
         system_axis=question.system_axis,
-        systems=tuple(_describe(name, sources, named) for name in names),
+        systems=tuple(_describe(name, sources, facts) for name in names),
         axes=tuple(axes),
         cells=tuple(
             _fill_cell(one, answers, seed)
@@ -124,7 +135,7 @@ def read_sources(
         answers=answers,
         gate=gate,
         configuration=arrange_configuration(names, facts, gate),
-        data=(*arrange_data(names, facts, gate), *arrange_audits(_list_folders(names, done))),
+        data=(*arrange_data(names, facts, gate), *arrange_audits(folders)),
         curves=draw_curves(logs),
         epochs=list_epochs(logs),
     )
@@ -164,8 +175,6 @@ def choose_policy(runs: Sequence[Sequence[Prediction]], policies: Policies) -> s
     Raises:
         EvaluationError: if the runs have none in common.
     """
-    if not runs:
-        return ""
     sets = [dict.fromkeys(row.policy for row in rows) for rows in runs]
     shared = [name for name in sets[0] if all(name in names for names in sets)]
     if not shared:
@@ -176,21 +185,14 @@ def choose_policy(runs: Sequence[Sequence[Prediction]], policies: Policies) -> s
     return policies.choose_last(shared)
 
 
-def _read_facts(source: Source, policy: str, rows: Sequence[Prediction]) -> RunFacts:
-    """Return the facts of a run under its system's name, so that cells can be merged."""
-    found = read_facts(source.folder, policy=policy, predictions=rows)
-    return replace(found, name=source.system)
-
-
 def _read_answers(
-    rows: Sequence[Prediction], policy: str, measure: Measure, split: str, policies: Policies
+    rows: Sequence[Prediction], run: RunFacts, measure: Measure, split: str, policies: Policies
 ) -> Answers:
     here = [row for row in rows if row.split == split]
-    items = read_items(here or rows, policy=policy, split=split, measure=measure.name)
-    predictions = {row.example_id: row for row in here if row.policy == policy}
+    items = read_items(here or rows, policy=run.policy, split=split, measure=measure.name)
     known = _measure_baselines(here, items, policies)
     best = max(known, key=lambda value: measure.sign * value, default=None)
-    return Answers(items, predictions, best)
+    return Answers(items, run.answers[split], best)
 
 
 def _measure_baselines(rows: Sequence[Prediction], items: Items, policies: Policies) -> list[float]:
@@ -225,29 +227,18 @@ def _judge(
     return merge_verdicts(names, verdicts, has_axes=has_axes)
 
 
-def _list_folders(names: Sequence[str], done: Iterable[Source]) -> dict[str, list[Path]]:
-    """Return the folders of the finished runs of every system."""
-    found: dict[str, list[Path]] = {name: [] for name in names}
-    for source in done:
-        found[source.system].append(source.folder)
-    return found
-
-
-def _read_logs(
-    done: Iterable[Source], facts: Mapping[Key, RunFacts]
-) -> dict[str, dict[str, list[Log]]]:
+def _read_logs(facts: Mapping[Key, RunFacts]) -> dict[str, dict[str, list[History]]]:
     """Return the logs of the steps behind each policy, by step and system."""
-    found: dict[str, dict[str, list[Log]]] = {}
-    for source in done:
-        steps = facts[source.key].scope.steps
-        for step, log in read_logs(source.folder, steps).items():
-            found.setdefault(step, {}).setdefault(source.system, []).append(log)
+    found: dict[str, dict[str, list[History]]] = {}
+    for (system, _), run in facts.items():
+        for step, log in read_logs(run.folder, run.scope.steps).items():
+            found.setdefault(step, {}).setdefault(system, []).append(log)
     return found
 
 
-def _describe(name: str, sources: Iterable[Source], named: Mapping[Key, str]) -> System:
+def _describe(name: str, sources: Iterable[Source], facts: Mapping[Key, RunFacts]) -> System:
     mine = [one for one in sources if one.system == name]
-    policies = {named.get(one.key, "") for one in mine} - {""}
+    policies = {facts[one.key].policy for one in mine if one.key in facts}
     return System(name, " / ".join(sorted(policies)), tuple(str(one.folder) for one in mine))
 
 
@@ -257,23 +248,20 @@ def _fill_cell(source: Source, answers: Mapping[Key, Answers], seed: int) -> Gri
     if found is None:
         state = source.state
         return GridCell(source.system, source.coordinates, state, folder=folder, error=source.error)
-    low, high = _bound(found.items, seed=seed)
+    items = found.items
+    # A single cluster says nothing about others.
+    drawn = bound_mean(items, seed=derive_seed(seed, "compare", items.split))
+    low, high = widen_interval(drawn or (0.0, 1.0), items.value)
     return GridCell(
         system=source.system,
         coordinates=source.coordinates,
         state="done",
-        value=found.items.value,
+        value=items.value,
         low=low,
         high=high,
-        n=len(found.items.ids),
-        num_clusters=len(set(found.items.clusters)),
-        digest=found.items.split_digest,
+        n=len(items.ids),
+        num_clusters=len(set(items.clusters)),
+        digest=items.split_digest,
         invalid_rate=fmean(row.predicted is None for row in found.predictions.values()),
         folder=folder,
     )
-
-
-def _bound(items: Items, *, seed: int) -> Interval:
-    """Return the interval of a mean; a single cluster says nothing about others: [0, 1]."""
-    ends = bound_mean(items, seed=derive_seed(seed, "compare", items.split))
-    return widen_interval(ends or (0.0, 1.0), items.value)

@@ -4,9 +4,11 @@ Numbers are put into text here and nowhere after; nothing is computed.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 
-from groupwise.evaluation.comparison.content import Comparison, EpochRow, GridCell, SideRow
-from groupwise.evaluation.comparison.versus import Discordant, DiscordantList, Versus
+from groupwise.evaluation.comparison.content import Comparison, DiscordantList, Versus
+from groupwise.evaluation.comparison.material import EpochRow, GridCell, SideRow
+from groupwise.evaluation.items import DiscordantItem
 from groupwise.evaluation.measures import Measure
 from groupwise.evaluation.page import DASH, Cell, Table, Words, numbers
 
@@ -58,10 +60,7 @@ def _fill_single(comparison: Comparison, words: Words, name: str) -> Iterator[Ce
     (cell,) = comparison.cells_of(name)
     yield show_cell(cell, words)
     yield Cell(bound_cell(cell) or DASH, order=cell.low)
-    yield _show_invalid([cell])
-    yield show_number(cell.n)
-    yield show_number(cell.num_clusters)
-    yield _show_digests([cell])
+    yield from _describe_cells([cell])
 
 
 def _fill_grid(comparison: Comparison, words: Words, name: str) -> Iterator[Cell]:
@@ -72,23 +71,19 @@ def _fill_grid(comparison: Comparison, words: Words, name: str) -> Iterator[Cell
     yield Cell(words.label("of", part=len(known), all=len(cells)), order=len(known))
     for choose in (min, max):
         found = choose(known, key=lambda cell: cell.value or 0.0, default=None)
-        place = words.place(found.coordinates) if found else ""
-        yield Cell(_share(found), note=place, order=found.value if found else None)
-    yield _show_invalid(known)
-    yield _span([cell.n for cell in known])
-    yield _span([cell.num_clusters for cell in known])
-    yield _show_digests(known)
+        shown = Cell(NOT_RUN) if found is None else show_cell(found, words)
+        yield replace(shown, note=words.place(found.coordinates) if found else "")
+    yield from _describe_cells(known)
 
 
-def _share(cell: GridCell | None) -> str:
-    return NOT_RUN if cell is None or cell.value is None else numbers.format_share(cell.value)
-
-
-def _show_invalid(cells: Iterable[GridCell]) -> Cell:
-    """Return the share of invalid answers, of several cells their mean."""
+def _describe_cells(cells: Sequence[GridCell]) -> Iterator[Cell]:
+    """Yield the share of invalid answers (its mean), numbers of items and clusters, and digests."""
     rates = [cell.invalid_rate for cell in cells if cell.invalid_rate is not None]
     mean = sum(rates) / len(rates) if rates else None
-    return Cell(numbers.format_share(mean), order=mean)
+    yield Cell(numbers.format_share(mean), order=mean)
+    yield _span([cell.n for cell in cells])
+    yield _span([cell.num_clusters for cell in cells])
+    yield _show_digests(cells)
 
 
 def _span(values: Iterable[int | None]) -> Cell:
@@ -206,13 +201,13 @@ def _list_items(pair: Versus, found: DiscordantList, measure: Measure, words: Wo
     return Table("", heads, rows, kind="wrap items")
 
 
-def _show_item(one: Discordant, measure: Measure, words: Words) -> tuple[Cell, ...]:
+def _show_item(one: DiscordantItem, measure: Measure, words: Words) -> tuple[Cell, ...]:
     empty = words.label("no_answer")
     return (
-        Cell(one.task or one.example_id[:8], note=one.cluster, hint=one.example_id),
-        Cell(one.label),
-        Cell(one.first_answer or empty, note=_mark(one.first_value, measure)),
-        Cell(one.second_answer or empty, note=_mark(one.second_value, measure)),
+        Cell(one.task or one.id[:8], note=one.cluster, hint=one.id),
+        Cell(one.label or ""),
+        Cell(one.answer_a or empty, note=_mark(one.value_a, measure)),
+        Cell(one.answer_b or empty, note=_mark(one.value_b, measure)),
     )
 
 

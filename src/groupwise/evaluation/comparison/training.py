@@ -6,12 +6,12 @@ Several runs of a system are averaged step by step, with the lowest and the high
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
 from groupwise.core import read_jsonl
-from groupwise.evaluation.comparison.content import Curve, EpochRow
+from groupwise.evaluation.comparison.material import Curve, EpochRow
+from groupwise.evaluation.monitor import History
 
 KEYS = (
     *("loss", "eval_loss", "reward", "heldout/accuracy", "kl", "ppo_loss", "entropy"),
@@ -19,13 +19,11 @@ KEYS = (
     *("grad_norm", "beta"),
 )
 _NOT_DRAWN = ("grad_norm", "beta")
-_PLACES = ("step", "epoch")
 MAX_POINTS = 400
-Log = Sequence[Mapping[str, float]]
-LogsByStep = Mapping[str, Mapping[str, Sequence[Log]]]
+LogsByStep = Mapping[str, Mapping[str, Sequence[History]]]
 
 
-def read_logs(folder: Path, steps: Sequence[str] | None) -> dict[str, Log]:
+def read_logs(folder: Path, steps: Sequence[str] | None) -> dict[str, History]:
     """Return the numbers of ``STEP/metrics.jsonl`` by training step; all steps if None.
 
     Raises:
@@ -34,36 +32,25 @@ def read_logs(folder: Path, steps: Sequence[str] | None) -> dict[str, Log]:
     if steps is None:
         steps = sorted(path.parent.name for path in folder.glob("*/metrics.jsonl"))
     paths = {step: folder / step / "metrics.jsonl" for step in steps}
-    return {
-        step: [_keep_numbers(row) for row in read_jsonl(path)]
-        for step, path in paths.items()
-        if path.is_file()
-    }
-
-
-def _keep_numbers(row: Mapping[str, Any]) -> dict[str, float]:
-    """Return the finite numbers of a row that are shown, with its step and epoch."""
-    found = {key: row[key] for key in (*_PLACES, *KEYS) if type(row.get(key)) in (int, float)}
-    return {key: float(value) for key, value in found.items() if math.isfinite(value)}
+    return {step: History(read_jsonl(path)) for step, path in paths.items() if path.is_file()}
 
 
 def draw_curves(logs: LogsByStep) -> tuple[Curve, ...]:
     """Return the curves of logs by step and system."""
-    found: list[Curve] = []
-    for step, by_system in logs.items():
-        for key in KEYS:
-            if key not in _NOT_DRAWN:
-                curves = [_average(step, key, c, runs) for c, runs in by_system.items()]
-                found += [curve for curve in curves if curve is not None]
-    return tuple(found)
+    drawn = [key for key in KEYS if key not in _NOT_DRAWN]
+    curves = (
+        _average(step, key, system, runs)
+        for step, by_system in logs.items()
+        for key in drawn
+        for system, runs in by_system.items()
+    )
+    return tuple(curve for curve in curves if curve is not None)
 
 
-def _average(step: str, key: str, system: str, runs: Sequence[Log]) -> Curve | None:
+def _average(step: str, key: str, system: str, runs: Sequence[History]) -> Curve | None:
     """Return mean, lowest and highest of several runs at the steps that all of them logged."""
     series = [one for log in runs if (one := _read_series(log, key))]
-    if not series:
-        return None
-    shared = sorted(at for at in series[0] if all(at in one for one in series))
+    shared = sorted(at for at in (series or [{}])[0] if all(at in one for one in series))
     if not shared:
         return None
     shared = shared[:: math.ceil(len(shared) / MAX_POINTS)]
@@ -80,8 +67,9 @@ def _average(step: str, key: str, system: str, runs: Sequence[Log]) -> Curve | N
     )
 
 
-def _read_series(log: Log, key: str) -> dict[float, float]:
-    return {row["step"]: row[key] for row in log if key in row and "step" in row}
+def _read_series(log: History, key: str) -> dict[int, float]:
+    series = log.read(key)
+    return dict(zip(series.steps, series.values, strict=True))
 
 
 def list_epochs(logs: LogsByStep) -> tuple[EpochRow, ...]:
@@ -94,7 +82,7 @@ def list_epochs(logs: LogsByStep) -> tuple[EpochRow, ...]:
     )
 
 
-def _average_epochs(step: str, system: str, runs: Sequence[Log]) -> Iterator[EpochRow]:
+def _average_epochs(step: str, system: str, runs: Sequence[History]) -> Iterator[EpochRow]:
     tables = [_find_last(log) for log in runs]
     for epoch in sorted({epoch for table in tables for epoch in table}):
         here = [table[epoch] for table in tables if epoch in table]
@@ -106,11 +94,14 @@ def _average_epochs(step: str, system: str, runs: Sequence[Log]) -> Iterator[Epo
         yield EpochRow(step, system, epoch, len(here), values)
 
 
-def _find_last(log: Log) -> dict[int, dict[str, float]]:
+def _find_last(log: History) -> dict[int, dict[str, float]]:
     """Return by epoch (1 = the first) the last logged value of every number within it."""
     found: dict[int, dict[str, float]] = {}
-    for row in log:
-        if "epoch" in row:
-            values = {key: value for key, value in row.items() if key not in _PLACES}
-            found.setdefault(max(1, math.ceil(row["epoch"])), {}).update(values)
+    epochs = {step: max(1, math.ceil(one)) for step, one in _read_series(log, "epoch").items()}
+    for epoch in epochs.values():
+        found.setdefault(epoch, {})
+    for key in KEYS:
+        for step, value in _read_series(log, key).items():
+            if step in epochs:
+                found[epochs[step]][key] = value
     return found

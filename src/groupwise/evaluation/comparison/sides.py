@@ -1,17 +1,17 @@
-"""The fairness gate's verdicts on every cell, reported once for the whole comparison.
+"""The fairness gate's verdicts on every cell, reported once, and what runs recorded side by side.
 
-The gate itself is ``groupwise.evaluation.fairness``; here its differences are merged over cells
-and its facts laid side by side.
+The gate itself is ``groupwise.evaluation.fairness``; here its differences are merged over cells.
+Counts of the data audit stand beside: rows read and not used, findings, sizes of splits.
 """
 
 import json
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import Any, cast
 
-from groupwise.evaluation.comparison.content import SideRow
-from groupwise.evaluation.comparison.material import Gate
-from groupwise.evaluation.comparison.versus import Coordinates
+from groupwise.core import read_json
+from groupwise.evaluation.comparison.material import Coordinates, Gate, SideRow
 from groupwise.evaluation.fairness import (
     Difference,
     DifferenceKind,
@@ -29,6 +29,8 @@ _FIRST = (
 _DIGEST = re.compile(r"[0-9a-f]{32}")
 _MAX_TOLD = 6
 _MAX_VALUES = 4
+_AUDIT = Path("audit") / "audit.json"
+_SIZES = ("num_examples", "num_clusters")
 _OF_AXES = (
     *("same_predictions", "same_answers"),
     *("identical", "identical_other_weights", "identical_answers"),
@@ -197,3 +199,43 @@ def _list_counts(
             yield SideRow(file, key, values)
         else:
             yield SideRow(file, key, values, unlike.kind, unlike.reason, unlike.words)
+
+
+def arrange_audits(folders: Mapping[str, Sequence[Path]]) -> tuple[SideRow, ...]:
+    """Return a row per count, a value per system; of several runs every different value.
+
+    Args:
+        folders: the finished runs of each system.
+
+    Raises:
+        DataError: if an audit is damaged.
+    """
+    counts = {name: [dict(_count_audit(run)) for run in runs] for name, runs in folders.items()}
+    keys = dict.fromkeys(key for runs in counts.values() for run in runs for key in run)
+    return tuple(
+        SideRow(
+            "audit",
+            key,
+            tuple(_join_values(run[key] for run in runs if key in run) for runs in counts.values()),
+        )
+        for key in keys
+    )
+
+
+def _count_audit(folder: Path) -> Iterator[tuple[str, int]]:
+    path = folder / _AUDIT
+    audit = read_json(path, dict) if path.is_file() else {}
+    if isinstance(audit.get("num_rows"), int):
+        yield "num_rows", audit["num_rows"]
+    drops: Mapping[str, Any] = audit.get("drops") or {}
+    if isinstance(drops.get("total"), int):
+        yield "num_rows_not_used", drops["total"]
+    findings: Sequence[Mapping[str, Any]] = audit.get("findings") or ()
+    if audit:
+        for level in ("error", "warning"):
+            yield f"num_{level}s", sum(one.get("level") == level for one in findings)
+    splits: Mapping[str, Mapping[str, Any]] = audit.get("splits") or {}
+    for name, split in splits.items():
+        for size in _SIZES:
+            if isinstance(split.get(size), int):
+                yield f"{name}.{size}", split[size]
