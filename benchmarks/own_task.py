@@ -1,8 +1,10 @@
 """A task of one's own in which word order decides, over seeds, and an easy one beside it.
 
-A work record lists seven steps; it is in order if the power was cut before the cover was opened.
-Both steps are always there, so which words there are says nothing. In the easy set one word
-decides.
+A work record lists twelve steps, and in every one power is cut, power is switched on, and the cover
+is opened; it is in order if there was no power when the cover was opened. Which words there are
+says nothing. Few rows have a target for the warm-up, and the others have a label alone. A logistic
+regression on which step comes before which is the rival that somebody who knows the rule would
+write. In the easy set one word decides.
 
     python benchmarks/own_task.py --runs build/own_task --json benchmarks/results/own_task.json
 
@@ -16,11 +18,24 @@ import os
 import random
 import subprocess
 import sys
+from collections.abc import Sequence
+from itertools import combinations
 from pathlib import Path
 from typing import Any
 
-STEPS = ["登记", "清点工具", "测温", "拍照", "贴标签", "通知值班", "检查风扇", "更换滤网"]
-CUT, OPEN = "断电", "开盖"
+from sklearn.feature_extraction.text import CountVectorizer
+from sklearn.linear_model import LogisticRegression
+from sklearn.pipeline import make_pipeline
+
+from groupwise.core import Example
+from groupwise.data import read_examples
+
+STEPS = [
+    *("登记", "清点工具", "测温", "拍照", "贴标签"),
+    *("通知值班", "检查风扇", "更换滤网", "擦拭灰尘", "核对编号"),
+]
+CUT, ON, OPEN = "断电", "送电", "开盖"
+NUM_OTHERS = 9
 CONFIG = """\
 recipe: task
 model: {base: tiny-qwen2, max_pixels: 784}
@@ -28,39 +43,68 @@ data:
   files: %s
   columns:
     prompt: |
-      开盖之前必须断电。作业记录：{{ 步骤 }}。合规还是违规？
+      开盖时必须没有电。作业记录：{{ 步骤 }}。合规还是违规？
     answer: 结论
     target: 示范
     cluster: 工单
-  shares: {train: 0.7, validation: 0.08, test: 0.22}
+  shares: {train: 0.64, validation: 0.06, test: 0.3}
   budget: {max_prompt_tokens: 160}
 answer: {kind: labels, labels: [合规, 违规]}
 rewards: {correct: 1.0, format: 0.1}
-sft: {epochs: 20, batch_size: 16, learning_rate: 1e-3, trainable: {method: full}}
+sft: {epochs: 12, batch_size: 16, learning_rate: 1e-3, trainable: {method: full}}
 grpo:
-  epochs: 2
+  epochs: 1
   prompts_per_step: 16
   group_size: 8
   max_new_tokens: 4
-  learning_rate: 3e-5
+  learning_rate: 1e-4
   trainable: {method: full}
 evaluation: {batch_size: 64}
 """
 
 
-def write_rows(path: Path, *, is_easy: bool, num_rows: int = 3000) -> None:
-    """Write records; half of them have a target for the warm-up."""
+def write_rows(path: Path, *, is_easy: bool, num_rows: int = 1800) -> None:
+    """Write records; about one in eight has a target for the warm-up."""
     rng = random.Random(7)
     with path.open("w", encoding="utf-8", newline="") as stream:
         writer = csv.writer(stream)
         writer.writerow(["工单", "步骤", "结论", "示范"])
         for number in range(num_rows):
-            steps = [*rng.sample(STEPS, 5), CUT, OPEN]
-            rng.shuffle(steps)
-            is_right = "测温" in steps if is_easy else steps.index(CUT) < steps.index(OPEN)
+            is_right = rng.random() < 0.5
+            steps = draw_steps(rng)
+            while is_right != ("测温" in steps if is_easy else is_without_power(steps)):
+                steps = draw_steps(rng)
             label = "合规" if is_right else "违规"
-            target = label if rng.random() < 0.5 else ""
+            target = label if rng.random() < 0.13 else ""
             writer.writerow([f"W{number:04d}", "；".join(steps), label, target])
+
+
+def draw_steps(rng: random.Random) -> list[str]:
+    """Return a record: all three steps with power and cover among others, in any order."""
+    steps = [*rng.sample(STEPS, NUM_OTHERS), CUT, ON, OPEN]
+    rng.shuffle(steps)
+    return steps
+
+
+def is_without_power(steps: Sequence[str]) -> bool:
+    """Return whether power was cut, and not switched on again, when the cover was opened."""
+    cut, on, opened = (steps.index(step) for step in (CUT, ON, OPEN))
+    return cut < opened and not cut < on < opened
+
+
+def measure_pairs(out: Path) -> float:
+    """Return the accuracy on the test split of what knows only which step is before which."""
+    splits = [read_examples(out / "prepare" / f"{name}.jsonl") for name in ("train", "test")]
+    lines = [[_write_pairs(one) for one in rows] for rows in splits]
+    labels = [[str(one.label) for one in rows] for rows in splits]
+    model = make_pipeline(CountVectorizer(token_pattern=r"\S+"), LogisticRegression(max_iter=2000))
+    model.fit(lines[0], labels[0])
+    return float(model.score(lines[1], labels[1]))
+
+
+def _write_pairs(example: Example) -> str:
+    said = example.prompt[-1].text.split("：")[1].split("。")[0]
+    return " ".join(f"{one}<{other}" for one, other in combinations(said.split("；"), 2))
 
 
 def run(folder: Path, name: str, seed: int) -> Path:
@@ -89,6 +133,7 @@ def read_result(out: Path) -> dict[str, Any]:
         "grpo_above": {
             row["policy_a"]: [row["difference"], row["low"], row["high"]] for row in comparisons
         },
+        "ordered_pairs": measure_pairs(out),
     }
 
 
