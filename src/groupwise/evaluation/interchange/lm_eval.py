@@ -73,7 +73,7 @@ def _build_results(
         "configs": {
             task: _describe_task(records, task, rows, metrics[task]) for task, rows in tasks.items()
         },
-        "versions": {task: _find_version(records) for task in tasks},
+        "versions": {task: records.metric_versions.get("accuracy") for task in tasks},
         "n-shot": {
             task: num for task, rows in tasks.items() if (num := _count_shots(rows)) is not None
         },
@@ -132,7 +132,7 @@ def _rename(measure: str) -> str:
 def _describe_task(
     records: RunRecords, task: str, rows: Sequence[Prediction], metrics: Sequence[Metric]
 ) -> dict[str, Any]:
-    split = rows[0].split
+    split, known = rows[0].split, records.directions
     config: dict[str, Any] = {
         "task": task,
         "test_split": split,
@@ -141,12 +141,12 @@ def _describe_task(
             {
                 "metric": _rename(metric.measure),
                 "aggregation": "mean" if _is_share(metric.measure) else metric.measure,
-                **_describe_direction(records, metric.measure),
+                **({"higher_is_better": known[metric.measure]} if metric.measure in known else {}),
             }
             for metric in metrics
         ],
         "metadata": {
-            "version": _find_version(records),
+            "version": records.metric_versions.get("accuracy"),
             "split_digests": records.digest_splits()[split],
             "metric_versions": dict(records.metric_versions),
         },
@@ -154,16 +154,6 @@ def _describe_task(
     if records.conditions.get("decoding"):
         config["generation_kwargs"] = dict(records.conditions["decoding"])
     return config
-
-
-def _describe_direction(records: RunRecords, measure: str) -> dict[str, bool]:
-    """Return ``higher_is_better``; nothing where nobody recorded it."""
-    known = records.directions
-    return {"higher_is_better": known[measure]} if measure in known else {}
-
-
-def _find_version(records: RunRecords) -> int | None:
-    return records.metric_versions.get("accuracy")
 
 
 def _count_shots(rows: Sequence[Prediction]) -> int | None:

@@ -98,7 +98,4 @@ def read_records(run: Path, *, policy: str | None = None) -> RunRecords:
 
 
 def _read_object(path: Path) -> Mapping[str, Any]:
-    """Return a JSON object; an empty one if the file is not there."""
-    if not path.is_file():
-        return {}
-    return read_json(path, dict)
+    return read_json(path, dict) if path.is_file() else {}

@@ -7,7 +7,6 @@ would give every item the keys of all others. ``is_correct`` is added for reader
 import csv
 import io
 import json
-import os
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict
 from importlib import import_module
@@ -16,6 +15,7 @@ from typing import Any
 
 from groupwise import __version__
 from groupwise.core import EvaluationError, write_text
+from groupwise.core.jsonl import replace_file
 from groupwise.evaluation.interchange.source import RunRecords
 from groupwise.evaluation.predictions import Prediction
 
@@ -73,13 +73,9 @@ def write_parquet(path: Path, records: RunRecords) -> None:
     schema = SCHEMA.with_metadata({METADATA_KEY: described})
     rows = [_to_row(item) for item in records.predictions]
     table = pa.Table.from_pylist(rows, schema=schema)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    part = path.with_name(f".{path.name}.{os.getpid()}.part")
-    try:
-        pq.write_table(table, part, compression="zstd")
-        os.replace(part, path)
-    finally:
-        part.unlink(missing_ok=True)
+    sink = pa.BufferOutputStream()
+    pq.write_table(table, sink, compression="zstd")
+    replace_file(path, [sink.getvalue()])
 
 
 def read_parquet(path: Path) -> tuple[list[Prediction], Mapping[str, Any]]:

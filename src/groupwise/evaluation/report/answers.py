@@ -2,25 +2,9 @@
 
 from collections.abc import Iterator, Sequence
 
+from groupwise.evaluation import page
 from groupwise.evaluation.label_metrics import bin_reliability, count_confusion
-from groupwise.evaluation.page import (
-    Block,
-    Heading,
-    Paragraph,
-    Part,
-    Plot,
-    Plots,
-    Table,
-    Tables,
-    Words,
-    color_policy,
-    name_file,
-    plot_reliability,
-    show_metric,
-    tabulate_confusion,
-    tabulate_metrics,
-    tell_calibration,
-)
+from groupwise.evaluation.page import Block, Part, Words
 from groupwise.evaluation.predictions import Prediction
 from groupwise.evaluation.report.content import Report
 from groupwise.evaluation.scoring import MAX_LABELS
@@ -41,8 +25,8 @@ def _list_blocks(report: Report, words: Words) -> Iterator[Block]:
         yield from _list_details(report, labels, words)
     timed = {name: found for name, found in report.main.items() if "latency_p50_s" in found}
     if timed:
-        yield Heading(words.label("latency"))
-        yield tabulate_metrics(
+        yield page.Heading(words.label("latency"))
+        yield page.tabulate_metrics(
             [(words.title_policy(name), found) for name, found in timed.items()],
             {name: words.label(name) for name in ("latency_p50_s", "latency_p95_s")},
             head=words.label("policy"),
@@ -61,43 +45,48 @@ def find_labels(predictions: Sequence[Prediction]) -> tuple[str, ...]:
 
 
 def _list_details(report: Report, labels: tuple[str, ...], words: Words) -> Iterator[Block]:
-    yield Paragraph(words.label("answers_lead", split=report.split))
+    yield page.Paragraph(words.label("answers_lead", split=report.split))
     confusions = (
-        tabulate_confusion(words.title_policy(policy), count_confusion(items, labels), words)
+        page.tabulate_confusion(words.title_policy(policy), count_confusion(items, labels), words)
         for policy, items in report.answers.items()
     )
-    yield Tables(tuple(confusions), is_wide=len(labels) > _MAX_BESIDE)
-    yield Heading(words.label("per_label"))
+    yield page.Tables(tuple(confusions), is_wide=len(labels) > _MAX_BESIDE)
+    yield page.Heading(words.label("per_label"))
     yield _tabulate_labels(report, labels, words)
     if reliabilities := tuple(_plot_reliabilities(report, labels, words)):
-        yield Heading(words.label("reliability"))
-        yield Paragraph(words.label("reliability_lead"))
-        yield Plots(reliabilities)
+        yield page.Heading(words.label("reliability"))
+        yield page.Paragraph(words.label("reliability_lead"))
+        yield page.Plots(reliabilities)
 
 
-def _tabulate_labels(report: Report, labels: tuple[str, ...], words: Words) -> Table:
+def _tabulate_labels(report: Report, labels: tuple[str, ...], words: Words) -> page.Table:
     head = words.labels("policy", "label", *_KINDS)
     rows = tuple(
         (
             words.title_policy(policy) if place == 0 else "",
             label,
-            *(show_metric(report.main.get(policy, {}).get(f"{kind}:{label}")) for kind in _KINDS),
+            *(
+                page.show_metric(report.main.get(policy, {}).get(f"{kind}:{label}"))
+                for kind in _KINDS
+            ),
         )
         for policy in report.answers
         for place, label in enumerate(labels)
     )
-    return Table("", head, rows, num_heads=2)
+    return page.Table("", head, rows, num_heads=2)
 
 
-def _plot_reliabilities(report: Report, labels: tuple[str, ...], words: Words) -> Iterator[Plot]:
+def _plot_reliabilities(
+    report: Report, labels: tuple[str, ...], words: Words
+) -> Iterator[page.Plot]:
     for policy, items in report.answers.items():
         bins = bin_reliability(items, labels)
         if any(part.num_items for part in bins):
-            yield plot_reliability(
-                name_file("reliability", policy),
+            yield page.plot_reliability(
+                page.name_file("reliability", policy),
                 words.title_policy(policy),
                 bins,
                 words,
-                color=color_policy(policy, words.policies),
-                caption=tell_calibration(report.main.get(policy, {}), words),
+                color=page.color_policy(policy, words.policies),
+                caption=page.tell_calibration(report.main.get(policy, {}), words),
             )

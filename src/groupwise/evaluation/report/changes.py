@@ -3,18 +3,8 @@
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from groupwise.evaluation.page import (
-    Block,
-    Card,
-    Cards,
-    Heading,
-    Paragraph,
-    Part,
-    Table,
-    Words,
-    numbers,
-    shorten,
-)
+from groupwise.evaluation import page
+from groupwise.evaluation.page import Block, Part, Words, numbers
 from groupwise.evaluation.policies import Policies
 from groupwise.evaluation.predictions import Prediction
 from groupwise.evaluation.prompts import MAX_TEXT
@@ -76,7 +66,7 @@ def _list_blocks(found: Changes, report: Report, words: Words) -> Iterator[Block
     num = sum(map(len, found.pairs.values()))
     titles = {"before": words.title_policy(found.before), "after": words.title_policy(found.after)}
     numbered = {"num": num, "split": report.split, "most": NUM_SHOWN}
-    yield Paragraph(words.label("changes_lead", **titles, **numbered))
+    yield page.Paragraph(words.label("changes_lead", **titles, **numbered))
     rows = tuple(
         (
             words.label(kind),
@@ -85,14 +75,16 @@ def _list_blocks(found: Changes, report: Report, words: Words) -> Iterator[Block
         )
         for kind, pairs in found.pairs.items()
     )
-    yield Table("", words.labels("before_after", "n_items", "share"), rows)
+    yield page.Table("", words.labels("before_after", "n_items", "share"), rows)
     for kind in ("fixed", "broken"):
         if pairs := found.pairs[kind]:
-            yield Heading(words.label(kind))
-            yield Cards(tuple(_show_pair(one, report.files, words) for one in pairs[:NUM_SHOWN]))
+            yield page.Heading(words.label(kind))
+            yield page.Cards(
+                tuple(_show_pair(one, report.files, words) for one in pairs[:NUM_SHOWN])
+            )
 
 
-def _show_pair(pair: Pair, files: RunFiles, words: Words) -> Card:
+def _show_pair(pair: Pair, files: RunFiles, words: Words) -> page.Card:
     said: list[str] = []
     pills: list[tuple[str, str]] = []
     for one in pair:
@@ -100,5 +92,7 @@ def _show_pair(pair: Pair, files: RunFiles, words: Words) -> Card:
         answer = words.label("invalid_answer") if one.predicted is None else one.predicted
         text = words.label("policy_answered", policy=policy, answer=cut_answer(answer))
         pills.append(("truth" if one.is_correct else "wrong", text))
-        said.append(words.label("policy_said", policy=policy, text=shorten(one.text, MAX_TEXT)))
+        said.append(
+            words.label("policy_said", policy=policy, text=page.shorten(one.text, MAX_TEXT))
+        )
     return show_item(pair[1], " ".join(said), words, pills=pills, files=files)

@@ -3,17 +3,8 @@
 from collections.abc import Sequence
 from pathlib import Path
 
-from groupwise.evaluation.page import (
-    Block,
-    Card,
-    Cards,
-    Paragraph,
-    Part,
-    Verbatim,
-    Words,
-    mark_code,
-    shorten,
-)
+from groupwise.evaluation import page
+from groupwise.evaluation.page import Block, Part, Words
 from groupwise.evaluation.predictions import Prediction
 from groupwise.evaluation.prompts import MAX_TEXT
 from groupwise.evaluation.report.content import Report
@@ -30,7 +21,7 @@ def show_item(
     *,
     pills: Sequence[tuple[str, str]],
     files: RunFiles,
-) -> Card:
+) -> page.Card:
     """Return a card; ``pills`` follow the truth.
 
     Its title is the item's field ``task`` or, where it has none, the last turn of its prompt.
@@ -38,10 +29,12 @@ def show_item(
     task = one.fields.get("task") or files.prompts.turns.get(one.example_id)
     picture = _find_picture(one.pictures, files.folder)
     truth = words.label("truth_is", label=cut_answer(one.label))
-    where = words.label("where", cluster=mark_code(one.cluster), item=mark_code(one.example_id[:8]))
+    where = words.label(
+        "where", cluster=page.mark_code(one.cluster), item=page.mark_code(one.example_id[:8])
+    )
     gone = words.label("picture_gone" if picture is None else "picture_broken")
-    return Card(
-        title=shorten(task, MAX_TEXT) if isinstance(task, str) else words.label("no_task"),
+    return page.Card(
+        title=page.shorten(task, MAX_TEXT) if isinstance(task, str) else words.label("no_task"),
         pills=(("truth", truth), *pills),
         said=f"{said}; {where}",
         picture=picture,
@@ -52,7 +45,7 @@ def show_item(
 
 def cut_answer(answer: str) -> str:
     """Return a label or another parsed answer, at most 60 characters of it."""
-    return shorten(answer, _MAX_ANSWER)
+    return page.shorten(answer, _MAX_ANSWER)
 
 
 def show_prompt(report: Report, words: Words) -> tuple[Part, ...]:
@@ -62,7 +55,7 @@ def show_prompt(report: Report, words: Words) -> tuple[Part, ...]:
         return ()
     pictures = words.label("with_pictures", names=asked.pictures) if asked.pictures else ""
     values = {"item": asked.item[:8], "split": report.split, "pictures": pictures}
-    blocks = (Paragraph(words.label("prompt_lead", **values)), Verbatim(asked.shown))
+    blocks = (page.Paragraph(words.label("prompt_lead", **values)), page.Verbatim(asked.shown))
     return (Part("prompt", words.label("prompt"), blocks),)
 
 
@@ -89,7 +82,7 @@ def show_mistakes(report: Report, words: Words) -> Part:
             shown=len(shown),
         )
         cards = tuple(_show_mistake(one, report.files, words) for one in shown)
-        blocks = [Paragraph(lead), *([Cards(cards)] if cards else [])]
+        blocks = [page.Paragraph(lead), *([page.Cards(cards)] if cards else [])]
     return Part("mistakes", words.label("mistakes"), tuple(blocks))
 
 
@@ -111,14 +104,14 @@ def _rank_mistake(item: Prediction) -> tuple[bool, bool, float, str]:
     return (item.predicted is None, confidence is None, -(confidence or 0.0), item.example_id)
 
 
-def _show_mistake(one: Prediction, files: RunFiles, words: Words) -> Card:
+def _show_mistake(one: Prediction, files: RunFiles, words: Words) -> page.Card:
     sure = "" if one.confidence is None else words.label("sure", share=one.confidence)
     wrong = words.label("invalid_answer")
     if one.predicted is not None:
         wrong = words.label("answered", answer=cut_answer(one.predicted))
     said = words.label("said_nothing")
     if one.text:
-        said = words.label("said", text=shorten(one.text, MAX_TEXT))
+        said = words.label("said", text=page.shorten(one.text, MAX_TEXT))
     reason = words.label("in_brackets", text=one.reason) if one.reason else ""
     return show_item(
         one, f"{said}{reason}", words, pills=[("wrong", f"{wrong}{sure}")], files=files

@@ -5,19 +5,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from groupwise.evaluation import page
-from groupwise.evaluation.page import (
-    Block,
-    Box,
-    Fold,
-    Language,
-    Notice,
-    Page,
-    Paragraph,
-    Part,
-    Tile,
-    Words,
-    numbers,
-)
+from groupwise.evaluation.page import Block, Language, Part, Words, numbers
 from groupwise.evaluation.report.answers import show_answers
 from groupwise.evaluation.report.changes import show_changes
 from groupwise.evaluation.report.content import Report, build_report
@@ -63,7 +51,7 @@ def render_markdown(report: Report, *, language: Language = "en") -> str:
     return page.render_markdown(lay_out(report, language), folder=NAME)
 
 
-def lay_out(report: Report, language: Language = "en") -> Page:
+def lay_out(report: Report, language: Language = "en") -> page.Page:
     """Return the page of a run."""
     words = Words(language, policies=report.files.policies)
     findings = words.say_all(report.findings)
@@ -82,16 +70,18 @@ def lay_out(report: Report, language: Language = "en") -> Page:
         *show_next(report.files, words),
     )
     absent = report.files.absent
-    return Page(
+    return page.Page(
         title=report.title,
         lead=_describe_origin(report, words),
         language=language,
-        notices=tuple(Notice(one.level, words.say(one), one.source) for one in report.notices),
+        notices=tuple(page.Notice(one.level, words.say(one), one.source) for one in report.notices),
         checked=words.label("run_checked"),
         tiles=tuple(_list_tiles(report, words)),
-        boxes=(Box("findings", (findings,)),) if findings else (),
+        boxes=(page.Box("findings", (findings,)),) if findings else (),
         parts=tuple(_tell_absent(part, absent, words) for part in parts),
-        footer=(Paragraph(words.label("run_absent" if absent else "run_whole", names=absent), ""),),
+        footer=(
+            page.Paragraph(words.label("run_absent" if absent else "run_whole", names=absent), ""),
+        ),
         plot_form="png" if page.can_draw(words.label("accuracy")) else "svg",
     )
 
@@ -99,7 +89,7 @@ def lay_out(report: Report, language: Language = "en") -> Page:
 def _tell_absent(part: Part, absent: tuple[str, ...], words: Words) -> Part:
     """Return a part with a sentence for each of its files that is not there."""
     gone: list[Block] = [
-        Paragraph(words.label("absent", name=name), "absent")
+        page.Paragraph(words.label("absent", name=name), "absent")
         for name in absent
         if name.endswith(_FILES.get(part.name, ()))
     ]
@@ -119,7 +109,7 @@ def _describe_origin(report: Report, words: Words) -> str:
     )
 
 
-def _list_tiles(report: Report, words: Words) -> Iterator[Tile]:
+def _list_tiles(report: Report, words: Words) -> Iterator[page.Tile]:
     if not report.main:
         return
     for section in report.files.sections:
@@ -136,13 +126,13 @@ def _list_tiles(report: Report, words: Words) -> Iterator[Tile]:
     for one in mine[:_MAX_TILES]:
         text = words.label("points_against", policy=words.title_policy(one.policy_a))
         note = f"{words.interval(one.low, one.high)}, {numbers.format_p_value(one.p_value_holm)}"
-        yield Tile(numbers.format_points(one.difference), text, note)
+        yield page.Tile(numbers.format_points(one.difference), text, note)
 
 
 def _list_sections(report: Report, words: Words) -> Iterator[Part]:
     for number, section in enumerate(report.files.sections, start=1):
-        text = (Paragraph(section.text),) if section.text else ()
+        text = (page.Paragraph(section.text),) if section.text else ()
         tables: tuple[Block, ...] = section.tables
         if len(tables) > 1:
-            tables = (Fold(words.label("num_tables", num=len(tables)), tables),)
+            tables = (page.Fold(words.label("num_tables", num=len(tables)), tables),)
         yield Part(f"section-{number}", section.title, (*text, *tables))

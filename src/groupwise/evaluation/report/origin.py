@@ -4,19 +4,8 @@ import shlex
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-from groupwise.evaluation.page import (
-    DASH,
-    Block,
-    Cell,
-    Fold,
-    Paragraph,
-    Part,
-    Table,
-    Verbatim,
-    Words,
-    mark_code,
-    numbers,
-)
+from groupwise.evaluation import page
+from groupwise.evaluation.page import Block, Part, Words, numbers
 from groupwise.evaluation.report.files import RunFiles
 
 Record = Mapping[str, Any]
@@ -39,29 +28,29 @@ def _list_data(audit: Record, words: Words) -> Iterator[Block]:
         counts = [f"{name}: {number}" for name, number in drops.get("counts", {}).items()]
         reasons = words.label("in_brackets", text=words.join(counts)) if counts else ""
         values = {"num": audit["num_rows"], "dropped": drops.get("total", 0), "reasons": reasons}
-        yield Paragraph(words.label("rows_read", **values))
+        yield page.Paragraph(words.label("rows_read", **values))
     if splits := audit.get("splits"):
         sizes = ("examples", "clusters", "pictures", "truths")
         head = words.labels("split", *sizes, "tokens_median", "tokens_p99", "tokens_max")
         rows = tuple(_show_split(name, split, words) for name, split in splits.items())
-        yield Table("", head, rows)
+        yield page.Table("", head, rows)
     if findings := audit.get("findings"):
         rows = tuple(_show_finding(one, words) for one in findings)
-        table = Table("", words.labels("finding", "seen", "count"), rows, kind="wrap")
-        yield Fold(words.label("num_findings", num=len(findings)), (table,))
+        table = page.Table("", words.labels("finding", "seen", "count"), rows, kind="wrap")
+        yield page.Fold(words.label("num_findings", num=len(findings)), (table,))
 
 
 def _show_split(name: str, split: Record, words: Words) -> tuple[str, ...]:
     sizes = (split["num_examples"], split["num_clusters"], split["num_pictures"])
     labels = [f"{label} {numbers.format_count(num)}" for label, num in split["labels"].items()]
     lengths: Record = split.get("lengths") or {}
-    tokens = [str(lengths.get(kind, DASH)) for kind in ("median", "p99", "max")]
+    tokens = [str(lengths.get(kind, page.DASH)) for kind in ("median", "p99", "max")]
     return (name, *map(numbers.format_count, sizes), words.join(labels), *tokens)
 
 
-def _show_finding(one: Record, words: Words) -> tuple[Cell, ...]:
-    name = Cell(one["name"].replace("_", " "), words.label(f"level_{one['level']}"))
-    return name, Cell(one["message"]), Cell(str(one.get("count", DASH)))
+def _show_finding(one: Record, words: Words) -> tuple[page.Cell, ...]:
+    name = page.Cell(one["name"].replace("_", " "), words.label(f"level_{one['level']}"))
+    return name, page.Cell(one["message"]), page.Cell(str(one.get("count", page.DASH)))
 
 
 def show_next(files: RunFiles, words: Words) -> tuple[Part, ...]:
@@ -71,7 +60,7 @@ def show_next(files: RunFiles, words: Words) -> tuple[Part, ...]:
     lines = [line.format(run=run) for verb, line in _NEXT.items() if verb in files.verbs]
     if not lines:
         return ()
-    blocks = (Paragraph(words.label("next_lead")), Verbatim("\n".join(lines)))
+    blocks = (page.Paragraph(words.label("next_lead")), page.Verbatim("\n".join(lines)))
     return (Part("next", words.label("next"), blocks),)
 
 
@@ -81,14 +70,15 @@ def show_settings(manifest: Record | None, words: Words) -> Part:
     if manifest is not None:
         rows = tuple(_list_origin(manifest, words))
         settings = tuple(
-            (mark_code(name), value) for name, value in flatten_settings(manifest.get("config", {}))
+            (page.mark_code(name), value)
+            for name, value in flatten_settings(manifest.get("config", {}))
         )
         head = words.labels("setting", "value")
         blocks = [
-            Table("", head, rows, kind="wrap"),
-            Fold(
+            page.Table("", head, rows, kind="wrap"),
+            page.Fold(
                 words.label("num_settings", num=len(settings)),
-                (Table("", head, settings, kind="wrap"),),
+                (page.Table("", head, settings, kind="wrap"),),
             ),
         ]
     return Part("settings", words.label("settings_versions"), tuple(blocks))
@@ -96,15 +86,15 @@ def show_settings(manifest: Record | None, words: Words) -> Part:
 
 def _list_origin(manifest: Record, words: Words) -> Iterator[tuple[str, str]]:
     unknown = words.label("unknown")
-    yield words.label("command"), mark_code(" ".join(manifest.get("command", ())))
-    yield words.label("config_digest"), mark_code(manifest.get("config_digest", unknown))
-    yield words.label("git_revision"), mark_code(manifest.get("git_revision") or unknown)
+    yield words.label("command"), page.mark_code(" ".join(manifest.get("command", ())))
+    yield words.label("config_digest"), page.mark_code(manifest.get("config_digest", unknown))
+    yield words.label("git_revision"), page.mark_code(manifest.get("git_revision") or unknown)
     yield words.label("machine"), show_hardware(manifest.get("hardware", {}), words) or unknown
     packages = [f"{name} {number}" for name, number in manifest.get("packages", {}).items()]
     python = f"Python {manifest.get('python', unknown)}"
     yield words.label("versions"), words.join([python, *packages])
     for name, digest in manifest.get("inputs", {}).items():
-        yield words.label("input", name=name), mark_code(digest)
+        yield words.label("input", name=name), page.mark_code(digest)
 
 
 def show_hardware(hardware: Record, words: Words) -> str:

@@ -2,28 +2,9 @@
 
 from collections.abc import Iterator, Mapping
 
+from groupwise.evaluation import page
 from groupwise.evaluation.metrics import Metric
-from groupwise.evaluation.page import (
-    DASH,
-    Bar,
-    Block,
-    Bullets,
-    Cell,
-    Heading,
-    Paragraph,
-    Part,
-    Plot,
-    Plots,
-    Table,
-    Tables,
-    Words,
-    color_policy,
-    mark_code,
-    name_file,
-    numbers,
-    plot_bars,
-    tabulate_metrics,
-)
+from groupwise.evaluation.page import Block, Part, Words, numbers
 from groupwise.evaluation.paired import PairedComparison
 from groupwise.evaluation.report.content import ByPolicy, Report, list_slices
 from groupwise.evaluation.report.findings import describe_comparison
@@ -31,45 +12,45 @@ from groupwise.evaluation.report.findings import describe_comparison
 
 def show_accuracy(report: Report, words: Words) -> Part:
     """Return the headline table of every split, and a plot of the main one."""
-    blocks: list[Block] = [Paragraph(words.label("accuracy_lead"))]
+    blocks: list[Block] = [page.Paragraph(words.label("accuracy_lead"))]
     for split, by_policy in report.metrics.items():
-        blocks += [Heading(split), _tabulate_accuracy(by_policy, words)]
+        blocks += [page.Heading(split), _tabulate_accuracy(by_policy, words)]
         if split == report.split:
-            blocks.append(Plots((_plot_accuracy(split, by_policy, words),), "wide"))
+            blocks.append(page.Plots((_plot_accuracy(split, by_policy, words),), "wide"))
     return Part("accuracy", words.label("accuracy"), tuple(blocks))
 
 
-def _tabulate_accuracy(by_policy: ByPolicy, words: Words) -> Table:
+def _tabulate_accuracy(by_policy: ByPolicy, words: Words) -> page.Table:
     titles = words.labels("policy", "accuracy", "by_clusters")
     names = ("wilson", "balanced", "invalid", "n_items", "digest")
     best = max(measures["accuracy"].value for measures in by_policy.values())
-    return Table(
+    return page.Table(
         "",
         (titles[0], "\n".join(titles[1:]), *words.labels(*names)),
         tuple(_show_policy(name, found, best, words) for name, found in by_policy.items()),
         kind="headline",
-        marks=tuple(color_policy(name, words.policies) for name in by_policy),
+        marks=tuple(page.color_policy(name, words.policies) for name in by_policy),
     )
 
 
 def _show_policy(
     policy: str, measures: Mapping[str, Metric], best: float, words: Words
-) -> tuple[str | Cell, ...]:
+) -> tuple[str | page.Cell, ...]:
     one, clustered = measures["accuracy"], measures.get("accuracy_clustered")
     note = words.policies.describe(policy, words.language)
-    shown = f"{mark_code(policy)} · {note}" if note else mark_code(policy)
+    shown = f"{page.mark_code(policy)} · {note}" if note else page.mark_code(policy)
     return (
-        Cell(words.title_policy(policy), shown),
-        Cell(
+        page.Cell(words.title_policy(policy), shown),
+        page.Cell(
             numbers.format_share(one.value),
-            numbers.format_interval(clustered) if clustered else DASH,
+            numbers.format_interval(clustered) if clustered else page.DASH,
             is_strong=one.value == best,
         ),
         numbers.format_interval(one),
         _share(measures.get("balanced_accuracy")),
         _share(measures.get("invalid_rate")),
         numbers.format_count(one.n),
-        Cell(one.split_digest[:8], hint=one.split_digest, is_code=True),
+        page.Cell(one.split_digest[:8], hint=one.split_digest, is_code=True),
     )
 
 
@@ -77,14 +58,14 @@ def _share(metric: Metric | None) -> str:
     return numbers.format_share(metric.value if metric else None)
 
 
-def _plot_accuracy(split: str, by_policy: ByPolicy, words: Words) -> Plot:
+def _plot_accuracy(split: str, by_policy: ByPolicy, words: Words) -> page.Plot:
     bars = [
-        Bar(
+        page.Bar(
             title=words.title_policy(policy),
             text=f"{numbers.format_share(one.value)} ({numbers.format_interval(drawn or one)})",
             value=one.value,
             ends=(one.low, one.high),
-            color=color_policy(policy, words.policies),
+            color=page.color_policy(policy, words.policies),
             outer=(drawn.low, drawn.high) if drawn else None,
         )
         for policy, measures in by_policy.items()
@@ -92,13 +73,13 @@ def _plot_accuracy(split: str, by_policy: ByPolicy, words: Words) -> Plot:
     ]
     title = words.label("accuracy_on", split=split)
     caption = words.label("accuracy_plot")
-    return plot_bars(name_file("accuracy", split), title, bars, caption=caption)
+    return page.plot_bars(page.name_file("accuracy", split), title, bars, caption=caption)
 
 
 def show_comparisons(report: Report, words: Words) -> Part:
     """Return the paired comparisons as sentences and as a table."""
     found = report.files.comparisons
-    blocks: list[Block] = [Paragraph(words.label("comparisons_lead"))]
+    blocks: list[Block] = [page.Paragraph(words.label("comparisons_lead"))]
     if found:
         said = [
             words.say(describe_comparison(one, report.files.define(one.measure))) for one in found
@@ -110,27 +91,27 @@ def show_comparisons(report: Report, words: Words) -> Part:
             *words.labels("p_holm", *names),
         )
         rows = tuple(_show_comparison(one, report, words) for one in found)
-        blocks += [Bullets(tuple(said)), Table("", head, rows, num_heads=2)]
+        blocks += [page.Bullets(tuple(said)), page.Table("", head, rows, num_heads=2)]
     return Part("comparisons", words.label("paired_comparisons"), tuple(blocks))
 
 
-def _show_comparison(one: PairedComparison, report: Report, words: Words) -> tuple[Cell, ...]:
+def _show_comparison(one: PairedComparison, report: Report, words: Words) -> tuple[page.Cell, ...]:
     measure = report.files.define(one.measure)
     wins, losses = map(numbers.format_count, one.count_wins(measure))
     several = len(report.metrics) > 1
     return (
-        Cell(words.title_policy(one.policy_b), one.split if several else ""),
-        Cell(
+        page.Cell(words.title_policy(one.policy_b), one.split if several else ""),
+        page.Cell(
             words.title_policy(one.policy_a),
             "" if one.measure == "accuracy" else words.name_measure(measure),
         ),
-        Cell(numbers.format_points(one.difference), words.interval(one.low, one.high)),
-        Cell(numbers.format_p_cell(one.p_value_holm)),
-        Cell(f"{wins} : {losses}"),
-        Cell(numbers.format_count(one.num_same_answer)),
-        Cell(numbers.format_p_cell(one.p_value_clustered)),
-        Cell(numbers.format_p_cell(one.p_value)),
-        Cell(numbers.format_count(one.n)),
+        page.Cell(numbers.format_points(one.difference), words.interval(one.low, one.high)),
+        page.Cell(numbers.format_p_cell(one.p_value_holm)),
+        page.Cell(f"{wins} : {losses}"),
+        page.Cell(numbers.format_count(one.num_same_answer)),
+        page.Cell(numbers.format_p_cell(one.p_value_clustered)),
+        page.Cell(numbers.format_p_cell(one.p_value)),
+        page.Cell(numbers.format_count(one.n)),
     )
 
 
@@ -141,15 +122,15 @@ def show_slices(report: Report, words: Words) -> Iterator[Part]:
         for field, values in list_slices(report.main).items()
     ]
     if tables:
-        lead = Paragraph(words.label("slices_lead", split=report.split))
-        yield Part("slices", words.label("slices"), (lead, Tables(tuple(tables))))
+        lead = page.Paragraph(words.label("slices_lead", split=report.split))
+        yield Part("slices", words.label("slices"), (lead, page.Tables(tuple(tables))))
 
 
-def _tabulate_slice(field: str, values: list[str], main: ByPolicy, words: Words) -> Table:
+def _tabulate_slice(field: str, values: list[str], main: ByPolicy, words: Words) -> page.Table:
     names = {value: f"accuracy[{field}={value}]" for value in values}
     sized = {value: list(main.values())[-1].get(name) for value, name in names.items()}
     columns = {
-        name: f"{value}\nn = {numbers.format_count(one.n) if (one := sized[value]) else DASH}"
+        name: f"{value}\nn = {numbers.format_count(one.n) if (one := sized[value]) else page.DASH}"
         for value, name in names.items()
     }
     rows = [
@@ -158,4 +139,4 @@ def _tabulate_slice(field: str, values: list[str], main: ByPolicy, words: Words)
         if any(name in measures for name in columns)
     ]
     title = words.label("by_field", field=field)
-    return tabulate_metrics(rows, columns, head=words.label("policy"), title=title)
+    return page.tabulate_metrics(rows, columns, head=words.label("policy"), title=title)

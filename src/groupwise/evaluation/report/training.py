@@ -6,26 +6,9 @@ Raw values are drawn faintly, with a light moving mean over them; nothing else i
 from collections.abc import Iterator, Mapping
 from statistics import median
 
+from groupwise.evaluation import page
 from groupwise.evaluation.monitor import History, Series, describe_value, is_share, title_series
-from groupwise.evaluation.page import (
-    DASH,
-    Block,
-    Fold,
-    Heading,
-    Line,
-    Paragraph,
-    Part,
-    Plot,
-    Plots,
-    Table,
-    Words,
-    color_policy,
-    explain_smoothing,
-    name_file,
-    numbers,
-    pick_color,
-    plot_lines,
-)
+from groupwise.evaluation.page import Block, Part, Words, numbers
 from groupwise.evaluation.report.files import RunFiles
 from groupwise.evaluation.report.origin import show_hardware
 
@@ -49,19 +32,24 @@ def show_training(files: RunFiles, words: Words) -> Part:
     """Return plots and values of every training, and what its on-policy check measured."""
     blocks: list[Block] = []
     if plots := plot_trainings(files.logs, words):
-        blocks.append(Plots(plots))
+        blocks.append(page.Plots(plots))
     if signals := plot_signals(files.logs, words):
-        blocks += [Heading(words.label("signals")), Plots(signals)]
+        blocks += [page.Heading(words.label("signals")), page.Plots(signals)]
     if files.logs:
-        blocks += [Heading(words.label("values")), *tabulate_trainings(files.logs, words)]
-        blocks += [Heading(words.label("speed")), *_tabulate_speed(files, words)]
+        blocks += [page.Heading(words.label("values")), *tabulate_trainings(files.logs, words)]
+        blocks += [page.Heading(words.label("speed")), *_tabulate_speed(files, words)]
     if files.on_policy:
-        blocks += [Heading(words.label("on_policy")), Paragraph(words.label("on_policy_lead"))]
+        blocks += [
+            page.Heading(words.label("on_policy")),
+            page.Paragraph(words.label("on_policy_lead")),
+        ]
     for step, check in files.on_policy.items():
         unmeasured = words.label("not_measured")
         values = [f"{k} = {unmeasured if v is None else v}" for k, v in check.items()]
         blocks.append(
-            Paragraph(words.label("on_policy_of", policy=words.title_policy(step), values=values))
+            page.Paragraph(
+                words.label("on_policy_of", policy=words.title_policy(step), values=values)
+            )
         )
     return Part("training", words.label("training"), tuple(blocks))
 
@@ -75,16 +63,16 @@ def _tabulate_speed(files: RunFiles, words: Words) -> tuple[Block, ...]:
             (
                 words.title_policy(step),
                 numbers.format_count(log.last_step),
-                numbers.format_duration(median(times)) if times else DASH,
-                DASH if total is None else numbers.format_duration(total),
-                show_hardware(files.hardware.get(step, {}), words) or DASH,
+                numbers.format_duration(median(times)) if times else page.DASH,
+                page.DASH if total is None else numbers.format_duration(total),
+                show_hardware(files.hardware.get(step, {}), words) or page.DASH,
             )
         )
     head = words.labels("training", "num_steps", "time_per_step", "total_time", "machine")
-    return Paragraph(words.label("speed_lead")), Table("", head, tuple(rows))
+    return page.Paragraph(words.label("speed_lead")), page.Table("", head, tuple(rows))
 
 
-def plot_trainings(logs: Logs, words: Words) -> tuple[Plot, ...]:
+def plot_trainings(logs: Logs, words: Words) -> tuple[page.Plot, ...]:
     """Return learning curves, losses and the parts of rewards, as far as there are numbers."""
     rewarded = {name: log for name, log in logs.items() if log.is_rewarded}
     losses = {name: log.read("loss") for name, log in logs.items() if not log.is_rewarded}
@@ -95,7 +83,7 @@ def plot_trainings(logs: Logs, words: Words) -> tuple[Plot, ...]:
     )
 
 
-def plot_signals(logs: Logs, words: Words) -> tuple[Plot, ...]:
+def plot_signals(logs: Logs, words: Words) -> tuple[page.Plot, ...]:
     """Return what to watch of trainings by rewards; their names are shown if there are several."""
     rewarded = [name for name, log in logs.items() if log.is_rewarded]
     return tuple(
@@ -107,53 +95,55 @@ def plot_signals(logs: Logs, words: Words) -> tuple[Plot, ...]:
 
 
 def _color(name: str, words: Words) -> str:
-    return color_policy(name, words.policies)
+    return page.color_policy(name, words.policies)
 
 
-def _draw(series: Series, title: str, color: str, *, has_marks: bool = False) -> Line:
-    return Line(title, series.steps, series.values, color, has_marks=has_marks)
+def _draw(series: Series, title: str, color: str, *, has_marks: bool = False) -> page.Line:
+    return page.Line(title, series.steps, series.values, color, has_marks=has_marks)
 
 
-def _plot_reward(name: str, log: History, words: Words) -> Iterator[Plot]:
+def _plot_reward(name: str, log: History, words: Words) -> Iterator[page.Plot]:
     reward, heldout = log.read("reward"), log.read("heldout/accuracy")
     lines = [_draw(reward, words.label("mean_reward"), _color(name, words))] if reward else []
-    caption = explain_smoothing(len(reward), words)
+    caption = page.explain_smoothing(len(reward), words)
     if heldout:
         title = words.label("heldout_accuracy")
-        lines.append(_draw(heldout, title, pick_color(1), has_marks=True))
+        lines.append(_draw(heldout, title, page.pick_color(1), has_marks=True))
         caption = f"{caption} {words.label('diamonds')}"
     if lines:
         title = words.label("learning_curve", policy=words.title_policy(name))
-        file = name_file("learning-curve", name)
-        yield plot_lines(file, title, lines, words, form="share", caption=caption)
+        file = page.name_file("learning-curve", name)
+        yield page.plot_lines(file, title, lines, words, form="share", caption=caption)
 
 
-def _plot_losses(losses: Mapping[str, Series], words: Words) -> Iterator[Plot]:
+def _plot_losses(losses: Mapping[str, Series], words: Words) -> Iterator[page.Plot]:
     if losses:
         lines = [
             _draw(series, words.title_policy(name), _color(name, words))
             for name, series in losses.items()
         ]
-        caption = explain_smoothing(max(map(len, losses.values())), words)
-        yield plot_lines("loss", words.label("supervised_loss"), lines, words, caption=caption)
+        caption = page.explain_smoothing(max(map(len, losses.values())), words)
+        yield page.plot_lines("loss", words.label("supervised_loss"), lines, words, caption=caption)
 
 
-def _plot_parts(name: str, log: History, words: Words) -> Iterator[Plot]:
+def _plot_parts(name: str, log: History, words: Words) -> Iterator[page.Plot]:
     parts = {part: log.read(f"reward/{part}") for part in log.list_parts()}
     if parts:
-        lines = [_draw(one, part, pick_color(n)) for n, (part, one) in enumerate(parts.items())]
+        lines = [
+            _draw(one, part, page.pick_color(n)) for n, (part, one) in enumerate(parts.items())
+        ]
         title = words.label("reward_parts", policy=words.title_policy(name))
-        caption = explain_smoothing(max(map(len, parts.values())), words)
-        file = name_file("reward-parts", name)
-        yield plot_lines(file, title, lines, words, form="share", caption=caption)
+        caption = page.explain_smoothing(max(map(len, parts.values())), words)
+        file = page.name_file("reward-parts", name)
+        yield page.plot_lines(file, title, lines, words, form="share", caption=caption)
 
 
-def _plot_signal(name: str, series: Series, words: Words, *, in_title: bool) -> Plot:
+def _plot_signal(name: str, series: Series, words: Words, *, in_title: bool) -> page.Plot:
     title = words.title("series", series.key)
     if in_title:
         title = words.label("plot_of", key=title, step=words.title_policy(name))
-    return plot_lines(
-        name_file("signal", name, series.key.replace("_", "-")),
+    return page.plot_lines(
+        page.name_file("signal", name, series.key.replace("_", "-")),
         title,
         [_draw(series, "", _color(name, words))],
         words,
@@ -162,18 +152,18 @@ def _plot_signal(name: str, series: Series, words: Words, *, in_title: bool) -> 
     )
 
 
-def tabulate_trainings(logs: Logs, words: Words) -> tuple[Fold, ...]:
+def tabulate_trainings(logs: Logs, words: Words) -> tuple[page.Fold, ...]:
     """Return first, last, lowest and highest value of every series of every training."""
     head = words.labels("series", "last", "first", "lowest", "highest", "rows")
     return tuple(
-        Fold(
+        page.Fold(
             words.label(
                 "series_over_steps",
                 policy=words.title_policy(name),
                 num=len(log.list_series()),
                 steps=log.last_step,
             ),
-            (Table("", head, tuple(_describe(one, words) for one in log.list_series())),),
+            (page.Table("", head, tuple(_describe(one, words) for one in log.list_series())),),
         )
         for name, log in logs.items()
     )
