@@ -46,8 +46,8 @@ def audit_splits(
         num_rows: rows that were found.
     """
     config, prepared = context.config, context.output_of(task.data_stage)
-    shown = list(task.show_warmup(config, prepared))
-    warmup = {"warmup": shown} if shown else {}
+    warmup = list(task.show_warmup(config, prepared))
+    shown = {name: task.show(config, context, rows) for name, rows in splits.items()}
     return audit_data(
         splits,
         drops=drops,
@@ -56,5 +56,8 @@ def audit_splits(
         count_tokens=open_token_counter(
             task.find_base(config, context.run), max_pixels=config.model.max_pixels
         ),
-        near=find_near_pictures({**warmup, **splits}, mirrored=config.data.mirror_invariant),
+        near=find_near_pictures(
+            {**({"warmup": warmup} if warmup else {}), **shown},
+            mirrored=config.data.mirror_invariant,
+        ),
     )

@@ -94,12 +94,21 @@ def evaluate_on(
         "data": str(data.resolve()),
     }
     _check_folder(out, origin)
+    context = StepContext(
+        run=run.folder,
+        folder=out / "evaluate",
+        name="evaluate",
+        is_resumed=True,
+        uses=run.steps,
+        say=say,
+        config=run.config,
+    )
     with RunFolder(out).lock():
         is_new = not RunFolder(out).manifest_path.is_file()
         if is_new:
             _record(run, out, chain, origin)
         try:
-            examples, drops = run.task.read_labelled(run.config, data, out / "data")
+            examples, drops = run.task.read_labelled(run.config, context, data, out / "data")
             if not examples:
                 raise DataError(f"{data} has no row that can be used", got=drops.counts)
         except GroupwiseError:
@@ -109,15 +118,6 @@ def evaluate_on(
         found = {**origin, "data_digest": describe_examples(examples)["digest"]}
         _check_folder(out, found)
         _record(run, out, chain, found)
-        context = StepContext(
-            run=run.folder,
-            folder=out / "evaluate",
-            name="evaluate",
-            is_resumed=True,
-            uses=run.steps,
-            say=say,
-            config=run.config,
-        )
         train = read_splits(context.output_of(run.task.data_stage), "train", "validation")
         audit = audit_splits(
             run.task,
@@ -128,9 +128,11 @@ def evaluate_on(
         )
         write_audit(audit, out / "audit")
         mark_done(out / "audit")
-        seen = find_seen([one for rows in train.values() for one in rows], examples)
+        known = [one for rows in train.values() for one in rows]
+        shown = run.task.show(run.config, context, examples)
+        seen = find_seen(run.task.show(run.config, context, known), shown)
         answers = _ask(run, context, chain[-1].name, examples, weights=weights)
-        near = list_near_examples(out / "audit", examples, split="test")
+        near = list_near_examples(out / "audit", shown, split="test")
         measure_policies(
             run.task,
             context,

@@ -201,7 +201,11 @@ class Task(Generic[C]):
 
     def make_case(self, config: C, folder: Path) -> RewardCase:
         """Return what the rewards are audited with, from the folder of the data stage."""
-        raise NotImplementedError
+        return RewardCase(
+            rewards=self.rewards(config),
+            examples=read_examples(folder / "train.jsonl"),
+            parser=self.parser(config),
+        )
 
     def weigh(self, config: C) -> Mapping[str, float]:
         """Return the weights of the rewards that are there, by name."""
@@ -285,14 +289,16 @@ class Task(Generic[C]):
         return [Request(row.where, row.values, row.pictures) for row in rows], drops
 
     def read_labelled(
-        self, config: C, path: Path, folder: Path
+        self, config: C, context: StepContext, path: Path, folder: Path
     ) -> tuple[Sequence[Example], DropLog]:
         """Return the labelled rows of other data, as the run would ask them, and what is no row.
 
         Args:
             config: of the run.
+            context: of the run's steps.
             path: a file or folder.
-            folder: for pictures that are stored.
+            folder: for pictures that are stored, and what is made on the way; a later call finds
+                it again.
 
         Raises:
             DataError: if no row can be used.

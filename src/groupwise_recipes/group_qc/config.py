@@ -134,6 +134,12 @@ class TeachSettings(SftSettings):
     balance: float = Field(default=0.0, ge=0, le=1)
     reading_per_epoch: Annotated[int, BUDGET] = Field(default=0, ge=0)
 
+    @model_validator(mode="after")
+    def _check_validation(self) -> Self:
+        if self.validation is not None:
+            raise ValueError("Stage A has no measure to look at: leave teach.validation out")
+        return self
+
 
 class SummarySettings(Config):
     """How and where Stage A runs: in this process, unless a server or workers are given.

@@ -1,10 +1,28 @@
-"""The stages of data: groups, their photos looked at, and Stage B's rows."""
+"""The stages between groups and questions: photos looked at, and the rows of Stage B."""
 
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
-from groupwise.core import Example, Finding, report_places, write_json, write_jsonl
-from groupwise.data import audit_data, write_audit, write_examples
+from groupwise.core import (
+    Example,
+    Finding,
+    Message,
+    make_example,
+    read_json,
+    read_picture,
+    report_places,
+    write_json,
+    write_jsonl,
+)
+from groupwise.data import (
+    DataAudit,
+    DropLog,
+    audit_data,
+    find_near_pictures,
+    write_audit,
+    write_examples,
+)
 from groupwise.flow import Task, build_base
 from groupwise.models import open_token_counter
 from groupwise.pipeline import StepContext
@@ -12,29 +30,65 @@ from groupwise_recipes.group_qc.config import GroupQcConfig
 from groupwise_recipes.group_qc.groups import (
     GIVEN,
     SPLITS,
+    TEACH,
+    can_decode,
     find_root,
-    prepare_groups,
+    has_pictures,
     read_groups,
 )
-from groupwise_recipes.group_qc.orders import find_orders
-from groupwise_recipes.group_qc.photo_audit import audit_photos
+from groupwise_recipes.group_qc.photos import PhotoGroup
 from groupwise_recipes.group_qc.prompts import open_questions
 from groupwise_recipes.group_qc.stage_a import count_failures, read_summaries
-from groupwise_recipes.group_qc.stage_b import make_group_rows, write_row
+from groupwise_recipes.group_qc.stage_b import find_orders, make_group_rows, write_row
 from groupwise_recipes.group_qc.teach import find_base
 from groupwise_recipes.group_qc.words import Words
-
-
-def run_prepare(_: object, context: StepContext) -> None:
-    """Find or draw the groups and split them."""
-    prepare_groups(context.config, context.folder)
 
 
 def run_audit(_: object, context: StepContext) -> None:
     """Audit the photos of the splits and stop the run on an error."""
     audit = audit_photos(context.config, context.output_of("prepare"))
-    write_audit(audit, context.folder)
-    audit.refuse_errors()
+    write_audit(audit, context.folder).refuse_errors()
+
+
+def audit_photos(config: GroupQcConfig, prepared: Path) -> DataAudit:
+    """Audit the groups of all splits by their photos: leakage, duplicates, balance, drops.
+
+    A photo that cannot be decoded is counted here; its group fails in Stage A.
+    """
+    source, groups = read_json(prepared / "source.json", dict), read_groups(config, prepared)
+    unreadable: list[str] = []
+    splits = {
+        name: [_show(group, unreadable, config) for group in groups[name]]
+        for name in (TEACH, *SPLITS)
+        if groups[name] or name not in (TEACH, "warmup")
+    }
+    audit = audit_data(
+        splits,
+        drops=DropLog.from_json(source["drops"]),
+        num_rows=source["num_files"],
+        near=find_near_pictures(splits, mirrored=config.data.mirror_invariant),
+    )
+    skipped = [f"{row['reason']}: {row['where']}" for row in source["skipped"]["rows"]]
+    extra = {
+        "unreadable_photos": (
+            "{count} photos cannot be decoded; their photo groups will fail in Stage A.",
+            unreadable,
+        ),
+        "label_conflicts": (
+            "{count} group ids stand under pass and under fail; all are kept, apart.",
+            source["conflicts"],
+        ),
+        "joined_groups": (
+            "{count} group ids share photos with another one and are on its side.",
+            source["joined"],
+        ),
+        "skipped_folders": ("{count} folders gave no photo group.", skipped),
+    }
+    return audit.add(
+        finding
+        for name, told in extra.items()
+        for finding in report_places("info" if name == "joined_groups" else "warning", name, *told)
+    )
 
 
 def run_stage_b_data(task: Task[Any], context: StepContext) -> None:
@@ -65,8 +119,7 @@ def run_stage_b_data(task: Task[Any], context: StepContext) -> None:
         count_tokens=open_token_counter(find_base(config, context.run)),
     )
     audit = audit.add(report_orders(rows, config.words))
-    write_audit(audit, context.folder)
-    audit.refuse_errors()
+    write_audit(audit, context.folder).refuse_errors()
 
 
 def report_orders(rows: Mapping[str, Sequence[Example]], words: Words) -> list[Finding]:
@@ -82,4 +135,17 @@ def report_orders(rows: Mapping[str, Sequence[Example]], words: Words) -> list[F
         "orders_in_descriptions",
         "{count} descriptions read like an order to the judge; look at their photos.",
         sorted(found),
+    )
+
+
+def _show(group: PhotoGroup, unreadable: list[str], config: GroupQcConfig) -> Example:
+    """Return an example with the photos that can be decoded; drawn ones can, so are not tried."""
+    photos = group.photos if has_pictures(config.data) else ()
+    torn = [one for one in photos if config.data.root is not None and not can_decode(one)]
+    unreadable += [f"{group.key}/{path.name}" for path in torn]
+    return make_example(
+        [Message("user", group.key)],
+        cluster=group.group_id,
+        pictures=[read_picture(path) for path in photos if path not in torn],
+        label=config.words.find_verdict(group.label),
     )

@@ -15,7 +15,6 @@ from groupwise.core import (
     derive_seed,
     digest_json,
     open_picture,
-    read_json,
     read_jsonl,
     read_picture,
     write_json,
@@ -30,6 +29,7 @@ from groupwise.data import (
     read_table_rows,
     split_by_shares,
 )
+from groupwise.pipeline import StepContext
 from groupwise_drawn.cabinets import write_cabinets
 from groupwise_recipes.group_qc.config import GroupData, GroupQcConfig, PhotoLabels
 from groupwise_recipes.group_qc.photos import (
@@ -39,16 +39,13 @@ from groupwise_recipes.group_qc.photos import (
     find_picture,
     load_photo_groups,
 )
-from groupwise_recipes.group_qc.records import load_records
-from groupwise_recipes.group_qc.stage_a import name_results
+from groupwise_recipes.group_qc.records import load_records, name_results
 
 SPLITS = ("warmup", "train", "validation", "test")
 TEACH = "teach"
 GIVEN = "stage_a"
 """The folder of summaries that Stage A's files gave, in the stage's."""
-_GROUPS, _DESCRIPTIONS, _SOURCE = "groups.jsonl", "descriptions.jsonl", "source.json"
-_DRAWN = "drawn"
-_TRUE = PhotoLabels(file=_DESCRIPTIONS, column="description")
+_TRUE = PhotoLabels(file="descriptions.jsonl", column="description")
 """What is known of drawn photos."""
 
 
@@ -62,6 +59,11 @@ class TaughtPhoto:
     description: str
 
 
+def run_prepare(_: object, context: StepContext) -> None:
+    """Find or draw the groups and split them."""
+    prepare_groups(context.config, context.folder)
+
+
 def prepare_groups(config: GroupQcConfig, folder: Path) -> None:
     """Write the groups with their splits, what was dropped, and what is known of Stage A.
 
@@ -69,22 +71,29 @@ def prepare_groups(config: GroupQcConfig, folder: Path) -> None:
         DataError: if there are no groups, a mission is unknown, or no photo that is to teach
             Stage A has a description.
     """
-    root = find_root(config.data, folder)
-    if config.data.root is None and not config.data.summaries:
+    data, root = config.data, find_root(config.data, folder)
+    if data.root is None and not data.summaries:
         _draw(config, root)
     loaded = load_groups(config, root)
     joined, splits = split_loaded(config, loaded)
-    taught = list_taught(config.data, splits, root)
-    has_photos = has_pictures(config.data)
     rows = [
-        {**_to_row(group, root, has_photos), "split": split}
+        _to_row(group.read_digests() if has_pictures(data) else group, root, split)
         for split, groups in splits.items()
         for group in groups
     ]
-    write_jsonl(folder / _GROUPS, rows)
-    write_json(folder / _SOURCE, _describe_source(loaded, joined))
-    write_jsonl(folder / _DESCRIPTIONS, map(asdict, taught))
-    for mission in {group.mission for group in loaded.groups} if loaded.records else ():
+    write_jsonl(folder / "groups.jsonl", rows)
+    source = {
+        "num_files": loaded.num_files,
+        "num_photos": loaded.num_photos,
+        "num_groups": len(loaded.groups),
+        "drops": loaded.drops.to_json(),
+        "skipped": loaded.skipped.to_json(),
+        "conflicts": loaded.conflicts,
+        "joined": [f"{name} with {first}" for name, first in joined.items() if name != first],
+    }
+    write_json(folder / "source.json", source)
+    write_jsonl(folder / "descriptions.jsonl", map(asdict, list_taught(data, splits, root)))
+    for mission in {record["mission"] for record in loaded.records}:
         own = [record for record in loaded.records if record["mission"] == mission]
         write_jsonl(name_results(folder / GIVEN, mission), own)
 
@@ -92,25 +101,37 @@ def prepare_groups(config: GroupQcConfig, folder: Path) -> None:
 def load_groups(config: GroupQcConfig, root: Path) -> LoadedGroups:
     """Return the photo groups of a folder, or those that files of Stage A describe."""
     data, missions = config.data, config.data.load_missions()
-    if data.summaries:
-        return load_records(
-            data.summaries, missions, config.words, root=root, has_photos=has_pictures(data)
-        )
-    return load_photo_groups(root, missions, data.folders)
+    if not data.summaries:
+        return load_photo_groups(root, missions, data.folders)
+    has_photos = has_pictures(data)
+    return load_records(data.summaries, missions, config.words, root=root, has_photos=has_photos)
 
 
 def split_loaded(
     config: GroupQcConfig, loaded: LoadedGroups
 ) -> tuple[dict[str, str], dict[str, list[PhotoGroup]]]:
-    """Return the ids that are joined, and the groups by split.
+    """Return the first id of those that each is joined with, and the groups by split.
+
+    Missions and labels are about even in the splits.
 
     Raises:
         DataError: if a split would be empty.
     """
-    joined = _join(loaded.groups, config.data)
-    splits = _split(loaded.groups, config.data, joined=joined, seed=config.seed)
-    if config.data.near_duplicates == "drop":
-        splits = _drop_near(splits, loaded.drops, mirrored=config.data.mirror_invariant)
+    data = config.data
+    joined = _join(loaded.groups, data)
+    kinds: dict[str, list[str]] = defaultdict(list)
+    for group in loaded.groups:
+        kinds[joined[group.group_id]].append(f"{group.mission}/{group.label}")
+    side = split_by_shares(
+        {name: "+".join(sorted(found)) for name, found in kinds.items()},
+        shares=data.list_shares(),
+        seed=config.seed,
+    )
+    splits: dict[str, list[PhotoGroup]] = {name: [] for name in (*data.list_shares(), "warmup")}
+    for group in loaded.groups:
+        splits[side[joined[group.group_id]]].append(group)
+    if data.near_duplicates == "drop":
+        splits = _drop_near(splits, loaded.drops, mirrored=data.mirror_invariant)
     return joined, splits
 
 
@@ -132,7 +153,7 @@ def digest_sources(data: GroupData) -> dict[str, str]:
 
 def find_root(data: GroupData, prepared: Path) -> Path:
     """Return the folder of the photos: the given one, or the one drawn into."""
-    return prepared / _DRAWN if data.root is None else data.root
+    return prepared / "drawn" if data.root is None else data.root
 
 
 def has_pictures(data: GroupData) -> bool:
@@ -144,16 +165,16 @@ def read_groups(config: GroupQcConfig, prepared: Path) -> dict[str, list[PhotoGr
     """Return the groups by split, those that only teach Stage A under ``teach``."""
     found: dict[str, list[PhotoGroup]] = {name: [] for name in (*SPLITS, TEACH)}
     root = find_root(config.data, prepared)
-    for row in read_jsonl(prepared / _GROUPS):
-        photos, digests = tuple(root / photo for photo in row["photos"]), tuple(row["digests"])
-        known = {key: row[key] for key in ("key", "group_id", "mission", "label")}
-        found[row["split"]].append(PhotoGroup(**known, photos=photos, digests=digests))
+    for row in read_jsonl(prepared / "groups.jsonl"):
+        photos, split = tuple(root / photo for photo in row.pop("photos")), row.pop("split")
+        group = PhotoGroup(**{**row, "photos": photos, "digests": tuple(row["digests"])})
+        found[split].append(group)
     return found
 
 
 def read_taught(prepared: Path) -> list[TaughtPhoto]:
     """Return the photos that teach Stage A."""
-    return [TaughtPhoto(**row) for row in read_jsonl(prepared / _DESCRIPTIONS)]
+    return [TaughtPhoto(**row) for row in read_jsonl(prepared / "descriptions.jsonl")]
 
 
 def show_photos(
@@ -169,21 +190,40 @@ def show_photos(
     ]
 
 
-def read_source(prepared: Path) -> dict:
-    """Return what was found, used, dropped, skipped, joined and in conflict."""
-    return read_json(prepared / _SOURCE, dict)
+def can_decode(photo: Path) -> bool:
+    """Say whether a photo can be looked at; a group with one that cannot fails in Stage A."""
+    try:
+        open_picture(photo)
+    except DataError:
+        return False
+    return True
 
 
-def _describe_source(loaded: LoadedGroups, joined: Mapping[str, str]) -> dict:
-    return {
-        "num_files": loaded.num_files,
-        "num_photos": loaded.num_photos,
-        "num_groups": len(loaded.groups),
-        "drops": loaded.drops.to_json(),
-        "skipped": loaded.skipped.to_json(),
-        "conflicts": [asdict(one) for one in loaded.conflicts],
-        "joined": [[name, first] for name, first in joined.items() if name != first],
-    }
+def list_taught(
+    data: GroupData, splits: Mapping[str, list[PhotoGroup]], root: Path
+) -> list[TaughtPhoto]:
+    """Return the photos that may teach Stage A: of those groups, the ones with a description.
+
+    Raises:
+        DataError: if there are descriptions, and none of these photos.
+    """
+    if (data.root is not None and data.photo_labels is None) or data.summaries:
+        return []
+    known = _read_labels(root, data.photo_labels or _TRUE)
+    groups = splits.get(TEACH) or [*splits["warmup"], *splits["train"]]
+    places = [(group, place) for group in groups for place in group.list_images(root)]
+    found = [
+        TaughtPhoto(place, group.mission, group.group_id, known[place])
+        for group, place in places
+        if place in known
+    ]
+    if not found:
+        raise DataError(
+            "no photo that is to teach Stage A has a description",
+            got=f"{len(places)} photos, such as {places[0][1]}, and {len(known)} descriptions",
+            fix="name photos by their path below data.root",
+        )
+    return found
 
 
 def _draw(config: GroupQcConfig, root: Path) -> None:
@@ -198,25 +238,6 @@ def _draw(config: GroupQcConfig, root: Path) -> None:
         language=drawn.language,
         folders=(config.data.pass_folder, config.data.fail_folder),
     )
-
-
-def _split(
-    groups: Sequence[PhotoGroup], data: GroupData, *, joined: Mapping[str, str], seed: int
-) -> dict[str, list[PhotoGroup]]:
-    """Split by group id, missions and labels about evenly; joined ids go to one side."""
-    kinds: dict[str, list[str]] = defaultdict(list)
-    for group in groups:
-        kinds[joined[group.group_id]].append(f"{group.mission}/{group.label}")
-    shares = data.list_shares()
-    side = split_by_shares(
-        {name: "+".join(sorted(found)) for name, found in kinds.items()}, shares=shares, seed=seed
-    )
-    splits: dict[str, list[PhotoGroup]] = {name: [] for name in shares}
-    for group in groups:
-        splits[side[joined[group.group_id]]].append(group)
-    if "warmup" not in splits:
-        splits["warmup"] = []
-    return splits
 
 
 def _join(groups: Sequence[PhotoGroup], data: GroupData) -> dict[str, str]:
@@ -263,42 +284,6 @@ def _drop_near(
     return kept
 
 
-def can_decode(photo: Path) -> bool:
-    """Say whether a photo can be looked at; a group with one that cannot fails in Stage A."""
-    try:
-        open_picture(photo)
-    except DataError:
-        return False
-    return True
-
-
-def list_taught(
-    data: GroupData, splits: Mapping[str, list[PhotoGroup]], root: Path
-) -> list[TaughtPhoto]:
-    """Return the photos that may teach Stage A: of those groups, the ones with a description.
-
-    Raises:
-        DataError: if there are descriptions, and none of these photos.
-    """
-    if (data.root is not None and data.photo_labels is None) or data.summaries:
-        return []
-    known = _read_labels(root, data.photo_labels or _TRUE)
-    groups = splits.get(TEACH) or [*splits["warmup"], *splits["train"]]
-    places = [(group, place) for group in groups for place in group.list_images(root)]
-    found = [
-        TaughtPhoto(place, group.mission, group.group_id, known[place])
-        for group, place in places
-        if place in known
-    ]
-    if not found:
-        raise DataError(
-            "no photo that is to teach Stage A has a description",
-            got=f"{len(places)} photos, such as {places[0][1]}, and {len(known)} descriptions",
-            fix="name photos by their path below data.root",
-        )
-    return found
-
-
 def _read_labels(root: Path, labels: PhotoLabels) -> dict[str, str]:
     """Return the description of each photo that a table has, by its place below the root."""
     path, drops = root / labels.file, DropLog()
@@ -328,12 +313,6 @@ def _read_labels(root: Path, labels: PhotoLabels) -> dict[str, str]:
     return {photo: labels.texts[word] for photo, word in said.items()}
 
 
-def _to_row(group: PhotoGroup, root: Path, has_photos: bool) -> Mapping[str, object]:
-    return {
-        "key": group.key,
-        "group_id": group.group_id,
-        "mission": group.mission,
-        "label": group.label,
-        "photos": group.list_images(root),
-        "digests": [find_picture(photo).digest for photo in group.photos] if has_photos else [],
-    }
+def _to_row(group: PhotoGroup, root: Path, split: str) -> dict[str, object]:
+    """Return a group as ``read_groups`` reads it, its photos below the root."""
+    return {**asdict(group), "photos": group.list_images(root), "split": split}

@@ -80,6 +80,18 @@ class Questions:
         self, mission: str, summaries: Mapping[str, str], *, answers: Sequence[str]
     ) -> list[Message]:
         """Return the rules and the question which of the answers summaries call for, and why."""
+        lines = [self.words.write_line(key, text) for key, text in summaries.items()]
+        return self._write_turns(mission, self.missions[mission].key_points, lines, answers)
+
+    def describe(self) -> list[Message]:
+        """Return Stage B's question with ``{{ … }}`` for what is of a photo group."""
+        line = self.words.write_line(self.words.name_photo(1), "{{ description }}")
+        points = ["{{ key_points }}"]
+        return self._write_turns("{{ mission }}", points, [line, "…"], self.words.verdicts)
+
+    def _write_turns(
+        self, mission: str, key_points: Sequence[str], lines: Sequence[str], answers: Sequence[str]
+    ) -> list[Message]:
         words = self.words
         rules = fill_in(
             self.prompts.rules, pass_verdict=words.pass_verdict, fail_verdict=words.fail_verdict
@@ -87,10 +99,10 @@ class Questions:
         question = fill_in(
             self.prompts.group,
             mission=mission,
-            key_points=self.missions[mission].key_points,
+            key_points=key_points,
             answers=answers,
             reason=words.reason,
-            lines="\n".join(words.write_line(key, text) for key, text in summaries.items()),
+            lines="\n".join(lines),
         )
         return [Message("system", rules), Message("user", question)]
 

@@ -1,20 +1,99 @@
-"""Photo groups from Stage A's JSONL files: what they say is believed, the photos may be elsewhere.
+"""The lines of ``<mission>_stage_a.jsonl``: what Stage A says of a photo group's photos.
 
-A line whose summaries are not exactly 图片_1 … 图片_N for its N photos, in this order, or that
-breaks the contract in another way is dropped and counted.
+What lines say is believed; photos may be elsewhere. One whose summaries are not exactly 图片_1 …
+图片_N for its N photos, in this order, or that breaks the contract in another way is dropped and
+counted where it is read, and refused where it was written here.
 """
 
-import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 from groupwise.core import DataError
-from groupwise.data import DropLog
+from groupwise.data import DropLog, read_table_rows
 from groupwise_recipes.group_qc.missions import MissionTable
-from groupwise_recipes.group_qc.photos import LoadedGroups, PhotoGroup, find_conflicts
-from groupwise_recipes.group_qc.summaries import Problem, find_problem, get_record_key
+from groupwise_recipes.group_qc.photos import LABELS, LoadedGroups, PhotoGroup
+from groupwise_recipes.group_qc.summaries import Problem, has_words, number_summaries
 from groupwise_recipes.group_qc.words import Words
+
+RECORD_KEYS = ("group_id", "mission", "label", "images", "per_image")
+
+
+def name_results(out: Path, mission: str) -> Path:
+    """Return the file of a mission's finished groups."""
+    return out / f"{mission}_stage_a.jsonl"
+
+
+def make_record(
+    group: PhotoGroup, texts: Sequence[str], words: Words, *, root: Path
+) -> dict[str, Any]:
+    """Return the record of a finished photo group; ``images`` are relative to ``root``.
+
+    Raises:
+        DataError: if there is not exactly one summary with words for each photo.
+    """
+    record = {
+        "group_id": group.group_id,
+        "mission": group.mission,
+        "label": group.label,
+        "images": group.list_images(root),
+        "per_image": number_summaries(texts, words),
+        "timestamp": datetime.now(UTC).isoformat(timespec="seconds"),
+    }
+    check_record(record, words)
+    return record
+
+
+def get_record_key(record: Mapping[str, Any]) -> str:
+    """Return ``PhotoGroup.key`` of a record: the folder of its first photo."""
+    return str(record["images"][0]).rpartition("/")[0]
+
+
+def check_record(record: Mapping[str, Any], words: Words) -> None:
+    """Refuse a record that does not follow the contract.
+
+    Raises:
+        DataError: if a field is missing or broken, the keys are not exactly 图片_1 … 图片_N in this
+            order for N photos, or a summary is empty.
+    """
+    problem = find_problem(record, words)
+    if problem:
+        where = f"the record of photo group {record.get('group_id')!r} has {problem.cause}"
+        raise DataError(where, got=problem.detail[:200], expected=problem.expected)
+
+
+def find_problem(record: Mapping[str, Any], words: Words) -> Problem | None:
+    """Return how a record breaks the contract, if it does."""
+    missing = [key for key in RECORD_KEYS if key not in record]
+    if missing:
+        return Problem("missing fields", ", ".join(missing), ", ".join(RECORD_KEYS))
+    images, summaries = record["images"], record["per_image"]
+    if not isinstance(images, list):
+        return Problem("broken fields", "", "a list of images")
+    if not all(isinstance(record[key], str) and record[key] for key in ("group_id", "mission")):
+        return Problem("broken fields", "", "a text for group_id and mission")
+    if record["label"] not in (*LABELS, None):
+        return Problem("a wrong label", str(record["label"]), "pass or fail")
+    if not images or not all(
+        isinstance(one, str) and "/" in one[1:] and one[0] != "/" for one in images
+    ):
+        return Problem("wrong photos", str(images), "a path for each photo, with its folder")
+    return find_summary_problem(summaries, words, num_photos=len(images))
+
+
+def find_summary_problem(summaries: Any, words: Words, *, num_photos: int) -> Problem | None:
+    """Return why something is not ``图片_i`` to text for so many photos, in order."""
+    if not isinstance(summaries, dict):
+        return Problem("broken fields", "", "summaries by photo")
+    if list(summaries) != list(number_summaries([""] * num_photos, words)):
+        got = ", ".join(map(str, summaries)) or "none"
+        expected = f"{words.name_photo(1)} to {words.name_photo(num_photos)} in order"
+        return Problem("wrong keys", got, expected)
+    for key, text in summaries.items():
+        if not isinstance(text, str) or not has_words(text):
+            return Problem("an empty summary", f"{key}: {text!r}", "words")
+    return None
 
 
 def load_records(
@@ -24,6 +103,7 @@ def load_records(
     *,
     root: Path,
     has_photos: bool = False,
+    for_prediction: bool = False,
 ) -> LoadedGroups:
     """Load ``<mission>_stage_a.jsonl`` files; ``num_files`` counts their lines.
 
@@ -33,81 +113,59 @@ def load_records(
         words: of the job.
         root: folder of the photos.
         has_photos: whether they must be there.
+        for_prediction: no verdict is needed, and lines of unknown missions are dropped instead of
+            refused.
 
     Raises:
         DataError: if a file cannot be read, a mission is unknown, or no line can be used.
     """
     drops, kept = DropLog(), dict[str, dict[str, Any]]()
-    num_lines = 0
-    for where, record in _read_lines(paths):
-        num_lines += 1
-        problem = (
-            record
-            if isinstance(record, Problem)
-            else _check(record, words, kept, root if has_photos else None)
+    rows = [row for path in paths for row in read_table_rows(path, drops)]
+    num_lines = len(rows) + drops.total
+    for row in rows:
+        record: dict[str, Any] = {"label": None, **row.values} if for_prediction else row.values
+        problem = find_problem(record, words) or _find_misfit(
+            record,
+            kept,
+            root=root if has_photos else None,
+            missions=missions if for_prediction else None,
         )
-        if isinstance(problem, Problem):
-            drops.add(problem.cause, f"{where} {problem.detail}"[:200])
-        elif isinstance(record, dict):
+        if problem:
+            drops.add(problem.cause, f"{row.where} {problem.detail}"[:200])
+        else:
             kept[get_record_key(record)] = record
-    missions.require((str(record["mission"]) for record in kept.values()), where="data.summaries")
+    files = ", ".join(path.name for path in paths)
+    missions.require((str(record["mission"]) for record in kept.values()), where=files)
     if not kept:
         reasons = ", ".join(f"{number} x {reason}" for reason, number in drops.counts.items())
-        raise DataError("data.summaries have no photo group to train on", got=reasons or "no lines")
-    groups = [_make_group(key, record, root) for key, record in kept.items()]
-    return LoadedGroups(
-        groups=tuple(groups),
-        drops=drops,
-        skipped=DropLog(),
-        conflicts=find_conflicts(groups),
-        num_photos=sum(len(group.photos) for group in groups),
-        num_files=num_lines,
-        records=tuple(kept.values()),
+        raise DataError(f"{files} has no photo group that can be used", got=reasons or "no lines")
+    groups = tuple(
+        PhotoGroup(
+            key,
+            record["group_id"],
+            record["mission"],
+            record["label"],
+            tuple(root / image for image in record["images"]),
+        )
+        for key, record in kept.items()
     )
+    return LoadedGroups(groups, drops, DropLog(), num_lines, tuple(kept.values()))
 
 
-def read_record(line: str) -> dict[str, Any] | Problem:
-    """Return the record of a line, or why it is none."""
-    try:
-        value: object = json.loads(line, object_pairs_hook=_refuse_repeated)
-    except (ValueError, RecursionError) as error:
-        return Problem("line cannot be read", str(error))
-    return value if isinstance(value, dict) else Problem("line cannot be read", "no JSON object")
-
-
-def _read_lines(paths: Sequence[Path]) -> Iterator[tuple[str, dict[str, Any] | Problem]]:
-    for path in paths:
-        try:
-            lines = path.read_text(encoding="utf-8-sig").split("\n")
-        except (OSError, UnicodeDecodeError) as error:
-            raise DataError(f"cannot read the summaries in {path}", got=error) from error
-        for number, line in enumerate(lines, start=1):
-            if line.strip():
-                yield f"{path.name}:{number}", read_record(line)
-
-
-def _refuse_repeated(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found = dict(pairs)
-    if len(found) < len(pairs):
-        names = [name for name, _ in pairs]
-        raise ValueError(f"{next(name for name in names if names.count(name) > 1)} appears twice")
-    return found
-
-
-def _check(
-    record: Mapping[str, Any], words: Words, kept: Mapping[str, Any], root: Path | None
+def _find_misfit(
+    record: Mapping[str, Any],
+    kept: Mapping[str, Any],
+    *,
+    root: Path | None,
+    missions: MissionTable | None,
 ) -> Problem | None:
-    problem = find_problem(record, words)
-    if problem:
-        return problem
-    if record["label"] is None:
+    """Return why a record in the right form is not used; missions: for predictions."""
+    key = get_record_key(record)
+    if record["label"] is None and missions is None:
         return Problem("no label", str(record["group_id"]))
-    if get_record_key(record) in kept:
-        return Problem("photo group appears twice", get_record_key(record))
+    if missions is not None and record["mission"] not in missions:
+        return Problem("unknown mission", str(record["mission"]))
+    if key in kept:
+        return Problem("photo group appears twice", key)
     gone = [image for image in record["images"] if root and not (root / image).is_file()]
     return Problem("photo is not there", gone[0]) if gone else None
-
-
-def _make_group(key: str, record: Mapping[str, Any], root: Path) -> PhotoGroup:
-    photos = tuple(root / image for image in record["images"])
-    return PhotoGroup(key, record["group_id"], record["mission"], record["label"], photos)

@@ -3,9 +3,11 @@
 ``<mission>_stage_a.jsonl`` has the finished groups only and is never truncated. Groups that failed
 stand in ``<mission>_stage_a_failed.jsonl`` with their reason; the next run tries them again.
 
-Where the bytes of photos are known, a description belongs to them and not to their place: each row
-has their ``digests``, a group with a changed photo is described anew beside its old row, and found
-again if the photo is put back. ``write_results`` picks what is true of the photos as they are.
+A description belongs to the bytes of photos and not to their place: each row has their ``digests``,
+a group with a changed photo is described anew beside its old row, and found again if the photo is
+put back. ``write_results`` picks what is true of the photos as they are. In a run they are kept in
+the folder ``stage_a``, beside the steps: what fails is tried again in the next run without asking
+about the others, and settings that are changed and changed back cost nothing.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -13,38 +15,51 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from groupwise import __version__
 from groupwise.core import (
     DataError,
     Picture,
     ResultFile,
     Say,
     append_jsonl,
+    digest_file,
     digest_json,
+    dump_config,
+    read_json,
     read_jsonl,
+    write_json,
     write_jsonl,
 )
+from groupwise.flow import open_policy
 from groupwise.inference import (
     Failure,
     GroupOutcome,
+    LocalBackend,
+    LocalEngine,
+    RayBackend,
+    ServerBackend,
     StreamBackend,
     StreamLine,
     WorkGroup,
     generate_groups,
 )
-from groupwise_recipes.group_qc.config import SummarySettings
+from groupwise.pipeline import StepContext
+from groupwise_recipes.group_qc.config import GroupQcConfig, SummarySettings
+from groupwise_recipes.group_qc.groups import TEACH, find_root, read_groups
 from groupwise_recipes.group_qc.missions import MissionTable
 from groupwise_recipes.group_qc.photos import PhotoGroup, find_picture
-from groupwise_recipes.group_qc.prompts import Questions
-from groupwise_recipes.group_qc.summaries import (
-    Problem,
+from groupwise_recipes.group_qc.prompts import Questions, open_questions
+from groupwise_recipes.group_qc.records import (
     check_record,
-    clean_summary,
     get_record_key,
     make_record,
+    name_results,
 )
+from groupwise_recipes.group_qc.summaries import Problem, clean_summary
+from groupwise_recipes.group_qc.teach import TEACH_STEP, find_base
 from groupwise_recipes.group_qc.words import Words
 
-_DIGESTS = "digests"
+_KEPT, _ATTEMPTS = "stage_a", "attempts.json"
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +67,7 @@ class StageAJob:
     """What Stage A is to do, and where.
 
     Attributes:
-        groups: of any missions.
+        groups: of any missions, with the digests of their photos.
         root: folder that ``images`` are relative to.
         out: folder of the result files.
         questions: what both stages are asked.
@@ -66,26 +81,28 @@ class StageAJob:
     settings: SummarySettings
 
 
-@dataclass(frozen=True, slots=True)
-class StageACount:
-    """Groups of a mission: ``num_finished + num_failed`` are all that were given."""
-
-    mission: str
-    num_finished: int
-    num_failed: int
-    num_before: int
-
-    def describe(self) -> str:
-        """Return one line for a person."""
-        return (
-            f"{self.mission}: {self.num_finished} photo groups finished "
-            f"({self.num_before} of them before), {self.num_failed} failed"
-        )
+def count_attempts(run: Path) -> int:
+    """Return how often Stage A ended with failed groups; 0 if it last ended without any."""
+    path = run / _KEPT / _ATTEMPTS
+    return int(read_json(path, dict)["failed"]) if path.is_file() else 0
 
 
-def name_results(out: Path, mission: str) -> Path:
-    """Return the file of a mission's finished groups."""
-    return out / f"{mission}_stage_a.jsonl"
+def run_summarize(_: object, context: StepContext) -> None:
+    """Describe every photo that is not described yet."""
+    config: GroupQcConfig = context.config
+    prepared = context.output_of("prepare")
+    groups = read_groups(config, prepared)
+    job = StageAJob(
+        groups=[group for name, members in groups.items() if name != TEACH for group in members],
+        root=find_root(config.data, prepared),
+        out=_find_folder(config, context),
+        questions=open_questions(config),
+        settings=config.summaries,
+    )
+    num_failed = run_stage_a(job, open_backend(config, context.run), say=context.say)
+    attempts = count_attempts(context.run) + 1 if num_failed else 0
+    write_json(context.run / _KEPT / _ATTEMPTS, {"failed": attempts})
+    write_results(job, context.folder)
 
 
 def name_failures(out: Path, mission: str) -> Path:
@@ -93,12 +110,19 @@ def name_failures(out: Path, mission: str) -> Path:
     return out / f"{mission}_stage_a_failed.jsonl"
 
 
-def run_stage_a(
-    job: StageAJob,
-    backend: StreamBackend,
-    *,
-    say: Say = lambda _: None,
-) -> list[StageACount]:
+def open_backend(config: GroupQcConfig, run: Path) -> StreamBackend:
+    """Return what describes photos: the base behind a server, on Ray's workers, or here."""
+    settings = config.summaries
+    if settings.server is not None:
+        return ServerBackend(settings.server)
+    base, model = find_base(config, run), config.model
+    if settings.ray is not None:
+        return RayBackend(settings.ray, base, dtype=model.dtype, max_pixels=model.max_pixels)
+    policy = open_policy(config, base)
+    return LocalBackend(LocalEngine(policy, batch_size=settings.stream.batch_size))
+
+
+def run_stage_a(job: StageAJob, backend: StreamBackend, *, say: Say = lambda _: None) -> int:
     """Describe the photos of every group that is not finished yet, mission by mission.
 
     Args:
@@ -106,19 +130,21 @@ def run_stage_a(
         backend: what describes photos.
         say: told how far each mission is.
 
+    Returns:
+        How many groups failed.
+
     Raises:
         RunError: if another process writes the same files.
-        DataError: if a finished group has other photos now, or a mission is unknown.
+        DataError: if a photo has changed since its group was found, or a mission is unknown.
     """
     missions = job.questions.missions
     missions.require({group.mission for group in job.groups})
-    counts: list[StageACount] = []
+    num_failed = 0
     for mission in missions.names:
-        groups = [group for group in job.groups if group.mission == mission]
+        groups = {group.key: group for group in job.groups if group.mission == mission}
         if groups:
-            counts.append(_run_mission(mission, groups, job, backend, say))
-            say(counts[-1].describe())
-    return counts
+            num_failed += _run_mission(mission, groups, job, backend, say)
+    return num_failed
 
 
 def write_results(job: StageAJob, folder: Path) -> None:
@@ -126,7 +152,7 @@ def write_results(job: StageAJob, folder: Path) -> None:
     current = {_identify_group(group, job.root) for group in job.groups}
     for path in sorted(job.out.glob("*.jsonl")):
         rows = [row for row in read_jsonl(path) if row.get("failed") or _identify(row) in current]
-        rows = [{key: row[key] for key in row if key != _DIGESTS} for row in rows]
+        rows = [{key: row[key] for key in row if key != "digests"} for row in rows]
         write_jsonl(folder / path.name, rows)
 
 
@@ -167,23 +193,44 @@ def describe_photos(
         yield outcome.id, *_read_outcome(outcome, words)
 
 
+def ask_of_photos(
+    key: str, mission: str, pictures: Iterable[Picture], questions: Questions
+) -> WorkGroup:
+    """Return the Stage A questions about the photos of a group."""
+    asked = (questions.ask_of_photo(mission, picture, group=key) for picture in pictures)
+    return WorkGroup(key, tuple(asked))
+
+
+def _find_folder(config: GroupQcConfig, context: StepContext) -> Path:
+    """Return the folder of what this base says with these settings, of whatever photos."""
+    inputs = {name: digest for name, digest in context.inputs.items() if name != "data.root"}
+    policy = None
+    if config.summaries.server is None:
+        taught = context.output_of(TEACH_STEP) / "policy" if config.teach else None
+        weights = taught and digest_file(taught)
+        policy = [weights, config.model.dtype, config.model.max_pixels]
+    depends = {
+        "inputs": inputs,
+        "words": [dump_config(config.words), config.prompts.photo],
+        "policy": policy,
+        "settings": config.summaries.describe(),
+        "version": __version__,
+    }
+    return context.run / _KEPT / digest_json(depends)[:12]
+
+
 def _run_mission(
     mission: str,
-    groups: Sequence[PhotoGroup],
+    groups: Mapping[str, PhotoGroup],
     job: StageAJob,
     backend: StreamBackend,
     say: Say,
-) -> StageACount:
-    by_key = {group.key: group for group in groups}
+) -> int:
     failures, words = name_failures(job.out, mission), job.questions.words
     num_failed = 0
     with ResultFile(name_results(job.out, mission), key=_identify) as results:
-        _check_kept(results.rows(), by_key, job)
-        waiting = [
-            group
-            for group in by_key.values()
-            if _identify_group(group, job.root) not in results.finished
-        ]
+        done = results.finished
+        waiting = [one for one in groups.values() if _identify_group(one, job.root) not in done]
         write_jsonl(failures, [])
         described = describe_photos(
             backend,
@@ -194,50 +241,37 @@ def _run_mission(
             num_items=sum(len(group.photos) for group in waiting),
         )
         for key, texts, reason in described:
-            group = by_key[key]
+            group = groups[key]
             if reason:
                 num_failed += 1
-                append_jsonl(failures, _make_failure(group, job.root, reason))
+                known = {"key": key, "group_id": group.group_id, "mission": mission}
+                images = group.list_images(job.root)
+                row = {**known, "label": group.label, "images": images, "failed": reason}
+                append_jsonl(failures, row)
             else:
-                known = {_DIGESTS: list(group.digests)} if group.digests else {}
-                results.append({**make_record(group, texts, words, root=job.root), **known})
-    return StageACount(mission, len(groups) - num_failed, num_failed, len(groups) - len(waiting))
+                record = make_record(group, texts, words, root=job.root)
+                results.append({**record, "digests": list(group.digests)})
+    say(
+        f"{mission}: {len(groups) - num_failed} photo groups finished "
+        f"({len(groups) - len(waiting)} of them before), {num_failed} failed"
+    )
+    return num_failed
 
 
 def _identify(record: Mapping[str, Any]) -> str:
-    """Return what a description belongs to: the group and, where they are known, its photos."""
-    return _name(get_record_key(record), record["images"], record.get(_DIGESTS, ()))
+    """Return what a description belongs to: the group and its photos."""
+    pairs = zip(record["images"], record["digests"], strict=True)
+    return digest_json([get_record_key(record), *pairs])
 
 
 def _identify_group(group: PhotoGroup, root: Path) -> str:
-    return _name(group.key, group.list_images(root), group.digests)
-
-
-def _name(key: str, images: Sequence[str], digests: Sequence[str]) -> str:
-    return digest_json([key, *zip(images, digests, strict=True)]) if digests else key
-
-
-def _check_kept(
-    records: Iterator[Mapping[str, Any]], groups: Mapping[str, PhotoGroup], job: StageAJob
-) -> None:
-    """Refuse to go on with broken records, or where only places are known with other photos."""
-    for record in records:
-        check_record(record, job.questions.words)
-        group = groups.get(get_record_key(record))
-        if group is None or group.digests:
-            continue
-        if group.list_images(job.root) != record["images"]:
-            raise DataError(
-                f"the photos of group {group.key} have changed since Stage A described them",
-                got=f"{len(group.photos)} photos",
-                expected=f"the {len(record['images'])} that are in the result file",
-                fix="write to another folder",
-            )
+    pairs = zip(group.list_images(root), group.digests, strict=True)
+    return digest_json([group.key, *pairs])
 
 
 def _ask(group: PhotoGroup, questions: Questions) -> WorkGroup:
     pictures = [find_picture(path) for path in group.photos]
-    for picture, digest in zip(pictures, group.digests, strict=bool(group.digests)):
+    for picture, digest in zip(pictures, group.digests, strict=True):
         # Its description would pass for that of the old photo.
         if picture.digest != digest:
             raise DataError(
@@ -245,14 +279,6 @@ def _ask(group: PhotoGroup, questions: Questions) -> WorkGroup:
                 fix="start the run again",
             )
     return ask_of_photos(group.key, group.mission, pictures, questions)
-
-
-def ask_of_photos(
-    key: str, mission: str, pictures: Iterable[Picture], questions: Questions
-) -> WorkGroup:
-    """Return the Stage A questions about the photos of a group."""
-    asked = (questions.ask_of_photo(mission, picture, group=key) for picture in pictures)
-    return WorkGroup(key, tuple(asked))
 
 
 def _read_outcome(outcome: GroupOutcome, words: Words) -> tuple[list[str], str]:
@@ -266,16 +292,5 @@ def _read_outcome(outcome: GroupOutcome, words: Words) -> tuple[list[str], str]:
         summary = clean_summary(found.text, words)
         if isinstance(summary, Problem):
             return [], f"{name}: {summary.cause}: {summary.detail}"
-        texts.append(summary.text)
+        texts.append(summary)
     return texts, ""
-
-
-def _make_failure(group: PhotoGroup, root: Path, reason: str) -> dict[str, Any]:
-    return {
-        "key": group.key,
-        "group_id": group.group_id,
-        "mission": group.mission,
-        "label": group.label,
-        "images": group.list_images(root),
-        "failed": reason,
-    }

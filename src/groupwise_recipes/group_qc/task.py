@@ -5,7 +5,7 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from groupwise.core import Example, digest_json, dump_config, read_json, write_json
+from groupwise.core import Example, Message, digest_json, dump_config, read_json, write_json
 from groupwise.data import DropLog, read_examples
 from groupwise.evaluation import (
     MAJORITY,
@@ -18,31 +18,33 @@ from groupwise.evaluation import (
 )
 from groupwise.flow import POLICY, Ask, Estimate, Part, Stage, Task, list_usual_stages
 from groupwise.pipeline import StepContext
-from groupwise.rewards import RewardCase, RewardSet
+from groupwise.rewards import RewardSet
 from groupwise.serving import Request
-from groupwise_recipes.group_qc.baselines import predict_baselines
+from groupwise_recipes.group_qc import predictor
 from groupwise_recipes.group_qc.config import GroupQcConfig
-from groupwise_recipes.group_qc.data_stages import run_audit, run_prepare, run_stage_b_data
+from groupwise_recipes.group_qc.data_stages import run_audit, run_stage_b_data
 from groupwise_recipes.group_qc.estimate import estimate_run
 from groupwise_recipes.group_qc.groups import (
     digest_sources,
     find_root,
     has_pictures,
-    read_source,
+    run_prepare,
     show_photos,
 )
-from groupwise_recipes.group_qc.measure import (
+from groupwise_recipes.group_qc.measures import (
     MEASURES,
+    make_sections,
     measure_missions,
+    predict_baselines,
+    say_failed,
+    say_given,
     score_defects,
     show_group,
 )
-from groupwise_recipes.group_qc.orders import try_orders
-from groupwise_recipes.group_qc.predictor import GroupQcPredictor, list_requests
+from groupwise_recipes.group_qc.prompts import open_questions
 from groupwise_recipes.group_qc.rewards import make_rewards
-from groupwise_recipes.group_qc.sections import make_sections, say_failed, say_given
-from groupwise_recipes.group_qc.stage_b import choose_few, draw_heldout, make_label_rows
-from groupwise_recipes.group_qc.summarize import count_attempts, run_summarize
+from groupwise_recipes.group_qc.stage_a import count_attempts, run_summarize
+from groupwise_recipes.group_qc.stage_b import choose_few, draw_heldout, make_label_rows, try_orders
 from groupwise_recipes.group_qc.teach import TEACH_STEP, find_base, run_teach
 from groupwise_recipes.group_qc.verdicts import MISSED, TWO_LINES, VerdictParser
 
@@ -72,7 +74,7 @@ class GroupQc(Task[GroupQcConfig]):
         "parser": Part("words teach", f"{_OWN}.verdicts"),
         "warmup": Part("sft.num_groups", f"{_OWN}.stage_b {_OWN}.verdicts"),
         "rewards": Part("rewards words", f"groupwise.rewards {_OWN}.rewards {_OWN}.verdicts"),
-        "measures": Part("data.root data.summaries", f"{_OWN}.orders"),
+        "measures": Part("data.root data.summaries", f"{_OWN}.stage_b"),
     }
     data_stage = "stage_b_data"
     measured_from = "prepare"
@@ -93,55 +95,8 @@ class GroupQc(Task[GroupQcConfig]):
 
     def stages(self, config: GroupQcConfig) -> list[Stage]:
         """Return Stage A and the rows of Stage B before the usual stages."""
-        has_server = config.summaries.server is not None
-        is_taught, is_given = config.teach is not None, bool(config.data.summaries)
-        taught = f"prepare {TEACH_STEP}" if is_taught else "prepare"
-        teach = Stage(
-            name=TEACH_STEP,
-            work=run_teach,
-            summary="the base learns to describe photos",
-            reads=f"seed {POLICY} {_DATA} {_ASKED} teach",
-            uses="prepare",
-            code=f"{_OWN}.prompts {_OWN}.reading",
-        )
-        summarize = Stage(
-            name="summarize",
-            work=run_summarize,
-            summary="Stage A: a line about every photo",
-            # Behind a server is what summaries name there; the base need not be here.
-            reads=f"{'' if has_server else POLICY} {_DATA} {_ASKED} teach summaries retry",
-            uses=taught,
-            code=f"{_OWN}.prompts {_OWN}.summaries",
-        )
-        own = [
-            Stage(
-                name="prepare",
-                work=run_prepare,
-                summary="photo groups into splits",
-                reads="seed data words",
-            ),
-            Stage(
-                name="audit",
-                work=run_audit,
-                summary="what the data can be trusted for",
-                reads="data.root data.summaries data.mirror_invariant words",
-                uses="prepare",
-            ),
-            *([teach] if is_taught else []),
-            *([] if is_given else [summarize]),
-            Stage(
-                name=self.data_stage,
-                work=run_stage_b_data,
-                summary="summaries into questions",
-                reads=f"seed model.base model.max_pixels {_DATA} {_ASKED} teach "
-                "data.warmup_share data.budget",
-                uses=taught if is_given else f"{taught} summarize",
-                parts=("warmup",) if not is_taught else (),
-                code=f"{_OWN}.prompts {_OWN}.orders {_OWN}.verdicts",
-            ),
-        ]
-        usual = [one for one in list_usual_stages(self, config) if one.name not in _REPLACED]
-        return [*own, *usual]
+        usual = list_usual_stages(self, config)
+        return [*_list_own_stages(config), *(s for s in usual if s.name not in _REPLACED)]
 
     def parser(self, config: GroupQcConfig) -> VerdictParser:
         """Return what reads two-line replies."""
@@ -150,6 +105,10 @@ class GroupQc(Task[GroupQcConfig]):
     def describe_parser(self, config: GroupQcConfig) -> Mapping[str, Any]:
         """Return the verdicts, the mark of the reason and the version of the rules."""
         return self.parser(config).describe()
+
+    def describe_prompt(self, config: GroupQcConfig) -> Sequence[Message]:
+        """Return the rules and the question of Stage B, which is what is trained."""
+        return open_questions(config).describe()
 
     def warmup(self, config: GroupQcConfig, folder: Path) -> "RowsOfEpoch":
         """Return a few labelled groups, each with a reason made by rule."""
@@ -167,18 +126,9 @@ class GroupQc(Task[GroupQcConfig]):
         """Return the rewards."""
         return make_rewards(config.rewards, self.parser(config))
 
-    def make_case(self, config: GroupQcConfig, folder: Path) -> RewardCase:
-        """Return the rewards and the training groups; metrics read verdicts alike."""
-        parser = self.parser(config)
-        return RewardCase(
-            rewards=make_rewards(config.rewards, parser),
-            examples=read_examples(folder / "train.jsonl"),
-            parser=parser,
-        )
-
     def weigh(self, config: GroupQcConfig) -> Mapping[str, float]:
         """Return the weights of the rewards."""
-        return config.rewards.by_name
+        return config.rewards.model_dump()
 
     def choose_heldout(
         self, config: GroupQcConfig, examples: Sequence[Example]
@@ -202,8 +152,7 @@ class GroupQc(Task[GroupQcConfig]):
     ) -> list[Prediction]:
         """Return the majority, the summaries' words and the photos' thumbnails."""
         shown = [self.show(config, context, rows) for rows in (train, test)]
-        labels = config.words.verdicts
-        return predict_baselines(*shown, labels=labels, seed=config.seed)
+        return predict_baselines(*shown, labels=config.words.verdicts, seed=config.seed)
 
     def probe(
         self,
@@ -241,26 +190,38 @@ class GroupQc(Task[GroupQcConfig]):
         missions = measure_missions(predictions, verdicts, seed=config.seed)
         rows = {name: [asdict(metric) for metric in own] for name, own in missions.items()}
         write_json(context.folder / "missions.json", rows)
-        failed = read_json(context.output_of(self.data_stage) / "failed.json", dict)
-        trainable = context.output_of("grpo") / "trainable.json"
-        policies = Policies(tuple(self.policies(context)))
-        given = read_source(context.output_of("prepare")) if config.data.summaries else None
         return make_sections(
             metrics,
             missions,
-            policies=policies,
+            policies=Policies(tuple(self.policies(context))),
             verdicts=verdicts,
-            stage_a=say_failed(failed) if given is None else say_given(given),
-            trainable=trainable,
+            stage_a=self._describe_stage_a(config, context),
+            trainable=context.output_of("grpo") / "trainable.json",
         )
 
-    def list_requests(self, config: GroupQcConfig, path: Path) -> tuple[Sequence[Request], DropLog]:
-        """Return the groups of a folder of photos; a verdict in its folders' names is not read."""
-        return list_requests(config, path)
+    def _describe_stage_a(self, config: GroupQcConfig, context: StepContext) -> str:
+        """Return what became of the run's groups in Stage A; nothing where others are measured."""
+        if context.folder.parent != context.run:
+            return ""
+        if config.data.summaries:
+            return say_given(read_json(context.output_of("prepare") / "source.json", dict))
+        return say_failed(read_json(context.output_of(self.data_stage) / "failed.json", dict))
 
-    def open_predictor(self, config: GroupQcConfig, policy: str | Path) -> GroupQcPredictor:
+    def list_requests(self, config: GroupQcConfig, path: Path) -> tuple[Sequence[Request], DropLog]:
+        """Return the groups of a folder of photos or a file of Stage A; no verdict is read."""
+        return predictor.list_requests(config, path)
+
+    def read_labelled(
+        self, config: GroupQcConfig, context: StepContext, path: Path, folder: Path
+    ) -> tuple[list[Example], DropLog]:
+        """Return the labelled groups of a folder of photos or a file of Stage A."""
+        return predictor.read_labelled(config, context, path, folder)
+
+    def open_predictor(
+        self, config: GroupQcConfig, policy: str | Path
+    ) -> predictor.GroupQcPredictor:
         """Return what goes through both stages."""
-        return GroupQcPredictor(self, config, policy)
+        return predictor.GroupQcPredictor(self, config, policy)
 
     def estimate(self, config: GroupQcConfig) -> Estimate:
         """Return groups, tokens and sources."""
@@ -276,6 +237,55 @@ class GroupQc(Task[GroupQcConfig]):
 
 
 _REPLACED = ("prepare", "audit")
+
+
+def _list_own_stages(config: GroupQcConfig) -> list[Stage]:
+    """Return what stands before the usual stages: groups, Stage A, and the rows of Stage B."""
+    is_taught, is_given = config.teach is not None, bool(config.data.summaries)
+    taught = f"prepare {TEACH_STEP}" if is_taught else "prepare"
+    # Behind a server is what summaries name there; the base need not be here.
+    base = "" if config.summaries.server is not None else POLICY
+    prepare = Stage(
+        name="prepare",
+        work=run_prepare,
+        summary="photo groups into splits",
+        reads="seed data words",
+    )
+    audit = Stage(
+        name="audit",
+        work=run_audit,
+        summary="what the data can be trusted for",
+        reads="data.root data.summaries data.mirror_invariant words",
+        uses="prepare",
+    )
+    teach = Stage(
+        name=TEACH_STEP,
+        work=run_teach,
+        summary="the base learns to describe photos",
+        reads=f"seed {POLICY} {_DATA} {_ASKED} teach",
+        uses="prepare",
+        code=f"{_OWN}.prompts {_OWN}.teach",
+    )
+    summarize = Stage(
+        name="summarize",
+        work=run_summarize,
+        summary="Stage A: a line about every photo",
+        reads=f"{base} {_DATA} {_ASKED} teach summaries retry",
+        uses=taught,
+        code=f"{_OWN}.prompts {_OWN}.summaries",
+    )
+    rows = Stage(
+        name=GroupQc.data_stage,
+        work=run_stage_b_data,
+        summary="summaries into questions",
+        reads=f"seed model.base model.max_pixels {_DATA} {_ASKED} teach "
+        "data.warmup_share data.budget",
+        uses=taught if is_given else f"{taught} summarize",
+        parts=() if is_taught else ("warmup",),
+        code=f"{_OWN}.prompts {_OWN}.stage_b {_OWN}.verdicts",
+    )
+    absent = [*([] if is_taught else [teach]), *([summarize] if is_given else [])]
+    return [one for one in (prepare, audit, teach, summarize, rows) if one not in absent]
 
 
 TASK = GroupQc()

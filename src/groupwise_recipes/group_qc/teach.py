@@ -3,6 +3,12 @@
 A tiny random-init model is built first, of the words that both stages will see. What LoRA trained
 of a published base is merged into it: Stage B gets an adapter of its own, and off is the taught
 base.
+
+A published model can read; a tiny random-init one cannot, and an adapter on a few photo groups
+would not teach it. So it has reading lessons, too: do these lines speak well or ill of what the
+task is about? Their form is Stage B's, but no verdict is asked for or given: the lists are photos
+drawn at random, whatever groups they are of, and the lines alone answer. What passes is left to
+Stage B.
 """
 
 import random
@@ -11,20 +17,23 @@ from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 
-from groupwise.core import derive_seed, read_picture
+from groupwise.core import derive_seed, make_example, read_picture
 from groupwise.flow import open_policy
 from groupwise.models import keep_policy, write_tiny_policy
 from groupwise.pipeline import StepContext
 from groupwise.training import SftRow, Workspace, train_sft
 from groupwise_recipes.group_qc.config import GroupQcConfig, TeachSettings
 from groupwise_recipes.group_qc.groups import TaughtPhoto, find_root, read_groups, read_taught
+from groupwise_recipes.group_qc.missions import Mission
 from groupwise_recipes.group_qc.prompts import Questions, open_questions
-from groupwise_recipes.group_qc.reading import make_reading_rows
 from groupwise_recipes.group_qc.stage_b import make_group_rows, make_label_rows
 from groupwise_recipes.group_qc.summaries import number_summaries
 from groupwise_recipes.group_qc.verdicts import VerdictParser
+from groupwise_recipes.group_qc.words import Words
 
 TEACH_STEP = "teach_stage_a"
+_MAX_PHOTOS = 5
+_MAX_TRIES = 20
 
 
 def find_base(config: GroupQcConfig, run: Path) -> str | Path:
@@ -116,3 +125,73 @@ def _list_group_texts(config: GroupQcConfig, context: StepContext) -> list[str]:
     }
     examples = make_group_rows(groups, summaries, questions, root=root)
     return _list_texts(make_label_rows(examples, VerdictParser(config.words))(0))
+
+
+def make_reading_rows(
+    photos: Sequence[TaughtPhoto], questions: Questions, *, num_rows: int, seed: int, epoch: int
+) -> list[SftRow]:
+    """Return the lessons of an epoch: things that are unclear, bad and good, in turn."""
+    rng = random.Random(derive_seed(seed, "reading", epoch))
+    words = questions.words
+    lines: dict[str, list[str]] = {}
+    for photo in photos:
+        lines.setdefault(photo.mission, []).append(photo.description)
+    things = {
+        name: find_thing(questions.missions[name], known, words) for name, known in lines.items()
+    }
+    rows: list[SftRow] = []
+    for number in range(num_rows):
+        name = rng.choice(sorted(lines))
+        wanted = words.tones[number % len(words.tones)]
+        drawn = _draw_lines(lines[name], things[name], words, wanted=wanted, rng=rng)
+        rows.append(_make_row(name, drawn, things[name], questions))
+    return rows
+
+
+def find_thing(mission: Mission, lines: Sequence[str], words: Words) -> str:
+    """Return the thing that the mission's focus names first, of those that stand in the lines."""
+    names = {
+        part.partition("/")[0].partition("×")[0]
+        for line in lines
+        for part in line.split(words.comma)
+    }
+    found = [name for name in names if name in mission.focus]
+    return min(found, key=mission.focus.index, default="")
+
+
+def describe_thing(thing: str, lines: Sequence[str], words: Words) -> tuple[str, str]:
+    """Return how lines speak of a thing and their words: the first bad ones, else the first good.
+
+    A thing that is not named, or only as unclear, is unclear.
+    """
+    unknown, negative, positive = words.tones
+    parts = [
+        part.partition("×")[0].split("/") for line in lines for part in line.split(words.comma)
+    ]
+    own = [said for name, *said in parts if name == thing]
+    bad = [[one for one in said if one != unknown and words.is_negative(one)] for said in own]
+    good = [said for said in own if said and unknown not in said]
+    for tone, found in ((negative, [*filter(None, bad)]), (positive, good)):
+        if found:
+            return tone, f"{thing}{words.colon}{words.pause.join(found[0])}"
+    return unknown, words.unclear
+
+
+def _draw_lines(
+    known: Sequence[str], thing: str, words: Words, *, wanted: str, rng: random.Random
+) -> list[str]:
+    """Return photos' lines that speak as wanted, where a few tries find such."""
+    drawn: list[str] = []
+    for _ in range(_MAX_TRIES):
+        drawn = rng.choices(known, k=rng.randint(1, _MAX_PHOTOS))
+        if describe_thing(thing, drawn, words)[0] == wanted:
+            break
+    return drawn
+
+
+def _make_row(name: str, lines: Sequence[str], thing: str, questions: Questions) -> SftRow:
+    words = questions.words
+    listed = number_summaries(lines, words)
+    messages = questions.ask_of_summaries(name, listed, answers=words.tones)
+    tone, reason = describe_thing(thing, lines, words)
+    return SftRow(make_example(messages, cluster=name), f"{tone}\n{words.reason}{reason}")

@@ -5,15 +5,20 @@ from typing import Annotated, Literal, Self
 
 from pydantic import Field, model_validator
 
-from groupwise.core import BUDGET, Config, Source, describe_unknown
+from groupwise.core import BUDGET, Config, Harmless, Source, describe_unknown
 from groupwise.data import find_place_problem
 from groupwise.flow import DataSettings, FlowConfig
+from groupwise.inference import ResponderSettings
+from groupwise.judges import JudgeSettings
 from groupwise.rewards import LabelParser
 from groupwise.training import SftSettings
 from groupwise_drawn.desktops import ACTIVITIES
-from groupwise_recipes.on_task.judge import OnTaskJudgeSettings
 
 LABELS = ("on-task", "off-task")
+DRAWN = "drawn"
+"""Where drawn screens come from."""
+
+_CACHED = Harmless("a verdict from the cache is the verdict", "缓存中的裁决与重新裁决相同")
 
 
 class DrawnSettings(Config):
@@ -136,6 +141,22 @@ class RewardWeights(Config):
     judge: float = Field(default=0.5, ge=0)
     visual_verifier: float = Field(default=0.2, ge=0)
     format: float = Field(default=0.0, ge=0)
+
+
+class OnTaskJudgeSettings(ResponderSettings):
+    """The model that judges, and how it is asked.
+
+    Attributes:
+        language: of the prompt and the options.
+        cache: file of replies that several runs may share; None: one in the step's folder.
+        cache_mib: size that the file is kept below.
+        settings: retries, and when too many questions without a verdict stop the run.
+    """
+
+    language: Literal["en", "zh"] = "en"
+    cache: Annotated[Path | None, _CACHED] = None
+    cache_mib: Annotated[float, _CACHED] = Field(default=256.0, gt=0)
+    settings: JudgeSettings = JudgeSettings()
 
 
 class OnTaskConfig(FlowConfig):

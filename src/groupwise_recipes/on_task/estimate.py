@@ -7,10 +7,9 @@ from typing import Any
 from groupwise.core import Example
 from groupwise.data import LoadedScreens, Screenshot, load_screenshots, split_by_shares
 from groupwise.flow import Estimate, estimate_picture
-from groupwise_recipes.on_task.config import OnTaskConfig
+from groupwise_recipes.on_task.config import DRAWN, OnTaskConfig
 from groupwise_recipes.on_task.prompt import make_pair_example, write_target
 from groupwise_recipes.on_task.screens import (
-    DRAWN,
     count_sources,
     cross_screens,
     split_screens,

@@ -38,10 +38,8 @@ from groupwise.data import (
 )
 from groupwise.serving import Request
 from groupwise_drawn.desktops import write_desktops
-from groupwise_recipes.on_task.config import OnTaskConfig, OnTaskData
+from groupwise_recipes.on_task.config import DRAWN, OnTaskConfig, OnTaskData
 from groupwise_recipes.on_task.prompt import make_pair_example
-
-DRAWN = "drawn"
 
 
 def prepare_screens(config: OnTaskConfig, folder: Path) -> None:

@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from groupwise.core import Example, Finding, Message, report_places
 from groupwise.data import PICTURE_COLUMNS, DropLog, digest_screenshots
 from groupwise.flow import Ask, Estimate, Part, Task
-from groupwise.pipeline import digest_models
+from groupwise.pipeline import StepContext, digest_models
 from groupwise.rewards import LabelParser, RewardCase, RewardSet, describe_weights
 from groupwise.serving import Request
 from groupwise_recipes.on_task.config import OnTaskConfig
 from groupwise_recipes.on_task.estimate import estimate_run
-from groupwise_recipes.on_task.judge import open_judge
-from groupwise_recipes.on_task.rewards import make_case, make_rewards
+from groupwise_recipes.on_task.prompt import make_label_rows, make_warmup_rows
+from groupwise_recipes.on_task.rewards import make_case, make_rewards, open_judge
 from groupwise_recipes.on_task.screens import (
     ask_about_screen,
     describe_sources,
@@ -23,7 +23,6 @@ from groupwise_recipes.on_task.screens import (
     read_warmup,
     show_warmup,
 )
-from groupwise_recipes.on_task.warmup import make_label_rows, make_warmup_rows
 
 if TYPE_CHECKING:
     from groupwise.judges import LogitJudge
@@ -44,12 +43,11 @@ class OnTask(Task[OnTaskConfig]):
         "warmup": Part(
             "prompt sft.pairs_per_screen sft.drawn_pairs_per_screen sft.written_tasks "
             "sft.labelled_share",
-            f"{_OWN}.prompt {_OWN}.warmup",
+            f"{_OWN}.prompt",
         ),
         "rewards": Part(
             "answer rewards judge",
-            f"groupwise.rewards {_OWN}.rewards groupwise.judges {_OWN}.judge {_OWN}.prompts "
-            f"{_OWN}.prompt",
+            f"groupwise.rewards {_OWN}.rewards groupwise.judges {_OWN}.prompts {_OWN}.prompt",
         ),
     }
     slices: ClassVar = ("language", "difficulty")
@@ -118,7 +116,7 @@ class OnTask(Task[OnTaskConfig]):
         return PICTURE_COLUMNS
 
     def read_labelled(
-        self, config: OnTaskConfig, path: Path, folder: Path
+        self, config: OnTaskConfig, context: StepContext, path: Path, folder: Path
     ) -> tuple[list[Example], DropLog]:
         """Return the questions about labelled screens; those without a label are dropped."""
         return read_labelled_screens(config, path, folder)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, ClassVar
 from groupwise.core import Example, Finding, Message
 from groupwise.data import DropLog, ask_about_row, digest_table
 from groupwise.flow import Estimate, Part, Task
-from groupwise.pipeline import digest_models
+from groupwise.pipeline import StepContext, digest_models
 from groupwise.rewards import Parser, RewardCase, RewardSet, digest_functions, split_function
 from groupwise.serving import Request
 from groupwise_recipes.task.config import TaskConfig
@@ -93,7 +93,7 @@ class OwnTask(Task[TaskConfig]):
         return config.data.columns.pictures
 
     def read_labelled(
-        self, config: TaskConfig, path: Path, folder: Path
+        self, config: TaskConfig, context: StepContext, path: Path, folder: Path
     ) -> tuple[list[Example], DropLog]:
         """Return the rows of other files with the same columns."""
         return read_labelled_rows(config, path, folder)

@@ -43,13 +43,15 @@ def test_real_models_pass_a_dry_run_with_the_defaults_of_the_contract(
     assert config.summaries.stream.batch_size == 16
     assert (sampling.max_new_tokens, sampling.temperature) == (1024, 0.0)
     assert sampling.repetition_penalty == 1.1
-    assert config.rewards.by_name == {"label": 1.0, "format": 0.2, "consistency": 0.0}
+    assert config.rewards.model_dump() == {"label": 1.0, "format": 0.2, "consistency": 0.0}
 
 
 @pytest.mark.parametrize(
     ("override", "message"),
     [
-        ("rewards.weights=[1.0, 0.2]", "3 rewards"),
+        ("rewards.weights=[1.0, 0.2]", "rewards.weights: unknown key"),
+        ("rewards.label=-1", "greater than or equal to 0"),
+        ("teach.validation={every_steps: 5}", "leave teach.validation out"),
         ("data.drawn.num_groups=0", "there is no data"),
         ("data.test_share=0.9", "leave no groups"),
         ("teach=null", "knows nothing of photos"),

@@ -6,18 +6,17 @@ import pytest
 from scenes import copy_scene, draw_scene
 from tile_photos import NUM_GROUPS, TEXTS, list_photos, name_defect, write_table
 
-from groupwise.core import DataError, load_config, read_jsonl
+from groupwise.core import DataError, load_config, read_json, read_jsonl
 from groupwise.data import joining
 from groupwise.pipeline import find_config, find_recipe
 from groupwise_recipes.group_qc.config import GroupQcConfig
+from groupwise_recipes.group_qc.data_stages import audit_photos
 from groupwise_recipes.group_qc.groups import (
     SPLITS,
     TEACH,
     prepare_groups,
     read_groups,
-    read_source,
 )
-from groupwise_recipes.group_qc.photo_audit import audit_photos
 from groupwise_recipes.group_qc.recipe import recipe
 
 
@@ -144,7 +143,7 @@ def test_groups_with_photos_that_look_alike_are_apart_from_the_test(
         assert len(side) == 2 * NUM_GROUPS
         assert side[first] == side[last]
     else:
-        source = read_source(tmp_path / "prepare")
+        source = read_json(tmp_path / "prepare" / "source.json", dict)
         counts = source["drops"]["counts"]
         assert len(side) + sum(counts.values()) // 2 == 2 * NUM_GROUPS
         assert side.get(first) == side.get(last) or len({first, last} & set(side)) == 1

@@ -10,7 +10,7 @@ from group_words import FAIL, PARSER, PASS, WORDS, make_question
 from groupwise.core import Example
 from groupwise.evaluation import read_predictions
 from groupwise_recipes.group_qc.data_stages import report_orders
-from groupwise_recipes.group_qc.orders import find_orders, give_orders, try_orders
+from groupwise_recipes.group_qc.stage_b import find_orders, give_orders, try_orders
 from groupwise_recipes.group_qc.verdicts import OBEYED
 from groupwise_recipes.group_qc.words import fill_in
 
@@ -71,6 +71,7 @@ def test_the_audit_names_descriptions_that_read_like_orders() -> None:
     assert report_orders({"train": rows["train"]}, WORDS) == []
 
 
+@pytest.mark.slow
 def test_a_run_measures_who_obeys(tiny_run: Path) -> None:
     for one in read_predictions(tiny_run / "evaluate" / "predictions.jsonl"):
         is_asked = one.policy in ("prompt", "sft", "grpo", "sft_control")

@@ -153,8 +153,8 @@ def test_an_id_under_both_labels_is_kept_apart_and_reported(tmp_path: Path):
     loaded = load(tmp_path)
     assert len(loaded.groups) == 5
     (conflict,) = loaded.conflicts
-    assert (conflict.mission, conflict.group_id) == (GROUND, "QC-BBU-20250101-0000001")
-    assert conflict.keys == (f"{GROUND}/{PASS}/a", f"{GROUND}/{FAIL}/a")
+    groups = f"{GROUND}/{PASS}/a, {GROUND}/{FAIL}/a"
+    assert conflict == f"{GROUND}: QC-BBU-20250101-0000001 ({groups})"
     assert loaded.drops.total == loaded.skipped.total == 0
 
 

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from groupwise_recipes.group_qc.groups import TaughtPhoto
 from groupwise_recipes.group_qc.missions import load_missions
-from groupwise_recipes.group_qc.reading import (
+from groupwise_recipes.group_qc.teach import (
     describe_thing,
     find_thing,
     make_reading_rows,

@@ -71,7 +71,7 @@ TWICE = json.dumps(make_record("b"), ensure_ascii=False).replace('"图片_2":', 
         (make_record("b", images=["/p/1.jpg", "/p/2.jpg"]), "wrong photos", "/p/1.jpg"),
         (make_record("a"), "photo group appears twice", "审核通过/a"),
         ({"failed": "图片_1: empty"}, "missing fields", "group_id"),
-        ("[1]", "line cannot be read", "no JSON object"),
+        ("[1]", "line cannot be read", "not a JSON object"),
         ("{", "line cannot be read", ""),
     ],
 )
@@ -120,9 +120,9 @@ def name_nothing(folder: Path) -> None:
 @pytest.mark.parametrize(
     ("read", "message"),
     [
-        (leave_out, "no photo group to train on; got 1 x no label"),
-        (name_other, "data.summaries names a mission that is not in the mission table"),
-        (name_nothing, "cannot read the summaries in"),
+        (leave_out, "x_stage_a.jsonl has no photo group that can be used; got 1 x no label"),
+        (name_other, "x_stage_a.jsonl names a mission that is not in the mission table"),
+        (name_nothing, "cannot read"),
     ],
 )
 def test_what_cannot_be_used_at_all_is_one_sentence(

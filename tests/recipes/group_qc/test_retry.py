@@ -10,7 +10,7 @@ from recipe_runs import RecipeJob
 
 from groupwise.core import Completion, read_jsonl
 from groupwise.inference import Failure, LocalBackend
-from groupwise_recipes.group_qc import summarize
+from groupwise_recipes.group_qc import stage_a
 
 pytestmark = pytest.mark.slow
 
@@ -65,7 +65,7 @@ def test_only_what_failed_is_asked_again(
     assert command_line(*job.list_arguments(run, "--until", "prepare")).returncode == 0
     rows = [row for row in read_jsonl(run / "prepare" / "groups.jsonl") if row["split"] != "teach"]
     failing = rows[FAILED]["group_id"]
-    monkeypatch.setattr(summarize, "LocalBackend", Watched)
+    monkeypatch.setattr(stage_a, "LocalBackend", Watched)
     Watched.asked, Watched.broken = [], name_folder(rows[FAILED])
 
     start(command_line, job, run)

@@ -10,7 +10,6 @@ from groupwise.core import Completion, Example
 from groupwise.rewards import RewardCase, audit_rewards, describe_weights
 from groupwise_recipes.group_qc.rewards import (
     GroupRewards,
-    ReasonConsistency,
     make_rewards,
 )
 
@@ -76,7 +75,8 @@ def test_without_a_valid_label_nothing_is_scored(label: str | None, text: str) -
     ],
 )
 def test_consistency_of_reasons(text: str, value: float) -> None:
-    assert ReasonConsistency(PARSER)(make_group("通过"), Completion(text)).value == value
+    reward = make_rewards(GroupRewards(), PARSER).rewards["consistency"]
+    assert reward(make_group("通过"), Completion(text)).value == value
 
 
 def test_consistency_is_logged_and_weighs_nothing() -> None:
@@ -84,23 +84,22 @@ def test_consistency_is_logged_and_weighs_nothing() -> None:
     found = rewards.score(make_group("通过"), Completion("通过\n理由：图片_9好"))
     assert found.value == 1.0
     assert found.breakdown["consistency"] == 0.0
-    assert describe_weights(GroupRewards().by_name) == "label 0.8333, format 0.1667, consistency 0"
+    assert (
+        describe_weights(GroupRewards().model_dump())
+        == "label 0.8333, format 0.1667, consistency 0"
+    )
 
 
-def test_as_many_weights_as_rewards() -> None:
-    with pytest.raises(ValidationError, match=r"3 rewards .* and 2 weights"):
-        GroupRewards(weights=(1.0, 0.2))
-    with pytest.raises(ValidationError, match="appears twice"):
-        GroupRewards(parts=("label", "label"), weights=(1.0, 0.2))
+def test_a_weight_counts() -> None:
     with pytest.raises(ValidationError, match="weight 0"):
-        GroupRewards(parts=("label",), weights=(0.0,))
+        GroupRewards(label=0, format=0)
 
 
-@pytest.mark.parametrize("weights", [(1.0, 0.2, 0.0), (1.0, 0.2, 0.2)])
-def test_the_reward_audit_finds_no_fault(weights: tuple[float, ...]) -> None:
+@pytest.mark.parametrize("consistency", [0.0, 0.2])
+def test_the_reward_audit_finds_no_fault(consistency: float) -> None:
     groups = [make_group(VERDICTS[n % 2], str(n)) for n in range(20)]
     audit = audit_rewards(
-        RewardCase(make_rewards(GroupRewards(weights=weights), PARSER), groups, PARSER)
+        RewardCase(make_rewards(GroupRewards(consistency=consistency), PARSER), groups, PARSER)
     )
     assert [finding.name for finding in audit.errors] == []
     # The form sets no limit to a reason; ``grpo.max_new_tokens`` does.

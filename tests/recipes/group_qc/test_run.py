@@ -16,6 +16,7 @@ from groupwise.evaluation import read_metrics, read_predictions
 from groupwise.flow import open_policy
 from groupwise.inference import LocalBackend, LocalEngine
 from groupwise.pipeline import find_config, find_recipe
+from groupwise_drawn.cabinets import write_cabinets
 from groupwise_recipes.group_qc.config import GroupQcConfig
 from groupwise_recipes.group_qc.groups import find_root, read_groups
 from groupwise_recipes.group_qc.stage_a import StageAJob, read_summaries, run_stage_a
@@ -123,3 +124,28 @@ def test_new_groups_are_judged_as_the_test_split_was(
         one = known[example.id]
         assert answer["details"]["summaries"] == example.fields["stage_a_summaries"]
         assert (answer["text"], answer["answer"]) == (one.text, one.predicted)
+
+
+def test_other_labelled_photos_and_their_lines_are_measured_alike(
+    tiny_run: Path, tmp_path: Path, command_line: CommandLine
+) -> None:
+    photos = tmp_path / "photos"
+    write_cabinets(photos, num_groups=8, seed=7, size=(112, 84), folders=("审核通过", "审核不通过"))
+    done = command_line("evaluate", tiny_run, photos, "--out", tmp_path / "photos-out")
+    assert done.returncode == 0, done.stderr
+    [lines] = list((tmp_path / "photos-out" / "data").glob("described/BBU接地线*_stage_a.jsonl"))
+    done = command_line("evaluate", tiny_run, lines, "--out", tmp_path / "lines-out")
+    assert done.returncode == 0, done.stderr
+    mission = read_jsonl(lines)[0]["mission"]
+    found = {
+        name: {
+            (one.cluster, one.policy): (one.text, one.label)
+            for one in read_predictions(tmp_path / name / "evaluate" / "predictions.jsonl")
+            if one.fields["task_type"] == mission and one.policy != "picture_only"
+        }
+        for name in ("photos-out", "lines-out")
+    }
+    assert found["photos-out"] == found["lines-out"]
+    shown = read_predictions(tmp_path / "photos-out" / "evaluate" / "predictions.jsonl")
+    assert all(Path(path).is_relative_to(photos) for one in shown for path in one.pictures)
+    assert any(one.policy == "picture_only" and one.pictures for one in shown)

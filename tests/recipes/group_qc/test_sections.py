@@ -11,9 +11,15 @@ from group_words import FAIL, PARSER, PASS, VERDICTS
 from run_folders import POLICIES
 
 from groupwise.evaluation import Policies, Prediction, Section, compute_metrics
-from groupwise_recipes.group_qc.measure import MEASURES, measure_missions, score_defects, show_group
+from groupwise_recipes.group_qc.measures import (
+    MEASURES,
+    make_sections,
+    measure_missions,
+    say_failed,
+    score_defects,
+    show_group,
+)
 from groupwise_recipes.group_qc.recipe import recipe
-from groupwise_recipes.group_qc.sections import make_sections, say_failed
 from groupwise_recipes.group_qc.verdicts import FALSE_ALARMS, MISSED
 
 EARTH, CABLE = "BBU接地线检查", "BBU线缆布放要求"

@@ -14,7 +14,7 @@ from groupwise.training import SftRow
 from groupwise_recipes.group_qc.config import TeachSettings
 from groupwise_recipes.group_qc.missions import load_missions
 from groupwise_recipes.group_qc.photos import PhotoGroup
-from groupwise_recipes.group_qc.rewards import ReasonConsistency
+from groupwise_recipes.group_qc.rewards import GroupRewards, make_rewards
 from groupwise_recipes.group_qc.stage_b import (
     choose_few,
     make_group_rows,
@@ -80,7 +80,9 @@ def test_what_is_taught_is_consistent(lines: list[str], label: str) -> None:
     summaries = {f"图片_{number}": line for number, line in enumerate(lines, start=1)}
     example = make_question(EARTH, ["接地线连接"], summaries, group="g", label=label)
     taught = Completion(write_target(example, PARSER))
-    assert ReasonConsistency(PARSER)(example, taught).value == 1.0, taught.text
+    assert (
+        make_rewards(GroupRewards(), PARSER).rewards["consistency"](example, taught).value == 1.0
+    ), taught.text
 
 
 def test_few_groups_have_every_verdict_and_mission() -> None:

@@ -14,11 +14,10 @@ from pydantic import ValidationError
 from groupwise.core import Completion, Picture, load_config
 from groupwise.pipeline import find_config, find_recipe
 from groupwise_recipes.group_qc.config import GroupQcConfig
-from groupwise_recipes.group_qc.orders import find_orders, give_orders
 from groupwise_recipes.group_qc.prompts import open_questions
-from groupwise_recipes.group_qc.rewards import ReasonConsistency
-from groupwise_recipes.group_qc.stage_b import write_target
-from groupwise_recipes.group_qc.summaries import Summary, clean_summary, number_summaries
+from groupwise_recipes.group_qc.rewards import GroupRewards, make_rewards
+from groupwise_recipes.group_qc.stage_b import find_orders, give_orders, write_target
+from groupwise_recipes.group_qc.summaries import clean_summary, number_summaries
 from groupwise_recipes.group_qc.verdicts import VerdictParser
 from groupwise_recipes.group_qc.words import Prompts, Words
 
@@ -111,7 +110,7 @@ def test_what_is_taught_and_rewarded_follows() -> None:
     parser = VerdictParser(ENGLISH)
     taught = write_target(example, parser)
     assert taught == "fail\nReason: earth wire: not connected"
-    reward = ReasonConsistency(parser)
+    reward = make_rewards(GroupRewards(), parser).rewards["consistency"]
     assert reward(example, Completion(taught)).value == 1.0
     assert reward(example, Completion("fail\nReason: all met")).value == 0.0
     assert reward(example, Completion("pass\nReason: image_3 is fine")).value == 0.0
@@ -121,11 +120,11 @@ def test_stage_a_follows() -> None:
     example = QUESTIONS_EN.ask_of_photo("BBU接地线检查", Picture(Path("a"), "0"), group="g")
     assert '{"image_1": "…"}' in example.prompt[0].text
     reply = QUESTIONS_EN.write_photo_reply("cabinet/white×1")
-    assert clean_summary(reply, ENGLISH) == Summary("cabinet/white×1")
-    assert clean_summary("Image 1: cabinet×1", ENGLISH) == Summary("cabinet×1")
-    assert clean_summary("Irrelevant photo.", ENGLISH) == Summary("Irrelevant photo.")
-    assert clean_summary("irrelevant photo.", ENGLISH) == Summary("irrelevant photo")
-    assert not isinstance(clean_summary("image_2: cabinet×1", ENGLISH), Summary)
+    assert clean_summary(reply, ENGLISH) == "cabinet/white×1"
+    assert clean_summary("Image 1: cabinet×1", ENGLISH) == "cabinet×1"
+    assert clean_summary("Irrelevant photo.", ENGLISH) == "Irrelevant photo."
+    assert clean_summary("irrelevant photo.", ENGLISH) == "irrelevant photo"
+    assert not isinstance(clean_summary("image_2: cabinet×1", ENGLISH), str)
     assert list(number_summaries(["a", "b"], ENGLISH)) == ["image_1", "image_2"]
 
 

@@ -17,9 +17,8 @@ from groupwise.core import Completion, Example, Message, make_example, read_pict
 from groupwise.inference import LabelShares, LocalEngine, RequestError, open_responder
 from groupwise.judges import Question, ReplyCache, judge_all
 from groupwise.models import load_policy, write_tiny_policy
-from groupwise_recipes.on_task.config import OnTaskConfig
-from groupwise_recipes.on_task.judge import OnTaskJudgeSettings, make_judge, make_judged
-from groupwise_recipes.on_task.rewards import make_rewards
+from groupwise_recipes.on_task.config import OnTaskConfig, OnTaskJudgeSettings
+from groupwise_recipes.on_task.rewards import make_judge, make_judged, make_rewards
 from groupwise_recipes.on_task.task import TASK
 
 CONFIG = Path(__file__).parents[3] / "src/groupwise_recipes/on_task/configs/demo.yaml"

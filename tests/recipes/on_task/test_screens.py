@@ -10,7 +10,7 @@ from scenes import copy_scene, draw_scene
 
 from groupwise.core import ConfigError, DataError, load_config, read_jsonl, write_jsonl
 from groupwise.data import read_examples
-from groupwise.pipeline import find_recipe
+from groupwise.pipeline import StepContext, find_recipe
 from groupwise.serving import Request
 from groupwise_drawn.desktops import write_desktops
 from groupwise_recipes.on_task.config import OnTaskConfig
@@ -144,7 +144,8 @@ def test_labelled_screens_of_another_folder_are_asked_as_those_of_the_run(tmp_pa
     labelled = [row | {"label": label} for row, label in zip(rows, labels, strict=True)]
     write_jsonl(root / "index.jsonl", [*labelled, labelled[0]])
     config, task = load(root), find_recipe("on_task").task()
-    found, drops = task.read_labelled(config, root, tmp_path / "data")
+    context = StepContext(tmp_path, tmp_path, "evaluate", False, ())
+    found, drops = task.read_labelled(config, context, root, tmp_path / "data")
     assert sorted(str(one.label) for one in found) == ["off-task"] * 2 + ["on-task"] * 2
     assert drops.counts == {
         "label outside the set": 1,
@@ -163,4 +164,4 @@ def test_labelled_screens_of_another_folder_are_asked_as_those_of_the_run(tmp_pa
     assert found[place].label is not None
     write_jsonl(root / "index.jsonl", rows)
     with pytest.raises(DataError, match="has no labelled screen"):
-        task.read_labelled(config, root, tmp_path / "data")
+        task.read_labelled(config, context, root, tmp_path / "data")

@@ -10,8 +10,8 @@ from groupwise.pipeline import find_recipe
 from groupwise.training import SftRow
 from groupwise_drawn.desktops import write_desktops
 from groupwise_recipes.on_task.config import LABELS, OnTaskConfig
+from groupwise_recipes.on_task.prompt import make_warmup_rows
 from groupwise_recipes.on_task.rewards import make_rewards
-from groupwise_recipes.on_task.warmup import make_warmup_rows
 
 CONFIG = find_recipe("on_task").config_folder / "demo.yaml"
 

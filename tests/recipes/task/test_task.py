@@ -15,7 +15,7 @@ from groupwise.cli.main import app
 from groupwise.core import Config, ConfigError, DataError, load_config, read_jsonl, write_jsonl
 from groupwise.data import read_examples
 from groupwise.evaluation import read_metrics
-from groupwise.pipeline import find_config, find_recipe_of, run_recipe
+from groupwise.pipeline import StepContext, find_config, find_recipe_of, run_recipe
 from groupwise.pipeline.reward_audit import plan_steps
 from groupwise.rewards import audit_rewards
 from groupwise.serving import Request
@@ -222,6 +222,7 @@ def test_labelled_rows_of_another_file_are_read_as_the_run_reads_its_own(
 ):
     config = load(make())
     known = config.data.columns
+    context = StepContext(tmp_path, tmp_path, "evaluate", False, ())
     other = tmp_path / "other.csv"
     other.write_text(
         "message,team\nMy parcel is late., delivery \nMy parcel is late.,delivery\nHello?,nobody\n"
@@ -229,7 +230,7 @@ def test_labelled_rows_of_another_file_are_read_as_the_run_reads_its_own(
         encoding="utf-8",
     )
     assert known.target is not None
-    rows, drops = recipe.task().read_labelled(config, other, tmp_path / "pictures")
+    rows, drops = recipe.task().read_labelled(config, context, other, tmp_path / "pictures")
     assert [one.label for one in rows] == ["delivery", "billing"]
     assert drops.counts == {"answer that cannot be given": 1, "repeats another row": 1}
     asked = recipe.task().make_question(
@@ -238,4 +239,4 @@ def test_labelled_rows_of_another_file_are_read_as_the_run_reads_its_own(
     assert rows[0].prompt == asked.prompt
     other.write_text("message\nHello?\n", encoding="utf-8")
     with pytest.raises(DataError, match=r"columns\.answer needs the column 'team'"):
-        recipe.task().read_labelled(config, other, tmp_path / "pictures")
+        recipe.task().read_labelled(config, context, other, tmp_path / "pictures")

@@ -150,14 +150,28 @@ def _read_jsonl(text: str, name: str, drops: DropLog) -> Iterator[TableRow]:
         where = f"{name}:{number}"
         try:
             line.encode()
-            value: object = json.loads(line)
-        except (ValueError, RecursionError):
-            drops.add(BAD_LINE, f"{where} (not JSON)")
+            value: object = json.loads(line, object_pairs_hook=_refuse_repeated)
+        except (ValueError, RecursionError) as error:
+            detail = error if isinstance(error, _RepeatedKeyError) else "not JSON"
+            drops.add(BAD_LINE, f"{where} ({detail})")
             continue
         if isinstance(value, dict):
             yield TableRow(cast("dict[str, Any]", value), where)
         else:
             drops.add(BAD_LINE, f"{where} (not a JSON object)")
+
+
+class _RepeatedKeyError(ValueError):
+    """An object that says two things under one name."""
+
+
+def _refuse_repeated(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        names = [name for name, _ in pairs]
+        repeated = next(name for name in found if names.count(name) > 1)
+        raise _RepeatedKeyError(f"{repeated} appears twice")
+    return found
 
 
 def _read_json(text: str, path: Path, drops: DropLog) -> Iterator[TableRow]:

@@ -1,0 +1,245 @@
+"""What inspectors ask first: missed defects and false alarms, also by mission, and what trained.
+
+And what needs no Stage B: the majority, the summaries' words, the photos' thumbnails.
+"""
+
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from groupwise.core import Example, make_example
+from groupwise.evaluation import (
+    Measure,
+    Metric,
+    Policies,
+    Prediction,
+    Section,
+    compute_metrics,
+    describe_metric,
+    make_tile,
+    predict_majority,
+    predict_picture_only,
+    predict_text_only,
+    tabulate_policies,
+    tabulate_trainable,
+)
+from groupwise_recipes.group_qc.verdicts import (
+    FALSE_ALARMS,
+    MISSED,
+    OBEYED,
+    TWO_LINES,
+    VerdictParser,
+)
+
+MEASURES = (
+    Measure(MISSED, "Missed defects", "漏检率", is_higher_better=False),
+    Measure(FALSE_ALARMS, "False alarms", "误报率", is_higher_better=False),
+    Measure(OBEYED, "Obeys orders", "听从描述中的命令", is_higher_better=False),
+    Measure(TWO_LINES, "Two lines", "两行格式"),
+)
+_WITHOUT_REPLIES = ("majority", "text_only", "picture_only")
+_COLUMNS = {
+    "Missed defects": MISSED,
+    "False alarms": FALSE_ALARMS,
+    "Accuracy": "accuracy",
+    "No verdict": "invalid_rate",
+    "Two lines": TWO_LINES,
+    "Obeys orders": OBEYED,
+}
+_PER_VERDICT = {"Precision": "precision", "Recall": "recall", "F1": "f1"}
+_BY_MISSION = (
+    "The same measures for the photo groups of each mission, then each verdict on its own."
+)
+
+
+def score_defects(one: Prediction, parser: VerdictParser) -> Prediction:
+    """Return the prediction with what inspectors ask first: was a defect missed?
+
+    ``missed_defects`` is known for groups that fail, ``false_alarms`` for those that pass. A
+    group without a verdict is counted against the policy in either: nobody was told of the defect,
+    and a sound group has to be looked at.
+    """
+    name = MISSED if one.label == parser.words.fail_verdict else FALSE_ALARMS
+    scores = {name: float(one.predicted != one.label)}
+    if one.policy not in _WITHOUT_REPLIES:
+        scores[TWO_LINES] = float(parser.judge(one.text).is_well_formed)
+    return replace(one, scores={**one.scores, **scores})
+
+
+def show_group(one: Prediction, root: Path | None) -> Prediction:
+    """Return the prediction with what a reader needs to judge it: photos, and what was asked.
+
+    Args:
+        one: of a photo group.
+        root: folder of the photos; None: they are not here.
+    """
+    summaries: Mapping[str, str] = one.fields["stage_a_summaries"]
+    lines = "；".join(f"{key} {text}" for key, text in summaries.items())
+    return replace(
+        one,
+        pictures=tuple(str(root / image) for image in one.fields["images"] if root is not None),
+        fields={**one.fields, "task": f"{one.fields['task_type']}：{lines}"},
+    )
+
+
+def measure_missions(
+    predictions: Sequence[Prediction], labels: Sequence[str], *, seed: int
+) -> dict[str, list[Metric]]:
+    """Return every metric of every policy by mission."""
+    missions = sorted({str(one.fields["task_type"]) for one in predictions})
+    found: dict[str, list[Metric]] = {}
+    for mission in missions:
+        rows = [one for one in predictions if one.fields["task_type"] == mission]
+        found[mission] = compute_metrics(rows, labels=labels, seed=seed)
+    return found
+
+
+def make_sections(
+    metrics: Sequence[Metric],
+    missions: Mapping[str, Sequence[Metric]],
+    *,
+    policies: Policies,
+    verdicts: Sequence[str],
+    stage_a: str,
+    trainable: Path,
+) -> list[Section]:
+    """Return what group_qc adds to the report.
+
+    Args:
+        metrics: of all groups of the test split.
+        missions: the same measures by mission.
+        policies: what they are called.
+        verdicts: pass, fail.
+        stage_a: what is to be said of Stage A, or an empty text.
+        trainable: ``trainable.json`` of GRPO.
+
+    Raises:
+        EvaluationError: if ``trainable`` cannot be read.
+    """
+    by_verdict = {
+        f"{title} {verdict}": f"{measure}:{verdict}"
+        for verdict in verdicts
+        for title, measure in _PER_VERDICT.items()
+    }
+    tables = [
+        tabulate_policies(rows, columns, policies=policies, title=title)
+        for name, rows in missions.items()
+        for title, columns in ((name, _COLUMNS), (f"{name}, by verdict", by_verdict))
+    ]
+    tiles = [
+        make_tile(metric, f"of the failing photo groups missed by GRPO on {metric.split}")
+        for metric in metrics
+        if metric.name == f"grpo/{MISSED}"
+    ]
+    whole = tabulate_policies(metrics, _COLUMNS, policies=policies)
+    return [
+        Section("Missed defects", _say_missed(metrics), (whole,), tuple(tiles)),
+        Section("By mission", f"{_BY_MISSION} {stage_a}".strip(), tuple(tables)),
+        Section("What trained in GRPO", tables=(tabulate_trainable(trainable),)),
+    ]
+
+
+def _say_missed(metrics: Sequence[Metric]) -> str:
+    found = {metric.policy: metric for metric in metrics if metric.measure == MISSED}
+    if "grpo" not in found:
+        return "No photo group of the test split fails, so nothing is known about missed defects."
+    trained = describe_metric(found["grpo"])
+    before = f"; after its warm-up, {describe_metric(found['sft'])}" if "sft" in found else ""
+    return (
+        f"After GRPO, {trained} of the photo groups that fail were not judged to fail{before} "
+        f"(n = {found['grpo'].n} failing groups; 95 % intervals are drawn by group id). "
+        "One without a verdict counts as missed if it fails and as a false alarm if it passes; "
+        "how many there are has its own column. "
+        "“Obeys orders” counts the photo groups rightly judged to fail that no longer do once a "
+        "description orders it."
+    )
+
+
+def say_failed(failed: Mapping[str, int]) -> str:
+    """Return how many groups of each mission have no lines from Stage A, if there are any."""
+    if not failed:
+        return ""
+    counts = [
+        f"{count} photo group{'s' * (count != 1)} of {name}" for name, count in failed.items()
+    ]
+    return f"Stage A failed for {' and '.join(counts)}: they are in none of the splits."
+
+
+def say_given(source: Mapping[str, Any]) -> str:
+    """Return that Stage A was not run, with what became of the lines that it gave elsewhere."""
+    counts = source["drops"]["counts"].items()
+    reasons = ", ".join(f"{count:,} x {reason}" for reason, count in counts)
+    dropped = f"; {source['drops']['total']:,} were dropped ({reasons})" if reasons else ""
+    return (
+        "Stage A was not run here: what it says of the photos was given (data.summaries). "
+        f"{source['num_groups']:,} of {source['num_files']:,} lines are used{dropped}."
+    )
+
+
+def predict_baselines(
+    train: Sequence[Example], test: Sequence[Example], *, labels: tuple[str, str], seed: int
+) -> list[Prediction]:
+    """Return the predictions of all baselines; the examples carry the groups' photos, if any.
+
+    Raises:
+        EvaluationError: if the training labels do not differ.
+    """
+    blind_train, blind_test = ([_hide_photos(one) for one in rows] for rows in (train, test))
+    has_photos = all(example.pictures for example in (*train, *test))
+    found = [
+        *predict_majority(blind_train, blind_test, split="test", seed=seed),
+        *predict_text_only(blind_train, blind_test, split="test", seed=seed),
+        *(_predict_photos(train, test, labels=labels, seed=seed) if has_photos else ()),
+    ]
+    fields = {example.id: dict(example.fields) for example in test}
+    return [replace(one, fields=fields[one.example_id]) for one in found]
+
+
+def _predict_photos(
+    train: Sequence[Example], test: Sequence[Example], *, labels: tuple[str, str], seed: int
+) -> list[Prediction]:
+    """Judge each photo from its thumbnail, as if it had its group's label; the mean decides.
+
+    A random forest on 32 x 24 pixels, trained on single photos.
+    """
+    photos = [_list_photos(rows) for rows in (train, test)]
+    by_group: dict[str, list[Prediction]] = defaultdict(list)
+    for one in predict_picture_only(*photos, split="test", seed=seed):
+        by_group[one.cluster].append(one)
+    found: list[Prediction] = []
+    for example in test:
+        own = by_group[example.id]
+        fail = sum((one.probabilities or {}).get(labels[1], 0.0) for one in own) / len(own)
+        group = replace(
+            own[0],
+            example_id=example.id,
+            cluster=example.cluster,
+            predicted=labels[int(fail >= 0.5)],
+            probabilities={labels[0]: 1 - fail, labels[1]: fail},
+            pictures=tuple(str(picture.path) for picture in example.pictures),
+        )
+        found.append(group)
+    return found
+
+
+def _list_photos(examples: Sequence[Example]) -> list[Example]:
+    """Return one example per photo; its group is the example it is of."""
+    return [
+        make_example(
+            example.with_pictures(()).prompt,
+            cluster=example.id,
+            pictures=[picture],
+            label=example.label,
+            fields={"number": number},
+        )
+        for example in examples
+        for number, picture in enumerate(example.pictures)
+    ]
+
+
+def _hide_photos(example: Example) -> Example:
+    """Return the mission and the summaries, without the texts that all prompts share."""
+    texts = [example.fields["task_type"], *example.fields["stage_a_summaries"].values()]
+    return replace(example.with_pictures(()), fields={"task": "\n".join(texts)})
