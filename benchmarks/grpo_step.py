@@ -29,7 +29,7 @@ from grpo_models import Shape, Sizes, build_policy, make_rows
 from grpo_runner import Runner, Steps
 
 from groupwise.models import silence_libraries
-from groupwise.models.patch_projection import project_patches_fast
+from groupwise.models.policy import project_patches_fast
 from groupwise.training.settings import SpeedSettings
 
 SHAPES = {

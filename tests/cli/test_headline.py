@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from groupwise.cli.headline import print_headline
+from groupwise.cli.printing import print_headline
 from groupwise.evaluation import Metric, read_metrics, write_metrics
 
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from groupwise.cli.preview import print_preview
+from groupwise.cli.printing import print_preview
 from groupwise.core import ConfigError
 from groupwise.pipeline import Preview, PreviewTable, ShownRow
 

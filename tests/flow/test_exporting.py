@@ -17,7 +17,7 @@ from groupwise.evaluation import (
     write_policies,
 )
 from groupwise.flow import export_run, open_run
-from groupwise.flow.card import find_licence
+from groupwise.flow.exporting import find_licence
 from groupwise.models import load_policy
 
 

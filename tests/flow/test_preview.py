@@ -11,8 +11,7 @@ from small_task import SmallConfig, SmallTask
 
 from groupwise.core import Example, Message, make_example, read_picture
 from groupwise.flow import Estimate
-from groupwise.flow.preview import preview_run
-from groupwise.flow.preview_rows import estimate_tokens
+from groupwise.flow.preview import estimate_tokens, preview_run
 from groupwise.models import open_token_counter, write_tiny_policy
 
 
@@ -80,7 +79,7 @@ def test_most_answers_have_to_fit() -> None:
 
 
 def test_of_very_many_rows_some_are_counted(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("groupwise.flow.preview_rows._MOST_COUNTED", 10)
+    monkeypatch.setattr("groupwise.flow.preview._MOST_COUNTED", 10)
     rows = [(ask(f"{number}"), "合格") for number in range(28)]
     prompt, _ = preview_run(Rows(*rows), configure()).tables[1].rows
     assert prompt[5] == "by the tokenizer, 12 of 28 rows"

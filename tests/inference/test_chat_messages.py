@@ -10,7 +10,7 @@ from PIL import Image
 from streams import draw
 
 from groupwise.core import open_picture
-from groupwise.inference.chat_messages import encode_picture
+from groupwise.inference.chat import encode_picture
 
 
 def drop_alpha(content):

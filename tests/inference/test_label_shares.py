@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from groupwise.core import ModelError
 from groupwise.inference import RequestError, TokenChance, find_label_tokens, share_labels
-from groupwise.inference.label_tokens import list_spellings
+from groupwise.inference.labels import list_spellings
 from groupwise.models import train_tokenizer
 
 LABELS = ("yes", "no")

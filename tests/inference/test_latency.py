@@ -18,7 +18,7 @@ def test_the_first_answers_are_timed_alone(text_folder, text_examples, monkeypat
 
     monkeypatch.setattr(LocalEngine, "generate", generate)
     monkeypatch.setattr(
-        "groupwise.inference.latency.time", SimpleNamespace(perf_counter=lambda: clock[0])
+        "groupwise.inference.local.time", SimpleNamespace(perf_counter=lambda: clock[0])
     )
     found = time_answers(
         load_policy(text_folder), text_examples, sampling=Sampling(), num_timed=num_timed

@@ -2,8 +2,8 @@ import asyncio
 
 import pytest
 
-from groupwise.inference import limits
-from groupwise.inference.limits import LimitSettings, RequestLimiter
+from groupwise.inference import server_settings
+from groupwise.inference.server_settings import LimitSettings, RequestLimiter
 
 
 @pytest.fixture
@@ -16,8 +16,8 @@ def clock(monkeypatch):
         now[0] += duration_s
         await sleep(0)
 
-    monkeypatch.setattr(limits, "_now", lambda: now[0])
-    monkeypatch.setattr(limits.asyncio, "sleep", pass_time)
+    monkeypatch.setattr(server_settings, "_now", lambda: now[0])
+    monkeypatch.setattr(server_settings.asyncio, "sleep", pass_time)
     return now
 
 

@@ -25,8 +25,12 @@ from groupwise.inference import (
     ServerSettings,
     run_on_shared_loop,
 )
-from groupwise.inference.chat_messages import encode_picture
-from groupwise.inference.chat_replies import describe_status, parse_retry_after, read_replies
+from groupwise.inference.chat import (
+    describe_status,
+    encode_picture,
+    parse_retry_after,
+    read_replies,
+)
 
 GREEDY = Sampling()
 QUICK = RetrySettings(max_attempts=3, base_delay_s=0.001, max_delay_s=0.002)

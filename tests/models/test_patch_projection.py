@@ -2,7 +2,7 @@ import torch
 from torch import nn
 
 from groupwise.models import load_policy
-from groupwise.models.patch_projection import PatchProjection, project_patches_fast
+from groupwise.models.policy import PatchProjection, project_patches_fast
 
 
 def convert(conv: nn.Conv3d) -> nn.Module:

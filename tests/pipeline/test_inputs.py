@@ -14,7 +14,7 @@ from groupwise.pipeline import (
     digest_models,
     run_recipe,
 )
-from groupwise.pipeline.inputs import digest_code
+from groupwise.pipeline.plans import digest_code
 
 BEFORE = "def score(text):\n    return len(text)\n"
 BRIEF = {"own_rewards", "own_rewards.brief"}

@@ -7,7 +7,7 @@ import pytest
 
 from groupwise.core import Config, RunFolder
 from groupwise.pipeline import Preview, Recipe, Step, StepContext, run_recipe
-from groupwise.pipeline.packages import find_other_packages
+from groupwise.pipeline.step_files import find_other_packages
 
 
 class AnyConfig(Config):

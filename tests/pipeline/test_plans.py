@@ -11,7 +11,7 @@ import pytest
 from groupwise.core import Config
 from groupwise.evaluation import METRIC_VERSIONS
 from groupwise.pipeline import Planner, Step, StepContext, run_steps
-from groupwise.pipeline.inputs import digest_code
+from groupwise.pipeline.plans import digest_code
 
 
 class Training(Config):

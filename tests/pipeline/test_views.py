@@ -5,7 +5,7 @@ from typing import Annotated
 import pytest
 
 from groupwise.core import Config, Harmless, Place
-from groupwise.pipeline.views import collect_settings, view_config
+from groupwise.pipeline.plans import collect_settings, view_config
 
 
 class Inner(Config):

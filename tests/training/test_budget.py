@@ -4,7 +4,7 @@ import json
 from pathlib import Path
 
 from groupwise.core import append_jsonl
-from groupwise.training.budget import count_sampled_tokens, write_grpo_budget
+from groupwise.training.workspace import count_sampled_tokens, write_grpo_budget
 
 
 def test_sampled_tokens_are_mean_lengths_times_completions(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-from groupwise.training.checkpoints import (
+from groupwise.training.workspace import (
     find_last_checkpoint,
     mark_complete,
     read_step,

@@ -8,7 +8,7 @@ import torch
 from groupwise.core import Score, TrainingError, open_picture, read_jsonl
 from groupwise.models import LoraSettings, TrainableSettings, load_policy, prepare_trainable
 from groupwise.rewards import RewardSet
-from groupwise.training import GrpoSettings, Workspace, judge_on_policy, prompt_rows, train_grpo
+from groupwise.training import GrpoSettings, Workspace, grpo_rows, judge_on_policy, train_grpo
 
 
 class Length:
@@ -80,7 +80,7 @@ def test_other_pictures_than_in_the_examples_shut_it(
     taught_folder, picture_examples, tmp_path, monkeypatch
 ):
     monkeypatch.setattr(
-        prompt_rows, "open_picture", lambda picture: open_picture(picture).rotate(180)
+        grpo_rows, "open_picture", lambda picture: open_picture(picture).rotate(180)
     )
     with pytest.raises(TrainingError, match="the on-policy check failed"):
         train(load_policy(taught_folder), picture_examples, tmp_path)

@@ -1,7 +1,7 @@
 import pytest
 import torch
 
-from groupwise.training.precision import find_ulp
+from groupwise.training.on_policy import find_ulp
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16])

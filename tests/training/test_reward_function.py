@@ -3,7 +3,7 @@ import pytest
 from groupwise.core import Score
 from groupwise.rewards import RewardSet
 from groupwise.training.fast.early_rewards import EarlyReward, start_early
-from groupwise.training.reward_function import RewardFunction
+from groupwise.training.grpo_rows import RewardFunction
 
 END = 7
 

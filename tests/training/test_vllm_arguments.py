@@ -11,7 +11,7 @@ from trl import GRPOConfig, import_utils
 
 from groupwise.core import TrainingError
 from groupwise.training import GrpoSettings, VllmSettings
-from groupwise.training.vllm_arguments import build_vllm_arguments, name_missing_server
+from groupwise.training.grpo_trainer import build_vllm_arguments, name_missing_server
 
 PROJECT = Path(__file__).parents[2] / "pyproject.toml"
 

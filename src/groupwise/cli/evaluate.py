@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 from groupwise.cli.compare import split_run
-from groupwise.cli.headline import print_headline
+from groupwise.cli.printing import print_headline
 from groupwise.cli.run import Debug, say
 
 

@@ -1,6 +1,7 @@
-"""``groupwise export``: a run's evaluation in the formats that other tools read."""
+"""``groupwise export``, ``export-model`` and ``push``: a run's results and policies for others."""
 
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Annotated, Literal
 
 import typer
@@ -46,3 +47,63 @@ def export(
     typer.echo(f"{len(records.predictions)} predictions of {policies}")
     for path in written:
         typer.echo(f"written: {path}")
+
+
+Chosen = Annotated[
+    str | None,
+    typer.Option(
+        "--policy",
+        metavar="NAME",
+        help="Of the run, such as sft or grpo/checkpoint-40.",
+        show_default="the one its report is about",
+    ),
+]
+
+
+def export_model(
+    run: Annotated[Path, typer.Argument(metavar="RUN", help="A run folder.")],
+    *,
+    policy: Chosen = None,
+    out: Annotated[Path, typer.Option("--out", metavar="DIR", help="A new folder.")],
+    debug: Debug = False,
+) -> None:
+    """Write the adapter, the merged weights and the model card of a run's policy."""
+    from groupwise.flow import export_run, open_run
+
+    exported = export_run(open_run(run), out, policy=policy)
+    if exported.adapter is not None:
+        typer.echo(f"adapter: {exported.adapter} (base: {exported.base})")
+    typer.echo(f"merged: {exported.merged}, the same within {exported.max_difference:.1g}")
+    typer.echo(f"card: {out / 'README.md'}")
+    for command in exported.list_commands():
+        typer.echo(command)
+
+
+def push(
+    run: Annotated[Path, typer.Argument(metavar="RUN", help="A finished run.")],
+    name: Annotated[str, typer.Argument(metavar="OWNER/NAME", help="Of the hub's repository.")],
+    *,
+    policy: Chosen = None,
+    private: Annotated[bool, typer.Option("--private", help="If the repository is new.")] = False,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Say what would go up; upload nothing.")
+    ] = False,
+    debug: Debug = False,
+) -> None:
+    """Upload what export-model writes to a hub: weights and model card, no row of the data.
+
+    The hub is that of HF_ENDPOINT, the token that of HF_TOKEN.
+    """
+    from groupwise.flow import check_pushable, export_run, list_uploads, open_run, upload
+
+    found = open_run(run)
+    check_pushable(found, policy)
+    with TemporaryDirectory() as folder:
+        export_run(found, Path(folder) / "model", policy=policy)
+        files = list_uploads(Path(folder) / "model")
+        for place, path in files.items():
+            typer.echo(f"{path.stat().st_size:>13,} bytes  {place}")
+        if dry_run:
+            typer.echo("nothing was uploaded")
+            return
+        typer.echo(f"uploaded: {upload(files, name, is_private=private)}")

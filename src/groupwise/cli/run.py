@@ -5,8 +5,7 @@ from typing import Annotated, Any
 
 import typer
 
-from groupwise.cli.headline import print_headline
-from groupwise.cli.preview import print_preview
+from groupwise.cli.printing import print_headline, print_preview
 from groupwise.core import Config, ConfigError, RunFolder, load_config
 from groupwise.pipeline import (
     Recipe,

@@ -1,7 +1,7 @@
 """The usual way of a recipe, once: a Task says what is its own, stages do the rest."""
 
 from groupwise.flow.asking import open_policy
-from groupwise.flow.exporting import export_run
+from groupwise.flow.exporting import check_pushable, export_run, list_uploads, upload
 from groupwise.flow.finished import FinishedRun, open_run
 from groupwise.flow.other_data import OtherData, evaluate_on
 from groupwise.flow.prediction import (
@@ -12,8 +12,7 @@ from groupwise.flow.prediction import (
     predict_rows,
 )
 from groupwise.flow.preparing import build_base
-from groupwise.flow.preview_rows import estimate_picture
-from groupwise.flow.pushing import check_pushable, list_uploads, upload
+from groupwise.flow.preview import estimate_picture
 from groupwise.flow.recipe import make_recipe
 from groupwise.flow.running import run
 from groupwise.flow.settings import DataSettings, EvaluationSettings, FlowConfig

@@ -1,11 +1,170 @@
-"""A policy of a run for other tools: its weights and a model card."""
+"""A policy of a run for other tools: its weights with a model card, in a folder or on a hub.
 
+The card is made from what the run recorded; no row of data is in it or goes up.
+"""
+
+import os
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
-from groupwise.core import RunError, write_text
-from groupwise.flow.card import render_card
+import yaml
+
+from groupwise.core import RunError, RunFolder, dump_config, read_json, write_text
+from groupwise.data import read_examples
+from groupwise.evaluation import (
+    CONDITIONS_FILE,
+    RunPolicy,
+    describe_metric,
+    read_comparisons,
+    read_metrics,
+    read_policies,
+)
 from groupwise.flow.finished import BASE, FinishedRun
 from groupwise.models import ExportedPolicy, export_policy
+
+_BUDGET = ("num_steps", "num_samples", "num_tokens")
+_SPLIT = "test"
+_UNKNOWN = "–"
+
+
+def render_card(run: FinishedRun, policy: str, exported: ExportedPolicy) -> str:
+    """Return the card as Markdown with the front matter of a hub.
+
+    Args:
+        run: the run.
+        policy: of it, as ``choose_policy`` names it.
+        exported: its weights.
+    """
+    from jinja2 import Environment, PackageLoader, StrictUndefined
+
+    config, chain = run.config, run.describe_policy(policy)
+    path = run.folder / CONDITIONS_FILE
+    conditions = read_json(path, dict) if path.is_file() else {}
+    licence = find_licence(config.model.base)
+    base = config.model.base
+    base = Path(base).name if Path(base).exists() else base
+    environment: Any = Environment(
+        loader=PackageLoader("groupwise.flow"),
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        keep_trailing_newline=True,
+    )
+    return environment.get_template("model_card.md.j2").render(
+        front=_dump(_write_front(run, chain, exported, licence)),
+        name=exported.name,
+        recipe=run.recipe.name,
+        policy=chain[-1],
+        base=base,
+        licence=licence,
+        prompt=run.task.describe_prompt(config),
+        pictures=exported.has_vision,
+        max_new_tokens=config.grpo.max_new_tokens,
+        parser=_dump(dict(run.task.describe_parser(config))),
+        split=_SPLIT,
+        numbers=list(_list_numbers(run.folder, chain[-1].name)),
+        differences=list(_list_differences(run.folder, chain[-1].name)),
+        trainings=list(_list_trainings(chain)),
+        method=_dump(_describe_method(config) | {"base": base}),
+        data=list(_list_data(conditions.get("data", {}))),
+        base_weights=conditions.get("base_weights"),
+        commands=exported.list_commands(from_inside=True),
+    )
+
+
+def find_licence(base: str) -> str | None:
+    """Return the licence that a base's own card names; None where no card is at hand.
+
+    Args:
+        base: a folder, or a hub id whose files may be in the local cache.
+    """
+    from huggingface_hub import metadata_load, try_to_load_from_cache
+
+    path: Any = Path(base) / "README.md"
+    if not Path(base).is_dir():
+        try:
+            path = try_to_load_from_cache(base, "README.md")
+        except ValueError:  # not a name that the hub could have
+            return None
+    if not isinstance(path, str | Path) or not Path(path).is_file():
+        return None
+    found = (metadata_load(path) or {}).get("license")
+    return None if found is None else str(found)
+
+
+def _write_front(
+    run: FinishedRun, chain: Sequence[RunPolicy], exported: ExportedPolicy, licence: str | None
+) -> dict[str, Any]:
+    model, languages = run.config.model, _find_languages(run)
+    is_on_hub = not (model.is_tiny or Path(model.base).exists())
+    return {
+        **({"license": licence} if licence else {}),
+        **({"base_model": model.base} if is_on_hub else {}),
+        **({"language": languages} if languages else {}),
+        "library_name": "transformers",
+        "pipeline_tag": "image-text-to-text" if exported.has_vision else "text-generation",
+        "tags": ["groupwise", *dict.fromkeys(one.step for one in chain if one.step)],
+    }
+
+
+def _find_languages(run: FinishedRun) -> list[str]:
+    """Return the languages that rows name; nothing where they do not."""
+    path = run.folder / run.task.data_stage / "train.jsonl"
+    rows = read_examples(path) if path.is_file() else []
+    return sorted({str(row.fields["language"]) for row in rows if row.fields.get("language")})
+
+
+def _list_numbers(run: Path, policy: str) -> Iterator[tuple[str, ...]]:
+    """Yield what each policy reached, if ``policy`` is among them."""
+    path, policies = run / "evaluate" / "metrics.json", read_policies(run)
+    metrics = read_metrics(path) if path.is_file() else []
+    found = {(m.policy, m.measure): m for m in metrics if m.split == _SPLIT}
+    names = policies.sort(name for name, _ in found)
+    for name in names if policy in names else ():
+        share = found.get((name, "accuracy_clustered"), found[name, "accuracy"])
+        shown = (describe_metric(share), describe_metric(found[name, "invalid_rate"]))
+        yield policies.title(name), *shown, f"{share.n:,}"
+
+
+def _list_differences(run: Path, policy: str) -> Iterator[str]:
+    """Yield the difference of a policy to each that it was compared with."""
+    path, policies = run / "evaluate" / "comparisons.json", read_policies(run)
+    for one in read_comparisons(path) if path.is_file() else ():
+        if (one.measure, one.split, one.policy_b) == ("accuracy", _SPLIT, policy):
+            ends = f"{100 * one.low:+.1f} to {100 * one.high:+.1f}"
+            rival = policies.title(one.policy_a)
+            yield f"against {rival}: {100 * one.difference:+.1f} points of accuracy ({ends})"
+
+
+def _list_trainings(chain: Sequence[RunPolicy]) -> Iterator[tuple[str, ...]]:
+    for one in chain:
+        if one.step:
+            budget = (f"{one.budget[k]:,.0f}" if k in one.budget else _UNKNOWN for k in _BUDGET)
+            yield one.title, one.trained_from or "the base", ", ".join(one.trained_on), *budget
+
+
+def _describe_method(config: Any) -> dict[str, Any]:
+    """Return the settings of the trainings, without places of this machine."""
+    settings = dump_config(config)
+    return {name: _drop_places(settings[name]) for name in ("sft", "grpo")}
+
+
+def _drop_places(settings: Mapping[str, Any] | None) -> dict[str, Any] | None:
+    if settings is None:
+        return None
+    return {k: v for k, v in settings.items() if k not in ("vllm", "report_to")}
+
+
+def _list_data(splits: Mapping[str, Mapping[str, Any]]) -> Iterator[tuple[str, ...]]:
+    for name, known in splits.items():
+        sizes = (str(known["num_rows"]), str(known.get("num_clusters", _UNKNOWN)))
+        yield name, *sizes, f"`{known['digest']}`"
+
+
+def _dump(values: Any) -> str:
+    return yaml.safe_dump(values, allow_unicode=True, sort_keys=False)
+
 
 CARD = "README.md"
 
@@ -29,3 +188,63 @@ def export_run(run: FinishedRun, out: Path, *, policy: str | None = None) -> Exp
     exported = export_policy(Path(run.find_policy(chosen)), out, name=name)
     write_text(out / CARD, render_card(run, chosen, exported))
     return exported
+
+
+def check_pushable(run: FinishedRun, policy: str | None = None) -> None:
+    """Refuse what is not finished.
+
+    Raises:
+        RunError: if a stage of the run is not done, or the policy is a checkpoint.
+    """
+    missing = [
+        step for step in RunFolder(run.folder).read_manifest()["plan"] if step not in run.steps
+    ]
+    if missing:
+        raise RunError(
+            f"{run.folder} is not finished",
+            got=f"no {missing[0]} yet",
+            fix=f"run --resume --out {run.folder}",
+        )
+    if policy is not None and "/" in policy:
+        raise RunError("a checkpoint is not pushed", got=policy, fix="export it with export-model")
+
+
+def list_uploads(folder: Path) -> Mapping[str, Path]:
+    """Return the files of an export by their place on a hub: merged weights at the root."""
+    merged, adapter = folder / "merged", folder / "adapter"
+    found = {path.relative_to(merged).as_posix(): path for path in sorted(merged.rglob("*"))}
+    found |= {path.relative_to(folder).as_posix(): path for path in sorted(adapter.rglob("*"))}
+    return {CARD: folder / CARD, **{name: path for name, path in found.items() if path.is_file()}}
+
+
+def upload(files: Mapping[str, Path], name: str, *, is_private: bool = False) -> str:
+    """Upload files as one commit into a repository, which is made if it is not there.
+
+    The hub is that of ``HF_ENDPOINT``, the token that of ``HF_TOKEN`` or of ``hf auth login``.
+
+    Args:
+        files: by their place there.
+        name: ``owner/name``.
+        is_private: of a new repository.
+
+    Returns:
+        The address of the repository.
+
+    Raises:
+        RunError: if the hub cannot be reached or does not take it.
+    """
+    import httpx2
+    from huggingface_hub import CommitOperationAdd, HfApi
+
+    api = HfApi(endpoint=os.environ.get("HF_ENDPOINT"))
+    adds = [CommitOperationAdd(path_in_repo=place, path_or_fileobj=p) for place, p in files.items()]
+    try:
+        found = api.create_repo(name, private=is_private, exist_ok=True)
+        api.create_commit(found.repo_id, adds, commit_message="A policy of Groupwise")
+    except (OSError, ValueError, httpx2.HTTPError) as error:
+        first = str(error).strip().partition("\n")[0]
+        raise RunError(
+            f"the hub {api.endpoint} did not take {name} ({first})",
+            fix="check HF_ENDPOINT, HF_TOKEN and the name",
+        ) from error
+    return str(found)

@@ -35,9 +35,9 @@ from groupwise.evaluation import (
     write_report,
 )
 from groupwise.flow.asking import ask_policy, open_policy
-from groupwise.flow.auditing import audit_splits
 from groupwise.flow.evaluating import measure_policies
 from groupwise.flow.finished import FinishedRun
+from groupwise.flow.preparing import audit_splits
 from groupwise.flow.task import read_splits
 from groupwise.models import digest_base
 from groupwise.pipeline import StepContext, mark_done

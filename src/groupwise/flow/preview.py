@@ -1,13 +1,109 @@
 """What ``--dry-run`` shows: rows as the model will see them, lengths, steps, memory, problems."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from statistics import median
 from typing import Any
 
-from groupwise.core import GroupwiseError
-from groupwise.flow.preview_rows import Lengths, look_at_rows
+from groupwise.core import Example, GroupwiseError, open_picture
 from groupwise.flow.task import Estimate, Task
-from groupwise.pipeline import Preview, PreviewTable
+from groupwise.models import (
+    TINY_TOKEN_SIDE,
+    TOKEN_SIDE,
+    estimate_picture_tokens,
+    find_tokenizer,
+    render_prompt,
+)
+from groupwise.pipeline import Preview, PreviewTable, ShownRow
 from groupwise.training import check_base, check_lengths, preview_grpo
+
+NUM_SHOWN = 3
+_MOST_COUNTED = 2_000
+_LETTERS_PER_TOKEN = 4
+
+
+@dataclass(frozen=True, slots=True)
+class Lengths:
+    """Tokens of prompts or answers.
+
+    Attributes:
+        median: None where only the longest are estimated.
+        longest: of all that were counted.
+        how: they were counted, a clause.
+    """
+
+    median: int | None
+    longest: int
+    how: str
+
+    def describe_median(self) -> str:
+        """Return the median for people."""
+        return "–" if self.median is None else f"{self.median:,}"
+
+
+def look_at_rows(config: Any, found: Estimate) -> tuple[list[ShownRow], Lengths, Lengths]:
+    """Return the first rows as the base sees them, and the lengths of prompts and answers.
+
+    Rows are counted with the base's tokenizer where it is at hand, and otherwise estimated. Of
+    very many rows, every so-and-so-many-th is counted.
+    """
+    rows = found.rows
+    if not rows:
+        prompts, answers = found.tokens_per_prompt, found.tokens_per_answer
+        return [], Lengths(None, prompts, "estimated"), Lengths(None, answers, "estimated")
+    step = -(-len(rows) // _MOST_COUNTED)
+    counted = [*rows[:NUM_SHOWN], *rows[NUM_SHOWN::step]]
+    texts = [turn.text for example, _ in rows for turn in example.prompt]
+    tokenizer = find_tokenizer(config.model.base, texts=[*texts, *(answer for _, answer in rows)])
+    write = _write_turns if tokenizer is None else _bind(tokenizer)
+    count = estimate_tokens if tokenizer is None else _count_with(tokenizer)
+    how = "by the tokenizer" if tokenizer is not None else "estimated: the base is not here"
+    how += "" if step == 1 else f", {len(counted):,} of {len(rows):,} rows"
+    prompts = [write(example) for example, _ in counted]
+    pictures = [_count_pictures(config, example) for example, _ in counted]
+    sizes = [count(text) + extra for text, extra in zip(prompts, pictures, strict=True)]
+    shown = [
+        ShownRow(text, answer, [picture.path.name for picture in example.pictures])
+        for text, (example, answer) in zip(prompts, counted[:NUM_SHOWN], strict=False)
+    ]
+    # An answer ends with a token of its own.
+    answers = [count(answer) + 1 for _, answer in counted]
+    return shown, _summarize(sizes, how), _summarize(answers, how)
+
+
+def estimate_tokens(text: str) -> int:
+    """Return about how many tokens a text has: 4 Latin letters, or a Chinese character, in each."""
+    num_others = sum(not character.isascii() for character in text)
+    return num_others + -(-(len(text) - num_others) // _LETTERS_PER_TOKEN)
+
+
+def estimate_picture(config: Any, size: tuple[int, int]) -> int:
+    """Return about how many tokens a picture of so many pixels (width, height) has."""
+    side = TINY_TOKEN_SIDE if config.model.is_tiny else TOKEN_SIDE
+    return estimate_picture_tokens(*size, max_pixels=config.model.max_pixels, token_side=side)
+
+
+def _count_pictures(config: Any, example: Example) -> int:
+    """Return the tokens of pictures beside the one that stands for each in the text."""
+    sizes = [open_picture(picture).size for picture in example.pictures]
+    return sum(estimate_picture(config, size) - 1 for size in sizes)
+
+
+def _bind(tokenizer: Any) -> Callable[[Example], str]:
+    return lambda example: render_prompt(tokenizer, example)
+
+
+def _count_with(tokenizer: Any) -> Callable[[str], int]:
+    return lambda text: len(tokenizer.encode(text, add_special_tokens=False))
+
+
+def _write_turns(example: Example) -> str:
+    return "\n".join(f"{turn.role}: {turn.text}" for turn in example.prompt)
+
+
+def _summarize(sizes: Sequence[int], how: str) -> Lengths:
+    return Lengths(round(median(sizes)), max(sizes), how)
+
 
 _MOST_SOURCES = 10
 

@@ -66,7 +66,7 @@ def list_usual_stages(task: Task[Any], config: Any) -> list[Stage]:
         ),
         Stage(
             name="audit",
-            work="auditing:run_audit",
+            work="preparing:run_audit",
             summary="what the data can be trusted for",
             reads="data.budget data.mirror_invariant model.base model.max_pixels",
             parts=("audit",),

@@ -1,38 +1,43 @@
 """Inference engines: one call, whatever backend answers."""
 
 from groupwise.inference.engine import Engine, ReportProgress, Sampling
-from groupwise.inference.failures import RETRYABLE_CAUSES, RequestCause, RequestError
-from groupwise.inference.label_shares import share_labels
-from groupwise.inference.label_tokens import find_label_tokens
-from groupwise.inference.latency import time_answers
-from groupwise.inference.limits import LimitSettings
-from groupwise.inference.local import LocalEngine
+from groupwise.inference.labels import find_label_tokens, share_labels
+from groupwise.inference.local import LocalEngine, time_answers
 from groupwise.inference.local_responder import LocalResponder
 from groupwise.inference.opening import ResponderSettings, open_responder
-from groupwise.inference.responder import LabelShares, Reply, Responder, TokenChance
-from groupwise.inference.retry import RetrySettings, retry
+from groupwise.inference.responder import (
+    RETRYABLE_CAUSES,
+    LabelShares,
+    Reply,
+    RequestCause,
+    RequestError,
+    Responder,
+    TokenChance,
+    Usage,
+)
 from groupwise.inference.server import ServerEngine
-from groupwise.inference.server_settings import ServerSettings
+from groupwise.inference.server_settings import LimitSettings, RetrySettings, ServerSettings, retry
 from groupwise.inference.shared_loop import on_shared_loop, run_on_shared_loop
-from groupwise.inference.streaming import (
+from groupwise.inference.streaming.groups import (
+    ReportStream,
+    StreamLine,
+    StreamProgress,
+    generate_groups,
+)
+from groupwise.inference.streaming.local import LocalBackend
+from groupwise.inference.streaming.ray_data import RayBackend
+from groupwise.inference.streaming.server import ServerBackend
+from groupwise.inference.streaming.work import (
     Failure,
     FailureCause,
     GroupOutcome,
-    LocalBackend,
     Outcome,
-    RayBackend,
     RaySettings,
-    ReportStream,
-    ServerBackend,
     StreamBackend,
-    StreamLine,
-    StreamProgress,
     StreamSettings,
     WorkGroup,
     WorkItem,
-    generate_groups,
 )
-from groupwise.inference.usage import Usage
 
 __all__ = [
     "RETRYABLE_CAUSES",

@@ -4,6 +4,7 @@ Rows are padded on the left and positions are explicit, so that a batch gives th
 as one row at a time. It does not train and does not know rewards.
 """
 
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, TypeVar
 
@@ -15,7 +16,7 @@ from transformers.generation.logits_process import (
 
 from groupwise.core import Completion, Example, ModelError, derive_seed, open_picture
 from groupwise.inference.engine import ReportProgress, Sampling
-from groupwise.inference.label_tokens import find_label_tokens
+from groupwise.inference.labels import find_label_tokens
 from groupwise.inference.row_draws import draw_by_row
 from groupwise.models import Policy
 
@@ -209,3 +210,19 @@ def _write_draws(sampling: Sampling) -> dict[str, Any]:
 def _split(items: Sequence[T], size: int) -> Iterator[Sequence[T]]:
     for start in range(0, len(items), size):
         yield items[start : start + size]
+
+
+def time_answers(
+    policy: Policy, examples: Sequence[Example], *, sampling: Sampling, num_timed: int
+) -> list[float | None]:
+    """Return the seconds per answer of the first ``num_timed`` examples, and None for the others.
+
+    Each is asked in a batch of its own, as somebody who waits for it would.
+    """
+    engine = LocalEngine(policy, batch_size=1)
+    latencies_s: list[float | None] = [None] * len(examples)
+    for number, example in enumerate(examples[:num_timed]):
+        started = time.perf_counter()
+        engine.generate([example], sampling=sampling)
+        latencies_s[number] = time.perf_counter() - started
+    return latencies_s

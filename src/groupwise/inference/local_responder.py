@@ -8,12 +8,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from groupwise.core import Completion, Example
-from groupwise.inference.chat_messages import read_picture_bytes
+from groupwise.inference.chat import read_picture_bytes
 from groupwise.inference.engine import Sampling
 from groupwise.inference.local import LocalEngine
-from groupwise.inference.responder import LabelShares, Reply
+from groupwise.inference.responder import LabelShares, Reply, Usage
 from groupwise.inference.shared_loop import on_shared_loop
-from groupwise.inference.usage import Usage
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,13 +1,103 @@
-"""One request at a time, awaited: what judges and workflow operators need of an engine."""
+"""Single requests to a model: what is asked, what comes back, and why there is no reply.
+
+Causes are typed; an answer is never guessed.
+"""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Literal, Protocol
 
-from groupwise.core import Example
+from groupwise.core import Example, ModelError
 from groupwise.inference.engine import Sampling
-from groupwise.inference.failures import RequestError
-from groupwise.inference.usage import Usage
+
+
+@dataclass(frozen=True, slots=True)
+class Usage:
+    """Counts that add up; failed calls count, too.
+
+    Attributes:
+        num_calls: requests made.
+        prompt_tokens, completion_tokens: as the model counted them; 0 where it did not say.
+        cost: in the currency of the engine's prices; 0 without prices.
+    """
+
+    num_calls: int = 0
+    prompt_tokens: int = 0
+    completion_tokens: int = 0
+    cost: float = 0.0
+
+    def __add__(self, other: "Usage") -> "Usage":
+        """Return the sum of both."""
+        return Usage(
+            self.num_calls + other.num_calls,
+            self.prompt_tokens + other.prompt_tokens,
+            self.completion_tokens + other.completion_tokens,
+            self.cost + other.cost,
+        )
+
+
+RequestCause = Literal[
+    "timeout",
+    "connection",
+    "rate_limit",
+    "server_error",
+    "refused",
+    "malformed",
+    "no_content",
+    "empty",
+    "truncated",
+    "unlisted",
+    "unparsable",
+]
+"""``timeout``: no whole reply in time. ``connection``: could not connect, or was dropped.
+``rate_limit``: 429. ``server_error``: 5xx. ``refused``: any other 4xx (a wrong model name, key or
+parameter). ``malformed``: not the JSON of a chat completion. ``no_content``: the content is null.
+``empty``: only white space. ``truncated``: the token limit was reached. ``unlisted``: the returned
+log-probabilities do not say how likely the labels are. ``unparsable``: the reply does not have the
+form that was asked for."""
+
+RETRYABLE_CAUSES: frozenset[RequestCause] = frozenset(
+    (
+        "timeout",
+        "connection",
+        "rate_limit",
+        "server_error",
+        "malformed",
+        "no_content",
+        "empty",
+        "truncated",
+        "unparsable",
+    )
+)
+
+
+class RequestError(ModelError):
+    """A request without a usable reply.
+
+    Attributes:
+        cause: what happened.
+        retry_after_s: seconds that the server asked to wait, or None.
+        usage: what the request had cost by then.
+    """
+
+    def __init__(
+        self,
+        cause: RequestCause,
+        what: str,
+        *,
+        retry_after_s: float | None = None,
+        usage: Usage | None = None,
+        fix: str | None = None,
+    ) -> None:
+        super().__init__(what, fix=fix)
+        self.cause: RequestCause = cause
+        self.retry_after_s = retry_after_s
+        self.usage = usage or Usage()
+
+    @property
+    def is_retryable(self) -> bool:
+        """Whether the same request may succeed later."""
+        return self.cause in RETRYABLE_CAUSES
 
 
 @dataclass(frozen=True, slots=True)

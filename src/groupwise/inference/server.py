@@ -13,17 +13,12 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import httpx2
 
 from groupwise.core import Completion, ConfigError, Example
-from groupwise.inference.chat_messages import build_chat_messages
-from groupwise.inference.chat_replies import describe_status, read_replies
+from groupwise.inference.chat import build_chat_messages, describe_status, read_replies
 from groupwise.inference.engine import ReportProgress, Sampling
-from groupwise.inference.failures import RequestError
-from groupwise.inference.label_shares import share_labels
-from groupwise.inference.limits import RequestLimiter
-from groupwise.inference.responder import LabelShares, Reply
-from groupwise.inference.retry import retry
-from groupwise.inference.server_settings import ServerSettings
+from groupwise.inference.labels import share_labels
+from groupwise.inference.responder import LabelShares, Reply, RequestError, Usage
+from groupwise.inference.server_settings import RequestLimiter, ServerSettings, retry
 from groupwise.inference.shared_loop import on_shared_loop, run_on_shared_loop
-from groupwise.inference.usage import Usage
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase

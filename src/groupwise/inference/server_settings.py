@@ -1,12 +1,103 @@
-"""Settings of a model behind a server; the client of HTTP is imported when it is asked."""
+"""How a server is asked: where, how much at once, how often again. No client is imported here."""
 
-from typing import Annotated
+import asyncio
+import random
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from typing import Annotated, TypeVar
 
 from pydantic import Field
 
 from groupwise.core import Config, Harmless, Place
-from groupwise.inference.limits import LimitSettings
-from groupwise.inference.retry import RetrySettings
+from groupwise.inference.responder import RequestError
+
+T = TypeVar("T")
+
+
+class RetrySettings(Config):
+    """How often and how patiently a request is repeated.
+
+    Attributes:
+        max_attempts: the first one included.
+        base_delay_s: before the second attempt; it doubles with every further one.
+        max_delay_s: the longest delay that doubling leads to.
+        max_retry_after_s: a server that asks to wait longer than this is not asked again.
+    """
+
+    max_attempts: int = Field(default=4, ge=1)
+    base_delay_s: float = Field(default=0.5, ge=0)
+    max_delay_s: float = Field(default=30.0, ge=0)
+    max_retry_after_s: float = Field(default=120.0, ge=0)
+
+    def choose_delay(self, num_failures: int, retry_after_s: float | None) -> float:
+        """Return the seconds to wait after so many failures: half of it is jitter."""
+        longest = min(self.max_delay_s, self.base_delay_s * 2.0 ** min(num_failures - 1, 60))
+        return max(random.uniform(longest / 2, longest), retry_after_s or 0.0)
+
+
+async def retry(
+    attempt: Callable[[], Awaitable[T]],
+    settings: RetrySettings,
+    *,
+    on_failure: Callable[[RequestError], None] = lambda _: None,
+) -> T:
+    """Await ``attempt()`` until it succeeds and return its result.
+
+    Raises:
+        RequestError: the last one, after the last attempt or if repeating cannot help.
+    """
+    for number in range(1, settings.max_attempts + 1):
+        try:
+            return await attempt()
+        except RequestError as error:
+            on_failure(error)
+            is_too_long = (error.retry_after_s or 0.0) > settings.max_retry_after_s
+            if not error.is_retryable or is_too_long or number == settings.max_attempts:
+                raise
+            await asyncio.sleep(settings.choose_delay(number, error.retry_after_s))
+    raise AssertionError("there is at least one attempt")
+
+
+class LimitSettings(Config):
+    """Limits of one server, shared by all who ask it.
+
+    Attributes:
+        max_concurrency: requests at once.
+        max_per_second: requests started in a second; None: any number.
+    """
+
+    max_concurrency: int = Field(default=16, ge=1)
+    max_per_second: float | None = Field(default=None, gt=0)
+
+
+class RequestLimiter:
+    """Holds requests back; belongs to one event loop."""
+
+    def __init__(self, settings: LimitSettings) -> None:
+        self._places = asyncio.Semaphore(settings.max_concurrency)
+        self._gap_s = 1.0 / settings.max_per_second if settings.max_per_second else 0.0
+        self._next_start = 0.0
+
+    @asynccontextmanager
+    async def admit(self) -> AsyncGenerator[None]:
+        """Wait for a place and for the turn; starts are spaced evenly."""
+        async with self._places:
+            await self._wait_for_turn()
+            yield
+
+    def pause(self, duration_s: float) -> None:
+        """Start nothing for so many seconds from now."""
+        self._next_start = max(self._next_start, _now() + duration_s)
+
+    async def _wait_for_turn(self) -> None:
+        while (delay := self._next_start - _now()) > 0:
+            await asyncio.sleep(delay)
+        self._next_start = max(self._next_start, _now()) + self._gap_s
+
+
+def _now() -> float:
+    return asyncio.get_running_loop().time()
+
 
 _PLACE = Place("where a server is reached", "服务器地址")
 _PRICE = Harmless("what a server costs: only counted", "服务器价格：仅用于统计")

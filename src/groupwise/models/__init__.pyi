@@ -7,27 +7,27 @@ from groupwise.models.base_model import (
     open_processor,
     open_token_counter,
 )
-from groupwise.models.export import ExportedPolicy, export_policy
+from groupwise.models.export import ExportedPolicy, export_policy, keep_policy
 from groupwise.models.identity import digest_base
-from groupwise.models.keeping import keep_policy
-from groupwise.models.lengths import (
+from groupwise.models.policy import Policy, load_policy
+from groupwise.models.processor import PictureProcessor, load_processor
+from groupwise.models.prompts import (
     TINY_TOKEN_SIDE,
     TOKEN_SIDE,
+    build_messages,
     count_picture_tokens,
     estimate_picture_tokens,
     make_token_counter,
     render_prompt,
 )
-from groupwise.models.memory import (
+from groupwise.models.settings import (
+    TINY_MODELS,
     MemoryEstimate,
+    ModelSettings,
     ModelShape,
     count_lora_parameters,
     estimate_memory,
 )
-from groupwise.models.messages import build_messages
-from groupwise.models.policy import Policy, load_policy
-from groupwise.models.processor import PictureProcessor, load_processor
-from groupwise.models.settings import TINY_MODELS, ModelSettings
 from groupwise.models.silence import silence_libraries
 from groupwise.models.tiny import write_tiny_policy
 from groupwise.models.tokenizing import find_tokenizer, train_tokenizer

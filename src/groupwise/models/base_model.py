@@ -7,9 +7,8 @@ from typing import Any
 
 from groupwise.core import Example, ModelError
 from groupwise.models.identity import find_revision
-from groupwise.models.lengths import make_token_counter
-from groupwise.models.memory import ModelShape
-from groupwise.models.settings import TINY_MODELS
+from groupwise.models.prompts import make_token_counter
+from groupwise.models.settings import TINY_MODELS, ModelShape
 from groupwise.models.silence import silence_libraries
 
 

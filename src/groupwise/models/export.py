@@ -1,17 +1,18 @@
-"""Exporting a trained policy: its adapter, and merged weights that stand alone."""
+"""Trained policies on disk: what a training keeps, and weights for other tools."""
 
 import shlex
 import shutil
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 
 import torch
 
-from groupwise.core import ModelError, read_json
-from groupwise.models.adapters import name_base, read_base
+from groupwise.core import ModelError, read_json, write_json, write_text
+from groupwise.models.identity import name_base, read_base
 from groupwise.models.policy import Policy, load_policy
 from groupwise.models.silence import silence_libraries
+from groupwise.models.trainable import format_trainable, tabulate_trainable
 
 TOLERANCE = 1e-4
 """Largest difference of a log-probability between an adapter and its merged weights (float32)."""
@@ -122,3 +123,19 @@ def _probe(policy: Policy) -> torch.Tensor:
     inputs = policy.tokenizer(_PROBE, return_tensors="pt").to(policy.model.device)
     with silence_libraries():
         return policy.model(**inputs).logits[0].float().log_softmax(-1)
+
+
+def keep_policy(policy: Policy, folder: Path, *, merged: bool = False) -> None:
+    """Save a trained policy under ``folder/policy``, with what trained and what was frozen.
+
+    The counts stand in ``trainable.json`` and, for people, in ``trainable.txt``.
+
+    Args:
+        policy: the policy.
+        folder: of its stage.
+        merged: whether its adapter is merged into its weights, so that it can be a base.
+    """
+    rows = tabulate_trainable(policy.model)
+    (merge_adapter(policy) if merged else policy).save(folder / "policy")
+    write_json(folder / "trainable.json", [asdict(row) for row in rows])
+    write_text(folder / "trainable.txt", format_trainable(rows) + "\n")

@@ -1,15 +1,52 @@
 """What a base model is known by: the content of its folder, or the commit of its hub id.
 
 What is loaded is what is known: a hub id stands for the commit in the local cache, as long as it
-is there, and nothing newer is fetched behind a run's back (``hf download`` does so).
+is there, and nothing newer is fetched behind a run's back (``hf download`` does so). An adapter in
+PEFT's form names its base.
 """
 
+import os
 import time
 from functools import cache
 from pathlib import Path
 
-from groupwise.core import digest_file, digest_json
-from groupwise.models.adapters import is_adapter, read_base
+from groupwise.core import ModelError, digest_file, digest_json, read_json, write_json
+
+_FILE = "adapter_config.json"
+_BASE = "base_model_name_or_path"
+
+
+def is_adapter(folder: Path) -> bool:
+    """Return whether a folder holds an adapter and not a whole model."""
+    return (folder / _FILE).is_file()
+
+
+def read_base(adapter: Path) -> str:
+    """Return the base that an adapter in PEFT's form names: a hub id, or an absolute folder.
+
+    Raises:
+        ModelError: if it names none, or a folder beside it that is not there.
+    """
+    name = read_json(adapter / _FILE, dict).get(_BASE)
+    if not name:
+        raise ModelError(f"the adapter {adapter} does not name its base model")
+    beside = (adapter / name).resolve()
+    if beside.is_dir():
+        return str(beside)
+    if name.startswith(os.pardir):
+        raise ModelError(
+            f"the base model of the adapter {adapter} is gone",
+            got=f"no folder {beside}",
+            fix="move a run as a whole, or export the adapter",
+        )
+    return name
+
+
+def name_base(adapter: Path, base: str) -> None:
+    """Change the base that an adapter in PEFT's form names."""
+    config = read_json(adapter / _FILE, dict)
+    write_json(adapter / _FILE, {**config, _BASE: base})
+
 
 _HUB_TIMEOUT_S = 10.0
 # A file changed within one tick of the clock that stamps files looks unchanged.

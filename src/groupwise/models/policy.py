@@ -8,6 +8,8 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from torch import nn
+from torch.nn import functional
 from transformers import (
     AutoConfig,
     AutoModelForCausalLM,
@@ -16,14 +18,30 @@ from transformers import (
 )
 
 from groupwise.core import Example, ModelError
-from groupwise.models.adapters import is_adapter, name_base, read_base
 from groupwise.models.base_model import refuse_missing, takes_pictures
-from groupwise.models.identity import find_revision
-from groupwise.models.lengths import render_prompt
-from groupwise.models.patch_projection import project_patches_fast
+from groupwise.models.identity import find_revision, is_adapter, name_base, read_base
 from groupwise.models.processor import load_processor
+from groupwise.models.prompts import render_prompt
 from groupwise.models.silence import silence_libraries
 from groupwise.models.trainable import list_trainable, restore_trainable
+
+
+class PatchProjection(nn.Conv3d):
+    """A Conv3d with the same weights whose inputs are single patches, as large as its kernel."""
+
+    def forward(self, input: torch.Tensor) -> torch.Tensor:
+        """Return [patches, out, 1, 1, 1] for [patches, in, time, height, width]."""
+        if input.shape[1:] != self.weight.shape[1:] or any(self.padding):
+            return super().forward(input)
+        projected = functional.linear(input.flatten(1), self.weight.flatten(1), self.bias)
+        return projected[:, :, None, None, None]
+
+
+def project_patches_fast(model: nn.Module) -> None:
+    """Let every Conv3d of a model take single patches by a matrix product; weights stay."""
+    for module in model.modules():
+        if type(module) is nn.Conv3d:
+            module.__class__ = PatchProjection
 
 
 @dataclass(eq=False)

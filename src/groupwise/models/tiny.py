@@ -18,8 +18,8 @@ from transformers import (
 )
 
 from groupwise.core import ModelError, derive_seed, seed_everything
-from groupwise.models.lengths import TINY_TOKEN_SIDE
 from groupwise.models.processor import PictureProcessor
+from groupwise.models.prompts import TINY_TOKEN_SIDE
 from groupwise.models.settings import TINY_MODELS
 from groupwise.models.silence import silence_libraries
 from groupwise.models.tokenizing import train_tokenizer

@@ -4,8 +4,7 @@ Knows nothing about models, data or training; a recipe brings those as callables
 """
 
 from groupwise.pipeline.checkup import Check, check_machine
-from groupwise.pipeline.inputs import UNKNOWN, digest_models
-from groupwise.pipeline.plans import Planner
+from groupwise.pipeline.plans import UNKNOWN, Planner, digest_models
 from groupwise.pipeline.recipe import (
     Preview,
     PreviewTable,

@@ -15,10 +15,9 @@ from groupwise.core import (
     write_json,
     write_text,
 )
-from groupwise.pipeline.inputs import digest_code
+from groupwise.pipeline.plans import collect_settings, digest_code, view_config
 from groupwise.pipeline.recipe import Recipe
 from groupwise.pipeline.steps import Step, StepContext
-from groupwise.pipeline.views import collect_settings, view_config
 
 if TYPE_CHECKING:
     from groupwise.rewards import RewardAudit

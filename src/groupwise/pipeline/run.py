@@ -15,12 +15,12 @@ from groupwise.core import (
     dump_config,
     list_effects,
 )
-from groupwise.pipeline.inputs import UNKNOWN
-from groupwise.pipeline.packages import describe_other_packages, find_other_packages
+from groupwise.pipeline.plans import UNKNOWN
 from groupwise.pipeline.recipe import Preview, PreviewTable, Recipe
 from groupwise.pipeline.reward_audit import check_accepted, plan_steps
 from groupwise.pipeline.runner import StepProgress, judge_steps, run_steps
 from groupwise.pipeline.sharing import Siblings
+from groupwise.pipeline.step_files import describe_other_packages, find_other_packages
 from groupwise.pipeline.steps import Step, check_plan, describe_plan
 
 

@@ -26,10 +26,9 @@ from groupwise.serving.chat import (
     ServedModels,
     write_chat_reply,
 )
-from groupwise.serving.guards import Guard
+from groupwise.serving.guards import CHAT, Guard, refuse
 from groupwise.serving.meters import Meters
 from groupwise.serving.predictor import Answer, Predictor, Request
-from groupwise.serving.refusals import CHAT, refuse
 from groupwise.serving.settings import ServeSettings
 from groupwise.serving.uploads import Uploads
 

@@ -1,18 +1,43 @@
 """What stands before every request: the token, a free place, the size of the body and its time.
 
-It refuses what need not be read, and counts the answers of everything behind it.
+It refuses what need not be read, in the form that the route's askers know, and counts the answers
+of everything behind it.
 """
 
 import asyncio
 import hmac
+from collections.abc import Mapping
 from time import monotonic
+from typing import Any
 
 from starlette.responses import JSONResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from groupwise.serving.meters import Meters
-from groupwise.serving.refusals import CHAT, refuse
 from groupwise.serving.settings import ServeSettings
+
+CHAT = "/v1/chat/completions"
+_TYPES = {401: "authentication_error", 404: "not_found_error", 429: "rate_limit_error"}
+
+
+def refuse(
+    path: str, status: int, sentence: str, headers: Mapping[str, str] | None = None
+) -> JSONResponse:
+    """Return the answer that refuses a request.
+
+    Args:
+        path: of the route; chats are refused in OpenAI's form.
+        status: of HTTP.
+        sentence: why.
+        headers: of the answer.
+    """
+    if path != CHAT:
+        return JSONResponse({"detail": sentence}, status, headers=headers)
+    status = 400 if status == 422 else status
+    kind = _TYPES.get(status, "invalid_request_error" if status < 500 else "server_error")
+    error: dict[str, Any] = {"message": sentence, "type": kind, "param": None, "code": None}
+    return JSONResponse({"error": error}, status, headers=headers)
+
 
 ASKED_PATHS = frozenset({"/v1/predict", CHAT})
 """Paths of requests that wait for the policy."""

@@ -1,7 +1,5 @@
 """Training: supervised fine-tuning and GRPO. The only door to TRL."""
 
-from groupwise.training.augmentation import augment_picture
-from groupwise.training.control import make_control_settings
 from groupwise.training.grpo import train_grpo
 from groupwise.training.on_policy import OnPolicyResult, judge_on_policy, score_alone
 from groupwise.training.preview import (
@@ -11,7 +9,7 @@ from groupwise.training.preview import (
     estimate_step_memory,
     preview_grpo,
 )
-from groupwise.training.rows import RowCollator
+from groupwise.training.rows import RowCollator, augment_picture
 from groupwise.training.settings import (
     GrpoSettings,
     PictureAugmentation,
@@ -20,7 +18,7 @@ from groupwise.training.settings import (
     ValidationSettings,
     VllmSettings,
 )
-from groupwise.training.sft import train_sft
+from groupwise.training.sft import make_control_settings, train_sft
 from groupwise.training.sft_rows import RowsOfEpoch, SftRow
 from groupwise.training.workspace import Workspace
 

@@ -28,8 +28,8 @@ from groupwise.core import (
     write_jsonl,
 )
 from groupwise.models import format_trainable, tabulate_trainable
-from groupwise.training.checkpoints import mark_complete
 from groupwise.training.trackers import Trackers
+from groupwise.training.workspace import mark_complete
 
 RenameMetrics = Callable[[Mapping[str, float]], dict[str, float]]
 CheckHeldout = Callable[[], Mapping[str, float]]

@@ -11,8 +11,7 @@ from typing import Any
 from groupwise.core import Example, TrainingError, derive_seed, seed_everything, write_json
 from groupwise.models import Policy, prepare_trainable, silence_libraries
 from groupwise.rewards import RewardSet
-from groupwise.training.arguments import build_arguments
-from groupwise.training.budget import write_grpo_budget
+from groupwise.training.arguments import build_arguments, name_memory_settings
 from groupwise.training.callbacks import (
     CheckHeldout,
     HeldoutRows,
@@ -23,16 +22,17 @@ from groupwise.training.callbacks import (
     WarmupCheck,
     WholeCheckpoints,
 )
-from groupwise.training.checkpoints import find_last_checkpoint, remove_checkpoints
-from groupwise.training.grpo_trainer import make_grpo_trainer
-from groupwise.training.memory import name_memory_settings
-from groupwise.training.prompt_rows import lay_out_prompts, make_prompt_rows
-from groupwise.training.reward_function import RewardFunction
+from groupwise.training.grpo_rows import RewardFunction, lay_out_prompts, make_prompt_rows
+from groupwise.training.grpo_trainer import build_vllm_arguments, make_grpo_trainer
 from groupwise.training.selection import open_validation
 from groupwise.training.settings import GrpoSettings
 from groupwise.training.trackers import Trackers
-from groupwise.training.vllm_arguments import build_vllm_arguments
-from groupwise.training.workspace import Workspace
+from groupwise.training.workspace import (
+    Workspace,
+    find_last_checkpoint,
+    remove_checkpoints,
+    write_grpo_budget,
+)
 
 _RENAMED = {
     "loss": "loss",

@@ -1,16 +1,75 @@
-"""Our GRPOTrainer: the fast one, with the on-policy check and token rates in its metrics."""
+"""Our GRPOTrainer: the fast one, with the on-policy check, token rates and vLLM."""
 
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from groupwise.core import Example, write_json
+import torch
+
+from groupwise.core import Example, TrainingError, write_json
 from groupwise.models import Policy, list_trainable, restore_trainable
-from groupwise.training.checkpoints import load_weights
 from groupwise.training.on_policy import check_on_policy
-from groupwise.training.settings import GrpoSettings
-from groupwise.training.vllm_arguments import name_missing_server
+from groupwise.training.settings import GrpoSettings, VllmSettings
+from groupwise.training.workspace import load_weights
+
+# The newest vLLM that TRL supports wants an older Transformers; pip finds one that fits both.
+_INSTALL = "pip install 'trl[vllm]==1.16.*' 'transformers>=5.23,<5.24'"
+
+
+def build_vllm_arguments(settings: VllmSettings | None) -> dict[str, Any]:
+    """Return keyword arguments for ``GRPOConfig``.
+
+    Raises:
+        TrainingError: if vLLM is not installed, or weights cannot be sent to a server from here.
+    """
+    if settings is None:
+        return {"use_vllm": False}
+    _check_machine(settings)
+    return {
+        "use_vllm": True,
+        "vllm_mode": settings.mode,
+        "vllm_server_base_url": settings.base_url,
+        "vllm_group_port": settings.weights_port,
+        "vllm_server_timeout": settings.server_timeout_s,
+        "vllm_gpu_memory_utilization": settings.gpu_memory_share,
+        "vllm_tensor_parallel_size": settings.tensor_parallel_size,
+        "vllm_enable_sleep_mode": settings.sleep,
+        "vllm_max_model_length": settings.max_model_length,
+        "vllm_importance_sampling_correction": settings.correction is not None,
+        "vllm_importance_sampling_mode": settings.correction or "sequence_mask",
+        "vllm_importance_sampling_clip_min": settings.ratio_min,
+        "vllm_importance_sampling_clip_max": settings.ratio_max,
+    }
+
+
+@contextmanager
+def name_missing_server(settings: VllmSettings | None) -> Iterator[None]:
+    """Within this context a vLLM server that does not answer is a TrainingError."""
+    try:
+        yield
+    except OSError as error:  # what requests raises, with which TRL asks
+        if settings is None or settings.mode != "server":
+            raise
+        raise TrainingError(
+            "the vLLM server to sample with cannot be used",
+            got=str(error),
+            fix="start it as grpo.vllm describes, or correct grpo.vllm.base_url",
+        ) from error
+
+
+def _check_machine(settings: VllmSettings) -> None:
+    from trl.import_utils import is_vllm_available
+
+    if not is_vllm_available():
+        raise TrainingError("grpo.vllm needs vLLM, which is not installed", fix=_INSTALL)
+    if settings.mode == "server" and not torch.cuda.is_available():
+        raise TrainingError(
+            "a vLLM server takes new weights over NCCL, from a CUDA device only",
+            got="a machine without one",
+            fix="set grpo.vllm.mode to colocate, or leave grpo.vllm out",
+        )
 
 
 def make_grpo_trainer(

@@ -1,16 +1,72 @@
-"""How a batch of rows of supervised fine-tuning becomes tensors."""
+"""How batches of rows of supervised fine-tuning become tensors, the next one meanwhile.
 
-from collections.abc import Sequence
+Pictures are changed at random, each from its own seed and never from a global state.
+"""
+
+import random
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any
 
 import torch
+from PIL import Image, ImageChops, ImageEnhance
 from torch.nn.utils.rnn import pad_sequence
 
 from groupwise.core import derive_seed, open_picture
 from groupwise.models import Policy
-from groupwise.training.augmentation import augment_picture
 from groupwise.training.settings import PictureAugmentation
 from groupwise.training.sft_rows import SftRow
+
+
+def augment_picture(
+    picture: Image.Image, settings: PictureAugmentation, *, seed: int
+) -> Image.Image:
+    """Return a changed copy of an RGB picture with the same size."""
+    rng = random.Random(seed)
+    picture = _crop(picture, settings, rng)
+    if rng.random() < settings.grayscale:
+        picture = picture.convert("L").convert("RGB")
+    for enhance, amount in (
+        (ImageEnhance.Brightness, settings.brightness),
+        (ImageEnhance.Contrast, settings.contrast),
+        (ImageEnhance.Color, settings.saturation),
+    ):
+        factor = rng.uniform(1 - amount, 1 + amount)
+        if amount:
+            picture = enhance(picture).enhance(factor)
+    return _turn_hue(picture, settings, rng)
+
+
+def _crop(picture: Image.Image, settings: PictureAugmentation, rng: random.Random) -> Image.Image:
+    width, height = picture.size
+    left, right = (rng.uniform(0, settings.crop) * width for _ in range(2))
+    top, bottom = (rng.uniform(0, settings.crop) * height for _ in range(2))
+    move_x, move_y = (rng.uniform(-settings.shift, settings.shift) for _ in range(2))
+    if not settings.crop and not settings.shift:
+        return picture
+    scale_x = (width - left - right) / width
+    scale_y = (height - top - bottom) / height
+    matrix = (scale_x, 0, left + move_x * width, 0, scale_y, top + move_y * height)
+    return picture.transform(
+        picture.size,
+        Image.Transform.AFFINE,
+        matrix,
+        resample=Image.Resampling.BILINEAR,
+        fillcolor=(128, 128, 128),
+    )
+
+
+def _turn_hue(
+    picture: Image.Image, settings: PictureAugmentation, rng: random.Random
+) -> Image.Image:
+    turn = rng.uniform(-settings.hue, settings.hue)
+    if not settings.hue:
+        return picture
+    hue, saturation, value = picture.convert("HSV").split()
+    offset = Image.new("L", hue.size, round(turn * 256) % 256)
+    turned = ImageChops.add_modulo(hue, offset)
+    return Image.merge("HSV", (turned, saturation, value)).convert("RGB")
+
 
 IGNORED = -100
 
@@ -87,3 +143,38 @@ def _append_targets(
     for row, length, target in zip(labels, lengths, targets, strict=True):
         row[length : length + len(target)] = target
     return joined | {"labels": labels}
+
+
+Collate = Callable[[Sequence[int]], Any]
+
+
+class ReadAhead:
+    """Collates batches of consecutive places; the next one is begun when one is asked for.
+
+    Pictures are decoded and scaled by libraries that let other threads run meanwhile. Another
+    batch than the expected one is collated when it is asked for.
+
+    Args:
+        collate: makes a batch of the rows at these places; it is called by another thread, one
+            call at a time.
+        num_rows: places are below this.
+    """
+
+    def __init__(self, collate: Collate, *, num_rows: int) -> None:
+        self.collate = collate
+        self.num_rows = num_rows
+        self._pool = ThreadPoolExecutor(1, thread_name_prefix="read-ahead")
+        self._expected: tuple[list[int], Future[Any]] | None = None
+
+    def __call__(self, places: Sequence[int]) -> Any:
+        """Return the batch of these places; raises what collating it raised."""
+        expected, self._expected = self._expected, None
+        if expected is not None and expected[0] == list(places):
+            batch = expected[1].result()
+        else:
+            batch = self._pool.submit(self.collate, places).result()
+        start = places[-1] + 1
+        coming = list(range(start, min(start + len(places), self.num_rows)))
+        if coming:
+            self._expected = coming, self._pool.submit(self.collate, coming)
+        return batch

@@ -5,13 +5,14 @@ that is killed and continued sees exactly the rows of an uninterrupted one.
 """
 
 import random
+import time
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 from groupwise.core import TrainingError, derive_seed, seed_everything
 from groupwise.models import Policy, prepare_trainable, silence_libraries
-from groupwise.training.arguments import build_arguments
-from groupwise.training.budget import write_budget
+from groupwise.training.arguments import build_arguments, name_memory_settings
 from groupwise.training.callbacks import (
     CheckHeldout,
     MetricRows,
@@ -21,16 +22,73 @@ from groupwise.training.callbacks import (
     WarmupCheck,
     WholeCheckpoints,
 )
-from groupwise.training.checkpoints import find_last_checkpoint, remove_checkpoints
-from groupwise.training.memory import name_memory_settings
-from groupwise.training.read_ahead import ReadAhead
-from groupwise.training.rows import RowCollator
+from groupwise.training.rows import ReadAhead, RowCollator
 from groupwise.training.selection import open_validation
-from groupwise.training.settings import SftSettings
+from groupwise.training.settings import GrpoSettings, SftSettings
 from groupwise.training.sft_rows import RowsOfEpoch
-from groupwise.training.sft_trainer import make_sft_trainer
 from groupwise.training.trackers import Trackers
-from groupwise.training.workspace import Workspace
+from groupwise.training.workspace import (
+    Workspace,
+    find_last_checkpoint,
+    load_weights,
+    remove_checkpoints,
+    write_budget,
+)
+
+
+def make_control_settings(sft: SftSettings, grpo: GrpoSettings) -> SftSettings:
+    """Return settings of SFT that goes on where GRPO does, at its rate and for as many passes.
+
+    It trains what GRPO trains, with GRPO's learning rate and epochs, and looks at validation as
+    GRPO does; all else is as in the warm-up ``sft``. What a recipe adds to its warm-up's settings
+    is left out.
+    """
+    values = sft.model_dump(include=set(SftSettings.model_fields))
+    of_grpo = {
+        "epochs": grpo.epochs,
+        "learning_rate": grpo.learning_rate,
+        "trainable": grpo.trainable.model_dump(),
+        "validation": grpo.validation and grpo.validation.model_dump(),
+    }
+    return SftSettings.model_validate({**values, **of_grpo})
+
+
+def make_sft_trainer(**named: Any) -> Any:
+    """Return an SFTTrainer; ``named`` are SFTTrainer's own arguments."""
+    from transformers import PrinterCallback
+    from trl.trainer.sft_trainer import SFTTrainer
+
+    class _Trainer(SFTTrainer):
+        """SFTTrainer that takes rows as they are scheduled and writes no model card."""
+
+        num_new_tokens = 0
+        counted_from = 0.0
+
+        def training_step(self, model: Any, inputs: Any, *rest: Any, **named: Any) -> Any:
+            self.counted_from = self.counted_from or time.perf_counter()
+            self.num_new_tokens += int(inputs["attention_mask"].sum())
+            return super().training_step(model, inputs, *rest, **named)
+
+        def log(self, logs: dict[str, float], start_time: float | None = None) -> None:
+            if "loss" in logs:
+                now = time.perf_counter()
+                logs["tokens_per_s"] = self.num_new_tokens / (now - self.counted_from)
+                self.num_new_tokens, self.counted_from = 0, now
+            super().log(logs, start_time)
+
+        def _load_from_checkpoint(self, checkpoint: str, model: Any = None) -> None:
+            load_weights(self.model, Path(checkpoint))
+
+        def _set_signature_columns_if_needed(self) -> None:
+            self._signature_columns = ["place"]
+
+        def create_model_card(self, *_: Any, **__: Any) -> None:
+            pass
+
+    trainer = _Trainer(**named)
+    trainer.remove_callback(PrinterCallback)
+    return trainer
+
 
 _KEPT_METRICS = (
     "loss",

@@ -1,7 +1,12 @@
-"""Where a training writes and which seed it follows."""
+"""What a training leaves in its folder: whole checkpoints, and what it has used."""
 
+import shutil
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
+
+from groupwise.core import TrainingError, read_jsonl, write_json
 
 
 @dataclass(frozen=True)
@@ -21,3 +26,122 @@ class Workspace:
     def metrics(self) -> Path:
         """One row per logged step."""
         return self.folder / "metrics.jsonl"
+
+
+_MARKER = "complete"
+
+
+def mark_complete(checkpoint: Path) -> None:
+    """Mark a checkpoint as fully written."""
+    (checkpoint / _MARKER).touch()
+
+
+def find_last_checkpoint(folder: Path) -> Path | None:
+    """Return the newest whole checkpoint; ones torn by a crash are removed."""
+    found: list[Path] = []
+    for path in folder.glob("checkpoint-*"):
+        if (path / _MARKER).exists():
+            found.append(path)
+        else:
+            shutil.rmtree(path)
+    return max(found, key=read_step, default=None)
+
+
+def read_step(checkpoint: Path) -> int:
+    """Return the number of finished steps from a checkpoint's name."""
+    return int(checkpoint.name.rsplit("-", 1)[1])
+
+
+def load_weights(model: Any, checkpoint: Path) -> None:
+    """Put the weights of a checkpoint into a model, or into its adapter ``default``.
+
+    Transformers' Trainer looks for the model's own names, but files of vision-language models
+    have older ones; it would warn and go on with the weights that training started from.
+
+    Raises:
+        TrainingError: if the checkpoint does not hold every weight.
+    """
+    if getattr(model, "peft_config", None):
+        from peft import load_peft_weights, set_peft_model_state_dict
+
+        weights = load_peft_weights(str(checkpoint), device="cpu")
+        found = set_peft_model_state_dict(model, weights, adapter_name="default")
+        _check_names(checkpoint, [name for name in found.missing_keys if ".default." in name])
+        return
+    saved, notes = type(model).from_pretrained(
+        checkpoint, dtype=model.dtype, output_loading_info=True
+    )
+    _check_names(checkpoint, sorted(notes["missing_keys"]))
+    model.load_state_dict(saved.state_dict())
+
+
+def _check_names(checkpoint: Path, missing: list[str]) -> None:
+    if missing:
+        raise TrainingError(
+            f"{checkpoint} does not hold all weights of the model",
+            got=f"no {missing[0]}" + (f" and {len(missing) - 1} more" if missing[1:] else ""),
+            fix="delete the checkpoint to start the training again",
+        )
+
+
+def remove_checkpoints(folder: Path) -> None:
+    """Remove all checkpoints of a finished training."""
+    for path in folder.glob("checkpoint-*"):
+        shutil.rmtree(path)
+
+
+def write_budget(
+    folder: Path, *, num_steps: int, num_samples: int, num_tokens: int, **looks: int
+) -> None:
+    """Write ``budget.json`` into the folder of a training.
+
+    Args:
+        folder: of the training.
+        num_steps: of the optimizer.
+        num_samples: rows of supervised training, completions of GRPO.
+        num_tokens: that were trained on: of the targets, or of all completions.
+        looks: how often and at how many items validation was looked at, if it was.
+    """
+    counts = {"num_steps": num_steps, "num_samples": num_samples, "num_tokens": num_tokens}
+    write_json(folder / "budget.json", counts | looks)
+
+
+def write_grpo_budget(
+    metrics: Path,
+    resolved: Mapping[str, Any],
+    *,
+    num_steps: int,
+    gradient_accumulation: int,
+    **looks: int,
+) -> None:
+    """Write the budget of a GRPO training beside its ``metrics.jsonl``.
+
+    Args:
+        metrics: the file.
+        resolved: values of the trainer.
+        num_steps: of the optimizer.
+        gradient_accumulation: micro-batches per optimizer step.
+        looks: as for ``write_budget``.
+    """
+    rows_per_pass = resolved["generation_batch_size"] / resolved["steps_per_generation"]
+    per_step = rows_per_pass * gradient_accumulation / resolved["num_iterations"]
+    write_budget(
+        metrics.parent,
+        num_steps=num_steps,
+        num_samples=round(num_steps * per_step),
+        num_tokens=count_sampled_tokens(metrics, samples_per_step=per_step),
+        **looks,
+    )
+
+
+def count_sampled_tokens(metrics: Path, *, samples_per_step: float) -> int:
+    """Return the tokens of all sampled completions of a ``metrics.jsonl``.
+
+    Each row has the mean length since the row before, ``completion_length``.
+    """
+    done, num_tokens = 0, 0.0
+    for row in read_jsonl(metrics) if metrics.is_file() else ():
+        if "completion_length" in row:
+            num_tokens += (row["step"] - done) * samples_per_step * row["completion_length"]
+            done = row["step"]
+    return round(num_tokens)

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from groupwise.inference.streaming.memory import MemoryLimit, halve, is_out_of_memory
+from groupwise.inference.streaming.local import MemoryLimit, halve, is_out_of_memory
 
 
 @pytest.mark.parametrize(

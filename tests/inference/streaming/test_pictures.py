@@ -15,8 +15,8 @@ from PIL import Image
 from streams import ask, draw
 
 from groupwise.core import DataError, open_picture, read_picture
-from groupwise.inference.streaming import pictures
-from groupwise.inference.streaming.pictures import (
+from groupwise.inference.streaming import encoding
+from groupwise.inference.streaming.encoding import (
     fit_size,
     is_beyond,
     measure_example,
@@ -60,13 +60,13 @@ def test_larger_pictures_are_scaled_down_and_look_the_same(tmp_path):
 def test_a_photo_of_60_megapixels_is_decoded_small(tmp_path, monkeypatch):
     picture = save(tmp_path / "huge.jpg", Image.new("RGB", (9000, 6700), (200, 30, 60)))
     sizes = []
-    decode = pictures._decode
+    decode = encoding._decode
 
     def watch(opened, limit):
         sizes.append(opened.size)
         return decode(opened, limit)
 
-    monkeypatch.setattr(pictures, "_decode", watch)
+    monkeypatch.setattr(encoding, "_decode", watch)
     found = open_limited(picture, LIMIT)
     assert sizes == [(2250, 1675)]
     assert found.size[0] * found.size[1] <= LIMIT
@@ -75,11 +75,11 @@ def test_a_photo_of_60_megapixels_is_decoded_small(tmp_path, monkeypatch):
 
 @pytest.mark.parametrize(("kind", "num_at_once"), [("png", 1), ("jpg", 3), ("progressive", 1)])
 def test_what_stays_large_is_decoded_one_at_a_time(tmp_path, monkeypatch, kind, num_at_once):
-    monkeypatch.setattr(pictures, "_LARGE_PIXELS", 100_000)
+    monkeypatch.setattr(encoding, "_LARGE_PIXELS", 100_000)
     named = {"progressive": True} if kind == "progressive" else {}
     path = tmp_path / ("a.png" if kind == "png" else "a.jpg")
     picture = save(path, Image.new("RGB", (500, 400)), **named)
-    decode, at_once, most = pictures._decode, [], []
+    decode, at_once, most = encoding._decode, [], []
     meeting = threading.Barrier(num_at_once)
 
     def watch(opened, limit):
@@ -90,7 +90,7 @@ def test_what_stays_large_is_decoded_one_at_a_time(tmp_path, monkeypatch, kind, 
         at_once.pop()
         return found
 
-    monkeypatch.setattr(pictures, "_decode", watch)
+    monkeypatch.setattr(encoding, "_decode", watch)
     with ThreadPoolExecutor(3) as pool:
         list(pool.map(lambda _: open_limited(picture, 5_000), range(3)))
     assert max(most) == num_at_once

@@ -10,8 +10,7 @@ import pytest
 
 from groupwise.core import GroupwiseError, digest_json, write_json, write_text
 from groupwise.pipeline.sweep import Axis, read_sweep
-from groupwise.pipeline.sweep.record import make_record
-from groupwise.pipeline.sweep.states import append_state, describe_process, read_states
+from groupwise.pipeline.sweep.record import append_state, describe_process, make_record, read_states
 
 CONFIG = {"a": 1}
 

@@ -7,7 +7,7 @@ import pytest
 from groupwise.core import Config, write_json
 from groupwise.pipeline import Step
 from groupwise.pipeline.sweep import PlannedCell
-from groupwise.pipeline.sweep.timing import SweepClock
+from groupwise.pipeline.sweep.children import SweepClock
 
 
 def make_cell(folder: Path, name: str, training: str) -> PlannedCell:

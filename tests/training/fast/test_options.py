@@ -25,7 +25,7 @@ from peft import (
 from transformers import Qwen3MoeConfig, Qwen3MoeForCausalLM
 from trl.trainer import grpo_trainer
 
-from groupwise.training.fast.hooks import keep_inputs_without_gradient
+from groupwise.training.fast.support import keep_inputs_without_gradient
 from groupwise.training.settings import SpeedSettings
 
 COMPUTED = "every prompt is computed once per completion: "

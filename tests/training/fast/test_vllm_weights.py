@@ -206,7 +206,7 @@ def test_without_its_adapters_it_is_the_base_model(build):
 
 
 def test_patch_projections_keep_their_name(build):
-    from groupwise.models.patch_projection import project_patches_fast
+    from groupwise.models.policy import project_patches_fast
 
     model = build("qwen2_5_vl")
     names = {name for name, _ in model.named_parameters()}

@@ -1,5 +1,3 @@
 """Batch inference for any number of groups: batches across groups, outcomes per group."""
 
-from groupwise.core import import_late as _import_late
-
-__getattr__, __dir__, __all__ = _import_late(__name__, __file__)
+__all__: list[str] = []

@@ -1,25 +1,119 @@
-"""A model in this process: batches by length, pictures made ready in the background."""
+"""A model in this process: batches across groups, by length, pictures made ready in the background.
+
+A batch is as slow as its longest row, so items of about one length go together, out of a bounded
+window that is worked off before the next is taken. A batch that does not fit memory is halved.
+"""
 
 from collections import deque
-from collections.abc import Generator, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
 from functools import partial
-from typing import Any
+from itertools import islice
+from typing import Any, TypeVar
+
+import torch
 
 from groupwise.core import Completion
 from groupwise.inference.engine import Sampling
 from groupwise.inference.local import LocalEngine
-from groupwise.inference.streaming.batches import form_batches, open_pool, prepare_ahead
-from groupwise.inference.streaming.encoding import Encoded, Encoder, collate
-from groupwise.inference.streaming.memory import (
-    MemoryLimit,
-    free_memory,
-    halve,
-    is_out_of_memory,
+from groupwise.inference.streaming.encoding import Encoded, Encoder, collate, measure_example
+from groupwise.inference.streaming.work import Failure, Outcome, StreamSettings, WorkItem
+
+R = TypeVar("R")
+
+
+def form_batches(
+    items: Iterator[WorkItem],
+    *,
+    measure: Callable[[Sequence[WorkItem]], Sequence[float]],
+    batch_size: int,
+    window: int,
+) -> Iterator[list[WorkItem]]:
+    """Yield batches of items of similar measure; those with the oldest items first.
+
+    Args:
+        items: taken ``window`` at a time.
+        measure: returns about how long each item's prompt is.
+        batch_size: items in a batch; the last one of a window may have fewer.
+        window: items that are sorted at once.
+    """
+    while waiting := list(islice(items, window)):
+        measured = zip(measure(waiting), waiting, strict=True)
+        ordered = [item for _, item in sorted(measured, key=lambda pair: pair[0])]
+        batches = [ordered[s : s + batch_size] for s in range(0, len(ordered), batch_size)]
+        yield from sorted(batches, key=lambda batch: min(item.number for item in batch))
+
+
+def prepare_ahead(
+    batches: Iterable[Sequence[WorkItem]],
+    prepare: Callable[[WorkItem], R],
+    *,
+    pool: ThreadPoolExecutor,
+    num_ahead: int,
+) -> Iterator[list[R]]:
+    """Yield each batch prepared; so many of the next ones are begun before it is yielded."""
+    begun: deque[list[Future[R]]] = deque()
+    for batch in batches:
+        begun.append([pool.submit(prepare, item) for item in batch])
+        if len(begun) > num_ahead:
+            yield [future.result() for future in begun.popleft()]
+    while begun:
+        yield [future.result() for future in begun.popleft()]
+
+
+@contextmanager
+def open_pool(num_threads: int) -> Generator[ThreadPoolExecutor]:
+    """Give threads for pictures; what has not begun by the end never does."""
+    pool = ThreadPoolExecutor(num_threads, thread_name_prefix="pictures")
+    try:
+        yield pool
+    finally:
+        pool.shutdown(wait=True, cancel_futures=True)
+
+
+T = TypeVar("T")
+_SIGNS = (
+    "out of memory",
+    "can't allocate memory",
+    "cannot allocate memory",
+    "CUBLAS_STATUS_ALLOC_FAILED",
 )
-from groupwise.inference.streaming.pictures import measure_example
-from groupwise.inference.streaming.settings import StreamSettings
-from groupwise.inference.streaming.work import Failure, Outcome, WorkItem
+
+
+def is_out_of_memory(error: BaseException) -> bool:
+    """Say whether an error means that memory, of whichever device, did not suffice."""
+    if isinstance(error, MemoryError | torch.OutOfMemoryError):
+        return True
+    return isinstance(error, RuntimeError) and any(sign in str(error) for sign in _SIGNS)
+
+
+def free_memory() -> None:
+    """Give back what the allocator holds; call it when the error is no longer referred to."""
+    if torch.cuda.is_available():
+        torch.cuda.empty_cache()
+
+
+class MemoryLimit:
+    """How many tokens, padding and answers included, were too many for one batch."""
+
+    def __init__(self) -> None:
+        self.num_tokens: float = float("inf")
+
+    def fits(self, num_rows: int, num_tokens_per_row: int) -> bool:
+        """Say whether a batch may be tried; one row always may."""
+        return num_rows == 1 or num_rows * num_tokens_per_row <= self.num_tokens
+
+    def lower(self, num_rows: int, num_tokens_per_row: int) -> None:
+        """Remember a batch that did not fit: half of it is tried next."""
+        half = -(-num_rows // 2)
+        self.num_tokens = min(self.num_tokens, half * num_tokens_per_row)
+
+
+def halve(rows: Sequence[T]) -> tuple[Sequence[T], Sequence[T]]:
+    """Return both halves; the first is the larger one."""
+    middle = -(-len(rows) // 2)
+    return rows[:middle], rows[middle:]
 
 
 class LocalBackend:

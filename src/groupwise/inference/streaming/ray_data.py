@@ -12,8 +12,7 @@ from groupwise.core import GroupwiseError, ModelError
 from groupwise.inference.engine import Sampling
 from groupwise.inference.local import LocalEngine
 from groupwise.inference.streaming.local import LocalBackend
-from groupwise.inference.streaming.settings import RaySettings, StreamSettings
-from groupwise.inference.streaming.work import Outcome, WorkItem
+from groupwise.inference.streaming.work import Outcome, RaySettings, StreamSettings, WorkItem
 from groupwise.models import Policy, load_policy
 
 

@@ -18,17 +18,13 @@ from groupwise.core import (
     read_picture,
 )
 from groupwise.inference.engine import Sampling
-from groupwise.inference.failures import RequestError
-from groupwise.inference.limits import LimitSettings
-from groupwise.inference.responder import Responder
-from groupwise.inference.retry import RetrySettings, retry
+from groupwise.inference.responder import RequestError, Responder
 from groupwise.inference.server import ServerEngine, read_completion
-from groupwise.inference.server_settings import ServerSettings
+from groupwise.inference.server_settings import LimitSettings, RetrySettings, ServerSettings, retry
 from groupwise.inference.shared_loop import start_on_shared_loop
-from groupwise.inference.streaming.batches import open_pool
-from groupwise.inference.streaming.pictures import is_beyond, open_limited
-from groupwise.inference.streaming.settings import StreamSettings
-from groupwise.inference.streaming.work import Failure, Outcome, WorkItem
+from groupwise.inference.streaming.encoding import is_beyond, open_limited
+from groupwise.inference.streaming.local import open_pool
+from groupwise.inference.streaming.work import Failure, Outcome, StreamSettings, WorkItem
 
 
 class ServerBackend:

@@ -5,9 +5,8 @@ Computes nothing from the cells; a report does.
 
 from groupwise.pipeline.sweep.grid import Axis
 from groupwise.pipeline.sweep.planning import PlannedCell, SweepPlan, plan_recorded, plan_sweep
-from groupwise.pipeline.sweep.record import Sweep, SweepCell, read_sweep
+from groupwise.pipeline.sweep.record import CellState, Sweep, SweepCell, read_sweep
 from groupwise.pipeline.sweep.running import SweepProgress, run_cell, run_sweep
-from groupwise.pipeline.sweep.states import CellState
 
 __all__ = [
     "Axis",

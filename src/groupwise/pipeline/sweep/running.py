@@ -9,11 +9,18 @@ from dataclasses import dataclass
 from typing import Literal
 
 from groupwise.core import RunError, RunFolder, write_json
-from groupwise.pipeline.sweep.children import Child, start_child, stop_children
+from groupwise.pipeline.sweep.children import Child, SweepClock, start_child, stop_children
 from groupwise.pipeline.sweep.planning import PlannedCell, SweepPlan
-from groupwise.pipeline.sweep.record import RECORD, Sweep, check_folder, read_record, read_sweep
-from groupwise.pipeline.sweep.states import append_state, describe_process, read_states
-from groupwise.pipeline.sweep.timing import SweepClock
+from groupwise.pipeline.sweep.record import (
+    RECORD,
+    Sweep,
+    append_state,
+    check_folder,
+    describe_process,
+    read_record,
+    read_states,
+    read_sweep,
+)
 
 CellEvent = Literal["kept", "damaged", "busy", "started", "done", "failed"]
 

@@ -1,13 +1,20 @@
-"""What one round of sampling and its updates computes once: picture features and the trunk."""
+"""What one round of sampling and its updates computes once, and where a training stands inside it.
+
+Transformers' Trainer keeps weights, optimizer and generators; what follows from them only at the
+start of a round is written beside a checkpoint. Kept states are not computed again: sampling made
+them token by token, and another pass would round differently.
+"""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import torch
 from torch.nn import functional
 
+from groupwise.core import TrainingError
 from groupwise.training.fast.groups import Groups
 from groupwise.training.fast.shared import Trunk
 
@@ -65,3 +72,53 @@ def _fit(states: torch.Tensor, width: int, *, left: bool) -> torch.Tensor:
     states = states[-width:] if left else states[:width]
     missing = width - len(states)
     return functional.pad(states, (0, 0, missing, 0) if left else (0, 0, 0, missing))
+
+
+def save_progress(trainer: Any, folder: Path) -> None:
+    """Write what this process needs to go on after ``trainer``'s last micro-batch."""
+    num_uses = trainer.args.steps_per_generation * trainer.num_iterations
+    is_inside = trainer._step % num_uses != 0
+    state = {
+        "step": trainer._step,
+        "shares": trainer._shares,
+        "compared": sorted(trainer._guard.compared),
+        "buffered": trainer._buffered_inputs if is_inside else None,
+        "round": _pack(trainer._round) if is_inside else None,
+    }
+    folder.mkdir(parents=True, exist_ok=True)
+    torch.save(state, _find_file(trainer, folder))
+
+
+def load_progress(trainer: Any, folder: Path) -> None:
+    """Put back what ``save_progress`` wrote.
+
+    Raises:
+        TrainingError: if this process wrote nothing there.
+    """
+    path = _find_file(trainer, folder)
+    if not path.exists():
+        raise TrainingError(
+            f"{folder} does not say where the training stood",
+            got=f"no {path.name}",
+            fix="use as many processes as wrote it, or delete it to start the training again",
+        )
+    state = torch.load(path, map_location=trainer.accelerator.device)
+    trainer._step, trainer._shares = state["step"], trainer._shares and state["shares"]
+    trainer._guard.compared = set(state["compared"])
+    trainer._buffered_inputs, packed = state["buffered"], state["round"]
+    trainer._round = None if packed is None else Round(Groups.of(packed.pop("numbers")), **packed)
+
+
+def _find_file(trainer: Any, folder: Path) -> Path:
+    return folder / f"grpo_progress_{trainer.accelerator.process_index}.pt"
+
+
+def _pack(kept: Round | None) -> dict[str, Any] | None:
+    if kept is None:
+        return None
+    return {
+        "numbers": kept.groups.prompt_of_row,
+        "pictures": kept.pictures,
+        "prefixes": kept.prefixes,
+        "tails": kept.tails,
+    }

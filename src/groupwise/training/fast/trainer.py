@@ -28,20 +28,16 @@ from groupwise.training.fast.guard import (
     Comparison,
     ShapeGuard,
     agree,
+    collect_prompts,
     compare_passes,
     compute_logits,
-)
-from groupwise.training.fast.hooks import keep_inputs_without_gradient
-from groupwise.training.fast.passes import (
-    collect_prompts,
     name_plain,
     pick_rows,
     vary_batches,
 )
 from groupwise.training.fast.pictures import process_pictures_once
-from groupwise.training.fast.progress import load_progress, save_progress
-from groupwise.training.fast.rollout import find_sampling_obstacle, sample_round
-from groupwise.training.fast.rounds import Round
+from groupwise.training.fast.rounds import Round, load_progress, save_progress
+from groupwise.training.fast.sampling import find_sampling_obstacle, sample_round
 from groupwise.training.fast.scoring import (
     ScoredRows,
     Sharing,
@@ -54,9 +50,10 @@ from groupwise.training.fast.support import (
     find_adapter_obstacle,
     find_backbone,
     find_obstacle,
+    keep_inputs_without_gradient,
 )
 from groupwise.training.fast.vllm_weights import send_merged
-from groupwise.training.precision import find_precision, find_resolution
+from groupwise.training.on_policy import find_precision, find_resolution
 from groupwise.training.settings import SpeedSettings
 
 LogProbs = tuple[torch.Tensor, torch.Tensor | None, torch.Tensor | None]

@@ -1,21 +1,60 @@
-"""Shares of labels from a list of the likeliest first tokens, as servers return it.
+"""Labels by their first tokens: those of a tokenizer, and shares from a list of the likeliest ones.
 
-The same rule as for tokens of a tokenizer (``label_tokens``): a label's mass is the sum over the
-distinct first tokens of its spellings, and tokens that start two labels are left out. What is not
-in the list is bounded, not guessed.
+A label's mass is the sum over the distinct first tokens of its spellings, and tokens that start two
+labels are left out. What is not in a server's list is bounded, not guessed.
 """
 
 import math
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from groupwise.inference.failures import RequestError
-from groupwise.inference.label_tokens import find_label_tokens, list_spellings
-from groupwise.inference.responder import LabelShares, TokenChance
-from groupwise.inference.usage import Usage
+from groupwise.core import ModelError
+from groupwise.inference.responder import LabelShares, RequestError, TokenChance, Usage
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
+
+
+def find_label_tokens(
+    tokenizer: "PreTrainedTokenizerBase", labels: Sequence[str]
+) -> dict[str, tuple[int, ...]]:
+    """Return the distinct first token ids of each label's spellings.
+
+    Spellings are the label as given, in lower case, in upper case and capitalised, each with
+    and without a leading space. A token that starts more than one label (the ``O`` of ``ON``
+    and ``OFF``) tells nothing and is left out.
+
+    Raises:
+        ModelError: if a label has no first token of its own.
+    """
+    found = {label: _list_first_tokens(tokenizer, label) for label in labels}
+    counts = Counter(token for tokens in found.values() for token in tokens)
+    own = {label: tuple(t for t in tokens if counts[t] == 1) for label, tokens in found.items()}
+    for label, tokens in own.items():
+        if not tokens:
+            raise ModelError(
+                f"the label {label!r} has no first token of its own",
+                got=[tokenizer.decode([token]) for token in found[label]],
+                fix="choose labels that differ in their first token",
+            )
+    return own
+
+
+def list_spellings(label: str) -> tuple[str, ...]:
+    """Return the distinct spellings of a label that count as the label."""
+    words = [label, label.lower(), label.upper(), label.capitalize()]
+    return tuple(dict.fromkeys(lead + word for word in words for lead in ("", " ")))
+
+
+def _list_first_tokens(tokenizer: "PreTrainedTokenizerBase", label: str) -> tuple[int, ...]:
+    blank = set(tokenizer.encode(" ", add_special_tokens=False))
+    firsts = [
+        next((i for i in tokenizer.encode(s, add_special_tokens=False) if i not in blank), None)
+        for s in list_spellings(label)
+    ]
+    return tuple(dict.fromkeys(token for token in firsts if token is not None))
+
 
 _UNKNOWN = "\ufffd".encode()
 

@@ -1,12 +1,45 @@
-"""How many tokens a prompt has, pictures included, without running the model."""
+"""Prompts as chat templates take and write them, and how many tokens they have."""
 
 from collections.abc import Callable
 from typing import Any
 
 from PIL import Image
 
-from groupwise.core import Example
-from groupwise.models.messages import build_messages
+from groupwise.core import Example, Picture
+
+
+def _leave_place(_: Picture) -> dict[str, Any]:
+    """Return the part that a processor fills with the next picture."""
+    return {"type": "image"}
+
+
+def build_messages(
+    example: Example, *, show: Callable[[Picture], dict[str, Any]] = _leave_place
+) -> list[dict[str, Any]]:
+    """Return the prompt as chat messages, its pictures where they stand among the words.
+
+    With pictures the content of every user turn is a list of parts; every other content is a
+    plain string.
+
+    Args:
+        example: its prompt.
+        show: returns the part that shows a picture.
+    """
+    has_pictures = bool(example.pictures)
+
+    def write(part: str | Picture) -> dict[str, Any]:
+        return {"type": "text", "text": part} if isinstance(part, str) else show(part)
+
+    return [
+        {
+            "role": turn.role,
+            "content": list(map(write, turn.parts))
+            if has_pictures and turn.role == "user"
+            else turn.text,
+        }
+        for turn in example.prompt
+    ]
+
 
 TOKEN_SIDE = 28
 """Pixels per side of the area that one picture token of a published Qwen2.5-VL model stands for."""
