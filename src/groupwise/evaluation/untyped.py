@@ -8,6 +8,8 @@ They pass through as they are; keeping them in one place lets the rest be checke
 from typing import Any
 
 import scipy.ndimage
+import scipy.optimize
+import scipy.special
 import scipy.stats
 import sklearn.ensemble
 import sklearn.feature_extraction.text
@@ -21,7 +23,10 @@ import statsmodels.stats.power
 import statsmodels.stats.proportion
 
 binned_statistic: Any = scipy.stats.binned_statistic
+find_root: Any = scipy.optimize.brentq
+find_t_quantile: Any = scipy.special.stdtrit
 monte_carlo_test: Any = scipy.stats.monte_carlo_test
+noncentral_t: Any = scipy.stats.nct
 normal: Any = scipy.stats.norm
 permutation_test: Any = scipy.stats.permutation_test
 student_t: Any = scipy.stats.t
