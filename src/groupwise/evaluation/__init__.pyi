@@ -37,6 +37,7 @@ from groupwise.evaluation.label_metrics import (
     count_confusion,
 )
 from groupwise.evaluation.measures import METRIC_VERSIONS, Measure
+from groupwise.evaluation.methods import MethodDifference, compare_methods
 from groupwise.evaluation.metrics import (
     Metric,
     compute_metrics,
@@ -101,6 +102,7 @@ __all__ = [
     "ItemRelation",
     "Items",
     "Measure",
+    "MethodDifference",
     "Metric",
     "PairedComparison",
     "Policies",
@@ -118,6 +120,7 @@ __all__ = [
     "check_fairness",
     "collect_prompts",
     "compare_items",
+    "compare_methods",
     "compare_pairs",
     "compare_policies",
     "compute_metrics",
