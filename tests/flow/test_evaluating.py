@@ -7,7 +7,8 @@ from small_task import LORA, SmallConfig, SmallTask
 
 from groupwise.core import Message, make_example, read_json
 from groupwise.data import read_examples
-from groupwise.evaluation import Measure
+from groupwise.evaluation import Measure, read_metrics
+from groupwise.evaluation.looks import list_looks
 from groupwise.evaluation.prompts import read_prompts
 from groupwise.flow import Task, asking
 from groupwise.flow.evaluating import list_verbs
@@ -24,6 +25,17 @@ def test_the_shown_prompt_is_what_the_trained_policy_was_asked(finished: Path) -
     page = (finished / "report.md").read_text(encoding="utf-8")
     assert "## What training changed" in page
     assert "## The prompt as the model sees it" in page
+
+
+def test_the_measurement_of_the_test_split_is_one_look_at_the_items_it_is_of(
+    finished: Path,
+) -> None:
+    (digest,) = {one.split_digest for one in read_metrics(finished / "evaluate/metrics.json")}
+    (look,) = list_looks(finished, digest)
+    assert (look.run, look.seed) == ("run", 0)
+    assert "has been looked at 1\N{NO-BREAK SPACE}time by runs in" in (
+        finished / "report.md"
+    ).read_text("utf-8")
 
 
 def test_only_commands_that_a_task_can_do_are_told(finished: Path) -> None:

@@ -92,6 +92,7 @@ def test_the_same_call_continues_and_another_is_refused(
         patch.setattr("groupwise.flow.other_data.ask_policy", _stop)
         evaluate_on(opened, rows, out=out)
     before = (out / "evaluate" / "predictions.jsonl").read_bytes()
+    assert [row["run"] for row in read_jsonl(tmp_path / "looks.jsonl")] == ["out"]
     with pytest.raises(RunError, match="holds another evaluation; got policy grpo"):
         evaluate_on(opened, rows, out=out, policy="sft")
     write_jsonl(rows, read_jsonl(rows)[:5])

@@ -19,7 +19,7 @@ _INVALID = "invalid_rate"
 
 
 def print_headline(folder: Path, *, first: str = "") -> None:
-    """Print each policy's accuracy as it stands in ``evaluate/metrics.json``.
+    """Print each policy's accuracy as it stands in ``evaluate/metrics.json``, and the looks at it.
 
     Its interval is by clusters where there is one; replies without an answer are reported:
     they are wrong and yet no other answer.
@@ -48,6 +48,18 @@ def print_headline(folder: Path, *, first: str = "") -> None:
             accuracy = own.get("accuracy_clustered", own["accuracy"])
             table.add_row(*cells, *_list_cells(accuracy), str(accuracy["n"]))
     Console(highlight=False, markup=False).print(table)
+    _print_looks(
+        folder, {metric["split_digest"] for own in rows.values() for metric in own.values()}
+    )
+
+
+def _print_looks(folder: Path, digests: set[str]) -> None:
+    from groupwise.evaluation import state_looks
+    from groupwise.evaluation.page import Words
+
+    for look in (one for items in sorted(digests) for one in state_looks(folder, items)):
+        level = "" if look.level == "info" else f"{look.level}: "
+        typer.echo(f"{level}{Words('en').say(look)}")
 
 
 def _describe(metric: dict[str, Any] | None) -> str:

@@ -96,6 +96,7 @@ def read_grid(folder: Path, metric: str, factors: list[str]) -> "Material":
         factors=tuple(dict.fromkeys((*chosen, *factors))),
         title=f"{sweep.recipe} · {folder.resolve().name}",
         system_axis=chosen[0] if len(chosen) == 1 else "",
+        chosen=tuple(axis.key for axis in sweep.axes if axis.key != "seed"),
     )
     return read_sources(sources, [GridAxis(axis.key, axis.values) for axis in rest], question)
 

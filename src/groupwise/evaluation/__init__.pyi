@@ -36,6 +36,7 @@ from groupwise.evaluation.label_metrics import (
     bin_reliability,
     count_confusion,
 )
+from groupwise.evaluation.looks import record_look, state_looks
 from groupwise.evaluation.measures import METRIC_VERSIONS, Measure
 from groupwise.evaluation.methods import MethodDifference, compare_methods
 from groupwise.evaluation.metrics import (
@@ -148,6 +149,8 @@ __all__ = [
     "read_predictions",
     "read_recorded",
     "read_sections",
+    "record_look",
+    "state_looks",
     "summarize_same",
     "tabulate_policies",
     "tabulate_trainable",

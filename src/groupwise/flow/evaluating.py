@@ -25,6 +25,7 @@ from groupwise.evaluation import (
     mark_items,
     predict_each,
     read_predictions,
+    record_look,
     write_evaluation,
     write_predictions,
     write_report,
@@ -82,6 +83,7 @@ def run_evaluate(task: Task[Any], context: StepContext) -> None:
     config = context.config
     splits = read_splits(context.output_of(task.data_stage), "test")
     test = draw_items(splits["test"], config)
+    record_look(context.run, test, is_continued=context.is_resumed)
     found = read_predictions(context.output_of("baselines") / "predictions.jsonl")
 
     write_json(context.folder / "verbs.json", list_verbs(task))

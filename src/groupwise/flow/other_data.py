@@ -32,6 +32,7 @@ from groupwise.evaluation import (
     describe_examples,
     predict_each,
     read_policies,
+    record_look,
     write_report,
 )
 from groupwise.flow.asking import ask_policy, open_policy
@@ -118,6 +119,7 @@ def evaluate_on(
         found = {**origin, "data_digest": describe_examples(examples)["digest"]}
         _check_folder(out, found)
         _record(run, out, chain, found)
+        record_look(out, examples, is_continued=True)
         train = read_splits(context.output_of(run.task.data_stage), "train", "validation")
         audit = audit_splits(
             run.task,

@@ -212,7 +212,8 @@ class Material(Setup):
 
     ``is_direction_known`` is False for a measure that nobody defined, which is then taken to be
     better when it is higher. ``num_trainings`` is the number of different seeds behind the
-    system that has fewest.
+    system that has fewest. ``looks`` say how often the items were looked at, and what was chosen
+    on them.
     """
 
     is_direction_known: bool = True
@@ -221,6 +222,7 @@ class Material(Setup):
         default_factory=dict[tuple[str, Coordinates], Answers]
     )
     gate: Gate = field(default_factory=Gate)
+    looks: tuple[Statement, ...] = ()
 
     def find(self, system: str, coordinates: Coordinates) -> GridCell:
         """Return one cell."""

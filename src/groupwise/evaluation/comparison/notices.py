@@ -27,6 +27,7 @@ def collect_notices(material: Material, versus: Sequence[Versus]) -> tuple[State
         *_note_untested(material),
         *_note_sizes(material),
         *_note_nested(material),
+        *material.looks,
     ]
     by_level = sorted(found, key=lambda one: LEVELS.index(one.level))
     gate = material.gate.notices

@@ -5,7 +5,7 @@ not run has no numbers, and nothing is made up for it.
 """
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from statistics import fmean
@@ -31,10 +31,13 @@ from groupwise.evaluation.comparison.training import draw_curves, list_epochs, r
 from groupwise.evaluation.fairness import RunFacts, check_fairness, read_facts, read_measures
 from groupwise.evaluation.intervals import bound_mean, widen_interval
 from groupwise.evaluation.items import Items
+from groupwise.evaluation.looks import find_results_folder, state_looks
 from groupwise.evaluation.measures import Measure, find_measure
 from groupwise.evaluation.monitor import History
+from groupwise.evaluation.page import Statement
 from groupwise.evaluation.policies import Policies, read_policies
 from groupwise.evaluation.predictions import Prediction, read_predictions
+from groupwise.evaluation.report.content import MAIN_SPLIT
 from groupwise.evaluation.scoring import read_items
 
 _PREDICTIONS = Path("evaluate") / "predictions.jsonl"
@@ -77,6 +80,7 @@ class Question:
         factors: what is compared: keys of the config or aspects of the fairness gate.
         title: of the report.
         system_axis: key whose values are the systems; empty for plain runs.
+        chosen: keys of the config of which a sweep chooses the values; not its seeds.
     """
 
     measure: str = "accuracy"
@@ -84,6 +88,7 @@ class Question:
     factors: tuple[str, ...] = ()
     title: str = ""
     system_axis: str = ""
+    chosen: tuple[str, ...] = ()
 
 
 def read_sources(
@@ -119,6 +124,10 @@ def read_sources(
     folders = {name: [one.folder for one in done if one.system == name] for name in names}
     gate = _judge(names, facts, question, has_axes=bool(axes))
     logs = _read_logs(facts)
+    cells = tuple(
+        _fill_cell(one, answers, seed)
+        for one in sorted(sources, key=lambda one: names.index(one.system))
+    )
     return Material(
         title=question.title,
         measure=measure,
@@ -126,14 +135,12 @@ def read_sources(
         system_axis=question.system_axis,
         systems=tuple(_describe(name, sources, facts) for name in names),
         axes=tuple(axes),
-        cells=tuple(
-            _fill_cell(one, answers, seed)
-            for one in sorted(sources, key=lambda one: names.index(one.system))
-        ),
+        cells=cells,
         is_direction_known=defined is not None,
         num_trainings=_count_trainings(facts),
         answers=answers,
         gate=gate,
+        looks=(*_state_choice(question, measure, rows), *_state_most_looks(cells)),
         configuration=arrange_configuration(names, facts, gate),
         data=(*arrange_data(names, facts, gate), *arrange_audits(folders)),
         curves=draw_curves(logs),
@@ -155,6 +162,39 @@ def _define_measure(name: str, done: Iterable[Source]) -> Measure | None:
             fix="evaluate all runs again with one version",
         )
     return known[0] if known else None
+
+
+def _state_choice(
+    question: Question, measure: Measure, rows: Mapping[Key, Sequence[Prediction]]
+) -> Iterator[Statement]:
+    """Say on which split a sweep's settings are chosen; of the test split, what to do instead."""
+    if not question.chosen:
+        return
+    values = {"keys": question.chosen, "measure": measure, "split": question.split}
+    if question.split != MAIN_SPLIT:
+        yield Statement("notice.chosen_on", values)
+        return
+    known = {row.split for found in rows.values() for row in found}
+    others = sorted(
+        name
+        for name in known - {MAIN_SPLIT}
+        if all(any(row.split == name for row in found) for found in rows.values())
+    )
+    instead = Statement("notice.choose_elsewhere", {"command": "groupwise evaluate RUN ROWS"})
+    if others:
+        instead = Statement("notice.choose_by", {"metric": f"--metric {others[-1]}/{measure.name}"})
+    yield Statement("notice.chosen_on_test", values | {"instead": instead}, "warning")
+
+
+def _state_most_looks(cells: Sequence[GridCell]) -> list[Statement]:
+    """Say how often the items of the cells were looked at; of several sets, the most often."""
+    asked = {
+        (find_results_folder(Path(cell.folder)), cell.digest): Path(cell.folder)
+        for cell in cells
+        if cell.digest
+    }
+    found = [one for (_, items), run in asked.items() for one in state_looks(run, items)]
+    return sorted(found, key=lambda one: one.values["num"])[-1:]
 
 
 def _count_trainings(facts: Mapping[Key, RunFacts]) -> int:

@@ -12,9 +12,11 @@ from typing import Any, TypeVar
 from groupwise.core import EvaluationError, read_json, read_jsonl
 from groupwise.evaluation.fairness.conditions import read_measures
 from groupwise.evaluation.fairness.scope import find_manifests
+from groupwise.evaluation.looks import state_looks
 from groupwise.evaluation.measures import Measure, find_measure
 from groupwise.evaluation.metrics import Metric, read_metrics
 from groupwise.evaluation.monitor import History
+from groupwise.evaluation.page import Statement
 from groupwise.evaluation.paired import PairedComparison, read_comparisons
 from groupwise.evaluation.policies import Policies, read_policies
 from groupwise.evaluation.predictions import Prediction, read_predictions
@@ -38,7 +40,8 @@ class RunFiles:
     ``logs`` are those of every step that logged rows, whatever its name; ``on_policy`` and
     ``judges`` are theirs, and so is ``hardware``: of the start of the run in which the step ended.
     ``verbs`` are the commands that the run can be given to. ``durations`` are the seconds of
-    finished steps. ``absent`` are the files that are not there.
+    finished steps. ``looks`` say how often the splits were looked at. ``absent`` are the files
+    that are not there.
     """
 
     folder: Path
@@ -60,6 +63,7 @@ class RunFiles:
     hardware: Mapping[str, Mapping[str, Any]]
     policies: Policies
     measures: tuple[Measure, ...]
+    looks: tuple[Statement, ...]
     absent: tuple[str, ...]
 
     def define(self, name: str) -> Measure:
@@ -78,12 +82,13 @@ def read_run_files(folder: Path) -> RunFiles:
     policies = read_policies(folder)
     logs = _read_logs(folder, policies)
     markers = {path.parent.name: _read_object(path) for path in folder.glob("[!.]*/step.json")}
+    metrics = _read(folder / "evaluate/metrics.json", read_metrics, [])
     return RunFiles(
         folder=folder,
         predictions=_read(folder / "evaluate/predictions.jsonl", read_predictions, []),
         prompts=_read(folder / "evaluate/prompts.json", read_prompts, Prompts()),
         verbs=_read(folder / "evaluate/verbs.json", _read_list, ()),
-        metrics=_read(folder / "evaluate/metrics.json", read_metrics, []),
+        metrics=metrics,
         comparisons=_read(folder / "evaluate/comparisons.json", read_comparisons, []),
         sections=_read(folder / "evaluate/sections.json", read_sections, ()),
         logs=logs,
@@ -102,6 +107,7 @@ def read_run_files(folder: Path) -> RunFiles:
         hardware=dict(_read_hardware(folder, {name: markers.get(name, {}) for name in logs})),
         policies=policies,
         measures=read_measures(folder),
+        looks=tuple(_state_looks(folder, metrics)),
         absent=tuple(
             name
             for name in (*_EXPECTED, *_list_expected(logs, policies))
@@ -128,6 +134,11 @@ def _list_expected(logs: Mapping[str, History], policies: Policies) -> Iterator[
     trained = (one.step for one in policies.listed if one.kind == "trained")
     yield from (f"{name}/metrics.jsonl" for name in trained)
     yield from (f"{name}/on_policy.json" for name, log in logs.items() if log.is_rewarded)
+
+
+def _state_looks(folder: Path, metrics: Sequence[Metric]) -> Iterator[Statement]:
+    for items in sorted({one.split_digest for one in metrics}):
+        yield from state_looks(folder, items)
 
 
 def _read_object(path: Path) -> dict[str, Any]:

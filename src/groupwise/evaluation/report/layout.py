@@ -65,7 +65,7 @@ def lay_out(report: Report, language: Language = "en") -> page.Page:
         *show_changes(report, words),
         show_mistakes(report, words),
         *show_prompt(report, words),
-        show_data(report.files.audit, words),
+        show_data(report.files, words),
         show_settings(report.files.manifest, words),
         *show_next(report.files, words),
     )

@@ -44,6 +44,7 @@ def collect_notices(files: RunFiles) -> tuple[Statement, ...]:
         *_note_same_answers(files.predictions, files.policies),
         *_note_constant(files.predictions, files.policies),
         *_note_training(files),
+        *(one for one in files.looks if one.level == "warning"),
     ]
     return tuple(sorted(found, key=lambda notice: LEVELS.index(notice.level)))
 

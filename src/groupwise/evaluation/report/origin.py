@@ -17,9 +17,10 @@ _NEXT = {
 }
 
 
-def show_data(audit: Record | None, words: Words) -> Part:
-    """Return what the data audit counted and found."""
-    return Part("data", words.label("run_data"), tuple(_list_data(audit or {}, words)))
+def show_data(files: RunFiles, words: Words) -> Part:
+    """Return what the data audit counted and found, and how often the test split was looked at."""
+    looks = tuple(page.Paragraph(words.say(one)) for one in files.looks)
+    return Part("data", words.label("run_data"), (*_list_data(files.audit or {}, words), *looks))
 
 
 def _list_data(audit: Record, words: Words) -> Iterator[Block]:

@@ -1,0 +1,181 @@
+"""Looks at a test split: every measurement of its items, over all runs that share a folder.
+
+Whoever changes settings after a look and looks again chooses on the test split, and the best of
+several looks is better than it is by luck. So each is a line in ``looks.jsonl``, of the run and of
+the folder that holds the runs, found again by the digest of the items, whatever folders are called.
+"""
+
+import os
+import uuid
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from statistics import NormalDist
+from typing import Any
+
+from pydantic import TypeAdapter
+
+from groupwise.core import (
+    Effect,
+    Example,
+    RunError,
+    append_jsonl,
+    digest_json,
+    find_effect,
+    read_json,
+    read_jsonl,
+    take_lock,
+)
+from groupwise.evaluation.page import Statement
+from groupwise.evaluation.records import exact, parse_as
+
+FILE = "looks.jsonl"
+MANY_CONFIGS = 4
+"""Of so many configs that are equally good, the best is expected one standard error too high."""
+
+
+@exact
+@dataclass(frozen=True, slots=True)
+class Look:
+    """One measurement of a test split.
+
+    Attributes:
+        name: a random one, so that a line in two files is one look.
+        time: when it began.
+        run: what the run's folder was called then.
+        config: digest of the settings that count, without the seed, and of what they read.
+        seed: of the run.
+        items: digest of the items' ids and labels, as that of a metric's split.
+    """
+
+    name: str
+    time: str
+    run: str
+    config: str
+    seed: int
+    items: str
+
+
+_LOOKS = TypeAdapter(list[Look])
+_EFFECTS = TypeAdapter(dict[str, Effect])
+
+
+def record_look(run: Path, items: Sequence[Example], *, is_continued: bool = False) -> None:
+    """Write down, before anything is measured, that a run measures these items.
+
+    Args:
+        run: a folder with a manifest: of a run, or of an evaluation on other data.
+        items: of the test split.
+        is_continued: an earlier attempt was interrupted; it has written it down already.
+
+    Raises:
+        RunError: if it cannot be written.
+        DataError: if a file of looks or the manifest is damaged.
+    """
+    manifest = read_json(run / "manifest.json", dict)
+    look = Look(
+        name=uuid.uuid4().hex,
+        time=datetime.now(UTC).isoformat(timespec="seconds"),
+        run=run.resolve().name,
+        config=_digest_config(manifest),
+        seed=manifest["seed"],
+        items=digest_json(sorted([one.id, str(one.label)] for one in items)),
+    )
+    last = _read(run / FILE)[-1:]
+    if is_continued and last and _identify(last[0]) == _identify(look):
+        return
+    for folder in (find_results_folder(run), run):
+        _append(folder, look)
+
+
+def list_looks(run: Path, items: str) -> list[Look]:
+    """Return the looks at the items with a digest, by a run and all that share its folder.
+
+    Raises:
+        DataError: if a file of looks is damaged.
+        EvaluationError: if it has another shape.
+    """
+    folder = find_results_folder(run)
+    files = dict.fromkeys((folder / FILE, run / FILE, *sorted(folder.glob(f"[!.]*/{FILE}"))))
+    found = {look.name: look for path in files for look in _read(path)}
+    return [look for look in found.values() if look.items == items]
+
+
+def find_results_folder(run: Path) -> Path:
+    """Return the folder that holds a run: of a cell that of its sweep, never inside a run."""
+    folder = run.resolve().parent
+    if (folder.parent / "sweep.json").is_file():
+        folder = folder.parent.parent
+    while (folder / "manifest.json").is_file():
+        folder = folder.parent
+    return folder
+
+
+def state_looks(run: Path, items: str) -> Iterator[Statement]:
+    """Yield how often items were looked at: a warning where settings changed between many looks.
+
+    Nothing is said of items that nobody has written down a look at.
+
+    Raises:
+        DataError: as ``list_looks``.
+        EvaluationError: as ``list_looks``.
+    """
+    looks = list_looks(run, items)
+    if not looks:
+        return
+    configs, seeds = {look.config for look in looks}, {look.seed for look in looks}
+    values = {"num": len(looks), "folder": find_results_folder(run).name or "/"}
+    values |= {"configs": len(configs), "seeds": len(seeds)}
+    if len(configs) >= MANY_CONFIGS:
+        # Blom's approximation of the largest of so many standard normal values.
+        excess = NormalDist().inv_cdf((len(configs) - 0.375) / (len(configs) + 0.25))
+        yield Statement("notice.looks_many", values | {"excess": round(excess, 1)}, "warning", FILE)
+    elif len(configs) > 1:
+        yield Statement("notice.looks_configs", values, source=FILE)
+    else:
+        kind = "notice.looks_seeds" if len(seeds) > 1 else "notice.looks_one"
+        yield Statement(kind, values, source=FILE)
+
+
+def _identify(look: Look) -> tuple[str, int, str]:
+    return look.config, look.seed, look.items
+
+
+def _digest_config(manifest: Mapping[str, Any]) -> str:
+    """Return the digest of what decides a result but the seed; of sources their content counts."""
+    effects = _EFFECTS.validate_python(manifest.get("effects", {}))
+    evaluated: Mapping[str, Any] = manifest.get("evaluated", {})
+    settings = dict(_list_settings(manifest["config"], effects))
+    settings.pop("seed", None)
+    return digest_json([settings, manifest.get("inputs", {}), evaluated.get("weights")])
+
+
+def _list_settings(
+    values: Mapping[str, Any], effects: Mapping[str, Effect], prefix: str = ""
+) -> Iterator[tuple[str, Any]]:
+    for key, value in values.items():
+        path = f"{prefix}{key}"
+        if isinstance(value, Mapping) and value:
+            yield from _list_settings(value, effects, f"{path}.")  # pyright: ignore[reportUnknownArgumentType]
+        elif find_effect(effects, path).kind in ("counts", "budget"):
+            yield path, value
+
+
+def _read(path: Path) -> list[Look]:
+    return parse_as(read_jsonl(path), _LOOKS, path) if path.is_file() else []
+
+
+def _append(folder: Path, look: Look) -> None:
+    """Append a line while no other process does."""
+    try:
+        descriptor = take_lock(folder / ".looks.lock", busy=lambda: None)
+        try:
+            append_jsonl(folder / FILE, asdict(look))
+        finally:
+            os.close(descriptor)
+    except OSError as error:
+        raise RunError(
+            f"the look at the test split cannot be recorded in {folder} ({error.strerror})",
+            fix="make that folder writable, or put the run into one that is",
+        ) from error
