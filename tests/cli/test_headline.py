@@ -50,18 +50,6 @@ def test_without_metrics_nothing_is_printed(
     assert capsys.readouterr().out == ""
 
 
-def test_an_interval_by_clusters_comes_before_one_of_single_items(
-    run: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    path = run / "evaluate" / "metrics.json"
-    by_cluster = Metric("grpo/accuracy_clustered", "test", 0.75, 0.1, 0.9, 8, "digest")
-    write_metrics(path, [*read_metrics(path), by_cluster])
-    print_headline(run)
-    _, sft, grpo = capsys.readouterr().out.splitlines()
-    assert sft.split() == ["sft", "50.0%", "25.0–75.0%", "8"]
-    assert grpo.split() == ["grpo", "75.0%", "10.0–90.0%", "8"]
-
-
 def test_several_splits_are_told_apart(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = run / "evaluate" / "metrics.json"
     other = Metric("grpo/accuracy", "real", 0.5, 0.4, 0.6, 5, "digest")

@@ -9,7 +9,7 @@ from sklearn.calibration import calibration_curve
 from sklearn.metrics import brier_score_loss
 
 from groupwise.evaluation import Confusion, Prediction, bin_reliability, count_confusion
-from groupwise.evaluation.label_metrics import fill_cells, score_cells
+from groupwise.evaluation.label_metrics import fill_cells, rate_cells, score_cells
 
 LABELS = ("on-task", "off-task")
 
@@ -32,7 +32,9 @@ def predict(truths_and_p: list[tuple[str, float]]) -> list[Prediction]:
 
 def score(items: list[Prediction], labels: tuple[str, ...] = LABELS) -> list[float]:
     """Brier score and calibration error."""
-    return score_cells(fill_cells(items, labels).sum(axis=0), labels).tolist()[-2:]
+    cells = fill_cells(items, labels)
+    ratios = {name: tops.sum() / bases.sum() for name, tops, bases, _ in rate_cells(cells, labels)}
+    return [ratios.get("brier", np.nan), float(score_cells(cells.sum(axis=0), labels)[1])]
 
 
 def test_bins_of_a_hand_made_table() -> None:

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from scipy import stats
 from sklearn.metrics import balanced_accuracy_score, f1_score, precision_score, recall_score
 from statsmodels.stats.proportion import proportion_confint
 
@@ -21,8 +22,8 @@ from groupwise.evaluation import (
     read_metrics,
     write_metrics,
 )
-from groupwise.evaluation.intervals import bound_clustered, bound_share
-from groupwise.evaluation.label_metrics import fill_cells, score_cells
+from groupwise.evaluation.intervals import bound_clustered
+from groupwise.evaluation.label_metrics import fill_cells, rate_cells, score_cells
 from groupwise.evaluation.measures import find_measure
 
 LABELS = ("on-task", "off-task")
@@ -63,7 +64,6 @@ def test_values_of_a_hand_made_table(make_table: Table) -> None:
     metrics = {m.name: m for m in compute_metrics(items, labels=LABELS)}
     assert {name: (m.value, m.n) for name, m in metrics.items()} == {
         "grpo/accuracy": (9 / 16, 16),
-        "grpo/accuracy_clustered": (9 / 16, 16),
         "grpo/invalid_rate": (4 / 16, 16),
         "grpo/precision:on-task": (6 / 7, 7),
         "grpo/recall:on-task": (6 / 8, 8),
@@ -78,13 +78,6 @@ def test_values_of_a_hand_made_table(make_table: Table) -> None:
     assert (metrics["grpo/accuracy"].low, metrics["grpo/accuracy"].high) == pytest.approx(
         (low, high)
     )
-
-
-def test_wilson_interval_of_the_literature() -> None:
-    # Newcombe 1998, table I: 81 of 263 gives 0.2553 to 0.3662 by Wilson's score method.
-    assert bound_share(81, 263) == pytest.approx((0.2553, 0.3662), abs=5e-5)
-    assert bound_share(0, 20) == pytest.approx((0.0, 0.1611), abs=5e-5)
-    assert bound_share(20, 20)[1] == 1.0
 
 
 @given(st.lists(ROW, min_size=1, max_size=40))
@@ -133,19 +126,17 @@ def test_the_resampled_formulas_are_the_reported_metrics(
     rows: list[tuple[str, str | None, int, float | None]],
 ) -> None:
     items = predict(rows)
-    values = score_cells(fill_cells(items, LABELS).sum(axis=0), LABELS)
+    cells = fill_cells(items, LABELS)
+    balanced, error = score_cells(cells.sum(axis=0), LABELS)
+    ratios = {name: tops.sum() / bases.sum() for name, tops, bases, _ in rate_cells(cells, LABELS)}
     truths = [item.label for item in items]
     answers = [item.predicted or "invalid" for item in items]
-    f1 = f1_score(truths, answers, labels=LABELS, average=None, zero_division=np.nan)
     present = sorted(set(truths))
-    expected = [
-        recall_score(truths, answers, labels=present, average="macro", zero_division=0),
-        *f1,
-        score_brier(items),
-        score_error(bin_reliability(items, LABELS)),
-    ]
-    wanted = [np.nan if value is None else value for value in expected]
-    assert values == pytest.approx(wanted, nan_ok=True, abs=1e-9)
+    recall = recall_score(truths, answers, labels=present, average="macro", zero_division=0)
+    assert balanced == pytest.approx(recall)
+    wanted = score_error(bin_reliability(items, LABELS))
+    assert error == pytest.approx(np.nan if wanted is None else wanted, nan_ok=True, abs=1e-9)
+    assert ratios.get("brier") == pytest.approx(score_brier(items), abs=1e-9)
 
 
 def test_balanced_accuracy_is_scikit_learns(make_table: Table) -> None:
@@ -162,12 +153,11 @@ def test_clustered_interval_is_wider_when_clusters_agree(make_table: Table) -> N
     clustered = [
         Prediction(**{**as_dict(p), "cluster": f"g{n // 10}"}) for n, p in enumerate(alone)
     ]
-    one = find(compute_metrics(alone, labels=LABELS), "grpo/accuracy_clustered")
-    ten = find(compute_metrics(clustered, labels=LABELS), "grpo/accuracy_clustered")
+    one = find(compute_metrics(alone, labels=LABELS), "grpo/accuracy")
+    ten = find(compute_metrics(clustered, labels=LABELS), "grpo/accuracy")
     assert one.value == ten.value == 0.7
     assert ten.high - ten.low > 2.5 * (one.high - one.low)
-    # The bootstrap of independent items has the binomial's standard deviation.
-    assert one.high - one.low == pytest.approx(2 * 1.96 * np.sqrt(0.7 * 0.3 / 100), rel=0.12)
+    assert (one.low, one.high) == pytest.approx(proportion_confint(70, 100, method="wilson"))
 
 
 def test_that_nobody_erred_is_no_certainty(make_table: Table) -> None:
@@ -178,9 +168,13 @@ def test_that_nobody_erred_is_no_certainty(make_table: Table) -> None:
         for n, p in enumerate(make_table(rows))
     ]
     found = {m.measure: (m.low, m.high) for m in compute_metrics(items, labels=LABELS)}
-    for name in ("accuracy_clustered", "balanced_accuracy", "f1:on-task", "f1:off-task"):
-        assert found[name] == pytest.approx((bound_share(10, 10)[0], 1.0)), name
-    assert found["missed"] == pytest.approx((0.0, bound_share(0, 10)[1]))
+    square = stats.t.ppf(0.975, 9) ** 2
+    end = square / (10 + square)
+    both = [f"{kind}:{label}" for kind in ("precision", "recall", "f1") for label in LABELS]
+    for name in ("accuracy", "balanced_accuracy", *both):
+        assert found[name] == pytest.approx((1 - end, 1.0)), name
+    for name in ("missed", "invalid_rate"):
+        assert found[name] == pytest.approx((0.0, end)), name
 
 
 def as_dict(item: Prediction) -> dict:
@@ -190,9 +184,7 @@ def as_dict(item: Prediction) -> dict:
 def test_one_cluster_says_nothing_about_others(make_table: Table) -> None:
     rows = [("on-task", "on-task"), ("off-task", "off-task"), ("off-task", None)]
     metrics = compute_metrics(make_table(rows, cluster="only"), labels=LABELS)
-    assert "grpo/accuracy_clustered" not in [metric.name for metric in metrics]
-    balanced = find(metrics, "grpo/balanced_accuracy")
-    assert (balanced.low, balanced.high) == (0, 1)
+    assert {(metric.low, metric.high) for metric in metrics} == {(0, 1)}
 
 
 def test_interval_of_a_biased_statistic_contains_its_value() -> None:
@@ -214,6 +206,33 @@ def test_undefined_draws_are_left_out() -> None:
         ["a", "b"], cells, lambda sums: (sums[..., 0] / sums[..., 1])[None], seed=0
     )
     assert ends == (1.0, 1.0)
+
+
+def test_every_rate_of_grouped_items_is_wider_than_that_of_single_ones(
+    make_prediction: Table,
+) -> None:
+    # Half of the clusters answer wrongly, a quarter not at all: items of a cluster are alike.
+    answers = (None, "off-task", "on-task", "on-task")
+    alone = [
+        make_prediction(
+            example_id=f"i{n:03}",
+            cluster=f"i{n:03}",
+            label="on-task" if n % 2 else "off-task",
+            predicted=answers[n // 10 % 4],
+            fields={"part": "one"},
+        )
+        for n in range(200)
+    ]
+    grouped = [replace(item, cluster=f"g{n // 10:02}") for n, item in enumerate(alone)]
+    single, several = (
+        {
+            one.measure: one.high - one.low
+            for one in compute_metrics(rows, labels=LABELS, slices=["part"])
+        }
+        for rows in (alone, grouped)
+    )
+    names = ("accuracy[part=one]", "invalid_rate", "recall:on-task", "f1:off-task")
+    assert all(several[name] > 1.4 * single[name] for name in names), (single, several)
 
 
 def test_slices_have_their_own_n_and_skip_items_without_the_field(make_prediction: Table) -> None:
@@ -269,10 +288,10 @@ def test_free_text_has_no_metrics_by_label(make_table: Table, num_labels: int) -
     rows = [(text, text if n % 3 else None) for n, text in enumerate(answers)]
     items = make_table(rows)
     metrics = {m.measure: m for m in compute_metrics(items, labels=answers[:num_labels])}
-    assert set(metrics) == {"accuracy", "accuracy_clustered", "invalid_rate"}
-    assert metrics["accuracy"].value == metrics["accuracy_clustered"].value == 14 / 21
+    assert set(metrics) == {"accuracy", "invalid_rate"}
+    assert metrics["accuracy"].value == 14 / 21
     assert metrics["invalid_rate"].value == 7 / 21
-    assert metrics["accuracy_clustered"].low < 14 / 21 < metrics["accuracy_clustered"].high
+    assert metrics["accuracy"].low < 14 / 21 < metrics["accuracy"].high
 
 
 def test_twenty_labels_are_labels_still(make_table: Table) -> None:

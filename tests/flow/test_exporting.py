@@ -42,7 +42,7 @@ def test_the_main_policy_is_exported_with_a_card_of_its_run(
     (share,) = [
         one
         for one in read_metrics(finished / "evaluate" / "metrics.json")
-        if one.name == "grpo/accuracy_clustered"
+        if one.name == "grpo/accuracy"
     ]
     assert f"| GRPO | {describe_metric(share)} |" in text
     assert "against SFT warm-up:" in text

@@ -45,7 +45,7 @@ def print_headline(folder: Path, *, first: str = "") -> None:
     for key, own in rows.items():
         if "accuracy" in own:
             cells = [*key[: len(keys)], *(_describe(own.get(name)) for name in shown)]
-            accuracy = own.get("accuracy_clustered", own["accuracy"])
+            accuracy = own["accuracy"]
             table.add_row(*cells, *_list_cells(accuracy), str(accuracy["n"]))
     Console(highlight=False, markup=False).print(table)
     _print_looks(

@@ -11,16 +11,14 @@ from collections.abc import Callable, Iterator, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from groupwise.evaluation.items import Items
+from groupwise.evaluation.clusters import LEVEL, Interval, clustered_ratio
 from groupwise.evaluation.untyped import normal, proportion_confint, student_t
 
 NUM_RESAMPLES = 2000
-LEVEL = 0.95
 _BATCH_SIZE = 250_000
 _COMPRESSED_ABOVE = 8
 _NO_SPREAD = 1e-12
 Floats = NDArray[np.float64]
-Interval = tuple[float, float]
 
 
 def bound_share(num_hits: float, num_items: float) -> Interval:
@@ -166,26 +164,6 @@ def bound_drawn_mean(
     return drawn
 
 
-def bound_mean(items: Items, *, seed: int) -> Interval | None:
-    """Return the interval of the mean of a measure; None if a single cluster has all items.
-
-    For shares of independent items it is Wilson's. Otherwise it is the one from drawing whole
-    clusters, for shares widened to Wilson's of the effective number of items.
-
-    Source: Korn & Graubard 1998, "Confidence intervals for proportions with small expected number
-    of positive counts estimated from survey data", and Dean & Pagano 2015, "Evaluating confidence
-    interval methods for binomial proportions in clustered surveys", for Wilson's interval of an
-    effective number. Deviation: it only widens that of the draws, which holds with few clusters.
-    """
-    if items.is_binary and len(set(items.clusters)) == len(items.ids) > 1:
-        return bound_share(float(items.values.sum()), len(items.ids))
-    drawn = bound_drawn_mean(items.clusters, items.values, seed=seed)
-    if drawn is None or not items.is_binary:
-        return drawn
-    size = count_effective_items(items.clusters, items.values)
-    return _join(drawn, bound_share(items.value * size, size))
-
-
 def bound_difference(
     clusters: Sequence[str],
     gains: Floats,
@@ -261,11 +239,10 @@ def is_constant(values: Floats) -> bool:
 
 
 def widen_certain(drawn: Interval, value: float, clusters: Sequence[str]) -> Interval:
-    """Return the interval of a share; where no draw differs from 0 or 1, Wilson's by clusters."""
+    """Return the interval of a share; where no draw differs from 0 or 1, that of so many items."""
     if not (value in (0.0, 1.0) and drawn == (value, value)):
         return drawn
-    size = count_effective_items(clusters, np.full(len(clusters), value))
-    return widen_interval(bound_share(value * size, size), value)
+    return clustered_ratio(np.full(len(clusters), value), np.ones(len(clusters)), clusters) or drawn
 
 
 def _join(one: Interval, other: Interval) -> Interval:

@@ -8,7 +8,7 @@ Metrics are functions of sums over items, so that thousands of draws of clusters
 tests hold them to scikit-learn's.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
@@ -142,7 +142,7 @@ def is_silent(item: Prediction) -> bool:
 
 
 def fill_cells(items: Sequence[Prediction], labels: Sequence[str]) -> Floats:
-    """Return what each item adds to the sums of ``score_cells``, as (items, cells).
+    """Return what each item adds to the sums that metrics are made of, as (items, cells).
 
     Cells in order: L·(L+1) confusion counts, the item's Brier term, 1 if it has one, 1 if it has
     probabilities, and for each of B bins its confidence minus its correctness.
@@ -173,33 +173,56 @@ def _fill_calibration(known: Sequence[Prediction], labels: Sequence[str]) -> Flo
     return np.column_stack([brier, np.ones((len(known), 2)), gaps])
 
 
-def score_cells(sums: Floats, labels: Sequence[str]) -> Floats:
-    """Return (K, ...) metrics of sums (..., cells) of items or draws; NaN where undefined.
+def rate_cells(cells: Floats, labels: Sequence[str]) -> Iterator[tuple[str, Floats, Floats, int]]:
+    """Yield the metrics that are ratios of two sums over items: name, both parts (items,), and n.
 
-    The K metrics in order: balanced accuracy (mean recall of the labels that occur), F1 of
-    each label, Brier score and expected calibration error.
-
-    An invalid answer without probabilities has the worst Brier score, 1; a valid one whose
+    Precision, recall and F1 of each label, and the Brier score; what has no base is left out. An
+    invalid answer without probabilities has the worst Brier score, 1; a valid one whose
     probabilities are not known is left out.
 
-    Sources: Brier 1950, eq. 2, halved so that two labels give the mean squared error of one
-    label's probability; Guo et al. 2017, eq. 3 (the mean over items of |accuracy - confidence| of
-    their bin).
+    Source: Brier 1950, eq. 2, halved so that two labels give the mean squared error of one label's
+    probability.
     """
-    num_labels = len(labels)
-    num_cells = num_labels * (num_labels + 1)
-    table = sums[..., :num_cells].reshape(*sums.shape[:-1], num_labels, num_labels + 1)
-    hits = np.diagonal(table[..., :num_labels], axis1=-2, axis2=-1)
-    num_true, num_answered = table.sum(axis=-1), table[..., :num_labels].sum(axis=-2)
-    brier, num_scored, num_known = np.moveaxis(sums[..., num_cells : num_cells + 3], -1, 0)
-    gaps = sums[..., -NUM_BINS:]
+    table, rest = _shape_table(cells, labels)
+    for index, label in enumerate(labels):
+        hit, true, answered = (
+            table[:, index, index],
+            table[:, index].sum(axis=-1),
+            table[:, :, index].sum(axis=-1),
+        )
+        if answered.any():
+            yield f"precision:{label}", hit, answered, int(answered.sum())
+        if true.any():
+            yield f"recall:{label}", hit, true, int(true.sum())
+        if answered.any() or true.any():
+            yield f"f1:{label}", 2 * hit, true + answered, len(cells)
+    brier, scored, known = rest[:, :3].T
+    if known.any():
+        yield "brier", brier, scored, int(scored.sum())
+
+
+def score_cells(sums: Floats, labels: Sequence[str]) -> Floats:
+    """Return (2, ...) metrics of sums (..., cells) of items or draws; NaN where undefined.
+
+    Balanced accuracy (mean recall of the labels that occur) and expected calibration error, which
+    are no ratios of two sums.
+
+    Source: Guo et al. 2017, eq. 3 (the mean over items of |accuracy - confidence| of their bin).
+    """
+    table, rest = _shape_table(sums, labels)
+    hits, num_true = np.diagonal(table, axis1=-2, axis2=-1), table.sum(axis=-1)
     with np.errstate(invalid="ignore", divide="ignore"):
         recall = np.where(num_true > 0, hits / num_true, 0)
         return np.stack(
             [
                 recall.sum(axis=-1) / (num_true > 0).sum(axis=-1),
-                *np.moveaxis(2 * hits / (num_true + num_answered), -1, 0),
-                np.where(num_known > 0, brier / num_scored, np.nan),
-                np.abs(gaps).sum(axis=-1) / num_known,
+                np.abs(rest[..., -NUM_BINS:]).sum(axis=-1) / rest[..., 2],
             ]
         )
+
+
+def _shape_table(cells: Floats, labels: Sequence[str]) -> tuple[Floats, Floats]:
+    """Return truths by answers (..., L, L + 1) and the other cells."""
+    shape = (len(labels), len(labels) + 1)
+    num_cells = shape[0] * shape[1]
+    return cells[..., :num_cells].reshape(*cells.shape[:-1], *shape), cells[..., num_cells:]

@@ -42,7 +42,6 @@ _KNOWN = {
     one.name: one
     for one in (
         ACCURACY,
-        Measure("accuracy_clustered", "Accuracy", "准确率"),
         Measure("balanced_accuracy", "Balanced accuracy", "平衡准确率"),
         Measure("pair_accuracy", "Pair accuracy", "成对准确率"),
         Measure("invalid_rate", "Invalid answers", "无效回答率", is_higher_better=False),
@@ -63,22 +62,21 @@ _FAMILIES = {
 
 
 METRIC_VERSIONS: Mapping[str, int] = {
-    "accuracy": 1,
-    "accuracy_clustered": 3,
+    "accuracy": 2,
     "balanced_accuracy": 3,
-    "brier": 3,
+    "brier": 4,
     "comparison": 3,
     "ece": 2,
-    "f1": 3,
-    "invalid_rate": 1,
+    "f1": 4,
+    "invalid_rate": 2,
     "latency": 1,
-    "mean@k": 2,
-    "pair_accuracy": 2,
-    "pass@k": 2,
-    "precision": 1,
-    "recall": 1,
-    "scores": 3,
-    "slices": 1,
+    "mean@k": 3,
+    "pair_accuracy": 3,
+    "pass@k": 3,
+    "precision": 2,
+    "recall": 2,
+    "scores": 4,
+    "slices": 2,
 }
 """Version of each family of metrics; it rises with any change of a value or an interval."""
 

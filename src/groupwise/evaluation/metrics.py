@@ -9,18 +9,13 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 import numpy as np
+from numpy.typing import ArrayLike
 from pydantic import TypeAdapter
 
 from groupwise.core import EvaluationError, derive_seed, write_json
-from groupwise.evaluation.intervals import (
-    Interval,
-    bound_clustered,
-    bound_mean,
-    bound_share,
-    widen_certain,
-    widen_interval,
-)
-from groupwise.evaluation.label_metrics import count_confusion, fill_cells, is_silent, score_cells
+from groupwise.evaluation.clusters import Interval, clustered_ratio
+from groupwise.evaluation.intervals import bound_clustered, widen_certain, widen_interval
+from groupwise.evaluation.label_metrics import fill_cells, rate_cells, score_cells
 from groupwise.evaluation.predictions import Prediction, check_labels, digest_items, group_by_policy
 from groupwise.evaluation.records import exact, read_as
 from groupwise.evaluation.scoring import (
@@ -81,15 +76,15 @@ def compute_metrics(
 ) -> list[Metric]:
     """Compute every metric of every policy on every split.
 
-    Per policy: accuracy (an invalid answer is wrong), invalid_rate, precision:LABEL and
-    recall:LABEL with Wilson intervals; accuracy_clustered (the same value), balanced_accuracy,
-    f1:LABEL, brier, ece, latency_p50_s and latency_p95_s with intervals from drawing whole
-    clusters; accuracy[FIELD=VALUE] of each value of the fields named in ``slices``. Where
-    predictions have them, also by drawing clusters: pass@k and mean@k of ``samples``,
-    pair_accuracy of ``pair`` (n counts pairs) and the mean of each of ``scores``. With a
-    single cluster nothing is known about other clusters: accuracy_clustered is left out and the
-    other drawn intervals are [0, 1] (latencies: lowest to highest). Drawn intervals of shares
-    are widened as ``means`` says: rare errors are drawn too rarely.
+    Per policy: accuracy (an invalid answer is wrong), invalid_rate, precision:LABEL, recall:LABEL,
+    f1:LABEL, balanced_accuracy, brier, ece, latency_p50_s and latency_p95_s;
+    accuracy[FIELD=VALUE] of each value of the fields named in ``slices``. Where predictions have
+    them: pass@k and mean@k of ``samples``, pair_accuracy of ``pair`` (n counts pairs) and the mean
+    of each of ``scores``.
+
+    Means and ratios of sums have the interval of ``clustered_ratio``; balanced_accuracy, ece and
+    latencies that of draws of whole clusters. With a single cluster nothing is known about others:
+    the interval is [0, 1] (latencies: lowest to highest).
 
     Free text, which is ``labels=()`` or more than 20 labels, has no metrics by label
     (precision, recall, F1, balanced accuracy, Brier score, calibration error).
@@ -118,61 +113,40 @@ def _measure(
     if labels:
         check_labels(items, labels)
     by_label = labels if len(labels) <= MAX_LABELS else ()
-    yield _rate("accuracy", sum(item.is_correct for item in items), len(items))
-    yield _rate("invalid_rate", sum(item.predicted is None for item in items), len(items))
+    clusters = [item.cluster for item in items]
+    yield _average("accuracy", [item.is_correct for item in items], clusters)
+    yield _average("invalid_rate", [item.predicted is None for item in items], clusters)
+    for name in list_drawn_measures(items):
+        found = collect_items(items, name)
+        yield _average(name, found.values, found.clusters)
     if by_label:
-        yield from _measure_labels(items, by_label)
-    yield from _measure_means(items, ("accuracy", *list_drawn_measures(items)), seed)
-    if by_label:
-        yield from _measure_drawn(items, by_label, seed)
+        yield from _measure_labels(items, by_label, seed)
     yield from _measure_latency(items, seed)
     for name in slices:
         yield from _measure_slices(items, name)
 
 
-def _measure_means(
-    items: Sequence[Prediction], measures: Sequence[str], seed: int
-) -> Iterator[Row]:
-    """Yield means of values of items, with intervals from drawing whole clusters."""
-    for measure in measures:
-        found = collect_items(items, measure)
-        ends = bound_mean(found, seed=seed)
-        if measure != "accuracy":
-            yield measure, found.value, ends or (0.0, 1.0), len(found.ids)
-        elif ends is not None:
-            yield "accuracy_clustered", found.value, ends, len(found.ids)
+def _average(name: str, values: ArrayLike, clusters: Sequence[str]) -> Row:
+    """Return a mean of items' values in [0, 1]."""
+    array = np.asarray(values, dtype=np.float64)
+    ends = clustered_ratio(array, np.ones(len(array)), clusters)
+    return name, float(array.mean()), ends or (0.0, 1.0), len(array)
 
 
-def _measure_labels(items: Sequence[Prediction], labels: Sequence[str]) -> Iterator[Row]:
-    confusion = count_confusion(items, labels)
-    for index, label in enumerate(labels):
-        hits = confusion.counts[index][index]
-        num_answered = sum(row[index] for row in confusion.counts)
-        num_true = sum(confusion.counts[index])
-        if num_answered:
-            yield _rate(f"precision:{label}", hits, num_answered)
-        if num_true:
-            yield _rate(f"recall:{label}", hits, num_true)
-
-
-def _rate(name: str, num_hits: int, num_items: int) -> Row:
-    return name, num_hits / num_items, bound_share(num_hits, num_items), num_items
-
-
-def _measure_drawn(items: Sequence[Prediction], labels: Sequence[str], seed: int) -> Iterator[Row]:
-    """Yield what is made of sums over items, with intervals from drawing whole clusters."""
-    num_known = sum(item.probabilities is not None for item in items)
-    num_items = {"brier": num_known + sum(map(is_silent, items)), "ece": num_known}
-    names = ("balanced_accuracy", *(f"f1:{label}" for label in labels), *num_items)
+def _measure_labels(items: Sequence[Prediction], labels: Sequence[str], seed: int) -> Iterator[Row]:
+    """Yield ratios of sums over items, and what only draws of whole clusters have intervals of."""
     clusters = [item.cluster for item in items]
     cells = fill_cells(items, labels)
-    values = score_cells(cells.sum(axis=0), labels).tolist()
+    for name, tops, bases, n in rate_cells(cells, labels):
+        top, base = np.column_stack([tops, bases]).sum(axis=0)
+        yield name, float(top / base), clustered_ratio(tops, bases, clusters) or (0.0, 1.0), n
+    balanced, error = score_cells(cells.sum(axis=0), labels).tolist()
     drawn = bound_clustered(clusters, cells, lambda sums: score_cells(sums, labels), seed=seed)
-    for name, value, found in zip(names, values, drawn, strict=True):
-        ends = found or (0.0, 1.0)
-        if np.isfinite(value):
-            bounds = ends if name in num_items else widen_certain(ends, value, clusters)
-            yield name, value, bounds, num_items.get(name, len(items))
+    ends = [one or (0.0, 1.0) for one in drawn]
+    yield "balanced_accuracy", balanced, widen_certain(ends[0], balanced, clusters), len(items)
+    num_known = sum(item.probabilities is not None for item in items)
+    if num_known:
+        yield "ece", error, ends[1], num_known
 
 
 def _measure_latency(items: Sequence[Prediction], seed: int) -> Iterator[Row]:
@@ -201,16 +175,17 @@ def _measure_latency(items: Sequence[Prediction], seed: int) -> Iterator[Row]:
 
 
 def _measure_slices(items: Sequence[Prediction], field: str) -> Iterator[Row]:
-    parts: dict[str, list[bool]] = {}
+    parts: dict[str, list[Prediction]] = {}
     for item in items:
         if item.fields.get(field) is not None:
-            parts.setdefault(str(item.fields[field]), []).append(item.is_correct)
+            parts.setdefault(str(item.fields[field]), []).append(item)
     if len(parts) > MAX_SLICES:
         raise EvaluationError(
             f"cannot slice by {field}", got=f"{len(parts)} values", expected=f"{MAX_SLICES} or less"
         )
-    for value in sorted(parts):
-        yield _rate(f"accuracy[{field}={value}]", sum(parts[value]), len(parts[value]))
+    for value, part in sorted(parts.items()):
+        right, clusters = [one.is_correct for one in part], [one.cluster for one in part]
+        yield _average(f"accuracy[{field}={value}]", right, clusters)
 
 
 def write_metrics(path: Path, metrics: Sequence[Metric]) -> None:

@@ -122,7 +122,7 @@ def _list_numbers(run: Path, policy: str) -> Iterator[tuple[str, ...]]:
     found = {(m.policy, m.measure): m for m in metrics if m.split == _SPLIT}
     names = policies.sort(name for name, _ in found)
     for name in names if policy in names else ():
-        share = found.get((name, "accuracy_clustered"), found[name, "accuracy"])
+        share = found[name, "accuracy"]
         shown = (describe_metric(share), describe_metric(found[name, "invalid_rate"]))
         yield policies.title(name), *shown, f"{share.n:,}"
 

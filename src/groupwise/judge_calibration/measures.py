@@ -11,8 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from groupwise.core import derive_seed
+from groupwise.evaluation.clusters import Interval, clustered_ratio
 from groupwise.evaluation.intervals import (
-    Interval,
     bound_clustered,
     bound_drawn_mean,
     bound_share,
@@ -22,6 +22,7 @@ from groupwise.evaluation.label_metrics import (
     ReliabilityBin,
     bin_reliability,
     fill_cells,
+    rate_cells,
     score_cells,
 )
 from groupwise.evaluation.metrics import Metric
@@ -277,18 +278,20 @@ def _measure_consistency(rows: Sequence[VerdictRow], is_deterministic: bool) -> 
 def _measure_confidence(
     rows: Sequence[VerdictRow], labels: Sequence[str], seed: int
 ) -> Iterator[Row]:
-    """Yield Brier score and calibration error with intervals from drawing whole clusters."""
+    """Yield Brier score and calibration error with intervals by whole clusters."""
     known = _to_predictions(rows, labels)
     if not known:
         return
-    cells = fill_cells(known, labels)
-    drawn = bound_clustered(
-        [item.cluster for item in known], cells, lambda sums: score_cells(sums, labels), seed=seed
-    )
+    cells, clusters = fill_cells(known, labels), [item.cluster for item in known]
     num_items = len({item.example_id for item in known})
-    values = score_cells(cells.sum(axis=0), labels).tolist()[-2:]
-    for name, value, ends in zip(("brier", "ece"), values, drawn[-2:], strict=True):
-        yield name, value, ends or (0.0, 1.0), num_items
+    for name, tops, bases, _ in rate_cells(cells, labels):
+        if name == "brier":
+            top, base = np.column_stack([tops, bases]).sum(axis=0)
+            ends = clustered_ratio(tops, bases, clusters)
+            yield name, float(top / base), ends or (0.0, 1.0), num_items
+    drawn = bound_clustered(clusters, cells, lambda sums: score_cells(sums, labels), seed=seed)
+    error = float(score_cells(cells.sum(axis=0), labels)[-1])
+    yield "ece", error, drawn[-1] or (0.0, 1.0), num_items
 
 
 def _bin_confidence(

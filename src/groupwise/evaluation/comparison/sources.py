@@ -10,7 +10,10 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from statistics import fmean
 
-from groupwise.core import EvaluationError, derive_seed
+import numpy as np
+
+from groupwise.core import EvaluationError
+from groupwise.evaluation.clusters import clustered_ratio
 from groupwise.evaluation.comparison.material import (
     Answers,
     Coordinates,
@@ -29,7 +32,6 @@ from groupwise.evaluation.comparison.sides import (
 )
 from groupwise.evaluation.comparison.training import draw_curves, list_epochs, read_logs
 from groupwise.evaluation.fairness import RunFacts, check_fairness, read_facts, read_measures
-from groupwise.evaluation.intervals import bound_mean, widen_interval
 from groupwise.evaluation.items import Items
 from groupwise.evaluation.looks import find_results_folder, state_looks
 from groupwise.evaluation.measures import Measure, find_measure
@@ -92,7 +94,7 @@ class Question:
 
 
 def read_sources(
-    sources: Sequence[Source], axes: Sequence[GridAxis], question: Question, *, seed: int = 0
+    sources: Sequence[Source], axes: Sequence[GridAxis], question: Question
 ) -> Material:
     """Read what a comparison of runs is built from.
 
@@ -125,8 +127,7 @@ def read_sources(
     gate = _judge(names, facts, question, has_axes=bool(axes))
     logs = _read_logs(facts)
     cells = tuple(
-        _fill_cell(one, answers, seed)
-        for one in sorted(sources, key=lambda one: names.index(one.system))
+        _fill_cell(one, answers) for one in sorted(sources, key=lambda one: names.index(one.system))
     )
     return Material(
         title=question.title,
@@ -282,7 +283,7 @@ def _describe(name: str, sources: Iterable[Source], facts: Mapping[Key, RunFacts
     return System(name, " / ".join(sorted(policies)), tuple(str(one.folder) for one in mine))
 
 
-def _fill_cell(source: Source, answers: Mapping[Key, Answers], seed: int) -> GridCell:
+def _fill_cell(source: Source, answers: Mapping[Key, Answers]) -> GridCell:
     found = answers.get(source.key)
     folder = str(source.folder)
     if found is None:
@@ -290,8 +291,8 @@ def _fill_cell(source: Source, answers: Mapping[Key, Answers], seed: int) -> Gri
         return GridCell(source.system, source.coordinates, state, folder=folder, error=source.error)
     items = found.items
     # A single cluster says nothing about others.
-    drawn = bound_mean(items, seed=derive_seed(seed, "compare", items.split))
-    low, high = widen_interval(drawn or (0.0, 1.0), items.value)
+    ends = clustered_ratio(items.values, np.ones(len(items.ids)), items.clusters)
+    low, high = ends or (0.0, 1.0)
     return GridCell(
         system=source.system,
         coordinates=source.coordinates,

@@ -13,7 +13,7 @@ from typing import Literal
 import numpy as np
 from matplotlib.ticker import FuncFormatter, MaxNLocator
 
-from groupwise.evaluation.intervals import Interval
+from groupwise.evaluation.clusters import Interval
 from groupwise.evaluation.page.blocks import Plot
 from groupwise.evaluation.page.canvas import INK, MUTED, Axes, make_percent_axis
 from groupwise.evaluation.page.numbers import format_plain
@@ -43,7 +43,6 @@ class Bar:
         value: a share or a difference of shares.
         ends: its interval.
         color: of the bar.
-        outer: a second interval, drawn thin.
         is_marked: stands out.
     """
 
@@ -52,7 +51,6 @@ class Bar:
     value: float
     ends: Interval
     color: str
-    outer: Interval | None = None
     is_marked: bool = False
 
 
@@ -85,7 +83,7 @@ def _draw_bars(bars: Sequence[Bar], title: str, axes: Axes) -> None:
         axes.axvline(0, color=MUTED, lw=1, zorder=0)
         axes.xaxis.set_major_formatter(FuncFormatter(_format_points))
     else:
-        ends = [end for bar in bars for end in (*bar.ends, *(bar.outer or ()))]
+        ends = [end for bar in bars for end in bar.ends]
         axes.set_xlim(max(0.0, np.floor(min(ends) * 10) / 10 - 0.02), 1.005)
         axes.xaxis.set_major_formatter(make_percent_axis())
     axes.set_ylim(len(bars) - 0.5, -0.8)
@@ -94,10 +92,7 @@ def _draw_bars(bars: Sequence[Bar], title: str, axes: Axes) -> None:
 
 
 def _draw_bar(bar: Bar, place: int, axes: Axes) -> None:
-    inner = {"lw": 7, "alpha": 0.38} if bar.outer else {"lw": 2.2}
-    if bar.outer:
-        axes.plot(bar.outer, [place] * 2, color=bar.color, lw=1.3, marker="|", ms=7)
-    axes.plot(bar.ends, [place] * 2, color=bar.color, solid_capstyle="butt", **inner)
+    axes.plot(bar.ends, [place] * 2, color=bar.color, solid_capstyle="butt", lw=2.2)
     marker = "D" if bar.is_marked else "o"
     look = {"marker": marker, "ms": 6.5, "mec": "white", "mew": 0.8, "clip_on": False}
     axes.plot([bar.value], [place], color=bar.color, **look)

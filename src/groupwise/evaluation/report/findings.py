@@ -48,14 +48,10 @@ def state_findings(
 
 
 def _state_last(split: str, last: str, measures: Measures, num_clusters: int) -> Statement:
-    metric, clustered = measures["accuracy"], measures.get("accuracy_clustered")
+    metric = measures["accuracy"]
     clusters = Statement("run.in_clusters", {"num": num_clusters}) if num_clusters else None
-    shown, independent = metric, None
-    if clustered is not None:
-        shown = clustered
-        independent = Statement("run.independent", {"ends": (metric.low, metric.high)})
     values = {"split": split, "policy": last, "value": metric.value, "n": metric.n}
-    values |= {"clusters": clusters, "ends": (shown.low, shown.high), "independent": independent}
+    values |= {"clusters": clusters, "ends": (metric.low, metric.high)}
     return Statement("run.accuracy", values)
 
 

@@ -116,8 +116,7 @@ def _list_tiles(report: Report, words: Words) -> Iterator[page.Tile]:
         yield from section.tiles
     last = list(report.main)[-1]
     text = words.label("accuracy_of", policy=words.title_policy(last), split=report.split)
-    measures = report.main[last]
-    yield make_tile(measures.get("accuracy_clustered", measures["accuracy"]), text)
+    yield make_tile(report.main[last]["accuracy"], text)
     mine = [
         one
         for one in report.files.comparisons

@@ -21,8 +21,8 @@ def show_accuracy(report: Report, words: Words) -> Part:
 
 
 def _tabulate_accuracy(by_policy: ByPolicy, words: Words) -> page.Table:
-    titles = words.labels("policy", "accuracy", "by_clusters")
-    names = ("wilson", "balanced", "invalid", "n_items", "digest")
+    titles = words.labels("policy", "accuracy", "percent_95")
+    names = ("balanced", "invalid", "n_items", "digest")
     best = max(measures["accuracy"].value for measures in by_policy.values())
     return page.Table(
         "",
@@ -36,17 +36,16 @@ def _tabulate_accuracy(by_policy: ByPolicy, words: Words) -> page.Table:
 def _show_policy(
     policy: str, measures: Mapping[str, Metric], best: float, words: Words
 ) -> tuple[str | page.Cell, ...]:
-    one, clustered = measures["accuracy"], measures.get("accuracy_clustered")
+    one = measures["accuracy"]
     note = words.policies.describe(policy, words.language)
     shown = f"{page.mark_code(policy)} · {note}" if note else page.mark_code(policy)
     return (
         page.Cell(words.title_policy(policy), shown),
         page.Cell(
             numbers.format_share(one.value),
-            numbers.format_interval(clustered) if clustered else page.DASH,
+            numbers.format_interval(one),
             is_strong=one.value == best,
         ),
-        numbers.format_interval(one),
         _share(measures.get("balanced_accuracy")),
         _share(measures.get("invalid_rate")),
         numbers.format_count(one.n),
@@ -62,14 +61,12 @@ def _plot_accuracy(split: str, by_policy: ByPolicy, words: Words) -> page.Plot:
     bars = [
         page.Bar(
             title=words.title_policy(policy),
-            text=f"{numbers.format_share(one.value)} ({numbers.format_interval(drawn or one)})",
+            text=f"{numbers.format_share(one.value)} ({numbers.format_interval(one)})",
             value=one.value,
             ends=(one.low, one.high),
             color=page.color_policy(policy, words.policies),
-            outer=(drawn.low, drawn.high) if drawn else None,
         )
-        for policy, measures in by_policy.items()
-        for one, drawn in [(measures["accuracy"], measures.get("accuracy_clustered"))]
+        for policy, one in ((name, found["accuracy"]) for name, found in by_policy.items())
     ]
     title = words.label("accuracy_on", split=split)
     caption = words.label("accuracy_plot")
