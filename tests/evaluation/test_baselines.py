@@ -9,7 +9,9 @@ from PIL import Image
 from groupwise.core import EvaluationError, Example, Message, make_example, read_picture
 from groupwise.evaluation import (
     Prediction,
+    predict_joint,
     predict_majority,
+    predict_nearest,
     predict_picture_only,
     predict_text_only,
 )
@@ -18,7 +20,8 @@ from groupwise.evaluation.predictions import check_labels
 LABELS = ("on-task", "off-task")
 Baseline = Callable[..., list[Prediction]]
 ALL = pytest.mark.parametrize(
-    "predict", [predict_majority, predict_text_only, predict_picture_only]
+    "predict",
+    [predict_majority, predict_text_only, predict_picture_only, predict_nearest, predict_joint],
 )
 
 

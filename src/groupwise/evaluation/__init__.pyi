@@ -4,10 +4,13 @@ Reads predictions and files; trains nothing but the baselines.
 """
 
 from groupwise.evaluation.baselines import (
+    JOINT,
     MAJORITY,
+    NEAREST,
     PICTURE_ONLY,
     TEXT_ONLY,
     predict_majority,
+    predict_nearest,
     predict_picture_only,
     predict_text_only,
 )
@@ -30,6 +33,7 @@ from groupwise.evaluation.fairness import (
     write_conditions,
 )
 from groupwise.evaluation.items import DiscordantItem, Items, list_discordant
+from groupwise.evaluation.joint import Candidate, predict_joint, rank_joint_candidates
 from groupwise.evaluation.label_metrics import (
     Confusion,
     ReliabilityBin,
@@ -88,13 +92,16 @@ from groupwise.evaluation.scoring import list_measures, read_items
 
 __all__ = [
     "CONDITIONS_FILE",
+    "JOINT",
     "MAJORITY",
     "METRIC_VERSIONS",
+    "NEAREST",
     "NEAR_DUPLICATE",
     "PICTURE_ONLY",
     "POLICIES_FILE",
     "SEEN",
     "TEXT_ONLY",
+    "Candidate",
     "Conditions",
     "Confusion",
     "Difference",
@@ -138,9 +145,12 @@ __all__ = [
     "make_tile",
     "mark_items",
     "predict_each",
+    "predict_joint",
     "predict_majority",
+    "predict_nearest",
     "predict_picture_only",
     "predict_text_only",
+    "rank_joint_candidates",
     "read_comparisons",
     "read_facts",
     "read_items",

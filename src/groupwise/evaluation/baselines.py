@@ -1,4 +1,4 @@
-"""Baselines that cannot see the task whole: the majority label, the text alone, the picture alone.
+"""Baselines: the majority label, the text alone, the picture alone, the nearest example.
 
 A policy that is no better than these has not learned the task. They train on the training
 split only and know nothing of prompts, models or rewards.
@@ -51,6 +51,25 @@ PICTURE_ONLY = replace(
     note_zh="只看图片，看不到文字",
     blind_to=("text",),
 )
+NEAREST = replace(
+    MAJORITY,
+    name="nearest",
+    title="Nearest example",
+    title_zh="最近样本",
+    note="the answer of the training example whose text is most alike",
+    note_zh="文字最相近的训练样本的答案",
+    blind_to=("picture",),
+)
+JOINT = replace(
+    MAJORITY,
+    name="joint",
+    title="Joint baseline",
+    title_zh="联合基线",
+    note="the best of several small classical models; sees all that the policy sees",
+    note_zh="几个小型经典模型中最好的一个；能看到策略所见的一切",
+    blind_to=(),
+)
+"""``predict_joint`` is in ``joint``."""
 
 
 def predict_majority(
@@ -63,10 +82,10 @@ def predict_majority(
     Raises:
         EvaluationError: if an example has no label or there is no training example.
     """
-    counts = Counter(_read_labels(train))
+    counts = Counter(read_labels(train))
     names = sorted(counts)
     shares = np.asarray([[counts[name] / len(train) for name in names]] * len(test))
-    return _to_predictions(test, MAJORITY.name, split, names, shares)
+    return make_predictions(test, MAJORITY.name, split, names, shares)
 
 
 def predict_text_only(
@@ -80,25 +99,16 @@ def predict_text_only(
         EvaluationError: if an example has no label, or the training labels or texts do not
             differ.
     """
-    from groupwise.evaluation.untyped import (
-        LogisticRegression,
-        TfidfVectorizer,
-        make_pipeline,
-        make_union,
-    )
+    from groupwise.evaluation.untyped import LogisticRegression, make_pipeline
 
-    if train and not any(_read_text(example).strip() for example in train):
+    if train and not any(read_text(example).strip() for example in train):
         raise EvaluationError("the text-only baseline has no text", fix="give prompts or tasks")
-    features = make_union(
-        TfidfVectorizer(ngram_range=(1, 2), token_pattern=r"(?u)\b\w+\b", sublinear_tf=True),
-        TfidfVectorizer(analyzer="char", ngram_range=(1, 4), sublinear_tf=True),
-    )
     model = make_pipeline(
-        features,
+        count_words(),
         LogisticRegression(max_iter=2000, random_state=derive_seed(seed, "text_only")),
     )
-    names, rows = _learn(model, _read_text, train, test)
-    return _to_predictions(test, TEXT_ONLY.name, split, names, rows)
+    names, rows = _learn(model, read_text, train, test)
+    return make_predictions(test, TEXT_ONLY.name, split, names, rows)
 
 
 def predict_picture_only(
@@ -122,7 +132,7 @@ def predict_picture_only(
         n_estimators=_NUM_TREES, n_jobs=-1, random_state=derive_seed(seed, "picture_only")
     )
     names, rows = _learn(model, partial(_read_pixels, thumbnails={}), train, test)
-    return _to_predictions(test, PICTURE_ONLY.name, split, names, rows)
+    return make_predictions(test, PICTURE_ONLY.name, split, names, rows)
 
 
 def _learn(
@@ -136,18 +146,58 @@ def _learn(
         train: what it learns from.
         test: what it is asked.
     """
-    labels = _read_labels(train)
-    if len(set(labels)) < 2:
-        raise EvaluationError(
-            "a baseline needs two labels to learn from", got=f"only {labels[0]!r} in training"
-        )
+    labels = read_labels(train)
+    require_two(labels)
     model.fit([read(example) for example in train], labels)
     if "n_jobs" in model.get_params():
         model.set_params(n_jobs=1)  # several threads would add up the trees in any order
     return list(model.classes_), model.predict_proba([read(e) for e in test]) if test else ()
 
 
-def _read_labels(examples: Sequence[Example]) -> list[str]:
+def predict_nearest(
+    train: Sequence[Example], test: Sequence[Example], *, split: str, seed: int
+) -> list[Prediction]:
+    """Answer what is right for the training example whose text is most alike (TF-IDF, cosine).
+
+    Raises:
+        EvaluationError: if an example has no label or there is no training example.
+    """
+    from groupwise.evaluation.untyped import NearestNeighbors
+
+    labels = read_labels(train)
+    if not test:
+        return []
+    words = count_words()
+    search = NearestNeighbors(n_neighbors=1, metric="cosine")
+    search.fit(words.fit_transform([read_text(example) for example in train]))
+    asked = words.transform([read_text(example) for example in test])
+    places: NDArray[np.intp] = search.kneighbors(asked, return_distance=False)
+    nearest: list[str] = [labels[int(place)] for place in places[:, 0]]
+    names = sorted(set(nearest))
+    rows = np.asarray([[float(name == own) for name in names] for own in nearest])
+    return make_predictions(test, NEAREST.name, split, names, rows)
+
+
+def count_words() -> Any:
+    """Return untrained TF-IDF features: words and pairs of neighbours, and letters up to four."""
+    from groupwise.evaluation.untyped import TfidfVectorizer, make_union
+
+    return make_union(
+        TfidfVectorizer(ngram_range=(1, 2), token_pattern=r"(?u)\b\w+\b", sublinear_tf=True),
+        TfidfVectorizer(analyzer="char", ngram_range=(1, 4), sublinear_tf=True),
+    )
+
+
+def require_two(labels: Sequence[str]) -> None:
+    """Refuse labels that do not differ."""
+    if len(set(labels)) < 2:
+        raise EvaluationError(
+            "a baseline needs two labels to learn from", got=f"only {labels[0]!r} in training"
+        )
+
+
+def read_labels(examples: Sequence[Example]) -> list[str]:
+    """Return the labels; an example without one, or no example at all, is refused."""
     labels = [example.label for example in examples if example.label is not None]
     if not labels or len(labels) < len(examples):
         raise EvaluationError(
@@ -157,7 +207,8 @@ def _read_labels(examples: Sequence[Example]) -> list[str]:
     return labels
 
 
-def _read_text(example: Example) -> str:
+def read_text(example: Example) -> str:
+    """Return the field ``task`` where there is one, else the prompt."""
     task = example.fields.get("task")
     if isinstance(task, str):
         return task
@@ -173,7 +224,7 @@ def _read_pixels(example: Example, thumbnails: dict[str, Pixels]) -> Pixels:
     return np.concatenate([thumbnails[picture.digest] for picture in example.pictures])
 
 
-def _to_predictions(
+def make_predictions(
     test: Sequence[Example],
     policy: str,
     split: str,
@@ -181,7 +232,7 @@ def _to_predictions(
     probabilities: Iterable[NDArray[np.float64]],
 ) -> list[Prediction]:
     """Turn probabilities (items, labels) into predictions of the likeliest label."""
-    truths = _read_labels(test) if test else []
+    truths = read_labels(test) if test else []
     names = [str(name) for name in names]
     return [
         Prediction(

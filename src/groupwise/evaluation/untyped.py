@@ -11,10 +11,13 @@ import scipy.ndimage
 import scipy.optimize
 import scipy.special
 import scipy.stats
+import sklearn.decomposition
 import sklearn.ensemble
 import sklearn.feature_extraction.text
 import sklearn.linear_model
 import sklearn.metrics
+import sklearn.model_selection
+import sklearn.neighbors
 import sklearn.pipeline
 import statsmodels.stats.contingency_tables
 import statsmodels.stats.inter_rater
@@ -40,8 +43,14 @@ TTestPower: Any = statsmodels.stats.power.TTestPower
 
 confusion_matrix: Any = sklearn.metrics.confusion_matrix
 
+ExtraTreesClassifier: Any = sklearn.ensemble.ExtraTreesClassifier
+GroupKFold: Any = sklearn.model_selection.GroupKFold
+HashingVectorizer: Any = sklearn.feature_extraction.text.HashingVectorizer
 LogisticRegression: Any = sklearn.linear_model.LogisticRegression
+NearestNeighbors: Any = sklearn.neighbors.NearestNeighbors
 RandomForestClassifier: Any = sklearn.ensemble.RandomForestClassifier
+TfidfTransformer: Any = sklearn.feature_extraction.text.TfidfTransformer
 TfidfVectorizer: Any = sklearn.feature_extraction.text.TfidfVectorizer
+TruncatedSVD: Any = sklearn.decomposition.TruncatedSVD
 make_pipeline: Any = sklearn.pipeline.make_pipeline
 make_union: Any = sklearn.pipeline.make_union

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Generic, Literal, Protocol, Typ
 
 from groupwise.core import Config, ConfigError, Example, Finding, Message, dump_config
 from groupwise.data import DropLog, read_asked_rows, read_examples
-from groupwise.evaluation import MAJORITY, PICTURE_ONLY, TEXT_ONLY
+from groupwise.evaluation import JOINT, MAJORITY, NEAREST, PICTURE_ONLY, TEXT_ONLY
 from groupwise.flow.settings import FlowConfig
 from groupwise.pipeline import Recipe, StepContext
 from groupwise.rewards import Parser, RewardCase, RewardSet
@@ -98,6 +98,8 @@ class Task(Generic[C]):
         measures: of the recipe's own, beside those of every recipe.
         headline: the measure that heads the report; empty: accuracy.
         baselines: what the policies of ``predict_baselines`` are.
+        concepts: fields that tell what the picture of a training example shows and what its text
+            is about, for the joint baseline; None: nothing tells.
     """
 
     config_type: ClassVar[type[FlowConfig]]
@@ -108,7 +110,14 @@ class Task(Generic[C]):
     slices: ClassVar[Sequence[str]] = ()
     measures: ClassVar[tuple[Measure, ...]] = ()
     headline: ClassVar[str] = ""
-    baselines: ClassVar[tuple[RunPolicy, ...]] = (MAJORITY, TEXT_ONLY, PICTURE_ONLY)
+    baselines: ClassVar[tuple[RunPolicy, ...]] = (
+        MAJORITY,
+        NEAREST,
+        TEXT_ONLY,
+        PICTURE_ONLY,
+        JOINT,
+    )
+    concepts: ClassVar[tuple[str, str] | None] = None
 
     @classmethod
     def make_recipe(cls, name: str) -> Recipe[Any]:
@@ -232,16 +241,23 @@ class Task(Generic[C]):
     def predict_baselines(
         self, config: C, context: StepContext, train: Sequence[Example], test: Sequence[Example]
     ) -> list[Prediction]:
-        """Return the predictions of what needs no policy, where answers are labels."""
-        from groupwise.evaluation import predict_majority, predict_picture_only, predict_text_only
+        """Return the predictions of what needs no policy; where answers are labels, of more."""
+        from groupwise.evaluation import (
+            predict_joint,
+            predict_majority,
+            predict_nearest,
+            predict_picture_only,
+            predict_text_only,
+        )
 
-        found = predict_majority(train, test, split="test", seed=config.seed)
+        told = {"split": "test", "seed": config.seed}
+        found = predict_majority(train, test, **told)
         if not self.parser(config).labels:
-            return found
-        found += predict_text_only(train, test, split="test", seed=config.seed)
+            return found + predict_nearest(train, test, **told)
+        found += predict_text_only(train, test, **told)
         if all(len(example.pictures) == len(train[0].pictures) > 0 for example in train):
-            found += predict_picture_only(train, test, split="test", seed=config.seed)
-        return found
+            found += predict_picture_only(train, test, **told)
+        return found + predict_joint(train, test, concepts=self.concepts, **told)
 
     def probe(
         self, config: C, ask: Ask, examples: Sequence[Example], texts: Sequence[str]

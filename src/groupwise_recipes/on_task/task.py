@@ -51,6 +51,7 @@ class OnTask(Task[OnTaskConfig]):
         ),
     }
     slices: ClassVar = ("language", "difficulty")
+    concepts: ClassVar = ("activity", "task_activity")
 
     def inputs(self, config: OnTaskConfig) -> Mapping[str, str]:
         """Return what the screens and the judge's model are known by."""

@@ -1,0 +1,330 @@
+"""The joint baseline: a classical model that sees everything that a policy sees.
+
+A policy that is not above it has not been worth its training. Candidates are small models of
+scikit-learn: on words, on pairs of words in their order, on thumbnails, on thumbnails and words
+together, and, where training examples tell what a picture shows and what a text is about, one
+that learns both and answers by whether they agree. The best by cross-validation is taken. Folds
+divide clusters: items that resemble each other never stand on both sides.
+"""
+
+import re
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from groupwise.core import EvaluationError, Example, Picture, derive_seed, open_picture
+from groupwise.evaluation.baselines import (
+    JOINT,
+    count_words,
+    make_predictions,
+    read_labels,
+    read_text,
+    require_two,
+)
+from groupwise.evaluation.predictions import Prediction
+from groupwise.evaluation.untyped import (
+    ExtraTreesClassifier,
+    GroupKFold,
+    HashingVectorizer,
+    LogisticRegression,
+    TfidfTransformer,
+    TruncatedSVD,
+    make_pipeline,
+)
+
+NUM_FOLDS = 5
+_NUM_INNER_FOLDS = 3
+_NUM_TREES = 100
+_NUM_TOPICS = 48
+_NUM_HASHES = 2**17
+_NUM_WORDS = 120
+_REACH = 16
+_SMALL = (24, 18)
+_EDGES = (64, 48)
+_GRID = (12, 4, 16, 4)
+_NUM_BINS = 16
+_FLOOR = 1e-4
+Numbers = NDArray[np.float64]
+Names = NDArray[np.str_]
+
+
+@dataclass(frozen=True, slots=True)
+class Sights:
+    """What is seen of examples, and what training examples tell beside the label.
+
+    Attributes:
+        texts: (n,).
+        pixels: (n, features); no features where there are no pictures.
+        clusters: (n,).
+        shown: (n,) what the pictures show; empty where that is not told.
+        asked: (n,) what the texts are about, in the same words; empty where that is not told.
+    """
+
+    texts: Names
+    pixels: Numbers
+    clusters: Names
+    shown: Names
+    asked: Names
+
+    def take(self, rows: NDArray[np.intp]) -> "Sights":
+        """Return some of the examples."""
+        is_told = len(self.shown) > 0
+        return Sights(
+            texts=self.texts[rows],
+            pixels=self.pixels[rows],
+            clusters=self.clusters[rows],
+            shown=self.shown[rows] if is_told else self.shown,
+            asked=self.asked[rows] if is_told else self.asked,
+        )
+
+
+Predict = Callable[[Sights], Numbers]
+"""Returns probabilities (n, labels in sorted order)."""
+Learn = Callable[[Sights, Names], Predict]
+"""Learns labels (n,)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """A model.
+
+    Attributes:
+        name: what it sees, in a few words.
+        accuracy: share of the training examples that it gets right, each by a model that has
+            seen nothing of the example's cluster.
+        learn: trains it.
+    """
+
+    name: str
+    accuracy: float
+    learn: Learn
+
+
+def predict_joint(
+    train: Sequence[Example],
+    test: Sequence[Example],
+    *,
+    split: str,
+    seed: int,
+    concepts: tuple[str, str] | None = None,
+) -> list[Prediction]:
+    """Answer by the candidate that is best within the training clusters.
+
+    Args:
+        train: with labels.
+        test: likewise.
+        split: of the test.
+        seed: of the trees.
+        concepts: fields of training examples that tell what the picture shows and what the text
+            is about; of test examples they are not read.
+
+    Raises:
+        EvaluationError: if an example has no label, the training labels do not differ, or all
+            training examples are of one cluster.
+    """
+    labels, _ = np.asarray(read_labels(train)), read_labels(test or train)
+    sights = see(train, concepts)
+    best, *_ = _rank(sights, labels, seed)
+    rows = best.learn(sights, labels)(see(test)) if test else ()
+    return make_predictions(test, JOINT.name, split, list(np.unique(labels)), rows)
+
+
+def rank_joint_candidates(
+    train: Sequence[Example], *, seed: int, concepts: tuple[str, str] | None = None
+) -> list[Candidate]:
+    """Return the candidates, the best by cross-validation first; arguments as above.
+
+    Raises:
+        EvaluationError: likewise.
+    """
+    labels = np.asarray(read_labels(train))
+    return _rank(see(train, concepts), labels, seed)
+
+
+def _rank(sights: Sights, labels: Names, seed: int) -> list[Candidate]:
+    require_two(labels.tolist())
+    folds = _divide(sights)
+    found = [
+        Candidate(name, _validate(learn, sights, labels, folds), learn)
+        for name, learn in _list_models(sights, derive_seed(seed, JOINT.name))
+    ]
+    return sorted(found, key=lambda one: -one.accuracy)
+
+
+def see(examples: Sequence[Example], concepts: tuple[str, str] | None = None) -> Sights:
+    """Return what is seen of examples; concepts that some of them do not tell are left out."""
+    fields = concepts or ()
+    told = [[str(e.fields[name]) for e in examples if name in e.fields] for name in fields]
+    is_told = len(told) == 2 and all(len(column) == len(examples) for column in told)
+    shown, asked = told if is_told else ([], [])
+    known: dict[str, Numbers] = {}
+    return Sights(
+        texts=np.asarray([read_text(example) for example in examples]),
+        pixels=_join_pictures([[_describe(p, known) for p in e.pictures] for e in examples]),
+        clusters=np.asarray([example.cluster for example in examples]),
+        shown=np.asarray(shown, dtype=np.str_),
+        asked=np.asarray(asked, dtype=np.str_),
+    )
+
+
+def pair_words(text: str) -> list[str]:
+    """Return the ordered pairs of words that stand close to each other."""
+    words = re.findall(r"\w+", text.lower())[:_NUM_WORDS]
+    return [
+        f"{first} {second}"
+        for place, first in enumerate(words)
+        for second in words[place + 1 : place + 1 + _REACH]
+    ]
+
+
+def _join_pictures(pictures: Sequence[Sequence[Numbers]]) -> Numbers:
+    """Return features by example: mean, lowest and highest over its pictures, if all have some."""
+    if not pictures or not all(pictures):
+        return np.zeros((len(pictures), 0))
+    if all(len(own) == 1 for own in pictures):
+        return np.stack([own[0] for own in pictures])
+    stacks = [np.stack(own) for own in pictures]
+    return np.stack([np.concatenate([s.mean(0), s.min(0), s.max(0)]) for s in stacks])
+
+
+def _describe(picture: Picture, known: dict[str, Numbers]) -> Numbers:
+    """Return a thumbnail, where its edges are, and how often which colours are in it."""
+    if picture.digest not in known:
+        image = open_picture(Path(picture.path))
+        pixels = np.asarray(image.resize(_SMALL), dtype=np.float64) / 255
+        gray = np.asarray(image.convert("L").resize(_EDGES), dtype=np.float64) / 255
+        edges = [np.abs(g).reshape(_GRID).mean((1, 3)).ravel() for g in np.gradient(gray)]
+        colours = [
+            np.histogram(pixels[..., c], _NUM_BINS, (0, 1))[0] / pixels[..., c].size
+            for c in range(3)
+        ]
+        known[picture.digest] = np.concatenate([pixels.ravel(), *edges, *colours])
+    return known[picture.digest]
+
+
+def _divide(
+    sights: Sights, most: int = NUM_FOLDS
+) -> list[tuple[NDArray[np.intp], NDArray[np.intp]]]:
+    num_clusters = len(set(sights.clusters.tolist()))
+    if num_clusters < 2:
+        raise EvaluationError("the joint baseline needs two clusters to learn from", got=1)
+    folds = GroupKFold(min(most, num_clusters))
+    return list(folds.split(sights.texts, groups=sights.clusters))
+
+
+def _validate(learn: Learn, sights: Sights, labels: Names, folds: Sequence[Any]) -> float:
+    """Return the share of examples that are right out of fold."""
+    num_right = 0
+    for rows, held in folds:
+        names = np.unique(labels[rows])
+        if len(names) == 1:
+            predicted = np.repeat(names, len(held))
+        else:
+            chances = learn(sights.take(rows), labels[rows])(sights.take(held))
+            predicted = names[chances.argmax(axis=1)]
+        num_right += int((predicted == labels[held]).sum())
+    return num_right / len(labels)
+
+
+def _list_models(sights: Sights, seed: int) -> Iterator[tuple[str, Learn]]:
+    do_texts_differ = len(set(sights.texts.tolist())) > 1
+    if do_texts_differ:
+        yield "words", _learn_words
+        yield "words in their order", _learn_order
+    if sights.pixels.shape[1]:
+        yield "pictures", partial(_learn_pictures, seed=seed)
+    if sights.pixels.shape[1] and do_texts_differ:
+        yield "pictures and words", partial(_learn_both, seed=seed)
+        if len(sights.shown):
+            yield "whether picture and text agree", partial(_learn_agreement, seed=seed)
+
+
+def _learn_words(sights: Sights, labels: Names) -> Predict:
+    model = make_pipeline(count_words(), _regress(1.0)).fit(sights.texts, labels)
+    return lambda other: model.predict_proba(other.texts)
+
+
+def _learn_order(sights: Sights, labels: Names) -> Predict:
+    pairs = HashingVectorizer(
+        analyzer=pair_words, n_features=_NUM_HASHES, alternate_sign=False, norm=None, binary=True
+    )
+    model = make_pipeline(pairs, TfidfTransformer(), _regress(10.0)).fit(sights.texts, labels)
+    return lambda other: model.predict_proba(other.texts)
+
+
+def _learn_pictures(sights: Sights, labels: Names, *, seed: int) -> Predict:
+    model = _grow(seed).fit(sights.pixels, labels)
+    return lambda other: model.predict_proba(other.pixels)
+
+
+def _learn_both(sights: Sights, labels: Names, *, seed: int) -> Predict:
+    words = count_words().fit(sights.texts)
+    counts = words.transform(sights.texts)
+    num_topics = max(1, min(_NUM_TOPICS, *counts.shape) - 1)
+    topics = TruncatedSVD(num_topics, random_state=seed).fit(counts)
+
+    def join(seen: Sights) -> Numbers:
+        return np.hstack([seen.pixels, topics.transform(words.transform(seen.texts))])
+
+    model = _grow(seed).fit(join(sights), labels)
+    return lambda other: model.predict_proba(join(other))
+
+
+def _learn_agreement(sights: Sights, labels: Names, *, seed: int) -> Predict:
+    """Learn what pictures show and what texts are about; the label follows from how they agree.
+
+    For the last step each example is judged by models that have not seen its cluster.
+    """
+    agreement = np.zeros((len(labels), 1))
+    for rows, held in _divide(sights, _NUM_INNER_FOLDS):
+        agreement[held] = _learn_concepts(sights.take(rows), seed)(sights.take(held))
+    model = _regress(1.0).fit(agreement, labels)
+    agree = _learn_concepts(sights, seed)
+    return lambda other: model.predict_proba(agree(other))
+
+
+def _learn_concepts(sights: Sights, seed: int) -> Predict:
+    """Return what gives the log probability (n, 1) that picture and text are of one concept."""
+    concepts = np.union1d(sights.shown, sights.asked)
+    _, pictures = np.unique(sights.pixels, axis=0, return_index=True)
+    _, texts = np.unique(sights.texts, return_index=True)
+    looks = _fit_all(_grow(seed), sights.pixels[pictures], sights.shown[pictures], concepts)
+    reads = _fit_all(
+        make_pipeline(count_words(), _regress(30.0)),
+        sights.texts[texts],
+        sights.asked[texts],
+        concepts,
+    )
+    return lambda other: np.log(
+        (looks(other.pixels) * reads(other.texts)).sum(axis=1, keepdims=True)
+    )
+
+
+def _fit_all(model: Any, given: Any, names: Names, concepts: Names) -> Callable[[Any], Numbers]:
+    """Return what gives probabilities (n, concepts), also of concepts that were not there."""
+    if len(set(names.tolist())) < 2:
+        only = (concepts == names[0]) + _FLOOR
+        return lambda other: np.tile(only / only.sum(), (len(other), 1))
+    model.fit(given, names)
+    known: Names = model.classes_
+    columns = np.searchsorted(concepts, known)
+
+    def predict(other: Any) -> Numbers:
+        found = np.full((len(other), len(concepts)), _FLOOR)
+        found[:, columns] += model.predict_proba(other)
+        return found / found.sum(axis=1, keepdims=True)
+
+    return predict
+
+
+def _grow(seed: int) -> Any:
+    return ExtraTreesClassifier(_NUM_TREES, random_state=seed, n_jobs=1)
+
+
+def _regress(strength: float) -> Any:
+    return LogisticRegression(C=strength, max_iter=2000)
