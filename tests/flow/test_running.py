@@ -38,7 +38,7 @@ def test_a_task_with_a_warmup_runs_the_whole_way(tmp_path: Path) -> None:
     out = run(SmallTask, config, out=tmp_path / "run", say=said.append)
     metrics = read_metrics(out / "evaluate" / "metrics.json")
     policies = {metric.policy for metric in metrics if metric.measure == "accuracy"}
-    assert policies == {"majority", "text_only", "prompt", "sft", "sft_control", "grpo"}
+    assert policies == {"majority", "text_only", "joint", "prompt", "sft", "sft_control", "grpo"}
     assert said[0] == "[1/9] prepare: data into splits"
     assert any("evaluate run in" in line for line in said)
     assert json.loads((out / "manifest.json").read_text())["recipe"] == "small_task:SmallTask"
@@ -84,7 +84,7 @@ def check_predictions(out: Path) -> None:
 def test_without_a_warmup_grpo_starts_from_the_base(tmp_path: Path) -> None:
     out = run(SmallTask, SmallConfig(**SMALL), out=tmp_path / "run", say=lambda _: None)
     policies = {metric.policy for metric in read_metrics(out / "evaluate" / "metrics.json")}
-    assert policies == {"majority", "text_only", "prompt", "grpo"}
+    assert policies == {"majority", "text_only", "joint", "prompt", "grpo"}
     assert not (out / "sft").exists()
     assert [one.step for one in read_policies(out).list_ancestors("grpo")] == [None, "grpo"]
 

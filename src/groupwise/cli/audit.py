@@ -1,7 +1,7 @@
 """``groupwise audit``: look for what would make a result wrong, before training."""
 
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import typer
 from rich.console import Console
@@ -45,6 +45,12 @@ def data(
     config: ConfigName = None,
     settings: Settings = None,
     out: Out = None,
+    baselines: Annotated[
+        bool,
+        typer.Option(
+            "--baselines", help="Also say how much simple models learn from the training split."
+        ),
+    ] = False,
     debug: Debug = False,
 ) -> None:
     """Prepare and audit a recipe's data; exit 1 if the audit has errors."""
@@ -55,6 +61,8 @@ def data(
     typer.echo((folder / _AUDIT_DATA / "audit.md").read_text(encoding="utf-8"))
     if _has_errors(folder / _AUDIT_DATA):
         raise typer.Exit(1)
+    if baselines:
+        _print_baselines(found, resolved, folder)
 
 
 @audit_app.command()
@@ -78,6 +86,19 @@ def rewards(
     typer.echo(f"written: {path}")
     if _has_errors(folder / AUDIT_REWARDS):
         raise typer.Exit(1)
+
+
+def _print_baselines(recipe: Recipe[Any], config: Config, folder: Path) -> None:
+    """Print what can be learned without a policy, and that no test item was looked at."""
+    from groupwise.flow import rate_baselines
+
+    if recipe.task is None:
+        raise ConfigError(f"the recipe {recipe.name} is made of no Task: it has no baselines")
+    table = Table("simple model", "right", box=None)
+    for name, share in rate_baselines(recipe.task(), config, folder).items():
+        table.add_row(name, f"{share:.1%}")
+    Console(highlight=False, markup=False).print(table)
+    typer.echo("cross-validated within the training clusters; the test split was not looked at")
 
 
 def _run_until(step: str, recipe: Recipe[Any], config: Config, folder: Path) -> None:

@@ -7,6 +7,7 @@ that learns both and answers by whether they agree. The best by cross-validation
 divide clusters: items that resemble each other never stand on both sides.
 """
 
+import random
 import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -39,6 +40,7 @@ from groupwise.evaluation.untyped import (
 
 NUM_FOLDS = 5
 _NUM_INNER_FOLDS = 3
+MAX_ROWS = 4000
 _NUM_TREES = 100
 _NUM_TOPICS = 48
 _NUM_HASHES = 2**17
@@ -116,7 +118,7 @@ def predict_joint(
     """Answer by the candidate that is best within the training clusters.
 
     Args:
-        train: with labels.
+        train: with labels; of more than ``MAX_ROWS`` so many are drawn.
         test: likewise.
         split: of the test.
         seed: of the trees.
@@ -127,8 +129,9 @@ def predict_joint(
         EvaluationError: if an example has no label, the training labels do not differ, or all
             training examples are of one cluster.
     """
-    labels, _ = np.asarray(read_labels(train)), read_labels(test or train)
-    sights = see(train, concepts)
+    read_labels(test or train)
+    train = _draw(train, seed)
+    labels, sights = np.asarray(read_labels(train)), see(train, concepts)
     best, *_ = _rank(sights, labels, seed)
     rows = best.learn(sights, labels)(see(test)) if test else ()
     return make_predictions(test, JOINT.name, split, list(np.unique(labels)), rows)
@@ -142,8 +145,15 @@ def rank_joint_candidates(
     Raises:
         EvaluationError: likewise.
     """
-    labels = np.asarray(read_labels(train))
-    return _rank(see(train, concepts), labels, seed)
+    train = _draw(train, seed)
+    return _rank(see(train, concepts), np.asarray(read_labels(train)), seed)
+
+
+def _draw(train: Sequence[Example], seed: int) -> Sequence[Example]:
+    """Return at most so many examples that the candidates take minutes at most."""
+    if len(train) <= MAX_ROWS:
+        return train
+    return random.Random(derive_seed(seed, "joint_rows")).sample(list(train), MAX_ROWS)
 
 
 def _rank(sights: Sights, labels: Names, seed: int) -> list[Candidate]:

@@ -11,7 +11,7 @@ from groupwise.flow.prediction import (
     name_version,
     predict_rows,
 )
-from groupwise.flow.preparing import build_base
+from groupwise.flow.preparing import build_base, rate_baselines
 from groupwise.flow.preview import estimate_picture
 from groupwise.flow.recipe import make_recipe
 from groupwise.flow.running import run
@@ -48,6 +48,7 @@ __all__ = [
     "open_policy",
     "open_run",
     "predict_rows",
+    "rate_baselines",
     "run",
     "upload",
 ]

@@ -1,10 +1,13 @@
 """The stages ``prepare`` (splits, and a tiny base that is built here) and ``audit``."""
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
-from groupwise.core import Example, derive_seed, read_json
+from groupwise.core import ConfigError, Example, derive_seed, read_json
 from groupwise.data import DataAudit, DropLog, audit_data, find_near_pictures, write_audit
+from groupwise.evaluation import MAJORITY, rank_joint_candidates
 from groupwise.flow.task import Task, read_splits
 from groupwise.models import open_token_counter, write_tiny_policy
 from groupwise.pipeline import StepContext
@@ -95,3 +98,31 @@ def audit_splits(
             mirrored=config.data.mirror_invariant,
         ),
     )
+
+
+def rate_baselines(task: Task[Any], config: Any, run: Path) -> dict[str, float]:
+    """Return the share of training examples that simple models get right, by their names.
+
+    Each example is answered by models that have seen nothing of its cluster. The test split is
+    not looked at, so this may be asked as often as one likes.
+
+    Args:
+        task: of the recipe.
+        config: of the run.
+        run: a folder with the outputs of the data stages.
+
+    Raises:
+        ConfigError: if answers are no labels.
+        EvaluationError: if the training labels do not differ or are of one cluster.
+    """
+    if not task.parser(config).labels:
+        raise ConfigError("the baselines are rated where answers are labels")
+    uses = tuple(dict.fromkeys(("prepare", task.data_stage)))
+    context = StepContext(run, run / "audit", "audit", is_resumed=False, uses=uses, config=config)
+    train = task.show(config, context, read_splits(run / task.data_stage, "train")["train"])
+    counts = Counter(str(example.label) for example in train)
+    ranked = rank_joint_candidates(train, seed=config.seed, concepts=task.concepts)
+    return {
+        **{one.name: one.accuracy for one in ranked},
+        MAJORITY.name: max(counts.values()) / len(train),
+    }

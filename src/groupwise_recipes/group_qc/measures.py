@@ -1,6 +1,6 @@
 """What inspectors ask first: missed defects and false alarms, also by mission, and what trained.
 
-And what needs no Stage B: the majority, the summaries' words, the photos' thumbnails.
+And what needs no Stage B: the majority, the summaries' words, the photos' thumbnails, all of it.
 """
 
 from collections import defaultdict
@@ -19,6 +19,7 @@ from groupwise.evaluation import (
     compute_metrics,
     describe_metric,
     make_tile,
+    predict_joint,
     predict_majority,
     predict_picture_only,
     predict_text_only,
@@ -39,7 +40,7 @@ MEASURES = (
     Measure(OBEYED, "Obeys orders", "听从描述中的命令", is_higher_better=False),
     Measure(TWO_LINES, "Two lines", "两行格式"),
 )
-_WITHOUT_REPLIES = ("majority", "text_only", "picture_only")
+_WITHOUT_REPLIES = ("majority", "text_only", "picture_only", "joint")
 _COLUMNS = {
     "Missed defects": MISSED,
     "False alarms": FALSE_ALARMS,
@@ -192,9 +193,15 @@ def predict_baselines(
         *predict_majority(blind_train, blind_test, split="test", seed=seed),
         *predict_text_only(blind_train, blind_test, split="test", seed=seed),
         *(_predict_photos(train, test, labels=labels, seed=seed) if has_photos else ()),
+        *predict_joint(*(_show_all(rows) for rows in (train, test)), split="test", seed=seed),
     ]
     fields = {example.id: dict(example.fields) for example in test}
     return [replace(one, fields=fields[one.example_id]) for one in found]
+
+
+def _show_all(examples: Sequence[Example]) -> list[Example]:
+    """Return mission, summaries and photos, without the texts that all prompts share."""
+    return [_hide_photos(one).with_pictures(one.pictures) for one in examples]
 
 
 def _predict_photos(

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from groupwise.core import Example, Message, digest_json, dump_config, read_json, write_json
 from groupwise.data import DropLog, read_examples
 from groupwise.evaluation import (
+    JOINT,
     MAJORITY,
     PICTURE_ONLY,
     TEXT_ONLY,
@@ -82,7 +83,7 @@ class GroupQc(Task[GroupQcConfig]):
     slices: ClassVar = ("task_type",)
     measures = MEASURES
     headline = MISSED
-    baselines = (MAJORITY, _SUMMARIES_ONLY, PICTURE_ONLY)
+    baselines = (MAJORITY, _SUMMARIES_ONLY, PICTURE_ONLY, JOINT)
 
     def inputs(self, config: GroupQcConfig) -> Mapping[str, str]:
         """Return what the photos and the table of missions are known by."""
