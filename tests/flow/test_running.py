@@ -10,7 +10,7 @@ from small_task import GreedyTask, SmallConfig, SmallTask
 from groupwise.core import ConfigError, read_json, read_jsonl, write_jsonl
 from groupwise.data import read_examples
 from groupwise.evaluation import read_metrics, read_policies, read_predictions
-from groupwise.flow import open_run, predict_rows, run
+from groupwise.flow import open_run, predict_rows, rate_baselines, run
 from groupwise.flow.running import find_address
 from groupwise.pipeline import find_recipe
 
@@ -58,6 +58,9 @@ def test_a_task_with_a_warmup_runs_the_whole_way(tmp_path: Path) -> None:
     assert described.find("text_only").blind_to == ()
     assert [one.name for one in described.list_ancestors("grpo")] == ["prompt", "sft", "grpo"]
     check_predictions(out)
+    rated = rate_baselines(SmallTask(), config, out)
+    assert set(rated) == {"words", "words in their order", "majority"}
+    assert all(0 <= share <= 1 for share in rated.values())
     said.clear()
     run(SmallTask, config, out=out, say=said.append)
     assert sum("reused" in line for line in said) == 9

@@ -37,7 +37,7 @@ def install(monkeypatch: pytest.MonkeyPatch):
     """Make these versions the installed ones."""
 
     def install(**versions: str) -> None:
-        for place in ("pipeline.packages", "pipeline.runner"):
+        for place in ("pipeline.step_files", "pipeline.runner"):
             monkeypatch.setattr(f"groupwise.{place}.list_packages", lambda: versions)
 
     return install

@@ -266,7 +266,7 @@ class Task(Generic[C]):
         return [{} for _ in examples]
 
     def show(self, config: C, context: StepContext, test: Sequence[Example]) -> Sequence[Example]:
-        """Return the test items with the pictures that belong to them."""
+        """Return items with the pictures that belong to them."""
         return test
 
     def complete(

@@ -200,7 +200,15 @@ def test_the_whole_way_of_a_task_of_ones_own(make: Make, server: FaultyServer):
         for metric in read_metrics(out / "evaluate" / "metrics.json")
         if metric.measure == "accuracy"
     }
-    assert set(accuracies) == {"majority", "text_only", "joint", "prompt", "sft", "sft_control", "grpo"}
+    assert set(accuracies) == {
+        "majority",
+        "text_only",
+        "joint",
+        "prompt",
+        "sft",
+        "sft_control",
+        "grpo",
+    }
     assert {metric.n for metric in accuracies.values()} == {6}
     rows = read_jsonl(out / "grpo" / "metrics.jsonl")
     assert {"reward/correct", "reward/format", "reward/brevity", "reward/clear"} <= set(rows[0])
