@@ -7,7 +7,7 @@ STAMP := .venv/.groupwise-setup
 export PYTHONDONTWRITEBYTECODE =
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-all check docs bench
+.PHONY: help setup demo test test-all check results docs bench
 
 help:
 	@echo "make setup     install everything into .venv"
@@ -15,6 +15,7 @@ help:
 	@echo "make test      the tests that take seconds each"
 	@echo "make test-all  the slow ones too"
 	@echo "make check     style, types and the layers"
+	@echo "make results   tables of measured numbers in the pages, from benchmarks/results"
 	@echo "make docs      the documentation site into build/site; a broken link fails"
 	@echo "make bench     the benchmarks"
 
@@ -51,6 +52,9 @@ check: setup
 	$(BIN)/ruff format --check
 	$(BIN)/pyright
 	$(BIN)/lint-imports
+
+results: setup
+	$(BIN)/python docs/hooks/result_tables.py
 
 docs: setup
 	$(BIN)/python docs/hooks/assemble.py

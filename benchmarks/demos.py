@@ -23,7 +23,8 @@ def read_run(run: Path) -> tuple[str, dict[str, Any]]:
     comparisons = read(run / "evaluate" / "comparisons.json")
     result = {
         "command": manifest["command"],
-        "hardware": manifest["hardware"],
+        **{name: manifest[name] for name in ("git_revision", "packages", "hardware", "seed")},
+        "data": read(run / "evaluate" / "conditions.json")["data"],
         "metrics": {r["name"]: [r["value"], r["low"], r["high"], r["n"]] for r in metrics},
         "above": {
             f"{r['policy_b']} - {r['policy_a']}": [
