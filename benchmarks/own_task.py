@@ -2,9 +2,8 @@
 
 A work record lists twelve steps, and in every one power is cut, power is switched on, and the cover
 is opened; it is in order if there was no power when the cover was opened. Which words there are
-says nothing. Few rows have a target for the warm-up, and the others have a label alone. A logistic
-regression on which step comes before which is the rival that somebody who knows the rule would
-write. In the easy set one word decides.
+says nothing. Few rows have a target for the warm-up, and the others have a label alone. In the easy
+set one word decides.
 
     python benchmarks/own_task.py --runs build/own_task --json benchmarks/results/own_task.json
 
@@ -19,16 +18,8 @@ import random
 import subprocess
 import sys
 from collections.abc import Sequence
-from itertools import combinations
 from pathlib import Path
 from typing import Any
-
-from sklearn.feature_extraction.text import CountVectorizer
-from sklearn.linear_model import LogisticRegression
-from sklearn.pipeline import make_pipeline
-
-from groupwise.core import Example
-from groupwise.data import read_examples
 
 STEPS = [
     *("登记", "清点工具", "测温", "拍照", "贴标签"),
@@ -92,21 +83,6 @@ def is_without_power(steps: Sequence[str]) -> bool:
     return cut < opened and not cut < on < opened
 
 
-def measure_pairs(out: Path) -> float:
-    """Return the accuracy on the test split of what knows only which step is before which."""
-    splits = [read_examples(out / "prepare" / f"{name}.jsonl") for name in ("train", "test")]
-    lines = [[_write_pairs(one) for one in rows] for rows in splits]
-    labels = [[str(one.label) for one in rows] for rows in splits]
-    model = make_pipeline(CountVectorizer(token_pattern=r"\S+"), LogisticRegression(max_iter=2000))
-    model.fit(lines[0], labels[0])
-    return float(model.score(lines[1], labels[1]))
-
-
-def _write_pairs(example: Example) -> str:
-    said = example.prompt[-1].text.split("：")[1].split("。")[0]
-    return " ".join(f"{one}<{other}" for one, other in combinations(said.split("；"), 2))
-
-
 def run(folder: Path, name: str, seed: int) -> Path:
     """Run a config of the folder with a seed; return the run folder."""
     out = folder / "runs" / f"{name}-{seed}"
@@ -133,7 +109,6 @@ def read_result(out: Path) -> dict[str, Any]:
         "grpo_above": {
             row["policy_a"]: [row["difference"], row["low"], row["high"]] for row in comparisons
         },
-        "ordered_pairs": measure_pairs(out),
     }
 
 
