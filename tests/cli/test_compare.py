@@ -88,6 +88,121 @@ class TestCompare:
         assert done.stderr.count("\n") == 1
 
 
+def write_seed(folder: Path, seed: int, accuracy: float, changes: dict[str, object]) -> Path:
+    named = {"manifest.json:seed": seed, "manifest.json:config/seed": seed}
+    rows = make_answers(accuracy, name=f"seed {seed}")
+    return make_run(folder, {**changes, **named}, predictions=rows)
+
+
+@pytest.fixture
+def seeds(tmp_path: Path) -> Path:
+    """Three seeds of each of two betas."""
+    for seed in range(3):
+        write_seed(tmp_path / f"runs/a/seed-{seed}", seed, 0.6, {})
+        write_seed(tmp_path / f"runs/b/seed-{seed}", seed, 0.95, dict(VARIED))
+    return tmp_path / "runs"
+
+
+class TestMethods:
+    FACTOR = ("--factor", "grpo.beta")
+
+    @pytest.mark.parametrize("joined", [False, True])
+    def test_folders_of_runs_and_runs_joined_by_commas_are_sides(
+        self, seeds: Path, command_line: CommandLine, joined: bool
+    ) -> None:
+        sides = [
+            ",".join(f"runs/{name}/seed-{seed}" for seed in range(3)) if joined else f"runs/{name}"
+            for name in "ba"
+        ]
+        done = command_line("compare", *sides, *self.FACTOR, "--out", "out")
+        assert (done.returncode, done.stderr) == (0, "")
+        assert "points for the method" in done.stdout
+        assert "these checkpoints" not in done.stdout
+        values = json.loads((seeds.parent / "out/methods.json").read_text())
+        assert [row["seeds"] for row in values["methods"]] == [[0, 1, 2]] * 2
+        assert values["pairs"][0]["found"]["is_paired"]
+        assert values["is_fair"]
+
+    def test_two_policies_of_the_same_runs_are_methods(
+        self, seeds: Path, command_line: CommandLine
+    ) -> None:
+        done = command_line("compare", "runs/a:grpo", "runs/a:sft", "--language", "zh")
+        assert done.returncode == 0
+        assert "方法差值" in done.stdout
+        values = json.loads((seeds / "compare-a-grpo-a-sft/methods.json").read_text())
+        assert [row["policy"] for row in values["methods"]] == ["grpo", "sft"]
+
+    def test_several_runs_are_reported_as_seeds(
+        self, seeds: Path, command_line: CommandLine
+    ) -> None:
+        done = command_line("report", *(f"runs/a/seed-{seed}" for seed in range(3)))
+        assert (done.returncode, done.stderr) == (0, "")
+        assert done.stdout.splitlines()[-1] == "report: runs/methods-seed-0/methods.html"
+        values = json.loads((seeds / "methods-seed-0/methods.json").read_text())
+        assert [(one["first"], one["second"]) for one in values["pairs"]] == [
+            ("grpo", "sft"),
+            ("grpo", "majority"),
+        ]
+
+    def test_a_sweep_over_seeds_is_reported_as_methods_and_is_a_side(
+        self, seeds: Path, command_line: CommandLine
+    ) -> None:
+        cells: list[dict[str, object]] = []
+        for seed in range(4):
+            name = f"seed={seed}"
+            place = {"name": name, "folder": f"cells/{name}", "config_digest": name}
+            cells.append({**place, "coordinates": {"seed": str(seed)}, "config": {}})
+            if seed < 3:
+                digest = {"manifest.json:config_digest": name}
+                write_seed(seeds / f"swept/cells/{name}", seed, 0.7, digest)
+                append_jsonl(seeds / "swept/states.jsonl", {"cell": name, "state": "done"})
+        axes = [{"key": "seed", "values": ["0", "1", "2", "3"]}]
+        record = {"format": 1, "recipe": "on_task", "axes": axes, "cells": cells}
+        write_json(seeds / "swept/sweep.json", record)
+        done = command_line("report", "runs/swept")
+        assert (done.returncode, done.stderr) == (0, "")
+        values = json.loads((seeds / "swept/methods.json").read_text())
+        assert values["methods"][0]["seeds"] == [0, 1, 2]
+        done = command_line("compare", "runs/b", "runs/swept", *self.FACTOR, "--out", "out")
+        assert done.returncode == 0
+        joined = ",".join(f"runs/swept/cells/seed={seed}" for seed in range(3))
+        again = command_line("compare", "runs/b", joined, *self.FACTOR, "--out", "again")
+        assert again.returncode == 0
+        found, other = (
+            json.loads((seeds.parent / f"{name}/methods.json").read_text())["pairs"][0]["found"]
+            for name in ("out", "again")
+        )
+        assert found == other
+
+    @pytest.mark.parametrize(
+        ("arguments", "words"),
+        [
+            (["report", "runs/a/seed-0", "runs/b/seed-1"], "differ in more than the seed"),
+            (["report", "runs/a/seed-0", "runs/a/seed-0"], "the same seed"),
+            (["report", "runs/a/seed-0", "runs/none"], "runs/none"),
+            (["compare", "runs/a", "runs/a"], "a side is named twice"),
+            (["compare", "runs/a", "runs/b", "--out", "runs/a/seed-0"], "holds a run"),
+            (["compare", "runs/a,runs/none", "runs/b"], "runs/none"),
+        ],
+    )
+    def test_mistakes_are_one_sentence(
+        self, seeds: Path, command_line: CommandLine, arguments: list[str], words: str
+    ) -> None:
+        done = command_line(*arguments)
+        assert (done.returncode, done.stdout) == (2, "")
+        assert done.stderr.startswith("error: ")
+        assert words in done.stderr
+        assert done.stderr.count("\n") == 1
+
+    def test_a_sweep_with_another_axis_is_no_side(
+        self, seeds: Path, command_line: CommandLine
+    ) -> None:
+        write_sweep(seeds / "grid")
+        done = command_line("compare", "runs/grid", "runs/a")
+        assert done.returncode == 2
+        assert "no sweep over seeds alone; got the axes grpo.beta" in done.stderr
+
+
 def write_sweep(folder: Path) -> Path:
     """Write a sweep of two betas and two sizes as it is after three cells are done."""
     cells: list[dict[str, object]] = []

@@ -148,6 +148,16 @@ class TestDryRun:
         assert lines[-1] == "ready: nothing was written"
         assert list_files(tiny.work) == before
 
+    def test_seeds_are_an_axis_and_their_work_is_counted(self, tiny):
+        done = tiny.call("sweep", "tiny", "--grid", "factor=1,2", "--seeds", "3", "--dry-run")
+        assert done.returncode == 0, done.stderr
+        lines = done.stdout.splitlines()
+        assert lines[:2] == ["factor  1, 2", "seed    0, 1, 2"]
+        assert "6 cells; different work over all of them: prepare 1, audit 1, write 2" in lines[2]
+        again = tiny.call("sweep", "tiny", "--grid", "seed=5", "--seeds", "3", "--dry-run")
+        assert again.returncode == 2
+        assert "there is another axis for it" in again.stderr
+
     def test_a_config_file_finds_its_recipe(self, tiny):
         shutil.copy(tiny.site / "configs" / "demo.yaml", tiny.work / "mine.yaml")
         done = tiny.call("sweep", "mine.yaml", "--grid", "seed=5,6", "--dry-run")
@@ -272,6 +282,8 @@ def test_two_at_once_never_do_the_same_step_twice(tiny):
     done = tiny.call("sweep", "tiny", "--grid", "seed=1,2,3", *slow, "--out", "grid", "--jobs", "3")
     assert done.returncode == 0, done.stderr
     assert count_steps(tiny) == {"prepare": 1, "audit": 1, "write": 1, "evaluate": 1, "report": 3}
+    # The recipe leaves no predictions, so that its seeds cannot be reported; the sweep is done.
+    assert "no report over seeds: " in done.stderr
 
 
 class TestFailures:

@@ -159,6 +159,13 @@ def test_more_seeds_and_items_show_more():
     assert shown[0] < 0.8 <= shown[1]
 
 
+@pytest.mark.parametrize("gain", [1, 10, 1000])
+def test_a_difference_far_beyond_the_spread_needs_few_seeds_and_items(gain: int):
+    a, b = np.random.default_rng(6).normal(size=(2, 6, 60)) * 0.1
+    parts = split_variance(a, b + gain, np.ones(60), is_paired=True)
+    assert [count_seeds_needed(parts), count_items_needed(parts, 60) < 10] == [3, True]
+
+
 def test_sides_that_do_not_belong_together_are_refused():
     runs = [make_items([0, 1, 1])] * 3
     with pytest.raises(EvaluationError, match="3 and 2 seeds"):

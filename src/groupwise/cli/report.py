@@ -1,8 +1,8 @@
-"""``groupwise report``: the report of a sweep, of a file of cells, or of one run again."""
+"""``groupwise report``: of a sweep, a file of cells, runs with several seeds, or one run again."""
 
 from itertools import product
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
@@ -13,6 +13,7 @@ from groupwise.cli.compare import (
     choose_report_folder,
     split_metric,
     write_and_print,
+    write_and_print_methods,
 )
 from groupwise.cli.run import Debug
 from groupwise.core import ConfigError, EvaluationError
@@ -23,8 +24,12 @@ if TYPE_CHECKING:
 
 
 def report(
-    target: Annotated[
-        Path, typer.Argument(metavar="SWEEP_DIR|CELLS.json|RUN", help="What to report on.")
+    targets: Annotated[
+        list[Path],
+        typer.Argument(
+            metavar="SWEEP_DIR|CELLS.json|RUN...",
+            help="What to report on: several runs are of one recipe and differ in the seed only.",
+        ),
     ],
     *,
     metric: Metric = "test/accuracy",
@@ -35,11 +40,18 @@ def report(
     ] = None,
     debug: Debug = False,
 ) -> None:
-    """Write the report of a sweep, of cells without items, or of one run again.
+    """Write the report of a sweep, of cells without items, of several seeds, or of one run again.
 
-    The values of the first axis of a sweep are compared, or those of the axes named --factor.
+    The values of the first axis of a sweep are compared, or those of the axes named --factor. Of a
+    sweep over seeds alone, and of several runs, the policies are compared as methods.
     """
-    if (target / "sweep.json").is_file():
+    target = targets[0]
+    if len(targets) > 1:
+        folder = out or Path("runs") / f"methods-{target.resolve().name}"
+        report_seeds(targets, metric, folder, language)
+    elif (target / "sweep.json").is_file() and (runs := list_repetitions(target)):
+        report_seeds(runs, metric, out or target, language)
+    elif (target / "sweep.json").is_file():
         write_and_print(read_grid(target, metric, factors or []), out or target, language)
     elif target.is_file():
         from groupwise.evaluation.comparison import read_cells_file
@@ -63,6 +75,38 @@ def report(
             expected="a sweep, a run or a file of cells",
             fix="check the path",
         )
+
+
+def list_repetitions(folder: Path) -> list[Path]:
+    """Return the done cells of a sweep whose only axis is the seed; none of any other.
+
+    Raises:
+        RunError: if the sweep cannot be read.
+    """
+    from groupwise.pipeline.sweep import read_sweep
+
+    sweep = read_sweep(folder)
+    is_seeds = [axis.key for axis in sweep.axes] == ["seed"]
+    return [cell.folder for cell in sweep.cells if cell.state == "done"] if is_seeds else []
+
+
+def report_seeds(
+    runs: list[Path], metric: str, folder: Path, language: Literal["en", "zh"]
+) -> None:
+    """Write and print the report of the policies of runs that differ in the seed only.
+
+    Raises:
+        EvaluationError: as ``read_repetitions``.
+    """
+    from groupwise.evaluation.comparison import Question
+    from groupwise.evaluation.seeds import read_repetitions
+
+    split, measure = split_metric(metric)
+    if not runs:
+        raise EvaluationError("no run is done", fix="run the sweep again")
+    names = [run.resolve().name for run in runs]
+    question = Question(measure, split, title=f"{names[0]} … {names[-1]}")
+    write_and_print_methods(read_repetitions(runs, question), folder, language)
 
 
 def read_grid(folder: Path, metric: str, factors: list[str]) -> "Material":

@@ -13,7 +13,7 @@ from groupwise.cli.run import (
     choose_folder,
     choose_recipe,
 )
-from groupwise.core import ConfigError, describe_duration
+from groupwise.core import ConfigError, GroupwiseError, describe_duration
 from groupwise.pipeline import Recipe, find_config
 from groupwise.pipeline.sweep import (
     Sweep,
@@ -41,6 +41,10 @@ def sweep(
             help="An axis: a setting and its values. Repeatable. Without one: what DIR holds.",
         ),
     ] = None,
+    seeds: Annotated[
+        int | None,
+        typer.Option("--seeds", min=1, metavar="N", help="The same as --grid seed=0,…,N-1."),
+    ] = None,
     settings: Settings = None,
     out: Annotated[
         Path | None,
@@ -64,10 +68,14 @@ def sweep(
     ] = False,
     debug: Debug = False,
 ) -> None:
-    """Run a recipe for every combination of some settings. Running it again continues."""
+    """Run a recipe for every combination of some settings. Running it again continues.
+
+    A sweep over seeds alone ends with the report of its policies as methods.
+    """
     found, config = choose_recipe(recipe, config, settings or [])
     folder = out or Path(f"{choose_folder(found, config)}-sweep")
-    plan = _make_plan(found, folder, grid or [], config, settings or [], accept or [])
+    axes = [*(grid or []), *([f"seed={','.join(map(str, range(seeds)))}"] if seeds else [])]
+    plan = _make_plan(found, folder, axes, config, settings or [], accept or [])
     if dry_run:
         _print_plan(plan)
         return
@@ -79,6 +87,7 @@ def sweep(
         result = run_sweep(plan, jobs=jobs, report_progress=_print_progress)
         failed = [c.name for c in result.cells if c.state == "failed"]
         _print_result(result, folder)
+        _report_seeds(result, folder)
     if failed:
         typer.echo(f"failed: {', '.join(failed)}; {_KEPT_LATER}", err=True)
         raise typer.Exit(1)
@@ -96,8 +105,21 @@ def _make_plan(
         path = find_config(recipe, config)
         return plan_sweep(recipe, path, grid, out=folder, settings=settings, accepted=accepted)
     if config is not None or settings:
-        raise ConfigError("a config and --set need --grid", fix="give the axes, too")
+        raise ConfigError("a config and --set need --grid or --seeds", fix="give the axes, too")
     return plan_recorded(recipe, folder, accepted=accepted)
+
+
+def _report_seeds(result: Sweep, folder: Path) -> None:
+    """Write the report of a sweep over seeds alone; say why where there is none."""
+    if [axis.key for axis in result.axes] != ["seed"]:
+        return
+    from groupwise.cli.report import report_seeds
+
+    done = [cell.folder for cell in result.cells if cell.state == "done"]
+    try:
+        report_seeds(done, "test/accuracy", folder, "en")
+    except GroupwiseError as error:
+        typer.echo(f"no report over seeds: {error}", err=True)
 
 
 def _print_plan(plan: SweepPlan) -> None:

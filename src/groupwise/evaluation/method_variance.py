@@ -136,7 +136,8 @@ def find_power(parts: Components, num_seeds: int, *, more_items: float = 1) -> f
     """Return how likely a difference of this size is shown, in [0, 1].
 
     The estimate over its standard error is taken as noncentral t with Satterthwaite's degrees of
-    freedom, against the quantile that ``find_half_width`` uses at the expected variances.
+    freedom, against the quantile that ``find_half_width`` uses at the expected variances. To be
+    shown with the wrong sign does not count.
 
     Args:
         parts: measured.
@@ -156,7 +157,7 @@ def find_power(parts: Components, num_seeds: int, *, more_items: float = 1) -> f
     df = variance**2 / (seed**2 / seed_df + cluster**2 / cluster_df)
     limit = math.sqrt((quantiles[0] ** 2 * seed + quantiles[1] ** 2 * cluster) / variance)
     shift = abs(float(parts.estimate)) / math.sqrt(variance)
-    return float(noncentral_t.sf(limit, df, shift) + noncentral_t.cdf(-limit, df, shift))
+    return float(noncentral_t.sf(limit, df, shift))
 
 
 def count_seeds_needed(parts: Components) -> int | None:

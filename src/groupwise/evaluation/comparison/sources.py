@@ -116,7 +116,7 @@ def read_sources(
         )
         for one in done
     }
-    defined = _define_measure(question.measure, done)
+    defined = define_measure(question.measure, [one.folder for one in done])
     measure = defined or Measure(question.measure, question.measure, question.measure)
     answers = {
         key: _read_answers(rows[key], one, measure, question.split, policies[key])
@@ -149,13 +149,13 @@ def read_sources(
     )
 
 
-def _define_measure(name: str, done: Iterable[Source]) -> Measure | None:
+def define_measure(name: str, folders: Iterable[Path]) -> Measure | None:
     """Return the measure as Groupwise or the runs define it, None where nobody does.
 
     Raises:
         EvaluationError: if more is better in one run and less in another.
     """
-    found = [find_measure(name, read_measures(one.folder)) for one in done]
+    found = [find_measure(name, read_measures(folder)) for folder in folders]
     known = [one for one in found if one is not None]
     if len({one.is_higher_better for one in known}) > 1:
         raise EvaluationError(

@@ -1,0 +1,184 @@
+"""Runs that repeat a method with other seeds: read, and refused where they differ in more."""
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from groupwise.core import EvaluationError
+from groupwise.evaluation.comparison.material import Gate
+from groupwise.evaluation.comparison.sides import merge_verdicts
+from groupwise.evaluation.comparison.sources import Question, choose_policy, define_measure
+from groupwise.evaluation.fairness import RunFacts, check_fairness, read_facts
+from groupwise.evaluation.fairness.classing import find_differences
+from groupwise.evaluation.fairness.finding import relate_items
+from groupwise.evaluation.items import Items
+from groupwise.evaluation.measures import Measure
+from groupwise.evaluation.policies import Policies, read_policies
+from groupwise.evaluation.predictions import Prediction, read_predictions
+from groupwise.evaluation.scoring import list_measures, read_items
+from groupwise.evaluation.seeds.content import Method, MethodMaterial, Repetition
+
+_SEED = "seeds/seed"
+_FOLLOWS = ("items", "data", "prompts", "budget", "resolved", "is_nested_subset_of")
+"""What may differ between runs that differ in the seed: what is drawn by it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Side:
+    """One side of a comparison: the runs of one method.
+
+    Attributes:
+        name: what it is called.
+        folders: its finished runs.
+        policy: whose answers are compared; None: the last that all runs of all sides have.
+    """
+
+    name: str
+    folders: tuple[Path, ...]
+    policy: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class _Run:
+    folder: Path
+    rows: list[Prediction]
+    policies: Policies
+
+    def read_facts(self, policy: str) -> RunFacts:
+        return read_facts(self.folder, policy=policy, predictions=self.rows)
+
+
+def read_repetitions(folders: Sequence[Path], question: Question) -> MethodMaterial:
+    """Read runs of one recipe as repetitions of every policy that all of them have.
+
+    The last policy is compared with each other one, run by run.
+
+    Raises:
+        EvaluationError: if the runs differ in more than the seed, two have the same one, or they
+            have no policy, split or measure in common.
+        DataError: if a file is damaged.
+    """
+    runs = [_read_run(folder) for folder in folders]
+    measure = _find_measure(question, folders)
+    last = choose_policy([run.rows for run in runs], runs[0].policies)
+    shared = [name for name in _list_policies(runs, question) if name != last]
+    methods = [
+        _read_method(name, name, runs, question, measure)
+        for name in runs[0].policies.sort([*shared, last])
+    ]
+    pairs = [(last, name) for name in reversed(shared)]
+    return MethodMaterial(
+        question.title,
+        measure,
+        question.split,
+        tuple(methods),
+        tuple(pairs),
+        policies=runs[0].policies,
+    )
+
+
+def read_sides(sides: Sequence[Side], question: Question) -> MethodMaterial:
+    """Read the sides of a comparison; each is a method, the first is compared with every other.
+
+    Raises:
+        EvaluationError: as ``read_repetitions``, within a side.
+        DataError: if a file is damaged.
+    """
+    runs = {side.name: [_read_run(folder) for folder in side.folders] for side in sides}
+    left = [one for side in sides if side.policy is None for one in runs[side.name]]
+    last = choose_policy([one.rows for one in left], left[0].policies) if left else ""
+    measure = _find_measure(question, [folder for side in sides for folder in side.folders])
+    methods = [
+        _read_method(side.name, side.policy or last, runs[side.name], question, measure)
+        for side in sides
+    ]
+    names = [one.name for one in methods]
+    return MethodMaterial(
+        question.title,
+        measure,
+        question.split,
+        tuple(methods),
+        tuple((names[0], name) for name in names[1:]),
+        gate=_judge(methods, question),
+    )
+
+
+def _read_run(folder: Path) -> _Run:
+    rows = read_predictions(folder / "evaluate" / "predictions.jsonl")
+    return _Run(folder, rows, read_policies(folder))
+
+
+def _find_measure(question: Question, folders: Iterable[Path]) -> Measure:
+    name = question.measure
+    return define_measure(name, folders) or Measure(name, name, name)
+
+
+def _list_policies(runs: Sequence[_Run], question: Question) -> Iterator[str]:
+    """Yield the policies whose items every run has measured on the split."""
+    for name in runs[0].policies.sort(row.policy for row in runs[0].rows):
+        own = [
+            [row for row in run.rows if (row.policy, row.split) == (name, question.split)]
+            for run in runs
+        ]
+        if all(rows and question.measure in list_measures(rows) for rows in own):
+            yield name
+
+
+def _read_method(
+    name: str, policy: str, runs: Sequence[_Run], question: Question, measure: Measure
+) -> Method:
+    facts = [run.read_facts(policy) for run in runs]
+    seeds = [_read_seed(one) for one in facts]
+    _check_seeds(facts, seeds, question.split)
+    found = [
+        Repetition(seed, run.folder, _read_items(run, policy, question, measure))
+        for seed, run in zip(seeds, runs, strict=True)
+    ]
+    return Method(name, policy, tuple(sorted(found, key=lambda one: one.seed)))
+
+
+def _read_items(run: _Run, policy: str, question: Question, measure: Measure) -> Items:
+    here = [row for row in run.rows if row.split == question.split]
+    return read_items(here or run.rows, policy=policy, split=question.split, measure=measure.name)
+
+
+def _read_seed(run: RunFacts) -> int:
+    seed = run.facts.get(_SEED)
+    if not isinstance(seed, int):
+        raise EvaluationError(f"{run.folder} does not say its seed", fix="run it again")
+    return seed
+
+
+def _check_seeds(runs: Sequence[RunFacts], seeds: Sequence[int], split: str) -> None:
+    """Refuse runs that differ in more than the seed, or in nothing."""
+    if len(set(seeds)) < len(seeds):
+        raise EvaluationError(
+            "two of these runs have the same seed",
+            got=list(seeds),
+            fix="leave one of them out, or name the folder of each run once",
+        )
+    if len(runs) < 2:
+        return
+    found = find_differences(runs, relate_items(runs, split=split), factors=("seed",))
+    unlike = [one for one in found if one.kind == "confounding" and one.aspect not in _FOLLOWS]
+    if unlike:
+        names = ", ".join(one.name for one in unlike[:3])
+        raise EvaluationError(
+            "these runs differ in more than the seed",
+            got=names + (f" and {len(unlike) - 3} more" if len(unlike) > 3 else ""),
+            expected="runs of one recipe and config that differ in the seed only",
+            fix="give those of the other method as the other side of `groupwise compare`",
+        )
+
+
+def _judge(methods: Sequence[Method], question: Question) -> Gate:
+    """Hold a run of each side together: of a seed that all have, else of the first of each."""
+    shared = [seed for seed in methods[0].seeds if all(seed in one.seeds for one in methods)]
+    seed = min(shared, default=None)
+    runs: list[RunFacts] = []
+    for one in methods:
+        folder = next(run.folder for run in one.runs if seed in (None, run.seed))
+        runs.append(replace(read_facts(folder, policy=one.policy), name=one.name))
+    factors = (*question.factors, *(("seed",) if seed is None else ()))
+    verdict = check_fairness(runs, factors=factors, split=question.split)
+    return merge_verdicts([one.name for one in methods], [verdict], has_axes=False)
