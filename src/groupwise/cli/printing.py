@@ -48,9 +48,8 @@ def print_headline(folder: Path, *, first: str = "") -> None:
             accuracy = own["accuracy"]
             table.add_row(*cells, *_list_cells(accuracy), str(accuracy["n"]))
     Console(highlight=False, markup=False).print(table)
-    _print_looks(
-        folder, {metric["split_digest"] for own in rows.values() for metric in own.values()}
-    )
+    measured = (metric for own in rows.values() for metric in own.values())
+    _print_looks(folder, {one["split_digest"] for one in measured if "split_digest" in one})
 
 
 def _print_looks(folder: Path, digests: set[str]) -> None:
