@@ -51,6 +51,7 @@ from groupwise.core.jsonl import (
 )
 from groupwise.core.late_names import import_late
 from groupwise.core.locks import is_locked, take_lock
+from groupwise.core.numerics import describe_numerics
 from groupwise.core.pictures import convert_picture, open_picture, store_picture
 from groupwise.core.progress import ProgressLine, Say, describe_duration
 from groupwise.core.result_file import ResultFile
@@ -95,6 +96,7 @@ __all__ = [
     "derive_seed",
     "describe_duration",
     "describe_machine",
+    "describe_numerics",
     "describe_unknown",
     "digest_bytes",
     "digest_file",

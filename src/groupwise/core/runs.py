@@ -16,6 +16,7 @@ from groupwise.core.digests import digest_json
 from groupwise.core.errors import RunError
 from groupwise.core.jsonl import append_jsonl, read_json, write_json
 from groupwise.core.locks import take_lock
+from groupwise.core.numerics import describe_numerics
 
 _PACKAGES = (
     "groupwise",
@@ -143,6 +144,7 @@ def describe_machine() -> dict[str, Any]:
             "num_cpus": len(os.sched_getaffinity(0)),
             "memory_mib": os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // 2**20,
             "accelerators": _list_accelerators(),
+            **describe_numerics(),
         },
         "command": [Path(sys.argv[0]).name, *sys.argv[1:]],
     }

@@ -111,6 +111,14 @@ def test_a_clean_pair_passes(judge_pair: Judge) -> None:
     assert [one.kind for one in verdict.relations] == ["exact"]
 
 
+@pytest.mark.parametrize(("fact", "value"), [("num_threads", 2), ("cpu_flags", ["avx2", "fma"])])
+def test_other_numerics_are_told_and_harmless(judge_pair: Judge, fact: str, value: object) -> None:
+    verdict = judge_pair({f"{OF}hardware/{fact}": value})
+    (found,) = (one for one in verdict.differences if one.key == fact)
+    assert verdict.is_fair
+    assert (found.kind, "sums in another order" in found.explain()) == ("harmless", True)
+
+
 def test_paths_never_count(judge_pair: Judge) -> None:
     harmless = {
         f"{OF}config/data/root": "/elsewhere/screens",

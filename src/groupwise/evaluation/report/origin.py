@@ -77,6 +77,7 @@ def show_settings(manifest: Record | None, words: Words) -> Part:
         head = words.labels("setting", "value")
         blocks = [
             page.Table("", head, rows, kind="wrap"),
+            page.Paragraph(words.label("bit_exact")),
             page.Fold(
                 words.label("num_settings", num=len(settings)),
                 (page.Table("", head, settings, kind="wrap"),),
