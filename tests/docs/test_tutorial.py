@@ -25,6 +25,7 @@ def test_the_tutorial_is_short_and_the_same_in_both_languages():
         ["groupwise", "new"],
         ["groupwise", "run"],
         ["groupwise", "run"],
+        ["groupwise", "audit"],
         ["groupwise", "sweep"],
     ]
     assert all(len(page.read_text(encoding="utf-8").splitlines()) <= 100 for page in PAGES)
@@ -37,8 +38,10 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def test_its_commands_are_taken(folder: Path):
     for _, *words in list_commands(PAGES[0]):
-        checked = [] if words[0] == "new" or "--dry-run" in words else ["--dry-run"]
+        checked = [] if words[0] in ("new", "audit") or "--dry-run" in words else ["--dry-run"]
         command = [sys.executable, "-m", "groupwise.cli", *words, *checked]
         done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
         assert done.returncode == 0, (words, done.stdout + done.stderr)
-    assert sorted(path.name for path in folder.iterdir()) == ["my_task"]
+        if words[0] == "audit":
+            assert "words in their order" in done.stdout
+    assert sorted(path.name for path in folder.iterdir()) == ["my_task", "runs"]
