@@ -99,7 +99,7 @@ def seeds(tmp_path: Path) -> Path:
     """Three seeds of each of two betas."""
     for seed in range(3):
         write_seed(tmp_path / f"runs/a/seed-{seed}", seed, 0.6, {})
-        write_seed(tmp_path / f"runs/b/seed-{seed}", seed, 0.95, dict(VARIED))
+        write_seed(tmp_path / f"runs/b/beta=0.15,seed-{seed}", seed, 0.95, dict(VARIED))
     return tmp_path / "runs"
 
 
@@ -111,8 +111,8 @@ class TestMethods:
         self, seeds: Path, command_line: CommandLine, joined: bool
     ) -> None:
         sides = [
-            ",".join(f"runs/{name}/seed-{seed}" for seed in range(3)) if joined else f"runs/{name}"
-            for name in "ba"
+            ",".join(f"runs/{name}-{seed}" for seed in range(3)) if joined else f"runs/{name[0]}"
+            for name in ("b/beta=0.15,seed", "a/seed")
         ]
         done = command_line("compare", *sides, *self.FACTOR, "--out", "out")
         assert (done.returncode, done.stderr) == (0, "")
@@ -177,7 +177,10 @@ class TestMethods:
     @pytest.mark.parametrize(
         ("arguments", "words"),
         [
-            (["report", "runs/a/seed-0", "runs/b/seed-1"], "differ in more than the seed"),
+            (
+                ["report", "runs/a/seed-0", "runs/b/beta=0.15,seed-1"],
+                "differ in more than the seed",
+            ),
             (["report", "runs/a/seed-0", "runs/a/seed-0"], "the same seed"),
             (["report", "runs/a/seed-0", "runs/none"], "runs/none"),
             (["compare", "runs/a", "runs/a"], "a side is named twice"),

@@ -118,6 +118,8 @@ def test_seeds_that_draw_their_own_items_are_nested(tmp_path: Path) -> None:
         conditions = json.loads(path.read_text())
         for split in conditions["data"].values():
             split["digest"] += str(seed)
+        # A small base is made from the seed, and its tokenizer from what it trains on.
+        conditions |= {"base_weights": f"base {seed}", "tokenizer": f"tokens {seed}"}
         path.write_text(json.dumps(conditions))
     found = report(folders)
     assert found.pairs[0].found.design == "nested"
@@ -130,6 +132,7 @@ def test_seeds_that_draw_their_own_items_are_nested(tmp_path: Path) -> None:
     [
         ({"manifest.json:config/grpo/beta": 0.3}, "more than the seed; got config/grpo.beta"),
         ({"manifest.json:recipe": "other"}, "recipe/name"),
+        ({"manifest.json:inputs": {"data.root": "other"}}, "got inputs/data.root"),
         ({"manifest.json:seed": 0}, "the same seed; got [0, 0, 2]"),
         ({"manifest.json:seed": ...}, "does not say its seed"),
     ],
@@ -149,8 +152,15 @@ def test_runs_that_differ_in_more_or_in_nothing_are_refused(
 def test_two_seeds_give_points_and_ranges(tmp_path: Path) -> None:
     found = report(write_seeds(tmp_path, {"sft": [0.6] * 2, "grpo": [0.9] * 2}, seeds=range(2)))
     assert found.pairs[0].found.low is None
-    assert found.notices[-1].kind == "notice.methods_few_seeds"
+    assert [one.kind for one in found.notices] == ["notice.methods_few_seeds"]
     assert "without an interval for the method" in " ".join(tell_methods(found))
+
+
+def test_of_two_seeds_one_alone_is_told_where_it_says_the_opposite(tmp_path: Path) -> None:
+    shares = {"sft": [0.8] * 2, "grpo": [0.95, 0.7]}
+    found = report(write_seeds(tmp_path, shares, seeds=range(2)))
+    assert found.notices[0].kind == "notice.seed_alone_points"
+    assert found.notices[0].values["alone"] * found.pairs[0].found.estimate < 0
 
 
 @pytest.mark.parametrize(("first", "is_paired"), [(0, True), (4, False)])
@@ -190,8 +200,9 @@ def test_the_page_has_the_same_numbers_in_every_form(flipped: list[Path], tmp_pa
         markdown = html.with_suffix(".md").read_text(encoding="utf-8")
         values = json.loads(html.with_suffix(".json").read_text())
         assert values["pairs"][0]["found"]["estimate"] == found.pairs[0].found.estimate
-        for text in (html.read_text(encoding="utf-8"), markdown):
-            for value in found.methods[2].values:
-                assert f"{100 * value:.1f}\u00a0%" in text
+        (row,) = [line for line in markdown.splitlines() if line.startswith("| GRPO |")]
+        shown = [cell.strip() for cell in row.split("|")[-7:-1]]
+        assert shown == [f"{100 * value:.1f}\u00a0%" for value in found.methods[2].values]
+        assert all(cell in html.read_text(encoding="utf-8") for cell in shown)
         assert (tmp_path / language / "methods" / "seeds.svg").is_file()
         assert str(flipped[3]) in markdown

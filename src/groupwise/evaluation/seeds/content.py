@@ -94,7 +94,7 @@ class MethodPair:
         found: the difference over seeds.
         p_value_holm: adjusted for all pairs of the report; None without an interval.
         alone: the seeds whose runs alone would have shown a difference that the method does not
-            have: first of the other sign, then where the method's is not clear.
+            have: first of the other sign, then of the same where an interval holds 0.
     """
 
     first: str
@@ -195,7 +195,8 @@ def _list_contradicting(pair: MethodPair) -> list[Alone]:
     """Return what a clear method does not say: first the other sign, then what is surest."""
     alike = [one.difference * pair.found.estimate > 0 for one in pair.alone]
     found = sorted(zip(alike, pair.alone, strict=True), key=lambda one: (one[0], one[1].p_value))
-    return [one for is_alike, one in found if not (is_alike and pair.is_clear)]
+    can_be_alike = pair.p_value_holm is not None and not pair.is_clear
+    return [one for is_alike, one in found if can_be_alike or not is_alike]
 
 
 def _collect_notices(gate: Gate, pairs: Sequence[MethodPair]) -> tuple[Statement, ...]:

@@ -19,8 +19,14 @@ from groupwise.evaluation.scoring import list_measures, read_items
 from groupwise.evaluation.seeds.content import Method, MethodMaterial, Repetition
 
 _SEED = "seeds/seed"
-_FOLLOWS = ("items", "data", "prompts", "budget", "resolved", "is_nested_subset_of")
-"""What may differ between runs that differ in the seed: what is drawn by it."""
+_FOLLOWS = (
+    *("items", "data", "prompts", "budget", "resolved", "is_nested_subset_of"),
+    *("base_weights", "tokenizer"),
+)
+"""What may differ between runs that differ in the seed: what is drawn by it, small bases, too.
+
+Other data and a base of the user's own are ``inputs``.
+"""
 
 
 @dataclass(frozen=True, slots=True)
