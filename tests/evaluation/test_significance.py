@@ -1,5 +1,3 @@
-import itertools
-
 import numpy as np
 import pytest
 from scipy import stats
@@ -11,15 +9,8 @@ from groupwise.evaluation.significance import (
     EXACT_BELOW,
     count_items_needed,
     measure_effect,
-    permute_clusters,
     score_mcnemar,
 )
-
-
-def enumerate_swaps(gains: np.ndarray) -> float:
-    """The share of all sign patterns whose sum is as far from 0 as the observed one."""
-    sums = [abs(np.dot(gains, signs)) for signs in itertools.product((-1, 1), repeat=len(gains))]
-    return float(np.mean(np.asarray(sums) >= abs(gains.sum()) - 1e-9))
 
 
 @pytest.mark.parametrize("num_a", [0, 3, 12, 40])
@@ -34,65 +25,6 @@ def test_mcnemar_is_the_binomial_or_the_corrected_square(num_a: int, num_b: int)
     table = [[100, num_a], [num_b, 7]]
     reference = mcnemar(table, exact=total < EXACT_BELOW).pvalue
     assert score_mcnemar(num_a, num_b) == pytest.approx(reference)
-
-
-@pytest.mark.parametrize(
-    "gains",
-    [
-        [1.0, 1, 1, 1, 1, 1],
-        [3.0, -1, 2, 2, -2, 0, 5],
-        [0.3, 0.1, -0.2, 0.45, 0.25, 0.05, -0.1, 0.6, 0.0, 0.0],
-        [1.0, -1, 1, -1],
-        [0.1 + 0.2, -0.3, 0.1],
-    ],
-)
-def test_few_clusters_are_enumerated(gains: list[float]) -> None:
-    assert permute_clusters(np.asarray(gains), seed=0) == pytest.approx(
-        enumerate_swaps(np.asarray(gains))
-    )
-
-
-def test_clusters_that_did_not_move_say_nothing() -> None:
-    gains = np.asarray([2.0, -1, 3, 1, 1])
-    assert permute_clusters(np.append(gains, np.zeros(5000)), seed=0) == permute_clusters(
-        gains, seed=1
-    )
-
-
-@pytest.mark.parametrize("gains", [[0.0] * 40, [5.0], [5.0, 0.0, 0.0], [], [0.0]])
-def test_less_than_two_moved_clusters_prove_nothing(gains: list[float]) -> None:
-    assert permute_clusters(np.asarray(gains), seed=0) == 1.0
-
-
-def test_fewer_than_six_clusters_cannot_show_anything() -> None:
-    assert permute_clusters(np.ones(5), seed=0) == 2 / 32
-    assert permute_clusters(np.ones(6), seed=0) == 2 / 64
-
-
-@pytest.mark.parametrize("num_kinds", [1, 2, 10_000], ids=["one size", "two sizes", "all unlike"])
-def test_random_swaps_are_near_the_exact_chance(num_kinds: int) -> None:
-    # 18 clusters are enumerated here and sampled there: by size where sizes repeat, or singly.
-    random = np.random.default_rng(num_kinds)
-    gains = random.integers(1, num_kinds + 1, size=18) * random.choice(
-        [1.0, 1.0, 1.0, -1.0], size=18
-    )
-    exact = enumerate_swaps(gains)
-    assert 0.01 < exact < 0.6
-    error = 4 * np.sqrt(exact / 9999)
-    assert permute_clusters(gains, seed=3) == pytest.approx(exact, abs=error)
-
-
-def test_many_equal_clusters_are_the_sign_test() -> None:
-    gains = np.asarray([1.0] * 230 + [-1.0] * 180)
-    exact = stats.binomtest(180, 410).pvalue
-    assert permute_clusters(gains, seed=0) == pytest.approx(exact, abs=0.004)
-
-
-def test_p_value_is_never_zero_and_repeats() -> None:
-    gains = np.random.default_rng(0).normal(1, 0.1, size=100)
-    assert permute_clusters(gains, seed=5) == 2 / 10_000
-    mixed = np.random.default_rng(0).normal(0.1, 1, size=100)
-    assert permute_clusters(mixed, seed=5) == permute_clusters(mixed, seed=5)
 
 
 def test_effect_is_mean_over_deviation() -> None:

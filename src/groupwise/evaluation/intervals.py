@@ -9,16 +9,21 @@ from draws alone. Seeds come from the caller.
 from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
-from numpy.typing import NDArray
 
-from groupwise.evaluation.clusters import LEVEL, Interval, clustered_ratio
+from groupwise.evaluation.clusters import (
+    LEVEL,
+    Floats,
+    Interval,
+    clustered_ratio,
+    count_effective,
+    sum_clusters,
+)
 from groupwise.evaluation.untyped import normal, proportion_confint, student_t
 
 NUM_RESAMPLES = 2000
 _BATCH_SIZE = 250_000
 _COMPRESSED_ABOVE = 8
 _NO_SPREAD = 1e-12
-Floats = NDArray[np.float64]
 
 
 def bound_share(num_hits: float, num_items: float) -> Interval:
@@ -37,27 +42,6 @@ def widen_interval(interval: Interval, value: float) -> Interval:
     calibration error) can lie wholly above its value.
     """
     return min(interval[0], value), max(interval[1], value)
-
-
-def sum_by_cluster(clusters: Sequence[str], cells: Floats) -> Floats:
-    """Return the sums of ``cells`` (items, C) by cluster as (clusters, C), clusters by name."""
-    _, index = np.unique(np.asarray(clusters, dtype=object).astype(str), return_inverse=True)
-    sums = np.zeros((int(index.max()) + 1, cells.shape[1]))
-    np.add.at(sums, index, cells)
-    return sums
-
-
-def count_effective(sizes: Floats) -> float:
-    """Return how many clusters of one size are worth as much as clusters of ``sizes``.
-
-    Source: Kish 1965, "Survey sampling", section 8.2: (sum of sizes)^2 / sum of squared sizes.
-    """
-    return float(sizes.sum() ** 2 / (sizes**2).sum())
-
-
-def divide_sums(sums: Floats) -> Floats:
-    """Return means (1, ...) of sums (..., 2) whose last axis is a sum and a count."""
-    return (sums[..., 0] / sums[..., 1])[None]
 
 
 def bound_clustered(
@@ -85,11 +69,11 @@ def bound_clustered(
     the expanded percentiles of ``find_tail``. Deviation: draws in which a statistic is
     undefined are left out.
     """
-    sums = sum_by_cluster(clusters, np.column_stack([cells, np.ones(len(cells))]))
-    sums, sizes = sums[:, :-1], sums[:, -1]
+    by_cell, sizes = sum_clusters(cells.T, clusters)
+    sums = np.ascontiguousarray(by_cell.T)
     if len(sums) < 2:
         return [None] * len(statistic(sums.sum(axis=0)))
-    tail = find_tail(count_effective(sizes))
+    tail = find_tail(float(count_effective(sizes)))
     with np.errstate(invalid="ignore", divide="ignore"):
         draws = statistic(draw_sums(sums, seed=seed, num_resamples=num_resamples))
     return [_take_percentiles(row, tail) for row in draws]
@@ -103,7 +87,7 @@ def find_tail(num_clusters: float) -> float:
 
     Source: Hesterberg 2015, "What teachers should know about the bootstrap", section 5.3 (the
     expanded percentile interval). Deviation: clusters of unlike sizes count as
-    ``count_effective`` of them, for which ``benchmarks/paired_statistics.py`` shows the coverage.
+    ``count_effective`` of them.
     """
     if num_clusters <= 1:
         return 0.0
@@ -155,50 +139,6 @@ def _take_percentiles(draws: Floats, tail: float) -> Interval | None:
     return float(low), float(high)
 
 
-def bound_drawn_mean(
-    clusters: Sequence[str], values: Floats, *, seed: int, num_resamples: int = NUM_RESAMPLES
-) -> Interval | None:
-    """Return the interval of the mean of ``values`` (items,) from drawing whole clusters alone."""
-    cells = np.column_stack([values, np.ones(len(values))])
-    (drawn,) = bound_clustered(clusters, cells, divide_sums, seed=seed, num_resamples=num_resamples)
-    return drawn
-
-
-def bound_difference(
-    clusters: Sequence[str],
-    gains: Floats,
-    *,
-    is_binary: bool,
-    seed: int,
-    num_resamples: int = NUM_RESAMPLES,
-) -> Interval | None:
-    """Return the interval of the mean gain of one policy over another; None with a single cluster.
-
-    It is the one from drawing whole clusters; for items that are right or wrong it is widened to
-    that of Bonett and Price for the effective number of items.
-
-    Args:
-        clusters: cluster of each item.
-        gains: (N,) differences of values of the same item, in [-1, 1].
-        is_binary: whether all values are 0 or 1.
-        seed: seed of the draws.
-        num_resamples: number of draws.
-
-    Source: Bonett & Price 2012, "Adjusted Wald confidence interval for a difference of binomial
-    proportions based on paired data". Deviations: an effective number of items, and it only widens
-    that of the draws.
-    """
-    drawn = bound_drawn_mean(clusters, gains, seed=seed, num_resamples=num_resamples)
-    if drawn is None or not is_binary:
-        return drawn
-    size = count_effective_items(clusters, gains)
-    more = (float((gains > 0).mean()) * size + 1) / (size + 2)
-    less = (float((gains < 0).mean()) * size + 1) / (size + 2)
-    center = more - less
-    half = float(normal.ppf((1 + LEVEL) / 2)) * ((more + less - center**2) / (size + 2)) ** 0.5
-    return _join(drawn, (max(-1.0, center - half), min(1.0, center + half)))
-
-
 def count_effective_items(clusters: Sequence[str], values: Floats) -> float:
     """Return how many independent items would tell a mean as well as these items of clusters.
 
@@ -211,7 +151,7 @@ def count_effective_items(clusters: Sequence[str], values: Floats) -> float:
     """
     effect = measure_design_effect(clusters, values)
     if effect is None:
-        return count_effective(sum_by_cluster(clusters, np.ones((len(clusters), 1)))[:, 0])
+        return float(count_effective(sum_clusters(values, clusters)[1]))
     return len(values) / max(1.0, effect * len(values) / (len(values) - 1))
 
 
@@ -224,7 +164,7 @@ def measure_design_effect(clusters: Sequence[str], values: Floats) -> float | No
     Source: Kish 1965, "Survey sampling", section 8.2, with the variance of a mean that is robust to
     clusters (Liang & Zeger 1986).
     """
-    sums, sizes = sum_by_cluster(clusters, np.column_stack([values, np.ones(len(values))])).T
+    sums, sizes = sum_clusters(values, clusters)
     if len(sums) < 2 or is_constant(values):
         return None
     residuals = float(((sums - values.mean() * sizes) ** 2).sum())
@@ -243,7 +183,3 @@ def widen_certain(drawn: Interval, value: float, clusters: Sequence[str]) -> Int
     if not (value in (0.0, 1.0) and drawn == (value, value)):
         return drawn
     return clustered_ratio(np.full(len(clusters), value), np.ones(len(clusters)), clusters) or drawn
-
-
-def _join(one: Interval, other: Interval) -> Interval:
-    return min(one[0], other[0]), max(one[1], other[1])

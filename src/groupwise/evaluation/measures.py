@@ -65,7 +65,7 @@ METRIC_VERSIONS: Mapping[str, int] = {
     "accuracy": 2,
     "balanced_accuracy": 3,
     "brier": 4,
-    "comparison": 3,
+    "comparison": 4,
     "ece": 2,
     "f1": 4,
     "invalid_rate": 2,

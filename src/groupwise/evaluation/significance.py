@@ -1,25 +1,20 @@
-"""Tests of paired differences: McNemar's by item, a permutation by whole cluster; and their power.
+"""McNemar's test of paired differences by item, and the items that a difference needs.
 
 Adjusting several p-values is done where the comparisons are made (``paired``).
 """
 
 import math
-from collections.abc import Callable
 
 import numpy as np
 from numpy.typing import NDArray
 
 from groupwise.evaluation.intervals import is_constant
-from groupwise.evaluation.untyped import TTestPower, mcnemar, monte_carlo_test, permutation_test
+from groupwise.evaluation.untyped import TTestPower, mcnemar
 
-NUM_PERMUTATIONS = 9999
 EXACT_BELOW = 25
-_COMPRESSED_ABOVE = 8
-_BATCH_SIZE = 250_000
 POWER = 0.8
 SIGNIFICANCE = 0.05
 _MAX_ITEMS = 10**9
-_SIGNS = np.asarray([-1.0, 1.0])
 Floats = NDArray[np.float64]
 
 
@@ -33,66 +28,6 @@ def score_mcnemar(num_a_only: int, num_b_only: int) -> float:
     table = [[0, num_a_only], [num_b_only, 0]]
     exact = num_a_only + num_b_only < EXACT_BELOW
     return float(mcnemar(table, exact=exact, correction=True).pvalue)
-
-
-def permute_clusters(gains: Floats, *, seed: int) -> float:
-    """Return the two-sided p-value of swapping the two policies in whole clusters.
-
-    Args:
-        gains: (clusters,) sum of the differences of each cluster's items.
-        seed: seed of the draws.
-
-    Returns:
-        The p-value: exact where there are no more than 9 999 ways to swap, otherwise from
-        9 999 random ones. 1 where less than two clusters moved at all. With fewer than six clusters
-        it cannot be below 5 %.
-
-    Source: Fisher 1935, "The design of experiments", section 21 (a randomised block for each
-    cluster), through scipy's ``permutation_test`` and ``monte_carlo_test``.
-    """
-    moved = gains[gains != 0]
-    if len(moved) < 2:
-        return 1.0
-    if 2 ** min(len(moved), 64) <= NUM_PERMUTATIONS:
-        return _enumerate_swaps(moved)
-    return _sample_swaps(moved, np.random.default_rng(seed))
-
-
-def _enumerate_swaps(gains: Floats) -> float:
-    result = permutation_test(
-        (gains,), np.sum, permutation_type="samples", vectorized=True, n_resamples=NUM_PERMUTATIONS
-    )
-    return float(result.pvalue)
-
-
-def _sample_swaps(gains: Floats, random: np.random.Generator) -> float:
-    """Return the p-value from random swaps, drawn together for clusters of equal difference.
-
-    Of m clusters that differ by the same amount, a binomial number keeps its sign.
-    """
-    sizes, places, counts = np.unique(np.abs(gains), return_inverse=True, return_counts=True)
-    if len(sizes) * _COMPRESSED_ABOVE > len(gains):
-        return _run_test(gains, lambda size: gains * random.choice(_SIGNS, size))
-    totals = np.zeros(len(sizes))
-    np.add.at(totals, places, gains)
-
-    def swap(size: tuple[int, int]) -> Floats:
-        kept = random.binomial(counts, 0.5, size=size)
-        return sizes * np.asarray(2 * kept - counts, dtype=np.float64)
-
-    return _run_test(totals, swap)
-
-
-def _run_test(gains: Floats, swap: Callable[[tuple[int, int]], Floats]) -> float:
-    result = monte_carlo_test(
-        gains,
-        swap,
-        np.sum,
-        vectorized=True,
-        n_resamples=NUM_PERMUTATIONS,
-        batch=max(1, _BATCH_SIZE // len(gains)),
-    )
-    return float(result.pvalue)
 
 
 def measure_effect(gains: Floats) -> float | None:

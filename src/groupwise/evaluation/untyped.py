@@ -28,10 +28,8 @@ import statsmodels.stats.proportion
 binned_statistic: Any = scipy.stats.binned_statistic
 find_root: Any = scipy.optimize.brentq
 find_t_quantile: Any = scipy.special.stdtrit
-monte_carlo_test: Any = scipy.stats.monte_carlo_test
 noncentral_t: Any = scipy.stats.nct
 normal: Any = scipy.stats.norm
-permutation_test: Any = scipy.stats.permutation_test
 student_t: Any = scipy.stats.t
 uniform_filter1d: Any = scipy.ndimage.uniform_filter1d
 

@@ -12,9 +12,9 @@ from numpy.typing import NDArray
 
 from groupwise.core import derive_seed
 from groupwise.evaluation.clusters import Interval, clustered_ratio
+from groupwise.evaluation.gains import assess_gains
 from groupwise.evaluation.intervals import (
     bound_clustered,
-    bound_drawn_mean,
     bound_share,
     widen_interval,
 )
@@ -253,8 +253,9 @@ def _measure_length_bias(rows: Sequence[VerdictRow], seed: int) -> Iterator[Row]
         for part in items.values()
     ]
     clusters = [part[0].cluster for part in items.values()]
-    ends = bound_drawn_mean(clusters, np.asarray(gaps, dtype=np.float64), seed=seed)
-    yield "length_bias", float(np.mean(gaps)), ends or (-1.0, 1.0), len(items)
+    array = np.asarray(gaps, dtype=np.float64)
+    found = assess_gains(clusters, array, is_binary=False, seed=seed, num_resamples=1999)
+    yield "length_bias", float(array.mean()), (found.low, found.high), len(items)
 
 
 def _measure_consistency(rows: Sequence[VerdictRow], is_deterministic: bool) -> Iterator[Row]:

@@ -52,7 +52,7 @@ def test_a_clear_fair_difference_is_recommended(compare_two: Compare) -> None:
 
 
 def test_a_difference_that_chance_explains_is_not(compare_two: Compare) -> None:
-    found = compare_two([make_answers(0.8, name="a"), make_answers(0.81, name="b")])
+    found = compare_two([make_answers(0.8, name="a1"), make_answers(0.81, name="b1")])
     assert found.recommendation.system is None
     assert list_reasons(found) == ["reason.not_clear"]
     kinds = [finding.kind for finding in found.findings]

@@ -78,6 +78,15 @@ def test_what_is_not_shown_is_not_claimed(change: dict[str, float]) -> None:
     assert "cannot be told apart" in describe_comparison(unclear)
 
 
+def test_a_clear_difference_that_rests_on_few_clusters_says_so() -> None:
+    few, many = replace(CLEAR, num_carrying=7.2), replace(CLEAR, num_carrying=20.0)
+    unclear = replace(few, low=-0.01)
+    by_policy = {**make_row("sft", 0.85), **make_row("grpo", 0.93)}
+    said = [" ".join(state_findings("test", by_policy, [one], 50)) for one in (few, many, unclear)]
+    assert "The difference rests on few clusters: about 7 carry" in said[0]
+    assert all("rests on few" not in one for one in said[1:])
+
+
 def test_paragraph_from_numbers() -> None:
     invalid = Metric("grpo/invalid_rate", "test", 0.01, 0.0, 0.03, 400, "d")
     metrics = [

@@ -15,6 +15,7 @@ from groupwise.evaluation.comparison.content import (
     Versus,
 )
 from groupwise.evaluation.comparison.material import Answers, Coordinates, GridAxis, Material
+from groupwise.evaluation.gains import NUM_RESAMPLES
 from groupwise.evaluation.items import DiscordantItem, list_discordant
 from groupwise.evaluation.paired import PairedComparison, adjust, compare_items
 
@@ -22,8 +23,7 @@ CLEAR_P = 0.05
 MAX_COMPARISONS = 200
 MAX_DISCORDANT = 20
 MIN_DISCORDANT = 5
-NUM_RESAMPLES = 10_000
-FEWER_RESAMPLES = 2_000
+FEWER_RESAMPLES = 1_999
 _MANY = 20
 SAME = 1e-12
 Place = tuple[str, str, Coordinates]

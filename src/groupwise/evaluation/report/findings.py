@@ -3,7 +3,7 @@
 A statement whose numbers are not there is left out. Nothing here recommends or explains.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from groupwise.evaluation.measures import ACCURACY, Measure
 from groupwise.evaluation.metrics import Metric
@@ -74,6 +74,15 @@ def _state_gains(
         ]
         if parts:
             yield Statement("run.close" if kind == "close" else "run.gains", {"parts": parts})
+        if kind != "close":
+            yield from remark_carrying(one for one in mine if judge_difference(one) == wanted)
+
+
+def remark_carrying(comparisons: Iterable[PairedComparison]) -> Iterator[Statement]:
+    """Say if a clear difference rests on few clusters: of how many the one with fewest has."""
+    few = [one.num_carrying or 0.0 for one in comparisons if one.rests_on_few]
+    if few:
+        yield Statement("finding.rests_on_few", {"num": round(min(few))})
 
 
 def _describe(one: PairedComparison) -> dict[str, object]:
