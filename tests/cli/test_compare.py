@@ -197,6 +197,35 @@ class TestMethods:
         assert words in done.stderr
         assert done.stderr.count("\n") == 1
 
+    def test_a_sweep_of_a_setting_and_seeds_compares_its_values_as_methods(
+        self, seeds: Path, command_line: CommandLine
+    ) -> None:
+        cells: list[dict[str, object]] = []
+        for beta, seed in ((beta, seed) for beta in ("0.12", "0.15") for seed in range(3)):
+            name = f"grpo.beta={beta},seed={seed}"
+            changes = {**(VARIED if beta == "0.15" else {}), "manifest.json:config_digest": name}
+            write_seed(seeds / f"two/cells/{name}", seed, 6 * float(beta), changes)
+            append_jsonl(seeds / "two/states.jsonl", {"cell": name, "state": "done"})
+            at = {"grpo.beta": beta, "seed": str(seed)}
+            place = {"name": name, "folder": f"cells/{name}", "config_digest": name}
+            cells.append({**place, "coordinates": at, "config": {}})
+        axes = [
+            {"key": "grpo.beta", "values": ["0.12", "0.15"]},
+            {"key": "seed", "values": ["0", "1", "2"]},
+        ]
+        record = {"format": 1, "recipe": "on_task", "axes": axes, "cells": cells}
+        write_json(seeds / "two/sweep.json", record)
+        done = command_line("report", "runs/two")
+        assert (done.returncode, done.stderr) == (0, "")
+        assert (seeds / "two/comparison.html").is_file()
+        values = json.loads((seeds / "two/methods.json").read_text())
+        assert [(row["name"], row["seeds"]) for row in values["methods"]] == [
+            ("beta 0.12", [0, 1, 2]),
+            ("beta 0.15", [0, 1, 2]),
+        ]
+        assert values["is_fair"]
+        assert values["pairs"][0]["found"]["is_paired"]
+
     def test_a_sweep_with_another_axis_is_no_side(
         self, seeds: Path, command_line: CommandLine
     ) -> None:

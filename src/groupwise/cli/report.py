@@ -11,6 +11,7 @@ from groupwise.cli.compare import (
     Metric,
     ReportLanguage,
     choose_report_folder,
+    compare_sides,
     split_metric,
     write_and_print,
     write_and_print_methods,
@@ -53,6 +54,7 @@ def report(
         report_seeds(runs, metric, out or target, language)
     elif (target / "sweep.json").is_file():
         write_and_print(read_grid(target, metric, factors or []), out or target, language)
+        report_sides(target, metric, factors or [], out or target, language)
     elif target.is_file():
         from groupwise.evaluation.comparison import read_cells_file
 
@@ -90,6 +92,38 @@ def list_repetitions(folder: Path) -> list[Path]:
     return [cell.folder for cell in sweep.cells if cell.state == "done"] if is_seeds else []
 
 
+def report_sides(
+    folder: Path, metric: str, factors: list[str], out: Path, language: Literal["en", "zh"]
+) -> None:
+    """Write and print the report of a sweep's compared values as methods over its seeds.
+
+    Nothing is written unless the seed is the sweep's other axis and two values have runs.
+
+    Raises:
+        EvaluationError: as ``read_sides``.
+    """
+    from groupwise.evaluation.seeds import Side
+    from groupwise.pipeline.sweep import read_sweep
+
+    sweep = read_sweep(folder)
+    chosen = choose_axes(sweep, factors)
+    found: dict[str, list[Path]] = {}
+    for cell in sweep.cells:
+        if cell.state == "done":
+            name = name_systems(sweep, chosen)[tuple(cell.coordinates[key] for key in chosen)]
+            axis = f"{chosen[0].rpartition('.')[2]} " if len(chosen) == 1 else ""
+            found.setdefault(f"{axis}{name}", []).append(cell.folder)
+    if [axis.key for axis in sweep.axes if axis.key not in chosen] == ["seed"] and len(found) > 1:
+        sides = [Side(name, tuple(runs)) for name, runs in found.items()]
+        named = [*chosen, *factors]
+        compare_sides(sides, metric, named, out=out, language=language)
+
+
+def choose_axes(sweep: "Sweep", factors: list[str]) -> list[str]:
+    """Return the axes whose values are compared: those that are named, or the first."""
+    return [axis.key for axis in sweep.axes if axis.key in factors] or [sweep.axes[0].key]
+
+
 def report_seeds(
     runs: list[Path], metric: str, folder: Path, language: Literal["en", "zh"]
 ) -> None:
@@ -120,7 +154,7 @@ def read_grid(folder: Path, metric: str, factors: list[str]) -> "Material":
     from groupwise.pipeline.sweep import read_sweep
 
     sweep = read_sweep(folder)
-    chosen = [axis.key for axis in sweep.axes if axis.key in factors] or [sweep.axes[0].key]
+    chosen = choose_axes(sweep, factors)
     rest = [axis for axis in sweep.axes if axis.key not in chosen]
     names = name_systems(sweep, chosen)
     sources = [
