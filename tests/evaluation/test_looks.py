@@ -34,6 +34,7 @@ from groupwise.evaluation.comparison import Question, Source, build_comparison, 
 from groupwise.evaluation.looks import list_looks
 from groupwise.evaluation.page import Words
 from groupwise.evaluation.report import build_report
+from groupwise.evaluation.seeds import Side, build_methods, read_sides
 
 ITEMS = [
     make_example([Message("user", [f"{number}?"])], cluster="1", label=label)
@@ -177,6 +178,14 @@ def test_the_report_and_the_comparison_say_how_often_their_items_were_looked_at(
     told = Words("en").say(kinds["notice.chosen_on_test"])
     assert told.startswith("Settings chosen on the test split: this sweep compares grpo.beta by")
     assert told.endswith("other items with groupwise evaluate RUN ROWS.")
+    (seeds,) = [
+        one
+        for one in build_methods(
+            read_sides([Side(run.name, (run,)) for run in runs], question)
+        ).notices
+        if one.kind == "notice.looks_many"
+    ]
+    assert seeds.values["num"] == 6
     answers = read_predictions(runs[0] / "evaluate/predictions.jsonl")
     write_metrics(runs[0] / "evaluate/metrics.json", compute_metrics(answers, labels=LABELS))
     report = build_report(runs[0])

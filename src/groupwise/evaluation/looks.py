@@ -7,7 +7,7 @@ the folder that holds the runs, found again by the digest of the items, whatever
 
 import os
 import uuid
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -136,6 +136,13 @@ def state_looks(run: Path, items: str) -> Iterator[Statement]:
     else:
         kind = "notice.looks_seeds" if len(seeds) > 1 else "notice.looks_one"
         yield Statement(kind, values, source=FILE)
+
+
+def state_most_looks(measured: Iterable[tuple[Path, str]]) -> list[Statement]:
+    """Return what ``state_looks`` says of runs and their items; of several sets the most often."""
+    asked = {(find_results_folder(run), items): run for run, items in measured}
+    found = [one for (_, items), run in asked.items() for one in state_looks(run, items)]
+    return sorted(found, key=lambda one: one.values["num"])[-1:]
 
 
 def _identify(look: Look) -> tuple[str, int, str]:

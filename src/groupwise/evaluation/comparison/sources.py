@@ -33,7 +33,7 @@ from groupwise.evaluation.comparison.sides import (
 from groupwise.evaluation.comparison.training import draw_curves, list_epochs, read_logs
 from groupwise.evaluation.fairness import RunFacts, check_fairness, read_facts, read_measures
 from groupwise.evaluation.items import Items
-from groupwise.evaluation.looks import find_results_folder, state_looks
+from groupwise.evaluation.looks import state_most_looks
 from groupwise.evaluation.measures import Measure, find_measure
 from groupwise.evaluation.monitor import History
 from groupwise.evaluation.page import Statement
@@ -141,7 +141,10 @@ def read_sources(
         num_trainings=_count_trainings(facts),
         answers=answers,
         gate=gate,
-        looks=(*_state_choice(question, measure, rows), *_state_most_looks(cells)),
+        looks=(
+            *_state_choice(question, measure, rows),
+            *state_most_looks((Path(one.folder), one.digest) for one in cells if one.digest),
+        ),
         configuration=arrange_configuration(names, facts, gate),
         data=(*arrange_data(names, facts, gate), *arrange_audits(folders)),
         curves=draw_curves(logs),
@@ -185,17 +188,6 @@ def _state_choice(
     if others:
         instead = Statement("notice.choose_by", {"metric": f"--metric {others[-1]}/{measure.name}"})
     yield Statement("notice.chosen_on_test", values | {"instead": instead}, "warning")
-
-
-def _state_most_looks(cells: Sequence[GridCell]) -> list[Statement]:
-    """Say how often the items of the cells were looked at; of several sets, the most often."""
-    asked = {
-        (find_results_folder(Path(cell.folder)), cell.digest): Path(cell.folder)
-        for cell in cells
-        if cell.digest
-    }
-    found = [one for (_, items), run in asked.items() for one in state_looks(run, items)]
-    return sorted(found, key=lambda one: one.values["num"])[-1:]
 
 
 def _count_trainings(facts: Mapping[Key, RunFacts]) -> int:

@@ -8,6 +8,7 @@ from typing import Any
 
 from groupwise.evaluation.comparison.material import Gate
 from groupwise.evaluation.items import Items
+from groupwise.evaluation.looks import state_most_looks
 from groupwise.evaluation.measures import Measure
 from groupwise.evaluation.methods import MethodDifference, compare_methods
 from groupwise.evaluation.page import LEVELS, Statement
@@ -151,7 +152,7 @@ def build_methods(material: MethodMaterial) -> MethodReport:
         is_fair=material.gate.is_fair,
         methods=tuple(map(_describe, material.methods)),
         pairs=pairs,
-        notices=_collect_notices(material.gate, pairs),
+        notices=_collect_notices(material, pairs),
         findings=tuple(_state_findings(material, pairs)),
         policies=material.policies,
     )
@@ -199,11 +200,16 @@ def _list_contradicting(pair: MethodPair) -> list[Alone]:
     return [one for is_alike, one in found if can_be_alike or not is_alike]
 
 
-def _collect_notices(gate: Gate, pairs: Sequence[MethodPair]) -> tuple[Statement, ...]:
-    """Return what one run alone would have said, the gate's notices, and what limits all."""
+def _collect_notices(
+    material: MethodMaterial, pairs: Sequence[MethodPair]
+) -> tuple[Statement, ...]:
+    """Return what one run alone would have said, the gate's notices, limits and looks."""
     alone = [_tell_alone(pair, pair.alone[0]) for pair in pairs if pair.alone]
     limits = {one.kind: one for pair in pairs for one in _note_limits(pair)}
-    rest = sorted((*gate.notices, *limits.values()), key=lambda one: LEVELS.index(one.level))
+    runs = [run for method in material.methods for run in method.runs]
+    looks = state_most_looks((run.folder, run.items.split_digest) for run in runs)
+    found = (*material.gate.notices, *limits.values(), *looks)
+    rest = sorted(found, key=lambda one: LEVELS.index(one.level))
     return (*alone, *rest)
 
 
