@@ -107,8 +107,8 @@ class PairedComparison:
     def rests_on_few(self) -> bool:
         """Whether less than 20 clusters carry the variance.
 
-        With 20 or more a test of no difference raises false alarms in at most 6 % of cases; with
-        less, where whole rare clusters have all the gain, in up to 16 %
+        Where whole rare clusters have all the gain, a test of no difference raises false alarms in
+        up to 15 % of cases, and in at most 6 % without this remark
         (``benchmarks/results/coverage.json``).
         """
         return self.num_carrying is not None and self.num_carrying < FEW_CARRYING
