@@ -7,7 +7,7 @@ import pytest
 import yaml
 from command_line import CommandLine
 
-from groupwise.core import RunError, read_json, write_text
+from groupwise.core import Message, RunError, read_json, read_jsonl, write_jsonl, write_text
 from groupwise.data import read_examples
 from groupwise.evaluation import (
     RunPolicy,
@@ -17,8 +17,8 @@ from groupwise.evaluation import (
     write_policies,
 )
 from groupwise.flow import export_run, open_run
-from groupwise.flow.exporting import find_licence
-from groupwise.models import load_policy
+from groupwise.flow.exporting import find_licence, render_card
+from groupwise.models import ExportedPolicy, load_policy
 
 
 def test_the_main_policy_is_exported_with_a_card_of_its_run(
@@ -53,6 +53,26 @@ def test_the_main_policy_is_exported_with_a_card_of_its_run(
     assert f"| GRPO | sft | train, validation | {budget['num_steps']:.0f} |" in text
     assert "vllm serve merged\n" in text
     assert str(finished.parents[1]) not in text
+
+
+def test_a_card_speaks_of_pictures_where_rows_have_some(
+    finished: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A base that could see says nothing of what it was asked."""
+    run, base = open_run(finished), str(finished)
+    asked = [Message("user", "{{ question }}")]
+    monkeypatch.setattr(type(run.task), "describe_prompt", lambda *_: asked)
+    sees = ExportedPolicy(base, None, finished, 0.0, has_vision=True, name="sees")
+    assert "pictures come first" not in render_card(run, "grpo", sees)
+    train = finished / "prepare" / "train.jsonl"
+    before = train.read_bytes()
+    picture = {"path": "a.png", "digest": "0" * 32}
+    rows = [row | {"pictures": [picture]} for row in read_jsonl(train)]
+    write_jsonl(train, rows)
+    try:
+        assert "pictures come first" in render_card(run, "grpo", sees)
+    finally:
+        train.write_bytes(before)
 
 
 def test_no_row_of_the_data_is_in_what_is_exported(finished: Path, tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ from typing import Any
 
 import yaml
 
-from groupwise.core import RunError, RunFolder, dump_config, read_json, write_text
+from groupwise.core import Example, RunError, RunFolder, dump_config, read_json, write_text
 from groupwise.data import read_examples
 from groupwise.evaluation import (
     CONDITIONS_FILE,
@@ -59,7 +59,7 @@ def render_card(run: FinishedRun, policy: str, exported: ExportedPolicy) -> str:
         base=base,
         licence=licence,
         prompt=run.task.describe_prompt(config),
-        pictures=exported.has_vision,
+        pictures=any(row.pictures for row in _read_train(run)),
         max_new_tokens=config.grpo.max_new_tokens,
         parser=_dump(dict(run.task.describe_parser(config))),
         split=_SPLIT,
@@ -110,9 +110,14 @@ def _write_front(
 
 def _find_languages(run: FinishedRun) -> list[str]:
     """Return the languages that rows name; nothing where they do not."""
-    path = run.folder / run.task.data_stage / "train.jsonl"
-    rows = read_examples(path) if path.is_file() else []
+    rows = _read_train(run)
     return sorted({str(row.fields["language"]) for row in rows if row.fields.get("language")})
+
+
+def _read_train(run: FinishedRun) -> list[Example]:
+    """Return what GRPO was asked; nothing where the run does not keep it."""
+    path = run.folder / run.task.data_stage / "train.jsonl"
+    return read_examples(path) if path.is_file() else []
 
 
 def _list_numbers(run: Path, policy: str) -> Iterator[tuple[str, ...]]:
