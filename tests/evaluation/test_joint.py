@@ -14,7 +14,7 @@ from groupwise.evaluation import (
     predict_text_only,
     rank_joint_candidates,
 )
-from groupwise.evaluation.joint import pair_words
+from groupwise.evaluation.sights import pair_words
 
 CONCEPTS = ("shows", "asks")
 COLOURS = {

@@ -8,26 +8,24 @@ divide clusters: items that resemble each other never stand on both sides.
 """
 
 import random
-import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from groupwise.core import EvaluationError, Example, Picture, derive_seed, open_picture
+from groupwise.core import EvaluationError, Example, derive_seed
 from groupwise.evaluation.baselines import (
     JOINT,
     count_words,
     make_predictions,
     read_labels,
-    read_text,
     require_two,
 )
 from groupwise.evaluation.predictions import Prediction
+from groupwise.evaluation.sights import Names, Numbers, Sights, pair_words, see
 from groupwise.evaluation.untyped import (
     ExtraTreesClassifier,
     GroupKFold,
@@ -44,45 +42,7 @@ MAX_ROWS = 4000
 _NUM_TREES = 100
 _NUM_TOPICS = 48
 _NUM_HASHES = 2**17
-_NUM_WORDS = 120
-_REACH = 16
-_SMALL = (24, 18)
-_EDGES = (64, 48)
-_GRID = (12, 4, 16, 4)
-_NUM_BINS = 16
 _FLOOR = 1e-4
-Numbers = NDArray[np.float64]
-Names = NDArray[np.str_]
-
-
-@dataclass(frozen=True, slots=True)
-class Sights:
-    """What is seen of examples, and what training examples tell beside the label.
-
-    Attributes:
-        texts: (n,).
-        pixels: (n, features); no features where there are no pictures.
-        clusters: (n,).
-        shown: (n,) what the pictures show; empty where that is not told.
-        asked: (n,) what the texts are about, in the same words; empty where that is not told.
-    """
-
-    texts: Names
-    pixels: Numbers
-    clusters: Names
-    shown: Names
-    asked: Names
-
-    def take(self, rows: NDArray[np.intp]) -> "Sights":
-        """Return some of the examples."""
-        is_told = len(self.shown) > 0
-        return Sights(
-            texts=self.texts[rows],
-            pixels=self.pixels[rows],
-            clusters=self.clusters[rows],
-            shown=self.shown[rows] if is_told else self.shown,
-            asked=self.asked[rows] if is_told else self.asked,
-        )
 
 
 Predict = Callable[[Sights], Numbers]
@@ -166,57 +126,6 @@ def _rank(sights: Sights, labels: Names, seed: int) -> list[Candidate]:
     return sorted(found, key=lambda one: -one.accuracy)
 
 
-def see(examples: Sequence[Example], concepts: tuple[str, str] | None = None) -> Sights:
-    """Return what is seen of examples; concepts that some of them do not tell are left out."""
-    fields = concepts or ()
-    told = [[str(e.fields[name]) for e in examples if name in e.fields] for name in fields]
-    is_told = len(told) == 2 and all(len(column) == len(examples) for column in told)
-    shown, asked = told if is_told else ([], [])
-    known: dict[str, Numbers] = {}
-    return Sights(
-        texts=np.asarray([read_text(example) for example in examples]),
-        pixels=_join_pictures([[_describe(p, known) for p in e.pictures] for e in examples]),
-        clusters=np.asarray([example.cluster for example in examples]),
-        shown=np.asarray(shown, dtype=np.str_),
-        asked=np.asarray(asked, dtype=np.str_),
-    )
-
-
-def pair_words(text: str) -> list[str]:
-    """Return the ordered pairs of words that stand close to each other."""
-    words = re.findall(r"\w+", text.lower())[:_NUM_WORDS]
-    return [
-        f"{first} {second}"
-        for place, first in enumerate(words)
-        for second in words[place + 1 : place + 1 + _REACH]
-    ]
-
-
-def _join_pictures(pictures: Sequence[Sequence[Numbers]]) -> Numbers:
-    """Return features by example: mean, lowest and highest over its pictures, if all have some."""
-    if not pictures or not all(pictures):
-        return np.zeros((len(pictures), 0))
-    if all(len(own) == 1 for own in pictures):
-        return np.stack([own[0] for own in pictures])
-    stacks = [np.stack(own) for own in pictures]
-    return np.stack([np.concatenate([s.mean(0), s.min(0), s.max(0)]) for s in stacks])
-
-
-def _describe(picture: Picture, known: dict[str, Numbers]) -> Numbers:
-    """Return a thumbnail, where its edges are, and how often which colours are in it."""
-    if picture.digest not in known:
-        image = open_picture(Path(picture.path))
-        pixels = np.asarray(image.resize(_SMALL), dtype=np.float64) / 255
-        gray = np.asarray(image.convert("L").resize(_EDGES), dtype=np.float64) / 255
-        edges = [np.abs(g).reshape(_GRID).mean((1, 3)).ravel() for g in np.gradient(gray)]
-        colours = [
-            np.histogram(pixels[..., c], _NUM_BINS, (0, 1))[0] / pixels[..., c].size
-            for c in range(3)
-        ]
-        known[picture.digest] = np.concatenate([pixels.ravel(), *edges, *colours])
-    return known[picture.digest]
-
-
 def _divide(
     sights: Sights, most: int = NUM_FOLDS
 ) -> list[tuple[NDArray[np.intp], NDArray[np.intp]]]:
@@ -268,7 +177,7 @@ def _learn_order(sights: Sights, labels: Names) -> Predict:
 
 
 def _learn_pictures(sights: Sights, labels: Names, *, seed: int) -> Predict:
-    model = _grow(seed).fit(sights.pixels, labels)
+    model = _fit(_grow(seed), sights.pixels, labels)
     return lambda other: model.predict_proba(other.pixels)
 
 
@@ -281,7 +190,7 @@ def _learn_both(sights: Sights, labels: Names, *, seed: int) -> Predict:
     def join(seen: Sights) -> Numbers:
         return np.hstack([seen.pixels, topics.transform(words.transform(seen.texts))])
 
-    model = _grow(seed).fit(join(sights), labels)
+    model = _fit(_grow(seed), join(sights), labels)
     return lambda other: model.predict_proba(join(other))
 
 
@@ -320,7 +229,7 @@ def _fit_all(model: Any, given: Any, names: Names, concepts: Names) -> Callable[
     if len(set(names.tolist())) < 2:
         only = (concepts == names[0]) + _FLOOR
         return lambda other: np.tile(only / only.sum(), (len(other), 1))
-    model.fit(given, names)
+    _fit(model, given, names)
     known: Names = model.classes_
     columns = np.searchsorted(concepts, known)
 
@@ -332,8 +241,14 @@ def _fit_all(model: Any, given: Any, names: Names, concepts: Names) -> Callable[
     return predict
 
 
+def _fit(model: Any, given: Any, names: Names) -> Any:
+    """Fit a model; what grew in several threads answers in one, which adds up the same way."""
+    model.fit(given, names)
+    return model.set_params(n_jobs=1) if isinstance(model, ExtraTreesClassifier) else model
+
+
 def _grow(seed: int) -> Any:
-    return ExtraTreesClassifier(_NUM_TREES, random_state=seed, n_jobs=1)
+    return ExtraTreesClassifier(_NUM_TREES, random_state=seed, n_jobs=-1)
 
 
 def _regress(strength: float) -> Any:

@@ -1,0 +1,102 @@
+"""What the joint baseline sees of examples: texts, thumbnails, and what both are about."""
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from groupwise.core import Example, Picture, open_picture
+from groupwise.evaluation.baselines import read_text
+
+_NUM_WORDS = 120
+_REACH = 16
+_SMALL = (24, 18)
+_EDGES = (64, 48)
+_GRID = (12, 4, 16, 4)
+_NUM_BINS = 16
+Numbers = NDArray[np.float64]
+Names = NDArray[np.str_]
+
+
+@dataclass(frozen=True, slots=True)
+class Sights:
+    """What is seen of examples, and what training examples tell beside the label.
+
+    Attributes:
+        texts: (n,).
+        pixels: (n, features); no features where there are no pictures.
+        clusters: (n,).
+        shown: (n,) what the pictures show; empty where that is not told.
+        asked: (n,) what the texts are about, in the same words; empty where that is not told.
+    """
+
+    texts: Names
+    pixels: Numbers
+    clusters: Names
+    shown: Names
+    asked: Names
+
+    def take(self, rows: NDArray[np.intp]) -> "Sights":
+        """Return some of the examples."""
+        is_told = len(self.shown) > 0
+        return Sights(
+            texts=self.texts[rows],
+            pixels=self.pixels[rows],
+            clusters=self.clusters[rows],
+            shown=self.shown[rows] if is_told else self.shown,
+            asked=self.asked[rows] if is_told else self.asked,
+        )
+
+
+def see(examples: Sequence[Example], concepts: tuple[str, str] | None = None) -> Sights:
+    """Return what is seen of examples; concepts that some of them do not tell are left out."""
+    fields = concepts or ()
+    told = [[str(e.fields[name]) for e in examples if name in e.fields] for name in fields]
+    is_told = len(told) == 2 and all(len(column) == len(examples) for column in told)
+    shown, asked = told if is_told else ([], [])
+    known: dict[str, Numbers] = {}
+    return Sights(
+        texts=np.asarray([read_text(example) for example in examples]),
+        pixels=_join_pictures([[_describe(p, known) for p in e.pictures] for e in examples]),
+        clusters=np.asarray([example.cluster for example in examples]),
+        shown=np.asarray(shown, dtype=np.str_),
+        asked=np.asarray(asked, dtype=np.str_),
+    )
+
+
+def pair_words(text: str) -> list[str]:
+    """Return the ordered pairs of words that stand close to each other."""
+    words = re.findall(r"\w+", text.lower())[:_NUM_WORDS]
+    return [
+        f"{first} {second}"
+        for place, first in enumerate(words)
+        for second in words[place + 1 : place + 1 + _REACH]
+    ]
+
+
+def _join_pictures(pictures: Sequence[Sequence[Numbers]]) -> Numbers:
+    """Return features by example: mean, lowest and highest over its pictures, if all have some."""
+    if not pictures or not all(pictures):
+        return np.zeros((len(pictures), 0))
+    if all(len(own) == 1 for own in pictures):
+        return np.stack([own[0] for own in pictures])
+    stacks = [np.stack(own) for own in pictures]
+    return np.stack([np.concatenate([s.mean(0), s.min(0), s.max(0)]) for s in stacks])
+
+
+def _describe(picture: Picture, known: dict[str, Numbers]) -> Numbers:
+    """Return a thumbnail, where its edges are, and how often which colours are in it."""
+    if picture.digest not in known:
+        image = open_picture(Path(picture.path))
+        pixels = np.asarray(image.resize(_SMALL), dtype=np.float64) / 255
+        gray = np.asarray(image.convert("L").resize(_EDGES), dtype=np.float64) / 255
+        edges = [np.abs(g).reshape(_GRID).mean((1, 3)).ravel() for g in np.gradient(gray)]
+        colours = [
+            np.histogram(pixels[..., c], _NUM_BINS, (0, 1))[0] / pixels[..., c].size
+            for c in range(3)
+        ]
+        known[picture.digest] = np.concatenate([pixels.ravel(), *edges, *colours])
+    return known[picture.digest]
