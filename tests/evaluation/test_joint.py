@@ -70,8 +70,8 @@ def test_words_in_their_order_are_seen():
 
 
 def test_whether_a_picture_and_a_text_agree_is_seen(tmp_path):
-    examples = list(draw_agreement(160, tmp_path))
-    train, test = examples[:100], examples[100:]
+    examples = list(draw_agreement(120, tmp_path))
+    train, test = examples[:80], examples[80:]
     assert measure(predict_text_only(train, test, split="t", seed=0)) < 0.7
     assert measure(predict_picture_only(train, test, split="t", seed=0)) < 0.7
     assert measure(predict_joint(train, test, split="t", seed=0, concepts=CONCEPTS)) == 1

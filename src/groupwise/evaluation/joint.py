@@ -8,6 +8,7 @@ divide clusters: items that resemble each other never stand on both sides.
 """
 
 import random
+import warnings
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -37,9 +38,9 @@ from groupwise.evaluation.untyped import (
 )
 
 NUM_FOLDS = 5
-_NUM_INNER_FOLDS = 3
+_NUM_INNER_FOLDS = 2
 MAX_ROWS = 4000
-_NUM_TREES = 100
+_NUM_TREES = 60
 _NUM_TOPICS = 48
 _NUM_HASHES = 2**17
 _FLOOR = 1e-4
@@ -243,7 +244,9 @@ def _fit_all(model: Any, given: Any, names: Names, concepts: Names) -> Callable[
 
 def _fit(model: Any, given: Any, names: Names) -> Any:
     """Fit a model; what grew in several threads answers in one, which adds up the same way."""
-    model.fit(given, names)
+    with warnings.catch_warnings():  # texts may be about almost as many things as there are texts
+        warnings.filterwarnings("ignore", message="The number of unique classes")
+        model.fit(given, names)
     return model.set_params(n_jobs=1) if isinstance(model, ExtraTreesClassifier) else model
 
 
