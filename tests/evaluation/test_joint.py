@@ -131,20 +131,85 @@ def test_several_pictures_are_seen_together(tmp_path):
     assert measure(predict_joint(examples[:40], examples[40:], split="t", seed=0)) == 1
 
 
-def test_one_cluster_is_refused():
-    examples = [
-        make_example([Message("user", f"{n}")], cluster="one", label=str(n % 2)) for n in range(8)
+def ask(number, *, text="tell me", colours=(), cluster=None, **fields):
+    """A question labelled by whether its number is odd, with a picture of each colour."""
+    return make_example(
+        [Message("user", text)],
+        pictures=colours,
+        cluster=cluster or str(number),
+        label="ab"[number % 2],
+        fields=fields,
+    )
+
+
+@pytest.fixture
+def draw(tmp_path):
+    """A picture of one shade of red."""
+
+    def draw(shade):
+        path = tmp_path / f"{shade}.png"
+        Image.new("RGB", (32, 24), (shade, 0, 0)).save(path)
+        return read_picture(path)
+
+    return draw
+
+
+def test_training_and_test_may_have_other_numbers_of_pictures(draw):
+    dark, bright = draw(20), draw(220)
+    train = [ask(n, text=f"t {n}", colours=[(dark, bright)[n % 2]]) for n in range(20)]
+    test = [ask(30), ask(31, colours=[bright, bright]), ask(33, colours=[bright])]
+    found = predict_joint(train, test, split="t", seed=0)
+    assert [one.predicted for one in found[1:]] == ["b", "b"]
+    mixed = [*train[:16], *(ask(n, text=f"t {n}") for n in range(40, 44))]
+    assert len(predict_joint(mixed, test, split="t", seed=0)) == 3
+
+
+@pytest.mark.parametrize(
+    "train",
+    [
+        pytest.param([ask(n, text="+-*/"[n % 4]) for n in range(12)], id="no word"),
+        pytest.param([ask(n, text="" if n % 3 else " ") for n in range(12)], id="no letter"),
+        pytest.param([ask(n, text="") for n in range(12)], id="nothing"),
+    ],
+)
+def test_texts_without_words_stop_nothing(train):
+    for predict in (predict_joint, predict_nearest):
+        assert predict(train, [ask(30, text="++")], split="t", seed=0)[0].predicted in "ab"
+    assert all(0 <= one.accuracy <= 1 for one in rank_joint_candidates(train, seed=0))
+
+
+@pytest.mark.parametrize("num_clusters", [1, 2, 3])
+def test_few_clusters_stop_nothing(draw, num_clusters):
+    """Of one nothing can be held out: then what sees most answers, and nothing is rated."""
+    shades = [draw(20 * n) for n in range(12)]
+    train = [
+        ask(
+            n,
+            text=f"t {n}",
+            colours=[shades[n]],
+            cluster=str(n % num_clusters),
+            shows="xy"[n % 2],
+            asks="xy"[n // 2 % 2],
+        )
+        for n in range(12)
     ]
-    with pytest.raises(EvaluationError, match="two clusters"):
-        predict_joint(examples, examples, split="t", seed=0)
+    found = predict_joint(train, train[:3], split="t", seed=0, concepts=CONCEPTS)
+    assert [set(one.probabilities) for one in found] == [{"a", "b"}] * 3
+    if num_clusters == 1:
+        with pytest.raises(EvaluationError, match="two clusters"):
+            rank_joint_candidates(train, seed=0, concepts=CONCEPTS)
+    else:
+        rated = rank_joint_candidates(train, seed=0, concepts=CONCEPTS)
+        agree = [one for one in rated if one.name == "whether picture and text agree"]
+        assert len(agree) == (num_clusters > 2)
 
 
 def test_the_nearest_example_answers():
-    def ask(text, label):
+    def write(text, label):
         return make_example([Message("user", text)], cluster=text, label=label)
 
-    train = [ask("how many apples are left", "12"), ask("how long is the wall", "7")]
-    found = predict_nearest(train, [ask("how long is the new wall", "9")], split="t", seed=0)
+    train = [write("how many apples are left", "12"), write("how long is the wall", "7")]
+    found = predict_nearest(train, [write("how long is the new wall", "9")], split="t", seed=0)
     assert [one.predicted for one in found] == ["7"]
     assert predict_nearest(train, [], split="t", seed=0) == []
 

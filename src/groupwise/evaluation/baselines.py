@@ -4,6 +4,7 @@ A policy that is no better than these has not learned the task. They train on th
 split only and know nothing of prompts, models or rewards.
 """
 
+import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
@@ -104,7 +105,7 @@ def predict_text_only(
     if train and not any(read_text(example).strip() for example in train):
         raise EvaluationError("the text-only baseline has no text", fix="give prompts or tasks")
     model = make_pipeline(
-        count_words(),
+        count_words([read_text(example) for example in train]),
         LogisticRegression(max_iter=2000, random_state=derive_seed(seed, "text_only")),
     )
     names, rows = _learn(model, read_text, train, test)
@@ -167,9 +168,9 @@ def predict_nearest(
     labels = read_labels(train)
     if not test:
         return []
-    words = count_words()
-    search = NearestNeighbors(n_neighbors=1, metric="cosine")
-    search.fit(words.fit_transform([read_text(example) for example in train]))
+    texts = [read_text(example) or " " for example in train]
+    words = count_words(texts)
+    search = NearestNeighbors(n_neighbors=1, metric="cosine").fit(words.fit_transform(texts))
     asked = words.transform([read_text(example) for example in test])
     places: NDArray[np.intp] = search.kneighbors(asked, return_distance=False)
     nearest: list[str] = [labels[int(place)] for place in places[:, 0]]
@@ -178,14 +179,15 @@ def predict_nearest(
     return make_predictions(test, NEAREST.name, split, names, rows)
 
 
-def count_words() -> Any:
-    """Return untrained TF-IDF features: words and pairs of neighbours, and letters up to four."""
+def count_words(texts: Iterable[str]) -> Any:
+    """Return untrained TF-IDF features of letters up to four and, if texts have any, of words."""
     from groupwise.evaluation.untyped import TfidfVectorizer, make_union
 
-    return make_union(
-        TfidfVectorizer(ngram_range=(1, 2), token_pattern=r"(?u)\b\w+\b", sublinear_tf=True),
-        TfidfVectorizer(analyzer="char", ngram_range=(1, 4), sublinear_tf=True),
-    )
+    letters = TfidfVectorizer(analyzer="char", ngram_range=(1, 4), sublinear_tf=True)
+    if not any(map(re.compile(r"\w").search, texts)):
+        return letters
+    words = TfidfVectorizer(ngram_range=(1, 2), token_pattern=r"(?u)\b\w+\b", sublinear_tf=True)
+    return make_union(words, letters)
 
 
 def require_two(labels: Sequence[str]) -> None:

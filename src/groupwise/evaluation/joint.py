@@ -78,6 +78,8 @@ def predict_joint(
 ) -> list[Prediction]:
     """Answer by the candidate that is best within the training clusters.
 
+    Of one cluster nothing can be held out, and the candidate that sees most is taken.
+
     Args:
         train: with labels; of more than ``MAX_ROWS`` so many are drawn.
         test: likewise.
@@ -87,14 +89,12 @@ def predict_joint(
             is about; of test examples they are not read.
 
     Raises:
-        EvaluationError: if an example has no label, the training labels do not differ, or all
-            training examples are of one cluster.
+        EvaluationError: if an example has no label, or the training labels do not differ.
     """
     read_labels(test or train)
     train = _draw(train, seed)
     labels, sights = np.asarray(read_labels(train)), see(train, concepts)
-    best, *_ = _rank(sights, labels, seed)
-    rows = best.learn(sights, labels)(see(test)) if test else ()
+    rows = _choose(sights, labels, seed)(sights, labels)(see(test, like=sights)) if test else ()
     return make_predictions(test, JOINT.name, split, list(np.unique(labels)), rows)
 
 
@@ -117,6 +117,14 @@ def _draw(train: Sequence[Example], seed: int) -> Sequence[Example]:
     return random.Random(derive_seed(seed, "joint_rows")).sample(list(train), MAX_ROWS)
 
 
+def _choose(sights: Sights, labels: Names, seed: int) -> Learn:
+    require_two(labels.tolist())
+    if _count_clusters(sights) > 1:
+        return _rank(sights, labels, seed)[0].learn
+    *_, (_, most) = _list_models(sights, seed)
+    return most
+
+
 def _rank(sights: Sights, labels: Names, seed: int) -> list[Candidate]:
     require_two(labels.tolist())
     folds = _divide(sights)
@@ -130,11 +138,15 @@ def _rank(sights: Sights, labels: Names, seed: int) -> list[Candidate]:
 def _divide(
     sights: Sights, most: int = NUM_FOLDS
 ) -> list[tuple[NDArray[np.intp], NDArray[np.intp]]]:
-    num_clusters = len(set(sights.clusters.tolist()))
+    num_clusters = _count_clusters(sights)
     if num_clusters < 2:
         raise EvaluationError("the joint baseline needs two clusters to learn from", got=1)
     folds = GroupKFold(min(most, num_clusters))
     return list(folds.split(sights.texts, groups=sights.clusters))
+
+
+def _count_clusters(sights: Sights) -> int:
+    return len(set(sights.clusters.tolist()))
 
 
 def _validate(learn: Learn, sights: Sights, labels: Names, folds: Sequence[Any]) -> float:
@@ -153,6 +165,8 @@ def _validate(learn: Learn, sights: Sights, labels: Names, folds: Sequence[Any])
 
 def _list_models(sights: Sights, seed: int) -> Iterator[tuple[str, Learn]]:
     do_texts_differ = len(set(sights.texts.tolist())) > 1
+    if not do_texts_differ and not sights.pixels.shape[1]:
+        yield "nothing", _learn_shares
     if do_texts_differ:
         yield "words", _learn_words
         yield "words in their order", _learn_order
@@ -160,12 +174,18 @@ def _list_models(sights: Sights, seed: int) -> Iterator[tuple[str, Learn]]:
         yield "pictures", partial(_learn_pictures, seed=seed)
     if sights.pixels.shape[1] and do_texts_differ:
         yield "pictures and words", partial(_learn_both, seed=seed)
-        if len(sights.shown):
+        # Of what is held out, the rest is divided again.
+        if len(sights.shown) and _count_clusters(sights) > 2:
             yield "whether picture and text agree", partial(_learn_agreement, seed=seed)
 
 
+def _learn_shares(sights: Sights, labels: Names) -> Predict:
+    _, counts = np.unique(labels, return_counts=True)
+    return lambda other: np.tile(counts / len(labels), (len(other.texts), 1))
+
+
 def _learn_words(sights: Sights, labels: Names) -> Predict:
-    model = make_pipeline(count_words(), _regress(1.0)).fit(sights.texts, labels)
+    model = make_pipeline(count_words(sights.texts), _regress(1.0)).fit(sights.texts, labels)
     return lambda other: model.predict_proba(other.texts)
 
 
@@ -183,7 +203,7 @@ def _learn_pictures(sights: Sights, labels: Names, *, seed: int) -> Predict:
 
 
 def _learn_both(sights: Sights, labels: Names, *, seed: int) -> Predict:
-    words = count_words().fit(sights.texts)
+    words = count_words(sights.texts).fit(sights.texts)
     counts = words.transform(sights.texts)
     num_topics = max(1, min(_NUM_TOPICS, *counts.shape) - 1)
     topics = TruncatedSVD(num_topics, random_state=seed).fit(counts)
@@ -215,7 +235,7 @@ def _learn_concepts(sights: Sights, seed: int) -> Predict:
     _, texts = np.unique(sights.texts, return_index=True)
     looks = _fit_all(_grow(seed), sights.pixels[pictures], sights.shown[pictures], concepts)
     reads = _fit_all(
-        make_pipeline(count_words(), _regress(30.0)),
+        make_pipeline(count_words(sights.texts[texts]), _regress(30.0)),
         sights.texts[texts],
         sights.asked[texts],
         concepts,

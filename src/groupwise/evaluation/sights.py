@@ -17,6 +17,9 @@ _SMALL = (24, 18)
 _EDGES = (64, 48)
 _GRID = (12, 4, 16, 4)
 _NUM_BINS = 16
+_NUM_FEATURES = 3 * _SMALL[0] * _SMALL[1] + 2 * _GRID[0] * _GRID[2] + 3 * _NUM_BINS
+_WIDTHS = (0, _NUM_FEATURES, 3 * _NUM_FEATURES)
+"""Features of no picture, of one, and of several."""
 Numbers = NDArray[np.float64]
 Names = NDArray[np.str_]
 
@@ -51,16 +54,31 @@ class Sights:
         )
 
 
-def see(examples: Sequence[Example], concepts: tuple[str, str] | None = None) -> Sights:
-    """Return what is seen of examples; concepts that some of them do not tell are left out."""
+def see(
+    examples: Sequence[Example],
+    concepts: tuple[str, str] | None = None,
+    *,
+    like: Sights | None = None,
+) -> Sights:
+    """Return what is seen of examples.
+
+    Args:
+        examples: with any number of pictures each.
+        concepts: fields that tell what pictures show and what texts are about; what some of the
+            examples do not tell is left out.
+        like: the features are those of these; None: of as many pictures as the examples have.
+    """
     fields = concepts or ()
     told = [[str(e.fields[name]) for e in examples if name in e.fields] for name in fields]
     is_told = len(told) == 2 and all(len(column) == len(examples) for column in told)
     shown, asked = told if is_told else ([], [])
+    num_pictures = max((len(example.pictures) for example in examples), default=0)
+    width = _WIDTHS[min(num_pictures, 2)] if like is None else like.pixels.shape[1]
     known: dict[str, Numbers] = {}
     return Sights(
-        texts=np.asarray([read_text(example) for example in examples]),
-        pixels=_join_pictures([[_describe(p, known) for p in e.pictures] for e in examples]),
+        # Letters are counted, and of no letter at all nothing can be.
+        texts=np.asarray([read_text(example) or " " for example in examples]),
+        pixels=np.stack([_join_pictures(example.pictures, width, known) for example in examples]),
         clusters=np.asarray([example.cluster for example in examples]),
         shown=np.asarray(shown, dtype=np.str_),
         asked=np.asarray(asked, dtype=np.str_),
@@ -77,14 +95,13 @@ def pair_words(text: str) -> list[str]:
     ]
 
 
-def _join_pictures(pictures: Sequence[Sequence[Numbers]]) -> Numbers:
-    """Return features by example: mean, lowest and highest over its pictures, if all have some."""
-    if not pictures or not all(pictures):
-        return np.zeros((len(pictures), 0))
-    if all(len(own) == 1 for own in pictures):
-        return np.stack([own[0] for own in pictures])
-    stacks = [np.stack(own) for own in pictures]
-    return np.stack([np.concatenate([s.mean(0), s.min(0), s.max(0)]) for s in stacks])
+def _join_pictures(pictures: Sequence[Picture], width: int, known: dict[str, Numbers]) -> Numbers:
+    """Return the mean (width,) over pictures, or mean, lowest and highest; of none it is 0."""
+    if not pictures or not width:
+        return np.zeros(width)
+    own = np.stack([_describe(picture, known) for picture in pictures])
+    parts = (own.mean(0), own.min(0), own.max(0))
+    return np.concatenate(parts)[:width]
 
 
 def _describe(picture: Picture, known: dict[str, Numbers]) -> Numbers:

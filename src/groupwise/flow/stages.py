@@ -13,6 +13,7 @@ from typing import Any
 from groupwise.flow.task import PartName, Task
 from groupwise.pipeline import AUDIT_REWARDS, Planner, Step, StepContext, digest_models
 
+_BASELINES = ("baselines", "joint", "sights")
 TRAINED = ("sft", "grpo", "sft_control")
 POLICY = "model.base model.dtype model.max_pixels"
 """What loading a policy reads."""
@@ -75,10 +76,11 @@ def list_usual_stages(task: Task[Any], config: Any) -> list[Stage]:
         Stage(
             name="baselines",
             work="evaluating:run_baselines",
-            summary="majority, text, picture, prompt",
+            summary="majority, text, picture, joint, prompt",
             reads=asked,
             parts=("parser", "measures"),
             uses=shown,
+            code=" ".join(f"groupwise.evaluation.{name}" for name in _BASELINES),
         ),
         *([_make_sft(sources, config)] if has_warmup else []),
         Stage(
