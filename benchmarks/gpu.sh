@@ -1,12 +1,12 @@
 #!/bin/sh
-# The GRPO benchmark on a GPU machine without network.
+# A command with Groupwise on a GPU machine without network.
 #
-#   benchmarks/gpu.sh --pack          where there is a network: collect wheels in build/gpu-wheels
-#   benchmarks/gpu.sh --run [OPTION]  on the GPU machine, which has Python and torch: measure
+#   benchmarks/gpu.sh --pack            where there is a network: collect wheels in build/gpu-wheels
+#   benchmarks/gpu.sh --run COMMAND...  on the GPU machine, which has Python and torch, for example
+#                                       python3 benchmarks/grpo_gpu.py --json build/grpo_gpu.json
 #
 # Carry the whole repository, build/gpu-wheels included. PYTHON names the interpreter, GPU_PYTHON
-# the Python version on the GPU machine (3.12). --run passes its options on to grpo_gpu.py
-# (--steps N, --tiny). Numbers hold for the machine that the first line of the output names.
+# the Python version on the GPU machine (3.12).
 set -eu
 here=$(cd "$(dirname "$0")" && pwd)
 python=${PYTHON:-python3}
@@ -14,24 +14,29 @@ wheels=$here/../build/gpu-wheels
 
 pack() {
     mkdir -p "$wheels"
-    # What is compiled and large (torch, numpy, pyarrow, pandas) is the GPU machine's own.
+    # What is compiled and large (torch, numpy, scipy, pyarrow, pandas) is the GPU machine's own.
     "$python" -m pip download --no-deps --only-binary=:all: --dest "$wheels" \
         --implementation cp --python-version "${GPU_PYTHON:-3.12}" \
         --platform manylinux_2_28_x86_64 --platform manylinux_2_17_x86_64 \
         --platform manylinux2014_x86_64 -c "$here/../constraints.txt" \
-        trl peft transformers accelerate datasets multiprocess dill \
+        trl peft transformers accelerate datasets multiprocess dill tokenizers \
         pydantic pydantic-core typing-inspection annotated-types rich pygments markdown-it-py mdurl \
-        httpx2 httpcore2 h11 anyio idna truststore
+        httpx2 httpcore2 h11 anyio idna truststore jsonschema-rs math-verify \
+        latex2sympy2-extended antlr4-python3-runtime typer \
+        fastapi starlette opentelemetry-api python-multipart uvicorn
 }
 
 run() {
     site=$(mktemp -d)
     trap 'rm -rf "$site"' EXIT
     if ls "$wheels"/*.whl >/dev/null 2>&1; then
-        "$python" -m pip install -q --no-index --no-deps --target "$site" "$wheels"/*.whl
+        "$python" -m pip install -q --no-index --no-deps --no-compile --target "$site" \
+            "$wheels"/*.whl
     fi
-    PYTHONPATH="$site:$here/../src${PYTHONPATH:+:$PYTHONPATH}" \
-        "$python" "$here/grpo_gpu.py" "$@"
+    # Not an editable install: the recipes are entry points, which need metadata beside them.
+    "$python" -m pip install -q --no-index --no-deps --no-compile --no-build-isolation --upgrade \
+        --target "$site" "$here/.."
+    PATH="$site/bin:$PATH" PYTHONPATH="$site${PYTHONPATH:+:$PYTHONPATH}" "$@"
 }
 
 case ${1:-} in

@@ -5,7 +5,7 @@ says why in its row. "Of peak" are the operations that a step cannot do without,
 over its time and over the measured rate of matrix products. With ``--tiny`` the models are tiny
 and a CPU will do: that shows that the script runs and nothing else.
 
-    python benchmarks/grpo_gpu.py
+    python benchmarks/grpo_gpu.py --json benchmarks/results/grpo_gpu.json
     python benchmarks/grpo_gpu.py --tiny
 """
 
@@ -17,7 +17,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -33,6 +33,7 @@ from transformers import (
     Qwen2ForCausalLM,
 )
 
+from groupwise.core import describe_machine, write_json
 from groupwise.models import load_policy, silence_libraries, write_tiny_policy
 from groupwise.training.settings import SpeedSettings
 
@@ -91,7 +92,8 @@ def _describe_vision(
 
 _TINY = _describe_text(128, 256, 2, keys=1, blocks=4) | {"vocab_size": 2_048}
 _IMAGE = Shape(group_size=8, num_tokens=16, last_blocks=4, num_prompts=2)
-_TEXT = Shape(group_size=8, num_tokens=64, prompt_tokens=512, num_prompts=2)
+_TEXT = Shape(group_size=8, num_tokens=64, prompt_tokens=512, num_prompts=1)
+_TEXT_7B = _describe_text(3584, 18_944, 28, keys=4, blocks=28)
 # Sizes as published for Qwen2.5-VL-3B and Qwen2.5-7B.
 JOBS = {
     "image-3b": Job(
@@ -99,7 +101,8 @@ JOBS = {
         _describe_text(2048, 11_008, 16, keys=2, blocks=36) | {"tie_word_embeddings": True},
         _describe_vision(1280, 3420, 16, blocks=32, out=2048),
     ),
-    "text-7b": Job(_TEXT, _describe_text(3584, 18_944, 28, keys=4, blocks=28)),
+    "text-7b": Job(_TEXT, _TEXT_7B),
+    "text-7b, 2 prompts": Job(replace(_TEXT, num_prompts=2), _TEXT_7B),
 }
 TINY_JOBS = {
     "image-3b": Job(
@@ -163,9 +166,12 @@ def measure_job(kind: str, job: Job, *, num_steps: int) -> dict[str, Any]:
     peak = torch.cuda.max_memory_allocated() / 2**30 if device.type == "cuda" else None
     return {
         "step_s": statistics.median(runner.steps.total_s[NUM_WARM_UP:]),
+        "steps_s": runner.steps.total_s[NUM_WARM_UP:],
+        "sampling_s": statistics.median(runner.steps.sampling_s[NUM_WARM_UP:]),
         "peak_gib": peak,
         "needed_flops": count_needed_flops(runner.trainer, job.shape, job.picture),
         "fell_back": runner.has_fallen_back(),
+        **runner.list_noise(),
     }
 
 
@@ -196,17 +202,20 @@ def measure_apart(kind: str, name: str, options: argparse.Namespace) -> dict[str
 
 
 def write_row(name: str, stock: Mapping[str, Any], fast: Mapping[str, Any], peak: float) -> str:
-    """Return one row of the Markdown table."""
-    both = {"TRL": stock, "Groupwise": fast}
-    failed = [f"{who}: {found['failed']}" for who, found in both.items() if "failed" in found]
-    if failed:
-        return f"| {name} | failed: {'; '.join(failed)} |" + " |" * 6
-    memory = ["-" if f["peak_gib"] is None else f"{f['peak_gib']:.1f}" for f in (stock, fast)]
-    shares = [f"{100 * f['needed_flops'] / f['step_s'] / peak:.1f} %" for f in (stock, fast)]
-    note = " (fell back)" if fast["fell_back"] else ""
-    ratio = stock["step_s"] / fast["step_s"]
-    times = [f"{stock['step_s']:.3f}", f"{fast['step_s']:.3f}{note}", f"{ratio:.1f}"]
-    return "| " + " | ".join([name, *times, *memory, *shares]) + " |"
+    """Return one row of the Markdown table; what failed has its reason in place of its time."""
+    is_whole = "failed" not in stock and "failed" not in fast
+    ratio = f"{stock['step_s'] / fast['step_s']:.1f}" if is_whole else "-"
+    cells = zip(_write_cells(stock, peak), _write_cells(fast, peak), strict=True)
+    times, memory, shares = cells
+    return "| " + " | ".join([name, *times, ratio, *memory, *shares]) + " |"
+
+
+def _write_cells(found: Mapping[str, Any], peak: float) -> tuple[str, str, str]:
+    if "failed" in found:
+        return found["failed"].split(". ")[0], "-", "-"
+    time = f"{found['step_s']:.3f}" + (" (fell back)" if found["fell_back"] else "")
+    memory = "-" if found["peak_gib"] is None else f"{found['peak_gib']:.1f}"
+    return time, memory, f"{100 * found['needed_flops'] / found['step_s'] / peak:.1f} %"
 
 
 HEADER = """\
@@ -219,6 +228,7 @@ def main(given: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--tiny", action="store_true", help="tiny models, for a test on a CPU")
     parser.add_argument("--steps", type=int, default=5, help="measured steps of each trainer")
+    parser.add_argument("--json", type=Path, help="write the numbers there")
     parser.add_argument("--only", nargs=2, metavar=("KIND", "SHAPE"), help=argparse.SUPPRESS)
     options = parser.parse_args(given)
     jobs = TINY_JOBS if options.tiny else JOBS
@@ -233,9 +243,14 @@ def main(given: Sequence[str] | None = None) -> None:
     print(
         f"{describe_hardware()}; matrix products {peak / 1e12:.3g} TFLOP/s\n\n{HEADER}", flush=True
     )
+    rows = {}
     for name in jobs:
         found = [measure_apart(kind, name, options) for kind in ("trl", "groupwise")]
         print(write_row(name, *found, peak), flush=True)
+        rows[name] = dict(zip(("trl", "groupwise"), found, strict=True))
+        if options.json:
+            values = {"peak_flops_per_s": peak, "rows": rows}
+            write_json(options.json, {**values, "machine": describe_machine()})
 
 
 if __name__ == "__main__":

@@ -70,7 +70,7 @@ def test_pictures_among_words_are_seen_where_they_stand(vision, mixed_examples, 
     for example, found in zip(mixed_examples, shares, strict=False):
         inputs = encode_by_processor(vision.processor, example)
         with torch.no_grad():
-            scores = vision.model(**inputs).logits[0, -1].softmax(-1)
+            scores = vision.model(**inputs.to(vision.model.device)).logits[0, -1].softmax(-1)
         masses = {label: float(scores[list(ids)].sum()) for label, ids in tokens.items()}
         assert found["yes"] == pytest.approx(masses["yes"] / sum(masses.values()), abs=1e-6)
     assert len({round(found["yes"], 6) for found in shares}) == len(examples)
@@ -169,7 +169,7 @@ def score_by_hand(policy, example, lead, labels):
     prompt = policy.render_prompt(example) + lead
     inputs = policy.processor(text=[prompt], return_tensors="pt", **named)
     with torch.no_grad():
-        shares = policy.model(**inputs).logits[0, -1].double().softmax(-1)
+        shares = policy.model(**inputs.to(policy.model.device)).logits[0, -1].double().softmax(-1)
     tokens = find_label_tokens(policy.tokenizer, labels)
     masses = {label: float(sum(shares[t] for t in set(ids))) for label, ids in tokens.items()}
     return {label: mass / sum(masses.values()) for label, mass in masses.items()}

@@ -83,7 +83,7 @@ def test_completions_have_the_frequencies_of_the_softmax(text, text_examples, sh
 @torch.no_grad()
 def find_logits(policy, example):
     inputs = policy.processor(text=[policy.render_prompt(example)], return_tensors="pt")
-    return policy.model(**inputs).logits[0, -1].double()
+    return policy.model(**inputs.to(policy.model.device)).logits[0, -1].double().cpu()
 
 
 def shape(logits, sampling):

@@ -32,7 +32,8 @@ def trained(request, tmp_path):
     with torch.no_grad():
         for parameter in model.parameters():
             if parameter.requires_grad:
-                parameter.add_(0.1 * torch.randn(parameter.shape, generator=torch.manual_seed(1)))
+                noise = torch.randn(parameter.shape, generator=torch.manual_seed(1))
+                parameter.add_(0.1 * noise.to(parameter.device))
     Policy(model.eval(), policy.processor, policy.has_vision).save(tmp_path / "trained")
     return tmp_path / "trained"
 
@@ -40,7 +41,7 @@ def trained(request, tmp_path):
 def read_logits(policy, example):
     text = policy.tokenizer(policy.render_prompt(example), return_tensors="pt")
     with torch.inference_mode():
-        return policy.model(**text).logits[0].log_softmax(-1)
+        return policy.model(**text.to(policy.model.device)).logits[0].log_softmax(-1)
 
 
 def test_adapter_and_merged_weights_say_the_same(trained, tmp_path, text_examples):

@@ -19,7 +19,7 @@ from groupwise.models import (
 def read_logits(policy, example):
     inputs = policy.processor(text=[policy.render_prompt(example)], return_tensors="pt")
     with torch.no_grad():
-        return policy.model(**inputs).logits
+        return policy.model(**inputs.to(policy.model.device)).logits
 
 
 def test_missing_folder_is_one_sentence(tmp_path):
@@ -58,7 +58,8 @@ def test_adapter_folder_gives_the_trained_logits(tmp_path, text_folder, text_exa
     with torch.no_grad():
         for name, parameter in model.named_parameters():
             if parameter.requires_grad:
-                parameter.add_(0.05 * torch.randn(parameter.shape, generator=torch.manual_seed(1)))
+                noise = torch.randn(parameter.shape, generator=torch.manual_seed(1))
+                parameter.add_(0.05 * noise.to(parameter.device))
                 assert "lora_" in name
     trained = type(policy)(model.eval(), policy.processor, policy.has_vision)
     trained.save(tmp_path / "adapter")
@@ -128,7 +129,8 @@ def add_loud_adapter(policy):
     with torch.no_grad():
         for parameter in model.parameters():
             if parameter.requires_grad:
-                parameter.add_(0.3 * torch.randn(parameter.shape, generator=torch.manual_seed(1)))
+                noise = torch.randn(parameter.shape, generator=torch.manual_seed(1))
+                parameter.add_(0.3 * noise.to(parameter.device))
     return Policy(model.eval(), policy.processor, policy.has_vision)
 
 

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from groupwise.core import describe_numerics
+from groupwise.core import describe_numerics, list_gpus
 from groupwise.pipeline import check_machine
 
 
@@ -40,6 +40,7 @@ def print_numerics() -> None:
     for name, value in describe_numerics().items():
         shown = ", ".join(value) if isinstance(value, list) else str(value)
         typer.echo(f"{name.replace('_', ' ')}: {shown}")
+    where = ", ".join(list_gpus()) or "one thread"
     with tempfile.TemporaryDirectory() as folder:
         for part, digest in train_fixed(Path(folder)):
-            typer.echo(f"weights, {part}, one thread: {digest}")
+            typer.echo(f"weights, {part}, {where}: {digest}")

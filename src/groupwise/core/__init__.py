@@ -51,7 +51,7 @@ from groupwise.core.jsonl import (
 )
 from groupwise.core.late_names import import_late
 from groupwise.core.locks import is_locked, take_lock
-from groupwise.core.numerics import describe_numerics
+from groupwise.core.numerics import describe_numerics, list_gpus
 from groupwise.core.pictures import convert_picture, open_picture, store_picture
 from groupwise.core.progress import ProgressLine, Say, describe_duration
 from groupwise.core.result_file import ResultFile
@@ -107,6 +107,7 @@ __all__ = [
     "import_late",
     "is_locked",
     "list_effects",
+    "list_gpus",
     "list_packages",
     "load_config",
     "make_example",

@@ -35,6 +35,13 @@ def describe_numerics() -> dict[str, Any]:
     }
 
 
+def list_gpus() -> list[str]:
+    """Return the names of the GPUs that this process may use."""
+    import torch
+
+    return [torch.cuda.get_device_name(index) for index in range(torch.cuda.device_count())]
+
+
 def _read_cpu() -> dict[str, str]:
     """Return what the system says of its first processor; nothing where it does not say."""
     try:

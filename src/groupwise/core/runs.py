@@ -16,7 +16,7 @@ from groupwise.core.digests import digest_json
 from groupwise.core.errors import RunError
 from groupwise.core.jsonl import append_jsonl, read_json, write_json
 from groupwise.core.locks import take_lock
-from groupwise.core.numerics import describe_numerics
+from groupwise.core.numerics import describe_numerics, list_gpus
 
 _PACKAGES = (
     "groupwise",
@@ -143,7 +143,7 @@ def describe_machine() -> dict[str, Any]:
             "system": platform.system(),
             "num_cpus": len(os.sched_getaffinity(0)),
             "memory_mib": os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // 2**20,
-            "accelerators": _list_accelerators(),
+            "accelerators": list_gpus(),
             **describe_numerics(),
         },
         "command": [Path(sys.argv[0]).name, *sys.argv[1:]],
@@ -170,9 +170,3 @@ def _find_git_revision() -> str | None:
     except (OSError, subprocess.TimeoutExpired):
         return None
     return found.stdout.strip() or None
-
-
-def _list_accelerators() -> list[str]:
-    import torch
-
-    return [torch.cuda.get_device_name(index) for index in range(torch.cuda.device_count())]

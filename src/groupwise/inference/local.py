@@ -18,7 +18,7 @@ from groupwise.core import Completion, Example, ModelError, derive_seed, open_pi
 from groupwise.inference.engine import ReportProgress, Sampling
 from groupwise.inference.labels import find_label_tokens
 from groupwise.inference.row_draws import draw_by_row
-from groupwise.models import Policy
+from groupwise.models import Policy, unplanned_attention
 
 T = TypeVar("T")
 
@@ -133,7 +133,8 @@ class LocalEngine:
             keys = [(seed, number) for seed in seeds for number in range(num_completions)]
             given["custom_generate"] = draw_by_row(keys)
         settings = _neutralise(self.policy.model.generation_config) | _write_draws(sampling) | given
-        output = self.policy.model.generate(**inputs, **settings)
+        with unplanned_attention():
+            output = self.policy.model.generate(**inputs, **settings)
         rows = output[:, inputs["input_ids"].shape[1] :].tolist()
         return [self._decode(row) for row in rows]
 

@@ -1,5 +1,6 @@
 """Policies: loading, tiny random-init models, and what of a model trains."""
 
+from groupwise.models.attention import unplanned_attention
 from groupwise.models.base_model import (
     find_local_config,
     find_shape,
@@ -9,7 +10,7 @@ from groupwise.models.base_model import (
 )
 from groupwise.models.export import ExportedPolicy, export_policy, keep_policy
 from groupwise.models.identity import digest_base
-from groupwise.models.policy import Policy, load_policy
+from groupwise.models.policy import Policy, load_policy, project_patches_fast
 from groupwise.models.processor import PictureProcessor, load_processor
 from groupwise.models.prompts import (
     TINY_TOKEN_SIDE,
@@ -77,10 +78,12 @@ __all__ = [
     "open_processor",
     "open_token_counter",
     "prepare_trainable",
+    "project_patches_fast",
     "render_prompt",
     "restore_trainable",
     "silence_libraries",
     "tabulate_trainable",
     "train_tokenizer",
+    "unplanned_attention",
     "write_tiny_policy",
 ]

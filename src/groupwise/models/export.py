@@ -75,12 +75,13 @@ def export_policy(source: Path, out: Path, *, name: str = "policy") -> ExportedP
     """
     if out.exists() and (not out.is_dir() or any(out.iterdir())):
         raise ModelError(f"{out} has files already", fix="name a new folder")
-    policy = load_policy(source)
+    cpu = torch.device("cpu")
+    policy = load_policy(source, device=cpu)
     adapter, base = _copy_adapter(source, out / "adapter")
     expected = _probe(policy)
     merged = out / "merged"
     merge_adapter(policy).save(merged)
-    max_difference = float((_probe(load_policy(merged)) - expected).abs().max())
+    max_difference = float((_probe(load_policy(merged, device=cpu)) - expected).abs().max())
     if max_difference > TOLERANCE:
         raise ModelError(
             f"the merged weights in {merged} do not say what the adapter says",

@@ -38,7 +38,11 @@ class PatchProjection(nn.Conv3d):
 
 
 def project_patches_fast(model: nn.Module) -> None:
-    """Let every Conv3d of a model take single patches by a matrix product; weights stay."""
+    """Let every Conv3d of a model take single patches by a matrix product; weights stay.
+
+    Besides, a convolution on a GPU rounds float32 to TF32 by default, and a matrix product does
+    not: of two models that are to agree, both need it.
+    """
     for module in model.modules():
         if type(module) is nn.Conv3d:
             module.__class__ = PatchProjection
@@ -123,8 +127,22 @@ class Policy:
                 name_base(folder, os.path.relpath(base, folder.resolve()))
 
 
+def find_device() -> torch.device:
+    """Return where a model goes: the GPU of a process that is alone, else the CPU.
+
+    One process of several keeps its model on the CPU: its trainer places or shards it. A GPU that
+    ``CUDA_VISIBLE_DEVICES`` hides is not used.
+    """
+    is_alone = int(os.environ.get("WORLD_SIZE", "1")) == 1
+    return torch.device("cuda" if is_alone and torch.cuda.is_available() else "cpu")
+
+
 def load_policy(
-    name_or_path: str | Path, *, dtype: str = "float32", max_pixels: int | None = None
+    name_or_path: str | Path,
+    *,
+    dtype: str = "float32",
+    max_pixels: int | None = None,
+    device: torch.device | None = None,
 ) -> Policy:
     """Load a language or vision-language model through the Auto classes.
 
@@ -133,15 +151,17 @@ def load_policy(
             folder, or a PEFT adapter folder (its base is loaded first and the adapter put on it).
         dtype: ``float32``, ``bfloat16``, ``float16`` or ``auto``.
         max_pixels: pictures are scaled down to at most this many pixels (None: as configured).
+        device: of the weights; None: ``find_device``.
 
     Raises:
         ModelError: if it cannot be found or loaded.
     """
     path = Path(name_or_path)
+    load = _load_adapter if is_adapter(path) else _load_base
     with refuse_missing(name_or_path):
-        if is_adapter(path):
-            return _load_adapter(path, dtype=dtype, max_pixels=max_pixels)
-        return _load_base(name_or_path, dtype=dtype, max_pixels=max_pixels)
+        policy = load(name_or_path, dtype=dtype, max_pixels=max_pixels)
+        policy.model.to(device or find_device())
+        return policy
 
 
 def _load_base(name_or_path: str | Path, *, dtype: str, max_pixels: int | None) -> Policy:
@@ -161,12 +181,13 @@ def _load_base(name_or_path: str | Path, *, dtype: str, max_pixels: int | None) 
     return Policy(model.eval(), processor, has_vision)
 
 
-def _load_adapter(path: Path, *, dtype: str, max_pixels: int | None) -> Policy:
+def _load_adapter(name_or_path: str | Path, *, dtype: str, max_pixels: int | None) -> Policy:
     from peft import PeftModel
 
+    path = Path(name_or_path)
     name = read_base(path)
     base = _load_base(name, dtype=dtype, max_pixels=max_pixels)
-    model = PeftModel.from_pretrained(base.model, str(path))
+    model = PeftModel.from_pretrained(base.model, str(path), torch_device="cpu")
     for config in model.peft_config.values():
         config.base_model_name_or_path = name  # where it is saved next, the way to it is another
     return Policy(model.eval(), base.processor, base.has_vision)

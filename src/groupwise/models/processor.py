@@ -1,8 +1,10 @@
 """Loading the processor (pictures and text) or tokenizer (text) of a policy.
 
-With torchvision installed this is ``AutoProcessor``. Without it, the processors of Qwen-VL
-models cannot be built, because their video half needs it; ``PictureProcessor`` then gives
-the same token ids and pixels for pictures, and knows no videos.
+Qwen-VL models take a ``PictureProcessor``, whether torchvision is installed or not. Theirs cannot
+be built without it, and with it pictures are scaled by another implementation: the same picture
+would give other pixels, and so other numbers, on another machine. ``PictureProcessor`` gives the
+token ids of theirs and Pillow's pixels everywhere, and knows no videos. Other models have
+``AutoProcessor``.
 """
 
 from importlib.util import find_spec
@@ -15,16 +17,25 @@ from transformers.processing_utils import ProcessorMixin
 from groupwise.core import ModelError
 from groupwise.models.identity import find_revision
 
-_QWEN_VL_TYPES = ("qwen2_vl", "qwen2_5_vl", "qwen3_vl")
+# By type of model: the names of its own processor and of that one's video half.
+_QWEN_VL = {
+    "qwen2_vl": ("Qwen2VLProcessor", "Qwen2VLVideoProcessor"),
+    "qwen2_5_vl": ("Qwen2_5_VLProcessor", "Qwen2VLVideoProcessor"),
+    "qwen3_vl": ("Qwen3VLProcessor", "Qwen3VLVideoProcessor"),
+}
+_OF_VIDEOS_TOO = ("patch_size", "merge_size", "temporal_patch_size", "image_mean", "image_std")
 
 
 class PictureProcessor(ProcessorMixin):
     """The Qwen-VL processor without its video half.
 
+    It is saved as what it stands for, so that ``AutoProcessor`` and other tools can open it.
+
     Args:
         image_processor: turns pictures into patches (``pixel_values``, ``image_grid_thw``).
         tokenizer: knows ``<|image_pad|>``.
         chat_template: Jinja template that writes one ``<|image_pad|>`` for a picture.
+        model_type: ``config.model_type`` of its model.
     """
 
     return_mm_token_type_ids = True
@@ -34,8 +45,10 @@ class PictureProcessor(ProcessorMixin):
         image_processor: Any = None,
         tokenizer: Any = None,
         chat_template: str | None = None,
+        model_type: str = "qwen2_5_vl",
         **_: Any,
     ) -> None:
+        self.saved_as = _QWEN_VL[model_type]
         self.image_token = "<|image_pad|>"
         self.image_token_id = tokenizer.convert_tokens_to_ids(self.image_token)
         super().__init__(image_processor, tokenizer, chat_template=chat_template)
@@ -44,6 +57,14 @@ class PictureProcessor(ProcessorMixin):
     def get_attributes(cls) -> list[str]:
         """Return the parts this processor is made of."""
         return ["image_processor", "tokenizer"]
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the processor's settings as its model's own processor would have them."""
+        own = super().to_dict()
+        name, video = self.saved_as
+        shared = {key: own["image_processor"][key] for key in _OF_VIDEOS_TOO}
+        videos = {"video_processor_type": video, **shared}
+        return own | {"processor_class": name, "video_processor": videos}
 
     def replace_image_token(self, image_inputs: dict, image_idx: int, **_: Any) -> str:
         """Return one placeholder token for each merged patch of a picture."""
@@ -73,12 +94,12 @@ def load_processor(
     revision = find_revision(name_or_path)
     if not has_vision:
         return AutoTokenizer.from_pretrained(name_or_path, revision=revision, padding_side="left")
-    if find_spec("torchvision") is not None:
+    if model_type in _QWEN_VL:
+        processor = _load_picture_processor(name_or_path, revision, model_type)
+    elif find_spec("torchvision") is not None:
         processor = AutoProcessor.from_pretrained(
             name_or_path, revision=revision, padding_side="left"
         )
-    elif model_type in _QWEN_VL_TYPES:
-        processor = _load_picture_processor(name_or_path, revision)
     else:
         raise ModelError(
             f"a {model_type} processor needs torchvision", fix="pip install torchvision"
@@ -88,11 +109,15 @@ def load_processor(
     return processor
 
 
-def _load_picture_processor(name_or_path: str | Path, revision: str) -> PictureProcessor:
+def _load_picture_processor(
+    name_or_path: str | Path, revision: str, model_type: str
+) -> PictureProcessor:
     tokenizer = AutoTokenizer.from_pretrained(name_or_path, revision=revision, padding_side="left")
     image_processor = Qwen2VLImageProcessorPil.from_pretrained(name_or_path, revision=revision)
     template = tokenizer.chat_template or _read_chat_template(name_or_path, revision)
-    return PictureProcessor(image_processor, tokenizer, chat_template=template)
+    return PictureProcessor(
+        image_processor, tokenizer, chat_template=template, model_type=model_type
+    )
 
 
 def _read_chat_template(name_or_path: str | Path, revision: str) -> str | None:

@@ -15,6 +15,7 @@ from typing import Literal
 from packaging.requirements import Requirement
 
 from groupwise import __version__
+from groupwise.core import list_gpus
 from groupwise.sandbox import explain_missing
 
 _MIN_DISK_GIB = 2.0
@@ -75,8 +76,7 @@ def _check_devices() -> Check:
         import torch
     except (ImportError, OSError) as error:
         return Check("devices", "broken", f"torch cannot be imported ({error})", "reinstall torch")
-    names = [torch.cuda.get_device_name(index) for index in range(torch.cuda.device_count())]
-    if names:
+    if names := list_gpus():
         return Check("devices", "fine", ", ".join(names))
     found = f"CPU only, {torch.get_num_threads()} threads"
     fix = "enough for the tiny configs; configs with billions of parameters want a GPU"

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 
 from groupwise.core import Example, TrainingError, write_json
-from groupwise.models import Policy, list_trainable, restore_trainable
+from groupwise.models import Policy, list_trainable, project_patches_fast, restore_trainable
 from groupwise.training.on_policy import check_on_policy
 from groupwise.training.settings import GrpoSettings, VllmSettings
 from groupwise.training.workspace import load_weights
@@ -111,6 +111,8 @@ def make_grpo_trainer(
 
     with name_missing_server(settings.vllm):
         trainer = _Trainer(speed=settings.speed, **named)
+    if trainer.ref_model is not None:
+        project_patches_fast(trainer.ref_model)
     trainer.remove_callback(PrinterCallback)
     restore_trainable(policy.model, trainable)
     return trainer

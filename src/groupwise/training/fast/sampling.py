@@ -9,6 +9,7 @@ from transformers import GenerationConfig
 from transformers.cache_utils import DynamicCache, DynamicLayer
 from trl.models.utils import unwrap_model_for_generation
 
+from groupwise.models import unplanned_attention
 from groupwise.training.fast.rounds import Round
 from groupwise.training.fast.scoring import (
     Pictures,
@@ -58,12 +59,13 @@ def sample_rows(
         cache.layers = [_RoomyLayer(layer, rows, room=room) for layer in cache.layers]
         if hasattr(backbone, "rope_deltas"):  # an earlier call's would shift this one's positions
             backbone.rope_deltas = _find_deltas(positions, prompts.mask)[rows]
-        output = model.generate(
-            input_ids=prompts.ids[rows],
-            attention_mask=prompts.mask[rows],
-            past_key_values=cache,
-            generation_config=generation_config,
-        )
+        with unplanned_attention():
+            output = model.generate(
+                input_ids=prompts.ids[rows],
+                attention_mask=prompts.mask[rows],
+                past_key_values=cache,
+                generation_config=generation_config,
+            )
     if states:
         trunk = Trunk(states[0], torch.cat(states[1:], dim=1))
         round_.keep_trunk(round_.groups, range(len(rows)), trunk)
