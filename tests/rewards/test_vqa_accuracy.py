@@ -7,7 +7,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from groupwise.core import Completion, Example, Message, RewardError, Score, make_example
-from groupwise.rewards import TextParser, VqaAccuracy, normalize_vqa_answer
+from groupwise.rewards import (
+    VqaAccuracy,
+    VqaParser,
+    compute_leave_one_out_accuracy,
+    normalize_vqa_answer,
+)
 from groupwise.rewards.vqa_accuracy import compute_vqa_accuracy
 
 DATA = Path(os.environ.get("GROUPWISE_DATA", Path(__file__).parents[2] / ".." / "shared" / "data"))
@@ -98,7 +103,58 @@ def test_unanimous_answers_are_normalised_unless_as_published() -> None:
     assert score("Yes.", annotate(*["yes"] * 9, "no"), as_published=True).value == 1.0
 
 
-@pytest.mark.parametrize("text", ["", " \n", "the", "?"])
+def compute_officially(said: str, answers: list[str]) -> float:
+    """Return the accuracy as the official script gets it: annotators are dicts told by their id."""
+    rows = annotate(*answers)
+    if len(set(answers)) > 1:
+        said = normalize_vqa_answer(said)
+        rows = [row | {"answer": normalize_vqa_answer(str(row["answer"]))} for row in rows]
+    others = [[other for other in rows if other != row] for row in rows]
+    return sum(min(1, sum(o["answer"] == said for o in rest) / 3) for rest in others) / len(rows)
+
+
+ANSWERS = st.sampled_from(
+    ["a", "A", "the", "b", "net", "Net.", "two", "2", "dont", "1,000", "mesh"]
+)
+
+
+@given(ANSWERS, st.lists(ANSWERS, min_size=10, max_size=10))
+def test_of_ten_answers_only_five_values_occur_and_they_are_the_official_ones(said, answers):
+    assert score(said, annotate(*answers)).value in {0.0, 0.3, 0.6, 0.9, 1.0}
+    official = compute_officially(said, answers)
+    assert score(said, annotate(*answers), as_published=True).value == pytest.approx(official)
+
+
+@pytest.mark.parametrize(("num_a", "accuracy"), [(1, 0.3), (2, 0.6), (3, 0.9), (4, 1.0), (10, 1.0)])
+def test_the_answer_may_be_an_article(num_a: int, accuracy: float) -> None:
+    answers = annotate(*["a"] * num_a, *["b"] * (10 - num_a))
+    assert score("A.", answers).value == accuracy
+    assert score("a", answers, as_published=True).value == accuracy
+    assert score("the", answers).value == 0.0
+    if num_a < 10:
+        assert score("the", answers, as_published=True).value == score("a", answers).value
+
+
+@pytest.mark.parametrize(
+    ("answers", "accuracy"),
+    [
+        (["net"] * 10, 1.0),
+        (["net", "Net.", "a net", "the net"], 1.0),
+        (["net", "net", "mesh"], 2 / 9),
+        ([str(n) for n in range(10)], 0.0),
+        (["a"] * 2 + ["the"] * 2, 1 / 3),
+    ],
+)
+def test_how_well_people_agree(answers: list[str], accuracy: float) -> None:
+    assert compute_leave_one_out_accuracy(answers) == pytest.approx(accuracy)
+
+
+def test_one_annotator_agrees_with_nobody() -> None:
+    with pytest.raises(RewardError, match="too few annotators"):
+        compute_leave_one_out_accuracy(["net"])
+
+
+@pytest.mark.parametrize("text", ["", " \n", "?"])
 def test_an_answer_without_words_is_invalid(text: str) -> None:
     got = score(text, annotate("a", "the", "net"))
     assert (got.value, got.invalid) == (0.0, True)
@@ -112,9 +168,11 @@ def test_lists_and_negations_earn_nothing(text: str) -> None:
 def test_the_answer_may_stand_in_a_tag() -> None:
     item = make_item(annotate(*["net"] * 10))
     text = "<think>mesh</think><answer>a net</answer>"
-    reward = VqaAccuracy(TextParser(tags=("think", "answer")))
+    reward = VqaAccuracy(VqaParser(tags=("think", "answer")))
     assert reward(item, Completion(text)).value == 1.0
     assert reward(item, Completion("net")).invalid
+    item = make_item(annotate(*["a"] * 10))
+    assert reward(item, Completion("<think>b</think><answer>a</answer>")).value == 1.0
 
 
 def test_without_the_field_there_is_no_score() -> None:
@@ -155,6 +213,9 @@ def test_what_four_said_earns_all(answers: list[str]) -> None:
     assert (score("net", annotate(*answers)).value == 1.0) == (num_net >= 4)
 
 
+AGREEMENT = [0.6, 0.9, 1.0]  # 6 net and 4 others; 9 pitcher and 1 other; 10 orange
+
+
 def test_real_annotations() -> None:
     path = DATA / "vqav2_three" / "annotations.json"
     if not path.is_file():
@@ -162,6 +223,7 @@ def test_real_annotations() -> None:
     rows = json.loads(path.read_text(encoding="utf-8"))["annotations"]
     said = [[entry["answer"] for entry in row["answers"]] for row in rows]
     expected = {0: 0.0, 1: 0.3, 2: 0.6, 3: 0.9}
+    assert [compute_leave_one_out_accuracy(texts) for texts in said] == AGREEMENT
     for row, texts in zip(rows, said, strict=True):
         for text in set(texts):
             want = expected.get(texts.count(text), 1.0)

@@ -35,7 +35,12 @@ from groupwise.rewards.reward import (
 from groupwise.rewards.reward_set import RewardSet, WeightedReward
 from groupwise.rewards.soft_overlong import SoftOverlong
 from groupwise.rewards.text import ExactMatch, TextParser, TokenF1, normalize_text, split_tokens
-from groupwise.rewards.vqa_accuracy import VqaAccuracy, normalize_vqa_answer
+from groupwise.rewards.vqa_accuracy import (
+    VqaAccuracy,
+    VqaParser,
+    compute_leave_one_out_accuracy,
+    normalize_vqa_answer,
+)
 from groupwise.rewards.weights import describe_weights
 
 __all__ = [
@@ -77,8 +82,10 @@ __all__ = [
     "TextParser",
     "TokenF1",
     "VqaAccuracy",
+    "VqaParser",
     "WeightedReward",
     "audit_rewards",
+    "compute_leave_one_out_accuracy",
     "describe_weights",
     "digest_functions",
     "normalize_text",

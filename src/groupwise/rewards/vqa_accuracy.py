@@ -3,17 +3,21 @@
 Range: [0, 1]. Source: the evaluation of VQA v2.0 (Antol et al. 2015, Goyal et al. 2017;
 https://github.com/GT-Vision-Lab/VQA, vqaEval.py of 2021-03-11), its normalisation exactly:
 punctuation, then number words, articles and contractions. Each annotator is left out once, the
-rest give min(1, matches / 3), and the mean over annotators is the accuracy. Deviations: where all
-annotators agree, the official script compares without normalising (so ``Yes.`` misses ``yes``);
-here that is done only with ``as_published``. An answer that normalises to nothing is invalid.
+rest give min(1, matches / 3), and the mean over annotators is the accuracy. Deviations, undone by
+``as_published``: where all annotators agree, the official script compares without normalising (so
+``Yes.`` misses ``yes``), and answers of articles alone are all the same to it (so ``the`` is taken
+for the answer ``a`` of "A or B?"); here they keep their articles. An answer without words is
+invalid always.
 """
 
 import re
+from collections import Counter
+from collections.abc import Sequence
 
 from groupwise.core import Completion, Example, RewardError, Score
 from groupwise.rewards.fields import read_list, read_mapping
-from groupwise.rewards.parser import Parser
-from groupwise.rewards.reward import RewardKind
+from groupwise.rewards.parser import Parsed, Parser
+from groupwise.rewards.reward import Reward, RewardKind
 from groupwise.rewards.text import TextParser
 
 _PUNCTUATION = (*';/[]"{}()=+\\_-><@`,?!',)
@@ -45,16 +49,31 @@ _CONTRACTIONS = {
 } | {"somebody'd": "somebodyd"}
 
 
+class VqaParser(TextParser):
+    """Free text in which an article alone is an answer, too: ``a`` of "Is it A or B?"."""
+
+    def make_reward(self) -> Reward:
+        """Return VQA accuracy of the same words."""
+        return VqaAccuracy(self)
+
+    def _read(self, text: str, example: Example | None) -> Parsed:
+        words = _split_words(text)
+        if words and _ARTICLES.issuperset(words):
+            return Parsed(text.strip(), prefix=text[: len(text) - len(text.lstrip())])
+        return super()._read(text, example)
+
+
 class VqaAccuracy:
     """Share of annotators who gave this answer, three counting as all, each left out once.
 
     An empty answer is invalid; an example without the field cannot be scored.
 
     Args:
-        parser: finds the answer; None: a TextParser.
+        parser: finds the answer; None: a VqaParser.
         answers: field with the annotators' answers: texts, or mappings with ``answer`` and an
             ``answer_id`` that tells the annotators apart.
-        as_published: compare unanimous answers without normalising, as the official script.
+        as_published: compare unanimous answers without normalising, and those of articles alone
+            as equal, as the official script.
     """
 
     name = "vqa_accuracy"
@@ -68,7 +87,7 @@ class VqaAccuracy:
         answers: str = "answers",
         as_published: bool = False,
     ) -> None:
-        self.parser = parser or TextParser()
+        self.parser = parser or VqaParser()
         self.answers = answers
         self.as_published = as_published
 
@@ -91,11 +110,12 @@ class VqaAccuracy:
             return Score(0.0, answer.reason, invalid=True)
         said = _normalize_space(answer.label)
         annotated = [_normalize_space(text) for text in annotated]
-        if not normalize_vqa_answer(said):
+        if not _split_words(said):
             return Score(0.0, "the answer has no words", invalid=True)
         if not self.as_published or len(set(annotated)) > 1:
-            said = normalize_vqa_answer(said)
-            annotated = [normalize_vqa_answer(text) for text in annotated]
+            normalize = normalize_vqa_answer if self.as_published else _normalize_answer
+            said = normalize(said)
+            annotated = [normalize(text) for text in annotated]
         num_matches = annotated.count(said)
         return Score(
             compute_vqa_accuracy(num_matches, len(annotated)),
@@ -104,10 +124,25 @@ class VqaAccuracy:
 
 
 def normalize_vqa_answer(text: str) -> str:
-    """Return an answer as the official evaluation compares it."""
-    words = _strip_punctuation(_normalize_space(text)).lower().split()
-    kept = [word for word in (_NUMBERS.get(word, word) for word in words) if word not in _ARTICLES]
+    """Return an answer as the official evaluation compares it; one of articles alone is empty."""
+    kept = [word for word in _split_words(text) if word not in _ARTICLES]
     return " ".join(_CONTRACTIONS.get(word, word) for word in kept)
+
+
+def compute_leave_one_out_accuracy(answers: Sequence[str]) -> float:
+    """Return how well people agree: the accuracy of each annotator's answer against the others'.
+
+    It is the mean over annotators of min(1, others who gave the same answer / 3).
+
+    Args:
+        answers: one text per annotator, compared as ``VqaAccuracy`` does.
+
+    Raises:
+        RewardError: if there are fewer than two.
+    """
+    _require_annotators(len(answers), "a question")
+    counts = Counter(map(_normalize_answer, answers)).values()
+    return sum(count * min(3, count - 1) for count in counts) / (3 * len(answers))
 
 
 def compute_vqa_accuracy(num_matches: int, num_annotators: int) -> float:
@@ -118,6 +153,16 @@ def compute_vqa_accuracy(num_matches: int, num_annotators: int) -> float:
     thirds = num_matches * min(3, num_matches - 1)
     thirds += (num_annotators - num_matches) * min(3, num_matches)
     return thirds / (3 * num_annotators)
+
+
+def _normalize_answer(text: str) -> str:
+    """Return the answer as officially normalised, or its articles where it has nothing else."""
+    return normalize_vqa_answer(text) or " ".join(_split_words(text))
+
+
+def _split_words(text: str) -> list[str]:
+    words = _strip_punctuation(_normalize_space(text)).lower().split()
+    return [_NUMBERS.get(word, word) for word in words]
 
 
 def _normalize_space(text: str) -> str:
@@ -148,8 +193,10 @@ def _read_annotations(given: object, example: Example) -> list[str]:
                 expected="a text, or a mapping with answer and an answer_id of its own",
             )
         answers[annotator] = text
-    if len(answers) < 2:
-        raise RewardError(
-            f"example {example.id} has too few annotators", got=len(answers), expected="2 or more"
-        )
+    _require_annotators(len(answers), f"example {example.id}")
     return list(answers.values())
+
+
+def _require_annotators(number: int, whose: str) -> None:
+    if number < 2:
+        raise RewardError(f"{whose} has too few annotators", got=number, expected="2 or more")
