@@ -1,12 +1,16 @@
-"""What finished runs found, for the README: every policy's numbers, and what the main one is above.
+r"""What finished runs found, for the README: numbers of policies, and what the main one is above.
 
     python benchmarks/demos.py runs/demo --json benchmarks/results/demos.json
+    python benchmarks/demos.py runs/seeds --json benchmarks/results/demo_seeds.json \
+        --command "groupwise sweep on_task --config demo --seeds 6 --out runs/seeds"
 
-Results that the file has of other recipes and seeds stay.
+Of a sweep over seeds, which does not keep its command, it is what the methods found. Results that
+the file has of other recipes and seeds stay.
 """
 
 import argparse
 import json
+import shlex
 from pathlib import Path
 from typing import Any
 
@@ -36,14 +40,44 @@ def read_run(run: Path) -> tuple[str, dict[str, Any]]:
     return f"{manifest['recipe']}-{manifest['seed']}", result
 
 
+def read_seeds(sweep: Path, command: str) -> tuple[str, dict[str, Any]]:
+    """Return the recipe of a sweep over seeds, and what its report says of the methods."""
+    report = read(sweep / "methods.json")
+    runs = [Path(folder) for folder in report["methods"][0]["folders"]]
+    manifests = [read(run / "manifest.json") for run in runs]
+    same = {name: manifests[0][name] for name in ("git_revision", "packages", "hardware")}
+    if any(one["git_revision"] != same["git_revision"] for one in manifests):
+        raise SystemExit(f"{sweep} was not made by one revision")
+    result = {
+        "command": shlex.split(command),
+        **same,
+        "seed": report["methods"][0]["seeds"],
+        "data": [read(run / "evaluate" / "conditions.json")["data"]["test"] for run in runs],
+        "methods": {
+            one["name"]: {name: one[name] for name in ("mean", "lowest", "highest", "values")}
+            for one in report["methods"]
+        },
+        "above": {
+            f"{one['first']} - {one['second']}": one["found"]
+            | {"p_value_holm": one["p_value_holm"], "alone": one["alone"]}
+            for one in report["pairs"]
+        },
+    }
+    return manifests[0]["recipe"], result
+
+
 def main() -> None:
     """Add the runs to the file."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("runs", type=Path, nargs="+")
     parser.add_argument("--json", type=Path, required=True)
+    parser.add_argument("--command", help="with which a sweep over seeds was made")
     given = parser.parse_args()
     results = read(given.json) if given.json.is_file() else {}
-    results |= dict(map(read_run, given.runs))
+    results |= dict(
+        read_seeds(one, given.command) if (one / "sweep.json").is_file() else read_run(one)
+        for one in given.runs
+    )
     text = json.dumps(dict(sorted(results.items())), indent=1, ensure_ascii=False)
     given.json.write_text(text + "\n", encoding="utf-8")
 

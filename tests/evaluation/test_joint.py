@@ -3,6 +3,7 @@
 import random
 
 import pytest
+from agreement import COLOURS, draw_agreement
 from PIL import Image
 
 from groupwise.core import EvaluationError, Message, make_example, read_picture
@@ -17,16 +18,6 @@ from groupwise.evaluation import (
 from groupwise.evaluation.sights import pair_words
 
 CONCEPTS = ("shows", "asks")
-COLOURS = {
-    "red": (200, 30, 30),
-    "green": (30, 200, 30),
-    "blue": (30, 30, 200),
-    "yellow": (200, 200, 30),
-    "pink": (200, 30, 200),
-    "cyan": (30, 200, 200),
-    "white": (230, 230, 230),
-    "black": (20, 20, 20),
-}
 
 
 def measure(found):
@@ -41,23 +32,6 @@ def write_order(num):
         dice.shuffle(words)
         label = "合规" if words.index("断电") < words.index("开盖") else "违规"
         yield make_example([Message("user", "；".join(words))], cluster=str(number), label=label)
-
-
-def draw_agreement(num, folder):
-    """A picture of one colour and a text about one: the label is whether they agree."""
-    dice = random.Random(1)
-    for number in range(num):
-        shows = dice.choice(sorted(COLOURS))
-        asks = shows if number % 2 else dice.choice(sorted(set(COLOURS) - {shows}))
-        path = folder / f"{number}.png"
-        Image.new("RGB", (32, 24), COLOURS[shows]).save(path)
-        yield make_example(
-            [Message("user", f"Is it {asks}?")],
-            pictures=[read_picture(path)],
-            cluster=f"{number // 3}",
-            label="yes" if shows == asks else "no",
-            fields={"shows": shows, "asks": asks},
-        )
 
 
 def test_words_in_their_order_are_seen():

@@ -178,14 +178,10 @@ def test_the_report_and_the_comparison_say_how_often_their_items_were_looked_at(
     told = Words("en").say(kinds["notice.chosen_on_test"])
     assert told.startswith("Settings chosen on the test split: this sweep compares grpo.beta by")
     assert told.endswith("other items with groupwise evaluate RUN ROWS.")
-    (seeds,) = [
-        one
-        for one in build_methods(
-            read_sides([Side(run.name, (run,)) for run in runs], question)
-        ).notices
-        if one.kind == "notice.looks_many"
-    ]
-    assert seeds.values["num"] == 6
+    methods = build_methods(read_sides([Side(run.name, (run,)) for run in runs], question))
+    of_methods = {one.kind: one for one in methods.notices}
+    assert of_methods["notice.looks_many"].values["num"] == 6
+    assert of_methods["notice.chosen_on_test"].values["keys"] == ("grpo.beta",)
     answers = read_predictions(runs[0] / "evaluate/predictions.jsonl")
     write_metrics(runs[0] / "evaluate/metrics.json", compute_metrics(answers, labels=LABELS))
     report = build_report(runs[0])

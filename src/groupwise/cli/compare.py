@@ -84,10 +84,11 @@ def compare_sides(
     metric: str,
     factors: list[str],
     *,
+    chosen: tuple[str, ...] = (),
     out: Path | None,
     language: Literal["en", "zh"],
 ) -> None:
-    """Write and print the report of methods.
+    """Write and print the report of methods; ``chosen`` are settings that a sweep chooses.
 
     Raises:
         EvaluationError: if two sides have one name, or as ``read_sides``.
@@ -101,7 +102,8 @@ def compare_sides(
     split, measure = split_metric(metric)
     is_one_method = len({side.folders for side in sides}) == 1
     policy = ("policy",) if is_one_method else ()
-    question = Question(measure, split, (*factors, *policy), " · ".join(names))
+    title = " · ".join(names)
+    question = Question(measure, split, (*factors, *policy), title, chosen=chosen)
     folder = out or Path("runs") / "-".join(["compare", *(n.replace(":", "-") for n in names)])
     write_and_print_methods(read_sides(sides, question), folder, language)
 

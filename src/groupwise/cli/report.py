@@ -116,7 +116,8 @@ def report_sides(
     if [axis.key for axis in sweep.axes if axis.key not in chosen] == ["seed"] and len(found) > 1:
         sides = [Side(name, tuple(runs)) for name, runs in found.items()]
         named = [*chosen, *factors]
-        compare_sides(sides, metric, named, out=out, language=language)
+        keys = tuple(axis.key for axis in sweep.axes if axis.key != "seed")
+        compare_sides(sides, metric, named, chosen=keys, out=out, language=language)
 
 
 def choose_axes(sweep: "Sweep", factors: list[str]) -> list[str]:

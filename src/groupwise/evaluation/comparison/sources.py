@@ -5,7 +5,7 @@ not run has no numbers, and nothing is made up for it.
 """
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from statistics import fmean
@@ -142,7 +142,7 @@ def read_sources(
         answers=answers,
         gate=gate,
         looks=(
-            *_state_choice(question, measure, rows),
+            *state_choice(question, measure, rows.values()),
             *state_most_looks((Path(one.folder), one.digest) for one in cells if one.digest),
         ),
         configuration=arrange_configuration(names, facts, gate),
@@ -168,21 +168,27 @@ def define_measure(name: str, folders: Iterable[Path]) -> Measure | None:
     return known[0] if known else None
 
 
-def _state_choice(
-    question: Question, measure: Measure, rows: Mapping[Key, Sequence[Prediction]]
+def state_choice(
+    question: Question, measure: Measure, runs: Collection[Sequence[Prediction]]
 ) -> Iterator[Statement]:
-    """Say on which split a sweep's settings are chosen; of the test split, what to do instead."""
+    """Say on which split a sweep's settings are chosen; of the test split, what to do instead.
+
+    Args:
+        question: names the settings and the split.
+        measure: by which they are chosen.
+        runs: the predictions of each.
+    """
     if not question.chosen:
         return
     values = {"keys": question.chosen, "measure": measure, "split": question.split}
     if question.split != MAIN_SPLIT:
         yield Statement("notice.chosen_on", values)
         return
-    known = {row.split for found in rows.values() for row in found}
+    known = {row.split for found in runs for row in found}
     others = sorted(
         name
         for name in known - {MAIN_SPLIT}
-        if all(any(row.split == name for row in found) for found in rows.values())
+        if all(any(row.split == name for row in found) for found in runs)
     )
     instead = Statement("notice.choose_elsewhere", {"command": "groupwise evaluate RUN ROWS"})
     if others:

@@ -51,7 +51,11 @@ class Method:
 
 @dataclass(frozen=True, slots=True)
 class MethodMaterial:
-    """What a report of methods is built from; ``pairs`` name those that are compared."""
+    """What a report of methods is built from.
+
+    ``pairs`` name those that are compared; ``choice`` says on which split a sweep's settings are
+    chosen.
+    """
 
     title: str
     measure: Measure
@@ -60,6 +64,7 @@ class MethodMaterial:
     pairs: tuple[tuple[str, str], ...]
     gate: Gate = field(default_factory=Gate)
     policies: Policies = field(default_factory=Policies)
+    choice: tuple[Statement, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -208,7 +213,7 @@ def _collect_notices(
     limits = {one.kind: one for pair in pairs for one in _note_limits(pair)}
     runs = [run for method in material.methods for run in method.runs]
     looks = state_most_looks((run.folder, run.items.split_digest) for run in runs)
-    found = (*material.gate.notices, *limits.values(), *looks)
+    found = (*material.gate.notices, *limits.values(), *material.choice, *looks)
     rest = sorted(found, key=lambda one: LEVELS.index(one.level))
     return (*alone, *rest)
 

@@ -2,12 +2,18 @@
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from itertools import chain
 from pathlib import Path
 
 from groupwise.core import EvaluationError
 from groupwise.evaluation.comparison.material import Gate
 from groupwise.evaluation.comparison.sides import merge_verdicts
-from groupwise.evaluation.comparison.sources import Question, choose_policy, define_measure
+from groupwise.evaluation.comparison.sources import (
+    Question,
+    choose_policy,
+    define_measure,
+    state_choice,
+)
 from groupwise.evaluation.fairness import RunFacts, check_fairness, read_facts
 from groupwise.evaluation.fairness.classing import find_differences
 from groupwise.evaluation.fairness.finding import relate_items
@@ -106,6 +112,7 @@ def read_sides(sides: Sequence[Side], question: Question) -> MethodMaterial:
         tuple(methods),
         tuple((names[0], name) for name in names[1:]),
         gate=_judge(methods, question),
+        choice=tuple(state_choice(question, measure, [one.rows for one in chain(*runs.values())])),
     )
 
 
