@@ -4,6 +4,7 @@ from groupwise.data.audit import DataAudit, SplitSummary, audit_data
 from groupwise.data.audit_files import list_near_examples, render_audit, write_audit
 from groupwise.data.drops import Drop, DropLog
 from groupwise.data.example_files import read_examples, write_examples
+from groupwise.data.few_shot import PUBLISHED_VQA, FewShotForm
 from groupwise.data.joining import (
     drop_near,
     join_by_files,
@@ -36,18 +37,29 @@ from groupwise.data.tables.files import read_table_rows
 from groupwise.data.tables.loading import LoadedTable, digest_table, load_labelled, load_table
 from groupwise.data.tables.settings import SPLITS, TableColumns, TableSettings
 from groupwise.data.tables.templates import fill_template, find_place_problem
+from groupwise.data.vqa import (
+    LoadedVqa,
+    VqaRow,
+    load_vqa,
+    make_vqa_example,
+    measure_agreement,
+    name_coco_picture,
+)
 
 __all__ = [
     "KEEPING_ORDER",
     "PICTURE_COLUMNS",
+    "PUBLISHED_VQA",
     "SPLITS",
     "AskedRow",
     "DataAudit",
     "Drop",
     "DropLog",
+    "FewShotForm",
     "LengthSummary",
     "LoadedScreens",
     "LoadedTable",
+    "LoadedVqa",
     "NearDuplicate",
     "NearDuplicates",
     "Pair",
@@ -60,6 +72,7 @@ __all__ = [
     "TableColumns",
     "TableSettings",
     "TokenBudget",
+    "VqaRow",
     "ask_about_row",
     "audit_data",
     "digest_screenshots",
@@ -79,7 +92,11 @@ __all__ = [
     "load_rated",
     "load_screenshots",
     "load_table",
+    "load_vqa",
     "make_pairs",
+    "make_vqa_example",
+    "measure_agreement",
+    "name_coco_picture",
     "read_asked_rows",
     "read_examples",
     "read_screen",

@@ -1,0 +1,222 @@
+"""Questions about pictures with the answers of several people, as VQA v2 and OK-VQA publish them.
+
+Reads the official pair of files, one with questions and one with annotations; both data sets have
+the same form, and name COCO's pictures. Every question, and every annotation without one, is used
+or dropped with a counted reason.
+"""
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, TypeVar
+
+from pydantic import BaseModel, Field, ValidationError
+
+from groupwise.core import DataError, Example, Message, make_example, read_picture
+from groupwise.data.drops import DropLog
+from groupwise.data.few_shot import PUBLISHED_VQA, FewShotForm
+from groupwise.rewards import compute_leave_one_out_accuracy
+
+_Number = Annotated[int, Field(ge=0)]
+
+
+class _Question(BaseModel):
+    question_id: _Number
+    image_id: _Number
+    question: str
+
+
+class _Questions(BaseModel):
+    data_subtype: str
+    questions: list[_Question]
+
+
+class _Answer(BaseModel):
+    answer_id: int
+    answer: str
+
+
+class _Annotation(BaseModel):
+    question_id: _Number
+    image_id: _Number | None = None
+    answers: list[_Answer]
+
+
+class _Annotations(BaseModel):
+    data_subtype: str
+    annotations: list[_Annotation]
+
+
+@dataclass(frozen=True, slots=True)
+class VqaRow:
+    """One question about a picture.
+
+    Attributes:
+        question_id: number of the question, unique in its data set.
+        image_id: COCO's number of the picture.
+        path: the picture's file.
+        question: what is asked.
+        answers: of the annotators, in the order of their ids; two or more, raw.
+    """
+
+    question_id: int
+    image_id: int
+    path: Path
+    question: str
+    answers: tuple[str, ...]
+
+    @property
+    def answer(self) -> str:
+        """The most frequent answer, of equally frequent ones the first; not empty."""
+        return Counter(text.strip() for text in self.answers if text.strip()).most_common(1)[0][0]
+
+
+@dataclass(frozen=True, slots=True)
+class LoadedVqa:
+    """What came out of the two files: ``num_rows == len(rows) + drops.total``.
+
+    Attributes:
+        rows: in the order of the questions.
+        drops: what was not used.
+        num_rows: questions, and annotations that belong to none of them.
+        subset: the files' part of COCO (``train2014``).
+    """
+
+    rows: tuple[VqaRow, ...]
+    drops: DropLog
+    num_rows: int
+    subset: str
+
+
+def load_vqa(questions: Path, *, annotations: Path, pictures: Path) -> LoadedVqa:
+    """Load VQA v2 or OK-VQA from its official files.
+
+    Args:
+        questions: ``…OpenEnded_mscoco_<subset>_questions.json``.
+        annotations: ``…mscoco_<subset>_annotations.json``.
+        pictures: folder with ``COCO_<subset>_<12 digits>.jpg``, or with such a folder ``<subset>``.
+
+    Raises:
+        DataError: if a file is not of this form, the two are of different subsets, or nothing is
+            left.
+    """
+    asked = _read(questions, _Questions, "questions with question_id, image_id and question")
+    told = _read(annotations, _Annotations, "annotations with question_id and answers")
+    if asked.data_subtype != told.data_subtype:
+        raise DataError(
+            "questions and annotations are of different subsets",
+            got=f"{asked.data_subtype} in {questions}, {told.data_subtype} in {annotations}",
+        )
+    drops, rows = DropLog(), dict[int, VqaRow]()
+    by_question = {one.question_id: one for one in told.annotations}
+    folder = pictures / asked.data_subtype
+    folder = folder if folder.is_dir() else pictures
+    for one in asked.questions:
+        path = folder / name_coco_picture(asked.data_subtype, one.image_id)
+        annotation = by_question.get(one.question_id)
+        reason = "repeated question" if one.question_id in rows else _find_reason(one, annotation)
+        if reason is None and not path.is_file():
+            reason = "missing picture"
+        if reason is not None or annotation is None:
+            drops.add(reason or "no annotation", f"{questions} question {one.question_id}")
+            continue
+        answers = sorted(annotation.answers, key=lambda answer: answer.answer_id)
+        texts = tuple(answer.answer for answer in answers)
+        rows[one.question_id] = VqaRow(one.question_id, one.image_id, path, one.question, texts)
+    num_alone = _drop_alone(asked, told, annotations, drops)
+    if not rows:
+        raise DataError(f"{questions} has no question that can be used", got=drops.counts or "none")
+    num_rows = len(asked.questions) + num_alone
+    return LoadedVqa(tuple(rows.values()), drops, num_rows, asked.data_subtype)
+
+
+def name_coco_picture(subset: str, image_id: int) -> str:
+    """Return the file name of COCO's picture, such as ``COCO_train2014_000000458752.jpg``."""
+    return f"COCO_{subset}_{image_id:012d}.jpg"
+
+
+def make_vqa_example(row: VqaRow, *, form: FewShotForm = PUBLISHED_VQA) -> Example:
+    """Return the question as an Example without demonstrations.
+
+    Its label is the most frequent answer, its cluster the picture, and its fields are
+    ``question``, ``question_id``, ``image_id`` and ``answers``, which ``VqaAccuracy`` reads.
+
+    Raises:
+        DataError: if the picture cannot be read.
+    """
+    fields = {
+        "question": row.question,
+        "question_id": row.question_id,
+        "image_id": row.image_id,
+        "answers": list(row.answers),
+    }
+    asked = make_example(
+        [Message("user", row.question)],
+        cluster=str(row.image_id),
+        pictures=[read_picture(row.path)],
+        label=row.answer,
+        fields=fields,
+    )
+    return make_example(
+        form.write(asked, ()), cluster=asked.cluster, label=asked.label, fields=fields
+    )
+
+
+def measure_agreement(rows: Sequence[VqaRow]) -> float:
+    """Return the mean leave-one-out accuracy of the annotators, in [0, 1]: how well people agree.
+
+    Raises:
+        DataError: if there are no rows.
+    """
+    if not rows:
+        raise DataError("there are no questions whose annotators could agree")
+    return sum(compute_leave_one_out_accuracy(row.answers) for row in rows) / len(rows)
+
+
+F = TypeVar("F", bound=BaseModel)
+
+
+def _read(path: Path, form: type[F], expected: str) -> F:
+    try:
+        return form.model_validate_json(path.read_bytes())
+    except OSError as error:
+        raise DataError(f"cannot read {path} ({error.strerror})") from error
+    except ValidationError as error:
+        first = error.errors(include_url=False)[0]
+        where = ".".join(map(str, first["loc"]))
+        raise DataError(
+            f"{path} is not VQA's file",
+            got=f"{where}: {first['msg']}" if where else first["msg"],
+            expected=f"data_subtype, and {expected}",
+        ) from error
+
+
+def _find_reason(question: _Question, annotation: _Annotation | None) -> str | None:
+    """Return why a question cannot be used, or None."""
+    if not question.question.strip():
+        return "empty question"
+    if annotation is None:
+        return "no annotation"
+    if annotation.image_id not in (None, question.image_id):
+        return "question and annotation name different pictures"
+    if len(annotation.answers) < 2:
+        return "fewer than 2 answers"
+    if len({answer.answer_id for answer in annotation.answers}) < len(annotation.answers):
+        return "an answer id appears twice"
+    if not any(answer.answer.strip() for answer in annotation.answers):
+        return "all answers are empty"
+    return None
+
+
+def _drop_alone(asked: _Questions, told: _Annotations, path: Path, drops: DropLog) -> int:
+    """Count the annotations that are not the one of a question, and return their number."""
+    unused = {one.question_id for one in asked.questions}
+    num_alone = 0
+    for one in told.annotations:
+        if one.question_id in unused:
+            unused.discard(one.question_id)
+        else:
+            drops.add("annotation without a question of its own", f"{path} {one.question_id}")
+            num_alone += 1
+    return num_alone
