@@ -1,6 +1,16 @@
 """Training: supervised fine-tuning and GRPO. The only door to TRL."""
 
 from groupwise.training.grpo import train_grpo
+from groupwise.training.objectives import (
+    adapt_beta,
+    clip_surrogate,
+    compute_advantages,
+    compute_rce,
+    estimate_kl,
+    find_dead_groups,
+    go_linearly,
+    weigh_by_reward,
+)
 from groupwise.training.on_policy import OnPolicyResult, judge_on_policy, score_alone
 from groupwise.training.preview import (
     check_base,
@@ -34,15 +44,23 @@ __all__ = [
     "ValidationSettings",
     "VllmSettings",
     "Workspace",
+    "adapt_beta",
     "augment_picture",
     "check_base",
     "check_blocks",
     "check_lengths",
+    "clip_surrogate",
+    "compute_advantages",
+    "compute_rce",
+    "estimate_kl",
     "estimate_step_memory",
+    "find_dead_groups",
+    "go_linearly",
     "judge_on_policy",
     "make_control_settings",
     "preview_grpo",
     "score_alone",
     "train_grpo",
     "train_sft",
+    "weigh_by_reward",
 ]

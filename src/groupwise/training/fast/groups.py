@@ -12,6 +12,8 @@ from trl.trainer.utils import (
     unsplit_pixel_values_by_grid,
 )
 
+from groupwise.training.objectives import find_dead_groups
+
 
 def number_prompts(rows: Sequence[Mapping[str, Any]]) -> list[int]:
     """Return the number of each row's prompt: rows in a row with the same prompt share one.
@@ -118,10 +120,8 @@ def find_dead_rows(rewards: torch.Tensor, *, group_size: int) -> torch.Tensor:
         rewards: weighted, of every reward function, NaN where unknown, shape [rows, functions].
         group_size: rows of one prompt, which follow each other.
     """
-    totals, known = rewards.nansum(1), ~rewards.isnan().all(1)
-    greatest = totals.masked_fill(~known, -torch.inf).view(-1, group_size).amax(1)
-    smallest = totals.masked_fill(~known, torch.inf).view(-1, group_size).amin(1)
-    return (greatest <= smallest).repeat_interleave(group_size)
+    totals = rewards.nansum(1).masked_fill(rewards.isnan().all(1), torch.nan)
+    return find_dead_groups(totals.view(-1, group_size)).repeat_interleave(group_size)
 
 
 def take_rows(batch: Mapping[str, Any], order: torch.Tensor) -> dict[str, Any]:
