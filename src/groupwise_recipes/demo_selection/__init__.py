@@ -1,0 +1,1 @@
+"""Demonstration selection: a small pointer network picks and orders in-context examples."""
