@@ -29,6 +29,8 @@ _JINJA = Environment(undefined=StrictUndefined, trim_blocks=True, autoescape=Fal
 _JINJA.filters |= {
     "share": numbers.format_share,
     "ends": lambda found: numbers.format_share_interval(*found[1:3]),
+    "points": numbers.format_points,
+    "p": numbers.format_p_cell,
     "count": lambda value: f"{value:,}",
     "fixed": lambda value, digits: f"{float(value):.{digits}f}",
     "tiny": lambda value: f"{value:.0e}",
