@@ -4,11 +4,21 @@ import json
 
 import pytest
 import torch
+from torch import nn
 
 from groupwise.core import Score, TrainingError, open_picture, read_jsonl
 from groupwise.models import LoraSettings, TrainableSettings, load_policy, prepare_trainable
+from groupwise.models.policy import PatchProjection
 from groupwise.rewards import RewardSet
-from groupwise.training import GrpoSettings, Workspace, grpo_rows, judge_on_policy, train_grpo
+from groupwise.training import (
+    GrpoSettings,
+    Workspace,
+    grpo_rows,
+    grpo_trainer,
+    judge_on_policy,
+    train_grpo,
+)
+from groupwise.training.on_policy import check_on_policy
 
 
 class Length:
@@ -51,6 +61,22 @@ def test_it_is_open(kind, method, taught_folder, taught_text_folder, request, tm
     assert gate["max_kl"] == pytest.approx(0, abs=1e-6)
     [row] = read_jsonl(tmp_path / "metrics.jsonl")
     assert row["kl"] == pytest.approx(0, abs=1e-6)
+
+
+def test_the_reference_reads_patches_as_the_policy_does(
+    taught_folder, picture_examples, tmp_path, monkeypatch
+):
+    """As a convolution it would round them to TF32 on a GPU."""
+    kinds = []
+
+    def look(trainer, policy, *given):
+        for model in (policy.model, trainer.ref_model):
+            kinds.append({type(one) for one in model.modules() if isinstance(one, nn.Conv3d)})
+        return check_on_policy(trainer, policy, *given)
+
+    monkeypatch.setattr(grpo_trainer, "check_on_policy", look)
+    train(load_policy(taught_folder), picture_examples, tmp_path, beta=0.1)
+    assert kinds == [{PatchProjection}, {PatchProjection}]
 
 
 def test_dropout_shuts_it(taught_text_folder, text_examples, tmp_path):
