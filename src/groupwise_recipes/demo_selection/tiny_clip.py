@@ -1,0 +1,104 @@
+"""A tiny CLIP model, built here and trained by its contrastive loss on captioned pictures."""
+
+import random
+from collections.abc import Sequence
+from pathlib import Path
+
+import torch
+from tokenizers.processors import TemplateProcessing
+from transformers import CLIPConfig, CLIPImageProcessorPil, CLIPModel, PreTrainedTokenizerFast
+
+from groupwise.core import Picture, TrainingError, derive_seed, open_picture, seed_everything
+from groupwise.models import silence_libraries, train_tokenizer
+
+_SIDE = 32
+_TEXT_LENGTH = 32
+_LEARNING_RATE = 1e-3
+
+
+def write_tiny_clip(
+    folder: Path,
+    captioned: Sequence[tuple[Picture, str]],
+    *,
+    seed: int = 0,
+    num_steps: int = 150,
+    batch_size: int = 64,
+) -> Path:
+    """Train a tiny CLIP model and write it as a folder that ``CLIPModel`` loads.
+
+    Its embeddings have 512 values, as those of ViT-B/32; pictures are scaled to 32 x 32 pixels.
+
+    Args:
+        folder: made if missing.
+        captioned: pictures and what is seen on them; the tokenizer learns the captions, too.
+        seed: of the weights and of the order.
+        num_steps: of AdamW.
+        batch_size: pairs of a step; each caption has to find its picture among them.
+
+    Raises:
+        TrainingError: if there are fewer pairs than a batch.
+    """
+    if len(captioned) < batch_size:
+        raise TrainingError(
+            "too few captioned pictures for a batch",
+            got=len(captioned),
+            expected=f"at least {batch_size}",
+        )
+    tokenizer = _make_tokenizer([caption for _, caption in captioned])
+    size = {"shortest_edge": _SIDE}
+    crop = {"height": _SIDE, "width": _SIDE}
+    pixels = CLIPImageProcessorPil(size=size, crop_size=crop)
+    seed_everything(derive_seed(seed, "tiny clip"))
+    model = CLIPModel(_make_config(tokenizer))
+    pictures = pixels(
+        images=[open_picture(picture) for picture, _ in captioned], return_tensors="pt"
+    )["pixel_values"]
+    texts = tokenizer([caption for _, caption in captioned], padding=True, return_tensors="pt")
+    optimizer = torch.optim.AdamW(model.parameters(), lr=_LEARNING_RATE)
+    rng = random.Random(derive_seed(seed, "order of captions"))
+    for _ in range(num_steps):
+        places = rng.sample(range(len(captioned)), batch_size)
+        loss = model(
+            input_ids=texts["input_ids"][places],
+            attention_mask=texts["attention_mask"][places],
+            pixel_values=pictures[places],
+            return_loss=True,
+        ).loss
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+    for part in (model, pixels, tokenizer):
+        with silence_libraries():
+            part.save_pretrained(folder)
+    return folder
+
+
+def _make_tokenizer(captions: Sequence[str]) -> PreTrainedTokenizerFast:
+    """Return a tokenizer that ends each text, where CLIP's text tower reads it."""
+    tokenizer = train_tokenizer(captions)
+    tokenizer.padding_side = "right"
+    end = str(tokenizer.eos_token)
+    tokenizer.backend_tokenizer.post_processor = TemplateProcessing(
+        single=f"$A {end}", special_tokens=[(end, tokenizer.convert_tokens_to_ids(end))]
+    )
+    tokenizer.chat_template = None
+    return tokenizer
+
+
+def _make_config(tokenizer: PreTrainedTokenizerFast) -> CLIPConfig:
+    shared = {
+        "hidden_size": 64,
+        "intermediate_size": 128,
+        "num_hidden_layers": 2,
+        "num_attention_heads": 2,
+        "projection_dim": 512,
+    }
+    text = {
+        "vocab_size": len(tokenizer),
+        "max_position_embeddings": _TEXT_LENGTH,
+        "eos_token_id": tokenizer.eos_token_id,
+        "bos_token_id": None,
+        "pad_token_id": tokenizer.pad_token_id,
+    }
+    vision = {"image_size": _SIDE, "patch_size": 8}
+    return CLIPConfig(text_config=shared | text, vision_config=shared | vision, projection_dim=512)
