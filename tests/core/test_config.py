@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import Field
 
-from groupwise.core import Config, ConfigError, dump_config, load_config
+from groupwise.core import Config, ConfigError, dump_config, flatten_settings, load_config
 from groupwise.core.yaml_loader import parse_yaml
 
 
@@ -197,3 +197,9 @@ def test_any_override_is_applied_or_refused_in_words(key: str, value: str):
     except ConfigError:
         return
     assert isinstance(loaded, Job)
+
+
+def test_settings_are_flat_and_empty_sections_stay():
+    config = {"a": {"b": 1, "c": {"d": None}}, "e": [1, 2], "f": {}}
+    flat = [("x/a.b", 1), ("x/a.c.d", None), ("x/e", [1, 2]), ("x/f", {})]
+    assert list(flatten_settings(config, "x/")) == flat

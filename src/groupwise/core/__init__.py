@@ -3,7 +3,13 @@
 Nothing here knows about models, training or any task.
 """
 
-from groupwise.core.config import Config, dump_config, load_config, read_config
+from groupwise.core.config import (
+    Config,
+    dump_config,
+    flatten_settings,
+    load_config,
+    read_config,
+)
 from groupwise.core.digests import digest_bytes, digest_file, digest_json
 from groupwise.core.effects import (
     BUDGET,
@@ -104,6 +110,7 @@ __all__ = [
     "dump_config",
     "find_effect",
     "find_nearest",
+    "flatten_settings",
     "import_late",
     "is_locked",
     "list_effects",

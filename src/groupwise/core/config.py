@@ -4,9 +4,9 @@ Config classes stand beside the code they configure. All problems are reported a
 with its file, its key, what was given, what is allowed and the nearest known name.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, TypeVar, get_args, get_origin
+from typing import Any, TypeVar, cast, get_args, get_origin
 
 import yaml
 from pydantic import BaseModel, ConfigDict, ValidationError
@@ -53,6 +53,16 @@ def load_config(
 def dump_config(config: Config) -> dict[str, Any]:
     """Return the resolved config as JSON values, defaults included."""
     return config.model_dump(mode="json")
+
+
+def flatten_settings(values: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
+    """Yield nested values by dotted key, behind ``prefix``; empty sections stay as they are."""
+    for key, value in values.items():
+        if isinstance(value, Mapping) and value:
+            section = cast("Mapping[str, Any]", value)
+            yield from flatten_settings(section, f"{prefix}{key}.")
+        else:
+            yield f"{prefix}{key}", value
 
 
 def read_config(path: Path) -> dict[str, Any]:

@@ -13,6 +13,7 @@ from groupwise.core import (
     RunFolder,
     Say,
     dump_config,
+    flatten_settings,
     list_effects,
 )
 from groupwise.pipeline.plans import UNKNOWN
@@ -179,7 +180,7 @@ def list_changed_settings(config: Config, *, out: Path) -> list[str]:
 
 def compare_settings(before: Mapping[str, Any], after: Mapping[str, Any]) -> dict[str, str]:
     """Return ``old and is new`` by key for all settings of two configs that differ."""
-    old, new = _flatten(before), _flatten(after)
+    old, new = dict(flatten_settings(before)), dict(flatten_settings(after))
     missing = object()
     return {
         key: f"{old.get(key, 'not there')} and is {new.get(key, 'not there')}"
@@ -214,11 +215,3 @@ def _check_folder(recipe: Recipe[Any], out: Path, *, is_resume: bool) -> None:
         raise RunError(f"{out} is not a folder", fix="use another --out")
     if out.is_dir() and any(not path.name.startswith(".") for path in out.iterdir()):
         raise RunError(f"{out} has files but holds no run", fix="use an empty or new --out")
-
-
-def _flatten(values: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
-    flat: dict[str, Any] = {}
-    for key, value in values.items():
-        inner = _flatten(value, f"{prefix}{key}.") if isinstance(value, Mapping) else None
-        flat |= inner if inner else {f"{prefix}{key}": value}
-    return flat

@@ -11,7 +11,7 @@ from typing import Any, cast
 
 from pydantic import TypeAdapter
 
-from groupwise.core import EvaluationError
+from groupwise.core import EvaluationError, flatten_settings
 from groupwise.evaluation.fairness.conditions import read_if_there, read_recorded
 from groupwise.evaluation.fairness.scope import (
     Scope,
@@ -123,15 +123,6 @@ def _choose_policy(
     return policy
 
 
-def _flatten(values: Mapping[str, Any], prefix: str) -> Facts:
-    """Yield nested values by dotted key; empty sections stay as they are."""
-    for key, value in values.items():
-        if isinstance(value, Mapping) and value:
-            yield from _flatten(cast("Mapping[str, Any]", value), f"{prefix}{key}.")
-        else:
-            yield f"{prefix}{key}", value
-
-
 def _list_manifest_facts(folder: Path, scope: Scope, *, has_conditions: bool) -> Facts:
     """Yield what the manifests in force say: config, seed, inputs, packages, machine.
 
@@ -139,10 +130,12 @@ def _list_manifest_facts(folder: Path, scope: Scope, *, has_conditions: bool) ->
     """
     manifests = find_manifests(folder, scope.steps or ())
     last = manifests[-1]
-    yield from _flatten({k: v for k, v in last.get("config", {}).items() if k != "seed"}, "config/")
-    yield from _flatten(last.get("inputs", {}), "inputs/")
+    yield from flatten_settings(
+        {k: v for k, v in last.get("config", {}).items() if k != "seed"}, "config/"
+    )
+    yield from flatten_settings(last.get("inputs", {}), "inputs/")
     if not has_conditions:
-        yield from _flatten(last.get("metric_versions", {}), "metrics/")
+        yield from flatten_settings(last.get("metric_versions", {}), "metrics/")
     for aspect in ("packages", "hardware"):
         for key in sorted({key for manifest in manifests for key in manifest.get(aspect, {})}):
             yield f"{aspect}/{key}", _join([m.get(aspect, {}).get(key) for m in manifests])
@@ -173,7 +166,7 @@ def _list_condition_facts(
             yield f"{name}/{_WHOLE[name]}", value
         else:
             whole = cast("Any", value) if isinstance(value, dict) else {"value": value}
-            yield from _flatten(whole, f"{name}/")
+            yield from flatten_settings(whole, f"{name}/")
     known = {*evaluated, *(data for one in scope.chain for data in one.trained_on)}
     for aspect in ("data", "prompts"):
         for key, value in conditions.get(aspect, {}).items():
@@ -188,7 +181,7 @@ def _list_policy_facts(scope: Scope) -> Facts:
         yield "lineage/steps", list(scope.steps)
         for one in scope.chain:
             if one.step:
-                yield from _flatten(one.budget, f"budget/{one.step}.")
+                yield from flatten_settings(one.budget, f"budget/{one.step}.")
 
 
 def _list_step_facts(folder: Path, scope: Scope) -> Facts:

@@ -1,9 +1,10 @@
 """Data, settings and versions on the page of a run."""
 
 import shlex
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
+from groupwise.core import flatten_settings
 from groupwise.evaluation import page
 from groupwise.evaluation.page import Block, Part, Words, numbers
 from groupwise.evaluation.report.files import RunFiles
@@ -71,7 +72,7 @@ def show_settings(manifest: Record | None, words: Words) -> Part:
     if manifest is not None:
         rows = tuple(_list_origin(manifest, words))
         settings = tuple(
-            (page.mark_code(name), value)
+            (page.mark_code(name), "not set" if value is None else str(value))
             for name, value in flatten_settings(manifest.get("config", {}))
         )
         head = words.labels("setting", "value")
@@ -111,12 +112,3 @@ def _show_value(value: Any, words: Words) -> str:
         items: list[Any] = value  # pyright: ignore[reportUnknownVariableType]
         return words.join(map(str, items)) or words.label("none")
     return str(value)
-
-
-def flatten_settings(value: Any, prefix: str = "") -> Iterable[tuple[str, str]]:
-    """Yield ``("a.b", "value")`` of every setting."""
-    if isinstance(value, Mapping) and value:
-        for key, inner in value.items():  # pyright: ignore[reportUnknownVariableType]
-            yield from flatten_settings(inner, f"{prefix}.{key}" if prefix else str(key))  # pyright: ignore[reportUnknownArgumentType]
-    else:
-        yield prefix, "not set" if value is None else str(value)  # pyright: ignore[reportUnknownArgumentType]
