@@ -13,7 +13,7 @@ def test_a_row_has_the_mean_time_of_its_steps_also_after_a_checkpoint(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     clock = SimpleNamespace(perf_counter=lambda: clock.now, now=100.0)
-    monkeypatch.setattr("groupwise.training.callbacks.time", clock)
+    monkeypatch.setattr("groupwise.training.log.time", clock)
     path = tmp_path / "metrics.jsonl"
     trackers = SimpleNamespace(log=lambda *_: None)
     rows = MetricRows(path, rename=dict, num_epochs=1, trackers=trackers)  # pyright: ignore[reportArgumentType]

@@ -1,6 +1,7 @@
 """Training: supervised fine-tuning and GRPO. The only door to TRL."""
 
 from groupwise.training.grpo import train_grpo
+from groupwise.training.log import TrainingLog, begin_progress, end_progress
 from groupwise.training.objectives import (
     adapt_beta,
     clip_surrogate,
@@ -30,7 +31,14 @@ from groupwise.training.settings import (
 )
 from groupwise.training.sft import make_control_settings, train_sft
 from groupwise.training.sft_rows import RowsOfEpoch, SftRow
-from groupwise.training.workspace import Workspace
+from groupwise.training.workspace import (
+    Workspace,
+    find_last_checkpoint,
+    mark_complete,
+    read_step,
+    remove_checkpoints,
+    write_budget,
+)
 
 __all__ = [
     "GrpoSettings",
@@ -41,26 +49,34 @@ __all__ = [
     "SftRow",
     "SftSettings",
     "TrainerSettings",
+    "TrainingLog",
     "ValidationSettings",
     "VllmSettings",
     "Workspace",
     "adapt_beta",
     "augment_picture",
+    "begin_progress",
     "check_base",
     "check_blocks",
     "check_lengths",
     "clip_surrogate",
     "compute_advantages",
     "compute_rce",
+    "end_progress",
     "estimate_kl",
     "estimate_step_memory",
     "find_dead_groups",
+    "find_last_checkpoint",
     "go_linearly",
     "judge_on_policy",
     "make_control_settings",
+    "mark_complete",
     "preview_grpo",
+    "read_step",
+    "remove_checkpoints",
     "score_alone",
     "train_grpo",
     "train_sft",
     "weigh_by_reward",
+    "write_budget",
 ]

@@ -1,10 +1,7 @@
 """Around training steps: what trains, metric rows, progress, checkpoints, held-out checks."""
 
-import math
 import sys
-import time
 from collections.abc import Callable, Mapping
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Self
 
@@ -19,15 +16,9 @@ from rich.progress import (
 )
 from transformers import TrainerCallback
 
-from groupwise.core import (
-    ProgressLine,
-    TrainingError,
-    append_jsonl,
-    read_jsonl,
-    write_json,
-    write_jsonl,
-)
+from groupwise.core import ProgressLine, TrainingError, append_jsonl
 from groupwise.models import format_trainable, tabulate_trainable
+from groupwise.training.log import TrainingLog, begin_progress, end_progress
 from groupwise.training.trackers import Trackers
 from groupwise.training.workspace import mark_complete
 
@@ -47,48 +38,26 @@ class MetricRows(TrainerCallback):
     def __init__(
         self, path: Path, *, rename: RenameMetrics, num_epochs: int, trackers: Trackers
     ) -> None:
-        self.path = path
+        self.log = TrainingLog(path)
         self.rename = rename
         self.num_epochs = num_epochs
         self.trackers = trackers
-        self.last_step, self.last_s = 0, 0.0
 
     def on_train_begin(self, args, state, control, **_: Any) -> None:
         """Drop rows of steps that will be done again."""
-        self.last_step, self.last_s = state.global_step, time.perf_counter()
-        if self.path.exists():
-            kept = [row for row in read_jsonl(self.path) if row["step"] <= state.global_step]
-            write_jsonl(self.path, kept)
+        self.log.start(state.global_step)
 
     def on_log(self, args, state, control, logs=None, **_: Any) -> None:
-        """Append the row of this step; ``step_s`` is the mean time per step since the last row.
+        """Append the row of this step.
 
         Raises:
             TrainingError: if a value is not a number; a gradient norm that is none is left out.
         """
         if logs and "loss" in logs:
             epoch = self.num_epochs * state.global_step / max(state.max_steps, 1)
-            values = _check_finite(self.rename(logs), step=state.global_step)
-            values |= self._count_time(state.global_step)
-            row = {"step": state.global_step, "epoch": round(epoch, 4), **values}
-            append_jsonl(self.path, row)
-            self.trackers.log({**values, "epoch": row["epoch"]}, args, state, control)
-
-    def _count_time(self, step: int) -> dict[str, float]:
-        num_steps, since_s = step - self.last_step, self.last_s
-        self.last_step, self.last_s = step, time.perf_counter()
-        return {"step_s": (self.last_s - since_s) / num_steps} if num_steps > 0 else {}
-
-
-def _check_finite(values: Mapping[str, float], *, step: int) -> dict[str, float]:
-    broken = [name for name, value in values.items() if not math.isfinite(value)]
-    if set(broken) - {"grad_norm"}:
-        raise TrainingError(
-            f"training broke down at step {step}",
-            got=f"{' and '.join(broken)} not a number",
-            fix="lower learning_rate or max_grad_norm, or train in float32",
-        )
-    return {name: value for name, value in values.items() if name not in broken}
+            row = self.log.write(state.global_step, self.rename(logs), epoch=epoch)
+            values = {name: value for name, value in row.items() if name != "step"}
+            self.trackers.log(values, args, state, control)
 
 
 class HeldoutRows(TrainerCallback):
@@ -123,28 +92,20 @@ class HeldoutRows(TrainerCallback):
 
 
 class ProgressFile(TrainerCallback):
-    """Says in ``progress.json`` how far a training is to go, for those who look from outside.
-
-    The file is there while it trains, and stays where a training was killed.
-    """
+    """Keeps ``progress.json`` while it trains."""
 
     def __init__(self, folder: Path) -> None:
-        self.path = folder / "progress.json"
+        self.folder = folder
 
     def on_train_begin(self, args, state, control, **_: Any) -> None:
         """Write the number of steps, and from where and when this attempt does them."""
         if state.is_world_process_zero:
-            progress = {
-                "num_steps": state.max_steps,
-                "first_step": state.global_step,
-                "started_at": datetime.now(UTC).isoformat(timespec="milliseconds"),
-            }
-            write_json(self.path, progress)
+            begin_progress(self.folder, num_steps=state.max_steps, first_step=state.global_step)
 
     def on_train_end(self, args, state, control, **_: Any) -> None:
-        """Remove it: what follows from a training must not depend on the time of day."""
+        """Remove it."""
         if state.is_world_process_zero:
-            self.path.unlink(missing_ok=True)
+            end_progress(self.folder)
 
 
 class WarmupCheck(TrainerCallback):

@@ -1,0 +1,241 @@
+"""The losses of the selector's two trainings, over batches of recorded groups."""
+
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from groupwise.core import TrainingError, write_json
+from groupwise.training import (
+    OnPolicyResult,
+    adapt_beta,
+    clip_surrogate,
+    compute_advantages,
+    compute_rce,
+    estimate_kl,
+    find_dead_groups,
+    go_linearly,
+)
+from groupwise_recipes.demo_selection.recorded_groups import RecordedGroups, keep_best
+from groupwise_recipes.demo_selection.settings import SelectorGrpoSettings, SelectorRceSettings
+
+ON_POLICY_TOLERANCE = 1e-6
+"""So far the ratio may be from 1, and the KL divergence from 0, before the first update."""
+
+Values = dict[str, float]
+
+
+class Objective:
+    """A loss, and what it must keep from one epoch to the next.
+
+    Attributes:
+        name: of the training; its random choices have seeds of their own.
+        has_dropout: whether the selector trains with dropout.
+    """
+
+    name: str
+    has_dropout: bool
+
+    def begin_epoch(self, epoch: int) -> None:
+        """Prepare an epoch, counted from 0."""
+
+    def compute(
+        self, log_probs: torch.Tensor, rows: torch.Tensor, *, done: float
+    ) -> tuple[torch.Tensor, Values]:
+        """Return the loss of some queries and what to log; names of counts begin with ``num_``.
+
+        Args:
+            log_probs: of their lists, shape [rows, G].
+            rows: numbers of the queries, shape [rows].
+            done: share of all steps that are done before this one.
+        """
+        raise NotImplementedError
+
+    def end_epoch(self, means: Values) -> None:
+        """Take notice of the means of what was logged in the epoch."""
+
+    def describe(self) -> Values:
+        """Return values that stand for the whole epoch."""
+        return {}
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return what a training that goes on needs."""
+        return {}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Take it."""
+
+
+class RceObjective(Objective):
+    """Reward-weighted cross-entropy, mean over the queries with a list."""
+
+    name = "rce"
+    has_dropout = True
+
+    def __init__(self, groups: RecordedGroups, settings: SelectorRceSettings) -> None:
+        self._rewards, self._settings = groups.rewards, settings
+
+    def compute(
+        self, log_probs: torch.Tensor, rows: torch.Tensor, *, done: float
+    ) -> tuple[torch.Tensor, Values]:
+        """See Objective."""
+        tau = go_linearly(self._settings.tau_start, self._settings.tau_end, done=done)
+        rewards = self._rewards[rows].to(log_probs.device)
+        losses = compute_rce(log_probs, rewards, temperature=tau)
+        return losses.sum() / _count_scored(rewards), {"tau": tau, **_count_dead(rewards)}
+
+
+class GrpoObjective(Objective):
+    """PPO + β · KL over lists, against the selector that GRPO starts from.
+
+    KL is mean(ρ - 1 - log ρ) over the recorded lists. Few of them are samples of that selector, so
+    it is a distance from where training began, and no estimate of a divergence.
+
+    Args:
+        groups: what was recorded.
+        settings: of GRPO.
+        old_log_probs: of the lists, by the selector at the start and without dropout, [Q, G].
+        record: where the on-policy check is written.
+    """
+
+    name = "grpo"
+    has_dropout = False
+
+    def __init__(
+        self,
+        groups: RecordedGroups,
+        settings: SelectorGrpoSettings,
+        *,
+        old_log_probs: torch.Tensor,
+        record: Path,
+    ) -> None:
+        self._all_rewards, self._settings = groups.rewards, settings
+        self._old, self._record = old_log_probs, record
+        self._is_checked = False
+        self.beta = settings.beta
+        self.begin_epoch(0)
+
+    def begin_epoch(self, epoch: int) -> None:
+        """Choose the lists of this epoch and compute their advantages.
+
+        Raises:
+            TrainingError: if all groups are dead.
+        """
+        curriculum, self._rewards = self._settings.curriculum, self._all_rewards
+        if epoch < len(curriculum):
+            self._rewards = keep_best(self._all_rewards, curriculum[epoch])
+        if find_dead_groups(self._rewards).all():
+            raise TrainingError(
+                f"GRPO has nothing to learn in epoch {epoch + 1}",
+                got=f"equal rewards within each of {len(self._rewards)} groups",
+                fix="record other candidates, or keep more of them in the curriculum",
+            )
+        self._advantages = compute_advantages(
+            self._rewards,
+            epsilon=0.0,
+            min_std=self._settings.min_std,
+            max_size=self._settings.max_advantage,
+        )
+
+    def compute(
+        self, log_probs: torch.Tensor, rows: torch.Tensor, *, done: float
+    ) -> tuple[torch.Tensor, Values]:
+        """See Objective.
+
+        Raises:
+            TrainingError: if this is the first step and the ratio is not 1.
+        """
+        old, rewards, advantages = (
+            value[rows].to(log_probs.device)
+            for value in (self._old, self._rewards, self._advantages)
+        )
+        self._check_once(log_probs.detach(), old, ~self._all_rewards[rows].isnan())
+        kept = ~rewards.isnan()
+        clip = self._settings.clip
+        losses = clip_surrogate(log_probs, old, advantages, clip_low=clip, clip_high=clip)
+        ppo, kl = _average(losses, kept), _average(estimate_kl(old, log_probs), kept)
+        ratio = (log_probs.detach() - old).exp()
+        values = {
+            "ppo": float(ppo.detach()),
+            "kl": float(kl.detach()),
+            "beta": self.beta,
+            "clipped": float(_average(((ratio - 1).abs() > clip).float(), kept)),
+            "reward": _expect_reward(log_probs.detach(), rewards),
+        }
+        return ppo + self.beta * kl, values | self._count_groups(rows)
+
+    def _check_once(
+        self, log_probs: torch.Tensor, old: torch.Tensor, present: torch.Tensor
+    ) -> None:
+        if not self._is_checked:
+            result = check_first_step(log_probs[present], old[present])
+            write_json(self._record, asdict(result))
+            self._is_checked = True
+
+    def _count_groups(self, rows: torch.Tensor) -> Values:
+        counts = _count_dead(self._rewards[rows])
+        if self._settings.curriculum:
+            before = _count_dead(self._all_rewards[rows])["num_dead_groups"]
+            counts["num_dead_by_curriculum"] = counts["num_dead_groups"] - before
+        return counts
+
+    def end_epoch(self, means: Values) -> None:
+        """Adapt β to the epoch's mean KL, if a target is set."""
+        if self._settings.target_kl is not None:
+            self.beta = adapt_beta(self.beta, kl=means["kl"], target=self._settings.target_kl)
+
+    def describe(self) -> Values:
+        """Return std and greatest size of the advantages of all lists."""
+        advantages = self._advantages[~self._rewards.isnan()]
+        return {
+            "advantage_std": float(advantages.std(correction=0)),
+            "advantage_max": float(advantages.abs().max()),
+        }
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return β and the old log-probabilities, which the weights do not give any more."""
+        return {"beta": self.beta, "old_log_probs": self._old}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Take them; the first step is done and checked."""
+        self.beta, self._old = state["beta"], state["old_log_probs"]
+        self._is_checked = True
+
+
+def check_first_step(log_probs: torch.Tensor, old_log_probs: torch.Tensor) -> OnPolicyResult:
+    """Compare log-probabilities of lists before the first update, each of shape [lists].
+
+    Raises:
+        TrainingError: if a ratio is not 1 or KL is not 0, within 1e-6.
+    """
+    nothing = torch.zeros(1)  # a batch without a list that is there
+    both = [torch.cat([nothing, values.cpu()]).double() for values in (old_log_probs, log_probs)]
+    max_gap, max_kl = float((both[1] - both[0]).abs().max()), float(estimate_kl(*both).max())
+    if not (max_gap <= ON_POLICY_TOLERANCE and max_kl <= ON_POLICY_TOLERANCE):
+        raise TrainingError(
+            "the on-policy check failed: GRPO does not start from its old log-probabilities",
+            got=f"|log ratio| {max_gap:.2e} and KL {max_kl:.2e}",
+            expected=f"at most {ON_POLICY_TOLERANCE:.0e}",
+            fix="look for dropout, or for log-probabilities that were taken before RCE",
+        )
+    return OnPolicyResult(len(log_probs), max_gap, max_kl, ON_POLICY_TOLERANCE)
+
+
+def _average(values: torch.Tensor, kept: torch.Tensor) -> torch.Tensor:
+    return values.masked_fill(~kept, 0.0).sum() / kept.sum().clamp(min=1)
+
+
+def _count_scored(rewards: torch.Tensor) -> int:
+    return max(1, int((~rewards.isnan()).any(1).sum()))
+
+
+def _count_dead(rewards: torch.Tensor) -> Values:
+    dead = find_dead_groups(rewards)
+    return {"num_groups": len(dead), "num_dead_groups": int(dead.sum())}
+
+
+def _expect_reward(log_probs: torch.Tensor, rewards: torch.Tensor) -> float:
+    """Return the mean raw reward if the selector had to take one of each group's lists."""
+    shares = log_probs.masked_fill(rewards.isnan(), -torch.inf).softmax(1).nan_to_num(nan=0.0)
+    return float((shares * rewards.nan_to_num(nan=0.0)).sum()) / _count_scored(rewards)

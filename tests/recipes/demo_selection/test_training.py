@@ -1,0 +1,207 @@
+"""Training of the selector: it learns, tells the truth in its log, and goes on after a kill."""
+
+import importlib.util
+import json
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+from torch.nn import functional
+
+from groupwise.core import TrainingError, read_jsonl
+from groupwise.training import compute_rce, find_dead_groups
+from groupwise_recipes.demo_selection.objectives import check_first_step
+from groupwise_recipes.demo_selection.recorded_groups import keep_best
+from groupwise_recipes.demo_selection.selector import PointerSelector
+from groupwise_recipes.demo_selection.training import measure_rce
+
+JOBS = Path(__file__).parents[2] / "fixtures" / "selector_job.py"
+
+
+@pytest.fixture(scope="module")
+def jobs():
+    spec = importlib.util.spec_from_file_location("selector_job", JOBS)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+@pytest.fixture(scope="module")
+def whole(jobs, tmp_path_factory):
+    """Uninterrupted trainings, each done once."""
+    folder = tmp_path_factory.mktemp("whole")
+    jobs.run_rce(folder / "rce")
+    jobs.run_grpo(folder / "grpo")
+    return folder
+
+
+def read_rows(folder, name):
+    rows = read_jsonl(folder / f"{name}.jsonl")
+    return [{key: value for key, value in row.items() if key != "step_s"} for row in rows]
+
+
+def read_weights(path):
+    return PointerSelector.load(path).state_dict()
+
+
+def assert_same(folder, whole):
+    for epoch in (1, 2, 3):
+        name = f"epoch-{epoch}.safetensors"
+        weights, expected = read_weights(folder / name), read_weights(whole / name)
+        assert [n for n in expected if not expected[n].equal(weights[n])] == []
+    for name in ("metrics", "epochs"):
+        assert read_rows(folder, name) == read_rows(whole, name)
+    files = {path.name for path in folder.iterdir()}
+    assert files == {path.name for path in whole.iterdir()}
+    assert not {name for name in files if name.startswith(("checkpoint", "progress"))}
+
+
+def test_killed_after_an_epoch_it_ends_as_if_uninterrupted(jobs, whole, tmp_path):
+    folder = tmp_path / "training"
+    child = subprocess.run(
+        [sys.executable, jobs.__file__, "grpo", str(folder), "3"],
+        capture_output=True,
+        check=False,
+        timeout=300,
+    )
+    assert child.returncode == -signal.SIGKILL, child.stderr
+    assert (folder / "checkpoint-3" / "complete").exists()
+    assert json.loads((folder / "progress.json").read_text())["num_steps"] == 9
+    # As if it had been killed in the second epoch: its rows are there, and are written again.
+    with (folder / "metrics.jsonl").open("a") as stream:
+        stream.write('{"step": 4, "loss": 7.0}\n')
+    jobs.run_grpo(folder)
+    assert_same(folder, whole / "grpo")
+
+
+def test_stopped_while_a_checkpoint_is_written(jobs, whole, tmp_path, monkeypatch):
+    mark = jobs.training.mark_complete
+
+    def tear(checkpoint):
+        if checkpoint.name == "checkpoint-6":
+            raise InterruptedError
+        mark(checkpoint)
+
+    monkeypatch.setattr(jobs.training, "mark_complete", tear)
+    with pytest.raises(InterruptedError):
+        jobs.run_rce(tmp_path)
+    assert (tmp_path / "checkpoint-6").is_dir()
+    monkeypatch.setattr(jobs.training, "mark_complete", mark)
+    jobs.run_rce(tmp_path)
+    assert_same(tmp_path, whole / "rce")
+
+
+@pytest.mark.parametrize("kind", ["rce", "grpo"])
+def test_epochs_differ(kind, whole):
+    """Otherwise equality above would show nothing."""
+    weights = [read_weights(whole / kind / f"epoch-{n}.safetensors") for n in (1, 2, 3)]
+    assert not weights[0]["project.weight"].equal(weights[1]["project.weight"])
+    assert not weights[1]["project.weight"].equal(weights[2]["project.weight"])
+
+
+def test_the_log_of_grpo_adds_up(whole):
+    rows = read_rows(whole / "grpo", "metrics")
+    updates = [row for row in rows if "loss" in row]
+    assert [row["step"] for row in updates] == [2, 3, 4, 6, 8, 9]
+    for row in (*updates, *read_rows(whole / "grpo", "epochs")):
+        assert row["loss"] == pytest.approx(row["ppo"] + row["beta"] * row["kl"], abs=5e-6)
+        assert row["dead_groups"] == row["num_dead_groups"] / row["num_groups"]
+    assert len({row["beta"] for row in updates}) > 1
+    heldout = [row["heldout/loss"] for row in rows if "heldout/loss" in row]
+    epochs = read_rows(whole / "grpo", "epochs")
+    assert heldout == [row["validation_loss"] for row in epochs]
+    assert [row["step"] for row in epochs] == [3, 6, 9]
+    assert json.loads((whole / "grpo" / "budget.json").read_text())["num_steps"] == 9
+
+
+def test_dead_groups_are_counted_and_so_are_those_that_the_curriculum_makes(jobs, whole):
+    rewards = jobs.make_groups().rewards
+    before, after = (int(find_dead_groups(r).sum()) for r in (rewards, keep_best(rewards, 3)))
+    assert before < after
+    epochs = read_rows(whole / "grpo", "epochs")
+    assert [row["num_dead_groups"] for row in epochs] == [after, before, before]
+    assert [row["num_dead_by_curriculum"] for row in epochs] == [after - before, 0, 0]
+    assert all(row["num_groups"] == len(rewards) for row in epochs)
+    for row in epochs:
+        assert 0 < row["advantage_std"] < row["advantage_max"] <= 5
+
+
+def test_the_first_step_is_on_policy(jobs, tmp_path):
+    jobs.run_grpo(tmp_path, epochs=1, batch_size=10, curriculum=())
+    result = json.loads((tmp_path / "on_policy.json").read_text())
+    assert result["num_tokens"] == int(jobs.make_groups().present.sum())
+    assert result["max_log_ratio"] <= result["tolerance"] == 1e-6
+    [row] = [row for row in read_jsonl(tmp_path / "metrics.jsonl") if "loss" in row]
+    assert row["kl"] == pytest.approx(0, abs=1e-6)
+    assert row["clipped"] == 0
+    # ρ = 1: the loss is minus the mean advantage, which is 0 in groups without a limit.
+    assert row["ppo"] == pytest.approx(0, abs=1e-6)
+
+
+def test_dropout_in_grpo_is_refused(jobs, tmp_path):
+    selector = jobs.make_selector()
+    selector.dropout.forward = lambda values: functional.dropout(values, 0.5, training=True)
+    with pytest.raises(TrainingError, match=r"on-policy check failed.*look for dropout"):
+        jobs.run_grpo(tmp_path, selector=selector)
+    assert not (tmp_path / "on_policy.json").exists()
+
+
+@pytest.mark.parametrize("gap", [3e-6, -3e-6, float("nan")])
+def test_a_ratio_that_is_not_1_is_refused(gap):
+    old = torch.tensor([-1.0, -2.0])
+    assert check_first_step(old, old).max_kl == 0
+    with pytest.raises(TrainingError, match="expected at most 1e-06"):
+        check_first_step(old + torch.tensor([0.0, gap]), old)
+
+
+def test_grpo_moves_to_what_earns_more_and_a_great_beta_holds_it_back(jobs, tmp_path):
+    found = {}
+    for beta in (0.0, 5.0):
+        changes = {"epochs": 25, "target_kl": None, "curriculum": (), "learning_rate": 2e-3}
+        jobs.run_grpo(tmp_path / str(beta), beta=beta, **changes)
+        found[beta] = read_rows(tmp_path / str(beta), "epochs")
+    free, held = found[0.0], found[5.0]
+    assert free[-1]["reward"] > free[0]["reward"] + 0.03
+    assert held[-1]["kl"] < free[-1]["kl"] / 5
+
+
+def test_rce_learns_and_its_temperature_falls(jobs, tmp_path):
+    groups = jobs.make_groups()
+    before = measure_rce(jobs.make_selector(), groups)
+    trained = jobs.run_rce(tmp_path, epochs=25, log_every_steps=1)
+    assert measure_rce(trained, groups) < before - 0.5
+    taus = [row["tau"] for row in read_rows(tmp_path, "metrics") if "tau" in row]
+    assert taus == pytest.approx([2.0 - 1.5 * step / 75 for step in range(75)])
+    assert not trained.training
+
+
+def test_the_validation_loss_is_rce_at_temperature_1_of_raw_rewards(jobs):
+    groups, selector = jobs.make_groups(), jobs.make_selector().eval()
+    log_probs = selector.log_probs(groups.queries, groups.pools, groups.lists)
+    losses = compute_rce(log_probs, groups.rewards, temperature=1.0)
+    assert measure_rce(selector.train(), groups) == pytest.approx(float(losses.mean().detach()))
+
+
+def test_a_frozen_backbone_stays(jobs, tmp_path):
+    before = jobs.make_selector().state_dict()
+    after = jobs.run_grpo(tmp_path, freeze_backbone=True).state_dict()
+    same = {name for name, value in after.items() if value.equal(before[name])}
+    assert same == {"project.weight", "project_query.weight", "project_item.weight"}
+
+
+def test_nothing_to_learn_is_refused(jobs, tmp_path, monkeypatch):
+    groups = jobs.make_groups()
+    groups.rewards.mul_(0)
+    monkeypatch.setattr(jobs, "make_groups", lambda *_: groups)
+    with pytest.raises(TrainingError, match="nothing to learn in epoch 1; got equal rewards"):
+        jobs.run_grpo(tmp_path)
+
+
+def test_the_random_numbers_of_others_are_left_alone(jobs, tmp_path):
+    torch.manual_seed(5)
+    before = torch.get_rng_state()
+    jobs.run_rce(tmp_path)
+    assert before.equal(torch.get_rng_state())
