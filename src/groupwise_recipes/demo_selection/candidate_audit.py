@@ -1,0 +1,247 @@
+"""The audit of recorded candidates: is there anything in them to learn from, and is it right?"""
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from pydantic import Field
+
+from groupwise.core import (
+    Completion,
+    Config,
+    Finding,
+    Message,
+    make_example,
+    report_places,
+    write_json,
+    write_text,
+)
+from groupwise.data import DataAudit
+from groupwise.rewards import VqaAccuracy
+from groupwise_recipes.demo_selection.candidate_figures import (
+    CandidateFigures,
+    RewardOf,
+    measure_candidates,
+)
+from groupwise_recipes.demo_selection.candidates import Candidate, RecordedQuery, Recording
+
+OFFICIAL = ("vqaEval", "VqaAccuracy")
+_FEW_POSITIVE = 0.5
+_MANY_EQUAL = 0.5
+
+
+class CandidateLimits(Config):
+    """What recorded candidates must be like for a selector to be trained on them.
+
+    Attributes:
+        min_positive_queries: least share of queries with a positive list.
+        max_equal_queries: greatest share of queries whose lists all have the same reward: they
+            teach GRPO nothing.
+        max_failed: greatest share of lists whose evaluation failed.
+    """
+
+    min_positive_queries: float = Field(default=0.1, ge=0, le=1)
+    max_equal_queries: float = Field(default=0.9, ge=0, le=1)
+    max_failed: float = Field(default=0.05, ge=0, le=1)
+
+
+@dataclass(frozen=True, slots=True)
+class CandidateAudit:
+    """What an audit found.
+
+    Attributes:
+        figures: what was counted.
+        findings: errors first, then warnings.
+        correct: what makes a list positive, in words.
+        digest: of the recording.
+    """
+
+    figures: CandidateFigures
+    findings: tuple[Finding, ...]
+    correct: str
+    digest: str
+
+    def refuse_errors(self) -> None:
+        """Stop on errors.
+
+        Raises:
+            DataError: naming every error that was found.
+        """
+        DataAudit(self.findings, {}).refuse_errors()
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the audit as JSON values."""
+        return {
+            "figures": asdict(self.figures),
+            "findings": [finding.to_json() for finding in self.findings],
+            "correct": self.correct,
+            "digest": self.digest,
+        }
+
+
+def audit_candidates(
+    recording: Recording, *, reward: RewardOf, limits: CandidateLimits | None = None
+) -> CandidateAudit:
+    """Audit recorded candidates.
+
+    Args:
+        recording: the lists.
+        reward: of a list, the same as in training.
+        limits: what is an error; None: the defaults.
+
+    Raises:
+        DataError: if correct is what was recorded and nothing was.
+    """
+    figures = measure_candidates(recording, reward=reward)
+    found = [
+        *_check_figures(figures, limits or CandidateLimits()),
+        *_check_pools(recording.queries),
+        *_check_results(recording),
+    ]
+    findings = tuple(sorted(found, key=lambda finding: finding.level != "error"))
+    return CandidateAudit(figures, findings, recording.conditions.correct, recording.digest)
+
+
+def write_candidate_audit(audit: CandidateAudit, folder: Path) -> CandidateAudit:
+    """Write ``candidates.json`` and ``candidates.md`` into ``folder``; return the audit."""
+    write_json(folder / "candidates.json", audit.to_json())
+    write_text(folder / "candidates.md", render_candidate_audit(audit))
+    return audit
+
+
+def render_candidate_audit(audit: CandidateAudit) -> str:
+    """Return the audit as Markdown."""
+    figures = audit.figures
+    num_scored = figures.num_lists - figures.num_failed
+    rows = [
+        ("queries with a positive list", figures.num_positive_queries, figures.num_queries),
+        ("positive lists", figures.num_positive_lists, num_scored),
+        ("queries whose rewards are all equal", figures.num_equal_queries, figures.num_queries),
+        ("failed evaluations", figures.num_failed, figures.num_lists),
+    ]
+    mean = "none" if figures.mean_reward is None else f"{figures.mean_reward:.4f}"
+    told = [(name, _render_share(count, whole)) for name, count, whole in rows]
+    told += [
+        ("mean reward", mean),
+        ("queries by number of different rewards", _render_counts(figures.distinct_rewards)),
+        ("lists by reward", _render_counts({f"{k:.4g}": n for k, n in figures.rewards.items()})),
+        ("lists by method", _render_counts(figures.methods)),
+        ("a list is positive where", audit.correct),
+        ("digest of the recording", audit.digest),
+    ]
+    findings = [f"- **{one.level}** `{one.name}`: {one.message}" for one in audit.findings]
+    table = ["| figure | value |", "|---|---|", *(f"| {name} | {value} |" for name, value in told)]
+    return "\n".join(
+        ["# Recorded candidates", "", *(findings or ["Nothing was found."]), "", *table, ""]
+    )
+
+
+def _render_share(count: int, whole: int) -> str:
+    return f"{count}/{whole}" + (f" ({count / whole:.1%})" if whole else "")
+
+
+def _render_counts(counts: Mapping[Any, int]) -> str:
+    return ", ".join(f"{name}: {count}" for name, count in counts.items()) or "none"
+
+
+def _check_figures(figures: CandidateFigures, limits: CandidateLimits) -> Iterator[Finding]:
+    positive = figures.num_positive_queries
+    whole = figures.num_queries
+    if positive < max(limits.min_positive_queries, _FEW_POSITIVE) * whole:
+        yield Finding(
+            "error" if positive < limits.min_positive_queries * whole else "warning",
+            "few_positive_queries",
+            f"Only {_render_share(positive, whole)} queries have a positive list.",
+            whole - positive,
+        )
+    equal = figures.num_equal_queries
+    if equal > min(limits.max_equal_queries, _MANY_EQUAL) * whole:
+        yield Finding(
+            "error" if equal > limits.max_equal_queries * whole else "warning",
+            "equal_rewards",
+            f"All lists of {_render_share(equal, whole)} queries have the same reward: GRPO learns "
+            "nothing from them.",
+            equal,
+        )
+    failed = figures.num_failed
+    if failed:
+        yield Finding(
+            "error" if failed > limits.max_failed * figures.num_lists else "warning",
+            "failed_evaluations",
+            f"The evaluation of {_render_share(failed, figures.num_lists)} lists failed.",
+            failed,
+        )
+
+
+def _check_pools(queries: Sequence[RecordedQuery]) -> Iterator[Finding]:
+    own = [query.query_id for query in queries if query.query_id in _list_ids(query)]
+    yield from report_places(
+        "error", "query_in_own_pool", "{count} queries may be their own demonstration.", own
+    )
+    missing = [query.query_id for query in queries if query.pool is None]
+    yield from report_places(
+        "warning",
+        "pools_not_recorded",
+        "The pools of {count} queries were not recorded: training needs them.",
+        missing,
+    )
+    sizes = Counter(len(query.pool) for query in queries if query.pool is not None)
+    if len(sizes) > 1:
+        message = f"Pools have different sizes: {_render_counts(dict(sorted(sizes.items())))}."
+        yield Finding("warning", "pool_sizes", message, sizes.total() - max(sizes.values()))
+
+
+def _list_ids(query: RecordedQuery) -> set[str]:
+    ids = [item for one in query.candidates for item in one.ids]
+    return {str(item) for item in (*(query.pool or ()), *ids)}
+
+
+def _check_results(recording: Recording) -> Iterator[Finding]:
+    scored = [
+        (query, one)
+        for query in recording.queries
+        for one in query.candidates
+        if one.accuracy is not None
+    ]
+    yield from report_places(
+        "warning",
+        "scored_otherwise",
+        f"{{count}} lists were not scored by the official evaluation ({', '.join(OFFICIAL)}).",
+        [_place(query, one) for query, one in scored if one.scored_by not in OFFICIAL],
+    )
+    yield from report_places(
+        "warning",
+        "accuracy_differs",
+        "{count} lists have another accuracy than the official one of their answer.",
+        [_place(query, one) for query, one in scored if _has_other_accuracy(query, one)],
+    )
+    yield from report_places(
+        "warning",
+        "correct_differs",
+        f"{{count}} lists were recorded as correct by another rule than "
+        f"{recording.conditions.correct}, which holds here.",
+        [_place(query, one) for query, one in scored if _is_judged_otherwise(recording, one)],
+    )
+
+
+def _place(query: RecordedQuery, one: Candidate) -> str:
+    return f"query {query.query_id} list {list(one.ids)}"
+
+
+def _is_judged_otherwise(recording: Recording, one: Candidate) -> bool:
+    values = recording.read_values(one)
+    return one.correct is not None and values is not None and one.correct != bool(values[0])
+
+
+def _has_other_accuracy(query: RecordedQuery, one: Candidate) -> bool:
+    """Say whether neither the official script nor its cleaned form gives this accuracy."""
+    if one.answer is None or one.accuracy is None or len(query.answers) < 2:
+        return False
+    item = make_example(
+        [Message("user", query.question)], cluster="", fields={"answers": list(query.answers)}
+    )
+    rewards = (VqaAccuracy(), VqaAccuracy(as_published=True))
+    found = [reward(item, Completion(one.answer)).value for reward in rewards]
+    return all(value is None or abs(value - one.accuracy) > 1e-6 for value in found)
