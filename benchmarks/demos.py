@@ -14,6 +14,8 @@ import shlex
 from pathlib import Path
 from typing import Any
 
+from groupwise.evaluation.looks import list_looks
+
 
 def read(path: Path) -> Any:
     """Return what a JSON file says."""
@@ -29,6 +31,7 @@ def read_run(run: Path) -> tuple[str, dict[str, Any]]:
         "command": manifest["command"],
         **{name: manifest[name] for name in ("git_revision", "packages", "hardware", "seed")},
         "data": read(run / "evaluate" / "conditions.json")["data"],
+        "looks": len(list_looks(run, metrics[0]["split_digest"])),
         "metrics": {r["name"]: [r["value"], r["low"], r["high"], r["n"]] for r in metrics},
         "above": {
             f"{r['policy_b']} - {r['policy_a']}": [

@@ -29,6 +29,7 @@ _JINJA = Environment(undefined=StrictUndefined, trim_blocks=True, autoescape=Fal
 _JINJA.filters |= {
     "share": numbers.format_share,
     "ends": lambda found: numbers.format_share_interval(*found[1:3]),
+    "span": numbers.format_share_interval,
     "points": numbers.format_points,
     "p": numbers.format_p_cell,
     "count": lambda value: f"{value:,}",
