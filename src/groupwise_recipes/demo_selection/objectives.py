@@ -56,7 +56,7 @@ class Objective:
         """Take notice of the means of what was logged in the epoch."""
 
     def describe(self) -> Values:
-        """Return values that stand for the whole epoch."""
+        """Return values that stand for the whole epoch, for each of its rows."""
         return {}
 
     def state_dict(self) -> dict[str, Any]:
@@ -110,7 +110,8 @@ class GrpoObjective(Objective):
         old_log_probs: torch.Tensor,
         record: Path,
     ) -> None:
-        self._all_rewards, self._settings = groups.rewards, settings
+        self._all_rewards, self._max_reward = groups.rewards, groups.max_reward
+        self._settings = settings
         self._old, self._record = old_log_probs, record
         self._is_checked = False
         self.beta = settings.beta
@@ -157,11 +158,11 @@ class GrpoObjective(Objective):
         ppo, kl = _average(losses, kept), _average(estimate_kl(old, log_probs), kept)
         ratio = (log_probs.detach() - old).exp()
         values = {
-            "ppo": float(ppo.detach()),
+            "ppo_loss": float(ppo.detach()),
             "kl": float(kl.detach()),
             "beta": self.beta,
             "clipped": float(_average(((ratio - 1).abs() > clip).float(), kept)),
-            "reward": _expect_reward(log_probs.detach(), rewards),
+            "reward": _expect_reward(log_probs.detach(), rewards) / self._max_reward,
         }
         return ppo + self.beta * kl, values | self._count_groups(rows)
 

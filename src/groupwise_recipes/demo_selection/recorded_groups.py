@@ -1,12 +1,20 @@
 """Recorded candidates as tensors: what the selector is trained on."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import get_args
 
 import torch
 
 from groupwise.core import DataError, RewardError
 from groupwise_recipes.demo_selection.settings import RewardMode
+
+MAX_REWARDS: Mapping[RewardMode, float] = {
+    "hard_plus_soft": 2.0,
+    "separated": 3.0,
+    "hard_only": 1.0,
+    "soft_only": 1.0,
+}
+"""The greatest raw reward of each mode."""
 
 
 @dataclass(frozen=True)
@@ -20,10 +28,12 @@ class RecordedGroups:
         rewards: raw, as ``combine_rewards`` gives them, shape [Q, G].
         present: which lists there are and could be scored, shape [Q, G]; what stands in lists and
             rewards elsewhere does not matter.
+        max_reward: the greatest raw reward there can be, as in ``MAX_REWARDS``. Losses see raw
+            rewards; the share of it that is earned is what is logged.
 
     Raises:
-        DataError: if shapes do not fit, a list names a position twice or one outside the pool, or
-            a reward is not a number, or if there is no list.
+        DataError: if shapes do not fit, a list names a position twice or one outside the pool, a
+            reward is outside [0, max_reward], or there is no list.
     """
 
     queries: torch.Tensor
@@ -31,6 +41,7 @@ class RecordedGroups:
     lists: torch.Tensor
     rewards: torch.Tensor
     present: torch.Tensor
+    max_reward: float = 1.0
 
     def __post_init__(self) -> None:
         self._check_shapes()
@@ -43,7 +54,8 @@ class RecordedGroups:
         repeats = (ordered.diff(dim=-1) == 0).any(-1)
         _refuse("lists name each position of the pool at most once", repeats | ~is_inside)
         rewards = self.rewards.masked_fill(~self.present, torch.nan)
-        _refuse("rewards are finite numbers", self.present & ~rewards.isfinite())
+        is_possible = (rewards >= 0) & (rewards <= self.max_reward)
+        _refuse(f"rewards lie in [0, {self.max_reward:g}]", self.present & ~is_possible)
         object.__setattr__(self, "lists", lists)
         object.__setattr__(self, "rewards", rewards)
 
@@ -104,7 +116,7 @@ def combine_rewards(hard: torch.Tensor, soft: torch.Tensor, *, mode: RewardMode)
         "soft_only": soft,
     }
     if mode not in modes:
-        names = ", ".join(get_args(RewardMode))
+        names = ", ".join(modes)
         raise RewardError("there is no such reward mode", got=mode, expected=f"one of {names}")
     return modes[mode]
 

@@ -42,7 +42,8 @@ class SelectorTraining(Config):
         max_grad_norm: gradients are scaled down to this norm.
         freeze_backbone: train the attention, its norms and the history gate only, not the
             projections.
-        log_every_steps: a row of metrics each so many steps, and one at the end of each epoch.
+        log_every_steps: a row of metrics each so many steps, and one at the end of each epoch with
+            the means since the row before; None: one per epoch, with its means.
     """
 
     epochs: Annotated[int, BUDGET] = Field(default=1, ge=1)
@@ -51,7 +52,7 @@ class SelectorTraining(Config):
     weight_decay: float = Field(default=0.01, ge=0)
     max_grad_norm: float = Field(default=1.0, gt=0)
     freeze_backbone: bool = False
-    log_every_steps: Annotated[int, _LOGGED] = Field(default=5, ge=1)
+    log_every_steps: Annotated[int | None, _LOGGED] = Field(default=None, ge=1)
 
 
 class SelectorRceSettings(SelectorTraining):

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 
 import torch
 
-from groupwise.core import ProgressLine, append_jsonl, derive_seed
+from groupwise.core import ProgressLine, derive_seed
 from groupwise.training import (
     TrainingLog,
     Workspace,
@@ -42,8 +42,8 @@ def train_selector_rce(
 ) -> PointerSelector:
     """Train a selector in place by RCE; return it, in evaluation mode.
 
-    Writes ``metrics.jsonl``, a row per epoch in ``epochs.jsonl``, ``budget.json`` and the weights
-    after each epoch, ``epoch-N.safetensors``. If a whole checkpoint is there, training goes on from
+    Writes ``metrics.jsonl``, ``budget.json`` and the weights after each epoch,
+    ``epoch-N.safetensors``. If a whole checkpoint is there, training goes on from
     it and gives, bit for bit, what the uninterrupted one does.
 
     Args:
@@ -51,8 +51,8 @@ def train_selector_rce(
         groups: recorded lists.
         settings: of RCE.
         workspace: where to write, and the seed of order and dropout.
-        validation: recorded lists of other queries; their RCE at τ = 1 is measured after each
-            epoch.
+        validation: recorded lists of other queries; their RCE at τ = 1 (``eval_loss``) is logged
+            after each epoch.
 
     Raises:
         TrainingError: if a value is not a number any more.
@@ -155,7 +155,6 @@ class _Training:
             self.trained, lr=settings.learning_rate, weight_decay=settings.weight_decay
         )
         self.metrics = TrainingLog(workspace.metrics)
-        self.epochs = TrainingLog(workspace.folder / "epochs.jsonl")
         self.steps_per_epoch = -(-len(groups) // settings.batch_size)
         self.num_steps = settings.epochs * self.steps_per_epoch
         self.step = 0
@@ -163,14 +162,14 @@ class _Training:
     def run(self, validation: RecordedGroups | None) -> PointerSelector:
         folder, device = self.workspace.folder, find_device(self.selector)
         self._resume()
-        for log in (self.metrics, self.epochs):
-            log.start(self.step)
+        self.metrics.start(self.step)
         begin_progress(folder, num_steps=self.num_steps, first_step=self.step)
         line = ProgressLine("steps", self._say)
         with torch.random.fork_rng(devices=[device] if device.type == "cuda" else []):
             for epoch in range(self.step // self.steps_per_epoch, self.settings.epochs):
-                means = self._run_epoch(epoch, line)
-                self._end_epoch(epoch + 1, means, validation)
+                self._run_epoch(epoch, line, validation)
+                self.selector.save(folder / f"epoch-{epoch + 1}.safetensors")
+                self._save_checkpoint()
         self._write_budget(validation)
         end_progress(folder)
         remove_checkpoints(folder)
@@ -179,22 +178,29 @@ class _Training:
     def _say(self, line: str) -> None:
         sys.stderr.write(f"  {self.workspace.folder.name}: {line}\n")
 
-    def _run_epoch(self, epoch: int, line: ProgressLine) -> dict[str, float]:
+    def _run_epoch(self, epoch: int, line: ProgressLine, validation: RecordedGroups | None) -> None:
         seed, name = self.workspace.seed, self.objective.name
         self.objective.begin_epoch(epoch)
         self.selector.train(self.objective.has_dropout)
         torch.manual_seed(derive_seed(seed, name, "dropout", epoch))
-        of_epoch, recent = _Means(), _Means()
-        rows_of = order_rows(len(self.groups), self.settings, seed=seed, name=name, epoch=epoch)
-        for place, rows in enumerate(rows_of, start=1):
+        whole, recent = _Means(), _Means()
+        order = order_rows(len(self.groups), self.settings, seed=seed, name=name, epoch=epoch)
+        last_step = self.step + len(order)
+        for rows in order:
             values = self._take_step(rows)
-            of_epoch.add(values)
+            whole.add(values)
             recent.add(values)
-            if self.step % self.settings.log_every_steps == 0 or place == len(rows_of):
-                self._write(self.metrics, recent.read())
+            if self.step < last_step and self._is_due():
+                self._write(recent.read())
                 recent = _Means()
             line(self.step, self.num_steps)
-        return of_epoch.read()
+        looked = {} if validation is None else {"eval_loss": measure_rce(self.selector, validation)}
+        self._write(recent.read() | looked)
+        self.objective.end_epoch(whole.read())
+
+    def _is_due(self) -> bool:
+        every_steps = self.settings.log_every_steps
+        return every_steps is not None and self.step % every_steps == 0
 
     def _take_step(self, rows: torch.Tensor) -> dict[str, float]:
         given = self.groups.take(rows, device=find_device(self.selector))
@@ -207,21 +213,9 @@ class _Training:
         self.step += 1
         return {"loss": float(loss.detach()), **values, "grad_norm": float(norm)}
 
-    def _end_epoch(
-        self, number: int, means: dict[str, float], validation: RecordedGroups | None
-    ) -> None:
-        values = means | self.objective.describe()
-        if validation is not None:
-            values["validation_loss"] = measure_rce(self.selector, validation)
-            looked = {"step": self.step, "heldout/loss": values["validation_loss"]}
-            append_jsonl(self.workspace.metrics, looked)
-        self._write(self.epochs, values)
-        self.objective.end_epoch(means)
-        self.selector.save(self.workspace.folder / f"epoch-{number}.safetensors")
-        self._save_checkpoint()
-
-    def _write(self, log: TrainingLog, values: Mapping[str, float]) -> None:
-        log.write(self.step, values, epoch=self.step / self.steps_per_epoch)
+    def _write(self, values: dict[str, float]) -> None:
+        epoch = self.step / self.steps_per_epoch
+        self.metrics.write(self.step, values | self.objective.describe(), epoch=epoch)
 
     def _save_checkpoint(self) -> None:
         before = find_last_checkpoint(self.workspace.folder)

@@ -7,6 +7,7 @@ import torch
 
 from groupwise.core import DataError, RewardError
 from groupwise_recipes.demo_selection.recorded_groups import (
+    MAX_REWARDS,
     RecordedGroups,
     combine_rewards,
     keep_best,
@@ -22,6 +23,7 @@ def make(lists, rewards, present=None, num_items=4):
         lists,
         torch.tensor(rewards),
         torch.ones(lists.shape[:2], dtype=torch.bool) if present is None else torch.tensor(present),
+        max_reward=2.0,
     )
 
 
@@ -37,6 +39,7 @@ def make(lists, rewards, present=None, num_items=4):
 def test_reward_modes(mode, expected):
     hard, soft = torch.tensor([0.0, 1.0, 1.0, 0.0]), torch.tensor([0.0, 0.3, 1.0, 0.3])
     assert combine_rewards(hard, soft, mode=mode).tolist() == pytest.approx(expected)
+    assert MAX_REWARDS[mode] == max(expected)
 
 
 def test_an_unknown_reward_mode_is_refused():
@@ -58,7 +61,8 @@ def test_what_is_absent_does_not_matter():
         (([[[0, 1], [2, 2]]], [[1.0, 0.0]]), "at most once; got 1 lists .* list 1 of query 0"),
         (([[[0, 4], [2, 1]]], [[1.0, 0.0]]), "list 0 of query 0"),
         (([[[0, -1], [2, 1]]], [[1.0, 0.0]]), "list 0 of query 0"),
-        (([[[0, 1], [2, 1]]], [[1.0, math.nan]]), "finite numbers; got 1 lists"),
+        (([[[0, 1], [2, 1]]], [[1.0, math.nan]]), r"lie in \[0, 2\]; got 1 lists"),
+        (([[[0, 1], [2, 1]]], [[1.0, 2.3]]), r"lie in \[0, 2\]; got 1 lists"),
         (([[[0, 1], [2, 1]]], [[1.0]]), "do not fit together"),
         (([[[0, 1, 2, 3, 0]]], [[1.0]]), "do not fit together"),
         (([[[0, 1]]], [[1.0]], [[False]]), "no list that could be scored"),
