@@ -85,6 +85,10 @@ def test_a_clear_difference_that_rests_on_few_clusters_says_so() -> None:
     said = [" ".join(state_findings("test", by_policy, [one], 50)) for one in (few, many, unclear)]
     assert "The difference rests on few clusters: about 7 carry" in said[0]
     assert all("rests on few" not in one for one in said[1:])
+    (several,) = findings.remark_carrying([few, replace(few, num_carrying=9.0), many])
+    told = WORDS.say(several)
+    assert told.startswith("2 of these differences rest on few clusters: the one with fewest on")
+    assert "about 7." in told
 
 
 def test_paragraph_from_numbers() -> None:

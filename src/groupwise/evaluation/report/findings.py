@@ -79,10 +79,11 @@ def _state_gains(
 
 
 def remark_carrying(comparisons: Iterable[PairedComparison]) -> Iterator[Statement]:
-    """Say if a clear difference rests on few clusters: of how many the one with fewest has."""
+    """Say once if clear differences rest on few clusters: on how many the one with fewest does."""
     few = [one.num_carrying or 0.0 for one in comparisons if one.rests_on_few]
     if few:
-        yield Statement("finding.rests_on_few", {"num": round(min(few))})
+        kind = "finding.rests_on_few" if len(few) == 1 else "finding.several_rest_on_few"
+        yield Statement(kind, {"num": round(min(few)), "many": len(few)})
 
 
 def _describe(one: PairedComparison) -> dict[str, object]:

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping
 
 from groupwise.evaluation import page
 from groupwise.evaluation.metrics import Metric
-from groupwise.evaluation.page import Block, Part, Statement, Words, numbers
+from groupwise.evaluation.page import Block, Part, Words, numbers
 from groupwise.evaluation.paired import PairedComparison
 from groupwise.evaluation.report.content import ByPolicy, Report, list_slices
 from groupwise.evaluation.report.findings import (
@@ -82,7 +82,10 @@ def show_comparisons(report: Report, words: Words) -> Part:
     found = report.files.comparisons
     blocks: list[Block] = [page.Paragraph(words.label("comparisons_lead"))]
     if found:
-        said = [words.say(each) for one in found for each in _say_comparison(one, report)]
+        measures = [report.files.define(one.measure) for one in found]
+        both = list(zip(found, measures, strict=True))
+        clear = [one for one, measure in both if judge_difference(one, measure)]
+        said = [*(describe_comparison(*pair) for pair in both), *remark_carrying(clear)]
         names = ("won_lost", "alike", "p_by_clusters", "p_mcnemar", "n_items")
         head = (
             *words.labels("policy", "against"),
@@ -90,15 +93,11 @@ def show_comparisons(report: Report, words: Words) -> Part:
             *words.labels("p_holm", *names),
         )
         rows = tuple(_show_comparison(one, report, words) for one in found)
-        blocks += [page.Bullets(tuple(said)), page.Table("", head, rows, num_heads=2)]
+        blocks += [
+            page.Bullets(tuple(map(words.say, said))),
+            page.Table("", head, rows, num_heads=2),
+        ]
     return Part("comparisons", words.label("paired_comparisons"), tuple(blocks))
-
-
-def _say_comparison(one: PairedComparison, report: Report) -> Iterator[Statement]:
-    measure = report.files.define(one.measure)
-    yield describe_comparison(one, measure)
-    if judge_difference(one, measure):
-        yield from remark_carrying([one])
 
 
 def _show_comparison(one: PairedComparison, report: Report, words: Words) -> tuple[page.Cell, ...]:
