@@ -19,7 +19,7 @@ class TrainingLog:
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        self._step, self._since_s = 0, 0.0
+        self._step, self._since_s = 0, time.perf_counter()
 
     def start(self, step: int) -> None:
         """Begin, or go on from a step: rows of later ones are dropped, as they are done again."""

@@ -270,7 +270,7 @@ class _Means:
     def read(self) -> dict[str, float]:
         num_groups = self._sums["num_groups"]
         found = {
-            name: value if name.startswith("num_") else value / num_groups
+            name: int(value) if name.startswith("num_") else value / num_groups
             for name, value in self._sums.items()
         }
         return found | {"dead_groups": found["num_dead_groups"] / num_groups}
