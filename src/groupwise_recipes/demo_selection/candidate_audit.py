@@ -22,10 +22,10 @@ from groupwise.data import DataAudit
 from groupwise.rewards import VqaAccuracy
 from groupwise_recipes.demo_selection.candidate_figures import (
     CandidateFigures,
-    RewardOf,
     measure_candidates,
 )
 from groupwise_recipes.demo_selection.candidates import Candidate, RecordedQuery, Recording
+from groupwise_recipes.demo_selection.settings import RewardMode
 
 OFFICIAL = ("vqaEval", "VqaAccuracy")
 _FEW_POSITIVE = 0.5
@@ -82,19 +82,20 @@ class CandidateAudit:
 
 
 def audit_candidates(
-    recording: Recording, *, reward: RewardOf, limits: CandidateLimits | None = None
+    recording: Recording, *, mode: RewardMode, limits: CandidateLimits | None = None
 ) -> CandidateAudit:
     """Audit recorded candidates.
 
     Args:
         recording: the lists.
-        reward: of a list, the same as in training.
+        mode: how hard and soft values make a reward, the same as in training.
         limits: what is an error; None: the defaults.
 
     Raises:
         DataError: if correct is what was recorded and nothing was.
+        RewardError: if there is no such mode.
     """
-    figures = measure_candidates(recording, reward=reward)
+    figures = measure_candidates(recording, mode=mode)
     found = [
         *_check_figures(figures, limits or CandidateLimits()),
         *_check_pools(recording.queries),

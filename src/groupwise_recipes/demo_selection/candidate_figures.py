@@ -5,13 +5,14 @@ failed have no reward and count nowhere but among the failed.
 """
 
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from groupwise_recipes.demo_selection.candidates import Recording
+import torch
 
-RewardOf = Callable[[float, float], float]
-"""Reward of a list by its hard and soft values, as ``Recording.read_values`` gives them."""
+from groupwise_recipes.demo_selection.candidates import Recording
+from groupwise_recipes.demo_selection.recorded_groups import combine_rewards
+from groupwise_recipes.demo_selection.settings import RewardMode
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,21 +44,22 @@ class CandidateFigures:
     rewards: Mapping[float, int]
 
 
-def measure_candidates(recording: Recording, *, reward: RewardOf) -> CandidateFigures:
+def measure_candidates(recording: Recording, *, mode: RewardMode) -> CandidateFigures:
     """Return the counts of a recording.
 
     Args:
         recording: the lists.
-        reward: of a list, the same as in training.
+        mode: how hard and soft values make a reward, the same as in training.
 
     Raises:
         DataError: if correct is what was recorded and nothing was.
+        RewardError: if there is no such mode.
     """
     values = [
         [value for one in query.candidates if (value := recording.read_values(one)) is not None]
         for query in recording.queries
     ]
-    rewards = [[reward(*value) for value in of_query] for of_query in values]
+    rewards = [_combine(of_query, mode) for of_query in values]
     every = [one for of_query in rewards for one in of_query]
     positive = [sum(hard > 0 for hard, _ in of_query) for of_query in values]
     distinct = [len(set(of_query)) for of_query in rewards]
@@ -74,3 +76,8 @@ def measure_candidates(recording: Recording, *, reward: RewardOf) -> CandidateFi
         methods=dict(sorted(Counter(one.method for one in lists).items())),
         rewards=dict(sorted(Counter(every).items())),
     )
+
+
+def _combine(values: Sequence[tuple[float, float]], mode: RewardMode) -> list[float]:
+    pairs = torch.tensor(values, dtype=torch.float64).reshape(-1, 2)
+    return combine_rewards(pairs[:, 0], pairs[:, 1], mode=mode).tolist()

@@ -96,17 +96,25 @@ class RecordedQuery:
                 expected="a number from 0 to 1, or none where the evaluation failed",
             )
 
+    def require_pool(self) -> tuple[ItemId, ...]:
+        """Return the pool.
+
+        Raises:
+            DataError: if it was not recorded.
+        """
+        if self.pool is None:
+            raise DataError(
+                f"the pool of query {self.query_id} was not recorded", fix="give it by add_pools"
+            )
+        return self.pool
+
     def find_positions(self, candidate: Candidate) -> tuple[int, ...]:
         """Return the positions of a list in the pool, each in [0, K).
 
         Raises:
             DataError: if the pool was not recorded.
         """
-        if self.pool is None:
-            raise DataError(
-                f"the pool of query {self.query_id} was not recorded", fix="give it by add_pools"
-            )
-        return tuple(map(self.pool.index, candidate.ids))
+        return tuple(map(self.require_pool().index, candidate.ids))
 
 
 @dataclass(frozen=True)

@@ -19,15 +19,11 @@ METHODS = (*["beam"] * 5, *["sample"] * 4, *["retrieval"] * 3, *["random"] * 2)
 LISTS = list(permutations(range(5), 2))
 
 
-def add(hard: float, soft: float) -> float:
-    return hard + soft
-
-
 def audit(*queries, limits=None, conditions=None):
     if len({query.query_id for query in queries}) < len(queries):
         queries = [replace(query, query_id=f"q{n}") for n, query in enumerate(queries)]
     recording = Recording(tuple(queries), conditions or Conditions())
-    return audit_candidates(recording, reward=add, limits=limits)
+    return audit_candidates(recording, mode="hard_plus_soft", limits=limits)
 
 
 def find(*queries, **options):
@@ -58,7 +54,7 @@ def test_the_published_file_without_rewards(tmp_path):
     # 8 lists of 2.0 in 5 queries: 16 / 8000 = 0.0020.
     answers = [["net"] * 2] * 3 + [["net"]] * 2 + [[]] * 795
     recording = write_file(tmp_path / "rl.json", answers, num_lists=10, with_pools=False)
-    found = audit_candidates(recording, reward=add)
+    found = audit_candidates(recording, mode="hard_plus_soft")
     text = render_candidate_audit(found)
     assert "| queries with a positive list | 5/800 (0.6%) |" in text
     assert "| mean reward | 0.0020 |" in text
@@ -68,6 +64,8 @@ def test_the_published_file_without_rewards(tmp_path):
     assert "| lists by reward | 0: 7992, 2: 8 |" in text
     assert "| failed evaluations | 0/8000 (0.0%) |" in text
     assert "| lists by method | beam: 4000, retrieval: 800, sample: 3200 |" in text
+    levels = [finding.level for finding in found.findings]
+    assert levels == ["error", "error", "warning"]
     assert "**error** `few_positive_queries`: Only 5/800 (0.6%) queries" in text
     assert "**error** `equal_rewards`: All lists of 795/800 (99.4%) queries" in text
     assert "**warning** `pools_not_recorded`: The pools of 800 queries" in text
@@ -80,7 +78,7 @@ def test_the_published_file_with_rewards(tmp_path):
     told = ["net"] * 1096 + ["mesh"] * 3168
     answers = [told[number::664] for number in range(664)] + [[]] * 136
     recording = write_file(tmp_path / "rl.json", answers, num_lists=10, with_pools=True)
-    found = audit_candidates(recording, reward=add)
+    found = audit_candidates(recording, mode="hard_plus_soft")
     text = render_candidate_audit(found)
     assert "| queries with a positive list | 664/800 (83.0%) |" in text
     assert "| positive lists | 4264/8000 (53.3%) |" in text
@@ -106,6 +104,13 @@ POOR = make_query("poor", make_rows("blue", "blue"))
 EVEN = make_query("even", make_rows("net", "net"))
 FAILED = make_query("failed", make_rows("net", "blue", None))
 ALL_FAILED = make_query("lost", make_rows(None, None))
+
+
+# The official script compares unanimous answers as they stand: "Net" is none of them.
+UNANIMOUS = replace(
+    make_query("1", [make_list(), replace(make_list((101, 100)), answer="Net", accuracy=0.0)]),
+    answers=("net",) * 10,
+)
 
 
 def test_figures_leave_out_what_failed():
@@ -144,6 +149,11 @@ def test_figures_warn_and_then_stop(queries, found):
     assert find(*queries) == found
 
 
+def test_errors_come_first():
+    levels = [finding.level for finding in audit(GOOD, *[EVEN] * 3, FAILED).findings]
+    assert levels == ["error", "warning"]
+
+
 def test_limits_are_settings():
     limits = CandidateLimits(min_positive_queries=0, max_equal_queries=1, max_failed=1)
     assert set(find(POOR, ALL_FAILED, limits=limits).values()) == {"warning"}
@@ -172,6 +182,7 @@ def test_limits_are_settings():
             replace(GOOD, answers=("blue",) * 6 + ("net",) * 4),
             {"accuracy_differs": "warning"},
         ),
+        (UNANIMOUS, {}),
     ],
 )
 def test_what_is_wrong_with_lists_is_named(query, found):
@@ -181,6 +192,14 @@ def test_what_is_wrong_with_lists_is_named(query, found):
 def test_pools_of_different_sizes_are_told():
     more = make_query("2", make_rows("net", "blue"), (*POOL, 108))
     assert find(GOOD, more) == {"pool_sizes": "warning"}
+
+
+def test_rewards_are_those_of_the_mode():
+    recording = Recording((make_query("1", make_rows("net", "a", "blue", None)),))
+    figures = audit_candidates(recording, mode="separated").figures
+    assert figures.rewards == {0.0: 1, 2.3: 1, 3.0: 1}
+    assert figures.distinct_rewards == {3: 1}
+    assert list(audit_candidates(recording, mode="hard_only").figures.rewards) == [0.0, 1.0]
 
 
 def test_an_audit_is_written_for_programs_and_people(tmp_path):

@@ -126,6 +126,9 @@ def test_what_is_written(tmp_path):
     assert (first["pointer"], first["pointer_global"]) == ([3, 0], [103, 100])
     assert (first["vqa_correct"], first["vqa_acc_score"], first["eval_failed"]) == (1, 1.0, False)
     assert (second["vqa_acc_score"], second["vqa_eval_mode"]) == (None, "error")
+    write_published(recording, tmp_path / "rl.json", with_pools=False)
+    (entry, _meta) = read_json(tmp_path / "rl.json", dict).values()
+    assert [row["pointer"] for row in entry["pointer_candidates"]] == [[103, 100], [100, 103]]
     bare = Recording((make_query("7", [failed], pool=None),))
     with pytest.raises(DataError, match="was not recorded"):
         write_published(bare, tmp_path / "rl.json")
