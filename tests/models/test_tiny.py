@@ -1,4 +1,5 @@
 import pytest
+import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from PIL import Image
@@ -78,3 +79,32 @@ def test_template_writes_one_placeholder_per_merged_patch(num_pictures, vision_f
     placeholders = int((inputs["input_ids"] == processor.image_token_id).sum())
     assert placeholders == [0, 3 * 2, 3 * 2 + 2 * 4][num_pictures]
     assert text.endswith("<|im_start|>assistant\n")
+
+
+@pytest.mark.parametrize("base", TINY_MODELS)
+def test_a_start_that_looks_back_changes_two_blocks_and_no_other_weights(base, tmp_path):
+    plain = load_policy(write_tiny_policy(base, tmp_path / "a", seed=1)).model.state_dict()
+    start = write_tiny_policy(base, tmp_path / "b", seed=1, looks_back=True)
+    changed = load_policy(start).model.state_dict()
+    names = {name.split("layers.")[-1] for name in plain if not plain[name].equal(changed[name])}
+    assert names == {
+        "0.self_attn.q_proj.weight",
+        "0.self_attn.q_proj.bias",
+        "0.self_attn.k_proj.weight",
+        "0.self_attn.k_proj.bias",
+        "0.self_attn.o_proj.weight",
+        "1.self_attn.q_proj.weight",
+        "1.self_attn.k_proj.weight",
+    }
+
+
+def test_three_heads_start_out_looking_at_the_last_three_tokens(tmp_path):
+    policy = load_policy(write_tiny_policy("tiny-qwen2", tmp_path, looks_back=True))
+    policy.model.set_attn_implementation("eager")
+    ids = torch.randint(20, 250, (2, 40), generator=torch.Generator().manual_seed(0))
+    with torch.inference_mode():
+        attention = policy.model(input_ids=ids, output_attentions=True).attentions[0]
+    for distance in range(3):
+        looked = attention[:, distance].diagonal(-distance, dim1=-2, dim2=-1)
+        assert looked.min() > 0.8
+    assert attention[:, 3:, 5:].amax() < 0.8

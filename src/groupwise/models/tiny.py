@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import torch
 from transformers import (
     PreTrainedTokenizerFast,
     Qwen2_5_VLConfig,
@@ -28,6 +29,11 @@ _HIDDEN_SIZE = 192
 _NUM_LAYERS = 3
 _INITIAL_STD = 0.06
 _VOCABULARY_MULTIPLE = 64
+# Of a start that looks back: dimensions that rotate fastest, and how far weights are changed.
+_FAST = 4
+_SHARPNESS = 6.0
+_FAINT = 0.1
+_LOUDNESS = 2.0
 # The aligner joins 8 x 8 patches into one token, side by side, so each patch of a token has
 # weights of its own: a layout is learned in a few hundred steps. Patches that only meet in
 # attention, as in larger models, have to learn first where they are.
@@ -42,6 +48,7 @@ def write_tiny_policy(
     seed: int = 0,
     texts: Sequence[str] = (),
     max_pixels: int = 4 * TINY_TOKEN_SIDE**2,
+    looks_back: bool = False,
 ) -> Path:
     """Write a tiny policy with random weights as a folder that ``from_pretrained`` loads.
 
@@ -52,6 +59,13 @@ def write_tiny_policy(
         texts: texts of the task, learned by the byte-level BPE besides the built-in corpus.
         max_pixels: pictures are scaled down to at most this many pixels; one token stands for
             128 x 128 of them, and a picture has at least one.
+        looks_back: a start that makes looking up what was shown before easy to learn. Three heads
+            of the first block begin by looking at the token itself and at the ones 1 and 2 back,
+            whatever they are, and write them to the same place; in the second block keys begin as
+            queries, so that a token looks at others that come shortly after the same tokens. Models
+            that have read much have both by themselves (induction heads); a tiny one that is
+            taught for minutes does not get there. It is only where training starts: no token has a
+            meaning yet, nothing is fixed, and all other weights are random.
 
     Raises:
         ModelError: if there is no such model.
@@ -77,11 +91,40 @@ def write_tiny_policy(
         if has_vision
         else Qwen2ForCausalLM(_make_text_config(tokenizer))
     )
+    if looks_back:
+        _let_look_back(model.model.language_model if has_vision else model.model)
     model.generation_config.eos_token_id = tokenizer.convert_tokens_to_ids("<|im_end|>")
     model.generation_config.pad_token_id = tokenizer.convert_tokens_to_ids("<|endoftext|>")
     with silence_libraries():
         model.save_pretrained(folder)
     return folder
+
+
+@torch.no_grad()
+def _let_look_back(decoder: Any) -> None:
+    """Change random weights in place to what ``looks_back`` says."""
+    first, second = (layer.self_attn for layer in decoder.layers[:2])
+    size, per_key = first.head_dim, first.num_key_value_groups
+    half, turns = size // 2, decoder.rotary_emb.inv_freq[:_FAST]
+    first.k_proj.bias[:size] = 0
+    first.k_proj.bias[:_FAST] = _SHARPNESS
+    first.k_proj.weight[:size] *= _FAINT
+    for distance in range(per_key):
+        head = slice(distance * size, (distance + 1) * size)
+        query = first.q_proj.bias[head]
+        query.zero_()
+        # The rotation between a query and a key that lies this far back is undone.
+        query[:_FAST] = _SHARPNESS * torch.cos(distance * turns)
+        query[half : half + _FAST] = -_SHARPNESS * torch.sin(distance * turns)
+        first.q_proj.weight[head] *= _FAINT
+    first.o_proj.weight[:, :size] *= _LOUDNESS
+    for distance in range(1, per_key):
+        head = slice(distance * size, (distance + 1) * size)
+        first.o_proj.weight[:, head] = first.o_proj.weight[:, :size]
+    keys = second.k_proj.weight.view(-1, 2, half, _HIDDEN_SIZE)
+    keys[:, :, :_FAST] *= _FAINT  # what turns fast would tell distances apart, not contents
+    shared = second.k_proj.weight.view(-1, 1, size, _HIDDEN_SIZE).expand(-1, per_key, -1, -1)
+    second.q_proj.weight.copy_(_LOUDNESS * shared.reshape(-1, _HIDDEN_SIZE))
 
 
 def _make_text_config(tokenizer: PreTrainedTokenizerFast) -> Qwen2Config:
