@@ -41,11 +41,11 @@ demo: setup
 # One thread per process: two test processes share the cores.
 test: export OMP_NUM_THREADS = 1
 test: setup
-	$(BIN)/pytest -n 2 --dist loadgroup -m "not slow" --durations=20
+	$(BIN)/pytest -n 2 -m "not slow" --durations=20
 
 test-all: export OMP_NUM_THREADS = 1
 test-all: setup
-	$(BIN)/pytest -n 2 --dist loadgroup
+	$(BIN)/pytest -n 2
 
 check: setup
 	$(BIN)/ruff check

@@ -45,13 +45,6 @@ def tiny(tmp_path: Path, command_line: CommandLine, monkeypatch: pytest.MonkeyPa
     return tiny
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Send what reads a recipe's tiny run to one test process: it is trained once, not in each."""
-    for item in items:
-        if "tiny_run" in getattr(item, "fixturenames", ()):
-            item.add_marker(pytest.mark.xdist_group(item.path.parent.name))
-
-
 @pytest.fixture(scope="session")
 def vision_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A tiny vision-language policy with random weights."""
