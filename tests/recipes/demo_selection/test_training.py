@@ -2,6 +2,7 @@
 
 import importlib.util
 import json
+import math
 import signal
 import subprocess
 import sys
@@ -13,9 +14,10 @@ from torch.nn import functional
 
 from groupwise.core import TrainingError, read_jsonl
 from groupwise.training import compute_rce, find_dead_groups
-from groupwise_recipes.demo_selection.objectives import check_first_step
+from groupwise_recipes.demo_selection.objectives import GrpoObjective, check_first_step
 from groupwise_recipes.demo_selection.recorded_groups import keep_best
 from groupwise_recipes.demo_selection.selector import PointerSelector
+from groupwise_recipes.demo_selection.settings import SelectorGrpoSettings
 from groupwise_recipes.demo_selection.training import measure_rce
 
 JOBS = Path(__file__).parents[2] / "fixtures" / "selector_job.py"
@@ -137,6 +139,16 @@ def test_the_first_step_is_on_policy(jobs, tmp_path):
     assert row["clipped"] == 0
     # ρ = 1: the loss is minus the mean advantage, which is 0 in groups without a limit.
     assert row["ppo_loss"] == pytest.approx(0, abs=1e-6)
+
+
+def test_the_penalty_of_grpo_is_that_of_the_ratio(jobs, tmp_path):
+    groups, old = jobs.make_groups(), torch.full((jobs.NUM_QUERIES, jobs.NUM_LISTS), -3.0)
+    settings = SelectorGrpoSettings(beta=0.12)
+    objective = GrpoObjective(groups, settings, old_log_probs=old, record=tmp_path / "check")
+    objective.load_state_dict({"beta": 0.12, "old_log_probs": old})
+    loss, values = objective.compute(old + 0.5, torch.arange(len(groups)), done=0.0)
+    assert values["kl"] == pytest.approx(math.exp(0.5) - 0.5 - 1)
+    assert float(loss) == pytest.approx(values["ppo_loss"] + 0.12 * values["kl"])
 
 
 def test_dropout_in_grpo_is_refused(jobs, tmp_path):
