@@ -20,6 +20,7 @@ def write_tiny_clip(
     folder: Path,
     captioned: Sequence[tuple[Picture, str]],
     *,
+    texts: Sequence[str] = (),
     seed: int = 0,
     num_steps: int = 150,
     batch_size: int = 64,
@@ -30,7 +31,8 @@ def write_tiny_clip(
 
     Args:
         folder: made if missing.
-        captioned: pictures and what is seen on them; the tokenizer learns the captions, too.
+        captioned: pictures and what is seen on them.
+        texts: such as questions; the tokenizer learns them and the captions.
         seed: of the weights and of the order.
         num_steps: of AdamW.
         batch_size: pairs of a step; each caption has to find its picture among them.
@@ -44,7 +46,7 @@ def write_tiny_clip(
             got=len(captioned),
             expected=f"at least {batch_size}",
         )
-    tokenizer = _make_tokenizer([caption for _, caption in captioned])
+    tokenizer = _make_tokenizer([*texts, *(caption for _, caption in captioned)])
     size = {"shortest_edge": _SIDE}
     crop = {"height": _SIDE, "width": _SIDE}
     pixels = CLIPImageProcessorPil(size=size, crop_size=crop)
@@ -53,14 +55,14 @@ def write_tiny_clip(
     pictures = pixels(
         images=[open_picture(picture) for picture, _ in captioned], return_tensors="pt"
     )["pixel_values"]
-    texts = tokenizer([caption for _, caption in captioned], padding=True, return_tensors="pt")
+    captions = tokenizer([caption for _, caption in captioned], padding=True, return_tensors="pt")
     optimizer = torch.optim.AdamW(model.parameters(), lr=_LEARNING_RATE)
     rng = random.Random(derive_seed(seed, "order of captions"))
     for _ in range(num_steps):
         places = rng.sample(range(len(captioned)), batch_size)
         loss = model(
-            input_ids=texts["input_ids"][places],
-            attention_mask=texts["attention_mask"][places],
+            input_ids=captions["input_ids"][places],
+            attention_mask=captions["attention_mask"][places],
             pixel_values=pictures[places],
             return_loss=True,
         ).loss
@@ -73,9 +75,9 @@ def write_tiny_clip(
     return folder
 
 
-def _make_tokenizer(captions: Sequence[str]) -> PreTrainedTokenizerFast:
+def _make_tokenizer(texts: Sequence[str]) -> PreTrainedTokenizerFast:
     """Return a tokenizer that ends each text, where CLIP's text tower reads it."""
-    tokenizer = train_tokenizer(captions)
+    tokenizer = train_tokenizer(texts)
     tokenizer.padding_side = "right"
     end = str(tokenizer.eos_token)
     tokenizer.backend_tokenizer.post_processor = TemplateProcessing(

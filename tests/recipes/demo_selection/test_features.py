@@ -6,6 +6,7 @@ from dataclasses import replace
 import pytest
 import torch
 from PIL import Image
+from transformers import AutoTokenizer
 
 from groupwise.core import DataError, ModelError, TrainingError, read_picture
 from groupwise_drawn.dialects import read_dialects, write_dialects
@@ -23,7 +24,8 @@ def items(tmp_path_factory):
 def clip(items, tmp_path_factory):
     captioned = [(item.picture, item.scene.caption) for item in items]
     folder = tmp_path_factory.mktemp("clip")
-    return write_tiny_clip(folder, captioned, num_steps=40, batch_size=16)
+    questions = [item.question for item in items]
+    return write_tiny_clip(folder, captioned, texts=questions, num_steps=40, batch_size=16)
 
 
 def test_embeddings_have_length_one_and_do_not_depend_on_the_others(clip, items, tmp_path):
@@ -58,6 +60,11 @@ def test_captions_find_their_pictures(clip, items, tmp_path):
     ranks = (captions @ pictures.mT).argsort(dim=-1, descending=True).tolist()
     mean_rank = sum(row.index(place) for place, row in enumerate(ranks)) / 40
     assert mean_rank < 8  # 19.5 by chance
+
+
+def test_words_that_stand_in_no_caption_are_learned_whole(clip):
+    tokenizer = AutoTokenizer.from_pretrained(clip)
+    assert tokenizer.tokenize("Reply in Kelo") == ["Reply", "Ġin", "ĠKelo"]
 
 
 def test_a_table_knows_what_it_was_made_of(clip, items, tmp_path):
