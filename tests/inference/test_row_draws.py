@@ -9,6 +9,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
+from groupwise.core import Message, make_example
 from groupwise.inference import LocalEngine, Sampling
 from groupwise.inference.row_draws import draw_uniforms, pick_tokens
 from groupwise.models import load_policy
@@ -61,9 +62,9 @@ def test_numbers_follow_from_the_key_and_fewer_are_a_prefix():
 @pytest.mark.parametrize(
     "shaping", [{}, {"temperature": 0.7}, {"top_p": 0.6}, {"top_k": 7}, {"min_p": 0.3}]
 )
-def test_completions_have_the_frequencies_of_the_softmax(text, text_examples, shaping):
+def test_completions_have_the_frequencies_of_the_softmax(text, shaping):
     sampling = Sampling(**({"temperature": 3.0, "max_new_tokens": 1, "seed": 5} | shaping))
-    example, num_drawn = text_examples[0], 3000
+    example, num_drawn = make_example([Message("user", "?")], cluster="short"), 3000
     engine = LocalEngine(text)
     [drawn] = engine.generate([example], sampling=sampling, num_completions=num_drawn)
     counts = Counter(completion.token_ids[0] for completion in drawn)
