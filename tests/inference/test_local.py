@@ -68,9 +68,10 @@ def test_pictures_among_words_are_seen_where_they_stand(vision, mixed_examples, 
     shares = LocalEngine(vision, batch_size=4).label_probabilities(examples, labels=("yes", "no"))
     tokens = find_label_tokens(vision.tokenizer, ("yes", "no"))
     for example, found in zip(mixed_examples, shares, strict=False):
-        inputs = encode_by_processor(vision.processor, example)
+        encoded = encode_by_processor(vision.processor, example)
+        inputs = {name: value.to(vision.model.device) for name, value in encoded.items()}
         with torch.no_grad():
-            scores = vision.model(**inputs.to(vision.model.device)).logits[0, -1].softmax(-1)
+            scores = vision.model(**inputs).logits[0, -1].softmax(-1)
         masses = {label: float(scores[list(ids)].sum()) for label, ids in tokens.items()}
         assert found["yes"] == pytest.approx(masses["yes"] / sum(masses.values()), abs=1e-6)
     assert len({round(found["yes"], 6) for found in shares}) == len(examples)
