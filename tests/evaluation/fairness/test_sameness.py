@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Callable
+from itertools import permutations
 from pathlib import Path
 from typing import Any
 
@@ -9,7 +10,14 @@ import pytest
 from run_folders import make_predictions, make_run, write_weights
 
 from groupwise.core import EvaluationError
-from groupwise.evaluation import FairnessVerdict, check_fairness, read_facts, summarize_same
+from groupwise.evaluation import (
+    FairnessVerdict,
+    Prediction,
+    RunFacts,
+    check_fairness,
+    read_facts,
+    summarize_same,
+)
 
 Judge = Callable[..., FairnessVerdict]
 TRAINED = {"prepare/base": 0.0, "sft/policy": 1.0, "grpo/policy": 2.0}
@@ -162,3 +170,27 @@ def test_remarks_are_plain_values(judge_pair: Judge) -> None:
 
     verdict = judge_pair(answers="one")
     assert json.loads(json.dumps(asdict(verdict)))["is_fair"] is True
+
+
+def test_two_runs_that_are_labelled_apart_are_not_called_identical() -> None:
+    """Whichever item a third run makes the named one."""
+    labels = {"one": "xx", "two": "yx", "three": "yy"}
+    runs = [
+        RunFacts(
+            name=name,
+            folder=Path(f"/nowhere/{name}"),
+            policy="grpo",
+            facts={},
+            answers={
+                "test": {
+                    i: Prediction(i, "g", "test", "grpo", label, "x")
+                    for i, label in zip("ab", given, strict=True)
+                }
+            },
+        )
+        for name, given in labels.items()
+    ]
+    for order in permutations(runs):
+        found = check_fairness(order).remarks
+        assert {one.name for one in found} == {"same_predictions"}
+        assert len(found) == 3

@@ -134,10 +134,11 @@ def _find_same_answers(
     words = {"runs": " and ".join(names), "count": str(relation.num_shared)}
     has_same_text = relation.num_same_text == relation.num_shared
     absent = object()
-    do_differ = any(
+    # Of labels a difference names one item, on which these two may agree: their relation knows.
+    do_differ = bool(relation.relabelled) or any(
         one.values.get(names[0], absent) != one.values.get(names[1], absent)
         for one in differences
-        if one.kind != "harmless"
+        if one.kind != "harmless" and one.aspect != "labels"
     )
     if not relation.num_shared or relation.num_same_answer < relation.num_shared:
         return
