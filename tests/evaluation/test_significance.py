@@ -1,12 +1,18 @@
+from unittest.mock import patch
+
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from scipy import stats
 from statsmodels.stats.contingency_tables import mcnemar
+from statsmodels.stats.multitest import multipletests
 from statsmodels.stats.power import TTestPower
 
 from groupwise.evaluation.intervals import measure_design_effect
 from groupwise.evaluation.significance import (
     EXACT_BELOW,
+    adjust_holm,
     count_items_needed,
     measure_effect,
     score_mcnemar,
@@ -97,3 +103,14 @@ def test_no_or_a_vanishing_difference_has_no_number() -> None:
 
 def test_huge_effect_needs_two_items_at_least() -> None:
     assert count_items_needed(100.0, 1.0) == 2
+
+
+@given(st.lists(st.floats(0, 1), min_size=1, max_size=12))
+def test_holm_is_that_of_statsmodels(p_values: list[float]) -> None:
+    with patch("gc.collect"):
+        expected = multipletests(p_values, method="holm")[1]
+    assert adjust_holm(p_values) == list(expected)
+
+
+def test_nothing_to_adjust() -> None:
+    assert adjust_holm([]) == []

@@ -22,8 +22,12 @@ from groupwise.evaluation.measures import Measure
 from groupwise.evaluation.predictions import Prediction
 from groupwise.evaluation.records import exact, read_as
 from groupwise.evaluation.scoring import read_items
-from groupwise.evaluation.significance import count_items_needed, measure_effect, score_mcnemar
-from groupwise.evaluation.untyped import multipletests
+from groupwise.evaluation.significance import (
+    adjust_holm,
+    count_items_needed,
+    measure_effect,
+    score_mcnemar,
+)
 
 FEW_CLUSTERS = 10
 Floats = NDArray[np.float64]
@@ -215,14 +219,10 @@ def compare_pairs(
 def adjust(comparisons: Sequence[PairedComparison]) -> list[PairedComparison]:
     """Return the comparisons with clustered p-values adjusted for all of them together.
 
-    Source: Holm 1979, through statsmodels ``multipletests(method="holm")``.
+    Source: Holm 1979.
     """
-    if not comparisons:
-        return []
-    adjusted = multipletests([one.p_value_clustered for one in comparisons], method="holm")[1]
-    return [
-        replace(one, p_value_holm=float(p)) for one, p in zip(comparisons, adjusted, strict=True)
-    ]
+    adjusted = adjust_holm([one.p_value_clustered for one in comparisons])
+    return [replace(one, p_value_holm=p) for one, p in zip(comparisons, adjusted, strict=True)]
 
 
 def write_comparisons(path: Path, comparisons: Sequence[PairedComparison]) -> None:

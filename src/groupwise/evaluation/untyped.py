@@ -21,7 +21,6 @@ import sklearn.neighbors
 import sklearn.pipeline
 import statsmodels.stats.contingency_tables
 import statsmodels.stats.inter_rater
-import statsmodels.stats.multitest
 import statsmodels.stats.power
 import statsmodels.stats.proportion
 
@@ -35,7 +34,6 @@ uniform_filter1d: Any = scipy.ndimage.uniform_filter1d
 
 cohens_kappa: Any = statsmodels.stats.inter_rater.cohens_kappa
 mcnemar: Any = statsmodels.stats.contingency_tables.mcnemar
-multipletests: Any = statsmodels.stats.multitest.multipletests
 proportion_confint: Any = statsmodels.stats.proportion.proportion_confint
 TTestPower: Any = statsmodels.stats.power.TTestPower
 

@@ -14,7 +14,7 @@ from groupwise.evaluation.methods import MethodDifference, compare_methods
 from groupwise.evaluation.page import LEVELS, Statement
 from groupwise.evaluation.paired import compare_items
 from groupwise.evaluation.policies import Policies
-from groupwise.evaluation.untyped import multipletests
+from groupwise.evaluation.significance import adjust_holm
 
 CLEAR_P = 0.05
 FEW_CARRYING = 20
@@ -189,9 +189,9 @@ def _test_alone(first: Method, second: Method) -> Iterator[Alone]:
 def _adjust(pairs: Sequence[MethodPair]) -> tuple[MethodPair, ...]:
     """Return the pairs with Holm's p-values, and alone only what contradicts the method."""
     tested = [one.found.p_value for one in pairs if one.found.p_value is not None]
-    adjusted = iter(multipletests(tested, method="holm")[1] if tested else ())
+    adjusted = iter(adjust_holm(tested))
     found = [
-        replace(one, p_value_holm=None if one.found.p_value is None else float(next(adjusted)))
+        replace(one, p_value_holm=None if one.found.p_value is None else next(adjusted))
         for one in pairs
     ]
     return tuple(replace(one, alone=tuple(_list_contradicting(one))) for one in found)
