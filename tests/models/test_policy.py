@@ -14,12 +14,25 @@ from groupwise.models import (
     load_policy,
     prepare_trainable,
 )
+from groupwise.models.policy import choose_device
 
 
 def read_logits(policy, example):
     inputs = policy.processor(text=[policy.render_prompt(example)], return_tensors="pt")
     with torch.no_grad():
         return policy.model(**inputs.to(policy.model.device)).logits
+
+
+@pytest.mark.parametrize(
+    ("has_gpu", "num_processes", "expected"),
+    [(True, None, "cuda"), (True, "1", "cuda"), (True, "2", "cpu"), (False, None, "cpu")],
+)
+def test_a_process_that_is_alone_takes_its_gpu(has_gpu, num_processes, expected, monkeypatch):
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: has_gpu)
+    monkeypatch.delenv("WORLD_SIZE", raising=False)
+    if num_processes:
+        monkeypatch.setenv("WORLD_SIZE", num_processes)
+    assert choose_device().type == expected
 
 
 def test_missing_folder_is_one_sentence(tmp_path):

@@ -82,7 +82,8 @@ class LocalEngine:
         for batch in _split(list(zip(examples, given, strict=True)), self.batch_size):
             inputs = self._encode([e for e, _ in batch], leads=[lead for _, lead in batch])
             self._check_length([e for e, _ in batch], inputs, num_new_tokens=1)
-            logits = self.policy.model(**inputs, logits_to_keep=1).logits[:, -1].float()
+            with unplanned_attention():
+                logits = self.policy.model(**inputs, logits_to_keep=1).logits[:, -1].float()
             masses = torch.stack([logits[:, list(t)].logsumexp(-1) for t in tokens.values()], -1)
             shares = masses.softmax(-1).tolist()
             results += [dict(zip(labels, row, strict=True)) for row in shares]

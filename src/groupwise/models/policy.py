@@ -127,7 +127,7 @@ class Policy:
                 name_base(folder, os.path.relpath(base, folder.resolve()))
 
 
-def find_device() -> torch.device:
+def choose_device() -> torch.device:
     """Return where a model goes: the GPU of a process that is alone, else the CPU.
 
     One process of several keeps its model on the CPU: its trainer places or shards it. A GPU that
@@ -151,7 +151,7 @@ def load_policy(
             folder, or a PEFT adapter folder (its base is loaded first and the adapter put on it).
         dtype: ``float32``, ``bfloat16``, ``float16`` or ``auto``.
         max_pixels: pictures are scaled down to at most this many pixels (None: as configured).
-        device: of the weights; None: ``find_device``.
+        device: of the weights; None: ``choose_device``.
 
     Raises:
         ModelError: if it cannot be found or loaded.
@@ -160,7 +160,7 @@ def load_policy(
     load = _load_adapter if is_adapter(path) else _load_base
     with refuse_missing(name_or_path):
         policy = load(name_or_path, dtype=dtype, max_pixels=max_pixels)
-        policy.model.to(device or find_device())
+        policy.model.to(device or choose_device())
         return policy
 
 
