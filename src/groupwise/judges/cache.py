@@ -138,7 +138,7 @@ class ReplyCache:
                 isolation_level=None,
                 check_same_thread=False,
             )
-            connection.execute("PRAGMA journal_mode = WAL")
+            _switch_to_wal(connection)
             connection.execute("PRAGMA synchronous = NORMAL")
             with _transaction(connection):
                 for statement in _SCHEMA.split(";"):
@@ -152,6 +152,23 @@ class ReplyCache:
             f"the judge cache {self.path} cannot be used ({error})",
             fix="free the disk it is on, or move the file away: it is made again",
         )
+
+
+def _switch_to_wal(connection: sqlite3.Connection) -> None:
+    """Switch the file to WAL mode; where another process does so just now, try again.
+
+    SQLite refuses this at once, whatever its timeout is.
+    """
+    last_try = time.monotonic() + _BUSY_TIMEOUT_S
+    while True:
+        try:
+            connection.execute("PRAGMA journal_mode = WAL")
+        except sqlite3.OperationalError as error:
+            if error.sqlite_errorcode != sqlite3.SQLITE_BUSY or time.monotonic() > last_try:
+                raise
+            time.sleep(0.01)
+        else:
+            return
 
 
 @contextmanager
