@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 from command_line import CommandLine, forget_recipes
 from hypothesis import HealthCheck, settings
+from made_once import make_once
 from mixed_prompts import make_mixed
 from tiny_site import TinyRecipe, install_tiny
 
@@ -108,7 +109,10 @@ def taught_folder(
     vision_folder: Path, picture_examples: list[Example], tmp_path_factory: pytest.TempPathFactory
 ) -> Path:
     """The vision-language policy after a few steps: it answers, and not always the same."""
-    return teach(vision_folder, picture_examples, tmp_path_factory.mktemp("taught"))
+    made = make_once(
+        "taught", tmp_path_factory, lambda to: teach(vision_folder, picture_examples, to)
+    )
+    return made / "policy"
 
 
 @pytest.fixture(scope="session")
@@ -116,10 +120,13 @@ def taught_text_folder(
     text_folder: Path, text_examples: list[Example], tmp_path_factory: pytest.TempPathFactory
 ) -> Path:
     """The text policy after a few steps."""
-    return teach(text_folder, text_examples, tmp_path_factory.mktemp("taught_text"))
+    made = make_once(
+        "taught_text", tmp_path_factory, lambda to: teach(text_folder, text_examples, to)
+    )
+    return made / "policy"
 
 
-def teach(base: Path, examples: list[Example], folder: Path) -> Path:
+def teach(base: Path, examples: list[Example], folder: Path) -> None:
     """Teach a policy its examples' labels, each with the number of its group."""
     from groupwise.models import TrainableSettings, load_policy
     from groupwise.training import SftRow, SftSettings, Workspace, train_sft
@@ -138,4 +145,3 @@ def teach(base: Path, examples: list[Example], folder: Path) -> Path:
         load_policy(base), lambda _: rows, settings, workspace=Workspace(folder / "work", 0)
     )
     trained.save(folder / "policy")
-    return folder / "policy"

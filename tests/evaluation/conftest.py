@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from made_once import make_once
 from PIL import Image, ImageDraw
 from run_folders import POLICIES
 
@@ -77,7 +78,7 @@ def make_table() -> Callable[..., list[Prediction]]:
 @pytest.fixture(scope="session")
 def full_run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A finished run as the pipeline leaves it; tests must not change it."""
-    return build_run(tmp_path_factory.mktemp("runs") / "demo")
+    return make_once("full_run", tmp_path_factory, lambda to: build_run(to / "demo")) / "demo"
 
 
 def build_run(folder: Path, *, num_clusters: int = 40, num_steps: int = 120) -> Path:

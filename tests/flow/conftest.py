@@ -3,6 +3,7 @@
 from pathlib import Path
 
 import pytest
+from made_once import make_once
 from small_task import LORA, SmallConfig, SmallTask
 
 from groupwise.flow import run
@@ -13,5 +14,8 @@ def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A run whose checkpoints are still there; only to be read."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("groupwise.training.grpo.remove_checkpoints", lambda folder: None)
-        folder = tmp_path_factory.mktemp("finished") / "run"
-        return run(SmallTask, SmallConfig(**LORA), out=folder, say=lambda _: None)
+        return make_once("finished", tmp_path_factory, run_small) / "run"
+
+
+def run_small(folder: Path) -> None:
+    run(SmallTask, SmallConfig(**LORA), out=folder / "run", say=lambda _: None)

@@ -3,6 +3,7 @@
 from pathlib import Path
 
 import pytest
+from made_once import make_once
 from recipe_runs import RecipeJob
 from tile_photos import write_photos
 
@@ -41,7 +42,7 @@ def job() -> RecipeJob:
 @pytest.fixture(scope="session")
 def tiny_run(job: RecipeJob, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The tiny run, finished; only to be read."""
-    return job.finish(tmp_path_factory.mktemp("group_qc") / "run")
+    return make_once("group_qc", tmp_path_factory, lambda to: job.finish(to / "run")) / "run"
 
 
 @pytest.fixture

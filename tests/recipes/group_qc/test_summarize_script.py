@@ -7,19 +7,25 @@ import sys
 from pathlib import Path
 
 import pytest
+from command_line import CommandLine
 from tile_photos import NUM_GROUPS
 
 from groupwise.core import read_jsonl
 
+THIS_COMMAND = f"exec {shlex.quote(sys.executable)} -m groupwise.cli"
 SCRIPT = Path(__file__).parents[3] / "examples" / "group_qc" / "summarize.sh"
 TINY = ("teach.epochs=4", "teach.reading_per_epoch=8", "data.teach_share=0.1")
 
 
-def launch(folder: Path, *words: object) -> subprocess.CompletedProcess[str]:
-    """Run it as users do, with this Python's command on the path."""
+def launch(
+    folder: Path,
+    *words: object,
+    called: str = f"exec {shlex.quote(sys.executable)} -m groupwise.cli",
+) -> subprocess.CompletedProcess[str]:
+    """Run it as users do, with this Python's command on the path, or another."""
     command = folder / "bin" / "groupwise"
     command.parent.mkdir(exist_ok=True)
-    command.write_text(f'#!/bin/sh\nexec {shlex.quote(sys.executable)} -m groupwise.cli "$@"\n')
+    command.write_text(f'#!/bin/sh\n{called} "$@"\n')
     command.chmod(0o755)
     return subprocess.run(
         ["bash", SCRIPT, *map(str, words)],
@@ -29,6 +35,11 @@ def launch(folder: Path, *words: object) -> subprocess.CompletedProcess[str]:
         check=False,
         env={**os.environ, "PATH": f"{command.parent}:{os.environ['PATH']}"},
     )
+
+
+def list_words(folder: Path, *words: object) -> list[str]:
+    """Return the words that it gives to the command."""
+    return launch(folder, *words, called="printf '%s\\n'").stdout.splitlines()
 
 
 @pytest.mark.parametrize("words", [(), ("photos",)])
@@ -46,15 +57,17 @@ def test_it_would_end_after_stage_a(root: Path, tmp_path: Path) -> None:
     assert not (tmp_path / "run").exists()
 
 
-def test_settings_of_stage_b_do_not_stop_stage_a(root: Path, tmp_path: Path) -> None:
-    done = launch(tmp_path, root, tmp_path / "run", "--dry-run")
+def test_settings_of_stage_b_do_not_stop_stage_a(
+    root: Path, tmp_path: Path, command_line: CommandLine
+) -> None:
+    done = command_line(*list_words(tmp_path, root, tmp_path / "run", "--dry-run"))
     assert done.returncode == 0, done.stderr
     assert "later, in sft" in done.stdout
     assert "grpo.warmup_steps: 100 of about" in done.stdout
 
 
-def test_a_folder_that_is_not_there_is_told(tmp_path: Path) -> None:
-    done = launch(tmp_path, tmp_path / "gone", tmp_path / "run", "--dry-run")
+def test_a_folder_that_is_not_there_is_told(tmp_path: Path, command_line: CommandLine) -> None:
+    done = command_line(*list_words(tmp_path, tmp_path / "gone", tmp_path / "run", "--dry-run"))
     assert done.returncode == 2
     assert "gone" in done.stderr
 

@@ -3,6 +3,7 @@
 from pathlib import Path
 
 import pytest
+from made_once import make_once
 from recipe_runs import RecipeJob
 
 TINY = {
@@ -36,4 +37,4 @@ def job() -> RecipeJob:
 @pytest.fixture(scope="session")
 def tiny_run(job: RecipeJob, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The tiny run, finished; only to be read."""
-    return job.finish(tmp_path_factory.mktemp("on_task") / "run")
+    return make_once("on_task", tmp_path_factory, lambda to: job.finish(to / "run")) / "run"

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from made_once import make_once
 
 _PROGRAM = Path(__file__).parents[2] / "fixtures" / "grpo_processes.py"
 _TIMEOUT_S = 200
@@ -30,6 +31,10 @@ def processes():
 def train_by_two(names, text_folder, out):
     """Return outcomes of cases by name, each trained by the same two processes."""
     run_two([_PROGRAM, text_folder, out, out, *names], folder=out)
+    return read_outcomes(names, out)
+
+
+def read_outcomes(names, out):
     return {name: torch.load(out / f"{name}.pt") for name in names}
 
 
@@ -37,7 +42,8 @@ def train_by_two(names, text_folder, out):
 def two(text_folder, tmp_path_factory):
     """What two processes made of the quick cases: they are started once for all."""
     names = [*_QUICK, _FAULTY, _SAMPLED]
-    return train_by_two(names, text_folder, tmp_path_factory.mktemp("two"))
+    made = make_once("two", tmp_path_factory, lambda to: train_by_two(names, text_folder, to))
+    return read_outcomes(names, made)
 
 
 def run_two(command, *, folder):
