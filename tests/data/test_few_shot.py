@@ -42,6 +42,18 @@ def test_a_form_of_ones_own():
     ]
 
 
+def test_a_form_says_where_pictures_stand():
+    form = FewShotForm("{question}{pictures}: ", between="; ")
+    (turn,) = form.write(make_item("q", question="Which {pictures}?"), [make_item("a")])
+    assert turn.parts == (
+        "What is it?",
+        Picture("a", "a"),
+        ": net; Which {pictures}?",
+        Picture("q", "q"),
+        ": ",
+    )
+
+
 def test_what_cannot_be_shown_is_named():
     with pytest.raises(DataError, match="has no label"):
         PUBLISHED_VQA.write(make_item("q"), [make_item("a", label=None)])

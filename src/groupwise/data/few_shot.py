@@ -1,6 +1,6 @@
 """Few-shot prompts: solved examples before the one that is asked, in one user turn.
 
-A form says how a question and its answer are written. Pictures stand before their question.
+A form says how a question and its answer are written, and where pictures stand.
 """
 
 from collections.abc import Sequence
@@ -14,7 +14,8 @@ class FewShotForm:
     """How a few-shot prompt is written.
 
     Attributes:
-        question: words before the answer, with ``{question}``.
+        question: words before the answer, with ``{question}``. Pictures stand before them, or where
+            they have ``{pictures}``.
         before_answer: between them and a demonstration's answer, such as a space; the example that
             is asked ends without it.
         between: words between two examples.
@@ -56,7 +57,12 @@ class FewShotForm:
         question = example.fields.get("question")
         if not isinstance(question, str):
             raise DataError(f"the example {example.id} has no field question")
-        return [*example.pictures, self.question.replace("{question}", question.strip())]
+        before, here, after = self.question.partition("{pictures}")
+        form = [before, *example.pictures, after] if here else [*example.pictures, self.question]
+        return [
+            part.replace("{question}", question.strip()) if isinstance(part, str) else part
+            for part in form
+        ]
 
 
 PUBLISHED_VQA = FewShotForm("Question:{question} Short answer:")

@@ -8,7 +8,7 @@ one. Some words were revised: scenes recorded since then bear a stamp, as all qu
 prompt shows the former word and the revised one, the last counts.
 """
 
-from groupwise_drawn.dialects.scenes import Scene, draw_scene
+from groupwise_drawn.dialects.scenes import Scene, draw_scene, plan_scene
 from groupwise_drawn.dialects.sets import DialectItem, read_dialects, write_dialects
 from groupwise_drawn.dialects.vocabulary import (
     COLORS,
@@ -35,6 +35,7 @@ __all__ = [
     "Split",
     "draw_dictionary",
     "draw_scene",
+    "plan_scene",
     "read_dialects",
     "write_dialects",
 ]

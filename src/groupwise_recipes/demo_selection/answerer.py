@@ -1,0 +1,228 @@
+"""The tiny answerer: a vision-language model taught to look words up in demonstrations.
+
+It is taught on dialects whose words are drawn anew for every episode, so it knows no world's
+words: it can only look them up.
+"""
+
+import random
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+from pydantic import Field
+from torch.nn import functional
+from torch.nn.utils.rnn import pad_sequence
+
+from groupwise.core import Config, derive_seed, seed_everything
+from groupwise.data import FewShotForm
+from groupwise.models import TINY_TOKEN_SIDE, Policy, load_policy, write_tiny_policy
+from groupwise.training.rows import IGNORED
+from groupwise_drawn.dialects import COLORS, DIALECTS, WORDINGS, WORDS, draw_scene, plan_scene
+from groupwise_recipes.demo_selection.episodes import Turn, draw_episode
+
+_BASE = "tiny-qwen2.5-vl"
+_STAMPED_SHARE = 0.75
+_END_WEIGHT = 0.05  # the end token is learned at once
+ANSWERER_FORM = FewShotForm("{question}{pictures}", between="\n")
+"""How the tiny answerer is asked: a question, its picture and its answer, and so on."""
+# Of turns it writes nothing but the content, so that the last answer follows its picture as those
+# of the demonstrations do.
+_TEMPLATE = (
+    "{%- for message in messages -%}"
+    "{%- if message['content'] is string -%}{{- message['content'] -}}"
+    "{%- else -%}{%- for part in message['content'] -%}"
+    "{%- if part['type'] == 'image' -%}{{- '<|image_pad|>' -}}"
+    "{%- else -%}{{- part['text'] -}}{%- endif -%}"
+    "{%- endfor -%}{%- endif -%}"
+    "{%- endfor -%}"
+)
+
+
+class AnswererSettings(Config):
+    """How the answerer is taught.
+
+    Attributes:
+        num_scenes: drawn; the first half is for aligning, the other for episodes.
+        num_aligning_steps: in which the token of a scene becomes the word of its colour.
+        num_steps: of AdamW, on episodes.
+        batch_size: scenes or episodes of a step.
+        learning_rate: peak of both schedules.
+        max_shots: demonstrations of an episode at most.
+    """
+
+    num_scenes: int = Field(default=1536, ge=2)
+    num_aligning_steps: int = Field(default=200, ge=1)
+    num_steps: int = Field(default=300, ge=1)
+    batch_size: int = Field(default=48, ge=1)
+    learning_rate: float = Field(default=1e-3, gt=0)
+    max_shots: int = Field(default=4, ge=1)
+
+
+def teach_answerer(folder: Path, settings: AnswererSettings, *, seed: int) -> Path:
+    """Teach a tiny policy to use demonstrations and write it as a folder.
+
+    Args:
+        folder: made if missing.
+        settings: how it is taught.
+        seed: of weights, scenes and episodes.
+
+    Returns:
+        The folder, which ``load_policy`` reads; it is asked in ``ANSWERER_FORM``.
+    """
+    questions = [words.format(dialect) for words in WORDINGS for dialect in DIALECTS]
+    write_tiny_policy(
+        _BASE,
+        folder,
+        seed=derive_seed(seed, "answerer"),
+        texts=[*questions, *(f"{word}\n{one}" for word in (*WORDS, *COLORS) for one in DIALECTS)],
+        max_pixels=TINY_TOKEN_SIDE**2,
+        looks_back=True,
+    )
+    policy = load_policy(folder, device=torch.device("cpu"))
+    policy.processor.chat_template = policy.tokenizer.chat_template = _TEMPLATE
+    seed_everything(derive_seed(seed, "teach answerer"))
+    lessons = Lessons(policy, settings, random.Random(derive_seed(seed, "episodes")))
+    policy.model.train()
+    lessons.align()
+    lessons.teach()
+    policy.model.eval()
+    policy.save(folder)
+    return folder
+
+
+class Lessons:
+    """The scenes that are shown, and the training on them.
+
+    As in LLaVA what encodes pictures is trained first, alone, and stays as it is while episodes are
+    taught. It is trained by regression: of tokens that only are nearest to the right word, the
+    language model learns to copy answers, but hardly to compare one picture with another.
+    """
+
+    def __init__(self, policy: Policy, settings: AnswererSettings, rng: random.Random) -> None:
+        self.policy, self.settings, self.rng = policy, settings, rng
+        scenes = [
+            plan_scene(rng, stamped=rng.random() < _STAMPED_SHARE)
+            for _ in range(settings.num_scenes)
+        ]
+        self.pictures = [draw_scene(scene, rng=rng) for scene in scenes]
+        self.colors: list[str] = [scene.color for scene in scenes]
+        self.model: Any = policy.model
+        self.tokenizer: Any = policy.tokenizer
+        self.picture_id = self.tokenizer.convert_tokens_to_ids("<|image_pad|>")
+
+    def align(self) -> None:
+        """Train what encodes pictures: the token of a scene becomes the word of its colour."""
+        half = self.settings.num_scenes // 2
+        pixels, grids = self.process(range(half))
+        words = torch.tensor([ids[0] for ids in self.tokenizer(self.colors[:half])["input_ids"]])
+        embeddings = self.model.get_input_embeddings().weight.detach()[words]
+        visual = self.model.model.visual
+        parameters = list(visual.parameters())
+        optimizer, schedule = self.plan_training(parameters, self.settings.num_aligning_steps)
+        # At random weights pictures are a hundred times as loud as words. They are trained at their
+        # own loudness, which the learning rate suits, and then turned down.
+        with torch.no_grad():
+            louder = self.look(pixels[:8], grids[:8]).norm() / embeddings[:8].norm()
+        for _ in range(self.settings.num_aligning_steps):
+            places = self.rng.choices(range(half), k=self.settings.batch_size)
+            wanted = embeddings[places]
+            missed = self.look(pixels[places], grids[places]) / louder - wanted
+            loss = missed.square().sum() / wanted.square().sum()
+            _take_step(optimizer, schedule, loss, parameters)
+        with torch.no_grad():
+            for parameter in visual.merger.mlp[-1].parameters():
+                parameter /= louder
+
+    def teach(self) -> None:
+        """Train the language model on episodes with the scenes that were not for aligning."""
+        settings = self.settings
+        self.model.model.visual.requires_grad_(False)
+        parameters = list(self.model.model.language_model.parameters())
+        optimizer, schedule = self.plan_training(parameters, settings.num_steps)
+        first = settings.num_scenes // 2
+        tokens = self.see(range(first, settings.num_scenes))
+        scenes: dict[str, list[int]] = {}
+        for place, color in enumerate(self.colors[first:]):
+            scenes.setdefault(color, []).append(place)
+        for _ in range(settings.num_steps):
+            num_shots = self.rng.randint(1, settings.max_shots)
+            episodes = [
+                draw_episode(scenes, num_shots=num_shots, rng=self.rng)
+                for _ in range(settings.batch_size)
+            ]
+            _take_step(optimizer, schedule, self.find_loss(tokens, episodes), parameters)
+
+    def plan_training(
+        self, parameters: list[torch.nn.Parameter], num_steps: int
+    ) -> tuple[Any, Any]:
+        """Return AdamW and its schedule: a warm-up, a plateau and a fall over the last 40 %."""
+        optimizer = torch.optim.AdamW(parameters, lr=self.settings.learning_rate, betas=(0.9, 0.98))
+        return optimizer, torch.optim.lr_scheduler.LambdaLR(
+            optimizer,
+            lambda done: min(1.0, (done + 1) / 30, max(0.05, (1 - done / num_steps) / 0.4)),
+        )
+
+    def process(self, places: Sequence[int]) -> tuple[torch.Tensor, torch.Tensor]:
+        """Return the patches of scenes, shape [scenes, patches, values], and their grids."""
+        pictures = [self.pictures[place] for place in places]
+        done = self.policy.processor.image_processor(images=pictures, return_tensors="pt")
+        return done["pixel_values"].unflatten(0, (len(pictures), -1)), done["image_grid_thw"]
+
+    def look(self, pixels: torch.Tensor, grids: torch.Tensor) -> torch.Tensor:
+        """Return the tokens of scenes, shape [scenes, hidden]."""
+        features = self.model.model.get_image_features(pixels.flatten(0, 1), grids)
+        return torch.cat(list(features.pooler_output))
+
+    def see(self, places: Sequence[int]) -> torch.Tensor:
+        """Return the tokens of scenes without their gradients, shape [scenes, hidden]."""
+        size = self.settings.batch_size
+        parts = [places[start : start + size] for start in range(0, len(places), size)]
+        with torch.no_grad():
+            return torch.cat([self.look(*self.process(part)) for part in parts])
+
+    def find_loss(self, tokens: torch.Tensor, episodes: Sequence[Sequence[Turn]]) -> torch.Tensor:
+        """Return the mean cross-entropy of what is taught; ``tokens`` are those of the scenes."""
+        rows = [self.write(episode) for episode in episodes]
+        ids, wanted = (
+            pad_sequence([row[part] for row in rows], batch_first=True, padding_value=padding)
+            for part, padding in ((0, int(self.tokenizer.pad_token_id)), (1, IGNORED))
+        )
+        shown = [turn.place for episode in episodes for turn in episode]
+        # A picture is one token, so its position is a text token's and the model's own suffice.
+        embedded = self.model.get_input_embeddings()(ids).masked_scatter(
+            (ids == self.picture_id).unsqueeze(-1), tokens[shown]
+        )
+        hidden = self.model.model.language_model(inputs_embeds=embedded).last_hidden_state
+        wanted, hidden = wanted[wanted != IGNORED], hidden[wanted != IGNORED]
+        losses = functional.cross_entropy(self.model.lm_head(hidden), wanted, reduction="none")
+        weights = torch.where(wanted == self.tokenizer.eos_token_id, _END_WEIGHT, 1.0)
+        return (losses * weights).sum() / weights.sum()
+
+    def write(self, episode: Sequence[Turn]) -> tuple[torch.Tensor, torch.Tensor]:
+        """Return token ids as a prompt has them and what is taught behind each, shape [tokens].
+
+        An answer that is taught ends with the end token; what stands there is the next line.
+        """
+        ids: list[int] = []
+        wanted: list[int] = []
+        for turn in episode:
+            asked, told, ends = self.tokenizer([turn.question, turn.word, ANSWERER_FORM.between])[
+                "input_ids"
+            ]
+            ids += [*asked, self.picture_id, *told, *ends]
+            answer = [*told, self.tokenizer.eos_token_id]
+            hidden = [IGNORED] * len(answer)
+            wanted += [IGNORED] * len(asked) + (answer if turn.is_taught else hidden)
+            wanted += [IGNORED] * len(ends)
+        return torch.tensor(ids), torch.tensor(wanted)
+
+
+def _take_step(
+    optimizer: Any, schedule: Any, loss: torch.Tensor, parameters: list[torch.nn.Parameter]
+) -> None:
+    optimizer.zero_grad()
+    loss.backward()
+    torch.nn.utils.clip_grad_norm_(parameters, 1.0)
+    optimizer.step()
+    schedule.step()
