@@ -1,0 +1,168 @@
+"""Asking a frozen answerer: a query behind a list of demonstrations, its answer and VQA accuracy.
+
+In a few-shot prompt demonstrations stand before the query, so what two prompts can share is how
+their lists begin: a server that caches prefixes (vLLM) finds that by itself. In this process only
+pictures are shared, if ``LocalBackend`` keeps them: each is encoded once, wherever it stands.
+"""
+
+from collections import Counter, deque
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import closing
+from dataclasses import asdict, dataclass
+
+from groupwise.core import Completion, DataError, Example, digest_json, make_example
+from groupwise.data import PUBLISHED_VQA, FewShotForm
+from groupwise.inference import (
+    Failure,
+    Outcome,
+    Sampling,
+    StreamBackend,
+    StreamSettings,
+    WorkGroup,
+    generate_groups,
+)
+from groupwise.judges import ReplyCache
+from groupwise.rewards import VqaAccuracy
+from groupwise_recipes.demo_selection.conditions import Conditions
+
+List = tuple[str, ...]
+"""Ids of demonstrations in the order of the prompt."""
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """What came of one query behind one list.
+
+    Attributes:
+        answer: what was said; None: the evaluation failed.
+        accuracy: VQA accuracy of the answer, in [0, 1]; None: the evaluation failed.
+    """
+
+    answer: str | None
+    accuracy: float | None
+
+
+class Answerer:
+    """Asks a frozen model; the same list is asked once where a cache is given.
+
+    Args:
+        backend: what answers, in this process or behind a server.
+        identity: digest of the model's folder (``digest_base``), or name and revision of a served
+            one: answers of another must not be taken from the cache.
+        train: the demonstrations.
+        form: how prompts are written.
+        sampling: greedy unless told otherwise.
+        stream: how the backend works.
+        cache: of answers, by content; any number of processes may share its file.
+
+    Attributes:
+        failures: how many evaluations failed, by cause.
+        num_asked: how often the backend was asked.
+    """
+
+    def __init__(  # noqa: PLR0913 (what answers depend on)
+        self,
+        backend: StreamBackend,
+        *,
+        identity: str,
+        train: Sequence[Example],
+        form: FewShotForm = PUBLISHED_VQA,
+        sampling: Sampling | None = None,
+        stream: StreamSettings | None = None,
+        cache: ReplyCache | None = None,
+    ) -> None:
+        self.backend = backend
+        self.identity = identity
+        self.train = {one.id: one for one in train}
+        self.form = form
+        self.sampling = sampling or Sampling()
+        self.stream = stream or StreamSettings(batch_size=32)
+        self.cache = cache
+        self.failures: Counter[str] = Counter()
+        self.num_asked = 0
+        self._score = VqaAccuracy()
+        self._prompt = digest_json(asdict(self.form))
+        decoding = {**self.sampling.model_dump(), "max_pixels": self.stream.max_pixels}
+        self._decoding = digest_json(decoding)
+
+    def describe(self, *, sampler: str, correct_above: float | None = 0.0) -> Conditions:
+        """Return the conditions of a recording or an evaluation.
+
+        Args:
+            sampler: digest of the pools that lists are chosen from.
+            correct_above: an answer is correct if its accuracy is greater.
+        """
+        return Conditions(
+            sampler=sampler,
+            prompt=self._prompt,
+            decoding=self._decoding,
+            answerer=self.identity,
+            correct_above=correct_above,
+        )
+
+    def ask(self, asked: Iterable[tuple[Example, Sequence[List]]]) -> Iterator[dict[List, Result]]:
+        """Yield the results of each query's lists, by list, query by query as they come.
+
+        A request that fails is a result without answer, and is asked again the next time.
+
+        Args:
+            asked: each query with its lists; taken as they are needed.
+
+        Raises:
+            DataError: if a list names what is no demonstration, or a query has no ``answers``.
+            GroupwiseError: if the model, not a query, is at fault.
+        """
+        waiting: deque[tuple[Example, dict[List, Completion | None]]] = deque()
+
+        def form_groups() -> Iterator[WorkGroup]:
+            for query, lists in asked:
+                known = {one: self._recall(query, one) for one in lists}
+                waiting.append((query, known))
+                new = [one for one, answer in known.items() if answer is None]
+                self.num_asked += len(new)
+                yield WorkGroup(query.id, tuple(self.write_prompt(query, one) for one in new))
+
+        settings = self.stream.model_copy(update={"order": "given"})
+        outcomes = generate_groups(
+            self.backend, form_groups(), sampling=self.sampling, settings=settings
+        )
+        with closing(outcomes):
+            for outcome in outcomes:
+                query, known = waiting.popleft()
+                new = iter(outcome.completions)
+                found = {one: next(new) if old is None else old for one, old in known.items()}
+                yield {
+                    one: self._settle(query, one, answer, is_new=known[one] is None)
+                    for one, answer in found.items()
+                }
+
+    def write_prompt(self, query: Example, demos: List) -> Example:
+        """Return the prompt of a query behind a list of demonstrations.
+
+        Raises:
+            DataError: if a demonstration is not known.
+        """
+        unknown = [one for one in demos if one not in self.train]
+        if unknown:
+            raise DataError(f"{unknown[0]} is no demonstration", got=f"a list of query {query.id}")
+        shown = [self.train[one] for one in demos]
+        return make_example(self.form.write(query, shown), cluster=query.cluster)
+
+    def _key(self, query: Example, demos: List) -> str:
+        """Ids are digests of content, so that equal keys are equal prompts."""
+        return digest_json([self._prompt, self._decoding, self.identity, query.id, *demos])
+
+    def _recall(self, query: Example, demos: List) -> Completion | None:
+        kept = None if self.cache is None else self.cache.get(self._key(query, demos))
+        return None if kept is None else Completion(kept["answer"])
+
+    def _settle(self, query: Example, demos: List, found: Outcome, *, is_new: bool) -> Result:
+        if isinstance(found, Failure):
+            self.failures[found.cause] += 1
+            return Result(None, None)
+        if is_new and self.cache is not None:
+            self.cache.put(self._key(query, demos), {"answer": found.text})
+        score = self._score(query, found)
+        if score.value is None:
+            raise DataError(f"query {query.id} cannot be scored: {score.reason}")
+        return Result(found.text, score.value)
