@@ -43,19 +43,21 @@ class AnswererSettings(Config):
     """How the answerer is taught.
 
     Attributes:
-        num_scenes: drawn; the first half is for aligning, the other for episodes.
+        num_scenes: drawn; two thirds are for aligning, the others for episodes.
         num_aligning_steps: in which the token of a scene becomes the word of its colour.
         num_steps: of AdamW, on episodes.
         batch_size: scenes or episodes of a step.
-        learning_rate: peak of both schedules.
+        learning_rate: peak of the schedule.
+        aligning_rate: the same of aligning.
         max_shots: demonstrations of an episode at most.
     """
 
-    num_scenes: int = Field(default=1536, ge=2)
+    num_scenes: int = Field(default=2304, ge=3)
     num_aligning_steps: int = Field(default=200, ge=1)
     num_steps: int = Field(default=300, ge=1)
     batch_size: int = Field(default=48, ge=1)
     learning_rate: float = Field(default=1e-3, gt=0)
+    aligning_rate: float = Field(default=4e-3, gt=0)
     max_shots: int = Field(default=4, ge=1)
 
 
@@ -105,6 +107,7 @@ class Lessons:
             plan_scene(rng, stamped=rng.random() < _STAMPED_SHARE)
             for _ in range(settings.num_scenes)
         ]
+        self.first = settings.num_scenes * 2 // 3  # of those for episodes
         self.pictures = [draw_scene(scene, rng=rng) for scene in scenes]
         self.colors: list[str] = [scene.color for scene in scenes]
         self.model: Any = policy.model
@@ -113,19 +116,22 @@ class Lessons:
 
     def align(self) -> None:
         """Train what encodes pictures: the token of a scene becomes the word of its colour."""
-        half = self.settings.num_scenes // 2
-        pixels, grids = self.process(range(half))
-        words = torch.tensor([ids[0] for ids in self.tokenizer(self.colors[:half])["input_ids"]])
+        pixels, grids = self.process(range(self.first))
+        words = torch.tensor(
+            [ids[0] for ids in self.tokenizer(self.colors[: self.first])["input_ids"]]
+        )
         embeddings = self.model.get_input_embeddings().weight.detach()[words]
         visual = self.model.model.visual
         parameters = list(visual.parameters())
-        optimizer, schedule = self.plan_training(parameters, self.settings.num_aligning_steps)
+        optimizer, schedule = self.plan_training(
+            parameters, self.settings.num_aligning_steps, rate=self.settings.aligning_rate
+        )
         # At random weights pictures are a hundred times as loud as words. They are trained at their
         # own loudness, which the learning rate suits, and then turned down.
         with torch.no_grad():
             louder = self.look(pixels[:8], grids[:8]).norm() / embeddings[:8].norm()
         for _ in range(self.settings.num_aligning_steps):
-            places = self.rng.choices(range(half), k=self.settings.batch_size)
+            places = self.rng.choices(range(self.first), k=self.settings.batch_size)
             wanted = embeddings[places]
             missed = self.look(pixels[places], grids[places]) / louder - wanted
             loss = missed.square().sum() / wanted.square().sum()
@@ -139,11 +145,12 @@ class Lessons:
         settings = self.settings
         self.model.model.visual.requires_grad_(False)
         parameters = list(self.model.model.language_model.parameters())
-        optimizer, schedule = self.plan_training(parameters, settings.num_steps)
-        first = settings.num_scenes // 2
-        tokens = self.see(range(first, settings.num_scenes))
+        optimizer, schedule = self.plan_training(
+            parameters, settings.num_steps, rate=settings.learning_rate
+        )
+        tokens = self.see(range(self.first, settings.num_scenes))
         scenes: dict[str, list[int]] = {}
-        for place, color in enumerate(self.colors[first:]):
+        for place, color in enumerate(self.colors[self.first :]):
             scenes.setdefault(color, []).append(place)
         for _ in range(settings.num_steps):
             num_shots = self.rng.randint(1, settings.max_shots)
@@ -154,10 +161,10 @@ class Lessons:
             _take_step(optimizer, schedule, self.find_loss(tokens, episodes), parameters)
 
     def plan_training(
-        self, parameters: list[torch.nn.Parameter], num_steps: int
+        self, parameters: list[torch.nn.Parameter], num_steps: int, *, rate: float
     ) -> tuple[Any, Any]:
         """Return AdamW and its schedule: a warm-up, a plateau and a fall over the last 40 %."""
-        optimizer = torch.optim.AdamW(parameters, lr=self.settings.learning_rate, betas=(0.9, 0.98))
+        optimizer = torch.optim.AdamW(parameters, lr=rate, betas=(0.9, 0.98))
         return optimizer, torch.optim.lr_scheduler.LambdaLR(
             optimizer,
             lambda done: min(1.0, (done + 1) / 30, max(0.05, (1 - done / num_steps) / 0.4)),
