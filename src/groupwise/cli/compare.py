@@ -169,13 +169,14 @@ def write_and_print_methods(
     Raises:
         EvaluationError: if the folder holds a run, or as ``build_methods``.
     """
+    from groupwise.evaluation.page import unmark_code
     from groupwise.evaluation.seeds import build_methods, tell_methods, write_methods
 
     check_free(folder)
     report = build_methods(material)
     html = write_methods(report, folder, language=language)
     for line in tell_methods(report, language=language):
-        typer.echo(line)
+        typer.echo(unmark_code(line))
     typer.echo(f"report: {html}")
 
 
@@ -246,10 +247,11 @@ def write_and_print(material: "Material", folder: Path, language: Literal["en", 
         EvaluationError: if the folder holds a run, whose own report would be replaced.
     """
     from groupwise.evaluation.comparison import build_comparison, tell_comparison, write_comparison
+    from groupwise.evaluation.page import unmark_code
 
     check_free(folder)
     comparison = build_comparison(material)
     written = write_comparison(comparison, folder, language=language)
     for line in tell_comparison(comparison, language=language):
-        typer.echo(line)
+        typer.echo(unmark_code(line))
     typer.echo(f"report: {written.html}")

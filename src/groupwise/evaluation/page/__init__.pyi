@@ -53,6 +53,7 @@ from groupwise.evaluation.page.words import (
     Statement,
     Words,
     mark_code,
+    unmark_code,
 )
 
 __all__ = [
@@ -102,5 +103,6 @@ __all__ = [
     "tabulate_confusion",
     "tabulate_metrics",
     "tell_calibration",
+    "unmark_code",
     "write_page",
 ]

@@ -24,6 +24,7 @@ LEVELS: tuple[Level, ...] = ("error", "warning", "info")
 CODE = "\ue000", "\ue001"
 """What stands around keys and paths in a sentence; private characters, so that no text has them."""
 _NBSP = "\u00a0"
+_VOCABULARY = Path(__file__).with_name("vocabulary")
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,9 +45,11 @@ class Statement:
 
 
 @cache
-def load_vocabulary(language: Language) -> Mapping[str, Mapping[str, Any]]:
-    """Return the vocabulary of a language by section."""
-    path = Path(__file__).with_name("vocabulary") / f"{language}.yaml"
+def load_vocabulary(
+    language: Language, folder: Path = _VOCABULARY
+) -> Mapping[str, Mapping[str, Any]]:
+    """Return the vocabulary of a language by section, from a folder with ``LANGUAGE.yaml``."""
+    path = folder / f"{language}.yaml"
     return cast("dict[str, dict[str, Any]]", yaml.safe_load(path.read_text(encoding="utf-8")))
 
 
@@ -66,12 +69,14 @@ class Words:
         system_axis: key whose values are the systems, which they are then shown with.
         axes: keys of the grid's axes.
         policies: of the run that the page is about.
+        vocabulary: folder of a recipe's own words, which are added to those of all pages.
     """
 
     language: Language
     system_axis: str = ""
     axes: tuple[str, ...] = ()
     policies: Policies = field(default_factory=Policies)
+    vocabulary: Path | None = None
     _formatter: "_Formatter" = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
@@ -164,12 +169,21 @@ class Words:
         return f"{_NBSP}{self.label('to')}{_NBSP}".join(ends)
 
     def _section(self, name: str) -> Mapping[str, Any]:
-        return load_vocabulary(self.language)[name]
+        shared = load_vocabulary(self.language)
+        if self.vocabulary is None:
+            return shared[name]
+        own = load_vocabulary(self.language, self.vocabulary)
+        return {**shared.get(name, {}), **own.get(name, {})}
 
 
 def mark_code(text: object) -> str:
     """Return a key, a path or a value that pages show as code."""
     return f"{CODE[0]}{text}{CODE[1]}"
+
+
+def unmark_code(text: str) -> str:
+    """Return a sentence without the marks of its code, as a terminal shows it."""
+    return text.translate(dict.fromkeys(map(ord, CODE)))
 
 
 def _name_shown(file: str) -> str:

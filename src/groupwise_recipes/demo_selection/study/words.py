@@ -1,0 +1,56 @@
+"""The words of a study, those of all pages and its own, and how its numbers look."""
+
+from pathlib import Path
+
+from groupwise.evaluation.page import DASH, Cell, Language, Words, numbers
+from groupwise_recipes.demo_selection.study.arms import Arm
+from groupwise_recipes.demo_selection.study.lists import SameLists
+
+NOT_RUN = "?"
+_VOCABULARY = Path(__file__).with_name("vocabulary")
+_UP, _DOWN, _EVEN = "⬆️", "⬇️", "➡️"
+
+
+def choose_words(language: Language) -> Words:
+    """Return the words of a language."""
+    return Words(language, vocabulary=_VOCABULARY)
+
+
+def point(value: float) -> str:
+    """Return the arrow of a difference of shares: even if it rounds to 0.0 points."""
+    rounded = round(100 * value, 1)
+    return _UP if rounded > 0 else _DOWN if rounded < 0 else _EVEN
+
+
+def show_points(value: float | None, note: str = "", *, style: str = "") -> Cell:
+    """Return a difference of shares in points with its arrow, ``?`` where there is none."""
+    if value is None:
+        return Cell(NOT_RUN, note)
+    return Cell(f"{numbers.format_points(value)}\u00a0{point(value)}", note, value, style)
+
+
+def show_change(value: float | None) -> Cell:
+    """Return a relative change such as ``−13.5 %``, a dash where there is none."""
+    if value is None:
+        return Cell(DASH)
+    return Cell(f"{numbers.format_points(value)}\u00a0%\u00a0{point(value)}", order=value)
+
+
+def show_number(value: float | None, digits: int) -> Cell:
+    """Return a number with so many digits after the point, a dash where there is none."""
+    if value is None:
+        return Cell(DASH)
+    return Cell(f"{value:.{digits}f}".replace("-", "\u2212"), order=value)
+
+
+def show_share(same: SameLists, words: Words) -> Cell:
+    """Return the share of lists that are the same, and of how many; ``?`` without any."""
+    if same.share is None:
+        return Cell(NOT_RUN)
+    note = words.label("of", part=same.num_same, all=same.num_lists)
+    return Cell(numbers.format_share(same.share), note, same.share)
+
+
+def name_arms(first: Arm, second: Arm) -> str:
+    """Return ``β = 0.15 − 0.12``."""
+    return f"{first.name} \u2212 {second.beta:g}"
