@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from statistics import fmean
 from typing import Literal
 
-from groupwise.evaluation.page import Cell, Scale, Table, Words, numbers
+from groupwise.evaluation import Cell, Scale, Table, Words, format_share
 from groupwise_recipes.demo_selection.study.arms import Arm
 from groupwise_recipes.demo_selection.study.values import Place, Study, Summary, has_same_items
 from groupwise_recipes.demo_selection.study.words import NOT_RUN, name_arms, show_points
@@ -31,7 +31,7 @@ def tabulate_accuracies(study: Study, words: Words) -> tuple[Table, ...]:
         value = study.measure(arm, place)
         if value is None:
             return Cell(NOT_RUN)
-        return Cell(numbers.format_share(value), order=value, style=scale.shade_value(value))
+        return Cell(format_share(value), order=value, style=scale.shade_value(value))
 
     return tuple(
         _tabulate(
@@ -59,7 +59,7 @@ def tabulate_own_epochs(study: Study, words: Words) -> tuple[Table, ...]:
 
 
 def _show_value(value: float | None) -> Cell:
-    return Cell(NOT_RUN if value is None else numbers.format_share(value), order=value)
+    return Cell(NOT_RUN if value is None else format_share(value), order=value)
 
 
 def tabulate_differences(study: Study, words: Words) -> tuple[Table, ...]:

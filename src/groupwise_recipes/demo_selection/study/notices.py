@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Iterator, Mapping
 from itertools import pairwise
 
-from groupwise.evaluation.page import LEVELS, Statement
+from groupwise.evaluation import LEVELS, Statement
 from groupwise_recipes.demo_selection.conditions import find_differences
 from groupwise_recipes.demo_selection.study.arms import Arm, StudyRun
 from groupwise_recipes.demo_selection.study.lists import SameLists, compare_arms, compare_epochs

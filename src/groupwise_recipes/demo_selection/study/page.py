@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from groupwise.core import write_json
-from groupwise.evaluation.page import (
+from groupwise.evaluation import (
     Block,
     Box,
     Bullets,

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import pairwise
 from typing import Any
 
-from groupwise.evaluation.page import Statement
+from groupwise.evaluation import Statement
 from groupwise_recipes.demo_selection.study.arms import Arm
 from groupwise_recipes.demo_selection.study.epochs import Epoch, average_epochs
 from groupwise_recipes.demo_selection.study.lists import compare_arms

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterable
 from itertools import pairwise
 
-from groupwise.evaluation.page import DASH, Cell, Statement, Table, Words
+from groupwise.evaluation import DASH, Cell, Statement, Table, Words
 from groupwise_recipes.demo_selection.conditions import COMPARED
 from groupwise_recipes.demo_selection.study.arms import Phase, StudyRun
 from groupwise_recipes.demo_selection.study.epochs import Epoch

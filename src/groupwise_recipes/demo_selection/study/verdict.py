@@ -10,8 +10,7 @@ from typing import Literal
 
 import numpy as np
 
-from groupwise.evaluation import Items, compare_items, compare_methods
-from groupwise.evaluation.significance import SIGNIFICANCE, adjust_holm
+from groupwise.evaluation import SIGNIFICANCE, Items, adjust_holm, compare_items, compare_methods
 from groupwise_recipes.demo_selection.study.arms import Arm, StudyRun
 from groupwise_recipes.demo_selection.study.values import Study, has_same_items
 

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from groupwise.evaluation.page import DASH, Cell, Language, Words, numbers
+from groupwise.evaluation import DASH, Cell, Language, Words, format_points, format_share
 from groupwise_recipes.demo_selection.study.arms import Arm
 from groupwise_recipes.demo_selection.study.lists import SameLists
 
@@ -26,14 +26,14 @@ def show_points(value: float | None, note: str = "", *, style: str = "") -> Cell
     """Return a difference of shares in points with its arrow, ``?`` where there is none."""
     if value is None:
         return Cell(NOT_RUN, note)
-    return Cell(f"{numbers.format_points(value)}\u00a0{point(value)}", note, value, style)
+    return Cell(f"{format_points(value)}\u00a0{point(value)}", note, value, style)
 
 
 def show_change(value: float | None) -> Cell:
     """Return a relative change such as ``−13.5 %``, a dash where there is none."""
     if value is None:
         return Cell(DASH)
-    return Cell(f"{numbers.format_points(value)}\u00a0%\u00a0{point(value)}", order=value)
+    return Cell(f"{format_points(value)}\u00a0%\u00a0{point(value)}", order=value)
 
 
 def show_number(value: float | None, digits: int) -> Cell:
@@ -48,7 +48,7 @@ def show_share(same: SameLists, words: Words) -> Cell:
     if same.share is None:
         return Cell(NOT_RUN)
     note = words.label("of", part=same.num_same, all=same.num_lists)
-    return Cell(numbers.format_share(same.share), note, same.share)
+    return Cell(format_share(same.share), note, same.share)
 
 
 def name_arms(first: Arm, second: Arm) -> str:
