@@ -15,6 +15,7 @@ from groupwise.data import PUBLISHED_VQA, FewShotForm
 from groupwise.inference import (
     Failure,
     Outcome,
+    ReportStream,
     Sampling,
     StreamBackend,
     StreamSettings,
@@ -100,13 +101,19 @@ class Answerer:
             correct_above=correct_above,
         )
 
-    def ask(self, asked: Iterable[tuple[Example, Sequence[List]]]) -> Iterator[dict[List, Result]]:
+    def ask(
+        self,
+        asked: Iterable[tuple[Example, Sequence[List]]],
+        *,
+        report_progress: ReportStream | None = None,
+    ) -> Iterator[dict[List, Result]]:
         """Yield the results of each query's lists, by list, query by query as they come.
 
         A request that fails is a result without answer, and is asked again the next time.
 
         Args:
             asked: each query with its lists; taken as they are needed.
+            report_progress: called after every answer.
 
         Raises:
             DataError: if a list names what is no demonstration, or a query has no ``answers``.
@@ -124,7 +131,11 @@ class Answerer:
 
         settings = self.stream.model_copy(update={"order": "given"})
         outcomes = generate_groups(
-            self.backend, form_groups(), sampling=self.sampling, settings=settings
+            self.backend,
+            form_groups(),
+            sampling=self.sampling,
+            settings=settings,
+            report_progress=report_progress,
         )
         with closing(outcomes):
             for outcome in outcomes:

@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 import torch
 from torch.nn import functional
-from transformers import AutoTokenizer, CLIPImageProcessorPil, CLIPModel
 
 from groupwise.core import DataError, ModelError, Picture, digest_bytes, digest_json, open_picture
 from groupwise.models import digest_base, silence_libraries
@@ -62,6 +61,9 @@ class ClipFeatures:
     """
 
     def __init__(self, base: str | Path, *, cache: Path) -> None:
+        # Who only reads feature tables is spared the seconds that this takes.
+        from transformers import AutoTokenizer, CLIPImageProcessorPil, CLIPModel
+
         digest = digest_base(base)
         try:
             with silence_libraries():
