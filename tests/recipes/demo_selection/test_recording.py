@@ -78,7 +78,7 @@ def test_samples_follow_the_temperature():
 
 
 def test_random_lists_differ_from_query_to_query():
-    drawn = draw(num_samples=0, num_random=1)
+    drawn = draw(num_shots=4, num_samples=0, num_random=1)
     places = [
         tuple(map(ASKED.name_pool(query.id).index, drawn[query.id][-1].ids)) for query in QUERIES
     ]
