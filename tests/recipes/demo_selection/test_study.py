@@ -22,9 +22,10 @@ from study_runs import (
 from groupwise.core import EvaluationError, write_json, write_jsonl
 from groupwise.evaluation.page import LANGUAGES
 from groupwise.evaluation.page.words import load_vocabulary
+from groupwise_recipes.demo_selection.cells import Base, Subsets
 from groupwise_recipes.demo_selection.conditions import COMPARED
 from groupwise_recipes.demo_selection.published_files import read_published
-from groupwise_recipes.demo_selection.study.arms import Base, Subsets, read_arms
+from groupwise_recipes.demo_selection.study.arms import read_arms
 from groupwise_recipes.demo_selection.study.epochs import Epoch, read_epochs
 from groupwise_recipes.demo_selection.study.notices import collect_notices, list_unlike
 from groupwise_recipes.demo_selection.study.page import write_study
@@ -33,6 +34,7 @@ from groupwise_recipes.demo_selection.study.values import Place, make_study
 from groupwise_recipes.demo_selection.study.verdict import judge
 from groupwise_recipes.demo_selection.study.words import choose_words, point, show_points
 
+SUBSETS = "other_subsets"
 EVERY = len(SIZES) * len(SHOTS)
 FALLING = tuple(one[:3] for one in PUBLISHED)
 STUDY = Path(choose_words("en").vocabulary or "").parent
@@ -110,20 +112,22 @@ def test_what_has_not_run_is_a_question_mark_and_counts_nowhere(tmp_path):
     assert judge_alike(study).shots == (1, 3, 4)
     write_study([one.folder for arm in study.arms for one in arm.runs], tmp_path / "out")
     text = (tmp_path / "out" / "study.md").read_text()
-    assert "6 of 72 cells have not run" in text
+    assert "6 of 96 cells have not run" in text
     *_, row = [
         line for line in text.splitlines() if line.startswith("| 2 shots |") or "| 4 |" in line
     ]
     assert "?" in row  # No trend from epochs that did not run the same cells.
 
 
-def test_a_cell_that_is_not_whole_has_not_run(tmp_path):
+def test_a_subset_that_was_not_asked_as_a_whole_has_not_run(tmp_path):
     run = make_study_run(tmp_path / "run")
-    path = run / "evaluate" / "cells" / "grpo-epoch-2-shots-3.jsonl"
+    path = run / "evaluate" / "cells" / "grpo-epoch-3-shots-2.jsonl"
     path.write_text("".join(path.read_text().splitlines(keepends=True)[:-1]))
     study = make_study(read_arms([run]))
-    assert study.measure(study.arms[0], Place(2, SIZES[0], 3)) is None
-    assert study.measure(study.arms[0], Place(2, SIZES[0], 2)) is not None
+    (arm,) = study.arms
+    known = [study.measure(arm, Place(3, size, 2)) is not None for size in SIZES]
+    assert known == [True, True, False]
+    assert judge_alike(study).shots == (1, 3, 4)
 
 
 def test_a_failed_evaluation_is_left_out_in_every_arm(tmp_path):
@@ -138,7 +142,7 @@ def test_a_failed_evaluation_is_left_out_in_every_arm(tmp_path):
         assert study.measure(arm, Place(1, SIZES[0], 2)) == 0
         assert study.measure(arm, Place(1, SIZES[0], 3)) == 1 / SIZES[0]
     (found,) = [one for one in collect_notices(study) if one.kind == "failed_evaluations"]
-    assert found.values == {"num": 1, "all": 2 * 3 * len(SHOTS) * NUM_ITEMS}
+    assert found.values == {"num": 1, "all": 2 * 4 * len(SHOTS) * NUM_ITEMS}
 
 
 @pytest.fixture(scope="module")
@@ -164,7 +168,7 @@ def set_accuracy(arm, share):
     cells = {
         cell: {item: replace(row, accuracy=share) for item, row in rows.items()}
         for cell, rows in run.cells.items()
-        if cell.epoch == 1
+        if cell.system == "grpo"
     }
     return replace(arm, runs=(replace(run, cells=cells),))
 
@@ -203,7 +207,10 @@ def test_arms_under_other_conditions_get_no_recommendation(small, name, value):
         (lambda run: alter(run, trained_shots=2), "other_length"),
         (lambda run: replace(run, settings={**run.settings, "rce.tau_end": 1}), "other_settings"),
         (lambda run: replace(run, settings={}), "other_settings"),
-        (lambda run: replace(run, subsets=Subsets(True, 5, {4: ("item-003",)})), "other_subsets"),
+        (
+            lambda run: replace(run, subsets=Subsets(True, 5, {"5": run.list_items(5)})),
+            "other_subsets",
+        ),
     ],
 )
 def test_arms_that_differ_in_more_than_beta_get_no_recommendation(small, change, kind):

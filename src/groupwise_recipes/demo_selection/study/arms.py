@@ -1,94 +1,28 @@
 """The arms of a β study, as the files of their runs say it; nothing is computed here."""
 
-import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal
 
-from pydantic import ConfigDict, TypeAdapter, ValidationError, with_config
-
-from groupwise.core import (
-    DataError,
-    EvaluationError,
-    RunFolder,
-    flatten_settings,
-    read_json,
-    read_jsonl,
+from groupwise.core import EvaluationError, RunFolder, flatten_settings, read_json
+from groupwise_recipes.demo_selection.cells import (
+    Cell,
+    CellRow,
+    EvaluationFacts,
+    Subsets,
+    list_cells,
+    read_cell,
+    read_facts,
+    read_subsets,
 )
 from groupwise_recipes.demo_selection.study.epochs import Epoch, read_epochs
 
 BETA, SEED, EPOCHS = "grpo.beta", "seed", "grpo.epochs"
 Phase = Literal["rce", "grpo"]
-_CELL = re.compile(r"(?P<system>[a-z_]+?)(-epoch-(?P<epoch>\d+))?-shots-(?P<shots>\d+)")
-_exact = with_config(ConfigDict(extra="forbid"))
-
-
-@_exact
-@dataclass(frozen=True, slots=True)
-class Answered:
-    """One test item of a cell.
-
-    Attributes:
-        id: of the item.
-        cluster: what it is clustered by.
-        demos: ids of its demonstrations in the order of the prompt.
-        answer: what the answerer said.
-        accuracy: VQA accuracy in [0, 1]; None: the evaluation failed.
-    """
-
-    id: str
-    cluster: str
-    demos: tuple[str, ...]
-    answer: str | None
-    accuracy: float | None
-
-
-@dataclass(frozen=True, slots=True, order=True)
-class Cell:
-    """Which answers: of a system, of a selector's epoch (0: no selector), with so many shots."""
-
-    system: str
-    epoch: int
-    shots: int
-
-
-@_exact
-@dataclass(frozen=True, slots=True)
-class Base:
-    """The selector that GRPO starts from: its name and the digest of its weights."""
-
-    name: str
-    digest: str
-
-
-@_exact
-@dataclass(frozen=True, slots=True)
-class Evaluated:
-    """What a run says of its evaluation.
-
-    Attributes:
-        conditions: as ``find_differences`` compares them.
-        base: what GRPO starts from; None: not known.
-        trained_shots: length of the lists it was trained on.
-        planned_epochs: by phase.
-    """
-
-    conditions: Mapping[str, str | None]
-    base: Base | None
-    trained_shots: int
-    planned_epochs: Mapping[Phase, int]
-
-
-@_exact
-@dataclass(frozen=True, slots=True)
-class Subsets:
-    """Test items by size; ``nested``: a smaller subset is a part of each greater one."""
-
-    nested: bool
-    seed: int
-    subsets: Mapping[int, tuple[str, ...]]
+Answers = Mapping[str, CellRow]
+"""What came of each test item that was asked."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -100,10 +34,10 @@ class StudyRun:
         beta: as configured.
         seed: as configured.
         settings: all others that can change a result, by dotted key.
-        evaluated: conditions of its evaluation.
+        evaluated: what its cells share.
         subsets: of the test items.
         training: finished epochs by phase.
-        cells: answers by item; a cell that is missing or not whole is not there.
+        cells: what came of the items that were asked.
         first_gap: greatest log ratio (absolute) or KL before the first update of GRPO, and what
             rounding explains; None: the check was not recorded.
     """
@@ -112,10 +46,10 @@ class StudyRun:
     beta: float
     seed: int
     settings: Mapping[str, Any]
-    evaluated: Evaluated
+    evaluated: EvaluationFacts
     subsets: Subsets
     training: Mapping[Phase, tuple[Epoch, ...]]
-    cells: Mapping[Cell, Mapping[str, Answered]]
+    cells: Mapping[Cell, Answers]
     first_gap: tuple[float, float] | None
 
     @cached_property
@@ -123,13 +57,22 @@ class StudyRun:
         """Number of the last epoch of RCE, from which GRPO starts; 0: not known."""
         return max((one.number for one in self.training["rce"]), default=0)
 
-    def find(self, system: str, epoch: int, shots: int) -> Mapping[str, Answered] | None:
-        """Return the answers of a cell; None where it has not run."""
-        return self.cells.get(Cell(system, epoch, shots))
+    @property
+    def sizes(self) -> set[int]:
+        """Numbers of items of its subsets."""
+        return set(map(int, self.subsets.subsets))
 
-    def find_trained(self, epoch: int, shots: int) -> Mapping[str, Answered] | None:
-        """Return the answers of an epoch of GRPO; epoch 0 is the selector it starts from."""
-        return self.find("grpo", epoch, shots) if epoch else self.find("rce", self.last_rce, shots)
+    def list_items(self, size: int) -> Sequence[str]:
+        """Return the test items of a subset."""
+        return self.subsets.subsets[str(size)]
+
+    def find_trained(self, epoch: int, shots: int) -> Answers | None:
+        """Return the answers of an epoch of GRPO; epoch 0 is the selector it starts from.
+
+        None: the cell has not run.
+        """
+        at = ("grpo", shots, epoch) if epoch else ("rce", shots, self.last_rce)
+        return self.cells.get(Cell(*at))
 
 
 @dataclass(frozen=True, eq=False)
@@ -192,8 +135,7 @@ def read_run(folder: Path) -> StudyRun:
         raise EvaluationError(f"{folder} is no run of a selector", expected=f"{BETA} and {SEED}")
     if not (folder / "evaluate" / "conditions.json").is_file():
         raise EvaluationError(f"{folder} was not evaluated", fix="run it to its end")
-    left_out = (BETA, SEED, EPOCHS)
-    subsets = _read(folder / "evaluate" / "subsets.json", TypeAdapter(Subsets))
+    evaluation = folder / "evaluate"
     return StudyRun(
         folder=folder,
         beta=float(settings[BETA]),
@@ -201,26 +143,20 @@ def read_run(folder: Path) -> StudyRun:
         settings={
             key: value
             for key, value in settings.items()
-            if key not in left_out and kinds.get(key) != "harmless"
+            if key not in (BETA, SEED, EPOCHS) and kinds.get(key) != "harmless"
         },
-        evaluated=_read(folder / "evaluate" / "conditions.json", TypeAdapter(Evaluated)),
-        subsets=subsets,
+        evaluated=read_facts(evaluation),
+        subsets=read_subsets(evaluation),
         training={
             "rce": read_epochs(folder / "rce" / "metrics.jsonl"),
             "grpo": read_epochs(folder / "grpo" / "metrics.jsonl"),
         },
-        cells=_read_cells(folder / "evaluate" / "cells", subsets),
+        cells={
+            cell: {row.id: row for row in read_cell(evaluation, cell)}
+            for cell in list_cells(evaluation)
+        },
         first_gap=_read_first_gap(folder / "grpo" / "on_policy.json"),
     )
-
-
-def _read(path: Path, shape: TypeAdapter[Any]) -> Any:
-    try:
-        return shape.validate_python(read_json(path, dict))
-    except ValidationError as error:
-        first = error.errors()[0]
-        got = f"{'.'.join(map(str, first['loc']))}: {first['msg']}"
-        raise DataError(f"{path} is damaged", got=got, fix="evaluate the run again") from error
 
 
 def _read_first_gap(path: Path) -> tuple[float, float] | None:
@@ -228,17 +164,3 @@ def _read_first_gap(path: Path) -> tuple[float, float] | None:
         return None
     found = read_json(path, dict)
     return max(found["max_log_ratio"], found["max_kl"] or 0.0), found["tolerance"]
-
-
-def _read_cells(folder: Path, subsets: Subsets) -> dict[Cell, dict[str, Answered]]:
-    expected = {item for ids in subsets.subsets.values() for item in ids}
-    found: dict[Cell, dict[str, Answered]] = {}
-    for path in sorted(folder.glob("*.jsonl")):
-        name = _CELL.fullmatch(path.stem)
-        if name is None:
-            raise DataError(f"{path} is not named like a cell", expected="SYSTEM-shots-N.jsonl")
-        rows = TypeAdapter(list[Answered]).validate_python(read_jsonl(path))
-        if {row.id for row in rows} == expected and len(rows) == len(expected):
-            cell = Cell(name["system"], int(name["epoch"] or 0), int(name["shots"]))
-            found[cell] = {row.id: row for row in rows}
-    return found

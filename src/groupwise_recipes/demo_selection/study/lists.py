@@ -3,8 +3,8 @@
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from groupwise_recipes.demo_selection.study.arms import Arm
-from groupwise_recipes.demo_selection.study.values import Answers, Study, pair_runs
+from groupwise_recipes.demo_selection.study.arms import Answers, Arm
+from groupwise_recipes.demo_selection.study.values import Study, pair_runs
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,7 @@ from groupwise_recipes.demo_selection.conditions import find_differences
 from groupwise_recipes.demo_selection.study.arms import Arm, StudyRun
 from groupwise_recipes.demo_selection.study.lists import SameLists, compare_arms, compare_epochs
 from groupwise_recipes.demo_selection.study.reading import read_kl
-from groupwise_recipes.demo_selection.study.values import Study, list_failed, pair_runs
+from groupwise_recipes.demo_selection.study.values import Study, has_run, list_failed, pair_runs
 from groupwise_recipes.demo_selection.study.verdict import MIN_SEEDS
 
 _MANY_DEAD = 0.5
@@ -146,21 +146,21 @@ def _note_epochs(study: Study) -> Iterator[Statement]:
 
 def _note_cells(study: Study) -> Iterator[Statement]:
     places = [
-        (run, epoch, shots)
+        (run, run.find_trained(epoch, shots))
         for arm in study.arms
         for run in arm.runs
-        for epoch in study.epochs
+        for epoch in (0, *study.epochs)
         for shots in study.shots
     ]
-    missing = sum(run.find_trained(epoch, shots) is None for run, epoch, shots in places)
-    if missing:
-        values = {"num": missing * len(study.sizes), "all": len(places) * len(study.sizes)}
-        yield Statement("not_run", values, "warning")
-    found = [run.find_trained(epoch, shots) or {} for run, epoch, shots in places]
-    failed = sum(len(list(list_failed(cell))) for cell in found)
+    cells = [has_run(run, asked, size) for run, asked in places for size in study.sizes]
+    if not all(cells):
+        yield Statement("not_run", {"num": cells.count(False), "all": len(cells)}, "warning")
+    found = [asked for _, asked in places if asked is not None]
+    failed = sum(len(list(list_failed(asked))) for asked in found)
     if failed:
-        values = {"num": failed, "all": sum(map(len, found))}
-        yield Statement("failed_evaluations", values, "warning")
+        yield Statement(
+            "failed_evaluations", {"num": failed, "all": sum(map(len, found))}, "warning"
+        )
 
 
 def _note_items(study: Study) -> Iterator[Statement]:
@@ -170,7 +170,7 @@ def _note_items(study: Study) -> Iterator[Statement]:
     if longest > trained:
         yield Statement("trained_shorter", {"trained": trained, "longest": longest}, "info")
     clusters = [
-        len({row.cluster for row in next(iter(run.cells.values())).values()})
+        max(len({row.cluster for row in asked.values()}) for asked in run.cells.values())
         for run in runs
         if run.cells
     ]

@@ -44,7 +44,7 @@ def tabulate_settings(study: Study, words: Words) -> Table:
             for name in COMPARED
         ),
         show(words.label("trained_shots"), lambda run: run.evaluated.trained_shots),
-        show(words.label("sizes"), lambda run: words.join(map(str, sorted(run.subsets.subsets)))),
+        show(words.label("sizes"), lambda run: words.join(map(str, sorted(run.sizes)))),
         *(show(key, lambda run, key=key: run.settings.get(key)) for key in _list_keys(study)),
         *(
             show(

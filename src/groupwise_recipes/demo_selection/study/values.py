@@ -10,10 +10,10 @@ from functools import cached_property
 from itertools import product
 from statistics import fmean
 
-from groupwise_recipes.demo_selection.study.arms import Answered, Arm, StudyRun
+from groupwise_recipes.demo_selection.cells import Cell
+from groupwise_recipes.demo_selection.study.arms import Answers, Arm, StudyRun
 
 SAME = 1e-12
-Answers = Mapping[str, Answered]
 Scored = Mapping[str, float]
 
 
@@ -83,13 +83,13 @@ class Study:
     def sizes(self) -> tuple[int, ...]:
         """Numbers of test items that all runs have a subset of."""
         runs = [run for arm in self.arms for run in arm.runs]
-        return tuple(sorted(set.intersection(*(set(run.subsets.subsets) for run in runs))))
+        return tuple(sorted(set.intersection(*(run.sizes for run in runs))))
 
     @cached_property
     def shots(self) -> tuple[int, ...]:
         """Numbers of shots: 1 to 4, and what else was run."""
         runs = [run for arm in self.arms for run in arm.runs]
-        cells = {cell for run in runs for cell in run.cells if cell.epoch}
+        cells = {cell for run in runs for cell in run.cells if cell.epoch is not None}
         return tuple(sorted({1, 2, 3, 4} | {cell.shots for cell in cells}))
 
     @property
@@ -103,31 +103,48 @@ class Study:
 
     def measure(self, arm: Arm, place: Place) -> float | None:
         """Return the accuracy at a place in [0, 1], mean over seeds; None if one has not run."""
-        found = [self.read_scored(run, place.epoch, place.shots) for run in arm.runs]
-        return _average(arm, found, place.size)
+        values = [
+            self._average(run, run.find_trained(place.epoch, place.shots), place)
+            for run in arm.runs
+        ]
+        return _average_known(values)
+
+    def _average(self, run: StudyRun, asked: Answers | None, place: Place) -> float | None:
+        if not has_run(run, asked, place.size):
+            return None
+        scored = self.read_scored(run, place.epoch, place.shots)
+        values = [scored[one] for one in run.list_items(place.size) if one in scored]
+        return fmean(values) if values else None
 
     def measure_system(self, arm: Arm, system: str, size: int, shots: int) -> float | None:
         """Return the accuracy of a baseline; that without demonstrations has no shots."""
-        shots = 0 if system == "none" else shots
-        found = [_drop_failed(run.find(system, 0, shots)) for run in arm.runs]
-        return _average(arm, found, size)
+        cell = Cell(system, 0 if system == "none" else shots)
+        values: list[float | None] = []
+        for run in arm.runs:
+            asked = run.cells.get(cell, {})
+            rows = [asked[one] for one in run.list_items(size)] if has_run(run, asked, size) else []
+            scored = [row.accuracy for row in rows if row.accuracy is not None]
+            values.append(fmean(scored) if scored else None)
+        return _average_known(values)
 
-    def read_scored(self, run: StudyRun, epoch: int, shots: int) -> Scored | None:
-        """Return accuracies by item, without those that failed in an arm; None: has not run."""
+    def read_scored(self, run: StudyRun, epoch: int, shots: int) -> Scored:
+        """Return the accuracies of the items that were asked, without what failed in an arm."""
         key = (run.beta, run.seed, epoch, shots)
         if key not in self._scored:
-            self._scored[key] = self._read_scored(run, epoch, shots)
+            own, *others = (
+                one.find_trained(epoch, shots) or {} for one in (run, *self.list_runs(run.seed))
+            )
+            failed = {item for cell in others for item in list_failed(cell)}
+            self._scored[key] = {
+                item: row.accuracy
+                for item, row in own.items()
+                if item not in failed and row.accuracy is not None
+            }
         return self._scored[key]
 
     @cached_property
-    def _scored(self) -> dict[tuple[float, int, int, int], Scored | None]:
+    def _scored(self) -> dict[tuple[float, int, int, int], Scored]:
         return {}
-
-    def _read_scored(self, run: StudyRun, epoch: int, shots: int) -> Scored | None:
-        own = _drop_failed(run.find_trained(epoch, shots))
-        others = (one.find_trained(epoch, shots) for one in self.list_runs(run.seed))
-        failed = {item for cell in others if cell is not None for item in list_failed(cell)}
-        return None if own is None else {one: own[one] for one in own if one not in failed}
 
     def list_runs(self, seed: int) -> list[StudyRun]:
         """Return the runs of all arms with a seed."""
@@ -201,22 +218,12 @@ def list_failed(cell: Answers) -> Iterator[str]:
     yield from (item for item, row in cell.items() if row.accuracy is None)
 
 
-def _drop_failed(cell: Answers | None) -> Scored | None:
-    if cell is None:
-        return None
-    return {item: row.accuracy for item, row in cell.items() if row.accuracy is not None}
+def has_run(run: StudyRun, asked: Answers | None, size: int) -> bool:
+    """Whether every item of a subset was asked."""
+    return asked is not None and all(item in asked for item in run.list_items(size))
 
 
-def _average(arm: Arm, found: Sequence[Scored | None], size: int) -> float | None:
-    """Return the mean over runs of their means over a subset; None if a run has none of it."""
-    means: list[float] = []
-    for run, scored in zip(arm.runs, found, strict=True):
-        values = (
-            [scored[one] for one in run.subsets.subsets.get(size, ()) if one in scored]
-            if scored
-            else []
-        )
-        if not values:
-            return None
-        means.append(fmean(values))
-    return fmean(means)
+def _average_known(values: Sequence[float | None]) -> float | None:
+    """Return the mean of the seeds' values; None if one is not known."""
+    known = [value for value in values if value is not None]
+    return fmean(known) if len(known) == len(values) else None

@@ -12,7 +12,7 @@ import numpy as np
 
 from groupwise.evaluation import SIGNIFICANCE, Items, adjust_holm, compare_items, compare_methods
 from groupwise_recipes.demo_selection.study.arms import Arm, StudyRun
-from groupwise_recipes.demo_selection.study.values import Study, has_same_items
+from groupwise_recipes.demo_selection.study.values import Study, has_run, has_same_items
 
 MIN_SEEDS = 3
 START = "start"
@@ -121,12 +121,19 @@ def _choose_outcome(
 
 
 def find_shared_shots(study: Study, arms: Sequence[Arm], epochs: Sequence[int]) -> tuple[int, ...]:
-    """Return the numbers of shots at which all of these arms have all of these epochs."""
+    """Return the numbers of shots at which all of these arms have all of these epochs.
+
+    A cell counts if every test item of the largest subset was asked.
+    """
+    if not study.sizes:
+        return ()
+    size = study.sizes[-1]
     return tuple(
         shots
         for shots in study.shots
         if all(
-            study.read_scored(run, epoch, shots)
+            has_run(run, run.find_trained(epoch, shots), size)
+            and study.read_scored(run, epoch, shots)
             for arm in arms
             for run in arm.runs
             for epoch in epochs
@@ -183,7 +190,7 @@ def _pair_items(
     """Return the items of both sides that could be scored on both."""
     values = [_average_items(study, run, side.epoch, shots) for side, run in (one, two)]
     ids = sorted(set.intersection(*map(set, values)))
-    rows = next(iter(one[1].cells.values()))
+    rows = one[1].find_trained(one[0].epoch, shots[0]) or {}
     clusters = tuple(rows[item].cluster for item in ids)
     first, second = (
         Items(
@@ -205,7 +212,7 @@ def _average_items(
     study: Study, run: StudyRun, epoch: int, shots: Sequence[int]
 ) -> Mapping[str, float]:
     """Return the mean over shots by item, of the items that could be scored at all of them."""
-    cells = [study.read_scored(run, epoch, one) or {} for one in shots]
+    cells = [study.read_scored(run, epoch, one) for one in shots]
     shared = set.intersection(*(set(cell) for cell in cells))
     return {item: float(np.mean([cell[item] for cell in cells])) for item in shared}
 
