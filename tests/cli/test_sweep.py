@@ -286,6 +286,40 @@ def test_two_at_once_never_do_the_same_step_twice(tiny):
     assert "no report over seeds: " in done.stderr
 
 
+OWN_REPORT = """
+
+from dataclasses import replace
+
+
+def report_study(runs, folder, language):
+    if not (runs[0] / "write" / "rows.txt").is_file():
+        raise DataError("a run has no rows")
+    folder.mkdir(exist_ok=True)
+    write_text(folder / "study.txt", " ".join(run.name for run in runs))
+    return [f"{len(runs)} runs in {language}"]
+
+
+recipe = replace(recipe, report_study=report_study)
+"""
+
+
+def test_a_recipe_may_report_on_its_runs_itself(half_swept):
+    tiny = half_swept
+    module = tiny.site / "tiny_recipe.py"
+    module.write_text(module.read_text() + OWN_REPORT)
+    done = tiny.call(*HALF)
+    assert done.returncode == 0
+    assert "2 runs in en" in done.stdout
+    assert (tiny.work / "grid" / "study.txt").read_text() == " ".join(CELLS[:2])
+    again = tiny.call("report", "grid", "--language", "zh", "--out", "told")
+    assert (again.returncode, again.stdout) == (0, "2 runs in zh\n")
+    runs = [f"grid/cells/{name}" for name in CELLS[:2]]
+    some = tiny.call("report", *runs, "--out", "some")
+    assert (some.returncode, some.stdout) == (0, "2 runs in en\n")
+    (tiny.work / runs[0] / "write" / "rows.txt").unlink()
+    assert "a run has no rows" in tiny.call("report", *runs, "--out", "none").stderr
+
+
 class TestFailures:
     def test_one_is_recorded_the_rest_goes_on_and_again_retries_it(self, tiny):
         (tiny.work / "broken-2").touch()

@@ -2,7 +2,7 @@
 
 from itertools import product
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
@@ -10,6 +10,7 @@ from groupwise.cli.compare import (
     Factors,
     Metric,
     ReportLanguage,
+    check_free,
     choose_report_folder,
     compare_sides,
     split_metric,
@@ -17,7 +18,8 @@ from groupwise.cli.compare import (
     write_and_print_methods,
 )
 from groupwise.cli.run import Debug
-from groupwise.core import ConfigError, EvaluationError
+from groupwise.core import ConfigError, EvaluationError, RunFolder
+from groupwise.pipeline import Recipe, find_recipe
 
 if TYPE_CHECKING:
     from groupwise.evaluation.comparison import Material
@@ -44,10 +46,15 @@ def report(
     """Write the report of a sweep, of cells without items, of several seeds, or of one run again.
 
     The values of the first axis of a sweep are compared, or those of the axes named --factor. Of a
-    sweep over seeds alone, and of several runs, the policies are compared as methods.
+    sweep over seeds alone, and of several runs, the policies are compared as methods. A recipe that
+    has a report of its own for several runs writes that one, unless --factor is given.
     """
     target = targets[0]
-    if len(targets) > 1:
+    if not factors and (study := find_study(targets)) is not None:
+        folder = out or (Path("runs") / f"study-{target.resolve().name}" if targets[1:] else target)
+        check_free(folder)
+        write_study(*study, folder, language)
+    elif len(targets) > 1:
         folder = out or Path("runs") / f"methods-{target.resolve().name}"
         report_seeds(targets, metric, folder, language)
     elif (target / "sweep.json").is_file() and (runs := list_repetitions(target)):
@@ -77,6 +84,41 @@ def report(
             expected="a sweep, a run or a file of cells",
             fix="check the path",
         )
+
+
+def find_study(targets: list[Path]) -> tuple[Recipe[Any], list[Path]] | None:
+    """Return the recipe of a sweep, or of several runs, that reports on them itself, and the runs.
+
+    Raises:
+        RunError: if a sweep cannot be read.
+    """
+    from groupwise.pipeline.sweep import read_sweep
+
+    if (targets[0] / "sweep.json").is_file() and not targets[1:]:
+        sweep = read_sweep(targets[0])
+        name, runs = sweep.recipe, [cell.folder for cell in sweep.cells if cell.state == "done"]
+    elif targets[1:] and all((run / "manifest.json").is_file() for run in targets):
+        name, runs = RunFolder(targets[0]).read_manifest()["recipe"], targets
+    else:
+        return None
+    try:
+        recipe = find_recipe(name)
+    except ConfigError:  # It is not installed here; other reports do not need it.
+        return None
+    return None if recipe.report_study is None or not runs else (recipe, runs)
+
+
+def write_study(
+    recipe: Recipe[Any], runs: list[Path], folder: Path, language: Literal["en", "zh"]
+) -> None:
+    """Write and print a recipe's own report of several runs, if it has one.
+
+    Raises:
+        GroupwiseError: if they cannot be compared.
+    """
+    if recipe.report_study is not None and runs:
+        for line in recipe.report_study(runs, folder, language):
+            typer.echo(line)
 
 
 def list_repetitions(folder: Path) -> list[Path]:

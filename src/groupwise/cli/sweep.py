@@ -70,7 +70,8 @@ def sweep(
 ) -> None:
     """Run a recipe for every combination of some settings. Running it again continues.
 
-    A sweep over seeds alone ends with the report of its policies as methods.
+    A sweep ends with the recipe's own report of several runs, if it has one; a sweep over seeds
+    alone with that of its policies as methods.
     """
     found, config = choose_recipe(recipe, config, settings or [])
     folder = out or Path(f"{choose_folder(found, config)}-sweep")
@@ -87,7 +88,7 @@ def sweep(
         result = run_sweep(plan, jobs=jobs, report_progress=_print_progress)
         failed = [c.name for c in result.cells if c.state == "failed"]
         _print_result(result, folder)
-        _report_seeds(result, folder)
+        _report(found, result, folder)
     if failed:
         typer.echo(f"failed: {', '.join(failed)}; {_KEPT_LATER}", err=True)
         raise typer.Exit(1)
@@ -109,17 +110,19 @@ def _make_plan(
     return plan_recorded(recipe, folder, accepted=accepted)
 
 
-def _report_seeds(result: Sweep, folder: Path) -> None:
-    """Write the report of a sweep over seeds alone; say why where there is none."""
-    if [axis.key for axis in result.axes] != ["seed"]:
-        return
-    from groupwise.cli.report import report_seeds
+def _report(recipe: Recipe, result: Sweep, folder: Path) -> None:
+    """Write the recipe's own report, and that of a sweep over seeds alone; say why not."""
+    from groupwise.cli.report import report_seeds, write_study
 
     done = [cell.folder for cell in result.cells if cell.state == "done"]
-    try:
-        report_seeds(done, "test/accuracy", folder, "en")
-    except GroupwiseError as error:
-        typer.echo(f"no report over seeds: {error}", err=True)
+    reports = {"report of the study": lambda: write_study(recipe, done, folder, "en")}
+    if [axis.key for axis in result.axes] == ["seed"]:
+        reports["report over seeds"] = lambda: report_seeds(done, "test/accuracy", folder, "en")
+    for name, write in reports.items():
+        try:
+            write()
+        except GroupwiseError as error:
+            typer.echo(f"no {name}: {error}", err=True)
 
 
 def _print_plan(plan: SweepPlan) -> None:

@@ -5,7 +5,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar, cast
 
 from groupwise.core import Config, ConfigError, describe_unknown, load_config, read_config
 from groupwise.pipeline.steps import Step
@@ -106,6 +106,8 @@ class Recipe(Generic[C]):
             own that later steps may use; None if no step trains on rewards.
         task: returns the Task of ``groupwise.flow`` that it is made of; None if it is of none.
         headline: the measure that a finished run says before the accuracy; empty for none.
+        report_study: ``(runs, folder, language) -> lines``: writes a page of the recipe's own about
+            several finished runs, and returns what a terminal shows of it; None: it has none.
         template_folder: has a folder for each kind of task that ``groupwise new`` can write, and
             ``shared`` for what they have in common; None: it writes none.
     """
@@ -119,6 +121,7 @@ class Recipe(Generic[C]):
     rewards: Callable[[], RewardSource[C]] | None = None
     task: Callable[[], Any] | None = None
     headline: str = ""
+    report_study: Callable[[Sequence[Path], Path, Literal["en", "zh"]], Sequence[str]] | None = None
     template_folder: Path | None = None
 
     def load_config_type(self) -> type[C]:
