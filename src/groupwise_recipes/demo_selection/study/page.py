@@ -86,6 +86,12 @@ def lay_out(study: Study, verdict: Verdict, reasons: Sequence[Statement], words:
     """Return the page."""
     colors = [(pick_color(place), arm.name) for place, arm in enumerate(study.arms)]
     title = words.label(_TITLES.get(verdict.outcome, "no_recommendation"), name=verdict.arm)
+    kind = "verdict yes" if verdict.arm else "verdict"
+    findings = tuple(map(words.say, list_findings(study, verdict)))
+    boxes = (
+        Box(kind, title=title, points=tuple(map(words.say, reasons))),
+        *([Box("findings", findings, words.label("findings"))] if findings else []),
+    )
     return Page(
         title=words.label("study_title"),
         lead=words.label("study_lead", arms=[arm.name for arm in study.arms]),
@@ -93,18 +99,7 @@ def lay_out(study: Study, verdict: Verdict, reasons: Sequence[Statement], words:
         notices=tuple(Notice(one.level, words.say(one)) for one in collect_notices(study)),
         checked=words.label("study_checked"),
         legend=tuple(colors),
-        boxes=(
-            Box(
-                "verdict yes" if verdict.arm else "verdict",
-                title=title,
-                points=tuple(map(words.say, reasons)),
-            ),
-            Box(
-                "findings",
-                tuple(map(words.say, list_findings(study, verdict))),
-                words.label("findings"),
-            ),
-        ),
+        boxes=boxes,
         parts=tuple(_list_parts(study, words)),
         footer=(
             Fold(

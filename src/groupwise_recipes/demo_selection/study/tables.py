@@ -29,8 +29,8 @@ def tabulate_settings(study: Study, words: Words) -> Table:
     def show(title: str, read: Read, kind: str = "confounding") -> tuple[Cell, ...]:
         told = [_tell(arm.runs, read, words) for arm in study.arms]
         differs = len(set(told)) > 1
-        tag = words.label(f"kind_{kind}") if differs else ""
-        return (Cell(title, tag=tag, tag_kind=kind if differs else ""), *map(Cell, told))
+        tag = words.label(f"kind_{kind}") if differs and kind else ""
+        return (Cell(title, tag=tag, tag_kind=kind if tag else ""), *map(Cell, told))
 
     rows = [
         show("β", lambda run: f"{run.beta:g}", "intended"),
@@ -54,7 +54,7 @@ def tabulate_settings(study: Study, words: Words) -> Table:
                     part=len(run.training[phase]),
                     all=run.evaluated.planned_epochs.get(phase, DASH),
                 ),
-                "intended",
+                "",
             )
             for phase in PHASES
         ),

@@ -103,11 +103,15 @@ class Study:
 
     def measure(self, arm: Arm, place: Place) -> float | None:
         """Return the accuracy at a place in [0, 1], mean over seeds; None if one has not run."""
-        values = [
-            self._average(run, run.find_trained(place.epoch, place.shots), place)
-            for run in arm.runs
-        ]
-        return _average_known(values)
+        if (arm.beta, place) not in self._measured:
+            found = [(run, run.find_trained(place.epoch, place.shots)) for run in arm.runs]
+            values = [self._average(run, asked, place) for run, asked in found]
+            self._measured[arm.beta, place] = _average_known(values)
+        return self._measured[arm.beta, place]
+
+    @cached_property
+    def _measured(self) -> dict[tuple[float, Place], float | None]:
+        return {}
 
     def _average(self, run: StudyRun, asked: Answers | None, place: Place) -> float | None:
         if not has_run(run, asked, place.size):
