@@ -22,7 +22,7 @@ from study_runs import (
 from groupwise.core import EvaluationError, write_json, write_jsonl
 from groupwise.evaluation.page import LANGUAGES
 from groupwise.evaluation.page.words import load_vocabulary
-from groupwise_recipes.demo_selection.cells import Base, Subsets
+from groupwise_recipes.demo_selection.cells import Base, Cell, Subsets
 from groupwise_recipes.demo_selection.conditions import COMPARED
 from groupwise_recipes.demo_selection.published_files import read_published
 from groupwise_recipes.demo_selection.study.arms import read_arms
@@ -57,6 +57,12 @@ def name_notices(study, level=None):
 
 def judge_alike(study):
     return judge(study, is_alike=not list_unlike(study))
+
+
+@pytest.fixture(scope="module")
+def small(tmp_path_factory):
+    """Two arms with one epoch, only to be looked at."""
+    return make_arms(tmp_path_factory.mktemp("small"), epochs=FALLING[:1])
 
 
 @pytest.mark.parametrize(("number", "kl", "ppo", "loss"), PUBLISHED)
@@ -130,6 +136,35 @@ def test_a_subset_that_was_not_asked_as_a_whole_has_not_run(tmp_path):
     assert judge_alike(study).shots == (1, 3, 4)
 
 
+@pytest.mark.parametrize(("epoch", "expected"), [(1, 0.0), (2, 1.0), (None, 1.0)])
+def test_grpo_is_held_against_the_epoch_it_starts_from(small, epoch, expected):
+    (run,) = small.arms[0].runs
+    cells = {
+        cell: {item: replace(row, accuracy=float(cell.epoch == 2)) for item, row in rows.items()}
+        for cell, rows in run.cells.items()
+    }
+    run = replace(run, cells=cells, settings={**run.settings, "grpo_from_epoch": epoch})
+    arm = replace(small.arms[0], runs=(run,))
+    assert make_study([arm]).measure(arm, Place(0, SIZES[0], 1)) == expected
+
+
+def test_systems_of_a_run_are_measured_by_their_own_cells(small):
+    (run,) = small.arms[0].runs
+    rows = run.cells[Cell("nearest_both", 1)]
+    told = {Cell("none", 0): 0.1, Cell("grpo_reversed", 3, 1): 0.4, Cell("mmices", 3): 0.7}
+    cells = {
+        cell: {item: replace(row, accuracy=share) for item, row in rows.items()}
+        for cell, share in told.items()
+    }
+    arm = replace(small.arms[0], runs=(replace(run, cells=cells),))
+    study = make_study([arm])
+    assert study.measure_system(arm, "none", size=5, shots=4) == pytest.approx(0.1)
+    assert study.measure_system(arm, "mmices", size=5, shots=4) is None
+    assert study.measure_system(arm, "mmices", size=5, shots=3) == pytest.approx(0.7)
+    found = study.measure_system(arm, "grpo_reversed", size=5, shots=3, epoch=1)
+    assert found == pytest.approx(0.4)
+
+
 def test_a_failed_evaluation_is_left_out_in_every_arm(tmp_path):
     def fail(system, epoch, shots, item):
         return None if system == "grpo" and (epoch, shots, item) == (1, 2, 0) else float(item == 0)
@@ -143,12 +178,6 @@ def test_a_failed_evaluation_is_left_out_in_every_arm(tmp_path):
         assert study.measure(arm, Place(1, SIZES[0], 3)) == 1 / SIZES[0]
     (found,) = [one for one in collect_notices(study) if one.kind == "failed_evaluations"]
     assert found.values == {"num": 1, "all": 2 * 4 * len(SHOTS) * NUM_ITEMS}
-
-
-@pytest.fixture(scope="module")
-def small(tmp_path_factory):
-    """Two arms with one epoch."""
-    return make_arms(tmp_path_factory.mktemp("small"), epochs=FALLING[:1])
 
 
 @settings(max_examples=20)

@@ -53,9 +53,10 @@ class StudyRun:
     first_gap: tuple[float, float] | None
 
     @cached_property
-    def last_rce(self) -> int:
-        """Number of the last epoch of RCE, from which GRPO starts; 0: not known."""
-        return max((one.number for one in self.training["rce"]), default=0)
+    def start(self) -> int:
+        """Number of the epoch of RCE that GRPO starts from; 0: not known."""
+        last = max((one.number for one in self.training["rce"]), default=0)
+        return int(self.settings.get("grpo_from_epoch") or last)
 
     @property
     def sizes(self) -> set[int]:
@@ -71,7 +72,7 @@ class StudyRun:
 
         None: the cell has not run.
         """
-        at = ("grpo", shots, epoch) if epoch else ("rce", shots, self.last_rce)
+        at = ("grpo", shots, epoch) if epoch else ("rce", shots, self.start)
         return self.cells.get(Cell(*at))
 
 

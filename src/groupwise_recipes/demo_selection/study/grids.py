@@ -14,6 +14,7 @@ BASELINES = (
     *("none", "random", "nearest_text", "nearest_picture", "nearest_both"),
     *("mmices", "knn_few_shot", "oracle"),
 )
+REVERSED = "grpo_reversed"
 Axis = Literal["shots", "size"]
 
 
@@ -197,17 +198,26 @@ def tabulate_systems(study: Study, words: Words) -> tuple[Table, ...]:
 
 
 def _tabulate_systems(study: Study, arm: Arm, size: int, words: Words) -> Table:
+    last = max(arm.list_epochs(), default=None)
     rows = [
-        (
-            Cell(words.title("systems", name)),
-            *(_show_value(study.measure_system(arm, name, size, one)) for one in study.shots),
-        )
+        (Cell(words.title("systems", name)), *_show_system(study, arm, name, size=size))
         for name in BASELINES
     ]
-    last = max(arm.list_epochs(), default=0)
-    for epoch in dict.fromkeys((0, last)):
-        name = words.label("start_of") if not epoch else words.label("grpo_of", epoch=epoch)
+    if last is not None:
+        name = words.title("systems", REVERSED)
+        rows.append((Cell(name), *_show_system(study, arm, REVERSED, size=size, epoch=last)))
+    for epoch in (0,) if last is None else (0, last):
+        name = words.label("grpo_of", epoch=epoch) if epoch else words.label("start_of")
         cells = [_show_value(study.measure(arm, Place(epoch, size, one))) for one in study.shots]
         rows.append((Cell(name, is_strong=True), *cells))
     heads = (words.label("system"), *(_head(shots, words) for shots in study.shots))
     return Table(arm.name, heads, tuple(rows), kind="headline")
+
+
+def _show_system(
+    study: Study, arm: Arm, system: str, *, size: int, epoch: int | None = None
+) -> list[Cell]:
+    return [
+        _show_value(study.measure_system(arm, system, size=size, shots=shots, epoch=epoch))
+        for shots in study.shots
+    ]

@@ -120,9 +120,11 @@ class Study:
         values = [scored[one] for one in run.list_items(place.size) if one in scored]
         return fmean(values) if values else None
 
-    def measure_system(self, arm: Arm, system: str, size: int, shots: int) -> float | None:
-        """Return the accuracy of a baseline; that without demonstrations has no shots."""
-        cell = Cell(system, 0 if system == "none" else shots)
+    def measure_system(
+        self, arm: Arm, system: str, *, size: int, shots: int, epoch: int | None = None
+    ) -> float | None:
+        """Return the accuracy of any system; that without demonstrations has no shots."""
+        cell = Cell(system, 0 if system == "none" else shots, epoch)
         values: list[float | None] = []
         for run in arm.runs:
             asked = run.cells.get(cell, {})
