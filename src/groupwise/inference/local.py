@@ -111,6 +111,7 @@ class LocalEngine:
         *,
         sampling: Sampling,
         num_completions: int = 1,
+        features: Any = None,
     ) -> list[Completion]:
         """Return the completions of one batch that is encoded already, row by row.
 
@@ -120,6 +121,8 @@ class LocalEngine:
             ids: of the rows' examples.
             sampling: how completions are drawn.
             num_completions: for each row; they follow one another.
+            features: of the pictures, instead of ``pixel_values``, as the model's
+                ``get_image_features`` returns them.
         """
         inputs = {key: value.to(self.policy.model.device) for key, value in inputs.items()}
         given = {
@@ -129,6 +132,8 @@ class LocalEngine:
             "pad_token_id": self.policy.tokenizer.pad_token_id,
             "logits_processor": _penalise_repetition(inputs, sampling, num_completions),
         }
+        if features is not None:
+            given["mm_encoder_outputs"] = {"image": features}
         if sampling.seed is not None:
             seeds = [derive_seed(sampling.seed, id_) for id_ in ids]
             keys = [(seed, number) for seed in seeds for number in range(num_completions)]

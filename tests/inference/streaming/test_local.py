@@ -140,12 +140,12 @@ def limit_memory(backend, monkeypatch, most_tokens, error):
     sizes = []
     generate = backend.engine.generate_encoded
 
-    def run_out(inputs, ids, *, sampling):
+    def run_out(inputs, ids, *, sampling, **named):
         rows, length = inputs["input_ids"].shape
         sizes.append(rows)
         if rows * (length + sampling.max_new_tokens) > most_tokens:
             raise error
-        return generate(inputs, ids, sampling=sampling)
+        return generate(inputs, ids, sampling=sampling, **named)
 
     monkeypatch.setattr(backend.engine, "generate_encoded", run_out)
     return sizes

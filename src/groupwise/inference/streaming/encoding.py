@@ -6,6 +6,7 @@ import threading
 from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from queue import Empty, SimpleQueue
 from typing import Any
 
@@ -14,6 +15,7 @@ from PIL import Image, ImageOps
 
 from groupwise.core import DataError, Example, Picture, convert_picture
 from groupwise.inference.chat import read_picture_bytes
+from groupwise.inference.streaming.pictures import PictureMemory, SeenPicture, write_tokens
 from groupwise.inference.streaming.work import Failure, WorkItem
 from groupwise.models import Policy
 
@@ -92,6 +94,7 @@ def _shrink(picture: Image.Image, max_pixels: int | None) -> None:
         picture.thumbnail(size, Image.Resampling.LANCZOS, reducing_gap=_REDUCING_GAP)
 
 
+@lru_cache(maxsize=65_536)
 def _count_pixels(picture: Picture, max_pixels: int | None) -> int:
     try:
         with Image.open(picture.path) as opened:
@@ -112,11 +115,14 @@ class Encoded:
         number: of the item.
         id: of its example.
         inputs: tensors by name.
+        pictures: whose features stand for the pixels, in order; empty if pixels are among the
+            inputs.
     """
 
     number: int
     id: str
     inputs: Mapping[str, Any]
+    pictures: tuple[SeenPicture, ...] = ()
 
     @property
     def num_tokens(self) -> int:
@@ -129,10 +135,15 @@ class Encoder:
 
     A processor must not be used by two threads at a time, so each call takes a copy that is free;
     there are as many copies as there were calls at once.
+
+    Args:
+        policy: whose prompts they are.
+        memory: of pictures; None: each prompt has the pixels of its own.
     """
 
-    def __init__(self, policy: Policy) -> None:
+    def __init__(self, policy: Policy, memory: PictureMemory | None = None) -> None:
         self.policy = policy
+        self.memory = memory
         self._free: SimpleQueue[Policy] = SimpleQueue()
         self._copying = threading.Lock()
 
@@ -146,7 +157,7 @@ class Encoder:
         """
         policy = self._take()
         try:
-            encoded = Encoded(item.number, item.example.id, _encode(policy, item, max_pixels))
+            encoded = self._encode(policy, item, max_pixels)
         except DataError as error:
             return Failure("picture", str(error))
         except MemoryError:
@@ -154,6 +165,28 @@ class Encoder:
         finally:
             self._free.put(policy)
         return _check_length(encoded, policy.max_tokens, max_new_tokens) or encoded
+
+    def _encode(self, policy: Policy, item: WorkItem, max_pixels: int | None) -> Encoded:
+        text, shown = policy.render_prompt(item.example), item.example.pictures
+        try:
+            if self.memory is not None and shown:
+                seen = tuple(self._find(policy, picture, max_pixels) for picture in shown)
+                inputs = write_tokens(policy.processor, text, [picture.grid for picture in seen])
+                return Encoded(item.number, item.example.id, inputs, seen)
+            named = {"images": [[open_limited(one, max_pixels) for one in shown]]} if shown else {}
+            inputs = dict(policy.processor(text=[text], return_tensors="pt", **named))
+        except ValueError as error:
+            raise DataError(f"the pictures cannot be used ({error})") from error
+        return Encoded(item.number, item.example.id, inputs)
+
+    def _find(self, policy: Policy, picture: Picture, max_pixels: int | None) -> SeenPicture:
+        assert self.memory is not None
+        return self.memory.find(
+            (picture.digest, max_pixels),
+            lambda: policy.processor.image_processor(
+                images=[open_limited(picture, max_pixels)], return_tensors="pt"
+            ),
+        )
 
     def _take(self) -> Policy:
         try:
@@ -175,16 +208,6 @@ def collate(rows: Sequence[Mapping[str, Any]], *, pad_token_id: int) -> dict[str
             parts = [_pad(part, length, fill) for part in parts]
         batch[name] = torch.cat(parts)
     return batch
-
-
-def _encode(policy: Policy, item: WorkItem, max_pixels: int | None) -> Mapping[str, Any]:
-    text = policy.render_prompt(item.example)
-    pictures = [open_limited(picture, max_pixels) for picture in item.example.pictures]
-    named = {"images": [pictures]} if pictures else {}
-    try:
-        return dict(policy.processor(text=[text], return_tensors="pt", **named))
-    except ValueError as error:
-        raise DataError(f"the pictures cannot be used ({error})") from error
 
 
 def _check_length(encoded: Encoded, limit: int | None, max_new_tokens: int) -> Failure | None:

@@ -18,6 +18,7 @@ from groupwise.core import Completion
 from groupwise.inference.engine import Sampling
 from groupwise.inference.local import LocalEngine
 from groupwise.inference.streaming.encoding import Encoded, Encoder, collate, measure_example
+from groupwise.inference.streaming.pictures import open_memory
 from groupwise.inference.streaming.work import Failure, Outcome, StreamSettings, WorkItem
 
 R = TypeVar("R")
@@ -124,11 +125,15 @@ class LocalBackend:
 
     Args:
         engine: its policy is asked; its batch size plays no part.
+        picture_mib: of the device's memory for features of pictures: one that stands in several
+            prompts is encoded once (Qwen2-VL and Qwen2.5-VL; other models encode it each time). The
+            policy must not change then. 0: none is kept.
     """
 
-    def __init__(self, engine: LocalEngine) -> None:
+    def __init__(self, engine: LocalEngine, *, picture_mib: float = 0) -> None:
         self.engine = engine
-        self._encoder = Encoder(engine.policy)
+        self._memory = open_memory(engine.policy, max_mib=picture_mib)
+        self._encoder = Encoder(engine.policy, self._memory)
         self._limit = MemoryLimit()
 
     def stream(
@@ -199,7 +204,9 @@ class LocalBackend:
         try:
             inputs = collate([row.inputs for row in batch], pad_token_id=padding)
             ids = [row.id for row in batch]
-            return self.engine.generate_encoded(inputs, ids, sampling=sampling)
+            seen = [picture for row in batch for picture in row.pictures]
+            features = self._memory.look(seen) if self._memory is not None and seen else None
+            return self.engine.generate_encoded(inputs, ids, sampling=sampling, features=features)
         except (RuntimeError, MemoryError) as error:
             if not is_out_of_memory(error):
                 raise
