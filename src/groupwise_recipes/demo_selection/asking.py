@@ -173,7 +173,21 @@ class Answerer:
             return Result(None, None)
         if is_new and self.cache is not None:
             self.cache.put(self._key(query, demos), {"answer": found.text})
-        score = self._score(query, found)
+        answer = cut_answer(found.text, self.form)
+        score = self._score(query, Completion(answer))
         if score.value is None:
             raise DataError(f"query {query.id} cannot be scored: {score.reason}")
-        return Result(found.text, score.value)
+        return Result(answer, score.value)
+
+
+def cut_answer(text: str, form: FewShotForm) -> str:
+    """Return what was said up to where a model goes on with another example of the form.
+
+    Models that continue texts do so. OpenFlamingo's evaluation cuts at ``Question``, ``Answer`` and
+    ``Short``; here the form says where: at what stands between two examples, and at the words that
+    begin one.
+    """
+    for mark in (form.between, form.question.partition("{")[0]):
+        if mark:
+            text = text.lstrip().partition(mark)[0]
+    return text.strip()

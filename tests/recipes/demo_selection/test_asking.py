@@ -1,12 +1,14 @@
+from dataclasses import replace
+
 import pytest
 from demonstrations import RepeatLast, make_item
 
 from groupwise.core import DataError, make_example
-from groupwise.data import FewShotForm
+from groupwise.data import PUBLISHED_VQA, FewShotForm
 from groupwise.inference import Sampling, StreamSettings
 from groupwise.judges import ReplyCache
 from groupwise_drawn.dialects import read_dialects, write_dialects
-from groupwise_recipes.demo_selection.asking import Answerer, Result
+from groupwise_recipes.demo_selection.asking import Answerer, Result, cut_answer
 from groupwise_recipes.demo_selection.conditions import SAME_IN_EVALUATION, find_differences
 from groupwise_recipes.demo_selection.items import list_contents, make_dialect_example
 
@@ -73,6 +75,31 @@ def test_a_list_is_asked_once_unless_anything_about_it_differs(tmp_path):
     assert other.num_asked == 2
     (turned,) = first.ask([(QUERIES[0], [(B, A)])])
     assert turned[B, A].answer == "lum", "the order is part of it"
+
+
+@pytest.mark.parametrize(
+    ("said", "form", "answer"),
+    [
+        (" net\n", PUBLISHED_VQA, "net"),
+        ("netQuestion:What is it? Short", PUBLISHED_VQA, "net"),
+        ("What is it? A net", PUBLISHED_VQA, "What is it? A net"),
+        ("\nfish net\nSay it", FewShotForm("{question}{pictures}", between="\n"), "fish net"),
+        ("net; Q: What", FewShotForm("Q: {question} A:", between="; "), "net"),
+        ("Question:What?", PUBLISHED_VQA, ""),
+    ],
+)
+def test_an_answer_ends_where_another_example_begins(said, form, answer):
+    assert cut_answer(said, form) == answer
+
+
+def test_what_is_scored_is_the_cut_answer():
+    class GoesOn(RepeatLast):
+        def stream(self, *asked, **named):
+            for number, outcome in super().stream(*asked, **named):
+                yield number, replace(outcome, text=f"{outcome.text}Question:What?")
+
+    (found,) = make_answerer(GoesOn()).ask([(QUERIES[0], [(A,)])])
+    assert found == {(A,): Result("lum", 1.0)}
 
 
 def test_what_cannot_be_asked_or_scored_is_named():
