@@ -13,7 +13,7 @@ from typing import Annotated
 import torch
 from pydantic import Field
 
-from groupwise.core import Config, Example, RunError, derive_seed
+from groupwise.core import Config, Example, RunError, derive_seed, write_json
 from groupwise.data import DropLog
 from groupwise.inference import ReportStream
 from groupwise_recipes.demo_selection.asking import Answerer, List, Result
@@ -162,10 +162,11 @@ def record_candidates(
 ) -> Recording:
     """Try the lists of all queries, those first that are not on disk yet, and return the recording.
 
-    A list whose evaluation failed has no accuracy and is not asked again.
+    A list whose evaluation failed has no accuracy and is not asked again. Lists that were drawn
+    twice are counted in ``<name of the file>-drops.json``.
 
     Args:
-        path: a ``CandidateFile``; made if missing.
+        path: a ``CandidateFile``, ``<name>.jsonl``; made if missing.
         answerer: is asked.
         asked: queries and their pools.
         drawn: their lists.
@@ -177,6 +178,7 @@ def record_candidates(
         GroupwiseError: if the answerer cannot be asked.
     """
     conditions = answerer.describe(sampler=asked.pools.digest, correct_above=correct_above)
+    write_json(path.with_name(f"{path.stem}-drops.json"), drawn.drops.to_json())
     with CandidateFile(path, conditions) as rows:
         if rows.finished:
             _check_same(read_candidates(path), drawn, asked, path)

@@ -12,7 +12,7 @@ import torch
 from demonstrations import QUERIES, TRAIN, RepeatLast, make_asked, make_selector
 from recording_job import SETTINGS, record
 
-from groupwise.core import RunError
+from groupwise.core import RunError, read_json
 from groupwise_recipes.demo_selection.asking import Answerer
 from groupwise_recipes.demo_selection.candidate_audit import audit_candidates
 from groupwise_recipes.demo_selection.candidate_groups import make_groups
@@ -151,6 +151,17 @@ def test_killed_in_the_middle_the_file_is_that_of_a_whole_run(whole, tmp_path):
     assert record(path, answerer=answerer) == whole
     done = sum(len(query.candidates) for query in whole.queries[:3])
     assert len(backend.prompts) == sum(len(q.candidates) for q in whole.queries) - done
+
+
+def test_lists_that_were_drawn_twice_are_counted(tmp_path):
+    settings = RecordingSettings(num_shots=1, num_samples=9)
+    drawn = draw_lists(make_selector(), ASKED, settings, seed=5)
+    answerer = Answerer(RepeatLast(), identity="weights", train=TRAIN)
+    recording = record_candidates(tmp_path / "anchors.jsonl", answerer, ASKED, drawn)
+    counted = read_json(tmp_path / "anchors-drops.json", dict)
+    num_kept = sum(len(query.candidates) for query in recording.queries)
+    assert counted["counts"] == {"repeated list": 28 * len(QUERIES) - num_kept}
+    assert counted["total"] > 0
 
 
 def test_a_failed_evaluation_is_recorded_as_none(tmp_path):
