@@ -19,7 +19,7 @@ from study_runs import (
     make_study_run,
 )
 
-from groupwise.core import EvaluationError, write_json, write_jsonl
+from groupwise.core import EvaluationError, read_json, write_json, write_jsonl
 from groupwise.evaluation.page import LANGUAGES
 from groupwise.evaluation.page.words import load_vocabulary
 from groupwise_recipes.demo_selection.cells import Base, Cell, Subsets
@@ -27,6 +27,7 @@ from groupwise_recipes.demo_selection.conditions import COMPARED
 from groupwise_recipes.demo_selection.published_files import read_published
 from groupwise_recipes.demo_selection.study.arms import read_arms
 from groupwise_recipes.demo_selection.study.epochs import Epoch, read_epochs
+from groupwise_recipes.demo_selection.study.grids import tabulate_by, tabulate_differences
 from groupwise_recipes.demo_selection.study.notices import collect_notices, list_unlike
 from groupwise_recipes.demo_selection.study.page import write_study
 from groupwise_recipes.demo_selection.study.reading import change_relatively, list_reasons, read_kl
@@ -116,13 +117,17 @@ def test_what_has_not_run_is_a_question_mark_and_counts_nowhere(tmp_path):
     found = study.summarize(high, low, study.list_places([1]))
     assert (found.num_known, found.num_cells) == (EVERY - len(SIZES), EVERY)
     assert judge_alike(study).shots == (1, 3, 4)
-    write_study([one.folder for arm in study.arms for one in arm.runs], tmp_path / "out")
-    text = (tmp_path / "out" / "study.md").read_text()
-    assert "6 of 96 cells have not run" in text
-    *_, row = [
-        line for line in text.splitlines() if line.startswith("| 2 shots |") or "| 4 |" in line
-    ]
-    assert "?" in row  # No trend from epochs that did not run the same cells.
+    (found,) = [one for one in collect_notices(study) if one.kind == "not_run"]
+    assert found.values == {"num": 2 * len(SIZES), "all": 2 * 4 * EVERY}
+    (table,) = tabulate_by(study, "shots", choose_words("en"))
+    shown = {row[0].text: [one.text == "?" for one in row[1:]] for row in table.cells}
+    # Epochs that did not run the same cells have no trend.
+    assert shown["4"] == [True, False, False, True]
+    assert shown["2"] == [False, False, True, True]
+    assert shown["1"] == [False] * 4
+    (table,) = tabulate_by(study, "size", choose_words("en"))
+    assert {row[1].note for row in table.cells} == {"3 of 4"}
+    assert {row[-1].text for row in table.cells} == {"?"}
 
 
 def test_a_subset_that_was_not_asked_as_a_whole_has_not_run(tmp_path):
@@ -254,6 +259,21 @@ def check_refused(small, run, kind):
     assert collect_notices(study)[0] == found
     verdict = judge_alike(study)
     assert (verdict.outcome, verdict.arm) == ("unlike", None)
+
+
+def test_what_comes_from_outside_is_held_together_by_its_digest(tmp_path):
+    found: list[list[str]] = []
+    for digests in (("same", "same"), ("one", "two")):
+        runs: list[Path] = []
+        for beta, digest in zip((0.12, 0.15), digests, strict=True):
+            run = make_study_run(tmp_path / f"{digest}-{beta}", beta=beta)
+            manifest = read_json(run / "manifest.json", dict)
+            manifest["config"]["data"] = {"questions": f"/home/{beta}"}
+            manifest["inputs"] = {"data.questions": digest}
+            write_json(run / "manifest.json", manifest)
+            runs.append(run)
+        found.append([one.kind for one in list_unlike(make_study(read_arms(runs)))])
+    assert found == [[], ["other_settings"]]
 
 
 def test_a_refusal_stands_at_the_top_with_the_command_that_makes_arms_comparable(tmp_path):
@@ -424,8 +444,8 @@ def test_arms_without_a_seed_in_common_are_not_subtracted(tmp_path):
     study = make_study(read_arms(runs))
     assert name_notices(study, "error") == ["no_shared_seed"]
     assert judge_alike(study).differences == ()
-    write_study(runs, tmp_path / "out")
-    assert "≠" in (tmp_path / "out" / "study.md").read_text()
+    (table,) = tabulate_differences(study, choose_words("en"))
+    assert {one.text for row in table.cells for one in row[2:]} == {"≠"}
 
 
 def test_one_run_twice_is_refused(tmp_path):
@@ -476,7 +496,7 @@ def test_every_sentence_is_used_and_every_used_one_is_there():
     source = "\n".join(path.read_text() for path in STUDY.glob("*.py"))
     said = load_vocabulary("en", STUDY / "vocabulary")
     quoted = set(re.findall(r'"([\w.]+)"', source))
-    prefixes = ("thing.", "why_", "run_", "part_", "lead_")
+    prefixes = ("thing.", "why_", "run_", "part_", "lead_", "column_")
     for part in ("statements", "labels"):
         assert {key for key in said[part] if not key.startswith(prefixes)} <= quoted
     assert set(re.findall(r'Statement\(\s*"(\w+)"', source)) <= set(said["statements"])

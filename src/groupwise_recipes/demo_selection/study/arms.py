@@ -33,7 +33,8 @@ class StudyRun:
         folder: the run.
         beta: as configured.
         seed: as configured.
-        settings: all others that can change a result, by dotted key.
+        settings: all others that can change a result, by dotted key; of what comes from outside,
+            and of code, the digest.
         evaluated: what its cells share.
         subsets: of the test items.
         training: finished epochs by phase.
@@ -143,7 +144,7 @@ def read_run(folder: Path) -> StudyRun:
         seed=int(settings[SEED]),
         settings={
             key: value
-            for key, value in settings.items()
+            for key, value in {**settings, **manifest.get("inputs", {})}.items()
             if key not in (BETA, SEED, EPOCHS) and kinds.get(key) != "harmless"
         },
         evaluated=read_facts(evaluation),

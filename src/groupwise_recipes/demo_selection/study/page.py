@@ -136,11 +136,10 @@ def _beside(found: tuple[Table, ...]) -> Tables:
 
 
 def _show_training(study: Study, words: Words) -> Iterator[Block]:
-    for phase in tables.PHASES:
-        found = tables.tabulate_training(study, phase, words)
-        if found.rows:
-            yield Heading(phase.upper())
-            yield found
+    warmup, found = (tables.tabulate_training(study, phase, words) for phase in tables.PHASES)
+    if found.rows:
+        yield Heading("GRPO")
+        yield found
     changes = tables.tabulate_changes(study, words)
     if changes.rows:
         yield Heading(words.label("changes_of"))
@@ -151,6 +150,8 @@ def _show_training(study: Study, words: Words) -> Iterator[Block]:
     if len(study.arms) > 1 and study.epochs:
         yield Heading(words.label("kl_of_arms"))
         yield tables.tabulate_kl(study, words)
+    if warmup.rows:
+        yield Fold("RCE", (warmup,))
 
 
 def _show_differences(study: Study, words: Words) -> Iterator[Block]:

@@ -91,13 +91,11 @@ def _name_condition(run: StudyRun, name: str) -> str | None:
 def tabulate_training(study: Study, phase: Phase, words: Words) -> Table:
     """Return the metrics of each epoch of each arm, means over its seeds."""
     is_grpo = phase == "grpo"
-    names = ("ppo_loss", "kl", "advantage_std", "advantage_max") if is_grpo else ()
+    grpo = ("ppo", "kl", "advantage_std", "advantage_max", "beta", "sum") if is_grpo else ()
+    columns = ("loss", "validation", *grpo, "dead")
     heads = (
-        words.label("arm"),
-        words.label("epoch"),
-        *(words.title("series", name) for name in ("loss", "eval_loss", *names)),
-        *(("β", words.label("sum_of_losses")) if is_grpo else ()),
-        words.title("series", "dead_groups"),
+        *words.labels("arm", "epoch"),
+        *(words.label(f"column_{name}") for name in columns),
     )
     rows = tuple(
         (
@@ -123,7 +121,7 @@ def _show_epoch(epoch: Epoch, words: Words, *, is_grpo: bool) -> Iterable[Cell]:
         expected = epoch.expected_loss
         is_known = epoch.loss is not None and expected is not None
         mark = ("✓" if epoch.adds_up else "✗") if is_known else DASH
-        yield Cell(mark, "" if expected is None else f"{expected:.5f}")
+        yield Cell(mark, "" if epoch.adds_up else f"{expected:.5f}")
     dead, groups = round(epoch.num_dead_groups), round(epoch.num_groups)
     yield Cell(words.label("of", part=dead, all=groups) if groups else DASH, order=dead)
 
