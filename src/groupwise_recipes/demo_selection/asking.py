@@ -48,8 +48,9 @@ class Answerer:
 
     Args:
         backend: what answers, in this process or behind a server.
-        identity: digest of the model's folder (``digest_base``), or name and revision of a served
-            one: answers of another must not be taken from the cache.
+        identity: of all that answers depend on beside the request: digest of a model's folder
+            (``digest_base``) and dtype, or name and revision of a served one. Answers of another
+            identity are not taken from the cache.
         train: the demonstrations.
         form: how prompts are written.
         sampling: greedy unless told otherwise.

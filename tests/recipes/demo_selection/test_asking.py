@@ -1,11 +1,12 @@
 from dataclasses import replace
+from typing import ClassVar
 
 import pytest
 from demonstrations import RepeatLast, make_item
 
 from groupwise.core import DataError, make_example
 from groupwise.data import PUBLISHED_VQA, FewShotForm
-from groupwise.inference import Sampling, StreamSettings
+from groupwise.inference import Reply, RequestError, Sampling, ServerBackend, StreamSettings
 from groupwise.judges import ReplyCache
 from groupwise_drawn.dialects import read_dialects, write_dialects
 from groupwise_recipes.demo_selection.asking import Answerer, Result, cut_answer
@@ -134,6 +135,34 @@ def test_a_drawn_item_is_asked_as_a_published_one(tmp_path):
     assert answerer.write_prompt(query, (shown.id,)).pictures == (item.picture, other.picture)
     assert list_contents([query]) == [(query.id, other.picture, other.question)]
     assert query.cluster == query.fields["question_id"] == "test-0"
+
+
+class Replies:
+    """A server that refuses one question and repeats the pictures of the others."""
+
+    identity: ClassVar = {"model": "m", "revision": "1"}
+
+    def __init__(self, refused: str) -> None:
+        self.refused = refused
+
+    async def respond(self, example, *, sampling):
+        if example.prompt[-1].text.splitlines()[-1].startswith(f"Question:{self.refused}"):
+            raise RequestError("refused", "too many pictures")
+        return Reply(",".join(picture.path.stem for picture in example.pictures))
+
+
+def test_a_server_is_asked_as_a_model_in_this_process_is(tmp_path):
+    items = read_dialects(write_dialects(tmp_path, seed=0, sizes={"train": 3, "test": 3}))
+    train, queries = (
+        [make_dialect_example(one) for one in part] for part in (items[:3], items[3:])
+    )
+    a, b, c = (one.id for one in train)
+    backend = ServerBackend(Replies(items[4].question), max_concurrency=2)
+    answerer = Answerer(backend, identity="m 1", train=train)
+    found = list(answerer.ask([(query, [(a,), (c, b)]) for query in queries]))
+    assert [one[c, b].answer for one in found] == ["2,1,0", None, "2,1,2"]
+    assert [one[a,].answer for one in found] == ["0,0", None, "0,2"]
+    assert answerer.failures == {"refused": 2}
 
 
 def test_an_item_without_its_picture_or_question_is_named():
