@@ -3,9 +3,11 @@
 import random
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import torch
 from tokenizers.processors import TemplateProcessing
+from torch.nn import functional
 from transformers import CLIPConfig, CLIPImageProcessorPil, CLIPModel, PreTrainedTokenizerFast
 
 from groupwise.core import Picture, TrainingError, derive_seed, open_picture, seed_everything
@@ -14,6 +16,7 @@ from groupwise.models import silence_libraries, train_tokenizer
 _SIDE = 32
 _TEXT_LENGTH = 32
 _LEARNING_RATE = 1e-3
+_LOUDNESS = 10.0
 
 
 def write_tiny_clip(
@@ -32,7 +35,8 @@ def write_tiny_clip(
     Args:
         folder: made if missing.
         captioned: pictures and what is seen on them.
-        texts: such as questions; the tokenizer learns them and the captions.
+        texts: such as questions; the tokenizer learns them and the captions, and the text tower
+            learns to keep their words.
         seed: of the weights and of the order.
         num_steps: of AdamW.
         batch_size: pairs of a step; each caption has to find its picture among them.
@@ -56,7 +60,12 @@ def write_tiny_clip(
         images=[open_picture(picture) for picture, _ in captioned], return_tensors="pt"
     )["pixel_values"]
     captions = tokenizer([caption for _, caption in captioned], padding=True, return_tensors="pt")
-    optimizer = torch.optim.AdamW(model.parameters(), lr=_LEARNING_RATE)
+    # Reads the words off a text's embedding. Captions have few of the words of questions: without it
+    # an embedding hardly tells questions apart that differ in one of them.
+    words = torch.nn.Linear(model.config.projection_dim, len(tokenizer))
+    distinct = sorted(set(texts))
+    parameters = [*model.parameters(), *words.parameters()]
+    optimizer = torch.optim.AdamW(parameters, lr=_LEARNING_RATE)
     rng = random.Random(derive_seed(seed, "order of captions"))
     for _ in range(num_steps):
         places = rng.sample(range(len(captioned)), batch_size)
@@ -66,6 +75,11 @@ def write_tiny_clip(
             pixel_values=pictures[places],
             return_loss=True,
         ).loss
+        if distinct:
+            told = rng.sample(distinct, min(batch_size, len(distinct)))
+            loss = loss + _find_words(
+                model, words, tokenizer(told, padding=True, return_tensors="pt")
+            )
         optimizer.zero_grad()
         loss.backward()
         optimizer.step()
@@ -75,11 +89,24 @@ def write_tiny_clip(
     return folder
 
 
+def _find_words(model: CLIPModel, words: torch.nn.Linear, inputs: Any) -> torch.Tensor:
+    """Return the cross-entropy of the words of texts, read off their embeddings."""
+    ids, mask = inputs["input_ids"], inputs["attention_mask"]
+    embedded = model.get_text_features(input_ids=ids, attention_mask=mask).pooler_output
+    log_probs = words(_LOUDNESS * functional.normalize(embedded, dim=-1)).log_softmax(-1)
+    is_word = (mask == 1) & (ids != model.config.text_config.eos_token_id)
+    return -log_probs.gather(1, ids)[is_word].mean()
+
+
 def _make_tokenizer(texts: Sequence[str]) -> PreTrainedTokenizerFast:
-    """Return a tokenizer that ends each text, where CLIP's text tower reads it."""
+    """Return a tokenizer that ends each text, where CLIP's text tower reads it.
+
+    The end is the padding token, as CLIP's own: Transformers reads a text whose end has the id 2,
+    as the policies' end token, at its largest id instead, whatever word that is.
+    """
     tokenizer = train_tokenizer(texts)
     tokenizer.padding_side = "right"
-    end = str(tokenizer.eos_token)
+    end = tokenizer.eos_token = str(tokenizer.pad_token)
     tokenizer.backend_tokenizer.post_processor = TemplateProcessing(
         single=f"$A {end}", special_tokens=[(end, tokenizer.convert_tokens_to_ids(end))]
     )

@@ -9,7 +9,7 @@ from PIL import Image
 from transformers import AutoTokenizer
 
 from groupwise.core import DataError, ModelError, TrainingError, read_picture
-from groupwise_drawn.dialects import read_dialects, write_dialects
+from groupwise_drawn.dialects import DIALECTS, read_dialects, write_dialects
 from groupwise_recipes.demo_selection.features import ClipFeatures, join_features
 from groupwise_recipes.demo_selection.tiny_clip import write_tiny_clip
 
@@ -65,6 +65,14 @@ def test_captions_find_their_pictures(clip, items, tmp_path):
 def test_words_that_stand_in_no_caption_are_learned_whole(clip):
     tokenizer = AutoTokenizer.from_pretrained(clip)
     assert tokenizer.tokenize("Reply in Kelo") == ["Reply", "Ġin", "ĠKelo"]
+
+
+def test_every_word_of_a_question_counts(clip, tmp_path):
+    features = ClipFeatures(clip, cache=tmp_path)
+    questions = [f"{words} {name}" for words in ("Reply in", "Say it in") for name in DIALECTS]
+    embedded = features.embed_texts(questions)
+    apart = torch.cdist(embedded, embedded) + torch.eye(len(questions))
+    assert apart.min() > 0.05
 
 
 def test_a_table_knows_what_it_was_made_of(clip, items, tmp_path):
