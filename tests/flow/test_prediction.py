@@ -40,7 +40,7 @@ class Doors(Task[Settings]):
     def find_base(self, config, run):
         return "the base"
 
-    def open_predictor(self, config, policy):
+    def open_predictor(self, config, policy, run):
         opened.append(StandIn(self, config, policy))
         return opened[-1]
 

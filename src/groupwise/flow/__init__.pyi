@@ -15,7 +15,7 @@ from groupwise.flow.preparing import build_base, rate_baselines
 from groupwise.flow.preview import estimate_picture
 from groupwise.flow.recipe import make_recipe
 from groupwise.flow.running import run
-from groupwise.flow.settings import DataSettings, EvaluationSettings, FlowConfig
+from groupwise.flow.settings import DataSettings, EvaluationSettings, FlowConfig, RunConfig
 from groupwise.flow.stages import ASKED, POLICY, Stage, keep_stages, list_usual_stages
 from groupwise.flow.task import Ask, Estimate, Part, Task
 
@@ -32,6 +32,7 @@ __all__ = [
     "Part",
     "PolicyPredictor",
     "PredictionSummary",
+    "RunConfig",
     "Stage",
     "Task",
     "answer_requests",

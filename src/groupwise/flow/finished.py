@@ -88,7 +88,7 @@ class FinishedRun:
 
     def open_predictor(self, policy: str | None = None) -> Predictor:
         """Return what answers requests with a policy; None: the main one."""
-        return self.task.open_predictor(self.config, self.find_policy(policy))
+        return self.task.open_predictor(self.config, self.find_policy(policy), self.folder)
 
     def _choose_main(self) -> str:
         described = read_policies(self.folder)

@@ -16,7 +16,7 @@ def make_recipe(task: "Task[Any] | str", **named: Any) -> Recipe[Any]:
 
     Args:
         task: the task, or where to import it from when it is needed (``module:name``).
-        **named: the other fields of the ``Recipe``.
+        **named: the other fields of the ``Recipe``; ``rewards=None`` where none are audited.
     """
 
     def load() -> "Task[Any]":
@@ -30,9 +30,7 @@ def make_recipe(task: "Task[Any] | str", **named: Any) -> Recipe[Any]:
         return plan_stages(load(), config, run)
 
     def preview(config: Any) -> Preview:
-        from groupwise.flow.preview import preview_run
-
-        return preview_run(load(), config)
+        return load().preview(config)
 
     def find_rewards() -> RewardSource[Any]:
         found = load()
@@ -46,4 +44,6 @@ def make_recipe(task: "Task[Any] | str", **named: Any) -> Recipe[Any]:
             collect, uses=uses, reads=part.reads, code=part.code, inputs=found.reward_inputs
         )
 
-    return Recipe(plan=plan, preview=preview, rewards=find_rewards, task=load, **named)
+    has_rewards = isinstance(task, str) or "rewards" in task.parts
+    usual: dict[str, Any] = {"rewards": find_rewards if has_rewards else None}
+    return Recipe(plan=plan, preview=preview, task=load, **{**usual, **named})

@@ -6,14 +6,14 @@ from pathlib import Path
 from typing import Any
 
 from groupwise.core import Say
-from groupwise.flow.settings import FlowConfig
+from groupwise.flow.settings import RunConfig
 from groupwise.flow.task import Task
 from groupwise.pipeline import find_recipe, run_recipe
 
 
 def run(
     task: type[Task[Any]],
-    config: FlowConfig,
+    config: RunConfig,
     *,
     out: Path | str,
     until: str | None = None,

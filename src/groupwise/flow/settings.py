@@ -47,18 +47,28 @@ class EvaluationSettings(Config):
     num_heldout_items: Annotated[int, _LOGGED] = Field(default=96, ge=1)
 
 
-class FlowConfig(Config):
-    """The whole job.
+class RunConfig(Config):
+    """What every recipe made of a Task has.
 
     Attributes:
-        model: the base that training starts from.
+        seed: of the run.
+        model: the language model that answers.
+    """
+
+    seed: int = 0
+    model: ModelSettings
+
+
+class FlowConfig(RunConfig):
+    """The whole job of the usual stages, in which ``model`` is trained.
+
+    Attributes:
+        data: what is asked of any data.
         sft: the warm-up; None: GRPO starts from the base.
         grpo: the training on rewards.
         evaluation: how policies are asked.
     """
 
-    seed: int = 0
-    model: ModelSettings
     data: DataSettings
     sft: SftSettings | None
     grpo: GrpoSettings

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any, ClassVar, Generic, Literal, Protocol, Typ
 from groupwise.core import Config, ConfigError, Example, Finding, Message, dump_config
 from groupwise.data import DropLog, read_asked_rows, read_examples
 from groupwise.evaluation import JOINT, MAJORITY, NEAREST, PICTURE_ONLY, TEXT_ONLY
-from groupwise.flow.settings import FlowConfig
-from groupwise.pipeline import Recipe, StepContext
+from groupwise.flow.settings import RunConfig
+from groupwise.pipeline import Preview, Recipe, StepContext
 from groupwise.rewards import Parser, RewardCase, RewardSet
 from groupwise.serving import Predictor, Request
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from groupwise.flow.stages import Stage
     from groupwise.training import RowsOfEpoch
 
-C = TypeVar("C", bound=FlowConfig)
+C = TypeVar("C", bound=RunConfig)
 
 PartName = Literal["data", "audit", "parser", "warmup", "rewards", "measures"]
 Ask = Callable[[Sequence[Example]], Sequence[str]]
@@ -88,8 +88,8 @@ class Task(Generic[C]):
         config_type: its config.
         parts: what methods depend on: ``data`` (``prepare``), ``audit`` (``find_in_data``),
             ``parser``, ``warmup`` (also ``control``), ``rewards`` (also ``judge`` and
-            ``make_case``) and ``measures`` (``predict_baselines``, ``probe``, ``complete``,
-            ``describe``).
+            ``make_case``; without it none are audited) and ``measures``
+            (``predict_baselines``, ``probe``, ``complete``, ``describe``).
         data_stage: the stage that writes ``{train,validation,test}.jsonl``.
         measured_from: further stages whose outputs the part ``measures`` reads, with spaces
             between them.
@@ -102,8 +102,8 @@ class Task(Generic[C]):
             is about, for the joint baseline; None: nothing tells.
     """
 
-    config_type: ClassVar[type[FlowConfig]]
-    parts: ClassVar[Mapping[PartName, Part]]
+    config_type: ClassVar[type[RunConfig]]
+    parts: ClassVar[Mapping[PartName, Part]] = {}
     data_stage: ClassVar[str] = "prepare"
     measured_from: ClassVar[str] = ""
     things: ClassVar[str] = "questions"
@@ -230,7 +230,8 @@ class Task(Generic[C]):
 
     def choose_heldout(self, config: C, examples: Sequence[Example]) -> Sequence[Example]:
         """Return the validation items behind the held-out curve of GRPO."""
-        return examples[: config.evaluation.num_heldout_items]
+        settings: Any = config  # a FlowConfig, as the usual stages need
+        return examples[: settings.evaluation.num_heldout_items]
 
     def measure_heldout(
         self, config: C, examples: Sequence[Example], texts: Sequence[str]
@@ -289,6 +290,12 @@ class Task(Generic[C]):
         """Return what a dry run says; what stops ``prepare`` is raised."""
         raise NotImplementedError
 
+    def preview(self, config: C) -> Preview:
+        """Return all that a dry run says and shows; usually made of ``estimate``."""
+        from groupwise.flow.preview import preview_run
+
+        return preview_run(self, config)
+
     # What a finished run is asked.
 
     def picture_columns(self, config: C) -> Sequence[str]:
@@ -338,8 +345,14 @@ class Task(Generic[C]):
         """Return the prompt with ``{{ column }}`` for what comes from a row; nothing: unknown."""
         return ()
 
-    def open_predictor(self, config: C, policy: str | Path) -> Predictor:
-        """Return what answers requests with a policy, given by its folder or hub id."""
+    def open_predictor(self, config: C, policy: str | Path, run: Path) -> Predictor:
+        """Return what answers requests.
+
+        Args:
+            config: of the run.
+            policy: its folder or hub id.
+            run: the run folder.
+        """
         from groupwise.flow.prediction import PolicyPredictor
 
         return PolicyPredictor(self, config, policy)

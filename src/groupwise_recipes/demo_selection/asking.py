@@ -148,6 +148,20 @@ class Answerer:
                     for one, answer in found.items()
                 }
 
+    def answer(self, asked: Sequence[tuple[Example, List]]) -> list[str | None]:
+        """Return what is said to queries behind their lists, unscored; None where asking failed.
+
+        Raises:
+            DataError: if a list names what is no demonstration.
+            GroupwiseError: if the model, not a query, is at fault.
+        """
+        groups = [WorkGroup(str(n), (self.write_prompt(*one),)) for n, one in enumerate(asked)]
+        settings = self.stream.model_copy(update={"order": "given"})
+        outcomes = generate_groups(self.backend, groups, sampling=self.sampling, settings=settings)
+        with closing(outcomes):
+            found = [outcome.completions[0] for outcome in outcomes]
+        return [None if isinstance(one, Failure) else one.text for one in found]
+
     def write_prompt(self, query: Example, demos: List) -> Example:
         """Return the prompt of a query behind a list of demonstrations.
 

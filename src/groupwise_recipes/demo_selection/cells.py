@@ -25,6 +25,7 @@ from groupwise.core import (
 from groupwise_recipes.demo_selection.candidate_files import parse
 
 FOLDER = "cells"
+FACTS = "cells.json"
 _NAME = re.compile(r"(?P<system>[a-z]\w*)(-epoch-(?P<epoch>\d+))?-shots-(?P<shots>\d+)")
 _exact = with_config(ConfigDict(extra="forbid"))
 
@@ -88,7 +89,7 @@ class Base:
 @_exact
 @dataclass(frozen=True, slots=True)
 class EvaluationFacts:
-    """What the cells of a run share, in ``conditions.json``.
+    """What the cells of a run share, in ``cells.json``.
 
     Attributes:
         conditions: by the names of ``COMPARED``; ``data`` is the digest of the recording that the
@@ -183,17 +184,17 @@ def take_subset(rows: Iterable[CellRow], ids: Sequence[str]) -> tuple[CellRow, .
 
 
 def write_facts(evaluation: Path, facts: EvaluationFacts) -> None:
-    """Replace ``conditions.json``."""
-    write_json(evaluation / "conditions.json", asdict(facts))
+    """Replace ``cells.json``."""
+    write_json(evaluation / FACTS, asdict(facts))
 
 
 def read_facts(evaluation: Path) -> EvaluationFacts:
-    """Return what ``conditions.json`` says.
+    """Return what ``cells.json`` says.
 
     Raises:
         DataError: if it cannot be read or says something else.
     """
-    path = evaluation / "conditions.json"
+    path = evaluation / FACTS
     return parse(read_json(path, dict), _FACTS, str(path))
 
 

@@ -14,6 +14,7 @@ from groupwise.inference import ReportStream
 from groupwise_recipes.demo_selection.asking import Answerer, List, Result
 from groupwise_recipes.demo_selection.candidates import Recording
 from groupwise_recipes.demo_selection.cells import (
+    FACTS,
     Cell,
     CellRow,
     EvaluationFacts,
@@ -217,7 +218,7 @@ def begin_evaluation(folder: Path, facts: EvaluationFacts, subsets: Subsets) -> 
     if (folder / "subsets.json").exists():
         former = read_facts(folder), read_subsets(folder)
         for name, ours, theirs in zip(
-            ("conditions.json", "subsets.json"), (facts, subsets), former, strict=True
+            (FACTS, "subsets.json"), (facts, subsets), former, strict=True
         ):
             if ours != theirs:
                 raise RunError(

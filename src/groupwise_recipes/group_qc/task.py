@@ -219,7 +219,7 @@ class GroupQc(Task[GroupQcConfig]):
         return predictor.read_labelled(config, context, path, folder)
 
     def open_predictor(
-        self, config: GroupQcConfig, policy: str | Path
+        self, config: GroupQcConfig, policy: str | Path, run: Path
     ) -> predictor.GroupQcPredictor:
         """Return what goes through both stages."""
         return predictor.GroupQcPredictor(self, config, policy)

@@ -8,6 +8,7 @@ from typing import Any, Literal
 
 from groupwise.core import EvaluationError, RunFolder, flatten_settings, read_json
 from groupwise_recipes.demo_selection.cells import (
+    FACTS,
     Cell,
     CellRow,
     EvaluationFacts,
@@ -135,7 +136,7 @@ def read_run(folder: Path) -> StudyRun:
     settings = dict(flatten_settings(manifest["config"]))
     if BETA not in settings or SEED not in settings:
         raise EvaluationError(f"{folder} is no run of a selector", expected=f"{BETA} and {SEED}")
-    if not (folder / "evaluate" / "conditions.json").is_file():
+    if not (folder / "evaluate" / FACTS).is_file():
         raise EvaluationError(f"{folder} was not evaluated", fix="run it to its end")
     evaluation = folder / "evaluate"
     return StudyRun(

@@ -1,0 +1,214 @@
+"""Settings of the demo_selection recipe, as written in its YAML files."""
+
+from pathlib import Path
+from typing import Annotated, Self
+
+from pydantic import Field, model_validator
+
+from groupwise.core import Config, Harmless, Source
+from groupwise.data import PUBLISHED_VQA, FewShotForm
+from groupwise.flow import RunConfig
+from groupwise.inference import ServerSettings
+from groupwise_recipes.demo_selection.answerer import AnswererSettings
+from groupwise_recipes.demo_selection.candidate_audit import CandidateLimits
+from groupwise_recipes.demo_selection.pools import Sampler
+from groupwise_recipes.demo_selection.recording import RecordingSettings
+from groupwise_recipes.demo_selection.settings import (
+    RewardMode,
+    SelectorGrpoSettings,
+    SelectorRceSettings,
+    SelectorSettings,
+)
+
+_AT_ONCE = Harmless(
+    "how many prompts are asked at once: greedy answers do not depend on it",
+    "推理批大小：不影响贪心解码的答案",
+)
+
+
+class DrawnDialects(Config):
+    """The small drawn world: what a question asks for is shown by the right demonstration alone.
+
+    Attributes:
+        num_train: items that demonstrations are taken from.
+        num_anchors: queries that the selector is trained on.
+        num_validation, num_test: queries that it is not trained on.
+        revised_share: chance of a dialect's word for a colour to have been revised.
+        former_share: chance of a demonstration to have been recorded before that.
+    """
+
+    num_train: int = Field(default=800, ge=2)
+    num_anchors: int = Field(default=400, ge=1)
+    num_validation: int = Field(default=100, ge=1)
+    num_test: int = Field(default=400, ge=1)
+    revised_share: float = Field(default=0.5, ge=0, le=1)
+    former_share: float = Field(default=0.5, ge=0, le=1)
+
+
+class VqaFiles(Config):
+    """The official files of one split of OK-VQA or VQA v2.
+
+    Attributes:
+        questions: ``…OpenEnded_mscoco_<subset>_questions.json``.
+        annotations: ``…mscoco_<subset>_annotations.json``.
+        pictures: folder with COCO's pictures.
+    """
+
+    questions: Annotated[Path, Source("data")]
+    annotations: Annotated[Path, Source("data")]
+    pictures: Annotated[Path, Source("data")]
+
+
+class VqaQuestions(Config):
+    """Questions of OK-VQA or VQA v2.
+
+    Attributes:
+        train: that demonstrations, anchors and validation queries are taken from; no query is ever
+            in its own pool.
+        test: that test queries are drawn from.
+        num_anchors, num_validation, num_test: queries, drawn by the seed.
+    """
+
+    train: VqaFiles
+    test: VqaFiles
+    num_anchors: int = Field(default=800, ge=1)
+    num_validation: int = Field(default=200, ge=1)
+    num_test: int = Field(default=800, ge=1)
+
+
+class DemoData(Config):
+    """Where questions and demonstrations come from; one of the two.
+
+    Attributes:
+        drawn: the small drawn world.
+        vqa: official files.
+    """
+
+    drawn: DrawnDialects | None = None
+    vqa: VqaQuestions | None = None
+
+    @model_validator(mode="after")
+    def _check_source(self) -> Self:
+        if (self.drawn is None) == (self.vqa is None):
+            raise ValueError("give data.drawn or data.vqa, and not both")
+        return self
+
+
+class FormSettings(Config):
+    """How a prompt with demonstrations is written; see ``FewShotForm``."""
+
+    question: str = PUBLISHED_VQA.question
+    before_answer: str = PUBLISHED_VQA.before_answer
+    between: str = PUBLISHED_VQA.between
+    system: str | None = None
+
+    def make(self) -> FewShotForm:
+        """Return the form."""
+        return FewShotForm(**self.model_dump())
+
+
+class AskingSettings(Config):
+    """How the answerer is asked; greedily.
+
+    Attributes:
+        max_new_tokens: of an answer.
+        batch_size: prompts per forward pass.
+        picture_mib: memory for what pictures were encoded to, in this process; 0 keeps nothing.
+    """
+
+    max_new_tokens: int = Field(default=5, ge=1)
+    batch_size: Annotated[int, _AT_ONCE] = Field(default=32, ge=1)
+    picture_mib: Annotated[float, _AT_ONCE] = Field(default=1024, ge=0)
+
+
+class FeatureSettings(Config):
+    """What pictures and questions are compared by.
+
+    Attributes:
+        base: folder or hub id of a ``CLIPModel``; None: a tiny one is trained on the drawn world.
+        num_steps: of the training of the tiny one.
+    """
+
+    base: str | None = None
+    num_steps: int = Field(default=150, ge=1)
+
+
+class PoolSettings(Config):
+    """The pool that lists are picked from, drawn alike in training, evaluation and use.
+
+    Attributes:
+        sampler: which train items are in a query's pool.
+        size: K.
+        num_near: of the sampler ``mmices``.
+    """
+
+    sampler: Sampler = "random"
+    size: int = Field(default=64, ge=2)
+    num_near: int = Field(default=256, ge=2)
+
+
+class ListEvaluation(Config):
+    """Which cells are evaluated.
+
+    Attributes:
+        shots: demonstrations of a list.
+        sizes: of the named subsets of the test split; the largest is what the report is of.
+        every_epoch: whether RCE and GRPO are evaluated after each epoch, not after their last only.
+    """
+
+    shots: tuple[Annotated[int, Field(ge=1)], ...] = Field(default=(1, 2, 3, 4), min_length=1)
+    sizes: tuple[Annotated[int, Field(ge=1)], ...] = Field(default=(400,), min_length=1)
+    every_epoch: bool = False
+
+
+class DemoSelectionConfig(RunConfig):
+    """The whole job; ``model`` is the frozen answerer.
+
+    Attributes:
+        server: where the answerer is served; None: it runs in this process.
+        teach: how the tiny answerer is taught, if ``model.base`` is tiny.
+        form: how a prompt is written.
+        asking: how the answerer is asked.
+        pools: drawn for every query.
+        recording: which lists are tried.
+        limits: what recorded candidates must be like.
+        reward: how hard and soft values make a reward.
+        selector: the pointer network.
+        rce: its warm-up.
+        record_again: whether the selector after RCE records the candidates of GRPO anew.
+        grpo: its training on rewards.
+        grpo_from_epoch: of RCE, after which GRPO goes on; None: the last.
+        evaluation: which cells are evaluated.
+    """
+
+    data: DemoData
+    server: ServerSettings | None = None
+    teach: AnswererSettings = AnswererSettings()
+    form: FormSettings = FormSettings()
+    asking: AskingSettings = AskingSettings()
+    features: FeatureSettings = FeatureSettings()
+    pools: PoolSettings = PoolSettings()
+    recording: RecordingSettings = RecordingSettings()
+    limits: CandidateLimits = CandidateLimits()
+    reward: RewardMode = "hard_plus_soft"
+    selector: SelectorSettings = SelectorSettings()
+    rce: SelectorRceSettings = SelectorRceSettings()
+    record_again: bool = True
+    grpo: SelectorGrpoSettings = SelectorGrpoSettings()
+    grpo_from_epoch: int | None = Field(default=None, ge=1)
+    evaluation: ListEvaluation = ListEvaluation()
+
+    @model_validator(mode="after")
+    def _check_parts(self) -> Self:
+        if self.features.base is None and self.data.drawn is None:
+            raise ValueError(
+                "features.base: give a CLIPModel; the tiny one knows drawn scenes only"
+            )
+        if self.model.is_tiny and self.data.drawn is None:
+            raise ValueError("model.base: the tiny answerer is taught on drawn scenes only")
+        num_test = (self.data.drawn or self.data.vqa).num_test  # type: ignore[union-attr]
+        if self.grpo_from_epoch is not None and self.grpo_from_epoch > self.rce.epochs:
+            raise ValueError(f"grpo_from_epoch: RCE has {self.rce.epochs} epochs")
+        if max(self.evaluation.sizes) > num_test:
+            raise ValueError(f"evaluation.sizes: at most {num_test}, the test items there are")
+        return self

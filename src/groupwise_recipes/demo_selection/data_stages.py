@@ -1,0 +1,154 @@
+"""The stages ``prepare``, ``answerer`` and ``features``: items, and what answers them."""
+
+import random
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from groupwise.core import (
+    DataError,
+    Example,
+    derive_seed,
+    read_json,
+    write_json,
+)
+from groupwise.data import (
+    LoadedVqa,
+    load_vqa,
+    make_vqa_example,
+    read_examples,
+    write_examples,
+)
+from groupwise.pipeline import StepContext
+from groupwise_drawn.dialects import SPLITS, Split, read_dialects, write_dialects
+from groupwise_recipes.demo_selection.answerer import teach_answerer
+from groupwise_recipes.demo_selection.config import (
+    DrawnDialects,
+    VqaFiles,
+    VqaQuestions,
+)
+from groupwise_recipes.demo_selection.features import ClipFeatures
+from groupwise_recipes.demo_selection.items import list_contents, make_dialect_example
+from groupwise_recipes.demo_selection.tiny_clip import write_tiny_clip
+
+_WORLD = "world"
+_CAPTIONS = "captions.json"
+
+
+def run_prepare(task: Any, context: StepContext) -> None:
+    """Write the train items and the queries of each split."""
+    del task
+    config, folder = context.config, context.folder
+    drawn, vqa = config.data.drawn, config.data.vqa
+    if drawn is not None:
+        splits = _draw(drawn, folder, seed=config.seed)
+    else:
+        train, test = load_files(vqa.train), load_files(vqa.test)
+        splits = split_vqa(train, test, vqa, seed=config.seed)
+        found = {
+            name: {"num_rows": loaded.num_rows, "drops": loaded.drops.to_json()}
+            for name, loaded in (("train", train), ("test", test))
+        }
+        write_json(folder / "source.json", found)
+    for name, examples in splits.items():
+        write_examples(folder / f"{name}.jsonl", examples)
+
+
+def read_items(prepared: Path) -> dict[str, list[Example]]:
+    """Return train items and queries by split."""
+    return {name: read_examples(prepared / f"{name}.jsonl") for name in SPLITS}
+
+
+def _draw(drawn: DrawnDialects, folder: Path, *, seed: int) -> dict[str, list[Example]]:
+    sizes: dict[Split, int] = {
+        "train": drawn.num_train,
+        "anchors": drawn.num_anchors,
+        "validation": drawn.num_validation,
+        "test": drawn.num_test,
+    }
+    shares = {"revised_share": drawn.revised_share, "former_share": drawn.former_share}
+    index = write_dialects(folder / _WORLD, seed=derive_seed(seed, "world"), sizes=sizes, **shares)
+    splits: dict[str, list[Example]] = {name: [] for name in SPLITS}
+    captions: dict[str, str] = {}
+    for item in read_dialects(index):
+        example = make_dialect_example(item)
+        splits[item.split].append(example)
+        captions[example.id] = item.scene.caption
+    write_json(folder / _CAPTIONS, captions)
+    return splits
+
+
+def load_files(files: VqaFiles) -> LoadedVqa:
+    """Load one split of official files."""
+    return load_vqa(files.questions, annotations=files.annotations, pictures=files.pictures)
+
+
+def split_vqa(
+    train: LoadedVqa, test: LoadedVqa, wanted: VqaQuestions, *, seed: int
+) -> dict[str, list[Example]]:
+    """Return the items of official files by split.
+
+    Anchors and validation queries are among the train items; pools leave a query itself out.
+
+    Raises:
+        DataError: if there are fewer questions than are asked for.
+    """
+    items = [make_vqa_example(row) for row in train.rows]
+    num_queries = wanted.num_anchors + wanted.num_validation
+    queries = _sample(items, num_queries, seed=derive_seed(seed, "anchors"), name="train")
+    asked = [make_vqa_example(row) for row in test.rows]
+    return {
+        "train": items,
+        "anchors": queries[: wanted.num_anchors],
+        "validation": queries[wanted.num_anchors :],
+        "test": _sample(asked, wanted.num_test, seed=derive_seed(seed, "test"), name="test"),
+    }
+
+
+def _sample(items: Sequence[Example], number: int, *, seed: int, name: str) -> list[Example]:
+    if number > len(items):
+        raise DataError(
+            f"too few questions can be used for the queries from data.vqa.{name}",
+            got=len(items),
+            expected=f"at least {number}",
+        )
+    return random.Random(seed).sample(list(items), number)
+
+
+def run_answerer(task: Any, context: StepContext) -> None:
+    """Teach the tiny answerer to look words up in demonstrations."""
+    del task
+    config = context.config
+    teach_answerer(context.folder / "policy", config.teach, seed=derive_seed(config.seed, "teach"))
+
+
+def run_features(task: Any, context: StepContext) -> None:
+    """Embed all items, by a tiny CLIP model where none is given."""
+    del task
+    config, folder = context.config, context.folder
+    prepared = context.output_of("prepare")
+    items = read_items(prepared)
+    if config.features.base is None:
+        captions = read_json(prepared / _CAPTIONS, dict)
+        shown = items["train"]
+        write_tiny_clip(
+            folder / "clip",
+            [(one.pictures[0], captions[one.id]) for one in shown],
+            texts=[str(one.fields["question"]) for one in shown],
+            seed=derive_seed(config.seed, "clip"),
+            num_steps=config.features.num_steps,
+        )
+    clip = open_features(config, folder)
+    for examples in items.values():
+        clip.tabulate(list_contents(examples))
+
+
+def open_features(config: Any, folder: Path) -> ClipFeatures:
+    """Return the CLIP model of a run and what it has embedded.
+
+    Args:
+        config: of the run.
+        folder: of the stage ``features``.
+    """
+    base = folder / "clip" if config.features.base is None else config.features.base
+    return ClipFeatures(base, cache=folder / "embedded")

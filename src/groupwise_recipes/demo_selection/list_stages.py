@@ -1,0 +1,238 @@
+"""The stages from candidates to trained selectors: lists are drawn, tried and learned from."""
+
+import shutil
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from groupwise.core import ConfigError, Example, derive_seed, digest_json
+from groupwise.inference import (
+    LocalBackend,
+    LocalEngine,
+    Sampling,
+    ServerBackend,
+    StreamLine,
+    StreamSettings,
+)
+from groupwise.judges import ReplyCache
+from groupwise.models import digest_base, load_policy
+from groupwise.pipeline import StepContext
+from groupwise.training import Workspace
+from groupwise_recipes.demo_selection.asking import Answerer
+from groupwise_recipes.demo_selection.candidate_audit import (
+    audit_candidates,
+    write_candidate_audit,
+)
+from groupwise_recipes.demo_selection.candidate_files import read_candidates
+from groupwise_recipes.demo_selection.candidate_groups import make_groups
+from groupwise_recipes.demo_selection.candidates import Recording
+from groupwise_recipes.demo_selection.choosing import PooledQueries
+from groupwise_recipes.demo_selection.data_stages import open_features, read_items
+from groupwise_recipes.demo_selection.features import FeatureTable
+from groupwise_recipes.demo_selection.items import list_contents
+from groupwise_recipes.demo_selection.pools import draw_pools
+from groupwise_recipes.demo_selection.recorded_groups import RecordedGroups
+from groupwise_recipes.demo_selection.recording import draw_lists, record_candidates
+from groupwise_recipes.demo_selection.selector import PointerSelector
+from groupwise_recipes.demo_selection.settings import SelectorSettings
+from groupwise_recipes.demo_selection.training import train_selector_grpo, train_selector_rce
+
+SELECTOR = "selector.safetensors"
+TRAINED_ON = ("anchors", "validation")
+
+
+@dataclass(frozen=True)
+class Material:
+    """Items and features of a run.
+
+    Attributes:
+        items: train items and queries, by split.
+        tables: their features, by split.
+    """
+
+    items: dict[str, list[Example]]
+    tables: dict[str, FeatureTable]
+
+    def pool(self, config: Any, split: str) -> PooledQueries:
+        """Return the queries of a split with their pools."""
+        queries, train = self.tables[split], self.tables["train"]
+        return PooledQueries(
+            tuple(self.items[split]), queries, train, draw_run_pools(config, queries, train)
+        )
+
+
+def read_material(config: Any, run: Path) -> Material:
+    """Return the items and features of a run that has both."""
+    items = read_items(run / "prepare")
+    clip = open_features(config, run / "features")
+    return Material(items, {n: clip.tabulate(list_contents(rows)) for n, rows in items.items()})
+
+
+def draw_run_pools(config: Any, queries: FeatureTable, train: FeatureTable) -> Any:
+    """Return the pools of queries as the settings of a run draw them."""
+    settings = config.pools
+    return draw_pools(
+        queries,
+        train,
+        sampler=settings.sampler,
+        size=settings.size,
+        num_near=settings.num_near,
+        seed=config.seed,
+    )
+
+
+def open_answerer(
+    config: Any, base: str | Path, train: Sequence[Example], *, cache: Path | None = None
+) -> Answerer:
+    """Return the frozen answerer of a run, in this process or behind its server.
+
+    Args:
+        config: of the run.
+        base: folder or hub id.
+        train: the demonstrations.
+        cache: file of answers; None: nothing is kept.
+    """
+    model, server = config.model, config.server
+    if server is not None:
+        backend = ServerBackend(server)
+        identity = digest_json(backend.responder.identity)
+    else:
+        policy = load_policy(base, dtype=model.dtype, max_pixels=model.max_pixels)
+        backend = LocalBackend(LocalEngine(policy), picture_mib=config.asking.picture_mib)
+        identity = str(digest_base(base))
+    return Answerer(
+        backend,
+        identity=identity,
+        train=train,
+        form=config.form.make(),
+        sampling=Sampling(max_new_tokens=config.asking.max_new_tokens),
+        stream=StreamSettings(batch_size=config.asking.batch_size, max_pixels=model.max_pixels),
+        cache=None if cache is None else ReplyCache(cache),
+    )
+
+
+def run_candidates(task: Any, context: StepContext) -> None:
+    """Record candidates with a selector that has learned nothing."""
+    config = context.config
+    selector = _make_selector(config, read_material(config, context.run))
+    _record(task, context, selector)
+
+
+def run_candidates_again(task: Any, context: StepContext) -> None:
+    """Record candidates with the selector after RCE."""
+    _record(task, context, PointerSelector.load(context.output_of("rce") / "policy" / SELECTOR))
+
+
+def _record(task: Any, context: StepContext, selector: PointerSelector) -> None:
+    """Try lists for anchors and validation queries, and audit what came of those of anchors.
+
+    Raises:
+        DataError: if there is nothing to learn from them.
+    """
+    config, folder = context.config, context.folder
+    material = read_material(config, context.run)
+    base = task.find_base(config, context.run)
+    answerer = open_answerer(config, base, material.items["train"], cache=folder / "answers.sqlite")
+    for split in TRAINED_ON:
+        asked = material.pool(config, split)
+        drawn = draw_lists(
+            selector, asked, config.recording, seed=derive_seed(config.seed, context.name)
+        )
+        record_candidates(
+            folder / f"{split}.jsonl",
+            answerer,
+            asked,
+            drawn,
+            correct_above=config.recording.correct_above,
+            report_progress=StreamLine(context.say),
+        )
+    anchors = read_candidates(folder / "anchors.jsonl")
+    audit = audit_candidates(anchors, mode=config.reward, limits=config.limits)
+    write_candidate_audit(audit, folder).refuse_errors()
+
+
+def run_rce(task: Any, context: StepContext) -> None:
+    """Train a new selector by RCE."""
+    del task
+    config = context.config
+    material = read_material(config, context.run)
+    groups = _read_groups(context.output_of("candidates"), material, config)
+    selector = train_selector_rce(
+        _make_selector(config, material),
+        groups["anchors"],
+        config.rce,
+        workspace=Workspace(context.folder, config.seed),
+        validation=groups["validation"],
+    )
+    selector.save(context.folder / "policy" / SELECTOR)
+
+
+def run_grpo(task: Any, context: StepContext) -> None:
+    """Train the selector of RCE, after its last epoch or a chosen one, by GRPO."""
+    del task
+    config = context.config
+    material = read_material(config, context.run)
+    groups = _read_groups(context.run / find_recorded(context), material, config)
+    start = find_start(context.output_of("rce"), config.grpo_from_epoch)
+    selector = train_selector_grpo(
+        PointerSelector.load(start),
+        groups["anchors"],
+        config.grpo,
+        workspace=Workspace(context.folder, config.seed),
+        validation=groups["validation"],
+    )
+    selector.save(context.folder / "policy" / SELECTOR)
+    shutil.copyfile(start, context.folder / "start.safetensors")
+
+
+def find_start(rce: Path, epoch: int | None) -> Path:
+    """Return the selector that GRPO starts from.
+
+    Raises:
+        ConfigError: if RCE had no such epoch.
+    """
+    path = rce / "policy" / SELECTOR if epoch is None else rce / f"epoch-{epoch}.safetensors"
+    if not path.is_file():
+        raise ConfigError(f"grpo_from_epoch: RCE has no epoch {epoch}")
+    return path
+
+
+def find_recorded(context: StepContext) -> str:
+    """Return the stage whose candidates GRPO is trained on."""
+    return "candidates_again" if "candidates_again" in context.uses else "candidates"
+
+
+def read_recording(folder: Path, split: str = "anchors") -> Recording:
+    """Return recorded candidates."""
+    return read_candidates(folder / f"{split}.jsonl")
+
+
+def _read_groups(folder: Path, material: Material, config: Any) -> dict[str, RecordedGroups]:
+    tables = material.tables
+    return {
+        split: make_groups(
+            read_recording(folder, split),
+            queries=tables[split],
+            train=tables["train"],
+            mode=config.reward,
+        )
+        for split in TRAINED_ON
+    }
+
+
+def _make_selector(config: Any, material: Material) -> PointerSelector:
+    """Return a new selector for the features that there are.
+
+    Raises:
+        ConfigError: if its settings are for others.
+    """
+    settings: SelectorSettings = config.selector
+    size = material.tables["train"].pictures.shape[1]
+    if settings.feature_size != size:
+        raise ConfigError(
+            "selector.feature_size is not that of the features",
+            got=settings.feature_size,
+            expected=size,
+        )
+    return PointerSelector(settings, seed=derive_seed(config.seed, "selector"))

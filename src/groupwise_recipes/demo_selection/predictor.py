@@ -1,0 +1,176 @@
+"""What a finished run is asked: demonstrations for a new query, and the answer behind them."""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from groupwise.core import (
+    DataError,
+    Example,
+    Message,
+    ModelError,
+    RunError,
+    digest_file,
+    make_example,
+    read_picture,
+)
+from groupwise.rewards import VqaParser
+from groupwise.serving import Answer, ChatAnswer, ChatQuestion, Request
+from groupwise_recipes.demo_selection.asking import Answerer, List
+from groupwise_recipes.demo_selection.choosing import PooledQueries, choose_by_selector
+from groupwise_recipes.demo_selection.conditions import SAME_IN_EVALUATION, find_differences
+from groupwise_recipes.demo_selection.config import DemoSelectionConfig
+from groupwise_recipes.demo_selection.data_stages import open_features, read_items
+from groupwise_recipes.demo_selection.items import list_contents
+from groupwise_recipes.demo_selection.list_stages import (
+    SELECTOR,
+    draw_run_pools,
+    open_answerer,
+    read_recording,
+)
+from groupwise_recipes.demo_selection.selector import PointerSelector
+
+_AT_ONCE = 64
+
+
+def ask_about_picture(request: Request) -> Example:
+    """Return the question of a row about its one picture.
+
+    Raises:
+        DataError: if there is no question, or not one picture.
+    """
+    question = request.row.get("question")
+    if not isinstance(question, str) or not question.strip():
+        raise DataError("a row needs a question", got=repr(question))
+    if len(request.pictures) != 1:
+        raise DataError("a row needs one picture", got=len(request.pictures))
+    return make_example(
+        [Message("user", (question, read_picture(request.pictures[0])))],
+        cluster=request.id,
+        fields={"question": question},
+    )
+
+
+class DemoPredictor:
+    """Draws the pool of a query as in training, picks a list and asks the answerer with it.
+
+    Where the answerer is not at hand, lists are chosen all the same and there is no answer.
+
+    Args:
+        config: of the run.
+        base: folder or hub id of the answerer.
+        policy: folder of a selector.
+        run: the run folder, with its train items and features.
+
+    Raises:
+        RunError: if pools are not drawn as those that the selector was trained on, or the answerer
+            is another one.
+    """
+
+    labels: tuple[str, ...] = ()
+
+    def __init__(
+        self, config: DemoSelectionConfig, base: str | Path, *, policy: Path, run: Path
+    ) -> None:
+        self._config = config
+        self._train = {one.id: one for one in read_items(run / "prepare")["train"]}
+        self._clip = open_features(config, run / "features")
+        self._table = self._clip.tabulate(list_contents(self._train.values()))
+        self._weights = digest_file(policy / SELECTOR)
+        self._selector = PointerSelector.load(policy / SELECTOR)
+        self._trained = read_recording(run / "candidates").conditions
+        self._answerer = _try_open(config, base, list(self._train.values()))
+        # A pool's digest does not depend on the query.
+        some = self._clip.tabulate(list_contents([next(iter(self._train.values()))]))
+        self._refuse_unlike(draw_run_pools(config, some, self._table).digest)
+
+    def describe(self) -> Mapping[str, Any]:
+        """Return the weights, and what lists and answers are made under."""
+        found = None if self._answerer is None else self._answerer.identity
+        return {"selector": self._weights, **self._trained.describe(), "answerer": found}
+
+    def make_question(self, request: Request, folder: Path) -> Example:
+        """Return the question of a row about its one picture."""
+        del folder
+        return ask_about_picture(request)
+
+    def answer(self, questions: Sequence[Example]) -> list[Answer]:
+        """Return the list of each query with scores, and what the answerer says behind it."""
+        queries = self._clip.tabulate(list_contents(questions))
+        pools = draw_run_pools(self._config, queries, self._table)
+        asked = PooledQueries(tuple(questions), queries, self._table, pools)
+        shots = self._config.recording.num_shots
+        lists = choose_by_selector(self._selector, asked, num_shots=shots)
+        texts = self._ask(questions, lists)
+        scores = self._score(asked)
+        return [self._write(*row) for row in zip(lists, scores, texts, strict=True)]
+
+    def chat(self, questions: Sequence[ChatQuestion]) -> list[ChatAnswer]:
+        """Refuse: a selector says nothing.
+
+        Raises:
+            DataError: always.
+        """
+        raise DataError("this run chooses demonstrations and holds no conversations")
+
+    def write_prompt(self, question: Example, demos: Sequence[str]) -> Example:
+        """Return the prompt of a query behind demonstrations, as the answerer is asked."""
+        shown = [self._train[one] for one in demos]
+        return make_example(self._config.form.make().write(question, shown), cluster=question.id)
+
+    def _refuse_unlike(self, sampler: str) -> None:
+        ours = {"sampler": sampler}
+        if self._answerer is not None:
+            ours = self._answerer.describe(sampler=sampler).describe()
+        theirs = self._trained.describe()
+        names = [name for name in SAME_IN_EVALUATION if name in ours]
+        found = find_differences(ours, theirs, names=names)
+        if found:
+            raise RunError(
+                "the selector was trained under other conditions",
+                got=" ".join(found.values()),
+                fix="run the recipe again with what there is now",
+            )
+
+    def _score(self, asked: PooledQueries) -> list[dict[str, float]]:
+        """Return the score of each candidate of a first pick, by its id."""
+        found: list[dict[str, float]] = []
+        for rows, queries, pools in asked.split(_AT_ONCE):
+            with torch.no_grad():
+                scores = self._selector.score(queries, pools).tolist()
+            names = [asked.name_pool(asked.features.ids[row]) for row in rows]
+            found += [dict(zip(*pair, strict=True)) for pair in zip(names, scores, strict=True)]
+        return found
+
+    def _ask(self, questions: Sequence[Example], lists: Sequence[List]) -> list[str | None]:
+        if self._answerer is None:
+            return [None] * len(questions)
+        return self._answerer.answer(list(zip(questions, lists, strict=True)))
+
+    def _write(self, demos: List, scores: Mapping[str, float], text: str | None) -> Answer:
+        shown = [
+            {
+                "id": one,
+                "question": self._train[one].fields["question"],
+                "answer": self._train[one].label,
+                "picture": str(self._train[one].pictures[0].path),
+                "score": scores[one],
+            }
+            for one in demos
+        ]
+        details = {"demonstrations": shown}
+        if text is None:
+            return Answer("", None, "the answerer is not at hand", details=details)
+        found = VqaParser().parse(text)
+        return Answer(text, found.label, found.reason, details=details)
+
+
+def _try_open(
+    config: DemoSelectionConfig, base: str | Path, train: Sequence[Example]
+) -> Answerer | None:
+    try:
+        return open_answerer(config, base, train)
+    except ModelError:
+        return None

@@ -1,0 +1,62 @@
+"""What a dry run says: queries, prompts that are asked, and what would stop the run."""
+
+from groupwise.core import GroupwiseError
+from groupwise.pipeline import Preview, PreviewTable
+from groupwise.training import check_base
+from groupwise_recipes.demo_selection.config import DemoSelectionConfig
+from groupwise_recipes.demo_selection.data_stages import load_files, split_vqa
+from groupwise_recipes.demo_selection.results import WAYS
+
+
+def preview_run(config: DemoSelectionConfig) -> Preview:
+    """Return what there is to say of a config without running it."""
+    facts = [("answerer", config.server.model if config.server else config.model.base)]
+    problems = [] if config.server is not None else check_base(config.model)
+    try:
+        sizes = _count_items(config)
+    except GroupwiseError as error:
+        return Preview(facts, [str(error), *problems])
+    if config.pools.size >= sizes["train"]:
+        problems.append(
+            f"pools.size: {config.pools.size} of {sizes['train']} train items; lower it"
+        )
+    num_lists = _count_lists(config)
+    num_recordings = 2 if config.record_again else 1
+    num_recorded = num_recordings * num_lists * (sizes["anchors"] + sizes["validation"])
+    num_cells = _count_cells(config)
+    num_evaluated = num_cells * max(config.evaluation.sizes)
+    facts += [
+        ("pools", f"{config.pools.size} of {sizes['train']:,} train items, {config.pools.sampler}"),
+        ("lists per query", f"at most {num_lists} of {config.recording.num_shots} demonstrations"),
+        ("prompts to record", f"at most {num_recorded:,} in {num_recordings} recordings"),
+        ("prompts to evaluate", f"at most {num_evaluated:,} in {num_cells} cells"),
+        ("grpo", f"{config.grpo.epochs} epochs, beta {config.grpo.beta:g}"),
+    ]
+    rows = [(split, f"{size:,}") for split, size in sizes.items()]
+    return Preview(facts, problems, tables=[PreviewTable("Items", ("split", "items"), rows)])
+
+
+def _count_items(config: DemoSelectionConfig) -> dict[str, int]:
+    drawn, vqa = config.data.drawn, config.data.vqa
+    if drawn is not None:
+        return {
+            "train": drawn.num_train,
+            "anchors": drawn.num_anchors,
+            "validation": drawn.num_validation,
+            "test": drawn.num_test,
+        }
+    assert vqa is not None  # one of the two is given
+    splits = split_vqa(load_files(vqa.train), load_files(vqa.test), vqa, seed=config.seed)
+    return {name: len(rows) for name, rows in splits.items()}
+
+
+def _count_lists(config: DemoSelectionConfig) -> int:
+    asked = config.recording
+    num_sampled = asked.num_samples * len(asked.temperatures)
+    return asked.num_beams + num_sampled + 3 * asked.has_nearest + asked.num_random
+
+
+def _count_cells(config: DemoSelectionConfig) -> int:
+    looks = config.rce.epochs + config.grpo.epochs if config.evaluation.every_epoch else 2
+    num_untrained = len(WAYS) - len(("none", "rce", "grpo"))
+    return 1 + (num_untrained + looks) * len(config.evaluation.shots)

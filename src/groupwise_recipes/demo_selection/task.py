@@ -1,0 +1,150 @@
+"""What is demo_selection's own: lists of demonstrations instead of a language model are trained."""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from groupwise.core import Example, digest_file
+from groupwise.data import PICTURE_COLUMNS
+from groupwise.flow import Stage, Task
+from groupwise.pipeline import Preview, digest_models
+from groupwise.serving import Request
+from groupwise_recipes.demo_selection.config import DemoSelectionConfig
+from groupwise_recipes.demo_selection.data_stages import run_answerer, run_features, run_prepare
+from groupwise_recipes.demo_selection.evaluate_stage import run_evaluate
+from groupwise_recipes.demo_selection.list_stages import (
+    run_candidates,
+    run_candidates_again,
+    run_grpo,
+    run_rce,
+)
+from groupwise_recipes.demo_selection.predictor import DemoPredictor, ask_about_picture
+from groupwise_recipes.demo_selection.preview import preview_run
+
+_OWN = "groupwise_recipes.demo_selection"
+_ASKED = "model.base model.dtype model.max_pixels server form asking"
+_LISTS = "pools recording limits reward"
+
+
+class DemoSelection(Task[DemoSelectionConfig]):
+    """Demonstrations for a frozen model are picked and ordered by a selector, which is trained."""
+
+    config_type = DemoSelectionConfig
+    things = "queries"
+    headline = "vqa_mean"
+
+    def inputs(self, config: DemoSelectionConfig) -> Mapping[str, str]:
+        """Return what the files of questions and the CLIP model are known by."""
+        vqa = config.data.vqa
+        files = {} if vqa is None else {"data.vqa.train": vqa.train, "data.vqa.test": vqa.test}
+        found = {
+            f"{path}.{name}": digest_file(getattr(part, name))
+            for path, part in files.items()
+            for name in ("questions", "annotations")
+        }
+        return {**found, **digest_models({"features.base": config.features.base})}
+
+    def stages(self, config: DemoSelectionConfig) -> list[Stage]:
+        """Return data, answerer and features, candidates and trainings, evaluation and report."""
+        answerer = "answerer" if config.model.is_tiny else ""
+        sources = f"prepare features {answerer}"
+        recorded = "candidates_again" if config.record_again else "candidates"
+        return [
+            Stage(
+                name="prepare",
+                work=run_prepare,
+                summary="train items and queries",
+                reads="seed data",
+            ),
+            *([_teach()] if config.model.is_tiny else []),
+            Stage(
+                name="features",
+                work=run_features,
+                summary="embeddings of pictures and questions",
+                reads="seed features",
+                uses="prepare",
+            ),
+            Stage(
+                name="candidates",
+                work=run_candidates,
+                summary="lists that an untrained selector, neighbours and chance give",
+                reads=f"seed features {_ASKED} {_LISTS} selector",
+                uses=sources,
+            ),
+            Stage(
+                name="rce",
+                work=run_rce,
+                summary="reward-conditioned estimation",
+                reads="seed features reward selector rce",
+                uses="prepare features candidates",
+                code=f"{_OWN}.objectives",
+            ),
+            *([_record_again(sources)] if config.record_again else []),
+            Stage(
+                name="grpo",
+                work=run_grpo,
+                summary="GRPO on the recorded lists",
+                reads="seed features reward grpo grpo_from_epoch",
+                uses=f"prepare features rce {recorded}",
+                code=f"{_OWN}.objectives",
+            ),
+            Stage(
+                name="evaluate",
+                work=run_evaluate,
+                summary="every way of choosing on the test split",
+                reads=f"seed features {_ASKED} pools recording evaluation rce.epochs grpo.epochs "
+                "grpo_from_epoch metric_versions",
+                uses=f"{sources} rce grpo {recorded}",
+            ),
+            Stage(
+                name="report",
+                work="evaluating:run_report",
+                summary="report.html and report.md",
+                uses="rce grpo evaluate",
+                files=("report.html", "report.md"),
+            ),
+        ]
+
+    def preview(self, config: DemoSelectionConfig) -> Preview:
+        """Return how many prompts are asked, and what would stop the run."""
+        return preview_run(config)
+
+    def find_base(self, config: DemoSelectionConfig, run: Path) -> str | Path:
+        """Return the answerer."""
+        return run / "answerer" / "policy" if config.model.is_tiny else config.model.base
+
+    def picture_columns(self, config: DemoSelectionConfig) -> Sequence[str]:
+        """Return the names that the picture's column may have."""
+        return PICTURE_COLUMNS
+
+    def make_question(self, config: DemoSelectionConfig, request: Request, folder: Path) -> Example:
+        """Return the question of a row about its one picture."""
+        return ask_about_picture(request)
+
+    def open_predictor(
+        self, config: DemoSelectionConfig, policy: str | Path, run: Path
+    ) -> DemoPredictor:
+        """Return what chooses demonstrations and asks the answerer with them."""
+        return DemoPredictor(config, self.find_base(config, run), policy=Path(policy), run=run)
+
+
+def _teach() -> Stage:
+    return Stage(
+        name="answerer",
+        work=run_answerer,
+        summary="teach a tiny model to look words up in demonstrations",
+        reads="seed model.base teach",
+        code=f"{_OWN}.answerer {_OWN}.episodes",
+    )
+
+
+def _record_again(sources: str) -> Stage:
+    return Stage(
+        name="candidates_again",
+        work=run_candidates_again,
+        summary="lists that the selector after RCE, neighbours and chance give",
+        reads=f"seed features {_ASKED} {_LISTS}",
+        uses=f"{sources} rce",
+    )
+
+
+TASK = DemoSelection()

@@ -1,0 +1,211 @@
+"""The whole way of demo_selection: a tiny drawn world, and files of the published form."""
+
+import json
+import shutil
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+from command_line import CommandLine
+from demonstrations import RepeatLast
+from made_once import make_once
+from PIL import Image
+from plan_keys import list_done
+from recipe_plans import list_all_steps
+
+from groupwise.core import load_config, read_jsonl, read_picture
+from groupwise.data import read_examples
+from groupwise.evaluation import read_metrics
+from groupwise.flow import run as run_task
+from groupwise.pipeline import find_config, find_recipe
+from groupwise_recipes.demo_selection import list_stages
+from groupwise_recipes.demo_selection.candidate_files import read_candidates
+from groupwise_recipes.demo_selection.cells import Cell, list_cells, read_cell, read_facts
+from groupwise_recipes.demo_selection.config import DemoSelectionConfig
+from groupwise_recipes.demo_selection.task import DemoSelection
+from groupwise_recipes.demo_selection.tiny_clip import write_tiny_clip
+
+SMALL = {
+    "pools.size": 8,
+    "recording.num_beams": 2,
+    "recording.num_samples": 1,
+    "recording.num_random": 1,
+    "limits.min_positive_queries": 0,
+    "limits.max_equal_queries": 1,
+    "rce.epochs": 2,
+    "grpo.epochs": 2,
+    "evaluation.shots": "[1, 2]",
+    "evaluation.sizes": "[3, 6]",
+}
+TINY = {
+    **SMALL,
+    "data.drawn.num_train": 64,
+    "data.drawn.num_anchors": 6,
+    "data.drawn.num_validation": 3,
+    "data.drawn.num_test": 6,
+    "teach.num_scenes": 24,
+    "teach.num_aligning_steps": 2,
+    "teach.num_steps": 2,
+    "teach.batch_size": 2,
+    "features.num_steps": 2,
+    "evaluation.every_epoch": "true",
+    "form.question": "'Question:{question} Short answer:'",
+}
+BASELINES = {"none", "random", "nearest_text", "nearest_picture", "nearest_both", "mmices"}
+SYSTEMS = {*BASELINES, "knn_few_shot", "oracle", "rce", "grpo", "grpo_reversed"}
+
+
+def list_settings(settings: Mapping[str, object]) -> list[str]:
+    return [f"{name}={value}" for name, value in settings.items()]
+
+
+def run_with_a_stand_in(folder: Path) -> None:
+    """Run the demo, tiny, with an answerer that repeats the last answer it is shown."""
+    path = find_config(find_recipe("demo_selection"), "demo")
+    config = load_config(DemoSelectionConfig, path, overrides=list_settings(TINY))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(list_stages, "LocalBackend", lambda engine, **_: RepeatLast())
+        run_task(DemoSelection, config, out=folder / "run", say=lambda _: None)
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return make_once("demo_selection", tmp_path_factory, run_with_a_stand_in) / "run"
+
+
+def test_every_stage_there_is_did_its_work_with_what_it_declares(run: Path, tmp_path: Path) -> None:
+    assert list_done(run) == list_all_steps("demo_selection", tmp_path)
+
+
+def test_all_ways_of_choosing_are_measured_on_the_same_items(run: Path) -> None:
+    metrics = read_metrics(run / "evaluate" / "metrics.json")
+    test = read_examples(run / "prepare" / "test.jsonl")
+    found = {m.policy: m.n for m in metrics if m.measure == "vqa_2"}
+    assert found == dict.fromkeys(SYSTEMS, len(test))
+    assert {m.policy for m in metrics if m.measure == "vqa_mean"} == SYSTEMS - {"oracle"}
+
+
+def test_the_cells_of_every_epoch_are_there(run: Path) -> None:
+    found = set(list_cells(run / "evaluate"))
+    assert {Cell("rce", 1, 1), Cell("rce", 2, 2), Cell("grpo", 1, 2), Cell("none", 0)} <= found
+    ids = [one.id for one in read_examples(run / "prepare" / "test.jsonl")]
+    for cell in found:
+        rows = read_cell(run / "evaluate", cell)
+        assert [row.id for row in rows] == ids
+        assert all(len(row.demos) == cell.shots for row in rows)
+    facts = read_facts(run / "evaluate")
+    assert facts.base is not None
+    assert facts.base.name == "RCE epoch 2"
+    assert facts.planned_epochs == {"rce": 2, "grpo": 2}
+
+
+def test_grpo_starts_where_nothing_has_changed_and_adds_up(run: Path) -> None:
+    first = json.loads((run / "grpo" / "on_policy.json").read_text())
+    assert first["max_log_ratio"] <= 1e-6
+    assert abs(first["max_kl"]) <= 1e-6
+    for row in read_jsonl(run / "grpo" / "metrics.jsonl"):
+        assert row["loss"] == pytest.approx(row["ppo_loss"] + row["beta"] * row["kl"], abs=1e-5)
+
+
+def test_it_answers_new_questions_with_the_demonstrations_it_chose(
+    run: Path, tmp_path: Path, command_line: CommandLine
+) -> None:
+    picture = next((run / "prepare" / "world" / "test").glob("*.png"))
+    shutil.copyfile(picture, tmp_path / "a.png")
+    rows = [{"question": "Reply in Kelo", "image": "a.png"}, {"image": "a.png"}]
+    Path("rows.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    done = command_line("predict", run, "rows.jsonl", "--out", "answers.jsonl")
+    assert done.returncode == 0, done.stderr
+    good, bad = read_jsonl(Path("answers.jsonl"))
+    shown = good["details"]["demonstrations"]
+    train = {one.id: one.label for one in read_examples(run / "prepare" / "train.jsonl")}
+    assert len(shown) == 2
+    assert all(train[one["id"]] == one["answer"] for one in shown)
+    assert shown[0]["score"] >= shown[1]["score"]
+    assert "a row needs a question" in bad["failed"]
+
+
+def test_another_pool_than_in_training_is_refused(
+    run: Path, tmp_path: Path, command_line: CommandLine
+) -> None:
+    changed = tmp_path / "changed"
+    shutil.copytree(run, changed)
+    lines = (changed / "prepare" / "train.jsonl").read_text().splitlines(keepends=True)
+    (changed / "prepare" / "train.jsonl").write_text("".join(lines[1:]))
+    picture = next((run / "prepare" / "world" / "test").glob("*.png"))
+    row = {"question": "Reply in Kelo", "image": str(picture)}
+    Path("rows.jsonl").write_text(json.dumps(row) + "\n")
+    done = command_line("predict", changed, "rows.jsonl", "--out", "answers.jsonl")
+    assert done.returncode == 2
+    assert "trained under other conditions" in done.stderr
+
+
+def write_questions(folder: Path, subset: str, number: int) -> dict[str, Path]:
+    """Write files as OK-VQA publishes them, each question about a picture of its own."""
+    pictures = folder / "coco" / subset
+    pictures.mkdir(parents=True)
+    for image in range(number):
+        colour = (image * 37 % 256, image * 91 % 256, len(subset) * 20)
+        Image.new("RGB", (56, 56), colour).save(pictures / f"COCO_{subset}_{image:012d}.jpg")
+    questions = [
+        {"question_id": n, "image_id": n, "question": f"What is number {n}?"} for n in range(number)
+    ]
+    annotations = [
+        {
+            "question_id": n,
+            "image_id": n,
+            "answers": [{"answer_id": k + 1, "answer": "net"} for k in range(10)],
+        }
+        for n in range(number)
+    ]
+    paths = {
+        "questions": folder / f"OpenEnded_mscoco_{subset}_questions.json",
+        "annotations": folder / f"mscoco_{subset}_annotations.json",
+        "pictures": folder / "coco",
+    }
+    paths["questions"].write_text(json.dumps({"data_subtype": subset, "questions": questions}))
+    paths["annotations"].write_text(
+        json.dumps({"data_subtype": subset, "annotations": annotations})
+    )
+    return paths
+
+
+def test_the_config_of_a_real_model_runs_on_a_model_folder_and_published_files(
+    vision_folder: Path, tmp_path: Path, command_line: CommandLine
+) -> None:
+    train = write_questions(tmp_path / "train", "train2014", 70)
+    test = write_questions(tmp_path / "test", "val2014", 8)
+    examples = sorted((tmp_path / "train" / "coco" / "train2014").glob("*.jpg"))
+    clip = write_tiny_clip(
+        tmp_path / "clip", [(read_picture(path), path.stem) for path in examples], num_steps=1
+    )
+    settings = {
+        **SMALL,
+        **{f"data.vqa.train.{name}": path for name, path in train.items()},
+        **{f"data.vqa.test.{name}": path for name, path in test.items()},
+        "data.vqa.num_anchors": 6,
+        "data.vqa.num_validation": 3,
+        "data.vqa.num_test": 6,
+        "features.base": clip,
+        "model.base": vision_folder,
+        "model.dtype": "float32",
+        "model.max_pixels": 784,
+        "asking.max_new_tokens": 2,
+    }
+    words = [part for one in list_settings(settings) for part in ("--set", one)]
+    asked = ("run", "demo_selection", "--config", "qwen2.5-vl-3b", *words)
+    done = command_line(*asked, "--dry-run")
+    assert done.returncode == 0, done.stderr
+    assert "ready: nothing was written" in done.stdout
+    # What a model with random weights says is never right, and GRPO would refuse to learn from it.
+    done = command_line(*asked, "--out", "run", "--until", "rce")
+    assert done.returncode == 0, done.stderr
+    recorded = read_candidates(Path("run/candidates/anchors.jsonl"))
+    assert len(recorded.queries) == 6
+    assert all(one.answer is not None for query in recorded.queries for one in query.candidates)
+    row = {"question": "What is it?", "image": str(examples[0])}
+    Path("rows.jsonl").write_text(json.dumps(row) + "\n")
+    done = command_line("predict", "run:rce", "rows.jsonl", "--out", "answers.jsonl")
+    assert done.returncode == 0, done.stderr
+    [answer] = read_jsonl(Path("answers.jsonl"))
+    assert len(answer["details"]["demonstrations"]) == 2
