@@ -60,7 +60,7 @@ def write_tiny_clip(
         images=[open_picture(picture) for picture, _ in captioned], return_tensors="pt"
     )["pixel_values"]
     captions = tokenizer([caption for _, caption in captioned], padding=True, return_tensors="pt")
-    # Reads the words off a text's embedding. Captions have few of the words of questions: without it
+    # Reads the words off a text's embedding. Captions have few words of questions: without it
     # an embedding hardly tells questions apart that differ in one of them.
     words = torch.nn.Linear(model.config.projection_dim, len(tokenizer))
     distinct = sorted(set(texts))
