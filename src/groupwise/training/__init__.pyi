@@ -20,7 +20,7 @@ from groupwise.training.preview import (
     estimate_step_memory,
     preview_grpo,
 )
-from groupwise.training.rows import RowCollator, augment_picture
+from groupwise.training.rows import IGNORED, RowCollator, augment_picture
 from groupwise.training.settings import (
     GrpoSettings,
     PictureAugmentation,
@@ -41,6 +41,7 @@ from groupwise.training.workspace import (
 )
 
 __all__ = [
+    "IGNORED",
     "GrpoSettings",
     "OnPolicyResult",
     "PictureAugmentation",

@@ -17,7 +17,7 @@ from torch.nn.utils.rnn import pad_sequence
 from groupwise.core import Config, derive_seed, seed_everything
 from groupwise.data import FewShotForm
 from groupwise.models import TINY_TOKEN_SIDE, Policy, load_policy, write_tiny_policy
-from groupwise.training.rows import IGNORED
+from groupwise.training import IGNORED
 from groupwise_drawn.dialects import COLORS, DIALECTS, WORDINGS, WORDS, draw_scene, plan_scene
 from groupwise_recipes.demo_selection.episodes import Turn, draw_episode
 
