@@ -203,7 +203,7 @@ def test_an_evaluation_goes_on_only_as_it_was_begun(tmp_path):
     begin_evaluation(tmp_path, facts, subsets)
     begin_evaluation(tmp_path, facts, subsets)
     assert (read_facts(tmp_path), read_subsets(tmp_path)) == (facts, subsets)
-    with pytest.raises(RunError, match=r"conditions\.json says that it was begun otherwise"):
+    with pytest.raises(RunError, match=r"cells\.json says that it was begun otherwise"):
         begin_evaluation(tmp_path, replace(facts, trained_shots=3), subsets)
     with pytest.raises(RunError, match=r"subsets\.json says that it was begun otherwise"):
         begin_evaluation(tmp_path, facts, draw_subsets(IDS, [3, 5], seed=1))
