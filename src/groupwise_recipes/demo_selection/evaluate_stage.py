@@ -36,6 +36,7 @@ from groupwise_recipes.demo_selection.evaluation import (
     plan_cells,
 )
 from groupwise_recipes.demo_selection.list_stages import (
+    ANSWERS,
     SELECTOR,
     Material,
     find_recorded,
@@ -102,7 +103,7 @@ def _fill(
 
 def _open_evaluator(task: Any, context: StepContext, material: Material) -> Evaluator:
     config, run = context.config, context.run
-    cache = context.output_of(find_recorded(context)) / "answers.sqlite"
+    cache = context.run / ANSWERS
     return Evaluator(
         context.folder,
         open_answerer(config, task.find_base(config, run), material.items["train"], cache=cache),

@@ -39,6 +39,8 @@ from groupwise_recipes.demo_selection.settings import SelectorSettings
 from groupwise_recipes.demo_selection.training import train_selector_grpo, train_selector_rce
 
 SELECTOR = "selector.safetensors"
+ANSWERS = "answers.sqlite"
+"""All answers of a run. It is in no stage's folder: what a finished stage wrote must not change."""
 TRAINED_ON = ("anchors", "validation")
 
 
@@ -133,7 +135,7 @@ def _record(task: Any, context: StepContext, selector: PointerSelector) -> None:
     config, folder = context.config, context.folder
     material = read_material(config, context.run)
     base = task.find_base(config, context.run)
-    answerer = open_answerer(config, base, material.items["train"], cache=folder / "answers.sqlite")
+    answerer = open_answerer(config, base, material.items["train"], cache=context.run / ANSWERS)
     for split in TRAINED_ON:
         asked = material.pool(config, split)
         drawn = draw_lists(
