@@ -3,7 +3,7 @@
 import pytest
 
 from groupwise.core import Completion, DataError
-from groupwise_drawn.dialects import read_dialects, write_dialects
+from groupwise_drawn.dialects import Split, read_dialects, write_dialects
 from groupwise_recipes.demo_selection.answerer import ANSWERER_FORM
 from groupwise_recipes.demo_selection.demonstration_use import measure_demonstration_use
 
@@ -11,7 +11,7 @@ from groupwise_recipes.demo_selection.demonstration_use import measure_demonstra
 @pytest.fixture(scope="module")
 def items(tmp_path_factory):
     folder = tmp_path_factory.mktemp("world")
-    sizes = {"train": 300, "anchors": 20}
+    sizes: dict[Split, int] = {"train": 300, "anchors": 20}
     return read_dialects(write_dialects(folder, seed=2, sizes=sizes))
 
 
