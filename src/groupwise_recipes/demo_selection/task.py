@@ -54,6 +54,7 @@ class DemoSelection(Task[DemoSelectionConfig]):
                 work=run_prepare,
                 summary="train items and queries",
                 reads="seed data",
+                code="groupwise_drawn.dialects",
             ),
             *([_teach()] if config.model.is_tiny else []),
             Stage(
@@ -62,6 +63,7 @@ class DemoSelection(Task[DemoSelectionConfig]):
                 summary="embeddings of pictures and questions",
                 reads="seed features",
                 uses="prepare",
+                code=f"{_OWN}.tiny_clip",
             ),
             Stage(
                 name="candidates",
