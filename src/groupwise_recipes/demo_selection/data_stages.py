@@ -138,17 +138,15 @@ def run_features(task: Any, context: StepContext) -> None:
             seed=derive_seed(config.seed, "clip"),
             num_steps=config.features.num_steps,
         )
-    clip = open_features(config, folder)
+    clip = open_features(config, context.run)
     for examples in items.values():
         clip.tabulate(list_contents(examples))
 
 
-def open_features(config: Any, folder: Path) -> ClipFeatures:
-    """Return the CLIP model of a run and what it has embedded.
+def open_features(config: Any, run: Path) -> ClipFeatures:
+    """Return the CLIP model of a run.
 
-    Args:
-        config: of the run.
-        folder: of the stage ``features``.
+    What it has embedded lies beside the stages: what a finished one wrote must not change.
     """
-    base = folder / "clip" if config.features.base is None else config.features.base
-    return ClipFeatures(base, cache=folder / "embedded")
+    base = run / "features" / "clip" if config.features.base is None else config.features.base
+    return ClipFeatures(base, cache=run / "embedded")

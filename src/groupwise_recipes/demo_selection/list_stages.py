@@ -67,7 +67,7 @@ class Material:
 def read_material(config: Any, run: Path) -> Material:
     """Return the items and features of a run that has both."""
     items = read_items(run / "prepare")
-    clip = open_features(config, run / "features")
+    clip = open_features(config, run)
     return Material(items, {n: clip.tabulate(list_contents(rows)) for n, rows in items.items()})
 
 
@@ -102,7 +102,7 @@ def open_answerer(
     else:
         policy = load_policy(base, dtype=model.dtype, max_pixels=model.max_pixels)
         backend = LocalBackend(LocalEngine(policy), picture_mib=config.asking.picture_mib)
-        identity = str(digest_base(base))
+        identity = digest_json([str(digest_base(base)), model.dtype])
     return Answerer(
         backend,
         identity=identity,

@@ -76,7 +76,7 @@ class DemoPredictor:
     ) -> None:
         self._config = config
         self._train = {one.id: one for one in read_items(run / "prepare")["train"]}
-        self._clip = open_features(config, run / "features")
+        self._clip = open_features(config, run)
         self._table = self._clip.tabulate(list_contents(self._train.values()))
         self._weights = digest_file(policy / SELECTOR)
         self._selector = PointerSelector.load(policy / SELECTOR)
