@@ -2,6 +2,7 @@
 
 import random
 from collections.abc import Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,8 @@ from groupwise.data import (
     read_examples,
     write_examples,
 )
+from groupwise.inference import LocalEngine
+from groupwise.models import load_policy
 from groupwise.pipeline import StepContext
 from groupwise_drawn.dialects import SPLITS, Split, read_dialects, write_dialects
 from groupwise_recipes.demo_selection.answerer import teach_answerer
@@ -27,12 +30,16 @@ from groupwise_recipes.demo_selection.config import (
     VqaFiles,
     VqaQuestions,
 )
+from groupwise_recipes.demo_selection.demonstration_use import measure_demonstration_use
 from groupwise_recipes.demo_selection.features import ClipFeatures
 from groupwise_recipes.demo_selection.items import list_contents, make_dialect_example
 from groupwise_recipes.demo_selection.tiny_clip import write_tiny_clip
 
 _WORLD = "world"
 _CAPTIONS = "captions.json"
+_NUM_ASKED = 100
+USE = "use.json"
+"""How the answerer uses demonstrations."""
 
 
 def run_prepare(task: Any, context: StepContext) -> None:
@@ -116,10 +123,19 @@ def _sample(items: Sequence[Example], number: int, *, seed: int, name: str) -> l
 
 
 def run_answerer(task: Any, context: StepContext) -> None:
-    """Teach the tiny answerer to look words up in demonstrations."""
+    """Teach the tiny answerer to look words up in demonstrations, and measure how it does."""
     del task
     config = context.config
-    teach_answerer(context.folder / "policy", config.teach, seed=derive_seed(config.seed, "teach"))
+    folder = context.folder / "policy"
+    teach_answerer(folder, config.teach, seed=derive_seed(config.seed, "teach"))
+    figures = measure_demonstration_use(
+        LocalEngine(load_policy(folder), batch_size=config.asking.batch_size),
+        read_dialects(context.output_of("prepare") / _WORLD / "items.jsonl"),
+        form=config.form.make(),
+        seed=config.seed,
+        num_queries=_NUM_ASKED,
+    )
+    write_json(context.folder / USE, [asdict(one) for one in figures])
 
 
 def run_features(task: Any, context: StepContext) -> None:

@@ -1,6 +1,6 @@
 """The stage ``evaluate``: cells are filled, and shown as a run's policies and measures."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from groupwise.core import Example, derive_seed, digest_file, dump_config
@@ -8,6 +8,7 @@ from groupwise.evaluation import (
     METRIC_VERSIONS,
     Conditions,
     Prediction,
+    Section,
     collect_prompts,
     compare_pairs,
     compute_metrics,
@@ -27,6 +28,7 @@ from groupwise_recipes.demo_selection.cells import (
     draw_subsets,
 )
 from groupwise_recipes.demo_selection.choosing import BASELINES
+from groupwise_recipes.demo_selection.data_stages import USE
 from groupwise_recipes.demo_selection.evaluation import (
     ORACLE,
     REVERSED,
@@ -44,6 +46,7 @@ from groupwise_recipes.demo_selection.list_stages import (
     read_material,
     read_recording,
 )
+from groupwise_recipes.demo_selection.report_sections import make_sections
 from groupwise_recipes.demo_selection.results import (
     MEAN,
     list_measures,
@@ -66,7 +69,9 @@ def run_evaluate(task: Any, context: StepContext) -> None:
     begin_evaluation(context.folder, _find_facts(evaluator, context), subsets)
     rows = _fill(evaluator, context, subsets)
     predictions = make_predictions(test, rows, shots=config.evaluation.shots)
-    _write(context, evaluator, material, test, predictions)
+    use = context.run / "answerer" / USE
+    sections = make_sections(rows, use=use, shots=config.evaluation.shots)
+    _write(context, evaluator, {**material.items, "test": test}, predictions, sections)
 
 
 def list_run_cells(config: Any) -> list[Cell]:
@@ -134,15 +139,14 @@ def _find_facts(evaluator: Evaluator, context: StepContext) -> EvaluationFacts:
 def _write(
     context: StepContext,
     evaluator: Evaluator,
-    material: Material,
-    test: Sequence[Example],
+    splits: Mapping[str, Sequence[Example]],
     predictions: Sequence[Prediction],
+    sections: Sequence[Section],
 ) -> None:
     config, seed = context.config, context.config.seed
     policies = list_policies({one.policy for one in predictions})
     last = policies[-1].name
     pairs = [(one.name, last) for one in policies[:-1] if one.name != ORACLE]
-    splits = {**material.items, "test": list(test)}
     write_evaluation(
         context.folder,
         predictions,
@@ -161,5 +165,6 @@ def _write(
             measures=list_measures(config.evaluation.shots),
         ),
         policies=policies,
-        prompts=collect_prompts(test),
+        prompts=collect_prompts(splits["test"]),
+        sections=sections,
     )

@@ -134,8 +134,9 @@ def _teach() -> Stage:
         name="answerer",
         work=run_answerer,
         summary="teach a tiny model to look words up in demonstrations",
-        reads="seed model.base teach",
-        code=f"{_OWN}.answerer {_OWN}.episodes",
+        reads="seed model.base teach form asking",
+        uses="prepare",
+        code=f"{_OWN}.answerer {_OWN}.episodes {_OWN}.demonstration_use",
     )
 
 

@@ -55,7 +55,7 @@ def write_tiny_clip(
     crop = {"height": _SIDE, "width": _SIDE}
     pixels = CLIPImageProcessorPil(size=size, crop_size=crop)
     seed_everything(derive_seed(seed, "tiny clip"))
-    model = CLIPModel(_make_config(tokenizer))
+    model: Any = CLIPModel(_make_config(tokenizer))
     pictures = pixels(
         images=[open_picture(picture) for picture, _ in captioned], return_tensors="pt"
     )["pixel_values"]
@@ -89,7 +89,7 @@ def write_tiny_clip(
     return folder
 
 
-def _find_words(model: CLIPModel, words: torch.nn.Linear, inputs: Any) -> torch.Tensor:
+def _find_words(model: Any, words: torch.nn.Linear, inputs: Any) -> torch.Tensor:
     """Return the cross-entropy of the words of texts, read off their embeddings."""
     ids, mask = inputs["input_ids"], inputs["attention_mask"]
     embedded = model.get_text_features(input_ids=ids, attention_mask=mask).pooler_output
