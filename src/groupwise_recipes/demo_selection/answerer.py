@@ -14,7 +14,7 @@ from pydantic import Field
 from torch.nn import functional
 from torch.nn.utils.rnn import pad_sequence
 
-from groupwise.core import Config, derive_seed, seed_everything
+from groupwise.core import Config, TrainingError, derive_seed, seed_everything
 from groupwise.data import FewShotForm
 from groupwise.models import TINY_TOKEN_SIDE, Policy, load_policy, write_tiny_policy
 from groupwise.training import IGNORED
@@ -50,6 +50,10 @@ class AnswererSettings(Config):
         learning_rate: peak of the schedule.
         aligning_rate: the same of aligning.
         max_shots: demonstrations of an episode at most.
+        max_attempts: with new weights each: some begin to copy any answer that was shown, and stay
+            at that.
+        min_looked_up: share of words that must be looked up after half of the steps; a smaller one
+            ends the attempt.
     """
 
     num_scenes: int = Field(default=2304, ge=3)
@@ -59,6 +63,8 @@ class AnswererSettings(Config):
     learning_rate: float = Field(default=1e-3, gt=0)
     aligning_rate: float = Field(default=4e-3, gt=0)
     max_shots: int = Field(default=4, ge=1)
+    max_attempts: int = Field(default=10, ge=1)
+    min_looked_up: float = Field(default=0.6, ge=0, le=1)
 
 
 def teach_answerer(folder: Path, settings: AnswererSettings, *, seed: int) -> Path:
@@ -71,7 +77,24 @@ def teach_answerer(folder: Path, settings: AnswererSettings, *, seed: int) -> Pa
 
     Returns:
         The folder, which ``load_policy`` reads; it is asked in ``ANSWERER_FORM``.
+
+    Raises:
+        TrainingError: if no attempt learned to look words up.
     """
+    for attempt in range(settings.max_attempts):
+        policy = _teach_once(folder, settings, seed=derive_seed(seed, "attempt", attempt))
+        if policy is not None:
+            policy.save(folder)
+            return folder
+    raise TrainingError(
+        "the answerer did not learn to look words up",
+        got=f"{settings.max_attempts} attempts",
+        fix="set teach.num_steps or teach.max_attempts higher",
+    )
+
+
+def _teach_once(folder: Path, settings: AnswererSettings, *, seed: int) -> Policy | None:
+    """Return a taught policy, or None if it does not look words up."""
     questions = [words.format(dialect) for words in WORDINGS for dialect in DIALECTS]
     write_tiny_policy(
         _BASE,
@@ -87,10 +110,9 @@ def teach_answerer(folder: Path, settings: AnswererSettings, *, seed: int) -> Pa
     lessons = Lessons(policy, settings, random.Random(derive_seed(seed, "episodes")))
     policy.model.train()
     lessons.align()
-    lessons.teach()
+    is_taught = lessons.teach()
     policy.model.eval()
-    policy.save(folder)
-    return folder
+    return policy if is_taught else None
 
 
 class Lessons:
@@ -140,8 +162,12 @@ class Lessons:
             for parameter in visual.merger.mlp[-1].parameters():
                 parameter /= louder
 
-    def teach(self) -> None:
-        """Train the language model on episodes with the scenes that were not for aligning."""
+    def teach(self) -> bool:
+        """Train the language model on episodes with the scenes that were not for aligning.
+
+        Returns:
+            Whether it was trained to the end: after half of the steps it must look words up.
+        """
         settings = self.settings
         self.model.model.visual.requires_grad_(False)
         parameters = list(self.model.model.language_model.parameters())
@@ -152,13 +178,19 @@ class Lessons:
         scenes: dict[str, list[int]] = {}
         for place, color in enumerate(self.colors[self.first :]):
             scenes.setdefault(color, []).append(place)
-        for _ in range(settings.num_steps):
-            num_shots = self.rng.randint(1, settings.max_shots)
-            episodes = [
-                draw_episode(scenes, num_shots=num_shots, rng=self.rng)
-                for _ in range(settings.batch_size)
-            ]
+
+        def draw(num_shots: int) -> list[list[Turn]]:
+            drawn = range(settings.batch_size)
+            return [draw_episode(scenes, num_shots=num_shots, rng=self.rng) for _ in drawn]
+
+        for step in range(settings.num_steps):
+            if step == settings.num_steps // 2:
+                share = self.measure_looked_up(tokens, draw(settings.max_shots))
+                if share < settings.min_looked_up:
+                    return False
+            episodes = draw(self.rng.randint(1, settings.max_shots))
             _take_step(optimizer, schedule, self.find_loss(tokens, episodes), parameters)
+        return True
 
     def plan_training(
         self, parameters: list[torch.nn.Parameter], num_steps: int, *, rate: float
@@ -190,6 +222,22 @@ class Lessons:
 
     def find_loss(self, tokens: torch.Tensor, episodes: Sequence[Sequence[Turn]]) -> torch.Tensor:
         """Return the mean cross-entropy of what is taught; ``tokens`` are those of the scenes."""
+        logits, wanted = self.answer(tokens, episodes)
+        losses = functional.cross_entropy(logits, wanted, reduction="none")
+        weights = torch.where(wanted == self.tokenizer.eos_token_id, _END_WEIGHT, 1.0)
+        return (losses * weights).sum() / weights.sum()
+
+    def measure_looked_up(self, tokens: torch.Tensor, episodes: Sequence[Sequence[Turn]]) -> float:
+        """Return the share of the words that are asked for which are right, in [0, 1]."""
+        with torch.no_grad():
+            logits, wanted = self.answer(tokens, episodes)
+        is_word = wanted != self.tokenizer.eos_token_id
+        return float((logits.argmax(-1) == wanted)[is_word].float().mean())
+
+    def answer(
+        self, tokens: torch.Tensor, episodes: Sequence[Sequence[Turn]]
+    ) -> tuple[torch.Tensor, torch.Tensor]:
+        """Return logits of what is taught, shape [taught, words], and what is wanted, [taught]."""
         rows = [self.write(episode) for episode in episodes]
         ids, wanted = (
             pad_sequence([row[part] for row in rows], batch_first=True, padding_value=padding)
@@ -201,10 +249,8 @@ class Lessons:
             (ids == self.picture_id).unsqueeze(-1), tokens[shown]
         )
         hidden = self.model.model.language_model(inputs_embeds=embedded).last_hidden_state
-        wanted, hidden = wanted[wanted != IGNORED], hidden[wanted != IGNORED]
-        losses = functional.cross_entropy(self.model.lm_head(hidden), wanted, reduction="none")
-        weights = torch.where(wanted == self.tokenizer.eos_token_id, _END_WEIGHT, 1.0)
-        return (losses * weights).sum() / weights.sum()
+        is_taught = wanted != IGNORED
+        return self.model.lm_head(hidden[is_taught]), wanted[is_taught]
 
     def write(self, episode: Sequence[Turn]) -> tuple[torch.Tensor, torch.Tensor]:
         """Return token ids as a prompt has them and what is taught behind each, shape [tokens].

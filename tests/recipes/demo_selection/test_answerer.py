@@ -8,7 +8,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from groupwise.core import Message, make_example
+from groupwise.core import Message, TrainingError, make_example
 from groupwise.models import load_policy
 from groupwise_drawn.dialects import COLORS
 from groupwise_recipes.demo_selection.answerer import (
@@ -19,7 +19,9 @@ from groupwise_recipes.demo_selection.answerer import (
 )
 from groupwise_recipes.demo_selection.episodes import Turn, draw_episode
 
-TINY = AnswererSettings(num_steps=2, num_aligning_steps=2, batch_size=2, num_scenes=24)
+TINY = AnswererSettings(
+    num_steps=2, num_aligning_steps=2, batch_size=2, num_scenes=24, min_looked_up=0
+)
 
 
 @given(st.sets(st.sampled_from(list(COLORS)), min_size=1), st.integers(1, 6), st.integers(0, 99))
@@ -95,3 +97,9 @@ def test_the_loss_is_that_of_the_model_itself(policy, lessons):
     words, ends = costs[::2].sum(), costs[1::2].sum()
     expected = (words + 0.05 * ends) / (1.05 * len(costs) / 2)
     assert fast.item() == pytest.approx(expected.item(), abs=1e-5)
+
+
+def test_an_answerer_that_does_not_look_words_up_is_not_passed_on(tmp_path):
+    settings = TINY.model_copy(update={"min_looked_up": 1.0, "max_attempts": 2})
+    with pytest.raises(TrainingError, match="did not learn to look words up; got 2 attempts"):
+        teach_answerer(tmp_path, settings, seed=0)

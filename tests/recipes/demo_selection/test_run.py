@@ -46,6 +46,7 @@ TINY = {
     "teach.num_scenes": 24,
     "teach.num_aligning_steps": 2,
     "teach.num_steps": 2,
+    "teach.min_looked_up": 0,
     "teach.batch_size": 2,
     "features.num_steps": 2,
     "evaluation.every_epoch": "true",
@@ -108,8 +109,9 @@ def test_grpo_starts_where_nothing_has_changed_and_adds_up(run: Path) -> None:
 
 
 def test_it_answers_new_questions_with_the_demonstrations_it_chose(
-    run: Path, tmp_path: Path, command_line: CommandLine
+    run: Path, tmp_path: Path, command_line: CommandLine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(list_stages, "LocalBackend", lambda engine, **_: RepeatLast())
     picture = next((run / "prepare" / "world" / "test").glob("*.png"))
     shutil.copyfile(picture, tmp_path / "a.png")
     rows = [{"question": "Reply in Kelo", "image": "a.png"}, {"image": "a.png"}]
@@ -120,6 +122,7 @@ def test_it_answers_new_questions_with_the_demonstrations_it_chose(
     shown = good["details"]["demonstrations"]
     train = {one.id: one.label for one in read_examples(run / "prepare" / "train.jsonl")}
     assert len(shown) == 2
+    assert good["answer"] == shown[-1]["answer"]
     assert all(train[one["id"]] == one["answer"] for one in shown)
     assert shown[0]["score"] >= shown[1]["score"]
     assert "a row needs a question" in bad["failed"]
