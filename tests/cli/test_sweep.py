@@ -316,6 +316,8 @@ def test_a_recipe_may_report_on_its_runs_itself(half_swept):
     runs = [f"grid/cells/{name}" for name in CELLS[:2]]
     some = tiny.call("report", *runs, "--out", "some")
     assert (some.returncode, some.stdout) == (0, "2 runs in en\n")
+    methods = tiny.call("report", *runs, "--metric", "test/vqa_1", "--out", "methods")
+    assert "2 runs in" not in methods.stdout
     (tiny.work / runs[0] / "write" / "rows.txt").unlink()
     assert "a run has no rows" in tiny.call("report", *runs, "--out", "none").stderr
 

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from groupwise.evaluation.comparison import Material, Source
     from groupwise.evaluation.seeds import MethodMaterial, Side
 
+ACCURACY = "test/accuracy"
 Metric = Annotated[str, typer.Option("--metric", metavar="SPLIT/MEASURE", help="What is compared.")]
 Factors = Annotated[
     list[str] | None,
@@ -41,7 +42,7 @@ def compare(
         ),
     ],
     *,
-    metric: Metric = "test/accuracy",
+    metric: Metric = ACCURACY,
     factors: Factors = None,
     language: ReportLanguage = "en",
     out: Annotated[Path | None, choose_report_folder("runs/compare-<run>-<run>")] = None,

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 
 from groupwise.cli.compare import (
+    ACCURACY,
     Factors,
-    Metric,
     ReportLanguage,
     check_free,
     choose_report_folder,
@@ -35,7 +35,15 @@ def report(
         ),
     ],
     *,
-    metric: Metric = "test/accuracy",
+    metric: Annotated[
+        str | None,
+        typer.Option(
+            "--metric",
+            metavar="SPLIT/MEASURE",
+            help="What is compared.",
+            show_default="test/accuracy",
+        ),
+    ] = None,
     factors: Factors = None,
     language: ReportLanguage = "en",
     out: Annotated[
@@ -47,10 +55,12 @@ def report(
 
     The values of the first axis of a sweep are compared, or those of the axes named --factor. Of a
     sweep over seeds alone, and of several runs, the policies are compared as methods. A recipe that
-    has a report of its own for several runs writes that one, unless --factor is given.
+    has a report of its own for several runs writes that one, unless --metric or --factor is given.
     """
     target = targets[0]
-    if not factors and (study := find_study(targets)) is not None:
+    is_study_wanted = metric is None and not factors
+    metric = metric or ACCURACY
+    if is_study_wanted and (study := find_study(targets)) is not None:
         folder = out or (Path("runs") / f"study-{target.resolve().name}" if targets[1:] else target)
         check_free(folder)
         write_study(*study, folder, language)
