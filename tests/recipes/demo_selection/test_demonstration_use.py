@@ -1,10 +1,17 @@
 """What is counted of an answerer that looks words up, and of one that does not."""
 
 import pytest
+import torch
 
-from groupwise.core import Completion, DataError
+from groupwise.core import Completion, DataError, derive_seed
+from groupwise.inference import LocalEngine
+from groupwise.models import load_policy
 from groupwise_drawn.dialects import Split, read_dialects, write_dialects
-from groupwise_recipes.demo_selection.answerer import ANSWERER_FORM
+from groupwise_recipes.demo_selection.answerer import (
+    ANSWERER_FORM,
+    AnswererSettings,
+    teach_answerer,
+)
 from groupwise_recipes.demo_selection.demonstration_use import measure_demonstration_use
 
 
@@ -61,6 +68,22 @@ def test_the_counts_are_those_of_an_answerer_that_looks_up(items):
 def test_an_answerer_that_takes_the_first_word_is_right_when_lists_are_reversed(items):
     one = collect(LookingUp(items, first=True), items)["contradicting", 3]
     assert (one.num_right, one.num_right_reversed) == (0, one.num_asked)
+
+
+@pytest.mark.slow
+def test_a_taught_answerer_uses_demonstrations(tmp_path):
+    sizes: dict[Split, int] = {"train": 800, "anchors": 150}
+    items = read_dialects(write_dialects(tmp_path / "world", seed=2, sizes=sizes))
+    folder = teach_answerer(tmp_path / "answerer", AnswererSettings(), seed=derive_seed(0, "teach"))
+    figures = collect(LocalEngine(load_policy(folder, device=torch.device("cpu"))), items)
+    for num_shots in (1, 2):
+        one = figures["one right", num_shots]
+        assert one.num_right >= 0.85 * one.num_asked
+    for num_shots in (2, 3):
+        one = figures["contradicting", num_shots]
+        assert one.num_right >= 0.75 * one.num_asked
+    wrong = [one for (situation, _), one in figures.items() if situation == "none right"]
+    assert sum(one.num_right for one in wrong) <= 0.15 * sum(one.num_asked for one in wrong)
 
 
 def test_too_few_items_are_refused(items):
