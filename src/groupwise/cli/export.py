@@ -17,15 +17,27 @@ def export(
     run: Annotated[str, typer.Argument(metavar="RUN[:POLICY]", help="A run, or one policy of it.")],
     *,
     file_format: Annotated[
-        Literal["parquet", "lm-eval", "csv"],
-        typer.Option("--format", help="lm-eval: a folder as lm-evaluation-harness writes it."),
+        Literal["parquet", "lm-eval", "csv", "chat"],
+        typer.Option(
+            "--format",
+            help="lm-eval: a folder as lm-evaluation-harness writes it; chat: prompts of --rows.",
+        ),
     ] = "parquet",
+    rows: Annotated[
+        Path | None,
+        typer.Option(
+            "--rows", metavar="FILE|FOLDER", help="For chat: rows as `predict` takes them."
+        ),
+    ] = None,
     out: Annotated[
         Path, typer.Option("--out", metavar="FILE_OR_DIR", help="A file; for lm-eval a folder.")
     ],
     debug: Debug = False,
 ) -> None:
-    """Write a run's evaluation for other tools: every item as a row, or harness-style results."""
+    """Write a run's evaluation for other tools: every item as a row, or harness-style results.
+
+    With --format chat: the prompts of new rows, as messages that any chat API takes.
+    """
     from groupwise.evaluation.interchange import (
         read_records,
         write_csv,
@@ -34,6 +46,11 @@ def export(
     )
 
     folder, policy = split_run(run)
+    if (file_format == "chat") != (rows is not None):
+        raise ConfigError("--format chat and --rows go together")
+    if rows is not None:
+        _export_prompts(folder, policy, rows, out)
+        return
     if file_format == "lm-eval" and out.is_file():
         raise ConfigError(f"--out {out} is a file", expected="a folder for --format lm-eval")
     records = read_records(folder, policy=policy)
@@ -47,6 +64,14 @@ def export(
     typer.echo(f"{len(records.predictions)} predictions of {policies}")
     for path in written:
         typer.echo(f"written: {path}")
+
+
+def _export_prompts(folder: Path, policy: str | None, rows: Path, out: Path) -> None:
+    from groupwise.flow import open_run, write_prompts
+
+    number = write_prompts(open_run(folder), rows, out=out, policy=policy)
+    typer.echo(f"{number} prompts")
+    typer.echo(f"written: {out}")
 
 
 Chosen = Annotated[

@@ -10,6 +10,7 @@ from groupwise.flow.prediction import (
     answer_requests,
     name_version,
     predict_rows,
+    write_prompts,
 )
 from groupwise.flow.preparing import build_base, rate_baselines
 from groupwise.flow.preview import estimate_picture
@@ -52,4 +53,5 @@ __all__ = [
     "rate_baselines",
     "run",
     "upload",
+    "write_prompts",
 ]

@@ -15,12 +15,13 @@ from groupwise.core import (
     ResultFile,
     RunError,
     digest_json,
+    write_jsonl,
 )
 from groupwise.data import DropLog
 from groupwise.flow.asking import make_ask, open_policy, share_labels
 from groupwise.flow.finished import FinishedRun
 from groupwise.flow.task import Task
-from groupwise.inference import LocalEngine, Sampling
+from groupwise.inference import LocalEngine, Sampling, build_chat_messages
 from groupwise.models import digest_base, make_token_counter
 from groupwise.rewards import Parsed
 from groupwise.serving import Answer, ChatAnswer, ChatQuestion, Predictor, Request, try_each
@@ -168,6 +169,35 @@ def predict_rows(
         report_progress(len(requests), len(requests))
         rows = {str(row["id"]): row for row in results.rows()}
     return _sum_up([rows[request.id] for request in requests], num_kept, drops)
+
+
+def write_prompts(run: FinishedRun, path: Path, *, out: Path, policy: str | None = None) -> int:
+    """Write the prompt of every row as messages of a chat API, pictures in them; return how many.
+
+    Args:
+        run: a finished run of a recipe whose predictor has ``write_prompts``.
+        path: rows as the recipe takes them, without labels.
+        out: JSONL with ``id`` and ``messages``; replaced.
+        policy: of the run; None: the main one.
+
+    Raises:
+        ConfigError: if there is no such file or folder, or the recipe makes no prompts of rows.
+        DataError: if a row cannot be asked.
+    """
+    if not path.exists():
+        raise ConfigError(f"there is no file or folder {path}")
+    predictor: Any = run.open_predictor(policy)
+    if not hasattr(predictor, "write_prompts"):
+        raise ConfigError(f"the recipe {run.recipe.name} writes no prompts for other tools")
+    requests, _ = run.task.list_requests(run.config, path)
+    with tempfile.TemporaryDirectory() as folder:
+        questions = [predictor.make_question(one, Path(folder)) for one in requests]
+        rows = [
+            {"id": request.id, "messages": build_chat_messages(prompt)}
+            for request, prompt in zip(requests, predictor.write_prompts(questions), strict=True)
+        ]
+    write_jsonl(out, rows)
+    return len(rows)
 
 
 def answer_requests(predictor: Predictor, requests: Sequence[Request]) -> list[Answer]:

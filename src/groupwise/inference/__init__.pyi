@@ -1,5 +1,6 @@
 """Inference engines: one call, whatever backend answers."""
 
+from groupwise.inference.chat import build_chat_messages
 from groupwise.inference.engine import Engine, ReportProgress, Sampling
 from groupwise.inference.labels import find_label_tokens, share_labels
 from groupwise.inference.local import LocalEngine, time_answers
@@ -73,6 +74,7 @@ __all__ = [
     "Usage",
     "WorkGroup",
     "WorkItem",
+    "build_chat_messages",
     "find_label_tokens",
     "generate_groups",
     "on_shared_loop",

@@ -98,11 +98,8 @@ class DemoPredictor:
 
     def answer(self, questions: Sequence[Example]) -> list[Answer]:
         """Return the list of each query with scores, and what the answerer says behind it."""
-        queries = self._clip.tabulate(list_contents(questions))
-        pools = draw_run_pools(self._config, queries, self._table)
-        asked = PooledQueries(tuple(questions), queries, self._table, pools)
-        shots = self._config.recording.num_shots
-        lists = choose_by_selector(self._selector, asked, num_shots=shots)
+        asked = self._pool(questions)
+        lists = self._choose(asked)
         texts = self._ask(questions, lists)
         scores = self._score(asked)
         return [self._write(*row) for row in zip(lists, scores, texts, strict=True)]
@@ -115,10 +112,24 @@ class DemoPredictor:
         """
         raise DataError("this run chooses demonstrations and holds no conversations")
 
-    def write_prompt(self, question: Example, demos: Sequence[str]) -> Example:
-        """Return the prompt of a query behind demonstrations, as the answerer is asked."""
-        shown = [self._train[one] for one in demos]
-        return make_example(self._config.form.make().write(question, shown), cluster=question.id)
+    def write_prompts(self, questions: Sequence[Example]) -> list[Example]:
+        """Return each query behind the demonstrations chosen for it, as the answerer is asked."""
+        lists, form = self._choose(self._pool(questions)), self._config.form.make()
+        return [
+            make_example(
+                form.write(question, [self._train[one] for one in demos]), cluster=question.cluster
+            )
+            for question, demos in zip(questions, lists, strict=True)
+        ]
+
+    def _pool(self, questions: Sequence[Example]) -> PooledQueries:
+        queries = self._clip.tabulate(list_contents(questions))
+        pools = draw_run_pools(self._config, queries, self._table)
+        return PooledQueries(tuple(questions), queries, self._table, pools)
+
+    def _choose(self, asked: PooledQueries) -> list[List]:
+        shots = self._config.recording.num_shots
+        return choose_by_selector(self._selector, asked, num_shots=shots)
 
     def _refuse_unlike(self, sampler: str) -> None:
         ours = {"sampler": sampler}

@@ -128,6 +128,25 @@ def test_it_answers_new_questions_with_the_demonstrations_it_chose(
     assert "a row needs a question" in bad["failed"]
 
 
+def test_prompts_are_written_for_any_chat_api(
+    run: Path, tmp_path: Path, command_line: CommandLine
+) -> None:
+    picture = next((run / "prepare" / "world" / "test").glob("*.png"))
+    row = {"question": "Reply in Kelo", "image": str(picture)}
+    Path("rows.jsonl").write_text(json.dumps(row) + "\n")
+    asked = ("export", run, "--format", "chat", "--out", "prompts.jsonl")
+    assert command_line(*asked).returncode == 2
+    done = command_line(*asked, "--rows", "rows.jsonl")
+    assert done.returncode == 0, done.stderr
+    [prompt] = read_jsonl(Path("prompts.jsonl"))
+    [turn] = prompt["messages"]
+    parts = [part["type"] for part in turn["content"]]
+    assert parts == ["image_url", "text", "image_url", "text", "image_url", "text"]
+    urls = [part["image_url"]["url"] for part in turn["content"] if part["type"] == "image_url"]
+    assert all(url.startswith("data:image/png;base64,") for url in urls)
+    assert turn["content"][-1]["text"].endswith("Question:Reply in Kelo Short answer:")
+
+
 def test_another_pool_than_in_training_is_refused(
     run: Path, tmp_path: Path, command_line: CommandLine
 ) -> None:
