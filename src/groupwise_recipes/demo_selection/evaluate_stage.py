@@ -1,6 +1,7 @@
 """The stage ``evaluate``: cells are filled, and shown as a run's policies and measures."""
 
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 from groupwise.core import Example, derive_seed, digest_file, dump_config
@@ -65,7 +66,7 @@ def run_evaluate(task: Any, context: StepContext) -> None:
     )
     test = [one for one in material.items["test"] if one.id in set(subsets.largest)]
     record_look(context.run, test, is_continued=context.is_resumed)
-    evaluator = _open_evaluator(task, context, material)
+    evaluator = make_evaluator(task, config, context.run, folder=context.folder, material=material)
     begin_evaluation(context.folder, _find_facts(evaluator, context), subsets)
     rows = _fill(evaluator, context, subsets)
     predictions = make_predictions(test, rows, shots=config.evaluation.shots)
@@ -106,15 +107,37 @@ def _fill(
     return found
 
 
-def _open_evaluator(task: Any, context: StepContext, material: Material) -> Evaluator:
-    config, run = context.config, context.run
-    cache = context.run / ANSWERS
+def make_evaluator(
+    task: Any,
+    config: Any,
+    run: Path,
+    *,
+    folder: Path,
+    material: Material,
+    device: str | None = None,
+) -> Evaluator:
+    """Return what fills cells.
+
+    Args:
+        task: of the recipe.
+        config: of the run.
+        run: with trained selectors.
+        folder: of the cells.
+        material: of the run.
+        device: of an answerer in this process; None: as policies choose it.
+    """
     return Evaluator(
-        context.folder,
-        open_answerer(config, task.find_base(config, run), material.items["train"], cache=cache),
+        folder,
+        open_answerer(
+            config,
+            task.find_base(config, run),
+            material.items["train"],
+            cache=run / ANSWERS,
+            device=device,
+        ),
         material.pool(config, "test"),
-        {name: context.output_of(name) for name in ("rce", "grpo")},
-        recorder=PointerSelector.load(context.output_of("rce") / "policy" / SELECTOR),
+        {name: run / name for name in ("rce", "grpo")},
+        recorder=PointerSelector.load(run / "rce" / "policy" / SELECTOR),
         recording=config.recording,
         seed=derive_seed(config.seed, "evaluate"),
     )

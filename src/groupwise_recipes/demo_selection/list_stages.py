@@ -6,6 +6,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import torch
+
 from groupwise.core import ConfigError, Example, derive_seed, digest_json
 from groupwise.inference import (
     LocalBackend,
@@ -85,7 +87,12 @@ def draw_run_pools(config: Any, queries: FeatureTable, train: FeatureTable) -> A
 
 
 def open_answerer(
-    config: Any, base: str | Path, train: Sequence[Example], *, cache: Path | None = None
+    config: Any,
+    base: str | Path,
+    train: Sequence[Example],
+    *,
+    cache: Path | None = None,
+    device: str | None = None,
 ) -> Answerer:
     """Return the frozen answerer of a run, in this process or behind its server.
 
@@ -94,13 +101,15 @@ def open_answerer(
         base: folder or hub id.
         train: the demonstrations.
         cache: file of answers; None: nothing is kept.
+        device: of a model in this process, such as ``cuda:1``; None: as policies choose it.
     """
     model, server = config.model, config.server
     if server is not None:
         backend = ServerBackend(server)
         identity = digest_json(backend.responder.identity)
     else:
-        policy = load_policy(base, dtype=model.dtype, max_pixels=model.max_pixels)
+        place = None if device is None else torch.device(device)
+        policy = load_policy(base, dtype=model.dtype, max_pixels=model.max_pixels, device=place)
         backend = LocalBackend(LocalEngine(policy), picture_mib=config.asking.picture_mib)
         identity = digest_json([str(digest_base(base)), model.dtype])
     return Answerer(

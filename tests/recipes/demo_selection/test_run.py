@@ -20,6 +20,7 @@ from groupwise.flow import run as run_task
 from groupwise.pipeline import find_config, find_recipe
 from groupwise_recipes.demo_selection import list_stages
 from groupwise_recipes.demo_selection.candidate_files import read_candidates
+from groupwise_recipes.demo_selection.cell import measure_cell
 from groupwise_recipes.demo_selection.cells import Cell, list_cells, read_cell, read_facts
 from groupwise_recipes.demo_selection.config import DemoSelectionConfig
 from groupwise_recipes.demo_selection.task import DemoSelection
@@ -126,6 +127,19 @@ def test_it_answers_new_questions_with_the_demonstrations_it_chose(
     assert all(train[one["id"]] == one["answer"] for one in shown)
     assert shown[0]["score"] >= shown[1]["score"]
     assert "a row needs a question" in bad["failed"]
+
+
+def test_one_cell_is_asked_again_as_the_run_asked_it(
+    run: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(list_stages, "LocalBackend", lambda engine, **_: RepeatLast())
+    before = len(read_jsonl(run / "looks.jsonl"))
+    cell = Cell("grpo", 2, 1)
+    rows = measure_cell(run, cell, num_samples=3)
+    known = {row.id: row for row in read_cell(run / "evaluate", cell)}
+    assert len(rows) == 3
+    assert all(known[row.id] == row for row in rows)
+    assert len(read_jsonl(run / "looks.jsonl")) == before + 1
 
 
 def test_prompts_are_written_for_any_chat_api(

@@ -1,0 +1,76 @@
+"""One cell of a finished run: a way of choosing at so many shots, on so many test queries.
+
+    python -m groupwise_recipes.demo_selection.cell RUN --system grpo --epoch 2 --shots 3
+
+The look at the test split is counted. The cells of the run stay as they are; answers are taken from
+those that it keeps, and new ones are kept there. ``groupwise run`` fills all cells of a config.
+"""
+
+import sys
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Annotated
+
+import typer
+
+from groupwise.core import GroupwiseError, RunFolder, load_config
+from groupwise.evaluation import record_look
+from groupwise_recipes.demo_selection.cells import Cell, CellRow, draw_subsets
+from groupwise_recipes.demo_selection.config import DemoSelectionConfig
+from groupwise_recipes.demo_selection.evaluate_stage import make_evaluator
+from groupwise_recipes.demo_selection.list_stages import read_material
+from groupwise_recipes.demo_selection.task import TASK
+
+
+def measure_cell(
+    run: Path, cell: Cell, *, num_samples: int | None = None, device: str | None = None
+) -> tuple[CellRow, ...]:
+    """Return the rows of one cell, asked of the answerer of a run.
+
+    Args:
+        run: with trained selectors.
+        cell: which.
+        num_samples: test queries: the nested subset of so many; None: the largest that the run
+            evaluates.
+        device: of an answerer in this process; None: as policies choose it.
+
+    Raises:
+        ConfigError: if there is no such system, or there are not so many queries.
+        ModelError: if the epoch's weights are missing.
+        GroupwiseError: if the answerer cannot be asked.
+    """
+    config = load_config(DemoSelectionConfig, RunFolder(run).read_manifest()["config"])
+    material = read_material(config, run)
+    ids = [one.id for one in material.items["test"]]
+    sizes = [num_samples or max(config.evaluation.sizes)]
+    wanted = draw_subsets(ids, sizes, seed=config.seed).largest
+    record_look(run, [one for one in material.items["test"] if one.id in set(wanted)])
+    with TemporaryDirectory() as folder:
+        evaluator = make_evaluator(
+            TASK, config, run, folder=Path(folder), material=material, device=device
+        )
+        return evaluator.evaluate(cell, wanted)
+
+
+def main(
+    run: Annotated[Path, typer.Argument(metavar="RUN", help="A run with trained selectors.")],
+    *,
+    system: Annotated[str, typer.Option(help="rce, grpo or a baseline.")] = "grpo",
+    epoch: Annotated[int | None, typer.Option(min=1, help="Of rce or grpo.")] = None,
+    shots: Annotated[int, typer.Option(min=0)] = 1,
+    samples: Annotated[int | None, typer.Option(min=1, help="Test queries.")] = None,
+    device: Annotated[str | None, typer.Option(help="Such as cpu or cuda:1.")] = None,
+) -> None:
+    """Evaluate one cell and print its accuracy."""
+    rows = measure_cell(run, Cell(system, shots, epoch), num_samples=samples, device=device)
+    found = [row.accuracy for row in rows if row.accuracy is not None]
+    mean = f"{sum(found) / len(found):.1%}" if found else "?"
+    typer.echo(f"VQA accuracy {mean} (n = {len(found)}; {len(rows) - len(found)} failed)")
+
+
+if __name__ == "__main__":
+    try:
+        typer.run(main)
+    except GroupwiseError as error:
+        typer.echo(f"error: {error}", err=True)
+        sys.exit(2)
