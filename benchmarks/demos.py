@@ -4,8 +4,9 @@ r"""What finished runs found, for the README: numbers of policies, and what the 
     python benchmarks/demos.py runs/seeds --json benchmarks/results/demo_seeds.json \
         --command "groupwise sweep on_task --config demo --seeds 6 --out runs/seeds"
 
-Of a sweep over seeds, which does not keep its command, it is what the methods found. Results that
-the file has of other recipes and seeds stay.
+Of a sweep over seeds, which does not keep its command, or of another report of its runs
+(``groupwise report RUN… --metric test/NAME --out DIR``), it is what the methods found. Results that
+the file has of other recipes, measures and seeds stay.
 """
 
 import argparse
@@ -44,7 +45,7 @@ def read_run(run: Path) -> tuple[str, dict[str, Any]]:
 
 
 def read_seeds(sweep: Path, command: str) -> tuple[str, dict[str, Any]]:
-    """Return the recipe of a sweep over seeds, and what its report says of the methods."""
+    """Return recipe and measure of a report over seeds, and what it says of the methods."""
     report = read(sweep / "methods.json")
     runs = [Path(folder) for folder in report["methods"][0]["folders"]]
     manifests = [read(run / "manifest.json") for run in runs]
@@ -66,7 +67,9 @@ def read_seeds(sweep: Path, command: str) -> tuple[str, dict[str, Any]]:
             for one in report["pairs"]
         },
     }
-    return manifests[0]["recipe"], result
+    measure = report["measure"]["name"]
+    name = manifests[0]["recipe"]
+    return name if measure == "accuracy" else f"{name} {measure}", result
 
 
 def main() -> None:
@@ -78,7 +81,7 @@ def main() -> None:
     given = parser.parse_args()
     results = read(given.json) if given.json.is_file() else {}
     results |= dict(
-        read_seeds(one, given.command) if (one / "sweep.json").is_file() else read_run(one)
+        read_seeds(one, given.command) if (one / "methods.json").is_file() else read_run(one)
         for one in given.runs
     )
     text = json.dumps(dict(sorted(results.items())), indent=1, ensure_ascii=False)

@@ -87,6 +87,14 @@ def test_all_ways_of_choosing_are_measured_on_the_same_items(run: Path) -> None:
     assert {m.policy for m in metrics if m.measure == "vqa_mean"} == SYSTEMS - {"oracle"}
 
 
+def test_the_report_says_what_grpo_changed_and_how_demonstrations_are_used(run: Path) -> None:
+    text = (run / "report.md").read_text()
+    trained, before = (read_cell(run / "evaluate", Cell(name, 2, 2)) for name in ("grpo", "rce"))
+    num_changed = sum(a.demos != b.demos for a, b in zip(trained, before, strict=True))
+    assert f"| 2 shots | {num_changed / 6:.1%} |" in text.partition("What GRPO changed")[2]
+    assert "| contradicting, 2 shots |" in text.partition("How the answerer uses")[2]
+
+
 def test_the_cells_of_every_epoch_are_there(run: Path) -> None:
     found = set(list_cells(run / "evaluate"))
     assert {Cell("rce", 1, 1), Cell("rce", 2, 2), Cell("grpo", 1, 2), Cell("none", 0)} <= found
