@@ -88,6 +88,7 @@ from groupwise.evaluation.paired import (
 from groupwise.evaluation.policies import (
     POLICIES_FILE,
     Policies,
+    PolicyKind,
     RunPolicy,
     read_policies,
     write_policies,
@@ -156,6 +157,7 @@ __all__ = [
     "Paragraph",
     "Part",
     "Policies",
+    "PolicyKind",
     "Prediction",
     "Prompts",
     "ReliabilityBin",

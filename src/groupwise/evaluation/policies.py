@@ -16,7 +16,7 @@ from groupwise.evaluation.records import read_as
 
 POLICIES_FILE = "evaluate/policies.json"
 _BUDGET_FILE = "budget.json"
-PolicyKind = Literal["baseline", "prompted", "trained", "unknown"]
+PolicyKind = Literal["baseline", "bound", "prompted", "trained", "unknown"]
 Sight = Literal["picture", "text", "everything"]
 Language = Literal["en", "zh"]
 
@@ -31,8 +31,9 @@ class RunPolicy:
         title_zh: the same in Chinese.
         note: what it is, in a few words.
         note_zh: the same in Chinese.
-        kind: ``baseline``: no language model answers; ``prompted``: the model before any training;
-            ``trained``: what a training step made of it; ``unknown``: the run does not say.
+        kind: ``baseline``: no language model answers; ``bound``: it has seen the answers, so it is
+            no rival; ``prompted``: the model before any training; ``trained``: what a training
+            step made of it; ``unknown``: the run does not say.
         step: the step that trained it; None where nothing was trained.
         trained_from: the policy that training started from; None: the base, or nothing.
         trained_on: splits that its step reads.

@@ -47,7 +47,10 @@ from groupwise_recipes.demo_selection.list_stages import (
     read_material,
     read_recording,
 )
-from groupwise_recipes.demo_selection.report_sections import make_sections
+from groupwise_recipes.demo_selection.report_sections import (
+    make_first_section,
+    make_sections,
+)
 from groupwise_recipes.demo_selection.results import (
     MEAN,
     list_measures,
@@ -170,11 +173,16 @@ def _write(
     policies = list_policies({one.policy for one in predictions})
     last = policies[-1].name
     pairs = [(one.name, last) for one in policies[:-1] if one.name != ORACLE]
+    metrics = compute_metrics(predictions, labels=(), seed=seed)
     write_evaluation(
         context.folder,
         predictions,
-        metrics=compute_metrics(predictions, labels=(), seed=seed),
-        comparisons=compare_pairs(predictions, pairs, split="test", seed=seed, measure=MEAN),
+        metrics=metrics,
+        comparisons=[
+            one
+            for measure in (MEAN, "accuracy")
+            for one in compare_pairs(predictions, pairs, split="test", seed=seed, measure=measure)
+        ],
         conditions=Conditions(
             data={name: describe_examples(rows) for name, rows in splits.items()},
             prompts={name: digest_prompts(rows) for name, rows in splits.items()},
@@ -189,5 +197,5 @@ def _write(
         ),
         policies=policies,
         prompts=collect_prompts(splits["test"]),
-        sections=sections,
+        sections=[make_first_section(metrics), *sections],
     )

@@ -6,16 +6,28 @@ from pathlib import Path
 from pydantic import TypeAdapter
 
 from groupwise.core import read_json
-from groupwise.evaluation import Section, Table
+from groupwise.evaluation import (
+    Metric,
+    Policies,
+    Section,
+    Table,
+    make_tile,
+    tabulate_policies,
+)
 from groupwise_recipes.demo_selection.cells import Cell, CellRow
 from groupwise_recipes.demo_selection.demonstration_use import UseFigure
 from groupwise_recipes.demo_selection.evaluation import REVERSED
+from groupwise_recipes.demo_selection.results import MEAN, list_policies
 
 _FIGURES = TypeAdapter(tuple[UseFigure, ...])
 _USE = (
     "Lists made for that, of train items, asked of anchors: an answerer that does not use "
     "demonstrations, or one that never errs, leaves nothing to choose. Of contradicting "
     "demonstrations the last one counts."
+)
+_BY_SHOTS = (
+    "How often the answerer is right behind so many demonstrations. The best of the tried has seen "
+    "the answers: it is an upper bound, not a rival."
 )
 _CHANGED = (
     "Shares of the test items: lists that differ from those of RCE, in items or in order; answers "
@@ -39,6 +51,23 @@ def make_sections(
         figures = _FIGURES.validate_python(read_json(use, list))
         found.append(Section("How the answerer uses demonstrations", _USE, (_tabulate(figures),)))
     return found
+
+
+def make_first_section(metrics: Sequence[Metric]) -> Section:
+    """Return the measures by number of shots, the mean of GRPO among the report's first numbers."""
+    shown = [one for one in metrics if one.measure.startswith("vqa_")]
+    columns = {
+        ("mean" if name == MEAN else f"{name.removeprefix('vqa_')} shots"): name
+        for name in dict.fromkeys(one.measure for one in sorted(shown, key=lambda one: one.measure))
+    }
+    policies = Policies(tuple(list_policies({one.policy for one in shown})))
+    tiles = [
+        make_tile(one, f"VQA accuracy of GRPO on {one.split}, mean over the numbers of shots")
+        for one in shown
+        if one.name == f"grpo/{MEAN}"
+    ]
+    table = tabulate_policies(shown, columns, policies=policies)
+    return Section("VQA accuracy by shots", _BY_SHOTS, (table,), tuple(tiles))
 
 
 def _tabulate(figures: Sequence[UseFigure]) -> Table:

@@ -4,12 +4,18 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from groupwise.core import Example
-from groupwise.evaluation import Measure, Prediction, RunPolicy
+from groupwise.evaluation import Measure, PolicyKind, Prediction, RunPolicy
 from groupwise.rewards import VqaParser
 from groupwise_recipes.demo_selection.cells import Cell, CellRow
+from groupwise_recipes.demo_selection.evaluation import REVERSED
 
 MEAN = "vqa_mean"
-TRAININGS = ("rce", "grpo")
+_KINDS: Mapping[str, PolicyKind] = {
+    "oracle": "bound",
+    "rce": "trained",
+    "grpo": "trained",
+    f"grpo{REVERSED}": "trained",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,13 +66,13 @@ WAYS: Mapping[str, Way] = {
         "the best of the lists tried on the test query itself: an upper bound that sees the answer",
         "在测试问题上试过的列表中最好的一个：看过答案的上界",
     ),
-    "grpo_reversed": Way(
+    "rce": Way("RCE", "RCE", "the selector after RCE", "RCE 之后的选择器"),
+    f"grpo{REVERSED}": Way(
         "GRPO, reversed",
         "GRPO，倒序",
         "the same demonstrations in the opposite order",
         "同样的示例，顺序相反",
     ),
-    "rce": Way("RCE", "RCE", "the selector after RCE", "RCE 之后的选择器"),
     "grpo": Way("GRPO", "GRPO", "the selector after GRPO", "GRPO 之后的选择器"),
 }
 """Ways by system, in the order of reports; the last one is what others are compared with."""
@@ -95,7 +101,6 @@ def list_measures(shots: Iterable[int]) -> tuple[Measure, ...]:
 def list_policies(systems: Iterable[str]) -> list[RunPolicy]:
     """Return what is known of the ways of choosing that were evaluated, in the order of reports."""
     known = set(systems)
-    start = [name for name in TRAININGS if name in known]
     return [
         RunPolicy(
             name=name,
@@ -103,14 +108,15 @@ def list_policies(systems: Iterable[str]) -> list[RunPolicy]:
             title_zh=way.title_zh,
             note=way.note,
             note_zh=way.note_zh,
-            kind="trained" if name in TRAININGS else "baseline",
-            step=name if name in TRAININGS else None,
-            trained_from=start[start.index(name) - 1] if name in start[1:] else None,
-            trained_on=("anchors", "validation") if name in TRAININGS else (),
-            weights=f"{name}/policy" if name in TRAININGS else None,
+            kind=_KINDS.get(name, "baseline"),
+            step=step,
+            trained_from="rce" if step == "grpo" and "rce" in known else None,
+            trained_on=("anchors", "validation") if step else (),
+            weights=f"{step}/policy" if step else None,
         )
         for name, way in WAYS.items()
         if name in known
+        for step in [name.removesuffix(REVERSED) if _KINDS.get(name) == "trained" else None]
     ]
 
 

@@ -41,5 +41,6 @@ def test_a_system_that_was_asked_at_some_shots_only_has_no_mean():
 def test_grpo_is_last_and_trained_from_rce():
     found = list_policies(["grpo", "random", "rce", "oracle"])
     assert [one.name for one in found] == ["random", "oracle", "rce", "grpo"]
+    assert [one.kind for one in found] == ["baseline", "bound", "trained", "trained"]
     assert found[-1].trained_from == "rce"
     assert found[-1].weights == "grpo/policy"
