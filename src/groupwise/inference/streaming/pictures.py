@@ -112,8 +112,10 @@ def open_memory(policy: Policy, *, max_mib: float) -> PictureMemory | None:
 
     Qwen2-VL and Qwen2.5-VL can.
     """
+    if max_mib <= 0:
+        return None
     can_take = policy.has_vision and policy.model.config.model_type in _MODEL_TYPES
-    return PictureMemory(policy, max_mib=max_mib) if max_mib > 0 and can_take else None
+    return PictureMemory(policy, max_mib=max_mib) if can_take else None
 
 
 def write_tokens(processor: Any, text: str, grids: Sequence[torch.Tensor]) -> dict[str, Any]:
