@@ -74,6 +74,18 @@ def test_mixed_prompts_with_little_memory(vision, photo_groups, encoded):
     assert sum(encoded) > 2 * num_once
 
 
+def test_a_picture_that_was_processed_twice_has_its_features_both_times(vision, few_shots):
+    item = WorkItem(0, few_shots[1].examples[1])
+    memory = open_memory(vision, max_mib=1e-6)
+    twice = [
+        Encoder(vision, other).encode(item, max_pixels=None, max_new_tokens=1).pictures[0]
+        for other in (memory, open_memory(vision, max_mib=1))
+    ]
+    assert twice[0].key == twice[1].key
+    one, other = memory.look(twice).pooler_output
+    assert torch.equal(one, other)
+
+
 def test_those_that_were_not_used_for_longest_go_first(vision, few_shots, encoded):
     size = 4 * vision.model.config.get_text_config().hidden_size
     examples = [example for group in few_shots for example in group.examples]

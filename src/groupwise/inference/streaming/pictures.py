@@ -77,9 +77,8 @@ class PictureMemory:
     @torch.no_grad()
     def look(self, pictures: Sequence[SeenPicture]) -> Any:
         """Return the features of a batch's pictures as the model's own encoder does."""
-        new = list(
-            {picture.key: picture for picture in pictures if picture.features is None}.values()
-        )
+        # By identity: one that was dropped may have been processed again beside its former self.
+        new = list(dict.fromkeys(one for one in pictures if one.features is None))
         model: Any = self.policy.model
         for start in range(0, len(new), _AT_ONCE):
             part = new[start : start + _AT_ONCE]
