@@ -36,7 +36,7 @@ class MetricRows(TrainerCallback):
     """
 
     def __init__(
-        self, path: Path, *, rename: RenameMetrics, num_epochs: int, trackers: Trackers
+        self, path: Path, *, rename: RenameMetrics, num_epochs: float, trackers: Trackers
     ) -> None:
         self.log = TrainingLog(path)
         self.rename = rename

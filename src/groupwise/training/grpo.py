@@ -51,6 +51,7 @@ _RENAMED = {
     "sampling/sampling_logp_difference/mean": "logprob_gap",
     "sampling/sampling_logp_difference/max": "logprob_gap_max",
     "sampling/importance_sampling_ratio/mean": "importance_ratio",
+    "temperature": "temperature",
     "tokens_per_s": "tokens_per_s",
 }
 _SHOWN = ("reward", "frac_reward_zero_std")
@@ -98,6 +99,7 @@ def train_grpo(
         prompts_per_round=prompts_per_round,
         seed=workspace.seed,
     )
+    num_epochs = _limit_steps(arguments, settings, num_rounds=len(layout) // prompts_per_round)
     seed_everything(derive_seed(workspace.seed, "grpo"))
     model = policy.model = prepare_trainable(policy.model, settings.trainable)
     reward = RewardFunction(examples, rewards, end_token_ids=policy.end_token_ids)
@@ -120,7 +122,7 @@ def train_grpo(
             train_dataset=make_prompt_rows(examples, layout, seed=workspace.seed),
             processing_class=policy.processor,
             callbacks=[
-                *_make_callbacks(settings, workspace, looks, trackers),
+                *_make_callbacks(workspace, looks, trackers, num_epochs=num_epochs),
                 TrainableTable(model),
                 progress,
             ],
@@ -164,11 +166,21 @@ def _open_heldout(
     return HeldoutRows(workspace.metrics, check=check, every_steps=every_steps, trackers=trackers)
 
 
+def _limit_steps(arguments: Any, settings: GrpoSettings, *, num_rounds: int) -> float:
+    """Let ``max_steps`` end the training; return the epochs that there will be."""
+    if settings.max_steps is None:
+        return settings.epochs
+    num_micro_batches = num_rounds * arguments.steps_per_generation * settings.num_iterations
+    num_steps = num_micro_batches // settings.gradient_accumulation
+    arguments.max_steps = min(num_steps, settings.max_steps)
+    return settings.epochs * arguments.max_steps / num_steps
+
+
 def _make_callbacks(
-    settings: GrpoSettings, workspace: Workspace, looks: HeldoutRows | None, trackers: Trackers
+    workspace: Workspace, looks: HeldoutRows | None, trackers: Trackers, *, num_epochs: float
 ) -> list[Any]:
     rows = MetricRows(
-        workspace.metrics, rename=_rename_metrics, num_epochs=settings.epochs, trackers=trackers
+        workspace.metrics, rename=_rename_metrics, num_epochs=num_epochs, trackers=trackers
     )
     found = [WarmupCheck(), trackers, ProgressFile(workspace.folder), rows, looks]
     return [*(one for one in found if one is not None), WholeCheckpoints()]

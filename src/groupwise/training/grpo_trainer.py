@@ -12,6 +12,7 @@ from groupwise.core import Example, TrainingError, write_json
 from groupwise.models import Policy, list_trainable, project_patches_fast, restore_trainable
 from groupwise.training.on_policy import check_on_policy
 from groupwise.training.settings import GrpoSettings, VllmSettings
+from groupwise.training.temperature import find_temperature, set_temperature
 from groupwise.training.workspace import load_weights
 
 # The newest vLLM that TRL supports wants an older Transformers; pip finds one that fits both.
@@ -91,13 +92,17 @@ def make_grpo_trainer(
         """Checks its first batch and writes no model card."""
 
         def _generate_and_score_completions(self, inputs: list[dict[str, Any]]) -> dict[str, Any]:
+            step = self.state.global_step
+            set_temperature(self, find_temperature(settings, step=step))
             started = time.perf_counter()
             batch = super()._generate_and_score_completions(inputs)
             duration_s = time.perf_counter() - started
             restore_trainable(policy.model, trainable)
             num_tokens = int(batch["completion_mask"].sum())
             self._metrics["train"]["tokens_per_s"].append(num_tokens / duration_s)
-            if self.state.global_step == 0 and self._step == 0:
+            if settings.temperature_warmup is not None:
+                self._metrics["train"]["temperature"].append(self.temperature)
+            if step == 0 and self._step == 0:
                 rows = [examples[row["place"]] for row in inputs]
                 result = check_on_policy(self, policy, rows, batch)
                 write_json(Path(str(self.args.output_dir)) / "on_policy.json", vars(result))

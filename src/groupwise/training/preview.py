@@ -126,7 +126,8 @@ def check_lengths(
 
 def _count_steps(settings: GrpoSettings, num_prompts: int) -> int:
     per_step = settings.prompts_per_step * settings.gradient_accumulation
-    return settings.epochs * num_prompts // per_step
+    num_steps = settings.epochs * num_prompts // per_step
+    return min(num_steps, settings.max_steps or num_steps)
 
 
 def _describe_steps(settings: GrpoSettings, num_steps: int) -> str:
@@ -142,7 +143,7 @@ def _check_warmup(settings: GrpoSettings, num_steps: int) -> list[str]:
         return []
     return [
         f"grpo.warmup_steps: {warmup} of about {num_steps} steps, so the learning rate would "
-        "never reach its peak; lower it or raise grpo.epochs"
+        "never reach its peak; lower it or train for more steps"
     ]
 
 

@@ -197,6 +197,18 @@ class VllmSettings(Config):
         return self
 
 
+class TemperatureWarmup(Config):
+    """A temperature that rises to ``grpo.temperature``.
+
+    Attributes:
+        start: of the first round.
+        steps: updates in which it rises, in a straight line.
+    """
+
+    start: float = Field(gt=0)
+    steps: int = Field(ge=1)
+
+
 class GrpoSettings(TrainerSettings):
     """Group-relative policy optimisation.
 
@@ -204,6 +216,7 @@ class GrpoSettings(TrainerSettings):
 
     Attributes:
         epochs: passes over the prompts.
+        max_steps: updates after which training ends, if the epochs have not ended it before.
         prompts_per_step: groups per device and micro-batch; prompts that do not fill a round are
             left out of an epoch (others in each).
         steps_per_generation: micro-batches per round, whose completions are sampled at once; a
@@ -212,6 +225,7 @@ class GrpoSettings(TrainerSettings):
         group_size: completions per prompt (G).
         max_new_tokens: per completion, the end token included.
         temperature: of sampling and of every log-probability.
+        temperature_warmup: how it rises there; None: it is the same in all rounds.
         top_p: keep 1; below it the importance ratio is biased by the kept mass.
         beta: weight of the KL penalty against the policy that GRPO starts from.
         entropy_bonus: weight of the mean token entropy in the objective.
@@ -225,12 +239,14 @@ class GrpoSettings(TrainerSettings):
     """
 
     epochs: Annotated[int, BUDGET] = Field(default=1, ge=1)
+    max_steps: Annotated[int | None, BUDGET] = Field(default=None, ge=1)
     prompts_per_step: Annotated[int, BUDGET] = Field(default=8, ge=1)
     steps_per_generation: Annotated[int | None, BUDGET] = Field(default=None, ge=1)
     num_iterations: Annotated[int, BUDGET] = Field(default=1, ge=1)
     group_size: Annotated[int, BUDGET] = Field(default=5, ge=2)
     max_new_tokens: int = Field(default=16, ge=1)
     temperature: float = Field(default=1.0, gt=0)
+    temperature_warmup: TemperatureWarmup | None = None
     top_p: float = Field(default=1.0, gt=0, le=1)
     beta: float = Field(default=0.0, ge=0)
     entropy_bonus: float = Field(default=0.01, ge=0)

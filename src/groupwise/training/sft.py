@@ -39,9 +39,9 @@ from groupwise.training.workspace import (
 def make_control_settings(sft: SftSettings, grpo: GrpoSettings) -> SftSettings:
     """Return settings of SFT that goes on where GRPO does, at its rate and for as many passes.
 
-    It trains what GRPO trains, with GRPO's learning rate and epochs, and looks at validation as
-    GRPO does; all else is as in the warm-up ``sft``. What a recipe adds to its warm-up's settings
-    is left out.
+    It trains what GRPO trains, with GRPO's learning rate and epochs (all of them, even if
+    ``max_steps`` ends GRPO before), and looks at validation as GRPO does; all else is as in the
+    warm-up ``sft``. What a recipe adds to its warm-up's settings is left out.
     """
     values = sft.model_dump(include=set(SftSettings.model_fields))
     of_grpo = {
