@@ -14,6 +14,7 @@ from groupwise.data.leakage import find_near_pictures, find_seen
 from groupwise.data.lengths import LengthSummary, TokenBudget
 from groupwise.data.pairs import Pair, make_pairs
 from groupwise.data.perceptual import NearDuplicate, Sight, find_near_duplicates
+from groupwise.data.problems import Problem, ProblemType
 from groupwise.data.rated import RatedFormat, RatedItem, RatedItems, find_rated, load_rated
 from groupwise.data.screenshots import (
     PICTURE_COLUMNS,
@@ -63,6 +64,8 @@ __all__ = [
     "NearDuplicate",
     "NearDuplicates",
     "Pair",
+    "Problem",
+    "ProblemType",
     "RatedFormat",
     "RatedItem",
     "RatedItems",

@@ -104,7 +104,9 @@ def describe_status(status: int, body: bytes, retry_after: str | None) -> Reques
     what = f"the server answered with status {status}: {_find_message(body)}"
     wait_s = parse_retry_after(retry_after) if status == 429 or status >= 500 else None
     usage = Usage(num_calls=1)
-    return RequestError(_name_status(status), what, retry_after_s=wait_s, usage=usage)
+    error = RequestError(_name_status(status), what, retry_after_s=wait_s, usage=usage)
+    error.status = status
+    return error
 
 
 def parse_retry_after(value: str | None) -> float | None:

@@ -76,6 +76,7 @@ class RequestError(ModelError):
 
     Attributes:
         cause: what happened.
+        status: of HTTP, where a server answered with one that is no success.
         retry_after_s: seconds that the server asked to wait, or None.
         usage: what the request had cost by then.
     """
@@ -91,6 +92,7 @@ class RequestError(ModelError):
     ) -> None:
         super().__init__(what, fix=fix)
         self.cause: RequestCause = cause
+        self.status: int | None = None
         self.retry_after_s = retry_after_s
         self.usage = usage or Usage()
 

@@ -5,11 +5,12 @@ from groupwise.judges.generative import GenerativeJudge
 from groupwise.judges.judge import Judge, NoVerdict, NoVerdictCause, Question, Verdict, judge_all
 from groupwise.judges.ledger import Ledger, StopSettings
 from groupwise.judges.logit import LogitJudge
-from groupwise.judges.model_judge import JudgeSettings, ModelJudge
-from groupwise.judges.prompt import JudgePrompt, load_prompt
+from groupwise.judges.model_judge import Asker, JudgeSettings, ModelJudge
+from groupwise.judges.prompt import JudgePrompt, fence, load_prompt
 from groupwise.judges.votes import PairwiseJudge, Panel, swap_pair
 
 __all__ = [
+    "Asker",
     "GenerativeJudge",
     "Judge",
     "JudgePrompt",
@@ -25,6 +26,7 @@ __all__ = [
     "ReplyCache",
     "StopSettings",
     "Verdict",
+    "fence",
     "judge_all",
     "load_prompt",
     "swap_pair",

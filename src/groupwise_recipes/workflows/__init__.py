@@ -1,0 +1,1 @@
+"""Workflows: a policy writes a program over operators that a larger model answers."""

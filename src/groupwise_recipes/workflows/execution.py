@@ -1,0 +1,217 @@
+"""Runs programs over operators in the sandbox, many at once, and says what came of each."""
+
+import asyncio
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from groupwise.core import (
+    Message,
+    SandboxError,
+    derive_seed,
+    digest_json,
+    dump_config,
+    make_example,
+)
+from groupwise.data import Problem
+from groupwise.inference import (
+    RequestError,
+    Responder,
+    Usage,
+    on_shared_loop,
+    run_on_shared_loop,
+)
+from groupwise.judges import Asker, ReplyCache
+from groupwise.sandbox import Result, explain_missing, run_python_async
+from groupwise_recipes.workflows.calls import Ending, ProgramCalls
+from groupwise_recipes.workflows.operators import (
+    OPERATORS,
+    OperatorFunction,
+    PublicProblem,
+    make_operators,
+    publish,
+)
+from groupwise_recipes.workflows.outcome import ExecutionSettings, Outcome
+
+_HOST = "call_operator"
+# Names that programs see; the host trusts nothing of it.
+_PRELUDE = """
+class OperatorError(Exception):
+    pass
+class Result(dict):
+    def __getattr__(self, name):
+        if name in self:
+            return self[name]
+        raise AttributeError(f"the result has no {name}; it has {', '.join(self)}")
+def make_operator(name, call):
+    async def operator(*args, **kwargs):
+        reply = await call(name, args, kwargs)
+        if "error" in reply:
+            raise OperatorError(reply["error"])
+        value = reply["value"]
+        return Result(value) if type(value) is dict else value
+    operator.__name__ = operator.__qualname__ = name
+    return operator
+"""
+
+
+class Executor:
+    """Runs programs whose operators a model answers.
+
+    Args:
+        responder: the model.
+        operators: functions by name; see ``groupwise_recipes.workflows.operators``.
+        settings: limits, sampling and retries.
+        cache: where replies are kept; None: only those being asked for are shared.
+
+    Raises:
+        ConfigError: if an operator cannot be used.
+        SandboxError: if there is no sandbox on this machine.
+    """
+
+    def __init__(
+        self,
+        responder: Responder,
+        operators: Mapping[str, OperatorFunction] = OPERATORS,
+        *,
+        settings: ExecutionSettings | None = None,
+        cache: ReplyCache | None = None,
+    ) -> None:
+        missing = explain_missing()
+        if missing is not None:
+            raise SandboxError(f"programs cannot be run here: {missing}")
+        self.responder = responder
+        self.operators = make_operators(operators)
+        self.settings = settings or ExecutionSettings()
+        self.spent = Usage()
+        self.num_outcomes: Counter[str] = Counter()
+        self.failed_requests: Counter[str] = Counter()
+        self._asker = Asker(cache=cache, settings=self.settings.retry)
+        self._places = asyncio.Semaphore(self.settings.max_at_once)
+
+    @on_shared_loop
+    async def run(self, source: str, problem: Problem) -> Outcome:
+        """Run a program that has passed the checks on a problem.
+
+        Args:
+            source: it defines the coroutine function ``workflow`` of the problem's text, its entry
+                point and its public tests, or of the first of these.
+            problem: of which the program learns only what is public.
+
+        Raises:
+            GroupwiseError: for a wrong setting, such as a parameter that may not be sent.
+        """
+        async with self._places:
+            public = publish(problem)
+            calls = ProgramCalls(self.operators, public, self._ask, self.settings)
+            work = asyncio.ensure_future(self._run(source, public, calls))
+            await asyncio.wait({work, calls.end}, return_when=asyncio.FIRST_COMPLETED)
+            if calls.end.done():
+                work.cancel()
+                await asyncio.gather(work, return_exceptions=True)
+                why = calls.end.result()
+                if isinstance(why, Exception):
+                    raise why
+                outcome = calls.make_outcome(None, why)
+            else:
+                outcome = calls.make_outcome(*self._read(await work))
+        self.num_outcomes[outcome.fault or "value"] += 1
+        return outcome
+
+    def run_all(self, pairs: Sequence[tuple[str, Problem]]) -> list[Outcome]:
+        """Run programs on problems, at most ``max_at_once`` at a time; outcomes in order.
+
+        Equal pairs are run once: their outcomes are equal.
+
+        Raises:
+            GroupwiseError: as ``run`` does; the others are given up.
+        """
+        return run_on_shared_loop(self._run_all(pairs))
+
+    def report(self) -> dict[str, Any]:
+        """Return counts since the start: outcomes by fault, failed requests, what was spent."""
+        return {
+            "outcomes": dict(self.num_outcomes),
+            "failed_requests": dict(self.failed_requests),
+            "num_requests": self.spent.num_calls,
+            "prompt_tokens": self.spent.prompt_tokens,
+            "completion_tokens": self.spent.completion_tokens,
+            "cost": self.spent.cost,
+        }
+
+    async def _run_all(self, pairs: Sequence[tuple[str, Problem]]) -> list[Outcome]:
+        tasks = {pair: asyncio.ensure_future(self.run(*pair)) for pair in dict.fromkeys(pairs)}
+        try:
+            await asyncio.gather(*tasks.values())
+        finally:
+            for task in tasks.values():
+                task.cancel()
+            await asyncio.gather(*tasks.values(), return_exceptions=True)
+        return [tasks[pair].result() for pair in pairs]
+
+    async def _run(self, source: str, public: PublicProblem, calls: ProgramCalls) -> Result:
+        limits = self.settings.program.model_copy(
+            update={"num_host_calls": self.settings.max_calls + 1, "host_timeout_s": 1e9}
+        )
+        program = _wrap(source, public, self.operators)
+        return await run_python_async(program, functions={_HOST: calls.call}, limits=limits)
+
+    def _read(self, result: Result) -> tuple[str | None, Ending | None]:
+        """Return the value of a finished program, or why it has none."""
+        if result.status == "refused":
+            return None, Ending("executor", "sandbox", result.message)
+        if result.status != "passed":
+            is_operators = result.status == "failed" and result.error == "OperatorError"
+            failed = "operator_error" if is_operators else "error"
+            reason: Any = failed if result.status == "failed" else result.status
+            return None, Ending("policy", reason, f"{result.error} {result.message}".strip())
+        value = result.value
+        if value is None or (isinstance(value, str) and not value.strip()):
+            return None, Ending("policy", "no_value", "the program returned nothing")
+        if not isinstance(value, str | int | float):
+            what = f"the program returned a {getattr(value, 'type_name', type(value).__name__)}"
+            return None, Ending("policy", "wrong_type", what)
+        answer = str(value)
+        if len(answer) > self.settings.max_answer_characters:
+            return None, Ending("policy", "too_long", f"its answer has {len(answer)} characters")
+        return answer, None
+
+    async def _ask(self, text: str, seed: int) -> tuple[str, Usage]:
+        """Return the model's reply under this seed: kept, being fetched, or fetched now.
+
+        Raises:
+            RequestError: if there is none, with the cause of the last attempt.
+        """
+        example = make_example([Message("user", text)], cluster="operator")
+        base = self.settings.sampling
+        sampling = base.model_copy(update={"seed": derive_seed(base.seed or 0, seed)})
+        max_new_tokens = sampling.max_new_tokens
+
+        async def attempt() -> tuple[Mapping[str, Any], Usage]:
+            nonlocal max_new_tokens
+            given = sampling.model_copy(update={"max_new_tokens": max_new_tokens})
+            reply = await self.responder.respond(example, sampling=given)
+            try:
+                said = reply.require_text()
+            except RequestError:
+                max_new_tokens *= 2
+                raise
+            used = reply.usage
+            counts = [used.prompt_tokens, used.completion_tokens, used.cost]
+            return {"text": said, "usage": counts}, used
+
+        key = digest_json([dict(self.responder.identity), example.id, dump_config(sampling)])
+        outcome = await self._asker.ask(key, attempt)
+        self.spent += outcome.usage
+        self.failed_requests.update(outcome.failures)
+        if isinstance(outcome.result, RequestError):
+            raise outcome.result
+        return str(outcome.result["text"]), Usage(1, *outcome.result["usage"])
+
+
+def _wrap(source: str, public: PublicProblem, operators: Mapping[str, Any]) -> str:
+    """Return the program with what it may use before it and its call after it."""
+    made = "".join(f"{name} = make_operator({name!r}, {_HOST})\n" for name in operators)
+    given = (public.problem, public.entry_point, list(public.public_tests))
+    call = f"await workflow(*{given!r}[: workflow.__code__.co_argcount])"
+    return f"{_PRELUDE}{made}\n{source}\n{call}\n"

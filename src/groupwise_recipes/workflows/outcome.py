@@ -1,0 +1,134 @@
+"""What comes of running a program on a problem, and the limits it is run under."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from pydantic import Field
+
+from groupwise.core import Config
+from groupwise.inference import RequestCause, RetrySettings, Sampling, Usage
+from groupwise.sandbox import Limits
+
+PolicyReason = Literal[
+    "error",
+    "operator_error",
+    "timeout",
+    "memory",
+    "output",
+    "crashed",
+    "calls",
+    "tokens",
+    "no_value",
+    "wrong_type",
+    "too_long",
+]
+Reason = PolicyReason | RequestCause | Literal["", "sandbox"]
+"""Why there is no value. Of the program: ``error`` (it raised one), ``operator_error`` (of an
+operator, not caught), ``timeout``, ``memory``, ``output`` and ``crashed`` as of the sandbox,
+``calls`` and ``tokens`` (a limit of operators), ``no_value`` (None or white space), ``wrong_type``
+(neither text nor a number), ``too_long``. Of the executor: the cause of the last failed request,
+or ``sandbox`` if the program could not be started."""
+
+
+class OperatorLimits(Config):
+    """Limits of one operator within one program.
+
+    Attributes:
+        max_calls: more end the program.
+        max_tokens: of prompts and replies together; what is asked after that ends the program.
+        timeout_s: of one call with all its requests; longer is the executor's fault, because
+            programs that an operator runs have limits of their own.
+        max_characters: of the arguments of one call; more are an OperatorError.
+    """
+
+    max_calls: int = Field(default=16, ge=0)
+    max_tokens: int = Field(default=200_000, ge=1)
+    timeout_s: float = Field(default=600.0, gt=0)
+    max_characters: int = Field(default=100_000, ge=1)
+
+
+class ExecutionSettings(Config):
+    """How programs are run and the model behind the operators is asked.
+
+    Attributes:
+        max_at_once: programs that run at the same time.
+        max_calls: of all operators in one program.
+        max_answer_characters: of what a program returns.
+        operators: limits of operators that have their own, by name.
+        others: limits of the other operators.
+        program: limits of the program itself; waiting for operators does not count.
+        written: limits of programs that operators write and run.
+        sampling: of every request. Its seed, if any, goes into the seeds of all requests. The
+            temperature should be above 0: at 0 a question asked again has the same answer.
+        retry: of requests that failed. One that was cut off or empty is asked again with twice
+            the tokens.
+    """
+
+    max_at_once: int = Field(default=64, ge=1)
+    max_calls: int = Field(default=32, ge=0)
+    max_answer_characters: int = Field(default=20_000, ge=1)
+    operators: Mapping[str, OperatorLimits] = Field(default_factory=dict)
+    others: OperatorLimits = OperatorLimits()
+    program: Limits = Limits(timeout_s=5.0, memory_mib=256, output_kib=64, file_mib=1)
+    written: Limits = Limits(timeout_s=5.0, memory_mib=256, output_kib=64, file_mib=1)
+    sampling: Sampling = Sampling(temperature=0.7, max_new_tokens=1024)
+    retry: RetrySettings = RetrySettings()
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """One call of an operator; long texts are cut.
+
+    Attributes:
+        operator: its name, whether there is such an operator or not.
+        arguments: by name; by place if they did not fit.
+        result: what it returned; None if it did not.
+        error: why it returned nothing; empty if it did, or was still at work at the end.
+        tokens: of prompts and replies.
+        seconds: by the clock.
+    """
+
+    operator: str
+    arguments: Mapping[str, Any]
+    result: Any
+    error: str
+    tokens: int
+    seconds: float = field(compare=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What came of a program on a problem.
+
+    It depends on the program, the problem, the model and the settings alone, but for the seconds
+    in the trace: replies that were kept count like those that were asked for.
+
+    Attributes:
+        value: what the program returned, as text; None if ``fault`` is set.
+        fault: whose fault it is that there is no value. ``executor``: the reward is None, because
+            the model or the sandbox failed, whatever the program did about it.
+        reason: a word to count by; empty if there is a value.
+        message: for a person to read.
+        calls: calls of operators, refused ones too.
+        usage: by operator: requests with a reply, their tokens and their cost.
+        trace: the calls in the order in which they ended.
+    """
+
+    value: str | None
+    fault: Literal["policy", "executor"] | None = None
+    reason: Reason = ""
+    message: str = ""
+    calls: int = 0
+    usage: Mapping[str, Usage] = field(default_factory=dict[str, Usage])
+    trace: tuple[Call, ...] = ()
+
+    @property
+    def tokens(self) -> int:
+        """Tokens of prompts and replies of all operators."""
+        return sum(u.prompt_tokens + u.completion_tokens for u in self.usage.values())
+
+    @property
+    def cost(self) -> float:
+        """In the currency of the server's prices; 0 without prices."""
+        return sum(usage.cost for usage in self.usage.values())

@@ -1,0 +1,363 @@
+"""Programs over operators: values, typed results, faults, limits, draws, what is shared."""
+
+import ast
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from faulty_server import MODEL, Fault, FaultyServer
+from sandbox_host import MISSING
+from workflow_problems import CHOICE, CODE, PROBLEMS, SUM, make_abilities, open_stub
+
+from groupwise.core import ConfigError
+from groupwise.data.problems import Problem
+from groupwise.inference import RetrySettings, ServerEngine, ServerSettings
+from groupwise.judges import ReplyCache
+from groupwise_recipes.workflows.execution import Executor
+from groupwise_recipes.workflows.executor_stub import ExecutorStub
+from groupwise_recipes.workflows.operators import OPERATORS, read_request
+from groupwise_recipes.workflows.outcome import ExecutionSettings, OperatorLimits, Outcome
+
+pytestmark = pytest.mark.skipif(MISSING is not None, reason=str(MISSING))
+AT_ONCE = RetrySettings(max_attempts=3, base_delay_s=0.0)
+
+
+def write(*lines: str, head: str = "problem") -> str:
+    return "\n".join([f"async def workflow({head}):", *(f"    {line}" for line in lines)])
+
+
+class Asked:
+    """An executor whose server answers as a test says, and what it was asked."""
+
+    def __init__(self) -> None:
+        self.server = FaultyServer(self._answer)
+        self.say: Callable[[str, dict[str, Any], int], str | Fault] = lambda *_: ""
+        self.requests: list[tuple[str, dict[str, Any], int]] = []
+        self.prompts: list[str] = []
+
+    def _answer(self, request: dict[str, Any]) -> Fault:
+        self.prompts.append(request["messages"][-1]["content"])
+        read = read_request(self.prompts[-1])
+        assert read is not None
+        self.requests.append((*read, request["seed"]))
+        said = self.say(*self.requests[-1])
+        return said if isinstance(said, Fault) else Fault(said)
+
+    def run(self, source: str, problem: Problem = SUM, **given: Any) -> Outcome:
+        return self.make(**given).run_all([(source, problem)])[0]
+
+    def make(self, *, operators: Any = OPERATORS, cache: Any = None, **limits: Any) -> Executor:
+        server = ServerSettings(url=self.server.url, model=MODEL, timeout_s=5)
+        settings = ExecutionSettings(**{"retry": AT_ONCE, **limits})
+        return Executor(ServerEngine(server), operators, settings=settings, cache=cache)
+
+
+@pytest.fixture
+def asked() -> Iterator[Asked]:
+    asked = Asked()
+    yield asked
+    asked.server.close()
+
+
+@pytest.fixture(scope="module")
+def able() -> Iterator[Executor]:
+    """An executor that never errs."""
+    with ExecutorStub(PROBLEMS, make_abilities(1.0)) as stub:
+        yield Executor(open_stub(stub))
+
+
+SOUND = {
+    "custom": write("r = await custom(problem, 'Answer.')", "return r.response"),
+    "answer": write("r = await answer_generate(problem)", "return r['answer']"),
+    "programmer": write("return (await programmer(problem)).output"),
+    "vote": write(
+        "s = []",
+        "for i in range(3):",
+        "    s.append((await answer_generate(problem)).answer)",
+        "return (await sc_ensemble(s, problem)).response",
+    ),
+    "reviewed": write(
+        "a = await answer_generate(problem)",
+        "r = await review(problem, 'nonsense')",
+        "f = await revise(problem, a.answer, r.feedback)",
+        "return (await format(problem, f.solution)).answer if r.ok is False else 'no'",
+    ),
+}
+TESTED = write(
+    "c = await code_generate(problem, entry_point)",
+    "t = await test(problem, 'def double(x): return 0', entry_point)",
+    "return t.solution if t.result is True and c.code == t.solution else len(tests)",
+    head="problem, entry_point, tests",
+)
+
+
+@pytest.mark.parametrize("name", sorted(SOUND))
+def test_sound_programs_return_the_answer(able: Executor, name: str):
+    for problem, outcome in zip(
+        (SUM, CHOICE), able.run_all([(SOUND[name], p) for p in (SUM, CHOICE)]), strict=True
+    ):
+        assert (outcome.value, outcome.fault, outcome.reason) == (problem.ground_truth, None, "")
+        assert outcome.calls == len(outcome.trace) > 0
+        assert outcome.tokens == sum(call.tokens for call in outcome.trace) > 0
+
+
+def test_code_is_written_and_mended_by_public_tests(able: Executor):
+    [outcome] = able.run_all([(TESTED, CODE)])
+    assert outcome.value == CODE.ground_truth
+    assert [call.operator for call in outcome.trace] == ["code_generate", "test"]
+
+
+@pytest.mark.parametrize(
+    ("lines", "reason", "message"),
+    [
+        (["return 1 // 0"], "error", "ZeroDivisionError"),
+        (["return await review(problem)"], "operator_error", "missing a required argument"),
+        (["return (await custom(problem, 'x')).answer"], "error", "no answer; it has response"),
+        (["return None"], "no_value", "nothing"),
+        (["return '  '"], "no_value", "nothing"),
+        (["return [problem]"], "wrong_type", "a list"),
+        (["return await custom(problem, 'x')"], "wrong_type", "a Result"),
+        (["return 'x' * 20001"], "too_long", "20001"),
+        (["while True: pass"], "timeout", "over 1 s"),
+        (["return len('x' * 10 ** 9)"], "memory", "MemoryError"),
+        (["while True: print('x' * 1000)"], "output", "KiB"),
+        (["import os; os._exit(0)"], "crashed", "ended"),
+        (["for i in range(99): await custom(problem, str(i))"], "calls", "than 16 calls of custom"),
+    ],
+)
+def test_failures_of_a_program_are_the_policys(
+    asked: Asked, lines: list[str], reason: str, message: str
+):
+    asked.say = lambda *_: "said"
+    program = ExecutionSettings().program.model_copy(update={"timeout_s": 1.0})
+    outcome = asked.run(write(*lines), program=program)
+    assert (outcome.value, outcome.fault, outcome.reason) == (None, "policy", reason)
+    assert message in outcome.message
+
+
+@pytest.mark.parametrize(
+    ("fault", "reason"),
+    [
+        (Fault(status=500), "server_error"),
+        (Fault(status=429), "rate_limit"),
+        (Fault(status=401), "refused"),
+        (Fault(body=b"<html>"), "malformed"),
+        (Fault(""), "empty"),
+        (Fault(None), "no_content"),
+        (Fault(cut=True), "connection"),
+    ],
+)
+@pytest.mark.parametrize("catches", [False, True])
+def test_failures_of_the_executor_are_not_the_policys(
+    asked: Asked, fault: Fault, reason: str, catches: bool
+):
+    asked.say = lambda *_: fault
+    lines = ["try:", "    r = await custom(problem, 'x')", "except BaseException:", "    r = None"]
+    lines = lines if catches else [lines[1].strip()]
+    outcome = asked.run(write(*lines, "return '7'"))
+    assert (outcome.value, outcome.fault, outcome.reason) == (None, "executor", reason)
+    assert len(asked.requests) == (1 if reason == "refused" else AT_ONCE.max_attempts)
+
+
+@pytest.mark.parametrize(
+    ("fault", "message"),
+    [
+        (Fault(status=400), "status 400"),
+        (Fault("half", finish_reason="length"), "truncated"),
+    ],
+)
+def test_what_a_program_asks_too_much_is_an_operator_error(
+    asked: Asked, fault: Fault, message: str
+):
+    asked.say = lambda *_: fault
+    caught = ["try:", "    r = await custom(problem, 'x')"]
+    caught += ["except OperatorError as error:", "    return str(error)"]
+    assert message in str(asked.run(write(*caught)).value)
+    outcome = asked.run(write("return (await custom(problem, 'x')).response"))
+    assert (outcome.fault, outcome.reason) == ("policy", "operator_error")
+
+
+def test_a_cut_off_reply_is_asked_for_again_with_more_tokens(asked: Asked):
+    asked.say = lambda *_: Fault("half", finish_reason="length")
+    asked.server.script = [Fault("half", finish_reason="length"), Fault(""), Fault("whole")]
+    outcome = asked.run(write("return (await custom(problem, 'x')).response"))
+    assert outcome.value == "whole"
+    limits = [request["max_tokens"] for request in asked.server.asked]
+    assert limits == [1024, 2048, 4096]
+    assert len({request["seed"] for request in asked.server.asked}) == 1
+
+
+def test_an_unreadable_reply_is_asked_for_once_more_with_another_seed(asked: Asked):
+    asked.say = lambda *_: "no tags"
+    outcome = asked.run(write("return (await answer_generate(problem)).answer"))
+    assert (outcome.fault, outcome.reason) == ("policy", "operator_error")
+    assert "nothing in <answer>" in outcome.message
+    assert len({seed for *_, seed in asked.requests}) == len(asked.requests) == 2
+
+
+def test_programmer_has_three_tries_and_sees_the_error(asked: Asked):
+    asked.say = lambda *_: "<code>def solve(): return 1 // 0</code>"
+    outcome = asked.run(write("return (await programmer(problem)).output"))
+    assert (outcome.fault, outcome.reason) == ("policy", "operator_error")
+    feedback = [fields["feedback"] for _, fields, _ in asked.requests]
+    assert len(feedback) == 3
+    assert feedback[0] == ""
+    assert "ZeroDivisionError" in feedback[1]
+
+
+def test_test_has_three_repairs(asked: Asked):
+    asked.say = lambda *_: "<solution>def double(x): return 0</solution>"
+    source = write(
+        "t = await test(problem, 'x = 1', entry_point)",
+        "return f'{t.result} {t.solution}'",
+        head="problem, entry_point",
+    )
+    assert asked.run(source, CODE).value == "False def double(x): return 0"
+    assert [operator for operator, *_ in asked.requests] == ["test"] * 3
+    assert "assert double(2) == 4" in asked.requests[0][1]["feedback"]
+
+
+@pytest.mark.parametrize("problem", [SUM, CODE])
+def test_test_refuses_an_unknown_entry_point(asked: Asked, problem: Problem):
+    outcome = asked.run(write("return (await test(problem, 'x = 1', 'treble')).result"), problem)
+    assert (outcome.reason, asked.requests) == ("operator_error", [])
+    assert "no entry point 'treble'" in outcome.message
+
+
+@pytest.mark.parametrize(("letter", "value"), [("B", "b True"), ("D", "c False"), ("?", "c False")])
+def test_a_letter_out_of_range_is_a_failed_vote(asked: Asked, letter: str, value: str):
+    asked.say = lambda *_: f"<letter>{letter}</letter>"
+    lines = ["v = await sc_ensemble(['a', 'b', 'c', 'c'], problem)"]
+    lines[0] = lines[0] if letter != "B" else lines[0].replace("'c', 'c'", "'c'")
+    lines += ["return f'{v.response} {v.voted}'"]
+    if letter == "D":
+        lines[0] = lines[0].replace("['a', 'b', 'c', 'c']", "['c', 'b', 'c']")
+    assert asked.run(write(*lines)).value == value
+
+
+def test_what_decides_is_in_no_prompt_and_in_no_program(asked: Asked, monkeypatch: Any):
+    ran: list[str] = []
+    from groupwise.sandbox import cpython
+
+    describe = cpython._describe
+    monkeypatch.setattr(cpython, "_describe", lambda job: ran.append(str(job)) or describe(job))
+    asked.say = lambda *_: (
+        "<answer>x</answer><ok>False</ok><letter>A</letter><solution>def double(x): return 0"
+        "</solution><code>def solve(): return 1</code>"
+    )
+    for problem in PROBLEMS:
+        secret = problem.model_copy(
+            update={
+                "ground_truth": f"SECRET {problem.ground_truth}",
+                "answers": ("SECRET answer",),
+                "hidden_tests": ("assert 'SECRET test'",) if problem is CODE else (),
+            }
+        )
+        sources = [*SOUND.values(), TESTED]
+        asked.make().run_all([(source, secret) for source in sources])
+    assert {operator for operator, *_ in asked.requests} == set(OPERATORS)
+    assert len(ran) > len(PROBLEMS) * len(SOUND)
+    assert not [text for text in [*asked.prompts, *ran] if "SECRET" in text]
+
+
+def test_the_same_question_in_one_program_is_drawn_again(asked: Asked):
+    asked.say = lambda _, __, seed: f"<answer>{seed}</answer>"
+    source = write(
+        "a = [(await answer_generate(problem)).answer for _ in range(3)]",
+        "return ' '.join(a)",
+    )
+    first = asked.run(source)
+    assert len(set(str(first.value).split())) == 3
+    assert asked.run(source) == first
+
+
+def test_a_repeated_run_hits_the_cache_and_costs_the_same(asked: Asked, tmp_path: Path):
+    asked.say = lambda _, __, seed: f"<answer>{seed}</answer>"
+    cache = ReplyCache(tmp_path / "replies.sqlite")
+    first = asked.run(SOUND["answer"], cache=cache)
+    assert asked.run(SOUND["answer"], cache=cache) == first
+    assert len(asked.requests) == 1
+    assert first.tokens == 13
+
+
+def test_equal_pairs_are_run_once(asked: Asked):
+    asked.say = lambda _, __, seed: f"<answer>{seed}</answer>"
+    executor = asked.make()
+    outcomes = executor.run_all([(SOUND["answer"], SUM), (TESTED, SUM), (SOUND["answer"], SUM)])
+    assert outcomes[0] is outcomes[2]
+    assert executor.report()["outcomes"] == {"value": 1, "policy": 1}
+
+
+def test_draws_do_not_depend_on_which_reply_comes_first(asked: Asked):
+    """Two equal calls at once, each of which asks equal requests again."""
+    source = write(
+        "import asyncio",
+        "a, b = await asyncio.gather(programmer(problem), programmer(problem))",
+        "return f'{a.output} {b.output}'",
+    )
+
+    def run(slow: int) -> str | None:
+        seen: list[int] = []
+
+        def say(_: str, fields: dict[str, Any], seed: int) -> Fault:
+            seen.append(seed)
+            delay_s = 0.1 if len(seen) == slow else 0.0
+            code = "1 // 0" if not fields["feedback"] else str(seed)
+            return Fault(f"<code>def solve(): return {code}</code>", delay_s=delay_s)
+
+        asked.say = say
+        return asked.run(source).value
+
+    values = {run(slow) for slow in (1, 2)}
+    assert len(values) == 1
+    assert len(set(str(values.pop()).split())) == 2
+
+
+class OwnError(Exception):
+    """An error that the sandbox does not know."""
+
+
+async def fails(word: str) -> str:
+    """Always fail."""
+    raise OwnError(word)
+
+
+async def wrongly_set(word: str) -> str:
+    """Always fail."""
+    raise ConfigError(word)
+
+
+async def lists(word: str) -> list[str]:
+    """Return no dataclass."""
+    return [word, word]
+
+
+def test_own_operators_and_their_own_errors(asked: Asked):
+    given = {"fails": fails, "lists": lists}
+    caught = write("try: await fails('so')", "except OperatorError as e: return str(e)")
+    assert asked.run(caught, operators=given).value == "OwnError: so"
+    outcome = asked.run(write("await fails('so')"), operators=given)
+    assert (outcome.fault, outcome.reason) == ("policy", "operator_error")
+    assert asked.run(write("return (await lists('x'))[1]"), operators=given).value == "x"
+    with pytest.raises(ConfigError, match="so"):
+        asked.run(write("await wrongly_set('so')"), operators={"wrongly_set": wrongly_set})
+
+
+def test_limits_of_one_operator(asked: Asked):
+    asked.say = lambda *_: Fault("x")
+    source = write("for i in range(5): await custom(problem, str(i))", "return '7'")
+    for limits, reason in (
+        (OperatorLimits(max_calls=4), "calls"),
+        (OperatorLimits(max_tokens=40), "tokens"),
+        (OperatorLimits(max_characters=10), "operator_error"),
+    ):
+        outcome = asked.run(source, others=limits)
+        assert (outcome.fault, outcome.reason) == ("policy", reason)
+    asked.say = lambda *_: Fault("x", delay_s=1.0)
+    outcome = asked.run(source, others=OperatorLimits(timeout_s=0.1))
+    assert (outcome.fault, outcome.reason) == ("executor", "timeout")
+
+
+def test_programs_that_are_run_are_python():
+    assert all(ast.parse(source) for source in [*SOUND.values(), TESTED])
