@@ -7,6 +7,7 @@ from PIL import Image
 
 from groupwise.core import Completion, DataError, write_json
 from groupwise.data import (
+    digest_vqa_pictures,
     load_vqa,
     make_vqa_example,
     measure_agreement,
@@ -148,3 +149,20 @@ def test_three_real_questions():
     for (text, accuracy), where in zip(said, place, strict=True):
         assert VqaAccuracy()(examples[where], Completion(text)).value == accuracy
     assert json.dumps(dict(examples[0].fields))
+
+
+def test_the_digest_of_pictures_is_of_those_that_are_asked_about(folder):
+    load(folder, [ask(70), ask(71)], [tell(70), tell(71)])
+    before = digest_vqa_pictures(folder / "questions.json", pictures=folder)
+    Image.new("RGB", (4, 4), "green").save(folder / name_coco_picture(SUBSET, 8))
+    assert digest_vqa_pictures(folder / "questions.json", pictures=folder) == before
+    moved = folder / SUBSET / name_coco_picture(SUBSET, 7)
+    moved.parent.mkdir()
+    (folder / name_coco_picture(SUBSET, 7)).rename(moved)
+    assert digest_vqa_pictures(folder / "questions.json", pictures=folder) == before
+    Image.new("RGB", (4, 4), "green").save(moved)
+    changed = digest_vqa_pictures(folder / "questions.json", pictures=folder)
+    moved.unlink()
+    assert (
+        len({before, changed, digest_vqa_pictures(folder / "questions.json", pictures=folder)}) == 3
+    )

@@ -41,6 +41,7 @@ from groupwise.data.tables.templates import fill_template, find_place_problem
 from groupwise.data.vqa import (
     LoadedVqa,
     VqaRow,
+    digest_vqa_pictures,
     load_vqa,
     make_vqa_example,
     measure_agreement,
@@ -80,6 +81,7 @@ __all__ = [
     "audit_data",
     "digest_screenshots",
     "digest_table",
+    "digest_vqa_pictures",
     "drop_near",
     "drop_shared",
     "fill_template",

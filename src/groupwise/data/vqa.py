@@ -13,11 +13,13 @@ from typing import Annotated, TypeVar
 
 from pydantic import BaseModel, Field, ValidationError
 
-from groupwise.core import DataError, Example, Message, make_example, read_picture
+from groupwise.core import DataError, Example, Message, digest_json, make_example, read_picture
 from groupwise.data.drops import DropLog
 from groupwise.data.few_shot import PUBLISHED_VQA, FewShotForm
+from groupwise.data.tables.values import digest_picture
 from groupwise.rewards import compute_leave_one_out_accuracy
 
+_QUESTIONS = "questions with question_id, image_id and question"
 _Number = Annotated[int, Field(ge=0)]
 
 
@@ -101,7 +103,7 @@ def load_vqa(questions: Path, *, annotations: Path, pictures: Path) -> LoadedVqa
         DataError: if a file is not of this form, the two are of different subsets, or nothing is
             left.
     """
-    asked = _read(questions, _Questions, "questions with question_id, image_id and question")
+    asked = _read(questions, _Questions, _QUESTIONS)
     told = _read(annotations, _Annotations, "annotations with question_id and answers")
     if asked.data_subtype != told.data_subtype:
         raise DataError(
@@ -110,8 +112,7 @@ def load_vqa(questions: Path, *, annotations: Path, pictures: Path) -> LoadedVqa
         )
     drops, rows = DropLog(), dict[int, VqaRow]()
     by_question = {one.question_id: one for one in told.annotations}
-    folder = pictures / asked.data_subtype
-    folder = folder if folder.is_dir() else pictures
+    folder = _find_folder(pictures, asked.data_subtype)
     for one in asked.questions:
         path = folder / name_coco_picture(asked.data_subtype, one.image_id)
         annotation = by_question.get(one.question_id)
@@ -129,6 +130,24 @@ def load_vqa(questions: Path, *, annotations: Path, pictures: Path) -> LoadedVqa
         raise DataError(f"{questions} has no question that can be used", got=drops.counts or "none")
     num_rows = len(asked.questions) + num_alone
     return LoadedVqa(tuple(rows.values()), drops, num_rows, asked.data_subtype)
+
+
+def digest_vqa_pictures(questions: Path, *, pictures: Path) -> str:
+    """Return the digest of the pictures that ``load_vqa`` finds for questions.
+
+    Raises:
+        DataError: if the file of questions is not of this form.
+    """
+    asked = _read(questions, _Questions, _QUESTIONS)
+    images = sorted({one.image_id for one in asked.questions})
+    folder, subset = _find_folder(pictures, asked.data_subtype), asked.data_subtype
+    names = [name_coco_picture(subset, image) for image in images]
+    return digest_json([[name, digest_picture(folder / name)] for name in names])
+
+
+def _find_folder(pictures: Path, subset: str) -> Path:
+    inner = pictures / subset
+    return inner if inner.is_dir() else pictures
 
 
 def name_coco_picture(subset: str, image_id: int) -> str:

@@ -133,9 +133,24 @@ def choose_by_baseline(
         near = rank_pools(asked, by="picture")[:, :num_near]
         by_text = measure_likeness(asked, by="text").gather(1, near)
         return asked.name_lists(near.gather(1, _rank(by_text)[:, :num_shots]))
-    ranked = rank_pools(asked, by=_NEAREST[baseline])
-    _check(num_shots, ranked.shape[1])
-    return asked.name_lists(ranked[:, :num_shots])
+    return choose_highest(
+        measure_likeness(asked, by=_NEAREST[baseline]), asked, num_shots=num_shots
+    )
+
+
+def choose_highest(scores: torch.Tensor, asked: PooledQueries, *, num_shots: int) -> list[List]:
+    """Return for each query the candidates with the highest scores, the best first.
+
+    Args:
+        scores: of queries and their candidates, shape [Q, K].
+        asked: queries and their pools.
+        num_shots: demonstrations of a list.
+
+    Raises:
+        ConfigError: if there are too few candidates.
+    """
+    _check(num_shots, scores.shape[1])
+    return asked.name_lists(_rank(scores)[:, :num_shots])
 
 
 def measure_likeness(asked: PooledQueries, *, by: Likeness) -> torch.Tensor:

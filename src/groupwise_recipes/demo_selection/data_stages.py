@@ -15,6 +15,7 @@ from groupwise.core import (
 )
 from groupwise.data import (
     LoadedVqa,
+    VqaRow,
     load_vqa,
     make_vqa_example,
     read_examples,
@@ -51,7 +52,8 @@ def run_prepare(task: Any, context: StepContext) -> None:
         splits = _draw(drawn, folder, seed=config.seed)
     else:
         train, test = load_files(vqa.train), load_files(vqa.test)
-        splits = split_vqa(train, test, vqa, seed=config.seed)
+        rows = split_vqa(train, test, vqa, seed=config.seed)
+        splits = {name: [make_vqa_example(row) for row in own] for name, own in rows.items()}
         found = {
             name: {"num_rows": loaded.num_rows, "drops": loaded.drops.to_json()}
             for name, loaded in (("train", train), ("test", test))
@@ -92,34 +94,32 @@ def load_files(files: VqaFiles) -> LoadedVqa:
 
 def split_vqa(
     train: LoadedVqa, test: LoadedVqa, wanted: VqaQuestions, *, seed: int
-) -> dict[str, list[Example]]:
-    """Return the items of official files by split.
+) -> dict[str, Sequence[VqaRow]]:
+    """Return the rows of official files by split; no picture is read.
 
     Anchors and validation queries are among the train items; pools leave a query itself out.
 
     Raises:
         DataError: if there are fewer questions than are asked for.
     """
-    items = [make_vqa_example(row) for row in train.rows]
     num_queries = wanted.num_anchors + wanted.num_validation
-    queries = _sample(items, num_queries, seed=derive_seed(seed, "anchors"), name="train")
-    asked = [make_vqa_example(row) for row in test.rows]
+    queries = _sample(train.rows, num_queries, seed=derive_seed(seed, "anchors"), name="train")
     return {
-        "train": items,
+        "train": train.rows,
         "anchors": queries[: wanted.num_anchors],
         "validation": queries[wanted.num_anchors :],
-        "test": _sample(asked, wanted.num_test, seed=derive_seed(seed, "test"), name="test"),
+        "test": _sample(test.rows, wanted.num_test, seed=derive_seed(seed, "test"), name="test"),
     }
 
 
-def _sample(items: Sequence[Example], number: int, *, seed: int, name: str) -> list[Example]:
-    if number > len(items):
+def _sample(rows: Sequence[VqaRow], number: int, *, seed: int, name: str) -> list[VqaRow]:
+    if number > len(rows):
         raise DataError(
             f"too few questions can be used for the queries from data.vqa.{name}",
-            got=len(items),
+            got=len(rows),
             expected=f"at least {number}",
         )
-    return random.Random(seed).sample(list(items), number)
+    return random.Random(seed).sample(rows, number)
 
 
 def run_answerer(task: Any, context: StepContext) -> None:

@@ -47,6 +47,7 @@ from groupwise_recipes.demo_selection.list_stages import (
     read_material,
     read_recording,
 )
+from groupwise_recipes.demo_selection.pointwise import POINTWISE, read_pointwise
 from groupwise_recipes.demo_selection.report_sections import (
     make_first_section,
     make_sections,
@@ -79,7 +80,7 @@ def run_evaluate(task: Any, context: StepContext) -> None:
 
 
 def list_run_cells(config: Any) -> list[Cell]:
-    """Return the cells of a run: baselines, the oracle, and trainings after each epoch or the last.
+    """Return the cells of a run: rivals, the oracle, and trainings after each epoch or the last.
 
     The oracle is asked with as many lists as are recorded, so only at their number of shots.
     """
@@ -90,7 +91,8 @@ def list_run_cells(config: Any) -> list[Cell]:
     }
     reversed_too = {f"grpo{REVERSED}": (last["grpo"],)}
     oracle = Cell(ORACLE, config.recording.num_shots)
-    planned = plan_cells(shots, epochs={**epochs, **reversed_too}, systems=BASELINES)
+    systems = (*BASELINES, POINTWISE, f"{POINTWISE}{REVERSED}")
+    planned = plan_cells(shots, epochs={**epochs, **reversed_too}, systems=systems)
     return [*planned, *([oracle] if oracle.shots in shots else [])]
 
 
@@ -141,6 +143,7 @@ def make_evaluator(
         material.pool(config, "test"),
         {name: run / name for name in ("rce", "grpo")},
         recorder=PointerSelector.load(run / "rce" / "policy" / SELECTOR),
+        pointwise=read_pointwise(run / POINTWISE),
         recording=config.recording,
         seed=derive_seed(config.seed, "evaluate"),
     )

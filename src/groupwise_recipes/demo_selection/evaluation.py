@@ -9,6 +9,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+import torch
+
 from groupwise.core import ConfigError, DataError, Example, RunError, describe_unknown, digest_json
 from groupwise.inference import ReportStream
 from groupwise_recipes.demo_selection.asking import Answerer, List, Result
@@ -39,6 +41,7 @@ from groupwise_recipes.demo_selection.conditions import (
     digest_items,
     find_differences,
 )
+from groupwise_recipes.demo_selection.pointwise import POINTWISE, choose_by_pointwise
 from groupwise_recipes.demo_selection.recording import RecordingSettings, draw_lists
 from groupwise_recipes.demo_selection.selector import PointerSelector
 
@@ -59,7 +62,9 @@ class Evaluator:
         asked: test items in the order of their split, with pools drawn as in training.
         trainings: folders with ``epoch-N.safetensors`` by system, ``rce`` and ``grpo``.
         recorder: the selector whose lists the oracle tries; None: there is no oracle.
-        recording: how it draws them, at the number of shots of the cell.
+        pointwise: weights of the rival that scores each candidate alone, shape [d]; None: there is
+            no such system.
+        recording: how the oracle draws them, at the number of shots of the cell.
         seed: of random lists and of the oracle's.
     """
 
@@ -68,6 +73,7 @@ class Evaluator:
     asked: PooledQueries
     trainings: Mapping[str, Path]
     recorder: PointerSelector | None = None
+    pointwise: torch.Tensor | None = None
     recording: RecordingSettings = field(default_factory=RecordingSettings)
     seed: int = 0
 
@@ -129,7 +135,9 @@ class Evaluator:
         """
         system = cell.system.removesuffix(REVERSED)
         baseline: Baseline | None = next((one for one in BASELINES if one == system), None)
-        if baseline is None:
+        if system == POINTWISE and self.pointwise is not None:
+            chosen = choose_by_pointwise(self.pointwise, self.asked, num_shots=cell.shots)
+        elif baseline is None:
             selector = self._load(system, cell.epoch)
             chosen = choose_by_selector(selector, self.asked, num_shots=cell.shots)
         else:
@@ -138,7 +146,8 @@ class Evaluator:
 
     def _load(self, system: str, epoch: int | None) -> PointerSelector:
         if system not in self.trainings:
-            known = [*BASELINES, ORACLE, *self.trainings]
+            rivals = [] if self.pointwise is None else [POINTWISE]
+            known = [*BASELINES, *rivals, ORACLE, *self.trainings]
             raise ConfigError(describe_unknown("system", system, known))
         if epoch is None:
             raise ConfigError(f"the system {system} needs the epoch of its training")

@@ -33,6 +33,7 @@ from groupwise_recipes.demo_selection.choosing import PooledQueries
 from groupwise_recipes.demo_selection.data_stages import open_features, read_items
 from groupwise_recipes.demo_selection.features import FeatureTable
 from groupwise_recipes.demo_selection.items import list_contents
+from groupwise_recipes.demo_selection.pointwise import fit_pointwise, write_pointwise
 from groupwise_recipes.demo_selection.pools import draw_pools
 from groupwise_recipes.demo_selection.recorded_groups import RecordedGroups
 from groupwise_recipes.demo_selection.recording import draw_lists, record_candidates
@@ -195,6 +196,16 @@ def run_grpo(task: Any, context: StepContext) -> None:
     )
     selector.save(context.folder / "policy" / SELECTOR)
     shutil.copyfile(start, context.folder / "start.safetensors")
+
+
+def run_pointwise(task: Any, context: StepContext) -> None:
+    """Fit the rival of the selector to all lists that were recorded for anchors."""
+    del task
+    config = context.config
+    material = read_material(config, context.run)
+    recorded = [name for name in ("candidates", "candidates_again") if name in context.uses]
+    groups = [_read_groups(context.output_of(one), material, config) for one in recorded]
+    write_pointwise(fit_pointwise(one["anchors"] for one in groups), context.folder)
 
 
 def find_start(rce: Path, epoch: int | None) -> Path:

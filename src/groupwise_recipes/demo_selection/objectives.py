@@ -160,7 +160,6 @@ class GrpoObjective(Objective):
         values = {
             "ppo_loss": float(ppo.detach()),
             "kl": float(kl.detach()),
-            "beta": self.beta,
             "clipped": float(_average(((ratio - 1).abs() > clip).float(), kept)),
             "reward": _expect_reward(log_probs.detach(), rewards) / self._max_reward,
         }
@@ -187,9 +186,10 @@ class GrpoObjective(Objective):
             self.beta = adapt_beta(self.beta, kl=means["kl"], target=self._settings.target_kl)
 
     def describe(self) -> Values:
-        """Return std and greatest size of the advantages of all lists."""
+        """Return β, and std and greatest size of the advantages of all lists."""
         advantages = self._advantages[~self._rewards.isnan()]
         return {
+            "beta": self.beta,
             "advantage_std": float(advantages.std(correction=0)),
             "advantage_max": float(advantages.abs().max()),
         }

@@ -5,7 +5,7 @@ from groupwise.pipeline import Preview, PreviewTable
 from groupwise.training import check_base
 from groupwise_recipes.demo_selection.config import DemoSelectionConfig
 from groupwise_recipes.demo_selection.data_stages import load_files, split_vqa
-from groupwise_recipes.demo_selection.results import WAYS
+from groupwise_recipes.demo_selection.evaluate_stage import list_run_cells
 
 
 def preview_run(config: DemoSelectionConfig) -> Preview:
@@ -23,7 +23,7 @@ def preview_run(config: DemoSelectionConfig) -> Preview:
     num_lists = _count_lists(config)
     num_recordings = 2 if config.record_again else 1
     num_recorded = num_recordings * num_lists * (sizes["anchors"] + sizes["validation"])
-    num_cells = _count_cells(config)
+    num_cells = len(list_run_cells(config))
     num_evaluated = num_cells * max(config.evaluation.sizes)
     facts += [
         ("pools", f"{config.pools.size} of {sizes['train']:,} train items, {config.pools.sampler}"),
@@ -54,9 +54,3 @@ def _count_lists(config: DemoSelectionConfig) -> int:
     asked = config.recording
     num_sampled = asked.num_samples * len(asked.temperatures)
     return asked.num_beams + num_sampled + 3 * asked.has_nearest + asked.num_random
-
-
-def _count_cells(config: DemoSelectionConfig) -> int:
-    looks = config.rce.epochs + config.grpo.epochs if config.evaluation.every_epoch else 2
-    num_untrained = len(WAYS) - len(("none", "rce", "grpo"))
-    return 1 + (num_untrained + looks) * len(config.evaluation.shots)

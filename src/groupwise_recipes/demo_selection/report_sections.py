@@ -17,7 +17,7 @@ from groupwise.evaluation import (
 from groupwise_recipes.demo_selection.cells import Cell, CellRow
 from groupwise_recipes.demo_selection.demonstration_use import UseFigure
 from groupwise_recipes.demo_selection.evaluation import REVERSED
-from groupwise_recipes.demo_selection.results import MEAN, list_policies
+from groupwise_recipes.demo_selection.results import MEAN, list_policies, name_shots
 
 _FIGURES = TypeAdapter(tuple[UseFigure, ...])
 _USE = (
@@ -57,7 +57,7 @@ def make_first_section(metrics: Sequence[Metric]) -> Section:
     """Return the measures by number of shots, the mean of GRPO among the report's first numbers."""
     shown = [one for one in metrics if one.measure.startswith("vqa_")]
     columns = {
-        ("mean" if name == MEAN else f"{name.removeprefix('vqa_')} shots"): name
+        ("mean" if name == MEAN else name_shots(int(name.removeprefix("vqa_")))): name
         for name in dict.fromkeys(one.measure for one in sorted(shown, key=lambda one: one.measure))
     }
     policies = Policies(tuple(list_policies({one.policy for one in shown})))
@@ -73,7 +73,7 @@ def make_first_section(metrics: Sequence[Metric]) -> Section:
 def _tabulate(figures: Sequence[UseFigure]) -> Table:
     rows = [
         (
-            f"{one.situation}, {one.num_shots} shots" if one.num_shots else one.situation,
+            f"{one.situation}, {name_shots(one.num_shots)}" if one.num_shots else one.situation,
             _share(one.num_right, one.num_asked),
             _share(one.num_right_reversed, one.num_asked),
             _share(one.num_changed, one.num_asked),
@@ -88,7 +88,7 @@ def _tabulate_changes(cells: Mapping[Cell, Sequence[CellRow]], shots: Sequence[i
     by_system = {(cell.system, cell.shots): rows for cell, rows in cells.items()}
     rows = [
         (
-            f"{number} shots",
+            name_shots(number),
             _share(_count(trained, before, "demos"), len(trained)),
             _share(_count(trained, before, "answer"), len(trained)),
             _share(_count(trained, turned, "answer"), len(trained)),

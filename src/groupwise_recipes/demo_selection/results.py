@@ -8,6 +8,7 @@ from groupwise.evaluation import Measure, PolicyKind, Prediction, RunPolicy
 from groupwise.rewards import VqaParser
 from groupwise_recipes.demo_selection.cells import Cell, CellRow
 from groupwise_recipes.demo_selection.evaluation import REVERSED
+from groupwise_recipes.demo_selection.pointwise import POINTWISE
 
 MEAN = "vqa_mean"
 _KINDS: Mapping[str, PolicyKind] = {
@@ -60,6 +61,18 @@ WAYS: Mapping[str, Way] = {
         "nearest by text in all train items, not in the pool alone",
         "在全部训练条目（不限候选池）中取问题最近者",
     ),
+    POINTWISE: Way(
+        "Pointwise",
+        "逐项打分",
+        "logistic regression on the items of the selector's recorded lists",
+        "在选择器所学的同一批列表上，对单个条目做逻辑回归",
+    ),
+    f"{POINTWISE}{REVERSED}": Way(
+        "Pointwise, reversed",
+        "逐项打分，倒序",
+        "the same demonstrations in the opposite order",
+        "同样的示例，顺序相反",
+    ),
     "oracle": Way(
         "Best of the tried",
         "所试之最佳",
@@ -83,6 +96,11 @@ def name_measure(shots: int) -> str:
     return f"vqa_{shots}"
 
 
+def name_shots(number: int) -> str:
+    """Return a number of shots in words: ``1 shot``, ``2 shots``."""
+    return f"{number} shot{'' if number == 1 else 's'}"
+
+
 def list_measures(shots: Iterable[int]) -> tuple[Measure, ...]:
     """Return the measures, the mean over shots first."""
     return (
@@ -90,7 +108,7 @@ def list_measures(shots: Iterable[int]) -> tuple[Measure, ...]:
         *(
             Measure(
                 name_measure(number),
-                f"VQA accuracy, {number} shot{'s' if number > 1 else ''}",
+                f"VQA accuracy, {name_shots(number)}",
                 f"VQA 准确率（{number} 个示例）",
             )
             for number in shots

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from groupwise.core import Example, digest_file
-from groupwise.data import PICTURE_COLUMNS
+from groupwise.data import PICTURE_COLUMNS, digest_vqa_pictures
 from groupwise.flow import Stage, Task
 from groupwise.pipeline import Preview, digest_models
 from groupwise.serving import Request
@@ -15,6 +15,7 @@ from groupwise_recipes.demo_selection.list_stages import (
     run_candidates,
     run_candidates_again,
     run_grpo,
+    run_pointwise,
     run_rce,
 )
 from groupwise_recipes.demo_selection.predictor import DemoPredictor, ask_about_picture
@@ -33,14 +34,15 @@ class DemoSelection(Task[DemoSelectionConfig]):
     headline = "vqa_mean"
 
     def inputs(self, config: DemoSelectionConfig) -> Mapping[str, str]:
-        """Return what the files of questions and the CLIP model are known by."""
+        """Return what questions, their pictures and the CLIP model are known by."""
         vqa = config.data.vqa
         files = {} if vqa is None else {"data.vqa.train": vqa.train, "data.vqa.test": vqa.test}
-        found = {
-            f"{path}.{name}": digest_file(getattr(part, name))
-            for path, part in files.items()
-            for name in ("questions", "annotations")
-        }
+        found: dict[str, str] = {}
+        for path, part in files.items():
+            for name in ("questions", "annotations"):
+                found[f"{path}.{name}"] = digest_file(getattr(part, name))
+            pictures = digest_vqa_pictures(part.questions, pictures=part.pictures)
+            found[f"{path}.pictures"] = pictures
         return {**found, **digest_models({"features.base": config.features.base})}
 
     def stages(self, config: DemoSelectionConfig) -> list[Stage]:
@@ -48,6 +50,7 @@ class DemoSelection(Task[DemoSelectionConfig]):
         answerer = "answerer" if config.model.is_tiny else ""
         sources = f"prepare features {answerer}"
         recorded = "candidates_again" if config.record_again else "candidates"
+        lists = "candidates candidates_again" if config.record_again else "candidates"
         return [
             Stage(
                 name="prepare",
@@ -90,12 +93,20 @@ class DemoSelection(Task[DemoSelectionConfig]):
                 code=f"{_OWN}.objectives",
             ),
             Stage(
+                name="pointwise",
+                work=run_pointwise,
+                summary="logistic regression on the items of the same lists, a rival",
+                reads="seed features reward",
+                uses=f"prepare features {lists}",
+                code=f"{_OWN}.pointwise",
+            ),
+            Stage(
                 name="evaluate",
                 work=run_evaluate,
                 summary="every way of choosing on the test split",
                 reads=f"seed features {_ASKED} pools recording evaluation rce.epochs grpo.epochs "
                 "grpo_from_epoch metric_versions",
-                uses=f"{sources} rce grpo {recorded}",
+                uses=f"{sources} rce grpo pointwise {recorded}",
             ),
             Stage(
                 name="report",

@@ -3,7 +3,8 @@
 from dataclasses import replace
 
 import pytest
-from demonstrations import QUERIES, TRAIN, RepeatLast, make_asked, make_selector
+import torch
+from demonstrations import QUERIES, SIZE, TRAIN, RepeatLast, make_asked, make_selector
 from recording_job import SETTINGS, record
 
 from groupwise.core import ConfigError, DataError, ModelError, RunError
@@ -28,6 +29,7 @@ from groupwise_recipes.demo_selection.evaluation import (
     describe_evaluation,
     plan_cells,
 )
+from groupwise_recipes.demo_selection.pointwise import choose_by_pointwise
 
 ASKED = make_asked()
 IDS = [query.id for query in QUERIES]
@@ -43,7 +45,15 @@ def evaluator(tmp_path):
     for epoch in (1, 2):
         make_selector(epoch).save(tmp_path / f"rce/epoch-{epoch}.safetensors")
     trainings = {"rce": tmp_path / "rce"}
-    return Evaluator(tmp_path, make_answerer(), ASKED, trainings, make_selector(), SETTINGS, seed=3)
+    return Evaluator(
+        tmp_path,
+        make_answerer(),
+        ASKED,
+        trainings,
+        recorder=make_selector(),
+        recording=SETTINGS,
+        seed=3,
+    )
 
 
 @pytest.mark.parametrize(
@@ -66,6 +76,15 @@ def test_a_cell_has_the_list_of_its_system_for_each_item(evaluator, cell, choose
         assert (row.id, row.cluster) == (query.id, query.cluster)
         assert row.answer == (LABELS[row.demos[-1]] if row.demos else "nothing")
         assert row.accuracy == float(row.answer == query.label)
+
+
+def test_a_rival_that_scores_candidates_alone_has_its_cells(evaluator):
+    weights = torch.linspace(-1, 1, SIZE)
+    with_rival = replace(evaluator, pointwise=weights)
+    chosen = choose_by_pointwise(weights, ASKED, num_shots=2)
+    assert [row.demos for row in with_rival.evaluate(Cell("pointwise", 2))] == chosen
+    turned = with_rival.evaluate(Cell("pointwise_reversed", 2))
+    assert [row.demos for row in turned] == [one[::-1] for one in chosen]
 
 
 def test_the_oracle_is_the_best_of_the_lists_of_a_recording(evaluator):
@@ -130,6 +149,9 @@ def test_equal_lists_of_other_epochs_cost_nothing(evaluator, tmp_path):
 def test_systems_that_are_not_there_are_named(evaluator):
     with pytest.raises(ConfigError, match="no system 'randon'; did you mean 'random'"):
         evaluator.evaluate(Cell("randon", 1))
+    with pytest.raises(ConfigError, match="no system 'pointwise'") as caught:
+        evaluator.evaluate(Cell("pointwise", 1))
+    assert "mean 'pointwise'" not in str(caught.value)
     with pytest.raises(ConfigError, match="rce needs the epoch"):
         evaluator.evaluate(Cell("rce", 1))
     with pytest.raises(ModelError, match=r"epoch-7\.safetensors is not a selector"):

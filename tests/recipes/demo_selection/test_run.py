@@ -9,9 +9,9 @@ import pytest
 from command_line import CommandLine
 from demonstrations import RepeatLast
 from made_once import make_once
-from PIL import Image
 from plan_keys import list_done
 from recipe_plans import list_all_steps
+from vqa_files import write_questions
 
 from groupwise.core import load_config, read_jsonl, read_picture
 from groupwise.data import read_examples
@@ -54,7 +54,8 @@ TINY = {
     "form.question": "'Question:{question} Short answer:'",
 }
 BASELINES = {"none", "random", "nearest_text", "nearest_picture", "nearest_both", "mmices"}
-SYSTEMS = {*BASELINES, "knn_few_shot", "oracle", "rce", "grpo", "grpo_reversed"}
+RIVALS = {"knn_few_shot", "pointwise", "pointwise_reversed", "oracle"}
+SYSTEMS = {*BASELINES, *RIVALS, "rce", "grpo", "grpo_reversed"}
 
 
 def list_settings(settings: Mapping[str, object]) -> list[str]:
@@ -93,6 +94,8 @@ def test_the_report_says_what_grpo_changed_and_how_demonstrations_are_used(run: 
     num_changed = sum(a.demos != b.demos for a, b in zip(trained, before, strict=True))
     assert f"| 2 shots | {num_changed / 6:.1%} |" in text.partition("What GRPO changed")[2]
     assert "| contradicting, 2 shots |" in text.partition("How the answerer uses")[2]
+    assert "| 1 shot |" in text
+    assert "1 shots" not in text
 
 
 def test_the_cells_of_every_epoch_are_there(run: Path) -> None:
@@ -182,36 +185,6 @@ def test_another_pool_than_in_training_is_refused(
     done = command_line("predict", changed, "rows.jsonl", "--out", "answers.jsonl")
     assert done.returncode == 2
     assert "trained under other conditions" in done.stderr
-
-
-def write_questions(folder: Path, subset: str, number: int) -> dict[str, Path]:
-    """Write files as OK-VQA publishes them, each question about a picture of its own."""
-    pictures = folder / "coco" / subset
-    pictures.mkdir(parents=True)
-    for image in range(number):
-        colour = (image * 37 % 256, image * 91 % 256, len(subset) * 20)
-        Image.new("RGB", (56, 56), colour).save(pictures / f"COCO_{subset}_{image:012d}.jpg")
-    questions = [
-        {"question_id": n, "image_id": n, "question": f"What is number {n}?"} for n in range(number)
-    ]
-    annotations = [
-        {
-            "question_id": n,
-            "image_id": n,
-            "answers": [{"answer_id": k + 1, "answer": "net"} for k in range(10)],
-        }
-        for n in range(number)
-    ]
-    paths = {
-        "questions": folder / f"OpenEnded_mscoco_{subset}_questions.json",
-        "annotations": folder / f"mscoco_{subset}_annotations.json",
-        "pictures": folder / "coco",
-    }
-    paths["questions"].write_text(json.dumps({"data_subtype": subset, "questions": questions}))
-    paths["annotations"].write_text(
-        json.dumps({"data_subtype": subset, "annotations": annotations})
-    )
-    return paths
 
 
 def test_the_config_of_a_real_model_runs_on_a_model_folder_and_published_files(

@@ -112,6 +112,9 @@ def test_the_log_of_grpo_adds_up(whole):
         assert row["dead_groups"] == row["num_dead_groups"] / row["num_groups"]
         assert 0 < row["advantage_std"] < row["advantage_max"] <= 5
     assert len({row["beta"] for row in rows}) > 1
+    # What is the same in every step of an epoch is logged as it is, not as a mean of itself.
+    assert {math.frexp(row["beta"] / rows[0]["beta"])[0] for row in rows} == {0.5}
+    assert rows[0]["beta"] == 0.12
     assert [row["step"] for row in rows if "eval_loss" in row] == [3, 6, 9]
     budget = json.loads((whole / "grpo" / "budget.json").read_text())
     assert (budget["num_steps"], budget["num_looks"]) == (9, 3)

@@ -12,7 +12,7 @@ from groupwise_recipes.demo_selection.study.words import NOT_RUN, name_arms, sho
 OTHER_ITEMS = "≠"
 BASELINES = (
     *("none", "random", "nearest_text", "nearest_picture", "nearest_both"),
-    *("mmices", "knn_few_shot", "oracle"),
+    *("mmices", "knn_few_shot", "pointwise", "pointwise_reversed", "oracle"),
 )
 REVERSED = "grpo_reversed"
 Axis = Literal["shots", "size"]
