@@ -14,11 +14,14 @@ from groupwise.core import (
     write_json,
 )
 from groupwise.data import (
+    DropLog,
     LoadedVqa,
     VqaRow,
+    audit_data,
     load_vqa,
     make_vqa_example,
     read_examples,
+    write_audit,
     write_examples,
 )
 from groupwise.inference import LocalEngine
@@ -37,6 +40,7 @@ from groupwise_recipes.demo_selection.items import list_contents, make_dialect_e
 from groupwise_recipes.demo_selection.tiny_clip import write_tiny_clip
 
 _WORLD = "world"
+_SOURCE = "source.json"
 _CAPTIONS = "captions.json"
 _NUM_ASKED = 100
 USE = "use.json"
@@ -58,9 +62,31 @@ def run_prepare(task: Any, context: StepContext) -> None:
             name: {"num_rows": loaded.num_rows, "drops": loaded.drops.to_json()}
             for name, loaded in (("train", train), ("test", test))
         }
-        write_json(folder / "source.json", found)
+        write_json(folder / _SOURCE, found)
     for name, examples in splits.items():
         write_examples(folder / f"{name}.jsonl", examples)
+
+
+def run_audit(task: Any, context: StepContext) -> None:
+    """Audit all that is shown or trained on against the test queries.
+
+    Raises:
+        DataError: naming every error that was found.
+    """
+    del task
+    prepared = context.output_of("prepare")
+    items = read_items(prepared)
+    # Of official files, queries that are trained on are train items, too.
+    seen = {one.id: one for name, rows in items.items() if name != "test" for one in rows}
+    source = prepared / _SOURCE
+    found = list(read_json(source, dict).values()) if source.is_file() else []
+    audit = audit_data(
+        {"train": list(seen.values()), "test": items["test"]},
+        drops=DropLog.from_json({"rows": [row for one in found for row in one["drops"]["rows"]]}),
+        num_rows=sum(one["num_rows"] for one in found) if found else None,
+    )
+    write_audit(audit, context.folder)
+    audit.refuse_errors()
 
 
 def read_items(prepared: Path) -> dict[str, list[Example]]:

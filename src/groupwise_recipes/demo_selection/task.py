@@ -9,7 +9,12 @@ from groupwise.flow import Stage, Task
 from groupwise.pipeline import Preview, digest_models
 from groupwise.serving import Request
 from groupwise_recipes.demo_selection.config import DemoSelectionConfig
-from groupwise_recipes.demo_selection.data_stages import run_answerer, run_features, run_prepare
+from groupwise_recipes.demo_selection.data_stages import (
+    run_answerer,
+    run_audit,
+    run_features,
+    run_prepare,
+)
 from groupwise_recipes.demo_selection.evaluate_stage import run_evaluate
 from groupwise_recipes.demo_selection.list_stages import (
     run_candidates,
@@ -58,6 +63,12 @@ class DemoSelection(Task[DemoSelectionConfig]):
                 summary="train items and queries",
                 reads="seed data",
                 code="groupwise_drawn.dialects",
+            ),
+            Stage(
+                name="audit",
+                work=run_audit,
+                summary="what the data can be trusted for",
+                uses="prepare",
             ),
             *([_teach()] if config.model.is_tiny else []),
             Stage(
@@ -112,7 +123,7 @@ class DemoSelection(Task[DemoSelectionConfig]):
                 name="report",
                 work="evaluating:run_report",
                 summary="report.html and report.md",
-                uses="rce grpo evaluate",
+                uses="audit rce grpo evaluate",
                 files=("report.html", "report.md"),
             ),
         ]

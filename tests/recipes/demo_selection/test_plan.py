@@ -17,7 +17,7 @@ from groupwise_recipes.demo_selection.preview import preview_run
 def settings(tmp_path: Path) -> tuple[str, ...]:
     """Of a run on files of the published form, whose answerer is served."""
     train = write_questions(tmp_path / "train", "train2014", 12)
-    test = write_questions(tmp_path / "test", "val2014", 8)
+    test = write_questions(tmp_path / "test", "val2014", 8, first=1000)
     return (
         *(f"data.vqa.train.{name}={path}" for name, path in train.items()),
         *(f"data.vqa.test.{name}={path}" for name, path in test.items()),

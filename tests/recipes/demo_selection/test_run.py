@@ -88,6 +88,14 @@ def test_all_ways_of_choosing_are_measured_on_the_same_items(run: Path) -> None:
     assert {m.policy for m in metrics if m.measure == "vqa_mean"} == SYSTEMS - {"oracle"}
 
 
+def test_test_queries_are_audited_against_all_that_is_shown_or_trained_on(run: Path) -> None:
+    audit = json.loads((run / "audit" / "audit.json").read_text())
+    sizes = {name: split["num_examples"] for name, split in audit["splits"].items()}
+    assert sizes == {"train": 64 + 6 + 3, "test": 6}
+    assert {near["like_split"] for near in audit["near_pictures"]} <= {"train"}
+    assert "audit/audit.json" not in (run / "report.md").read_text()
+
+
 def test_the_report_says_what_grpo_changed_and_how_demonstrations_are_used(run: Path) -> None:
     text = (run / "report.md").read_text()
     trained, before = (read_cell(run / "evaluate", Cell(name, 2, 2)) for name in ("grpo", "rce"))
@@ -191,7 +199,7 @@ def test_the_config_of_a_real_model_runs_on_a_model_folder_and_published_files(
     vision_folder: Path, tmp_path: Path, command_line: CommandLine
 ) -> None:
     train = write_questions(tmp_path / "train", "train2014", 70)
-    test = write_questions(tmp_path / "test", "val2014", 8)
+    test = write_questions(tmp_path / "test", "val2014", 8, first=1000)
     examples = sorted((tmp_path / "train" / "coco" / "train2014").glob("*.jpg"))
     clip = write_tiny_clip(
         tmp_path / "clip", [(read_picture(path), path.stem) for path in examples], num_steps=1
@@ -227,6 +235,10 @@ def test_the_config_of_a_real_model_runs_on_a_model_folder_and_published_files(
     command_line("predict", "run", "rows.jsonl", "--out", "answers.jsonl")
     [answer] = read_jsonl(Path("answers.jsonl"))
     assert len(answer["details"]["demonstrations"]) == 2
+    audit = json.loads(Path("run/audit/audit.json").read_text())
+    sizes = {name: split["num_examples"] for name, split in audit["splits"].items()}
+    assert sizes == {"train": 70, "test": 6}
+    assert audit["num_rows"] == 70 + 8
 
 
 def annotate_as_said(annotations: Path, recorded: Path) -> None:
