@@ -61,6 +61,6 @@ def test_the_headline_measure_chooses_a_checkpoint_where_more_is_better(
 
     monkeypatch.setattr(asking, "make_ask", lambda *_: lambda examples: ["x" for _ in examples])
     example = make_example([Message("user", ["A?"])], cluster="1", label="yes")
-    values = asking.check_heldout(Headed(), None, [example], SmallConfig(**LORA))
+    values = asking.check_heldout(Headed(), None, [example], SmallConfig(**LORA), run=Path())
     assert next(iter(values)) == first
     assert values == {"accuracy": 0.0, "invalid": 1.0, "length": 3.0, "n": 1}

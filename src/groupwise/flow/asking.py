@@ -1,7 +1,6 @@
 """Opening a policy and asking it, always under greedy decoding."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +10,7 @@ from groupwise.flow.task import Task
 from groupwise.inference import LocalEngine, Sampling, time_answers
 from groupwise.models import Policy, load_policy
 from groupwise.pipeline import StepContext
-from groupwise.rewards import Parsed, Parser
+from groupwise.rewards import Parsed
 
 
 def open_policy(config: Any, name: str | Path) -> Policy:
@@ -31,24 +30,16 @@ def make_ask(policy: Policy, config: Any) -> Callable[..., list[str]]:
     return ask
 
 
-def read_answer(parser: Parser, example: Example, text: str) -> Parsed:
-    """Return what a text says; an answer that counts as right has the label's own spelling."""
-    found = parser.parse(text, example)
-    is_right = found.label is not None and parser.measure(example, text) == 1.0
-    return replace(found, label=str(example.label)) if is_right else found
-
-
 def check_heldout(
-    task: Task[Any], policy: Policy, examples: Sequence[Example], config: Any
+    task: Task[Any], policy: Policy, examples: Sequence[Example], config: Any, *, run: Path
 ) -> Mapping[str, float]:
     """Return accuracy, the share of invalid answers and the task's own measures.
 
     The first value is the one that a checkpoint is chosen by: the task's headline measure where it
     is measured here and more of it is better, else accuracy.
     """
-    parser = task.parser(config)
     texts = make_ask(policy, config)(examples)
-    found = [read_answer(parser, *pair) for pair in zip(examples, texts, strict=True)]
+    found = task.read_answers(config, run, examples, texts)
     hits = sum(one.label == example.label for one, example in zip(found, examples, strict=True))
     num_items = len(examples)
     values = {
@@ -68,12 +59,12 @@ def ask_policy(
 ) -> list[Prediction]:
     """Return a policy's predictions; the first items are asked one by one and timed."""
     config = context.config
-    parser, ask = task.parser(config), make_ask(policy, config)
+    labels, ask = task.parser(config).labels, make_ask(policy, config)
     progress = ProgressLine(f"{task.things} answered by {name}", context.say)
     texts = ask(examples, report_progress=progress)
     scores = task.probe(config, ask, examples, texts)
-    answers = [read_answer(parser, *pair) for pair in zip(examples, texts, strict=True)]
-    shares = share_labels(policy, examples, answers, labels=parser.labels, config=config)
+    answers = task.read_answers(config, context.run, examples, texts)
+    shares = share_labels(policy, examples, answers, labels=labels, config=config)
     latencies = time_answers(
         policy,
         examples,

@@ -7,7 +7,7 @@ own; reading any other one raises.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, Literal, Protocol, TypeVar
 
@@ -16,7 +16,7 @@ from groupwise.data import DropLog, read_asked_rows, read_examples
 from groupwise.evaluation import JOINT, MAJORITY, NEAREST, PICTURE_ONLY, TEXT_ONLY
 from groupwise.flow.settings import RunConfig
 from groupwise.pipeline import Preview, Recipe, StepContext
-from groupwise.rewards import Parser, RewardCase, RewardSet
+from groupwise.rewards import Parsed, Parser, RewardCase, RewardSet
 from groupwise.serving import Predictor, Request
 
 if TYPE_CHECKING:
@@ -232,6 +232,29 @@ class Task(Generic[C]):
         """Return the validation items behind the held-out curve of GRPO."""
         settings: Any = config  # a FlowConfig, as the usual stages need
         return examples[: settings.evaluation.num_heldout_items]
+
+    def read_answers(
+        self, config: C, run: Path, examples: Sequence[Example], texts: Sequence[str]
+    ) -> Sequence[Parsed]:
+        """Return what texts answer; an answer that counts as right has the label's own spelling.
+
+        Args:
+            config: of the run.
+            run: the run folder.
+            examples: what was asked.
+            texts: what a policy said, one for each example.
+        """
+        parser = self.parser(config)
+        pairs = list(zip(examples, texts, strict=True))
+        found = [parser.parse(text, example) for example, text in pairs]
+        are_right = [
+            one.label is not None and parser.measure(*pair) == 1.0
+            for one, pair in zip(found, pairs, strict=True)
+        ]
+        return [
+            replace(one, label=str(example.label)) if is_right else one
+            for one, is_right, example in zip(found, are_right, examples, strict=True)
+        ]
 
     def measure_heldout(
         self, config: C, examples: Sequence[Example], texts: Sequence[str]

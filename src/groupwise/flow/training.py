@@ -68,7 +68,9 @@ def _open_check(
     config = context.config
     examples = read_splits(context.output_of(task.data_stage), "validation")["validation"]
     heldout = task.choose_heldout(config, examples) if examples else ()
-    return (lambda: check_heldout(task, policy, heldout, config)) if heldout else None
+    if not heldout:
+        return None
+    return lambda: check_heldout(task, policy, heldout, config, run=context.run)
 
 
 def _open_start(task: Task[Any], context: StepContext) -> Policy:

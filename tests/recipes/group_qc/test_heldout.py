@@ -35,7 +35,7 @@ def draw(folder: Path, monkeypatch: pytest.MonkeyPatch, *, seed: int, num: int) 
     found: list[Example] = []
     monkeypatch.setattr(training, "open_policy", lambda *_: None)
     monkeypatch.setattr(training, "train_grpo", lambda *_, check_heldout, **__: check_heldout())
-    monkeypatch.setattr(training, "check_heldout", lambda *given: found.extend(given[2]))
+    monkeypatch.setattr(training, "check_heldout", lambda *given, run: found.extend(given[2]))
     monkeypatch.setattr(training, "keep_policy", lambda *_: None)
     [step] = [one for one in recipe.plan(config, folder) if one.name == "grpo"]
     context = StepContext(folder, folder / "grpo", "grpo", False, step.uses, config=step.config)
