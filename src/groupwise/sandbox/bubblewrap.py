@@ -22,7 +22,8 @@ INSTALL = "apt-get install -y bubblewrap (Debian, Ubuntu) or dnf install bubblew
 
 _NOBODY = "65534"
 _MODULES = (
-    *("codec", "values", "channel", "host_calls", "program", "proxy", "checker", "confine"),
+    *("codec", "values", "channel", "tasks", "host_calls", "program", "proxy", "checker"),
+    "confine",
     "start",
 )
 _LIBRARIES = ("/lib", "/lib64", "/usr/lib", "/usr/lib64")

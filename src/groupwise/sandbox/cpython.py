@@ -160,6 +160,7 @@ def _describe(job: Job) -> dict[str, Any]:
     return {
         "program": job.program,
         "functions": dict(job.functions),
+        "in_order": job.is_in_order,
         "filter": build_program_filter().hex(),
         "limits": {
             "cpu_s": math.ceil(limits.cpu_s or limits.timeout_s),

@@ -85,6 +85,7 @@ class Job:
 
     Attributes:
         functions: for each host function whether it is awaited.
+        is_in_order: whether calls are answered in an order of the program's own.
     """
 
     program: str
@@ -92,3 +93,4 @@ class Job:
     stdin: str | None
     functions: Mapping[str, bool]
     limits: Limits
+    is_in_order: bool = False

@@ -28,12 +28,18 @@ async def run_python_async(
     stdin: str | None = None,
     functions: Mapping[str, HostFunction] | None = None,
     limits: Limits = _DEFAULT_LIMITS,
+    is_in_order: bool = False,
 ) -> Result:
-    """Run a program that nobody has read, then its tests; see ``run_python``."""
+    """Run a program that nobody has read, then its tests; see ``run_python``.
+
+    With ``is_in_order``, what the program awaits at the same time goes on in an order that follows
+    from the program alone, whichever host function answers first. All of asyncio that it then has
+    is ``gather``, and it starts in half the time.
+    """
     start_s = time.monotonic()
     host = HostFunctions(functions or {}, max_calls=limits.num_host_calls)
     given = ProgramTests(tests) if isinstance(tests, str) else tests
-    job = Job(program, given, stdin, host.describe(), limits)
+    job = Job(program, given, stdin, host.describe(), limits, is_in_order)
     try:
         result = await _run(job, host)
     finally:

@@ -13,6 +13,7 @@ from groupwise_recipes.workflows.operators import (
     Operator,
     OperatorError,
     PublicProblem,
+    RunProgram,
     Session,
 )
 from groupwise_recipes.workflows.outcome import Call, ExecutionSettings, Outcome, Reason
@@ -42,8 +43,9 @@ class ProgramCalls:
     Args:
         operators: by name.
         problem: what operators may know.
-        ask: the model.
         settings: the limits.
+        ask: the model.
+        run: the sandbox for programs that operators write.
 
     Attributes:
         end: the first thing that ends the program from outside: an ``Ending`` or an exception.
@@ -53,8 +55,10 @@ class ProgramCalls:
         self,
         operators: Mapping[str, Operator],
         problem: PublicProblem,
-        ask: AskWithSeed,
         settings: ExecutionSettings,
+        *,
+        ask: AskWithSeed,
+        run: RunProgram,
     ) -> None:
         self.operators = operators
         self.problem = problem
@@ -65,6 +69,7 @@ class ProgramCalls:
         self.num_calls: Counter[str] = Counter()
         self._equal_calls: Counter[str] = Counter()
         self._ask = ask
+        self._run_program = run
 
     async def call(self, name: Any, args: Any, kwargs: Any) -> dict[str, Any]:
         """Return ``{"value": ...}`` or ``{"error": ...}`` for a program's call."""
@@ -85,7 +90,7 @@ class ProgramCalls:
 
     async def _run(self, operator: Operator, arguments: Mapping[str, Any], seed: int) -> Call:
         asking = _Asking(self, operator.name, seed)
-        session = Session(self.problem, asking.ask, self.settings.written)
+        session = Session(self.problem, asking.ask, self._run_program)
         limit_s = self._limits(operator.name).timeout_s
         start_s = time.monotonic()
         value, error = None, ""

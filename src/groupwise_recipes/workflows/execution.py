@@ -22,8 +22,9 @@ from groupwise.inference import (
     run_on_shared_loop,
 )
 from groupwise.judges import Asker, ReplyCache
-from groupwise.sandbox import Result, explain_missing, run_python_async
+from groupwise.sandbox import ProgramTests, Result, explain_missing, run_python_async
 from groupwise_recipes.workflows.calls import Ending, ProgramCalls
+from groupwise_recipes.workflows.once import Once
 from groupwise_recipes.workflows.operators import (
     OPERATORS,
     OperatorFunction,
@@ -88,10 +89,14 @@ class Executor:
         self.failed_requests: Counter[str] = Counter()
         self._asker = Asker(cache=cache, settings=self.settings.retry)
         self._places = asyncio.Semaphore(self.settings.max_at_once)
+        self._outcomes = Once[Outcome](_depends_on_the_program_alone)
+        self._runs = Once[Result](lambda result: result.status in ("passed", "failed"))
 
     @on_shared_loop
     async def run(self, source: str, problem: Problem) -> Outcome:
         """Run a program that has passed the checks on a problem.
+
+        The same program on the same problem is not run again: it has the same outcome.
 
         Args:
             source: it defines the coroutine function ``workflow`` of the problem's text, its entry
@@ -101,9 +106,16 @@ class Executor:
         Raises:
             GroupwiseError: for a wrong setting, such as a parameter that may not be sent.
         """
+        public = publish(problem)
+        outcome = await self._outcomes.get((source, public), lambda: self._execute(source, public))
+        self.num_outcomes[outcome.fault or "value"] += 1
+        return outcome
+
+    async def _execute(self, source: str, public: PublicProblem) -> Outcome:
         async with self._places:
-            public = publish(problem)
-            calls = ProgramCalls(self.operators, public, self._ask, self.settings)
+            calls = ProgramCalls(
+                self.operators, public, self.settings, ask=self._ask, run=self._run_written
+            )
             work = asyncio.ensure_future(self._run(source, public, calls))
             await asyncio.wait({work, calls.end}, return_when=asyncio.FIRST_COMPLETED)
             if calls.end.done():
@@ -112,16 +124,11 @@ class Executor:
                 why = calls.end.result()
                 if isinstance(why, Exception):
                     raise why
-                outcome = calls.make_outcome(None, why)
-            else:
-                outcome = calls.make_outcome(*self._read(await work))
-        self.num_outcomes[outcome.fault or "value"] += 1
-        return outcome
+                return calls.make_outcome(None, why)
+            return calls.make_outcome(*self._read(await work))
 
     def run_all(self, pairs: Sequence[tuple[str, Problem]]) -> list[Outcome]:
         """Run programs on problems, at most ``max_at_once`` at a time; outcomes in order.
-
-        Equal pairs are run once: their outcomes are equal.
 
         Raises:
             GroupwiseError: as ``run`` does; the others are given up.
@@ -129,9 +136,13 @@ class Executor:
         return run_on_shared_loop(self._run_all(pairs))
 
     def report(self) -> dict[str, Any]:
-        """Return counts since the start: outcomes by fault, failed requests, what was spent."""
+        """Return counts since the start: outcomes by fault, failed requests, what was spent.
+
+        ``num_runs`` is less than all outcomes where a program was not run again.
+        """
         return {
             "outcomes": dict(self.num_outcomes),
+            "num_runs": self._outcomes.num_done,
             "failed_requests": dict(self.failed_requests),
             "num_requests": self.spent.num_calls,
             "prompt_tokens": self.spent.prompt_tokens,
@@ -140,21 +151,29 @@ class Executor:
         }
 
     async def _run_all(self, pairs: Sequence[tuple[str, Problem]]) -> list[Outcome]:
-        tasks = {pair: asyncio.ensure_future(self.run(*pair)) for pair in dict.fromkeys(pairs)}
+        tasks = [asyncio.ensure_future(self.run(*pair)) for pair in pairs]
         try:
-            await asyncio.gather(*tasks.values())
+            return list(await asyncio.gather(*tasks))
         finally:
-            for task in tasks.values():
+            for task in tasks:
                 task.cancel()
-            await asyncio.gather(*tasks.values(), return_exceptions=True)
-        return [tasks[pair].result() for pair in pairs]
+            await asyncio.gather(*tasks, return_exceptions=True)
 
     async def _run(self, source: str, public: PublicProblem, calls: ProgramCalls) -> Result:
         limits = self.settings.program.model_copy(
             update={"num_host_calls": self.settings.max_calls + 1, "host_timeout_s": 1e9}
         )
         program = _wrap(source, public, self.operators)
-        return await run_python_async(program, functions={_HOST: calls.call}, limits=limits)
+        return await run_python_async(
+            program, functions={_HOST: calls.call}, limits=limits, is_in_order=True
+        )
+
+    async def _run_written(self, program: str, tests: ProgramTests | None) -> Result:
+        """Run a program that an operator wrote; the same one is not run again."""
+        limits = self.settings.written
+        return await self._runs.get(
+            (program, tests), lambda: run_python_async(program, tests=tests, limits=limits)
+        )
 
     def _read(self, result: Result) -> tuple[str | None, Ending | None]:
         """Return the value of a finished program, or why it has none."""
@@ -207,6 +226,11 @@ class Executor:
         if isinstance(outcome.result, RequestError):
             raise outcome.result
         return str(outcome.result["text"]), Usage(1, *outcome.result["usage"])
+
+
+def _depends_on_the_program_alone(outcome: Outcome) -> bool:
+    """Say whether an outcome would be the same on a machine that is less busy."""
+    return outcome.fault != "executor" and outcome.reason not in ("timeout", "crashed")
 
 
 def _wrap(source: str, public: PublicProblem, operators: Mapping[str, Any]) -> str:

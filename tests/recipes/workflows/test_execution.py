@@ -285,8 +285,33 @@ def test_equal_pairs_are_run_once(asked: Asked):
     asked.say = lambda _, __, seed: f"<answer>{seed}</answer>"
     executor = asked.make()
     outcomes = executor.run_all([(SOUND["answer"], SUM), (TESTED, SUM), (SOUND["answer"], SUM)])
+    outcomes += executor.run_all([(TESTED, SUM)])
     assert outcomes[0] is outcomes[2]
-    assert executor.report()["outcomes"] == {"value": 1, "policy": 1}
+    assert outcomes[1] is outcomes[3]
+    report = executor.report()
+    assert report["outcomes"] == {"value": 2, "policy": 2}
+    assert (report["num_runs"], report["num_requests"]) == (2, 1)
+
+
+def test_a_run_that_failed_by_the_executor_is_tried_again(asked: Asked):
+    asked.say = lambda *_: Fault(status=500)
+    executor = asked.make()
+    assert executor.run_all([(SOUND["custom"], SUM)])[0].fault == "executor"
+    asked.say = lambda *_: "7"
+    assert executor.run_all([(SOUND["custom"], SUM)])[0].value == "7"
+    report = executor.report()
+    assert report["outcomes"] == {"executor": 1, "value": 1}
+    assert report["failed_requests"] == {"server_error": AT_ONCE.max_attempts}
+
+
+def test_programs_that_are_given_up_leave_nothing_running(asked: Asked):
+    asked.say = lambda *_: Fault("x", delay_s=5.0)
+    operators = {"custom": OPERATORS["custom"], "wrongly_set": wrongly_set}
+    executor = asked.make(operators=operators)
+    failing = write("return await wrongly_set(problem)")
+    with pytest.raises(ConfigError):
+        executor.run_all([(SOUND["custom"], SUM), (failing, SUM)])
+    assert executor._outcomes._open == executor._runs._open == {}
 
 
 def test_draws_do_not_depend_on_which_reply_comes_first(asked: Asked):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from groupwise.sandbox.guest.channel import Channel
+from groupwise.sandbox.guest.tasks import Waiting
 
 TYPE_CHECKING = False  # typing takes as long to import as all the rest
 if TYPE_CHECKING:
@@ -19,28 +20,52 @@ class HostCalls:
 
     Args:
         channel: to the host.
+        is_in_order: whether calls are awaited under ``Tasks`` rather than under asyncio.
     """
 
-    def __init__(self, channel: Channel) -> None:
+    def __init__(self, channel: Channel, *, is_in_order: bool) -> None:
         self.channel = channel
+        self.is_in_order = is_in_order
         self.num_calls = 0
         self.waiting: dict[int, Any] = {}
+        self.early: dict[int, dict[str, Any]] = {}
 
     def make_functions(self, functions: dict[str, bool]) -> dict[str, Callable[..., Any]]:
         """Return a function for each name; those marked true are to be awaited."""
-        return {
-            name: self._make_awaited(name) if is_async else self._make_plain(name)
-            for name, is_async in functions.items()
-        }
+        return {name: self._make(name, is_async=is_async) for name, is_async in functions.items()}
+
+    def _make(self, name: str, *, is_async: bool) -> Callable[..., Any]:
+        if not is_async:
+            return self._make_plain(name)
+        return self._make_ordered(name) if self.is_in_order else self._make_awaited(name)
+
+    def receive(self, number: int) -> Any:
+        """Return the answer to a call; others that come before it are kept.
+
+        Raises:
+            Exception: the function's error.
+        """
+        while number not in self.early:
+            reply = self.channel.receive()
+            if reply["number"] in self.waiting:
+                self._settle(reply)
+            else:
+                self.early[reply["number"]] = reply
+        reply = self.early.pop(number)
+        if "error" in reply:
+            raise _make_error(reply["error"])
+        return reply["value"]
 
     def _make_plain(self, name: str) -> Callable[..., Any]:
         def call(*args: Any, **kwargs: Any) -> Any:
-            number = self._send(name, args, kwargs)
-            while (reply := self.channel.receive())["number"] != number:
-                self._settle(reply)
-            if "error" in reply:
-                raise _make_error(reply["error"])
-            return reply["value"]
+            return self.receive(self._send(name, args, kwargs))
+
+        call.__name__ = call.__qualname__ = name
+        return call
+
+    def _make_ordered(self, name: str) -> Callable[..., Any]:
+        async def call(*args: Any, **kwargs: Any) -> Any:
+            return await Waiting(self._send(name, args, kwargs))
 
         call.__name__ = call.__qualname__ = name
         return call

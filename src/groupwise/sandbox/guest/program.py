@@ -14,6 +14,7 @@ import sys
 from groupwise.sandbox.guest.channel import Channel
 from groupwise.sandbox.guest.codec import decode, encode, encode_base
 from groupwise.sandbox.guest.host_calls import HostCalls
+from groupwise.sandbox.guest.tasks import Tasks, hide_asyncio
 from groupwise.sandbox.guest.values import MAX_MESSAGE_LENGTH, write_value
 
 TYPE_CHECKING = False  # typing takes as long to import as all the rest
@@ -167,10 +168,15 @@ def run_program(request: dict[str, Any], channel: Channel, calls: Channel | None
     main = _MODULE("__main__")
     sys.modules["__main__"] = main
     server = ProgramServer(channel, vars(main))
+    wait = _await_it
     if calls is not None:
-        vars(main).update(HostCalls(calls).make_functions(request["functions"]))
+        host_calls = HostCalls(calls, is_in_order=request["in_order"])
+        vars(main).update(host_calls.make_functions(request["functions"]))
+        if request["in_order"]:
+            hide_asyncio()
+            wait = Tasks(host_calls.receive).run
     try:
-        run_body(request["program"], vars(main))
+        run_body(request["program"], vars(main), wait)
     except BaseException as error:  # noqa: BLE001 (an exit is no end either)
         body = {"error": describe_error(error, server.encode)}
     else:
@@ -181,7 +187,7 @@ def run_program(request: dict[str, Any], channel: Channel, calls: Channel | None
     _flush()
 
 
-def run_body(source: str, namespace: dict[str, Any]) -> None:
+def run_body(source: str, namespace: dict[str, Any], wait: Callable[[Any], Any]) -> None:
     """Run a program's lines; the value of a last expression is put aside."""
     tree: Any = compile(source, "<program>", "exec", _ONLY_TREE)
     last = tree.body[-1] if tree.body else None
@@ -189,13 +195,15 @@ def run_body(source: str, namespace: dict[str, Any]) -> None:
         place = {name: getattr(last, name) for name in _PLACE}
         target = _ast.Name(_VALUE, _ast.Store(), **place)
         tree.body[-1] = _ast.Assign([target], last.value, **place)
-    run_code(compile(tree, "<program>", "exec", _TOP_LEVEL_AWAIT), namespace)
+    run_code(compile(tree, "<program>", "exec", _TOP_LEVEL_AWAIT), namespace, wait)
 
 
-def run_code(code: CodeType, namespace: dict[str, Any]) -> None:
-    """Run code that may wait for something at its top level."""
+def run_code(
+    code: CodeType, namespace: dict[str, Any], wait: Callable[[Any], Any] | None = None
+) -> None:
+    """Run code that may wait for something at its top level, under asyncio unless told."""
     if code.co_flags & _IS_COROUTINE:
-        _await_it(eval(code, namespace))
+        (wait or _await_it)(eval(code, namespace))
     else:
         exec(code, namespace)
 

@@ -12,7 +12,12 @@ from groupwise_recipes.workflows.operators.calling import (
 )
 from groupwise_recipes.workflows.operators.prompts import TEMPLATES, Fields, read_request, render
 from groupwise_recipes.workflows.operators.results import OperatorError, read_reply
-from groupwise_recipes.workflows.operators.session import PublicProblem, Session, publish
+from groupwise_recipes.workflows.operators.session import (
+    PublicProblem,
+    RunProgram,
+    Session,
+    publish,
+)
 from groupwise_recipes.workflows.operators.standard import OPERATORS, OperatorFunction
 
 __all__ = [
@@ -23,6 +28,7 @@ __all__ = [
     "OperatorError",
     "OperatorFunction",
     "PublicProblem",
+    "RunProgram",
     "Session",
     "describe_operators",
     "make_operators",

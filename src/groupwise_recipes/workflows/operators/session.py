@@ -5,12 +5,14 @@ from dataclasses import dataclass
 from typing import TypeVar
 
 from groupwise.data import Problem
-from groupwise.sandbox import Limits, ProgramTests, Result, run_python_async
+from groupwise.sandbox import ProgramTests, Result
 from groupwise_recipes.workflows.operators.results import UnreadableError, read_reply
 
 T = TypeVar("T")
 AskModel = Callable[[str], Awaitable[str]]
 """Puts a text to the model and returns its whole reply."""
+RunProgram = Callable[[str, ProgramTests | None], Awaitable[Result]]
+"""Runs a program, then tests, in the sandbox."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,12 +37,12 @@ class Session:
     Attributes:
         problem: what may be known of the problem that is being solved.
         ask_model: puts a text to the model; what is asked again in the same call is drawn again.
-        limits: of programs that are run.
+        run_program: runs a program in the sandbox.
     """
 
     problem: PublicProblem
     ask_model: AskModel
-    limits: Limits
+    run_program: RunProgram
 
     async def ask(self, text: str, kind: type[T]) -> T:
         """Return the model's reply to ``text`` read as a ``kind``; see ``read_reply``.
@@ -58,4 +60,4 @@ class Session:
     async def run(self, program: str, *, tests: str | None = None) -> Result:
         """Run a program in the sandbox, then tests of the problem's function."""
         given = ProgramTests(tests, self.problem.entry_point) if tests is not None else None
-        return await run_python_async(program, tests=given, limits=self.limits)
+        return await self.run_program(program, given)
