@@ -1,0 +1,306 @@
+import inspect
+import random
+import textwrap
+
+import pytest
+
+from groupwise_recipes.workflows.operators import OPERATORS, signatures
+from groupwise_recipes.workflows.programs import (
+    REASONS,
+    REPAIRS,
+    Refusal,
+    Repair,
+    check_program,
+    describe_rules,
+)
+from groupwise_recipes.workflows.programs.language import (
+    BUILTINS,
+    FUNCTIONS,
+    MODULES,
+    list_module_names,
+)
+
+SIGNATURES = signatures(OPERATORS)
+ANSWER = "    return (await answer_generate(problem)).answer\n"
+HEAD = "async def workflow(problem):\n"
+
+
+def refuse(program: str) -> Refusal:
+    checked = check_program(textwrap.dedent(program).strip("\n"), SIGNATURES)
+    assert checked.refusal is not None
+    assert checked.source == ""
+    return checked.refusal
+
+
+def accept(program: str) -> None:
+    source = textwrap.dedent(program).strip("\n")
+    checked = check_program(source, SIGNATURES)
+    assert checked.refusal is None
+    assert checked.source == source
+
+
+def body(*lines: str) -> str:
+    """Return a workflow of these lines."""
+    return HEAD + "".join(f"    {line}\n" for line in "\n".join(lines).split("\n"))
+
+
+NESTED = HEAD + "".join(f"{' ' * n}if problem:\n" for n in range(4, 20)) + f"{' ' * 20}return 1"
+REFUSED = [
+    ("characters", 2, "x = 1\ny = '\0'\n"),
+    ("characters", 1, "x = '\ud800'"),
+    ("too_long", 0, "#" * 10_001),
+    ("too_nested", 2, body("return " + "+".join("a" * 200))),
+    ("too_nested", 0, body("return " + "-" * 5000 + "1")),
+    ("too_nested", 11, NESTED),
+    ("open_fence", 0, f"```python\n{HEAD}{ANSWER}"),
+    ("several_blocks", 0, f"```\n{HEAD}{ANSWER}```\nor\n```\n{HEAD}{ANSWER}```"),
+    ("empty", 0, " \n"),
+    ("empty", 0, "Here:\n```python\n```"),
+    ("syntax", 2, f"{HEAD}    return ("),
+    ("syntax", 1, "I would first review the answer."),
+    ("syntax", 2, body("break")),
+    ("syntax", 3, body("def f():\n    return await answer_generate(problem)")),
+    ("syntax", 2, body(f"return {'(' * 4000}")),
+    ("top_level", 3, f"{HEAD}{ANSWER}print(1)"),
+    ("top_level", 1, f"N = len('a')\n{HEAD}{ANSWER}"),
+    ("top_level", 3, f"{HEAD}{ANSWER}if 1:\n    import asyncio"),
+    ("top_level", 1, f"class Workflow:\n    pass\n{HEAD}{ANSWER}"),
+    ("no_workflow", 0, "def workflow(problem):\n    return 1"),
+    ("no_workflow", 1, "async def solve(problem):\n    return 1"),
+    ("no_workflow", 3, f"{HEAD}{ANSWER}{HEAD}{ANSWER}"),
+    ("parameters", 1, "async def workflow():\n    return 1"),
+    ("parameters", 1, "async def workflow(question):\n    return 1"),
+    ("parameters", 1, "async def workflow(problem, tests):\n    return 1"),
+    ("parameters", 1, "async def workflow(problem, entry_point=None):\n    return 1"),
+    ("parameters", 1, "async def workflow(problem, *entry_point):\n    return 1"),
+    ("parameters", 1, "async def workflow(problem, /, *, entry_point):\n    return 1"),
+    ("not_allowed", 2, body("class A: pass", "return 1")),
+    ("not_allowed", 2, body("global x", "return 1")),
+    ("not_allowed", 3, body("def f():\n    nonlocal problem", "return 1")),
+    ("not_allowed", 2, body("yield 1")),
+    ("not_allowed", 2, body("async for x in problem: pass", "return 1")),
+    ("not_allowed", 2, body("async with problem: pass", "return 1")),
+    ("not_allowed", 2, body("async def f(): pass", "return 1")),
+    ("not_allowed", 2, body("try:\n    x = 1", "except* ValueError:\n    x = 2", "return x")),
+    ("not_allowed", 2, body("x = list(await answer_generate(p) for p in problem)", "return x")),
+    ("not_allowed", 2, body("problem.answer = 1", "return problem")),
+    ("not_allowed", 2, f"@print\n{HEAD}{ANSWER}"),
+    ("not_allowed", 1, f"def f(a=print(1)): return a\n{HEAD}{ANSWER}"),
+    ("not_allowed", 1, f"def f(a: print(1)): return a\n{HEAD}{ANSWER}"),
+    ("import", 1, f"import os\n{HEAD}{ANSWER}"),
+    ("import", 2, body("from subprocess import run", "return 1")),
+    ("import", 1, f"from re import *\n{HEAD}{ANSWER}"),
+    ("import", 1, f"from . import x\n{HEAD}{ANSWER}"),
+    ("import", 1, f"from math import cosine\n{HEAD}{ANSWER}"),
+    ("import", 1, f"import asyncio as aio\n{HEAD}{ANSWER}"),
+    ("import", 1, f"from asyncio import gather\n{HEAD}{ANSWER}"),
+    ("import", 3, f"import math\n{HEAD}    return math.cosine(1)"),
+    ("import", 3, f"import json\n{HEAD}    return json.codecs"),
+    ("import", 3, f"import math\n{HEAD}    return math"),
+    ("import", 3, f"import asyncio\n{HEAD}    return await asyncio.sleep(1)"),
+    ("unknown_name", 2, body("return answer")),
+    ("unknown_name", 2, body("return eval(problem)")),
+    ("unknown_name", 2, body("return math.pi")),
+    ("unknown_name", 2, body("return workflow")),
+    ("unknown_name", 2, body("raise NameError(problem)")),
+    ("private_name", 2, body("return problem.__class__")),
+    ("private_name", 2, body("return (x for x in problem).gi_frame")),
+    ("private_name", 2, body("return __builtins__")),
+    ("private_name", 2, body("__x = 1", "return __x")),
+    ("private_name", 2, body("return getattr(problem, '__class__')")),
+    ("private_name", 2, body("return getattr(problem, problem)")),
+    ("private_name", 2, body("return list(map(getattr, [problem], ['x']))")),
+    ("taken_name", 2, body("review = await review(problem, '1')", "return review.feedback")),
+    ("taken_name", 1, f"def test(x): return x\n{HEAD}{ANSWER}"),
+    ("taken_name", 2, body("return [test for test in problem]")),
+    ("taken_name", 2, body("return (lambda custom: 1)(1)")),
+    ("taken_name", 1, f"from math import cos as custom\n{HEAD}{ANSWER}"),
+    ("taken_name", 4, body("try:\n    x = 1 / 0", "except Exception as format: pass", "return 1")),
+    ("taken_name", 2, body("workflow = 1", "return 1")),
+    ("taken_name", 2, body("OperatorError = ValueError", "return 1")),
+    ("taken_name", 3, f"import re\n{HEAD}    re = 1\n    return re"),
+    ("unknown_operator", 2, body("return await ask(problem)")),
+    ("operator_as_value", 2, body("op = answer_generate", "return await op(problem)")),
+    ("operator_as_value", 2, body("return [op for op in (custom, revise)]")),
+    ("arguments", 2, body("return await answer_generate()")),
+    ("arguments", 2, body("return await answer_generate(problem, 1)")),
+    ("arguments", 2, body("return await answer_generate(question=problem)")),
+    ("arguments", 2, body("return await answer_generate(problem, input=problem)")),
+    ("arguments", 2, body("return await answer_generate(*problem)")),
+    ("arguments", 2, body("return await answer_generate(**problem)")),
+    ("arguments", 2, body("return await answer_generate([problem])")),
+    ("arguments", 2, body("return await answer_generate(input=True)")),
+    ("arguments", 3, f"import asyncio\n{HEAD}    return await asyncio.gather(loop=1)"),
+    ("not_awaited", 2, body("return answer_generate(problem).answer")),
+    ("not_awaited", 2, body("return [answer_generate(problem)]")),
+    ("not_awaited", 3, body("def f(x):\n    return answer_generate(x)", "return f(1)")),
+    ("awaits_other", 2, body("return await [answer_generate(problem)]")),
+    ("not_awaited", 3, f"import asyncio\n{HEAD}    return asyncio.gather(custom('', problem))"),
+    ("not_awaited", 3, f"import asyncio\n{HEAD}    return asyncio.gather()"),
+    ("not_awaited", 3, f"import asyncio\n{HEAD}    return asyncio.gather"),
+    ("awaits_other", 2, body("return await problem")),
+    ("awaits_other", 2, body("return await (await answer_generate(problem))")),
+    ("awaits_other", 2, body("return await len(problem)")),
+    ("awaits_other", 3, f"import asyncio\n{HEAD}    return await asyncio.gather(*problem)"),
+    ("awaits_other", 3, f"import asyncio\n{HEAD}    return await asyncio.gather(len(problem))"),
+    ("no_answer", 1, body("x = 1")),
+    ("no_answer", 1, body("if problem:\n    return 1")),
+    ("no_answer", 1, body("while problem:\n    return 1")),
+    ("no_answer", 1, body("while True:\n    break")),
+    ("no_answer", 1, body("for x in problem:\n    return x")),
+    ("no_answer", 1, body("try:\n    return len(problem)", "except Exception:\n    pass")),
+    ("no_answer", 1, body("match problem:\n    case 'a':\n        return 1")),
+    ("no_answer", 2, body("return")),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("reason", "line", "program"), REFUSED)
+def test_it_is_refused_with_its_reason_and_line(reason: str, line: int, program: str):
+    refusal = refuse(program)
+    assert (refusal.reason, refusal.line) == (reason, line)
+    assert refusal.message
+
+
+def test_every_reason_is_tested():
+    assert {reason for reason, _, _ in REFUSED} | {"unassigned"} == set(REASONS)
+
+
+FORMS = ["problem", "problem: str, entry_point", "problem, entry_point, tests"]
+
+
+@pytest.mark.parametrize("parameters", FORMS)
+def test_the_forms_of_a_workflow(parameters: str):
+    accept(f"async def workflow({parameters}) -> str:\n{ANSWER}")
+
+
+def test_operators_that_are_gathered_count_as_awaited():
+    accept(f"""
+        import asyncio
+        {HEAD.strip()}
+            a, b = await asyncio.gather(answer_generate(problem), custom(problem, "x"))
+            c = await asyncio.gather(*[answer_generate(problem) for _ in range(3)])
+            d = await asyncio.gather(*(custom(x.answer, "") for x in c), return_exceptions=True)
+            return (await sc_ensemble([a.answer, b.response, c[0].answer], problem)).response
+    """)
+
+
+def test_a_fence_and_the_text_around_it_are_taken_off_and_recorded():
+    program = f"{HEAD}{ANSWER}"
+    fence = Repair("fence", 1)
+    assert check_program(f"```python\n{program}```", SIGNATURES).repairs == (fence,)
+    checked = check_program(f"Sure:\n\n~~~\n{program}~~~\nDone.", SIGNATURES)
+    assert checked.source == program
+    assert checked.repairs == (Repair("fence", 3), Repair("text_around", 1))
+    after = check_program(f"```\n{program}```\nDone.", SIGNATURES)
+    assert after.repairs == (fence, Repair("text_around", 5))
+    assert {repair.reason for repair in (*checked.repairs,)} < set(REPAIRS)
+
+
+def test_a_fence_inside_a_program_is_part_of_it():
+    accept(f'{HEAD}    text = """\n```python\n"""\n    return problem.replace(text, "")\n')
+
+
+def test_common_indentation_is_taken_off_where_no_text_is_changed():
+    program = f"{HEAD}{ANSWER}"
+    checked = check_program(textwrap.indent(program, "  "), SIGNATURES)
+    assert checked.source == program
+    assert checked.repairs == (Repair("indented", 1),)
+    text = textwrap.indent(f'{HEAD}    return """a\n    b"""\n', "  ")
+    assert check_program(text, SIGNATURES).refusal is not None
+
+
+@pytest.mark.parametrize("end", ["\r\n", "\r", "\n"])
+def test_line_ends_are_read_as_python_reads_them(end: str):
+    program = f'{HEAD}    return """a\nb"""\n'
+    assert check_program(program.replace("\n", end), SIGNATURES).source == program
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_whatever_the_text_is_there_is_an_answer(seed: int):
+    rng = random.Random(seed)
+    parts = [
+        "(",
+        "[",
+        "{",
+        "'",
+        '"""',
+        "f'{",
+        "\\",
+        "\n",
+        "\t",
+        "    ",
+        "async def ",
+        "await ",
+        "`" * 3,
+    ]
+    parts += [
+        "try:",
+        "finally:",
+        "match x:",
+        "case _:",
+        "lambda:",
+        "-",
+        "not ",
+        "x",
+        ".x",
+        ":=",
+        "*",
+        "é",
+        "\f",
+    ]
+    for _ in range(30):
+        text = HEAD + "".join(rng.choices(parts, k=rng.choice([3, 30, 300])))
+        assert check_program(text, SIGNATURES).refusal is not None
+
+
+@pytest.mark.parametrize(
+    "part",
+    [
+        *("(" * 9000, "[" * 9000, "{1:" * 3000, "lambda:" * 1300 + "1", "f(" * 3000),
+        *("x" + ".x" * 4000, "x" + "[0]" * 3000, "not " * 2300 + "x", "1 if x else " * 700 + "1"),
+        *("x" + "<x" * 4000, "await " * 1500 + "x", "1" * 9900, "f'{" * 3000, "*" * 9900),
+        *("x" * 9900, "[x for x in " * 700),
+    ],
+)  # fmt: skip
+def test_nesting_ends_in_a_refusal(part: str):
+    assert refuse(f"{HEAD}    return {part}").reason in ("too_nested", "syntax", "unknown_name")
+
+
+def test_finally_in_finally_is_refused_before_python_writes_it_out_many_times():
+    program, indent = HEAD, "    "
+    for _ in range(4):
+        program += f"{indent}try:\n{indent}    pass\n{indent}finally:\n"
+        indent += "    "
+    assert refuse(f"{program}{indent}return 1\n").reason == "too_nested"
+
+
+def test_operators_without_annotations_are_checked_by_their_number_only():
+    async def ask(x, y=None): ...
+
+    operators = {"ask": inspect.signature(ask)}
+    program = f"{HEAD}    return await ask([1], %s)\n"
+    assert check_program(program % "y=2", operators).refusal is None
+    refusal = check_program(program % "z=2", operators).refusal
+    assert refusal is not None
+    assert refusal.reason == "arguments"
+
+
+def test_what_is_allowed_exists():
+    namespace: dict[str, object] = {}
+    for name in BUILTINS - {"OperatorError"}:
+        exec(name, namespace)
+    for module in MODULES:
+        allowed = ", ".join(sorted(list_module_names(module)))
+        exec(f"from {module} import {allowed}", namespace)
+
+
+def test_the_rules_say_what_is_allowed():
+    for language in ("en", "zh"):
+        rules = describe_rules(language=language)
+        assert all(name in rules for name in (*FUNCTIONS, *MODULES))
+        without = describe_rules(assign_first=False, language=language)
+        assert rules.startswith(without)
+        assert len(rules.splitlines()) == len(without.splitlines()) + 1
+        for form in ("workflow(problem)", "workflow(problem, entry_point, tests)"):
+            assert form in rules
+    assert "Assign every variable first" in describe_rules()
