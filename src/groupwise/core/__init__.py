@@ -63,6 +63,7 @@ from groupwise.core.progress import ProgressLine, Say, describe_duration
 from groupwise.core.result_file import ResultFile
 from groupwise.core.runs import RunFolder, describe_machine, list_packages
 from groupwise.core.seeds import derive_seed, seed_everything
+from groupwise.core.shapes import parse_value
 from groupwise.core.yaml_loader import parse_yaml
 
 __all__ = [
@@ -119,6 +120,7 @@ __all__ = [
     "load_config",
     "make_example",
     "open_picture",
+    "parse_value",
     "parse_yaml",
     "read_config",
     "read_json",

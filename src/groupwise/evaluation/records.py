@@ -3,9 +3,9 @@
 from pathlib import Path
 from typing import Any, TypeVar
 
-from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError, with_config
+from pydantic import BaseModel, ConfigDict, TypeAdapter, with_config
 
-from groupwise.core import EvaluationError, read_json
+from groupwise.core import EvaluationError, parse_value, read_json
 
 T = TypeVar("T")
 exact = with_config(ConfigDict(extra="forbid"))
@@ -33,14 +33,8 @@ def parse_as(value: object, shape: TypeAdapter[T], path: Path) -> T:
     Raises:
         EvaluationError: if it has another shape.
     """
-    try:
-        return shape.validate_python(value)
-    except ValidationError as error:
-        first = error.errors()[0]
-        got = f"{'.'.join(map(str, first['loc']))}: {first['msg']}"
-        raise EvaluationError(
-            f"{path} is damaged", got=got, fix="run the step that writes it again"
-        ) from error
+    fix = "run the step that writes it again"
+    return parse_value(value, shape, f"{path} is damaged", error=EvaluationError, fix=fix)
 
 
 def parse_open(value: object, model: type[BaseModel], path: Path) -> dict[str, Any]:

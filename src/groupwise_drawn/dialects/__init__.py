@@ -2,10 +2,11 @@
 
 A question asks for the colour of a drawn object in one of eight dialects. The words of the
 dialects are drawn anew by the seed, so no model can know them: only a demonstration of the same
-dialect and colour shows the word. Shape, background and wording do not matter, but they are most
-of what a scene and its question look like, so the most similar demonstration is seldom the right
-one. Some words were revised: scenes recorded since then bear a stamp, as all queries do. Where a
-prompt shows the former word and the revised one, the last counts.
+dialect and colour shows the word. Shape, background and wording do not matter, but they are part
+of what a scene and its question look like: by a CLIP model's embeddings the most similar
+demonstration is the right one in fewer than half of the cases. Some words were revised: scenes
+recorded since then bear a stamp, as all queries do. Where a prompt shows the former word and the
+revised one, the last counts.
 """
 
 from groupwise_drawn.dialects.scenes import Scene, draw_scene, plan_scene

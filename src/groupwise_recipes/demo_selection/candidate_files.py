@@ -6,11 +6,11 @@ The own form is JSONL: a row of conditions, then one row per query.
 from collections.abc import Mapping, Set
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any, Self, TypeVar
+from typing import Any, Self
 
-from pydantic import TypeAdapter, ValidationError
+from pydantic import TypeAdapter
 
-from groupwise.core import DataError, ResultFile, RunError, read_jsonl
+from groupwise.core import DataError, ResultFile, RunError, parse_value, read_jsonl
 from groupwise_recipes.demo_selection.candidates import RecordedQuery, Recording
 from groupwise_recipes.demo_selection.conditions import Conditions
 
@@ -18,8 +18,6 @@ _KEY = "query_id"
 _HEADER = "_meta"
 _CONDITIONS = TypeAdapter(Conditions)
 _QUERY = TypeAdapter(RecordedQuery)
-
-V = TypeVar("V")
 
 
 class CandidateFile:
@@ -96,23 +94,10 @@ def read_candidates(path: Path) -> Recording:
         raise DataError(f"{path} has no recorded candidates")
     conditions = _read_header(rows[0], path)
     queries = [
-        parse(row, _QUERY, f"{path} query {number}") for number, row in enumerate(rows[1:], start=1)
+        parse_value(row, _QUERY, f"{path} query {number} is not as expected")
+        for number, row in enumerate(rows[1:], start=1)
     ]
     return Recording(tuple(queries), conditions)
-
-
-def parse(value: object, shape: TypeAdapter[V], where: str) -> V:
-    """Return what is made of a JSON value.
-
-    Raises:
-        DataError: if it has another shape.
-    """
-    try:
-        return shape.validate_python(value)
-    except ValidationError as error:
-        first = error.errors(include_url=False)[0]
-        place = ".".join(map(str, first["loc"]))
-        raise DataError(f"{where} is not as expected", got=f"{place}: {first['msg']}") from error
 
 
 def _read_header(row: Mapping[str, Any], path: Path) -> Conditions:
@@ -121,4 +106,5 @@ def _read_header(row: Mapping[str, Any], path: Path) -> Conditions:
             f"{path} is no file of recorded candidates",
             fix="read a published one by read_published",
         )
-    return parse(row.get("conditions"), _CONDITIONS, f"the first row of {path}")
+    problem = f"the first row of {path} is not as expected"
+    return parse_value(row.get("conditions"), _CONDITIONS, problem)

@@ -17,12 +17,12 @@ from groupwise.core import (
     ConfigError,
     DataError,
     derive_seed,
+    parse_value,
     read_json,
     read_jsonl,
     write_json,
     write_jsonl,
 )
-from groupwise_recipes.demo_selection.candidate_files import parse
 
 FOLDER = "cells"
 FACTS = "cells.json"
@@ -167,7 +167,7 @@ def read_cell(evaluation: Path, cell: Cell) -> tuple[CellRow, ...]:
     if not path.exists():
         return ()
     rows = tuple(
-        parse(row, _ROWS, f"{path} row {number}")
+        parse_value(row, _ROWS, f"{path} row {number} is not as expected")
         for number, row in enumerate(read_jsonl(path), start=1)
     )
     if len({row.id for row in rows}) < len(rows):
@@ -195,7 +195,7 @@ def read_facts(evaluation: Path) -> EvaluationFacts:
         DataError: if it cannot be read or says something else.
     """
     path = evaluation / FACTS
-    return parse(read_json(path, dict), _FACTS, str(path))
+    return parse_value(read_json(path, dict), _FACTS, f"{path} is not as expected")
 
 
 def write_subsets(evaluation: Path, subsets: Subsets) -> None:
@@ -210,7 +210,7 @@ def read_subsets(evaluation: Path) -> Subsets:
         DataError: if it cannot be read or says something else.
     """
     path = evaluation / "subsets.json"
-    return parse(read_json(path, dict), _SUBSETS, str(path))
+    return parse_value(read_json(path, dict), _SUBSETS, f"{path} is not as expected")
 
 
 def draw_subsets(ids: Sequence[str], sizes: Iterable[int], *, seed: int) -> Subsets:

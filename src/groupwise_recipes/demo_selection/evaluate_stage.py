@@ -20,6 +20,7 @@ from groupwise.evaluation import (
 )
 from groupwise.inference import StreamLine
 from groupwise.pipeline import StepContext
+from groupwise_recipes.demo_selection.candidate_files import read_candidates
 from groupwise_recipes.demo_selection.cells import (
     Base,
     Cell,
@@ -45,7 +46,6 @@ from groupwise_recipes.demo_selection.list_stages import (
     find_recorded,
     open_answerer,
     read_material,
-    read_recording,
 )
 from groupwise_recipes.demo_selection.pointwise import POINTWISE, read_pointwise
 from groupwise_recipes.demo_selection.report_sections import (
@@ -151,7 +151,7 @@ def make_evaluator(
 
 def _find_facts(evaluator: Evaluator, context: StepContext) -> EvaluationFacts:
     config = context.config
-    recording = read_recording(context.output_of(find_recorded(context)))
+    recording = read_candidates(context.output_of(find_recorded(context)) / "anchors.jsonl")
     epoch = config.grpo_from_epoch or config.rce.epochs
     return EvaluationFacts(
         conditions=describe_evaluation(

@@ -28,7 +28,6 @@ from groupwise_recipes.demo_selection.candidate_audit import (
 )
 from groupwise_recipes.demo_selection.candidate_files import read_candidates
 from groupwise_recipes.demo_selection.candidate_groups import make_groups
-from groupwise_recipes.demo_selection.candidates import Recording
 from groupwise_recipes.demo_selection.choosing import PooledQueries
 from groupwise_recipes.demo_selection.data_stages import open_features, read_items
 from groupwise_recipes.demo_selection.features import FeatureTable
@@ -225,16 +224,11 @@ def find_recorded(context: StepContext) -> str:
     return "candidates_again" if "candidates_again" in context.uses else "candidates"
 
 
-def read_recording(folder: Path, split: str = "anchors") -> Recording:
-    """Return recorded candidates."""
-    return read_candidates(folder / f"{split}.jsonl")
-
-
 def _read_groups(folder: Path, material: Material, config: Any) -> dict[str, RecordedGroups]:
     tables = material.tables
     return {
         split: make_groups(
-            read_recording(folder, split),
+            read_candidates(folder / f"{split}.jsonl"),
             queries=tables[split],
             train=tables["train"],
             mode=config.reward,

@@ -19,6 +19,7 @@ from groupwise.core import (
 from groupwise.rewards import VqaParser
 from groupwise.serving import Answer, ChatAnswer, ChatQuestion, Request
 from groupwise_recipes.demo_selection.asking import Answerer, List
+from groupwise_recipes.demo_selection.candidate_files import read_candidates
 from groupwise_recipes.demo_selection.choosing import PooledQueries, choose_by_selector
 from groupwise_recipes.demo_selection.conditions import SAME_IN_EVALUATION, find_differences
 from groupwise_recipes.demo_selection.config import DemoSelectionConfig
@@ -28,7 +29,6 @@ from groupwise_recipes.demo_selection.list_stages import (
     SELECTOR,
     draw_run_pools,
     open_answerer,
-    read_recording,
 )
 from groupwise_recipes.demo_selection.selector import PointerSelector
 
@@ -80,7 +80,7 @@ class DemoPredictor:
         self._table = self._clip.tabulate(list_contents(self._train.values()))
         self._weights = digest_file(policy / SELECTOR)
         self._selector = PointerSelector.load(policy / SELECTOR)
-        self._trained = read_recording(run / "candidates").conditions
+        self._trained = read_candidates(run / "candidates" / "anchors.jsonl").conditions
         self._answerer = _try_open(config, base, list(self._train.values()))
         # A pool's digest does not depend on the query.
         some = self._clip.tabulate(list_contents([next(iter(self._train.values()))]))

@@ -14,10 +14,9 @@ from typing import Any
 
 from pydantic import BaseModel, FiniteFloat, TypeAdapter
 
-from groupwise.core import DataError, read_json, write_json
+from groupwise.core import DataError, parse_value, read_json, write_json
 from groupwise.data import DropLog
 from groupwise.rewards import normalize_vqa_answer
-from groupwise_recipes.demo_selection.candidate_files import parse
 from groupwise_recipes.demo_selection.candidates import (
     Candidate,
     RecordedQuery,
@@ -94,16 +93,16 @@ def read_published(
             ``pointer_global`` and the pool disagree.
     """
     values = read_json(path, dict)
-    notes = parse(values.pop(_META, {}), _NOTES, f"{path} {_META}")
+    notes = parse_value(values.pop(_META, {}), _NOTES, f"{path} {_META} is not as expected")
     drops, queries, num_lists = DropLog(), list[RecordedQuery](), 0
     for name, value in values.items():
         where = f"{path} query {name}"
-        entry = parse(value, _ENTRY, where)
+        entry = parse_value(value, _ENTRY, f"{where} is not as expected")
         if str(entry.query.query_id) != name:
             raise DataError(f"{where} has another query_id", got=entry.query.query_id)
         num_lists += len(entry.pointer_candidates)
         queries.append(_read_entry(entry, name, where, given=(pools or {}).get(name), drops=drops))
-    told = parse(notes.pop(_CONDITIONS, {}), _SHAPE, f"{path} {_META}")
+    told = parse_value(notes.pop(_CONDITIONS, {}), _SHAPE, f"{path} {_META} is not as expected")
     recording = Recording(tuple(queries), conditions or told, notes)
     return ImportedCandidates(recording, drops, num_lists)
 

@@ -52,72 +52,18 @@ class DemoSelection(Task[DemoSelectionConfig]):
 
     def stages(self, config: DemoSelectionConfig) -> list[Stage]:
         """Return data, answerer and features, candidates and trainings, evaluation and report."""
-        answerer = "answerer" if config.model.is_tiny else ""
-        sources = f"prepare features {answerer}"
-        recorded = "candidates_again" if config.record_again else "candidates"
-        lists = "candidates candidates_again" if config.record_again else "candidates"
+        lists = ["candidates", *(["candidates_again"] if config.record_again else [])]
+        sources = f"prepare features {'answerer' if config.model.is_tiny else ''}"
         return [
-            Stage(
-                name="prepare",
-                work=run_prepare,
-                summary="train items and queries",
-                reads="seed data",
-                code="groupwise_drawn.dialects",
-            ),
-            Stage(
-                name="audit",
-                work=run_audit,
-                summary="what the data can be trusted for",
-                uses="prepare",
-            ),
-            *([_teach()] if config.model.is_tiny else []),
-            Stage(
-                name="features",
-                work=run_features,
-                summary="embeddings of pictures and questions",
-                reads="seed features",
-                uses="prepare",
-                code=f"{_OWN}.tiny_clip",
-            ),
-            Stage(
-                name="candidates",
-                work=run_candidates,
-                summary="lists that an untrained selector, neighbours and chance give",
-                reads=f"seed features {_ASKED} {_LISTS} selector",
-                uses=sources,
-            ),
-            Stage(
-                name="rce",
-                work=run_rce,
-                summary="reward-conditioned estimation",
-                reads="seed features reward selector rce",
-                uses="prepare features candidates",
-                code=f"{_OWN}.objectives",
-            ),
-            *([_record_again(sources)] if config.record_again else []),
-            Stage(
-                name="grpo",
-                work=run_grpo,
-                summary="GRPO on the recorded lists",
-                reads="seed features reward grpo grpo_from_epoch",
-                uses=f"prepare features rce {recorded}",
-                code=f"{_OWN}.objectives",
-            ),
-            Stage(
-                name="pointwise",
-                work=run_pointwise,
-                summary="logistic regression on the items of the same lists, a rival",
-                reads="seed features reward",
-                uses=f"prepare features {lists}",
-                code=f"{_OWN}.pointwise",
-            ),
+            *_list_data_stages(is_tiny=config.model.is_tiny),
+            *_list_trainings(sources, lists),
             Stage(
                 name="evaluate",
                 work=run_evaluate,
                 summary="every way of choosing on the test split",
                 reads=f"seed features {_ASKED} pools recording evaluation rce.epochs grpo.epochs "
                 "grpo_from_epoch metric_versions",
-                uses=f"{sources} rce grpo pointwise {recorded}",
+                uses=f"{sources} rce grpo pointwise {lists[-1]}",
             ),
             Stage(
                 name="report",
@@ -151,8 +97,8 @@ class DemoSelection(Task[DemoSelectionConfig]):
         return DemoPredictor(config, self.find_base(config, run), policy=Path(policy), run=run)
 
 
-def _teach() -> Stage:
-    return Stage(
+def _list_data_stages(*, is_tiny: bool) -> list[Stage]:
+    teach = Stage(
         name="answerer",
         work=run_answerer,
         summary="teach a tiny model to look words up in demonstrations",
@@ -160,6 +106,72 @@ def _teach() -> Stage:
         uses="prepare",
         code=f"{_OWN}.answerer {_OWN}.episodes {_OWN}.demonstration_use",
     )
+    return [
+        Stage(
+            name="prepare",
+            work=run_prepare,
+            summary="train items and queries",
+            reads="seed data",
+            code="groupwise_drawn.dialects",
+        ),
+        Stage(
+            name="audit",
+            work=run_audit,
+            summary="what the data can be trusted for",
+            uses="prepare",
+        ),
+        *([teach] if is_tiny else []),
+        Stage(
+            name="features",
+            work=run_features,
+            summary="embeddings of pictures and questions",
+            reads="seed features",
+            uses="prepare",
+            code=f"{_OWN}.tiny_clip",
+        ),
+    ]
+
+
+def _list_trainings(sources: str, lists: Sequence[str]) -> list[Stage]:
+    """Return what records lists and what is trained on them.
+
+    Args:
+        sources: stages that asking the answerer needs.
+        lists: stages that record lists; GRPO is trained on those of the last.
+    """
+    record = Stage(
+        name="candidates",
+        work=run_candidates,
+        summary="lists that an untrained selector, neighbours and chance give",
+        reads=f"seed features {_ASKED} {_LISTS} selector",
+        uses=sources,
+    )
+    warm_up = Stage(
+        name="rce",
+        work=run_rce,
+        summary="reward-conditioned estimation",
+        reads="seed features reward selector rce",
+        uses="prepare features candidates",
+        code=f"{_OWN}.objectives",
+    )
+    train = Stage(
+        name="grpo",
+        work=run_grpo,
+        summary="GRPO on the recorded lists",
+        reads="seed features reward grpo grpo_from_epoch",
+        uses=f"prepare features rce {lists[-1]}",
+        code=f"{_OWN}.objectives",
+    )
+    rival = Stage(
+        name="pointwise",
+        work=run_pointwise,
+        summary="logistic regression on the items of the same lists, a rival",
+        reads="seed features reward",
+        uses=f"prepare features {' '.join(lists)}",
+        code=f"{_OWN}.pointwise",
+    )
+    again = [_record_again(sources)] if "candidates_again" in lists else []
+    return [record, warm_up, *again, train, rival]
 
 
 def _record_again(sources: str) -> Stage:

@@ -56,30 +56,11 @@ def write_tiny_clip(
     pixels = CLIPImageProcessorPil(size=size, crop_size=crop)
     seed_everything(derive_seed(seed, "tiny clip"))
     model: Any = CLIPModel(_make_config(tokenizer))
-    pictures = pixels(
-        images=[open_picture(picture) for picture, _ in captioned], return_tensors="pt"
-    )["pixel_values"]
-    captions = tokenizer([caption for _, caption in captioned], padding=True, return_tensors="pt")
-    # Reads the words off a text's embedding. Captions have few words of questions: without it
-    # an embedding hardly tells questions apart that differ in one of them.
-    words = torch.nn.Linear(model.config.projection_dim, len(tokenizer))
-    distinct = sorted(set(texts))
-    parameters = [*model.parameters(), *words.parameters()]
-    optimizer = torch.optim.AdamW(parameters, lr=_LEARNING_RATE)
+    losses = _Losses(model, pixels, tokenizer, captioned, texts)
+    optimizer = torch.optim.AdamW(losses.parameters(), lr=_LEARNING_RATE)
     rng = random.Random(derive_seed(seed, "order of captions"))
     for _ in range(num_steps):
-        places = rng.sample(range(len(captioned)), batch_size)
-        loss = model(
-            input_ids=captions["input_ids"][places],
-            attention_mask=captions["attention_mask"][places],
-            pixel_values=pictures[places],
-            return_loss=True,
-        ).loss
-        if distinct:
-            told = rng.sample(distinct, min(batch_size, len(distinct)))
-            loss = loss + _find_words(
-                model, words, tokenizer(told, padding=True, return_tensors="pt")
-            )
+        loss = losses.draw(rng, batch_size)
         optimizer.zero_grad()
         loss.backward()
         optimizer.step()
@@ -89,13 +70,52 @@ def write_tiny_clip(
     return folder
 
 
-def _find_words(model: Any, words: torch.nn.Linear, inputs: Any) -> torch.Tensor:
-    """Return the cross-entropy of the words of texts, read off their embeddings."""
-    ids, mask = inputs["input_ids"], inputs["attention_mask"]
-    embedded = model.get_text_features(input_ids=ids, attention_mask=mask).pooler_output
-    log_probs = words(_LOUDNESS * functional.normalize(embedded, dim=-1)).log_softmax(-1)
-    is_word = (mask == 1) & (ids != model.config.text_config.eos_token_id)
-    return -log_probs.gather(1, ids)[is_word].mean()
+class _Losses:
+    """Losses of batches that are drawn: captions find their pictures, texts keep their words."""
+
+    def __init__(
+        self,
+        model: Any,
+        pixels: Any,
+        tokenizer: PreTrainedTokenizerFast,
+        captioned: Sequence[tuple[Picture, str]],
+        texts: Sequence[str],
+    ) -> None:
+        opened = [open_picture(picture) for picture, _ in captioned]
+        self._model, self._tokenizer = model, tokenizer
+        self._pictures = pixels(images=opened, return_tensors="pt")["pixel_values"]
+        self._captions = self._read([caption for _, caption in captioned])
+        # Reads the words off a text's embedding. Captions have few words of questions: without it
+        # an embedding hardly tells questions apart that differ in one of them.
+        self._words = torch.nn.Linear(model.config.projection_dim, len(tokenizer))
+        self._texts = sorted(set(texts))
+
+    def parameters(self) -> list[torch.nn.Parameter]:
+        return [*self._model.parameters(), *self._words.parameters()]
+
+    def draw(self, rng: random.Random, batch_size: int) -> torch.Tensor:
+        places = rng.sample(range(len(self._pictures)), batch_size)
+        loss = self._model(
+            input_ids=self._captions["input_ids"][places],
+            attention_mask=self._captions["attention_mask"][places],
+            pixel_values=self._pictures[places],
+            return_loss=True,
+        ).loss
+        if not self._texts:
+            return loss
+        told = rng.sample(self._texts, min(batch_size, len(self._texts)))
+        return loss + self._find_words(self._read(told))
+
+    def _read(self, texts: Sequence[str]) -> Any:
+        return self._tokenizer(list(texts), padding=True, return_tensors="pt")
+
+    def _find_words(self, inputs: Any) -> torch.Tensor:
+        """Return the cross-entropy of the words of texts, read off their embeddings."""
+        ids, mask = inputs["input_ids"], inputs["attention_mask"]
+        found = self._model.get_text_features(input_ids=ids, attention_mask=mask).pooler_output
+        log_probs = self._words(_LOUDNESS * functional.normalize(found, dim=-1)).log_softmax(-1)
+        is_word = (mask == 1) & (ids != self._model.config.text_config.eos_token_id)
+        return -log_probs.gather(1, ids)[is_word].mean()
 
 
 def _make_tokenizer(texts: Sequence[str]) -> PreTrainedTokenizerFast:
