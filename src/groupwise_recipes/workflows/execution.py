@@ -7,6 +7,7 @@ from typing import Any
 
 from groupwise.core import (
     Message,
+    ModelError,
     SandboxError,
     derive_seed,
     digest_json,
@@ -91,6 +92,23 @@ class Executor:
         self._places = asyncio.Semaphore(self.settings.max_at_once)
         self._outcomes = Once[Outcome](_depends_on_the_program_alone)
         self._runs = Once[Result](lambda result: result.status in ("passed", "failed"))
+
+    @on_shared_loop
+    async def check(self) -> None:
+        """Ask the model something, so that a wrong setting is found before programs are blamed.
+
+        Raises:
+            ModelError: if there is no reply, with what to do.
+        """
+        example = make_example([Message("user", "Reply with the word ready.")], cluster="operator")
+        try:
+            reply = await self.responder.respond(example, sampling=self.settings.sampling)
+            reply.require_text()
+        except RequestError as error:
+            raise ModelError(
+                f"the executor does not answer ({str(error).rstrip('.')})",
+                fix="start its server, and compare address and served model name with the config",
+            ) from error
 
     @on_shared_loop
     async def run(self, source: str, problem: Problem) -> Outcome:

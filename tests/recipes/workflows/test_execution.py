@@ -1,6 +1,7 @@
 """Programs over operators: values, typed results, faults, limits, draws, what is shared."""
 
 import ast
+import asyncio
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -10,7 +11,7 @@ from faulty_server import MODEL, Fault, FaultyServer
 from sandbox_host import MISSING
 from workflow_problems import CHOICE, CODE, PROBLEMS, SUM, make_abilities, open_stub
 
-from groupwise.core import ConfigError
+from groupwise.core import ConfigError, ModelError
 from groupwise.data.problems import Problem
 from groupwise.inference import RetrySettings, ServerEngine, ServerSettings
 from groupwise.judges import ReplyCache
@@ -302,6 +303,20 @@ def test_a_run_that_failed_by_the_executor_is_tried_again(asked: Asked):
     report = executor.report()
     assert report["outcomes"] == {"executor": 1, "value": 1}
     assert report["failed_requests"] == {"server_error": AT_ONCE.max_attempts}
+
+
+@pytest.mark.parametrize(
+    ("model", "message"), [(MODEL, "reply is empty"), ("gpt", "`gpt` does not exist")]
+)
+def test_a_wrong_setting_is_found_before_programs_are_blamed(model: str, message: str):
+    server = FaultyServer(lambda _: Fault(""))
+    server.script = [Fault("ready")] if model == MODEL else []
+    executor = Executor(ServerEngine(ServerSettings(url=server.url, model=model)))
+    if model == MODEL:
+        asyncio.run(executor.check())
+    with pytest.raises(ModelError, match=f"{message}.*served model name"):
+        asyncio.run(executor.check())
+    server.close()
 
 
 def test_programs_that_are_given_up_leave_nothing_running(asked: Asked):
