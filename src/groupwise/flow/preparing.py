@@ -43,6 +43,7 @@ def build_base(task: Task[Any], context: StepContext, *, has_warmup: bool) -> No
         seed=derive_seed(config.seed, "base"),
         texts=[*texts, *targets],
         max_pixels=config.model.max_pixels,
+        looks_back=task.looks_back,
     )
 
 

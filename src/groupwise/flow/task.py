@@ -100,6 +100,8 @@ class Task(Generic[C]):
         baselines: what the policies of ``predict_baselines`` are.
         concepts: fields that tell what the picture of a training example shows and what its text
             is about, for the joint baseline; None: nothing tells.
+        looks_back: whether a tiny base that is built here starts with heads that look at the
+            tokens before (see ``write_tiny_policy``).
     """
 
     config_type: ClassVar[type[RunConfig]]
@@ -118,6 +120,7 @@ class Task(Generic[C]):
         JOINT,
     )
     concepts: ClassVar[tuple[str, str] | None] = None
+    looks_back: ClassVar[bool] = False
 
     @classmethod
     def make_recipe(cls, name: str) -> Recipe[Any]:

@@ -1,1 +1,1 @@
-"""Workflows: a policy writes a program over operators that a larger model answers."""
+"""Workflows: a policy writes programs over operators, and is rewarded for right answers."""

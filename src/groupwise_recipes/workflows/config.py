@@ -1,0 +1,173 @@
+"""Settings of the workflows recipe, as written in its YAML files."""
+
+from pathlib import Path
+from typing import Annotated, Literal, Self
+
+from pydantic import Field, model_validator
+
+from groupwise.core import Config, Harmless, Source
+from groupwise.data import find_place_problem
+from groupwise.flow import DataSettings, FlowConfig
+from groupwise.inference import ResponderSettings, Sampling
+from groupwise.judges import JudgeSettings
+from groupwise.sandbox import Limits
+from groupwise.training import SftSettings
+from groupwise_recipes.workflows.deciding import Mode
+from groupwise_recipes.workflows.executor_stub import Abilities
+from groupwise_recipes.workflows.outcome import ExecutionSettings
+
+_PLACES = ("operators", "rules", "entry_point")
+_CACHED = Harmless("a reply from the cache is the reply", "缓存中的回复与重新请求相同")
+
+
+class WorkflowsData(DataSettings):
+    """Where problems come from.
+
+    Attributes:
+        mix: folder with ``train.jsonl``, ``validation.jsonl`` and ``test.jsonl`` as ``groupwise
+            data mix`` writes them; None: generated ones.
+        num_generated: of each type, if they are generated.
+        max_train, max_validation, max_test: of each type, the first so many; None: all.
+        warmup_share: of the training problems, which are left to the warm-up alone; without a
+            warm-up it is not used.
+    """
+
+    mix: Annotated[Path | None, Source("data")] = None
+    num_generated: int = Field(default=400, ge=10)
+    max_train: int | None = Field(default=None, ge=1)
+    max_validation: int | None = Field(default=None, ge=1)
+    max_test: int | None = Field(default=None, ge=1)
+    warmup_share: float = Field(default=0.4, gt=0, lt=1)
+
+
+class WarmupSettings(SftSettings):
+    """SFT on programs that are drawn without a look at the problem.
+
+    Attributes:
+        says_kind: a comment before the first statement says which type the problem is of. It is a
+            reading lesson: a model that is built here has never read, and without it what it
+            writes does not depend on the problem.
+        programs_per_problem: drawn again in every epoch.
+    """
+
+    says_kind: bool = True
+    programs_per_problem: int = Field(default=1, ge=1)
+
+
+class ExecutorSettings(Config):
+    """What answers behind the operators: a model, or a stub for demos, tests and dry runs.
+
+    Attributes:
+        model: in this process or behind a server.
+        stub: how often a stub is right, which is started with the run and is no model.
+        execution: limits, sampling and retries.
+        cache_mib: of replies that are kept in the run folder.
+    """
+
+    model: ResponderSettings | None = None
+    stub: Abilities | None = None
+    execution: ExecutionSettings = ExecutionSettings()
+    cache_mib: Annotated[float, _CACHED] = Field(default=1024.0, gt=0)
+
+    @model_validator(mode="after")
+    def _check_one(self) -> Self:
+        if (self.model is None) == (self.stub is None):
+            raise ValueError("give executor.model or executor.stub, and not both")
+        return self
+
+
+class WorkflowJudgeSettings(Config):
+    """The model that compares an answer with the reference.
+
+    Attributes:
+        model: None: the executor's.
+        language: of the prompt.
+        sampling: of its replies; one that is cut off or empty is asked again with more tokens.
+        settings: retries, and when too many questions without a verdict stop the run.
+    """
+
+    model: ResponderSettings | None = None
+    language: Literal["en", "zh"] = "en"
+    sampling: Sampling = Sampling(max_new_tokens=1024)
+    settings: JudgeSettings = JudgeSettings()
+
+
+class RewardSettings(Config):
+    """What an answer is worth.
+
+    Attributes:
+        mode: ``rules_first``: the judge decides only where no rule does; ``judge_only``: it decides
+            everything, and how often rules agree is reported.
+        cost_weight: what a right answer loses at most for the tokens of its executor.
+        cost_tokens: how many tokens cost so much.
+        tests: limits of code with its hidden tests.
+    """
+
+    mode: Mode = "rules_first"
+    cost_weight: float = Field(default=0.0, ge=0, le=0.5)
+    cost_tokens: int = Field(default=10_000, ge=1)
+    tests: Limits = Limits()
+
+
+class RivalSettings(Config):
+    """Fixed programs that a policy has to beat; chosen on validation problems.
+
+    Attributes:
+        num_problems: validation problems of each type that they are tried on.
+        top_k: programs of the best by type whose answers vote.
+    """
+
+    num_problems: int = Field(default=20, ge=1)
+    top_k: int = Field(default=3, ge=1)
+
+
+class ScoringSettings(Config):
+    """What says how programs are run and what their answers are worth.
+
+    Attributes:
+        executor: what answers behind the operators.
+        judge: None: rules alone decide.
+        reward: what an answer is worth.
+    """
+
+    executor: ExecutorSettings
+    judge: WorkflowJudgeSettings | None = None
+    reward: RewardSettings = RewardSettings()
+
+
+class WorkflowsConfig(FlowConfig):
+    """The whole job.
+
+    Attributes:
+        prompt: template with ``{{ problem }}`` and, if wanted, ``{{ operators }}``, ``{{ rules }}``
+            and ``{{ entry_point }}``.
+        assign_first: whether the rules say that every variable is to be assigned first.
+        language: of the rules.
+        executor: what answers behind the operators.
+        judge: None: rules alone decide.
+        reward: what an answer is worth.
+        rivals: fixed programs.
+    """
+
+    data: WorkflowsData = WorkflowsData()
+    sft: WarmupSettings | None
+    prompt: str = "{{ problem }}"
+    assign_first: bool = True
+    language: Literal["en", "zh"] = "en"
+    executor: ExecutorSettings
+    judge: WorkflowJudgeSettings | None = None
+    reward: RewardSettings = RewardSettings()
+    rivals: RivalSettings = RivalSettings()
+
+    @model_validator(mode="after")
+    def _check_prompt(self) -> Self:
+        unknown = find_place_problem(self.prompt, needed={"problem"}, more=_PLACES)
+        if unknown:
+            raise ValueError(f"prompt: {unknown}")
+        return self
+
+    @model_validator(mode="after")
+    def _check_judge(self) -> Self:
+        if self.reward.mode == "judge_only" and self.judge is None:
+            raise ValueError("reward.mode judge_only needs a judge")
+        return self

@@ -1,0 +1,29 @@
+"""What a dry run says of the problems: how many, from where, how long."""
+
+from groupwise.flow import Estimate
+from groupwise_recipes.workflows.config import WorkflowsConfig
+from groupwise_recipes.workflows.forms import list_sound_forms
+from groupwise_recipes.workflows.problems import choose_examples, describe_sources
+
+_LONGEST = max(list_sound_forms(), key=len)
+
+
+def estimate_run(config: WorkflowsConfig) -> Estimate:
+    """Go the way of the stage ``prepare`` without writing: what stops it is raised."""
+    examples, drops = choose_examples(config)
+    sft, executor = config.sft, config.executor.model
+    programs = 0 if sft is None else sft.programs_per_problem
+    server = None if executor is None else executor.server
+    where = "a stub, which is no model" if executor is None else executor.model
+    facts = [
+        ("executor", f"{server.model} at {server.url}" if server is not None else str(where)),
+        ("reward", config.reward.mode),
+        ("problems left out", f"{drops.total:,}"),
+    ]
+    return Estimate(
+        num_prompts=len(examples["train"]),
+        num_sft_rows=len(examples.get("warmup", ())) * programs,
+        rows=[(one, _LONGEST) for one in examples["train"]],
+        sources=describe_sources(examples),
+        facts=facts,
+    )

@@ -1,0 +1,203 @@
+"""What reports say of programs: right or not, what they cost, which were written for which type."""
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from groupwise.core import Example, RunError
+from groupwise.evaluation import Measure, Prediction, Section, Table
+from groupwise.rewards import Parsed
+from groupwise_recipes.workflows.rivals import Rival, vote
+from groupwise_recipes.workflows.scoring import (
+    ProgramScorer,
+    ScoredProgram,
+    read_problem,
+)
+
+EXECUTED = "executed"
+MEASURES = (Measure(EXECUTED, "Ran to an answer", "运行并给出答案"),)
+_STUB = (
+    "The executor of this run is a stub, not a model: it knows the answers and errs by chance. "
+    "Its figures say whether the whole way works, and nothing about any model."
+)
+_JUDGED = "A judge alone decides what is right in this run (reward.mode: judge_only)."
+_COSTS = (
+    "Tokens are those of the executor, prompts and replies, the mean of a problem. A policy that "
+    "writes a program for each problem is worth its training where it is above the fixed programs "
+    "that cost no more than it."
+)
+
+
+def refuse_faults(found: Sequence[ScoredProgram]) -> None:
+    """Refuse to measure programs that the executor or the judge has let down.
+
+    Raises:
+        RunError: with how many, and what the faults were.
+    """
+    faults = Counter(one.explanation for one in found if not one.is_known)
+    if faults:
+        reasons = "; ".join(f"{count} x {why}" for why, count in faults.most_common(3))
+        raise RunError(
+            "not every answer could be measured",
+            got=f"{faults.total()} of {len(found)} without a value: {reasons}",
+            fix="look after the executor and run it again: what was answered is kept",
+        )
+
+
+def read_scored(example: Example, scored: ScoredProgram) -> Parsed:
+    """Return the answer of a program; one that is right has the label's spelling."""
+    if scored.answer is None:
+        return Parsed(None, scored.reason)
+    return Parsed(str(example.label) if scored.worth == 1.0 else f"{scored.answer}")
+
+
+def tell_costs(scored: Sequence[ScoredProgram]) -> dict[str, Any]:
+    """Return what the runs for one problem cost, as fields of its prediction."""
+    outcomes = [one.outcome for one in scored if one.outcome is not None]
+    return {
+        "tokens": sum(one.tokens for one in outcomes),
+        "calls": sum(one.calls for one in outcomes),
+        "cost": sum(one.cost for one in outcomes),
+    }
+
+
+def predict_rival(
+    scorer: ProgramScorer, rival: Rival, examples: Sequence[Example]
+) -> list[Prediction]:
+    """Return the answers of fixed programs; of several, that of the vote.
+
+    Raises:
+        RunError: if the executor failed.
+    """
+    chosen = [list(rival.choose(read_problem(one))) for one in examples]
+    pairs = [
+        (read_problem(example), program)
+        for example, programs in zip(examples, chosen, strict=True)
+        for program in programs
+    ]
+    found = scorer.score_all(pairs)
+    refuse_faults(found)
+    rest = iter(found)
+    predictions: list[Prediction] = []
+    for example, programs in zip(examples, chosen, strict=True):
+        scored = {program: next(rest) for program in programs}
+        picked = vote({program: one.answer for program, one in scored.items()}) or programs[0]
+        predictions.append(
+            _predict(example, picked, scored[picked], policy=rival.name, cost=scored.values())
+        )
+    return predictions
+
+
+def _predict(
+    example: Example, text: str, scored: ScoredProgram, *, policy: str, cost: Any
+) -> Prediction:
+    answer = read_scored(example, scored)
+    return Prediction(
+        example_id=example.id,
+        cluster=example.cluster,
+        split="test",
+        policy=policy,
+        label=str(example.label),
+        predicted=answer.label,
+        reason=answer.reason,
+        text=text,
+        fields={**_show(example), **tell_costs(list(cost))},
+        scores={EXECUTED: float(scored.has_run)},
+    )
+
+
+def complete_predictions(
+    scorer: ProgramScorer, examples: Mapping[str, Example], predictions: Sequence[Prediction]
+) -> list[Prediction]:
+    """Return the predictions of policies with what their programs cost.
+
+    Raises:
+        RunError: if the executor failed.
+    """
+    wanted = [one for one in predictions if "tokens" not in one.fields]
+    pairs = [(read_problem(examples[one.example_id]), one.text) for one in wanted]
+    found = scorer.score_all(pairs)
+    refuse_faults(found)
+    costs = {id(one): scored for one, scored in zip(wanted, found, strict=True)}
+    return [_add_cost(one, costs.get(id(one)), examples) for one in predictions]
+
+
+def _add_cost(
+    prediction: Prediction, scored: ScoredProgram | None, examples: Mapping[str, Example]
+) -> Prediction:
+    if scored is None:
+        return prediction
+    fields = {**_show(examples[prediction.example_id]), **tell_costs([scored])}
+    return replace(prediction, fields=fields)
+
+
+def _show(example: Example) -> dict[str, Any]:
+    """Return what reports show of a problem: not its tests and its reference."""
+    shown = {name: example.fields[name] for name in ("problem_type", "source")}
+    return {**shown, "question": read_problem(example).problem}
+
+
+def make_sections(
+    predictions: Sequence[Prediction], *, is_stub: bool, is_judged: bool
+) -> list[Section]:
+    """Return what the report says of costs, programs and refusals, warnings first."""
+    found = [Section("The executor", _STUB)] if is_stub else []
+    found += [Section("The judge", _JUDGED)] if is_judged else []
+    return [
+        *found,
+        Section("Accuracy and cost", _COSTS, (_tabulate_costs(predictions),)),
+        Section("Programs by type", "", (_tabulate_programs(predictions),)),
+        Section("Programs without an answer", "", (_tabulate_reasons(predictions),)),
+    ]
+
+
+def _group(predictions: Sequence[Prediction]) -> dict[str, list[Prediction]]:
+    by_policy: dict[str, list[Prediction]] = {}
+    for one in predictions:
+        by_policy.setdefault(one.policy, []).append(one)
+    return by_policy
+
+
+def _tabulate_costs(predictions: Sequence[Prediction]) -> Table:
+    types = sorted({str(one.fields["problem_type"]) for one in predictions})
+    rows = [
+        (
+            policy,
+            *(_count_right([o for o in rows if o.fields["problem_type"] == t]) for t in types),
+            _count_right(rows),
+            f"{sum(o.scores[EXECUTED] for o in rows):.0f} of {len(rows)}",
+            f"{sum(int(o.fields['tokens']) for o in rows) / len(rows):,.0f}",
+            f"{sum(int(o.fields['calls']) for o in rows) / len(rows):.1f}",
+        )
+        for policy, rows in _group(predictions).items()
+    ]
+    head = ("Policy", *types, "All", "Ran to an answer", "Tokens", "Calls")
+    return Table("", head, tuple(rows))
+
+
+def _count_right(rows: Sequence[Prediction]) -> str:
+    right = sum(one.predicted == one.label for one in rows)
+    return f"{right} of {len(rows)} ({right / len(rows):.0%})" if rows else "–"
+
+
+def _tabulate_programs(predictions: Sequence[Prediction]) -> Table:
+    """Return the commonest program of each trained policy for each type."""
+    rows: list[tuple[str, ...]] = []
+    for policy, found in _group(predictions).items():
+        for kind in sorted({str(one.fields["problem_type"]) for one in found}):
+            texts = Counter(o.text for o in found if o.fields["problem_type"] == kind)
+            text, count = texts.most_common(1)[0]
+            share = f"{count} of {texts.total()}"
+            rows.append((policy, kind, text, share, str(len(texts))))
+    head = ("Policy", "Type", "Commonest program", "Share", "Different ones")
+    return Table("", head, tuple(rows))
+
+
+def _tabulate_reasons(predictions: Sequence[Prediction]) -> Table:
+    rows = [
+        (policy, reason, str(count))
+        for policy, found in _group(predictions).items()
+        for reason, count in Counter(o.reason for o in found if o.predicted is None).most_common()
+    ]
+    return Table("", ("Policy", "Reason", "Programs"), tuple(rows))

@@ -1,0 +1,74 @@
+"""Opening what scores programs: executor, judge and rules, as the config says."""
+
+import atexit
+from functools import lru_cache
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from groupwise.inference import ResponderSettings, ServerSettings, open_responder
+from groupwise.judges import GenerativeJudge, ReplyCache, load_prompt
+from groupwise_recipes.workflows.config import ScoringSettings, WorkflowJudgeSettings
+from groupwise_recipes.workflows.deciding import Decider
+from groupwise_recipes.workflows.execution import Executor
+from groupwise_recipes.workflows.executor_stub import STUB_NAME, Abilities, ExecutorStub
+from groupwise_recipes.workflows.problems import PROBLEMS, read_problems
+from groupwise_recipes.workflows.scoring import ProgramScorer
+
+if TYPE_CHECKING:
+    from groupwise.inference import Responder
+
+_CACHE = "executor.sqlite"
+
+
+def open_scorer(config: ScoringSettings, run: Path) -> ProgramScorer:
+    """Return what scores the programs of a run; replies are kept in the run folder.
+
+    A stub is started once in a process, and ends with it.
+
+    Raises:
+        ConfigError: if a server's key is not set.
+        SandboxError: if no program can be run on this machine.
+    """
+    executor = config.executor
+    model = executor.model or _serve_stub(executor.stub, run / "prepare" / PROBLEMS)
+    responder = open_responder(model)
+    cache = ReplyCache(run / _CACHE, max_mib=executor.cache_mib)
+    judge = None
+    if config.judge is not None:
+        own = config.judge.model
+        judge = open_judge(
+            config.judge, responder if own is None else open_responder(own), cache=cache
+        )
+    return ProgramScorer(
+        Executor(responder, settings=executor.execution, cache=cache),
+        Decider(config.reward.mode, judge, limits=config.reward.tests),
+    )
+
+
+def open_judge(
+    settings: WorkflowJudgeSettings, responder: "Responder", *, cache: ReplyCache | None
+) -> GenerativeJudge:
+    """Return the judge with a model behind it."""
+    return GenerativeJudge(
+        responder,
+        load_prompt("correct", language=settings.language),
+        sampling=settings.sampling,
+        name="answer judge",
+        settings=settings.settings,
+        cache=cache,
+    )
+
+
+@lru_cache(maxsize=8)
+def _start_stub(abilities: str, problems: Path, changed_ns: int) -> ExecutorStub:
+    """Start the stub of a run, once for each state of its file of problems."""
+    del changed_ns
+    stub = ExecutorStub(read_problems(problems), Abilities.model_validate_json(abilities))
+    atexit.register(stub.__enter__().__exit__)
+    return stub
+
+
+def _serve_stub(abilities: Abilities | None, problems: Path) -> ResponderSettings:
+    given = (abilities or Abilities()).model_dump_json()
+    stub = _start_stub(given, problems.resolve(), problems.stat().st_mtime_ns)
+    return ResponderSettings(server=ServerSettings(url=stub.url, model=STUB_NAME))

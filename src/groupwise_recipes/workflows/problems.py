@@ -1,0 +1,184 @@
+"""The stage ``prepare``: problems into splits, and what the warm-up teaches about them."""
+
+import random
+from collections.abc import Callable, Mapping, Sequence
+from itertools import groupby
+from pathlib import Path
+from typing import Any
+
+from groupwise.core import (
+    Example,
+    Message,
+    derive_seed,
+    dump_config,
+    load_config,
+    make_example,
+    read_jsonl,
+    write_json,
+    write_jsonl,
+)
+from groupwise.data import DropLog, Problem, fill_template, read_examples, write_examples
+from groupwise.training import SftRow
+from groupwise_recipes.workflows.config import WarmupSettings, WorkflowsConfig
+from groupwise_recipes.workflows.forms import draw_form
+from groupwise_recipes.workflows.operators import OPERATORS, describe_operators
+from groupwise_recipes.workflows.programs import describe_rules
+
+SPLITS = ("train", "validation", "test")
+PROBLEMS = "problems.jsonl"
+"""All problems of a run; a stub reads its answers there."""
+
+
+def prepare_problems(config: WorkflowsConfig, folder: Path) -> None:
+    """Write the examples of each split, those of the warm-up, and all problems."""
+    examples, drops = choose_examples(config)
+    for name, rows in examples.items():
+        write_examples(folder / f"{name}.jsonl", rows)
+    known = [one.fields["problem"] for rows in examples.values() for one in rows]
+    write_jsonl(folder / PROBLEMS, known)
+    num_rows = len(known) + drops.total
+    write_json(folder / "source.json", {"num_rows": num_rows, "drops": drops.to_json()})
+
+
+def choose_examples(config: WorkflowsConfig) -> tuple[dict[str, list[Example]], DropLog]:
+    """Return the examples by split, and the problems that no split takes.
+
+    Raises:
+        DataError: if the mix cannot be read.
+    """
+    drops = DropLog()
+    examples = {
+        name: [ask_about_problem(config, one) for one in _take(config, name, rows, drops)]
+        for name, rows in load_splits(config).items()
+    }
+    if config.sft is not None:
+        warmup, train = _split_off(examples["train"], config)
+        examples |= {"warmup": warmup, "train": train}
+    return examples, drops
+
+
+def load_splits(config: WorkflowsConfig) -> Mapping[str, Sequence[Problem]]:
+    """Return the problems by split: of the mix, or generated.
+
+    Raises:
+        DataError: if the mix cannot be read.
+    """
+    mix = config.data.mix
+    if mix is None:
+        return _generate(config)
+    return {name: read_problems(mix / f"{name}.jsonl") for name in SPLITS}
+
+
+def read_problems(path: Path) -> list[Problem]:
+    """Return the problems of a file.
+
+    Raises:
+        DataError: if it cannot be read.
+        ConfigError: if a row is no problem.
+    """
+    return [load_config(Problem, row) for row in read_jsonl(path)]
+
+
+def ask_about_problem(config: WorkflowsConfig, problem: Problem) -> Example:
+    """Return what a policy is asked about a problem."""
+    places = {
+        "problem": problem.problem,
+        "operators": describe_operators(OPERATORS),
+        "rules": describe_rules(assign_first=config.assign_first, language=config.language),
+        "entry_point": problem.entry_point,
+    }
+    text = fill_template(config.prompt, places, file="the prompt")
+    return make_example(
+        [Message("user", text)],
+        label=problem.ground_truth,
+        cluster=problem.cluster,
+        fields={
+            "problem": dump_config(problem),
+            "problem_type": problem.problem_type,
+            "source": problem.source,
+        },
+    )
+
+
+def make_warmup_rows(
+    examples: Sequence[Example], settings: WarmupSettings, *, seed: int
+) -> Callable[[int], list[SftRow]]:
+    """Return new programs for each problem in every epoch, drawn without a look at it."""
+
+    def draw(epoch: int) -> list[SftRow]:
+        return [
+            SftRow(
+                example, _draw(example, settings, derive_seed(seed, "form", epoch, n, example.id))
+            )
+            for example in examples
+            for n in range(settings.programs_per_problem)
+        ]
+
+    return draw
+
+
+def read_warmup(folder: Path) -> list[Example]:
+    """Return the problems of the warm-up."""
+    return read_examples(folder / "warmup.jsonl")
+
+
+def _draw(example: Example, settings: WarmupSettings, seed: int) -> str:
+    kind = str(example.fields["problem_type"]) if settings.says_kind else ""
+    return draw_form(random.Random(seed), kind=kind)
+
+
+def _generate(config: WorkflowsConfig) -> Mapping[str, Sequence[Problem]]:
+    from groupwise_drawn.problems import draw_splits
+
+    return draw_splits(config.data.num_generated, seed=config.seed)
+
+
+def _take(
+    config: WorkflowsConfig, split: str, problems: Sequence[Problem], drops: DropLog
+) -> list[Problem]:
+    """Return the first so many problems of each type, the types in turn; log the others."""
+    limit: int | None = getattr(config.data, f"max_{split}")
+    by_type: dict[str, list[Problem]] = {}
+    for one in problems:
+        by_type.setdefault(one.problem_type, []).append(one)
+    kept = [rows[:limit] for rows in by_type.values()]
+    for one in (one for rows in by_type.values() for one in rows[len(rows[:limit]) :]):
+        drops.add(f"more than data.max_{split} of its type", one.id)
+    longest = max(map(len, kept), default=0)
+    return [rows[n] for n in range(longest) for rows in kept if n < len(rows)]
+
+
+def _split_off(
+    examples: Sequence[Example], config: WorkflowsConfig
+) -> tuple[list[Example], list[Example]]:
+    """Return the problems of the warm-up and those of GRPO, each type in proportion.
+
+    A cluster is on one side.
+    """
+
+    def place(example: Example) -> float:
+        return derive_seed(config.seed, "warmup", example.cluster) / 2**31
+
+    def kind(example: Example) -> str:
+        return str(example.fields["problem_type"])
+
+    warmup: set[str] = set()
+    for _, rows in groupby(sorted(examples, key=kind), kind):
+        ordered = sorted(rows, key=lambda one: (place(one), one.cluster))
+        cut = ordered[: round(len(ordered) * config.data.warmup_share)]
+        warmup |= {one.cluster for one in cut}
+    return (
+        [one for one in examples if one.cluster in warmup],
+        [one for one in examples if one.cluster not in warmup],
+    )
+
+
+def describe_sources(examples: Mapping[str, Sequence[Example]]) -> dict[str, dict[str, Any]]:
+    """Return how many problems of each set are in each split."""
+    found: dict[str, dict[str, Any]] = {}
+    for split, rows in examples.items():
+        for example in rows:
+            source = str(example.fields["source"])
+            found.setdefault(split, {}).setdefault(source, 0)
+            found[split][source] += 1
+    return found

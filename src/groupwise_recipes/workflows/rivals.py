@@ -1,0 +1,169 @@
+"""Programs that are written once and not for each problem: what a policy has to beat."""
+
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from pydantic import TypeAdapter
+
+from groupwise.core import read_json, write_json
+from groupwise.data import Problem
+from groupwise.evaluation import RunPolicy
+from groupwise.pipeline import StepContext
+from groupwise_recipes.workflows.deciding import extract_answer
+from groupwise_recipes.workflows.forms import list_sound_forms
+from groupwise_recipes.workflows.scoring import ProgramScorer
+
+_START = "async def workflow(problem, entry_point):\n"
+_CODE = "    if entry_point is not None:\n"
+_VOTE = """    answers = []
+    for i in range(5):
+        a = await answer_generate(problem)
+        answers.append(a.answer)
+    v = await sc_ensemble(answers, problem)
+    return v.response"""
+DIRECT = (
+    f"{_START}{_CODE}        c = await code_generate(problem, entry_point)\n        return c.code\n"
+    "    a = await answer_generate(problem)\n    return a.answer"
+)
+"""One call: of ``code_generate`` where code is asked for, else of ``answer_generate``."""
+SELF_CONSISTENCY = (
+    f"{_START}{_CODE}        codes = []\n        for i in range(5):\n"
+    "            c = await code_generate(problem, entry_point)\n"
+    "            codes.append(c.code)\n"
+    f"        v = await sc_ensemble(codes, problem)\n        return v.response\n{_VOTE}"
+)
+"""The same five times, and a vote (Wang et al. 2022, 2203.11171)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Rival:
+    """Programs for a problem; several of them vote.
+
+    Attributes:
+        name, title, title_zh, note, note_zh: as of a ``RunPolicy``.
+        choose: returns the programs for a problem.
+    """
+
+    name: str
+    title: str
+    title_zh: str
+    note: str
+    note_zh: str
+    choose: Callable[[Problem], Sequence[str]]
+
+    def describe(self) -> RunPolicy:
+        """Return what it is in a report."""
+        return RunPolicy(
+            name=self.name,
+            title=self.title,
+            title_zh=self.title_zh,
+            note=self.note,
+            note_zh=self.note_zh,
+            kind="baseline",
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Tried:
+    """How a program did on validation problems of a type.
+
+    Attributes:
+        problem_type: the type.
+        program: the program.
+        num_right, num_tried: problems.
+        tokens: of the executor, on all of them.
+    """
+
+    problem_type: str
+    program: str
+    num_right: float
+    num_tried: int
+    tokens: int
+
+
+_TRIED = TypeAdapter(list[Tried])
+_PROGRAMS = "programs.json"
+
+
+def try_programs(
+    scorer: ProgramScorer, problems: Sequence[Problem], *, num_problems: int
+) -> list[Tried]:
+    """Return how every program of the grammar does on each type, on validation problems alone."""
+    programs = list_sound_forms()
+    tried: list[Tried] = []
+    for kind in dict.fromkeys(one.problem_type for one in problems):
+        rows = [one for one in problems if one.problem_type == kind][:num_problems]
+        pairs = [(row, program) for program in programs for row in rows]
+        found = scorer.score_all(pairs)
+        for place, program in enumerate(programs):
+            part = found[place * len(rows) : (place + 1) * len(rows)]
+            right = sum(one.worth or 0.0 for one in part)
+            tokens = sum(one.outcome.tokens for one in part if one.outcome)
+            tried.append(Tried(kind, program, right, len(rows), tokens))
+    return tried
+
+
+def list_rivals(tried: Sequence[Tried], *, top_k: int) -> list[Rival]:
+    """Return the rivals; of programs that do equally well, the cheaper one is better."""
+    by_type: dict[str, list[Tried]] = {}
+    for one in tried:
+        by_type.setdefault(one.problem_type, []).append(one)
+    best = {
+        kind: [one.program for one in sorted(rows, key=lambda one: (-one.num_right, one.tokens))]
+        for kind, rows in by_type.items()
+    }
+    overall: dict[str, float] = {}
+    for one in tried:
+        share = one.num_right / one.num_tried
+        overall[one.program] = overall.get(one.program, 0.0) + share
+    single = max(overall, key=lambda program: overall[program])
+    return [
+        Rival(
+            "direct", "One call", "一次调用", "one operator, asked once", "一个算子，只问一次",
+            lambda _: (DIRECT,),
+        ),
+        Rival(
+            "self_consistency", "Self-consistency of 5", "五次自洽投票",
+            "five answers and a vote", "五个答案投票", lambda _: (SELF_CONSISTENCY,),
+        ),
+        Rival(
+            "best_single", "Best single program", "最佳单一程序",
+            "one program for all types, chosen on validation", "所有类型共用一个程序，由验证集选出",
+            lambda _: (single,),
+        ),
+        Rival(
+            "best_by_type", "Best program by type", "每类最佳程序",
+            "a fixed program for each type, chosen on validation", "每类一个固定程序，由验证集选出",
+            lambda problem: best.get(problem.problem_type, [single])[:1],
+        ),
+        Rival(
+            "top_by_type", f"Top {top_k} programs by type", f"每类前 {top_k} 个程序",
+            f"the {top_k} best programs of each type, and a vote of their answers",
+            f"每类最好的 {top_k} 个程序，对其答案投票",
+            lambda problem: best.get(problem.problem_type, [single])[:top_k],
+        ),
+    ]  # fmt: skip
+
+
+def run_rivals(scorer: ProgramScorer, context: StepContext, problems: Sequence[Problem]) -> None:
+    """Write how the programs did on validation problems into ``programs.json``."""
+    rows = try_programs(scorer, problems, num_problems=context.config.rivals.num_problems)
+    write_json(context.folder / _PROGRAMS, _TRIED.dump_python(rows, mode="json"))
+
+
+def read_tried(folder: Path) -> list[Tried]:
+    """Return what ``run_rivals`` wrote into a folder."""
+    return _TRIED.validate_python(read_json(folder / _PROGRAMS, list))
+
+
+def vote(answers: Mapping[str, str | None]) -> str | None:
+    """Return the program whose answer most others gave, too; the first of equals; None: no answer.
+
+    Args:
+        answers: by program, the best first.
+    """
+    said = {program: extract_answer(a) for program, a in answers.items() if a is not None}
+    counts = Counter(said.values())
+    return max(said, key=lambda program: counts[said[program]]) if said else None

@@ -1,0 +1,244 @@
+"""What is workflows' own: problems are asked, programs are answers, an executor runs them."""
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from functools import lru_cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from groupwise.core import Example, Message, digest_file, digest_json, dump_config, load_config
+from groupwise.data import read_examples
+from groupwise.flow import Estimate, Part, Stage, Task, keep_stages, list_usual_stages
+from groupwise.pipeline import StepContext, digest_models
+from groupwise.rewards import Parsed, RewardCase, RewardSet, describe_weights
+from groupwise_recipes.workflows.config import ScoringSettings, WorkflowsConfig
+from groupwise_recipes.workflows.estimate import estimate_run
+from groupwise_recipes.workflows.problems import (
+    SPLITS,
+    make_warmup_rows,
+    prepare_problems,
+    read_warmup,
+)
+from groupwise_recipes.workflows.scoring import (
+    ProgramScorer,
+    Success,
+    WorkflowParser,
+    make_rewards,
+    make_success,
+    read_problem,
+)
+
+if TYPE_CHECKING:
+    from groupwise.evaluation import Metric, Prediction, RunPolicy, Section
+    from groupwise.inference import ResponderSettings
+    from groupwise.training import RowsOfEpoch
+    from groupwise_recipes.workflows.rivals import Rival
+
+_OWN = "groupwise_recipes.workflows"
+_PROGRAMS = f"{_OWN}.programs {_OWN}.operators {_OWN}.execution {_OWN}.calls"
+_SCORED = "executor judge reward"
+_DECIDES = f"{_PROGRAMS} {_OWN}.deciding {_OWN}.scoring groupwise.rewards groupwise.judges"
+TYPES = ("math", "code", "qa")
+
+
+class Workflows(Task[WorkflowsConfig]):
+    """A policy writes a program over operators for each problem; its answer is rewarded."""
+
+    config_type = WorkflowsConfig
+    parts: ClassVar = {
+        "data": Part("data prompt assign_first language", f"{_OWN}.problems {_OWN}.operators"),
+        "audit": Part("data.warmup_share"),
+        "parser": Part(_SCORED, _DECIDES),
+        "warmup": Part("sft", f"{_OWN}.forms"),
+        "rewards": Part(_SCORED, _DECIDES),
+        "measures": Part(f"{_SCORED} rivals", f"{_OWN}.measuring {_OWN}.rivals {_OWN}.forms"),
+    }
+    things = "problems"
+    slices = ("problem_type", "source")
+    measured_from = "rivals"
+    looks_back = True
+
+    def inputs(self, config: WorkflowsConfig) -> Mapping[str, str]:
+        """Return what the files of the mix and a model in this process are known by."""
+        mix = config.data.mix
+        files = {} if mix is None else {"data.mix": _digest_mix(mix)}
+        models = {
+            f"{name}.model.model": one.model
+            for name, one in (("executor", config.executor.model), ("judge", _judge_model(config)))
+            if one is not None
+        }
+        return {**files, **digest_models(models)}
+
+    def stages(self, config: WorkflowsConfig) -> list[Stage]:
+        """Return the usual stages without a control, and the choice of fixed programs."""
+        usual = keep_stages(list_usual_stages(self, config), sft_control=None)
+        place = [one.name for one in usual].index("baselines")
+        rivals = Stage(
+            name="rivals",
+            work=_run_rivals,
+            summary="fixed programs, tried on validation problems",
+            reads="seed",
+            parts=("parser", "measures"),
+            uses="prepare",
+        )
+        return [_without_control(one) for one in (*usual[:place], rivals, *usual[place:])]
+
+    def prepare(self, config: WorkflowsConfig, folder: Path) -> None:
+        """Put problems into splits."""
+        prepare_problems(config, folder)
+
+    def parser(self, config: WorkflowsConfig) -> WorkflowParser:
+        """Return what says whether a text is a program."""
+        return WorkflowParser()
+
+    def warmup(self, config: WorkflowsConfig, folder: Path) -> "RowsOfEpoch":
+        """Return programs that are drawn without a look at the problem, new in every epoch."""
+        assert config.sft is not None
+        return make_warmup_rows(read_warmup(folder), config.sft, seed=config.seed)
+
+    def judge(self, config: WorkflowsConfig, folder: Path) -> ProgramScorer:
+        """Return what runs programs and decides about answers."""
+        return _open(config, folder.parent)
+
+    def rewards(self, config: WorkflowsConfig, judge: ProgramScorer | None = None) -> RewardSet:
+        """Return the reward of a right answer, and what is watched beside it."""
+        from groupwise_recipes.workflows.auditing import open_offline
+
+        return make_rewards(make_success(config.reward, judge or open_offline()), TYPES)
+
+    def make_case(self, config: WorkflowsConfig, folder: Path) -> RewardCase:
+        """Return the reward, and programs that return a text, without any executor."""
+        from groupwise_recipes.workflows.auditing import make_case
+
+        return make_case(config, folder)
+
+    def weigh(self, config: WorkflowsConfig) -> Mapping[str, float]:
+        """Return that success is all."""
+        return {Success.name: 1.0}
+
+    def describe_weights(self, config: WorkflowsConfig) -> str:
+        """Return how answers are decided, and what tokens cost."""
+        cost = config.reward.cost_weight
+        costs = f", less up to {cost:g} for {config.reward.cost_tokens:,} tokens" if cost else ""
+        return f"{describe_weights(self.weigh(config))} ({config.reward.mode}{costs})"
+
+    def read_answers(
+        self, config: WorkflowsConfig, run: Path, examples: Sequence[Example], texts: Sequence[str]
+    ) -> Sequence[Parsed]:
+        """Return the answers of programs, all of them run at once.
+
+        Raises:
+            RunError: if the executor or the judge failed.
+        """
+        from groupwise_recipes.workflows.measuring import read_scored, refuse_faults
+
+        pairs = [(read_problem(e), text) for e, text in zip(examples, texts, strict=True)]
+        found = _open(config, run).score_all(pairs)
+        refuse_faults(found)
+        return [read_scored(*pair) for pair in zip(examples, found, strict=True)]
+
+    def measure_heldout(
+        self, config: WorkflowsConfig, examples: Sequence[Example], texts: Sequence[str]
+    ) -> Mapping[str, float]:
+        """Return the share of different programs among the greedy ones."""
+        return {"distinct": len(set(texts)) / len(texts)}
+
+    def predict_baselines(
+        self,
+        config: WorkflowsConfig,
+        context: StepContext,
+        train: Sequence[Example],
+        test: Sequence[Example],
+    ) -> "list[Prediction]":
+        """Return the answers of fixed programs."""
+        from groupwise_recipes.workflows.measuring import predict_rival
+
+        scorer = _open(config, context.run)
+        rivals = _list_rivals(config, context)
+        return [one for rival in rivals for one in predict_rival(scorer, rival, test)]
+
+    def policies(self, context: StepContext) -> "Sequence[RunPolicy]":
+        """Return the fixed programs, the untrained policy, and what was trained."""
+        rivals = [one.describe() for one in _list_rivals(context.config, context)]
+        usual = [one for one in super().policies(context) if one.kind != "baseline"]
+        return [*rivals, *usual]
+
+    def complete(
+        self, config: WorkflowsConfig, context: StepContext, predictions: "Sequence[Prediction]"
+    ) -> "list[Prediction]":
+        """Return the predictions with what their programs cost."""
+        from groupwise_recipes.workflows.measuring import complete_predictions
+
+        test = read_examples(context.output_of("prepare") / "test.jsonl")
+        known = {example.id: example for example in test}
+        return complete_predictions(_open(config, context.run), known, predictions)
+
+    def describe(
+        self,
+        config: WorkflowsConfig,
+        context: StepContext,
+        predictions: "Sequence[Prediction]",
+        metrics: "Sequence[Metric]",
+    ) -> "Sequence[Section]":
+        """Return what the executor is, what programs cost, and which were written."""
+        from groupwise_recipes.workflows.measuring import make_sections
+
+        return make_sections(
+            predictions,
+            is_stub=config.executor.stub is not None,
+            is_judged=config.reward.mode == "judge_only",
+        )
+
+    def estimate(self, config: WorkflowsConfig) -> Estimate:
+        """Return problems by split, and the prompt of each."""
+        return estimate_run(config)
+
+    def describe_prompt(self, config: WorkflowsConfig) -> Sequence[Message]:
+        """Return the prompt with its place for a problem."""
+        return [Message("user", config.prompt)]
+
+
+def _open(config: WorkflowsConfig, run: Path) -> ProgramScorer:
+    """Return the scorer of a run, the same every time: it keeps what was scored."""
+    sections = {"executor": config.executor, "judge": config.judge, "reward": config.reward}
+    values = {name: one and dump_config(one) for name, one in sections.items()}
+    return _open_once(json.dumps(values, sort_keys=True), run.resolve())
+
+
+@lru_cache(maxsize=4)
+def _open_once(settings: str, run: Path) -> ProgramScorer:
+    from groupwise_recipes.workflows.opening import open_scorer
+
+    return open_scorer(load_config(ScoringSettings, json.loads(settings)), run)
+
+
+def _without_control(stage: Stage) -> Stage:
+    """There are no labels for programs, so nothing can be taught instead of rewarded."""
+    return replace(stage, uses=" ".join(n for n in stage.uses.split() if n != "sft_control"))
+
+
+def _list_rivals(config: WorkflowsConfig, context: StepContext) -> "list[Rival]":
+    from groupwise_recipes.workflows.rivals import list_rivals, read_tried
+
+    tried = read_tried(context.output_of("rivals"))
+    return list_rivals(tried, top_k=config.rivals.top_k)
+
+
+def _digest_mix(mix: Path) -> str:
+    return digest_json([digest_file(mix / f"{name}.jsonl") for name in SPLITS])
+
+
+def _judge_model(config: WorkflowsConfig) -> "ResponderSettings | None":
+    return None if config.judge is None else config.judge.model
+
+
+def _run_rivals(task: Any, context: StepContext) -> None:
+    from groupwise_recipes.workflows.rivals import run_rivals
+
+    validation = read_examples(context.output_of("prepare") / "validation.jsonl")
+    scorer = _open(context.config, context.run)
+    run_rivals(scorer, context, [read_problem(example) for example in validation])
+
+
+TASK = Workflows()

@@ -1,0 +1,151 @@
+"""Rules and judge: who decides about an answer, and what."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from groupwise.data import Problem
+from groupwise.judges import NoVerdict, Verdict
+from groupwise.sandbox import Limits
+from groupwise_recipes.workflows.deciding import Decider, extract_answer, make_decidable
+
+
+class Judge:
+    """Says what it is told to, and keeps what it was asked."""
+
+    name, version, labels = "judge", "v", ("True", "False")
+
+    def __init__(self, says):
+        self.says = says
+        self.asked = []
+
+    async def judge(self, question):
+        self.asked.append(question.texts)
+        if self.says is None:
+            return NoVerdict("empty", "nothing", "v")
+        shares = {name: float(name == self.says) for name in self.labels}
+        return Verdict(self.says, 1.0, shares, "v")
+
+    def report(self):
+        return {"asked": len(self.asked)}
+
+
+def make(kind, truth, **named):
+    values = {"id": "1", "source": "made", "problem": "What?", "cluster": "c"}
+    return Problem(problem_type=kind, ground_truth=truth, **(values | named))
+
+
+MATHS = make("math", "1,000")
+CHOICE = make("qa", "B", options=("red", "blue", "green"))
+WORDS = make("qa", "the blue whale", answers=("Balaenoptera musculus",))
+CODE = make(
+    "code",
+    "def add(a, b):\n    return a + b",
+    entry_point="add",
+    public_tests=("assert add(1, 1) == 2",),
+    hidden_tests=("assert add(2, 3) == 5", "assert add(-1, 1) == 0"),
+)
+
+
+def decide(problem, answer, *, mode="rules_first", says=None):
+    judge = None if says is None else Judge(says if says != "nothing" else None)
+    decider = Decider(mode, judge, limits=Limits())
+    return decider.decide([(problem, answer)])[0], decider
+
+
+@pytest.mark.parametrize(
+    ("problem", "answer", "value"),
+    [
+        (MATHS, "1000", 1.0),
+        (MATHS, "The answer is 1000.", 1.0),
+        (MATHS, r"\boxed{1000}", 1.0),
+        (MATHS, "#### 1000", 1.0),
+        (MATHS, "答案：1000", 1.0),
+        (MATHS, "1001", 0.0),
+        (MATHS, "1000 or 1001", 0.0),
+        (MATHS, "It is\n1000", 0.0),
+        (MATHS, "It is\n#### 1000", 1.0),
+        (make("math", r"\frac{1}{2}"), "0.5", 1.0),
+        (make("math", r"\frac{1}{2}"), "x = 2", 0.0),
+        (CHOICE, "B", 1.0),
+        (CHOICE, "The answer is (B).", 1.0),
+        (CHOICE, "B: blue", 1.0),
+        (CHOICE, "A", 0.0),
+        (CHOICE, "A B", 0.0),
+        (CHOICE, "blue or not", 0.0),
+        (WORDS, "Blue whale.", 1.0),
+        (WORDS, "balaenoptera musculus", 1.0),
+        (WORDS, "elephant", 0.0),
+        (CODE, "def add(a, b):\n    return b + a", 1.0),
+        (CODE, "def add(a, b):\n    return 2", 0.0),
+        (CODE, "no code", 0.0),
+    ],
+)
+def test_rules_decide(problem, answer, value):
+    found, _ = decide(problem, answer)
+    assert (found.value, found.by) == (value, "rule")
+
+
+def test_public_tests_do_not_decide():
+    passes_public = "def add(a, b):\n    return 2"
+    assert decide(CODE, passes_public)[0].value == 0.0
+    assert "add(1, 1)" not in str(make_decidable(CODE).fields)
+
+
+def test_where_words_are_partly_right_the_judge_decides():
+    found, _ = decide(WORDS, "a whale, blue and large")
+    assert found.by == "rule"
+    assert found.value is not None
+    assert 0 < found.value < 1
+    for says, value in (("True", 1.0), ("False", 0.0)):
+        found, decider = decide(WORDS, "a whale, blue and large", says=says)
+        assert (found.value, found.by) == (value, "judge")
+        [asked] = decider.judge.asked
+        assert asked["reference"] == "the blue whale / Balaenoptera musculus"
+
+
+def test_a_judge_is_not_asked_where_a_rule_decides():
+    for problem, answer in ((MATHS, "1001"), (CHOICE, "A"), (WORDS, "elephant"), (CODE, "x = 1")):
+        found, decider = decide(problem, answer, says="True")
+        assert (found.value, found.by) == (0.0, "rule")
+        assert not decider.judge.asked
+
+
+def test_a_judge_alone_decides_and_rules_are_compared_with_it():
+    found, decider = decide(MATHS, "1001", mode="judge_only", says="True")
+    assert (found.value, found.by) == (1.0, "judge")
+    decider.decide([(CHOICE, "B"), (CHOICE, "A")])
+    assert decider.report()["agreement"] == {
+        "math": {"agreed": 0, "differed": 1},
+        "qa": {"agreed": 1, "differed": 1},
+    }
+
+
+@pytest.mark.parametrize("mode", ["rules_first", "judge_only"])
+def test_no_verdict_is_no_value(mode):
+    found, decider = decide(WORDS, "a whale, blue and large", mode=mode, says="nothing")
+    assert (found.value, found.by) == (None, None)
+    assert not decider.compared
+
+
+def test_judge_only_needs_a_judge():
+    with pytest.raises(ValueError, match="judge"):
+        Decider("judge_only", limits=Limits())
+
+
+def test_the_judge_reads_the_text_of_the_right_option():
+    _, decider = decide(CHOICE, "B", mode="judge_only", says="True")
+    assert decider.judge.asked[0]["reference"] == "B: blue"
+
+
+def test_answers_of_all_types_are_decided_in_order():
+    pairs = [(CODE, "x = 1"), (MATHS, "1000"), (WORDS, "blue whale"), (CHOICE, "A"), (MATHS, "2")]
+    found = Decider(limits=Limits()).decide(pairs)
+    assert [one.value for one in found] == [0.0, 1.0, 1.0, 0.0, 0.0]
+
+
+@given(st.text())
+def test_what_is_extracted_stands_in_the_text(text):
+    said = extract_answer(text)
+    assert said in text
+    assert said == said.strip()
