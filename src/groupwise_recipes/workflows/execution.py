@@ -135,15 +135,17 @@ class Executor:
                 self.operators, public, self.settings, ask=self._ask, run=self._run_written
             )
             work = asyncio.ensure_future(self._run(source, public, calls))
-            await asyncio.wait({work, calls.end}, return_when=asyncio.FIRST_COMPLETED)
-            if calls.end.done():
+            try:
+                await asyncio.wait({work, calls.end}, return_when=asyncio.FIRST_COMPLETED)
+            finally:
                 work.cancel()
                 await asyncio.gather(work, return_exceptions=True)
+            if calls.end.done():
                 why = calls.end.result()
                 if isinstance(why, Exception):
                     raise why
                 return calls.make_outcome(None, why)
-            return calls.make_outcome(*self._read(await work))
+            return calls.make_outcome(*self._read(work.result()))
 
     def run_all(self, pairs: Sequence[tuple[str, Problem]]) -> list[Outcome]:
         """Run programs on problems, at most ``max_at_once`` at a time; outcomes in order.

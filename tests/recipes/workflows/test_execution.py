@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from faulty_server import MODEL, Fault, FaultyServer
-from sandbox_host import MISSING
+from sandbox_host import MISSING, read_host_state, wait_for_children
 from workflow_problems import CHOICE, CODE, PROBLEMS, SUM, make_abilities, open_stub
 
 from groupwise.core import ConfigError, ModelError
@@ -320,12 +320,14 @@ def test_a_wrong_setting_is_found_before_programs_are_blamed(model: str, message
 
 
 def test_programs_that_are_given_up_leave_nothing_running(asked: Asked):
-    asked.say = lambda *_: Fault("x", delay_s=5.0)
+    asked.say = lambda *_: Fault("x", delay_s=30.0)
+    before = read_host_state().children
     operators = {"custom": OPERATORS["custom"], "wrongly_set": wrongly_set}
     executor = asked.make(operators=operators)
     failing = write("return await wrongly_set(problem)")
     with pytest.raises(ConfigError):
         executor.run_all([(SOUND["custom"], SUM), (failing, SUM)])
+    assert wait_for_children(before) == frozenset()
     assert executor._outcomes._open == executor._runs._open == {}
 
 

@@ -248,6 +248,6 @@ def test_the_command_line_finds_verbs_of_other_packages(command_line: CommandLin
         listed = command_line("--help").stdout
         shown = command_line("executor-stub", "--help").stdout
     assert "Serve a made-up executor of workflows" in " ".join(listed.split())
-    assert "Run a recipe" in " ".join(listed.split())
+    assert listed.count("Serve a made-up executor") == 1
     assert "for demos, tests and dry runs only" in " ".join(shown.split())
     assert json.dumps(place) not in shown
