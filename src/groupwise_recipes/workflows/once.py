@@ -22,7 +22,7 @@ class Once(Generic[T]):
         max_kept: results; the oldest go first.
     """
 
-    def __init__(self, is_kept: Callable[[T], bool], *, max_kept: int = 10_000) -> None:
+    def __init__(self, is_kept: Callable[[T], bool], *, max_kept: int = 2_000) -> None:
         self.is_kept = is_kept
         self.max_kept = max_kept
         self.num_done = 0
