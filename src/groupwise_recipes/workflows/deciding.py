@@ -74,11 +74,16 @@ class Decider:
         self._match, self._f1 = ExactMatch(), TokenF1()
 
     def decide(self, pairs: Sequence[tuple[Problem, str]]) -> list[Decision]:
-        """Return a decision for each problem and answer, in order.
+        """Return a decision for each problem and answer, in order; equal pairs are decided once.
 
         Raises:
             JudgeError: if the judge failed too often.
         """
+        unique = {(problem.id, answer): (problem, answer) for problem, answer in pairs}
+        found = dict(zip(unique, self._decide(list(unique.values())), strict=True))
+        return [found[problem.id, answer] for problem, answer in pairs]
+
+    def _decide(self, pairs: Sequence[tuple[Problem, str]]) -> list[Decision]:
         rules = self._apply_rules(pairs)
         wanted = [n for n, rule in enumerate(rules) if self._asks_judge(rule)]
         verdicts = dict(zip(wanted, self._ask([pairs[n] for n in wanted]), strict=True))

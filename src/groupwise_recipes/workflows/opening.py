@@ -5,7 +5,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from groupwise.inference import ResponderSettings, ServerSettings, open_responder
+from groupwise.inference import LimitSettings, ResponderSettings, ServerSettings, open_responder
 from groupwise.judges import GenerativeJudge, ReplyCache, load_prompt
 from groupwise_recipes.workflows.config import ScoringSettings, WorkflowJudgeSettings
 from groupwise_recipes.workflows.deciding import Decider
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from groupwise.inference import Responder
 
 _CACHE = "executor.sqlite"
+_AT_ONCE = 64
 
 
 def open_scorer(config: ScoringSettings, run: Path) -> ProgramScorer:
@@ -71,4 +72,8 @@ def _start_stub(abilities: str, problems: Path, changed_ns: int) -> ExecutorStub
 def _serve_stub(abilities: Abilities | None, problems: Path) -> ResponderSettings:
     given = (abilities or Abilities()).model_dump_json()
     stub = _start_stub(given, problems.resolve(), problems.stat().st_mtime_ns)
-    return ResponderSettings(server=ServerSettings(url=stub.url, model=STUB_NAME))
+    return ResponderSettings(
+        server=ServerSettings(
+            url=stub.url, model=STUB_NAME, limits=LimitSettings(max_concurrency=_AT_ONCE)
+        )
+    )
