@@ -12,9 +12,22 @@ from groupwise.data.joining import (
 )
 from groupwise.data.leakage import find_near_pictures, find_seen
 from groupwise.data.lengths import LengthSummary, TokenBudget
+from groupwise.data.near_texts import find_near_texts
 from groupwise.data.pairs import Pair, make_pairs
 from groupwise.data.perceptual import NearDuplicate, Sight, find_near_duplicates
-from groupwise.data.problems import Problem, ProblemType
+from groupwise.data.problems import (
+    LoadedProblems,
+    MixedProblems,
+    MixSettings,
+    Problem,
+    ProblemSource,
+    ProblemType,
+    load_problems,
+    mix_problems,
+    read_problems,
+    report_test_parts,
+    write_mix,
+)
 from groupwise.data.rated import RatedFormat, RatedItem, RatedItems, find_rated, load_rated
 from groupwise.data.screenshots import (
     PICTURE_COLUMNS,
@@ -59,13 +72,17 @@ __all__ = [
     "DropLog",
     "FewShotForm",
     "LengthSummary",
+    "LoadedProblems",
     "LoadedScreens",
     "LoadedTable",
     "LoadedVqa",
+    "MixSettings",
+    "MixedProblems",
     "NearDuplicate",
     "NearDuplicates",
     "Pair",
     "Problem",
+    "ProblemSource",
     "ProblemType",
     "RatedFormat",
     "RatedItem",
@@ -87,6 +104,7 @@ __all__ = [
     "fill_template",
     "find_near_duplicates",
     "find_near_pictures",
+    "find_near_texts",
     "find_place_problem",
     "find_rated",
     "find_seen",
@@ -94,6 +112,7 @@ __all__ = [
     "join_near_duplicates",
     "list_near_examples",
     "load_labelled",
+    "load_problems",
     "load_rated",
     "load_screenshots",
     "load_table",
@@ -101,16 +120,20 @@ __all__ = [
     "make_pairs",
     "make_vqa_example",
     "measure_agreement",
+    "mix_problems",
     "name_coco_picture",
     "read_asked_rows",
     "read_examples",
+    "read_problems",
     "read_screen",
     "read_table_rows",
     "render_audit",
+    "report_test_parts",
     "split_by_fold",
     "split_by_session",
     "split_by_shares",
     "split_clusters",
     "write_audit",
     "write_examples",
+    "write_mix",
 ]

@@ -1,5 +1,34 @@
 """Problems of mathematics, code and question answering, as public sets publish them."""
 
+from groupwise.data.problems.loading import (
+    LoadedProblems,
+    ProblemSource,
+    load_problems,
+    report_test_parts,
+)
+from groupwise.data.problems.mixing import (
+    MixedProblems,
+    MixSettings,
+    mix_problems,
+    read_problems,
+    write_mix,
+)
 from groupwise.data.problems.problem import Problem, ProblemType
+from groupwise.data.problems.sets import PUBLISHED_SETS, SET_NAMES, SetName
 
-__all__ = ["Problem", "ProblemType"]
+__all__ = [
+    "PUBLISHED_SETS",
+    "SET_NAMES",
+    "LoadedProblems",
+    "MixSettings",
+    "MixedProblems",
+    "Problem",
+    "ProblemSource",
+    "ProblemType",
+    "SetName",
+    "load_problems",
+    "mix_problems",
+    "read_problems",
+    "report_test_parts",
+    "write_mix",
+]

@@ -86,7 +86,7 @@ def _find_files(pattern: str) -> list[Path]:
 def _read_hub(settings: TableSettings) -> Iterator[SourceRow]:
     """Yield the rows of a data set; pictures stay as their bytes or paths."""
     name = str(settings.hub)
-    parts = _open_dataset(settings)
+    parts = open_dataset(name, subset=settings.subset, revision=settings.revision)
     used = {s: [p for p in parts if p in settings.splits.get(s, ())] for s in SPLITS}
     if not any(used.values()):
         raise DataError(
@@ -108,15 +108,22 @@ def _read_hub(settings: TableSettings) -> Iterator[SourceRow]:
             )
 
 
-def _open_dataset(settings: TableSettings) -> Mapping[str, Any]:
+def open_dataset(
+    name: str, *, subset: str | None = None, revision: str | None = None
+) -> Mapping[str, Any]:
+    """Return the splits of a data set of the hub, or of a folder with one.
+
+    Raises:
+        DataError: if it cannot be read.
+    """
     datasets: Any = import_module("datasets")
-    name, folder = str(settings.hub), Path(str(settings.hub))
+    folder = Path(name)
     is_saved = (folder / "dataset_dict.json").is_file() or (folder / "state.json").is_file()
     try:
         if is_saved:
             found = datasets.load_from_disk(name)
         else:
-            found = datasets.load_dataset(name, settings.subset, revision=settings.revision)
+            found = datasets.load_dataset(name, subset, revision=revision)
     except (OSError, ValueError, datasets.exceptions.DatasetsError) as error:
         reason = " ".join(str(error).split())
         raise DataError(

@@ -1,0 +1,141 @@
+"""Mixes: by ratio, without a problem or nearly the same one in two splits, and all rows counted."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from groupwise.core import DataError
+from groupwise.data import DropLog, find_near_texts
+from groupwise.data.problems import (
+    LoadedProblems,
+    MixedProblems,
+    MixSettings,
+    Problem,
+    ProblemSource,
+    mix_problems,
+    read_problems,
+    write_mix,
+)
+
+WORDS = ("red", "blue", "tall", "old", "new", "cold", "fast", "small", "round", "heavy")
+
+
+def make(name: str, number: int, *, text: str | None = None, cluster: str = "") -> Problem:
+    words = [WORDS[(number // 10**place) % 10] for place in range(4)]
+    story = f"{name}: {' '.join(words)} and {' '.join(reversed(words))}"
+    return Problem(
+        id=f"{name}:{number}",
+        source=name,
+        problem_type="math" if name == "gsm8k" else "qa",
+        problem=text or story,
+        ground_truth=str(number),
+        cluster=f"{name}:{cluster or number}",
+    )
+
+
+def load(name: Any, train: list[Problem], test: list[Problem], **settings: Any) -> LoadedProblems:
+    source = ProblemSource(name=name, path="x", **settings)
+    return LoadedProblems(source, tuple(train), tuple(test), DropLog(), len(train) + len(test))
+
+
+def mix(*loaded: LoadedProblems, **settings: Any) -> MixedProblems:
+    mixed = mix_problems(
+        loaded, MixSettings(sources=tuple(one.source for one in loaded), **settings)
+    )
+    assert sum(map(len, mixed.splits.values())) + mixed.drops.total == mixed.num_rows
+    return mixed
+
+
+@given(st.integers(20, 60), st.integers(20, 60), st.sampled_from([0.5, 1, 2]), st.integers(0, 9))
+def test_splits_share_nothing_and_have_the_ratios(first: int, second: int, ratio: float, seed: int):
+    mixed = mix(
+        load("gsm8k", [make("gsm8k", n) for n in range(first)], [make("gsm8k", 900)], ratio=ratio),
+        load("squad", [make("squad", n, cluster=str(n // 2)) for n in range(second)], []),
+        near_share=1.0,
+        seed=seed,
+    )
+    texts = [problem.problem for split in mixed.splits.values() for problem in split]
+    clusters = [{p.cluster for p in split} for split in mixed.splits.values()]
+    assert len(set(texts)) == len(texts)
+    assert not clusters[0] & clusters[1]
+    counts = mixed.count()
+    totals = [counts["train"][n] + counts["validation"][n] for n in ("gsm8k", "squad")]
+    assert abs(totals[0] - ratio * totals[1]) <= ratio + 1
+    # Clusters of two, of which validation has a tenth to rounding.
+    assert abs(counts["validation"]["gsm8k"] - 0.1 * totals[0]) <= 1
+    assert abs(counts["validation"]["squad"] - 0.1 * totals[1]) <= 2
+
+
+def test_what_is_nearly_the_same_as_a_test_problem_does_not_train():
+    story = "Anna has 12 apples, gives 5 to her brother and then buys as many as she has left over"
+    near = make("gsm8k", 1, text=f"{story} today.")
+    test = [make("gsm8k", 500, text=f"{story}."), make("gsm8k", 501, text="The same?")]
+    same = make("gsm8k", 2, text="the  SAME?")
+    others = [make("gsm8k", n) for n in range(10, 40)]
+    mixed = mix(load("gsm8k", [near, same, *others], test))
+    reasons = mixed.drops.counts
+    assert reasons["nearly the same as a problem of test"] == 1
+    assert reasons["same as a problem of test"] == 1
+
+
+def test_what_is_nearly_the_same_as_a_validation_problem_does_not_train():
+    texts = [make("gsm8k", number).problem for number in range(11, 9000, 173)]
+    longer = [f"{text} {text[::-1]}" for text in texts]
+    firsts = [make("gsm8k", n, text=text) for n, text in enumerate(longer)]
+    twins = [make("gsm8k", 1000 + n, text=f"{text} so") for n, text in enumerate(longer)]
+    mixed = mix(load("gsm8k", [*firsts, *twins], []), near_share=0.7)
+    assert mixed.drops.counts["nearly the same as a problem of validation"] > 0
+    trained, validated = (
+        [problem.problem for problem in mixed.splits[name]] for name in ("train", "validation")
+    )
+    assert not find_near_texts(trained, validated, least=0.7)
+
+
+def test_a_test_problem_that_is_not_measured_does_not_train_either():
+    train = [make("gsm8k", n) for n in range(20)]
+    mixed = mix(load("gsm8k", train, [make("gsm8k", n) for n in range(10)]), max_test=1)
+    ids = {problem.id for split in ("train", "validation") for problem in mixed.splits[split]}
+    assert ids.isdisjoint(f"gsm8k:{n}" for n in range(10))
+    assert mixed.drops.counts["more than max_test"] == 9
+
+
+def test_a_seed_gives_the_same_mix_and_another_one_another():
+    sets = load("gsm8k", [make("gsm8k", n) for n in range(0, 4000, 100)], [])
+    first, again, other = (mix(sets, num_problems=20, seed=seed).splits for seed in (1, 1, 2))
+    assert first == again
+    assert first != other
+
+
+def test_nothing_that_may_train_is_an_error():
+    with pytest.raises(DataError, match="no problem may train"):
+        mix(load("gsm8k", [], [make("gsm8k", 1)]))
+
+
+def test_a_ratio_that_leaves_nothing_is_an_error():
+    sets = [load(name, [make(name, n) for n in range(30)], []) for name in ("gsm8k", "squad")]
+    small = load("squad", list(sets[1].train), [], ratio=0.01)
+    with pytest.raises(DataError, match="the ratio of squad leaves it no problem"):
+        mix(sets[0], small)
+
+
+def test_a_type_that_is_only_measured_is_told():
+    train = [make("gsm8k", n) for n in range(30)]
+    mixed = mix(load("gsm8k", train, []), load("squad", [], [make("squad", 1)]))
+    assert [finding.name for finding in mixed.findings] == ["type_is_only_measured"]
+
+
+def test_a_mix_is_written_with_its_report_and_read_again(tmp_path: Path):
+    mixed = mix(load("gsm8k", [make("gsm8k", n) for n in range(30)], [make("gsm8k", 1)]))
+    write_mix(mixed, tmp_path)
+    for name, problems in mixed.splits.items():
+        assert read_problems(tmp_path / f"{name}.jsonl") == problems
+    report = json.loads((tmp_path / "mix.json").read_text())
+    assert report["num_rows"] == 31
+    assert report["drops"]["total"] == mixed.drops.total == 1
+    (tmp_path / "test.jsonl").write_text('{"id": "x"}\n')
+    with pytest.raises(DataError, match="holds a row that is no problem"):
+        read_problems(tmp_path / "test.jsonl")
