@@ -2,13 +2,16 @@
 
 import ast
 import inspect
-from collections.abc import Mapping
+from collections.abc import Mapping, Set
+from typing import Any
 
 from groupwise_recipes.workflows.programs.nodes import Placed, get_line, walk
 from groupwise_recipes.workflows.programs.reasons import RefusedError
 
 Operators = Mapping[str, inspect.Signature]
 
+_PLAIN = inspect.Parameter.POSITIONAL_OR_KEYWORD
+_POSITIONAL = inspect.Parameter.POSITIONAL_ONLY
 _SEVERAL = (ast.ListComp, ast.GeneratorExp, ast.List, ast.Tuple)
 _TYPES: Mapping[str, tuple[type, ...]] = {
     "str": (str, int, float),  # numbers are written as text
@@ -22,24 +25,54 @@ _TYPES: Mapping[str, tuple[type, ...]] = {
 
 def check_calls(tree: ast.Module, operators: Operators) -> None:
     """Refuse calls that an operator does not take, and those that are not awaited once."""
+    own = [n for n, _ in walk(tree) if isinstance(n, ast.AsyncFunctionDef)]
+    awaited = {*operators, *(function.name for function in own)}
     for node, around in walk(tree):
-        if isinstance(node, ast.Name) and node.id in operators:
-            _check_call(node, around, operators[node.id])
-        elif isinstance(node, ast.Await) and not _is_operator_call(node.value, operators):
-            _check_gather(node, operators)
+        if isinstance(node, ast.Name) and node.id in awaited:
+            call = _check_call(node, around)
+            signatures = [_get_signature(f) for f in own if f.name == node.id]
+            for signature in signatures or [operators[node.id]]:
+                _check_arguments(node.id, call, signature)
+        elif isinstance(node, ast.Await) and not _is_call_of(awaited, node.value):
+            _check_gather(node, awaited)
         elif _is_gather(node) and not isinstance(around[1], ast.Await):
             line = get_line(Placed(node, around))
             raise RefusedError("not_awaited", line, "`await asyncio.gather(...)` is missing")
 
 
-def _check_call(node: ast.Name, around: tuple[ast.AST, ...], signature: inspect.Signature) -> None:
+def _check_call(node: ast.Name, around: tuple[ast.AST, ...]) -> ast.Call:
     call, *outside = around
     if not isinstance(call, ast.Call) or call.func is not node:
         message = f"`{node.id}` has to be called: `await {node.id}(...)`"
         raise RefusedError("operator_as_value", node.lineno, message)
     if not _is_awaited(call, tuple(outside)):
         raise RefusedError("not_awaited", node.lineno, f"`await {node.id}(...)` is missing")
-    _check_arguments(node.id, call, signature)
+    return call
+
+
+def _get_signature(function: ast.AsyncFunctionDef) -> inspect.Signature:
+    """Return the parameters of a program's own function, of no type."""
+    given = function.args
+    plain = [*given.posonlyargs, *given.args]
+    needed = len(plain) - len(given.defaults)
+    parameters = [
+        _make_parameter(
+            _POSITIONAL if place < len(given.posonlyargs) else _PLAIN, one, place >= needed
+        )
+        for place, one in enumerate(plain)
+    ]
+    if given.vararg:
+        parameters.append(_make_parameter(inspect.Parameter.VAR_POSITIONAL, given.vararg))
+    for one, default in zip(given.kwonlyargs, given.kw_defaults, strict=True):
+        parameters.append(_make_parameter(inspect.Parameter.KEYWORD_ONLY, one, default is not None))
+    if given.kwarg:
+        parameters.append(_make_parameter(inspect.Parameter.VAR_KEYWORD, given.kwarg))
+    return inspect.Signature(parameters)
+
+
+def _make_parameter(kind: Any, argument: ast.arg, has_default: bool = False) -> inspect.Parameter:
+    default = None if has_default else inspect.Parameter.empty
+    return inspect.Parameter(argument.arg, kind, default=default)
 
 
 def _is_awaited(call: ast.Call, around: tuple[ast.AST, ...]) -> bool:
@@ -58,18 +91,18 @@ def _is_gather(node: ast.AST) -> bool:
     return (node.value.id, node.attr) == ("asyncio", "gather")
 
 
-def _is_operator_call(node: ast.AST, operators: Operators) -> bool:
-    return isinstance(node, ast.Call) and getattr(node.func, "id", "") in operators
+def _is_call_of(awaited: Set[str], node: ast.AST) -> bool:
+    return isinstance(node, ast.Call) and getattr(node.func, "id", "") in awaited
 
 
-def _check_gather(node: ast.Await, operators: Operators) -> None:
+def _check_gather(node: ast.Await, awaited: Set[str]) -> None:
     call = node.value
     if not isinstance(call, ast.Call) or not _is_gather(call.func):
-        message = f"`{_shorten(call)}` is no call of an operator"
+        message = f"`{_shorten(call)}` is no call of an operator or async function"
         raise RefusedError("awaits_other", node.lineno, message)
     gathered = [one for argument in call.args for one in _list_gathered(argument)]
     names = [keyword.arg for keyword in call.keywords]
-    if not all(_is_operator_call(one, operators) for one in gathered):
+    if not all(_is_call_of(awaited, one) for one in gathered):
         message = "`asyncio.gather` takes calls of operators: `*[operator(...) for ...]`"
         raise RefusedError("awaits_other", node.lineno, message)
     if set(names) - {"return_exceptions"}:

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 
 from groupwise_recipes.workflows.programs.calls import check_calls
 from groupwise_recipes.workflows.programs.form import check_language, check_top_level
+from groupwise_recipes.workflows.programs.language import BUILTINS
 from groupwise_recipes.workflows.programs.names import check_names
 from groupwise_recipes.workflows.programs.reasons import Checked, RefusedError, Repair
 from groupwise_recipes.workflows.programs.statements import find_unassigned
@@ -42,7 +43,7 @@ def _check(tree: ast.Module, operators: Mapping[str, inspect.Signature]) -> None
     check_language(tree)
     check_names(tree, operators.keys())
     check_calls(tree, operators)
-    faults, always_returns = find_unassigned(tree)
+    faults, always_returns = find_unassigned(tree, BUILTINS | operators.keys())
     if faults:
         (_, name), line = min(faults.items(), key=lambda item: (item[1], item[0][1]))
         raise RefusedError("unassigned", line, f"{name!r} is not assigned on every path to here")

@@ -1,7 +1,7 @@
 """The paths through an expression."""
 
 import ast
-from collections.abc import Iterable
+from collections.abc import Iterable, Set
 
 from groupwise_recipes.workflows.programs.paths import (
     FAILING,
@@ -24,6 +24,9 @@ _CANNOT_FAIL = (
     *(ast.Constant, ast.Name, ast.Tuple, ast.List, ast.NamedExpr, ast.Lambda, ast.Slice),
     *(ast.IfExp, ast.BoolOp, ast.expr_context),
 )
+_USING_UP = frozenset(
+    ("all", "any", "frozenset", "list", "max", "min", "set", "sorted", "sum", "tuple")
+)
 
 
 class Expressions:
@@ -32,12 +35,15 @@ class Expressions:
     Args:
         scopes: of the program, by the nodes that open them.
         scope: where the expressions stand.
+        known: names that have a value without the program.
     """
 
-    def __init__(self, scopes: dict[ast.AST, Scope], scope: Scope) -> None:
+    def __init__(self, scopes: dict[ast.AST, Scope], scope: Scope, known: Set[str]) -> None:
         self.scopes = scopes
         self.scope = scope
+        self.known = known
         self.faults: dict[Variable, int] = {}
+        self.used_up: set[ast.AST] = set()  # generators that are run where they stand
 
     def run_all(self, nodes: Iterable[ast.AST | None]) -> Paths:
         """Return the paths through several, one after the other."""
@@ -61,6 +67,7 @@ class Expressions:
             return self._run_lambda(node)
         if isinstance(node, Comprehension):
             return self._run_comprehension(node)
+        self.used_up.update(self._list_used_up(node))
         parts = self.run_all(_list_parts(node))
         return parts if isinstance(node, _CANNOT_FAIL) else parts.then(FAILING)
 
@@ -136,8 +143,24 @@ class Expressions:
         return assign((scope, arg.arg) for arg in list_arguments(node.args))
 
     def _read(self, node: ast.Name) -> Paths:
-        scope = self.scope.find(node.id)
-        return NOTHING if scope is None else read((scope, node.id), node.lineno)
+        variable = self.find(node.id)
+        if variable[0].find(node.id) is not None:
+            return read(variable, node.lineno)
+        if node.id not in self.known:
+            self.faults.setdefault(variable, node.lineno)
+        return NOTHING
+
+    def _list_used_up(self, node: ast.AST) -> list[ast.expr]:
+        if isinstance(node, ast.Starred):
+            return [node.value]
+        if not isinstance(node, ast.Call):
+            return []
+        if isinstance(node.func, ast.Name):
+            is_builtin = self.scope.find(node.func.id) is None
+            return node.args if is_builtin and node.func.id in _USING_UP else []
+        return (
+            node.args if isinstance(node.func, ast.Attribute) and node.func.attr == "join" else []
+        )
 
     def _choose(self, node: ast.BoolOp | ast.IfExp) -> Paths:
         if isinstance(node, ast.BoolOp):
@@ -166,7 +189,7 @@ class Expressions:
         outside, self.scope = self.scope, self.scopes[node]
         inside = self._run_generators(node)
         self.scope = outside
-        if isinstance(node, ast.GeneratorExp):  # it is run later
+        if isinstance(node, ast.GeneratorExp) and node not in self.used_up:
             first = first.then(self.close(inside, self.scopes[node]))
         return first.then(NOTHING.either(inside))
 

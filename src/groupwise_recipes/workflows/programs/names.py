@@ -17,9 +17,7 @@ def check_names(tree: ast.Module, operators: Set[str]) -> None:
         if isinstance(placed.node, ast.Import | ast.ImportFrom):
             _check_import(placed.node)
     modules = _find_modules(nodes)
-    for placed in nodes:
-        for name in list_bindings(placed.node):
-            _check_binding(placed, name, operators | modules.keys() | {"OperatorError"})
+    _check_bindings(nodes, operators)
     own = {name for placed in nodes for name in list_bindings(placed.node)} - {"workflow"}
     for placed in nodes:
         if isinstance(placed.node, ast.Name):
@@ -54,16 +52,28 @@ def _find_modules(nodes: Iterable[Placed]) -> dict[str, str]:
     return {alias.asname or alias.name: alias.name for node in imports for alias in node.names}
 
 
-def _check_binding(placed: Placed, name: str, taken: Set[str]) -> None:
-    node = placed.node
-    if name.startswith("__"):
-        raise RefusedError("private_name", get_line(placed), f"{name!r} is private to Python")
-    if isinstance(node, ast.AsyncFunctionDef) and name == "workflow":
-        return
-    is_module = isinstance(node, ast.alias) and isinstance(placed.around[0], ast.Import)
-    if name == "workflow" or (name in taken and not is_module):
-        message = f"{name!r} is taken; give this another name"
-        raise RefusedError("taken_name", get_line(placed), message)
+def _check_bindings(nodes: Iterable[Placed], operators: Set[str]) -> None:
+    """A name is an operator, a module, an async function or a variable, and that everywhere."""
+    given = dict.fromkeys((*operators, "OperatorError", "workflow"), "taken")
+    for placed in nodes:
+        for name in list_bindings(placed.node):
+            line = get_line(placed)
+            if name.startswith("__"):
+                raise RefusedError("private_name", line, f"{name!r} is private to Python")
+            kind = _get_kind(placed)
+            if given.setdefault(name, kind) != kind:
+                message = f"{name!r} is taken; give this another name"
+                raise RefusedError("taken_name", line, message)
+
+
+def _get_kind(placed: Placed) -> str:
+    node, around = placed
+    if isinstance(node, ast.alias) and isinstance(around[0], ast.Import):
+        return "module"
+    if not isinstance(node, ast.AsyncFunctionDef):
+        return "variable"
+    is_workflow = node.name == "workflow" and isinstance(around[0], ast.Module)
+    return "taken" if is_workflow else "async"
 
 
 def _check_known(placed: Placed, node: ast.Name, own: Set[str], operators: Set[str]) -> None:

@@ -4,9 +4,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
 
-MAX_CHARACTERS = 10_000
-MAX_DEPTH = 80
-MAX_BLOCKS = 10
+MAX_CHARACTERS = 16_384
+MAX_DEPTH = 100
+MAX_BLOCKS = 16
 
 REASONS: Mapping[str, str] = MappingProxyType(
     {
@@ -17,17 +17,17 @@ REASONS: Mapping[str, str] = MappingProxyType(
         "several_blocks": "It has more than one fenced block.",
         "empty": "There is no program.",
         "syntax": "It is no valid Python.",
-        "top_level": "Beside `workflow` it has more than imports, constants and plain functions.",
+        "top_level": "Beside functions its top level has more than imports and constants.",
         "no_workflow": "It does not define one `async def workflow`.",
         "parameters": "The parameters are not (problem[, entry_point[, tests]]).",
         "not_allowed": "It uses a part of Python that is not allowed in a workflow.",
         "import": "It imports something that is not allowed.",
         "unknown_name": "It reads a name that is defined nowhere.",
         "private_name": "It reads a name or attribute that is private to Python.",
-        "taken_name": "It gives the name of an operator, or `workflow`, to something else.",
+        "taken_name": "It gives a name of an operator, module or async function to something else.",
         "unknown_operator": "It awaits an operator that does not exist.",
-        "operator_as_value": "It uses an operator without calling it.",
-        "arguments": "It calls an operator with arguments that the operator does not take.",
+        "operator_as_value": "It uses an operator or an async function without calling it.",
+        "arguments": "It calls an operator with arguments that this does not take.",
         "not_awaited": "It calls an operator without awaiting it.",
         "awaits_other": "It awaits something that is no call of an operator.",
         "unassigned": "It reads a variable that is not assigned on every path to there.",

@@ -32,9 +32,9 @@ def describe_rules(*, assign_first: bool = True, language: Literal["en", "zh"] =
 
 _RULES = {
     "en": {
-        "form": "Write one Python function {} that returns the answer; plain helper functions may "
-        "stand beside it.",
-        "await": "Call operators only, each with `await` and its declared arguments; do not use "
+        "form": "Write one Python function {} that returns the answer; other functions may stand "
+        "beside it or in it.",
+        "await": "Call each operator with `await` and its declared arguments; do not use "
         "their names for anything else.",
         "gather": "Several calls at once: `await asyncio.gather(*[operator(...) for ...])`.",
         "names": "Of Python's functions there are: {}.",
@@ -44,8 +44,8 @@ _RULES = {
         "assign": "Assign every variable first: before a branch, a loop or `try` that may skip it.",
     },
     "zh": {
-        "form": "写一个 Python 函数 {}，返回答案；旁边可以有普通的辅助函数。",
-        "await": "只调用算子，每次都用 `await`，参数与声明一致；算子的名字不得另作他用。",
+        "form": "写一个 Python 函数 {}，返回答案；它旁边或里面可以有其他函数。",
+        "await": "每次调用算子都用 `await`，参数与声明一致；算子的名字不得另作他用。",
         "gather": "同时调用多个：`await asyncio.gather(*[operator(...) for ...])`。",
         "names": "可用的 Python 函数：{}。",
         "modules": "可用的模块：{}。",

@@ -1,7 +1,7 @@
 """The paths through statements: which variables are assigned where, and how blocks end."""
 
 import ast
-from collections.abc import Sequence
+from collections.abc import Sequence, Set
 
 from groupwise_recipes.workflows.programs.expressions import Expressions
 from groupwise_recipes.workflows.programs.paths import (
@@ -17,7 +17,6 @@ from groupwise_recipes.workflows.programs.paths import (
     repeat,
 )
 from groupwise_recipes.workflows.programs.scopes import (
-    Scope,
     find_scopes,
     list_annotations,
     list_bindings,
@@ -25,17 +24,18 @@ from groupwise_recipes.workflows.programs.scopes import (
 )
 
 
-def find_unassigned(tree: ast.Module) -> tuple[dict[Variable, int], bool]:
+def find_unassigned(tree: ast.Module, known: Set[str]) -> tuple[dict[Variable, int], bool]:
     """Return the variables that a program may read without a value, and whether it always answers.
 
     Args:
         tree: a program whose top level has functions, imports and constants only.
+        known: names that have a value without the program.
 
     Returns:
         The first line of each such variable, and whether ``workflow`` returns on every path.
     """
     scopes = find_scopes(tree)
-    statements = Statements(scopes, scopes[tree])
+    statements = Statements(Expressions(scopes, scopes[tree], known))
     module = statements.run_block(tree.body)
     faults = statements.expressions.faults
     for variable, line in (*module.faults, *module.reads.items()):
@@ -47,13 +47,11 @@ class Statements:
     """The paths through statements of one program.
 
     Args:
-        scopes: of the program, by the nodes that open them.
-        scope: where the first ones stand.
+        expressions: what sums up the expressions in them.
     """
 
-    def __init__(self, scopes: dict[ast.AST, Scope], scope: Scope) -> None:
-        self.scopes = scopes
-        self.expressions = Expressions(scopes, scope)
+    def __init__(self, expressions: Expressions) -> None:
+        self.expressions = expressions
         self.always_returns = False
 
     def run_block(self, block: Sequence[ast.stmt]) -> Paths:
@@ -191,11 +189,11 @@ class Statements:
         """A function reads its own name only when it is called, and then that has a value."""
         inner = self.expressions
         outside = inner.run_all([*list_defaults(node.args), *list_annotations(node)])
-        variable, own = inner.find(node.name), self.scopes[node]
+        variable, own = inner.find(node.name), inner.scopes[node]
         inner.scope, scope = own, inner.scope
         body = inner.assign_parameters(node).then(self.run_block(node.body))
         inner.scope = scope
-        if isinstance(node, ast.AsyncFunctionDef):
+        if node.name == "workflow":
             self.always_returns = "next" not in body.ends
         reads = {v: line for v, line in body.reads.items() if v != variable or _is_lost(v)}
         made = inner.close(Paths({"next": Change()}, reads, body.faults), own)

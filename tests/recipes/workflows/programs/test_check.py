@@ -48,10 +48,10 @@ NESTED = HEAD + "".join(f"{' ' * n}if problem:\n" for n in range(4, 20)) + f"{' 
 REFUSED = [
     ("characters", 2, "x = 1\ny = '\0'\n"),
     ("characters", 1, "x = '\ud800'"),
-    ("too_long", 0, "#" * 10_001),
+    ("too_long", 0, "#" * 16_385),
     ("too_nested", 2, body("return " + "+".join("a" * 200))),
     ("too_nested", 0, body("return " + "-" * 5000 + "1")),
-    ("too_nested", 11, NESTED),
+    ("too_nested", 17, NESTED),
     ("open_fence", 0, f"```python\n{HEAD}{ANSWER}"),
     ("several_blocks", 0, f"```\n{HEAD}{ANSWER}```\nor\n```\n{HEAD}{ANSWER}```"),
     ("empty", 0, " \n"),
@@ -66,7 +66,7 @@ REFUSED = [
     ("top_level", 3, f"{HEAD}{ANSWER}if 1:\n    import asyncio"),
     ("top_level", 1, f"class Workflow:\n    pass\n{HEAD}{ANSWER}"),
     ("no_workflow", 0, "def workflow(problem):\n    return 1"),
-    ("no_workflow", 1, "async def solve(problem):\n    return 1"),
+    ("no_workflow", 0, "async def solve(problem):\n    return 1"),
     ("no_workflow", 3, f"{HEAD}{ANSWER}{HEAD}{ANSWER}"),
     ("parameters", 1, "async def workflow():\n    return 1"),
     ("parameters", 1, "async def workflow(question):\n    return 1"),
@@ -80,7 +80,6 @@ REFUSED = [
     ("not_allowed", 2, body("yield 1")),
     ("not_allowed", 2, body("async for x in problem: pass", "return 1")),
     ("not_allowed", 2, body("async with problem: pass", "return 1")),
-    ("not_allowed", 2, body("async def f(): pass", "return 1")),
     ("not_allowed", 2, body("try:\n    x = 1", "except* ValueError:\n    x = 2", "return x")),
     ("not_allowed", 2, body("x = list(await answer_generate(p) for p in problem)", "return x")),
     ("not_allowed", 2, body("problem.answer = 1", "return problem")),
@@ -117,6 +116,8 @@ REFUSED = [
     ("taken_name", 1, f"from math import cos as custom\n{HEAD}{ANSWER}"),
     ("taken_name", 4, body("try:\n    x = 1 / 0", "except Exception as format: pass", "return 1")),
     ("taken_name", 2, body("workflow = 1", "return 1")),
+    ("taken_name", 2, body("async def workflow(): pass", "return 1")),
+    ("taken_name", 3, body("async def f(): pass", "f = 1", "return 1")),
     ("taken_name", 2, body("OperatorError = ValueError", "return 1")),
     ("taken_name", 3, f"import re\n{HEAD}    re = 1\n    return re"),
     ("unknown_operator", 2, body("return await ask(problem)")),
@@ -138,6 +139,11 @@ REFUSED = [
     ("not_awaited", 3, f"import asyncio\n{HEAD}    return asyncio.gather(custom('', problem))"),
     ("not_awaited", 3, f"import asyncio\n{HEAD}    return asyncio.gather()"),
     ("not_awaited", 3, f"import asyncio\n{HEAD}    return asyncio.gather"),
+    ("operator_as_value", 3, body("async def f(): pass", "return f")),
+    ("arguments", 3, body("async def f(a, b=1, *, c): pass", "return await f(1, 2)")),
+    ("arguments", 3, body("async def f(a, /, b): pass", "return await f(a=1, b=2)")),
+    ("not_awaited", 3, body("async def f(): pass", "return f()")),
+    ("awaits_other", 3, body("def f(): pass", "return await f()")),
     ("awaits_other", 2, body("return await problem")),
     ("awaits_other", 2, body("return await (await answer_generate(problem))")),
     ("awaits_other", 2, body("return await len(problem)")),
@@ -181,6 +187,18 @@ def test_operators_that_are_gathered_count_as_awaited():
             c = await asyncio.gather(*[answer_generate(problem) for _ in range(3)])
             d = await asyncio.gather(*(custom(x.answer, "") for x in c), return_exceptions=True)
             return (await sc_ensemble([a.answer, b.response, c[0].answer], problem)).response
+    """)
+
+
+def test_a_programs_own_async_functions_are_awaited_like_operators():
+    accept("""
+        async def ask(problem, /, times=1, *rest, word="", **more):
+            return (await custom(problem, word)).response
+
+        async def workflow(problem):
+            async def again():
+                return await ask(problem, 2, 3, word="x", other=1)
+            return await again()
     """)
 
 
