@@ -179,6 +179,45 @@ def test_what_a_server_refuses_is_left_out_and_may_not_be_asked_for(server):
         engine.generate([ask()], sampling=Sampling(**FULL | {"min_p": 0.0}))
 
 
+EXTRAS = {"reasoning_effort": "low", "chat_template_kwargs": {"enable_thinking": False}}
+
+
+def test_extras_are_sent_with_every_request(server):
+    engine = make_engine(server, extras=EXTRAS)
+    respond(engine)
+    engine.generate([ask()], sampling=GREEDY)
+    server.script = [Fault(tokens={"yes": -0.1, "no": -2.5})]
+    engine.label_probabilities([ask()], labels=("yes", "no"))
+    for asked in server.asked:
+        assert {name: asked[name] for name in EXTRAS} == EXTRAS
+        assert asked["max_tokens"] > 0
+    assert engine.identity["extras"] == json.dumps(EXTRAS, sort_keys=True)
+
+
+def test_no_extra_takes_the_place_of_a_parameter(server):
+    respond(make_engine(server))
+    for name in (*server.asked[0], "stream", "n", "seed", "logprobs"):
+        with pytest.raises(ValueError, match=f"{name} cannot be an extra"):
+            ServerSettings(url=server.url, model=MODEL, extras={name: 1})
+
+
+def test_a_refused_extra_is_named(server):
+    server.script = [Fault(status=400, body=b"Extra inputs are not permitted")] * 2
+    with pytest.raises(RequestError, match=r"not permitted.*extras: reasoning_effort, chat_"):
+        respond(make_engine(server, extras=EXTRAS))
+    with pytest.raises(RequestError) as caught:
+        respond(make_engine(server))
+    assert "extras" not in str(caught.value)
+
+
+@pytest.mark.parametrize("details", [None, [1], {"reasoning_tokens": -1}, {"reasoning_tokens": "2"}])
+def test_reasoning_tokens_that_are_not_told_are_none(details):
+    usage = {"prompt_tokens": 5, "completion_tokens": 3, "completion_tokens_details": details}
+    choice = {"message": {"content": "x"}, "finish_reason": "stop"}
+    (reply,) = read_replies(json.dumps({"choices": [choice], "usage": usage}).encode())
+    assert (reply.usage.completion_tokens, reply.usage.reasoning_tokens) == (3, 0)
+
+
 def test_an_empty_or_cut_completion_is_an_answer_and_a_missing_one_is_not(server):
     server.script = [Fault(content=""), Fault(content="a b", finish_reason="length")]
     engine = make_engine(server, limits=LimitSettings(max_concurrency=1))

@@ -100,6 +100,37 @@ def test_tokens_of_failed_calls_are_counted(server, judge):
     assert judge.report()["cost"] == 30.0
 
 
+def test_a_cut_off_or_empty_reply_is_asked_for_again_with_more_tokens(server, judge):
+    cut = Fault("<analysis>they are", finish_reason="length")
+    for later in ([cut, Fault("")], []):
+        server.asked.clear()
+        server.script = [*later]
+        assert decide(judge).label == "True"
+        limits = [request["max_tokens"] for request in server.asked]
+        assert limits == [1024, 2048, 4096][: len(limits)]
+        assert len(limits) == len(later) + 1
+
+
+def test_an_unreadable_reply_is_asked_for_again_with_as_many_tokens(server, judge):
+    server.script = [FAULTS["unparsable"]]
+    assert decide(judge).label == "True"
+    assert [request["max_tokens"] for request in server.asked] == [1024, 1024]
+
+
+def test_reasoning_is_counted(server, judge):
+    server.script = [Fault("", reasoning_tokens=3), Fault(say("True"), reasoning_tokens=2)]
+    assert decide(judge).usage == Usage(2, 20, 6, cost=20.0, reasoning_tokens=5)
+    assert judge.report()["reasoning_tokens"] == 5
+
+
+def test_extras_of_the_server_make_another_judge(engine):
+    extras = {"reasoning_effort": "low"}
+    other = ServerEngine(engine.settings.model_copy(update={"extras": extras}))
+    versions = {GenerativeJudge(one, CORRECT).version for one in (engine, other)}
+    assert len(versions) == 2
+    assert "extras" not in engine.identity
+
+
 def test_a_wrong_model_name_is_asked_once(server, engine, quick):
     wrong = ServerEngine(engine.settings.model_copy(update={"model": "other"}))
     result = decide(GenerativeJudge(wrong, CORRECT, settings=quick()))

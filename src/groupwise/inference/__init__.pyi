@@ -15,6 +15,7 @@ from groupwise.inference.responder import (
     Responder,
     TokenChance,
     Usage,
+    ask_until_whole,
 )
 from groupwise.inference.server import ServerEngine
 from groupwise.inference.server_settings import LimitSettings, RetrySettings, ServerSettings, retry
@@ -74,6 +75,7 @@ __all__ = [
     "Usage",
     "WorkGroup",
     "WorkItem",
+    "ask_until_whole",
     "build_chat_messages",
     "find_label_tokens",
     "generate_groups",

@@ -7,7 +7,7 @@ import base64
 import io
 import json
 import math
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from typing import Any, TypeGuard, cast
@@ -99,12 +99,25 @@ def read_replies(body: bytes, *, num_choices: int = 1) -> list[Reply]:
     ]
 
 
-def describe_status(status: int, body: bytes, retry_after: str | None) -> RequestError:
-    """Return the error that a status other than 200 stands for."""
+def describe_status(
+    status: int, body: bytes, retry_after: str | None, *, extras: Collection[str] = ()
+) -> RequestError:
+    """Return the error that a status other than 200 stands for.
+
+    Args:
+        status: of HTTP.
+        body: of the reply.
+        retry_after: that header.
+        extras: names of the parameters that were sent beside our own; one of them may be refused.
+    """
     what = f"the server answered with status {status}: {_find_message(body)}"
     wait_s = parse_retry_after(retry_after) if status == 429 or status >= 500 else None
     usage = Usage(num_calls=1)
-    error = RequestError(_name_status(status), what, retry_after_s=wait_s, usage=usage)
+    cause = _name_status(status)
+    fix = None
+    if extras and cause == "refused":
+        fix = f"if it knows none of that, take it out of the server's extras: {', '.join(extras)}"
+    error = RequestError(cause, what, retry_after_s=wait_s, usage=usage, fix=fix)
     error.status = status
     return error
 
@@ -181,12 +194,18 @@ def _read_spelling(values: Any, text: str) -> bytes:
 
 
 def _read_usage(value: Any) -> Usage:
-    counts = cast("Mapping[str, Any]", value) if isinstance(value, dict) else {}
-    return Usage(1, _read_count(counts, "prompt_tokens"), _read_count(counts, "completion_tokens"))
+    counts = cast("dict[str, Any]", value) if isinstance(value, dict) else {}
+    details: Any = counts.get("completion_tokens_details")
+    return Usage(
+        1,
+        _read_count(counts, "prompt_tokens"),
+        _read_count(counts, "completion_tokens"),
+        reasoning_tokens=_read_count(details, "reasoning_tokens"),
+    )
 
 
-def _read_count(counts: Mapping[str, Any], name: str) -> int:
-    count = counts.get(name)
+def _read_count(counts: Any, name: str) -> int:
+    count = counts.get(name) if isinstance(counts, dict) else None
     return count if isinstance(count, int) and count >= 0 else 0
 
 

@@ -3,7 +3,7 @@
 Causes are typed; an answer is never guessed.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal, Protocol
 
@@ -19,12 +19,14 @@ class Usage:
         num_calls: requests made.
         prompt_tokens, completion_tokens: as the model counted them; 0 where it did not say.
         cost: in the currency of the engine's prices; 0 without prices.
+        reasoning_tokens: those of the completion tokens that are not in the reply's text.
     """
 
     num_calls: int = 0
     prompt_tokens: int = 0
     completion_tokens: int = 0
     cost: float = 0.0
+    reasoning_tokens: int = 0
 
     def __add__(self, other: "Usage") -> "Usage":
         """Return the sum of both."""
@@ -33,6 +35,7 @@ class Usage:
             self.prompt_tokens + other.prompt_tokens,
             self.completion_tokens + other.completion_tokens,
             self.cost + other.cost,
+            self.reasoning_tokens + other.reasoning_tokens,
         )
 
 
@@ -185,3 +188,26 @@ class Responder(Protocol):
             RequestError: if there is no reply, or it does not tell the shares.
         """
         ...
+
+
+def ask_until_whole(
+    responder: Responder, example: Example, sampling: Sampling
+) -> Callable[[], Awaitable[tuple[str, Usage]]]:
+    """Return what asks for a whole text, to be called again where there was none.
+
+    A call after a reply that was cut off or empty allows twice as many tokens; what the model
+    reasoned had used them up.
+    """
+    max_new_tokens = sampling.max_new_tokens
+
+    async def attempt() -> tuple[str, Usage]:
+        nonlocal max_new_tokens
+        allowed = sampling.model_copy(update={"max_new_tokens": max_new_tokens})
+        reply = await responder.respond(example, sampling=allowed)
+        try:
+            return reply.require_text(), reply.usage
+        except RequestError:
+            max_new_tokens *= 2
+            raise
+
+    return attempt

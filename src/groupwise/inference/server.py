@@ -5,6 +5,7 @@ failed requests; ``respond`` and ``weigh_labels`` ask once, and their callers de
 """
 
 import asyncio
+import json
 import os
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import replace
@@ -50,12 +51,15 @@ class ServerEngine:
 
     @property
     def identity(self) -> Mapping[str, str | None]:
-        """Model, revision and how labels' first tokens are found; the address plays no part."""
+        """Model, revision, extras, how first tokens are found; the address plays no part."""
         found = "by spelling" if self._tokenizer is None else "by tokenizer"
+        sent = self.settings.extras
         return {
             "model": self.settings.model,
             "revision": self.settings.revision,
             "first_tokens": f"{found}, {self.settings.top_log_probs} listed",
+            # Left out where there are none: what was kept before there were extras is found.
+            **({"extras": json.dumps(sent, sort_keys=True)} if sent else {}),
         }
 
     def generate(
@@ -185,6 +189,7 @@ class ServerEngine:
         extra: Mapping[str, Any] | None = None,
     ) -> list[Reply]:
         asked: dict[str, Any] = {
+            **self.settings.extras,
             "model": self.settings.model,
             **_write_sampling(sampling, sends_extensions=self.settings.sends_extensions),
             **(extra or {}),
@@ -214,7 +219,10 @@ class ServerEngine:
         if response.status_code == 200:
             return response.content
         failure = describe_status(
-            response.status_code, response.content, response.headers.get("retry-after")
+            response.status_code,
+            response.content,
+            response.headers.get("retry-after"),
+            extras=self.settings.extras,
         )
         self._rest(failure.retry_after_s)
         raise failure

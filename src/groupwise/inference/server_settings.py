@@ -2,11 +2,11 @@
 
 import asyncio
 import random
-from collections.abc import AsyncGenerator, Awaitable, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
 from typing import Annotated, TypeVar
 
-from pydantic import Field
+from pydantic import Field, JsonValue, field_validator
 
 from groupwise.core import Config, Harmless, Place
 from groupwise.inference.responder import RequestError
@@ -99,6 +99,26 @@ def _now() -> float:
     return asyncio.get_running_loop().time()
 
 
+_OWN_PARAMETERS = frozenset(
+    (
+        "model",
+        "messages",
+        "temperature",
+        "top_p",
+        "top_k",
+        "min_p",
+        "repetition_penalty",
+        "max_tokens",
+        "max_completion_tokens",
+        "seed",
+        "n",
+        "logprobs",
+        "top_logprobs",
+        "add_generation_prompt",
+        "continue_final_message",
+        "stream",
+    )
+)
 _PLACE = Place("where a server is reached", "服务器地址")
 _PRICE = Harmless("what a server costs: only counted", "服务器价格：仅用于统计")
 
@@ -118,6 +138,9 @@ class ServerSettings(Config):
         sends_extensions: whether ``top_k``, ``min_p`` and ``repetition_penalty`` are sent. vLLM
             fills what is missing from the model's generation_config, so leave it on where they are
             known; servers that refuse them (OpenAI's) need it off.
+        extras: parameters sent with every request, such as ``reasoning_effort`` or
+            ``chat_template_kwargs``; answers depend on them. None that is set here or by the
+            sampling.
         max_share_error: label shares that the listed tokens leave more uncertain are refused.
         prompt_price, completion_price: of a million tokens, in any currency.
     """
@@ -129,8 +152,17 @@ class ServerSettings(Config):
     timeout_s: float = Field(default=60.0, gt=0)
     top_log_probs: int = Field(default=20, ge=1)
     sends_extensions: bool = True
+    extras: Mapping[str, JsonValue] = Field(default_factory=dict)
     max_share_error: float = Field(default=0.05, ge=0, le=1)
     prompt_price: Annotated[float, _PRICE] = Field(default=0.0, ge=0)
     completion_price: Annotated[float, _PRICE] = Field(default=0.0, ge=0)
     limits: Annotated[LimitSettings, _PLACE] = LimitSettings()
     retry: RetrySettings = RetrySettings()
+
+    @field_validator("extras")
+    @classmethod
+    def _check_extras(cls, extras: Mapping[str, JsonValue]) -> Mapping[str, JsonValue]:
+        own = sorted(_OWN_PARAMETERS.intersection(extras))
+        if own:
+            raise ValueError(f"{' and '.join(own)} cannot be an extra: Groupwise says it itself")
+        return extras

@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 
 from groupwise.core import dump_config
-from groupwise.inference import RequestError, Responder, Sampling, Usage
+from groupwise.inference import RequestError, Responder, Sampling, Usage, ask_until_whole
 from groupwise.judges.cache import ReplyCache
 from groupwise.judges.judge import NoVerdict, Question, Verdict
 from groupwise.judges.model_judge import JudgeSettings, ModelJudge, Reply, build_example
@@ -23,7 +23,7 @@ class GenerativeJudge(ModelJudge):
         prompt: it must ask for the tag.
         tag: name of the verdict's tag.
         labels: what may stand in it.
-        sampling: the tokens must suffice for the analysis.
+        sampling: a reply that is cut off or empty is asked for again with twice the tokens.
         settings: how it asks.
         cache: where replies are kept.
     """
@@ -54,14 +54,14 @@ class GenerativeJudge(ModelJudge):
     async def _decide(self, question: Question) -> Verdict | NoVerdict:
         text = self.prompt.render(question.texts, tags=(self.tag, _ANALYSIS))
         example = build_example(text, question)
+        ask = ask_until_whole(self.responder, example, self.sampling)
 
         async def attempt() -> tuple[Reply, Usage]:
-            reply = await self.responder.respond(example, sampling=self.sampling)
-            said = reply.require_text()
+            said, usage = await ask()
             if read_tag(said, self.tag, self.labels) is None:
                 what = f"the reply has not exactly one verdict in <{self.tag}>"
-                raise RequestError("unparsable", what, usage=reply.usage)
-            return {"text": said}, reply.usage
+                raise RequestError("unparsable", what, usage=usage)
+            return {"text": said}, usage
 
         outcome = await self._ask(example, attempt)
         if isinstance(outcome.result, RequestError):

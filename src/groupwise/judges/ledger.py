@@ -109,5 +109,6 @@ class Ledger:
             "num_calls": self.usage.num_calls,
             "prompt_tokens": self.usage.prompt_tokens,
             "completion_tokens": self.usage.completion_tokens,
+            "reasoning_tokens": self.usage.reasoning_tokens,
             "cost": self.usage.cost,
         }

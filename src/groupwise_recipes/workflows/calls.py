@@ -21,7 +21,8 @@ from groupwise_recipes.workflows.outcome import Call, ExecutionSettings, Outcome
 AskWithSeed = Callable[[str, int], Awaitable[tuple[str, Usage]]]
 """Puts a text to the model with a seed; returns its reply and what that cost."""
 _MAX_SHOWN = 2000
-_TOO_LONG = (400, 413, 422)
+TOO_LONG = (400, 413, 422)
+"""What servers answer to a text that is too long, but also to a parameter they do not know."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,7 +125,7 @@ class ProgramCalls:
         try:
             reply, usage = await self._ask(text, seed)
         except RequestError as error:
-            is_too_long = error.cause == "refused" and error.status in _TOO_LONG
+            is_too_long = error.cause == "refused" and error.status in TOO_LONG
             if error.cause == "truncated" or is_too_long:
                 raise OperatorError(str(error)) from error
             await self._stop(Ending("executor", error.cause, str(error)))

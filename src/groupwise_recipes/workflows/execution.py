@@ -3,6 +3,7 @@
 import asyncio
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from dataclasses import astuple
 from typing import Any
 
 from groupwise.core import (
@@ -19,12 +20,13 @@ from groupwise.inference import (
     RequestError,
     Responder,
     Usage,
+    ask_until_whole,
     on_shared_loop,
     run_on_shared_loop,
 )
 from groupwise.judges import Asker, ReplyCache
 from groupwise.sandbox import ProgramTests, Result, explain_missing, run_python_async
-from groupwise_recipes.workflows.calls import Ending, ProgramCalls
+from groupwise_recipes.workflows.calls import TOO_LONG, Ending, ProgramCalls
 from groupwise_recipes.workflows.once import Once
 from groupwise_recipes.workflows.operators import (
     OPERATORS,
@@ -88,6 +90,7 @@ class Executor:
         self.spent = Usage()
         self.num_outcomes: Counter[str] = Counter()
         self.failed_requests: Counter[str] = Counter()
+        self._answers = False
         self._asker = Asker(cache=cache, settings=self.settings.retry)
         self._places = asyncio.Semaphore(self.settings.max_at_once)
         self._outcomes = Once[Outcome](_depends_on_the_program_alone)
@@ -104,6 +107,7 @@ class Executor:
         try:
             reply = await self.responder.respond(example, sampling=self.settings.sampling)
             reply.require_text()
+            self._answers = True
         except RequestError as error:
             raise ModelError(
                 f"the executor does not answer ({str(error).rstrip('.')})",
@@ -167,6 +171,7 @@ class Executor:
             "num_requests": self.spent.num_calls,
             "prompt_tokens": self.spent.prompt_tokens,
             "completion_tokens": self.spent.completion_tokens,
+            "reasoning_tokens": self.spent.reasoning_tokens,
             "cost": self.spent.cost,
         }
 
@@ -220,30 +225,24 @@ class Executor:
 
         Raises:
             RequestError: if there is none, with the cause of the last attempt.
+            ModelError: if the server refuses whatever it is asked.
         """
         example = make_example([Message("user", text)], cluster="operator")
         base = self.settings.sampling
         sampling = base.model_copy(update={"seed": derive_seed(base.seed or 0, seed)})
-        max_new_tokens = sampling.max_new_tokens
+        ask = ask_until_whole(self.responder, example, sampling)
 
         async def attempt() -> tuple[Mapping[str, Any], Usage]:
-            nonlocal max_new_tokens
-            given = sampling.model_copy(update={"max_new_tokens": max_new_tokens})
-            reply = await self.responder.respond(example, sampling=given)
-            try:
-                said = reply.require_text()
-            except RequestError:
-                max_new_tokens *= 2
-                raise
-            used = reply.usage
-            counts = [used.prompt_tokens, used.completion_tokens, used.cost]
-            return {"text": said, "usage": counts}, used
+            said, used = await ask()
+            return {"text": said, "usage": list(astuple(used)[1:])}, used
 
         key = digest_json([dict(self.responder.identity), example.id, dump_config(sampling)])
         outcome = await self._asker.ask(key, attempt)
         self.spent += outcome.usage
         self.failed_requests.update(outcome.failures)
         if isinstance(outcome.result, RequestError):
+            if outcome.result.status in TOO_LONG and not self._answers:
+                await self.check()
             raise outcome.result
         return str(outcome.result["text"]), Usage(1, *outcome.result["usage"])
 

@@ -38,7 +38,10 @@ class Asked:
         self.prompts: list[str] = []
 
     def _answer(self, request: dict[str, Any]) -> Fault:
-        self.prompts.append(request["messages"][-1]["content"])
+        text = request["messages"][-1]["content"]
+        if "the word ready" in text:
+            return Fault("ready")
+        self.prompts.append(text)
         read = read_request(self.prompts[-1])
         assert read is not None
         self.requests.append((*read, request["seed"]))
@@ -276,10 +279,14 @@ def test_the_same_question_in_one_program_is_drawn_again(asked: Asked):
 def test_a_repeated_run_hits_the_cache_and_costs_the_same(asked: Asked, tmp_path: Path):
     asked.say = lambda _, __, seed: f"<answer>{seed}</answer>"
     cache = ReplyCache(tmp_path / "replies.sqlite")
-    first = asked.run(SOUND["answer"], cache=cache)
+    asked.server.script = [Fault("<answer>7</answer>", reasoning_tokens=2)]
+    executor = asked.make(cache=cache)
+    [first] = executor.run_all([(SOUND["answer"], SUM)])
     assert asked.run(SOUND["answer"], cache=cache) == first
-    assert len(asked.requests) == 1
+    assert len(asked.server.asked) == 1
     assert first.tokens == 13
+    assert first.usage["answer_generate"].reasoning_tokens == 2
+    assert executor.report()["reasoning_tokens"] == 2
 
 
 def test_equal_pairs_are_run_once(asked: Asked):
@@ -316,6 +323,15 @@ def test_a_wrong_setting_is_found_before_programs_are_blamed(model: str, message
         asyncio.run(executor.check())
     with pytest.raises(ModelError, match=f"{message}.*served model name"):
         asyncio.run(executor.check())
+    server.close()
+
+
+def test_a_refused_extra_ends_the_run_and_is_no_fault_of_a_program():
+    server = FaultyServer(lambda _: Fault(status=400, body=b"unknown parameter"))
+    extras = {"reasoning_effort": "low"}
+    executor = Executor(ServerEngine(ServerSettings(url=server.url, model=MODEL, extras=extras)))
+    with pytest.raises(ModelError, match=r"unknown parameter.*extras: reasoning_effort"):
+        executor.run_all([(SOUND["custom"], SUM)])
     server.close()
 
 
