@@ -67,3 +67,4 @@ bench: setup
 	$(BIN)/python benchmarks/compare.py --json build/compare.json
 	$(BIN)/python benchmarks/compare_report.py --json build/compare_report.json
 	$(BIN)/python benchmarks/stage_a.py --json build/stage_a.json
+	$(BIN)/python benchmarks/workflows.py --json build/workflows.json

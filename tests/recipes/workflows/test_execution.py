@@ -1,6 +1,5 @@
 """Programs over operators: values, typed results, faults, limits, draws, what is shared."""
 
-import ast
 import asyncio
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -17,8 +16,9 @@ from groupwise.inference import RetrySettings, ServerEngine, ServerSettings
 from groupwise.judges import ReplyCache
 from groupwise_recipes.workflows.execution import Executor
 from groupwise_recipes.workflows.executor_stub import ExecutorStub
-from groupwise_recipes.workflows.operators import OPERATORS, read_request
+from groupwise_recipes.workflows.operators import OPERATORS, read_request, signatures
 from groupwise_recipes.workflows.outcome import ExecutionSettings, OperatorLimits, Outcome
+from groupwise_recipes.workflows.programs import check_program
 
 pytestmark = pytest.mark.skipif(MISSING is not None, reason=str(MISSING))
 AT_ONCE = RetrySettings(max_attempts=3, base_delay_s=0.0)
@@ -417,5 +417,19 @@ def test_limits_of_one_operator(asked: Asked):
     assert (outcome.fault, outcome.reason) == ("executor", "timeout")
 
 
-def test_programs_that_are_run_are_python():
-    assert all(ast.parse(source) for source in [*SOUND.values(), TESTED])
+@pytest.mark.parametrize("source", [*SOUND.values(), TESTED])
+def test_sound_programs_pass_the_checks_and_run_as_they_were_checked(able: Executor, source: str):
+    checked = check_program(source, signatures(OPERATORS))
+    assert checked.refusal is None
+    problem = CODE if source is TESTED else SUM
+    assert able.run_all([(checked.source, problem)])[0].value == problem.ground_truth
+
+
+def test_a_program_that_passes_the_checks_gathers(able: Executor):
+    source = "import asyncio\n" + write(
+        "a, b = await asyncio.gather(custom(problem, 'x'), answer_generate(problem))",
+        "return a.response if a.response == b.answer else 'no'",
+    )
+    checked = check_program(source, signatures(OPERATORS))
+    assert checked.refusal is None
+    assert able.run_all([(checked.source, SUM)])[0].value == "7"
