@@ -85,7 +85,7 @@ def ask_about_problem(config: WorkflowsConfig, problem: Problem) -> Example:
         "problem": problem.problem,
         "operators": describe_operators(OPERATORS),
         "rules": describe_rules(assign_first=config.assign_first, language=config.language),
-        "entry_point": problem.entry_point,
+        "entry_point": problem.entry_point or "none",
     }
     text = fill_template(config.prompt, places, file="the prompt")
     return make_example(
