@@ -210,7 +210,9 @@ def test_a_refused_extra_is_named(server):
     assert "extras" not in str(caught.value)
 
 
-@pytest.mark.parametrize("details", [None, [1], {"reasoning_tokens": -1}, {"reasoning_tokens": "2"}])
+@pytest.mark.parametrize(
+    "details", [None, [1], {"reasoning_tokens": -1}, {"reasoning_tokens": "2"}]
+)
 def test_reasoning_tokens_that_are_not_told_are_none(details):
     usage = {"prompt_tokens": 5, "completion_tokens": 3, "completion_tokens_details": details}
     choice = {"message": {"content": "x"}, "finish_reason": "stop"}

@@ -44,5 +44,5 @@ def test_the_policy_is_told_operators_rules_problem_and_entry_point(config: Work
 
 
 def test_a_prompt_has_no_unknown_place():
-    with pytest.raises(Exception, match="prompt: .*answer"):
+    with pytest.raises(Exception, match=r"prompt: .*answer"):
         load_config(WorkflowsConfig, SOURCE, overrides=["prompt='{{ problem }} {{ answer }}'"])
