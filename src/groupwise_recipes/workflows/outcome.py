@@ -57,7 +57,9 @@ class ExecutionSettings(Config):
         max_answer_characters: of what a program returns.
         operators: limits of operators that have their own, by name.
         others: limits of the other operators.
-        program: limits of the program itself; waiting for operators does not count.
+        program: limits of the program itself; waiting for operators does not count. Processor time
+            is the narrow one: on a busy machine a program waits for its turn, and that is not its
+            fault.
         written: limits of programs that operators write and run.
         sampling: of every request. Its seed, if any, goes into the seeds of all requests. The
             temperature should be above 0: at 0 a question asked again has the same answer.
@@ -70,8 +72,8 @@ class ExecutionSettings(Config):
     max_answer_characters: int = Field(default=20_000, ge=1)
     operators: Mapping[str, OperatorLimits] = Field(default_factory=dict)
     others: OperatorLimits = OperatorLimits()
-    program: Limits = Limits(timeout_s=5.0, memory_mib=256, output_kib=64, file_mib=1)
-    written: Limits = Limits(timeout_s=5.0, memory_mib=256, output_kib=64, file_mib=1)
+    program: Limits = Limits(timeout_s=20, cpu_s=2, memory_mib=256, output_kib=64, file_mib=1)
+    written: Limits = Limits(timeout_s=20, cpu_s=5, memory_mib=256, output_kib=64, file_mib=1)
     sampling: Sampling = Sampling(temperature=0.7, max_new_tokens=1024)
     retry: RetrySettings = RetrySettings()
 

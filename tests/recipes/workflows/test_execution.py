@@ -123,7 +123,8 @@ def test_code_is_written_and_mended_by_public_tests(able: Executor):
         (["return [problem]"], "wrong_type", "a list"),
         (["return await custom(problem, 'x')"], "wrong_type", "a Result"),
         (["return 'x' * 20001"], "too_long", "20001"),
-        (["while True: pass"], "timeout", "over 1 s"),
+        (["while True: pass"], "timeout", "processor time"),
+        (["import time; time.sleep(30)"], "timeout", "over 1 s"),
         (["return len('x' * 10 ** 9)"], "memory", "MemoryError"),
         (["while True: print('x' * 1000)"], "output", "KiB"),
         (["import os; os._exit(0)"], "crashed", "ended"),
@@ -134,7 +135,9 @@ def test_failures_of_a_program_are_the_policys(
     asked: Asked, lines: list[str], reason: str, message: str
 ):
     asked.say = lambda *_: "said"
-    program = ExecutionSettings().program.model_copy(update={"timeout_s": 1.0})
+    is_idle = "sleep" in lines[0]
+    update = {"timeout_s": 1.0} if is_idle else {"cpu_s": 1}
+    program = ExecutionSettings().program.model_copy(update=update)
     outcome = asked.run(write(*lines), program=program)
     assert (outcome.value, outcome.fault, outcome.reason) == (None, "policy", reason)
     assert message in outcome.message
