@@ -5,10 +5,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+from scipy.stats import binomtest
+
 from groupwise.core import Example, RunError
 from groupwise.evaluation import Measure, Prediction, Section, Table
 from groupwise.rewards import Parsed
-from groupwise_recipes.workflows.rivals import Rival, vote
+from groupwise_recipes.workflows.rivals import RIVALS, Rival, vote
 from groupwise_recipes.workflows.scoring import (
     ProgramScorer,
     ScoredProgram,
@@ -22,11 +24,9 @@ _STUB = (
     "Its figures say whether the whole way works, and nothing about any model."
 )
 _JUDGED = "A judge alone decides what is right in this run (reward.mode: judge_only)."
-_COSTS = (
-    "Tokens are those of the executor, prompts and replies, the mean of a problem. A policy that "
-    "writes a program for each problem is worth its training where it is above the fixed programs "
-    "that cost no more than it."
-)
+_COSTS = "Tokens are those of the executor, prompts and replies, the mean of a problem."
+_TRAINED = "grpo"
+_ALPHA = 0.05
 
 
 def refuse_faults(found: Sequence[ScoredProgram]) -> None:
@@ -146,10 +146,50 @@ def make_sections(
     found += [Section("The judge", _JUDGED)] if is_judged else []
     return [
         *found,
-        Section("Accuracy and cost", _COSTS, (_tabulate_costs(predictions),)),
+        Section(
+            "Accuracy and cost",
+            f"{_COSTS} {weigh_need(_group(predictions))}",
+            (_tabulate_costs(predictions),),
+        ),
         Section("Programs by type", "", (_tabulate_programs(predictions),)),
         Section("Programs without an answer", "", (_tabulate_reasons(predictions),)),
     ]
+
+
+def weigh_need(by_policy: Mapping[str, Sequence[Prediction]]) -> str:
+    """Say whether writing programs for each problem beats fixed ones that cost no more.
+
+    The best fixed program whose mean tokens are no more than those of GRPO is compared with it by
+    McNemar's exact test over the same problems.
+    """
+    trained = by_policy.get(_TRAINED, ())
+    rivals = {
+        name: rows
+        for name, rows in by_policy.items()
+        if name in RIVALS and trained and _count_tokens(rows) <= _count_tokens(trained)
+    }
+    if not rivals:
+        return "No fixed program costs as little as GRPO, so none is compared with it."
+    best = max(rivals, key=lambda name: sum(map(_is_right, rivals[name])))
+    ours = {one.example_id: _is_right(one) for one in trained}
+    theirs = {one.example_id: _is_right(one) for one in rivals[best]}
+    num_won = sum(ours[name] and not theirs[name] for name in ours)
+    num_lost = sum(theirs[name] and not ours[name] for name in ours)
+    p = binomtest(num_won, num_won + num_lost).pvalue if num_won + num_lost else 1.0
+    is_needed = num_won > num_lost and p < _ALPHA
+    counts = f"only GRPO is right on {num_won} problems, only {best} on {num_lost} (p = {p:.3f})"
+    return (
+        f"Of the fixed programs that cost no more, {best} is the best: {counts}. A program for "
+        f"each problem is {'' if is_needed else 'not shown to be '}needed here."
+    )
+
+
+def _count_tokens(rows: Sequence[Prediction]) -> float:
+    return sum(int(one.fields["tokens"]) for one in rows) / len(rows)
+
+
+def _is_right(one: Prediction) -> bool:
+    return one.predicted == one.label
 
 
 def _group(predictions: Sequence[Prediction]) -> dict[str, list[Prediction]]:
@@ -167,7 +207,7 @@ def _tabulate_costs(predictions: Sequence[Prediction]) -> Table:
             *(_count_right([o for o in rows if o.fields["problem_type"] == t]) for t in types),
             _count_right(rows),
             f"{sum(o.scores[EXECUTED] for o in rows):.0f} of {len(rows)}",
-            f"{sum(int(o.fields['tokens']) for o in rows) / len(rows):,.0f}",
+            f"{_count_tokens(rows):,.0f}",
             f"{sum(int(o.fields['calls']) for o in rows) / len(rows):.1f}",
         )
         for policy, rows in _group(predictions).items()
@@ -177,7 +217,7 @@ def _tabulate_costs(predictions: Sequence[Prediction]) -> Table:
 
 
 def _count_right(rows: Sequence[Prediction]) -> str:
-    right = sum(one.predicted == one.label for one in rows)
+    right = sum(map(_is_right, rows))
     return f"{right} of {len(rows)} ({right / len(rows):.0%})" if rows else "–"
 
 

@@ -83,6 +83,8 @@ class Tried:
     tokens: int
 
 
+RIVALS = ("direct", "self_consistency", "best_single", "best_by_type", "top_by_type")
+"""Names of the fixed programs, as in predictions."""
 _TRIED = TypeAdapter(list[Tried])
 _PROGRAMS = "programs.json"
 
