@@ -28,6 +28,7 @@ class LookingUp:
     def __init__(self, items, *, first=False):
         self.colors = {item.picture: item.scene.color for item in items}
         self.first = first
+        self.asked = []
 
     def generate(self, examples, *, sampling, num_completions=1, report_progress=None):
         return [[Completion(self.answer(example), ())] for example in examples]
@@ -37,6 +38,7 @@ class LookingUp:
 
     def answer(self, example):
         (turn,) = example.prompt
+        self.asked.append(turn.pictures)
         words = [part for part in turn.parts if isinstance(part, str)]
         asked = [one.rpartition(" ")[2] for one in words[: len(turn.pictures)]]
         cells = [(name, self.colors[one]) for name, one in zip(asked, turn.pictures, strict=True)]
@@ -68,6 +70,29 @@ def test_the_counts_are_those_of_an_answerer_that_looks_up(items):
 def test_an_answerer_that_takes_the_first_word_is_right_when_lists_are_reversed(items):
     one = collect(LookingUp(items, first=True), items)["contradicting", 3]
     assert (one.num_right, one.num_right_reversed) == (0, one.num_asked)
+
+
+def test_anchors_are_asked_about_behind_train_items(items):
+    engine = LookingUp(items)
+    figures = measure_demonstration_use(engine, items, form=ANSWERER_FORM, seed=0, num_queries=7)
+    splits = {item.picture: item.split for item in items}
+    for *shown, query in engine.asked:
+        assert splits[query] == "anchors"
+        assert {splits[one] for one in shown} <= {"train"}
+    assert max(one.num_asked for one in figures) == 7
+    assert len({query for *_, query in engine.asked}) == 7
+
+
+def test_the_right_one_stands_at_every_place(items):
+    cells = {item.picture: (item.dialect, item.scene.color) for item in items}
+    engine = LookingUp(items)
+    collect(engine, items)
+    places = {
+        [cells[one] for one in shown].index(cells[query])
+        for *shown, query in engine.asked
+        if len(shown) == 3 and [cells[one] for one in shown].count(cells[query]) == 1
+    }
+    assert places == {0, 1, 2}
 
 
 @pytest.mark.slow
