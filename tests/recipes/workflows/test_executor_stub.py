@@ -106,13 +106,34 @@ def test_a_reply_follows_from_prompt_and_seed():
     assert any(answer(first, p, 0) != answer(first, p, 1) for p in SUMS)
 
 
-def test_no_operator_is_the_best_for_every_kind():
+def test_every_kind_has_its_own_best_operator_within_its_type():
     best = {
         kind: max(Abilities().solve, key=lambda name, kind=kind: Abilities().solve[name][kind])
         for kind in KINDS
     }
-    assert len(set(best.values())) >= 3
-    assert {find_kind(p) for p in PROBLEMS} == {"math_short", "code", "qa_knowledge"}
+    assert best == {
+        "math_short": "programmer",
+        "math_long": "answer_generate",
+        "code": "code_generate",
+        "qa_numbers": "answer_generate",
+        "qa_knowledge": "custom",
+    }
+
+
+@pytest.mark.parametrize(
+    ("problem", "text", "kind"),
+    [
+        (SUM, "What is 1 + 1?", "math_short"),
+        (SUM, "apples " * 22, "math_long"),
+        (SUM, "小刚有45个气球。" * 6, "math_short"),
+        (SUM, "小刚有45个气球。" * 7, "math_long"),
+        (CODE, "Write 2 + 2.", "code"),
+        (WORDS, "Who was born in 1749?", "qa_numbers"),
+        (WORDS, "Who wrote Faust I?", "qa_knowledge"),
+    ],
+)
+def test_kinds_are_told_by_the_text(problem: Problem, text: str, kind: str):
+    assert find_kind(problem.model_copy(update={"problem": text})) == kind
 
 
 @needs_bubblewrap

@@ -13,16 +13,21 @@ Kind = Literal["math_short", "math_long", "code", "qa_numbers", "qa_knowledge"]
 Share = Annotated[float, Field(ge=0, le=1)]
 Shares = Mapping[Kind, Share]
 
-_LONG_WORDS = 30
+_LONG = 150
 _NUMBER = re.compile(r"\d")
 
 
 def find_kind(problem: Problem) -> Kind:
-    """Return the kind of a problem: long is more than 30 words; options are no numbers."""
+    """Return the kind of a problem.
+
+    Long is more than 150 characters, of which one that is not ASCII counts as three; a question
+    with numbers has two digits.
+    """
     if problem.problem_type == "code":
         return "code"
     if problem.problem_type == "math":
-        return "math_long" if len(problem.problem.split()) > _LONG_WORDS else "math_short"
+        length = sum(1 if character.isascii() else 3 for character in problem.problem)
+        return "math_long" if length > _LONG else "math_short"
     return "qa_numbers" if len(_NUMBER.findall(problem.problem)) >= 2 else "qa_knowledge"
 
 
@@ -51,9 +56,9 @@ class Abilities(Config):
 
     solve: Mapping[str, Shares] = Field(
         default={
-            "custom": _by_kind(0.5, 0.25, 0.3, 0.4, 0.65),
-            "answer_generate": _by_kind(0.55, 0.4, 0.25, 0.5, 0.6),
-            "programmer": _by_kind(0.85, 0.6, 0.05, 0.7, 0.15),
+            "custom": _by_kind(0.4, 0.25, 0.3, 0.35, 0.75),
+            "answer_generate": _by_kind(0.5, 0.6, 0.25, 0.65, 0.5),
+            "programmer": _by_kind(0.85, 0.35, 0.05, 0.3, 0.1),
             "code_generate": _by_kind(0.02, 0.02, 0.5, 0.02, 0.02),
         }
     )
