@@ -21,7 +21,7 @@ PROBLEM = WORDS.model_copy(update={"ground_truth": TRUTH, "answers": ()})
 HARMLESS = "async def workflow(problem):\n    return (await custom(problem, '')).response"
 SETTINGS = ExecutionSettings(
     max_at_once=3,
-    program=Limits(timeout_s=1.0, memory_mib=192, output_kib=16, file_mib=1),
+    program=Limits(timeout_s=3.0, cpu_s=1, memory_mib=192, output_kib=16, file_mib=1),
     retry=RetrySettings(max_attempts=2, base_delay_s=0.0),
 )
 
