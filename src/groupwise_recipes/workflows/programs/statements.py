@@ -130,7 +130,8 @@ class Statements:
     def _loop(self, node: ast.For | ast.While) -> Paths:
         if isinstance(node, ast.While):
             holds, fails = self.expressions.decide(node.test)
-            once = self._run_if_reached(holds, node.body)
+            # Even a loop that does nothing may be interrupted.
+            once = FAILING.then(self._run_if_reached(holds, node.body))
             return repeat(once, leaving=self._run_if_reached(fails, node.orelse))
         first = self.expressions.run(node.iter).then(FAILING)
         turn = FAILING.then(self.expressions.store(node.target)).then(self.run_block(node.body))

@@ -102,6 +102,9 @@ UNASSIGNED = {
     "another function's": ("x", 4, "def f():\n    x = 1", "return x"),
     "another comprehension's": ("x", 3, "y = [x for x in problem]", "return x"),
     "a parameter's": ("x", 3, "y = lambda x: x", "return x"),
+    "an endless loop that is interrupted": (
+        *("x", 6, "try:\n    while True:\n        pass", "finally:\n    return x", "x = 1"),
+    ),
     "only declared": ("x", 3, "x: int", "return x"),
     "an assertion's message": ("x", 2, "assert problem, x", "x = 1", "return x"),
     "an f-string": ("x", 2, "return f'{x}'", "x = 1"),
@@ -164,6 +167,7 @@ ASSIGNED = {
     "not": ("if not (problem and (y := 1)):\n    return 0", "return y"),
     "a filter": ("return [y for x in problem if (y := len(x)) > 1]",),
     "a guard": ("match problem:\n    case x if len(problem):\n        return 1", "return x"),
+    "a generator that is used up": ("x = 1", "y = list(x for i in problem)", "del x", "return y"),
     "a function of itself": ("def f(n):\n    return n and f(n - 1)", "return f(3)"),
     "a function of what is outside": (
         *("x = 1", "def f(a, *b, c=1, **d):\n    return a, b, c, d, x", "return f(3)"),
@@ -185,3 +189,10 @@ MODULE = (
 @pytest.mark.parametrize("case", ASSIGNED)
 def test_a_variable_that_always_has_a_value_is_not_refused(case: str):
     assert check_program(MODULE + body(*ASSIGNED[case]), SIGNATURES).refusal is None
+
+
+def test_an_assignment_in_a_comprehension_is_of_the_function_around_it():
+    program = MODULE + body("x = [(LIMIT := 1) for i in problem]", "return LIMIT")
+    refusal = check_program(program, SIGNATURES).refusal
+    assert refusal is not None
+    assert (refusal.reason, refusal.line) == ("unassigned", 8)

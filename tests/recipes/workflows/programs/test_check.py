@@ -1,5 +1,6 @@
 import inspect
 import random
+import sys
 import textwrap
 
 import pytest
@@ -290,6 +291,18 @@ def test_finally_in_finally_is_refused_before_python_writes_it_out_many_times():
         program += f"{indent}try:\n{indent}    pass\n{indent}finally:\n"
         indent += "    "
     assert refuse(f"{program}{indent}return 1\n").reason == "too_nested"
+
+
+def test_a_check_that_is_called_from_far_down_has_an_answer():
+    def go_down(depth: int) -> Refusal | None:
+        if depth:
+            return go_down(depth - 1)
+        return check_program(body(f"return {'(1 + ' * 40}1{')' * 40}"), SIGNATURES).refusal
+
+    free = sys.getrecursionlimit() - len(inspect.stack(0))
+    refusal = go_down(free - 60)
+    assert refusal is not None
+    assert refusal.reason == "too_nested"
 
 
 def test_operators_without_annotations_are_checked_by_their_number_only():
