@@ -31,6 +31,7 @@ _OWN = {
     "export-model": "export:export_model",
     "push": "export:push",
     "watch": "watch:watch",
+    "data": "data:data_app",
     "audit": "audit:audit_app",
     "judge": "judge:judge_app",
 }

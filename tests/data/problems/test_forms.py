@@ -1,15 +1,23 @@
 """Every form a set is published in, on made rows."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from groupwise.core import ConfigError, DataError, load_config
-from groupwise.data.problems import LoadedProblems, Problem, ProblemSource, load_problems
+from groupwise.data.problems import (
+    PUBLISHED_SETS,
+    LoadedProblems,
+    Problem,
+    ProblemSource,
+    fetch_problems,
+    load_problems,
+)
 from groupwise.data.problems.choices import letter_options
 from groupwise.data.problems.code import list_examples
 from groupwise.data.problems.maths import find_boxed
@@ -321,10 +329,25 @@ def test_limits_drop_with_a_reason(tmp_path: Path):
     assert loaded.drops.counts == {"more than max_rows": 3, "longer than max_problem_characters": 2}
 
 
-def test_a_data_set_of_the_hub_is_read_from_its_folder(tmp_path: Path):
+def test_no_two_problems_have_one_id(tmp_path: Path):
+    row = {"solution": r"\boxed{3}"}
+    files = {f"train/{name}/1.json": {**row, "problem": f"{name}?"} for name in ("sets", "sums")}
+    assert len({problem.id for problem in load(tmp_path, "math", files).train}) == 2
+    rows = [{**MBPP, "task_id": 700, "text": f"Task {n}."} for n in (1, 2)]
+    loaded = load(tmp_path / "m", "mbpp", {"mbpp.jsonl": rows})
+    assert loaded.drops.counts == {"id of another row": 1}
+
+
+def test_a_data_set_of_the_hub_is_read_and_fetched(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     datasets: Any = pytest.importorskip("datasets")
     rows = {"question": ["1?"], "answer": ["#### 1"]}
     parts = {part: datasets.Dataset.from_dict(rows) for part in ("train", "test")}
-    datasets.DatasetDict(parts).save_to_disk(str(tmp_path))
-    loaded = load_problems(ProblemSource(name="gsm8k", hub=str(tmp_path)))
+    datasets.DatasetDict(parts).save_to_disk(str(tmp_path / "hub"))
+    loaded = load_problems(ProblemSource(name="gsm8k", hub=str(tmp_path / "hub")))
     assert (len(loaded.train), len(loaded.test)) == (1, 1)
+    gsm8k = replace(PUBLISHED_SETS["gsm8k"], hub=str(tmp_path / "hub"))
+    monkeypatch.setitem(cast("dict[str, Any]", PUBLISHED_SETS), "gsm8k", gsm8k)
+    written = dict(fetch_problems("gsm8k", tmp_path / "out"))
+    assert sorted(path.name for path in written) == ["test.jsonl", "train.jsonl"]
+    fetched = load_problems(ProblemSource(name="gsm8k", path=str(tmp_path / "out")))
+    assert [p.problem for p in fetched.train] == [p.problem for p in loaded.train]

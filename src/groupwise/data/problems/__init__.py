@@ -1,5 +1,6 @@
 """Problems of mathematics, code and question answering, as public sets publish them."""
 
+from groupwise.data.problems.fetching import fetch_problems
 from groupwise.data.problems.loading import (
     LoadedProblems,
     ProblemSource,
@@ -26,6 +27,7 @@ __all__ = [
     "ProblemSource",
     "ProblemType",
     "SetName",
+    "fetch_problems",
     "load_problems",
     "mix_problems",
     "read_problems",

@@ -109,11 +109,15 @@ def load_problems(source: ProblemSource, *, seed: int = 0) -> LoadedProblems:
     num_rows = len(rows) + drops.total
     sides: dict[str, list[Problem]] = {"train": [], "test": []}
     parts: set[str] = set()
+    ids: set[str] = set()
     for row, part in _find_parts(source, rows):
         side = "train" if _may_train(source.name, part) else "test"
         problem = _read_problem(source, row, part, drops)
-        if problem is not None:
+        if problem is not None and problem.id in ids:
+            drops.add("id of another row", f"{row.where} ({problem.id})")
+        elif problem is not None:
             parts.add(part)
+            ids.add(problem.id)
             sides[side].append(problem)
     sides = {side: _drop_repeated(problems, drops) for side, problems in sides.items()}
     if source.split_test_part:
@@ -174,7 +178,7 @@ def _may_train(name: SetName, part: str) -> bool:
 def _read_problem(source: ProblemSource, row: SetRow, part: str, drops: DropLog) -> Problem | None:
     form = PUBLISHED_SETS[source.name]
     own = next((row.values[name] for name in form.id_columns if row.values.get(name)), None)
-    name = own or "/".join(filter(None, (part, row.group, str(row.number))))
+    name = own or row.name
     identity = f"{source.name}:{name}"
     try:
         if part == FEW_SHOT_PART:

@@ -30,14 +30,14 @@ class SetRow:
         where: file and line, or data set and row.
         part: as its publisher calls it (``train``, ``dev``); empty if nothing says so.
         group: the file's name without the part (of MMLU, the subject).
-        number: counted from 1 within its file or part.
+        name: its place within the set, no other row's.
     """
 
     values: Mapping[str, Any]
     where: str
     part: str
     group: str
-    number: int
+    name: str
 
     def require_text(self, column: str) -> str:
         """Return a value as text without outer spaces.
@@ -73,7 +73,8 @@ def read_hub(name: str, subset: str | None) -> Iterator[SetRow]:
     """
     for part, rows in open_dataset(name, subset=subset).items():
         for number, values in enumerate(rows.with_format("arrow")[:].to_pylist(), start=1):
-            yield SetRow(clean_value(values), f"{name} {part} row {number}", part, "", number)
+            place = "/".join(filter(None, (subset, part, str(number))))
+            yield SetRow(clean_value(values), f"{name} {part} row {number}", part, "", place)
 
 
 def read_files(path: Path, drops: DropLog) -> Iterator[SetRow]:
@@ -91,9 +92,10 @@ def read_files(path: Path, drops: DropLog) -> Iterator[SetRow]:
         )
     for table in tables:
         part = _find_part(table, path)
+        place = (table.relative_to(path) if table != path else Path(table.name)).as_posix()
         group = re.sub(rf"_?{part}$", "", table.name.partition(".")[0]) if part else table.stem
         for number, (values, where) in enumerate(_read_table(table, drops), start=1):
-            yield SetRow(values, where, part, group, number)
+            yield SetRow(values, where, part, group, f"{place.partition('.')[0]}/{number}")
 
 
 def _find_part(table: Path, root: Path) -> str:
