@@ -23,7 +23,8 @@ EXCEPTIONS = frozenset(
         *("SyntaxError", "TimeoutError", "TypeError", "ValueError", "ZeroDivisionError"),
     )
 )
-# The prelude of every run defines the last one.
+# What every run defines before the program; operators use both.
+PRELUDE = ("OperatorError", "Result")
 BUILTINS = FUNCTIONS | EXCEPTIONS | {"OperatorError"}
 
 # Where a set of names is given, the others of the module could reach what the rules keep out.

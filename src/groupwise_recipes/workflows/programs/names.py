@@ -4,7 +4,12 @@ import ast
 from collections.abc import Iterable, Set
 
 from groupwise.core import suggest_name
-from groupwise_recipes.workflows.programs.language import BUILTINS, MODULES, list_module_names
+from groupwise_recipes.workflows.programs.language import (
+    BUILTINS,
+    MODULES,
+    PRELUDE,
+    list_module_names,
+)
 from groupwise_recipes.workflows.programs.nodes import Placed, get_line, walk
 from groupwise_recipes.workflows.programs.reasons import RefusedError
 from groupwise_recipes.workflows.programs.scopes import list_bindings
@@ -54,7 +59,7 @@ def _find_modules(nodes: Iterable[Placed]) -> dict[str, str]:
 
 def _check_bindings(nodes: Iterable[Placed], operators: Set[str]) -> None:
     """A name is an operator, a module, an async function or a variable, and that everywhere."""
-    given = dict.fromkeys((*operators, "OperatorError", "workflow"), "taken")
+    given = dict.fromkeys((*operators, *PRELUDE, "workflow"), "taken")
     for placed in nodes:
         for name in list_bindings(placed.node):
             line = get_line(placed)

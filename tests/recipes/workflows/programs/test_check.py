@@ -120,6 +120,7 @@ REFUSED = [
     ("taken_name", 2, body("async def workflow(): pass", "return 1")),
     ("taken_name", 3, body("async def f(): pass", "f = 1", "return 1")),
     ("taken_name", 2, body("OperatorError = ValueError", "return 1")),
+    ("taken_name", 1, f"def Result(x): return x\n{HEAD}{ANSWER}"),
     ("taken_name", 3, f"import re\n{HEAD}    re = 1\n    return re"),
     ("unknown_operator", 2, body("return await ask(problem)")),
     ("operator_as_value", 2, body("op = answer_generate", "return await op(problem)")),

@@ -33,7 +33,7 @@ def run_passed(draw: Callable[[random.Random], str], seeds: range) -> tuple[Coun
 
 
 # The second draws long programs, slowly.
-@pytest.mark.parametrize(("draw", "num_programs"), zip(GENERATORS, (150, 6), strict=True))
+@pytest.mark.parametrize(("draw", "num_programs"), [*zip(GENERATORS, (150, 6), strict=True)])
 def test_a_program_that_passes_never_reads_a_name_without_a_value(draw, num_programs: int):
     reasons, runs = run_passed(draw, range(num_programs))
     # Both the check and the runs have something to find.
