@@ -1,0 +1,123 @@
+"""``groupwise workflow-traces``: a page that shows the answers of a run step by step."""
+
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from groupwise.core import DataError, read_jsonl
+from groupwise.evaluation import Language, Words
+from groupwise.evaluation.page import (
+    LANGUAGES,
+    Block,
+    Notice,
+    Page,
+    Paragraph,
+    Part,
+    Table,
+    Verbatim,
+    write_page,
+)
+from groupwise_recipes.workflows.executor_stub import STUB_NAME
+
+_VOCABULARY = Path(__file__).with_name("vocabulary")
+_MAX_SHOWN = 200
+
+Row = Mapping[str, Any]
+
+
+def workflow_traces(
+    answers: Annotated[Path, typer.Argument(help="What `groupwise predict` wrote.")],
+    out: Annotated[Path, typer.Option(help="Folder for the pages, one for each language.")],
+) -> None:
+    """Write pages that show each program with the calls of its operators."""
+    for path in write_traces(read_jsonl(answers), out):
+        typer.echo(str(path))
+
+
+def write_traces(rows: Sequence[Row], folder: Path) -> list[Path]:
+    """Write ``traces.html`` and ``traces.zh.html``, and both as Markdown; return the HTML.
+
+    Args:
+        rows: as ``groupwise predict`` writes them.
+        folder: made if it does not exist.
+
+    Raises:
+        DataError: if there is no row with a program.
+    """
+    shown = [row for row in rows if row.get("details", {}).get("program")]
+    if not shown:
+        raise DataError("there is no answer with a program", fix="give what predict wrote")
+    folder.mkdir(parents=True, exist_ok=True)
+    names: Mapping[Language, str] = {"en": "traces", "zh": "traces.zh"}
+    return [
+        write_page(make_page(shown, language), folder, name=names[language])[0]
+        for language in LANGUAGES
+    ]
+
+
+def make_page(rows: Sequence[Row], language: Language) -> Page:
+    """Return the page of answers that have a program, the first 200 of them."""
+    words = Words(language, vocabulary=_VOCABULARY)
+    notices: list[Notice] = []
+    if any(STUB_NAME in row["details"]["executor"] for row in rows):
+        notices.append(Notice("warning", words.label("trace_stub")))
+    if len(rows) > _MAX_SHOWN:
+        more = words.label("trace_more", shown=_MAX_SHOWN, num=len(rows))
+        notices.append(Notice("info", more))
+    return Page(
+        title=words.label("trace_title"),
+        lead=words.label("trace_lead", num=len(rows)),
+        language=language,
+        notices=tuple(notices),
+        checked=words.label("trace_checked"),
+        parts=tuple(_show(row, n, words) for n, row in enumerate(rows[:_MAX_SHOWN])),
+    )
+
+
+def _show(row: Row, number: int, words: Words) -> Part:
+    details, answer = row["details"], row["answer"]
+    calls: Sequence[Row] = details["calls"]
+    missing = words.label("trace_no_answer", reason=row["reason"])
+    said = Verbatim(f"{words.label('trace_answer')}: {answer}")
+    blocks: list[Block] = [Paragraph(missing, "absent") if answer is None else said]
+    blocks.append(Verbatim(details["program"]))
+    table = _tabulate(calls, words) if calls else Paragraph(words.label("trace_no_calls"))
+    used = details["usage"]
+    told = words.label(
+        "trace_usage",
+        calls=used["num_calls"],
+        prompt=used["prompt_tokens"],
+        completion=used["completion_tokens"],
+        reasoning=used["reasoning_tokens"],
+        cost=f"{used['cost']:.4g}",
+    )
+    return Part(f"problem-{number + 1}", str(row["id"]), (*blocks, table, Paragraph(told)))
+
+
+def _tabulate(calls: Sequence[Row], words: Words) -> Table:
+    names = ("step", "operator", "given", "returned", "tokens", "seconds", "cost")
+    rows = [
+        (
+            str(number),
+            call["operator"],
+            _write(call["arguments"]),
+            f"{words.label('trace_failed')}: {call['error']}"
+            if call["error"]
+            else _write(call["result"]),
+            f"{call['tokens']:,}",
+            f"{call['seconds']:.2f}",
+            f"{call['cost']:.4g}",
+        )
+        for number, call in enumerate(calls, 1)
+    ]
+    head = words.labels(*(f"trace_{name}" for name in names))
+    return Table(words.label("trace_calls"), head, tuple(rows), num_heads=4, kind="wrap")
+
+
+def _write(value: Any) -> str:
+    """Return a JSON value on one line, a text as it is."""
+    text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+    return " ".join(text.split())
