@@ -16,6 +16,8 @@ from groupwise_recipes.workflows.deciding import Mode
 from groupwise_recipes.workflows.executor_stub import Abilities
 from groupwise_recipes.workflows.outcome import ExecutionSettings
 
+Split = Literal["train", "validation", "test"]
+
 _PLACES = ("operators", "rules", "entry_point")
 _CACHED = Harmless("a reply from the cache is the reply", "缓存中的回复与重新请求相同")
 
@@ -26,18 +28,24 @@ class WorkflowsData(DataSettings):
     Attributes:
         mix: folder with ``train.jsonl``, ``validation.jsonl`` and ``test.jsonl`` as ``groupwise
             data mix`` writes them; None: generated ones.
-        num_generated: of each type, if they are generated.
+        num_generated: for training, if they are generated; a quarter as many for validation, and
+            as many as that for the test. They are worded in other sentences there.
         max_train, max_validation, max_test: of each type, the first so many; None: all.
         warmup_share: of the training problems, which are left to the warm-up alone; without a
             warm-up it is not used.
     """
 
     mix: Annotated[Path | None, Source("data")] = None
-    num_generated: int = Field(default=400, ge=10)
+    num_generated: int = Field(default=1800, ge=12)
     max_train: int | None = Field(default=None, ge=1)
     max_validation: int | None = Field(default=None, ge=1)
     max_test: int | None = Field(default=None, ge=1)
     warmup_share: float = Field(default=0.4, gt=0, lt=1)
+
+    def count_generated(self) -> dict[Split, int]:
+        """Return how many problems are generated for each split."""
+        others = max(3, self.num_generated // 4)
+        return {"train": self.num_generated, "validation": others, "test": others}
 
 
 class WarmupSettings(SftSettings):

@@ -129,7 +129,7 @@ def _add_cost(
     if scored is None:
         return prediction
     fields = {**_show(examples[prediction.example_id]), **tell_costs([scored])}
-    return replace(prediction, fields=fields)
+    return replace(prediction, fields=fields, scores={EXECUTED: float(scored.has_run)})
 
 
 def _show(example: Example) -> dict[str, Any]:

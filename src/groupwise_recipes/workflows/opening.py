@@ -5,13 +5,14 @@ from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from groupwise.data import read_problems
 from groupwise.inference import LimitSettings, ResponderSettings, ServerSettings, open_responder
 from groupwise.judges import GenerativeJudge, ReplyCache, load_prompt
 from groupwise_recipes.workflows.config import ScoringSettings, WorkflowJudgeSettings
 from groupwise_recipes.workflows.deciding import Decider
 from groupwise_recipes.workflows.execution import Executor
 from groupwise_recipes.workflows.executor_stub import STUB_NAME, Abilities, ExecutorStub
-from groupwise_recipes.workflows.problems import PROBLEMS, read_problems
+from groupwise_recipes.workflows.problems import PROBLEMS
 from groupwise_recipes.workflows.scoring import ProgramScorer
 
 if TYPE_CHECKING:

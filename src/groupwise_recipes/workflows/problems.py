@@ -8,16 +8,23 @@ from typing import Any
 
 from groupwise.core import (
     Example,
+    Finding,
     Message,
     derive_seed,
     dump_config,
-    load_config,
     make_example,
-    read_jsonl,
+    read_json,
     write_json,
     write_jsonl,
 )
-from groupwise.data import DropLog, Problem, fill_template, read_examples, write_examples
+from groupwise.data import (
+    DropLog,
+    Problem,
+    fill_template,
+    read_examples,
+    read_problems,
+    write_examples,
+)
 from groupwise.training import SftRow
 from groupwise_recipes.workflows.config import WarmupSettings, WorkflowsConfig
 from groupwise_recipes.workflows.forms import draw_form
@@ -69,16 +76,6 @@ def load_splits(config: WorkflowsConfig) -> Mapping[str, Sequence[Problem]]:
     return {name: read_problems(mix / f"{name}.jsonl") for name in SPLITS}
 
 
-def read_problems(path: Path) -> list[Problem]:
-    """Return the problems of a file.
-
-    Raises:
-        DataError: if it cannot be read.
-        ConfigError: if a row is no problem.
-    """
-    return [load_config(Problem, row) for row in read_jsonl(path)]
-
-
 def ask_about_problem(config: WorkflowsConfig, problem: Problem) -> Example:
     """Return what a policy is asked about a problem."""
     places = {
@@ -127,10 +124,22 @@ def _draw(example: Example, settings: WarmupSettings, seed: int) -> str:
     return draw_form(random.Random(seed), kind=kind)
 
 
-def _generate(config: WorkflowsConfig) -> Mapping[str, Sequence[Problem]]:
-    from groupwise_drawn.problems import draw_splits
+def find_in_mix(config: WorkflowsConfig) -> list[Finding]:
+    """Return what a reader has to know of the mix."""
+    if config.data.mix is None:
+        return []
+    report = read_json(config.data.mix / "mix.json", dict)
+    return [Finding(**one) for one in report["findings"]]
 
-    return draw_splits(config.data.num_generated, seed=config.seed)
+
+def _generate(config: WorkflowsConfig) -> Mapping[str, Sequence[Problem]]:
+    from groupwise_drawn.problems import draw_problems
+
+    counts = config.data.count_generated()
+    return {
+        split: draw_problems(count, seed=config.seed, split=split)
+        for split, count in counts.items()
+    }
 
 
 def _take(

@@ -7,7 +7,15 @@ from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from groupwise.core import Example, Message, digest_file, digest_json, dump_config, load_config
+from groupwise.core import (
+    Example,
+    Finding,
+    Message,
+    digest_file,
+    digest_json,
+    dump_config,
+    load_config,
+)
 from groupwise.data import read_examples
 from groupwise.flow import Estimate, Part, Stage, Task, keep_stages, list_usual_stages
 from groupwise.pipeline import StepContext, digest_models
@@ -16,6 +24,7 @@ from groupwise_recipes.workflows.config import ScoringSettings, WorkflowsConfig
 from groupwise_recipes.workflows.estimate import estimate_run
 from groupwise_recipes.workflows.problems import (
     SPLITS,
+    find_in_mix,
     make_warmup_rows,
     prepare_problems,
     read_warmup,
@@ -48,7 +57,7 @@ class Workflows(Task[WorkflowsConfig]):
     config_type = WorkflowsConfig
     parts: ClassVar = {
         "data": Part("data prompt assign_first language", f"{_OWN}.problems {_OWN}.operators"),
-        "audit": Part("data.warmup_share"),
+        "audit": Part("data.warmup_share data.mix"),
         "parser": Part(_SCORED, _DECIDES),
         "warmup": Part("sft", f"{_OWN}.forms"),
         "rewards": Part(_SCORED, _DECIDES),
@@ -87,6 +96,10 @@ class Workflows(Task[WorkflowsConfig]):
     def prepare(self, config: WorkflowsConfig, folder: Path) -> None:
         """Put problems into splits."""
         prepare_problems(config, folder)
+
+    def find_in_data(self, config: WorkflowsConfig, prepared: Path) -> Sequence[Finding]:
+        """Return what the mix has to say, such as that a test part was split."""
+        return find_in_mix(config)
 
     def parser(self, config: WorkflowsConfig) -> WorkflowParser:
         """Return what says whether a text is a program."""

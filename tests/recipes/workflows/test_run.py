@@ -1,0 +1,66 @@
+"""The whole way of workflows on a handful of generated problems."""
+
+from pathlib import Path
+
+import pytest
+from plan_keys import list_done
+from recipe_plans import list_all_steps
+from sandbox_host import MISSING
+
+from groupwise.core import read_json, read_jsonl
+from groupwise.data import read_examples
+from groupwise.evaluation import read_predictions
+from groupwise_recipes.workflows.rivals import RIVALS
+from groupwise_recipes.workflows.scoring import read_problem
+
+pytestmark = pytest.mark.skipif(MISSING is not None, reason=str(MISSING))
+
+
+def test_every_stage_there_is_did_its_work_with_what_it_declares(
+    tiny_run: Path, tmp_path: Path
+) -> None:
+    assert list_done(tiny_run) == list_all_steps("workflows", tmp_path)
+
+
+def test_every_policy_answers_the_same_problems(tiny_run: Path) -> None:
+    test = read_examples(tiny_run / "prepare" / "test.jsonl")
+    found = read_predictions(tiny_run / "evaluate" / "predictions.jsonl")
+    by_policy: dict[str, set[str]] = {}
+    for one in found:
+        by_policy.setdefault(one.policy, set()).add(one.example_id)
+    assert set(by_policy) == {*RIVALS, "prompt", "sft", "grpo"}
+    assert set(map(frozenset, by_policy.values())) == {frozenset(one.id for one in test)}
+    direct = [one for one in found if one.policy == "direct"]
+    assert all(one.fields["tokens"] > 0 and one.fields["calls"] == 1 for one in direct)
+
+
+def test_no_problem_is_in_two_splits_and_all_are_accounted_for(tiny_run: Path) -> None:
+    prepared = tiny_run / "prepare"
+    splits = {
+        name: [read_problem(one).problem for one in read_examples(prepared / f"{name}.jsonl")]
+        for name in ("warmup", "train", "validation", "test")
+    }
+    seen = [text for texts in splits.values() for text in texts]
+    assert all(splits.values())
+    assert len(seen) == len(set(seen)) == len(read_jsonl(prepared / "problems.jsonl"))
+    source = read_json(prepared / "source.json", dict)
+    assert source["num_rows"] == len(seen) + source["drops"]["total"]
+
+
+def test_what_decides_is_shown_to_nobody(tiny_run: Path) -> None:
+    for one in read_examples(tiny_run / "prepare" / "train.jsonl"):
+        asked = "".join(str(message.text) for message in one.prompt)
+        problem = read_problem(one)
+        assert not any(test in asked for test in problem.hidden_tests)
+    report = (tiny_run / "report.md").read_text(encoding="utf-8")
+    assert "The executor of this run is a stub, not a model" in report
+    assert "needed here" in report or "none is compared" in report
+
+
+def test_the_curves_have_both_rates_and_every_type(tiny_run: Path) -> None:
+    rows = [row for row in read_jsonl(tiny_run / "grpo" / "metrics.jsonl") if "loss" in row]
+    assert rows
+    assert all({"reward/executed", "reward/correct", "reward/distinct"} <= set(row) for row in rows)
+    counted = read_json(tiny_run / "grpo" / "judge.json", dict)
+    assert sum(counted["reasons"].values()) > 0
+    assert counted["deciding"]["mode"] == "rules_first"
