@@ -110,10 +110,12 @@ class ProgramCalls:
             error = str(failure) if is_own else f"{type(failure).__name__}: {failure}"
         seconds = time.monotonic() - start_s
         shown = _shorten(dict(arguments))
-        return Call(operator.name, shown, value, error, asking.num_tokens, seconds)
+        used = asking.usage
+        tokens = used.prompt_tokens + used.completion_tokens
+        return Call(operator.name, shown, value, error, tokens, seconds, used.cost)
 
-    async def ask(self, operator: str, text: str, seed: int) -> tuple[str, int]:
-        """Return the model's reply and its tokens; a failure of the executor ends the program.
+    async def ask(self, operator: str, text: str, seed: int) -> tuple[str, Usage]:
+        """Return the model's reply and its usage; a failure of the executor ends the program.
 
         Raises:
             OperatorError: if the text is too long for the model, or its reply for the limit.
@@ -132,7 +134,7 @@ class ProgramCalls:
         except Exception as error:  # noqa: BLE001 (a bug or a wrong setting: nobody's reward)
             await self._stop(error)
         self.usage[operator] += usage
-        return reply, usage.prompt_tokens + usage.completion_tokens
+        return reply, usage
 
     def make_outcome(self, value: str | None, ending: Ending | None) -> Outcome:
         """Return what came of the program, with what its calls cost."""
@@ -173,6 +175,7 @@ class ProgramCalls:
             _shorten(call.error),
             call.tokens,
             call.seconds,
+            call.cost,
         )
         self.trace.append(shown)
         return {"error": call.error} if call.error else {"value": call.result}
@@ -185,15 +188,15 @@ class _Asking:
         self.calls = calls
         self.operator = operator
         self.seed = seed
-        self.num_tokens = 0
+        self.usage = Usage()
         self._equal_requests: Counter[str] = Counter()
 
     async def ask(self, text: str) -> str:
         number = self._equal_requests[text]
         self._equal_requests[text] += 1
         seed = derive_seed(self.seed, text, number)
-        reply, num_tokens = await self.calls.ask(self.operator, text, seed)
-        self.num_tokens += num_tokens
+        reply, usage = await self.calls.ask(self.operator, text, seed)
+        self.usage += usage
         return reply
 
 

@@ -91,6 +91,7 @@ class Executor:
         self.num_outcomes: Counter[str] = Counter()
         self.failed_requests: Counter[str] = Counter()
         self._answers = False
+        self.cache = cache
         self._asker = Asker(cache=cache, settings=self.settings.retry)
         self._places = asyncio.Semaphore(self.settings.max_at_once)
         self._outcomes = Once[Outcome](_depends_on_the_program_alone)

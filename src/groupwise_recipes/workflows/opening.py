@@ -8,7 +8,11 @@ from typing import TYPE_CHECKING
 from groupwise.data import read_problems
 from groupwise.inference import LimitSettings, ResponderSettings, ServerSettings, open_responder
 from groupwise.judges import GenerativeJudge, ReplyCache, load_prompt
-from groupwise_recipes.workflows.config import ScoringSettings, WorkflowJudgeSettings
+from groupwise_recipes.workflows.config import (
+    ExecutorSettings,
+    ScoringSettings,
+    WorkflowJudgeSettings,
+)
 from groupwise_recipes.workflows.deciding import Decider
 from groupwise_recipes.workflows.execution import Executor
 from groupwise_recipes.workflows.executor_stub import STUB_NAME, Abilities, ExecutorStub
@@ -31,20 +35,20 @@ def open_scorer(config: ScoringSettings, run: Path) -> ProgramScorer:
         ConfigError: if a server's key is not set.
         SandboxError: if no program can be run on this machine.
     """
-    executor = config.executor
-    model = executor.model or _serve_stub(executor.stub, run / "prepare" / PROBLEMS)
-    responder = open_responder(model)
-    cache = ReplyCache(run / _CACHE, max_mib=executor.cache_mib)
+    executor = open_executor(config.executor, run)
     judge = None
     if config.judge is not None:
         own = config.judge.model
-        judge = open_judge(
-            config.judge, responder if own is None else open_responder(own), cache=cache
-        )
-    return ProgramScorer(
-        Executor(responder, settings=executor.execution, cache=cache),
-        Decider(config.reward.mode, judge, limits=config.reward.tests),
-    )
+        responder = executor.responder if own is None else open_responder(own)
+        judge = open_judge(config.judge, responder, cache=executor.cache)
+    return ProgramScorer(executor, Decider(config.reward.mode, judge, limits=config.reward.tests))
+
+
+def open_executor(settings: ExecutorSettings, run: Path) -> Executor:
+    """Return what runs the programs of a run, as ``open_scorer`` does."""
+    model = settings.model or _serve_stub(settings.stub, run / "prepare" / PROBLEMS)
+    cache = ReplyCache(run / _CACHE, max_mib=settings.cache_mib)
+    return Executor(open_responder(model), settings=settings.execution, cache=cache)
 
 
 def open_judge(

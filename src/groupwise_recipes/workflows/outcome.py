@@ -89,6 +89,7 @@ class Call:
         error: why it returned nothing; empty if it did, or was still at work at the end.
         tokens: of prompts and replies.
         seconds: by the clock.
+        cost: in the currency of the server's prices; 0 without prices.
     """
 
     operator: str
@@ -97,6 +98,7 @@ class Call:
     error: str
     tokens: int
     seconds: float = field(compare=False)
+    cost: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)

@@ -24,6 +24,7 @@ from groupwise_recipes.workflows.config import ScoringSettings, WorkflowsConfig
 from groupwise_recipes.workflows.estimate import estimate_run
 from groupwise_recipes.workflows.problems import (
     SPLITS,
+    ask_about_problem,
     find_in_mix,
     make_warmup_rows,
     prepare_problems,
@@ -41,7 +42,9 @@ from groupwise_recipes.workflows.scoring import (
 if TYPE_CHECKING:
     from groupwise.evaluation import Metric, Prediction, RunPolicy, Section
     from groupwise.inference import ResponderSettings
+    from groupwise.serving import Request
     from groupwise.training import RowsOfEpoch
+    from groupwise_recipes.workflows.predictor import WorkflowPredictor
     from groupwise_recipes.workflows.rivals import Rival
 
 _OWN = "groupwise_recipes.workflows"
@@ -202,6 +205,25 @@ class Workflows(Task[WorkflowsConfig]):
             is_stub=config.executor.stub is not None,
             is_judged=config.reward.mode == "judge_only",
         )
+
+    def make_question(self, config: WorkflowsConfig, request: "Request", folder: Path) -> Example:
+        """Return what is asked about a problem.
+
+        Raises:
+            DataError: if a column is missing or wrong.
+        """
+        from groupwise_recipes.workflows.predictor import read_asked
+
+        del folder
+        return ask_about_problem(config, read_asked(request))
+
+    def open_predictor(
+        self, config: WorkflowsConfig, policy: str | Path, run: Path
+    ) -> "WorkflowPredictor":
+        """Return what writes a program for a problem and runs it with the run's executor."""
+        from groupwise_recipes.workflows.predictor import WorkflowPredictor
+
+        return WorkflowPredictor(self, config, policy, run=run)
 
     def estimate(self, config: WorkflowsConfig) -> Estimate:
         """Return problems by split, and the prompt of each."""
