@@ -10,7 +10,7 @@ import typer.main
 
 from groupwise import __version__
 from groupwise.cli.main import app
-from groupwise.cli.verbs import read_summary
+from groupwise.cli.verbs import find_verbs, read_summary
 
 
 def test_recipes_are_listed_with_their_configs(tiny):
@@ -75,8 +75,10 @@ def list_commands(group: object) -> list[object]:
 
 def test_a_list_of_verbs_says_of_each_what_its_own_help_says():
     group = typer.main.get_command(app)
+    places = find_verbs()
+    assert set(group.commands) == set(places)
     for name, command in group.commands.items():
-        assert read_summary(name).split() == (command.help or "").split(), name
+        assert read_summary(places[name]).split() == (command.help or "").split(), name
 
 
 def test_the_list_of_verbs_imports_none_of_them():

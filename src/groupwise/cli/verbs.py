@@ -99,11 +99,17 @@ class VerbGroup(TyperGroup):
 def read_summary(place: str) -> str:
     """Return what a verb does: the docstring of its function, or of its app's callback."""
     module, _, attribute = place.partition(":")
-    spec = find_spec(module)
-    assert spec is not None
-    assert spec.origin is not None
-    tree = ast.parse(Path(spec.origin).read_text(encoding="utf-8"))
+    tree = ast.parse(_find_source(module).read_text(encoding="utf-8"))
     wanted = attribute.removesuffix("_app")
     functions = [node for node in tree.body if isinstance(node, ast.FunctionDef)]
     found = next(function for function in functions if function.name == wanted)
     return ast.get_docstring(found) or ""
+
+
+def _find_source(module: str) -> Path:
+    """Return the file of a module, whose packages are not imported for it."""
+    top, *inner = module.split(".")
+    spec = find_spec(top)
+    assert spec is not None
+    [folder] = spec.submodule_search_locations or [""]
+    return Path(folder, *inner).with_suffix(".py") if inner else Path(str(spec.origin))

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import numpy as np
 import torch
+from sklearn.linear_model import LogisticRegression
 
 from groupwise.core import read_json, write_json
-from groupwise.evaluation.untyped import LogisticRegression
 from groupwise_recipes.demo_selection.asking import List
 from groupwise_recipes.demo_selection.choosing import PooledQueries, choose_highest
 from groupwise_recipes.demo_selection.recorded_groups import RecordedGroups

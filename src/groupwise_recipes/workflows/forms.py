@@ -8,15 +8,22 @@ mistakes that small models make.
 import random
 
 _HEAD = "async def workflow(problem, entry_point):\n"
+_NAME = "a"
 _SOLVERS = {"answer_generate": "answer", "programmer": "output"}
 FAULTY_SHARE = 0.1
 """Of the programs that forget an ``await`` or leave a variable without a value on some path."""
 
 
 def draw_form(rng: random.Random, *, kind: str = "") -> str:
-    """Return a program; ``kind`` is said in a comment that stands before its first statement."""
+    """Return a program.
+
+    Args:
+        rng: what is drawn from.
+        kind: said in a comment before the first statement, and the name of the first result; not
+            looked at otherwise. Empty: neither.
+    """
     faulty = rng.random() < FAULTY_SHARE
-    body = rng.choice(_FAULTY if faulty else _SOUND)(rng)
+    body = rng.choice(_FAULTY if faulty else _SOUND)(rng, kind or _NAME)
     said = f"    # {kind}\n" if kind else ""
     return f"{_HEAD}{said}{body}"
 
@@ -24,70 +31,70 @@ def draw_form(rng: random.Random, *, kind: str = "") -> str:
 def list_sound_forms() -> list[str]:
     """Return every sound program that can be drawn, each once, in a fixed order."""
     rng = random.Random(0)
-    found = {form(rng): None for form in _SOUND for _ in range(64)}
+    found = {form(rng, _NAME): None for form in _SOUND for _ in range(64)}
     return [_HEAD + body for body in found]
 
 
-def _ask(rng: random.Random) -> tuple[str, str]:
+def _ask(rng: random.Random, a: str) -> tuple[str, str]:
     operator = rng.choice(list(_SOLVERS))
-    return f"    a = await {operator}(problem)\n", f"a.{_SOLVERS[operator]}"
+    return f"    {a} = await {operator}(problem)\n", f"{a}.{_SOLVERS[operator]}"
 
 
-def _draw_direct(rng: random.Random) -> str:
-    call, answer = _ask(rng)
+def _draw_direct(rng: random.Random, a: str) -> str:
+    call, answer = _ask(rng, a)
     return f"{call}    return {answer}"
 
 
-def _draw_custom(rng: random.Random) -> str:
+def _draw_custom(rng: random.Random, a: str) -> str:
     said = rng.choice(("Think step by step.", "Answer shortly."))
-    return f"    a = await custom(problem, '{said}')\n    return a.response"
+    return f"    {a} = await custom(problem, '{said}')\n    return {a}.response"
 
 
-def _draw_vote(rng: random.Random) -> str:
-    operator = rng.choice(list(_SOLVERS))
+def _draw_vote(rng: random.Random, a: str) -> str:
+    call, answer = _ask(rng, a)
     return (
-        f"    s = []\n    for i in range({rng.choice((3, 5))}):\n"
-        f"        a = await {operator}(problem)\n        s.append(a.{_SOLVERS[operator]})\n"
-        "    v = await sc_ensemble(s, problem)\n    return v.response"
+        f"    votes = []\n    for i in range({rng.choice((3, 5))}):\n"
+        f"    {call}        votes.append({answer})\n"
+        "    v = await sc_ensemble(votes, problem)\n    return v.response"
     )
 
 
-def _draw_review(rng: random.Random) -> str:
-    call, answer = _ask(rng)
+def _draw_review(rng: random.Random, a: str) -> str:
+    call, answer = _ask(rng, a)
     return (
         f"{call}    r = await review(problem, {answer})\n    if r.ok:\n        return {answer}\n"
         f"    f = await revise(problem, {answer}, r.feedback)\n    return f.solution"
     )
 
 
-def _draw_code(rng: random.Random) -> str:
+def _draw_code(rng: random.Random, a: str) -> str:
     del rng
-    return "    c = await code_generate(problem, entry_point)\n    return c.code"
+    return f"    {a} = await code_generate(problem, entry_point)\n    return {a}.code"
 
 
-def _draw_tested_code(rng: random.Random) -> str:
+def _draw_tested_code(rng: random.Random, a: str) -> str:
     del rng
     return (
-        "    c = await code_generate(problem, entry_point)\n"
-        "    t = await test(problem, c.code, entry_point)\n    return t.solution"
+        f"    {a} = await code_generate(problem, entry_point)\n"
+        f"    t = await test(problem, {a}.code, entry_point)\n    return t.solution"
     )
 
 
-def _draw_format(rng: random.Random) -> str:
-    call, answer = _ask(rng)
+def _draw_format(rng: random.Random, a: str) -> str:
+    call, answer = _ask(rng, a)
     return f"{call}    f = await format(problem, {answer})\n    return f.answer"
 
 
-def _draw_unassigned(rng: random.Random) -> str:
-    call, answer = _ask(rng)
+def _draw_unassigned(rng: random.Random, a: str) -> str:
+    call, answer = _ask(rng, a)
     return (
         f"{call}    r = await review(problem, {answer})\n    if r.ok:\n        v = {answer}\n"
         "    return v"
     )
 
 
-def _draw_unawaited(rng: random.Random) -> str:
-    call, answer = _ask(rng)
+def _draw_unawaited(rng: random.Random, a: str) -> str:
+    call, answer = _ask(rng, a)
     return f"{call.replace('await ', '')}    return {answer}"
 
 

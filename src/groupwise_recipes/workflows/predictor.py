@@ -6,8 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from groupwise.core import ConfigError, DataError, Example, dump_config, load_config
-from groupwise.data import Problem
-from groupwise.data.problems.choices import letter_options
+from groupwise.data import Problem, letter_options
 from groupwise.flow import PolicyPredictor, Task
 from groupwise.inference import Usage
 from groupwise.serving import Answer, Request

@@ -8,16 +8,17 @@ from typing import Annotated, Any
 import typer
 
 from groupwise.core import DataError, read_jsonl
-from groupwise.evaluation import Language, Words
-from groupwise.evaluation.page import (
+from groupwise.evaluation import (
     LANGUAGES,
     Block,
+    Language,
     Notice,
     Page,
     Paragraph,
     Part,
     Table,
     Verbatim,
+    Words,
     write_page,
 )
 from groupwise_recipes.workflows.executor_stub import STUB_NAME

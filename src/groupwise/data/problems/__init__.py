@@ -1,5 +1,6 @@
 """Problems of mathematics, code and question answering, as public sets publish them."""
 
+from groupwise.data.problems.choices import letter_options
 from groupwise.data.problems.fetching import fetch_problems
 from groupwise.data.problems.loading import (
     LoadedProblems,
@@ -28,6 +29,7 @@ __all__ = [
     "ProblemType",
     "SetName",
     "fetch_problems",
+    "letter_options",
     "load_problems",
     "mix_problems",
     "read_problems",
