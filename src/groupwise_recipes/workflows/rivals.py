@@ -83,7 +83,14 @@ class Tried:
     tokens: int
 
 
-RIVALS = ("direct", "self_consistency", "best_single", "best_by_type", "top_by_type")
+RIVALS = (
+    "direct",
+    "self_consistency",
+    "best_operator",
+    "best_single",
+    "best_by_type",
+    "top_by_type",
+)
 """Names of the fixed programs, as in predictions."""
 _TRIED = TypeAdapter(list[Tried])
 _PROGRAMS = "programs.json"
@@ -112,10 +119,8 @@ def list_rivals(tried: Sequence[Tried], *, top_k: int) -> list[Rival]:
     by_type: dict[str, list[Tried]] = {}
     for one in tried:
         by_type.setdefault(one.problem_type, []).append(one)
-    best = {
-        kind: [one.program for one in sorted(rows, key=lambda one: (-one.num_right, one.tokens))]
-        for kind, rows in by_type.items()
-    }
+    best = {kind: _order(rows) for kind, rows in by_type.items()}
+    once = {kind: _order(_find_single_calls(rows)) for kind, rows in by_type.items()}
     overall: dict[str, float] = {}
     for one in tried:
         share = one.num_right / one.num_tried
@@ -129,6 +134,14 @@ def list_rivals(tried: Sequence[Tried], *, top_k: int) -> list[Rival]:
         Rival(
             "self_consistency", "Self-consistency of 5", "五次自洽投票",
             "five answers and a vote", "五个答案投票", lambda _: (SELF_CONSISTENCY,),
+        ),
+        Rival(
+            "best_operator",
+            "Best operator by type",
+            "每类最佳算子",
+            "the operator that does best alone on a type, chosen on validation",
+            "每类单独表现最好的算子，由验证集选出",
+            lambda problem: once.get(problem.problem_type, [DIRECT])[:1],
         ),
         Rival(
             "best_single", "Best single program", "最佳单一程序",
@@ -147,6 +160,15 @@ def list_rivals(tried: Sequence[Tried], *, top_k: int) -> list[Rival]:
             lambda problem: best.get(problem.problem_type, [single])[:top_k],
         ),
     ]  # fmt: skip
+
+
+def _order(tried: Sequence[Tried]) -> list[str]:
+    """Return the programs, the best first."""
+    return [one.program for one in sorted(tried, key=lambda one: (-one.num_right, one.tokens))]
+
+
+def _find_single_calls(tried: Sequence[Tried]) -> list[Tried]:
+    return [one for one in tried if one.program.count("await ") == 1 and "for " not in one.program]
 
 
 def run_rivals(scorer: ProgramScorer, context: StepContext, problems: Sequence[Problem]) -> None:

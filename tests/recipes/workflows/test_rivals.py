@@ -60,6 +60,15 @@ def test_the_best_by_type_and_the_best_for_all() -> None:
     assert choose(CHOICE, **tried)["best_by_type"] == ["B"]  # a type that was never tried
 
 
+def test_the_best_operator_is_one_call() -> None:
+    one = "async def workflow(problem):\n    a = await custom(problem, 'x')\n    return a.response"
+    two = f"{one}\n    b = await format(problem, 'x')"
+    many = one.replace("    a =", "    for i in range(3):\n        a =")
+    tried = {"a": ("math", two, 9, 5), "b": ("math", many, 9, 5), "c": ("math", one, 1, 5)}
+    assert choose(SUM, **tried)["best_operator"] == [one]
+    assert choose(CODE, **tried)["best_operator"] == [DIRECT]
+
+
 def test_answers_vote_and_the_first_of_equals_wins() -> None:
     assert vote({"A": "7", "B": "8", "C": "The answer is 8."}) == "B"
     assert vote({"A": "7", "B": "8"}) == "A"
