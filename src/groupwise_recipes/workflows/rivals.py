@@ -83,14 +83,40 @@ class Tried:
     tokens: int
 
 
-RIVALS = (
-    "direct",
-    "self_consistency",
-    "best_operator",
-    "best_single",
-    "best_by_type",
-    "top_by_type",
-)
+_SAID = {
+    "direct": ("One call", "一次调用", "one operator, asked once", "一个算子，只问一次"),
+    "self_consistency": (
+        "Self-consistency of 5",
+        "五次自洽投票",
+        "five answers and a vote",
+        "五个答案投票",
+    ),
+    "best_operator": (
+        "Best operator by type",
+        "每类最佳算子",
+        "the operator that does best alone on a type, chosen on validation",
+        "每类单独表现最好的算子，由验证集选出",
+    ),
+    "best_single": (
+        "Best single program",
+        "最佳单一程序",
+        "one program for all types, chosen on validation",
+        "所有类型共用一个程序，由验证集选出",
+    ),
+    "best_by_type": (
+        "Best program by type",
+        "每类最佳程序",
+        "a fixed program for each type, chosen on validation",
+        "每类一个固定程序，由验证集选出",
+    ),
+    "top_by_type": (
+        "Top programs by type",
+        "每类最好的几个程序",
+        "the best programs of each type (rivals.top_k), and a vote of their answers",
+        "每类最好的几个程序（rivals.top_k），对其答案投票",
+    ),
+}
+RIVALS = tuple(_SAID)
 """Names of the fixed programs, as in predictions."""
 _TRIED = TypeAdapter(list[Tried])
 _PROGRAMS = "programs.json"
@@ -126,40 +152,15 @@ def list_rivals(tried: Sequence[Tried], *, top_k: int) -> list[Rival]:
         share = one.num_right / one.num_tried
         overall[one.program] = overall.get(one.program, 0.0) + share
     single = max(overall, key=lambda program: overall[program])
-    return [
-        Rival(
-            "direct", "One call", "一次调用", "one operator, asked once", "一个算子，只问一次",
-            lambda _: (DIRECT,),
-        ),
-        Rival(
-            "self_consistency", "Self-consistency of 5", "五次自洽投票",
-            "five answers and a vote", "五个答案投票", lambda _: (SELF_CONSISTENCY,),
-        ),
-        Rival(
-            "best_operator",
-            "Best operator by type",
-            "每类最佳算子",
-            "the operator that does best alone on a type, chosen on validation",
-            "每类单独表现最好的算子，由验证集选出",
-            lambda problem: once.get(problem.problem_type, [DIRECT])[:1],
-        ),
-        Rival(
-            "best_single", "Best single program", "最佳单一程序",
-            "one program for all types, chosen on validation", "所有类型共用一个程序，由验证集选出",
-            lambda _: (single,),
-        ),
-        Rival(
-            "best_by_type", "Best program by type", "每类最佳程序",
-            "a fixed program for each type, chosen on validation", "每类一个固定程序，由验证集选出",
-            lambda problem: best.get(problem.problem_type, [single])[:1],
-        ),
-        Rival(
-            "top_by_type", f"Top {top_k} programs by type", f"每类前 {top_k} 个程序",
-            f"the {top_k} best programs of each type, and a vote of their answers",
-            f"每类最好的 {top_k} 个程序，对其答案投票",
-            lambda problem: best.get(problem.problem_type, [single])[:top_k],
-        ),
-    ]  # fmt: skip
+    choices: dict[str, Callable[[Problem], Sequence[str]]] = {
+        "direct": lambda _: (DIRECT,),
+        "self_consistency": lambda _: (SELF_CONSISTENCY,),
+        "best_operator": lambda one: once.get(one.problem_type, [DIRECT])[:1],
+        "best_single": lambda _: (single,),
+        "best_by_type": lambda one: best.get(one.problem_type, [single])[:1],
+        "top_by_type": lambda one: best.get(one.problem_type, [single])[:top_k],
+    }
+    return [Rival(name, *_SAID[name], choose) for name, choose in choices.items()]
 
 
 def _order(tried: Sequence[Tried]) -> list[str]:
