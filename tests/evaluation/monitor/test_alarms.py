@@ -67,6 +67,7 @@ RAISED: dict[str, tuple[dict[str, Sequence[float | None]], dict[str, Sequence[fl
     "truncated": ({"truncated": [0.26] * 5}, {"truncated": [0.25] * 5}),
     "invalid": ({"invalid": [0.21] * 5}, {"invalid": [0.19] * 5}),
     "unscored": ({"unscored": [0.06] * 5}, {"unscored": [0.04] * 5}),
+    "collapsed": ({"reward/collapsed": [0.6] * 5}, {"reward/collapsed": [0.4] * 5}),
     "grad_spike": (
         {"grad_norm": [0.1] * 10 + [2.1, 0.1]},
         {"grad_norm": [0.1] * 10 + [1.9, 0.1]},

@@ -26,6 +26,7 @@ AlarmName = Literal[
     "truncated",
     "invalid",
     "unscored",
+    "collapsed",
     "judge_no_verdict",
     "grad_spike",
     "loss_not_moving",
@@ -75,6 +76,8 @@ class AlarmSettings(Config):
         truncated_share: greatest share of completions that may reach the length limit.
         invalid_share: greatest share of completions that may be no answer.
         unscored_share: greatest share of completions that no reward could score.
+        collapsed_share: greatest share of batches (the series ``reward/collapsed``, where a recipe
+            has one) in which one answer may be the commonest for all kinds of questions.
         dead_share: groups count as all dead from this share on.
         loss_change: a loss that changed by less than this share of its start has not moved …
         loss_floor: … unless it was below this from the start.
@@ -99,6 +102,7 @@ class AlarmSettings(Config):
     truncated_share: float = Field(default=0.25, ge=0, le=1)
     invalid_share: float = Field(default=0.2, ge=0, le=1)
     unscored_share: float = Field(default=0.05, ge=0, le=1)
+    collapsed_share: float = Field(default=0.5, ge=0, le=1)
     dead_share: float = Field(default=0.999, gt=0, le=1)
     loss_change: float = Field(default=0.01, ge=0)
     loss_floor: float = Field(default=0.01, ge=0)
@@ -233,13 +237,14 @@ def _check_length(history: History, settings: AlarmSettings) -> Iterator[Alarm]:
 
 
 def _check_shares(history: History, settings: AlarmSettings) -> Iterator[Alarm]:
-    limits: dict[AlarmName, float] = {
-        "truncated": settings.truncated_share,
-        "invalid": settings.invalid_share,
-        "unscored": settings.unscored_share,
+    limits: dict[AlarmName, tuple[str, float]] = {
+        "truncated": ("truncated", settings.truncated_share),
+        "invalid": ("invalid", settings.invalid_share),
+        "unscored": ("unscored", settings.unscored_share),
+        "collapsed": ("reward/collapsed", settings.collapsed_share),
     }
-    for name, limit in limits.items():
-        share = history.read(name)
+    for name, (key, limit) in limits.items():
+        share = history.read(key)
         if len(share) >= settings.window and share.average_end(settings.window) > limit:
             numbers = {"now": share.average_end(settings.window), "limit": limit}
             yield Alarm(name, share.steps[-1], numbers)
