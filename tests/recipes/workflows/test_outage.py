@@ -1,16 +1,12 @@
 """The executor's process is killed in the middle of programs, and started again or not."""
 
-import os
-import signal
-import subprocess
-import sys
 import threading
 from collections.abc import Callable, Iterator, Mapping
-from pathlib import Path
 from typing import Any
 
 import pytest
 from sandbox_host import MISSING
+from stub_process import StubProcess
 from workflow_problems import SUM, open_stub
 
 from groupwise.core import Example, dump_config, write_jsonl
@@ -33,33 +29,6 @@ PROBLEMS = [
     for n in range(12)
 ]
 PAIRS = [(PROGRAM, problem) for problem in PROBLEMS]
-START = (
-    "import sys; from pathlib import Path;"
-    "from groupwise_recipes.workflows.executor_stub.command import executor_stub;"
-    "executor_stub(Path(sys.argv[1]), int(sys.argv[2]), None)"
-)
-
-
-class Server:
-    """The stub in a process of its own, always on the same port."""
-
-    def __init__(self, problems: Path) -> None:
-        self.problems = problems
-        self.url = ""
-        self.start(0)
-
-    def start(self, port: int) -> None:
-        command = [sys.executable, "-P", "-c", START, str(self.problems), str(port)]
-        self.process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
-        assert self.process.stdout is not None
-        self.url = self.process.stdout.readline().split()[2].rstrip(":")
-
-    def kill(self) -> None:
-        os.kill(self.process.pid, signal.SIGKILL)
-        self.process.communicate()
-
-    def restart(self) -> None:
-        self.start(int(self.url.split(":")[2].removesuffix("/v1")))
 
 
 class Watched:
@@ -93,16 +62,16 @@ def undisturbed() -> list[Outcome]:
 
 
 @pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[StubProcess]:
     path = tmp_path_factory.mktemp("stub") / "problems.jsonl"
     write_jsonl(path, [dump_config(problem) for problem in PROBLEMS])
-    server = Server(path)
+    server = StubProcess(path)
     yield server
     server.kill()
 
 
 def test_an_outage_shorter_than_the_retries_changes_nothing(
-    server: Server, undisturbed: list[Outcome]
+    server: StubProcess, undisturbed: list[Outcome]
 ):
     starting = threading.Thread(target=server.restart)
 
@@ -121,7 +90,7 @@ def test_an_outage_shorter_than_the_retries_changes_nothing(
 
 
 def test_a_longer_outage_leaves_the_rewards_of_its_requests_open(
-    server: Server, undisturbed: list[Outcome]
+    server: StubProcess, undisturbed: list[Outcome]
 ):
     retry = RetrySettings(max_attempts=2, base_delay_s=0.01)
     watched = Watched(open_stub(server), before=8, happen=server.kill)  # pyright: ignore
