@@ -9,8 +9,7 @@ import pytest
 
 from groupwise.core import DataError
 from groupwise.data import Problem, find_near_texts
-from groupwise_drawn import problems as drawing
-from groupwise_drawn.problems import SPLITS, draw_problems
+from groupwise_drawn.problems import SPLITS, draw_problems, drawing
 from groupwise_drawn.problems.phrases import ENGLISH, MONTHS, WEEKDAYS
 
 ASKS = {"water": "ask_water", "name": "ask_mayor", "year": "ask_year"}

@@ -13,12 +13,9 @@ from groupwise_recipes.workflows.config import RewardSettings, WorkflowsConfig
 from groupwise_recipes.workflows.deciding import Decider
 from groupwise_recipes.workflows.execution import Executor
 from groupwise_recipes.workflows.outcome import Outcome
-from groupwise_recipes.workflows.scoring import (
-    ProgramScorer,
-    WorkflowParser,
-    make_success,
-    read_problem,
-)
+from groupwise_recipes.workflows.parser import WorkflowParser
+from groupwise_recipes.workflows.rewards import make_success
+from groupwise_recipes.workflows.scoring import ProgramScorer, read_problem
 
 
 class _Absent:

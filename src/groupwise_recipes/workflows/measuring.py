@@ -5,8 +5,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from scipy.stats import binomtest
-
 from groupwise.core import Example, RunError
 from groupwise.evaluation import Measure, Prediction, Section, Table
 from groupwise.rewards import Parsed
@@ -162,6 +160,8 @@ def weigh_need(by_policy: Mapping[str, Sequence[Prediction]]) -> str:
     The best fixed program whose mean tokens are no more than those of GRPO is compared with it by
     McNemar's exact test over the same problems.
     """
+    from scipy.stats import binomtest
+
     trained = by_policy.get(_TRAINED, ())
     rivals = {
         name: rows

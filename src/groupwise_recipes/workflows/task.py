@@ -22,6 +22,8 @@ from groupwise.pipeline import StepContext, digest_models
 from groupwise.rewards import Parsed, RewardCase, RewardSet, describe_weights
 from groupwise_recipes.workflows.config import ScoringSettings, WorkflowsConfig
 from groupwise_recipes.workflows.estimate import estimate_run
+from groupwise_recipes.workflows.measuring import MEASURES
+from groupwise_recipes.workflows.parser import WorkflowParser
 from groupwise_recipes.workflows.problems import (
     SPLITS,
     ask_about_problem,
@@ -30,14 +32,8 @@ from groupwise_recipes.workflows.problems import (
     prepare_problems,
     read_warmup,
 )
-from groupwise_recipes.workflows.scoring import (
-    ProgramScorer,
-    Success,
-    WorkflowParser,
-    make_rewards,
-    make_success,
-    read_problem,
-)
+from groupwise_recipes.workflows.rewards import Success, make_rewards, make_success
+from groupwise_recipes.workflows.scoring import ProgramScorer, read_problem
 
 if TYPE_CHECKING:
     from groupwise.evaluation import Metric, Prediction, RunPolicy, Section
@@ -50,7 +46,8 @@ if TYPE_CHECKING:
 _OWN = "groupwise_recipes.workflows"
 _PROGRAMS = f"{_OWN}.programs {_OWN}.operators {_OWN}.execution {_OWN}.calls"
 _SCORED = "executor judge reward"
-_DECIDES = f"{_PROGRAMS} {_OWN}.deciding {_OWN}.scoring groupwise.rewards groupwise.judges"
+_RULES = f"{_OWN}.deciding {_OWN}.scoring {_OWN}.rewards {_OWN}.parser"
+_DECIDES = f"{_PROGRAMS} {_RULES} groupwise.rewards groupwise.judges"
 TYPES = ("math", "code", "qa")
 
 
@@ -68,6 +65,7 @@ class Workflows(Task[WorkflowsConfig]):
     }
     things = "problems"
     slices = ("problem_type", "source")
+    measures = MEASURES
     measured_from = "rivals"
     looks_back = True
 

@@ -19,13 +19,8 @@ from groupwise_recipes.workflows.executor_stub import STUB_NAME, ExecutorStub
 from groupwise_recipes.workflows.outcome import ExecutionSettings, Outcome
 from groupwise_recipes.workflows.problems import ask_about_problem
 from groupwise_recipes.workflows.programs import Checked, Refusal
-from groupwise_recipes.workflows.scoring import (
-    ProgramScorer,
-    ScoredProgram,
-    Success,
-    make_rewards,
-    make_success,
-)
+from groupwise_recipes.workflows.rewards import Success, make_rewards, make_success
+from groupwise_recipes.workflows.scoring import ProgramScorer, ScoredProgram
 
 pytestmark = pytest.mark.skipif(MISSING is not None, reason=str(MISSING))
 
