@@ -5,9 +5,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from groupwise.core import Example, RunError
+from groupwise.core import Example, Finding, RunError
 from groupwise.evaluation import Measure, Prediction, Section, Table
 from groupwise.rewards import Parsed
+from groupwise_recipes.workflows.config import WorkflowsConfig
 from groupwise_recipes.workflows.rivals import RIVALS, Rival, vote
 from groupwise_recipes.workflows.scoring import (
     ProgramScorer,
@@ -136,14 +137,19 @@ def _show(example: Example) -> dict[str, Any]:
     return {**shown, "question": read_problem(example).problem}
 
 
-def make_sections(
-    predictions: Sequence[Prediction], *, is_stub: bool, is_judged: bool
-) -> list[Section]:
-    """Return what the report says of costs, programs and refusals, warnings first."""
-    found = [Section("The executor", _STUB)] if is_stub else []
-    found += [Section("The judge", _JUDGED)] if is_judged else []
+def find_in_scoring(config: WorkflowsConfig) -> list[Finding]:
+    """Return what stands at the top of a report: whose answers these are, and who decided."""
+    found: list[Finding] = []
+    if config.executor.stub is not None:
+        found.append(Finding("warning", "executor_stub", _STUB, 1))
+    if config.reward.mode == "judge_only":
+        found.append(Finding("warning", "judge_only", _JUDGED, 1))
+    return found
+
+
+def make_sections(predictions: Sequence[Prediction]) -> list[Section]:
+    """Return what the report says of costs, programs and answers that are missing."""
     return [
-        *found,
         Section(
             "Accuracy and cost",
             f"{_COSTS} {weigh_need(_group(predictions))}",

@@ -1,12 +1,13 @@
 """The stage ``prepare``: problems into splits, and what the warm-up teaches about them."""
 
 import random
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from itertools import groupby
 from pathlib import Path
-from typing import Any
 
 from groupwise.core import (
+    DataError,
     Example,
     Finding,
     Message,
@@ -34,6 +35,10 @@ from groupwise_recipes.workflows.programs import describe_rules
 SPLITS = ("train", "validation", "test")
 PROBLEMS = "problems.jsonl"
 """All problems of a run; a stub reads its answers there."""
+MIX_REPORT = "mix.json"
+_UNTOLD = Finding(
+    "warning", "mix_without_report", "Nothing says how the mix was made: it has no mix.json.", 1
+)
 
 
 def prepare_problems(config: WorkflowsConfig, folder: Path) -> None:
@@ -61,7 +66,28 @@ def choose_examples(config: WorkflowsConfig) -> tuple[dict[str, list[Example]], 
     if config.sft is not None:
         warmup, train = _split_off(examples["train"], config)
         examples |= {"warmup": warmup, "train": train}
+    _refuse_missing_types(examples)
     return examples, drops
+
+
+def _refuse_missing_types(examples: Mapping[str, Sequence[Example]]) -> None:
+    """Refuse splits in which a type that trains is not there.
+
+    Raises:
+        DataError: naming the first such.
+    """
+    types = {
+        name: {str(one.fields["problem_type"]) for one in rows} for name, rows in examples.items()
+    }
+    trained = set.union(set(), *(types.get(name, set()) for name in ("train", "warmup")))
+    for name, found in types.items():
+        missing = sorted(trained - found)
+        if missing or not found:
+            raise DataError(
+                f"the split {name} has no problem of type {', '.join(missing) or 'any'}",
+                got=", ".join(sorted(found)) or "none",
+                fix="mix more problems of it; clusters (subjects, articles) are never divided",
+            )
 
 
 def load_splits(config: WorkflowsConfig) -> Mapping[str, Sequence[Problem]]:
@@ -128,8 +154,10 @@ def find_in_mix(config: WorkflowsConfig) -> list[Finding]:
     """Return what a reader has to know of the mix."""
     if config.data.mix is None:
         return []
-    report = read_json(config.data.mix / "mix.json", dict)
-    return [Finding(**one) for one in report["findings"]]
+    path = config.data.mix / MIX_REPORT
+    if not path.exists():
+        return [_UNTOLD]
+    return [Finding(**one) for one in read_json(path, dict)["findings"]]
 
 
 def _generate(config: WorkflowsConfig) -> Mapping[str, Sequence[Problem]]:
@@ -182,12 +210,9 @@ def _split_off(
     )
 
 
-def describe_sources(examples: Mapping[str, Sequence[Example]]) -> dict[str, dict[str, Any]]:
+def describe_sources(examples: Mapping[str, Sequence[Example]]) -> dict[str, dict[str, int]]:
     """Return how many problems of each set are in each split."""
-    found: dict[str, dict[str, Any]] = {}
-    for split, rows in examples.items():
-        for example in rows:
-            source = str(example.fields["source"])
-            found.setdefault(split, {}).setdefault(source, 0)
-            found[split][source] += 1
-    return found
+    return {
+        split: dict(Counter(str(one.fields["source"]) for one in rows))
+        for split, rows in examples.items()
+    }

@@ -22,9 +22,10 @@ from groupwise.pipeline import StepContext, digest_models
 from groupwise.rewards import Parsed, RewardCase, RewardSet, describe_weights
 from groupwise_recipes.workflows.config import ScoringSettings, WorkflowsConfig
 from groupwise_recipes.workflows.estimate import estimate_run
-from groupwise_recipes.workflows.measuring import MEASURES
+from groupwise_recipes.workflows.measuring import MEASURES, find_in_scoring
 from groupwise_recipes.workflows.parser import WorkflowParser
 from groupwise_recipes.workflows.problems import (
+    MIX_REPORT,
     SPLITS,
     ask_about_problem,
     find_in_mix,
@@ -44,9 +45,12 @@ if TYPE_CHECKING:
     from groupwise_recipes.workflows.rivals import Rival
 
 _OWN = "groupwise_recipes.workflows"
-_PROGRAMS = f"{_OWN}.programs {_OWN}.operators {_OWN}.execution {_OWN}.calls"
+_PROGRAMS = (
+    f"{_OWN}.programs {_OWN}.operators {_OWN}.execution {_OWN}.calls {_OWN}.once {_OWN}.outcome "
+    f"{_OWN}.executor_stub groupwise.sandbox"
+)
 _SCORED = "executor judge reward"
-_RULES = f"{_OWN}.deciding {_OWN}.scoring {_OWN}.rewards {_OWN}.parser"
+_RULES = f"{_OWN}.deciding {_OWN}.scoring {_OWN}.rewards {_OWN}.parser {_OWN}.auditing"
 _DECIDES = f"{_PROGRAMS} {_RULES} groupwise.rewards groupwise.judges"
 TYPES = ("math", "code", "qa")
 
@@ -57,7 +61,7 @@ class Workflows(Task[WorkflowsConfig]):
     config_type = WorkflowsConfig
     parts: ClassVar = {
         "data": Part("data prompt assign_first language", f"{_OWN}.problems {_OWN}.operators"),
-        "audit": Part("data.warmup_share data.mix"),
+        "audit": Part("data.warmup_share data.mix executor.stub reward.mode"),
         "parser": Part(_SCORED, _DECIDES),
         "warmup": Part("sft", f"{_OWN}.forms"),
         "rewards": Part(_SCORED, _DECIDES),
@@ -99,8 +103,8 @@ class Workflows(Task[WorkflowsConfig]):
         prepare_problems(config, folder)
 
     def find_in_data(self, config: WorkflowsConfig, prepared: Path) -> Sequence[Finding]:
-        """Return what the mix has to say, such as that a test part was split."""
-        return find_in_mix(config)
+        """Return what the mix has to say, and that figures are of a stub or by a judge alone."""
+        return [*find_in_scoring(config), *find_in_mix(config)]
 
     def parser(self, config: WorkflowsConfig) -> WorkflowParser:
         """Return what says whether a text is a program."""
@@ -195,14 +199,10 @@ class Workflows(Task[WorkflowsConfig]):
         predictions: "Sequence[Prediction]",
         metrics: "Sequence[Metric]",
     ) -> "Sequence[Section]":
-        """Return what the executor is, what programs cost, and which were written."""
+        """Return what programs cost, which were written, and why some have no answer."""
         from groupwise_recipes.workflows.measuring import make_sections
 
-        return make_sections(
-            predictions,
-            is_stub=config.executor.stub is not None,
-            is_judged=config.reward.mode == "judge_only",
-        )
+        return make_sections(predictions)
 
     def make_question(self, config: WorkflowsConfig, request: "Request", folder: Path) -> Example:
         """Return what is asked about a problem.
@@ -259,7 +259,8 @@ def _list_rivals(config: WorkflowsConfig, context: StepContext) -> "list[Rival]"
 
 
 def _digest_mix(mix: Path) -> str:
-    return digest_json([digest_file(mix / f"{name}.jsonl") for name in SPLITS])
+    paths = [*(mix / f"{name}.jsonl" for name in SPLITS), mix / MIX_REPORT]
+    return digest_json([digest_file(path) for path in paths if path.exists()])
 
 
 def _judge_model(config: WorkflowsConfig) -> "ResponderSettings | None":
