@@ -85,7 +85,7 @@ class Decider:
 
     def _decide(self, pairs: Sequence[tuple[Problem, str]]) -> list[Decision]:
         rules = self._apply_rules(pairs)
-        wanted = [n for n, rule in enumerate(rules) if self._asks_judge(rule)]
+        wanted = [n for n, rule in enumerate(rules) if self._asks_judge(pairs[n][0], rule)]
         verdicts = dict(zip(wanted, self._ask([pairs[n] for n in wanted]), strict=True))
         for n, verdict in verdicts.items():
             self._compare(pairs[n][0], rules[n], verdict)
@@ -101,8 +101,10 @@ class Decider:
         judged: Callable[[], Mapping[str, Any]] = getattr(self.judge, "report", dict)
         return {"mode": self.mode, "agreement": counts, "judge": dict(judged())}
 
-    def _asks_judge(self, rule: Decision) -> bool:
-        is_open = rule.value is None or 0.0 < rule.value < 1.0
+    def _asks_judge(self, problem: Problem, rule: Decision) -> bool:
+        """Other words may mean the same: a rule decides about words only where they are equal."""
+        are_words = problem.problem_type == "qa" and not problem.options
+        is_open = rule.value is None or (are_words and rule.value < 1.0)
         return self.judge is not None and (self.mode == "judge_only" or is_open)
 
     def _compare(self, problem: Problem, rule: Decision, verdict: Decision) -> None:

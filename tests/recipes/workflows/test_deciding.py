@@ -105,10 +105,20 @@ def test_where_words_are_partly_right_the_judge_decides():
 
 
 def test_a_judge_is_not_asked_where_a_rule_decides():
-    for problem, answer in ((MATHS, "1001"), (CHOICE, "A"), (WORDS, "elephant"), (CODE, "x = 1")):
+    for problem, answer in ((MATHS, "1001"), (CHOICE, "A"), (CODE, "x = 1")):
         found, decider = decide(problem, answer, says="True")
         assert (found.value, found.by) == (0.0, "rule")
         assert not decider.judge.asked
+    found, decider = decide(WORDS, "Blue whale.", says="False")
+    assert (found.value, found.by) == (1.0, "rule")
+    assert not decider.judge.asked
+
+
+def test_other_words_may_mean_the_same_so_the_judge_says() -> None:
+    found, _ = decide(make("qa", "yes"), "Yes, it is.", says="True")
+    assert (found.value, found.by) == (1.0, "judge")
+    found, _ = decide(WORDS, "elephant", says="False")
+    assert (found.value, found.by) == (0.0, "judge")
 
 
 def test_a_judge_alone_decides_and_rules_are_compared_with_it():
