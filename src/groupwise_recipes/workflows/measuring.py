@@ -25,6 +25,8 @@ _STUB = (
 _JUDGED = "A judge alone decides what is right in this run (reward.mode: judge_only)."
 _COSTS = "Tokens are those of the executor, prompts and replies, the mean of a problem."
 _TRAINED = "grpo"
+_PROGRAM = "program"
+_REFUSED = "(refused)"
 _ALPHA = 0.05
 
 
@@ -101,7 +103,7 @@ def _predict(
         predicted=answer.label,
         reason=answer.reason,
         text=text,
-        fields={**_show(example), **tell_costs(list(cost))},
+        fields={**_show(example), **tell_costs(list(cost)), _PROGRAM: scored.shape},
         scores={EXECUTED: float(scored.has_run)},
     )
 
@@ -128,6 +130,7 @@ def _add_cost(
     if scored is None:
         return prediction
     fields = {**_show(examples[prediction.example_id]), **tell_costs([scored])}
+    fields[_PROGRAM] = scored.shape
     return replace(prediction, fields=fields, scores={EXECUTED: float(scored.has_run)})
 
 
@@ -228,14 +231,14 @@ def _count_right(rows: Sequence[Prediction]) -> str:
 
 
 def _tabulate_programs(predictions: Sequence[Prediction]) -> Table:
-    """Return the commonest program of each trained policy for each type."""
+    """Return the commonest program of each policy for each type, whatever its names are."""
     rows: list[tuple[str, ...]] = []
     for policy, found in _group(predictions).items():
         for kind in sorted({str(one.fields["problem_type"]) for one in found}):
-            texts = Counter(o.text for o in found if o.fields["problem_type"] == kind)
-            text, count = texts.most_common(1)[0]
-            share = f"{count} of {texts.total()}"
-            rows.append((policy, kind, text, share, str(len(texts))))
+            asked = [o for o in found if o.fields["problem_type"] == kind]
+            shapes = Counter(str(o.fields[_PROGRAM]) or _REFUSED for o in asked)
+            shape, count = shapes.most_common(1)[0]
+            rows.append((policy, kind, shape, f"{count} of {len(asked)}", str(len(shapes))))
     head = ("Policy", "Type", "Commonest program", "Share", "Different ones")
     return Table("", head, tuple(rows))
 

@@ -148,13 +148,13 @@ def _only(name: str, look: Look) -> Look:
 
 def _count_distinct(_: Sequence[Example], found: Sequence[ScoredProgram]) -> list[float | None]:
     """Return for each program one over the number of its like: the mean is the share of kinds."""
-    counts = Counter(one.checked.source for one in found)
-    return [1.0 / counts[one.checked.source] for one in found]
+    counts = Counter(one.shape for one in found)
+    return [1.0 / counts[one.shape] for one in found]
 
 
 def _count_commonest(_: Sequence[Example], found: Sequence[ScoredProgram]) -> list[float | None]:
     commonest = find_commonest(found)
-    return [float(one.checked.source == commonest) for one in found]
+    return [float(one.shape == commonest) for one in found]
 
 
 def _find_collapse(
@@ -176,6 +176,6 @@ def share_by_type(
 
 
 def find_commonest(found: Sequence[ScoredProgram]) -> str:
-    """Return the commonest program that was not refused; empty if all were."""
-    counts = Counter(one.checked.source for one in found if one.checked.refusal is None)
+    """Return the shape of the commonest program that was not refused; empty if all were."""
+    counts = Counter(one.shape for one in found if one.shape)
     return counts.most_common(1)[0][0] if counts else ""

@@ -11,7 +11,7 @@ from groupwise_recipes.workflows.deciding import Decider, Decision
 from groupwise_recipes.workflows.execution import Executor
 from groupwise_recipes.workflows.operators import signatures
 from groupwise_recipes.workflows.outcome import Outcome
-from groupwise_recipes.workflows.programs import Checked, check_program
+from groupwise_recipes.workflows.programs import Checked, check_program, describe_shape
 
 _MOST_KEPT = 4096
 
@@ -60,6 +60,11 @@ class ScoredProgram:
     def worth_if_accepted(self) -> float | None:
         """What it is worth; None if the program was refused or it cannot be said."""
         return None if self.checked.refusal is not None else self.worth
+
+    @property
+    def shape(self) -> str:
+        """What the program does, whatever its comments and names; empty if it was refused."""
+        return describe_shape(self.checked.source) if self.checked.source else ""
 
     @property
     def answer(self) -> str | None:

@@ -148,6 +148,23 @@ def test_two_programs_for_two_types_are_no_collapse(scorer: ProgramScorer) -> No
     assert alone.breakdown["collapsed"] is None
 
 
+def test_a_program_with_other_names_and_comments_is_the_same_program(scorer: ProgramScorer) -> None:
+    rewards = make_rewards(Success(scorer), ())
+    said = {
+        SUM: "    # math\n    math = await answer_generate(problem)\n    return math.answer",
+        CHOICE: "    # qa\n    qa = await answer_generate(problem)\n    return qa.answer",
+    }
+    scores = rewards.score_batch(
+        [ask_about_problem(CONFIG, problem) for problem in said],
+        [
+            Completion(f"async def workflow(problem, entry_point):\n{body}")
+            for body in said.values()
+        ],
+    )
+    assert [one.breakdown["collapsed"] for one in scores] == [1, 1]
+    assert [one.breakdown["distinct"] for one in scores] == [0.5, 0.5]
+
+
 class _Known:
     """A scorer that says what it is told."""
 

@@ -13,6 +13,7 @@ from groupwise_recipes.workflows.programs.reasons import (
     Repair,
 )
 from groupwise_recipes.workflows.programs.rules import describe_rules
+from groupwise_recipes.workflows.programs.shape import describe_shape
 
 __all__ = [
     "REASONS",
@@ -22,4 +23,5 @@ __all__ = [
     "Repair",
     "check_program",
     "describe_rules",
+    "describe_shape",
 ]
