@@ -58,3 +58,14 @@ def test_names_stay_where_another_binding_has_them() -> None:
     assert "def v1(a)" in shape
     assert "v2 = await" in shape
     assert "v1(v2.answer)" in shape
+
+
+def test_a_name_that_is_also_bound_otherwise_stays() -> None:
+    program = f"""{HEAD}    e = ''
+    try:
+        e = (await answer_generate(problem)).answer
+    except OperatorError as e:
+        return str(e)
+    return e"""
+    assert check_program(program, SIGNATURES).refusal is None
+    assert describe_shape(program) == program
