@@ -1,6 +1,6 @@
 """The usual way of a recipe, once: a Task says what is its own, stages do the rest."""
 
-from groupwise.flow.asking import open_policy
+from groupwise.flow.asking import ask_policy, make_ask, open_policy
 from groupwise.flow.exporting import check_pushable, export_run, list_uploads, upload
 from groupwise.flow.finished import FinishedRun, open_run
 from groupwise.flow.other_data import OtherData, evaluate_on
@@ -37,6 +37,7 @@ __all__ = [
     "Stage",
     "Task",
     "answer_requests",
+    "ask_policy",
     "build_base",
     "check_pushable",
     "estimate_picture",
@@ -45,6 +46,7 @@ __all__ = [
     "keep_stages",
     "list_uploads",
     "list_usual_stages",
+    "make_ask",
     "make_recipe",
     "name_version",
     "open_policy",

@@ -8,7 +8,7 @@ from pydantic import Field, model_validator
 from groupwise.core import Config, Harmless, Source
 from groupwise.data import find_place_problem
 from groupwise.flow import DataSettings, FlowConfig
-from groupwise.inference import ResponderSettings, Sampling
+from groupwise.inference import ResponderSettings, RetrySettings, Sampling
 from groupwise.judges import JudgeSettings
 from groupwise.sandbox import Limits
 from groupwise.training import SftSettings
@@ -18,7 +18,7 @@ from groupwise_recipes.workflows.outcome import ExecutionSettings
 
 Split = Literal["train", "validation", "test"]
 
-_PLACES = ("operators", "rules", "entry_point")
+PLACES = ("operators", "rules", "entry_point")
 _CACHED = Harmless("a reply from the cache is the reply", "缓存中的回复与重新请求相同")
 
 
@@ -129,6 +129,30 @@ class RivalSettings(Config):
     top_k: int = Field(default=3, ge=1)
 
 
+class GepaSettings(Config):
+    """GEPA, which rewrites the policy's prompt, as a rival of GRPO with as many programs to run.
+
+    Attributes:
+        model: reads what came of programs under a prompt, and writes another prompt.
+        policy: which policy writes the programs. A base that is built here writes none before its
+            warm-up.
+        num_executions: programs that are run at most; None: as many as GRPO sampled.
+        num_validation: validation problems that prompts are chosen by; the first, types in turn.
+        minibatch_size: training problems that the model reads about before it writes.
+        sampling: of the model; a reply that is cut off or empty is asked for again with twice the
+            tokens.
+        retry: of requests that failed.
+    """
+
+    model: ResponderSettings
+    policy: Literal["untrained", "sft"] = "untrained"
+    num_executions: int | None = Field(default=None, ge=1)
+    num_validation: int = Field(default=60, ge=1)
+    minibatch_size: int = Field(default=3, ge=1)
+    sampling: Sampling = Sampling(temperature=1.0, max_new_tokens=4096)
+    retry: RetrySettings = RetrySettings()
+
+
 class ScoringSettings(Config):
     """What says how programs are run and what their answers are worth.
 
@@ -155,6 +179,7 @@ class WorkflowsConfig(FlowConfig):
         judge: None: rules alone decide.
         reward: what an answer is worth.
         rivals: fixed programs.
+        gepa: None: the prompt is not optimised, and GEPA is not among the rivals.
     """
 
     data: WorkflowsData = WorkflowsData()
@@ -166,10 +191,11 @@ class WorkflowsConfig(FlowConfig):
     judge: WorkflowJudgeSettings | None = None
     reward: RewardSettings = RewardSettings()
     rivals: RivalSettings = RivalSettings()
+    gepa: GepaSettings | None = None
 
     @model_validator(mode="after")
     def _check_prompt(self) -> Self:
-        unknown = find_place_problem(self.prompt, needed={"problem"}, more=_PLACES)
+        unknown = find_place_problem(self.prompt, needed={"problem"}, more=PLACES)
         if unknown:
             raise ValueError(f"prompt: {unknown}")
         return self
@@ -178,4 +204,10 @@ class WorkflowsConfig(FlowConfig):
     def _check_judge(self) -> Self:
         if self.reward.mode == "judge_only" and self.judge is None:
             raise ValueError("reward.mode judge_only needs a judge")
+        return self
+
+    @model_validator(mode="after")
+    def _check_gepa(self) -> Self:
+        if self.gepa is not None and self.gepa.policy == "sft" and self.sft is None:
+            raise ValueError("gepa.policy sft needs a warm-up (sft)")
         return self

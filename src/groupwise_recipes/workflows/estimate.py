@@ -1,9 +1,12 @@
 """What a dry run says of the problems: how many, from where, how long."""
 
+from importlib.util import find_spec
+
 from groupwise.flow import Estimate
 from groupwise_recipes.workflows.config import WorkflowsConfig
 from groupwise_recipes.workflows.forms import list_sound_forms
 from groupwise_recipes.workflows.problems import choose_examples, describe_sources
+from groupwise_recipes.workflows.prompt_search import INSTALL
 
 _LONGEST = max(list_sound_forms(), key=len)
 
@@ -26,4 +29,12 @@ def estimate_run(config: WorkflowsConfig) -> Estimate:
         rows=[(one, _LONGEST) for one in examples["train"]],
         sources=describe_sources(examples),
         facts=facts,
+        later=_find_missing(config),
     )
+
+
+def _find_missing(config: WorkflowsConfig) -> dict[str, list[str]]:
+    """Return that the library is missing, if the prompt is to be optimised without it."""
+    if config.gepa is None or find_spec("gepa") is not None:
+        return {}
+    return {"optimise_prompt": [f"gepa is not installed: {INSTALL}"]}

@@ -6,9 +6,10 @@ from dataclasses import replace
 from typing import Any
 
 from groupwise.core import Example, Finding, RunError
+from groupwise.data import find_place_problem
 from groupwise.evaluation import Measure, Prediction, Section, Table
 from groupwise.rewards import Parsed
-from groupwise_recipes.workflows.config import WorkflowsConfig
+from groupwise_recipes.workflows.config import PLACES, WorkflowsConfig
 from groupwise_recipes.workflows.rivals import RIVALS, Rival, vote
 from groupwise_recipes.workflows.scoring import (
     ProgramScorer,
@@ -25,6 +26,14 @@ _STUB = (
 _JUDGED = "A judge alone decides what is right in this run (reward.mode: judge_only)."
 _COSTS = "Tokens are those of the executor, prompts and replies, the mean of a problem."
 _TRAINED = "grpo"
+OPTIMISE_PROMPT = "optimise_prompt"
+"""Name of the stage in which GEPA finds a prompt."""
+GEPA = "gepa"
+"""Name of the policy under the prompt that GEPA found."""
+_NO_GEPA = (
+    "GEPA is ? because no model that reflects is configured (gepa.model): the policy's prompt was "
+    "not optimised."
+)
 _PROGRAM = "program"
 _REFUSED = "(refused)"
 _ALPHA = 0.05
@@ -150,17 +159,52 @@ def find_in_scoring(config: WorkflowsConfig) -> list[Finding]:
     return found
 
 
-def make_sections(predictions: Sequence[Prediction]) -> list[Section]:
-    """Return what the report says of costs, programs and answers that are missing."""
+def make_sections(
+    predictions: Sequence[Prediction],
+    config: WorkflowsConfig,
+    optimised: Mapping[str, Any] | None = None,
+) -> list[Section]:
+    """Return what the report says of costs, programs and answers that are missing.
+
+    Args:
+        predictions: of all policies.
+        config: of the run.
+        optimised: what ``optimise_prompt`` found; None: there was no such stage.
+    """
     return [
         Section(
             "Accuracy and cost",
-            f"{_COSTS} {weigh_need(_group(predictions))}",
+            f"{_COSTS} {weigh_need(_group(predictions))}{'' if optimised else f' {_NO_GEPA}'}",
             (_tabulate_costs(predictions),),
         ),
         Section("Programs by type", "", (_tabulate_programs(predictions),)),
-        Section("Programs without an answer", "", (_tabulate_reasons(predictions),)),
+        Section(
+            "Programs without an answer", _tell_rule(config), (_tabulate_reasons(predictions),)
+        ),
+        *([_tell_search(optimised)] if optimised else []),
     ]
+
+
+def _tell_rule(config: WorkflowsConfig) -> str:
+    """Say whether the policy was told what programs are refused for: variables without a value."""
+    if find_place_problem(config.prompt, needed={"rules"}, more=("problem", *PLACES)):
+        return "The policy's prompt has no rules for programs ({{ rules }})."
+    has = "has" if config.assign_first else "does not have"
+    return f'The policy\'s prompt {has} the rule "assign every variable first" (assign_first).'
+
+
+def _tell_search(found: Mapping[str, Any]) -> Section:
+    """Return how the prompt was found, and the prompt."""
+    refused = ", ".join(f"{count} {why}" for why, count in sorted(found["refused"].items()))
+    text = (
+        f"Programs that GEPA ran: {found['num_executions']:,}. Times that it asked the model that "
+        f"reflects: {found['num_reflections']:,}. Prompts tried on {found['num_validation']:,} "
+        f"validation problems, the given one among them: {found['num_prompts']:,}. Mean reward "
+        f"there: {found['score']:.3f}, and {found['given_score']:.3f} under the given prompt. "
+        f"Prompts refused before they were tried: {refused or 'none'}."
+    )
+    table = Table("", ("The best prompt",), ((found["prompt"],),), kind="wrap")
+    return Section("Prompt optimised by GEPA", text, (table,))
 
 
 def weigh_need(by_policy: Mapping[str, Sequence[Prediction]]) -> str:
@@ -210,7 +254,7 @@ def _group(predictions: Sequence[Prediction]) -> dict[str, list[Prediction]]:
 
 def _tabulate_costs(predictions: Sequence[Prediction]) -> Table:
     types = sorted({str(one.fields["problem_type"]) for one in predictions})
-    rows = [
+    rows: list[tuple[str, ...]] = [
         (
             policy,
             *(_count_right([o for o in rows if o.fields["problem_type"] == t]) for t in types),
@@ -222,6 +266,8 @@ def _tabulate_costs(predictions: Sequence[Prediction]) -> Table:
         for policy, rows in _group(predictions).items()
     ]
     head = ("Policy", *types, "All", "Ran to an answer", "Tokens", "Calls")
+    if all(policy != GEPA for policy, *_ in rows):
+        rows.append((GEPA, *"?" * (len(head) - 1)))
     return Table("", head, tuple(rows))
 
 
@@ -245,7 +291,7 @@ def _tabulate_programs(predictions: Sequence[Prediction]) -> Table:
 
 def _tabulate_reasons(predictions: Sequence[Prediction]) -> Table:
     rows = [
-        (policy, reason, str(count))
+        (policy, reason, f"{count} of {len(found)}")
         for policy, found in _group(predictions).items()
         for reason, count in Counter(o.reason for o in found if o.predicted is None).most_common()
     ]

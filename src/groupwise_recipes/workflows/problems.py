@@ -102,15 +102,17 @@ def load_splits(config: WorkflowsConfig) -> Mapping[str, Sequence[Problem]]:
     return {name: read_problems(mix / f"{name}.jsonl") for name in SPLITS}
 
 
-def ask_about_problem(config: WorkflowsConfig, problem: Problem) -> Example:
-    """Return what a policy is asked about a problem."""
+def ask_about_problem(
+    config: WorkflowsConfig, problem: Problem, *, prompt: str | None = None
+) -> Example:
+    """Return what a policy is asked about a problem; ``prompt`` stands for that of the config."""
     places = {
         "problem": problem.problem,
         "operators": describe_operators(OPERATORS),
         "rules": describe_rules(assign_first=config.assign_first, language=config.language),
         "entry_point": problem.entry_point or "none",
     }
-    text = fill_template(config.prompt, places, file="the prompt")
+    text = fill_template(prompt or config.prompt, places, file="the prompt")
     return make_example(
         [Message("user", text)],
         label=problem.ground_truth,

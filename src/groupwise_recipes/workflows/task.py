@@ -17,12 +17,12 @@ from groupwise.core import (
     load_config,
 )
 from groupwise.data import read_examples
-from groupwise.flow import Estimate, Part, Stage, Task, keep_stages, list_usual_stages
+from groupwise.flow import ASKED, Estimate, Part, Stage, Task, keep_stages, list_usual_stages
 from groupwise.pipeline import StepContext, digest_models
 from groupwise.rewards import Parsed, RewardCase, RewardSet, describe_weights
 from groupwise_recipes.workflows.config import ScoringSettings, WorkflowsConfig
 from groupwise_recipes.workflows.estimate import estimate_run
-from groupwise_recipes.workflows.measuring import MEASURES, find_in_scoring
+from groupwise_recipes.workflows.measuring import MEASURES, OPTIMISE_PROMPT, find_in_scoring
 from groupwise_recipes.workflows.parser import WorkflowParser
 from groupwise_recipes.workflows.problems import (
     MIX_REPORT,
@@ -65,7 +65,10 @@ class Workflows(Task[WorkflowsConfig]):
         "parser": Part(_SCORED, _DECIDES),
         "warmup": Part("sft", f"{_OWN}.forms"),
         "rewards": Part(_SCORED, _DECIDES),
-        "measures": Part(f"{_SCORED} rivals", f"{_OWN}.measuring {_OWN}.rivals {_OWN}.forms"),
+        "measures": Part(
+            f"{_SCORED} rivals prompt assign_first language",
+            f"{_OWN}.measuring {_OWN}.rivals {_OWN}.forms",
+        ),
     }
     things = "problems"
     slices = ("problem_type", "source")
@@ -79,7 +82,7 @@ class Workflows(Task[WorkflowsConfig]):
         files = {} if mix is None else {"data.mix": _digest_mix(mix)}
         models = {
             f"{name}.model.model": one.model
-            for name, one in (("executor", config.executor.model), ("judge", _judge_model(config)))
+            for name, one in _list_models(config)
             if one is not None
         }
         return {**files, **digest_models(models)}
@@ -96,7 +99,13 @@ class Workflows(Task[WorkflowsConfig]):
             parts=("parser", "measures"),
             uses="prepare",
         )
-        return [_without_control(one) for one in (*usual[:place], rivals, *usual[place:])]
+        stages = [*usual[:place], rivals, *usual[place:]]
+        if config.gepa is not None:
+            place = [one.name for one in stages].index("evaluate")
+            stages.insert(place, _make_search(config))
+            evaluate = stages[place + 1]
+            stages[place + 1] = replace(evaluate, uses=f"{evaluate.uses} {OPTIMISE_PROMPT}")
+        return [_without_control(one) for one in stages]
 
     def prepare(self, config: WorkflowsConfig, folder: Path) -> None:
         """Put problems into splits."""
@@ -178,19 +187,27 @@ class Workflows(Task[WorkflowsConfig]):
 
     def policies(self, context: StepContext) -> "Sequence[RunPolicy]":
         """Return the fixed programs, the untrained policy, and what was trained."""
+        from groupwise_recipes.workflows.prompt_stage import describe_optimised
+
         rivals = [one.describe() for one in _list_rivals(context.config, context)]
-        usual = [one for one in super().policies(context) if one.kind != "baseline"]
-        return [*rivals, *usual]
+        *before, last = (one for one in super().policies(context) if one.kind != "baseline")
+        return [*rivals, *before, *describe_optimised(context), last]
 
     def complete(
         self, config: WorkflowsConfig, context: StepContext, predictions: "Sequence[Prediction]"
     ) -> "list[Prediction]":
-        """Return the predictions with what their programs cost."""
+        """Return the predictions with what their programs cost, and those under GEPA's prompt."""
         from groupwise_recipes.workflows.measuring import complete_predictions
+        from groupwise_recipes.workflows.prompt_stage import answer_optimised
 
         test = read_examples(context.output_of("prepare") / "test.jsonl")
         known = {example.id: example for example in test}
-        return complete_predictions(_open(config, context.run), known, predictions)
+        asked = dict.fromkeys(one.example_id for one in predictions)
+        optimised = answer_optimised(self, context, [known[name] for name in asked])
+        last = predictions[-1].policy if predictions else ""
+        place = sum(one.policy != last for one in predictions)
+        found = [*predictions[:place], *optimised, *predictions[place:]]
+        return complete_predictions(_open(config, context.run), known, found)
 
     def describe(
         self,
@@ -201,8 +218,9 @@ class Workflows(Task[WorkflowsConfig]):
     ) -> "Sequence[Section]":
         """Return what programs cost, which were written, and why some have no answer."""
         from groupwise_recipes.workflows.measuring import make_sections
+        from groupwise_recipes.workflows.prompt_stage import find_search
 
-        return make_sections(predictions)
+        return make_sections(predictions, config, find_search(context))
 
     def make_question(self, config: WorkflowsConfig, request: "Request", folder: Path) -> Example:
         """Return what is asked about a problem.
@@ -263,8 +281,31 @@ def _digest_mix(mix: Path) -> str:
     return digest_json([digest_file(path) for path in paths if path.exists()])
 
 
-def _judge_model(config: WorkflowsConfig) -> "ResponderSettings | None":
-    return None if config.judge is None else config.judge.model
+def _list_models(config: WorkflowsConfig) -> "list[tuple[str, ResponderSettings | None]]":
+    """Return the models that are asked beside the policy, by the sections that name them."""
+    return [
+        ("executor", config.executor.model),
+        ("judge", config.judge and config.judge.model),
+        ("gepa", config.gepa and config.gepa.model),
+    ]
+
+
+def _make_search(config: WorkflowsConfig) -> Stage:
+    return Stage(
+        name=OPTIMISE_PROMPT,
+        work=_run_search,
+        summary="GEPA: a prompt in as many executions as GRPO had",
+        reads=f"{ASKED} data.budget gepa prompt assign_first language",
+        parts=("parser",),
+        uses="prepare grpo" if config.sft is None else "prepare sft grpo",
+        code=f"{_OWN}.prompt_search {_OWN}.prompt_stage {_OWN}.reflecting {_OWN}.problems",
+    )
+
+
+def _run_search(task: Any, context: StepContext) -> None:
+    from groupwise_recipes.workflows.prompt_stage import run_search
+
+    run_search(task, context, _open(context.config, context.run))
 
 
 def _run_rivals(task: Any, context: StepContext) -> None:

@@ -3,8 +3,10 @@
 from pathlib import Path
 
 import pytest
+from faulty_server import MODEL
 from made_once import make_once
 from recipe_runs import RecipeJob
+from scripted_reflector import ScriptedReflector
 
 TINY = {
     "data.num_generated": 36,
@@ -25,13 +27,22 @@ TINY = {
 }
 
 
-@pytest.fixture(scope="session")
-def job() -> RecipeJob:
-    """The tiny run, to be started."""
-    return RecipeJob("workflows", TINY)
+BETTER = "Think first.\n{{ problem }}"
+_GEPA = "{{model: {{server: {{url: '{}', model: {}}}}}, policy: sft, {}}}"
+_SMALL = "num_validation: 2, minibatch_size: 1"
+
+
+def finish(folder: Path) -> Path:
+    """Do the tiny run; a script stands for the model that reflects."""
+    reflector = ScriptedReflector(["no place for a problem", BETTER])
+    try:
+        gepa = _GEPA.format(reflector.url, MODEL, _SMALL)
+        return RecipeJob("workflows", {**TINY, "gepa": gepa}).finish(folder)
+    finally:
+        reflector.close()
 
 
 @pytest.fixture(scope="session")
-def tiny_run(job: RecipeJob, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def tiny_run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The tiny run, finished; only to be read."""
-    return make_once("workflows", tmp_path_factory, lambda to: job.finish(to / "run")) / "run"
+    return make_once("workflows", tmp_path_factory, lambda to: finish(to / "run")) / "run"

@@ -11,6 +11,7 @@ from groupwise_recipes.workflows.config import WorkflowsConfig
 from groupwise_recipes.workflows.problems import SPLITS, ask_about_problem
 
 RECIPE = find_recipe("workflows")
+DEMO = RECIPE.config_folder / "demo.yaml"
 SOURCE = RECIPE.config_folder / "qwen2.5-7b.yaml"
 
 
@@ -46,3 +47,10 @@ def test_the_policy_is_told_operators_rules_problem_and_entry_point(config: Work
 def test_a_prompt_has_no_unknown_place():
     with pytest.raises(Exception, match=r"prompt: .*answer"):
         load_config(WorkflowsConfig, SOURCE, overrides=["prompt='{{ problem }} {{ answer }}'"])
+
+
+def test_a_prompt_is_optimised_for_a_policy_that_there_is():
+    gepa = "gepa={model: {server: {url: 'http://127.0.0.1:9/v1', model: m}}, policy: sft}"
+    with pytest.raises(Exception, match=r"gepa\.policy sft needs a warm-up"):
+        load_config(WorkflowsConfig, SOURCE, overrides=[gepa])
+    assert load_config(WorkflowsConfig, DEMO, overrides=[gepa]).gepa is not None

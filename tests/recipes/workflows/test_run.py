@@ -3,13 +3,14 @@
 from pathlib import Path
 
 import pytest
+import yaml
 from plan_keys import list_done
 from recipe_plans import list_all_steps
 from sandbox_host import MISSING
 
 from groupwise.core import read_json, read_jsonl
 from groupwise.data import read_examples
-from groupwise.evaluation import read_predictions
+from groupwise.evaluation import read_policies, read_predictions
 from groupwise_recipes.workflows.rivals import RIVALS
 from groupwise_recipes.workflows.scoring import read_problem
 
@@ -28,7 +29,7 @@ def test_every_policy_answers_the_same_problems(tiny_run: Path) -> None:
     by_policy: dict[str, set[str]] = {}
     for one in found:
         by_policy.setdefault(one.policy, set()).add(one.example_id)
-    assert set(by_policy) == {*RIVALS, "prompt", "sft", "grpo"}
+    assert set(by_policy) == {*RIVALS, "prompt", "sft", "gepa", "grpo"}
     assert set(map(frozenset, by_policy.values())) == {frozenset(one.id for one in test)}
     direct = [one for one in found if one.policy == "direct"]
     assert all(one.fields["tokens"] > 0 and one.fields["calls"] == 1 for one in direct)
@@ -55,6 +56,20 @@ def test_what_decides_is_shown_to_nobody(tiny_run: Path) -> None:
     report = (tiny_run / "report.md").read_text(encoding="utf-8")
     assert "The executor of this run is a stub, not a model" in report
     assert "needed here" in report or "none is compared" in report
+
+
+def test_a_prompt_is_optimised_with_as_many_programs_as_grpo_had(tiny_run: Path) -> None:
+    folder = tiny_run / "optimise_prompt"
+    spent = read_json(tiny_run / "grpo" / "budget.json", dict)["num_samples"]
+    found = read_json(folder / "search.json", dict)
+    assert 0 < found["num_executions"] <= spent
+    assert len(read_jsonl(folder / "trials.jsonl")) <= found["num_executions"]
+    assert found["refused"] == {"lost_place": 1}
+    pasted = yaml.safe_load((folder / "prompt.yaml").read_text(encoding="utf-8"))
+    assert pasted == {"prompt": found["prompt"]}
+    [told] = [one for one in read_policies(tiny_run).listed if one.name == "gepa"]
+    assert (told.kind, told.trained_from) == ("prompted", "sft")
+    assert told.budget == {"num_samples": found["num_executions"]}
 
 
 def test_the_curves_have_both_rates_and_every_type(tiny_run: Path) -> None:
