@@ -25,7 +25,7 @@ Mode = Literal["rules_first", "judge_only"]
 _MARKED = re.compile(r"####|\\boxed\b")
 _LEAD = re.compile(
     r"\s*(?:so,?\s+|thus,?\s+|therefore,?\s+)?"
-    r"(?:(?:the )?(?:final |correct )?answer(?: is)?|答案(?:是|为)?)\s*[:：]?\s*",
+    r"(?:(?:the )?(?:final |correct )?answer\b(?: is\b)?|答案(?:是|为)?)\s*[:：]?\s*",
     re.IGNORECASE,
 )
 
@@ -157,8 +157,11 @@ class Decider:
         """Return an answer as its rule reads it."""
         if problem.problem_type == "code":
             return answer
-        said = extract_answer(answer)
-        is_bare = self._choose(problem, answer) == "maths" and not _MARKED.search(said)
+        said, rule = extract_answer(answer), self._choose(problem, answer)
+        if rule == "words":  # words that introduce an answer may be the answer: `Answer Me!`
+            example = make_decidable(problem)
+            return max(said, answer, key=lambda t: self._f1(example, Completion(t)).value or 0.0)
+        is_bare = rule == "maths" and not _MARKED.search(said)
         return rf"\boxed{{{said}}}" if is_bare else said
 
     def _score_words(self, examples: Sequence[Example], texts: Sequence[Completion]) -> list[Score]:
@@ -173,9 +176,12 @@ class Decider:
 def extract_answer(text: str) -> str:
     """Return an answer without the words that introduce it and the full stop after it.
 
-    It is a normalisation: what is left stands in the text, and nothing is chosen from it.
+    It is a normalisation: what is left stands in the text, and nothing is chosen from it. A text of
+    nothing else is left as it is.
     """
     lead = _LEAD.match(text)
+    if lead and not text[lead.end() :].strip(" \t\n.。"):
+        lead = None
     said = text[lead.end() :].strip() if lead else text.strip()
     return said[:-1].rstrip() if said.endswith(("。", ".")) and not said.endswith("..") else said
 

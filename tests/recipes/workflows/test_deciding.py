@@ -6,6 +6,7 @@ from hypothesis import strategies as st
 
 from groupwise.data import Problem
 from groupwise.judges import NoVerdict, Verdict
+from groupwise.rewards import ChoiceParser, NumberParser
 from groupwise.sandbox import Limits
 from groupwise_recipes.workflows.deciding import Decider, extract_answer, make_decidable
 
@@ -159,3 +160,56 @@ def test_what_is_extracted_stands_in_the_text(text):
     said = extract_answer(text)
     assert said in text
     assert said == said.strip()
+
+
+INTRODUCED = st.sampled_from(
+    [
+        "",
+        "Answer",
+        "answer: ",
+        "The answer is ",
+        "So, the final answer is: ",
+        "Thus ",
+        "答案是",
+        " ",
+    ]
+)
+
+
+@given(INTRODUCED, st.text(), st.sampled_from(["", ".", " 。", "...", " or 5"]))
+def test_nothing_is_chosen_from_a_text(lead, text, end):
+    whole = (lead + text + end).strip()
+    said = extract_answer(lead + text + end)
+    rest = whole.removesuffix(".").removesuffix("。").rstrip()
+    assert whole.endswith(said) or rest.endswith(said)
+    assert bool(said) == bool(whole.strip(".。 ")) or said == whole
+
+
+@given(INTRODUCED, st.text("Answer isMe!.: 7", min_size=1))
+def test_extraction_takes_nothing_from_what_the_rule_for_words_gives(lead, text):
+    reference = f"{lead}{text} x"
+    assert decide(make("qa", reference), reference)[0].value == 1.0
+    assert decide(make("qa", f"{text} x"), f"The answer is {text} x.")[0].value == 1.0
+
+
+@given(INTRODUCED, st.text("ABC ().:b", max_size=8))
+def test_extraction_turns_no_choice_that_the_rule_has_read(lead, text):
+    read = ChoiceParser(num_options=3).parse(lead + text).label
+    if read is not None:
+        assert decide(CHOICE, lead + text)[0].value == float(read == "B")
+
+
+@given(INTRODUCED, st.integers(-9999, 9999), st.sampled_from(["", ".", " or 5", "\n5"]))
+def test_extraction_turns_no_number_that_the_rule_has_read(lead, number, more):
+    text = f"{lead}{number}{more}"
+    read = NumberParser().parse(text).label
+    if read is not None:
+        found = decide(make("math", str(number)), text)[0].value
+        assert found == float(float(read) == number)
+
+
+@given(INTRODUCED, st.text(min_size=1), st.sampled_from(["True", "False"]))
+def test_extraction_decides_nothing_for_a_judge_who_reads_the_whole_answer(lead, text, says):
+    found, decider = decide(WORDS, lead + text, mode="judge_only", says=says)
+    assert (found.value, found.by) == (float(says == "True"), "judge")
+    assert decider.judge.asked[0]["answer"] == lead + text
