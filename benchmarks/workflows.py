@@ -2,14 +2,17 @@
 
     python benchmarks/workflows.py --json results.json
 
-``sandbox`` is ``Executor.run_all``. ``plain`` is a bare ``python -I`` process for each program,
-which asks the same server by urllib: with all rights of the user, no limit and no count of what it
-asks. Every program asks two or three times; the server is the stub, which answers at once, so that
-what is measured is all but the model. Both are measured in turn.
+``sandbox`` is ``Executor.run_all``; ``apart`` is the same where each program starts bubblewrap
+and an interpreter, as where none can be forked. ``plain`` is a bare ``python -I`` process for each
+program, which asks the same server by urllib: with all rights of the user, no limit and no count of
+what it asks. Every program asks two or three times; the server is the stub, which answers at once,
+so that what is measured is all but the model. All are measured in turn. Processor time is that of
+the programs, with all that starts and ends them, and apart from it that of the process that asks.
 """
 
 import argparse
 import asyncio
+import os
 import statistics
 import subprocess
 import sys
@@ -23,6 +26,7 @@ from typing import Any
 from groupwise.core import describe_machine, dump_config, write_json, write_jsonl
 from groupwise.data import Problem
 from groupwise.inference import LimitSettings, ServerEngine, ServerSettings
+from groupwise.sandbox import bubblewrap, cpython, template
 from groupwise_recipes.workflows.execution import Executor
 from groupwise_recipes.workflows.executor_stub import STUB_NAME
 from groupwise_recipes.workflows.operators import TEMPLATES
@@ -80,8 +84,8 @@ def make_problems(count: int) -> list[Problem]:
 
 
 @contextmanager
-def serve(problems: list[Problem]) -> Iterator[str]:
-    """Give the URL of the stub in a process of its own."""
+def serve(problems: list[Problem]) -> Iterator[tuple[str, int]]:
+    """Give URL and number of a process that is the stub."""
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "problems.jsonl"
         write_jsonl(path, [dump_config(problem) for problem in problems])
@@ -89,7 +93,7 @@ def serve(problems: list[Problem]) -> Iterator[str]:
         with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as server:
             assert server.stdout is not None
             try:
-                yield server.stdout.readline().split()[2].rstrip(":")
+                yield server.stdout.readline().split()[2].rstrip(":"), server.pid
             finally:
                 server.terminate()
 
@@ -102,6 +106,15 @@ def run_sandboxed(url: str, problems: list[Problem], at_once: int) -> None:
     outcomes = executor.run_all([(PROGRAM, problem) for problem in problems])
     if any(outcome.fault for outcome in outcomes):
         raise SystemExit(f"programs failed: {executor.report()}")
+
+
+def run_apart(url: str, problems: list[Problem], at_once: int) -> None:
+    """Run the program on all problems, each in bubblewrap and an interpreter of its own."""
+    cpython.start_guest = bubblewrap.start_guest
+    try:
+        run_sandboxed(url, problems, at_once)
+    finally:
+        cpython.start_guest = template.start_guest
 
 
 def run_plain(url: str, problems: list[Problem], at_once: int) -> None:
@@ -129,26 +142,61 @@ async def _run_plain(url: str, problems: list[Problem], at_once: int) -> None:
     await asyncio.gather(*(run(problem) for problem in problems))
 
 
+def read_cpu_s(left_out: int) -> tuple[float, float]:
+    """Return processor time of this process, and of all below it but one."""
+    times = os.times()
+    below = times.children_user + times.children_system
+    return times.user + times.system, below + sum(
+        map(_read_tree_s, _list_children(os.getpid(), left_out))
+    )
+
+
+def _list_children(process: int, left_out: int = 0) -> list[int]:
+    threads = Path(f"/proc/{process}/task").iterdir()
+    found = [int(n) for thread in threads for n in (thread / "children").read_text().split()]
+    return [child for child in found if child != left_out]
+
+
+def _read_tree_s(process: int) -> float:
+    try:
+        fields = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()
+        children = _list_children(process)
+    except (FileNotFoundError, ProcessLookupError):
+        return 0.0
+    own_s = sum(map(int, fields[11:15])) / os.sysconf("SC_CLK_TCK")
+    return own_s + sum(map(_read_tree_s, children))
+
+
 def measure(num_programs: int) -> list[dict[str, Any]]:
-    """Return programs in a second for every number at once: the mean of rounds, in turn."""
+    """Return programs in a second, and what each took, for every number at once."""
     problems = make_problems(num_programs)
     rows: list[dict[str, Any]] = []
-    with serve(problems) as url:
-        kinds = {"sandbox": run_sandboxed, "plain": run_plain}
+    with serve(problems) as (url, server):
+        run_sandboxed(url, problems[:1], 1)  # whatever starts only once
         for at_once in AT_ONCE:
-            rates: dict[str, list[float]] = {name: [] for name in kinds}
-            count = min(num_programs, 8 * at_once)
-            for _ in range(NUM_ROUNDS):
-                for name, run in kinds.items():
-                    start_s = time.monotonic()
-                    run(url, problems[:count], at_once)
-                    rates[name].append(round(count / (time.monotonic() - start_s), 2))
+            count = min(num_programs, 16 * at_once)
+            found = [
+                measure_round(url, server, problems[:count], at_once) for _ in range(NUM_ROUNDS)
+            ]
             means = {
-                f"{name}_per_s": round(statistics.mean(found), 1) for name, found in rates.items()
+                name: round(statistics.mean(one[name] for one in found), 1) for name in found[0]
             }
-            rows.append({"at_once": at_once, "num_programs": count, **means, "rounds": rates})
+            rows.append({"at_once": at_once, "num_programs": count, **means, "rounds": found})
             print(rows[-1])
     return rows
+
+
+def measure_round(url: str, server: int, problems: list[Problem], at_once: int) -> dict[str, float]:
+    """Return rates and milliseconds of processor time for each way, one after the other."""
+    found: dict[str, float] = {}
+    for name, run in {"sandbox": run_sandboxed, "apart": run_apart, "plain": run_plain}.items():
+        start_s, before = time.monotonic(), read_cpu_s(server)
+        run(url, problems, at_once)
+        found[f"{name}_per_s"] = round(len(problems) / (time.monotonic() - start_s), 2)
+        spent = [now - then for now, then in zip(read_cpu_s(server), before, strict=True)]
+        for part, spent_s in zip(("asking", "programs"), spent, strict=True):
+            found[f"{name}_{part}_ms"] = round(1000 * spent_s / len(problems), 2)
+    return found
 
 
 def main() -> None:

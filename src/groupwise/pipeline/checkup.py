@@ -16,7 +16,7 @@ from packaging.requirements import Requirement
 
 from groupwise import __version__
 from groupwise.core import list_gpus
-from groupwise.sandbox import explain_missing
+from groupwise.sandbox import explain_missing, explain_slow
 
 _MIN_DISK_GIB = 2.0
 _MIN_MEMORY_GIB = 4.0
@@ -99,9 +99,10 @@ def _check_torchvision() -> Check:
 
 def _check_sandbox() -> Check:
     missing = explain_missing()
-    if missing is None:
-        return Check("sandbox", "fine", "bubblewrap works")
-    return Check("sandbox", "warning", "most model-written code is refused", missing)
+    if missing is not None:
+        return Check("sandbox", "warning", "most model-written code is refused", missing)
+    slow = explain_slow()
+    return Check("sandbox", "fine", "bubblewrap works" + (f", slowly: {slow}" if slow else ""))
 
 
 def _check_disk(folder: Path) -> Check:

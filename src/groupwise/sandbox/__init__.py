@@ -1,7 +1,7 @@
 """Run Python that nobody has read, under limits.
 
 One call, ``run_python``. A program is run by CPython under bubblewrap, and only there; without
-bubblewrap it is refused.
+bubblewrap it is refused. Each has a sandbox of its own, forked from one that is started once.
 
 Covered: the program sees no file of the machine but the interpreter and its libraries, no
 environment, no network and no other process; time, processor time, memory, temporary files,
@@ -18,6 +18,7 @@ from groupwise.sandbox.guest.values import Described
 from groupwise.sandbox.host_functions import HostFunction
 from groupwise.sandbox.result import Limits, ProgramTests, Result, Status
 from groupwise.sandbox.run import run_python, run_python_async
+from groupwise.sandbox.template import explain_slow
 
 __all__ = [
     "Described",
@@ -27,6 +28,7 @@ __all__ = [
     "Result",
     "Status",
     "explain_missing",
+    "explain_slow",
     "run_python",
     "run_python_async",
 ]

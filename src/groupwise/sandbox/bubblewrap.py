@@ -23,8 +23,7 @@ INSTALL = "apt-get install -y bubblewrap (Debian, Ubuntu) or dnf install bubblew
 _NOBODY = "65534"
 _MODULES = (
     *("codec", "values", "channel", "tasks", "host_calls", "program", "proxy", "checker"),
-    "confine",
-    "start",
+    *("confine", "start", "template"),
 )
 _LIBRARIES = ("/lib", "/lib64", "/usr/lib", "/usr/lib64")
 _DEVICES = ("/dev/null", "/dev/zero", "/dev/urandom")
@@ -32,24 +31,29 @@ _DEVICES = ("/dev/null", "/dev/zero", "/dev/urandom")
 # nothing is torn down: that takes an eighth of a run, and the kernel does it.
 _BOOT = """
 import marshal, os, sys
-data, calls, control, bundle = b"", *map(int, sys.argv[1:])
+data, bundle, numbers = b"", int(sys.argv[2]), map(int, sys.argv[3:])
 while part := os.pread(bundle, 1 << 20, len(data)):
     data += part
 for name, code in marshal.loads(data):
     module = sys.modules[name] = type(sys)(name)
     exec(code, vars(module))
-module.main(control, calls)
+    if name == sys.argv[1]:
+        break
+module.main(*numbers)
 os._exit(0)
 """
 
 
-def build_command(*, file_mib: int, filter_fd: int, arguments: Sequence[str]) -> list[str]:
+def build_command(
+    *, file_mib: int, filter_fd: int, arguments: Sequence[str], is_template: bool = False
+) -> list[str]:
     """Return the command that runs ``python -c CODE ARGUMENTS`` inside.
 
     Args:
         file_mib: size of the temporary folder.
         filter_fd: descriptor with the seccomp filter; -1 for none.
         arguments: the code, then its arguments.
+        is_template: whether it may make namespaces inside its own.
 
     Raises:
         SandboxError: if bubblewrap is not installed.
@@ -64,6 +68,8 @@ def build_command(*, file_mib: int, filter_fd: int, arguments: Sequence[str]) ->
     options += ["--chdir", "/tmp", "--remount-ro", "/"]
     if filter_fd >= 0:
         options += ["--seccomp", str(filter_fd)]
+    if is_template:
+        options += ["--cap-drop", "ALL", "--cap-add", "CAP_SYS_ADMIN"]
     return [program, *options, "--", _find_python(), "-S", "-s", "-B", "-P", "-c", *arguments]
 
 
@@ -130,26 +136,51 @@ def start_guest(
     Raises:
         SandboxError: if bubblewrap is not installed or cannot be started.
     """
-    bundle = _open_bundle(os.getpid())
     filter_fd = _copy_filter()
-    arguments = [_BOOT, str(calls_fd), str(control_fd), str(bundle)]
-    command = build_command(file_mib=file_mib, filter_fd=filter_fd, arguments=arguments)
-    passed = [fd for fd in (bundle, control_fd, calls_fd, filter_fd) if fd >= 0]
+    try:
+        return _start(
+            "start", (control_fd, calls_fd), stdin=stdin, file_mib=file_mib, filter_fd=filter_fd
+        )
+    finally:
+        if filter_fd >= 0:
+            os.close(filter_fd)
+
+
+def start_template(requests_fd: int) -> subprocess.Popen[bytes]:
+    """Start the process that becomes programs, which reads of them on ``requests_fd``.
+
+    It is ended when the thread ends that started it.
+
+    Raises:
+        SandboxError: if bubblewrap is not installed or cannot be started.
+    """
+    descriptors = (requests_fd, _open_filter(os.getpid()))
+    return _start("template", descriptors, stdin=subprocess.DEVNULL)
+
+
+def _start(
+    module: str, descriptors: tuple[int, int], *, stdin: int, file_mib: int = 1, filter_fd: int = -1
+) -> subprocess.Popen[bytes]:
+    bundle = _open_bundle(os.getpid())
+    arguments = [_BOOT, f"{guest.__name__}.{module}", *map(str, (bundle, *descriptors))]
+    command = build_command(
+        file_mib=file_mib,
+        filter_fd=filter_fd,
+        arguments=arguments,
+        is_template=module == "template",
+    )
     try:
         return subprocess.Popen(
             command,
             stdin=stdin,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
-            pass_fds=passed,
+            pass_fds=[fd for fd in (bundle, *descriptors, filter_fd) if fd >= 0],
             cwd="/",
             env={},
         )
     except OSError as error:
         raise SandboxError(f"bubblewrap cannot be started ({error.strerror})") from error
-    finally:
-        if filter_fd >= 0:
-            os.close(filter_fd)
 
 
 def _copy_filter() -> int:

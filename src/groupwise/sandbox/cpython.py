@@ -12,7 +12,6 @@ import time
 from dataclasses import dataclass, field
 from typing import Any, get_args
 
-from groupwise.sandbox.bubblewrap import start_guest
 from groupwise.sandbox.guest.channel import frame
 from groupwise.sandbox.guest.codec import load
 from groupwise.sandbox.guest.values import (
@@ -24,6 +23,7 @@ from groupwise.sandbox.guest.values import (
 from groupwise.sandbox.host_functions import HostFunctions
 from groupwise.sandbox.result import Job, Result, Status
 from groupwise.sandbox.seccomp import build_program_filter
+from groupwise.sandbox.template import Forked, start_guest
 
 _START_S = 20.0
 _END_S = 1.0
@@ -92,6 +92,8 @@ async def run_cpython(job: Job, functions: HostFunctions) -> Result:
                     task.cancel()
                 await asyncio.gather(talk, answer, return_exceptions=True)
                 await readers.end(talk.done() and not talk.cancelled())
+            if readers.is_lost:
+                verdict = {"status": "refused", "message": "what it was forked from has ended"}
     finally:
         for end in sockets:
             end.close()
@@ -105,6 +107,7 @@ class _Readers:
         self.process = process
         self.output = output
         self.started = asyncio.Event()
+        self.is_lost = False  # by no fault of the program
         self.transports: list[asyncio.ReadTransport] = []
         self.tasks: list[asyncio.Task[None]] = []
 
@@ -120,6 +123,7 @@ class _Readers:
 
     async def end(self, is_orderly: bool) -> None:
         """Wait for the sandbox's end; kill it unless it ends by itself."""
+        self.is_lost = isinstance(self.process, Forked) and self.process.is_lost()
         if not is_orderly:
             self.process.kill()
         # The streams are closed when the last process inside is gone.

@@ -1,0 +1,141 @@
+"""A process that becomes programs: it is started once, and forks for each of them.
+
+It alone may make namespaces. What it forks makes its own (processes, files, network, and so on)
+with an empty temporary folder, goes into a user namespace without any right to these, drops every
+capability and takes the filter; only then does it read what it is to run. The template itself
+never reads anything of a program.
+"""
+
+from __future__ import annotations
+
+import _socket
+import gc
+import os
+import select
+import sys
+
+from groupwise.sandbox.guest.confine import (
+    call_system,
+    close_files,
+    drop_capabilities,
+    filter_calls,
+)
+from groupwise.sandbox.guest.start import main as run_guest
+
+TYPE_CHECKING = False  # typing takes as long to import as all the rest
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+_NEW_USER, _NEW_PID = 0x10000000, 0x20000000
+_NEW_OTHERS = 0x40000000 | 0x08000000 | 0x04000000 | 0x02000000 | 0x00020000
+_NO_SUID_NO_DEVICES, _PRIVATE_BELOW = 2 | 4, 0x40000 | 0x4000
+_NUM_FILES, _INT_BYTES = 6, 4
+_SIGKILL = 9
+_REAP_MS = 20
+
+
+def main(requests_fd: int, filter_fd: int) -> None:
+    """Fork for every request until there is nobody to ask.
+
+    Args:
+        requests_fd: socket on which the host asks; it is told when all is well.
+        filter_fd: file with the filter for all that is forked; -1 for none.
+    """
+    outer = os.pread(filter_fd, 1 << 16, 0) if filter_fd >= 0 else b""
+    requests = _socket.socket(fileno=requests_fd)
+    close_files({requests_fd})
+    me = os.pidfd_open(os.getpid())
+    trial = _fork(me, lambda: _divide(1 << 20, outer))
+    if os.waitpid(trial, 0)[1] != 0:
+        return
+    null = os.open("/dev/null", os.O_RDWR)
+    for number in range(3):
+        os.dup2(null, number)
+    gc.freeze()
+    requests.send(b"ready")
+    _serve(requests, me, outer)
+
+
+def _serve(requests: _socket.socket, me: int, outer: bytes) -> None:
+    """Start what is asked for, and end what the host has let go of."""
+    running: dict[int, int] = {}
+    dying: list[int] = []
+    watched = select.poll()
+    watched.register(requests.fileno(), select.POLLIN)
+    while True:
+        for descriptor, _ in watched.poll(_REAP_MS if dying else None):
+            if descriptor in running:
+                dying.append(running.pop(descriptor))
+                os.kill(dying[-1], _SIGKILL)
+                watched.unregister(descriptor)
+                os.close(descriptor)
+                continue
+            size, (line, *files) = _receive(requests)
+            try:
+                running[line] = _fork(me, lambda s=size, f=files: _become_guest(s, f, outer))
+                watched.register(line, select.POLLIN)
+            except OSError:  # too many processes or namespaces, for now
+                os.close(line)
+            for given in files:
+                os.close(given)
+        dying = [child for child in dying if not os.waitpid(child, os.WNOHANG)[0]]
+
+
+def _receive(requests: _socket.socket) -> tuple[int, list[int]]:
+    """Return size of the folder and descriptors of the next request; end if there is none."""
+    room = _socket.CMSG_SPACE(_NUM_FILES * _INT_BYTES)
+    data, sent, _, _ = requests.recvmsg(64, room, _socket.MSG_CMSG_CLOEXEC)
+    if not data:
+        os._exit(0)
+    packed = sent[0][2]
+    places = range(0, len(packed), _INT_BYTES)
+    return int(data), [int.from_bytes(packed[at : at + _INT_BYTES], sys.byteorder) for at in places]
+
+
+def _fork(me: int, work: Callable[[], None]) -> int:
+    """Return the process, the first one of its namespace, that does some work and ends."""
+    call_system("unshare", _NEW_PID)
+    try:
+        child = os.fork()
+        if child == 0:
+            _do(work)
+    finally:
+        call_system("setns", me, _NEW_PID)
+    return child
+
+
+def _do(work: Callable[[], None]) -> None:
+    code = 1
+    try:
+        work()
+        code = 0
+    except BaseException as error:  # noqa: BLE001 (whatever it is, this is no template)
+        os.write(2, f"{type(error).__name__}: {error}".encode())
+    finally:
+        os._exit(code)
+
+
+def _become_guest(size: int, files: list[int], outer: bytes) -> None:
+    for number in range(3):
+        os.dup2(files[number], number)
+    control, *calls = files[3:]
+    close_files({control, *calls})
+    _divide(size, outer)
+    run_guest(control, calls[0] if calls else -1)
+
+
+def _divide(size: int, outer: bytes) -> None:
+    """Leave everything that is the template's, for good.
+
+    Raises:
+        OSError: if this machine does not allow it.
+    """
+    os.setsid()  # signals to a group reach all of it, whatever their namespaces
+    call_system("unshare", _NEW_OTHERS)
+    call_system("mount", None, b"/", None, _PRIVATE_BELOW, None)
+    options = b"mode=0755,size=%d" % size
+    call_system("mount", b"tmpfs", b"/tmp", b"tmpfs", _NO_SUID_NO_DEVICES, options)
+    os.chdir("/tmp")
+    call_system("unshare", _NEW_USER)  # those before belong to the old one: it has no right to them
+    drop_capabilities()
+    filter_calls(outer)

@@ -1,0 +1,173 @@
+"""The process that becomes programs, from outside: one for each process that runs any.
+
+Where it cannot be had, each program is given bubblewrap and an interpreter of its own, which
+takes several times the processor time and gives the same results.
+"""
+
+import os
+import socket
+import subprocess
+import threading
+import warnings
+from concurrent.futures import Future
+from contextlib import suppress
+
+from groupwise.core import SandboxError
+from groupwise.sandbox import bubblewrap
+
+_START_S = 20.0
+
+
+class Forked:
+    """A sandbox that is forked from the template.
+
+    Args:
+        template: where to ask for it.
+        size: bytes of its temporary folder.
+        files: descriptors of its input, the conversation, and calls if there are any.
+
+    Attributes:
+        stdout: what it prints.
+        stderr: its errors.
+
+    Raises:
+        OSError: if the template has just ended, or has too much to do.
+    """
+
+    def __init__(self, template: socket.socket, size: int, files: list[int]) -> None:
+        self._line, inside = socket.socketpair()
+        self._line.setblocking(False)
+        pipes = os.pipe(), os.pipe()
+        self.stdout, self.stderr = (os.fdopen(reader, "rb", buffering=0) for reader, _ in pipes)
+        writers = [writer for _, writer in pipes]
+        try:
+            sent = [inside.fileno(), files[0], *writers, *files[1:]]
+            socket.send_fds(template, [b"%d" % size], sent)
+        except OSError:
+            for end in (self._line, self.stdout, self.stderr):
+                end.close()
+            raise
+        finally:
+            inside.close()
+            for writer in writers:
+                os.close(writer)
+
+    def is_lost(self) -> bool:
+        """Say whether the template has ended, as it does before what it forked, or let go of it."""
+        return _is_closed(self._line)
+
+    def kill(self) -> None:
+        """Let the template kill it, with everything inside."""
+        with suppress(OSError):  # the template has ended, and with it all that it forked
+            # Closing would do nothing while a fork of this process has it open, too.
+            self._line.shutdown(socket.SHUT_RDWR)
+
+    def wait(self) -> None:
+        """Leave it to the template, which waits for it."""
+        self._line.close()
+
+
+class _Template:
+    """The template of this process, or why it has none."""
+
+    def __init__(self) -> None:
+        self.lock = threading.Lock()
+        self.end: socket.socket | None = None
+        self.why_not: str | None = None
+
+    def find(self) -> socket.socket | None:
+        """Return where to ask it to fork; None if there cannot be one."""
+        with self.lock:
+            if self.end is not None and _is_closed(self.end):
+                self.forget()
+            if self.end is None and self.why_not is None:
+                try:
+                    self.end = _start()
+                except SandboxError as error:
+                    self.why_not = str(error)
+                    warnings.warn(f"every program starts an interpreter: {error}", stacklevel=2)
+            return self.end
+
+    def forget(self) -> None:
+        """Have none; who asks next starts another."""
+        if self.end is not None:
+            self.end.close()
+        self.end = None
+
+    def leave_to_parent(self) -> None:
+        """Have none in a process that was forked from the one that has."""
+        self.lock = threading.Lock()
+        self.forget()
+
+
+_template = _Template()
+os.register_at_fork(after_in_child=_template.leave_to_parent)
+
+
+def explain_slow() -> str | None:
+    """Return why every program starts an interpreter of its own here; None if none has to."""
+    return None if _template.find() is not None else _template.why_not
+
+
+def start_guest(
+    *, file_mib: int, stdin: int, control_fd: int, calls_fd: int
+) -> Forked | subprocess.Popen[bytes]:
+    """Start a sandbox: forked from the template if there can be one.
+
+    It takes what ``bubblewrap.start_guest`` takes.
+
+    Raises:
+        SandboxError: if bubblewrap is not installed or cannot be started.
+    """
+    template = _template.find()
+    if template is not None:
+        files = [descriptor for descriptor in (stdin, control_fd, calls_fd) if descriptor >= 0]
+        with suppress(OSError):
+            return Forked(template, file_mib << 20, files)
+    return bubblewrap.start_guest(
+        file_mib=file_mib, stdin=stdin, control_fd=control_fd, calls_fd=calls_fd
+    )
+
+
+def _start() -> socket.socket:
+    """Return the end of a conversation with a template that is ready.
+
+    Raises:
+        SandboxError: if it cannot do here what it has to.
+    """
+    end, inside = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    end.settimeout(_START_S)
+    errors: Future[bytes] = Future()
+    threading.Thread(target=_hold, args=(inside, errors), daemon=True).start()
+    try:
+        if end.recv(16) == b"ready":
+            end.setblocking(False)
+            return end
+        why = " ".join(errors.result(_START_S).decode("utf-8", "replace").split())
+    except OSError as error:
+        why = str(error)
+    except BaseException:
+        end.close()
+        raise
+    end.close()
+    raise SandboxError(f"it cannot fork here ({why})")
+
+
+def _hold(inside: socket.socket, errors: "Future[bytes]") -> None:
+    """Start a template and stay to its end: bubblewrap ends with the thread that started it."""
+    with inside:
+        try:
+            process = bubblewrap.start_template(inside.fileno())
+        except SandboxError as error:
+            errors.set_exception(error)
+            return
+    errors.set_result(process.communicate()[1])
+
+
+def _is_closed(end: socket.socket) -> bool:
+    try:
+        return end.recv(1, socket.MSG_PEEK) == b""
+    except BlockingIOError:
+        return False
+    except OSError:
+        return True
