@@ -1,0 +1,1 @@
+"""Visual reasoning: five studies of GRPO on vision-language models."""
