@@ -52,9 +52,9 @@ class WarmupSettings(SftSettings):
     """SFT on programs that are drawn without a look at the problem.
 
     Attributes:
-        says_kind: a comment before the first statement and the name of the first result say which
-            type the problem is of. It is a reading lesson: a model that is built here has never
-            read, and without it what it writes does not depend on the problem.
+        says_kind: a comment before the first statement says which type the problem is of, and a
+            word of that type's own how it is done. It is a reading lesson: a model that is built
+            here has never read, and without it what it writes does not depend on the problem.
         programs_per_problem: drawn again in every epoch.
     """
 

@@ -6,12 +6,20 @@ mistakes that small models make.
 """
 
 import random
+from collections.abc import Callable, Mapping
 
 _HEAD = "async def workflow(problem, entry_point):\n"
-_NAME = "a"
 _SOLVERS = {"answer_generate": "answer", "programmer": "output"}
+_Form = tuple[tuple[str, str], str]
 FAULTY_SHARE = 0.1
 """Of the programs that forget an ``await`` or leave a variable without a value on some path."""
+
+
+_SPELLINGS: Mapping[str, Callable[[str], str]] = {
+    "math": str.lower,
+    "code": str.capitalize,
+    "qa": str.upper,
+}
 
 
 def draw_form(rng: random.Random, *, kind: str = "") -> str:
@@ -19,83 +27,88 @@ def draw_form(rng: random.Random, *, kind: str = "") -> str:
 
     Args:
         rng: what is drawn from.
-        kind: said in a comment before the first statement, and the name of the first result; not
-            looked at otherwise. Empty: neither.
+        kind: ``math``, ``code`` or ``qa``: said in a comment before the first statement, with the
+            plan of the program behind it. How the plan is spelled depends on the kind, so that
+            what a model learns about a plan for one kind is not learned for all. Not looked at
+            otherwise. Empty: no comment.
     """
     faulty = rng.random() < FAULTY_SHARE
-    body = rng.choice(_FAULTY if faulty else _SOUND)(rng, kind or _NAME)
-    said = f"    # {kind}\n" if kind else ""
+    (word, operator), body = rng.choice(_FAULTY if faulty else _SOUND)(rng)
+    said = f"    # {kind} {_SPELLINGS[kind](word)} {operator}\n" if kind else ""
     return f"{_HEAD}{said}{body}"
 
 
 def list_sound_forms() -> list[str]:
     """Return every sound program that can be drawn, each once, in a fixed order."""
     rng = random.Random(0)
-    found = {form(rng, _NAME): None for form in _SOUND for _ in range(64)}
+    found = {form(rng)[1]: None for form in _SOUND for _ in range(64)}
     return [_HEAD + body for body in found]
 
 
-def _ask(rng: random.Random, a: str) -> tuple[str, str]:
+def _ask(rng: random.Random) -> tuple[str, str, str]:
     operator = rng.choice(list(_SOLVERS))
-    return f"    {a} = await {operator}(problem)\n", f"{a}.{_SOLVERS[operator]}"
+    return operator, f"    a = await {operator}(problem)\n", f"a.{_SOLVERS[operator]}"
 
 
-def _draw_direct(rng: random.Random, a: str) -> str:
-    call, answer = _ask(rng, a)
-    return f"{call}    return {answer}"
+def _draw_direct(rng: random.Random) -> _Form:
+    operator, call, answer = _ask(rng)
+    return ("once", operator), f"{call}    return {answer}"
 
 
-def _draw_custom(rng: random.Random, a: str) -> str:
-    said = rng.choice(("Think step by step.", "Answer shortly."))
-    return f"    {a} = await custom(problem, '{said}')\n    return {a}.response"
+def _draw_custom(rng: random.Random) -> _Form:
+    word, said = rng.choice((("steps", "Think step by step."), ("short", "Answer shortly.")))
+    return (word, "custom"), f"    a = await custom(problem, '{said}')\n    return a.response"
 
 
-def _draw_vote(rng: random.Random, a: str) -> str:
-    call, answer = _ask(rng, a)
-    return (
-        f"    votes = []\n    for i in range({rng.choice((3, 5))}):\n"
+def _draw_vote(rng: random.Random) -> _Form:
+    operator, call, answer = _ask(rng)
+    count = rng.choice((3, 5))
+    return ("vote" if count == 3 else "poll", operator), (
+        f"    votes = []\n    for i in range({count}):\n"
         f"    {call}        votes.append({answer})\n"
         "    v = await sc_ensemble(votes, problem)\n    return v.response"
     )
 
 
-def _draw_review(rng: random.Random, a: str) -> str:
-    call, answer = _ask(rng, a)
-    return (
+def _draw_review(rng: random.Random) -> _Form:
+    operator, call, answer = _ask(rng)
+    return ("review", operator), (
         f"{call}    r = await review(problem, {answer})\n    if r.ok:\n        return {answer}\n"
         f"    f = await revise(problem, {answer}, r.feedback)\n    return f.solution"
     )
 
 
-def _draw_code(rng: random.Random, a: str) -> str:
+def _draw_code(rng: random.Random) -> _Form:
     del rng
-    return f"    {a} = await code_generate(problem, entry_point)\n    return {a}.code"
+    body = "    a = await code_generate(problem, entry_point)\n    return a.code"
+    return ("once", "code_generate"), body
 
 
-def _draw_tested_code(rng: random.Random, a: str) -> str:
+def _draw_tested_code(rng: random.Random) -> _Form:
     del rng
-    return (
-        f"    {a} = await code_generate(problem, entry_point)\n"
-        f"    t = await test(problem, {a}.code, entry_point)\n    return t.solution"
+    return ("test", "code_generate"), (
+        "    a = await code_generate(problem, entry_point)\n"
+        "    t = await test(problem, a.code, entry_point)\n    return t.solution"
     )
 
 
-def _draw_format(rng: random.Random, a: str) -> str:
-    call, answer = _ask(rng, a)
-    return f"{call}    f = await format(problem, {answer})\n    return f.answer"
+def _draw_format(rng: random.Random) -> _Form:
+    operator, call, answer = _ask(rng)
+    body = f"{call}    f = await format(problem, {answer})\n    return f.answer"
+    return ("format", operator), body
 
 
-def _draw_unassigned(rng: random.Random, a: str) -> str:
-    call, answer = _ask(rng, a)
-    return (
+def _draw_unassigned(rng: random.Random) -> _Form:
+    operator, call, answer = _ask(rng)
+    return ("review", operator), (
         f"{call}    r = await review(problem, {answer})\n    if r.ok:\n        v = {answer}\n"
         "    return v"
     )
 
 
-def _draw_unawaited(rng: random.Random, a: str) -> str:
-    call, answer = _ask(rng, a)
-    return f"{call.replace('await ', '')}    return {answer}"
+def _draw_unawaited(rng: random.Random) -> _Form:
+    operator, call, answer = _ask(rng)
+    return ("once", operator), f"{call.replace('await ', '')}    return {answer}"
 
 
 _SOUND = (

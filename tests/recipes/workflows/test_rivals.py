@@ -1,5 +1,7 @@
 """Fixed programs: all of them pass the checks, the best are chosen on validation, answers vote."""
 
+import random
+
 import pytest
 from workflow_problems import CHOICE, CODE, SUM
 
@@ -27,14 +29,25 @@ def test_fixed_programs_pass_the_checks(program: str) -> None:
 
 
 def test_the_warm_up_has_its_share_of_mistakes() -> None:
-    import random
-
     drawn = [draw_form(random.Random(seed), kind="code") for seed in range(600)]
     reasons = [found.reason for one in drawn if (found := check_program(one, NAMES).refusal)]
     assert set(reasons) == {"not_awaited", "unassigned"}
     assert abs(len(reasons) / len(drawn) - FAULTY_SHARE) < 0.04
-    assert all(one.split("\n")[1] == "    # code" for one in drawn)
     assert "#" not in draw_form(random.Random(0))
+
+
+def test_a_type_is_said_with_words_of_its_own_and_changes_nothing_else() -> None:
+    plans: dict[str, set[str]] = {"math": set(), "code": set(), "qa": set()}
+    for seed in range(300):
+        plain = draw_form(random.Random(seed))
+        for kind, found in plans.items():
+            head, said, *body = draw_form(random.Random(seed), kind=kind).split("\n")
+            assert [head, *body] == plain.split("\n")
+            mark, told, plan, _ = said.split()
+            assert (mark, told) == ("#", kind)
+            found.add(plan)
+    assert {len(found) for found in plans.values()} == {8}
+    assert len(set.union(*plans.values())) == 24
 
 
 def choose(problem: Problem, **tried: tuple[str, str, float, int]) -> dict[str, list[str]]:

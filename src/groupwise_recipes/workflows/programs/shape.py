@@ -29,8 +29,10 @@ def describe_shape(source: str) -> str:
 
 
 def _list_other_names(node: ast.AST) -> Iterator[str]:
-    """Yield names that a node holds otherwise than as a ``Name``: a text, or a list of texts."""
+    """Yield names that a node binds as a text or a list of texts, and not by a ``Name``."""
+    if isinstance(node, ast.Name | ast.Constant | ast.Attribute | ast.keyword):
+        return
     for _, value in ast.iter_fields(node):
-        for one in value if isinstance(value, list) else [value]:
-            if isinstance(one, str) and not isinstance(node, ast.Name | ast.Constant):
-                yield one
+        yield from (
+            one for one in (value if isinstance(value, list) else [value]) if isinstance(one, str)
+        )

@@ -34,6 +34,12 @@ def test_names_and_comments_do_not_count() -> None:
     assert "v1 = await answer_generate(problem)" in describe_shape(one)
 
 
+def test_a_name_that_is_also_an_attribute_does_not_count() -> None:
+    one = f"{HEAD}    code = await code_generate(problem, entry_point)\n    return code.code"
+    other = f"{HEAD}    a = await code_generate(problem, entry_point)\n    return a.code"
+    assert describe_shape(one) == describe_shape(other)
+
+
 @pytest.mark.parametrize(
     "body",
     [
