@@ -27,7 +27,7 @@ TINY = {
 }
 
 
-BETTER = "Think first.\n{{ problem }}"
+BETTER = "Think first.\n{{ problem }}\nEntry point: {{ entry_point }}"
 _GEPA = "{{model: {{server: {{url: '{}', model: {}}}}}, policy: sft, {}}}"
 _SMALL = "num_validation: 2, minibatch_size: 1"
 
