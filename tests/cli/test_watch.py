@@ -17,13 +17,37 @@ import pytest
 
 from groupwise.core import RunFolder, append_jsonl, write_json, write_jsonl
 
+PROGRAM = "    v1 = await answer_generate(problem)\n    return v1.answer"
+TOLD = {
+    "reward/executed": 47 / 97,
+    "mean/tokens": 12.5,
+    "facts": {
+        "num": 99,
+        "shares": {"executed": [47, 97]},
+        "sums": {"tokens": [1250, 100], "cost": [0.125, 9]},
+        "texts": {
+            "failed": {
+                "num": 50,
+                "different": 14,
+                "commonest": [["error", 30], ["time-out", 15]],
+            },
+            "program/math": {"num": 60, "different": 7, "commonest": [[PROGRAM, 40], ["x", 9]]},
+            "program/code": {
+                "num": 9,
+                "different": 1,
+                "commonest": [["\n".join("abcdefghijk" * 5), 9]],
+            },
+        },
+    },
+}
+
 
 def log_training(folder: Path, *, num_rows: int = 12, **last: float) -> None:
     rows = [
         {"step": step, "reward": 0.5 + 0.01 * step, "dead_groups": 0.25, "reward/format": 0.75}
         for step in range(1, num_rows + 1)
     ]
-    write_jsonl(folder / "metrics.jsonl", [*rows[:-1], rows[-1] | last])
+    write_jsonl(folder / "metrics.jsonl", [*rows[:-1], rows[-1] | TOLD | last])
 
 
 def test_a_finished_run_is_shown_and_ends_with_0(tiny):
@@ -39,6 +63,30 @@ def test_a_finished_run_is_shown_and_ends_with_0(tiny):
     assert re.search(r"^  format +75\.0.% ", done.stdout, re.M)
     assert "no alarms" in lines
     assert "\x1b" not in done.stdout
+
+
+def test_what_was_told_of_the_last_answers_is_shown_with_its_counts(tiny):
+    tiny.call("run", "tiny")
+    log_training(tiny.work / "runs/tiny-demo/write")
+    folder = tiny.work / "runs/tiny-demo/write"
+    append_jsonl(folder / "metrics.jsonl", {"step": 13, "heldout/accuracy": 0.5})
+    said = tiny.call("watch", "runs/tiny-demo", "--once").stdout
+    assert re.search(r"^  executed +47 of 97  48\.5.% ", said, re.M)
+    assert re.search(r"^  tokens, mean +12\.5 ", said, re.M)
+    assert re.search(r"^  format +75\.0.% ", said, re.M)
+    told = said[said.index("told of 99 answers, step 12") :].splitlines()
+    assert told[1:8] == [
+        "  tokens  1,250",
+        "  cost  0.125",
+        "  failed  50, 14 different: error 30, time-out 15, 5 others",
+        "  program/math  40 of 60, 7 different; the commonest:",
+        *(f"    {line}" for line in PROGRAM.splitlines()),
+        "  program/code  9 of 9, 1 different; the commonest:",
+    ]
+    assert told[8:17] == [*(f"    {letter}" for letter in "abcdefgh"), "    ..."]
+    chinese = tiny.call("watch", "runs/tiny-demo", "--once", "--language", "zh").stdout
+    assert "第 12 步 99 个回答的情况" in chinese
+    assert "47 / 97" in chinese
 
 
 def test_a_killed_run_says_so_and_how_to_continue(tiny):

@@ -164,7 +164,8 @@ def test_counts_add_up_over_a_run(taught_text_folder, text_examples, tmp_path, l
 
         def __call__(self, example, completion):
             is_dead = text_examples.index(example) % 2
-            return Score(0.5 if is_dead else (1 + math.sin(sum(completion.token_ids))) / 2)
+            value = 0.5 if is_dead else (1 + math.sin(sum(completion.token_ids))) / 2
+            return Score(value, facts={"dead": bool(is_dead)})
 
     settings = {"prompts_per_step": 2, "num_iterations": 2, "entropy_bonus": 0.0}
     settings |= {"group_size": 4, "log_every_steps": log_every_steps}
@@ -176,6 +177,9 @@ def test_counts_add_up_over_a_run(taught_text_folder, text_examples, tmp_path, l
         for name in ("num_groups", "num_dead_groups", "num_skipped_rows")
     }
     assert total == {"num_groups": 8, "num_dead_groups": 4, "num_skipped_rows": 2 * 4 * 4}
+    told = [row["facts"] for row in rows if "facts" in row]
+    assert sum(one["num"] for one in told) == 8 * 4
+    assert sum(one["shares"]["dead"][0] for one in told) == 4 * 4
 
 
 def test_an_update_takes_its_rows_from_one_round():

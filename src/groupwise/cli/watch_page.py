@@ -11,9 +11,12 @@ from rich.table import Table
 from rich.text import Text
 
 from groupwise.evaluation.monitor import (
+    Facts,
+    History,
     RunState,
     Series,
     StepState,
+    Tally,
     TrainingState,
     advise,
     describe_alarm,
@@ -25,6 +28,9 @@ from groupwise.evaluation.page.numbers import format_duration
 
 _BARS, _ASCII_BARS = "▁▂▃▄▅▆▇█", "_.-:=+*#"
 _NARROW = 60
+_WORD = 40
+"""Texts that are longer are no words to be listed: the commonest is shown."""
+_LINES = 8
 _MARKS = {
     "done": ("✓", "+", "green"),
     "reused": ("✓", "+", "dim"),
@@ -123,7 +129,8 @@ class _Page:
         if training.num_damaged:
             yield Text(self._say("damaged", num=training.num_damaged), "yellow")
         if is_whole and not training.history.is_empty:
-            yield self._draw_series(training.history.list_series())
+            yield self._draw_series(training.history)
+            yield from self._draw_facts(training.history.facts)
         yield from self._draw_alarms(training)
 
     def _draw_title(self, training: TrainingState) -> Text:
@@ -139,7 +146,7 @@ class _Page:
             text.append(f"  {self._say('last_row', s=training.row_age_s)}", "dim")
         return text
 
-    def _draw_series(self, series: Sequence[Series]) -> Table:
+    def _draw_series(self, history: History) -> Table:
         is_narrow = self.width < _NARROW
         heads = ["", *map(self._say, ("now",) if is_narrow else ("now", "start", "range"))]
         table = Table(box=None, padding=(0, 1, 0, 0), show_edge=False, pad_edge=False)
@@ -147,18 +154,52 @@ class _Page:
             table.add_column(head, justify="right" if place else "left", no_wrap=True)
         table.add_column(self._say("course"), no_wrap=True)
         room = max(6, self.width - (34 if is_narrow else 62))
-        for one in series:
-            table.add_row(*self._list_cells(one, is_narrow=is_narrow), self._draw_course(one, room))
+        counts = {} if history.facts is None else history.facts.counts
+        for one in history.list_series():
+            cells = self._list_cells(one, counts.get(one.key), is_narrow=is_narrow)
+            table.add_row(*cells, self._draw_course(one, room))
         return table
 
-    def _list_cells(self, series: Series, *, is_narrow: bool) -> list[str]:
+    def _list_cells(
+        self, series: Series, count: tuple[int, int] | None, *, is_narrow: bool
+    ) -> list[str]:
         values = series.values
         title = title_series(series.key, self.words.language)
         now, start, low, high = (
             self._clean(describe_value(series.key, value))
             for value in (values[-1], values[0], min(values), max(values))
         )
+        if count is not None:
+            now = f"{self.words.label('of', part=count[0], all=count[1])}  {now}"
         return [title, now] if is_narrow else [title, now, start, f"{low} .. {high}"]
+
+    def _draw_facts(self, facts: Facts | None) -> Iterator[Text]:
+        """Yield what was told of the last answers: sums, words with their counts, long texts."""
+        if facts is None:
+            return
+        yield Text()
+        yield Text(self._say("facts", num=facts.num, step=facts.step), "bold")
+        for name, total in facts.sums.items():
+            yield Text(f"  {name}  {total:,.4g}" if total % 1 else f"  {name}  {total:,.0f}")
+        for name, tally in facts.tallies.items():
+            yield from self._draw_tally(name, tally)
+
+    def _draw_tally(self, name: str, tally: Tally) -> Iterator[Text]:
+        texts, num, different = tally.commonest, tally.num, tally.num_different
+        if all(len(text) <= _WORD for text, _ in texts):
+            shown = [f"{text} {count}" for text, count in texts]
+            if rest := num - sum(count for _, count in texts):
+                shown.append(self._say("others", num=rest))
+            said = self._say("tally", num=num, different=different)
+            yield Text(f"  {name}  {said}: {', '.join(shown)}")
+            return
+        text, part = texts[0]
+        said = self._say("mode", part=part, num=num, different=different)
+        yield Text(f"  {name}  {said}")
+        lines = text.splitlines()
+        cut = [*lines[:_LINES], "..."] if len(lines) > _LINES else lines
+        for line in cut:
+            yield Text(self._clean(f"    {line}"), "dim", no_wrap=True, overflow="crop")
 
     def _draw_course(self, series: Series, room: int) -> Text:
         return Text(draw_sparkline(series.values, room, is_ascii=self.is_ascii), "cyan")

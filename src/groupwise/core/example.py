@@ -179,6 +179,10 @@ class Completion:
     finish_reason: Literal["stop", "length"] = "stop"
 
 
+Fact = bool | float | str
+"""What is told of a completion: whether something is so, a number, or a text."""
+
+
 @dataclass(frozen=True, slots=True)
 class Score:
     """What a completion earned.
@@ -188,6 +192,10 @@ class Score:
         reason: why, for a person to read.
         breakdown: values of the parts by name.
         invalid: the completion is no answer (value is 0 and it is counted).
+        facts: what else is told of the completion by name, for those who watch a training: truth
+            values are counted, numbers added up, texts tallied. Of a text whose name has a kind,
+            as in ``program/math``, the share of the commonest is a curve, and that one text is the
+            commonest of all kinds raises the alarm ``collapsed``.
 
     Raises:
         ScoreRangeError: if a value is outside [0, 1] or not a number.
@@ -197,6 +205,7 @@ class Score:
     reason: str = ""
     breakdown: Mapping[str, float | None] = field(default_factory=dict[str, float | None])
     invalid: bool = False
+    facts: Mapping[str, Fact] = field(default_factory=dict[str, Fact])
 
     def __post_init__(self) -> None:
         """Refuse values that would clash with other rewards' scale."""

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TypeVar, cast
 
-from groupwise.core import Completion, Example, GroupwiseError, RewardError, Score
+from groupwise.core import Completion, Example, Fact, GroupwiseError, RewardError, Score
 from groupwise.rewards.reward import (
     BatchReward,
     Reward,
@@ -165,7 +165,25 @@ class RewardSet:
             "; ".join(f"{name}: {score.reason}" for name, score in settled.items() if score.reason),
             {name: score.value for name, score in settled.items()},
             invalid=is_invalid,
+            facts=self._join_facts(scores.values()),
         )
+
+    def _join_facts(self, scores: Iterable[Score]) -> dict[str, Fact]:
+        """Return what all parts tell.
+
+        Raises:
+            RewardError: if two tell the same fact, or one is called as a part.
+        """
+        found: dict[str, Fact] = {}
+        for score in scores:
+            repeated = score.facts.keys() & (found.keys() | self._rewards.keys())
+            if repeated:
+                raise RewardError(
+                    "two rewards of a set tell a fact of one name, or it is that of a reward",
+                    got=", ".join(sorted(repeated)),
+                )
+            found |= score.facts
+        return found
 
     def _settle(
         self, scores: Mapping[str, Score], weights: Mapping[str, float]

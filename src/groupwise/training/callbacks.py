@@ -31,14 +31,24 @@ _SECONDS_BETWEEN_LINES = 15.0
 class MetricRows(TrainerCallback):
     """Writes one row of ``metrics.jsonl`` for each logged step, and tells the trackers.
 
+    A row also has what ``tell`` returns: further values, and under ``facts`` what they count,
+    which trackers are not told.
+
     After a crash, rows beyond the checkpoint that training goes on from are dropped first,
     so that the file is that of an uninterrupted run.
     """
 
     def __init__(
-        self, path: Path, *, rename: RenameMetrics, num_epochs: float, trackers: Trackers
+        self,
+        path: Path,
+        *,
+        rename: RenameMetrics,
+        num_epochs: float,
+        trackers: Trackers,
+        tell: Callable[[], dict[str, Any]] = dict,
     ) -> None:
         self.log = TrainingLog(path)
+        self.tell = tell
         self.rename = rename
         self.num_epochs = num_epochs
         self.trackers = trackers
@@ -55,8 +65,11 @@ class MetricRows(TrainerCallback):
         """
         if logs and "loss" in logs:
             epoch = self.num_epochs * state.global_step / max(state.max_steps, 1)
-            row = self.log.write(state.global_step, self.rename(logs), epoch=epoch)
-            values = {name: value for name, value in row.items() if name != "step"}
+            told = self.tell()
+            facts = told.pop("facts", None)
+            values = self.rename(logs) | told
+            row = self.log.write(state.global_step, values, epoch=epoch, facts=facts)
+            values = {name: value for name, value in row.items() if name not in ("step", "facts")}
             self.trackers.log(values, args, state, control)
 
 

@@ -122,7 +122,7 @@ def train_grpo(
             train_dataset=make_prompt_rows(examples, layout, seed=workspace.seed),
             processing_class=policy.processor,
             callbacks=[
-                *_make_callbacks(workspace, looks, trackers, num_epochs=num_epochs),
+                *_make_callbacks(workspace, looks, trackers, reward, num_epochs=num_epochs),
                 TrainableTable(model),
                 progress,
             ],
@@ -177,10 +177,19 @@ def _limit_steps(arguments: Any, settings: GrpoSettings, *, num_rounds: int) -> 
 
 
 def _make_callbacks(
-    workspace: Workspace, looks: HeldoutRows | None, trackers: Trackers, *, num_epochs: float
+    workspace: Workspace,
+    looks: HeldoutRows | None,
+    trackers: Trackers,
+    reward: RewardFunction,
+    *,
+    num_epochs: float,
 ) -> list[Any]:
     rows = MetricRows(
-        workspace.metrics, rename=_rename_metrics, num_epochs=num_epochs, trackers=trackers
+        workspace.metrics,
+        rename=_rename_metrics,
+        num_epochs=num_epochs,
+        trackers=trackers,
+        tell=reward.tell_facts,
     )
     found = [WarmupCheck(), trackers, ProgressFile(workspace.folder), rows, looks]
     return [*(one for one in found if one is not None), WholeCheckpoints()]

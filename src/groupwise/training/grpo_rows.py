@@ -12,6 +12,7 @@ from typing import Any
 from groupwise.core import Completion, Example, Score, derive_seed, open_picture
 from groupwise.models import build_messages
 from groupwise.rewards import RewardSet
+from groupwise.training.facts import FactCounts
 
 
 def lay_out_prompts(
@@ -71,6 +72,9 @@ class RewardFunction:
         examples: looked up by the ``place`` of a row.
         rewards: what scores.
         end_token_ids: a completion that does not end with one of them was truncated.
+
+    Attributes:
+        facts: what this process's rewards told since ``tell_facts``.
     """
 
     __name__ = "reward"
@@ -81,6 +85,7 @@ class RewardFunction:
         self.examples = examples
         self.rewards = rewards
         self.end_token_ids = frozenset(end_token_ids)
+        self.facts = FactCounts()
 
     @property
     def runs_beside_scoring(self) -> bool:
@@ -105,7 +110,18 @@ class RewardFunction:
             ],
         )
         self._log(scores, log_metric)
+        self.facts.add(score.facts for score in scores)
         return [score.value for score in scores]
+
+    def tell_facts(self) -> dict[str, Any]:
+        """Return what rewards told in all processes since this was last asked, as a row says it."""
+        from accelerate.utils import gather_object
+
+        told, self.facts = self.facts, FactCounts()
+        first, *others = gather_object([told])
+        for other in others:
+            first.merge(other)
+        return first.tabulate()
 
     def _wrap(self, text: str, ids: Sequence[int]) -> Completion:
         has_ended = bool(ids) and ids[-1] in self.end_token_ids

@@ -28,19 +28,28 @@ class TrainingLog:
             kept = [row for row in read_jsonl(self.path) if row["step"] <= step]
             write_jsonl(self.path, kept)
 
-    def write(self, step: int, values: Mapping[str, float], *, epoch: float) -> dict[str, Any]:
+    def write(
+        self,
+        step: int,
+        values: Mapping[str, float],
+        *,
+        epoch: float,
+        facts: Mapping[str, Any] | None = None,
+    ) -> dict[str, Any]:
         """Append the row of a step and return it; ``step_s`` is the mean time since the last row.
 
         Args:
             step: finished steps.
             values: by name; a ``grad_norm`` that is no number is left out.
             epoch: finished epochs.
+            facts: counts and texts of this step, as ``groupwise watch`` shows them.
 
         Raises:
             TrainingError: if another value is not a number.
         """
         row: dict[str, Any] = {"step": step, "epoch": round(epoch, 4)}
         row |= _check_finite(values, step=step) | self._count_time(step)
+        row |= {"facts": facts} if facts else {}
         append_jsonl(self.path, row)
         return row
 

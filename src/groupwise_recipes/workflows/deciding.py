@@ -1,7 +1,7 @@
 """Whether an answer is right: by rules, by a judge where no rule decides, or by the judge alone."""
 
 import re
-from collections import Counter
+from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -19,6 +19,7 @@ from groupwise.rewards import (
     TokenF1,
 )
 from groupwise.sandbox import Limits
+from groupwise_recipes.workflows.agreement import Opinions, count_agreement
 
 Mode = Literal["rules_first", "judge_only"]
 
@@ -39,11 +40,13 @@ class Decision:
             None: nothing could decide.
         by: what decided; None: nothing.
         reason: for a person to read.
+        asked: whether the judge was asked.
     """
 
     value: float | None
     by: Literal["rule", "judge"] | None
     reason: str
+    asked: bool = False
 
 
 class Decider:
@@ -67,7 +70,7 @@ class Decider:
             raise ValueError("judge_only needs a judge")
         self.mode = mode
         self.judge = judge
-        self.compared: Counter[tuple[str, bool]] = Counter()
+        self.compared: defaultdict[str, list[Opinions]] = defaultdict(list)
         self._maths = MathEquality()
         self._number = MathEquality(NumberParser())
         self._code = CodeTests(CodeParser(), limits=limits)
@@ -83,33 +86,39 @@ class Decider:
         found = dict(zip(unique, self._decide(list(unique.values())), strict=True))
         return [found[problem.id, answer] for problem, answer in pairs]
 
+    def compare(self, pairs: Sequence[tuple[Problem, str]]) -> list[Opinions]:
+        """Return what rules and judge say of each answer, whatever the mode; none without a judge.
+
+        Raises:
+            JudgeError: if the judge failed too often.
+        """
+        if self.judge is None:
+            return []
+        rules, verdicts = self._apply_rules(pairs), self._ask(pairs)
+        return [
+            _confront(problem, *both)
+            for (problem, _), *both in zip(pairs, rules, verdicts, strict=True)
+        ]
+
     def _decide(self, pairs: Sequence[tuple[Problem, str]]) -> list[Decision]:
         rules = self._apply_rules(pairs)
         wanted = [n for n, rule in enumerate(rules) if self._asks_judge(pairs[n][0], rule)]
         verdicts = dict(zip(wanted, self._ask([pairs[n] for n in wanted]), strict=True))
         for n, verdict in verdicts.items():
-            self._compare(pairs[n][0], rules[n], verdict)
+            problem = pairs[n][0]
+            self.compared[problem.problem_type].append(_confront(problem, rules[n], verdict))
         return [verdicts.get(n, rule) for n, rule in enumerate(rules)]
 
     def report(self) -> dict[str, Any]:
-        """Return how often rules and judge agreed, by type, where both decided."""
-        types = sorted({kind for kind, _ in self.compared})
+        """Return how often rules and judge agreed, by type, where the judge was asked."""
         counts = {
-            kind: {"agreed": self.compared[kind, True], "differed": self.compared[kind, False]}
-            for kind in types
+            kind: count_agreement(found).to_json() for kind, found in sorted(self.compared.items())
         }
         judged: Callable[[], Mapping[str, Any]] = getattr(self.judge, "report", dict)
         return {"mode": self.mode, "agreement": counts, "judge": dict(judged())}
 
     def _asks_judge(self, problem: Problem, rule: Decision) -> bool:
-        """Other words may mean the same: a rule decides about words only where they are equal."""
-        are_words = problem.problem_type == "qa" and not problem.options
-        is_open = rule.value is None or (are_words and rule.value < 1.0)
-        return self.judge is not None and (self.mode == "judge_only" or is_open)
-
-    def _compare(self, problem: Problem, rule: Decision, verdict: Decision) -> None:
-        if self.mode == "judge_only" and rule.value in (0.0, 1.0) and verdict.value is not None:
-            self.compared[problem.problem_type, rule.value == verdict.value] += 1
+        return self.judge is not None and (self.mode == "judge_only" or _is_open(problem, rule))
 
     def _ask(self, pairs: Sequence[tuple[Problem, str]]) -> list[Decision]:
         if self.judge is None:
@@ -208,6 +217,16 @@ def make_decidable(problem: Problem) -> Example:
     )
 
 
+def _is_open(problem: Problem, rule: Decision) -> bool:
+    """Other words may mean the same: a rule decides about words only where they are equal."""
+    are_words = problem.problem_type == "qa" and not problem.options
+    return rule.value is None or (are_words and rule.value < 1.0)
+
+
+def _confront(problem: Problem, rule: Decision, verdict: Decision) -> Opinions:
+    return Opinions(None if _is_open(problem, rule) else rule.value, verdict.value)
+
+
 def _score_choices(examples: Sequence[Example], texts: Sequence[Completion]) -> list[Score]:
     return [_score_choice(*pair) for pair in zip(examples, texts, strict=True)]
 
@@ -237,5 +256,6 @@ def _read_score(score: Score) -> Decision:
 
 def _read_verdict(found: Verdict | NoVerdict) -> Decision:
     if isinstance(found, NoVerdict):
-        return Decision(None, None, f"no verdict ({found.cause})")
-    return Decision(float(found.label == "True"), "judge", f"the judge says {found.label}")
+        return Decision(None, None, f"no verdict ({found.cause})", asked=True)
+    said = f"the judge says {found.label}"
+    return Decision(float(found.label == "True"), "judge", said, asked=True)

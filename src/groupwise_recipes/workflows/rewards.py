@@ -1,10 +1,9 @@
-"""What GRPO is rewarded by: right answers; and what is watched of programs beside it."""
+"""What GRPO is rewarded by, right answers, and what it tells of programs for those who watch."""
 
-from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 
-from groupwise.core import Completion, Example, Score
-from groupwise.rewards import Reward, RewardKind, RewardSet
+from groupwise.core import Completion, Example, Fact, Score
+from groupwise.rewards import RewardKind
 from groupwise_recipes.workflows.config import RewardSettings
 from groupwise_recipes.workflows.scoring import ProgramScorer, ScoredProgram, read_problem
 
@@ -45,16 +44,22 @@ class Success:
         self, examples: Sequence[Example], completions: Sequence[Completion]
     ) -> list[Score]:
         """Return one score for each pair, in order; None where the executor or judge failed."""
-        return [self._pay(one) for one in score_pairs(self.scorer, examples, completions)]
+        found = score_pairs(self.scorer, examples, completions)
+        return [
+            self._pay(scored, str(example.fields["problem_type"]))
+            for scored, example in zip(found, examples, strict=True)
+        ]
 
-    def _pay(self, scored: ScoredProgram) -> Score:
+    def _pay(self, scored: ScoredProgram, kind: str) -> Score:
         worth = scored.worth
         if worth is None:
-            return Score(None, scored.explanation)
+            return Score(None, scored.explanation, facts=tell_facts(scored, kind))
         tokens = scored.outcome.tokens if scored.outcome else 0
         cost = self.cost_weight * min(1.0, tokens / self.cost_tokens)
+        value = worth * (1 - cost)
         refused = scored.checked.refusal is not None
-        return Score(worth * (1 - cost), scored.explanation, invalid=refused)
+        told = {**tell_facts(scored, kind), f"{self.name}/{kind}": value}
+        return Score(value, scored.explanation, invalid=refused, facts=told)
 
 
 def make_success(settings: RewardSettings, scorer: ProgramScorer) -> Success:
@@ -75,107 +80,26 @@ def score_pairs(
     return scorer.score_all([(read_problem(one), text.text) for one, text in pairs])
 
 
-Look = Callable[[Sequence[Example], Sequence[ScoredProgram]], Sequence[float | None]]
-"""Returns a value in [0, 1] for each program of a batch; None: it does not count here."""
+def tell_facts(scored: ScoredProgram, kind: str) -> dict[str, Fact]:
+    """Return what is told of a program for a problem of a type.
 
-
-class Watched:
-    """Something about the programs of a batch that is logged and not rewarded (weight 0).
-
-    Args:
-        name: of its curve.
-        scorer: of programs.
-        look: what it is.
+    A program without a value (``no value``: of the executor or the judge) is in none of the
+    shares; of the others it is told whether they ``executed``, and why not: ``refused`` by the
+    check or ``failed`` in their run.
     """
-
-    kind: RewardKind = "other"
-    runs_beside_scoring = True
-
-    def __init__(self, name: str, scorer: ProgramScorer, look: Look) -> None:
-        self.name = name
-        self.scorer = scorer
-        self.look = look
-
-    def __call__(self, example: Example, completion: Completion) -> Score:
-        """Return the value of one program."""
-        return self.score_batch([example], [completion])[0]
-
-    def score_batch(
-        self, examples: Sequence[Example], completions: Sequence[Completion]
-    ) -> list[Score]:
-        """Return one value for each pair, in order."""
-        found = score_pairs(self.scorer, examples, completions)
-        return [Score(value) for value in self.look(examples, found)]
-
-
-def make_rewards(success: Success, types: Sequence[str]) -> RewardSet:
-    """Return the reward, and beside it the curves that ``watch`` shows.
-
-    ``executed`` and ``correct`` are shares of programs; ``correct_math`` and the like are by type,
-    ``commonest_math`` the share of the commonest program among those for the type. ``distinct`` is
-    the share of different programs, and ``collapsed`` is 1 in batches where one program is the
-    commonest for all types.
-    """
-    looks: dict[str, Look] = {
-        "executed": lambda _, found: [_when_known(one, float(one.has_run)) for one in found],
-        "correct": lambda _, found: [_when_known(one, float(one.worth == 1.0)) for one in found],
-        "distinct": _count_distinct,
-        "collapsed": _find_collapse,
-    }
-    for name in types:
-        looks[f"correct_{name}"] = _only(name, looks["correct"])
-        looks[f"commonest_{name}"] = _only(name, _count_commonest)
-    watched = {name: (Watched(name, success.scorer, look), 0.0) for name, look in looks.items()}
-    parts: dict[str, tuple[Reward, float]] = {success.name: (success, 1.0), **watched}
-    return RewardSet(parts)
-
-
-def _when_known(scored: ScoredProgram, value: float) -> float | None:
-    return value if scored.is_known else None
-
-
-def _only(name: str, look: Look) -> Look:
-    """Return a look at the problems of one type alone."""
-
-    def look_at(examples: Sequence[Example], found: Sequence[ScoredProgram]) -> list[float | None]:
-        chosen = [n for n, one in enumerate(examples) if read_problem(one).problem_type == name]
-        values = look([examples[n] for n in chosen], [found[n] for n in chosen])
-        by_place = dict(zip(chosen, values, strict=True))
-        return [by_place.get(n) for n in range(len(examples))]
-
-    return look_at
-
-
-def _count_distinct(_: Sequence[Example], found: Sequence[ScoredProgram]) -> list[float | None]:
-    """Return for each program one over the number of its like: the mean is the share of kinds."""
-    counts = Counter(one.shape for one in found)
-    return [1.0 / counts[one.shape] for one in found]
-
-
-def _count_commonest(_: Sequence[Example], found: Sequence[ScoredProgram]) -> list[float | None]:
-    commonest = find_commonest(found)
-    return [float(one.shape == commonest) for one in found]
-
-
-def _find_collapse(
-    examples: Sequence[Example], found: Sequence[ScoredProgram]
-) -> list[float | None]:
-    by_type = share_by_type(examples, found)
-    commonest = {find_commonest(programs) for programs in by_type.values()}
-    return [float(len(commonest) == 1) if len(by_type) > 1 else None for _ in found]
-
-
-def share_by_type(
-    examples: Sequence[Example], found: Sequence[ScoredProgram]
-) -> Mapping[str, list[ScoredProgram]]:
-    """Return the programs by the type of their problem."""
-    by_type: dict[str, list[ScoredProgram]] = {}
-    for example, one in zip(examples, found, strict=True):
-        by_type.setdefault(read_problem(example).problem_type, []).append(one)
-    return by_type
-
-
-def find_commonest(found: Sequence[ScoredProgram]) -> str:
-    """Return the shape of the commonest program that was not refused; empty if all were."""
-    counts = Counter(one.shape for one in found if one.shape)
-    return counts.most_common(1)[0][0] if counts else ""
+    found: dict[str, Fact] = {}
+    if scored.shape:
+        found[f"program/{kind}"] = scored.shape.partition("\n")[2]
+    if scored.outcome is not None:
+        found["tokens"] = scored.outcome.tokens
+    if scored.outcome is not None and scored.outcome.cost:
+        found["cost"] = scored.outcome.cost
+    if scored.decision is not None and scored.decision.asked:
+        found["no_verdict"] = scored.decision.value is None
+    if not scored.is_known:
+        return {**found, "no value": scored.reason or "no verdict"}
+    is_right = scored.worth == 1.0
+    found |= {"executed": scored.has_run, "correct": is_right, f"correct/{kind}": is_right}
+    if not scored.has_run:
+        found["refused" if scored.checked.refusal else "failed"] = scored.reason
+    return found

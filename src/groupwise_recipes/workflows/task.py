@@ -20,7 +20,8 @@ from groupwise.data import read_examples
 from groupwise.flow import ASKED, Estimate, Part, Stage, Task, keep_stages, list_usual_stages
 from groupwise.pipeline import StepContext, digest_models
 from groupwise.rewards import Parsed, RewardCase, RewardSet, describe_weights
-from groupwise_recipes.workflows.config import ScoringSettings, WorkflowsConfig
+from groupwise_recipes.workflows.config import RewardSettings, ScoringSettings, WorkflowsConfig
+from groupwise_recipes.workflows.deciding import Mode
 from groupwise_recipes.workflows.estimate import estimate_run
 from groupwise_recipes.workflows.measuring import MEASURES, OPTIMISE_PROMPT, find_in_scoring
 from groupwise_recipes.workflows.parser import WorkflowParser
@@ -33,7 +34,7 @@ from groupwise_recipes.workflows.problems import (
     prepare_problems,
     read_warmup,
 )
-from groupwise_recipes.workflows.rewards import Success, make_rewards, make_success
+from groupwise_recipes.workflows.rewards import Success, make_success
 from groupwise_recipes.workflows.scoring import ProgramScorer, read_problem
 
 if TYPE_CHECKING:
@@ -49,10 +50,9 @@ _PROGRAMS = (
     f"{_OWN}.programs {_OWN}.operators {_OWN}.execution {_OWN}.calls {_OWN}.once {_OWN}.outcome "
     f"{_OWN}.executor_stub groupwise.sandbox"
 )
-_SCORED = "executor judge reward"
+_MEASURED = "executor judge reward.tests"
 _RULES = f"{_OWN}.deciding {_OWN}.scoring {_OWN}.rewards {_OWN}.parser {_OWN}.auditing"
 _DECIDES = f"{_PROGRAMS} {_RULES} groupwise.rewards groupwise.judges"
-TYPES = ("math", "code", "qa")
 
 
 class Workflows(Task[WorkflowsConfig]):
@@ -62,12 +62,12 @@ class Workflows(Task[WorkflowsConfig]):
     parts: ClassVar = {
         "data": Part("data prompt assign_first language", f"{_OWN}.problems {_OWN}.operators"),
         "audit": Part("data.warmup_share data.mix executor.stub reward.mode"),
-        "parser": Part(_SCORED, _DECIDES),
+        "parser": Part(_MEASURED, _DECIDES),
         "warmup": Part("sft", f"{_OWN}.forms"),
-        "rewards": Part(_SCORED, _DECIDES),
+        "rewards": Part("executor judge reward", _DECIDES),
         "measures": Part(
-            f"{_SCORED} rivals prompt assign_first language",
-            f"{_OWN}.measuring {_OWN}.rivals {_OWN}.forms",
+            f"{_MEASURED} rivals prompt assign_first language",
+            f"{_OWN}.measuring {_OWN}.agreement {_OWN}.sections {_OWN}.rivals {_OWN}.forms",
         ),
     }
     things = "problems"
@@ -125,14 +125,14 @@ class Workflows(Task[WorkflowsConfig]):
         return make_warmup_rows(read_warmup(folder), config.sft, seed=config.seed)
 
     def judge(self, config: WorkflowsConfig, folder: Path) -> ProgramScorer:
-        """Return what runs programs and decides about answers."""
-        return _open(config, folder.parent)
+        """Return what runs programs and decides what is rewarded, as ``reward.mode`` says."""
+        return _open(config, folder.parent, mode=config.reward.mode)
 
     def rewards(self, config: WorkflowsConfig, judge: ProgramScorer | None = None) -> RewardSet:
-        """Return the reward of a right answer, and what is watched beside it."""
+        """Return the reward of a right answer."""
         from groupwise_recipes.workflows.auditing import open_offline
 
-        return make_rewards(make_success(config.reward, judge or open_offline()), TYPES)
+        return RewardSet({Success.name: (make_success(config.reward, judge or open_offline()), 1)})
 
     def make_case(self, config: WorkflowsConfig, folder: Path) -> RewardCase:
         """Return the reward, and programs that return a text, without any executor."""
@@ -216,11 +216,13 @@ class Workflows(Task[WorkflowsConfig]):
         predictions: "Sequence[Prediction]",
         metrics: "Sequence[Metric]",
     ) -> "Sequence[Section]":
-        """Return what programs cost, which were written, and why some have no answer."""
-        from groupwise_recipes.workflows.measuring import make_sections
+        """Return what programs cost, which were written, and what rules and judge say of them."""
+        from groupwise.evaluation import Policies
         from groupwise_recipes.workflows.prompt_stage import find_search
+        from groupwise_recipes.workflows.sections import make_sections
 
-        return make_sections(predictions, config, find_search(context))
+        policies = Policies(tuple(self.policies(context)))
+        return make_sections(predictions, config, policies, optimised=find_search(context))
 
     def make_question(self, config: WorkflowsConfig, request: "Request", folder: Path) -> Example:
         """Return what is asked about a problem.
@@ -250,9 +252,14 @@ class Workflows(Task[WorkflowsConfig]):
         return [Message("user", config.prompt)]
 
 
-def _open(config: WorkflowsConfig, run: Path) -> ProgramScorer:
-    """Return the scorer of a run, the same every time: it keeps what was scored."""
-    sections = {"executor": config.executor, "judge": config.judge, "reward": config.reward}
+def _open(config: WorkflowsConfig, run: Path, *, mode: Mode = "rules_first") -> ProgramScorer:
+    """Return the scorer of a run, the same every time: it keeps what was scored.
+
+    What is measured is decided by rules first, whatever is rewarded: runs that are rewarded
+    otherwise are compared by one truth.
+    """
+    decided = RewardSettings(mode=mode, tests=config.reward.tests)
+    sections = {"executor": config.executor, "judge": config.judge, "reward": decided}
     values = {name: one and dump_config(one) for name, one in sections.items()}
     return _open_once(json.dumps(values, sort_keys=True), run.resolve())
 
@@ -296,7 +303,7 @@ def _make_search(config: WorkflowsConfig) -> Stage:
         work=_run_search,
         summary="GEPA: a prompt in as many executions as GRPO had",
         reads=f"{ASKED} data.budget gepa prompt assign_first language",
-        parts=("parser",),
+        parts=("parser", "rewards"),
         uses="prepare grpo" if config.sft is None else "prepare sft grpo",
         code=f"{_OWN}.prompt_search {_OWN}.prompt_stage {_OWN}.reflecting {_OWN}.problems",
     )
@@ -305,7 +312,8 @@ def _make_search(config: WorkflowsConfig) -> Stage:
 def _run_search(task: Any, context: StepContext) -> None:
     from groupwise_recipes.workflows.prompt_stage import run_search
 
-    run_search(task, context, _open(context.config, context.run))
+    scorer = _open(context.config, context.run, mode=context.config.reward.mode)
+    run_search(task, context, scorer)
 
 
 def _run_rivals(task: Any, context: StepContext) -> None:

@@ -22,8 +22,8 @@ from groupwise.evaluation import (
     write_page,
 )
 from groupwise_recipes.workflows.executor_stub import STUB_NAME
+from groupwise_recipes.workflows.sections import VOCABULARY
 
-_VOCABULARY = Path(__file__).with_name("vocabulary")
 _MAX_SHOWN = 200
 
 Row = Mapping[str, Any]
@@ -61,7 +61,7 @@ def write_traces(rows: Sequence[Row], folder: Path) -> list[Path]:
 
 def make_page(rows: Sequence[Row], language: Language) -> Page:
     """Return the page of answers that have a program, the first 200 of them."""
-    words = Words(language, vocabulary=_VOCABULARY)
+    words = Words(language, vocabulary=VOCABULARY)
     notices: list[Notice] = []
     if any(STUB_NAME in row["details"]["executor"] for row in rows):
         notices.append(Notice("warning", words.label("trace_stub")))

@@ -9,7 +9,7 @@ from compared_runs import make_answers
 from run_folders import VARIED, make_run
 
 from groupwise.core import DataError, EvaluationError, write_json
-from groupwise.evaluation import Prediction
+from groupwise.evaluation import Prediction, Section, Table, write_sections
 from groupwise.evaluation.comparison import (
     Comparison,
     GridAxis,
@@ -18,6 +18,7 @@ from groupwise.evaluation.comparison import (
     build_comparison,
     read_sources,
     render_html,
+    render_markdown,
     tell_comparison,
 )
 from groupwise.evaluation.comparison.layout import choose_words, title_recommendation
@@ -341,3 +342,28 @@ def test_several_seeds_per_side_are_counted(tmp_path: Path) -> None:
     found = build_comparison(read_sources(sources, axes, question))
     (scope,) = [one for one in found.findings if one.kind == "finding.seeds"]
     assert scope.values == {"num": 3}
+
+
+def test_what_the_report_of_each_run_adds_stands_in_the_comparison(
+    compare_two: Compare, tmp_path: Path
+) -> None:
+    table = Table("", ("Type", "Agreed"), (("maths", "9 of 10"),))
+    write_sections(
+        tmp_path / "second" / "evaluate" / "sections.json",
+        [
+            Section("Rules and judge", "One text.", (table,), language="en"),
+            Section("规则与裁判", language="zh"),
+            Section("Costs"),
+        ],
+    )
+    found = compare_two([make_answers(0.6), make_answers(0.95)])
+    assert list(found.sections) == ["second"]
+    english = render_markdown(found)
+    assert "What the report of each says" in english
+    for said in ("Rules and judge", "One text.", "9 of 10", "Costs"):
+        assert said in english
+    assert "规则与裁判" not in english
+    chinese = render_markdown(found, language="zh")
+    assert "规则与裁判" in chinese
+    assert "Costs" in chinese
+    assert "Rules and judge" not in chinese

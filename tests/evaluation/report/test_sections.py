@@ -108,11 +108,27 @@ def test_they_stand_between_findings_and_accuracy_each_with_its_own_link(tmp_pat
         assert html.count(f'id="{anchor}"') == 1
 
 
+def test_a_section_of_a_language_is_in_that_report_alone(tmp_path: Path) -> None:
+    own = Section("Mine", "English text", language="en"), Section("我的", language="zh")
+    html, markdown = render_run(tmp_path, *own, Section("both"))
+    for said in ("Mine", "English text", "both"):
+        assert said in html
+        assert said in markdown
+    assert "我的" not in html
+    chinese = render_html(build_report(tmp_path), language="zh")
+    assert "我的" in chinese
+    assert "both" in chinese
+    assert "English text" not in chinese
+
+
 def test_tiles_of_sections_come_before_the_accuracy(full_run: Path, tmp_path: Path) -> None:
     run = tmp_path / "run"
     shutil.copytree(full_run, run)
     own = [Tile("1.5 %", "missed <i>", "n = 3"), Tile("7", "second")]
-    html, _ = render_run(run, Section("a", tiles=(own[0],)), ONE, Section("b", tiles=(own[1],)))
+    other = Section("zh", tiles=(Tile("?", "of the other language"),), language="zh")
+    sections = Section("a", tiles=(own[0],)), ONE, other, Section("b", tiles=(own[1],))
+    html, _ = render_run(run, *sections)
+    assert "of the other language" not in html
     tiles = html.partition('<div class="tiles">')[2]
     found = re.findall(r'<div class="tile card( first)?"><b>([^<]+)</b><span>([^<]+)<', tiles)
     assert [row[:2] for row in found[:2]] == [(" first", "1.5 %"), ("", "7")]

@@ -13,6 +13,7 @@ TINY = {
     "data.max_train": 12,
     "data.max_validation": 2,
     "data.max_test": 3,
+    "judge": "{}",
     "rivals.num_problems": 1,
     "sft.epochs": 1,
     "sft.batch_size": 4,

@@ -8,6 +8,7 @@ from groupwise.data import Problem
 from groupwise.judges import NoVerdict, Verdict
 from groupwise.rewards import ChoiceParser, NumberParser
 from groupwise.sandbox import Limits
+from groupwise_recipes.workflows.agreement import Opinions, count_agreement
 from groupwise_recipes.workflows.deciding import Decider, extract_answer, make_decidable
 
 
@@ -46,6 +47,10 @@ CODE = make(
     public_tests=("assert add(1, 1) == 2",),
     hidden_tests=("assert add(2, 3) == 5", "assert add(-1, 1) == 0"),
 )
+
+
+def told(**counts):
+    return {**count_agreement([]).to_json(), **counts}
 
 
 def decide(problem, answer, *, mode="rules_first", says=None):
@@ -127,16 +132,45 @@ def test_a_judge_alone_decides_and_rules_are_compared_with_it():
     assert (found.value, found.by) == (1.0, "judge")
     decider.decide([(CHOICE, "B"), (CHOICE, "A")])
     assert decider.report()["agreement"] == {
-        "math": {"agreed": 0, "differed": 1},
-        "qa": {"agreed": 1, "differed": 1},
+        "math": told(num_asked=1, num_verdicts=1, num_both=1, num_judge_only=1),
+        "qa": told(num_asked=2, num_verdicts=2, num_both=2, num_agreed=1, num_judge_only=1),
     }
+
+
+@pytest.mark.parametrize("mode", ["rules_first", "judge_only"])
+def test_rules_and_judge_are_compared_whatever_the_mode(mode):
+    decider = Decider(mode, Judge("False"), limits=Limits())
+    pairs = [(MATHS, "1000"), (MATHS, "1"), (WORDS, "blue whale"), (WORDS, "a whale"), (CODE, "x")]
+    found = decider.compare(pairs)
+    assert found == [Opinions(rule, 0.0) for rule in (1.0, 0.0, 1.0, None, 0.0)]
+    assert not decider.compared  # what was rewarded is counted elsewhere
+    assert count_agreement(found).to_json() == told(
+        num_asked=5, num_verdicts=5, num_both=4, num_agreed=2, num_rule_only=2
+    )
+    decider.judge = Judge(None)
+    assert decider.compare(pairs[:1]) == [Opinions(1.0, None)]
+    assert Decider(limits=Limits()).compare(pairs) == []
+
+
+VALUES = st.sampled_from([None, 0.0, 1.0])
+
+
+@given(st.lists(st.builds(Opinions, VALUES, VALUES)))
+def test_counts_of_agreement_add_up(opinions):
+    found = count_agreement(opinions)
+    assert found.num_asked == len(opinions)
+    assert found.num_both == found.num_agreed + found.num_judge_only + found.num_rule_only
+    assert found.num_both <= found.num_verdicts <= found.num_asked
+    turned = count_agreement(Opinions(one.judge, one.rule) for one in opinions)
+    assert (turned.num_agreed, turned.num_both) == (found.num_agreed, found.num_both)
+    assert turned.num_judge_only == found.num_rule_only
 
 
 @pytest.mark.parametrize("mode", ["rules_first", "judge_only"])
 def test_no_verdict_is_no_value(mode):
     found, decider = decide(WORDS, "a whale, blue and large", mode=mode, says="nothing")
     assert (found.value, found.by) == (None, None)
-    assert not decider.compared
+    assert decider.report()["agreement"] == {"qa": told(num_asked=1)}
 
 
 def test_judge_only_needs_a_judge():

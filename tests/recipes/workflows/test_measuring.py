@@ -3,10 +3,10 @@
 from typing import Any
 
 from groupwise.core import load_config
-from groupwise.evaluation import Prediction, Section
+from groupwise.evaluation import Policies, Prediction, Section
 from groupwise.pipeline import find_recipe
 from groupwise_recipes.workflows.config import WorkflowsConfig
-from groupwise_recipes.workflows.measuring import make_sections
+from groupwise_recipes.workflows.sections import make_sections
 
 DEMO = find_recipe("workflows").config_folder / "demo.yaml"
 FOUND: dict[str, Any] = {
@@ -41,7 +41,10 @@ def describe(
 ) -> dict[str, Section]:
     overrides = [f"{name}={value}" for name, value in settings.items()]
     config = load_config(WorkflowsConfig, DEMO, overrides=overrides)
-    return {one.title: one for one in make_sections(predictions, config, optimised)}
+    found = make_sections(predictions, config, Policies(), optimised=optimised)
+    chinese = [one for one in found if one.language == "zh"]
+    assert len(chinese) * 2 == len(found)
+    return {one.title: one for one in found if one.language == "en"}
 
 
 def test_gepa_without_a_model_that_reflects_is_unknown_and_said_to_be() -> None:
@@ -71,7 +74,10 @@ def test_programs_without_an_answer_are_counted_with_what_the_policy_was_told() 
         return describe(*rows, **settings)["Programs without an answer"].text
 
     found = describe(*rows)["Programs without an answer"].tables[0].rows
-    assert found == (("sft", "unassigned", "1 of 2"), ("grpo", "timeout", "1 of 1"))
+    assert found == (
+        ("sft", "unassigned", "1 of 2 (50.0\u00a0%)"),
+        ("grpo", "timeout", "1 of 1 (100.0\u00a0%)"),
+    )
     assert "has no rules" in tell(assign_first=False)
     assert "prompt has the rule" in tell(prompt=rules)
     assert "prompt does not have the rule" in tell(prompt=rules, assign_first=False)

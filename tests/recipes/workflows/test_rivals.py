@@ -6,9 +6,8 @@ import pytest
 from workflow_problems import CHOICE, CODE, SUM
 
 from groupwise.data import Problem
-from groupwise.evaluation import Prediction
+from groupwise.evaluation import Prediction, Words
 from groupwise_recipes.workflows.forms import FAULTY_SHARE, draw_form, list_sound_forms
-from groupwise_recipes.workflows.measuring import weigh_need
 from groupwise_recipes.workflows.operators import OPERATORS, signatures
 from groupwise_recipes.workflows.programs import check_program
 from groupwise_recipes.workflows.rivals import (
@@ -19,6 +18,7 @@ from groupwise_recipes.workflows.rivals import (
     list_rivals,
     vote,
 )
+from groupwise_recipes.workflows.sections import VOCABULARY, weigh_need
 
 NAMES = signatures(OPERATORS)
 
@@ -105,7 +105,8 @@ def predict(policy: str, rights: str, tokens: int) -> list[Prediction]:
 
 
 def weigh(ours: str, theirs: str, *, tokens: int = 10, name: str = "best_by_type") -> str:
-    return weigh_need({"grpo": predict("grpo", ours, 10), name: predict(name, theirs, tokens)})
+    found = {"grpo": predict("grpo", ours, 10), name: predict(name, theirs, tokens)}
+    return weigh_need(found, Words("en", vocabulary=VOCABULARY))
 
 
 def test_a_policy_is_needed_where_it_beats_what_costs_no_more() -> None:
@@ -113,7 +114,7 @@ def test_a_policy_is_needed_where_it_beats_what_costs_no_more() -> None:
     assert "not shown to be needed" in weigh("1" * 20, "1" * 20)
     assert "not shown to be needed" in weigh("0" * 12 + "1" * 8, "1" * 20)
     assert "not shown to be needed" in weigh("1" * 20, "0" * 3 + "1" * 17)
-    assert "only GRPO is right on 12 problems" in weigh("1" * 20, "0" * 12 + "1" * 8)
+    assert "only grpo is right on 12 problems" in weigh("1" * 20, "0" * 12 + "1" * 8)
 
 
 def test_a_dearer_program_is_not_compared() -> None:

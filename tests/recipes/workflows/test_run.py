@@ -10,7 +10,7 @@ from sandbox_host import MISSING
 
 from groupwise.core import read_json, read_jsonl
 from groupwise.data import read_examples
-from groupwise.evaluation import read_policies, read_predictions
+from groupwise.evaluation import read_policies, read_predictions, read_sections
 from groupwise_recipes.workflows.rivals import RIVALS
 from groupwise_recipes.workflows.scoring import read_problem
 
@@ -72,10 +72,38 @@ def test_a_prompt_is_optimised_with_as_many_programs_as_grpo_had(tiny_run: Path)
     assert told.budget == {"num_samples": found["num_executions"]}
 
 
+def test_rules_and_judge_are_compared_in_both_languages(tiny_run: Path) -> None:
+    answers = [
+        one
+        for one in read_predictions(tiny_run / "evaluate" / "predictions.jsonl")
+        if "answer" in one.fields
+    ]
+    assert {one.policy for one in answers} >= set(RIVALS)
+    assert all(set(one.fields["opinions"]) == {"rule", "judge"} for one in answers)
+    ruled = [one for one in answers if one.fields["opinions"]["rule"] is not None]
+    assert ruled
+    assert all((one.predicted == one.label) == one.fields["opinions"]["rule"] for one in ruled)
+    sections = read_sections(tiny_run / "evaluate" / "sections.json")
+    for language, title in (("en", "Rules and judge"), ("zh", "规则与裁判")):
+        [found] = [one for one in sections if one.title == title]
+        assert found.is_for(language)
+        assert f"{len(answers)}" in found.text
+        different = {(one.example_id, one.fields["answer"]) for one in answers}
+        assert [table.rows[-1][1] for table in found.tables] == [f"{len(different)}"] * 2
+    report = (tiny_run / "report.md").read_text(encoding="utf-8")
+    assert "## Rules and judge" in report
+    assert "规则与裁判" not in report
+
+
 def test_the_curves_have_both_rates_and_every_type(tiny_run: Path) -> None:
     rows = [row for row in read_jsonl(tiny_run / "grpo" / "metrics.jsonl") if "loss" in row]
     assert rows
-    assert all({"reward/executed", "reward/correct", "reward/distinct"} <= set(row) for row in rows)
+    assert all({"reward/executed", "reward/correct"} <= set(row) for row in rows)
+    for row in rows:
+        facts = row["facts"]
+        without = {name: one["num"] for name, one in facts["texts"].items() if "/" not in name}
+        assert set(without) <= {"refused", "failed", "no value"}
+        assert facts["shares"]["executed"][0] + sum(without.values()) == facts["num"] == 3 * 2
     counted = read_json(tiny_run / "grpo" / "judge.json", dict)
     assert sum(counted["reasons"].values()) > 0
     assert counted["deciding"]["mode"] == "rules_first"

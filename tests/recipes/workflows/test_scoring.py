@@ -1,6 +1,7 @@
 """What programs are worth: refused, failed, wrong, right, or nobody's to say."""
 
 from collections.abc import Iterator, Sequence
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -8,10 +9,11 @@ from hypothesis import strategies as st
 from sandbox_host import MISSING
 from workflow_problems import CHOICE, CODE, PROBLEMS, SUM, WORDS, make_abilities
 
-from groupwise.core import Completion, Example
+from groupwise.core import Completion
 from groupwise.data import Problem
 from groupwise.inference import RetrySettings, ServerEngine, ServerSettings
 from groupwise.sandbox import Limits
+from groupwise.training.facts import FactCounts
 from groupwise_recipes.workflows.config import RewardSettings, WorkflowsConfig
 from groupwise_recipes.workflows.deciding import Decider, Decision
 from groupwise_recipes.workflows.execution import Executor
@@ -19,7 +21,7 @@ from groupwise_recipes.workflows.executor_stub import STUB_NAME, ExecutorStub
 from groupwise_recipes.workflows.outcome import ExecutionSettings, Outcome
 from groupwise_recipes.workflows.problems import ask_about_problem
 from groupwise_recipes.workflows.programs import Checked, Refusal
-from groupwise_recipes.workflows.rewards import Success, make_rewards, make_success
+from groupwise_recipes.workflows.rewards import Success, make_success, tell_facts
 from groupwise_recipes.workflows.scoring import ProgramScorer, ScoredProgram
 
 pytestmark = pytest.mark.skipif(MISSING is not None, reason=str(MISSING))
@@ -114,55 +116,79 @@ def test_equal_texts_for_a_problem_are_run_once(scorer: ProgramScorer) -> None:
         return run_all(pairs)
 
     scorer.executor.run_all = count
-    rewards = make_rewards(Success(scorer), ("math", "qa"))
-    example = ask_about_problem(CONFIG, SUM)
-    rewards.score_batch([example] * 3, [Completion(ASK), Completion(ASK), Completion(FAIL)])
+    pay(Success(scorer), (SUM, ASK), (SUM, ASK), (SUM, FAIL))
     assert sum(runs) == 2
 
 
-def test_what_is_watched_weighs_nothing_and_is_told_by_type(scorer: ProgramScorer) -> None:
-    rewards = make_rewards(Success(scorer), ("math", "code", "qa"))
-    assert {name for name, weight in rewards.weights.items() if weight} == {"success"}
-    rows = [(SUM, ASK), (SUM, ASK), (SUM, FAIL), (CHOICE, ASK), (CHOICE, FORGETFUL)]
-    scores = rewards.score_batch(
-        [ask_about_problem(CONFIG, problem) for problem, _ in rows],
-        [Completion(text) for _, text in rows],
+def tell(scorer: ProgramScorer, *pairs: tuple[Problem, str]) -> dict[str, Any]:
+    """Return what a row of metrics says of these programs."""
+    examples = [ask_about_problem(CONFIG, problem) for problem, _ in pairs]
+    counts = FactCounts()
+    scores = Success(scorer).score_batch(examples, [Completion(text) for _, text in pairs])
+    counts.add(one.facts for one in scores)
+    return counts.tabulate()
+
+
+def test_what_is_told_of_programs_is_told_by_type_and_adds_up(scorer: ProgramScorer) -> None:
+    rows = [(SUM, ASK), (SUM, ASK), (SUM, FAIL), (CHOICE, ASK), (CHOICE, FORGETFUL), (SUM, "x =")]
+    row = tell(scorer, *rows)
+    facts, texts = row["facts"], row["facts"]["texts"]
+    assert facts["num"] == 6
+    assert facts["shares"] == {
+        "executed": [3, 6],
+        "correct": [3, 6],
+        "correct/math": [2, 4],
+        "correct/qa": [1, 2],
+        "commonest_program/math": [2, 3],
+        "commonest_program/qa": [1, 1],
+    }
+    assert row["mean/success/math"] == 0.5
+    assert facts["sums"]["tokens"][0] == row["mean/tokens"] * 4 > 0
+    assert texts["refused"]["commonest"] == [["unassigned", 1], ["syntax", 1]]
+    assert texts["failed"]["commonest"] == [["error", 1]]
+    [[program, count]] = texts["program/math"]["commonest"][:1]
+    assert (program, count) == (
+        "    v1 = await answer_generate(problem)\n    return v1.answer",
+        2,
     )
-    parts = [score.breakdown for score in scores]
-    assert [one["executed"] for one in parts] == [1, 1, 0, 1, 0]
-    assert [one["correct"] for one in parts] == [1, 1, 0, 1, 0]
-    assert [one["correct_math"] for one in parts] == [1, 1, 0, None, None]
-    assert [one["correct_code"] for one in parts] == [None] * 5
-    assert [one["commonest_qa"] for one in parts] == [None, None, None, 1, 0]
-    assert sum(one["distinct"] or 0 for one in parts) == pytest.approx(3)
-    assert [one["collapsed"] for one in parts] == [1] * 5
-    assert [score.value for score in scores] == [1, 1, 0, 1, 0]
+    assert row["reward/collapsed"] == 1.0
+
+
+def test_executed_failed_refused_and_no_value_are_all_programs(stub: ExecutorStub) -> None:
+    with ExecutorStub(PROBLEMS, make_abilities(1.0)) as gone:
+        down = make_scorer(gone.url, max_attempts=1)
+    rows = [(SUM, ASK), (SUM, "async def workflow(problem):\n    return '7'"), (SUM, FAIL)]
+    facts = tell(down, *rows, (CODE, WRITE), (CHOICE, FORGETFUL))["facts"]
+    executed, known = facts["shares"]["executed"]
+    without = {name: facts["texts"][name]["num"] for name in ("failed", "refused", "no value")}
+    assert without == {"failed": 1, "refused": 1, "no value": 2}
+    assert executed + sum(without.values()) == facts["num"] == known + without["no value"] == 5
+    assert facts["texts"]["no value"]["commonest"] == [["connection", 2]]
+
+
+def test_that_the_judge_gave_no_verdict_is_told(scorer: ProgramScorer) -> None:
+    said = {None: Decision(None, None, "", asked=True), 1.0: Decision(1.0, "judge", "", asked=True)}
+    for value, decision in said.items():
+        told = tell_facts(ScoredProgram(Checked(""), Outcome("x"), decision), "qa")
+        assert told["no_verdict"] is (value is None)
+    assert "no_verdict" not in tell_facts(
+        ScoredProgram(Checked(""), Outcome("x"), Decision(1.0, "rule", "")), "qa"
+    )
 
 
 def test_two_programs_for_two_types_are_no_collapse(scorer: ProgramScorer) -> None:
-    rewards = make_rewards(Success(scorer), ())
-    examples: list[Example] = [ask_about_problem(CONFIG, one) for one in (SUM, CODE)]
-    scores = rewards.score_batch(examples, [Completion(ASK), Completion(WRITE)])
-    assert [one.breakdown["collapsed"] for one in scores] == [0, 0]
-    [alone] = rewards.score_batch(examples[:1], [Completion(ASK)])
-    assert alone.breakdown["collapsed"] is None
+    assert tell(scorer, (SUM, ASK), (CODE, WRITE))["reward/collapsed"] == 0.0
+    assert "reward/collapsed" not in tell(scorer, (SUM, ASK))
 
 
 def test_a_program_with_other_names_and_comments_is_the_same_program(scorer: ProgramScorer) -> None:
-    rewards = make_rewards(Success(scorer), ())
+    start = "async def workflow(problem, entry_point):\n"
     said = {
         SUM: "    # math\n    math = await answer_generate(problem)\n    return math.answer",
         CHOICE: "    # qa\n    qa = await answer_generate(problem)\n    return qa.answer",
     }
-    scores = rewards.score_batch(
-        [ask_about_problem(CONFIG, problem) for problem in said],
-        [
-            Completion(f"async def workflow(problem, entry_point):\n{body}")
-            for body in said.values()
-        ],
-    )
-    assert [one.breakdown["collapsed"] for one in scores] == [1, 1]
-    assert [one.breakdown["distinct"] for one in scores] == [0.5, 0.5]
+    row = tell(scorer, *((problem, f"{start}{body}") for problem, body in said.items()))
+    assert row["reward/collapsed"] == 1.0
 
 
 class _Known:

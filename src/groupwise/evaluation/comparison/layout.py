@@ -38,6 +38,7 @@ from groupwise.evaluation.page import (
     mark_code,
     pick_color,
 )
+from groupwise.evaluation.report.sections import Section
 
 NAME = "comparison"
 
@@ -116,6 +117,7 @@ def lay_out(comparison: Comparison, language: Language = "en") -> Page:
         "grids": _show_grids(comparison, words),
         "differences": _show_differences(comparison, words),
         "discordant": _show_discordant(comparison, words),
+        "own_reports": _show_sections(comparison, words),
     }
     return Page(
         title=comparison.title,
@@ -216,6 +218,21 @@ def _show_differences(comparison: Comparison, words: Words) -> list[Block]:
         blocks += [Heading(words.label("forest")), Paragraph(words.label("forest_lead"))]
         blocks.append(Plots(forests, "forest"))
     return blocks
+
+
+def _show_sections(comparison: Comparison, words: Words) -> list[Block]:
+    return [
+        Fold(words.title_system(name), tuple(_list_blocks(sections, words)))
+        for name, sections in comparison.sections.items()
+    ]
+
+
+def _list_blocks(sections: Sequence[Section], words: Words) -> Iterator[Block]:
+    for section in sections:
+        if section.is_for(words.language):
+            yield Heading(section.title)
+            yield from (Paragraph(text) for text in (section.text,) if text)
+            yield from section.tables
 
 
 def _show_discordant(comparison: Comparison, words: Words) -> list[Block]:

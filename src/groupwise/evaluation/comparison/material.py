@@ -13,6 +13,7 @@ from groupwise.evaluation.items import Items
 from groupwise.evaluation.measures import Measure
 from groupwise.evaluation.page import Statement
 from groupwise.evaluation.predictions import Prediction
+from groupwise.evaluation.report.sections import Section
 
 Coordinates = tuple[str, ...]
 State = Literal["done", "failed", "running", "waiting"]
@@ -146,6 +147,7 @@ class Setup:
         data: counts and digests of the data side by side.
         curves: logged numbers of training.
         epochs: the last values of every epoch.
+        sections: by system, what its recipe adds to its report; none of a grid.
     """
 
     title: str
@@ -159,6 +161,9 @@ class Setup:
     data: tuple[SideRow, ...] = ()
     curves: tuple[Curve, ...] = ()
     epochs: tuple[EpochRow, ...] = ()
+    sections: Mapping[str, tuple[Section, ...]] = field(
+        default_factory=dict[str, tuple[Section, ...]]
+    )
 
     @property
     def names(self) -> tuple[str, ...]:

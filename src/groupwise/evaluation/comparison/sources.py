@@ -40,9 +40,11 @@ from groupwise.evaluation.page import Statement
 from groupwise.evaluation.policies import Policies, read_policies
 from groupwise.evaluation.predictions import Prediction, read_predictions
 from groupwise.evaluation.report.content import MAIN_SPLIT
+from groupwise.evaluation.report.sections import Section, read_sections
 from groupwise.evaluation.scoring import read_items
 
 _PREDICTIONS = Path("evaluate") / "predictions.jsonl"
+_SECTIONS = Path("evaluate") / "sections.json"
 Key = tuple[str, Coordinates]
 
 
@@ -149,7 +151,15 @@ def read_sources(
         data=(*arrange_data(names, facts, gate), *arrange_audits(folders)),
         curves=draw_curves(logs),
         epochs=list_epochs(logs),
+        sections={} if axes else dict(_read_sections(done)),
     )
+
+
+def _read_sections(done: Iterable[Source]) -> Iterator[tuple[str, tuple[Section, ...]]]:
+    for one in done:
+        path = one.folder / _SECTIONS
+        if path.is_file() and (found := read_sections(path)):
+            yield one.system, found
 
 
 def define_measure(name: str, folders: Iterable[Path]) -> Measure | None:

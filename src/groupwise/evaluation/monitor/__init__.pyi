@@ -4,7 +4,7 @@ The command line and the report show what this package reads; neither computes a
 """
 
 from groupwise.evaluation.monitor.alarms import Alarm, AlarmName, AlarmSettings, find_alarms
-from groupwise.evaluation.monitor.history import History, Series
+from groupwise.evaluation.monitor.history import Facts, History, Series, Tally
 from groupwise.evaluation.monitor.state import (
     RunReader,
     RunState,
@@ -25,12 +25,14 @@ __all__ = [
     "Alarm",
     "AlarmName",
     "AlarmSettings",
+    "Facts",
     "History",
     "Language",
     "RunReader",
     "RunState",
     "Series",
     "StepState",
+    "Tally",
     "TrainingState",
     "advise",
     "describe_alarm",

@@ -55,21 +55,75 @@ class Series:
         return fmean(self.values[-window:])
 
 
+@dataclass(frozen=True, slots=True)
+class Tally:
+    """Texts that were told of completions.
+
+    Attributes:
+        num: completions of which one was told.
+        num_different: texts.
+        commonest: texts with their counts, the commonest first; rare ones are left out.
+    """
+
+    num: int
+    num_different: int
+    commonest: tuple[tuple[str, int], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Facts:
+    """What rewards told of the completions of one row.
+
+    Attributes:
+        step: of the row.
+        num: completions.
+        counts: by series, of how many it is true, and of how many it is told.
+        sums: by name.
+        tallies: by name.
+    """
+
+    step: int
+    num: int
+    counts: Mapping[str, tuple[int, int]]
+    sums: Mapping[str, float]
+    tallies: Mapping[str, Tally]
+
+
+def _read_facts(step: int, told: Mapping[str, Any]) -> Facts:
+    return Facts(
+        step=step,
+        num=told["num"],
+        counts={f"reward/{name}": (part, num) for name, (part, num) in told["shares"].items()},
+        sums={name: total for name, (total, _) in told["sums"].items()},
+        tallies={
+            name: Tally(one["num"], one["different"], tuple(map(tuple, one["commonest"])))
+            for name, one in told["texts"].items()
+        },
+    )
+
+
 class History:
     """All series of one training.
 
     Args:
         rows: its log; one without a step and values that are no finite numbers are left out.
+
+    Attributes:
+        last_step: of all rows.
+        facts: of the last row that has any.
     """
 
     def __init__(self, rows: Iterable[Mapping[str, Any]] = ()) -> None:
         self._points: dict[str, tuple[list[int], list[float]]] = {}
         self.last_step = 0
+        self.facts: Facts | None = None
         for row in rows:
             step = row.get("step")
             if not isinstance(step, int):
                 continue
             self.last_step = max(self.last_step, step)
+            if "facts" in row:
+                self.facts = _read_facts(step, row["facts"])
             for key, value in row.items():
                 if _is_number(value):
                     steps, values = self._points.setdefault(key, ([], []))
@@ -115,7 +169,7 @@ def _rank_key(key: str) -> tuple[float, str]:
     """Parts follow the reward, other held-out values the accuracy, unknown ones come last."""
     if key in _ORDER:
         return float(_ORDER.index(key)), key
-    if key.startswith("reward/"):
+    if key.startswith(("reward/", "mean/")):
         return 0.5, key
     if key.startswith("heldout/"):
         return 1.5, key

@@ -28,6 +28,8 @@ def title_series(key: str, language: Language = "en") -> str:
         return title
     if kind == "heldout":
         return words.label("heldout", name=name)
+    if kind == "mean":
+        return f"  {words.label('mean_of', name=name)}"
     return f"  {name}" if kind == "reward" else key
 
 

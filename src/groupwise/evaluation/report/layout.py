@@ -12,7 +12,7 @@ from groupwise.evaluation.report.content import Report, build_report
 from groupwise.evaluation.report.items import show_mistakes, show_prompt
 from groupwise.evaluation.report.origin import show_data, show_next, show_settings
 from groupwise.evaluation.report.results import show_accuracy, show_comparisons, show_slices
-from groupwise.evaluation.report.sections import make_tile
+from groupwise.evaluation.report.sections import Section, make_tile
 from groupwise.evaluation.report.training import show_training
 
 NAME = "report"
@@ -112,7 +112,7 @@ def _describe_origin(report: Report, words: Words) -> str:
 def _list_tiles(report: Report, words: Words) -> Iterator[page.Tile]:
     if not report.main:
         return
-    for section in report.files.sections:
+    for section in _choose_sections(report, words):
         yield from section.tiles
     last = list(report.main)[-1]
     text = words.label("accuracy_of", policy=words.title_policy(last), split=report.split)
@@ -128,8 +128,12 @@ def _list_tiles(report: Report, words: Words) -> Iterator[page.Tile]:
         yield page.Tile(numbers.format_points(one.difference), text, note)
 
 
+def _choose_sections(report: Report, words: Words) -> list[Section]:
+    return [one for one in report.files.sections if one.is_for(words.language)]
+
+
 def _list_sections(report: Report, words: Words) -> Iterator[Part]:
-    for number, section in enumerate(report.files.sections, start=1):
+    for number, section in enumerate(_choose_sections(report, words), start=1):
         text = (page.Paragraph(section.text),) if section.text else ()
         tables: tuple[Block, ...] = section.tables
         if len(tables) > 1:

@@ -12,7 +12,7 @@ from pydantic import TypeAdapter
 
 from groupwise.core import EvaluationError, write_json
 from groupwise.evaluation.metrics import Metric
-from groupwise.evaluation.page import Table, Tile, Words, tabulate_metrics
+from groupwise.evaluation.page import Language, Table, Tile, Words, tabulate_metrics
 from groupwise.evaluation.page.numbers import format_count, format_interval, format_value
 from groupwise.evaluation.policies import Policies
 from groupwise.evaluation.records import exact, read_as
@@ -28,12 +28,18 @@ class Section:
         text: one paragraph; may be empty.
         tables: shown below the text.
         tiles: numbers of this section at the top of the page.
+        language: of the reports that it is for; None: of all.
     """
 
     title: str
     text: str = ""
     tables: tuple[Table, ...] = ()
     tiles: tuple[Tile, ...] = ()
+    language: Language | None = None
+
+    def is_for(self, language: Language) -> bool:
+        """Whether a report in this language shows it."""
+        return self.language in (None, language)
 
 
 _SECTIONS = TypeAdapter(tuple[Section, ...])

@@ -1,0 +1,231 @@
+"""What a report says of programs: what they cost, which were written, who says they are right."""
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from groupwise.data import find_place_problem
+from groupwise.evaluation import (
+    DASH,
+    LANGUAGES,
+    Policies,
+    Prediction,
+    Section,
+    Table,
+    Words,
+)
+from groupwise_recipes.workflows.agreement import Agreement, Opinions, count_agreement
+from groupwise_recipes.workflows.config import PLACES, WorkflowsConfig
+from groupwise_recipes.workflows.measuring import ANSWER, EXECUTED, GEPA, OPINIONS, PROGRAM
+from groupwise_recipes.workflows.rivals import RIVALS
+
+VOCABULARY = Path(__file__).with_name("vocabulary")
+_TRAINED = "grpo"
+_ALPHA = 0.05
+_SEARCHED = ("num_executions", "num_reflections", "num_validation", "num_prompts")
+_Grouped = Mapping[str, Sequence[Prediction]]
+
+
+def make_sections(
+    predictions: Sequence[Prediction],
+    config: WorkflowsConfig,
+    policies: Policies,
+    *,
+    optimised: Mapping[str, Any] | None = None,
+) -> list[Section]:
+    """Return what the report says of costs, judge, programs and missing answers, by language.
+
+    Args:
+        predictions: of all policies.
+        config: of the run.
+        policies: what they are called.
+        optimised: what ``optimise_prompt`` found; None: there was no such stage.
+    """
+    found: list[Section] = []
+    for language in LANGUAGES:
+        words = Words(language, policies=policies, vocabulary=VOCABULARY)
+        found += _write(predictions, words, _name_rule(config), is_optimised=optimised is not None)
+        found += [_tell_search(optimised, words)] if optimised else []
+    return found
+
+
+def _write(
+    predictions: Sequence[Prediction], words: Words, rule: str, *, is_optimised: bool
+) -> Iterable[Section]:
+    found = _group(predictions, "policy")
+    costs = [words.label("costs_lead"), weigh_need(found, words)]
+    costs += [] if is_optimised else [words.label("no_gepa")]
+    parts = {
+        "costs": (("" if words.language == "zh" else " ").join(costs), _list_costs),
+        "programs": ("", _list_programs),
+        "reasons": (words.label(rule), _list_reasons),
+    }
+    if any(OPINIONS in one.fields for one in predictions):
+        yield _write_agreement(predictions, words)
+    for name, (text, tabulate) in parts.items():
+        table = tabulate(found, words)
+        yield Section(words.label(name), text, (table,), language=words.language)
+
+
+def _name_rule(config: WorkflowsConfig) -> str:
+    """Name what the policy was told of refusals: that every variable is to be assigned first."""
+    if find_place_problem(config.prompt, needed={"rules"}, more=("problem", *PLACES)):
+        return "no_rules"
+    return "has_rule" if config.assign_first else "lacks_rule"
+
+
+def _tell_search(found: Mapping[str, Any], words: Words) -> Section:
+    """Return how the prompt was found, and the prompt."""
+    refused = [f"{count} {why}" for why, count in sorted(found["refused"].items())]
+    counts = {name: found[name] for name in _SEARCHED}
+    scores = {name: f"{found[name]:.3f}" for name in ("score", "given_score")}
+    said = words.join(refused) if refused else DASH
+    text = words.label("search_lead", **counts, **scores, refused=said)
+    table = Table("", (words.label("best_prompt"),), ((found["prompt"],),), kind="wrap")
+    return Section(words.label("search"), text, (table,), language=words.language)
+
+
+def weigh_need(by_policy: _Grouped, words: Words) -> str:
+    """Say whether writing programs for each problem beats fixed ones that cost no more.
+
+    The best fixed program whose mean tokens are no more than those of GRPO is compared with it by
+    McNemar's exact test over the same problems.
+    """
+    from scipy.stats import binomtest
+
+    trained = by_policy.get(_TRAINED, ())
+    rivals = {
+        name: rows
+        for name, rows in by_policy.items()
+        if name in RIVALS and trained and _count_tokens(rows) <= _count_tokens(trained)
+    }
+    if not rivals:
+        return words.label("need_unknown")
+    best = max(rivals, key=lambda name: sum(map(_is_right, rivals[name])))
+    ours = {one.example_id: _is_right(one) for one in trained}
+    theirs = {one.example_id: _is_right(one) for one in rivals[best]}
+    num_won = sum(ours[name] and not theirs[name] for name in ours)
+    num_lost = sum(theirs[name] and not ours[name] for name in ours)
+    p = binomtest(num_won, num_won + num_lost).pvalue if num_won + num_lost else 1.0
+    is_needed = num_won > num_lost and p < _ALPHA
+    verdict = words.label("needed" if is_needed else "not_needed")
+    return words.label(
+        "need", trained=_TRAINED, best=best, won=num_won, lost=num_lost, p=p, verdict=verdict
+    )
+
+
+def _write_agreement(predictions: Sequence[Prediction], words: Words) -> Section:
+    asked = [one for one in predictions if OPINIONS in one.fields]
+    whole = _count_agreement(asked)
+    lead = words.label(
+        "agreement_lead",
+        verdicts=words.label("counted", **_share(whole.num_verdicts, whole.num_asked)),
+        no_answer=len(predictions) - len(asked),
+        answers=len(asked),
+    )
+    by_type = _tabulate_agreement(asked, "problem_type", words)
+    by_policy = _tabulate_agreement(asked, "policy", words)
+    return Section(words.label("agreement"), lead, (by_type, by_policy), language=words.language)
+
+
+def _tabulate_agreement(asked: Sequence[Prediction], key: str, words: Words) -> Table:
+    groups = {**_group(asked, key), "": asked}
+    rows = [(_title(name, key, words), *_count(found, words)) for name, found in groups.items()]
+    columns = ("agreement_asked", "no_verdict", "agreed", "judge_only", "rule_only")
+    head = words.labels("type" if key == "problem_type" else "policy", *columns)
+    return Table("", head, tuple(rows))
+
+
+def _title(name: str, key: str, words: Words) -> str:
+    if not name:
+        return words.label("all_types")
+    return words.title_policy(name) if key == "policy" else name
+
+
+def _count(found: Sequence[Prediction], words: Words) -> tuple[str, ...]:
+    counts = _count_agreement(found)
+    return (
+        f"{counts.num_asked:,}",
+        _say_share(counts.num_asked - counts.num_verdicts, counts.num_asked, words),
+        _say_share(counts.num_agreed, counts.num_both, words),
+        f"{counts.num_judge_only:,}",
+        f"{counts.num_rule_only:,}",
+    )
+
+
+def _count_agreement(found: Iterable[Prediction]) -> Agreement:
+    """Count each answer to a problem once, however many policies gave it."""
+    different = {(one.example_id, one.fields[ANSWER]): one.fields[OPINIONS] for one in found}
+    return count_agreement(Opinions(**said) for said in different.values())
+
+
+def _list_costs(found: _Grouped, words: Words) -> Table:
+    types = sorted({str(o.fields["problem_type"]) for rows in found.values() for o in rows})
+    rows: list[tuple[str, ...]] = [
+        (
+            words.title_policy(policy),
+            *(_say_right(_group(rows, "problem_type").get(kind, ()), words) for kind in types),
+            _say_right(rows, words),
+            _say_share(int(sum(o.scores[EXECUTED] for o in rows)), len(rows), words),
+            f"{_count_tokens(rows):,.0f}",
+            f"{sum(int(o.fields['calls']) for o in rows) / len(rows):.1f}",
+        )
+        for policy, rows in found.items()
+    ]
+    others = words.labels("all_types", "ran", "trace_tokens", "calls")
+    head = (words.label("policy"), *types, *others)
+    if GEPA not in found:
+        rows.append((words.title_policy(GEPA), *"?" * (len(head) - 1)))
+    return Table("", head, tuple(rows))
+
+
+def _list_programs(found: _Grouped, words: Words) -> Table:
+    """Return the commonest program of each policy for each type, whatever its names are."""
+    rows: list[tuple[str, ...]] = []
+    for policy, predictions in found.items():
+        for kind, asked in sorted(_group(predictions, "problem_type").items()):
+            shapes = Counter(str(o.fields[PROGRAM]) or words.label("refused") for o in asked)
+            shape, count = shapes.most_common(1)[0]
+            share = _say_share(count, len(asked), words)
+            rows.append((words.title_policy(policy), kind, shape, share, str(len(shapes))))
+    head = words.labels("policy", "type", "commonest", "share_of_them", "different")
+    return Table("", head, tuple(rows))
+
+
+def _list_reasons(found: _Grouped, words: Words) -> Table:
+    rows = [
+        (words.title_policy(policy), reason, _say_share(count, len(rows), words))
+        for policy, rows in found.items()
+        for reason, count in Counter(o.reason for o in rows if o.predicted is None).most_common()
+    ]
+    return Table("", words.labels("policy", "reason", "num_programs"), tuple(rows))
+
+
+def _group(predictions: Iterable[Prediction], key: str) -> dict[str, list[Prediction]]:
+    """Return predictions by policy, or by one of their fields."""
+    found: dict[str, list[Prediction]] = {}
+    for one in predictions:
+        name = one.policy if key == "policy" else str(one.fields[key])
+        found.setdefault(name, []).append(one)
+    return found
+
+
+def _count_tokens(rows: Sequence[Prediction]) -> float:
+    return sum(int(one.fields["tokens"]) for one in rows) / len(rows)
+
+
+def _is_right(one: Prediction) -> bool:
+    return one.predicted == one.label
+
+
+def _say_right(rows: Sequence[Prediction], words: Words) -> str:
+    return _say_share(sum(map(_is_right, rows)), len(rows), words)
+
+
+def _say_share(part: int, whole: int, words: Words) -> str:
+    return words.label("counted", **_share(part, whole)) if whole else DASH
+
+
+def _share(part: int, whole: int) -> dict[str, float]:
+    return {"part": part, "all": whole, "share": part / whole}
