@@ -7,8 +7,9 @@ from workflow_problems import PROBLEMS
 
 from groupwise.core import dump_config, load_config, write_jsonl
 from groupwise.pipeline import find_recipe
-from groupwise_recipes.workflows.config import WorkflowsConfig
+from groupwise_recipes.workflows.config import ScoringSettings, WorkflowsConfig
 from groupwise_recipes.workflows.problems import SPLITS, ask_about_problem
+from groupwise_recipes.workflows.task import TASK
 
 RECIPE = find_recipe("workflows")
 DEMO = RECIPE.config_folder / "demo.yaml"
@@ -54,3 +55,26 @@ def test_a_prompt_is_optimised_for_a_policy_that_there_is():
     with pytest.raises(Exception, match=r"gepa\.policy sft needs a warm-up"):
         load_config(WorkflowsConfig, SOURCE, overrides=[gepa])
     assert load_config(WorkflowsConfig, DEMO, overrides=[gepa]).gepa is not None
+
+
+def test_whatever_is_rewarded_is_measured_by_rules_first(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    class Scorer:
+        """Keeps who decides, and scores nothing."""
+
+        def __init__(self, config: ScoringSettings, run: Path) -> None:
+            del run
+            self.mode = config.reward.mode
+
+        def score_all(self, pairs: object) -> list[object]:
+            measured.append(self.mode)
+            return []
+
+    measured: list[str] = []
+    monkeypatch.setattr("groupwise_recipes.workflows.opening.open_scorer", Scorer)
+    overrides = ["reward.mode=judge_only", "judge={}"]
+    config = load_config(WorkflowsConfig, DEMO, overrides=overrides)
+    assert vars(TASK.judge(config, tmp_path / "grpo"))["mode"] == "judge_only"
+    assert TASK.read_answers(config, tmp_path, [], []) == []
+    assert measured == ["rules_first"]
