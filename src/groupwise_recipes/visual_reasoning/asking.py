@@ -1,0 +1,153 @@
+"""What is asked about a row, what is taught about it, and the stage ``prepare``."""
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from groupwise.core import (
+    DataError,
+    Example,
+    Message,
+    derive_seed,
+    make_example,
+    read_picture,
+    write_json,
+)
+from groupwise.data import DropLog, fill_template, read_examples, write_examples
+from groupwise.rewards import Box, LabelParser
+from groupwise.training import SftRow
+from groupwise_drawn.relations import INVERSES, Relation, write_claim
+from groupwise_recipes.visual_reasoning.config import LABELS, TAGS, VisualConfig
+from groupwise_recipes.visual_reasoning.rows import TRUE, Split, VisualRow, read_rows
+from groupwise_recipes.visual_reasoning.scenes import draw_rows
+
+SPLITS: tuple[Split, ...] = ("train", "validation", "test")
+PARSER = LabelParser(tags=TAGS, labels=LABELS)
+
+
+def load_rows(config: VisualConfig, folder: Path) -> Mapping[Split, Sequence[VisualRow]]:
+    """Return the rows by split: read, or drawn into a folder.
+
+    Raises:
+        DataError: if they cannot be read, or a split has none.
+    """
+    data = config.data
+    if data.drawn is not None:
+        return draw_rows(data.drawn, folder, seed=config.seed)
+    assert data.rows is not None
+    return {split: read_rows(data.rows / f"{split}.jsonl") for split in SPLITS}
+
+
+def prepare_rows(config: VisualConfig, folder: Path) -> None:
+    """Write the examples of each split, and those of the warm-up; those without a picture go."""
+    drops, examples, num_rows = DropLog(), dict[str, list[Example]](), 0
+    for split, rows in load_rows(config, folder / "pictures").items():
+        num_rows += len(rows)
+        examples[split] = []
+        for row in rows:
+            if row.picture is None:
+                drops.add("no picture", row.id)
+            elif not row.is_statement:
+                drops.add("no statement", row.id)
+            else:
+                examples[split].append(ask_about_row(row, row.picture, config.prompt))
+    warmup, train = _split_off(examples["train"], config)
+    for name, found in (examples | {"warmup": warmup, "train": train}).items():
+        if not found:
+            raise DataError(f"the split {name} is empty", fix="give more rows")
+        write_examples(folder / f"{name}.jsonl", found)
+    write_json(folder / "source.json", {"num_rows": num_rows, "drops": drops.to_json()})
+
+
+def ask_about_row(row: VisualRow, picture: Path, prompt: str) -> Example:
+    """Return what a policy is asked about a row."""
+    fields = {
+        "source": row.source,
+        "statement": row.text,
+        "relation": row.relation,
+        "boxes": row.boxes and [[b.x1, b.y1, b.x2, b.y2, b.label] for b in row.boxes],
+        "picture_size": row.picture_size and list(row.picture_size),
+        "pair": row.partner and min(row.id, row.partner),
+    }
+    return make_example(
+        [Message("user", fill_template(prompt, {"text": row.text}, file="the prompt"))],
+        cluster=row.cluster,
+        pictures=[read_picture(picture)],
+        label=row.answer,
+        fields={name: value for name, value in fields.items() if value is not None},
+    )
+
+
+def write_target(example: Example, targets: str) -> str:
+    """Return the answer to teach.
+
+    Args:
+        example: of a drawn scene, or with ``targets`` ``answer`` of any row.
+        targets: as of ``WarmupSettings``.
+
+    Raises:
+        DataError: if the example has nothing to reason with.
+    """
+    label = str(example.label)
+    if targets == "answer":
+        return PARSER.write(label)
+    boxes = read_boxes(example)
+    relation: Relation = example.fields.get("relation", "")
+    if len(boxes) != 2 or relation not in INVERSES:
+        raise DataError(
+            f"example {example.id} has no reasoning to teach",
+            got=f"{len(boxes)} boxes and the relation {relation!r}",
+            fix="set sft.targets: answer",
+        )
+    holds = relation if label == TRUE else INVERSES[relation]
+    said = write_claim(boxes[0].label, holds, boxes[1].label, "en")
+    if targets == "boxes":
+        said = f"{' '.join(map(write_box, boxes))} {said}"
+    return f"<think>{said}</think><answer>{label}</answer>"
+
+
+def write_answer(example: Example, label: str, targets: str) -> str:
+    """Return the answer that says ``label``, with the reasoning that goes with it."""
+    return write_target(replace(example, label=label), targets)
+
+
+def read_boxes(example: Example) -> list[Box]:
+    """Return the reference boxes of an example; none if it has none."""
+    return [Box(*row) for row in example.fields.get("boxes", ())]
+
+
+def write_box(box: Box) -> str:
+    """Return a box as it is written in reasoning: ``[x1,y1,x2,y2 label]``."""
+    return f"[{box.x1:.0f},{box.y1:.0f},{box.x2:.0f},{box.y2:.0f} {box.label}]"
+
+
+def read_warmup(folder: Path) -> list[Example]:
+    """Return the examples of the warm-up."""
+    return read_examples(folder / "warmup.jsonl")
+
+
+def make_warmup_rows(examples: Sequence[Example], targets: str) -> list[SftRow]:
+    """Return what the warm-up teaches."""
+    return [SftRow(example, write_target(example, targets)) for example in examples]
+
+
+def count_sources(rows: Mapping[Split, Sequence[VisualRow]]) -> dict[str, dict[str, int]]:
+    """Return how many rows of each split come from where."""
+    return {split: dict(Counter(row.source for row in found)) for split, found in rows.items()}
+
+
+def _split_off(
+    examples: Sequence[Example], config: VisualConfig
+) -> tuple[list[Example], list[Example]]:
+    """Return the examples of the warm-up and those of GRPO; a cluster is on one side."""
+
+    def place(cluster: str) -> int:
+        return derive_seed(config.seed, "warmup", cluster)
+
+    clusters = sorted({one.cluster for one in examples}, key=place)
+    warmup = set(clusters[: round(len(clusters) * config.data.warmup_share)])
+    return (
+        [one for one in examples if one.cluster in warmup],
+        [one for one in examples if one.cluster not in warmup],
+    )

@@ -1,0 +1,62 @@
+"""Drawn scenes as rows: what the studies train on where no real pictures are there."""
+
+from collections.abc import Mapping
+from pathlib import Path
+
+from groupwise.core import derive_seed
+from groupwise.rewards import Box
+from groupwise_drawn.relations import RelationItem, read_relations, write_relations
+from groupwise_recipes.visual_reasoning.config import DrawnScenes
+from groupwise_recipes.visual_reasoning.rows import FALSE, TRUE, Split, VisualRow
+
+SOURCE = "drawn"
+
+
+def draw_rows(scenes: DrawnScenes, folder: Path, *, seed: int) -> Mapping[Split, list[VisualRow]]:
+    """Draw the scenes into a folder and return their rows by split.
+
+    Args:
+        scenes: how many, and how they look.
+        folder: for the pictures.
+        seed: of the run.
+    """
+    trained: Mapping[Split, int] = {
+        "train": scenes.num_pairs,
+        "validation": max(3, scenes.num_pairs // 8),
+    }
+    counts: list[tuple[str, Mapping[Split, int]]] = [
+        (scenes.style, trained),
+        (scenes.test_style, {"test": scenes.num_test_pairs}),
+    ]
+    found: dict[Split, list[VisualRow]] = {}
+    for number, (style, num_pairs) in enumerate(counts):
+        index = write_relations(
+            folder / str(number),
+            seed=derive_seed(seed, "scenes"),
+            num_pairs=num_pairs,
+            style="textured" if style == "textured" else "flat",
+            side=scenes.side,
+        )
+        for item in read_relations(index):
+            found.setdefault(item.split, []).append(make_row(item, scenes.side))
+    return found
+
+
+def make_row(item: RelationItem, side: int) -> VisualRow:
+    """Return the row of a drawn scene."""
+    scene = item.scene
+    things = (scene.subject, scene.other)
+    return VisualRow(
+        id=item.id,
+        source=f"{SOURCE}_{item.style}",
+        split=item.split,
+        text=scene.write_caption("en"),
+        answers=frozenset({TRUE if scene.label else FALSE}),
+        cluster=item.pair,
+        picture=item.picture.path,
+        depth=item.depth.path,
+        picture_size=(side, side),
+        boxes=tuple(Box(*thing.box, thing.name("en")) for thing in things),
+        relation=scene.relation,
+        partner=item.partner,
+    )

@@ -1,0 +1,126 @@
+"""Drawn scenes become questions: what is taught earns everything, and all rows add up."""
+
+from collections import defaultdict
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from groupwise.core import Completion, DataError, Example, load_config, read_json
+from groupwise.data import read_examples
+from groupwise_recipes.visual_reasoning.asking import (
+    PARSER,
+    ask_about_row,
+    prepare_rows,
+    read_boxes,
+    write_answer,
+    write_target,
+)
+from groupwise_recipes.visual_reasoning.config import RewardWeights, VisualConfig
+from groupwise_recipes.visual_reasoning.measuring import (
+    complete_predictions,
+    make_rewards,
+    predict_other_scene,
+    score_boxes,
+)
+from groupwise_recipes.visual_reasoning.rows import VisualRow, write_rows
+
+GROUNDING = (
+    Path(__file__).parents[3] / "src/groupwise_recipes/visual_reasoning/configs/grounding.yaml"
+)
+SMALL = ("data.drawn.num_pairs=24", "data.drawn.num_test_pairs=6", "data.drawn.side=64")
+
+
+def configure(*overrides: str) -> VisualConfig:
+    return load_config(VisualConfig, GROUNDING, overrides=[*SMALL, *overrides])
+
+
+@pytest.fixture(scope="module")
+def prepared(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("scenes")
+    prepare_rows(configure(), folder)
+    return folder
+
+
+@pytest.fixture
+def test_items(prepared: Path) -> list[Example]:
+    return read_examples(prepared / "test.jsonl")
+
+
+def test_what_is_taught_earns_everything(test_items: list[Example]) -> None:
+    rewards = make_rewards(RewardWeights(accuracy=0.4, format=0.1, box_iou=0.5))
+    for example in test_items:
+        target = write_target(example, "boxes")
+        assert rewards.score_batch([example], [Completion(target)])[0].value == pytest.approx(1)
+        assert PARSER.parse(target).label == example.label
+        wrong = {"True": "False", "False": "True"}[str(example.label)]
+        lie = write_answer(example, wrong, "boxes")
+        assert rewards.score_batch([example], [Completion(lie)])[0].value == pytest.approx(0.6)
+
+
+def test_the_reasoning_says_what_holds(test_items: list[Example]) -> None:
+    for example in test_items:
+        said = write_target(example, "words").partition("</think>")[0].removeprefix("<think>")
+        assert (said == example.fields["statement"]) == (example.label == "True")
+        first, second = read_boxes(example)
+        if " left of " in said:
+            assert first.x1 + first.x2 < second.x1 + second.x2
+        if " below " in said:
+            assert first.y1 + first.y2 > second.y1 + second.y2
+
+
+def test_pairs_stay_together_and_totals_add_up(prepared: Path) -> None:
+    splits = {
+        name: read_examples(prepared / f"{name}.jsonl")
+        for name in ("warmup", "train", "validation", "test")
+    }
+    places: defaultdict[str, list[str]] = defaultdict(list)
+    for name, examples in splits.items():
+        for example in examples:
+            places[str(example.fields["pair"])].append(name)
+    assert {len(found) for found in places.values()} == {2}
+    assert all(len(set(found)) == 1 for found in places.values())
+    assert sum(map(len, splits.values())) == read_json(prepared / "source.json", dict)["num_rows"]
+
+
+def test_another_scenes_boxes_are_not_its_own(test_items: list[Example]) -> None:
+    found = predict_other_scene(test_items)
+    known = {example.id: example for example in test_items}
+    whole = complete_predictions(known, found)
+    assert len(whole) == len(test_items)
+    assert all(one.pair and 0 <= one.scores["box_iou"] < 0.95 for one in whole)
+    own = [score_boxes(one, write_target(one, "boxes")) for one in test_items]
+    assert own == [1.0] * len(own)
+
+
+def test_rows_that_cannot_be_asked_about_are_counted(tmp_path: Path, prepared: Path) -> None:
+    [first, *_] = read_examples(prepared / "test.jsonl")
+    row = VisualRow(
+        id="1",
+        source="made",
+        split="train",
+        text="The cup is left of the box.",
+        answers=frozenset({"True"}),
+        cluster="1",
+        picture=first.pictures[0].path,
+    )
+    blind = replace(row, id="blind", cluster="b", picture=None)
+    choice = replace(row, id="choice", cluster="c", choices={"A": "a", "True": "b"})
+    for split in ("train", "validation", "test"):
+        others = (blind, choice) if split == "train" else ()
+        more = [replace(row, id=f"{split}{n}", cluster=f"{split}{n}") for n in range(3)]
+        write_rows(tmp_path / f"{split}.jsonl", [*more, *others])
+    config = configure("data.drawn=null", f"data.rows={tmp_path}", "data.warmup_share=0.5")
+    prepare_rows(config, tmp_path / "out")
+    source = read_json(tmp_path / "out" / "source.json", dict)
+    assert source["num_rows"] == 11
+    assert source["drops"]["counts"] == {"no picture": 1, "no statement": 1}
+    example = ask_about_row(row, first.pictures[0].path, config.prompt)
+    with pytest.raises(DataError, match="no reasoning to teach"):
+        write_target(example, "boxes")
+    assert PARSER.parse(write_target(example, "answer")).label == "True"
+
+
+def test_data_comes_from_one_place() -> None:
+    with pytest.raises(Exception, match=r"give data\.rows or data\.drawn"):
+        configure("data.rows=somewhere")
