@@ -146,6 +146,9 @@ def collect_rows(records: Iterable[tuple[str, T]], *, make: Callable[[T], Visual
     Args:
         records: each with the place it stands at.
         make: raises RowError for a record that cannot be used.
+
+    Raises:
+        DataError: if nothing is left.
     """
     drops, found, num_records = DropLog(), dict[str, tuple[str, VisualRow]](), 0
     for where, record in records:
@@ -162,6 +165,9 @@ def collect_rows(records: Iterable[tuple[str, T]], *, make: Callable[[T], Visual
         else:
             found[row.id] = (where, row)
     rows = _drop_halves(found, drops)
+    if not rows:
+        first = f", the first: {drops.rows[0].where}" if drops.rows else ""
+        raise DataError("there is no row that can be used", got=f"{drops.counts or 'none'}{first}")
     return LoadedRows(rows, drops, num_records)
 
 

@@ -85,12 +85,21 @@ def test_every_record_is_a_row_or_a_drop():
 )
 def test_half_a_pair_is_dropped(other: dict[str, Any]):
     second = {"id": "2", "answers": frozenset({"False"}), **other}
-    records = [("first", {"partner": "2"}), ("second", second)]
+    records = [("first", {"partner": "2"}), ("second", second), ("alone", {"id": "3"})]
     loaded = collect_rows(records, make=lambda values: row(**values))
     assert loaded.drops.counts["half a pair"] >= 1
     assert "1" not in [one.id for one in loaded.rows]
     whole = [("first", {"partner": "2"}), ("second", second | {**row_pair()})]
     assert len(collect_rows(whole, make=lambda values: row(**values)).rows) == 2
+
+
+def test_nothing_left_is_refused():
+    with pytest.raises(
+        DataError, match=r"no row that can be used; got \{'no text': 1\}, the first"
+    ):
+        collect_rows([("line 1", {"text": ""})], make=lambda values: row(**values))
+    with pytest.raises(DataError, match="no row that can be used; got none"):
+        collect_rows([], make=lambda values: row(**values))
 
 
 def row_pair() -> dict[str, Any]:

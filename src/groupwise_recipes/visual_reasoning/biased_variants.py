@@ -1,0 +1,110 @@
+"""``groupwise biased-variants``: variants of VSR, and what a text-only probe makes of them."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from groupwise.core import write_json
+from groupwise_recipes.visual_reasoning.probe import (
+    check_probe,
+    find_opposite_captions,
+    find_shared_pictures,
+    fit_probe,
+)
+from groupwise_recipes.visual_reasoning.rows import LoadedRows, VisualRow, write_rows
+from groupwise_recipes.visual_reasoning.sources import load_vsr
+from groupwise_recipes.visual_reasoning.variants import BiasedVariant, bias_rows, divide_by_bias
+
+
+def biased_variants(
+    data: Annotated[Path, typer.Option(help="Folder with VSR's train, dev and test as JSONL.")],
+    keep: Annotated[list[float], typer.Option(help="Share of the minority; may be repeated.")],
+    out: Annotated[Path, typer.Option(help="Folder for the variants.")],
+    seed: Annotated[int, typer.Option(help="Chooses rows, and labels of ties.")] = 0,
+) -> None:
+    """Write biased variants of VSR, with the accuracy of a probe that sees no picture."""
+    loaded = load_vsr(data)
+    train = [row for row in loaded.rows if row.split == "train"]
+    variants = [bias_rows(train, keep=share, seed=seed) for share in keep]
+    told = write_variants(variants, loaded, out)
+    for line in _describe(told):
+        typer.echo(line)
+
+
+def write_variants(
+    variants: Sequence[BiasedVariant], loaded: LoadedRows, folder: Path
+) -> dict[str, Any]:
+    """Write the rows of each variant, both sides of test, and ``variants.json``; return the last.
+
+    Args:
+        variants: of the train split, all of one seed.
+        loaded: all splits.
+        folder: made if it does not exist.
+    """
+    splits = {
+        name: [row for row in loaded.rows if row.split == name]
+        for name in ("train", "validation", "test")
+    }
+    test = splits["test"]
+    for variant in variants:
+        write_rows(folder / f"keep-{variant.keep:g}.jsonl", variant.rows)
+    sides = divide_by_bias(test, variants[0].kept_labels)
+    write_rows(folder / "test-aligned.jsonl", sides.aligned)
+    write_rows(folder / "test-conflicting.jsonl", sides.conflicting)
+    caption = fit_probe(splits["train"], "caption").score(test)
+    findings = [
+        *find_shared_pictures({name: splits[name] for name in ("train", "test", "validation")}),
+        *find_opposite_captions(splits["train"], test),
+        *check_probe(caption, "caption"),
+    ]
+    told = {
+        "num_train": len(splits["train"]),
+        "num_test": len(test),
+        "num_aligned": len(sides.aligned),
+        "num_conflicting": len(sides.conflicting),
+        "num_unknown_relation": len(sides.unknown),
+        "ties": list(variants[0].ties),
+        "kept_labels": dict(variants[0].kept_labels),
+        "variants": [_summarise(variant, test) for variant in variants],
+        "caption_probe": caption.to_json(),
+        "findings": [finding.to_json() for finding in findings],
+        "drops": loaded.drops.to_json(),
+    }
+    write_json(folder / "variants.json", told)
+    return told
+
+
+def _summarise(variant: BiasedVariant, test: Sequence[VisualRow]) -> dict[str, Any]:
+    probe = fit_probe(variant.rows, "relation")
+    return {
+        "keep": variant.keep,
+        "num_rows": len(variant.rows),
+        "in_sample": probe.score(variant.rows).to_json(),
+        "test": probe.score(test).to_json(),
+    }
+
+
+def _describe(told: dict[str, Any]) -> list[str]:
+    """Return the figures, a line each."""
+    lines = [
+        f"keep {one['keep']:g}: {one['num_rows']:,} of {told['num_train']:,} rows; "
+        f"a probe that sees the relation alone: {_write(one['in_sample'])} in-sample, "
+        f"{_write(one['test'])} on the unchanged test"
+        for one in told["variants"]
+    ]
+    lines.append(
+        f"test: {told['num_aligned']:,} bias-aligned, {told['num_conflicting']:,} "
+        f"bias-conflicting, {told['num_unknown_relation']:,} of relations that train has not"
+    )
+    caption = _write(told["caption_probe"])
+    lines.append(f"a probe that sees the caption, all of train kept: {caption} on test")
+    lines += [f"{one['level']}: {one['message']}" for one in told["findings"]]
+    lines += [f"dropped: {num} ({reason})" for reason, num in told["drops"]["counts"].items()]
+    return lines
+
+
+def _write(score: dict[str, Any]) -> str:
+    p_value = f"= {score['p_value']:.2g}" if score["p_value"] > 0 else "< 1e-300"
+    return f"{score['accuracy']:.3f} (n = {score['num_rows']:,}, p {p_value}, two-sided)"
