@@ -33,7 +33,7 @@ SETTINGS = (
     "data.budget.max_prompt_tokens=1024",
     "data.num_generated=600",
     "data.max_test=10",
-    "sft.batch_size=4",
+    "sft.batch_size=8",
 )
 ARMS = {"with": True, "without": False}
 RULED = "unassigned"
@@ -88,7 +88,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--json", type=Path)
     parser.add_argument("--seeds", type=int, default=3)
-    parser.add_argument("--epochs", type=int, default=1)
+    parser.add_argument("--epochs", type=int, default=4)
     parser.add_argument("--num-samples", type=int, default=16, help="of each problem")
     given = parser.parse_args()
     recipe = find_recipe("workflows")
