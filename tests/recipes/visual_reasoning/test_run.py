@@ -14,6 +14,7 @@ TINY = {
     "data.drawn.num_pairs": 30,
     "data.drawn.num_test_pairs": 6,
     "sft.epochs": 1,
+    "sft.batch_size": 4,
     "grpo.max_steps": 2,
     "grpo.prompts_per_step": 2,
     "grpo.group_size": 2,
