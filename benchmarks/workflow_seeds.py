@@ -6,8 +6,8 @@ r"""What a sweep of the workflows recipe found by type of problem, for each seed
 
 For every seed and type it says how many test problems each policy got right, which program the
 trained policy writes most often (its shape: names and comments do not count), and how far it is
-from the operator that does best alone on that type (paired, with a 95 % interval). What holds over
-all seeds is of ``methods.json``, which the sweep made.
+from the operator that does best alone on that type (paired, with a 95 % interval). ``methods`` and
+``above`` are of the sweep's own report over seeds.
 """
 
 import argparse
@@ -81,6 +81,8 @@ def main() -> None:
         "seed": methods["methods"][0]["seeds"],
         "data": read(runs[0] / "evaluate" / "conditions.json")["data"]["test"],
         "seeds": [describe_run(run) for run in runs],
+        "methods": {one["name"]: one["mean"] for one in methods["methods"]},
+        "above": {f"{one['first']} - {one['second']}": one["found"] for one in methods["pairs"]},
     }
     arguments.json.write_text(json.dumps(found, indent=1, ensure_ascii=False) + "\n", "utf-8")
 
