@@ -101,13 +101,12 @@ def _paint_clutter(pen: Any, side: int, rng: random.Random) -> None:
 
 def _texture(inks: Any, seed: int) -> Any:
     """Return colours with light that falls off, hatching and grain."""
-    rng = np.random.default_rng(seed)
+    rng: Any = np.random.default_rng(seed)
     height, width = len(inks), len(inks[0])
     rows, columns = np.arange(height)[:, None], np.arange(width)
     light = 1.08 - 0.25 * (rows + columns) / (height + width)
     hatching = np.where((rows + rng.integers(1, 3) * columns) % rng.integers(4, 8) == 0, 0.9, 1.0)
-    grain: Any = rng.normal(0, 4, inks.shape)
-    return inks * (light * hatching)[..., None] + grain
+    return inks * (light * hatching)[..., None] + rng.normal(0, 4, inks.shape)
 
 
 def _to_image(inks: Any) -> Image.Image:
