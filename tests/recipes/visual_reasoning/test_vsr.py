@@ -8,10 +8,10 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
-from groupwise.core import ConfigError, DataError, read_json, write_jsonl
+from groupwise.core import ConfigError, DataError, read_json, write_json, write_jsonl
 from groupwise_recipes.visual_reasoning.biased_variants import biased_variants
-from groupwise_recipes.visual_reasoning.rows import LoadedRows, read_rows
-from groupwise_recipes.visual_reasoning.sources import load_vsr
+from groupwise_recipes.visual_reasoning.rows import LoadedRows, Reasoning, read_rows
+from groupwise_recipes.visual_reasoning.sources import add_judged, load_vsr
 
 app = typer.Typer()
 app.command()(biased_variants)
@@ -67,6 +67,39 @@ def test_a_picture_that_is_missing_drops_its_rows(tmp_path: Path):
     loaded = load_vsr(folder, pictures=pictures)
     assert [row.picture for row in loaded.rows] == [pictures / "1.jpg"]
     assert loaded.drops.counts == {"missing picture": 2}
+
+
+def judged(caption: str, said: Any) -> dict[str, Any]:
+    return {
+        "index": 0,
+        "model": "base",
+        "question": caption,
+        "final_ans": "False",
+        "aligns": True,
+        "image_url": "http://images.cocodataset.org/train2017/1.jpg",
+        "model_reasoning": f"said {said!r}",
+        "human_aligns": said,
+        "human_comment": "",
+    }
+
+
+def test_judged_reasonings_join_their_rows(tmp_path: Path):
+    caption = "The cup is on the table."
+    loaded = load_vsr(write_folder(tmp_path, [record("1.jpg", caption, 1)]))
+    told = [*(judged(caption, said) for said in ("True", "False", "", True, None))]
+    write_json(tmp_path / "judged.json", [*told, judged("Another.", "True"), judged(caption, "?")])
+    more = add_judged(loaded, tmp_path / "judged.json")
+    assert more.rows[0].reasonings == (
+        Reasoning("said 'True'", "False", aligns=True),
+        Reasoning("said 'False'", "False", aligns=False),
+        Reasoning("said ''", "False"),
+        Reasoning("said True", "False", aligns=True),
+        Reasoning("said None", "False"),
+    )
+    assert more.rows[1:] == loaded.rows[1:]
+    assert more.drops.counts == {"not of the published form": 1, "reasoning of no row": 1}
+    assert more.num_records == len(more.rows) + more.drops.total
+    assert loaded.drops.total == 0
 
 
 @pytest.fixture(scope="module")

@@ -11,6 +11,7 @@ from groupwise_recipes.visual_reasoning.sources.joined_boxes import (
     CocoBoxes,
     InterleavedBoxes,
 )
+from groupwise_recipes.visual_reasoning.sources.judged import add_judged
 from groupwise_recipes.visual_reasoning.sources.rel3d import load_rel3d
 from groupwise_recipes.visual_reasoning.sources.spatialsense import load_spatialsense
 from groupwise_recipes.visual_reasoning.sources.vsr import load_vsr
@@ -19,6 +20,7 @@ __all__ = [
     "BoxSource",
     "CocoBoxes",
     "InterleavedBoxes",
+    "add_judged",
     "load_aokvqa",
     "load_drivingvqa",
     "load_rel3d",
