@@ -1,9 +1,11 @@
 import json
 from itertools import permutations
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from pycocotools import mask as coco_mask
 from pydantic import ValidationError
 
 from groupwise.core import Completion, Example, Message, RewardError, Score, make_example
@@ -236,6 +238,12 @@ def test_the_iou_is_that_of_counted_pixels(a: Box, b: Box) -> None:
     assert compute_iou(a, b) == pytest.approx(expected)
     assert compute_iou(a, b) == compute_iou(b, a)
     assert compute_iou(a, a) == 1.0
+
+
+@given(draw_box(), draw_box())
+def test_the_iou_is_that_of_coco(a: Box, b: Box) -> None:
+    sides = [np.array([[x.x1, x.y1, x.x2 - x.x1, x.y2 - x.y1]]) for x in (a, b)]
+    assert coco_mask.iou(*sides, [0])[0, 0] == pytest.approx(compute_iou(a, b))
 
 
 small = st.lists(draw_box(), min_size=1, max_size=4)
