@@ -26,7 +26,7 @@ _CHINESE: Mapping[str, Relation] = {
     "前": "in front of",
     "后": "behind",
 }
-_PLACED = [
+_PLACED: list[tuple[Relation, re.Pattern[str]]] = [
     (
         relation,
         re.compile(
@@ -36,6 +36,18 @@ _PLACED = [
     )
     for relation, words in _ENGLISH.items()
 ]
+_IN_PICTURE = re.compile(
+    r"(?:the |a )?(?P<a>.+?) (?:is|lies|stands|sits) (?:clearly )?(?:on|at|to|in) the "
+    r"(?P<side>left|right|top|bottom)(?: side)?(?: of the (?:picture|image|scene))?"
+    r"|(?P<a_zh>.+?)(?:位于|在)(?:(?:画面|图片|图像|图)的?)?(?P<side_zh>[左右上下])[边侧面方]"
+)
+# What lies on the first side lies so to what lies on the second one.
+_SIDES: tuple[tuple[str, str, Relation], ...] = (
+    ("left", "right", "left of"),
+    ("top", "bottom", "above"),
+    ("左", "右", "left of"),
+    ("上", "下", "above"),
+)
 _COVERS = re.compile(
     r"(?:the |a )?(?P<a>.+?) (?P<no>does not )?(?:partly )?(?:cover|hide)s? "
     r"(?:(?:a )?part of )?(?:the |a )?(?P<b>.+)"
@@ -89,10 +101,13 @@ class Sentences:
 def read_sentences(text: str) -> Sentences:
     """Return what a text says beside its boxes."""
     claims, conclusions, others = list[Claim](), list[bool](), list[str]()
+    sides: dict[str, str] = {}
     for sentence in _split(text):
         claim = read_claim(sentence)
         found = _CONCLUSION.fullmatch(sentence)
-        if found:
+        if place := _IN_PICTURE.fullmatch(sentence):
+            sides[place["side"] or place["side_zh"]] = place["a"] or place["a_zh"]
+        elif found:
             is_true = (found["truth"] or found["truth_zh"]) in _TRUE
             conclusions.append(is_true != bool(found["no"] or found["no_zh"]))
         elif claim:
@@ -100,6 +115,11 @@ def read_sentences(text: str) -> Sentences:
             claims.append(replace(claim, subject=claims[-1].subject) if is_same else claim)
         else:
             others.append(sentence)
+    claims += [
+        Claim(sides[side], relation, sides[opposite])
+        for side, opposite, relation in _SIDES
+        if side in sides and opposite in sides
+    ]
     return Sentences(tuple(claims), tuple(conclusions), tuple(others))
 
 
