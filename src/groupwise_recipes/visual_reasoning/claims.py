@@ -26,11 +26,15 @@ _CHINESE: Mapping[str, Relation] = {
     "前": "in front of",
     "后": "behind",
 }
+_IS = (
+    r"(?:is|lies|stands|sits|appears|can be seen) (?P<no>not )?"
+    r"(?:clearly |actually )?(?:located |placed |positioned |seen )?"
+)
 _PLACED: list[tuple[Relation, re.Pattern[str]]] = [
     (
         relation,
         re.compile(
-            rf"(?:the |a )?(?P<a>.+?) (?:is|lies|stands|sits) (?P<no>not )?(?:clearly )?"
+            rf"(?:the |a )?(?P<a>.+?) {_IS}"
             rf"(?:{words}) (?:the |a )?(?P<b>.+)"
         ),
     )
@@ -65,7 +69,8 @@ _TRUE = ("true", "对", "正确", "真")
 _BOX = re.compile(r"\[[^\[\]]*\]")
 _END = re.compile(r"[.!?;。！？；\n]+|,? ?\b(?:but|so|therefore|and)\b|，|,")
 _LEAD = re.compile(
-    r"^(?:so|therefore|thus|hence|then|and|but|here|所以|因此|因为|但是?|那么)[ ,，]*"
+    r"^(?:(?:so|therefore|thus|hence|then|and|but|here|since|because|as|now)\b"
+    r"|(?:we|i|you|one)(?: can)? sees?(?: that)?\b|所以|因此|因为|由于|可以看到|但是?|那么)[ ,，]*"
 )
 
 
@@ -150,7 +155,7 @@ def _normalize(name: str) -> str:
 
 
 def _split(text: str) -> Iterator[str]:
-    for part in _END.split(_BOX.sub(" ", text.casefold())):
+    for part in _END.split(_BOX.sub(" ", text.casefold().replace("n't ", " not "))):
         sentence = _LEAD.sub("", part.strip()).strip()
         if sentence:
             yield sentence
