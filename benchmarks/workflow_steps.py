@@ -6,8 +6,8 @@
 Trains on from that warm-up with rewards that wait for nothing and nothing beside them, so that
 their seconds are a part of the step's. In every other step programs are forked from the template;
 in the steps between, each starts bubblewrap and an interpreter, as where none can be forked. The
-shares are means over steps of seconds in rewards over seconds of the step, by the clock. Programs
-that were run before are not run again, in either way.
+shares are means over steps of seconds in rewards over seconds of the step, by the clock. No reply
+of the stub is kept from before; a program that comes again in the training is not run again.
 """
 
 import argparse
@@ -16,6 +16,7 @@ import statistics
 import sys
 import tempfile
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 from unittest.mock import patch
@@ -35,7 +36,7 @@ SETTINGS = (
 )
 
 
-def train(run: Path, num_steps: int) -> list[dict[str, Any]]:
+def train(run: Path, num_steps: int, settings: Sequence[str]) -> list[dict[str, Any]]:
     """Return for each step the way that its programs were started, and its seconds."""
     seconds: list[tuple[str, float]] = []
     score = RewardSet.score_batch
@@ -50,7 +51,7 @@ def train(run: Path, num_steps: int) -> list[dict[str, Any]]:
 
     RewardSet.score_batch = timed
     try:
-        _run(run, num_steps)
+        _run(run, num_steps, settings)
     finally:
         RewardSet.score_batch, cpython.start_guest = score, template.start_guest
     steps = [row for row in read_jsonl(run / "grpo" / "metrics.jsonl") if "step_s" in row]
@@ -60,9 +61,9 @@ def train(run: Path, num_steps: int) -> list[dict[str, Any]]:
     ]
 
 
-def _run(run: Path, num_steps: int) -> None:
-    settings = (*SETTINGS, f"grpo.max_steps={num_steps}")
-    given = [word for setting in settings for word in ("--set", setting)]
+def _run(run: Path, num_steps: int, settings: Sequence[str]) -> None:
+    changed = (*settings, *SETTINGS, f"grpo.max_steps={num_steps}")
+    given = [word for setting in changed for word in ("--set", setting)]
     words = ["run", "workflows", "--config", "demo", *given, "--until", "grpo", "--out", str(run)]
     try:
         with patch.object(sys, "argv", ["groupwise", *words]):
@@ -77,12 +78,13 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("run", type=Path)
     parser.add_argument("--json", type=Path)
+    parser.add_argument("--set", action="append", default=[], help="a setting of the given run")
     parser.add_argument("--num-steps", type=int, default=42)
     given = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
         copy = Path(folder) / "run"
-        shutil.copytree(given.run, copy)
-        steps = train(copy, given.num_steps)[WARMING:]
+        shutil.copytree(given.run, copy, ignore=shutil.ignore_patterns("executor.sqlite*"))
+        steps = train(copy, given.num_steps, given.set)[WARMING:]
     found = {
         way: {
             "share": statistics.mean(
