@@ -17,8 +17,9 @@ from groupwise.core import (
 from groupwise.data import DropLog, fill_template, read_examples, write_examples
 from groupwise.rewards import Box, LabelParser
 from groupwise.training import SftRow
-from groupwise_drawn.relations import INVERSES, Relation, write_claim
+from groupwise_drawn.relations import INVERSES, Relation
 from groupwise_recipes.visual_reasoning.config import LABELS, TAGS, VisualConfig
+from groupwise_recipes.visual_reasoning.reasoning import write_reasoning
 from groupwise_recipes.visual_reasoning.rows import TRUE, Split, VisualRow, read_rows
 from groupwise_recipes.visual_reasoning.scenes import draw_rows
 
@@ -100,10 +101,14 @@ def write_target(example: Example, targets: str) -> str:
             got=f"{len(boxes)} boxes and the relation {relation!r}",
             fix="set sft.targets: answer",
         )
-    holds = relation if label == TRUE else INVERSES[relation]
-    said = write_claim(boxes[0].label, holds, boxes[1].label, "en")
-    if targets == "boxes":
-        said = f"{' '.join(map(write_box, boxes))} {said}"
+    said = write_reasoning(
+        boxes[0],
+        relation,
+        boxes[1],
+        is_true=label == TRUE,
+        frame=tuple(example.fields["picture_size"]) if targets == "boxes" else None,
+        language="en",
+    )
     return f"<think>{said}</think><answer>{label}</answer>"
 
 
@@ -115,11 +120,6 @@ def write_answer(example: Example, label: str, targets: str) -> str:
 def read_boxes(example: Example) -> list[Box]:
     """Return the reference boxes of an example; none if it has none."""
     return [Box(*row) for row in example.fields.get("boxes", ())]
-
-
-def write_box(box: Box) -> str:
-    """Return a box as it is written in reasoning: ``[x1,y1,x2,y2 label]``."""
-    return f"[{box.x1:.0f},{box.y1:.0f},{box.x2:.0f},{box.y2:.0f} {box.label}]"
 
 
 def read_warmup(folder: Path) -> list[Example]:

@@ -71,11 +71,13 @@ class RewardWeights(Config):
         accuracy: of the right answer.
         format: of ``<think>…</think><answer>…</answer>``, whatever it says.
         box_iou: of the boxes in the reasoning, against the reference boxes.
+        alignment: of reasoning that entails the answer, be it right or wrong.
     """
 
     accuracy: float = Field(default=0.5, ge=0)
     format: float = Field(default=0.0, ge=0)
     box_iou: float = Field(default=0.5, ge=0)
+    alignment: float = Field(default=0.0, ge=0)
 
 
 class VisualConfig(FlowConfig):

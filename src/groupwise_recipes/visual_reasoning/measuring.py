@@ -3,14 +3,28 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from groupwise.core import Completion, Example
+from groupwise.core import Completion, Example, Score
 from groupwise.evaluation import Measure, Prediction, RunPolicy
-from groupwise.rewards import AnswerFormat, BoxIou, BoxParser, LabelMatch, Reward, RewardSet
+from groupwise.rewards import (
+    AnswerFormat,
+    BoxIou,
+    BoxParser,
+    LabelMatch,
+    Reward,
+    RewardKind,
+    RewardSet,
+)
 from groupwise_recipes.visual_reasoning.asking import PARSER, write_target
+from groupwise_recipes.visual_reasoning.claims import read_claim
 from groupwise_recipes.visual_reasoning.config import TAGS, RewardWeights
+from groupwise_recipes.visual_reasoning.entailment import judge_entailment
+from groupwise_recipes.visual_reasoning.rows import TRUE
 
-BOX_IOU = "box_iou"
-MEASURES = (Measure(BOX_IOU, "IoU of boxes in the reasoning", "推理中框的 IoU"),)
+BOX_IOU, ALIGNMENT = "box_iou", "alignment"
+MEASURES = (
+    Measure(BOX_IOU, "IoU of boxes in the reasoning", "推理中框的 IoU"),
+    Measure(ALIGNMENT, "Reasoning entails the answer", "推理蕴含回答"),
+)
 OTHER_SCENE = RunPolicy(
     name="other_scene",
     title="Another scene's boxes",
@@ -22,19 +36,53 @@ OTHER_SCENE = RunPolicy(
 _IOU = BoxIou(BoxParser(tags=TAGS, tag="think", words=True, match_labels=True))
 
 
+class Alignment:
+    """1 where the reasoning entails the answer that is given, right or wrong, by the rule judge.
+
+    A text that is no answer is invalid; a statement that claims no relation of two things is not
+    judged.
+    """
+
+    name = ALIGNMENT
+    kind: RewardKind = "other"
+    runs_beside_scoring = True
+
+    def __call__(self, example: Example, completion: Completion) -> Score:
+        """Return the score of one answer."""
+        found = PARSER.parse(completion.text)
+        if found.label is None:
+            return Score(0.0, found.reason, invalid=True)
+        statement = str(example.fields["statement"])
+        if read_claim(statement) is None:
+            return Score(None, "no relation of two things is claimed")
+        reasoning = completion.text.partition("<think>")[2].partition("</think>")[0]
+        verdict = judge_entailment(statement, reasoning, answer=found.label == TRUE)
+        return Score(float(verdict.aligns), verdict.why)
+
+
+_ALIGNMENT = Alignment()
+
+
 def make_rewards(weights: RewardWeights) -> RewardSet:
     """Return the rewards with their weights; a part of weight 0 is only logged."""
     parts: Mapping[str, tuple[Reward, float]] = {
         "accuracy": (LabelMatch(PARSER), weights.accuracy),
         "format": (AnswerFormat(PARSER), weights.format),
         BOX_IOU: (_IOU, weights.box_iou),
+        ALIGNMENT: (_ALIGNMENT, weights.alignment),
     }
     return RewardSet(parts)
 
 
-def score_boxes(example: Example, text: str) -> float | None:
-    """Return the IoU of the boxes in a text, 0 if it is no answer; None without references."""
-    return _IOU(example, Completion(text)).value
+def score_answer(example: Example, text: str) -> dict[str, float]:
+    """Return the IoU of the boxes, 0 if the text is no answer, and whether it is aligned.
+
+    What does not apply is not there: IoU without reference boxes, alignment of what is no answer
+    or cannot be judged.
+    """
+    iou, aligned = (part(example, Completion(text)) for part in (_IOU, _ALIGNMENT))
+    found = {BOX_IOU: iou.value, ALIGNMENT: None if aligned.invalid else aligned.value}
+    return {name: value for name, value in found.items() if value is not None}
 
 
 def predict_other_scene(examples: Sequence[Example]) -> list[Prediction]:
@@ -69,13 +117,12 @@ def predict_other_scene(examples: Sequence[Example]) -> list[Prediction]:
 def complete_predictions(
     examples: Mapping[str, Example], predictions: Sequence[Prediction]
 ) -> list[Prediction]:
-    """Return the predictions with the IoU of their boxes, and with their pairs."""
+    """Return the predictions with IoU, alignment and pairs."""
     return [_complete(one, examples[one.example_id]) for one in predictions]
 
 
 def _complete(prediction: Prediction, example: Example) -> Prediction:
-    iou = score_boxes(example, prediction.text) if prediction.text else None
-    scores = {} if iou is None else {BOX_IOU: iou}
+    scores = score_answer(example, prediction.text) if prediction.text else {}
     shown = {
         name: example.fields[name] for name in ("relation", "source") if name in example.fields
     }

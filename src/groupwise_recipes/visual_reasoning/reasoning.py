@@ -1,9 +1,7 @@
 """Writes the reasoning about a drawn scene: boxes of both things, a finding and a conclusion."""
 
-from collections.abc import Sequence
-
 from groupwise.rewards import Box
-from groupwise_drawn.relations import INVERSES, Language, Scene, write_claim
+from groupwise_drawn.relations import INVERSES, Language, Relation, write_claim
 from groupwise_recipes.visual_reasoning.boxes import Size, write_box
 
 _CONCLUSIONS: dict[tuple[Language, bool], str] = {
@@ -14,17 +12,26 @@ _CONCLUSIONS: dict[tuple[Language, bool], str] = {
 }
 
 
-def write_reasoning(scene: Scene, *, boxes: Sequence[Box], frame: Size, language: Language) -> str:
+def write_reasoning(
+    subject: Box,
+    relation: Relation,
+    other: Box,
+    *,
+    is_true: bool,
+    frame: Size | None,
+    language: Language,
+) -> str:
     """Return a sound reasoning, without tags.
 
     Args:
-        scene: what is seen, and the claim.
-        boxes: to begin with, in units of the frame; none: only words are written.
-        frame: that the model writes boxes in.
+        subject: of the claim, with its name as label, in units of the frame.
+        relation: that is claimed.
+        other: the other thing of the claim, likewise.
+        is_true: whether the claim holds.
+        frame: that the model writes boxes in; None: only words are written.
         language: of the words.
     """
-    subject, other = scene.subject.name(language), scene.other.name(language)
-    relation = scene.relation if scene.label else INVERSES[scene.relation]
-    finding = write_claim(subject, relation, other, language)
-    places = [write_box(box, frame=frame) for box in boxes]
-    return " ".join([*places, finding, _CONCLUSIONS[language, scene.label]])
+    holds = relation if is_true else INVERSES[relation]
+    finding = write_claim(subject.label, holds, other.label, language)
+    places = [] if frame is None else [write_box(box, frame=frame) for box in (subject, other)]
+    return " ".join([*places, finding, _CONCLUSIONS[language, is_true]])

@@ -21,7 +21,7 @@ from groupwise_recipes.visual_reasoning.measuring import (
     complete_predictions,
     make_rewards,
     predict_other_scene,
-    score_boxes,
+    score_answer,
 )
 from groupwise_recipes.visual_reasoning.rows import VisualRow, write_rows
 
@@ -61,7 +61,7 @@ def test_what_is_taught_earns_everything(test_items: list[Example]) -> None:
 def test_the_reasoning_says_what_holds(test_items: list[Example]) -> None:
     for example in test_items:
         said = write_target(example, "words").partition("</think>")[0].removeprefix("<think>")
-        assert (said == example.fields["statement"]) == (example.label == "True")
+        assert said.startswith(str(example.fields["statement"])) == (example.label == "True")
         first, second = read_boxes(example)
         if " left of " in said:
             assert first.x1 + first.x2 < second.x1 + second.x2
@@ -89,8 +89,22 @@ def test_another_scenes_boxes_are_not_its_own(test_items: list[Example]) -> None
     whole = complete_predictions(known, found)
     assert len(whole) == len(test_items)
     assert all(one.pair and 0 <= one.scores["box_iou"] < 0.95 for one in whole)
-    own = [score_boxes(one, write_target(one, "boxes")) for one in test_items]
-    assert own == [1.0] * len(own)
+    own = [score_answer(one, write_target(one, "boxes")) for one in test_items]
+    assert own == [{"box_iou": 1.0, "alignment": 1.0}] * len(own)
+
+
+def test_alignment_is_about_the_answer_that_is_given(test_items: list[Example]) -> None:
+    aligned = make_rewards(RewardWeights(accuracy=0, box_iou=0, alignment=1))
+    for example in test_items:
+        wrong = {"True": "False", "False": "True"}[str(example.label)]
+        lie = write_answer(example, wrong, "words")
+        torn = write_target(example, "words").replace(f">{example.label}<", f">{wrong}<")
+        values = [
+            one.value
+            for one in aligned.score_batch([example] * 2, [Completion(lie), Completion(torn)])
+        ]
+        assert values == [1, 0]
+        assert "alignment" not in score_answer(example, "nothing")
 
 
 def test_rows_that_cannot_be_asked_about_are_counted(tmp_path: Path, prepared: Path) -> None:

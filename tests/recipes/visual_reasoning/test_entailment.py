@@ -25,8 +25,11 @@ def list_boxes(scene: Scene, language) -> list[Box]:
 
 
 def write(scene: Scene, language, *, with_boxes: bool = True) -> str:
-    boxes = list_boxes(scene, language) if with_boxes else []
-    return write_reasoning(scene, boxes=boxes, frame=(scene.side, scene.side), language=language)
+    subject, other = list_boxes(scene, language)
+    frame = (scene.side, scene.side) if with_boxes else None
+    return write_reasoning(
+        subject, scene.relation, other, is_true=scene.label, frame=frame, language=language
+    )
 
 
 @pytest.mark.parametrize(("language", "with_boxes"), list(product(LANGUAGES, (True, False))))

@@ -38,4 +38,4 @@ def test_every_policy_is_measured_by_its_boxes(tmp_path: Path) -> None:
     assert all("box_iou" in one.scores for one in found if one.policy in ("sft", "other_scene"))
     assert all(one.pair for one in found)
     named = {row["name"] for row in read_json(run / "evaluate" / "metrics.json", list)}
-    assert {"grpo/box_iou", "grpo/pair_accuracy"} <= named
+    assert {"other_scene/box_iou", "other_scene/alignment", "grpo/pair_accuracy"} <= named
