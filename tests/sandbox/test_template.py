@@ -17,7 +17,9 @@ from groupwise.sandbox import Limits, Result, bubblewrap, run_python, run_python
 from groupwise.sandbox.template import explain_slow
 
 SLOW = MISSING or explain_slow()
-pytestmark = pytest.mark.skipif(SLOW is not None, reason=str(SLOW))
+# What stops the template otherwise than by the kernel's refusal is a fault, and fails every test.
+IS_REFUSED = SLOW is not None and (SLOW == MISSING or "ermission" in SLOW or "permitted" in SLOW)
+pytestmark = pytest.mark.skipif(IS_REFUSED, reason=str(SLOW))
 PATIENT = Limits(timeout_s=30, memory_mib=192, file_mib=4)
 
 
@@ -69,6 +71,10 @@ def wait_until(is_so: Callable[[], bool]) -> bool:
             return True
         time.sleep(0.02)
     return False
+
+
+def test_programs_are_forked_where_the_machine_allows_it() -> None:
+    assert explain_slow() is None
 
 
 def run_side_by_side(first: str, second: str, *, limits: Limits = PATIENT) -> tuple[Result, Result]:
