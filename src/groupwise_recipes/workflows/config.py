@@ -33,6 +33,8 @@ class WorkflowsData(DataSettings):
         max_train, max_validation, max_test: of each type, the first so many; None: all.
         warmup_share: of the training problems, which are left to the warm-up alone; without a
             warm-up it is not used.
+        stub_share: of the warm-up's code problems, which are worded as a signature with a docstring
+            rather than as sentences. It is a part of the reading lesson: both forms are published.
     """
 
     mix: Annotated[Path | None, Source("data")] = None
@@ -41,6 +43,7 @@ class WorkflowsData(DataSettings):
     max_validation: int | None = Field(default=None, ge=1)
     max_test: int | None = Field(default=None, ge=1)
     warmup_share: float = Field(default=0.4, gt=0, lt=1)
+    stub_share: float = Field(default=0.0, ge=0, le=1)
 
     def count_generated(self) -> dict[Split, int]:
         """Return how many problems are generated for each split."""

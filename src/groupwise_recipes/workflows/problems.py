@@ -13,6 +13,7 @@ from groupwise.core import (
     Message,
     derive_seed,
     dump_config,
+    load_config,
     make_example,
     read_json,
     write_json,
@@ -31,6 +32,7 @@ from groupwise_recipes.workflows.config import WarmupSettings, WorkflowsConfig
 from groupwise_recipes.workflows.forms import draw_form
 from groupwise_recipes.workflows.operators import OPERATORS, describe_operators
 from groupwise_recipes.workflows.programs import describe_rules
+from groupwise_recipes.workflows.wording import word_as_stub
 
 SPLITS = ("train", "validation", "test")
 PROBLEMS = "problems.jsonl"
@@ -65,9 +67,17 @@ def choose_examples(config: WorkflowsConfig) -> tuple[dict[str, list[Example]], 
     }
     if config.sft is not None:
         warmup, train = _split_off(examples["train"], config)
-        examples |= {"warmup": warmup, "train": train}
+        examples |= {"warmup": [_word(config, one) for one in warmup], "train": train}
     _refuse_missing_types(examples)
     return examples, drops
+
+
+def _word(config: WorkflowsConfig, example: Example) -> Example:
+    """Return a question of the warm-up, some of those about code with a signature in it."""
+    drawn = random.Random(derive_seed(config.seed, "stub", example.id)).random()
+    if example.fields["problem_type"] != "code" or drawn >= config.data.stub_share:
+        return example
+    return ask_about_problem(config, word_as_stub(load_config(Problem, example.fields["problem"])))
 
 
 def _refuse_missing_types(examples: Mapping[str, Sequence[Example]]) -> None:

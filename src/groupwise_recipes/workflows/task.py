@@ -60,7 +60,10 @@ class Workflows(Task[WorkflowsConfig]):
 
     config_type = WorkflowsConfig
     parts: ClassVar = {
-        "data": Part("data prompt assign_first language", f"{_OWN}.problems {_OWN}.operators"),
+        "data": Part(
+            "data prompt assign_first language",
+            f"{_OWN}.problems {_OWN}.wording {_OWN}.operators",
+        ),
         "audit": Part("data.warmup_share data.mix executor.stub reward.mode"),
         "parser": Part(_MEASURED, _DECIDES),
         "warmup": Part("sft", f"{_OWN}.forms"),
