@@ -61,6 +61,7 @@ from groupwise.core.locks import is_locked, take_lock
 from groupwise.core.numerics import describe_numerics, list_gpus
 from groupwise.core.pictures import convert_picture, open_picture, store_picture
 from groupwise.core.progress import ProgressLine, Say, describe_duration
+from groupwise.core.python_source import parse_python
 from groupwise.core.result_file import ResultFile
 from groupwise.core.runs import RunFolder, describe_machine, list_packages
 from groupwise.core.seeds import derive_seed, seed_everything
@@ -122,6 +123,7 @@ __all__ = [
     "load_config",
     "make_example",
     "open_picture",
+    "parse_python",
     "parse_value",
     "parse_yaml",
     "read_config",

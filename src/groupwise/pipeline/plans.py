@@ -12,7 +12,15 @@ from inspect import getattr_static
 from pathlib import Path
 from typing import Any
 
-from groupwise.core import Config, digest_bytes, digest_json, dump_config, find_effect, list_effects
+from groupwise.core import (
+    Config,
+    digest_bytes,
+    digest_json,
+    dump_config,
+    find_effect,
+    list_effects,
+    parse_python,
+)
 from groupwise.pipeline.steps import Step, StepContext
 
 UNKNOWN = "unknown"
@@ -66,7 +74,7 @@ def _digest_source(path: Path) -> str:
     if path.suffix not in (".py", ".pyi"):
         return digest_bytes(content)
     try:
-        return digest_bytes(ast.dump(ast.parse(content)).encode("utf-8", "surrogatepass"))
+        return digest_bytes(ast.dump(parse_python(content)).encode("utf-8", "surrogatepass"))
     except (SyntaxError, ValueError):
         return digest_bytes(content)
 

@@ -22,6 +22,7 @@ from decimal import Decimal, InvalidOperation
 from functools import cache
 from typing import cast
 
+from groupwise.core import parse_python
 from groupwise.rewards.fields import read_list, read_mapping
 from groupwise.rewards.python_tests import UnusableTestsError, list_names
 from groupwise.sandbox import ProgramTests
@@ -199,7 +200,7 @@ def add_imports(program: str) -> str:
     Only names that it reads and never binds are imported.
     """
     try:
-        tree = ast.parse(program.encode())
+        tree = parse_python(program.encode())
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         return program  # it says so itself when it is run
     read = {n.id for n in ast.walk(tree) if isinstance(n, ast.Name)}

@@ -10,7 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from typing import Literal
 
-from groupwise.core import Completion, Example, Score
+from groupwise.core import Completion, Example, Score, parse_python
 from groupwise.rewards.code_cases import (
     CallCases,
     InputCases,
@@ -84,7 +84,7 @@ def find_program(text: str, entry_point: str | None = None) -> tuple[str, int]:
 def explain_unparsable(program: str) -> str:
     """Return why a text is no program; empty if it is one."""
     try:
-        tree = ast.parse(program.encode())
+        tree = parse_python(program.encode())
     except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
         return f"the program does not parse ({error})"
     return "" if tree.body else "there is no program"
@@ -291,5 +291,5 @@ def _does_something(program: str) -> bool:
     """Return whether a text is a program: a label such as ``42`` parses, but does nothing."""
     kinds = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Call)
     return not explain_unparsable(program) and any(
-        isinstance(node, kinds) for node in ast.walk(ast.parse(program.encode()))
+        isinstance(node, kinds) for node in ast.walk(parse_python(program.encode()))
     )

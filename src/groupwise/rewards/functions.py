@@ -24,6 +24,7 @@ from groupwise.core import (
     Score,
     describe_unknown,
     digest_json,
+    parse_python,
 )
 from groupwise.rewards.adapters import ScoreRange, TrlReward
 from groupwise.rewards.reward import RewardKind
@@ -234,7 +235,7 @@ def _find(file: Path, name: str) -> list[Path]:
 
 def _parse(path: Path) -> ast.Module:
     try:
-        return ast.parse(path.read_bytes(), filename=str(path))
+        return parse_python(path.read_bytes(), filename=str(path))
     except OSError as error:
         raise RewardError(f"cannot read the rewards {path} ({error.strerror})") from error
     except (SyntaxError, ValueError) as error:

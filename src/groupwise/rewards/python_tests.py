@@ -10,6 +10,7 @@ import builtins
 import sys
 from collections.abc import Collection, Iterator
 
+from groupwise.core import parse_python
 from groupwise.sandbox import ProgramTests
 
 _Function = ast.FunctionDef | ast.AsyncFunctionDef
@@ -49,7 +50,7 @@ def prepare_tests(
             need what is not there.
     """
     try:
-        tree = ast.parse(source)
+        tree = parse_python(source)
     except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
         raise UnusableTestsError(f"the tests do not parse ({error})") from None
     outline = _Outline(tree, entry_point)
@@ -265,7 +266,7 @@ def _list_bound(tree: ast.AST) -> set[str]:
 def list_names(source: str) -> set[str]:
     """Return every name that a program binds; none if it does not parse."""
     try:
-        return _list_bound(ast.parse(source))
+        return _list_bound(parse_python(source))
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         return set()
 

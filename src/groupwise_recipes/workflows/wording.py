@@ -2,6 +2,7 @@
 
 import ast
 
+from groupwise.core import parse_python
 from groupwise.data import Problem
 
 
@@ -26,7 +27,7 @@ def _find_function(problem: Problem) -> ast.FunctionDef | None:
     if problem.entry_point is None:
         return None
     try:
-        tree = ast.parse(problem.ground_truth)
+        tree = parse_python(problem.ground_truth)
     except SyntaxError:
         return None
     found = (one for one in tree.body if isinstance(one, ast.FunctionDef))
@@ -36,7 +37,7 @@ def _find_function(problem: Problem) -> ast.FunctionDef | None:
 def _write_example(test: str) -> list[str]:
     """Return ``assert call == value`` as in a session; nothing for another test."""
     try:
-        [statement] = ast.parse(test).body
+        [statement] = parse_python(test).body
     except (SyntaxError, ValueError):
         return []
     compared = statement.test if isinstance(statement, ast.Assert) else None

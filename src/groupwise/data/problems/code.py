@@ -6,6 +6,7 @@ import warnings
 from collections.abc import Sequence
 from typing import Any
 
+from groupwise.core import parse_python
 from groupwise.data.problems.rows import SetRow
 from groupwise.data.tables.values import UnusableRowError
 
@@ -71,7 +72,7 @@ def _assert_example(source: str, want: str, name: str) -> str | None:
     try:
         # Some examples end in prose behind a blank line.
         value = ast.literal_eval(want.split("\n\n")[0].strip())
-        call = ast.parse(source.strip(), mode="eval").body
+        call = parse_python(source.strip(), mode="eval").body
     except (ValueError, SyntaxError, MemoryError, RecursionError, TypeError):
         return None
     if name not in _list_names(call):
@@ -109,7 +110,7 @@ def _parse(source: str, column: str) -> ast.Module:
     try:
         with warnings.catch_warnings():  # of escapes that are none
             warnings.simplefilter("ignore")
-            return ast.parse(source)
+            return parse_python(source)
     except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
         raise UnusableRowError("code cannot be parsed", f"{column}: {error}") from None
 
@@ -165,14 +166,14 @@ def _list_names(tree: ast.AST) -> list[str]:
 def _is_shown(test: str, prompt: str, name: str) -> bool:
     """Tell whether a call of the test stands in the prompt, with or without ``>>>``."""
     shown = "".join(prompt.split()).replace('"', "'")
-    calls = [n for n in ast.walk(ast.parse(test)) if isinstance(n, ast.Call)]
+    calls = [n for n in ast.walk(parse_python(test)) if isinstance(n, ast.Call)]
     texts = ["".join(ast.unparse(n).split()) for n in calls if name in _list_names(n.func)]
     return any(text.replace('"', "'") in shown for text in texts)
 
 
 def _find_asked(test: str) -> str:
     """Return what an assertion is about: of a comparison, its left side."""
-    node = ast.parse(test).body[0]
+    node = parse_python(test).body[0]
     asked = node.test if isinstance(node, ast.Assert) else node
     return ast.unparse(asked.left if isinstance(asked, ast.Compare) else asked)
 

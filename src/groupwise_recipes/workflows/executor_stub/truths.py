@@ -6,7 +6,7 @@ import re
 from collections.abc import Sequence
 from functools import lru_cache
 
-from groupwise.core import derive_seed
+from groupwise.core import derive_seed, parse_python
 from groupwise.data import Problem
 
 NUM_WRONG = 6
@@ -113,7 +113,7 @@ def _learn_by_heart(problem: Problem) -> str | None:
     for test in problem.public_tests:
         match = re.fullmatch(r"assert\s+(.*)", test.strip(), re.DOTALL)
         try:
-            tree = ast.parse(match.group(1) if match else "", mode="eval").body
+            tree = parse_python(match.group(1) if match else "", mode="eval").body
         except SyntaxError:
             return None
         if not (isinstance(tree, ast.Compare) and isinstance(tree.left, ast.Call)):

@@ -4,6 +4,7 @@ import ast
 from collections.abc import Iterator
 from itertools import count
 
+from groupwise.core import parse_python
 from groupwise_recipes.workflows.programs.nodes import walk
 
 
@@ -16,7 +17,7 @@ def describe_shape(source: str) -> str:
     Args:
         source: a program that has passed the checks.
     """
-    tree = ast.parse(source)
+    tree = parse_python(source)
     names = [one.node for one in walk(tree) if isinstance(one.node, ast.Name)]
     stored = {name.id for name in names if isinstance(name.ctx, ast.Store)}
     variables = stored - {name for node in ast.walk(tree) for name in _list_other_names(node)}

@@ -5,6 +5,7 @@ import re
 import textwrap
 import warnings
 
+from groupwise.core import parse_python
 from groupwise_recipes.workflows.programs.form import check_size
 from groupwise_recipes.workflows.programs.reasons import MAX_CHARACTERS, RefusedError, Repair
 
@@ -39,7 +40,7 @@ def parse(source: str) -> ast.Module:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         try:
-            tree = ast.parse(source)
+            tree = parse_python(source)
             check_size(tree)
             compile(source, "<program>", "exec", dont_inherit=True)
         except SyntaxError as error:
