@@ -17,6 +17,9 @@ from groupwise_recipes.visual_reasoning.rows import LoadedRows, VisualRow, write
 from groupwise_recipes.visual_reasoning.sources import load_vsr
 from groupwise_recipes.visual_reasoning.variants import BiasedVariant, bias_rows, divide_by_bias
 
+_NUM_SEEDS = 50
+"""For how far the probe's figure on test spreads with the labels that ties are given."""
+
 
 def biased_variants(
     data: Annotated[Path, typer.Option(help="Folder with VSR's train, dev and test as JSONL.")],
@@ -67,7 +70,7 @@ def write_variants(
         "num_unknown_relation": len(sides.unknown),
         "ties": list(variants[0].ties),
         "kept_labels": dict(variants[0].kept_labels),
-        "variants": [_summarise(variant, test) for variant in variants],
+        "variants": [_summarise(variant, splits["train"], test) for variant in variants],
         "caption_probe": caption.to_json(),
         "findings": [finding.to_json() for finding in findings],
         "drops": loaded.drops.to_json(),
@@ -76,13 +79,19 @@ def write_variants(
     return told
 
 
-def _summarise(variant: BiasedVariant, test: Sequence[VisualRow]) -> dict[str, Any]:
+def _summarise(
+    variant: BiasedVariant, train: Sequence[VisualRow], test: Sequence[VisualRow]
+) -> dict[str, Any]:
     probe = fit_probe(variant.rows, "relation")
+    seeds = range(_NUM_SEEDS if variant.ties else 0)
+    others = [bias_rows(train, keep=variant.keep, seed=seed).rows for seed in seeds]
+    found = [fit_probe(rows, "relation").score(test).accuracy for rows in others]
     return {
         "keep": variant.keep,
         "num_rows": len(variant.rows),
         "in_sample": probe.score(variant.rows).to_json(),
         "test": probe.score(test).to_json(),
+        "test_over_seeds": [min(found), max(found)] if found else None,
     }
 
 
@@ -91,7 +100,7 @@ def _describe(told: dict[str, Any]) -> list[str]:
     lines = [
         f"keep {one['keep']:g}: {one['num_rows']:,} of {told['num_train']:,} rows; "
         f"a probe that sees the relation alone: {_write(one['in_sample'])} in-sample, "
-        f"{_write(one['test'])} on the unchanged test"
+        f"{_write(one['test'])} on the unchanged test{_tell_ties(told, one)}"
         for one in told["variants"]
     ]
     lines.append(
@@ -103,6 +112,15 @@ def _describe(told: dict[str, Any]) -> list[str]:
     lines += [f"{one['level']}: {one['message']}" for one in told["findings"]]
     lines += [f"dropped: {num} ({reason})" for reason, num in told["drops"]["counts"].items()]
     return lines
+
+
+def _tell_ties(told: dict[str, Any], variant: dict[str, Any]) -> str:
+    if variant["test_over_seeds"] is None:
+        return ""
+    low, high = variant["test_over_seeds"]
+    return (
+        f"; {low:.3f} to {high:.3f} over {_NUM_SEEDS} seeds, which label {len(told['ties'])} ties"
+    )
 
 
 def _write(score: dict[str, Any]) -> str:

@@ -128,6 +128,11 @@ def test_one_command_gives_the_figures_of_the_zero_shot_split(real_vsr: Path, tm
         (628, 1222)
     }
     assert (told["num_train"], len(told["ties"])) == (3489, 14)
+    # How ties are labelled moves the figure: it must not stand there as if it could be no other.
+    for one in told["variants"]:
+        low, high = one["test_over_seeds"]
+        assert low < one["test"]["accuracy"] < high
+    assert "0.511 to 0.517 over 50 seeds, which label 14 ties" in output
     assert "keep 0.6: 2,812 of 3,489 rows" in output
     assert "2 pictures stand in train and in test" in output
     assert [len(read_rows(tmp_path / f"keep-{keep}.jsonl")) for keep in ("0.8", "0.6", "0")] == [
