@@ -1,6 +1,5 @@
 """What is asked about a row, what is taught about it, and the stage ``prepare``."""
 
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -51,6 +50,12 @@ def prepare_rows(config: VisualConfig, folder: Path) -> None:
                 drops.add("no picture", row.id)
             elif not row.is_statement:
                 drops.add("no statement", row.id)
+            elif config.data.drawn is None and row.boxes:
+                raise DataError(
+                    f"row {row.id!r} has boxes, which are not put into the coordinates that a "
+                    "model sees yet",
+                    fix="leave out the boxes of rows that are read",
+                )
             else:
                 examples[split].append(ask_about_row(row, row.picture, config.prompt))
     warmup, train = _split_off(examples["train"], config)
@@ -130,11 +135,6 @@ def read_warmup(folder: Path) -> list[Example]:
 def make_warmup_rows(examples: Sequence[Example], targets: str) -> list[SftRow]:
     """Return what the warm-up teaches."""
     return [SftRow(example, write_target(example, targets)) for example in examples]
-
-
-def count_sources(rows: Mapping[Split, Sequence[VisualRow]]) -> dict[str, dict[str, int]]:
-    """Return how many rows of each split come from where."""
-    return {split: dict(Counter(row.source for row in found)) for split, found in rows.items()}
 
 
 def _split_off(

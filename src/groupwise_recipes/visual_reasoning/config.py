@@ -8,6 +8,7 @@ from pydantic import Field, model_validator
 from groupwise.core import Config, Source
 from groupwise.data import find_place_problem
 from groupwise.flow import DataSettings, FlowConfig
+from groupwise.models import TINY_TOKEN_SIDE
 from groupwise.training import SftSettings
 from groupwise_recipes.visual_reasoning.rows import FALSE, TRUE
 
@@ -98,4 +99,19 @@ class VisualConfig(FlowConfig):
         problem = find_place_problem(self.prompt, needed={"text"})
         if problem:
             raise ValueError(f"prompt: {problem}")
+        return self
+
+    @model_validator(mode="after")
+    def _check_size(self) -> Self:
+        drawn, model = self.data.drawn, self.model
+        if drawn is not None and not (
+            model.is_tiny
+            and drawn.side % TINY_TOKEN_SIDE == 0
+            and drawn.side**2 <= model.max_pixels
+        ):
+            raise ValueError(
+                "data.drawn.side: the model would see pictures of another size, and boxes are not "
+                "put into its coordinates yet; take a tiny base, a multiple of 128 and a "
+                "model.max_pixels of at least its square"
+            )
         return self

@@ -2,6 +2,11 @@
 
 What the picture shows does not matter: only whether the answer follows from what is written. Words
 count, and boxes where they lie wholly beside or above each other.
+
+It reads the made language of ``reasoning`` and little else. On 160 cases in free English and
+Chinese by somebody who had not seen it, at first sight, it called none of 80 that do not align
+aligned, but found fault with 47 of 80 that do: what it does not understand gives no reason. It is
+no judge of text that was not taught here.
 """
 
 import re

@@ -8,6 +8,7 @@ import pytest
 
 from groupwise.core import Completion, DataError, Example, load_config, read_json
 from groupwise.data import read_examples
+from groupwise.rewards import Box
 from groupwise_recipes.visual_reasoning.asking import (
     PARSER,
     ask_about_row,
@@ -28,7 +29,7 @@ from groupwise_recipes.visual_reasoning.rows import VisualRow, write_rows
 GROUNDING = (
     Path(__file__).parents[3] / "src/groupwise_recipes/visual_reasoning/configs/grounding.yaml"
 )
-SMALL = ("data.drawn.num_pairs=24", "data.drawn.num_test_pairs=6", "data.drawn.side=64")
+SMALL = ("data.drawn.num_pairs=24", "data.drawn.num_test_pairs=6")
 
 
 def configure(*overrides: str) -> VisualConfig:
@@ -133,6 +134,31 @@ def test_rows_that_cannot_be_asked_about_are_counted(tmp_path: Path, prepared: P
     with pytest.raises(DataError, match="no reasoning to teach"):
         write_target(example, "boxes")
     assert PARSER.parse(write_target(example, "answer")).label == "True"
+
+
+@pytest.mark.parametrize("change", ["data.drawn.side=192", "data.drawn.side=256", "model.base=x/y"])
+def test_boxes_that_the_model_would_see_elsewhere_are_refused(change: str) -> None:
+    with pytest.raises(Exception, match="pictures of another size"):
+        configure(change)
+
+
+def test_boxes_of_rows_that_are_read_are_refused(tmp_path: Path, prepared: Path) -> None:
+    [first, *_] = read_examples(prepared / "test.jsonl")
+    row = VisualRow(
+        id="boxed",
+        source="made",
+        split="train",
+        text="The cup is left of the box.",
+        answers=frozenset({"True"}),
+        cluster="1",
+        picture=first.pictures[0].path,
+        picture_size=(128, 128),
+        boxes=(Box(1, 2, 3, 4, "cup"),),
+    )
+    for split in ("train", "validation", "test"):
+        write_rows(tmp_path / f"{split}.jsonl", [row])
+    with pytest.raises(DataError, match="not put into the coordinates"):
+        prepare_rows(configure("data.drawn=null", f"data.rows={tmp_path}"), tmp_path / "out")
 
 
 def test_data_comes_from_one_place() -> None:
