@@ -3,10 +3,9 @@
 What the picture shows does not matter: only whether the answer follows from what is written. Words
 count, and boxes where they lie wholly beside or above each other.
 
-It reads the made language of ``reasoning`` and little else. On 160 cases in free English and
-Chinese by somebody who had not seen it, at first sight, it called none of 80 that do not align
-aligned, but found fault with 47 of 80 that do: what it does not understand gives no reason. It is
-no judge of text that was not taught here.
+It reads the made language of ``reasoning`` and little else; of what it does not understand it
+gives no verdict. It is no judge of text that was not taught here: of 80 sound cases in free words
+by somebody who had not seen it, it gave a verdict on 36, and 3 of these were wrong.
 """
 
 import re
@@ -24,7 +23,7 @@ from groupwise_recipes.visual_reasoning.claims import (
     read_sentences,
 )
 
-Fault = Literal["contradiction", "missing_detail", "irrelevant", "other"]
+Fault = Literal["contradiction", "missing_detail", "irrelevant"]
 
 # In a sentence that is not understood, these may turn around what was said before.
 _DOUBT = re.compile(r"\b(?:not|no|wrong|false|however|opposite|instead|never)\b|不|错|假|相反|没有")
@@ -36,12 +35,13 @@ class Entailment:
     """A verdict.
 
     Attributes:
-        aligns: whether the reasoning entails the answer.
-        type: how it fails to; None if it does.
+        aligns: whether the reasoning entails the answer; None: no verdict, because a sentence that
+            may matter is not understood.
+        type: how it fails to; None if it does, or without a verdict.
         why: for a person to read.
     """
 
-    aligns: bool
+    aligns: bool | None
     type: Fault | None
     why: str
 
@@ -68,9 +68,13 @@ def judge_entailment(statement: str, reasoning: str, *, answer: bool) -> Entailm
         return _fail("contradiction", "it says of the statement that it is true and that it is not")
     if says == {not answer}:
         return _fail("contradiction", f"by it the statement is {not answer}, not {answer}")
-    doubts = [sentence for sentence in said.others if _DOUBT.search(sentence)]
-    if doubts:
-        return _fail("other", f"it says something that is not understood: {doubts[0]!r}")
+    unread = [
+        sentence
+        for sentence in said.others
+        if _DOUBT.search(sentence) or (not reasons and _names(sentence, asked))
+    ]
+    if unread:
+        return Entailment(None, None, f"it says something that is not understood: {unread[0]!r}")
     if reasons:
         return Entailment(True, None, f"by it the statement is {answer}")
     return _find_gap(said, reasoning, asked)

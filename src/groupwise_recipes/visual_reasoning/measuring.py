@@ -39,8 +39,8 @@ _IOU = BoxIou(BoxParser(tags=TAGS, tag="think", words=True, match_labels=True))
 class Alignment:
     """1 where the reasoning entails the answer that is given, right or wrong, by the rule judge.
 
-    A text that is no answer is invalid; a statement that claims no relation of two things is not
-    judged.
+    A text that is no answer is invalid; without a verdict there is no score, and a statement that
+    claims no relation of two things is not judged.
     """
 
     name = ALIGNMENT
@@ -57,7 +57,7 @@ class Alignment:
             return Score(None, "no relation of two things is claimed")
         reasoning = completion.text.partition("<think>")[2].partition("</think>")[0]
         verdict = judge_entailment(statement, reasoning, answer=found.label == TRUE)
-        return Score(float(verdict.aligns), verdict.why)
+        return Score(None if verdict.aligns is None else float(verdict.aligns), verdict.why)
 
 
 _ALIGNMENT = Alignment()

@@ -1,10 +1,12 @@
 """The rule judge: what a reasoning entails, whatever the picture shows."""
 
+from collections import Counter
 from itertools import product
+from pathlib import Path
 
 import pytest
 
-from groupwise.core import DataError
+from groupwise.core import DataError, read_jsonl
 from groupwise.rewards import BoxParser
 from groupwise_drawn.relations import (
     INVERSES,
@@ -17,6 +19,7 @@ from groupwise_recipes.visual_reasoning.boxes import Box
 from groupwise_recipes.visual_reasoning.entailment import judge_entailment
 from groupwise_recipes.visual_reasoning.reasoning import write_reasoning
 
+CASES_IN_FREE_WORDS = Path(__file__).parents[2] / "fixtures" / "free_reasoning.jsonl"
 SCENES = [scene for pair in plan_pairs(60, seed=2, split="train") for scene in pair]
 
 
@@ -83,7 +86,6 @@ CASES = [
         "contradiction",
     ),
     ("The ball is on the left and the chair is on the right.", True, None),
-    ("The chair is on the left of the picture, the red ball on the right.", True, "missing_detail"),
     ("The chair is at the left, but the ball is at the right side.", True, "contradiction"),
     ("The statement is false.", True, "contradiction"),
     ("The red ball isn't left of the chair.", True, "contradiction"),
@@ -98,12 +100,10 @@ CASES = [
     ("[1,2,30,40 red ball] [20,2,90,40 chair]", True, "missing_detail"),
     ("The red ball is not right of the chair.", True, "missing_detail"),
     ("The ball is on the left.", True, "missing_detail"),
-    ("There is a red ball.", True, "missing_detail"),
     ("The ball is above the chair.", True, "irrelevant"),
     ("The green ball is left of the chair.", True, "irrelevant"),
     ("The cup is left of the table.", True, "irrelevant"),
     ("It is a sunny day.", False, "irrelevant"),
-    ("The ball is left of the chair. No, that is wrong.", True, "other"),
     ("The ball is left of the chair. It is the opposite.", False, "contradiction"),
 ]
 
@@ -113,6 +113,39 @@ def test_cases_of_each_kind(reasoning, answer, fault):
     verdict = judge_entailment(STATEMENT, reasoning, answer=answer)
     assert (verdict.aligns, verdict.type) == (fault is None, fault)
     assert verdict.why
+
+
+@pytest.mark.parametrize(
+    "reasoning",
+    [
+        "The chair is on the left of the picture, the red ball on the right.",
+        "There is a red ball.",
+        "The ball is left of the chair. No, that is wrong.",
+        "The chair stands closer to the viewer than the ball.",
+    ],
+)
+def test_what_is_not_understood_has_no_verdict(reasoning: str) -> None:
+    for answer in (True, False):
+        verdict = judge_entailment(STATEMENT, reasoning, answer=answer)
+        if verdict.type != "contradiction":
+            assert (verdict.aligns, verdict.type) == (None, None)
+        assert not verdict.aligns
+
+
+def test_cases_of_somebody_who_has_not_seen_the_judge() -> None:
+    """Its words are not the made language: no verdict is better than a wrong one."""
+    cases = read_jsonl(CASES_IN_FREE_WORDS)
+    assert Counter(one["aligns"] for one in cases) == {True: 80, False: 80}
+    found = Counter(
+        (
+            one["aligns"],
+            judge_entailment(one["statement"], one["reasoning"], answer=one["answer"]).aligns,
+        )
+        for one in cases
+    )
+    assert found[False, True] == 0
+    # As at first sight: the reader is not to be made for these very sentences.
+    assert (found[True, True], found[True, False], found[True, None]) == (33, 3, 44)
 
 
 @pytest.mark.parametrize(
