@@ -1,15 +1,15 @@
 """What came of the programs of policies: right or not, what they cost, what rules and judge say."""
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, replace
 from typing import Any
 
 from groupwise.core import Example, Finding, RunError
-from groupwise.evaluation import Measure, Prediction
+from groupwise.evaluation import Measure, Prediction, RunPolicy
 from groupwise.rewards import Parsed
 from groupwise_recipes.workflows.config import WorkflowsConfig
-from groupwise_recipes.workflows.rivals import Rival, vote
+from groupwise_recipes.workflows.rivals import DIRECT, Rival, vote
 from groupwise_recipes.workflows.scoring import ProgramScorer, ScoredProgram, read_problem
 
 OPTIMISE_PROMPT = "optimise_prompt"
@@ -17,6 +17,15 @@ OPTIMISE_PROMPT = "optimise_prompt"
 GEPA = "gepa"
 """Name of the policy under the prompt that GEPA found."""
 EXECUTED = "executed"
+TRAINED = "grpo"
+OWN = RunPolicy(
+    name="own_by_type",
+    title="GRPO's commonest program of each type",
+    title_zh="GRPO 对每类最常写的程序",
+    note="for all problems of the type",
+    note_zh="用于该类的所有题",
+    kind="baseline",
+)
 ANSWER, OPINIONS, PROGRAM = "answer", "opinions", "program"
 """Fields of predictions: an answer, what rules and judge say of it, and what the program does."""
 MEASURES = (Measure(EXECUTED, "Ran to an answer", "运行并给出答案"),)
@@ -90,6 +99,29 @@ def predict_rival(
         _predict(rival.name, example, text, scored, fields={**costs, **opinions})
         for (example, text, scored, costs), opinions in zip(picked, said, strict=True)
     ]
+
+
+def predict_own(
+    scorer: ProgramScorer, predictions: Sequence[Prediction], examples: Sequence[Example]
+) -> list[Prediction]:
+    """Return the answers of GRPO's commonest program of each type, for all problems of the type.
+
+    What GRPO has to beat if it is to write a program for each problem: it has chosen these itself,
+    and they cost as much. Without GRPO there are none.
+
+    Raises:
+        RunError: if the executor failed.
+    """
+    by_type: defaultdict[str, Counter[str]] = defaultdict(Counter)
+    for one in predictions:
+        if one.policy == TRAINED and one.fields[PROGRAM]:
+            by_type[str(one.fields["problem_type"])][str(one.fields[PROGRAM])] += 1
+    if not by_type:
+        return []
+    commonest = {kind: found.most_common(1)[0][0] for kind, found in by_type.items()}
+    said = (OWN.name, OWN.title, OWN.title_zh, OWN.note, OWN.note_zh)
+    own = Rival(*said, lambda problem: (commonest.get(problem.problem_type, DIRECT),))
+    return predict_rival(scorer, own, examples)
 
 
 def _predict(

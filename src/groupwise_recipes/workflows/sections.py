@@ -17,11 +17,18 @@ from groupwise.evaluation import (
 )
 from groupwise_recipes.workflows.agreement import Agreement, Opinions, count_agreement
 from groupwise_recipes.workflows.config import PLACES, WorkflowsConfig
-from groupwise_recipes.workflows.measuring import ANSWER, EXECUTED, GEPA, OPINIONS, PROGRAM
+from groupwise_recipes.workflows.measuring import (
+    ANSWER,
+    EXECUTED,
+    GEPA,
+    OPINIONS,
+    OWN,
+    PROGRAM,
+    TRAINED,
+)
 from groupwise_recipes.workflows.rivals import RIVALS
 
 VOCABULARY = Path(__file__).with_name("vocabulary")
-_TRAINED = "grpo"
 _ALPHA = 0.05
 _SEARCHED = ("num_executions", "num_reflections", "num_validation", "num_prompts")
 _Grouped = Mapping[str, Sequence[Prediction]]
@@ -89,16 +96,17 @@ def _tell_search(found: Mapping[str, Any], words: Words) -> Section:
 def weigh_need(by_policy: _Grouped, words: Words) -> str:
     """Say whether writing programs for each problem beats fixed ones that cost no more.
 
-    The best fixed program whose mean tokens are no more than those of GRPO is compared with it by
-    McNemar's exact test over the same problems.
+    The best of them is compared with GRPO by McNemar's exact test over the same problems: fixed
+    programs whose mean tokens are no more than those of GRPO, and its own commonest programs.
     """
     from scipy.stats import binomtest
 
-    trained = by_policy.get(_TRAINED, ())
+    trained = by_policy.get(TRAINED, ())
     rivals = {
         name: rows
         for name, rows in by_policy.items()
-        if name in RIVALS and trained and _count_tokens(rows) <= _count_tokens(trained)
+        if trained
+        and (name == OWN.name or (name in RIVALS and _count_tokens(rows) <= _count_tokens(trained)))
     }
     if not rivals:
         return words.label("need_unknown")
@@ -111,7 +119,7 @@ def weigh_need(by_policy: _Grouped, words: Words) -> str:
     is_needed = num_won > num_lost and p < _ALPHA
     verdict = words.label("needed" if is_needed else "not_needed")
     return words.label(
-        "need", trained=_TRAINED, best=best, won=num_won, lost=num_lost, p=p, verdict=verdict
+        "need", trained=TRAINED, best=best, won=num_won, lost=num_lost, p=p, verdict=verdict
     )
 
 

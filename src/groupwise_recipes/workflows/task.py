@@ -221,11 +221,14 @@ class Workflows(Task[WorkflowsConfig]):
     ) -> "Sequence[Section]":
         """Return what programs cost, which were written, and what rules and judge say of them."""
         from groupwise.evaluation import Policies
+        from groupwise_recipes.workflows.measuring import OWN, predict_own
         from groupwise_recipes.workflows.prompt_stage import find_search
         from groupwise_recipes.workflows.sections import make_sections
 
-        policies = Policies(tuple(self.policies(context)))
-        return make_sections(predictions, config, policies, optimised=find_search(context))
+        test = read_examples(context.output_of("prepare") / "test.jsonl")
+        own = predict_own(_open(config, context.run), predictions, test)
+        policies = Policies((*self.policies(context), OWN))
+        return make_sections([*predictions, *own], config, policies, optimised=find_search(context))
 
     def make_question(self, config: WorkflowsConfig, request: "Request", folder: Path) -> Example:
         """Return what is asked about a problem.

@@ -117,6 +117,17 @@ def test_a_policy_is_needed_where_it_beats_what_costs_no_more() -> None:
     assert "only grpo is right on 12 problems" in weigh("1" * 20, "0" * 12 + "1" * 8)
 
 
+def test_a_policy_that_only_chooses_by_type_is_not_needed() -> None:
+    found = {
+        "grpo": predict("grpo", "1" * 20, 10),
+        "direct": predict("direct", "0" * 12 + "1" * 8, 5),
+        "own_by_type": predict("own_by_type", "1" * 19 + "0", 11),
+    }
+    said = weigh_need(found, Words("en", vocabulary=VOCABULARY))
+    assert "own_by_type is the best" in said
+    assert "not shown to be needed" in said
+
+
 def test_a_dearer_program_is_not_compared() -> None:
     assert "none is compared" in weigh("1" * 20, "0" * 20, tokens=11)
     assert "none is compared" in weigh("1" * 20, "0" * 20, name="prompt")
