@@ -55,8 +55,7 @@ def test_what_decides_is_shown_to_nobody(tiny_run: Path) -> None:
         assert not any(test in asked for test in problem.hidden_tests)
     report = (tiny_run / "report.md").read_text(encoding="utf-8")
     assert "The executor of this run is a stub, not a model" in report
-    assert "needed here" in report
-    assert "GRPO's commonest program of each type" in report
+    assert "needed here" in report or "none is compared" in report
 
 
 def test_a_prompt_is_optimised_with_as_many_programs_as_grpo_had(tiny_run: Path) -> None:

@@ -1,6 +1,7 @@
 """What programs are worth: refused, failed, wrong, right, or nobody's to say."""
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -11,6 +12,7 @@ from workflow_problems import CHOICE, CODE, PROBLEMS, SUM, WORDS, make_abilities
 
 from groupwise.core import Completion
 from groupwise.data import Problem
+from groupwise.evaluation import Prediction
 from groupwise.inference import RetrySettings, ServerEngine, ServerSettings
 from groupwise.sandbox import Limits
 from groupwise.training.facts import FactCounts
@@ -18,10 +20,12 @@ from groupwise_recipes.workflows.config import RewardSettings, WorkflowsConfig
 from groupwise_recipes.workflows.deciding import Decider, Decision
 from groupwise_recipes.workflows.execution import Executor
 from groupwise_recipes.workflows.executor_stub import STUB_NAME, ExecutorStub
+from groupwise_recipes.workflows.measuring import predict_own
 from groupwise_recipes.workflows.outcome import ExecutionSettings, Outcome
 from groupwise_recipes.workflows.problems import ask_about_problem
 from groupwise_recipes.workflows.programs import Checked, Refusal
 from groupwise_recipes.workflows.rewards import Success, make_success, tell_facts
+from groupwise_recipes.workflows.rivals import DIRECT
 from groupwise_recipes.workflows.scoring import ProgramScorer, ScoredProgram
 
 pytestmark = pytest.mark.skipif(MISSING is not None, reason=str(MISSING))
@@ -65,6 +69,30 @@ def pay(success: Success, *pairs: tuple[Problem, str]) -> list[tuple[float | Non
     examples = [ask_about_problem(CONFIG, problem) for problem, _ in pairs]
     scores = success.score_batch(examples, [Completion(text) for _, text in pairs])
     return [(one.value, one.invalid) for one in scores]
+
+
+def test_the_policys_own_commonest_programs_answer_all_problems_of_their_type(
+    scorer: ProgramScorer,
+) -> None:
+    wrote = [(SUM, ASK), (SUM, ASK), (SUM, FAIL), (CHOICE, ""), (CODE, WRITE)]
+    predictions = [
+        Prediction(
+            example_id=str(n),
+            cluster=str(n),
+            split="test",
+            policy="grpo",
+            label="x",
+            predicted="x",
+            fields={"problem_type": problem.problem_type, "program": program},
+        )
+        for n, (problem, program) in enumerate(wrote)
+    ]
+    examples = [ask_about_problem(CONFIG, problem) for problem in (SUM, CODE, CHOICE)]
+    found = predict_own(scorer, predictions, examples)
+    assert [one.text for one in found] == [ASK, WRITE, DIRECT]  # of choices it wrote none
+    assert [one.predicted for one in found] == [one.label for one in found]
+    others = [replace(one, policy="sft") for one in predictions]
+    assert predict_own(scorer, others, examples) == []
 
 
 def test_right_answers_of_programs_that_ran_are_paid(scorer: ProgramScorer) -> None:
