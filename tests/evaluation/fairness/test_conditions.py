@@ -1,7 +1,7 @@
 """Conditions as a file, and the digests and counts that they are made of."""
 
 import json
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 
 from pydantic import TypeAdapter
@@ -59,6 +59,16 @@ def test_examples_are_counted_by_label_and_cluster() -> None:
         "num_rows:n": 2,
         "num_rows:y": 2,
     }
+
+
+def test_free_answers_are_told_by_a_digest_alone() -> None:
+    [first, *_] = make_items()
+    items = [replace(first, id=str(n), label=f"reference {n}") for n in range(30)]
+    found = describe_examples(items)
+    assert found.keys() == {"digest", "num_rows", "num_clusters", "num_labels", "labels"}
+    assert (found["num_rows"], found["num_labels"]) == (30, 30)
+    other = [*items[:-1], replace(items[-1], label="another reference")]
+    assert describe_examples(other)["labels"] != found["labels"]
 
 
 def test_order_counts_for_data_and_not_for_prompts() -> None:

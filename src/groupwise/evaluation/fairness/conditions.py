@@ -25,6 +25,7 @@ from groupwise.evaluation.records import parse_open
 
 CONDITIONS_FILE = "evaluate/conditions.json"
 _WEIGHTS = ("*.safetensors", "*.bin")
+_MOST_LABELS = 20
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -115,13 +116,21 @@ def describe_rows(path: Path, **counts: int) -> dict[str, Any]:
 
 
 def describe_examples(examples: Sequence[Example]) -> dict[str, Any]:
-    """Return digest, rows, clusters and rows by label of examples, in the order they are used."""
-    labels = Counter(str(example.label) for example in examples)
+    """Return digest, rows, clusters and rows by label of examples, in the order they are used.
+
+    Labels of which there are many, such as free answers and references, are a digest: a file of
+    results is no place for the data.
+    """
+    labels = [str(example.label) for example in examples]
+    counts = Counter(labels)
+    told: dict[str, Any] = {f"num_rows:{label}": counts[label] for label in sorted(counts)}
+    if len(counts) > _MOST_LABELS:
+        told = {"num_labels": len(counts), "labels": digest_json(labels)}
     return {
         "digest": digest_json([[example.id, example.cluster] for example in examples]),
         "num_rows": len(examples),
         "num_clusters": len({example.cluster for example in examples}),
-        **{f"num_rows:{label}": labels[label] for label in sorted(labels)},
+        **told,
     }
 
 
