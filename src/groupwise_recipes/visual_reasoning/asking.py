@@ -1,6 +1,6 @@
 """What is asked about a row, what is taught about it, and the stage ``prepare``."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -13,44 +13,30 @@ from groupwise.core import (
     read_picture,
     write_json,
 )
-from groupwise.data import DropLog, fill_template, read_examples, write_examples
+from groupwise.data import fill_template, read_examples, write_examples
 from groupwise.rewards import Box, LabelParser
 from groupwise.training import SftRow
 from groupwise_drawn.relations import INVERSES, Relation
 from groupwise_recipes.visual_reasoning.config import LABELS, TAGS, VisualConfig
+from groupwise_recipes.visual_reasoning.loading import load_rows
 from groupwise_recipes.visual_reasoning.reasoning import write_reasoning
-from groupwise_recipes.visual_reasoning.rows import TRUE, Split, VisualRow, read_rows
-from groupwise_recipes.visual_reasoning.scenes import draw_rows
+from groupwise_recipes.visual_reasoning.rows import TRUE, VisualRow
 
-SPLITS: tuple[Split, ...] = ("train", "validation", "test")
 PARSER = LabelParser(tags=TAGS, labels=LABELS)
-
-
-def load_rows(config: VisualConfig, folder: Path) -> Mapping[Split, Sequence[VisualRow]]:
-    """Return the rows by split: read, or drawn into a folder.
-
-    Raises:
-        DataError: if they cannot be read, or a split has none.
-    """
-    data = config.data
-    if data.drawn is not None:
-        return draw_rows(data.drawn, folder, seed=config.seed)
-    assert data.rows is not None
-    return {split: read_rows(data.rows / f"{split}.jsonl") for split in SPLITS}
 
 
 def prepare_rows(config: VisualConfig, folder: Path) -> None:
     """Write the examples of each split, and those of the warm-up; those without a picture go."""
-    drops, examples, num_rows = DropLog(), dict[str, list[Example]](), 0
-    for split, rows in load_rows(config, folder / "pictures").items():
-        num_rows += len(rows)
+    loaded, examples = load_rows(config, folder / "pictures"), dict[str, list[Example]]()
+    drops = loaded.drops
+    for split, rows in loaded.rows.items():
         examples[split] = []
         for row in rows:
             if row.picture is None:
                 drops.add("no picture", row.id)
             elif not row.is_statement:
                 drops.add("no statement", row.id)
-            elif config.data.drawn is None and row.boxes:
+            elif config.data.published and row.boxes:
                 raise DataError(
                     f"row {row.id!r} has boxes, which are not put into the coordinates that a "
                     "model sees yet",
@@ -63,7 +49,7 @@ def prepare_rows(config: VisualConfig, folder: Path) -> None:
         if not found:
             raise DataError(f"the split {name} is empty", fix="give more rows")
         write_examples(folder / f"{name}.jsonl", found)
-    write_json(folder / "source.json", {"num_rows": num_rows, "drops": drops.to_json()})
+    write_json(folder / "source.json", {"num_rows": loaded.num_records, "drops": drops.to_json()})
 
 
 def ask_about_row(row: VisualRow, picture: Path, prompt: str) -> Example:
@@ -74,7 +60,7 @@ def ask_about_row(row: VisualRow, picture: Path, prompt: str) -> Example:
         "relation": row.relation,
         "boxes": row.boxes and [[b.x1, b.y1, b.x2, b.y2, b.label] for b in row.boxes],
         "picture_size": row.picture_size and list(row.picture_size),
-        "pair": row.partner and min(row.id, row.partner),
+        "pair": row.partner and f"{row.source} {min(row.id, row.partner)}",
     }
     return make_example(
         [Message("user", fill_template(prompt, {"text": row.text}, file="the prompt"))],

@@ -1,56 +1,59 @@
 """Settings of the visual_reasoning recipe, as written in its YAML files."""
 
-from pathlib import Path
-from typing import Annotated, Literal, Self
+from typing import Literal, Self
 
 from pydantic import Field, model_validator
 
-from groupwise.core import Config, Source
+from groupwise.core import Config
 from groupwise.data import find_place_problem
 from groupwise.flow import DataSettings, FlowConfig
 from groupwise.models import TINY_TOKEN_SIDE
 from groupwise.training import SftSettings
 from groupwise_recipes.visual_reasoning.rows import FALSE, TRUE
+from groupwise_recipes.visual_reasoning.sources import (
+    AOkvqaRows,
+    DrawnScenes,
+    DrivingVqaRows,
+    PublishedRows,
+)
 
 TAGS = ("think", "answer")
 LABELS = (TRUE, FALSE)
-
-
-class DrawnScenes(Config):
-    """Scenes of two things, drawn in pairs that differ in the truth of one statement.
-
-    Attributes:
-        num_pairs: for training, the warm-up's among them; an eighth as many for validation.
-        num_test_pairs: for the test, of things that do not meet in the other splits.
-        style, test_style: of the pictures of training and validation, and of the test.
-        side: width and height of pictures in pixels.
-    """
-
-    num_pairs: int = Field(default=1200, ge=12)
-    num_test_pairs: int = Field(default=150, ge=3)
-    style: Literal["flat", "textured"] = "flat"
-    test_style: Literal["flat", "textured"] = "flat"
-    side: int = Field(default=128, ge=64)
+PUBLISHED = ("vsr", "rel3d", "spatialsense", "drivingvqa", "aokvqa", "rows")
 
 
 class VisualData(DataSettings):
-    """Where questions come from.
+    """Where questions come from: any of these, together.
 
     Attributes:
+        drawn: scenes that are drawn.
+        vsr, rel3d, spatialsense, drivingvqa, aokvqa: published sets; where their files are.
         rows: folder with ``train.jsonl``, ``validation.jsonl`` and ``test.jsonl`` of rows as
             ``write_rows`` writes them.
-        drawn: scenes that are drawn instead.
+        validation_share: of the training clusters, which become validation where no set has one.
         warmup_share: of the training clusters, which are left to the warm-up alone.
     """
 
-    rows: Annotated[Path | None, Source("data")] = None
     drawn: DrawnScenes | None = None
+    vsr: PublishedRows | None = None
+    rel3d: PublishedRows | None = None
+    spatialsense: PublishedRows | None = None
+    drivingvqa: DrivingVqaRows | None = None
+    aokvqa: AOkvqaRows | None = None
+    rows: PublishedRows | None = None
+    validation_share: float = Field(default=0.1, gt=0, lt=1)
     warmup_share: float = Field(default=0.7, gt=0, lt=1)
 
+    @property
+    def published(self) -> dict[str, PublishedRows]:
+        """The sets that are read, by name."""
+        found = {name: getattr(self, name) for name in PUBLISHED}
+        return {name: one for name, one in found.items() if one is not None}
+
     @model_validator(mode="after")
-    def _check_one(self) -> Self:
-        if (self.rows is None) == (self.drawn is None):
-            raise ValueError("give data.rows or data.drawn, and not both")
+    def _check_some(self) -> Self:
+        if self.drawn is None and not self.published:
+            raise ValueError(f"name a data set: data.drawn or data.{', data.'.join(PUBLISHED)}")
         return self
 
 

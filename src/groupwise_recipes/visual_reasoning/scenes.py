@@ -5,9 +5,9 @@ from pathlib import Path
 
 from groupwise.core import derive_seed
 from groupwise.rewards import Box
-from groupwise_drawn.relations import RelationItem, read_relations, write_relations
-from groupwise_recipes.visual_reasoning.config import DrawnScenes
+from groupwise_drawn.relations import RelationItem, Style, read_relations, write_relations
 from groupwise_recipes.visual_reasoning.rows import FALSE, TRUE, Split, VisualRow
+from groupwise_recipes.visual_reasoning.sources import DrawnScenes
 
 SOURCE = "drawn"
 
@@ -24,9 +24,10 @@ def draw_rows(scenes: DrawnScenes, folder: Path, *, seed: int) -> Mapping[Split,
         "train": scenes.num_pairs,
         "validation": max(3, scenes.num_pairs // 8),
     }
-    counts: list[tuple[str, Mapping[Split, int]]] = [
+    tested: Mapping[Split, int] = {"test": scenes.num_test_pairs}
+    counts: list[tuple[Style, Mapping[Split, int]]] = [
         (scenes.style, trained),
-        (scenes.test_style, {"test": scenes.num_test_pairs}),
+        *((style, tested) for style in scenes.test_styles),
     ]
     found: dict[Split, list[VisualRow]] = {}
     for number, (style, num_pairs) in enumerate(counts):
@@ -34,7 +35,7 @@ def draw_rows(scenes: DrawnScenes, folder: Path, *, seed: int) -> Mapping[Split,
             folder / str(number),
             seed=derive_seed(seed, "scenes"),
             num_pairs=num_pairs,
-            style="textured" if style == "textured" else "flat",
+            style=style,
             side=scenes.side,
         )
         for item in read_relations(index):

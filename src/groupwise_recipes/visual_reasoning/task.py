@@ -4,20 +4,20 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
 
-from groupwise.core import Example, Message, digest_file, digest_json
+from groupwise.core import Example, Message
 from groupwise.data import read_examples
 from groupwise.flow import Estimate, Part, Task, estimate_picture
 from groupwise.pipeline import StepContext
 from groupwise.rewards import LabelParser, RewardCase, RewardSet
 from groupwise_recipes.visual_reasoning.asking import (
     PARSER,
-    SPLITS,
     make_warmup_rows,
     prepare_rows,
     read_warmup,
     write_answer,
 )
 from groupwise_recipes.visual_reasoning.config import VisualConfig
+from groupwise_recipes.visual_reasoning.loading import digest_rows
 from groupwise_recipes.visual_reasoning.measuring import (
     MEASURES,
     OTHER_SCENE,
@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from groupwise.training import RowsOfEpoch
 
 _OWN = "groupwise_recipes.visual_reasoning"
+_DATA_MODULES = ("asking", "loading", "scenes", "rows", "sources")
 _TARGET_TOKENS, _TEXT_TOKENS = 60, 40
 
 
@@ -39,23 +40,20 @@ class VisualReasoning(Task[VisualConfig]):
 
     config_type = VisualConfig
     parts: ClassVar = {
-        "data": Part("data prompt", f"{_OWN}.asking {_OWN}.scenes {_OWN}.rows"),
+        "data": Part("data prompt", " ".join(f"{_OWN}.{name}" for name in _DATA_MODULES)),
         "parser": Part("", f"{_OWN}.asking"),
         "warmup": Part("sft.targets", f"{_OWN}.asking"),
         "rewards": Part("rewards", f"groupwise.rewards {_OWN}.measuring"),
         "measures": Part("", f"{_OWN}.measuring"),
     }
     things = "statements"
-    slices = ("relation",)
+    slices = ("relation", "source")
     measures = MEASURES
     baselines = (*Task.baselines, OTHER_SCENE)
 
     def inputs(self, config: VisualConfig) -> Mapping[str, str]:
-        """Return what the files of rows are known by."""
-        rows = config.data.rows
-        if rows is None:
-            return {}
-        return {"data.rows": digest_json([digest_file(rows / f"{name}.jsonl") for name in SPLITS])}
+        """Return what the data sets are known by."""
+        return digest_rows(config)
 
     def prepare(self, config: VisualConfig, folder: Path) -> None:
         """Draw or read the rows of each split."""

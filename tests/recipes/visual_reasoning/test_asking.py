@@ -125,7 +125,7 @@ def test_rows_that_cannot_be_asked_about_are_counted(tmp_path: Path, prepared: P
         others = (blind, choice) if split == "train" else ()
         more = [replace(row, id=f"{split}{n}", cluster=f"{split}{n}") for n in range(3)]
         write_rows(tmp_path / f"{split}.jsonl", [*more, *others])
-    config = configure("data.drawn=null", f"data.rows={tmp_path}", "data.warmup_share=0.5")
+    config = configure("data.drawn=null", f"data.rows.path={tmp_path}", "data.warmup_share=0.5")
     prepare_rows(config, tmp_path / "out")
     source = read_json(tmp_path / "out" / "source.json", dict)
     assert source["num_rows"] == 11
@@ -158,9 +158,9 @@ def test_boxes_of_rows_that_are_read_are_refused(tmp_path: Path, prepared: Path)
     for split in ("train", "validation", "test"):
         write_rows(tmp_path / f"{split}.jsonl", [row])
     with pytest.raises(DataError, match="not put into the coordinates"):
-        prepare_rows(configure("data.drawn=null", f"data.rows={tmp_path}"), tmp_path / "out")
+        prepare_rows(configure("data.drawn=null", f"data.rows.path={tmp_path}"), tmp_path / "out")
 
 
-def test_data_comes_from_one_place() -> None:
-    with pytest.raises(Exception, match=r"give data\.rows or data\.drawn"):
-        configure("data.rows=somewhere")
+def test_data_comes_from_somewhere() -> None:
+    with pytest.raises(Exception, match=r"name a data set: data\.drawn or data\.vsr"):
+        configure("data.drawn=null")

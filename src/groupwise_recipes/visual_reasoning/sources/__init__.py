@@ -13,13 +13,23 @@ from groupwise_recipes.visual_reasoning.sources.joined_boxes import (
 )
 from groupwise_recipes.visual_reasoning.sources.judged import add_judged
 from groupwise_recipes.visual_reasoning.sources.rel3d import load_rel3d
+from groupwise_recipes.visual_reasoning.sources.settings import (
+    AOkvqaRows,
+    DrawnScenes,
+    DrivingVqaRows,
+    PublishedRows,
+)
 from groupwise_recipes.visual_reasoning.sources.spatialsense import load_spatialsense
 from groupwise_recipes.visual_reasoning.sources.vsr import load_vsr
 
 __all__ = [
+    "AOkvqaRows",
     "BoxSource",
     "CocoBoxes",
+    "DrawnScenes",
+    "DrivingVqaRows",
     "InterleavedBoxes",
+    "PublishedRows",
     "add_judged",
     "load_aokvqa",
     "load_drivingvqa",

@@ -1,0 +1,150 @@
+"""The rows of a run: of every data set that it names, by the split that they are used for."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from groupwise.core import derive_seed, digest_file, digest_json
+from groupwise.data import DropLog
+from groupwise_recipes.visual_reasoning.config import VisualConfig
+from groupwise_recipes.visual_reasoning.rows import LoadedRows, Split, VisualRow, read_rows
+from groupwise_recipes.visual_reasoning.scenes import draw_rows
+from groupwise_recipes.visual_reasoning.sources import (
+    AOkvqaRows,
+    CocoBoxes,
+    InterleavedBoxes,
+    PublishedRows,
+    load_aokvqa,
+    load_drivingvqa,
+    load_rel3d,
+    load_spatialsense,
+    load_vsr,
+)
+
+SPLITS: tuple[Split, ...] = ("train", "validation", "test")
+_AOKVQA_FILES: Mapping[Split, str] = {"train": "train", "validation": "val", "test": "test"}
+
+
+@dataclass(slots=True)
+class SplitRows:
+    """Rows of a run; all of them and the drops are ``num_records``.
+
+    Attributes:
+        rows: by the split that they are used for.
+        drops: what is not used, and why.
+        num_records: of all data sets.
+    """
+
+    rows: dict[Split, list[VisualRow]] = field(
+        default_factory=lambda: {split: [] for split in SPLITS}
+    )
+    drops: DropLog = field(default_factory=DropLog)
+    num_records: int = 0
+
+
+def load_rows(config: VisualConfig, folder: Path) -> SplitRows:
+    """Return the rows of a run, read or drawn into a folder.
+
+    What shares a cluster with the test is in no other split, and what shares one with validation is
+    not in training. Without rows for validation, a share of the training clusters becomes it.
+
+    Raises:
+        DataError: if they cannot be read.
+    """
+    found = SplitRows()
+    if config.data.drawn is not None:
+        for split, rows in draw_rows(config.data.drawn, folder, seed=config.seed).items():
+            found.rows[split] += rows
+            found.num_records += len(rows)
+    for name, source in config.data.published.items():
+        for part in _load(name, source):
+            _add(found, part, source, name)
+    _keep_apart(found)
+    if not found.rows["validation"]:
+        _take_validation(found, config)
+    return found
+
+
+def digest_rows(config: VisualConfig) -> dict[str, str]:
+    """Return what the files and pictures of the data sets are known by."""
+    found: dict[str, str] = {}
+    for name, source in config.data.published.items():
+        found[f"data.{name}.path"] = digest_file(source.path)
+        if source.pictures is not None:
+            found[f"data.{name}.pictures"] = digest_file(source.pictures)
+        if isinstance(source, AOkvqaRows):
+            for kind in ("coco", "interleaved"):
+                files = getattr(source, kind)
+                found[f"data.{name}.{kind}"] = digest_json(
+                    {split: digest_file(path) for split, path in files.items()}
+                )
+    return found
+
+
+def _load(name: str, source: PublishedRows) -> list[LoadedRows]:
+    path, pictures = source.path, source.pictures
+    match name:
+        case "vsr":
+            return [load_vsr(path, pictures=pictures)]
+        case "rel3d":
+            return [load_rel3d(path, pictures=pictures)]
+        case "spatialsense":
+            return [load_spatialsense(path, pictures=pictures)]
+        case "drivingvqa":
+            return [
+                load_drivingvqa(path / f"{split}.json", split=split, pictures=pictures)
+                for split in source.splits
+            ]
+        case "aokvqa":
+            assert isinstance(source, AOkvqaRows)
+            return [_load_aokvqa(source, split) for split in source.splits]
+        case _:
+            files = {split: read_rows(path / f"{split}.jsonl") for split in source.splits}
+            rows = [replace(row, split=split) for split, found in files.items() for row in found]
+            return [LoadedRows(tuple(rows), DropLog(), len(rows))]
+
+
+def _load_aokvqa(source: AOkvqaRows, split: Split) -> LoadedRows:
+    file = source.path / f"aokvqa_v1p0_{_AOKVQA_FILES[split]}.json"
+    boxes = None
+    if split in source.coco:
+        boxes = CocoBoxes(source.coco[split])
+    elif split in source.interleaved:
+        boxes = InterleavedBoxes(source.interleaved[split])
+    return load_aokvqa(file, boxes=boxes, pictures=source.pictures)
+
+
+def _add(found: SplitRows, part: LoadedRows, source: PublishedRows, name: str) -> None:
+    found.num_records += part.num_records
+    for drop in part.drops.rows:
+        found.drops.add(drop.reason, drop.where)
+    for row in part.rows:
+        used = source.splits.get(row.split)
+        if used is None:
+            found.drops.add(f"{name}'s split {row.split} is not used", row.id)
+        else:
+            found.rows[used].append(replace(row, split=used, cluster=f"{name} {row.cluster}"))
+
+
+def _keep_apart(found: SplitRows) -> None:
+    taken = {row.cluster for row in found.rows["test"]}
+    earlier: tuple[Split, ...] = ("validation", "train")
+    for split in earlier:
+        rows = found.rows[split]
+        for row in rows:
+            if row.cluster in taken:
+                found.drops.add(f"cluster of a later split in {split}", row.id)
+        found.rows[split] = [row for row in rows if row.cluster not in taken]
+        taken |= {row.cluster for row in rows}
+
+
+def _take_validation(found: SplitRows, config: VisualConfig) -> None:
+    rows = found.rows["train"]
+    clusters = sorted(
+        {row.cluster for row in rows}, key=lambda one: derive_seed(config.seed, "validation", one)
+    )
+    taken = set(clusters[: round(len(clusters) * config.data.validation_share)])
+    found.rows["train"] = [row for row in rows if row.cluster not in taken]
+    found.rows["validation"] = [
+        replace(row, split="validation") for row in rows if row.cluster in taken
+    ]
