@@ -3,13 +3,13 @@
 from pathlib import Path
 
 import pytest
+from plan_keys import list_done
+from recipe_plans import list_all_steps
 from recipe_runs import RecipeJob
 
 from groupwise.core import read_json
 from groupwise.evaluation import read_predictions
 
-TASK = "groupwise_recipes.visual_reasoning.task:VisualReasoning"
-CONFIG = Path(__file__).parents[3] / "src/groupwise_recipes/visual_reasoning/configs/grounding.yaml"
 TINY = {
     "data.drawn.num_pairs": 30,
     "data.drawn.num_test_pairs": 6,
@@ -24,7 +24,7 @@ TINY = {
 
 
 def test_a_reward_without_the_answer_is_refused(tmp_path: Path) -> None:
-    job = RecipeJob(TASK, {**TINY, "rewards.accuracy": 0}, str(CONFIG))
+    job = RecipeJob("visual_reasoning", {**TINY, "rewards.accuracy": 0}, "grounding")
     done = job.run(tmp_path / "run", "--until", "audit_rewards")
     assert done.returncode == 2
     assert "the reward audit found" in done.stderr
@@ -32,7 +32,8 @@ def test_a_reward_without_the_answer_is_refused(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_every_policy_is_measured_by_its_boxes(tmp_path: Path) -> None:
-    run = RecipeJob(TASK, TINY, str(CONFIG)).finish(tmp_path / "run")
+    run = RecipeJob("visual_reasoning", TINY, "grounding").finish(tmp_path / "run")
+    assert list_done(run) == list_all_steps("visual_reasoning", tmp_path)
     found = read_predictions(run / "evaluate" / "predictions.jsonl")
     assert {"sft", "sft_control", "grpo", "other_scene", "majority"} <= {o.policy for o in found}
     assert all("box_iou" in one.scores for one in found if one.policy in ("sft", "other_scene"))
