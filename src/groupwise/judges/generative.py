@@ -51,6 +51,10 @@ class GenerativeJudge(ModelJudge):
         """Return all that verdicts depend on beside the question."""
         return {**super().describe(), "tag": self.tag, "sampling": dump_config(self.sampling)}
 
+    def read(self, said: str) -> str | None:
+        """Return the label that a whole reply gives; None if it gives none, or several."""
+        return read_tag(said, self.tag, self.labels)
+
     async def _decide(self, question: Question) -> Verdict | NoVerdict:
         text = self.prompt.render(question.texts, tags=(self.tag, _ANALYSIS))
         example = build_example(text, question)
@@ -58,8 +62,8 @@ class GenerativeJudge(ModelJudge):
 
         async def attempt() -> tuple[Reply, Usage]:
             said, usage = await ask()
-            if read_tag(said, self.tag, self.labels) is None:
-                what = f"the reply has not exactly one verdict in <{self.tag}>"
+            if self.read(said) is None:
+                what = "the reply does not give exactly one verdict in the form asked for"
                 raise RequestError("unparsable", what, usage=usage)
             return {"text": said}, usage
 
@@ -67,7 +71,7 @@ class GenerativeJudge(ModelJudge):
         if isinstance(outcome.result, RequestError):
             return self._give_up([outcome], outcome.result)
         said = str(outcome.result["text"])
-        label = read_tag(said, self.tag, self.labels)
+        label = self.read(said)
         if label is None:
             error = RequestError("unparsable", "the kept reply has no verdict")
             return self._give_up([outcome], error)

@@ -1,12 +1,14 @@
 """Settings of the visual_reasoning recipe, as written in its YAML files."""
 
-from typing import Literal, Self
+from typing import Annotated, Literal, Self
 
 from pydantic import Field, model_validator
 
-from groupwise.core import Config
+from groupwise.core import Config, Harmless
 from groupwise.data import find_place_problem
 from groupwise.flow import DataSettings, FlowConfig
+from groupwise.inference import ResponderSettings, RetrySettings, Sampling
+from groupwise.judges import JudgeSettings, StopSettings
 from groupwise.models import TINY_TOKEN_SIDE
 from groupwise.training import SftSettings
 from groupwise_recipes.visual_reasoning.rows import FALSE, TRUE
@@ -20,6 +22,7 @@ from groupwise_recipes.visual_reasoning.sources import (
 TAGS = ("think", "answer")
 LABELS = (TRUE, FALSE)
 PUBLISHED = ("vsr", "rel3d", "spatialsense", "drivingvqa", "aokvqa", "rows")
+_CACHED = Harmless("a reply from the cache is the reply", "缓存中的回复与重新请求相同")
 
 
 class VisualData(DataSettings):
@@ -84,18 +87,65 @@ class RewardWeights(Config):
     alignment: float = Field(default=0.0, ge=0)
 
 
+class AlignmentSettings(Config):
+    """What judges whether reasoning entails its answer.
+
+    Attributes:
+        judge: ``rule``: by rules made for the words of drawn scenes; ``model``: a language model.
+        model: in this process or behind a server; of ``judge: model``.
+        sampling: of its replies. At a temperature of 0 a reply of the wrong form would be the same
+            each time it is asked for again.
+        settings: how often it is asked before there is no verdict, and what share of those stops
+            the run: by default none does, they are counted.
+        cache_mib: of replies that are kept beside what they are about.
+    """
+
+    judge: Literal["rule", "model"] = "rule"
+    model: ResponderSettings | None = None
+    sampling: Sampling = Sampling(max_new_tokens=512, temperature=0.3)
+    settings: JudgeSettings = JudgeSettings(
+        retry=RetrySettings(max_attempts=3), stop=StopSettings(max_no_verdict_rate=1.0)
+    )
+    cache_mib: Annotated[float, _CACHED] = Field(default=256.0, gt=0)
+
+    @model_validator(mode="after")
+    def _check_model(self) -> Self:
+        if (self.judge == "model") != (self.model is not None):
+            raise ValueError("give alignment.model with alignment.judge: model, and only then")
+        return self
+
+    def describe(self) -> str:
+        """Return what judges, for people."""
+        if self.model is None:
+            return "by rules for drawn scenes, no model"
+        server = self.model.server
+        return str(self.model.model) if server is None else f"{server.model} at {server.url}"
+
+
 class VisualConfig(FlowConfig):
     """The whole job.
 
     Attributes:
         prompt: template with the place ``{{ text }}``, behind the picture.
         rewards: weights of the parts.
+        alignment: what judges whether reasoning entails its answer; None: rules where all scenes
+            are drawn, nothing elsewhere.
     """
 
     data: VisualData
     sft: WarmupSettings
     prompt: str = "Is the following statement true: {{ text }}"
     rewards: RewardWeights = RewardWeights()
+    alignment: AlignmentSettings | None = None
+
+    @model_validator(mode="after")
+    def _check_alignment(self) -> Self:
+        found = choose_alignment(self)
+        if found is not None and found.judge == "rule" and self.data.published:
+            raise ValueError("alignment.judge: rule reads drawn scenes alone; take judge: model")
+        if found is None and self.rewards.alignment > 0:
+            raise ValueError("rewards.alignment needs a judge: set alignment")
+        return self
 
     @model_validator(mode="after")
     def _check_prompt(self) -> Self:
@@ -118,3 +168,10 @@ class VisualConfig(FlowConfig):
                 "model.max_pixels of at least its square"
             )
         return self
+
+
+def choose_alignment(config: VisualConfig) -> AlignmentSettings | None:
+    """Return what judges reasoning; None: nothing does."""
+    if config.alignment is None and not config.data.published:
+        return AlignmentSettings()
+    return config.alignment

@@ -23,7 +23,8 @@ from groupwise_recipes.visual_reasoning.claims import (
     read_sentences,
 )
 
-Fault = Literal["contradiction", "missing_detail", "irrelevant"]
+Fault = Literal["contradiction", "missing_detail", "irrelevant", "other"]
+"""How reasoning fails to entail an answer; rules never say ``other``."""
 
 # In a sentence that is not understood, these may turn around what was said before.
 _DOUBT = re.compile(r"\b(?:not|no|wrong|false|however|opposite|instead|never)\b|不|错|假|相反|没有")

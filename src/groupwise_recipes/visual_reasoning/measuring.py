@@ -1,10 +1,11 @@
 """Rewards and measures of answers with boxes in their reasoning."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from groupwise.core import Completion, Example, Score
-from groupwise.evaluation import Measure, Prediction, RunPolicy
+from groupwise.evaluation import Measure, Policies, Prediction, RunPolicy
+from groupwise.judges import Judge, NoVerdict, Question, Verdict, judge_all
 from groupwise.rewards import (
     AnswerFormat,
     BoxIou,
@@ -15,12 +16,18 @@ from groupwise.rewards import (
     RewardSet,
 )
 from groupwise_recipes.visual_reasoning.asking import PARSER, write_target
-from groupwise_recipes.visual_reasoning.claims import read_claim
 from groupwise_recipes.visual_reasoning.config import TAGS, RewardWeights
-from groupwise_recipes.visual_reasoning.entailment import judge_entailment
-from groupwise_recipes.visual_reasoning.rows import TRUE
+from groupwise_recipes.visual_reasoning.judging import (
+    ALIGNED,
+    RuleEntailment,
+    ask_about,
+    describe_verdict,
+    explain_verdict,
+)
 
 BOX_IOU, ALIGNMENT = "box_iou", "alignment"
+ENTAILMENT = "entailment"
+"""Field of predictions: what the judge said of the reasoning."""
 MEASURES = (
     Measure(BOX_IOU, "IoU of boxes in the reasoning", "推理中框的 IoU"),
     Measure(ALIGNMENT, "Reasoning entails the answer", "推理蕴含回答"),
@@ -37,52 +44,80 @@ _IOU = BoxIou(BoxParser(tags=TAGS, tag="think", words=True, match_labels=True))
 
 
 class Alignment:
-    """1 where the reasoning entails the answer that is given, right or wrong, by the rule judge.
+    """1 where the reasoning entails the answer that is given, right or wrong.
 
-    A text that is no answer is invalid; without a verdict there is no score, and a statement that
-    claims no relation of two things is not judged.
+    A text that is no answer is invalid; without a verdict there is no score.
+
+    Args:
+        judge: of entailment.
     """
 
     name = ALIGNMENT
-    kind: RewardKind = "other"
-    runs_beside_scoring = True
+
+    def __init__(self, judge: Judge) -> None:
+        self.judge = judge
+        is_rule = isinstance(judge, RuleEntailment)
+        self.kind: RewardKind = "other" if is_rule else "judgement"
+        self.runs_beside_scoring = is_rule
 
     def __call__(self, example: Example, completion: Completion) -> Score:
         """Return the score of one answer."""
-        found = PARSER.parse(completion.text)
-        if found.label is None:
-            return Score(0.0, found.reason, invalid=True)
-        statement = str(example.fields["statement"])
-        if read_claim(statement) is None:
-            return Score(None, "no relation of two things is claimed")
-        reasoning = completion.text.partition("<think>")[2].partition("</think>")[0]
-        verdict = judge_entailment(statement, reasoning, answer=found.label == TRUE)
-        return Score(None if verdict.aligns is None else float(verdict.aligns), verdict.why)
+        return self.score_batch([example], [completion])[0]
+
+    def score_batch(
+        self, examples: Sequence[Example], completions: Sequence[Completion]
+    ) -> list[Score]:
+        """Return one score per pair, in order; the judge is asked about all of them at once."""
+        texts = [completion.text for completion in completions]
+        verdicts = judge_answers(self.judge, list(zip(examples, texts, strict=True)))
+        return [_INVALID if verdict is None else _score(verdict) for verdict in verdicts]
 
 
-_ALIGNMENT = Alignment()
+_INVALID = Score(0.0, "no answer", invalid=True)
 
 
-def make_rewards(weights: RewardWeights) -> RewardSet:
-    """Return the rewards with their weights; a part of weight 0 is only logged."""
-    parts: Mapping[str, tuple[Reward, float]] = {
+def _score(verdict: Verdict | NoVerdict) -> Score:
+    if isinstance(verdict, NoVerdict):
+        return Score(None, f"no verdict ({verdict.message})")
+    return Score(float(verdict.label == ALIGNED), explain_verdict(verdict))
+
+
+def judge_answers(
+    judge: Judge, answers: Sequence[tuple[Example, str]]
+) -> list[Verdict | NoVerdict | None]:
+    """Return what a judge says of each answer to an example; None of a text that is no answer."""
+    asked = [_ask(example, text) for example, text in answers]
+    verdicts = iter(judge_all(judge, [one for one in asked if one is not None]))
+    return [None if one is None else next(verdicts) for one in asked]
+
+
+def _ask(example: Example, text: str) -> Question | None:
+    label = PARSER.parse(text, example).label
+    reasoning = text.partition("<think>")[2].partition("</think>")[0].strip()
+    return None if label is None else ask_about(example, reasoning, label)
+
+
+def make_rewards(weights: RewardWeights, judge: Judge | None = None) -> RewardSet:
+    """Return the rewards with their weights; a part of weight 0 is only logged.
+
+    Args:
+        weights: of the parts.
+        judge: of entailment; without one there is no such part.
+    """
+    parts: dict[str, tuple[Reward, float]] = {
         "accuracy": (LabelMatch(PARSER), weights.accuracy),
         "format": (AnswerFormat(PARSER), weights.format),
         BOX_IOU: (_IOU, weights.box_iou),
-        ALIGNMENT: (_ALIGNMENT, weights.alignment),
     }
+    if judge is not None:
+        parts[ALIGNMENT] = (Alignment(judge), weights.alignment)
     return RewardSet(parts)
 
 
-def score_answer(example: Example, text: str) -> dict[str, float]:
-    """Return the IoU of the boxes, 0 if the text is no answer, and whether it is aligned.
-
-    What does not apply is not there: IoU without reference boxes, alignment of what is no answer
-    or cannot be judged.
-    """
-    iou, aligned = (part(example, Completion(text)) for part in (_IOU, _ALIGNMENT))
-    found = {BOX_IOU: iou.value, ALIGNMENT: None if aligned.invalid else aligned.value}
-    return {name: value for name, value in found.items() if value is not None}
+def measure_boxes(example: Example, text: str) -> dict[str, float]:
+    """Return the IoU of the boxes, 0 if the text is no answer; nothing without reference boxes."""
+    found = _IOU(example, Completion(text))
+    return {} if found.value is None else {BOX_IOU: found.value}
 
 
 def predict_other_scene(examples: Sequence[Example]) -> list[Prediction]:
@@ -114,21 +149,64 @@ def predict_other_scene(examples: Sequence[Example]) -> list[Prediction]:
     return found
 
 
+def list_silent(policies: Iterable[RunPolicy], targets: str) -> set[str]:
+    """Return the policies that were last taught by answers alone: alignment is not theirs.
+
+    Args:
+        policies: of a run.
+        targets: of the warm-up, which GRPO goes on from.
+    """
+    found = Policies(tuple(policies))
+    return {
+        one.name
+        for one in found.listed
+        if one.step == "sft_control"
+        or (targets == "answer" and any(o.step == "sft" for o in found.list_ancestors(one.name)))
+    }
+
+
 def complete_predictions(
-    examples: Mapping[str, Example], predictions: Sequence[Prediction]
+    examples: Mapping[str, Example],
+    predictions: Sequence[Prediction],
+    *,
+    judge: Judge | None = None,
+    silent: Collection[str] = (),
 ) -> list[Prediction]:
-    """Return the predictions with IoU, alignment and pairs."""
-    return [_complete(one, examples[one.example_id]) for one in predictions]
+    """Return the predictions with IoU, alignment and pairs.
+
+    Args:
+        examples: by id.
+        predictions: of all policies.
+        judge: of entailment; None: nothing is judged.
+        silent: policies that were not taught to reason, of which nothing is judged.
+    """
+    judged = [one for one in predictions if one.text and one.policy not in silent]
+    asked = [(examples[one.example_id], one.text) for one in judged]
+    verdicts = [] if judge is None else judge_answers(judge, asked)
+    known = {
+        (one.policy, one.example_id): verdict
+        for one, verdict in zip(judged, verdicts, strict=False)
+        if verdict is not None
+    }
+    return [
+        _complete(one, examples[one.example_id], known.get((one.policy, one.example_id)))
+        for one in predictions
+    ]
 
 
-def _complete(prediction: Prediction, example: Example) -> Prediction:
-    scores = score_answer(example, prediction.text) if prediction.text else {}
+def _complete(
+    prediction: Prediction, example: Example, verdict: Verdict | NoVerdict | None
+) -> Prediction:
+    scores = measure_boxes(example, prediction.text) if prediction.text else {}
     shown = {
         name: example.fields[name] for name in ("relation", "source") if name in example.fields
     }
+    if isinstance(verdict, Verdict):
+        scores[ALIGNMENT] = float(verdict.label == ALIGNED)
+    said = {} if verdict is None else {ENTAILMENT: describe_verdict(verdict)}
     return replace(
         prediction,
-        fields={**prediction.fields, **shown},
+        fields={**prediction.fields, **shown, **said},
         scores={**prediction.scores, **scores},
         pair=str(example.fields.get("pair", "")),
     )

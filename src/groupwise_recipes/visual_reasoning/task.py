@@ -7,31 +7,43 @@ from typing import TYPE_CHECKING, ClassVar
 from groupwise.core import Example, Message
 from groupwise.data import read_examples
 from groupwise.flow import Estimate, Part, Task, estimate_picture
-from groupwise.pipeline import StepContext
+from groupwise.pipeline import StepContext, digest_models
 from groupwise.rewards import LabelParser, RewardCase, RewardSet
 from groupwise_recipes.visual_reasoning.asking import (
     PARSER,
     make_warmup_rows,
     prepare_rows,
     read_warmup,
-    write_answer,
 )
-from groupwise_recipes.visual_reasoning.config import VisualConfig
+from groupwise_recipes.visual_reasoning.auditing import make_case
+from groupwise_recipes.visual_reasoning.config import VisualConfig, choose_alignment
+from groupwise_recipes.visual_reasoning.judging import (
+    ModelEntailment,
+    RuleEntailment,
+    open_judge,
+    open_model,
+)
 from groupwise_recipes.visual_reasoning.loading import digest_rows
 from groupwise_recipes.visual_reasoning.measuring import (
     MEASURES,
     OTHER_SCENE,
     complete_predictions,
+    list_silent,
     make_rewards,
     predict_other_scene,
 )
 
 if TYPE_CHECKING:
-    from groupwise.evaluation import Prediction
+    from groupwise.evaluation import Metric, Prediction, Section
     from groupwise.training import RowsOfEpoch
 
 _OWN = "groupwise_recipes.visual_reasoning"
 _DATA_MODULES = ("asking", "loading", "scenes", "rows", "sources")
+_JUDGED = "alignment data"
+_JUDGES = (
+    f"{_OWN}.judging {_OWN}.judge_reply {_OWN}.entailment {_OWN}.claims {_OWN}.prompts "
+    "groupwise.judges"
+)
 _TARGET_TOKENS, _TEXT_TOKENS = 60, 40
 
 
@@ -43,8 +55,8 @@ class VisualReasoning(Task[VisualConfig]):
         "data": Part("data prompt", " ".join(f"{_OWN}.{name}" for name in _DATA_MODULES)),
         "parser": Part("", f"{_OWN}.asking"),
         "warmup": Part("sft.targets", f"{_OWN}.asking"),
-        "rewards": Part("rewards", f"groupwise.rewards {_OWN}.measuring"),
-        "measures": Part("", f"{_OWN}.measuring"),
+        "rewards": Part(f"rewards {_JUDGED}", f"groupwise.rewards {_OWN}.measuring {_JUDGES}"),
+        "measures": Part(f"sft.targets {_JUDGED}", f"{_OWN}.measuring {_OWN}.sections {_JUDGES}"),
     }
     things = "statements"
     slices = ("relation", "source")
@@ -52,8 +64,10 @@ class VisualReasoning(Task[VisualConfig]):
     baselines = (*Task.baselines, OTHER_SCENE)
 
     def inputs(self, config: VisualConfig) -> Mapping[str, str]:
-        """Return what the data sets are known by."""
-        return digest_rows(config)
+        """Return what the data sets and a judge in this process are known by."""
+        model = config.alignment and config.alignment.model
+        judge = {} if model is None else digest_models({"alignment.model.model": model.model})
+        return {**digest_rows(config), **judge}
 
     def prepare(self, config: VisualConfig, folder: Path) -> None:
         """Draw or read the rows of each split."""
@@ -72,19 +86,22 @@ class VisualReasoning(Task[VisualConfig]):
         rows = make_warmup_rows(read_warmup(folder), config.sft.targets)
         return lambda _: rows
 
-    def rewards(self, config: VisualConfig, judge: None = None) -> RewardSet:
-        """Return the rewards."""
-        return make_rewards(config.rewards)
+    def judge(self, config: VisualConfig, folder: Path) -> ModelEntailment | None:
+        """Return the model that judges reasoning, where that is rewarded."""
+        found = choose_alignment(config)
+        if found is None or found.model is None or not config.rewards.alignment:
+            return None
+        return open_model(found, folder)
+
+    def rewards(self, config: VisualConfig, judge: ModelEntailment | None = None) -> RewardSet:
+        """Return the rewards; a model is asked about reasoning only where that is rewarded."""
+        found = choose_alignment(config)
+        is_rule = found is not None and found.model is None
+        return make_rewards(config.rewards, RuleEntailment() if is_rule else judge)
 
     def make_case(self, config: VisualConfig, folder: Path) -> RewardCase:
-        """Return the rewards and the training questions; right answers have boxes if they pay."""
-        targets = "boxes" if config.rewards.box_iou else "answer"
-        return RewardCase(
-            rewards=self.rewards(config),
-            examples=read_examples(folder / "train.jsonl"),
-            parser=PARSER,
-            write_answer=lambda example, label: write_answer(example, label, targets),
-        )
+        """Return the rewards and the training questions."""
+        return make_case(config, read_examples(folder / "train.jsonl"))
 
     def weigh(self, config: VisualConfig) -> Mapping[str, float]:
         """Return the weights of the parts."""
@@ -108,13 +125,44 @@ class VisualReasoning(Task[VisualConfig]):
         context: StepContext,
         predictions: "Sequence[Prediction]",
     ) -> "list[Prediction]":
-        """Return the predictions with the IoU of their boxes."""
+        """Return the predictions with the IoU of their boxes and what the judge says of them."""
         test = read_examples(context.output_of("prepare") / "test.jsonl")
-        return complete_predictions({example.id: example for example in test}, predictions)
+        found = choose_alignment(config)
+        return complete_predictions(
+            {example.id: example for example in test},
+            predictions,
+            judge=found and open_judge(found, context.folder),
+            silent=self._list_silent(config, context),
+        )
+
+    def describe(
+        self,
+        config: VisualConfig,
+        context: StepContext,
+        predictions: "Sequence[Prediction]",
+        metrics: "Sequence[Metric]",
+    ) -> "Sequence[Section]":
+        """Return how far reasoning entails answers, and how it fails to."""
+        from groupwise.evaluation import Policies
+        from groupwise_recipes.visual_reasoning.sections import make_sections
+
+        found = choose_alignment(config)
+        if found is None:
+            return ()
+        return make_sections(
+            predictions,
+            metrics,
+            policies=Policies(tuple(self.policies(context))),
+            silent=self._list_silent(config, context),
+            judge=found,
+        )
+
+    def _list_silent(self, config: VisualConfig, context: StepContext) -> set[str]:
+        return list_silent(self.policies(context), config.sft.targets)
 
     def estimate(self, config: VisualConfig) -> Estimate:
         """Return statements by split, and tokens of a prompt."""
-        drawn = config.data.drawn
+        drawn, judge = config.data.drawn, choose_alignment(config)
         num_rows = 0 if drawn is None else 2 * drawn.num_pairs
         side = 448 if drawn is None else drawn.side
         share = config.data.warmup_share
@@ -123,6 +171,7 @@ class VisualReasoning(Task[VisualConfig]):
             num_sft_rows=round(num_rows * share),
             tokens_per_prompt=estimate_picture(config, (side, side)) + _TEXT_TOKENS,
             tokens_per_answer=_TARGET_TOKENS,
+            facts=[("alignment", "not judged" if judge is None else judge.describe())],
         )
 
     def describe_prompt(self, config: VisualConfig) -> Sequence[Message]:

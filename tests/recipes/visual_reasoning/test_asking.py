@@ -18,11 +18,11 @@ from groupwise_recipes.visual_reasoning.asking import (
     write_target,
 )
 from groupwise_recipes.visual_reasoning.config import RewardWeights, VisualConfig
+from groupwise_recipes.visual_reasoning.judging import RuleEntailment
 from groupwise_recipes.visual_reasoning.measuring import (
     complete_predictions,
     make_rewards,
     predict_other_scene,
-    score_answer,
 )
 from groupwise_recipes.visual_reasoning.rows import VisualRow, write_rows
 
@@ -87,15 +87,17 @@ def test_pairs_stay_together_and_totals_add_up(prepared: Path) -> None:
 def test_another_scenes_boxes_are_not_its_own(test_items: list[Example]) -> None:
     found = predict_other_scene(test_items)
     known = {example.id: example for example in test_items}
-    whole = complete_predictions(known, found)
+    whole = complete_predictions(known, found, judge=RuleEntailment())
     assert len(whole) == len(test_items)
     assert all(one.pair and 0 <= one.scores["box_iou"] < 0.95 for one in whole)
-    own = [score_answer(one, write_target(one, "boxes")) for one in test_items]
-    assert own == [{"box_iou": 1.0, "alignment": 1.0}] * len(own)
+    right = [replace(guess, text=write_target(known[guess.example_id], "boxes")) for guess in found]
+    own = complete_predictions(known, right, judge=RuleEntailment())
+    assert [one.scores for one in own] == [{"box_iou": 1.0, "alignment": 1.0}] * len(own)
 
 
 def test_alignment_is_about_the_answer_that_is_given(test_items: list[Example]) -> None:
-    aligned = make_rewards(RewardWeights(accuracy=0, box_iou=0, alignment=1))
+    weights = RewardWeights(accuracy=0, box_iou=0, alignment=1)
+    aligned = make_rewards(weights, RuleEntailment())
     for example in test_items:
         wrong = {"True": "False", "False": "True"}[str(example.label)]
         lie = write_answer(example, wrong, "words")
@@ -105,7 +107,8 @@ def test_alignment_is_about_the_answer_that_is_given(test_items: list[Example]) 
             for one in aligned.score_batch([example] * 2, [Completion(lie), Completion(torn)])
         ]
         assert values == [1, 0]
-        assert "alignment" not in score_answer(example, "nothing")
+        none = aligned.score_batch([example], [Completion("nothing")])[0]
+        assert (none.value, none.invalid) == (0, True)
 
 
 def test_rows_that_cannot_be_asked_about_are_counted(tmp_path: Path, prepared: Path) -> None:

@@ -1,8 +1,12 @@
 """The whole way of the grounding study, tiny."""
 
+import json
+from collections.abc import Iterator
+from itertools import cycle
 from pathlib import Path
 
 import pytest
+from faulty_server import MODEL, Fault, FaultyServer
 from plan_keys import list_done
 from recipe_plans import list_all_steps
 from recipe_runs import RecipeJob
@@ -40,3 +44,44 @@ def test_every_policy_is_measured_by_its_boxes(tmp_path: Path) -> None:
     assert all(one.pair for one in found)
     named = {row["name"] for row in read_json(run / "evaluate" / "metrics.json", list)}
     assert {"other_scene/box_iou", "other_scene/alignment", "grpo/pair_accuracy"} <= named
+    assert "sft_control/alignment" not in named
+    assert "Does the reasoning entail the answer?" in (run / "report.md").read_text()
+
+
+@pytest.fixture
+def server() -> Iterator[FaultyServer]:
+    """A judge that gives two verdicts, and three times none, by turns."""
+    replies = cycle([FAULTY, FAULTY, "aligned", "{}", ""])
+    server = FaultyServer(lambda _: Fault(next(replies)))
+    yield server
+    server.close()
+
+
+FAULTY = '{"aligns": false, "type": "other", "why": "so"}'
+
+
+@pytest.mark.slow
+def test_a_model_judges_what_is_rewarded_and_what_is_measured(
+    server: FaultyServer, tmp_path: Path
+) -> None:
+    judged = {
+        "sft.targets": "words",
+        "rewards.box_iou": 0,
+        "rewards.alignment": 0.2,
+        "alignment.judge": "model",
+        "alignment.model.server": json.dumps({"url": server.url, "model": MODEL}),
+        "alignment.settings.retry.base_delay_s": 0.001,
+    }
+    job = RecipeJob("visual_reasoning", {**TINY, **judged}, "grounding")
+    run = job.finish(tmp_path / "run")
+    found = read_predictions(run / "evaluate" / "predictions.jsonl")
+    said = [one.fields["entailment"] for one in found if "entailment" in one.fields]
+    assert {one["type"] for one in said if one["aligns"] is False} == {"other"}
+    assert all(one["type"] is None for one in said if one["aligns"] is None)
+    assert all(
+        ("alignment" in o.scores) == (o.fields["entailment"]["aligns"] is not None)
+        for o in found
+        if "entailment" in o.fields
+    )
+    assert f"by the model `{MODEL} at {server.url}`" in (run / "report.md").read_text()
+    assert read_json(run / "grpo" / "judge.json", dict)["judge"] == "entailment judge"

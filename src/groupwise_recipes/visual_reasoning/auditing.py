@@ -1,0 +1,44 @@
+"""What the rewards are audited with."""
+
+from collections.abc import Sequence
+
+from groupwise.core import Example
+from groupwise.inference import Responder
+from groupwise.rewards import ASKED_ONCE, JudgeSeat, RewardCase, RewardSet
+from groupwise_recipes.visual_reasoning.asking import PARSER, write_answer
+from groupwise_recipes.visual_reasoning.config import (
+    AlignmentSettings,
+    RewardWeights,
+    VisualConfig,
+    choose_alignment,
+)
+from groupwise_recipes.visual_reasoning.judging import REPLIES, ModelEntailment, look_at_judge
+from groupwise_recipes.visual_reasoning.measuring import make_rewards
+
+
+def make_case(config: VisualConfig, examples: Sequence[Example]) -> RewardCase:
+    """Return the rewards and what they are audited with.
+
+    Right answers have boxes if they pay, and words if the rules that judge them do. A model that
+    judges is not asked: stand-ins take its place, whatever the reasoning is.
+    """
+    weights = config.rewards
+    found = choose_alignment(config) if weights.alignment else None
+    is_ruled = found is not None and found.model is None
+    targets = "boxes" if weights.box_iou else "words" if is_ruled else "answer"
+    return RewardCase(
+        rewards=make_rewards(weights, found and look_at_judge(found)),
+        examples=examples,
+        parser=PARSER,
+        write_answer=lambda example, label: write_answer(example, label, targets),
+        seat=None if found is None or is_ruled else _make_seat(weights, found),
+    )
+
+
+def _make_seat(weights: RewardWeights, settings: AlignmentSettings) -> JudgeSeat:
+    once = settings.model_copy(update={"settings": ASKED_ONCE})
+
+    def build(responder: Responder) -> RewardSet:
+        return make_rewards(weights, ModelEntailment(responder, once))
+
+    return JudgeSeat(build, REPLIES)

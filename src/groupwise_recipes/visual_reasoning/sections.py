@@ -1,0 +1,105 @@
+"""What a report says of reasoning: how often it entails the answer, and how it fails to."""
+
+from collections import Counter
+from collections.abc import Collection, Mapping, Sequence
+from pathlib import Path
+
+from groupwise.evaluation import (
+    DASH,
+    LANGUAGES,
+    Metric,
+    Policies,
+    Prediction,
+    Section,
+    Table,
+    Words,
+    describe_metric,
+)
+from groupwise_recipes.visual_reasoning.config import AlignmentSettings
+from groupwise_recipes.visual_reasoning.judging import FAULTS
+from groupwise_recipes.visual_reasoning.measuring import ALIGNMENT, ENTAILMENT
+
+VOCABULARY = Path(__file__).with_name("vocabulary")
+NOT_RUN = "?"
+_COLUMNS = (ALIGNMENT, "judged", "without_verdict", "no_answer", *FAULTS)
+
+
+def make_sections(
+    predictions: Sequence[Prediction],
+    metrics: Sequence[Metric],
+    *,
+    policies: Policies,
+    silent: Collection[str],
+    judge: AlignmentSettings,
+) -> list[Section]:
+    """Return what the report says of alignment, by language.
+
+    Args:
+        predictions: of all policies on one split, with what the judge said.
+        metrics: of them.
+        policies: of the run; those that were to be trained and have no predictions have not run.
+        silent: that were taught no reasoning.
+        judge: what judged.
+    """
+    found: dict[str, list[Prediction]] = {}
+    for one in predictions:
+        found.setdefault(one.policy, []).append(one)
+    names = [o.name for o in policies.listed if o.name in found or o.kind != "baseline"]
+    rows = {name: _list_cells(found.get(name, ()), name in silent) for name in names}
+    known = {metric.name: describe_metric(metric) for metric in metrics}
+    return [
+        _write(
+            rows, known, predictions, judge, Words(name, policies=policies, vocabulary=VOCABULARY)
+        )
+        for name in LANGUAGES
+    ]
+
+
+def _list_cells(rows: Sequence[Prediction], is_silent: bool) -> dict[str, str]:
+    """Return the cells of a policy but its shares, each a count or why there is none."""
+    if not rows:
+        return dict.fromkeys(_COLUMNS, NOT_RUN)
+    if is_silent or not any(one.text for one in rows):
+        return dict.fromkeys(_COLUMNS, DASH)
+    said = [one.fields[ENTAILMENT] for one in rows if ENTAILMENT in one.fields]
+    faults = Counter(one["type"] for one in said if one["aligns"] is False)
+    num_judged = sum(one["aligns"] is not None for one in said)
+    return {
+        **({} if num_judged else {ALIGNMENT: "0 / 0"}),
+        "judged": str(num_judged),
+        "without_verdict": str(len(said) - num_judged),
+        "no_answer": str(len(rows) - len(said)),
+        **{name: str(faults[name]) for name in FAULTS},
+    }
+
+
+def _write(
+    rows: Mapping[str, Mapping[str, str]],
+    known: Mapping[str, str],
+    predictions: Sequence[Prediction],
+    judge: AlignmentSettings,
+    words: Words,
+) -> Section:
+    head = ("policy", "accuracy_of_items", "aligned", *_COLUMNS[1:])
+    table = Table(
+        "",
+        words.labels(*head),
+        tuple(
+            (
+                words.title_policy(name),
+                known.get(f"{name}/accuracy", NOT_RUN),
+                *(cells.get(one, known.get(f"{name}/{one}", DASH)) for one in _COLUMNS),
+            )
+            for name, cells in rows.items()
+        ),
+        kind="headline",
+    )
+    told = "by_rule" if judge.model is None else "by_model"
+    lead = words.label(
+        "alignment_lead",
+        judge=words.label(told, model=judge.describe()),
+        num=len({one.example_id for one in predictions}),
+        split=predictions[0].split,
+        dash=DASH,
+    )
+    return Section(words.label("alignment"), lead, (table,), language=words.language)

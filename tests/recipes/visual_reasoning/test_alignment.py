@@ -1,0 +1,271 @@
+"""The study of alignment: what is judged, what is shown of it, and what the audit refuses."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import pytest
+
+from groupwise.core import Completion, Example, Score, load_config
+from groupwise.data import read_examples
+from groupwise.evaluation import Policies, Prediction, RunPolicy, Section, compute_metrics
+from groupwise.rewards import LabelParser, RewardCase, audit_rewards
+from groupwise_recipes.visual_reasoning.asking import PARSER, prepare_rows, write_target
+from groupwise_recipes.visual_reasoning.auditing import make_case
+from groupwise_recipes.visual_reasoning.config import (
+    LABELS,
+    AlignmentSettings,
+    VisualConfig,
+    choose_alignment,
+)
+from groupwise_recipes.visual_reasoning.judging import RuleEntailment
+from groupwise_recipes.visual_reasoning.measuring import (
+    Alignment,
+    complete_predictions,
+    list_silent,
+)
+from groupwise_recipes.visual_reasoning.sections import make_sections
+from groupwise_recipes.visual_reasoning.task import TASK
+
+GROUNDING = (
+    Path(__file__).parents[3] / "src/groupwise_recipes/visual_reasoning/configs/grounding.yaml"
+)
+MODEL = ("alignment.judge=model", "alignment.model.model=some/judge")
+REAL = ("data.drawn=null", "data.rows.path=somewhere")
+
+
+def configure(*overrides: str) -> VisualConfig:
+    small = ("data.drawn.num_pairs=24", "data.drawn.num_test_pairs=6")
+    return load_config(VisualConfig, GROUNDING, overrides=[*small, *overrides])
+
+
+@pytest.fixture(scope="module")
+def splits(tmp_path_factory: pytest.TempPathFactory) -> Mapping[str, list[Example]]:
+    folder = tmp_path_factory.mktemp("scenes")
+    prepare_rows(configure(), folder)
+    return {name: read_examples(folder / f"{name}.jsonl") for name in ("train", "test")}
+
+
+def make_policies(targets: str = "words") -> tuple[Policies, set[str]]:
+    def make(name: str, before: str | None = None, **more: str) -> RunPolicy:
+        kind = "trained" if before else "prompted"
+        return RunPolicy(
+            name=name, title=name, title_zh=name, kind=kind, trained_from=before, **more
+        )
+
+    base = replace(make("majority"), kind="baseline")
+    trained = [make("sft", "prompt", step="sft"), make("sft_control", "sft", step="sft_control")]
+    listed = (base, make("prompt"), *trained, make("grpo", "sft", step="grpo"))
+    return Policies(listed), list_silent(listed, targets)
+
+
+def predict(example: Example, policy: str, text: str) -> Prediction:
+    found = PARSER.parse(text)
+    return Prediction(
+        example_id=example.id,
+        cluster=example.cluster,
+        split="test",
+        policy=policy,
+        label=str(example.label),
+        predicted=found.label,
+        reason=found.reason,
+        text=text,
+    )
+
+
+def tear(example: Example) -> str:
+    """Return the sound reasoning with the other answer."""
+    label = str(example.label)
+    [other] = {*LABELS} - {label}
+    return write_target(example, "words").replace(f"<answer>{label}", f"<answer>{other}")
+
+
+def answer(example: Example, number: int) -> str:
+    return [
+        write_target(example, "words"),
+        tear(example),
+        "<think>It is a sunny day.</think><answer>True</answer>",
+        "<think>The statement is true.</think><answer>True</answer>",
+        "<think>Whatever, that is wrong somehow.</think><answer>True</answer>",
+        "no answer",
+    ][number % 6]
+
+
+def report(
+    examples: Sequence[Example], found: Sequence[Prediction], targets: str = "words"
+) -> list[Section]:
+    policies, silent = make_policies(targets)
+    known = {example.id: example for example in examples}
+    whole = complete_predictions(known, found, judge=RuleEntailment(), silent=silent)
+    metrics = compute_metrics(whole, labels=LABELS)
+    return make_sections(
+        whole, metrics, policies=policies, silent=silent, judge=AlignmentSettings()
+    )
+
+
+def read_table(section: Section) -> dict[str, dict[str, str]]:
+    [table] = section.tables
+    return {
+        str(row[0]): dict(zip(table.head[1:], map(str, row[1:]), strict=True)) for row in table.rows
+    }
+
+
+def test_every_answer_of_an_arm_is_in_one_place(splits: Mapping[str, list[Example]]) -> None:
+    test = splits["test"]
+    found = [predict(one, "sft", answer(one, n)) for n, one in enumerate(test)]
+    rows = read_table(report(test, found)[0])["sft"]
+    assert rows.pop("Accuracy (95 %)").startswith("33.3")
+    assert rows.pop("Aligned of judged (95 %)").startswith("25.0")
+    assert rows == {
+        "Judged": "8",
+        "Without a verdict": "2",
+        "No answer": "2",
+        "Contradiction": "2",
+        "Missing detail": "2",
+        "Irrelevant": "2",
+        "Other": "0",
+    }
+
+
+def test_arms_without_reasoning_have_no_alignment(splits: Mapping[str, list[Example]]) -> None:
+    test = splits["test"]
+    spoken = ("sft", "sft_control", "grpo")
+    found = [predict(one, name, write_target(one, "words")) for name in spoken for one in test]
+    found += [replace(predict(one, "majority", ""), predicted="True", reason="") for one in test]
+    rows = read_table(report(test, found)[0])
+    shown = {name: set(list(cells.values())[1:]) for name, cells in rows.items()}
+    assert shown["majority"] == shown["sft_control"] == {"–"}
+    assert shown["prompt"] == {"?"}
+    assert not shown["sft"] & {"–", "?"}
+    assert not shown["grpo"] & {"–", "?"}
+    for name in ("sft", "sft_control", "grpo"):
+        assert rows[name]["Accuracy (95 %)"].startswith("100.0")
+    taught = read_table(report(test, found, "answer")[0])
+    shown = {name: set(list(cells.values())[1:]) for name, cells in taught.items()}
+    assert shown["sft"] == shown["sft_control"] == shown["grpo"] == {"–"}
+
+
+def test_nothing_of_a_silent_arm_is_measured(splits: Mapping[str, list[Example]]) -> None:
+    test = splits["test"]
+    known = {example.id: example for example in test}
+    found = [predict(one, name, tear(one)) for name in ("sft", "sft_control") for one in test]
+    whole = complete_predictions(known, found, judge=RuleEntailment(), silent={"sft_control"})
+    measured = {one.name for one in compute_metrics(whole, labels=LABELS)}
+    assert "sft/alignment" in measured
+    assert "sft_control/alignment" not in measured
+    assert not any("entailment" in one.fields for one in whole if one.policy == "sft_control")
+
+
+def test_both_languages_say_the_same(splits: Mapping[str, list[Example]]) -> None:
+    test = splits["test"]
+    english, chinese = report(test, [predict(one, "sft", tear(one)) for one in test])
+    assert (english.language, chinese.language) == ("en", "zh")
+    assert english.tables[0].rows == chinese.tables[0].rows
+    assert "12 items of the split test" in english.text
+    assert "12 个题目" in chinese.text
+
+
+@pytest.mark.parametrize(
+    ("overrides", "said"), [((), "by rules for drawn scenes, no model"), (MODEL, "some/judge")]
+)
+def test_a_dry_run_says_what_judges(overrides: tuple[str, ...], said: str) -> None:
+    assert ("alignment", said) in TASK.estimate(configure(*overrides)).facts
+
+
+def load_real(*overrides: str) -> VisualConfig:
+    return load_config(VisualConfig, GROUNDING, overrides=[*REAL, *overrides])
+
+
+def test_rules_are_no_judge_of_real_text() -> None:
+    assert choose_alignment(load_real()) is None
+    with pytest.raises(Exception, match="reads drawn scenes alone"):
+        load_real("alignment.judge=rule")
+    with pytest.raises(Exception, match=r"rewards\.alignment needs a judge"):
+        load_real("rewards.alignment=0.1")
+    with pytest.raises(Exception, match="can outvote the truth"):
+        make_case(load_real(*MODEL, "rewards.alignment=0.6"), [])
+
+
+WEIGHTS = ("rewards.accuracy=0.6", "rewards.box_iou=0", "rewards.alignment=0.4")
+
+
+@pytest.mark.parametrize("judge", [(), MODEL])
+def test_the_rewards_of_the_study_pass(
+    splits: Mapping[str, list[Example]], judge: tuple[str, ...]
+) -> None:
+    audit = audit_rewards(make_case(configure(*WEIGHTS, *judge), splits["train"]))
+    assert [(one.name, one.where[:2]) for one in audit.errors] == []
+    names = {row.name for row in audit.rows}
+    assert ("reward/judge-obeys-injection" in names) == bool(judge)
+
+
+class AlignmentParser(LabelParser):
+    """Counts an answer as the measure ``alignment`` does."""
+
+    def measure(self, example: Example, text: str) -> float | None:
+        score = Alignment(RuleEntailment())(example, Completion(text))
+        return None if score.invalid else score.value
+
+
+@dataclass
+class Changed:
+    """The reward of alignment that is stricter or laxer about some answers."""
+
+    changes: Mapping[str, float]
+    kind = "other"
+    name = "alignment"
+
+    def __call__(self, example: Example, completion: Completion) -> Score:
+        score = Alignment(RuleEntailment())(example, completion)
+        found = next((v for mark, v in self.changes.items() if mark in completion.text), None)
+        return score if found is None else Score(found)
+
+
+def audit_alignment(examples: Sequence[Example], reward: object) -> set[str]:
+    """Return the errors where what aligns is right for the metric and what is torn is wrong."""
+    case = RewardCase(
+        rewards=reward,
+        examples=examples,
+        parser=AlignmentParser(tags=PARSER.tags, labels=PARSER.labels),
+        write_answer=lambda one, label: (
+            write_target(one, "words") if label == one.label else tear(one)
+        ),
+    )
+    return {finding.name for finding in audit_rewards(case).errors}
+
+
+def test_a_reward_of_alignment_that_is_not_its_measure_is_refused(
+    splits: Mapping[str, list[Example]],
+) -> None:
+    train = splits["train"]
+    both = {"reward/stricter-than-metric", "reward/laxer-than-metric"}
+    assert not audit_alignment(train, Alignment(RuleEntailment())) & both
+    assert audit_alignment(train, Changed({"<answer>true": 0.0})) & both == {
+        "reward/stricter-than-metric"
+    }
+    assert audit_alignment(train, Changed({"</answer>\nConfidence": 1.0})) & both == {
+        "reward/laxer-than-metric"
+    }
+
+
+class StrictParser(LabelParser):
+    """Reads answers in the spelling of the labels alone."""
+
+    def _read(self, text: str, example: Example | None):
+        found = super()._read(text, example)
+        return found if text in self.labels else replace(found, label=None, reason="spelling")
+
+
+def test_a_reward_of_accuracy_that_is_not_the_metric_is_refused(
+    splits: Mapping[str, list[Example]],
+) -> None:
+    case = make_case(configure(*WEIGHTS), splits["train"])
+    strict = StrictParser(tags=PARSER.tags, labels=PARSER.labels)
+
+    def audit(rewarded: LabelParser, measured: LabelParser) -> set[str]:
+        changed = replace(case, rewards=rewarded.make_reward(), parser=measured)
+        return {finding.name for finding in audit_rewards(changed).errors}
+
+    assert "reward/stricter-than-metric" in audit(strict, PARSER)
+    assert "reward/laxer-than-metric" in audit(PARSER, strict)
+    assert audit(PARSER, PARSER) == set()
