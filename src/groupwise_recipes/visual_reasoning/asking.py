@@ -13,47 +13,46 @@ from groupwise.core import (
     read_picture,
     write_json,
 )
-from groupwise.data import fill_template, read_examples, write_examples
+from groupwise.data import DropLog, fill_template, read_examples, write_examples
 from groupwise.rewards import Box, LabelParser
 from groupwise.training import SftRow
 from groupwise_drawn.relations import INVERSES, Relation
+from groupwise_recipes.visual_reasoning.bias import BIAS_NAME, describe_bias, mark_sides
 from groupwise_recipes.visual_reasoning.config import LABELS, TAGS, VisualConfig
 from groupwise_recipes.visual_reasoning.loading import load_rows
 from groupwise_recipes.visual_reasoning.reasoning import write_reasoning
-from groupwise_recipes.visual_reasoning.rows import TRUE, VisualRow
+from groupwise_recipes.visual_reasoning.rows import TRUE, VisualRow, forget_lost_partners
 
 PARSER = LabelParser(tags=TAGS, labels=LABELS)
 
 
 def prepare_rows(config: VisualConfig, folder: Path) -> None:
     """Write the examples of each split, and those of the warm-up; those without a picture go."""
-    loaded, examples = load_rows(config, folder / "pictures"), dict[str, list[Example]]()
-    drops = loaded.drops
-    for split, rows in loaded.rows.items():
-        examples[split] = []
-        for row in rows:
-            if row.picture is None:
-                drops.add("no picture", row.id)
-            elif not row.is_statement:
-                drops.add("no statement", row.id)
-            elif config.data.published and row.boxes:
-                raise DataError(
-                    f"row {row.id!r} has boxes, which are not put into the coordinates that a "
-                    "model sees yet",
-                    fix="leave out the boxes of rows that are read",
-                )
-            else:
-                examples[split].append(ask_about_row(row, row.picture, config.prompt))
+    loaded = load_rows(config, folder / "pictures")
+    drops, rows = loaded.drops, dict[str, list[VisualRow]]()
+    for split, found in loaded.rows.items():
+        rows[split] = forget_lost_partners([row for row in found if _can_be_asked(row, drops)])
+        if config.data.published and any(row.boxes for row in rows[split]):
+            raise DataError(
+                "rows have boxes, which are not put into the coordinates that a model sees yet",
+                fix="leave out the boxes of rows that are read",
+            )
+    examples = {
+        split: [ask_about_row(row, config.prompt) for row in found] for split, found in rows.items()
+    }
+    examples["test"] = mark_sides(rows["test"], examples["test"], loaded.variant)
     warmup, train = _split_off(examples["train"], config)
     for name, found in (examples | {"warmup": warmup, "train": train}).items():
         if not found:
             raise DataError(f"the split {name} is empty", fix="give more rows")
         write_examples(folder / f"{name}.jsonl", found)
     write_json(folder / "source.json", {"num_rows": loaded.num_records, "drops": drops.to_json()})
+    write_json(folder / BIAS_NAME, describe_bias(loaded, rows["train"], rows["test"]))
 
 
-def ask_about_row(row: VisualRow, picture: Path, prompt: str) -> Example:
-    """Return what a policy is asked about a row."""
+def ask_about_row(row: VisualRow, prompt: str) -> Example:
+    """Return what a policy is asked about a row with a picture."""
+    assert row.picture is not None
     fields = {
         "source": row.source,
         "statement": row.text,
@@ -65,7 +64,7 @@ def ask_about_row(row: VisualRow, picture: Path, prompt: str) -> Example:
     return make_example(
         [Message("user", fill_template(prompt, {"text": row.text}, file="the prompt"))],
         cluster=row.cluster,
-        pictures=[read_picture(picture)],
+        pictures=[read_picture(row.picture)],
         label=row.answer,
         fields={name: value for name, value in fields.items() if value is not None},
     )
@@ -121,6 +120,16 @@ def read_warmup(folder: Path) -> list[Example]:
 def make_warmup_rows(examples: Sequence[Example], targets: str) -> list[SftRow]:
     """Return what the warm-up teaches."""
     return [SftRow(example, write_target(example, targets)) for example in examples]
+
+
+def _can_be_asked(row: VisualRow, drops: DropLog) -> bool:
+    if row.picture is None:
+        drops.add("no picture", row.id)
+    elif not row.is_statement:
+        drops.add("no statement", row.id)
+    else:
+        return True
+    return False
 
 
 def _split_off(

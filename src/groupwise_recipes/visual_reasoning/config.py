@@ -35,6 +35,9 @@ class VisualData(DataSettings):
             ``write_rows`` writes them.
         validation_share: of the training clusters, which become validation where no set has one.
         warmup_share: of the training clusters, which are left to the warm-up alone.
+        keep: share of each relation's less frequent answer that training keeps (``bias_rows``);
+            validation and test stay as they are, so that every variant is looked at by the same
+            items. None: all of it, and results are not told by what the bias says.
     """
 
     drawn: DrawnScenes | None = None
@@ -46,6 +49,7 @@ class VisualData(DataSettings):
     rows: PublishedRows | None = None
     validation_share: float = Field(default=0.1, gt=0, lt=1)
     warmup_share: float = Field(default=0.7, gt=0, lt=1)
+    keep: float | None = Field(default=None, ge=0, le=1)
 
     @property
     def published(self) -> dict[str, PublishedRows]:

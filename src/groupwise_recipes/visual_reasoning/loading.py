@@ -1,12 +1,13 @@
 """The rows of a run: of every data set that it names, by the split that they are used for."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from groupwise.core import derive_seed, digest_file, digest_json
+from groupwise.core import Finding, derive_seed, digest_file, digest_json
 from groupwise.data import DropLog
 from groupwise_recipes.visual_reasoning.config import VisualConfig
+from groupwise_recipes.visual_reasoning.probe import find_shared_pictures
 from groupwise_recipes.visual_reasoning.rows import LoadedRows, Split, VisualRow, read_rows
 from groupwise_recipes.visual_reasoning.scenes import draw_rows
 from groupwise_recipes.visual_reasoning.sources import (
@@ -20,6 +21,7 @@ from groupwise_recipes.visual_reasoning.sources import (
     load_spatialsense,
     load_vsr,
 )
+from groupwise_recipes.visual_reasoning.variants import BiasedVariant, bias_rows
 
 SPLITS: tuple[Split, ...] = ("train", "validation", "test")
 _AOKVQA_FILES: Mapping[Split, str] = {"train": "train", "validation": "val", "test": "test"}
@@ -33,6 +35,8 @@ class SplitRows:
         rows: by the split that they are used for.
         drops: what is not used, and why.
         num_records: of all data sets.
+        shared: pictures that stand in several splits of the data sets.
+        variant: what training was biased to; None: it was not.
     """
 
     rows: dict[Split, list[VisualRow]] = field(
@@ -40,13 +44,16 @@ class SplitRows:
     )
     drops: DropLog = field(default_factory=DropLog)
     num_records: int = 0
+    shared: Sequence[Finding] = ()
+    variant: BiasedVariant | None = None
 
 
 def load_rows(config: VisualConfig, folder: Path) -> SplitRows:
     """Return the rows of a run, read or drawn into a folder.
 
-    What shares a cluster with the test is in no other split, and what shares one with validation is
-    not in training. Without rows for validation, a share of the training clusters becomes it.
+    Without rows for validation, a share of the training clusters becomes it. Then training is
+    biased where the config asks for that. What shares a cluster with the test is in no other split,
+    and what shares one with validation is not in training.
 
     Raises:
         DataError: if they cannot be read.
@@ -59,9 +66,12 @@ def load_rows(config: VisualConfig, folder: Path) -> SplitRows:
     for name, source in config.data.published.items():
         for part in _load(name, source):
             _add(found, part, source, name)
-    _keep_apart(found)
     if not found.rows["validation"]:
         _take_validation(found, config)
+    found.shared = find_shared_pictures({**found.rows})
+    if config.data.keep is not None:
+        _bias(found, config.data.keep, config.seed)
+    _keep_apart(found)
     return found
 
 
@@ -124,6 +134,15 @@ def _add(found: SplitRows, part: LoadedRows, source: PublishedRows, name: str) -
             found.drops.add(f"{name}'s split {row.split} is not used", row.id)
         else:
             found.rows[used].append(replace(row, split=used, cluster=f"{name} {row.cluster}"))
+
+
+def _bias(found: SplitRows, keep: float, seed: int) -> None:
+    variant = bias_rows(found.rows["train"], keep=keep, seed=seed)
+    kept = {row.id for row in variant.rows}
+    for row in found.rows["train"]:
+        if row.id not in kept:
+            found.drops.add("less frequent answer of its relation, by data.keep", row.id)
+    found.rows["train"], found.variant = list(variant.rows), variant
 
 
 def _keep_apart(found: SplitRows) -> None:

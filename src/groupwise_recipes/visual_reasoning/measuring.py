@@ -16,6 +16,7 @@ from groupwise.rewards import (
     RewardSet,
 )
 from groupwise_recipes.visual_reasoning.asking import PARSER, write_target
+from groupwise_recipes.visual_reasoning.bias import BIAS
 from groupwise_recipes.visual_reasoning.config import TAGS, RewardWeights
 from groupwise_recipes.visual_reasoning.judging import (
     ALIGNED,
@@ -199,7 +200,9 @@ def _complete(
 ) -> Prediction:
     scores = measure_boxes(example, prediction.text) if prediction.text else {}
     shown = {
-        name: example.fields[name] for name in ("relation", "source") if name in example.fields
+        name: example.fields[name]
+        for name in ("relation", "source", BIAS)
+        if name in example.fields
     }
     if isinstance(verdict, Verdict):
         scores[ALIGNMENT] = float(verdict.label == ALIGNED)

@@ -5,7 +5,7 @@ used is dropped with a counted reason and a sentence, and nothing is changed on 
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal, TypeVar
 
@@ -185,6 +185,14 @@ def read_rows(path: Path) -> list[VisualRow]:
     return [
         parse_value(values, _ROW, f"{path} row {number} is damaged")
         for number, values in enumerate(read_jsonl(path), start=1)
+    ]
+
+
+def forget_lost_partners(rows: Sequence[VisualRow]) -> list[VisualRow]:
+    """Return the rows of a split; those whose partner is not among them have none."""
+    known = {(row.source, row.id) for row in rows}
+    return [
+        row if (row.source, row.partner) in known else replace(row, partner=None) for row in rows
     ]
 
 

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
 
-from groupwise.core import Example, Message
+from groupwise.core import Example, Finding, Message, read_json
 from groupwise.data import read_examples
 from groupwise.flow import Estimate, Part, Task, estimate_picture
 from groupwise.pipeline import StepContext, digest_models
@@ -16,6 +16,7 @@ from groupwise_recipes.visual_reasoning.asking import (
     read_warmup,
 )
 from groupwise_recipes.visual_reasoning.auditing import make_case
+from groupwise_recipes.visual_reasoning.bias import BIAS, BIAS_NAME, read_findings
 from groupwise_recipes.visual_reasoning.config import VisualConfig, choose_alignment
 from groupwise_recipes.visual_reasoning.judging import (
     ModelEntailment,
@@ -38,7 +39,7 @@ if TYPE_CHECKING:
     from groupwise.training import RowsOfEpoch
 
 _OWN = "groupwise_recipes.visual_reasoning"
-_DATA_MODULES = ("asking", "loading", "scenes", "rows", "sources")
+_DATA_MODULES = ("asking", "loading", "scenes", "rows", "sources", "variants", "bias", "probe")
 _JUDGED = "alignment data"
 _JUDGES = (
     f"{_OWN}.judging {_OWN}.judge_reply {_OWN}.entailment {_OWN}.claims {_OWN}.prompts "
@@ -59,7 +60,7 @@ class VisualReasoning(Task[VisualConfig]):
         "measures": Part(f"sft.targets {_JUDGED}", f"{_OWN}.measuring {_OWN}.sections {_JUDGES}"),
     }
     things = "statements"
-    slices = ("relation", "source")
+    slices = ("relation", "source", BIAS)
     measures = MEASURES
     baselines = (*Task.baselines, OTHER_SCENE)
 
@@ -72,6 +73,10 @@ class VisualReasoning(Task[VisualConfig]):
     def prepare(self, config: VisualConfig, folder: Path) -> None:
         """Draw or read the rows of each split."""
         prepare_rows(config, folder)
+
+    def find_in_data(self, config: VisualConfig, prepared: Path) -> Sequence[Finding]:
+        """Return what words alone tell, and pictures of several splits."""
+        return read_findings(read_json(prepared / BIAS_NAME, dict))
 
     def show_warmup(self, config: VisualConfig, prepared: Path) -> Sequence[Example]:
         """Return the pictures of the warm-up."""
@@ -163,7 +168,9 @@ class VisualReasoning(Task[VisualConfig]):
     def estimate(self, config: VisualConfig) -> Estimate:
         """Return statements by split, and tokens of a prompt."""
         drawn, judge = config.data.drawn, choose_alignment(config)
-        num_rows = 0 if drawn is None else 2 * drawn.num_pairs
+        # Every relation of drawn scenes is as often true as false.
+        kept = 1 if config.data.keep is None else config.data.keep
+        num_rows = 0 if drawn is None else round((1 + kept) * drawn.num_pairs)
         side = 448 if drawn is None else drawn.side
         share = config.data.warmup_share
         return Estimate(

@@ -9,11 +9,15 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from typing import Literal
 
 from groupwise.core import ConfigError, DataError, derive_seed
 from groupwise_recipes.visual_reasoning.rows import FALSE, TRUE, VisualRow
 
 _LABELS = (FALSE, TRUE)
+
+Side = Literal["aligned", "conflicting", "unknown"]
+"""What a bias says of a row: its label, the other one, or nothing."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,11 +82,18 @@ def bias_rows(rows: Sequence[VisualRow], *, keep: float, seed: int) -> BiasedVar
 
 def divide_by_bias(rows: Iterable[VisualRow], kept_labels: Mapping[str, str]) -> BiasSides:
     """Divide rows of test into bias-aligned and bias-conflicting ones."""
-    sides: dict[bool | None, list[VisualRow]] = {True: [], False: [], None: []}
+    sides: dict[Side, list[VisualRow]] = {"aligned": [], "conflicting": [], "unknown": []}
     for row in rows:
-        label = kept_labels.get(row.relation or "")
-        sides[None if label is None else label == row.answer].append(row)
-    return BiasSides(*(tuple(sides[side]) for side in (True, False, None)))
+        sides[find_side(row, kept_labels)].append(row)
+    return BiasSides(**{side: tuple(found) for side, found in sides.items()})
+
+
+def find_side(row: VisualRow, kept_labels: Mapping[str, str]) -> Side:
+    """Return whether a row has the label that training kept of its relation."""
+    label = kept_labels.get(row.relation or "")
+    if label is None:
+        return "unknown"
+    return "aligned" if label == row.answer else "conflicting"
 
 
 def _group(rows: Sequence[VisualRow]) -> dict[str, list[VisualRow]]:

@@ -133,7 +133,7 @@ def test_rows_that_cannot_be_asked_about_are_counted(tmp_path: Path, prepared: P
     source = read_json(tmp_path / "out" / "source.json", dict)
     assert source["num_rows"] == 11
     assert source["drops"]["counts"] == {"no picture": 1, "no statement": 1}
-    example = ask_about_row(row, first.pictures[0].path, config.prompt)
+    example = ask_about_row(row, config.prompt)
     with pytest.raises(DataError, match="no reasoning to teach"):
         write_target(example, "boxes")
     assert PARSER.parse(write_target(example, "answer")).label == "True"
