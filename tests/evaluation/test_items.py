@@ -49,6 +49,9 @@ def read(rows: list[Prediction], measure: str) -> Items:
         ("recall:off-task", "i1 i3 i5", [1, 0, 1]),
         ("accuracy[language=zh]", "i0 i3", [1, 0]),
         ("accuracy[size=1]", "i3 i4 i5", [0, 1, 1]),
+        ("invalid_rate[size=1]", "i3 i4 i5", [1, 0, 0]),
+        ("pair_accuracy[size=0]", "p0", [1]),
+        ("pair_accuracy[size=1]", "p2", [1]),
         ("mean@4", "i0 i1 i2 i3 i4 i5", [0, 0.25, 0.5, 0, 0.25, 0.5]),
         ("pass@2", "i0 i1 i2 i3 i4 i5", [0, 1 / 2, 5 / 6, 0, 1 / 2, 5 / 6]),
         ("pass@3", "i0 i1 i2 i3 i4 i5", [0, 3 / 4, 1, 0, 3 / 4, 1]),
@@ -72,8 +75,11 @@ def test_measures_are_listed_and_each_can_be_read(rows: list[Prediction]) -> Non
     names = list_measures(rows)
     assert names == (
         *("accuracy", "invalid_rate", "recall:off-task", "recall:on-task"),
-        *("accuracy[language=en]", "accuracy[language=zh]", "accuracy[size=0]"),
-        *("accuracy[size=1]", "pass@1", "pass@2", "pass@4", "mean@4", "pair_accuracy", "iou"),
+        *("accuracy[language=en]", "invalid_rate[language=en]"),
+        *("accuracy[language=zh]", "invalid_rate[language=zh]"),
+        *("accuracy[size=0]", "invalid_rate[size=0]", "pair_accuracy[size=0]"),
+        *("accuracy[size=1]", "invalid_rate[size=1]", "pair_accuracy[size=1]"),
+        *("pass@1", "pass@2", "pass@4", "mean@4", "pair_accuracy", "iou"),
     )
     for name in names:
         assert len(read(rows, name).values)

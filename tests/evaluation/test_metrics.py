@@ -250,7 +250,9 @@ def test_slices_have_their_own_n_and_skip_items_without_the_field(make_predictio
     sliced = {m.name: (m.value, m.n) for m in metrics if "[" in m.name}
     assert sliced == {
         "grpo/accuracy[difficulty=easy]": (1.0, 3),
+        "grpo/invalid_rate[difficulty=easy]": (0.0, 3),
         "grpo/accuracy[difficulty=hard]": (0.5, 2),
+        "grpo/invalid_rate[difficulty=hard]": (0.0, 2),
     }
 
 
@@ -373,6 +375,8 @@ def test_every_family_of_metrics_has_a_version(make_prediction: Table) -> None:
     families = {name.partition(":")[0] for name in (metric.measure for metric in found)}
     renamed = {
         "accuracy[language=zh]": "slices",
+        "invalid_rate[language=zh]": "slices",
+        "pair_accuracy[language=zh]": "slices",
         "iou": "scores",
         "latency_p50_s": "latency",
         "latency_p95_s": "latency",

@@ -5,13 +5,13 @@ from pathlib import Path
 import pytest
 from small_task import LORA, SmallConfig, SmallTask
 
-from groupwise.core import Message, make_example, read_json
+from groupwise.core import Example, Message, make_example, read_json
 from groupwise.data import read_examples
 from groupwise.evaluation import Measure, read_metrics
 from groupwise.evaluation.looks import list_looks
 from groupwise.evaluation.prompts import read_prompts
 from groupwise.flow import Task, asking
-from groupwise.flow.evaluating import list_verbs
+from groupwise.flow.evaluating import list_slices, list_verbs
 from groupwise.models import load_policy
 
 
@@ -46,6 +46,18 @@ def test_only_commands_that_a_task_can_do_are_told(finished: Path) -> None:
     assert read_json(finished / "evaluate" / "verbs.json", list) == every
     assert list_verbs(NoRows()) == ["predict", "serve", "export-model"]
     assert "    groupwise evaluate run ROWS --out" in (finished / "report.md").read_text("utf-8")
+
+
+def test_a_field_of_too_many_values_is_no_slice() -> None:
+    class Sliced(SmallTask):
+        slices = ("part", "kind", "absent")
+
+    def make(number: int) -> Example:
+        fields = {"part": number % 20, "kind": number}
+        return make_example([Message("user", "?")], cluster=str(number), fields=fields)
+
+    assert list_slices(Sliced(), [make(n) for n in range(21)]) == ["part"]
+    assert list_slices(Sliced(), [make(n) for n in range(20)]) == ["part", "kind"]
 
 
 @pytest.mark.parametrize(("is_higher_better", "first"), [(True, "length"), (False, "accuracy")])

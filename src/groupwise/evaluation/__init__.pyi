@@ -116,7 +116,7 @@ from groupwise.evaluation.report import (
     write_sections,
 )
 from groupwise.evaluation.results import predict_each, write_evaluation
-from groupwise.evaluation.scoring import list_measures, read_items
+from groupwise.evaluation.scoring import MAX_SLICES, list_measures, read_items
 from groupwise.evaluation.significance import SIGNIFICANCE, adjust_holm
 
 __all__ = [
@@ -126,6 +126,7 @@ __all__ = [
     "LANGUAGES",
     "LEVELS",
     "MAJORITY",
+    "MAX_SLICES",
     "METRIC_VERSIONS",
     "NEAREST",
     "NEAR_DUPLICATE",

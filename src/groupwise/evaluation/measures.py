@@ -53,6 +53,8 @@ _KNOWN = {
 }
 _FAMILIES = {
     "accuracy[": ("Accuracy where {}", "{} 的准确率"),
+    "pair_accuracy[": ("Pair accuracy where {}", "{} 的成对准确率"),
+    "invalid_rate[": ("Invalid answers where {}", "{} 的无效回答率"),
     "precision:": ("Precision of {}", "{} 的精确率"),
     "recall:": ("Recall of {}", "{} 的召回率"),
     "f1:": ("F1 of {}", "{} 的 F1"),
@@ -98,5 +100,6 @@ def find_measure(name: str, own: Iterable[Measure] = ()) -> Measure | None:
     for family, (title, title_zh) in _FAMILIES.items():
         if name.startswith(family):
             part = name.removeprefix(family).removesuffix("]" if family.endswith("[") else "")
-            return Measure(name, title.format(part), title_zh.format(part))
+            is_higher_better = not family.startswith("invalid")
+            return Measure(name, title.format(part), title_zh.format(part), is_higher_better)
     return next((one for one in own if one.name == name), None)

@@ -22,7 +22,9 @@ from groupwise.evaluation.scoring import (
     MAX_LABELS,
     MAX_SLICES,
     collect_items,
+    keep_whole_pairs,
     list_drawn_measures,
+    list_sliced,
 )
 
 _LATENCY_RESAMPLES = 500
@@ -78,7 +80,8 @@ def compute_metrics(
 
     Per policy: accuracy (an invalid answer is wrong), invalid_rate, precision:LABEL, recall:LABEL,
     f1:LABEL, balanced_accuracy, brier, ece, latency_p50_s and latency_p95_s;
-    accuracy[FIELD=VALUE] of each value of the fields named in ``slices``. Where predictions have
+    accuracy[FIELD=VALUE] and invalid_rate[FIELD=VALUE] of each value of the fields named in
+    ``slices``, and pair_accuracy[FIELD=VALUE] of the pairs that lie within. Where predictions have
     them: pass@k and mean@k of ``samples``, pair_accuracy of ``pair`` (n counts pairs) and the mean
     of each of ``scores``.
 
@@ -184,8 +187,10 @@ def _measure_slices(items: Sequence[Prediction], field: str) -> Iterator[Row]:
             f"cannot slice by {field}", got=f"{len(parts)} values", expected=f"{MAX_SLICES} or less"
         )
     for value, part in sorted(parts.items()):
-        right, clusters = [one.is_correct for one in part], [one.cluster for one in part]
-        yield _average(f"accuracy[{field}={value}]", right, clusters)
+        for name in list_sliced(part):
+            rows = keep_whole_pairs(part) if name == "pair_accuracy" else part
+            found = collect_items(rows, name)
+            yield _average(f"{name}[{field}={value}]", found.values, found.clusters)
 
 
 def write_metrics(path: Path, metrics: Sequence[Metric]) -> None:

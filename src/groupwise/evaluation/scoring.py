@@ -16,6 +16,8 @@ from groupwise.evaluation.predictions import Prediction, digest_items, group_by_
 
 MAX_LABELS = 20
 MAX_SLICES = 20
+SLICED = ("accuracy", "invalid_rate", "pair_accuracy")
+"""Measures that parts of the items have, too, as in ``accuracy[FIELD=VALUE]``."""
 _Unit = tuple[str, str, str, str | None, float]
 """Id, cluster, label, answer and value of one item, or of one pair of items."""
 
@@ -23,7 +25,8 @@ _Unit = tuple[str, str, str, str | None, float]
 def list_measures(predictions: Sequence[Prediction]) -> tuple[str, ...]:
     """Return the measures of the predictions that are means of values of items.
 
-    accuracy and invalid_rate; recall:LABEL (20 labels or less); accuracy[FIELD=VALUE] of
+    accuracy and invalid_rate; recall:LABEL (20 labels or less); accuracy[FIELD=VALUE],
+    invalid_rate[FIELD=VALUE] and, where pairs lie within, pair_accuracy[FIELD=VALUE] of
     fields with 20 values or less; pass@k, mean@k, pair_accuracy and the names in ``scores``
     where predictions have them.
     """
@@ -47,14 +50,29 @@ def list_drawn_measures(predictions: Sequence[Prediction]) -> tuple[str, ...]:
 
 
 def _list_slices(predictions: Iterable[Prediction]) -> Iterator[str]:
-    values: dict[str, set[str]] = {}
+    parts: dict[str, dict[str, list[Prediction]]] = {}
     for item in predictions:
         for name, value in item.fields.items():
             if isinstance(value, (str, int, bool)):
-                values.setdefault(name, set()).add(str(value))
-    for name in sorted(values):
-        if len(values[name]) <= MAX_SLICES:
-            yield from (f"accuracy[{name}={value}]" for value in sorted(values[name]))
+                parts.setdefault(name, {}).setdefault(str(value), []).append(item)
+    for name in sorted(parts):
+        if len(parts[name]) <= MAX_SLICES:
+            for value, part in sorted(parts[name].items()):
+                yield from (f"{measure}[{name}={value}]" for measure in list_sliced(part))
+
+
+def list_sliced(part: Iterable[Prediction]) -> tuple[str, ...]:
+    """Return the measures of a part of the items: pair_accuracy only where it has whole pairs."""
+    return ("accuracy", "invalid_rate", *(("pair_accuracy",) if keep_whole_pairs(part) else ()))
+
+
+def keep_whole_pairs(part: Iterable[Prediction]) -> list[Prediction]:
+    """Return the items of a part whose partner is in it, too."""
+    pairs: dict[tuple[str, str, str], list[Prediction]] = {}
+    for item in part:
+        if item.pair:
+            pairs.setdefault((item.policy, item.split, item.pair), []).append(item)
+    return [item for halves in pairs.values() if len(halves) > 1 for item in halves]
 
 
 def read_items(
@@ -83,7 +101,8 @@ def collect_items(rows: Sequence[Prediction], measure: str) -> Items:
         EvaluationError: as ``read_items``.
     """
     _check_measure(rows, measure)
-    units = list(_score_pairs(rows) if measure == "pair_accuracy" else _score_rows(rows, measure))
+    name, chosen = _choose_part(rows, measure)
+    units = list(_score_pairs(chosen) if name == "pair_accuracy" else _score_rows(chosen, name))
     ids, clusters, labels, answers, scores = zip(*units, strict=True) if units else ((),) * 5
     values = np.asarray(scores, dtype=np.float64)
     is_binary = bool(np.isin(values, (0, 1)).all())
@@ -112,6 +131,17 @@ def _check_measure(rows: Sequence[Prediction], measure: str) -> None:
     raise EvaluationError(f"{where}: {describe_unknown('measure', measure, known)}")
 
 
+def _choose_part(rows: Sequence[Prediction], measure: str) -> tuple[str, Sequence[Prediction]]:
+    """Return what a measure is without its slice, and the rows that it is of."""
+    name, _, part = measure.partition("[")
+    if name not in SLICED or not part:
+        return measure, rows
+    field, _, value = part[:-1].partition("=")
+    has_it = [row.fields.get(field) is not None and str(row.fields[field]) == value for row in rows]
+    chosen = [row for row, is_in in zip(rows, has_it, strict=True) if is_in]
+    return name, keep_whole_pairs(chosen) if name == "pair_accuracy" else chosen
+
+
 def _score_rows(rows: Sequence[Prediction], measure: str) -> Iterator[_Unit]:
     for item in rows:
         value = _score(item, measure)
@@ -126,10 +156,6 @@ def _score(item: Prediction, measure: str) -> float | None:
         return item.predicted is None
     if measure.startswith("recall:"):
         return item.is_correct if item.label == measure.removeprefix("recall:") else None
-    if measure.startswith("accuracy["):
-        field, _, value = measure[len("accuracy[") : -1].partition("=")
-        has_it = item.fields.get(field) is not None and str(item.fields[field]) == value
-        return item.is_correct if has_it else None
     if measure.startswith(("pass@", "mean@")):
         return score_samples(item, measure)
     return item.scores.get(measure)

@@ -8,6 +8,7 @@ from typing import Any
 from groupwise.core import Example, digest_json, dump_config, write_json
 from groupwise.data import list_near_examples
 from groupwise.evaluation import (
+    MAX_SLICES,
     METRIC_VERSIONS,
     NEAR_DUPLICATE,
     Conditions,
@@ -133,7 +134,7 @@ def measure_policies(  # noqa: PLR0913 (each is something else that a report tel
     """
     config, seed = context.config, context.config.seed
     found = task.complete(config, context, predictions)
-    slices = [name for name in task.slices if all(name in e.fields for e in test)]
+    slices = list_slices(task, test)
     for name, ids in marks.items():
         found, marked = mark_items(found, ids, name)
         slices += marked
@@ -150,6 +151,19 @@ def measure_policies(  # noqa: PLR0913 (each is something else that a report tel
         prompts=_collect_prompts(task, context, test),
         sections=(*sections, *task.describe(config, context, found, metrics)),
     )
+
+
+def list_slices(task: Task[Any], test: Sequence[Example]) -> list[str]:
+    """Return the fields that measures are told by: every item has them, and they have few values.
+
+    Where data have more relations than a table can show, the run goes on without that table.
+    """
+    return [
+        name
+        for name in task.slices
+        if all(name in example.fields for example in test)
+        and len({str(example.fields[name]) for example in test}) <= MAX_SLICES
+    ]
 
 
 def run_report(task: Task[Any], context: StepContext) -> None:

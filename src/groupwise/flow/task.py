@@ -94,7 +94,8 @@ class Task(Generic[C]):
         measured_from: further stages whose outputs the part ``measures`` reads, with spaces
             between them.
         things: what is asked about, a plural for progress lines.
-        slices: fields that measures are told by, where every item has them.
+        slices: fields that measures are told by, where every item has them and they have 20 values
+            or less.
         measures: of the recipe's own, beside those of every recipe.
         headline: the measure that heads the report; empty: accuracy.
         baselines: what the policies of ``predict_baselines`` are.

@@ -25,7 +25,7 @@ from groupwise.evaluation.predictions import Prediction, group_by_policy
 _FILTER = "none"
 _HASHES = ("doc_hash", "prompt_hash", "target_hash")
 _INVALID = "[invalid]"
-_SHARES = ("accuracy", "invalid_rate", "accuracy[", "precision:", "recall:")
+_SHARES = ("accuracy", "invalid_rate", "accuracy[", "invalid_rate[", "precision:", "recall:")
 
 
 def write_lm_eval(folder: Path, records: RunRecords) -> list[Path]:
