@@ -11,6 +11,11 @@ from contextlib import contextmanager
 
 _OWN_DEPRECATIONS = r"`is_gradient_checkpointing` is deprecated"
 _CHATTY_LOGGER = "transformers.trainer_utils"
+# A completion without a score is counted as unscored; TRL would print its prompt and reference.
+_UNSCORED_LOGGER, _UNSCORED_NOTE = (
+    "trl.trainer.grpo_trainer",
+    "All reward functions returned None",
+)
 
 
 @contextmanager
@@ -19,15 +24,21 @@ def silence_libraries() -> Iterator[None]:
 
     Works as a ``with`` block and as a decorator.
     """
-    logger = logging.getLogger(_CHATTY_LOGGER)
+    logger, scores = logging.getLogger(_CHATTY_LOGGER), logging.getLogger(_UNSCORED_LOGGER)
     level = logger.level
     logger.setLevel(logging.ERROR)
+    scores.addFilter(_is_no_note_of_unscored)
     try:
         with _hide_progress_bars(), warnings.catch_warnings():
             warnings.filterwarnings("ignore", message=_OWN_DEPRECATIONS, category=FutureWarning)
             yield
     finally:
         logger.setLevel(level)
+        scores.removeFilter(_is_no_note_of_unscored)
+
+
+def _is_no_note_of_unscored(record: logging.LogRecord) -> bool:
+    return not record.getMessage().startswith(_UNSCORED_NOTE)
 
 
 @contextmanager
