@@ -39,6 +39,7 @@ class RunPolicy:
         trained_on: splits that its step reads.
         blind_to: what of a task it does not see; empty for a policy that sees all of it.
         weights: folder of its weights in the run folder; None where the run has none of its own.
+        inapplicable: measures that are none of its own: what they would say is not its task.
         budget: ``num_steps`` (of the optimizer), ``num_samples`` and ``num_tokens`` of its step.
     """
 
@@ -53,6 +54,7 @@ class RunPolicy:
     trained_on: tuple[str, ...] = ()
     blind_to: tuple[Sight, ...] = ()
     weights: str | None = None
+    inapplicable: tuple[str, ...] = ()
     budget: Mapping[str, float] = field(default_factory=dict[str, float])
 
 

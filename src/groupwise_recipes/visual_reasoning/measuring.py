@@ -1,6 +1,6 @@
 """Rewards and measures of answers with boxes in their reasoning."""
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from groupwise.core import Completion, Example, Score
@@ -150,37 +150,45 @@ def predict_other_scene(examples: Sequence[Example]) -> list[Prediction]:
     return found
 
 
-def list_silent(policies: Iterable[RunPolicy], targets: str) -> set[str]:
-    """Return the policies that were last taught by answers alone: alignment is not theirs.
+def mark_silent(policies: Iterable[RunPolicy], targets: str) -> list[RunPolicy]:
+    """Return the policies of a run; alignment is none of those that do not reason.
+
+    These are baselines that say a label, and what was last taught by answers alone.
 
     Args:
-        policies: of a run.
+        policies: as the flow has them.
         targets: of the warm-up, which GRPO goes on from.
     """
     found = Policies(tuple(policies))
-    return {
-        one.name
+
+    def is_silent(one: RunPolicy) -> bool:
+        if one.kind == "baseline":
+            return one.name != OTHER_SCENE.name
+        steps = {before.step for before in found.list_ancestors(one.name)}
+        return one.step == "sft_control" or (targets == "answer" and "sft" in steps)
+
+    return [
+        replace(one, inapplicable=(*one.inapplicable, ALIGNMENT)) if is_silent(one) else one
         for one in found.listed
-        if one.step == "sft_control"
-        or (targets == "answer" and any(o.step == "sft" for o in found.list_ancestors(one.name)))
-    }
+    ]
 
 
 def complete_predictions(
     examples: Mapping[str, Example],
     predictions: Sequence[Prediction],
     *,
+    policies: Sequence[RunPolicy],
     judge: Judge | None = None,
-    silent: Collection[str] = (),
 ) -> list[Prediction]:
     """Return the predictions with IoU, alignment and pairs.
 
     Args:
         examples: by id.
         predictions: of all policies.
+        policies: what they are; nothing is judged of those that do not reason.
         judge: of entailment; None: nothing is judged.
-        silent: policies that were not taught to reason, of which nothing is judged.
     """
+    silent = {one.name for one in policies if ALIGNMENT in one.inapplicable}
     judged = [one for one in predictions if one.text and one.policy not in silent]
     asked = [(examples[one.example_id], one.text) for one in judged]
     verdicts = [] if judge is None else judge_answers(judge, asked)

@@ -1,7 +1,7 @@
 """What a report says of reasoning: how often it entails the answer, and how it fails to."""
 
 from collections import Counter
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from groupwise.evaluation import (
@@ -29,7 +29,6 @@ def make_sections(
     metrics: Sequence[Metric],
     *,
     policies: Policies,
-    silent: Collection[str],
     judge: AlignmentSettings,
 ) -> list[Section]:
     """Return what the report says of alignment, by language.
@@ -38,13 +37,13 @@ def make_sections(
         predictions: of all policies on one split, with what the judge said.
         metrics: of them.
         policies: of the run; those that were to be trained and have no predictions have not run.
-        silent: that were taught no reasoning.
         judge: what judged.
     """
     found: dict[str, list[Prediction]] = {}
     for one in predictions:
         found.setdefault(one.policy, []).append(one)
     names = [o.name for o in policies.listed if o.name in found or o.kind != "baseline"]
+    silent = {one.name for one in policies.listed if ALIGNMENT in one.inapplicable}
     rows = {name: _list_cells(found.get(name, ()), name in silent) for name in names}
     known = {metric.name: describe_metric(metric) for metric in metrics}
     return [
@@ -59,7 +58,7 @@ def _list_cells(rows: Sequence[Prediction], is_silent: bool) -> dict[str, str]:
     """Return the cells of a policy but its shares, each a count or why there is none."""
     if not rows:
         return dict.fromkeys(_COLUMNS, NOT_RUN)
-    if is_silent or not any(one.text for one in rows):
+    if is_silent:
         return dict.fromkeys(_COLUMNS, DASH)
     said = [one.fields[ENTAILMENT] for one in rows if ENTAILMENT in one.fields]
     faults = Counter(one["type"] for one in said if one["aligns"] is False)

@@ -29,13 +29,13 @@ from groupwise_recipes.visual_reasoning.measuring import (
     MEASURES,
     OTHER_SCENE,
     complete_predictions,
-    list_silent,
     make_rewards,
+    mark_silent,
     predict_other_scene,
 )
 
 if TYPE_CHECKING:
-    from groupwise.evaluation import Metric, Prediction, Section
+    from groupwise.evaluation import Metric, Prediction, RunPolicy, Section
     from groupwise.training import RowsOfEpoch
 
 _OWN = "groupwise_recipes.visual_reasoning"
@@ -124,6 +124,10 @@ class VisualReasoning(Task[VisualConfig]):
         has_boxes = all(example.fields.get("boxes") for example in test)
         return [*found, *(predict_other_scene(test) if has_boxes else ())]
 
+    def policies(self, context: StepContext) -> "Sequence[RunPolicy]":
+        """Return the usual ones, and which of them do not reason."""
+        return mark_silent(super().policies(context), context.config.sft.targets)
+
     def complete(
         self,
         config: VisualConfig,
@@ -136,8 +140,8 @@ class VisualReasoning(Task[VisualConfig]):
         return complete_predictions(
             {example.id: example for example in test},
             predictions,
+            policies=self.policies(context),
             judge=found and open_judge(found, context.folder),
-            silent=self._list_silent(config, context),
         )
 
     def describe(
@@ -158,12 +162,8 @@ class VisualReasoning(Task[VisualConfig]):
             predictions,
             metrics,
             policies=Policies(tuple(self.policies(context))),
-            silent=self._list_silent(config, context),
             judge=found,
         )
-
-    def _list_silent(self, config: VisualConfig, context: StepContext) -> set[str]:
-        return list_silent(self.policies(context), config.sft.targets)
 
     def estimate(self, config: VisualConfig) -> Estimate:
         """Return statements by split, and tokens of a prompt."""

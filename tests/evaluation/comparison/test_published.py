@@ -139,6 +139,66 @@ def test_values_of_other_items_are_not_subtracted(tmp_path: Path) -> None:
     assert "reason.other_items" in [reason.kind for reason in found.recommendation.reasons]
 
 
+def test_values_of_other_numbers_of_items_are_not_subtracted(tmp_path: Path) -> None:
+    cells = [CELL | {"n": 340}, CELL | {"system": 0.15, "n": 350}]
+    found = build_comparison(read_cells_file(change_fixture(tmp_path, cells=cells)))
+    gap = found.versus[0].find(("1", "200", "1"))
+    assert (gap.difference, gap.why_none) == (None, "other_items")
+
+
+BESIDE = {
+    "systems": {"key": "arm", "values": ["SFT", "GRPO"]},
+    "axes": [{"key": "measure", "values": ["accuracy", "alignment"]}],
+    "facts": {},
+}
+
+
+def type_in(system: str, measure: str, **known: object) -> dict[str, object]:
+    state = {} if "value" in known else {"state": "waiting"}
+    return {"system": system, "at": {"measure": measure}, **state, **known}
+
+
+@pytest.mark.parametrize("more", [{}, {"value": 50.0}])
+def test_measures_of_unlike_items_are_refused_side_by_side(
+    tmp_path: Path, more: dict[str, float]
+) -> None:
+    cells = [type_in("SFT", "accuracy", n=340, **more), type_in("SFT", "alignment", n=350, **more)]
+    with pytest.raises(ConfigError, match=r"SFT is of n 340 at .* and of n 350 at "):
+        read_cells_file(change_fixture(tmp_path, cells=cells, **BESIDE))
+    cells[1]["n"] = 340
+    read_cells_file(change_fixture(tmp_path, cells=cells, **BESIDE))
+    cells[1]["digest"], cells[0]["digest"] = "a", "b"
+    with pytest.raises(ConfigError, match="of digest b"):
+        read_cells_file(change_fixture(tmp_path, cells=cells, **BESIDE))
+
+
+def test_items_may_differ_along_an_axis_that_says_so(tmp_path: Path) -> None:
+    cells = [type_in("SFT", "accuracy", n=340), type_in("SFT", "alignment", n=350)]
+    axes = [BESIDE["axes"][0] | {"nested": False}]
+    read_cells_file(change_fixture(tmp_path, cells=cells, **(BESIDE | {"axes": axes})))
+
+
+@pytest.mark.parametrize(("language", "word"), [("en", "does not apply"), ("zh", "不适用")])
+def test_a_measure_that_does_not_apply_is_no_missing_run(
+    tmp_path: Path, language: Language, word: str
+) -> None:
+    other = CELL | {"system": 0.15, "value": None, "state": "inapplicable"}
+    axes = [{"key": key, "values": [value]} for key, value in CELL["at"].items()]
+    found = build_comparison(
+        read_cells_file(change_fixture(tmp_path, cells=[CELL, other], axes=axes))
+    )
+    assert found.versus[0].gaps[0].why_none == "inapplicable"
+    assert "notice.missing" not in [one.kind for one in found.notices]
+    kinds = [reason.kind for reason in found.recommendation.reasons]
+    assert "reason.inapplicable" in kinds
+    assert "reason.missing" not in kinds
+    shown = render_markdown(found, language=language)
+    assert word in shown
+    row = next(line for line in shown.splitlines() if line.startswith("| ") and "0.15" in line)
+    assert "–" in row
+    assert "?" not in row
+
+
 def test_one_equal_pair_of_values_may_be_chance(tmp_path: Path) -> None:
     other = CELL | {"at": CELL["at"] | {"epoch": 2}}
     found = build_comparison(read_cells_file(change_fixture(tmp_path, cells=[CELL, other])))

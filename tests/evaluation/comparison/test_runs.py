@@ -9,7 +9,14 @@ from compared_runs import make_answers
 from run_folders import VARIED, make_run
 
 from groupwise.core import DataError, EvaluationError, write_json
-from groupwise.evaluation import Prediction, Section, Table, write_sections
+from groupwise.evaluation import (
+    Prediction,
+    Section,
+    Table,
+    read_policies,
+    write_policies,
+    write_sections,
+)
 from groupwise.evaluation.comparison import (
     Comparison,
     GridAxis,
@@ -367,3 +374,29 @@ def test_what_the_report_of_each_run_adds_stands_in_the_comparison(
     assert "规则与裁判" in chinese
     assert "Costs" in chinese
     assert "Rules and judge" not in chinese
+
+
+def test_a_measure_that_is_none_of_a_policy_is_a_dash(tmp_path: Path) -> None:
+    sources: list[Source] = []
+    for name, has_it in (("reasons", True), ("silent", False)):
+        rows = [
+            replace(row, scores={"alignment": 1.0} if has_it and row.policy == "grpo" else {})
+            for row in make_answers(0.8)
+        ]
+        folder = make_run(tmp_path / name, predictions=rows)
+        listed = [
+            replace(one, inapplicable=() if has_it else ("alignment",))
+            for one in read_policies(folder).listed
+        ]
+        write_policies(folder, listed)
+        sources.append(Source(name, (), folder))
+    found = build_comparison(read_sources(sources, (), Question(measure="alignment")))
+    assert [(cell.state, cell.value) for cell in found.cells] == [
+        ("done", 1.0),
+        ("inapplicable", None),
+    ]
+    shown = render_markdown(found)
+    assert "does not apply" in shown
+    assert "have not run" not in shown
+    with pytest.raises(EvaluationError, match="alignmnt"):
+        read_sources(sources[:1], (), Question(measure="alignmnt"))

@@ -22,7 +22,7 @@ from groupwise_recipes.visual_reasoning.judging import RuleEntailment
 from groupwise_recipes.visual_reasoning.measuring import (
     Alignment,
     complete_predictions,
-    list_silent,
+    mark_silent,
 )
 from groupwise_recipes.visual_reasoning.sections import make_sections
 from groupwise_recipes.visual_reasoning.task import TASK
@@ -46,7 +46,7 @@ def splits(tmp_path_factory: pytest.TempPathFactory) -> Mapping[str, list[Exampl
     return {name: read_examples(folder / f"{name}.jsonl") for name in ("train", "test")}
 
 
-def make_policies(targets: str = "words") -> tuple[Policies, set[str]]:
+def make_policies(targets: str = "words") -> list[RunPolicy]:
     def make(name: str, before: str | None = None, **more: str) -> RunPolicy:
         kind = "trained" if before else "prompted"
         return RunPolicy(
@@ -56,7 +56,7 @@ def make_policies(targets: str = "words") -> tuple[Policies, set[str]]:
     base = replace(make("majority"), kind="baseline")
     trained = [make("sft", "prompt", step="sft"), make("sft_control", "sft", step="sft_control")]
     listed = (base, make("prompt"), *trained, make("grpo", "sft", step="grpo"))
-    return Policies(listed), list_silent(listed, targets)
+    return mark_silent(listed, targets)
 
 
 def predict(example: Example, policy: str, text: str) -> Prediction:
@@ -94,12 +94,12 @@ def answer(example: Example, number: int) -> str:
 def report(
     examples: Sequence[Example], found: Sequence[Prediction], targets: str = "words"
 ) -> list[Section]:
-    policies, silent = make_policies(targets)
+    policies = make_policies(targets)
     known = {example.id: example for example in examples}
-    whole = complete_predictions(known, found, judge=RuleEntailment(), silent=silent)
+    whole = complete_predictions(known, found, policies=policies, judge=RuleEntailment())
     metrics = compute_metrics(whole, labels=LABELS)
     return make_sections(
-        whole, metrics, policies=policies, silent=silent, judge=AlignmentSettings()
+        whole, metrics, policies=Policies(tuple(policies)), judge=AlignmentSettings()
     )
 
 
@@ -149,7 +149,7 @@ def test_nothing_of_a_silent_arm_is_measured(splits: Mapping[str, list[Example]]
     test = splits["test"]
     known = {example.id: example for example in test}
     found = [predict(one, name, tear(one)) for name in ("sft", "sft_control") for one in test]
-    whole = complete_predictions(known, found, judge=RuleEntailment(), silent={"sft_control"})
+    whole = complete_predictions(known, found, policies=make_policies(), judge=RuleEntailment())
     measured = {one.name for one in compute_metrics(whole, labels=LABELS)}
     assert "sft/alignment" in measured
     assert "sft_control/alignment" not in measured

@@ -87,11 +87,11 @@ def test_pairs_stay_together_and_totals_add_up(prepared: Path) -> None:
 def test_another_scenes_boxes_are_not_its_own(test_items: list[Example]) -> None:
     found = predict_other_scene(test_items)
     known = {example.id: example for example in test_items}
-    whole = complete_predictions(known, found, judge=RuleEntailment())
+    whole = complete_predictions(known, found, policies=[], judge=RuleEntailment())
     assert len(whole) == len(test_items)
     assert all(one.pair and 0 <= one.scores["box_iou"] < 0.95 for one in whole)
     right = [replace(guess, text=write_target(known[guess.example_id], "boxes")) for guess in found]
-    own = complete_predictions(known, right, judge=RuleEntailment())
+    own = complete_predictions(known, right, policies=[], judge=RuleEntailment())
     assert [one.scores for one in own] == [{"box_iou": 1.0, "alignment": 1.0}] * len(own)
 
 

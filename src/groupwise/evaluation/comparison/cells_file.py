@@ -37,7 +37,13 @@ Name = Annotated[str, BeforeValidator(lambda value: value if value is None else 
 
 
 class AxisTable(Config):
-    """An axis and its values; ``nested`` says whether the item sets along it are nested."""
+    """An axis and its values.
+
+    Attributes:
+        key: its name.
+        values: in the order they are shown.
+        nested: whether the item sets along it are nested; None: they are the same.
+    """
 
     key: str
     values: tuple[Name, ...] = Field(min_length=1)
@@ -45,7 +51,10 @@ class AxisTable(Config):
 
 
 class CellTable(Config):
-    """One cell; ``at`` has a value for every axis. A cell left out has not run."""
+    """One cell; ``at`` has a value for every axis.
+
+    A cell left out has not run; one whose measure does not apply is ``state: inapplicable``.
+    """
 
     system: Name
     at: dict[str, Name] = Field(default_factory=dict[str, str])
@@ -117,11 +126,31 @@ class CellsFile(Config):
                 raise ValueError(f"{where} is done without a value")
             if cell.value is not None and not 0 <= cell.value <= self.scale:
                 raise ValueError(f"the value {cell.value} is not in [0, {self.scale}]")
+        self._check_items()
         named = {*self.facts, *(row.system for row in self.training)}
         unknown = sorted(named - set(self.systems.values))
         if unknown:
             raise ValueError(f"there are no systems {unknown}")
         return self
+
+    def _check_items(self) -> None:
+        """Refuse cells of one system that are of other items though no axis says so.
+
+        Raises:
+            ValueError: naming the first two.
+        """
+        known: dict[tuple[str, ...], CellTable] = {}
+        for cell in self.cells:
+            place = cell.place(axis for axis in self.axes if axis.nested is not None)
+            first = known.setdefault(place, cell)
+            for name in ("n", "digest"):
+                one, other = getattr(first, name), getattr(cell, name)
+                if one and other and one != other:
+                    raise ValueError(
+                        f"{cell.system} is of {name} {one} at {first.at} and of {name} {other} at "
+                        f"{cell.at}: one table is of the same items; type others into a file of "
+                        "their own, or say with nested which axis changes the items"
+                    )
 
     @property
     def scale(self) -> int:

@@ -19,14 +19,15 @@ class Gap:
     Attributes:
         coordinates: the cell.
         difference: None unless both have run on the same items.
-        why_none: ``missing`` (one has not run) or ``other_items``; empty with a difference.
+        why_none: ``missing`` (one has not run), ``inapplicable`` (the measure is none of one's) or
+            ``other_items``; empty with a difference.
         test: the paired comparison, whose b is the first system; None without items.
         is_clear: whether it survives Holm's method over all comparisons of the report.
     """
 
     coordinates: Coordinates
     difference: float | None
-    why_none: Literal["", "missing", "other_items"] = ""
+    why_none: Literal["", "missing", "inapplicable", "other_items"] = ""
     test: PairedComparison | None = None
     is_clear: bool = False
 

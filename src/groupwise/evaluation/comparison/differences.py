@@ -80,7 +80,8 @@ def _test_all(
 def _may_compare(material: Material, first: str, second: str, place: Coordinates) -> bool:
     """Whether both have run and are not known to be of other items, labels or clusters."""
     a, b = material.find(first, place), material.find(second, place)
-    if a.value is None or b.value is None or (a.digest and b.digest and a.digest != b.digest):
+    known = [(a.digest, b.digest), (a.n, b.n)]
+    if a.value is None or b.value is None or any(x and y and x != y for x, y in known):
         return False
     one, two = material.answers.get((first, place)), material.answers.get((second, place))
     if one is None or two is None:
@@ -92,7 +93,7 @@ def _measure_gap(material: Material, tests: Mapping[Place, PairedComparison], at
     first, second, place = at
     a, b = material.find(first, place), material.find(second, place)
     if a.value is None or b.value is None:
-        return Gap(place, None, "missing")
+        return Gap(place, None, "missing" if a.is_missing or b.is_missing else "inapplicable")
     if not _may_compare(material, first, second, place):
         return Gap(place, None, "other_items")
     test = tests.get(at)

@@ -153,10 +153,13 @@ def _object_material(material: Material) -> Iterator[Statement]:
         yield Statement("reason.unfair")
     if len(material.systems) < 2:
         yield Statement("reason.one_system")
-    missing = sum(cell.value is None for cell in material.cells)
+    missing = sum(cell.is_missing for cell in material.cells)
     if missing:
         values = {"num_missing": missing, "num_cells": len(material.cells)}
         yield Statement("reason.missing", values)
+    without = dict.fromkeys(c.system for c in material.cells if c.state == "inapplicable")
+    if without:
+        yield Statement("reason.inapplicable", {"names": [*without]})
     if not material.answers:
         yield Statement("reason.no_items")
 

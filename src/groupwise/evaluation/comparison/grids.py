@@ -13,6 +13,7 @@ from groupwise.evaluation.measures import Measure
 from groupwise.evaluation.page import DASH, Cell, Scale, Table, Words, numbers
 
 OTHER_ITEMS = "≠"
+_NO_GAP = {"missing": NOT_RUN, "inapplicable": DASH, "other_items": OTHER_ITEMS}
 MARK = "\u00a0★"
 
 
@@ -65,7 +66,7 @@ def tabulate_differences(comparison: Comparison, words: Words) -> tuple[Table, .
 
 def _shade_gap(gap: Gap, scale: Scale, words: Words, is_fair: bool) -> Cell:
     if gap.difference is None:
-        return Cell(NOT_RUN if gap.why_none == "missing" else OTHER_ITEMS)
+        return Cell(_NO_GAP[gap.why_none])
     test = gap.test
     return replace(
         _show_difference(gap, is_fair),

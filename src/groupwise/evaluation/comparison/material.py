@@ -16,7 +16,7 @@ from groupwise.evaluation.predictions import Prediction
 from groupwise.evaluation.report.sections import Section
 
 Coordinates = tuple[str, ...]
-State = Literal["done", "failed", "running", "waiting"]
+State = Literal["done", "failed", "running", "waiting", "inapplicable"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +56,7 @@ class GridCell:
     Attributes:
         system: name of the system.
         coordinates: a value per axis, in the order of the axes.
-        state: whether it has run.
+        state: whether it has run; ``inapplicable``: the measure is none of its system's.
         value: the measure, in [0, 1].
         low: lower end of its 95 % interval; None where there are no items.
         high: upper end.
@@ -80,6 +80,11 @@ class GridCell:
     invalid_rate: float | None = None
     folder: str = ""
     error: str = ""
+
+    @property
+    def is_missing(self) -> bool:
+        """Whether there would be a value if it had run."""
+        return self.value is None and self.state != "inapplicable"
 
 
 @dataclass(frozen=True, slots=True)

@@ -54,7 +54,7 @@ def _note_cells(cells: Sequence[GridCell]) -> Iterator[Statement]:
     for cell in failed[:5]:
         values = {"name": cell.system, "at": cell.coordinates, "error": cell.error}
         yield Statement("notice.failed", values, "warning")
-    missing = sum(cell.value is None for cell in cells)
+    missing = sum(cell.is_missing for cell in cells)
     if missing:
         values = {"num_missing": missing, "num_cells": len(cells), "num_failed": len(failed)}
         yield Statement("notice.missing", values, "warning")

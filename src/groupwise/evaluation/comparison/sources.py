@@ -123,6 +123,7 @@ def read_sources(
     answers = {
         key: _read_answers(rows[key], one, measure, question.split, policies[key])
         for key, one in facts.items()
+        if measure.name not in policies[key].find(one.policy).inapplicable
     }
     names = tuple(dict.fromkeys(one.system for one in sources))
     folders = {name: [one.folder for one in done if one.system == name] for name in names}
@@ -295,7 +296,7 @@ def _fill_cell(source: Source, answers: Mapping[Key, Answers]) -> GridCell:
     found = answers.get(source.key)
     folder = str(source.folder)
     if found is None:
-        state = source.state
+        state = "inapplicable" if source.state == "done" else source.state
         return GridCell(source.system, source.coordinates, state, folder=folder, error=source.error)
     items = found.items
     # A single cluster says nothing about others.

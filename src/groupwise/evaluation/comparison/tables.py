@@ -23,10 +23,10 @@ def bound_cell(cell: GridCell) -> str:
 
 
 def show_cell(cell: GridCell, words: Words) -> Cell:
-    """Return the value of a cell, or ``?`` with its state."""
+    """Return the value of a cell, ``?`` with its state, or a dash where it cannot have one."""
     if cell.value is None:
         note = "" if cell.state == "waiting" else words.title("states", cell.state)
-        return Cell(NOT_RUN, note=note, hint=cell.error)
+        return Cell(NOT_RUN if cell.is_missing else DASH, note=note, hint=cell.error)
     return Cell(numbers.format_share(cell.value), order=cell.value)
 
 
@@ -67,11 +67,12 @@ def _fill_grid(comparison: Comparison, words: Words, name: str) -> Iterator[Cell
     cells = comparison.cells_of(name)
     known = [cell for cell in cells if cell.value is not None]
     mean = comparison.mean_of(name)
-    yield Cell(NOT_RUN if mean is None else numbers.format_share(mean), order=mean)
+    none = NOT_RUN if any(cell.is_missing for cell in cells) else DASH
+    yield Cell(none if mean is None else numbers.format_share(mean), order=mean)
     yield Cell(words.label("of", part=len(known), all=len(cells)), order=len(known))
     for choose in (min, max):
         found = choose(known, key=lambda cell: cell.value or 0.0, default=None)
-        shown = Cell(NOT_RUN) if found is None else show_cell(found, words)
+        shown = Cell(none) if found is None else show_cell(found, words)
         yield replace(shown, note=words.place(found.coordinates) if found else "")
     yield from _describe_cells(known)
 
