@@ -62,6 +62,7 @@ def test_the_right_letter_earns_all(text: str) -> None:
         ("B. Paris", "other text than that of the option is beside B"),
         ("B because it is", "other text than that of the option is beside B"),
         ("A is wrong, so B", "other text than that of the option is beside A"),
+        ("B, B", "B stands there more than once"),
         ("A, B, C, D", "several options: A, B, C, D"),
         ("A B C D", "several options: A, B, C, D"),
         ("A and B", "several options: A, B"),
@@ -73,6 +74,11 @@ def test_the_right_letter_earns_all(text: str) -> None:
 def test_anything_else_is_invalid_and_says_why(text: str, reason: str) -> None:
     for label in "AB":
         assert score(text, label) == Score(0.0, reason, invalid=True)
+
+
+@pytest.mark.parametrize("text", ["A, C, A", "a A", "C and C"])
+def test_a_letter_that_stands_twice_is_no_answer(text: str) -> None:
+    assert "more than once" in ChoiceParser(several=True).parse(text).reason
 
 
 @pytest.mark.parametrize(

@@ -5,6 +5,7 @@ from groupwise.models.base_model import (
     find_local_config,
     find_shape,
     find_weights,
+    open_image_processor,
     open_processor,
     open_token_counter,
 )
@@ -75,6 +76,7 @@ __all__ = [
     "load_policy",
     "load_processor",
     "make_token_counter",
+    "open_image_processor",
     "open_processor",
     "open_token_counter",
     "prepare_trainable",

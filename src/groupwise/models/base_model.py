@@ -8,7 +8,7 @@ from typing import Any
 from groupwise.core import Example, ModelError
 from groupwise.models.identity import find_revision
 from groupwise.models.prompts import make_token_counter
-from groupwise.models.settings import TINY_MODELS, ModelShape
+from groupwise.models.settings import TINY_MODELS, TINY_VISION_MODEL, ModelShape
 from groupwise.models.silence import silence_libraries
 
 
@@ -55,18 +55,45 @@ def open_processor(base: str | Path, *, max_pixels: int | None = None) -> Any:
     Raises:
         ModelError: if it cannot be found or loaded.
     """
+    return _open(base, max_pixels)[1]
+
+
+def open_image_processor(base: str | Path, *, max_pixels: int) -> tuple[str, Any]:
+    """Return the type of a base model and what turns pictures into patches for it.
+
+    Args:
+        base: a model folder, a hub id, or a tiny model, which need not be built yet.
+        max_pixels: pictures are scaled down to at most this many pixels.
+
+    Raises:
+        ModelError: if it cannot be found or loaded, or takes no pictures.
+    """
+    if base == TINY_VISION_MODEL:
+        from groupwise.models.tiny import make_tiny_image_processor
+
+        return "qwen2_5_vl", make_tiny_image_processor(max_pixels)
+    if base not in TINY_MODELS:
+        config, processor = _open(base, max_pixels)
+        if takes_pictures(config):
+            return config.model_type, processor.image_processor
+    raise ModelError(f"the model {base} takes no pictures", fix="choose one with a vision tower")
+
+
+def _open(base: str | Path, max_pixels: int | None) -> tuple[Any, Any]:
+    """Return the configuration and the processor of a base model."""
     from transformers import AutoConfig
 
     from groupwise.models.processor import load_processor
 
     with refuse_missing(base):
         config = AutoConfig.from_pretrained(base, revision=find_revision(base))
-        return load_processor(
+        processor = load_processor(
             base,
             model_type=config.model_type,
             has_vision=takes_pictures(config),
             max_pixels=max_pixels,
         )
+        return config, processor
 
 
 def open_token_counter(

@@ -84,7 +84,8 @@ def count_lora_parameters(shape: ModelShape, *, rank: int, num_blocks: int, modu
     return 2 * rank * shape.hidden_size * modules * num_blocks
 
 
-TINY_MODELS = ("tiny-qwen2.5-vl", "tiny-qwen2")
+TINY_VISION_MODEL = "tiny-qwen2.5-vl"
+TINY_MODELS = (TINY_VISION_MODEL, "tiny-qwen2")
 _ESTIMATED = Harmless("only for estimates before a run", "仅用于运行前的估算")
 
 

@@ -21,7 +21,7 @@ from transformers import (
 from groupwise.core import ModelError, derive_seed, seed_everything
 from groupwise.models.processor import PictureProcessor
 from groupwise.models.prompts import TINY_TOKEN_SIDE
-from groupwise.models.settings import TINY_MODELS
+from groupwise.models.settings import TINY_MODELS, TINY_VISION_MODEL
 from groupwise.models.silence import silence_libraries
 from groupwise.models.tokenizing import train_tokenizer
 
@@ -72,15 +72,10 @@ def write_tiny_policy(
     """
     if base not in TINY_MODELS:
         raise ModelError("unknown tiny model", got=repr(base), expected=" or ".join(TINY_MODELS))
-    has_vision = base == "tiny-qwen2.5-vl"
+    has_vision = base == TINY_VISION_MODEL
     tokenizer = train_tokenizer(texts)
     if has_vision:
-        image_processor = Qwen2VLImageProcessorPil(
-            patch_size=_PATCH_SIZE,
-            merge_size=_MERGE_SIZE,
-            temporal_patch_size=2,
-            size={"shortest_edge": TINY_TOKEN_SIDE**2, "longest_edge": max_pixels},
-        )
+        image_processor = make_tiny_image_processor(max_pixels)
         template = str(tokenizer.chat_template)
         PictureProcessor(image_processor, tokenizer, chat_template=template).save_pretrained(folder)
     else:
@@ -98,6 +93,16 @@ def write_tiny_policy(
     with silence_libraries():
         model.save_pretrained(folder)
     return folder
+
+
+def make_tiny_image_processor(max_pixels: int) -> Qwen2VLImageProcessorPil:
+    """Return what turns pictures into patches for a tiny model with vision."""
+    return Qwen2VLImageProcessorPil(
+        patch_size=_PATCH_SIZE,
+        merge_size=_MERGE_SIZE,
+        temporal_patch_size=2,
+        size={"shortest_edge": TINY_TOKEN_SIDE**2, "longest_edge": max_pixels},
+    )
 
 
 @torch.no_grad()

@@ -5,7 +5,7 @@ Grammar of the answer (in Unicode's NFKC form; case does not count)::
     answer  = [("answer" | "the answer is" | "答案" | "答案是" | "选" ...) [":"]] choices ["."]
     choices = letter {("," | ";" | "/" | "、" | "and" | "和" | " ") letter}
             | letter ("." | ")" | ":") text of that option
-    letter  = A, B, ... also in brackets or stars
+    letter  = A, B, ... also in brackets or stars; none stands there twice
 """
 
 import re
@@ -104,7 +104,11 @@ def _read_letters(text: str, options: Sequence[str | None]) -> tuple[list[str], 
     """
     if not _CHOICES.fullmatch(text):
         return _read_letter_with_text(text, options)
-    letters = sorted(set(re.findall("[A-Z]", re.sub(r"\sAND\s", " ", text.upper()))))
+    found = re.findall("[A-Z]", re.sub(r"\sAND\s", " ", text.upper()))
+    letters = sorted(set(found))
+    repeated = [letter for letter in letters if found.count(letter) > 1]
+    if repeated:
+        return [], f"{', '.join(repeated)} stands there more than once"
     strange = [letter for letter in letters if letter not in ascii_uppercase[: len(options)]]
     return (letters, "") if not strange else ([], f"{', '.join(strange)} is no option")
 

@@ -1,8 +1,9 @@
-"""What is asked about a row, what is taught about it, and the stage ``prepare``."""
+"""What is asked about a row, and the stage ``prepare``."""
 
 from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
+from string import ascii_uppercase
+from typing import Any
 
 from groupwise.core import (
     DataError,
@@ -13,32 +14,38 @@ from groupwise.core import (
     read_picture,
     write_json,
 )
-from groupwise.data import DropLog, fill_template, read_examples, write_examples
-from groupwise.rewards import Box, LabelParser
-from groupwise.training import SftRow
-from groupwise_drawn.relations import INVERSES, Relation
+from groupwise.data import fill_template, write_examples
+from groupwise.rewards import BoxParser
 from groupwise_recipes.visual_reasoning.bias import BIAS_NAME, describe_bias, mark_sides
-from groupwise_recipes.visual_reasoning.config import LABELS, TAGS, VisualConfig
+from groupwise_recipes.visual_reasoning.boxes import Size
+from groupwise_recipes.visual_reasoning.config import TAGS, VisualConfig
 from groupwise_recipes.visual_reasoning.loading import load_rows
-from groupwise_recipes.visual_reasoning.reasoning import write_reasoning
-from groupwise_recipes.visual_reasoning.rows import TRUE, VisualRow, forget_lost_partners
+from groupwise_recipes.visual_reasoning.placing import find_frames, find_row_frame
+from groupwise_recipes.visual_reasoning.rows import RowError, VisualRow, forget_lost_partners
 
-PARSER = LabelParser(tags=TAGS, labels=LABELS)
+_TAGS = tuple(mark for tag in TAGS for mark in (f"<{tag}>", f"</{tag}>"))
+_BOXES = BoxParser(words=True)
 
 
 def prepare_rows(config: VisualConfig, folder: Path) -> None:
-    """Write the examples of each split, and those of the warm-up; those without a picture go."""
-    loaded = load_rows(config, folder / "pictures")
+    """Write the examples of each split, and those of the warm-up; drop what cannot be asked."""
+    loaded, find_frame = load_rows(config, folder / "pictures"), find_frames(config)
     drops, rows = loaded.drops, dict[str, list[VisualRow]]()
+    frames = dict[tuple[str, str], Size | None]()
     for split, found in loaded.rows.items():
-        rows[split] = forget_lost_partners([row for row in found if _can_be_asked(row, drops)])
-        if config.data.published and any(row.boxes for row in rows[split]):
-            raise DataError(
-                "rows have boxes, which are not put into the coordinates that a model sees yet",
-                fix="leave out the boxes of rows that are read",
-            )
+        kept: list[VisualRow] = []
+        for row in found:
+            try:
+                _check_row(row, config)
+                frames[row.source, row.id] = find_row_frame(row, find_frame)
+            except RowError as fault:
+                drops.add(fault.reason, f"{row.id}: {fault}")
+            else:
+                kept.append(row)
+        rows[split] = forget_lost_partners(kept)
     examples = {
-        split: [ask_about_row(row, config.prompt) for row in found] for split, found in rows.items()
+        split: [ask_about_row(row, config, frames[row.source, row.id]) for row in found]
+        for split, found in rows.items()
     }
     examples["test"] = mark_sides(rows["test"], examples["test"], loaded.variant)
     warmup, train = _split_off(examples["train"], config)
@@ -50,86 +57,70 @@ def prepare_rows(config: VisualConfig, folder: Path) -> None:
     write_json(folder / BIAS_NAME, describe_bias(loaded, rows["train"], rows["test"]))
 
 
-def ask_about_row(row: VisualRow, prompt: str) -> Example:
-    """Return what a policy is asked about a row with a picture."""
-    assert row.picture is not None
-    fields = {
-        "source": row.source,
-        "statement": row.text,
-        "relation": row.relation,
-        "boxes": row.boxes and [[b.x1, b.y1, b.x2, b.y2, b.label] for b in row.boxes],
-        "picture_size": row.picture_size and list(row.picture_size),
-        "pair": row.partner and f"{row.source} {min(row.id, row.partner)}",
-    }
-    return make_example(
-        [Message("user", fill_template(prompt, {"text": row.text}, file="the prompt"))],
-        cluster=row.cluster,
-        pictures=[read_picture(row.picture)],
-        label=row.answer,
-        fields={name: value for name, value in fields.items() if value is not None},
-    )
-
-
-def write_target(example: Example, targets: str) -> str:
-    """Return the answer to teach.
+def ask_about_row(row: VisualRow, config: VisualConfig, frame: Size | None) -> Example:
+    """Return what a policy is asked about a row with a picture.
 
     Args:
-        example: of a drawn scene, or with ``targets`` ``answer`` of any row.
-        targets: as of ``WarmupSettings``.
-
-    Raises:
-        DataError: if the example has nothing to reason with.
+        row: statement or question.
+        config: with the prompts.
+        frame: that the model writes boxes in; None: the row has no boxes.
     """
-    label = str(example.label)
-    if targets == "answer":
-        return PARSER.write(label)
-    boxes = read_boxes(example)
-    relation: Relation = example.fields.get("relation", "")
-    if len(boxes) != 2 or relation not in INVERSES:
-        raise DataError(
-            f"example {example.id} has no reasoning to teach",
-            got=f"{len(boxes)} boxes and the relation {relation!r}",
-            fix="set sft.targets: answer",
-        )
-    said = write_reasoning(
-        boxes[0],
-        relation,
-        boxes[1],
-        is_true=label == TRUE,
-        frame=tuple(example.fields["picture_size"]) if targets == "boxes" else None,
-        language="en",
+    assert row.picture is not None
+    label, text, fields = _word_question(row, config)
+    reasonings = [one.text for one in row.reasonings if one.answer is None and _is_plain(one.text)]
+    return make_example(
+        [Message("user", text)],
+        cluster=row.cluster,
+        pictures=[read_picture(row.picture)],
+        label=label,
+        fields={
+            "source": row.source,
+            **fields,
+            **({} if row.relation is None else {"relation": row.relation}),
+            **({} if frame is None else _describe_boxes(row, frame)),
+            **({"pair": f"{row.source} {min(row.id, row.partner)}"} if row.partner else {}),
+            **({"reasonings": reasonings} if reasonings else {}),
+        },
     )
-    return f"<think>{said}</think><answer>{label}</answer>"
 
 
-def write_answer(example: Example, label: str, targets: str) -> str:
-    """Return the answer that says ``label``, with the reasoning that goes with it."""
-    return write_target(replace(example, label=label), targets)
-
-
-def read_boxes(example: Example) -> list[Box]:
-    """Return the reference boxes of an example; none if it has none."""
-    return [Box(*row) for row in example.fields.get("boxes", ())]
-
-
-def read_warmup(folder: Path) -> list[Example]:
-    """Return the examples of the warm-up."""
-    return read_examples(folder / "warmup.jsonl")
-
-
-def make_warmup_rows(examples: Sequence[Example], targets: str) -> list[SftRow]:
-    """Return what the warm-up teaches."""
-    return [SftRow(example, write_target(example, targets)) for example in examples]
-
-
-def _can_be_asked(row: VisualRow, drops: DropLog) -> bool:
+def _check_row(row: VisualRow, config: VisualConfig) -> None:
+    """Raise RowError for a row that cannot be asked about."""
     if row.picture is None:
-        drops.add("no picture", row.id)
-    elif not row.is_statement:
-        drops.add("no statement", row.id)
-    else:
-        return True
-    return False
+        raise RowError("no picture", f"row {row.id!r} has no picture")
+    if row.is_statement:
+        return
+    if not config.data.has_choices:
+        raise RowError("no statement", f"row {row.id!r} has choices")
+    keys = sorted(row.choices)
+    if "".join(keys) != ascii_uppercase[: len(keys)]:
+        what = f"row {row.id!r} has choices that are not lettered in order"
+        raise RowError("choices without letters", what, got=keys, expected="A, B, …")
+
+
+def _word_question(row: VisualRow, config: VisualConfig) -> tuple[str, str, dict[str, Any]]:
+    """Return the label of a row, what is asked, and the fields that say what kind it is of."""
+    if row.is_statement:
+        text = fill_template(config.prompt, {"text": row.text}, file="the prompt")
+        return row.answer, text, {"statement": row.text}
+    keys = sorted(row.choices)
+    choices = "\n".join(f"{key}. {row.choices[key]}" for key in keys)
+    given = {"text": row.text, "choices": choices}
+    text = fill_template(config.choice_prompt, given, file="the prompt for choices")
+    return ", ".join(sorted(row.answers)), text, {"options": [row.choices[key] for key in keys]}
+
+
+def _describe_boxes(row: VisualRow, frame: Size) -> dict[str, Any]:
+    return {
+        "boxes": [[b.x1, b.y1, b.x2, b.y2, b.label] for b in row.boxes or ()],
+        "picture_size": list(row.picture_size or ()),
+        "seen_size": list(frame),
+    }
+
+
+def _is_plain(text: str) -> bool:
+    """Return whether a reasoning has neither tags nor boxes: they would be the answer's own."""
+    return not any(mark in text for mark in _TAGS) and not _BOXES.parse(text).value
 
 
 def _split_off(

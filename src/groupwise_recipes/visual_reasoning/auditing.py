@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from groupwise.core import Example
 from groupwise.inference import Responder
 from groupwise.rewards import ASKED_ONCE, JudgeSeat, RewardCase, RewardSet
-from groupwise_recipes.visual_reasoning.asking import PARSER, write_answer
+from groupwise_recipes.visual_reasoning.answers import find_parser
 from groupwise_recipes.visual_reasoning.config import (
     AlignmentSettings,
     RewardWeights,
@@ -14,6 +14,7 @@ from groupwise_recipes.visual_reasoning.config import (
 )
 from groupwise_recipes.visual_reasoning.judging import REPLIES, ModelEntailment, look_at_judge
 from groupwise_recipes.visual_reasoning.measuring import make_rewards
+from groupwise_recipes.visual_reasoning.teaching import write_answer
 
 
 def make_case(config: VisualConfig, examples: Sequence[Example]) -> RewardCase:
@@ -29,7 +30,7 @@ def make_case(config: VisualConfig, examples: Sequence[Example]) -> RewardCase:
     return RewardCase(
         rewards=make_rewards(weights, found and look_at_judge(found)),
         examples=examples,
-        parser=PARSER,
+        parser=find_parser(config.data),
         write_answer=lambda example, label: write_answer(example, label, targets),
         seat=None if found is None or is_ruled else _make_seat(weights, found),
     )

@@ -10,9 +10,11 @@ Sizes are width and height; those of pictures are of upright ones, as ``open_pic
 Source: https://github.com/QwenLM/Qwen3-VL (issues 866 and 1741, README of Qwen3-VL).
 """
 
+from collections.abc import Callable
 from typing import Any, Literal, get_args
 
 from groupwise.core import DataError, ModelError
+from groupwise.models import open_image_processor
 from groupwise.rewards import Box
 
 CoordinateForm = Literal["pixels", "thousandths"]
@@ -84,6 +86,17 @@ def find_frame(size: Size, *, form: CoordinateForm, image_processor: Any) -> Siz
     """
     seen = find_seen_size(size, image_processor)
     return seen if form == "pixels" else _THOUSAND
+
+
+def open_frames(base: str, *, max_pixels: int) -> Callable[[Size], Size]:
+    """Return what tells the frame of a picture's size, as ``find_frame`` does for a base model.
+
+    Raises:
+        ModelError: if the base is not there, takes no pictures, or writes boxes nobody knows how.
+    """
+    model_type, image_processor = open_image_processor(base, max_pixels=max_pixels)
+    form = find_coordinate_form(model_type)
+    return lambda size: find_frame(size, form=form, image_processor=image_processor)
 
 
 def convert_box(box: Box, *, given: Size, wanted: Size) -> Box:

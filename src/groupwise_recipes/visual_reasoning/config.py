@@ -9,7 +9,6 @@ from groupwise.data import find_place_problem
 from groupwise.flow import DataSettings, FlowConfig
 from groupwise.inference import ResponderSettings, RetrySettings, Sampling
 from groupwise.judges import JudgeSettings, StopSettings
-from groupwise.models import TINY_TOKEN_SIDE
 from groupwise.training import SftSettings
 from groupwise_recipes.visual_reasoning.rows import FALSE, TRUE
 from groupwise_recipes.visual_reasoning.sources import (
@@ -56,6 +55,11 @@ class VisualData(DataSettings):
         """The sets that are read, by name."""
         found = {name: getattr(self, name) for name in PUBLISHED}
         return {name: one for name, one in found.items() if one is not None}
+
+    @property
+    def has_choices(self) -> bool:
+        """Whether questions with choices are asked, beside statements or alone."""
+        return self.aokvqa is not None or self.drivingvqa is not None
 
     @model_validator(mode="after")
     def _check_some(self) -> Self:
@@ -130,7 +134,8 @@ class VisualConfig(FlowConfig):
     """The whole job.
 
     Attributes:
-        prompt: template with the place ``{{ text }}``, behind the picture.
+        prompt: of a statement: template with the place ``{{ text }}``, behind the picture.
+        choice_prompt: of a question with choices: likewise, and ``{{ choices }}`` for their lines.
         rewards: weights of the parts.
         alignment: what judges whether reasoning entails its answer; None: rules where all scenes
             are drawn, nothing elsewhere.
@@ -139,6 +144,7 @@ class VisualConfig(FlowConfig):
     data: VisualData
     sft: WarmupSettings
     prompt: str = "Is the following statement true: {{ text }}"
+    choice_prompt: str = "{{ text }}\n{{ choices }}\nGive the letters of all right choices."
     rewards: RewardWeights = RewardWeights()
     alignment: AlignmentSettings | None = None
 
@@ -152,25 +158,12 @@ class VisualConfig(FlowConfig):
         return self
 
     @model_validator(mode="after")
-    def _check_prompt(self) -> Self:
-        problem = find_place_problem(self.prompt, needed={"text"})
-        if problem:
-            raise ValueError(f"prompt: {problem}")
-        return self
-
-    @model_validator(mode="after")
-    def _check_size(self) -> Self:
-        drawn, model = self.data.drawn, self.model
-        if drawn is not None and not (
-            model.is_tiny
-            and drawn.side % TINY_TOKEN_SIDE == 0
-            and drawn.side**2 <= model.max_pixels
-        ):
-            raise ValueError(
-                "data.drawn.side: the model would see pictures of another size, and boxes are not "
-                "put into its coordinates yet; take a tiny base, a multiple of 128 and a "
-                "model.max_pixels of at least its square"
-            )
+    def _check_prompts(self) -> Self:
+        told = {"prompt": {"text"}, "choice_prompt": {"text", "choices"}}
+        for name, needed in told.items():
+            problem = find_place_problem(getattr(self, name), needed=needed)
+            if problem:
+                raise ValueError(f"{name}: {problem}")
         return self
 
 

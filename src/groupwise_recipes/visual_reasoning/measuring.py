@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
+from itertools import cycle
 
 from groupwise.core import Completion, Example, Score
 from groupwise.evaluation import Measure, Policies, Prediction, RunPolicy
@@ -15,7 +16,7 @@ from groupwise.rewards import (
     RewardKind,
     RewardSet,
 )
-from groupwise_recipes.visual_reasoning.asking import PARSER, write_target
+from groupwise_recipes.visual_reasoning.answers import QUESTION_PARSER
 from groupwise_recipes.visual_reasoning.bias import BIAS
 from groupwise_recipes.visual_reasoning.config import TAGS, RewardWeights
 from groupwise_recipes.visual_reasoning.judging import (
@@ -25,6 +26,7 @@ from groupwise_recipes.visual_reasoning.judging import (
     describe_verdict,
     explain_verdict,
 )
+from groupwise_recipes.visual_reasoning.teaching import write_target
 
 BOX_IOU, ALIGNMENT = "box_iou", "alignment"
 ENTAILMENT = "entailment"
@@ -93,7 +95,7 @@ def judge_answers(
 
 
 def _ask(example: Example, text: str) -> Question | None:
-    label = PARSER.parse(text, example).label
+    label = QUESTION_PARSER.parse(text, example).label
     reasoning = text.partition("<think>")[2].partition("</think>")[0].strip()
     return None if label is None else ask_about(example, reasoning, label)
 
@@ -106,8 +108,8 @@ def make_rewards(weights: RewardWeights, judge: Judge | None = None) -> RewardSe
         judge: of entailment; without one there is no such part.
     """
     parts: dict[str, tuple[Reward, float]] = {
-        "accuracy": (LabelMatch(PARSER), weights.accuracy),
-        "format": (AnswerFormat(PARSER), weights.format),
+        "accuracy": (LabelMatch(QUESTION_PARSER), weights.accuracy),
+        "format": (AnswerFormat(QUESTION_PARSER), weights.format),
         BOX_IOU: (_IOU, weights.box_iou),
     }
     if judge is not None:
@@ -124,30 +126,46 @@ def measure_boxes(example: Example, text: str) -> dict[str, float]:
 def predict_other_scene(examples: Sequence[Example]) -> list[Prediction]:
     """Return for each scene the answer of the one before it, its boxes under this one's names.
 
-    What it earns is what boxes earn that know the habits of the scenes and not the picture.
+    What it earns is what boxes earn that know the habits of the scenes and not the picture. It is
+    told where two clusters at least have boxes; an item without boxes is answered without any.
     """
-    found: list[Prediction] = []
-    for number, example in enumerate(examples):
-        other = next(
-            one
-            for one in (*reversed(examples[:number]), *reversed(examples))
-            if one.cluster != example.cluster and one.fields.get("boxes")
-        )
-        rows = zip(other.fields["boxes"], example.fields["boxes"], strict=True)
-        boxes = [[*row[:4], own[4]] for row, own in rows]
-        guess = replace(example, label=other.label, fields={**example.fields, "boxes": boxes})
-        found.append(
-            Prediction(
-                example_id=example.id,
-                cluster=example.cluster,
-                split="test",
-                policy=OTHER_SCENE.name,
-                label=str(example.label),
-                predicted=str(other.label),
-                text=write_target(guess, "boxes"),
-            )
-        )
-    return found
+    if len({one.cluster for one in examples if one.fields.get("boxes")}) < 2:
+        return []
+    return [_predict_other(examples, number) for number in range(len(examples))]
+
+
+def _predict_other(examples: Sequence[Example], number: int) -> Prediction:
+    example = examples[number]
+    other = next(
+        one
+        for one in (*reversed(examples[:number]), *reversed(examples))
+        if one.cluster != example.cluster and one.fields.get("boxes")
+    )
+    guess = replace(example, label=other.label, fields=_borrow_boxes(example, other))
+    text = write_target(guess, "boxes")
+    found = QUESTION_PARSER.parse(text, example)
+    return Prediction(
+        example_id=example.id,
+        cluster=example.cluster,
+        split="test",
+        policy=OTHER_SCENE.name,
+        label=str(example.label),
+        predicted=found.label,
+        reason=found.reason,
+        text=text,
+    )
+
+
+def _borrow_boxes(example: Example, other: Example) -> dict[str, object]:
+    """Return the fields of an example with the boxes of another one, at the same parts of it."""
+    fields = {name: value for name, value in example.fields.items() if name != "reasonings"}
+    if not fields.get("boxes"):
+        return fields
+    (width, height), (w, h) = fields["picture_size"], other.fields["picture_size"]
+    x, y = width / w, height / h
+    pairs = zip(other.fields["boxes"], cycle(fields["boxes"]), strict=False)
+    boxes = [[x1 * x, y1 * y, x2 * x, y2 * y, own[4]] for (x1, y1, x2, y2, _), own in pairs]
+    return {**fields, "boxes": boxes}
 
 
 def mark_silent(policies: Iterable[RunPolicy], targets: str) -> list[RunPolicy]:

@@ -8,13 +8,9 @@ from groupwise.core import Example, Finding, Message, read_json
 from groupwise.data import read_examples
 from groupwise.flow import Estimate, Part, Task, estimate_picture
 from groupwise.pipeline import StepContext, digest_models
-from groupwise.rewards import LabelParser, RewardCase, RewardSet
-from groupwise_recipes.visual_reasoning.asking import (
-    PARSER,
-    make_warmup_rows,
-    prepare_rows,
-    read_warmup,
-)
+from groupwise.rewards import Parser, RewardCase, RewardSet
+from groupwise_recipes.visual_reasoning.answers import find_parser
+from groupwise_recipes.visual_reasoning.asking import prepare_rows
 from groupwise_recipes.visual_reasoning.auditing import make_case
 from groupwise_recipes.visual_reasoning.bias import BIAS, BIAS_NAME, read_findings
 from groupwise_recipes.visual_reasoning.config import VisualConfig, choose_alignment
@@ -33,19 +29,24 @@ from groupwise_recipes.visual_reasoning.measuring import (
     mark_silent,
     predict_other_scene,
 )
+from groupwise_recipes.visual_reasoning.teaching import make_warmup_rows, read_warmup
 
 if TYPE_CHECKING:
     from groupwise.evaluation import Metric, Prediction, RunPolicy, Section
     from groupwise.training import RowsOfEpoch
 
 _OWN = "groupwise_recipes.visual_reasoning"
-_DATA_MODULES = ("asking", "loading", "scenes", "rows", "sources", "variants", "bias", "probe")
+_KINDS = "data.aokvqa data.drivingvqa"
 _JUDGED = "alignment data"
-_JUDGES = (
-    f"{_OWN}.judging {_OWN}.judge_reply {_OWN}.entailment {_OWN}.claims {_OWN}.prompts "
-    "groupwise.judges"
-)
 _TARGET_TOKENS, _TEXT_TOKENS = 60, 40
+
+
+def _name(modules: str) -> str:
+    """Return the full names of the recipe's own modules."""
+    return " ".join(f"{_OWN}.{name}" for name in modules.split())
+
+
+_JUDGES = f"{_name('judging judge_reply entailment claims prompts')} groupwise.judges"
 
 
 class VisualReasoning(Task[VisualConfig]):
@@ -53,11 +54,18 @@ class VisualReasoning(Task[VisualConfig]):
 
     config_type = VisualConfig
     parts: ClassVar = {
-        "data": Part("data prompt", " ".join(f"{_OWN}.{name}" for name in _DATA_MODULES)),
-        "parser": Part("", f"{_OWN}.asking"),
-        "warmup": Part("sft.targets", f"{_OWN}.asking"),
-        "rewards": Part(f"rewards {_JUDGED}", f"groupwise.rewards {_OWN}.measuring {_JUDGES}"),
-        "measures": Part(f"sft.targets {_JUDGED}", f"{_OWN}.measuring {_OWN}.sections {_JUDGES}"),
+        "data": Part(
+            "data prompt choice_prompt",
+            _name("asking placing boxes loading scenes rows sources variants bias probe"),
+        ),
+        "parser": Part(_KINDS, _name("answers")),
+        "warmup": Part("sft.targets", _name("teaching reasoning boxes")),
+        "rewards": Part(
+            f"rewards {_JUDGED}", f"groupwise.rewards {_name('measuring answers')} {_JUDGES}"
+        ),
+        "measures": Part(
+            f"sft.targets {_JUDGED}", f"{_name('measuring teaching sections')} {_JUDGES}"
+        ),
     }
     things = "statements"
     slices = ("relation", "source", BIAS)
@@ -82,9 +90,9 @@ class VisualReasoning(Task[VisualConfig]):
         """Return the pictures of the warm-up."""
         return read_warmup(prepared)
 
-    def parser(self, config: VisualConfig) -> LabelParser:
+    def parser(self, config: VisualConfig) -> Parser:
         """Return the one reader of ``<think>…</think><answer>…</answer>``."""
-        return PARSER
+        return find_parser(config.data)
 
     def warmup(self, config: VisualConfig, folder: Path) -> "RowsOfEpoch":
         """Return the written reasoning, the same in every epoch."""
@@ -121,8 +129,7 @@ class VisualReasoning(Task[VisualConfig]):
     ) -> "list[Prediction]":
         """Return the usual ones, and what another scene's boxes earn where there are boxes."""
         found = super().predict_baselines(config, context, train, test)
-        has_boxes = all(example.fields.get("boxes") for example in test)
-        return [*found, *(predict_other_scene(test) if has_boxes else ())]
+        return [*found, *predict_other_scene(test)]
 
     def policies(self, context: StepContext) -> "Sequence[RunPolicy]":
         """Return the usual ones, and which of them do not reason."""

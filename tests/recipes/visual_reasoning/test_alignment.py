@@ -10,7 +10,8 @@ from groupwise.core import Completion, Example, Score, load_config
 from groupwise.data import read_examples
 from groupwise.evaluation import Policies, Prediction, RunPolicy, Section, compute_metrics
 from groupwise.rewards import LabelParser, RewardCase, audit_rewards
-from groupwise_recipes.visual_reasoning.asking import PARSER, prepare_rows, write_target
+from groupwise_recipes.visual_reasoning.answers import PARSER
+from groupwise_recipes.visual_reasoning.asking import prepare_rows
 from groupwise_recipes.visual_reasoning.auditing import make_case
 from groupwise_recipes.visual_reasoning.config import (
     LABELS,
@@ -26,6 +27,7 @@ from groupwise_recipes.visual_reasoning.measuring import (
 )
 from groupwise_recipes.visual_reasoning.sections import make_sections
 from groupwise_recipes.visual_reasoning.task import TASK
+from groupwise_recipes.visual_reasoning.teaching import write_target
 
 GROUNDING = (
     Path(__file__).parents[3] / "src/groupwise_recipes/visual_reasoning/configs/grounding.yaml"

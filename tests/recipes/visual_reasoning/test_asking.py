@@ -8,15 +8,8 @@ import pytest
 
 from groupwise.core import Completion, DataError, Example, load_config, read_json
 from groupwise.data import read_examples
-from groupwise.rewards import Box
-from groupwise_recipes.visual_reasoning.asking import (
-    PARSER,
-    ask_about_row,
-    prepare_rows,
-    read_boxes,
-    write_answer,
-    write_target,
-)
+from groupwise_recipes.visual_reasoning.answers import PARSER
+from groupwise_recipes.visual_reasoning.asking import ask_about_row, prepare_rows
 from groupwise_recipes.visual_reasoning.config import RewardWeights, VisualConfig
 from groupwise_recipes.visual_reasoning.judging import RuleEntailment
 from groupwise_recipes.visual_reasoning.measuring import (
@@ -25,6 +18,12 @@ from groupwise_recipes.visual_reasoning.measuring import (
     predict_other_scene,
 )
 from groupwise_recipes.visual_reasoning.rows import VisualRow, write_rows
+from groupwise_recipes.visual_reasoning.teaching import (
+    make_warmup_rows,
+    read_boxes,
+    write_answer,
+    write_target,
+)
 
 GROUNDING = (
     Path(__file__).parents[3] / "src/groupwise_recipes/visual_reasoning/configs/grounding.yaml"
@@ -133,35 +132,11 @@ def test_rows_that_cannot_be_asked_about_are_counted(tmp_path: Path, prepared: P
     source = read_json(tmp_path / "out" / "source.json", dict)
     assert source["num_rows"] == 11
     assert source["drops"]["counts"] == {"no picture": 1, "no statement": 1}
-    example = ask_about_row(row, config.prompt)
-    with pytest.raises(DataError, match="no reasoning to teach"):
-        write_target(example, "boxes")
-    assert PARSER.parse(write_target(example, "answer")).label == "True"
-
-
-@pytest.mark.parametrize("change", ["data.drawn.side=192", "data.drawn.side=256", "model.base=x/y"])
-def test_boxes_that_the_model_would_see_elsewhere_are_refused(change: str) -> None:
-    with pytest.raises(Exception, match="pictures of another size"):
-        configure(change)
-
-
-def test_boxes_of_rows_that_are_read_are_refused(tmp_path: Path, prepared: Path) -> None:
-    [first, *_] = read_examples(prepared / "test.jsonl")
-    row = VisualRow(
-        id="boxed",
-        source="made",
-        split="train",
-        text="The cup is left of the box.",
-        answers=frozenset({"True"}),
-        cluster="1",
-        picture=first.pictures[0].path,
-        picture_size=(128, 128),
-        boxes=(Box(1, 2, 3, 4, "cup"),),
-    )
-    for split in ("train", "validation", "test"):
-        write_rows(tmp_path / f"{split}.jsonl", [row])
-    with pytest.raises(DataError, match="not put into the coordinates"):
-        prepare_rows(configure("data.drawn=null", f"data.rows.path={tmp_path}"), tmp_path / "out")
+    example = ask_about_row(row, config, None)
+    with pytest.raises(DataError, match="has any reasoning or box to teach"):
+        make_warmup_rows([example], "boxes")
+    for targets in ("answer", "boxes"):
+        assert PARSER.parse(write_target(example, targets)).label == "True"
 
 
 def test_data_comes_from_somewhere() -> None:

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from PIL import Image, ImageDraw
+from rectangles import draw_rectangle, find_rectangle, list_sides, show
 from transformers import Qwen2VLImageProcessorPil
 
 from groupwise.core import Completion, DataError, Message, ModelError, make_example
@@ -31,37 +31,6 @@ PROCESSORS = {
         patch_size=16, size={"shortest_edge": 8 * 32**2, "longest_edge": 60 * 32**2}
     ),
 }
-
-
-def show(picture: Image.Image, processor: Qwen2VLImageProcessorPil) -> np.ndarray:
-    """Return one channel of what a model sees of a picture, put together from its patches."""
-    made = processor(images=[picture], do_rescale=False, do_normalize=False, return_tensors="np")
-    _, rows, columns = (int(n) for n in made["image_grid_thw"][0])
-    side, merged, frames = processor.patch_size, processor.merge_size, processor.temporal_patch_size
-    shape = (rows // merged, columns // merged, merged, merged, 3, frames, side, side)
-    patches = made["pixel_values"].reshape(shape)[:, :, :, :, 0, 0]
-    return patches.transpose(0, 2, 4, 1, 3, 5).reshape(rows * side, columns * side)
-
-
-def find_rectangle(seen: np.ndarray) -> Box:
-    """Return the bounds of what is more white than black."""
-    rows, columns = np.nonzero(seen > 127.5)
-    return Box(columns.min(), rows.min(), columns.max() + 1, rows.max() + 1)
-
-
-def draw_rectangle(rng: random.Random) -> tuple[Image.Image, Box]:
-    """Return a picture of a random size with a white rectangle on black, and its box."""
-    width, height = (round(20 * 20 ** rng.random()) for _ in range(2))
-    x1, y1 = rng.randint(0, width * 3 // 4), rng.randint(0, height * 3 // 4)
-    x2 = rng.randint(x1 + width // 5, width)
-    y2 = rng.randint(y1 + height // 5, height)
-    picture = Image.new("RGB", (width, height))
-    ImageDraw.Draw(picture).rectangle((x1, y1, x2 - 1, y2 - 1), fill="white")
-    return picture, Box(x1, y1, x2, y2)
-
-
-def list_sides(box: Box) -> np.ndarray:
-    return np.array([box.x1, box.y1, box.x2, box.y2])
 
 
 def test_boxes_are_where_the_resized_picture_has_them_for_a_thousand_sizes():
