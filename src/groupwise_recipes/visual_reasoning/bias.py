@@ -90,9 +90,10 @@ def _soften(shared: Finding) -> Finding:
 
 
 def _tell_fit(score: ProbeScore, name: ProbeName) -> Finding:
+    p_value = f"= {score.p_value:.2g}" if score.p_value > 0 else "< 1e-300"
     message = (
         f"A probe that sees the {name} alone is right in {score.accuracy:.1%} of the "
         f"{score.num_rows:,} rows of training that it was made from "
-        f"(p = {score.p_value:.2g}, two-sided)."
+        f"(p {p_value}, two-sided)."
     )
     return Finding("info", f"text_probe_of_{name}_in_sample", message, score.num_rows)

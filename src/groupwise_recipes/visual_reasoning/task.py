@@ -64,7 +64,7 @@ class VisualReasoning(Task[VisualConfig]):
             f"rewards {_JUDGED}", f"groupwise.rewards {_name('measuring answers')} {_JUDGES}"
         ),
         "measures": Part(
-            f"sft.targets {_JUDGED}", f"{_name('measuring teaching sections')} {_JUDGES}"
+            f"sft.targets {_JUDGED}", f"{_name('measuring teaching sections transfer')} {_JUDGES}"
         ),
     }
     things = "statements"
@@ -158,19 +158,16 @@ class VisualReasoning(Task[VisualConfig]):
         predictions: "Sequence[Prediction]",
         metrics: "Sequence[Metric]",
     ) -> "Sequence[Section]":
-        """Return how far reasoning entails answers, and how it fails to."""
+        """Return the test sets side by side, how far reasoning entails answers, and its faults."""
         from groupwise.evaluation import Policies
         from groupwise_recipes.visual_reasoning.sections import make_sections
+        from groupwise_recipes.visual_reasoning.transfer import make_source_sections
 
-        found = choose_alignment(config)
-        if found is None:
-            return ()
-        return make_sections(
-            predictions,
-            metrics,
-            policies=Policies(tuple(self.policies(context))),
-            judge=found,
-        )
+        policies = Policies(tuple(self.policies(context)))
+        sections, judge = make_source_sections(metrics, policies), choose_alignment(config)
+        if judge is not None:
+            sections += make_sections(predictions, metrics, policies=policies, judge=judge)
+        return sections
 
     def estimate(self, config: VisualConfig) -> Estimate:
         """Return statements by split, and tokens of a prompt."""

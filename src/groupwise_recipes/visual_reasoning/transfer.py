@@ -1,0 +1,63 @@
+"""What a report says of several test sets, side by side."""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from groupwise.evaluation import (
+    DASH,
+    LANGUAGES,
+    Metric,
+    Policies,
+    Section,
+    Table,
+    Words,
+    describe_metric,
+)
+
+VOCABULARY = Path(__file__).with_name("vocabulary")
+_MEASURES = ("accuracy", "pair_accuracy", "invalid_rate")
+
+
+def make_source_sections(metrics: Sequence[Metric], policies: Policies) -> list[Section]:
+    """Return the measures of each policy by test set, by language; nothing if there is one set.
+
+    Args:
+        metrics: of all policies on one split.
+        policies: of the run.
+    """
+    known = {metric.name: describe_metric(metric) for metric in metrics}
+    named = {name.partition("/")[2] for name in known}
+    start = "accuracy[source="
+    sources = sorted(name[len(start) : -1] for name in named if name.startswith(start))
+    if len(sources) < 2:
+        return []
+    columns = [
+        (measure, source)
+        for measure in _MEASURES
+        for source in sources
+        if f"{measure}[source={source}]" in named
+    ]
+    shown = [one.name for one in policies.listed if f"{one.name}/accuracy" in known]
+    return [
+        _write(known, shown, columns, Words(name, policies=policies, vocabulary=VOCABULARY))
+        for name in LANGUAGES
+    ]
+
+
+def _write(
+    known: Mapping[str, str],
+    policies: Sequence[str],
+    columns: Sequence[tuple[str, str]],
+    words: Words,
+) -> Section:
+    head = [words.label(f"{measure}_of", source=source) for measure, source in columns]
+    rows = [
+        (
+            words.title_policy(policy),
+            *(known.get(f"{policy}/{name}[source={source}]", DASH) for name, source in columns),
+        )
+        for policy in policies
+    ]
+    table = Table("", (*words.labels("policy"), *head), tuple(rows), kind="headline")
+    lead = words.label("sources_lead")
+    return Section(words.label("sources"), lead, (table,), language=words.language)

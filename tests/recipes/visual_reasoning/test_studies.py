@@ -1,0 +1,78 @@
+"""The studies of bias and transfer, tiny, and what their rewards are audited for."""
+
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from recipe_runs import RecipeJob
+
+from groupwise.core import Completion, Example, load_config, read_json
+from groupwise.rewards import RewardCase, audit_rewards
+from groupwise_recipes.visual_reasoning.asking import prepare_rows
+from groupwise_recipes.visual_reasoning.config import VisualConfig
+from groupwise_recipes.visual_reasoning.task import TASK
+
+CONFIGS = Path(__file__).parents[3] / "src/groupwise_recipes/visual_reasoning/configs"
+TINY = {
+    "data.drawn.num_pairs": 30,
+    "data.drawn.num_test_pairs": 6,
+    "sft.epochs": 1,
+    "sft.batch_size": 4,
+    "grpo.max_steps": 2,
+    "grpo.prompts_per_step": 2,
+    "grpo.group_size": 2,
+    "evaluation.num_latency_items": 1,
+    "evaluation.num_heldout_items": 4,
+}
+Scorer = Callable[[Example, Completion], float]
+
+
+def is_written_so(case: RewardCase) -> Scorer:
+    return lambda example, answer: float(answer.text == case.write(example, str(example.label)))
+
+
+def is_named(case: RewardCase) -> Scorer:
+    return lambda example, answer: float(str(example.label) in answer.text)
+
+
+@pytest.mark.parametrize("study", ["bias", "transfer"])
+@pytest.mark.parametrize(
+    ("make", "fault"),
+    [(is_written_so, "reward/stricter-than-metric"), (is_named, "reward/laxer-than-metric")],
+)
+def test_rewards_that_differ_from_the_metric_are_refused(
+    tmp_path: Path, study: str, make: Callable[[RewardCase], Scorer], fault: str
+) -> None:
+    overrides = ["data.drawn.num_pairs=12", "data.drawn.num_test_pairs=3"]
+    config = load_config(VisualConfig, CONFIGS / f"{study}.yaml", overrides=overrides)
+    prepare_rows(config, tmp_path)
+    case = TASK.make_case(config, tmp_path)
+    assert audit_rewards(case).errors == ()
+    errors = audit_rewards(replace(case, rewards=make(case))).errors
+    assert fault in {finding.name for finding in errors}
+
+
+def run_tiny(study: str, folder: Path, **settings: object) -> set[str]:
+    """Run a study to its end and return the names of its metrics."""
+    run = RecipeJob("visual_reasoning", {**TINY, **settings}, study).finish(folder / "run")
+    return {row["name"] for row in read_json(run / "evaluate" / "metrics.json", list)}
+
+
+@pytest.mark.slow
+def test_biased_training_is_told_by_what_the_bias_says(tmp_path: Path) -> None:
+    names = run_tiny("bias", tmp_path)
+    for policy in ("majority", "sft", "grpo"):
+        assert {f"{policy}/accuracy[bias={side}]" for side in ("aligned", "conflicting")} <= names
+    found = read_json(tmp_path / "run" / "audit" / "audit.json", dict)["findings"]
+    assert "text_probe_of_relation_in_sample" in {one["name"] for one in found}
+    assert "aligned" in (tmp_path / "run" / "report.md").read_text("utf-8")
+
+
+@pytest.mark.slow
+def test_transfer_is_told_by_test_set(tmp_path: Path) -> None:
+    names = run_tiny("transfer", tmp_path)
+    for measure in ("accuracy", "pair_accuracy", "invalid_rate"):
+        for style in ("flat", "textured"):
+            assert {f"{p}/{measure}[source=drawn_{style}]" for p in ("sft", "grpo")} <= names
+    assert "Pair accuracy on drawn_textured" in (tmp_path / "run" / "report.md").read_text("utf-8")

@@ -1,0 +1,61 @@
+"""Several test sets side by side: accuracy, pair accuracy and invalid answers of each."""
+
+from collections.abc import Sequence
+
+from groupwise.evaluation import (
+    Policies,
+    Prediction,
+    RunPolicy,
+    Section,
+    Table,
+    compute_metrics,
+)
+from groupwise_recipes.visual_reasoning.config import LABELS
+from groupwise_recipes.visual_reasoning.transfer import make_source_sections
+
+POLICIES = Policies((RunPolicy(name="grpo", title="GRPO", title_zh="GRPO", kind="trained"),))
+
+
+def answer(source: str, answers: Sequence[str | None]) -> list[Prediction]:
+    """Answer pairs whose first half is true and whose second is false."""
+    return [
+        Prediction(
+            example_id=f"{source}-{n}",
+            cluster=f"{n // 2}",
+            split="test",
+            policy="grpo",
+            label=LABELS[n % 2],
+            predicted=said,
+            reason="" if said else "no answer",
+            text="",
+            pair=f"{source} {n // 2}",
+            fields={"source": source},
+        )
+        for n, said in enumerate(answers)
+    ]
+
+
+def make(predictions: Sequence[Prediction]) -> list[Section]:
+    metrics = compute_metrics(predictions, labels=LABELS, slices=("source",))
+    return make_source_sections(metrics, POLICIES)
+
+
+def test_each_test_set_has_its_own_columns() -> None:
+    flat = answer("flat", ["True", "False", "True", "False", "True", "True"])
+    textured = answer("textured", ["True", "True", "False", None, "False", "False"])
+    english, chinese = make([*flat, *textured])
+    assert (english.language, chinese.language) == ("en", "zh")
+    (table,) = english.tables
+    assert isinstance(table, Table)
+    assert [str(name) for name in table.head[1:]] == [
+        f"{measure} on {source}"
+        for measure in ("Accuracy", "Pair accuracy", "Invalid answers")
+        for source in ("flat", "textured")
+    ]
+    (row,) = table.rows
+    shares = [str(cell).split()[0] for cell in row[1:]]
+    assert shares == ["83.3", "33.3", "66.7", "0.0", "0.0", "16.7"]
+
+
+def test_one_test_set_needs_no_table() -> None:
+    assert make(answer("flat", ["True", "False"])) == []
