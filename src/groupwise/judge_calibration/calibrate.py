@@ -229,7 +229,7 @@ def measure_recorded(recorded: RecordedVerdicts, source: Path, *, out: Path) -> 
         facts: dict[str, Any] = {
             "version": version,
             "describe": {"kind": "recorded", "file": source.name},
-            "kind_of_items": "pairs",
+            "kind_of_items": "pairs" if any(row.order for row in rows) else "answers",
             "num_items": len({row.item_id for row in rows}),
             "drops": recorded.drops.to_json(),
             "num_repeats": 1 + max(row.repeat for row in rows),
