@@ -5,7 +5,13 @@ import re
 import pytest
 
 from groupwise.data import TokenBudget
-from groupwise.models import LoraSettings, ModelSettings, ModelShape, TrainableSettings
+from groupwise.models import (
+    LoraSettings,
+    ModelSettings,
+    ModelShape,
+    PromptSettings,
+    TrainableSettings,
+)
 from groupwise.training import (
     GrpoSettings,
     SftSettings,
@@ -54,6 +60,12 @@ def test_an_adapter_is_on_all_blocks_unless_some_are_named():
     ]
     assert found[0] == found[1]
     assert found[1].training_state_mib == 4 * found[2].training_state_mib
+
+
+def test_of_virtual_tokens_the_vectors_are_counted():
+    prompt = TrainableSettings(method="prompt", prompt=PromptSettings(num_tokens=2**10))
+    found = estimate_step_memory(make_settings(trainable=prompt), SHAPE, tokens_per_prompt=192)
+    assert found.training_state_mib == 2**10 * 1024 * 12 // 2**20
 
 
 def test_checkpointing_saves_activations():
@@ -122,6 +134,31 @@ def test_a_dry_run_tells_memory_and_problems_of_both_stages(stage, last, tmp_pat
     assert preview(unknown, **settings) == ([STEPS], [])
     named = preview(model, sft=None, grpo=settings["grpo"])[1]
     assert [problem.partition(".")[0] for problem in named] == ["grpo"] * (stage == "grpo")
+
+
+@pytest.mark.parametrize(
+    ("first", "then", "words"),
+    [
+        (("full", 10), ("prompt", 5), None),
+        (("prompt", 5), ("prompt", 5), None),
+        (("prompt", 5), ("prompt", 10), "num_tokens: 10 are not the 5 of sft"),
+        (
+            ("prompt", 5),
+            ("full", 10),
+            "method: full cannot go on from sft.trainable.method: prompt",
+        ),
+        (("lora", 10), ("prompt", 10), "method: prompt cannot go on from"),
+    ],
+)
+def test_a_grpo_that_cannot_go_on_from_the_warmup_is_a_problem(first, then, words):
+    sft, grpo = (
+        TrainableSettings(method=method, prompt=PromptSettings(num_tokens=number))
+        for method, number in (first, then)
+    )
+    model = ModelSettings(base="tiny-qwen2", max_pixels=784)
+    found = preview(model, SftSettings(trainable=sft), make_settings(trainable=grpo))[1]
+    assert len(found) == (words is not None)
+    assert words is None or words in found[0]
 
 
 def test_steps_of_grpo_are_counted_by_prompts():

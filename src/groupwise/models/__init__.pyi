@@ -44,6 +44,7 @@ from groupwise.models.trainable import (
     restore_trainable,
     tabulate_trainable,
 )
+from groupwise.models.virtual_tokens import PromptSettings
 
 __all__ = [
     "TINY_MODELS",
@@ -56,6 +57,7 @@ __all__ = [
     "ModelShape",
     "PictureProcessor",
     "Policy",
+    "PromptSettings",
     "TrainableRow",
     "TrainableSettings",
     "build_messages",

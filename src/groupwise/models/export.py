@@ -13,6 +13,7 @@ from groupwise.models.identity import name_base, read_base
 from groupwise.models.policy import Policy, load_policy
 from groupwise.models.silence import silence_libraries
 from groupwise.models.trainable import format_trainable, tabulate_trainable
+from groupwise.models.virtual_tokens import KIND, find_virtual_tokens, separate_head
 
 TOLERANCE = 1e-4
 """Largest difference of a log-probability between an adapter and its merged weights (float32)."""
@@ -43,7 +44,7 @@ class ExportedPolicy:
     name: str
 
     def list_commands(self, *, from_inside: bool = False) -> list[str]:
-        """Return command lines that serve the policy with vLLM.
+        """Return command lines that serve the policy with vLLM, of virtual tokens merged alone.
 
         Args:
             from_inside: as they are typed in the folder itself, also on another machine; of an
@@ -52,13 +53,19 @@ class ExportedPolicy:
         merged = Path(self.merged.name) if from_inside else self.merged
         lines = [["vllm", "serve", str(merged)]]
         is_known = not from_inside or not Path(self.base).is_dir()
-        if self.adapter is not None and is_known:
+        own = self._read_rank()
+        if self.adapter is not None and own is not None and is_known:
             adapter = Path(self.adapter.name) if from_inside else self.adapter
-            own = read_json(self.adapter / "adapter_config.json", dict)["r"]
             rank = next((one for one in _RANKS if one >= own), own)
             modules = ["--lora-modules", f"{self.name}={adapter}", "--max-lora-rank", str(rank)]
             lines.insert(0, ["vllm", "serve", self.base, "--enable-lora", *modules])
         return list(map(shlex.join, lines))
+
+    def _read_rank(self) -> int | None:
+        """Return the rank of a LoRA; virtual tokens have none."""
+        if self.adapter is None:
+            return None
+        return read_json(self.adapter / "adapter_config.json", dict).get("r")
 
 
 def export_policy(source: Path, out: Path, *, name: str = "policy") -> ExportedPolicy:
@@ -113,15 +120,19 @@ def _leave_trainer_state(folder: str, names: Sequence[str]) -> list[str]:
 def merge_adapter(policy: Policy) -> Policy:
     """Return the policy with its adapter, if it has one, merged into its weights in place."""
     model = policy.model
-    if getattr(model, "peft_config", None):
+    adapters = getattr(model, "peft_config", None)
+    if adapters:
+        if any(one.peft_type == KIND for one in adapters.values()):
+            separate_head(model)
         model = model.merge_and_unload(safe_merge=True)
     return Policy(model, policy.processor, policy.has_vision)
 
 
 @torch.inference_mode()
 def _probe(policy: Policy) -> torch.Tensor:
-    """Return log-probabilities (tokens, vocabulary) of a fixed text."""
-    inputs = policy.tokenizer(_PROBE, return_tensors="pt").to(policy.model.device)
+    """Return log-probabilities (tokens, vocabulary) of a fixed text, behind virtual tokens."""
+    text = find_virtual_tokens(policy.processor) + _PROBE
+    inputs = policy.tokenizer(text, return_tensors="pt").to(policy.model.device)
     with silence_libraries():
         return policy.model(**inputs).logits[0].float().log_softmax(-1)
 

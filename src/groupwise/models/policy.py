@@ -24,6 +24,7 @@ from groupwise.models.processor import load_processor
 from groupwise.models.prompts import render_prompt
 from groupwise.models.silence import silence_libraries
 from groupwise.models.trainable import list_trainable, restore_trainable
+from groupwise.models.virtual_tokens import KIND, hide_virtual_tokens, load_virtual_tokens
 
 
 class PatchProjection(nn.Conv3d):
@@ -107,7 +108,7 @@ class Policy:
             return
         names = list_trainable(self.model)
         try:
-            with self.model.disable_adapter():
+            with self.model.disable_adapter(), hide_virtual_tokens(self.processor):
                 yield
         finally:
             restore_trainable(self.model, names)
@@ -182,11 +183,14 @@ def _load_base(name_or_path: str | Path, *, dtype: str, max_pixels: int | None) 
 
 
 def _load_adapter(name_or_path: str | Path, *, dtype: str, max_pixels: int | None) -> Policy:
-    from peft import PeftModel
+    from peft import PeftConfig, PeftModel
 
     path = Path(name_or_path)
     name = read_base(path)
     base = _load_base(name, dtype=dtype, max_pixels=max_pixels)
+    adapter: Any = PeftConfig.from_pretrained(str(path))
+    if adapter.peft_type == KIND:
+        load_virtual_tokens(base.model, base.processor, adapter.token_indices)
     model = PeftModel.from_pretrained(base.model, str(path), torch_device="cpu")
     for config in model.peft_config.values():
         config.base_model_name_or_path = name  # where it is saved next, the way to it is another

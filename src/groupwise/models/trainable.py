@@ -1,4 +1,4 @@
-"""What trains and what is frozen: LoRA on language blocks, freezing, and the table of it."""
+"""What trains and what is frozen: LoRA on language blocks, virtual tokens, freezing, the table."""
 
 import re
 from collections.abc import Iterable
@@ -9,6 +9,12 @@ from pydantic import Field
 
 from groupwise.core import Config, ConfigError, ModelError
 from groupwise.models.silence import silence_libraries
+from groupwise.models.virtual_tokens import (
+    KIND,
+    PromptSettings,
+    add_virtual_tokens,
+    continue_virtual_tokens,
+)
 
 _BLOCK = re.compile(r"(?:^|\.)layers\.(\d+)\.")
 _VISION_NAMES = r"(?:visual|vision_tower|vision_model)\."
@@ -48,14 +54,17 @@ class TrainableSettings(Config):
     """Which weights are trained.
 
     Attributes:
-        method: ``full`` trains the language model; ``lora`` trains an adapter on its blocks.
-        lora: of the adapter; not used by ``full``.
+        method: ``full`` trains the language model; ``lora`` trains an adapter on its blocks;
+            ``prompt`` trains the vectors of virtual tokens in front of the prompt.
+        lora: of the adapter; used by ``lora`` alone.
+        prompt: the virtual tokens; used by ``prompt`` alone.
         freeze_vision, freeze_aligner: keep the vision tower, and what joins it to the language
-            model, as they are; ``lora`` always does.
+            model, as they are; ``lora`` and ``prompt`` always do.
     """
 
-    method: Literal["full", "lora"] = "lora"
+    method: Literal["full", "lora", "prompt"] = "lora"
     lora: LoraSettings = LoraSettings()
+    prompt: PromptSettings = PromptSettings()
     freeze_vision: bool = True
     freeze_aligner: bool = True
 
@@ -70,11 +79,16 @@ class TrainableRow:
 
 
 @silence_libraries()
-def prepare_trainable(model: Any, settings: TrainableSettings) -> Any:
+def prepare_trainable(model: Any, settings: TrainableSettings, *, processor: Any = None) -> Any:
     """Freeze and wrap a model in place as configured; returns the model to train.
 
     A model that has an adapter already is trained on that adapter, in the blocks and modules
-    of ``settings.lora``.
+    of ``settings.lora``, or on the virtual tokens that it has.
+
+    Args:
+        model: of Transformers or PEFT.
+        settings: what trains.
+        processor: of the model; ``prompt`` changes it in place.
 
     Raises:
         ConfigError: if more blocks are asked for than the model has, or an adapter is to be
@@ -89,17 +103,12 @@ def prepare_trainable(model: Any, settings: TrainableSettings) -> Any:
             expected="the PEFT model",
             fix="make the policy with the PEFT model",
         )
-    if settings.method == "lora":
-        model = (
-            _continue_lora(model, settings.lora) if has_adapter else _add_lora(model, settings.lora)
-        )
-    elif has_adapter:
-        raise ConfigError(
-            "a policy with an adapter cannot be trained in full",
-            got="method: full",
-            expected="method: lora",
-            fix="train both stages in the same way",
-        )
+    if has_adapter:
+        model = _continue_adapter(model, settings)
+    elif settings.method == "lora":
+        model = _add_lora(model, settings.lora)
+    elif settings.method == "prompt":
+        model = add_virtual_tokens(model, processor, settings.prompt)
     else:
         for name, parameter in model.named_parameters():
             parameter.requires_grad_(not _is_frozen(name, settings))
@@ -145,6 +154,31 @@ def format_trainable(rows: Iterable[TrainableRow]) -> str:
     return "\n".join(lines)
 
 
+_CONTINUED = {"lora": ("LORA", "LoRA adapter"), "prompt": (KIND, "set of virtual tokens")}
+
+
+def _continue_adapter(model: Any, settings: TrainableSettings) -> Any:
+    kinds = {name: config.peft_type.value for name, config in model.peft_config.items()}
+    if settings.method == "full":
+        raise ConfigError(
+            "a policy with an adapter cannot be trained in full",
+            got="method: full",
+            expected=f"method: {'prompt' if KIND in kinds.values() else 'lora'}",
+            fix="train both stages in the same way",
+        )
+    wanted, adapter = _CONTINUED[settings.method]
+    if kinds != {"default": wanted}:
+        raise ConfigError(
+            f"only one {adapter} can be continued",
+            got=", ".join(f"{name}: {kind}" for name, kind in kinds.items()),
+            expected=f"default: {wanted}",
+            fix="merge the others into the base model, or train with TRL itself",
+        )
+    if settings.method == "prompt":
+        return continue_virtual_tokens(model, settings.prompt)
+    return _continue_lora(model, settings.lora)
+
+
 def _add_lora(model: Any, settings: LoraSettings) -> Any:
     from peft import LoraConfig, get_peft_model
 
@@ -166,14 +200,6 @@ def _add_lora(model: Any, settings: LoraSettings) -> Any:
 
 
 def _continue_lora(model: Any, settings: LoraSettings) -> Any:
-    kinds = {name: config.peft_type.value for name, config in model.peft_config.items()}
-    if kinds != {"default": "LORA"}:
-        raise ConfigError(
-            "only one LoRA adapter can be continued",
-            got=", ".join(f"{name}: {kind}" for name, kind in kinds.items()),
-            expected="default: LORA",
-            fix="merge the others into the base model, or train with TRL itself",
-        )
     given = model.peft_config["default"]
     if (given.r, given.lora_alpha) != (settings.rank, settings.alpha):
         raise ConfigError(
@@ -215,6 +241,8 @@ def _is_frozen(name: str, settings: TrainableSettings) -> bool:
 
 
 def _name_part(name: str) -> str:
+    if "trainable_tokens_delta" in name:
+        return "virtual tokens"
     if _ALIGNER.search(name):
         return "aligner"
     if _VISION.search(name):
@@ -226,5 +254,5 @@ def _name_part(name: str) -> str:
 
 
 def _sort_key(part: str) -> tuple[int, int]:
-    order = ("vision", "aligner", "embeddings and head")
+    order = ("vision", "aligner", "virtual tokens", "embeddings and head")
     return (order.index(part), 0) if part in order else (len(order), int(part.rsplit(" ", 1)[1]))

@@ -88,6 +88,6 @@ def _describe_ways(settings: TrainerSettings) -> str:
     trainable = settings.trainable
     if trainable.method == "full":
         ways.append("set trainable.method (full) to lora")
-    else:
+    elif trainable.method == "lora":
         ways.append(f"lower trainable.lora.last_blocks ({trainable.lora.last_blocks or 'all'})")
     return "; ".join([*ways, "load the model with model.dtype: bfloat16"])

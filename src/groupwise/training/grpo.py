@@ -101,7 +101,9 @@ def train_grpo(
     )
     num_epochs = _limit_steps(arguments, settings, num_rounds=len(layout) // prompts_per_round)
     seed_everything(derive_seed(workspace.seed, "grpo"))
-    model = policy.model = prepare_trainable(policy.model, settings.trainable)
+    model = policy.model = prepare_trainable(
+        policy.model, settings.trainable, processor=policy.processor
+    )
     reward = RewardFunction(examples, rewards, end_token_ids=policy.end_token_ids)
     shown = {name: _RENAMED[name] for name in _SHOWN}
     trackers = Trackers(settings.report_to)

@@ -119,5 +119,17 @@ def make_grpo_trainer(
     if trainer.ref_model is not None:
         project_patches_fast(trainer.ref_model)
     trainer.remove_callback(PrinterCallback)
+    _complete_reference(policy.model)
     restore_trainable(policy.model, trainable)
     return trainer
+
+
+def _complete_reference(model: Any) -> None:
+    """Copy vectors of virtual tokens to the reference, where there is one.
+
+    TRL copies the parameters inside of ``default``; these are called so themselves.
+    """
+    for name, parameter in model.named_parameters():
+        if name.endswith(".default") and "ref" in model.peft_config:
+            copy = model.get_parameter(name.removesuffix("default") + "ref")
+            copy.data.copy_(parameter.data)

@@ -81,7 +81,7 @@ def preview_grpo(
     """
     num_steps = _count_steps(grpo, num_prompts)
     facts = [("grpo steps", _describe_steps(grpo, num_steps))]
-    problems = _check_warmup(grpo, num_steps)
+    problems = [*_check_warmup(grpo, num_steps), *(_check_start(sft, grpo) if sft else ())]
     shape = find_shape(model.base, model.shape)
     if shape is None:
         return facts, problems
@@ -147,9 +147,27 @@ def _check_warmup(settings: GrpoSettings, num_steps: int) -> list[str]:
     ]
 
 
+def _check_start(sft: SftSettings, grpo: GrpoSettings) -> list[str]:
+    """Return a clause if what the warm-up trains is nothing that GRPO could go on with."""
+    first, then = sft.trainable, grpo.trainable
+    if first.method not in ("full", then.method):
+        return [
+            f"grpo.trainable.method: {then.method} cannot go on from sft.trainable.method: "
+            f"{first.method}; train both in the same way"
+        ]
+    if first.method == "prompt" and first.prompt.num_tokens != then.prompt.num_tokens:
+        return [
+            f"grpo.trainable.prompt.num_tokens: {then.prompt.num_tokens} are not the "
+            f"{first.prompt.num_tokens} of sft"
+        ]
+    return []
+
+
 def _count_trainable(trainable: TrainableSettings, shape: ModelShape) -> int:
     if trainable.method == "full":
         return shape.num_parameters
+    if trainable.method == "prompt":
+        return trainable.prompt.num_tokens * shape.hidden_size
     return count_lora_parameters(
         shape,
         rank=trainable.lora.rank,

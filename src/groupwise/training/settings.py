@@ -265,6 +265,12 @@ class GrpoSettings(TrainerSettings):
         return self
 
     @model_validator(mode="after")
+    def _check_sampler(self) -> Self:
+        if self.vllm is not None and self.trainable.method == "prompt":
+            raise ValueError("vllm takes no vectors of virtual tokens: leave vllm out")
+        return self
+
+    @model_validator(mode="after")
     def _check_rounds(self) -> Self:
         if (self.steps_per_generation or 0) % self.gradient_accumulation:
             raise ValueError(

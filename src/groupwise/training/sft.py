@@ -126,7 +126,9 @@ def train_sft(
 
     schedule = lay_out_rows(rows, num_epochs=settings.epochs, seed=workspace.seed)
     seed_everything(derive_seed(workspace.seed, "sft"))
-    model = policy.model = prepare_trainable(policy.model, settings.trainable)
+    model = policy.model = prepare_trainable(
+        policy.model, settings.trainable, processor=policy.processor
+    )
     arguments = SFTConfig(
         **build_arguments(settings, workspace, dtype=policy.model.dtype),
         num_train_epochs=1,

@@ -66,7 +66,7 @@ def load_weights(model: Any, checkpoint: Path) -> None:
 
         weights = load_peft_weights(str(checkpoint), device="cpu")
         found = set_peft_model_state_dict(model, weights, adapter_name="default")
-        _check_names(checkpoint, [name for name in found.missing_keys if ".default." in name])
+        _check_names(checkpoint, [n for n in found.missing_keys if ".default." in f"{n}."])
         return
     saved, notes = type(model).from_pretrained(
         checkpoint, dtype=model.dtype, output_loading_info=True

@@ -40,7 +40,17 @@ def keep_inputs_without_gradient(model: Any, arguments: Any) -> None:
 
 _KNOWN = ("llama", "qwen2", "qwen3", "qwen2_5_vl", "qwen3_vl")
 # Each token is changed by itself, and nothing is left to chance.
-_ADAPTERS = ("BOFT", "FOURIERFT", "HRA", "IA3", "LN_TUNING", "LORA", "OFT", "VERA")
+_ADAPTERS = (
+    "BOFT",
+    "FOURIERFT",
+    "HRA",
+    "IA3",
+    "LN_TUNING",
+    "LORA",
+    "OFT",
+    "TRAINABLE_TOKENS",
+    "VERA",
+)
 _ATTENTION = ("sdpa", "eager", "flash_attention_2", "flash_attention_3")
 _BLOCK = re.compile(r"(?:^|\.)layers\.(\d+)\.")
 _VISION = re.compile(r"(?:^|\.)visual\.")
