@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 from groupwise.core import Example, Finding, Message, read_json
 from groupwise.data import read_examples
-from groupwise.flow import Estimate, Part, Task, estimate_picture
+from groupwise.flow import Estimate, Part, Task
 from groupwise.pipeline import StepContext, digest_models
 from groupwise.rewards import Parser, RewardCase, RewardSet
 from groupwise_recipes.visual_reasoning.answers import find_parser
@@ -14,6 +14,8 @@ from groupwise_recipes.visual_reasoning.asking import prepare_rows
 from groupwise_recipes.visual_reasoning.auditing import make_case
 from groupwise_recipes.visual_reasoning.bias import BIAS, BIAS_NAME, read_findings
 from groupwise_recipes.visual_reasoning.config import VisualConfig, choose_alignment
+from groupwise_recipes.visual_reasoning.estimating import estimate_run
+from groupwise_recipes.visual_reasoning.gaps import find_gaps
 from groupwise_recipes.visual_reasoning.judging import (
     ModelEntailment,
     RuleEntailment,
@@ -38,7 +40,6 @@ if TYPE_CHECKING:
 _OWN = "groupwise_recipes.visual_reasoning"
 _KINDS = "data.aokvqa data.drivingvqa"
 _JUDGED = "alignment data"
-_TARGET_TOKENS, _TEXT_TOKENS = 60, 40
 
 
 def _name(modules: str) -> str:
@@ -58,6 +59,7 @@ class VisualReasoning(Task[VisualConfig]):
             "data prompt choice_prompt",
             _name("asking placing boxes loading scenes rows sources variants bias probe"),
         ),
+        "audit": Part("sft.targets", _name("gaps teaching")),
         "parser": Part(_KINDS, _name("answers")),
         "warmup": Part("sft.targets", _name("teaching reasoning boxes")),
         "rewards": Part(
@@ -83,8 +85,9 @@ class VisualReasoning(Task[VisualConfig]):
         prepare_rows(config, folder)
 
     def find_in_data(self, config: VisualConfig, prepared: Path) -> Sequence[Finding]:
-        """Return what words alone tell, and pictures of several splits."""
-        return read_findings(read_json(prepared / BIAS_NAME, dict))
+        """Return what words alone tell, pictures of several splits, and what rows leave out."""
+        found = read_findings(read_json(prepared / BIAS_NAME, dict))
+        return [*found, *find_gaps(prepared, config.sft.targets)]
 
     def show_warmup(self, config: VisualConfig, prepared: Path) -> Sequence[Example]:
         """Return the pictures of the warm-up."""
@@ -170,20 +173,8 @@ class VisualReasoning(Task[VisualConfig]):
         return sections
 
     def estimate(self, config: VisualConfig) -> Estimate:
-        """Return statements by split, and tokens of a prompt."""
-        drawn, judge = config.data.drawn, choose_alignment(config)
-        # Every relation of drawn scenes is as often true as false.
-        kept = 1 if config.data.keep is None else config.data.keep
-        num_rows = 0 if drawn is None else round((1 + kept) * drawn.num_pairs)
-        side = 448 if drawn is None else drawn.side
-        share = config.data.warmup_share
-        return Estimate(
-            num_prompts=round(num_rows * (1 - share)),
-            num_sft_rows=round(num_rows * share),
-            tokens_per_prompt=estimate_picture(config, (side, side)) + _TEXT_TOKENS,
-            tokens_per_answer=_TARGET_TOKENS,
-            facts=[("alignment", "not judged" if judge is None else judge.describe())],
-        )
+        """Return rows by split, and tokens of a prompt."""
+        return estimate_run(config)
 
     def describe_prompt(self, config: VisualConfig) -> Sequence[Message]:
         """Return the question behind a picture."""

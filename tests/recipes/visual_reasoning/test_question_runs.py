@@ -1,0 +1,161 @@
+"""Questions with choices from A-OKVQA and DrivingVQA: prepared, taught, rewarded, measured."""
+
+from collections import Counter
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from question_sets import list_settings, write_aokvqa, write_drivingvqa
+from recipe_runs import RecipeJob
+
+from groupwise.core import Completion, Example, load_config, read_json
+from groupwise.data import read_examples
+from groupwise.evaluation import read_predictions
+from groupwise.rewards import audit_rewards
+from groupwise_recipes.visual_reasoning.answers import QUESTION_PARSER
+from groupwise_recipes.visual_reasoning.asking import prepare_rows
+from groupwise_recipes.visual_reasoning.config import VisualConfig
+from groupwise_recipes.visual_reasoning.measuring import measure_boxes, predict_other_scene
+from groupwise_recipes.visual_reasoning.task import VisualReasoning
+from groupwise_recipes.visual_reasoning.teaching import make_warmup_rows, read_warmup
+
+GROUNDING = (
+    Path(__file__).parents[3] / "src/groupwise_recipes/visual_reasoning/configs/grounding.yaml"
+)
+SHARED = {"model.max_pixels": 65536, "data.budget.max_prompt_tokens": 256}
+
+
+def configure(folder: Path, *, num_train: int) -> dict[str, object]:
+    aokvqa = write_aokvqa(folder / "aokvqa", num_train=num_train, num_val=6)
+    drivingvqa = write_drivingvqa(folder / "driving", num_train=2, num_test=6)
+    return {**list_settings(aokvqa, drivingvqa), **SHARED}
+
+
+@pytest.fixture(scope="module")
+def config(tmp_path_factory: pytest.TempPathFactory) -> VisualConfig:
+    settings = configure(tmp_path_factory.mktemp("sets"), num_train=24)
+    overrides = [f"{key}={value}" for key, value in settings.items()]
+    return load_config(VisualConfig, GROUNDING, overrides=overrides)
+
+
+@pytest.fixture(scope="module")
+def prepared(config: VisualConfig, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("prepared")
+    prepare_rows(config, folder)
+    return folder
+
+
+@pytest.fixture
+def test_items(prepared: Path) -> list[Example]:
+    return read_examples(prepared / "test.jsonl")
+
+
+def test_choices_stand_on_lines_and_both_sets_are_tested(test_items: list[Example]) -> None:
+    assert Counter(one.fields["source"] for one in test_items) == {"aokvqa": 6, "drivingvqa": 6}
+    by_source = {str(one.fields["source"]): one for one in test_items}
+    text = by_source["drivingvqa"].prompt[-1].text
+    assert "I can:\nA. turn\nB. stop\nC. pass\n" in text
+    assert {one.label for one in test_items} == {"A", "B", "C", "D", "A, C"}
+
+
+def test_people_s_reasoning_is_taught_behind_the_boxes(prepared: Path) -> None:
+    rows = make_warmup_rows(read_warmup(prepared), "boxes")
+    assert len(rows) > 8
+    for row in rows:
+        example, number = row.example, int(str(row.example.prompt[-1].text).split()[4])
+        assert QUESTION_PARSER.measure(example, row.target) == 1
+        assert ("The thing shines.</think>" in row.target) == bool(number % 2)
+        assert ("<think>[" in row.target) == bool(number % 3)
+        if number % 3:
+            assert measure_boxes(example, row.target)["box_iou"] > 0.8
+
+
+def test_rows_without_boxes_are_told_and_left_out_of_boxes_alone(
+    config: VisualConfig, prepared: Path, test_items: list[Example]
+) -> None:
+    found = {one.name: one for one in VisualReasoning().find_in_data(config, prepared)}
+    boxless = found["rows_without_boxes"]
+    assert (boxless.level, boxless.where[-1]) == ("info", "test: 2 of 12")
+    assert found["rows_without_reasoning"].level == "info"
+    rewards = VisualReasoning().rewards(config)
+    for example in test_items:
+        right = QUESTION_PARSER.write(str(example.label))
+        score = rewards.score(example, Completion(right))
+        has_boxes = "boxes" in example.fields
+        assert score.value == pytest.approx(0.4 if has_boxes else 1)
+        assert (score.breakdown["box_iou"] is None) != has_boxes
+        assert measure_boxes(example, right) == ({"box_iou": 0.0} if has_boxes else {})
+
+
+def test_another_scene_answers_what_it_can(test_items: list[Example]) -> None:
+    found = predict_other_scene(test_items)
+    assert [one.example_id for one in found] == [one.id for one in test_items]
+    for example, one in zip(test_items, found, strict=True):
+        iou = measure_boxes(example, one.text)
+        assert bool(iou) == ("boxes" in example.fields)
+        assert iou.get("box_iou", 0) < 0.95
+        assert one.predicted == QUESTION_PARSER.parse(one.text, example).label
+
+
+def test_the_rewards_of_the_study_pass_their_audit(config: VisualConfig, prepared: Path) -> None:
+    assert audit_rewards(VisualReasoning().make_case(config, prepared)).errors == ()
+
+
+def test_a_reward_that_is_stricter_or_laxer_than_the_metric_is_refused(
+    config: VisualConfig, prepared: Path
+) -> None:
+    case = VisualReasoning().make_case(config, prepared)
+
+    def is_written_so(example: Example, answer: Completion) -> float:
+        return float(answer.text == case.write(example, str(example.label)))
+
+    def names_it(example: Example, answer: Completion) -> float:
+        return float(str(example.label) in answer.text.partition("<answer>")[2])
+
+    for rewards, fault in ((is_written_so, "stricter"), (names_it, "laxer")):
+        errors = audit_rewards(replace(case, rewards=rewards)).errors
+        assert f"reward/{fault}-than-metric" in {finding.name for finding in errors}
+
+
+def test_a_dry_run_knows_rows_and_lengths(config: VisualConfig) -> None:
+    found = VisualReasoning().estimate(config)
+    assert found.sources["test"] == {"aokvqa": 6, "drivingvqa": 6}
+    # The training half of DrivingVQA is not even read.
+    assert ("rows", "36 of 36 used") in found.facts
+    assert 60 < found.tokens_per_prompt < 120
+
+
+def test_the_real_study_is_previewed_without_its_model() -> None:
+    real = GROUNDING.with_name("grounding-qwen2.5-vl-3b.yaml")
+    for overrides in ([], ["sft.epochs=10", "rewards.format=0", "rewards.box_iou=0"]):
+        preview = VisualReasoning().preview(load_config(VisualConfig, real, overrides=overrides))
+        assert preview.problems == []
+
+
+@pytest.mark.slow
+def test_a_run_on_both_sets_measures_boxes_in_and_out_of_domain(tmp_path: Path) -> None:
+    tiny = {
+        "sft.epochs": 1,
+        "sft.batch_size": 4,
+        "grpo.max_steps": 2,
+        "grpo.prompts_per_step": 2,
+        "grpo.group_size": 2,
+        "evaluation.num_latency_items": 1,
+        "evaluation.num_heldout_items": 2,
+    }
+    settings = {**configure(tmp_path, num_train=60), **tiny}
+    run = RecipeJob("visual_reasoning", settings, "grounding").finish(tmp_path / "run")
+    rows = {one["name"]: one for one in read_json(run / "evaluate" / "metrics.json", list)}
+    for policy in ("sft", "grpo", "majority"):
+        for source in ("aokvqa", "drivingvqa"):
+            found = rows[f"{policy}/accuracy[source={source}]"]
+            assert found["n"] == 6
+            assert found["low"] <= found["value"] <= found["high"]
+    assert rows["other_scene/box_iou"]["n"] == 10
+    predictions = read_predictions(run / "evaluate" / "predictions.jsonl")
+    assert all(
+        ("box_iou" in one.scores) == ("boxes" in one.fields)
+        for one in predictions
+        if one.policy == "grpo"
+    )
+    assert "rows have no reference boxes" in (run / "report.md").read_text(encoding="utf-8")
