@@ -28,7 +28,7 @@ _BOXES = BoxParser(words=True)
 
 
 def prepare_rows(config: VisualConfig, folder: Path) -> None:
-    """Write the examples of each split, and those of the warm-up; drop what cannot be asked."""
+    """Write the examples of each split, and of a warm-up; drop what cannot be asked."""
     loaded, find_frame = load_rows(config, folder / "pictures"), find_frames(config)
     drops, rows = loaded.drops, dict[str, list[VisualRow]]()
     frames = dict[tuple[str, str], Size | None]()
@@ -48,8 +48,10 @@ def prepare_rows(config: VisualConfig, folder: Path) -> None:
         for split, found in rows.items()
     }
     examples["test"] = mark_sides(rows["test"], examples["test"], loaded.variant)
-    warmup, train = _split_off(examples["train"], config)
-    for name, found in (examples | {"warmup": warmup, "train": train}).items():
+    if config.sft is not None:
+        warmup, train = _split_off(examples["train"], config)
+        examples |= {"warmup": warmup, "train": train}
+    for name, found in examples.items():
         if not found:
             raise DataError(f"the split {name} is empty", fix="give more rows")
         write_examples(folder / f"{name}.jsonl", found)

@@ -33,7 +33,8 @@ class VisualData(DataSettings):
         rows: folder with ``train.jsonl``, ``validation.jsonl`` and ``test.jsonl`` of rows as
             ``write_rows`` writes them.
         validation_share: of the training clusters, which become validation where no set has one.
-        warmup_share: of the training clusters, which are left to the warm-up alone.
+        warmup_share: of the training clusters, which are left to the warm-up alone; without one it
+            is not used.
         keep: share of each relation's less frequent answer that training keeps (``bias_rows``);
             validation and test stay as they are, so that every variant is looked at by the same
             items. None: all of it, and results are not told by what the bias says.
@@ -142,7 +143,7 @@ class VisualConfig(FlowConfig):
     """
 
     data: VisualData
-    sft: WarmupSettings
+    sft: WarmupSettings | None
     prompt: str = "Is the following statement true: {{ text }}"
     choice_prompt: str = "{{ text }}\n{{ choices }}\nGive the letters of all right choices."
     rewards: RewardWeights = RewardWeights()

@@ -35,7 +35,7 @@ def estimate_run(config: VisualConfig) -> Estimate:
         kept = 1 if config.data.keep is None else config.data.keep
         num_rows, sources = round((1 + kept) * drawn.num_pairs), {}
         num_tokens = estimate_picture(config, (drawn.side, drawn.side)) + _TEXT_TOKENS
-    share = config.data.warmup_share
+    share = 0 if config.sft is None else config.data.warmup_share
     return Estimate(
         num_prompts=round(num_rows * (1 - share)),
         num_sft_rows=round(num_rows * share),

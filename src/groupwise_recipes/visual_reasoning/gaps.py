@@ -11,16 +11,17 @@ from groupwise_recipes.visual_reasoning.teaching import read_warmup, write_thoug
 _SPLITS: tuple[Split, ...] = ("train", "validation", "test")
 
 
-def find_gaps(prepared: Path, targets: str) -> list[Finding]:
+def find_gaps(prepared: Path, targets: str | None) -> list[Finding]:
     """Return what the audit is to say of rows without boxes or reasoning.
 
     Args:
         prepared: folder of the stage ``prepare``.
-        targets: as of ``WarmupSettings``.
+        targets: as of ``WarmupSettings``; None: there is no warm-up.
     """
     warmup = read_warmup(prepared)
     splits = {name: read_examples(prepared / f"{name}.jsonl") for name in _SPLITS}
-    return [*_find_boxless({"warmup": warmup, **splits}), *_find_wordless(warmup, targets)]
+    taught = {} if targets is None else {"warmup": warmup}
+    return [*_find_boxless({**taught, **splits}), *_find_wordless(warmup, targets)]
 
 
 def _find_boxless(splits: dict[str, list[Example]]) -> list[Finding]:
@@ -38,7 +39,7 @@ def _find_boxless(splits: dict[str, list[Example]]) -> list[Finding]:
     return [Finding("info", "rows_without_boxes", message, num_without, where)]
 
 
-def _find_wordless(warmup: Sequence[Example], targets: str) -> list[Finding]:
+def _find_wordless(warmup: Sequence[Example], targets: str | None) -> list[Finding]:
     if targets == "answer":
         return []
     num_without = sum(not write_thoughts(one, has_boxes=False) for one in warmup)

@@ -168,14 +168,14 @@ def _borrow_boxes(example: Example, other: Example) -> dict[str, object]:
     return {**fields, "boxes": boxes}
 
 
-def mark_silent(policies: Iterable[RunPolicy], targets: str) -> list[RunPolicy]:
+def mark_silent(policies: Iterable[RunPolicy], targets: str | None) -> list[RunPolicy]:
     """Return the policies of a run; alignment is none of those that do not reason.
 
     These are baselines that say a label, and what was last taught by answers alone.
 
     Args:
         policies: as the flow has them.
-        targets: of the warm-up, which GRPO goes on from.
+        targets: of the warm-up, which GRPO goes on from; None: it starts from the base.
     """
     found = Policies(tuple(policies))
 

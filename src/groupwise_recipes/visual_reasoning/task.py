@@ -56,7 +56,7 @@ class VisualReasoning(Task[VisualConfig]):
     config_type = VisualConfig
     parts: ClassVar = {
         "data": Part(
-            "data prompt choice_prompt",
+            "data prompt choice_prompt sft.targets",
             _name("asking placing boxes loading scenes rows sources variants bias probe"),
         ),
         "audit": Part("sft.targets", _name("gaps teaching")),
@@ -87,7 +87,7 @@ class VisualReasoning(Task[VisualConfig]):
     def find_in_data(self, config: VisualConfig, prepared: Path) -> Sequence[Finding]:
         """Return what words alone tell, pictures of several splits, and what rows leave out."""
         found = read_findings(read_json(prepared / BIAS_NAME, dict))
-        return [*found, *find_gaps(prepared, config.sft.targets)]
+        return [*found, *find_gaps(prepared, config.sft and config.sft.targets)]
 
     def show_warmup(self, config: VisualConfig, prepared: Path) -> Sequence[Example]:
         """Return the pictures of the warm-up."""
@@ -99,6 +99,7 @@ class VisualReasoning(Task[VisualConfig]):
 
     def warmup(self, config: VisualConfig, folder: Path) -> "RowsOfEpoch":
         """Return the written reasoning, the same in every epoch."""
+        assert config.sft is not None
         rows = make_warmup_rows(read_warmup(folder), config.sft.targets)
         return lambda _: rows
 
@@ -136,7 +137,8 @@ class VisualReasoning(Task[VisualConfig]):
 
     def policies(self, context: StepContext) -> "Sequence[RunPolicy]":
         """Return the usual ones, and which of them do not reason."""
-        return mark_silent(super().policies(context), context.config.sft.targets)
+        sft = context.config.sft
+        return mark_silent(super().policies(context), sft and sft.targets)
 
     def complete(
         self,

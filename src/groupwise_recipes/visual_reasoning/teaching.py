@@ -71,8 +71,9 @@ def read_boxes(example: Example) -> list[Box]:
 
 
 def read_warmup(folder: Path) -> list[Example]:
-    """Return the examples of the warm-up."""
-    return read_examples(folder / "warmup.jsonl")
+    """Return the examples of the warm-up; none where there is no warm-up."""
+    path = folder / "warmup.jsonl"
+    return read_examples(path) if path.is_file() else []
 
 
 def make_warmup_rows(examples: Sequence[Example], targets: str) -> list[SftRow]:

@@ -12,7 +12,8 @@ from recipe_plans import list_all_steps
 from recipe_runs import RecipeJob
 
 from groupwise.core import read_json
-from groupwise.evaluation import read_predictions
+from groupwise.data import read_examples
+from groupwise.evaluation import read_policies, read_predictions
 
 TINY = {
     "data.drawn.num_pairs": 30,
@@ -85,3 +86,19 @@ def test_a_model_judges_what_is_rewarded_and_what_is_measured(
     )
     assert f"by the model `{MODEL} at {server.url}`" in (run / "report.md").read_text()
     assert read_json(run / "grpo" / "judge.json", dict)["judge"] == "entailment judge"
+
+
+@pytest.mark.slow
+def test_grpo_can_start_from_the_base(tmp_path: Path) -> None:
+    settings = {name: value for name, value in TINY.items() if not name.startswith("sft.")}
+    job = RecipeJob("visual_reasoning", {**settings, "sft": "null"}, "grounding")
+    run = job.finish(tmp_path / "run")
+    assert not (run / "prepare" / "warmup.jsonl").exists()
+    source = read_json(run / "prepare" / "source.json", dict)
+    splits = [
+        read_examples(run / "prepare" / f"{n}.jsonl") for n in ("train", "validation", "test")
+    ]
+    assert sum(map(len, splits)) == source["num_rows"]
+    listed = {one.name: one.inapplicable for one in read_policies(run).listed}
+    assert listed["grpo"] == listed["prompt"] == ()
+    assert listed["majority"] == ("alignment",)
