@@ -1,5 +1,7 @@
 """Which texts are an answer: True or False to a statement, letters to a question with choices."""
 
+import re
+
 from groupwise.core import Completion, Example
 from groupwise.rewards import ChoiceParser, LabelMatch, LabelParser, Parsed, Parser
 from groupwise_recipes.visual_reasoning.config import LABELS, TAGS, VisualData
@@ -39,6 +41,15 @@ class QuestionParser:
 
 
 QUESTION_PARSER = QuestionParser()
+
+
+_WORD = re.compile(rf"\b(?:{'|'.join(LABELS)})\b", re.IGNORECASE)
+
+
+def read_leniently(text: str) -> str | None:
+    """Return the last of the words True and False in a text, whatever is around it; None: none."""
+    found = _WORD.findall(text)
+    return found[-1].capitalize() if found else None
 
 
 def find_parser(data: VisualData) -> Parser:

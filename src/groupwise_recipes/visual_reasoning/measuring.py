@@ -16,7 +16,7 @@ from groupwise.rewards import (
     RewardKind,
     RewardSet,
 )
-from groupwise_recipes.visual_reasoning.answers import QUESTION_PARSER
+from groupwise_recipes.visual_reasoning.answers import QUESTION_PARSER, read_leniently
 from groupwise_recipes.visual_reasoning.bias import BIAS
 from groupwise_recipes.visual_reasoning.config import TAGS, RewardWeights
 from groupwise_recipes.visual_reasoning.judging import (
@@ -28,12 +28,13 @@ from groupwise_recipes.visual_reasoning.judging import (
 )
 from groupwise_recipes.visual_reasoning.teaching import write_target
 
-BOX_IOU, ALIGNMENT = "box_iou", "alignment"
+BOX_IOU, ALIGNMENT, LENIENT = "box_iou", "alignment", "lenient_accuracy"
 ENTAILMENT = "entailment"
 """Field of predictions: what the judge said of the reasoning."""
 MEASURES = (
     Measure(BOX_IOU, "IoU of boxes in the reasoning", "推理中框的 IoU"),
     Measure(ALIGNMENT, "Reasoning entails the answer", "推理蕴含回答"),
+    Measure(LENIENT, "Accuracy by the last True or False", "准确率（取最后的 True/False）"),
 )
 OTHER_SCENE = RunPolicy(
     name="other_scene",
@@ -121,6 +122,16 @@ def measure_boxes(example: Example, text: str) -> dict[str, float]:
     """Return the IoU of the boxes, 0 if the text is no answer; nothing without reference boxes."""
     found = _IOU(example, Completion(text))
     return {} if found.value is None else {BOX_IOU: found.value}
+
+
+def measure_leniently(example: Example, text: str) -> dict[str, float]:
+    """Return whether the last True or False of a text is right; nothing of questions with choices.
+
+    It pays what the rewards do not, and stands beside accuracy to tell form from knowledge.
+    """
+    if "options" in example.fields:
+        return {}
+    return {LENIENT: float(read_leniently(text) == example.label)}
 
 
 def predict_other_scene(examples: Sequence[Example]) -> list[Prediction]:
@@ -225,6 +236,7 @@ def _complete(
     prediction: Prediction, example: Example, verdict: Verdict | NoVerdict | None
 ) -> Prediction:
     scores = measure_boxes(example, prediction.text) if prediction.text else {}
+    scores |= measure_leniently(example, prediction.text or prediction.predicted or "")
     shown = {
         name: example.fields[name]
         for name in ("relation", "source", BIAS)

@@ -66,7 +66,8 @@ class VisualReasoning(Task[VisualConfig]):
             f"rewards {_JUDGED}", f"groupwise.rewards {_name('measuring answers')} {_JUDGES}"
         ),
         "measures": Part(
-            f"sft.targets {_JUDGED}", f"{_name('measuring teaching sections transfer')} {_JUDGES}"
+            f"sft.targets {_JUDGED}",
+            f"{_name('measuring answers teaching sections transfer')} {_JUDGES}",
         ),
     }
     things = "statements"

@@ -8,7 +8,7 @@ from groupwise.core import Completion, Example, Message, make_example
 from groupwise.rewards import RewardCase, audit_rewards
 from groupwise_recipes.visual_reasoning.answers import PARSER, QUESTION_PARSER
 from groupwise_recipes.visual_reasoning.config import RewardWeights
-from groupwise_recipes.visual_reasoning.measuring import make_rewards
+from groupwise_recipes.visual_reasoning.measuring import make_rewards, measure_leniently
 
 OPTIONS = ["here", "there", "nowhere", "on the grass"]
 
@@ -53,6 +53,30 @@ def test_text_behind_the_answer_is_invalid_and_white_space_before_it_is_not() ->
 def test_statements_are_read_as_where_there_are_no_choices(answer: str) -> None:
     item, text = make_item("True"), wrap(answer)
     assert QUESTION_PARSER.parse(text, item) == PARSER.parse(text, item)
+
+
+@pytest.mark.parametrize(
+    ("text", "right"),
+    [
+        (wrap("True"), True),
+        (f"{wrap('False')} No, it is true.", True),
+        ("I think that is TRUE", True),
+        ("True, that is: false!", False),
+        ("truely", False),
+        ("", False),
+    ],
+)
+def test_the_lenient_reader_takes_the_last_word(text: str, right: bool) -> None:
+    assert measure_leniently(make_item("True"), text) == {"lenient_accuracy": float(right)}
+    assert measure_leniently(make_item("A", options=OPTIONS), text) == {}
+
+
+@given(st.sampled_from(["True", "False"]), st.sampled_from(["True", "False"]), st.text())
+def test_what_is_right_strictly_is_right_leniently(label: str, said: str, thought: str) -> None:
+    item, text = make_item(label), f"<think>{thought}</think><answer>{said}</answer>"
+    if QUESTION_PARSER.measure(item, text) is not None:
+        found = measure_leniently(item, text)["lenient_accuracy"]
+        assert found == QUESTION_PARSER.measure(item, text)
 
 
 def test_what_is_written_is_read_again_without_its_example() -> None:
