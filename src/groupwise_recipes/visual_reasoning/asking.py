@@ -11,7 +11,6 @@ from groupwise.core import (
     Message,
     derive_seed,
     make_example,
-    read_picture,
     write_json,
 )
 from groupwise.data import fill_template, write_examples
@@ -19,6 +18,7 @@ from groupwise.rewards import BoxParser
 from groupwise_recipes.visual_reasoning.bias import BIAS_NAME, describe_bias, mark_sides
 from groupwise_recipes.visual_reasoning.boxes import Size
 from groupwise_recipes.visual_reasoning.config import TAGS, VisualConfig
+from groupwise_recipes.visual_reasoning.inputs import list_pictures, prepare_inputs, write_places
 from groupwise_recipes.visual_reasoning.loading import load_rows
 from groupwise_recipes.visual_reasoning.placing import find_frames, find_row_frame
 from groupwise_recipes.visual_reasoning.rows import RowError, VisualRow, forget_lost_partners
@@ -37,11 +37,12 @@ def prepare_rows(config: VisualConfig, folder: Path) -> None:
         for row in found:
             try:
                 _check_row(row, config)
+                whole = prepare_inputs(row, config.inputs, folder / "depth")
                 frames[row.source, row.id] = find_row_frame(row, find_frame)
             except RowError as fault:
                 drops.add(fault.reason, f"{row.id}: {fault}")
             else:
-                kept.append(row)
+                kept.append(whole)
         rows[split] = forget_lost_partners(kept)
     examples = {
         split: [ask_about_row(row, config, frames[row.source, row.id]) for row in found]
@@ -67,13 +68,12 @@ def ask_about_row(row: VisualRow, config: VisualConfig, frame: Size | None) -> E
         config: with the prompts.
         frame: that the model writes boxes in; None: the row has no boxes.
     """
-    assert row.picture is not None
     label, text, fields = _word_question(row, config)
     reasonings = [one.text for one in row.reasonings if one.answer is None and _is_plain(one.text)]
     return make_example(
-        [Message("user", text)],
+        [Message("user", text + write_places(row, config.inputs, frame))],
         cluster=row.cluster,
-        pictures=[read_picture(row.picture)],
+        pictures=list_pictures(row, config.inputs),
         label=label,
         fields={
             "source": row.source,

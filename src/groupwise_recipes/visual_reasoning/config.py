@@ -18,6 +18,7 @@ from groupwise_recipes.visual_reasoning.sources import (
     PublishedRows,
 )
 
+ExtraInput = Literal["depth", "boxes"]
 TAGS = ("think", "answer")
 LABELS = (TRUE, FALSE)
 PUBLISHED = ("vsr", "rel3d", "spatialsense", "drivingvqa", "aokvqa", "rows")
@@ -137,6 +138,8 @@ class VisualConfig(FlowConfig):
     Attributes:
         prompt: of a statement: template with the place ``{{ text }}``, behind the picture.
         choice_prompt: of a question with choices: likewise, and ``{{ choices }}`` for their lines.
+        inputs: what is shown beside the picture: its depth picture as a second one (``depth``), the
+            reference boxes in words (``boxes``); a row without them is dropped.
         rewards: weights of the parts.
         alignment: what judges whether reasoning entails its answer; None: rules where all scenes
             are drawn, nothing elsewhere.
@@ -146,6 +149,7 @@ class VisualConfig(FlowConfig):
     sft: WarmupSettings | None
     prompt: str = "Is the following statement true: {{ text }}"
     choice_prompt: str = "{{ text }}\n{{ choices }}\nGive the letters of all right choices."
+    inputs: tuple[ExtraInput, ...] = ()
     rewards: RewardWeights = RewardWeights()
     alignment: AlignmentSettings | None = None
 
@@ -156,6 +160,15 @@ class VisualConfig(FlowConfig):
             raise ValueError("alignment.judge: rule reads drawn scenes alone; take judge: model")
         if found is None and self.rewards.alignment > 0:
             raise ValueError("rewards.alignment needs a judge: set alignment")
+        return self
+
+    @model_validator(mode="after")
+    def _check_inputs(self) -> Self:
+        if "boxes" in self.inputs and self.rewards.box_iou > 0:
+            raise ValueError(
+                "inputs: the boxes stand in the prompt, and rewards.box_iou would pay for copying "
+                "them; set rewards.box_iou: 0 or leave boxes out of inputs"
+            )
         return self
 
     @model_validator(mode="after")

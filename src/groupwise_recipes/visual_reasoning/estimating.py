@@ -4,11 +4,12 @@ from collections import Counter
 from pathlib import Path
 
 from groupwise.flow import Estimate, estimate_picture
+from groupwise_recipes.visual_reasoning.boxes import Size
 from groupwise_recipes.visual_reasoning.config import VisualConfig, choose_alignment
 from groupwise_recipes.visual_reasoning.loading import SplitRows, load_rows
 from groupwise_recipes.visual_reasoning.rows import VisualRow
 
-_TARGET_TOKENS, _TEXT_TOKENS, _LETTERS_PER_TOKEN = 60, 40, 4
+_TARGET_TOKENS, _TEXT_TOKENS, _BOXES_TOKENS, _LETTERS_PER_TOKEN = 60, 40, 60, 4
 _USUAL_SIZE = (640, 480)
 
 
@@ -34,7 +35,7 @@ def estimate_run(config: VisualConfig) -> Estimate:
         # Every relation of drawn scenes is as often true as false.
         kept = 1 if config.data.keep is None else config.data.keep
         num_rows, sources = round((1 + kept) * drawn.num_pairs), {}
-        num_tokens = estimate_picture(config, (drawn.side, drawn.side)) + _TEXT_TOKENS
+        num_tokens = _count_shown(config, (drawn.side, drawn.side)) + _TEXT_TOKENS
     share = 0 if config.sft is None else config.data.warmup_share
     return Estimate(
         num_prompts=round(num_rows * (1 - share)),
@@ -50,8 +51,15 @@ def _count_tokens(row: VisualRow, config: VisualConfig) -> int:
     """Return about how many tokens a row's prompt has, the picture included."""
     prompt = config.prompt if row.is_statement else config.choice_prompt
     letters = len(prompt) + len(row.text) + sum(map(len, row.choices.values()))
-    picture = estimate_picture(config, row.picture_size or _USUAL_SIZE)
-    return picture + letters // _LETTERS_PER_TOKEN + _TEXT_TOKENS
+    shown = _count_shown(config, row.picture_size or _USUAL_SIZE)
+    return shown + letters // _LETTERS_PER_TOKEN + _TEXT_TOKENS
+
+
+def _count_shown(config: VisualConfig, size: Size) -> int:
+    """Return about how many tokens the pictures of a row have, and boxes beside them."""
+    num_pictures = 2 if "depth" in config.inputs else 1
+    boxes = _BOXES_TOKENS if "boxes" in config.inputs else 0
+    return num_pictures * estimate_picture(config, size) + boxes
 
 
 def _describe_rows(loaded: SplitRows) -> str:

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from groupwise.core import Finding, derive_seed, digest_file, digest_json
+from groupwise.core import DataError, Finding, derive_seed, digest_file, digest_json
 from groupwise.data import DropLog
 from groupwise_recipes.visual_reasoning.config import VisualConfig
 from groupwise_recipes.visual_reasoning.probe import find_shared_pictures
@@ -76,7 +76,21 @@ def load_rows(config: VisualConfig, folder: Path) -> SplitRows:
 
 
 def digest_rows(config: VisualConfig) -> dict[str, str]:
-    """Return what the files and pictures of the data sets are known by."""
+    """Return what the files and pictures of the data sets are known by.
+
+    Raises:
+        DataError: if one of them cannot be read.
+    """
+    try:
+        return _digest_sources(config)
+    except OSError as error:
+        raise DataError(
+            f"cannot read {error.filename} ({error.strerror})",
+            fix="set the paths of data to where its files are",
+        ) from error
+
+
+def _digest_sources(config: VisualConfig) -> dict[str, str]:
     found: dict[str, str] = {}
     for name, source in config.data.published.items():
         found[f"data.{name}.path"] = digest_file(source.path)

@@ -56,8 +56,8 @@ class VisualReasoning(Task[VisualConfig]):
     config_type = VisualConfig
     parts: ClassVar = {
         "data": Part(
-            "data prompt choice_prompt sft.targets",
-            _name("asking placing boxes loading scenes rows sources variants bias probe"),
+            "data prompt choice_prompt inputs sft.targets",
+            _name("asking inputs placing boxes loading scenes rows sources variants bias probe"),
         ),
         "audit": Part("sft.targets", _name("gaps teaching")),
         "parser": Part(_KINDS, _name("answers")),
@@ -140,6 +140,12 @@ class VisualReasoning(Task[VisualConfig]):
         """Return the usual ones, and which of them do not reason."""
         sft = context.config.sft
         return mark_silent(super().policies(context), sft and sft.targets)
+
+    def show(
+        self, config: VisualConfig, context: StepContext, test: Sequence[Example]
+    ) -> Sequence[Example]:
+        """Return items without depth pictures, which look alike in all splits."""
+        return [example.with_pictures(example.pictures[:1]) for example in test]
 
     def complete(
         self,

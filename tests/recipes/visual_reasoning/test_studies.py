@@ -75,4 +75,6 @@ def test_transfer_is_told_by_test_set(tmp_path: Path) -> None:
     for measure in ("accuracy", "pair_accuracy", "invalid_rate"):
         for style in ("flat", "textured"):
             assert {f"{p}/{measure}[source=drawn_{style}]" for p in ("sft", "grpo")} <= names
-    assert "Pair accuracy on drawn_textured" in (tmp_path / "run" / "report.md").read_text("utf-8")
+    page = (tmp_path / "run" / "report.md").read_text("utf-8")
+    assert "Each test set by itself" in page
+    assert "Pair accuracy on drawn\\_textured" in page
