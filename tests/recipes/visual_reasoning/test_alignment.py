@@ -1,14 +1,17 @@
 """The study of alignment: what is judged, what is shown of it, and what the audit refuses."""
 
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pytest
+import yaml
 
-from groupwise.core import Completion, Example, Score, load_config
+from groupwise.core import Completion, ConfigError, Example, Score, load_config
 from groupwise.data import read_examples
 from groupwise.evaluation import Policies, Prediction, RunPolicy, Section, compute_metrics
+from groupwise.evaluation.comparison import build_comparison, read_cells_file
 from groupwise.rewards import LabelParser, RewardCase, audit_rewards
 from groupwise_recipes.visual_reasoning.answers import PARSER
 from groupwise_recipes.visual_reasoning.asking import prepare_rows
@@ -271,3 +274,20 @@ def test_a_reward_of_accuracy_that_is_not_the_metric_is_refused(
     assert "reward/stricter-than-metric" in audit(strict, PARSER)
     assert "reward/laxer-than-metric" in audit(PARSER, strict)
     assert audit(PARSER, PARSER) == set()
+
+
+PUBLISHED = GROUNDING.parents[1] / "published" / "alignment.yaml"
+
+
+def test_the_published_table_is_refused_and_its_halves_are_not(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r"n 340 at .*accuracy.* n 350 at .*alignment"):
+        read_cells_file(PUBLISHED)
+    table = yaml.safe_load(PUBLISHED.read_text())
+    for measure in ("accuracy", "alignment"):
+        cells = [one | {"at": {}} for one in table["cells"] if one["at"]["measure"] == measure]
+        path = tmp_path / f"{measure}.yaml"
+        path.write_text(json.dumps({**table, "measure": measure, "axes": [], "cells": cells}))
+        found = build_comparison(read_cells_file(path))
+        assert [(cell.value, cell.n) for cell in found.cells] == [(None, cells[0]["n"])] * 3
+        assert found.recommendation.system is None
+        assert "reason.missing" in [one.kind for one in found.recommendation.reasons]
