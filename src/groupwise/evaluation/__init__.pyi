@@ -95,6 +95,7 @@ from groupwise.evaluation.policies import (
     write_policies,
 )
 from groupwise.evaluation.predictions import (
+    MARKS,
     NEAR_DUPLICATE,
     SEEN,
     Prediction,
@@ -126,6 +127,7 @@ __all__ = [
     "LANGUAGES",
     "LEVELS",
     "MAJORITY",
+    "MARKS",
     "MAX_SLICES",
     "METRIC_VERSIONS",
     "NEAREST",

@@ -119,6 +119,14 @@ def _check_scores(scores: Mapping[str, float], where: str) -> None:
             )
 
 
+MARKS = "marks"
+"""Field of predictions: what reports draw on the first picture and say beside it.
+
+``reference`` and ``answer`` are lists of ``[left, top, right, bottom, name]``, in shares of the
+picture's sides, and ``remark`` has a sentence by language; each may be missing.
+"""
+
+
 NEAR_DUPLICATE = "near_duplicate"
 """Field of items: ``yes`` where a picture looks like one of another split, ``no`` elsewhere."""
 

@@ -5,7 +5,7 @@ from dataclasses import replace
 from itertools import cycle
 
 from groupwise.core import Completion, Example, Score
-from groupwise.evaluation import Measure, Policies, Prediction, RunPolicy
+from groupwise.evaluation import MARKS, Measure, Policies, Prediction, RunPolicy
 from groupwise.judges import Judge, NoVerdict, Question, Verdict, judge_all
 from groupwise.rewards import (
     AnswerFormat,
@@ -26,6 +26,7 @@ from groupwise_recipes.visual_reasoning.judging import (
     describe_verdict,
     explain_verdict,
 )
+from groupwise_recipes.visual_reasoning.marking import mark_answer
 from groupwise_recipes.visual_reasoning.teaching import write_target
 
 BOX_IOU, ALIGNMENT, LENIENT = "box_iou", "alignment", "lenient_accuracy"
@@ -245,9 +246,10 @@ def _complete(
     if isinstance(verdict, Verdict):
         scores[ALIGNMENT] = float(verdict.label == ALIGNED)
     said = {} if verdict is None else {ENTAILMENT: describe_verdict(verdict)}
+    marks = mark_answer(example, prediction.text, said.get(ENTAILMENT))
     return replace(
         prediction,
-        fields={**prediction.fields, **shown, **said},
+        fields={**prediction.fields, **shown, **said, **({MARKS: marks} if marks else {})},
         scores={**prediction.scores, **scores},
         pair=str(example.fields.get("pair", "")),
     )

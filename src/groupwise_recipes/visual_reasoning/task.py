@@ -67,7 +67,7 @@ class VisualReasoning(Task[VisualConfig]):
         ),
         "measures": Part(
             f"sft.targets {_JUDGED}",
-            f"{_name('measuring answers teaching sections transfer')} {_JUDGES}",
+            f"{_name('measuring marking answers teaching sections transfer')} {_JUDGES}",
         ),
     }
     things = "statements"

@@ -12,6 +12,7 @@ from PIL import Image
 
 from groupwise.core import DataError, EvaluationError, write_json
 from groupwise.evaluation import (
+    MARKS,
     Prediction,
     count_confusion,
     read_metrics,
@@ -329,6 +330,30 @@ def test_unreadable_picture_is_said(
         report = build_report(tmp_path)
         assert words in render_html(report)
         assert words in render_markdown(report)
+
+
+def test_marks_lie_on_the_picture_with_a_legend_and_a_remark(
+    tmp_path: Path, make_prediction: Callable[..., Prediction]
+) -> None:
+    Image.new("RGB", (40, 20)).save(tmp_path / "a.png")
+    remark = {"en": "No <verdict>", "zh": "没有裁决"}
+    marks = {
+        "reference": [[0.25, 0.5, 0.75, 1, 'a "cup"']],
+        "answer": [[0, 0, 0.125, 0.25, "b"], [0.5, 0, 1, 1, ""]],
+        "remark": remark,
+    }
+    plain = make_prediction("on-task", "off-task", pictures=("a.png",))
+    for item, num_marks in ((plain, 0), (replace(plain, fields={MARKS: marks}), 3)):
+        write_predictions(tmp_path / "evaluate/predictions.jsonl", [item])
+        html, chinese = (
+            render_html(build_report(tmp_path), language=language) for language in LANGUAGES
+        )
+        assert html.count('<i class="region') == num_marks
+        assert ("boxes of the reference" in html) == ("回答的框" in chinese) == bool(num_marks)
+        assert ("No &lt;verdict&gt;" in html) == ("没有裁决" in chinese) == bool(num_marks)
+    place = "left:25.0%;top:50.0%;width:50.0%;height:50.0%"
+    assert f'<i class="region reference" style="{place}" title="a &#34;cup&#34;"></i>' in html
+    assert "No &lt;verdict>" in render_markdown(build_report(tmp_path))
 
 
 def test_smoothing_is_light_and_keeps_constants() -> None:

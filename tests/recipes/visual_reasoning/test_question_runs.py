@@ -15,9 +15,14 @@ from groupwise.rewards import audit_rewards
 from groupwise_recipes.visual_reasoning.answers import QUESTION_PARSER
 from groupwise_recipes.visual_reasoning.asking import prepare_rows
 from groupwise_recipes.visual_reasoning.config import VisualConfig
+from groupwise_recipes.visual_reasoning.marking import mark_answer
 from groupwise_recipes.visual_reasoning.measuring import measure_boxes, predict_other_scene
 from groupwise_recipes.visual_reasoning.task import VisualReasoning
-from groupwise_recipes.visual_reasoning.teaching import make_warmup_rows, read_warmup
+from groupwise_recipes.visual_reasoning.teaching import (
+    make_warmup_rows,
+    read_warmup,
+    write_target,
+)
 
 GROUNDING = (
     Path(__file__).parents[3] / "src/groupwise_recipes/visual_reasoning/configs/grounding.yaml"
@@ -85,6 +90,23 @@ def test_rows_without_boxes_are_told_and_left_out_of_boxes_alone(
         assert score.value == pytest.approx(0.4 if has_boxes else 1)
         assert (score.breakdown["box_iou"] is None) != has_boxes
         assert measure_boxes(example, right) == ({"box_iou": 0.0} if has_boxes else {})
+
+
+def test_boxes_of_answers_are_marked_where_the_picture_has_them(test_items: list[Example]) -> None:
+    verdict = {"aligns": False, "type": "irrelevant", "why": "It is of another thing."}
+    for example in test_items:
+        marks = mark_answer(example, write_target(example, "boxes"), verdict)
+        assert marks["remark"]["en"].endswith("does not entail the answer: It is of another thing.")
+        assert ("answer" in marks) == ("boxes" in example.fields)
+        width, height = example.fields.get("picture_size", (0, 0))
+        boxes = example.fields.get("boxes", [])
+        for box, reference, said in zip(
+            boxes, marks.get("reference", []), marks.get("answer", []), strict=True
+        ):
+            sides = [box[0] / width, box[1] / height, box[2] / width, box[3] / height]
+            assert reference == [*(round(side, 4) for side in sides), box[4]]
+            assert said[:4] == pytest.approx(sides, abs=0.01)
+    assert mark_answer(test_items[0], "nothing", None).get("answer", []) == []
 
 
 def test_another_scene_answers_what_it_can(test_items: list[Example]) -> None:

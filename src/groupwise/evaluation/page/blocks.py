@@ -189,6 +189,18 @@ class Plots:
 
 
 @dataclass(frozen=True, slots=True)
+class Region:
+    """A rectangle on a picture, in shares of its width and height; ``kind`` is a class."""
+
+    kind: str
+    left: float
+    top: float
+    right: float
+    bottom: float
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
 class Card:
     """An item with its picture.
 
@@ -199,6 +211,7 @@ class Card:
         picture: its file.
         gone: what is said in place of a picture that cannot be shown.
         alt: what the picture is.
+        regions: what is drawn on it.
     """
 
     title: str
@@ -207,6 +220,7 @@ class Card:
     picture: Path | None
     gone: str
     alt: str
+    regions: tuple[Region, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,13 +5,14 @@ from pathlib import Path
 
 from groupwise.evaluation import page
 from groupwise.evaluation.page import Block, Part, Words
-from groupwise.evaluation.predictions import Prediction
+from groupwise.evaluation.predictions import MARKS, Prediction
 from groupwise.evaluation.prompts import MAX_TEXT
 from groupwise.evaluation.report.content import Report
 from groupwise.evaluation.report.files import RunFiles
 
 NUM_MISTAKES = 10
 _MAX_ANSWER = 60
+_MARKED = ("reference", "answer")
 
 
 def show_item(
@@ -24,7 +25,8 @@ def show_item(
 ) -> page.Card:
     """Return a card; ``pills`` follow the truth.
 
-    Its title is the item's field ``task`` or, where it has none, the last turn of its prompt.
+    Its title is the item's field ``task`` or, where it has none, the last turn of its prompt. What
+    the answer's field ``MARKS`` tells is drawn on the picture and said beside it.
     """
     task = one.fields.get("task") or files.prompts.turns.get(one.example_id)
     picture = _find_picture(one.pictures, files.folder)
@@ -32,14 +34,22 @@ def show_item(
     where = words.label(
         "where", cluster=page.mark_code(one.cluster), item=page.mark_code(one.example_id[:8])
     )
+    marks = one.fields.get(MARKS, {})
+    regions = tuple(
+        page.Region(kind, *sides, name=name)
+        for kind in _MARKED
+        for *sides, name in marks.get(kind, ())
+    )
+    remark = marks.get("remark", {}).get(words.language, "")
     gone = words.label("picture_gone" if picture is None else "picture_broken")
     return page.Card(
         title=page.shorten(task, MAX_TEXT) if isinstance(task, str) else words.label("no_task"),
         pills=(("truth", truth), *pills),
-        said=f"{said}; {where}",
+        said=f"{said}; {where}" + (f"; {remark}" if remark else ""),
         picture=picture,
         gone=gone if one.pictures else "",
         alt=words.label("picture_of", item=one.example_id[:8]),
+        regions=regions,
     )
 
 
