@@ -1,5 +1,6 @@
 """Settings of the visual_reasoning recipe, as written in its YAML files."""
 
+from pathlib import Path
 from typing import Annotated, Literal, Self
 
 from pydantic import Field, model_validator
@@ -76,9 +77,14 @@ class WarmupSettings(SftSettings):
     Attributes:
         targets: what is taught: boxes of what the statement is about and what holds of them
             (``boxes``), what holds alone (``words``), or the answer without any (``answer``).
+        traces: a finished run of this recipe; what its GRPO policy answers when it is sampled is
+            taught instead. None: ``targets``.
+        traces_kept: of them, all or those with the right answer.
     """
 
     targets: Literal["boxes", "words", "answer"] = "boxes"
+    traces: Path | None = None
+    traces_kept: Literal["all", "correct"] = "correct"
 
 
 class RewardWeights(Config):

@@ -32,6 +32,7 @@ from groupwise_recipes.visual_reasoning.measuring import (
     predict_other_scene,
 )
 from groupwise_recipes.visual_reasoning.teaching import make_warmup_rows, read_warmup
+from groupwise_recipes.visual_reasoning.traces import find_traced, sample_traces, teach_traces
 
 if TYPE_CHECKING:
     from groupwise.evaluation import Metric, Prediction, RunPolicy, Section
@@ -56,12 +57,16 @@ class VisualReasoning(Task[VisualConfig]):
     config_type = VisualConfig
     parts: ClassVar = {
         "data": Part(
-            "data prompt choice_prompt inputs sft.targets",
-            _name("asking inputs placing boxes loading scenes rows sources variants bias probe"),
+            "data prompt choice_prompt inputs sft.targets sft.traces",
+            _name(
+                "asking traces inputs placing boxes loading scenes rows sources variants bias probe"
+            ),
         ),
         "audit": Part("sft.targets", _name("gaps teaching")),
         "parser": Part(_KINDS, _name("answers")),
-        "warmup": Part("sft.targets", _name("teaching reasoning boxes")),
+        "warmup": Part(
+            "sft.targets sft.traces sft.traces_kept", _name("teaching traces reasoning boxes")
+        ),
         "rewards": Part(
             f"rewards {_JUDGED}", f"groupwise.rewards {_name('measuring answers')} {_JUDGES}"
         ),
@@ -76,14 +81,18 @@ class VisualReasoning(Task[VisualConfig]):
     baselines = (*Task.baselines, OTHER_SCENE)
 
     def inputs(self, config: VisualConfig) -> Mapping[str, str]:
-        """Return what the data sets and a judge in this process are known by."""
+        """Return what data sets, a judge in this process and a traced policy are known by."""
         model = config.alignment and config.alignment.model
         judge = {} if model is None else digest_models({"alignment.model.model": model.model})
-        return {**digest_rows(config), **judge}
+        run = config.sft and config.sft.traces
+        traced = digest_models({"sft.traces": find_traced(run)}) if run else {}
+        return {**digest_rows(config), **judge, **traced}
 
     def prepare(self, config: VisualConfig, folder: Path) -> None:
         """Draw or read the rows of each split."""
         prepare_rows(config, folder)
+        if config.sft and config.sft.traces:
+            sample_traces(config.sft.traces, read_warmup(folder), folder, seed=config.seed)
 
     def find_in_data(self, config: VisualConfig, prepared: Path) -> Sequence[Finding]:
         """Return what words alone tell, pictures of several splits, and what rows leave out."""
@@ -99,9 +108,14 @@ class VisualReasoning(Task[VisualConfig]):
         return find_parser(config.data)
 
     def warmup(self, config: VisualConfig, folder: Path) -> "RowsOfEpoch":
-        """Return the written reasoning, the same in every epoch."""
-        assert config.sft is not None
-        rows = make_warmup_rows(read_warmup(folder), config.sft.targets)
+        """Return the written reasoning or the traces, the same in every epoch."""
+        given, examples = config.sft, read_warmup(folder)
+        assert given is not None
+        rows = (
+            make_warmup_rows(examples, given.targets)
+            if given.traces is None
+            else teach_traces(examples, folder, kept=given.traces_kept)
+        )
         return lambda _: rows
 
     def judge(self, config: VisualConfig, folder: Path) -> ModelEntailment | None:
