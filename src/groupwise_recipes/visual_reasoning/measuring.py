@@ -27,7 +27,7 @@ from groupwise_recipes.visual_reasoning.judging import (
     explain_verdict,
 )
 from groupwise_recipes.visual_reasoning.marking import mark_answer
-from groupwise_recipes.visual_reasoning.teaching import write_target
+from groupwise_recipes.visual_reasoning.teaching import is_drawn, write_target
 
 BOX_IOU, ALIGNMENT, LENIENT = "box_iou", "alignment", "lenient_accuracy"
 ENTAILMENT = "entailment"
@@ -45,7 +45,32 @@ OTHER_SCENE = RunPolicy(
     note_zh="前一个场景的框与回答，名称换成本场景的",
     kind="baseline",
 )
-_IOU = BoxIou(BoxParser(tags=TAGS, tag="think", words=True, match_labels=True))
+_PARSER = BoxParser(tags=TAGS, tag="think", words=True)
+_ANY_NAME = BoxIou(_PARSER)
+_OWN_NAME = BoxIou(_PARSER.model_copy(update={"match_labels": True}))
+
+
+class ReasoningIou:
+    """IoU of the boxes in the reasoning, as of ``BoxIou``.
+
+    Of drawn scenes a box counts only under the name of its reference; the names of published sets
+    are free words, and other words for a thing are no fault.
+    """
+
+    name = BOX_IOU
+    kind: RewardKind = "truth"
+    runs_beside_scoring = True
+
+    def applies_to(self, example: Example) -> bool:
+        """Return whether there are reference boxes."""
+        return _ANY_NAME.applies_to(example)
+
+    def __call__(self, example: Example, completion: Completion) -> Score:
+        """Return the score."""
+        return (_OWN_NAME if is_drawn(example) else _ANY_NAME)(example, completion)
+
+
+_IOU = ReasoningIou()
 
 
 class Alignment:

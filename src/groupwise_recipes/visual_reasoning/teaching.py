@@ -42,8 +42,7 @@ def write_thoughts(example: Example, *, has_boxes: bool) -> str:
     """
     boxes, frame = place_boxes(example)
     relation: Relation = example.fields.get("relation", "")
-    is_drawn = str(example.fields.get("source", "")).startswith(f"{SOURCE}_")
-    if is_drawn and len(boxes) == 2 and relation in INVERSES:
+    if is_drawn(example) and len(boxes) == 2 and relation in INVERSES:
         return write_reasoning(
             boxes[0],
             relation,
@@ -54,6 +53,11 @@ def write_thoughts(example: Example, *, has_boxes: bool) -> str:
         )
     places = [write_box(box, frame=frame) for box in boxes] if has_boxes else []
     return " ".join([*places, *example.fields.get("reasonings", ())[:1]])
+
+
+def is_drawn(example: Example) -> bool:
+    """Return whether an example is of a drawn scene."""
+    return str(example.fields.get("source", "")).startswith(f"{SOURCE}_")
 
 
 def place_boxes(example: Example) -> tuple[list[Box], Size]:

@@ -1,5 +1,6 @@
 """Questions with choices from A-OKVQA and DrivingVQA: prepared, taught, rewarded, measured."""
 
+import re
 from collections import Counter
 from dataclasses import replace
 from pathlib import Path
@@ -107,6 +108,18 @@ def test_boxes_of_answers_are_marked_where_the_picture_has_them(test_items: list
             assert reference == [*(round(side, 4) for side in sides), box[4]]
             assert said[:4] == pytest.approx(sides, abs=0.01)
     assert mark_answer(test_items[0], "nothing", None).get("answer", []) == []
+
+
+def test_names_count_in_drawn_scenes_alone(test_items: list[Example]) -> None:
+    boxed = [one for one in test_items if "boxes" in one.fields]
+    for example in boxed:
+        target = write_target(example, "boxes")
+        other = re.sub(r"(\d) \w+\]", r"\1 thing]", target)
+        assert other != target
+        assert measure_boxes(example, other) == measure_boxes(example, target)
+        drawn = replace(example, fields={**example.fields, "source": "drawn_flat"})
+        assert measure_boxes(drawn, target) == measure_boxes(example, target)
+        assert measure_boxes(drawn, other) == {"box_iou": 0}
 
 
 def test_another_scene_answers_what_it_can(test_items: list[Example]) -> None:
