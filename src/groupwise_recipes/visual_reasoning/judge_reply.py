@@ -49,9 +49,7 @@ def read_reply(text: str) -> JudgeReply | None:
     if len(text) > _MAX_LENGTH:
         return None
     try:
-        found = json.loads(
-            _strip_fence(text.strip()), object_pairs_hook=_refuse_repeats, parse_constant=_refuse
-        )
+        found = json.loads(_strip_fence(text.strip()), object_pairs_hook=_refuse_repeats)
         return JudgeReply.model_validate(found)
     except (ValueError, ValidationError, RecursionError):
         return None
@@ -69,7 +67,3 @@ def _refuse_repeats(pairs: Sequence[tuple[str, Any]]) -> dict[str, Any]:
     if len(found) < len(pairs):
         raise ValueError("a key appears twice")
     return found
-
-
-def _refuse(name: str) -> None:
-    raise ValueError(f"{name} is no JSON")
