@@ -1,4 +1,4 @@
-"""The studies of bias and transfer, tiny, and what their rewards are audited for."""
+"""The studies of bias and transfer: tiny runs, drawn and on made published sets, and audits."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 from recipe_runs import RecipeJob
+from statement_sets import write_rel3d, write_spatialsense, write_vsr
 
 from groupwise.core import Completion, Example, load_config, read_json
 from groupwise.rewards import RewardCase, audit_rewards
@@ -59,6 +60,23 @@ def run_tiny(study: str, folder: Path, **settings: object) -> set[str]:
     return {row["name"] for row in read_json(run / "evaluate" / "metrics.json", list)}
 
 
+@pytest.mark.parametrize("study", ["bias", "transfer"])
+def test_the_real_study_is_previewed_without_its_model(study: str) -> None:
+    for overrides in ([], ["data.keep=0"], ["inputs=[depth, boxes]", "sft.epochs=50"]):
+        real = CONFIGS / f"{study}-qwen2.5-vl-3b.yaml"
+        preview = TASK.preview(load_config(VisualConfig, real, overrides=overrides))
+        assert preview.problems == []
+
+
+def test_data_that_are_not_there_are_named_in_a_sentence(tmp_path: Path) -> None:
+    settings = {"data.drawn": "null", "data.vsr.path": tmp_path / "nowhere"}
+    job = RecipeJob("visual_reasoning", settings, "bias")
+    done = job.run(tmp_path / "run")
+    assert done.returncode == 2
+    assert "nowhere" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
 @pytest.mark.slow
 def test_biased_training_is_told_by_what_the_bias_says(tmp_path: Path) -> None:
     names = run_tiny("bias", tmp_path)
@@ -78,3 +96,40 @@ def test_transfer_is_told_by_test_set(tmp_path: Path) -> None:
     page = (tmp_path / "run" / "report.md").read_text("utf-8")
     assert "Each test set by itself" in page
     assert "Pair accuracy on drawn\\_textured" in page
+
+
+def run_published(study: str, folder: Path, settings: dict[str, object]) -> dict[str, int]:
+    """Run a study on made sets, tiny, and return the number of items by metric."""
+    tiny = {name: value for name, value in TINY.items() if "drawn" not in name}
+    shared = {"data.drawn": "null", "sft.targets": "answer", "data.budget.max_prompt_tokens": 256}
+    job = RecipeJob("visual_reasoning", {**tiny, **shared, **settings}, study)
+    run = job.finish(folder / "run")
+    rows = read_json(run / "evaluate" / "metrics.json", list)
+    return {row["name"]: row["n"] for row in rows}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("keep", "num_dropped"), [("0.6", 9), ("0", 18)])
+def test_biased_vsr_runs_with_pictures(tmp_path: Path, keep: str, num_dropped: int) -> None:
+    settings = write_vsr(tmp_path / "vsr", num_train=54, num_others=18)
+    sizes = run_published("bias", tmp_path, {**settings, "data.keep": keep})
+    assert sizes["grpo/accuracy[bias=aligned]"] == 12
+    assert sizes["grpo/accuracy[bias=conflicting]"] == 6
+    drops = read_json(tmp_path / "run" / "prepare" / "source.json", dict)["drops"]
+    assert list(drops["counts"].values()) == [num_dropped]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("inputs", ["[]", "[boxes]", "[depth, boxes]"])
+def test_rel3d_to_spatialsense_runs_with_pictures(tmp_path: Path, inputs: str) -> None:
+    settings = write_rel3d(tmp_path / "rel3d", num_train=24, num_others=6)
+    settings |= write_spatialsense(tmp_path / "sense", num_pictures=6)
+    splits = {"data.spatialsense.splits": "{test: test}", "inputs": inputs}
+    sizes = run_published("transfer", tmp_path, {**settings, **splits})
+    assert sizes["grpo/accuracy[source=rel3d]"] == 12
+    assert sizes["grpo/pair_accuracy[source=rel3d]"] == 6
+    assert "grpo/pair_accuracy[source=spatialsense]" not in sizes
+    has_photos = "grpo/accuracy[source=spatialsense]" in sizes
+    assert has_photos == ("depth" not in inputs)
+    drops = read_json(tmp_path / "run" / "prepare" / "source.json", dict)["drops"]["counts"]
+    assert drops == ({} if has_photos else {"no depth picture": 12})
