@@ -113,6 +113,7 @@ def test_grpo_gives_a_policy_without_them_virtual_tokens(asked, tmp_path):
     assert len(find_vectors(trained.model)) == 5
 
 
+@pytest.mark.slow
 def test_a_reference_without_the_vectors_is_noticed(taught_text_folder, text_examples, tmp_path):
     start = sft(taught_text_folder, text_examples, tmp_path / "sft", epochs=1)
     start.save(tmp_path / "start")
