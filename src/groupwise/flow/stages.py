@@ -62,7 +62,8 @@ def list_usual_stages(task: Task[Any], config: Any) -> list[Stage]:
             name="prepare",
             work="preparing:run_prepare" if has_warmup else "preparing:run_prepare_without_warmup",
             summary="data into splits",
-            reads="seed data model.base model.max_pixels has_warmup",
+            # Without a warm-up, that there is none is all that is read of it.
+            reads=f"seed data model.base model.max_pixels{'' if has_warmup else ' sft'}",
             parts=("data", *built),
         ),
         Stage(

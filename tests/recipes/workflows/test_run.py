@@ -6,6 +6,7 @@ import pytest
 import yaml
 from plan_keys import list_done
 from recipe_plans import list_all_steps
+from recipe_runs import RecipeJob
 from sandbox_host import MISSING
 
 from groupwise.core import read_json, read_jsonl
@@ -21,6 +22,34 @@ def test_every_stage_there_is_did_its_work_with_what_it_declares(
     tiny_run: Path, tmp_path: Path
 ) -> None:
     assert list_done(tiny_run) == list_all_steps("workflows", tmp_path)
+
+
+WITHOUT_WARMUP = {
+    "sft": "null",
+    "data.num_generated": 60,
+    "data.max_validation": 3,
+    "data.max_test": 6,
+    "rivals.num_problems": 3,
+    "grpo.max_steps": 2,
+    "grpo.heldout_every_steps": 2,
+    "evaluation.num_heldout_items": 3,
+}
+
+
+def test_without_a_warmup_all_training_problems_are_grpos(tmp_path: Path) -> None:
+    done = RecipeJob("workflows", WITHOUT_WARMUP).run(tmp_path / "run", "--until", "prepare")
+    assert done.returncode == 0, done.stderr
+    prepared = tmp_path / "run" / "prepare"
+    assert not (prepared / "warmup.jsonl").exists()
+    assert len(read_examples(prepared / "train.jsonl")) == 60
+
+
+@pytest.mark.slow
+def test_without_a_warmup_a_run_goes_the_whole_way(tmp_path: Path) -> None:
+    run = RecipeJob("workflows", WITHOUT_WARMUP).finish(tmp_path / "run")
+    found = {one.policy for one in read_predictions(run / "evaluate" / "predictions.jsonl")}
+    assert "grpo" in found
+    assert "sft" not in found
 
 
 def test_every_policy_answers_the_same_problems(tiny_run: Path) -> None:
