@@ -28,6 +28,7 @@ TINY = {
 }
 
 
+@pytest.mark.slow
 def test_a_reward_without_the_answer_is_refused(tmp_path: Path) -> None:
     job = RecipeJob("visual_reasoning", {**TINY, "rewards.accuracy": 0}, "grounding")
     done = job.run(tmp_path / "run", "--until", "audit_rewards")
