@@ -116,7 +116,7 @@ def plan_stages(task: Task[Any], config: Any, run: Path) -> list[Step]:
     base = None if config.model.is_tiny else config.model.base
     planner = Planner(
         config,
-        facts={**task.facts(config, run), "has_warmup": getattr(config, "sft", None) is not None},
+        facts=task.facts(config, run),
         inputs={**task.inputs(config), **digest_models({"model.base": base})},
     )
     return [_make_step(stage, task, planner) for stage in task.stages(config)]

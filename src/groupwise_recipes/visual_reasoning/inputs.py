@@ -18,8 +18,8 @@ def prepare_inputs(row: VisualRow, inputs: Collection[ExtraInput], folder: Path)
     Args:
         row: with a picture.
         inputs: that are shown.
-        folder: for depth pictures of floats, whose range is stretched to 8 bits: models that take
-            pictures take no other ones.
+        folder: for depth pictures of floats or of 16 or 32 bits, whose range is stretched to 8
+            bits: models that take pictures take no other ones.
 
     Raises:
         RowError: if an input is not there.
@@ -51,7 +51,7 @@ def _store_bytes(path: Path, folder: Path) -> Path:
     import numpy as np
 
     with Image.open(path) as opened:
-        if opened.mode != "F":
+        if not opened.mode.startswith(("F", "I")):
             return path
         values = np.nan_to_num(np.asarray(opened, dtype=np.float64), posinf=0, neginf=0)
     span = float(values.max() - values.min()) or 1.0

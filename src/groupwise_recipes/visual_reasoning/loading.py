@@ -166,7 +166,7 @@ def _keep_apart(found: SplitRows) -> None:
         rows = found.rows[split]
         for row in rows:
             if row.cluster in taken:
-                found.drops.add(f"cluster of a later split in {split}", row.id)
+                found.drops.add(f"{split} shares a cluster with what is measured", row.id)
         found.rows[split] = [row for row in rows if row.cluster not in taken]
         taken |= {row.cluster for row in rows}
 

@@ -175,7 +175,7 @@ def test_the_audit_says_what_words_tell_and_what_splits_share(tmp_path: Path) ->
     drops = read_json(tmp_path / "source.json", dict)["drops"]["counts"]
     assert drops == {
         "less frequent answer of its relation, by data.keep": 10,
-        "cluster of a later split in train": 1,
+        "train shares a cluster with what is measured": 1,
     }
 
 

@@ -81,10 +81,11 @@ def test_boxes_are_written_as_the_model_counts_and_rows_without_inputs_are_dropp
         assert line.startswith(first), line
 
 
-def test_depth_of_floats_is_stretched_to_bytes(tmp_path: Path) -> None:
+@pytest.mark.parametrize(("kind", "end"), [(np.float32, "tiff"), (np.uint16, "png")])
+def test_depth_of_more_than_8_bits_is_stretched(tmp_path: Path, kind: type, end: str) -> None:
     row = make_row(tmp_path, 1)
-    depth = tmp_path / "depth.tiff"
-    values = np.linspace(2.5, 7.5, 20000, dtype=np.float32).reshape(100, 200)
+    depth = tmp_path / f"depth.{end}"
+    values = np.linspace(2.5, 20002.5, 20000).astype(kind).reshape(100, 200)
     Image.fromarray(values).save(depth)
     shown = prepare_inputs(replace(row, depth=depth), ("depth",), tmp_path / "stored")
     assert shown.depth is not None

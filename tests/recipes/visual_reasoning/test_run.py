@@ -9,23 +9,12 @@ import pytest
 from faulty_server import MODEL, Fault, FaultyServer
 from plan_keys import list_done
 from recipe_plans import list_all_steps
+from recipe_runs import TINY_SCENES as TINY
 from recipe_runs import RecipeJob
 
 from groupwise.core import read_json
 from groupwise.data import read_examples
 from groupwise.evaluation import read_policies, read_predictions
-
-TINY = {
-    "data.drawn.num_pairs": 30,
-    "data.drawn.num_test_pairs": 6,
-    "sft.epochs": 1,
-    "sft.batch_size": 4,
-    "grpo.max_steps": 2,
-    "grpo.prompts_per_step": 2,
-    "grpo.group_size": 2,
-    "evaluation.num_latency_items": 1,
-    "evaluation.num_heldout_items": 4,
-}
 
 
 @pytest.mark.slow

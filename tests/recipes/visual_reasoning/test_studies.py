@@ -5,6 +5,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from recipe_runs import TINY_SCENES as TINY
 from recipe_runs import RecipeJob
 from statement_sets import write_rel3d, write_spatialsense, write_vsr
 
@@ -15,17 +16,6 @@ from groupwise_recipes.visual_reasoning.config import VisualConfig
 from groupwise_recipes.visual_reasoning.task import TASK
 
 CONFIGS = Path(__file__).parents[3] / "src/groupwise_recipes/visual_reasoning/configs"
-TINY = {
-    "data.drawn.num_pairs": 30,
-    "data.drawn.num_test_pairs": 6,
-    "sft.epochs": 1,
-    "sft.batch_size": 4,
-    "grpo.max_steps": 2,
-    "grpo.prompts_per_step": 2,
-    "grpo.group_size": 2,
-    "evaluation.num_latency_items": 1,
-    "evaluation.num_heldout_items": 4,
-}
 Scorer = Callable[[Example, Completion], float]
 
 
