@@ -54,7 +54,9 @@ def prepare_rows(config: VisualConfig, folder: Path) -> None:
         examples |= {"warmup": warmup, "train": train}
     for name, found in examples.items():
         if not found:
-            raise DataError(f"the split {name} is empty", fix="give more rows")
+            why = "; ".join(f"{n:,} x {reason}" for reason, n in drops.counts.items())
+            fix = f"give more rows (dropped: {why or 'none'})"
+            raise DataError(f"the split {name} is empty", fix=fix)
         write_examples(folder / f"{name}.jsonl", found)
     write_json(folder / "source.json", {"num_rows": loaded.num_records, "drops": drops.to_json()})
     write_json(folder / BIAS_NAME, describe_bias(loaded, rows["train"], rows["test"]))

@@ -140,6 +140,25 @@ def test_rows_that_cannot_be_asked_about_are_counted(tmp_path: Path, prepared: P
         assert PARSER.parse(write_target(example, targets)).label == "True"
 
 
+def test_an_empty_split_says_what_was_dropped(tmp_path: Path) -> None:
+    for split in ("train", "validation", "test"):
+        rows = [
+            VisualRow(
+                id=f"{split}{n}",
+                source="made",
+                split="train",
+                text="The cup is left of the box.",
+                answers=frozenset({"True"}),
+                cluster=f"{split}{n}",
+            )
+            for n in range(2)
+        ]
+        write_rows(tmp_path / f"{split}.jsonl", rows)
+    config = configure("data.drawn=null", f"data.rows.path={tmp_path}")
+    with pytest.raises(DataError, match=r"is empty; give more rows \(dropped: 6 x no picture\)"):
+        prepare_rows(config, tmp_path / "out")
+
+
 def test_data_comes_from_somewhere() -> None:
     with pytest.raises(Exception, match=r"name a data set: data\.drawn or data\.vsr"):
         configure("data.drawn=null")
