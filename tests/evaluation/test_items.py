@@ -58,6 +58,7 @@ def read(rows: list[Prediction], measure: str) -> Items:
         ("pass@4", "i0 i1 i2 i3 i4 i5", [0, 1, 1, 0, 1, 1]),
         ("pair_accuracy", "p0 p1 p2", [1, 0, 1]),
         ("iou", "i0 i1 i2 i3 i4 i5", [0, 0.1, 0.2, 0.3, 0.4, 0.5]),
+        ("iou[language=en]", "i1 i4", [0.1, 0.4]),
     ],
 )
 def test_values_by_item(
@@ -75,10 +76,10 @@ def test_measures_are_listed_and_each_can_be_read(rows: list[Prediction]) -> Non
     names = list_measures(rows)
     assert names == (
         *("accuracy", "invalid_rate", "recall:off-task", "recall:on-task"),
-        *("accuracy[language=en]", "invalid_rate[language=en]"),
-        *("accuracy[language=zh]", "invalid_rate[language=zh]"),
-        *("accuracy[size=0]", "invalid_rate[size=0]", "pair_accuracy[size=0]"),
-        *("accuracy[size=1]", "invalid_rate[size=1]", "pair_accuracy[size=1]"),
+        *("accuracy[language=en]", "invalid_rate[language=en]", "iou[language=en]"),
+        *("accuracy[language=zh]", "invalid_rate[language=zh]", "iou[language=zh]"),
+        *("accuracy[size=0]", "invalid_rate[size=0]", "pair_accuracy[size=0]", "iou[size=0]"),
+        *("accuracy[size=1]", "invalid_rate[size=1]", "pair_accuracy[size=1]", "iou[size=1]"),
         *("pass@1", "pass@2", "pass@4", "mean@4", "pair_accuracy", "iou"),
     )
     for name in names:

@@ -24,7 +24,7 @@ from groupwise.evaluation import (
 )
 from groupwise.evaluation.intervals import bound_clustered
 from groupwise.evaluation.label_metrics import fill_cells, rate_cells, score_cells
-from groupwise.evaluation.measures import find_measure
+from groupwise.evaluation.measures import Measure, find_measure
 
 LABELS = ("on-task", "off-task")
 Table = Callable[..., list[Prediction]]
@@ -377,6 +377,7 @@ def test_every_family_of_metrics_has_a_version(make_prediction: Table) -> None:
         "accuracy[language=zh]": "slices",
         "invalid_rate[language=zh]": "slices",
         "pair_accuracy[language=zh]": "slices",
+        "iou[language=zh]": "slices",
         "iou": "scores",
         "latency_p50_s": "latency",
         "latency_p95_s": "latency",
@@ -406,6 +407,16 @@ def test_an_invalid_answer_is_the_worst_of_the_brier_score(make_table: Table) ->
     found = find(compute_metrics(sure, labels=LABELS), "grpo/brier")
     assert (found.value, found.n) == (pytest.approx(2 / 3), 60)
     assert 0.4 < found.low < 0.6 < 0.7 < found.high < 0.9
+
+
+def test_a_part_of_a_score_has_its_direction() -> None:
+    own = [Measure("missed", "Missed", "漏检", is_higher_better=False)]
+    part = find_measure("missed[language=zh]", own)
+    assert part == Measure(
+        "missed[language=zh]", "Missed where language=zh", "language=zh 的漏检", False
+    )
+    assert find_measure("missed", own) == own[0]
+    assert find_measure("other[language=zh]", own) is None
 
 
 def test_no_predictions_are_an_error() -> None:

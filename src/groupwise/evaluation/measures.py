@@ -5,7 +5,7 @@ the measures that it adds into ``Conditions``.
 """
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 
@@ -92,7 +92,8 @@ def find_measure(name: str, own: Iterable[Measure] = ()) -> Measure | None:
     """Return a measure by its name; None where nobody says which direction is better.
 
     Args:
-        name: such as ``accuracy``, ``recall:LABEL`` or a recipe's own score.
+        name: such as ``accuracy``, ``recall:LABEL``, or a recipe's own score, whole or as
+            SCORE[FIELD=VALUE].
         own: what the recipe defines.
     """
     if name in _KNOWN:
@@ -102,4 +103,10 @@ def find_measure(name: str, own: Iterable[Measure] = ()) -> Measure | None:
             part = name.removeprefix(family).removesuffix("]" if family.endswith("[") else "")
             is_higher_better = not family.startswith("invalid")
             return Measure(name, title.format(part), title_zh.format(part), is_higher_better)
-    return next((one for one in own if one.name == name), None)
+    found = {one.name: one for one in own}
+    whole, _, part = name.removesuffix("]").partition("[")
+    if name in found or whole not in found or not part:
+        return found.get(name)
+    one = found[whole]
+    titles = {"title": f"{one.title} where {part}", "title_zh": f"{part} 的{one.title_zh}"}
+    return replace(one, name=name, **titles)

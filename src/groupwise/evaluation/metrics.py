@@ -80,10 +80,10 @@ def compute_metrics(
 
     Per policy: accuracy (an invalid answer is wrong), invalid_rate, precision:LABEL, recall:LABEL,
     f1:LABEL, balanced_accuracy, brier, ece, latency_p50_s and latency_p95_s;
-    accuracy[FIELD=VALUE] and invalid_rate[FIELD=VALUE] of each value of the fields named in
-    ``slices``, and pair_accuracy[FIELD=VALUE] of the pairs that lie within. Where predictions have
-    them: pass@k and mean@k of ``samples``, pair_accuracy of ``pair`` (n counts pairs) and the mean
-    of each of ``scores``.
+    accuracy[FIELD=VALUE], invalid_rate[FIELD=VALUE] and SCORE[FIELD=VALUE] of each value of the
+    fields named in ``slices``, and pair_accuracy[FIELD=VALUE] of the pairs that lie within. Where
+    predictions have them: pass@k and mean@k of ``samples``, pair_accuracy of ``pair`` (n counts
+    pairs) and the mean of each of ``scores``.
 
     Means and ratios of sums have the interval of ``clustered_ratio``; balanced_accuracy, ece and
     latencies that of draws of whole clusters. With a single cluster nothing is known about others:

@@ -16,8 +16,6 @@ from groupwise.evaluation.predictions import Prediction, digest_items, group_by_
 
 MAX_LABELS = 20
 MAX_SLICES = 20
-SLICED = ("accuracy", "invalid_rate", "pair_accuracy")
-"""Measures that parts of the items have, too, as in ``accuracy[FIELD=VALUE]``."""
 _Unit = tuple[str, str, str, str | None, float]
 """Id, cluster, label, answer and value of one item, or of one pair of items."""
 
@@ -25,10 +23,9 @@ _Unit = tuple[str, str, str, str | None, float]
 def list_measures(predictions: Sequence[Prediction]) -> tuple[str, ...]:
     """Return the measures of the predictions that are means of values of items.
 
-    accuracy and invalid_rate; recall:LABEL (20 labels or less); accuracy[FIELD=VALUE],
-    invalid_rate[FIELD=VALUE] and, where pairs lie within, pair_accuracy[FIELD=VALUE] of
-    fields with 20 values or less; pass@k, mean@k, pair_accuracy and the names in ``scores``
-    where predictions have them.
+    accuracy and invalid_rate; recall:LABEL (20 labels or less); pass@k, mean@k, pair_accuracy and
+    the names in ``scores`` where predictions have them; and of fields with 20 values or less
+    accuracy[FIELD=VALUE] and what else ``list_sliced`` names.
     """
     labels = sorted({item.label for item in predictions})
     return (
@@ -62,8 +59,15 @@ def _list_slices(predictions: Iterable[Prediction]) -> Iterator[str]:
 
 
 def list_sliced(part: Iterable[Prediction]) -> tuple[str, ...]:
-    """Return the measures of a part of the items: pair_accuracy only where it has whole pairs."""
-    return ("accuracy", "invalid_rate", *(("pair_accuracy",) if keep_whole_pairs(part) else ()))
+    """Return the measures that a part of the items has, too.
+
+    These are accuracy, invalid_rate, pair_accuracy where it has whole pairs, and the names in
+    ``scores``.
+    """
+    rows = list(part)
+    has_pairs = bool(keep_whole_pairs(rows))
+    scores = sorted({name for item in rows for name in item.scores})
+    return ("accuracy", "invalid_rate", *(("pair_accuracy",) if has_pairs else ()), *scores)
 
 
 def keep_whole_pairs(part: Iterable[Prediction]) -> list[Prediction]:
@@ -134,7 +138,7 @@ def _check_measure(rows: Sequence[Prediction], measure: str) -> None:
 def _choose_part(rows: Sequence[Prediction], measure: str) -> tuple[str, Sequence[Prediction]]:
     """Return what a measure is without its slice, and the rows that it is of."""
     name, _, part = measure.partition("[")
-    if name not in SLICED or not part:
+    if name not in list_sliced(rows) or not part:
         return measure, rows
     field, _, value = part[:-1].partition("=")
     has_it = [row.fields.get(field) is not None and str(row.fields[field]) == value for row in rows]

@@ -13,9 +13,10 @@ from groupwise.evaluation import (
     Words,
     describe_metric,
 )
+from groupwise_recipes.visual_reasoning.measuring import BOX_IOU
 
 VOCABULARY = Path(__file__).with_name("vocabulary")
-_MEASURES = ("accuracy", "pair_accuracy", "invalid_rate")
+_MEASURES = ("accuracy", "pair_accuracy", "invalid_rate", BOX_IOU)
 
 
 def make_source_sections(metrics: Sequence[Metric], policies: Policies) -> list[Section]:

@@ -193,6 +193,29 @@ def test_a_side_of_one_run_is_about_a_checkpoint(tmp_path: Path) -> None:
     assert "只针对这个检查点" in told["zh"]
 
 
+def test_a_policy_that_the_measure_is_none_of_has_dashes(tmp_path: Path) -> None:
+    shares = {"majority": [0.5] * 3, "sft": [0.7, 0.72, 0.69], "grpo": [0.9, 0.88, 0.91]}
+    changes = {f"evaluate/policies.json:{n}/inapplicable": ["iou"] for n in ("majority", "grpo")}
+    folders = write_seeds(tmp_path, shares, seeds=range(3), changes=changes)
+    for folder in folders:
+        path = folder / "evaluate" / "predictions.jsonl"
+        rows = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
+        scored = [
+            {**one, "scores": {"iou": 0.25}} if one["policy"] == "sft" else one for one in rows
+        ]
+        path.write_text("".join(json.dumps(one) + "\n" for one in scored), encoding="utf-8")
+    found = build_methods(read_repetitions(folders, replace(QUESTION, measure="iou")))
+    page = write_methods(found, tmp_path / "page").with_suffix(".md").read_text(encoding="utf-8")
+    rows = [line.split(" | ") for line in page.splitlines() if line.startswith("| ")]
+    cells = {row[0].removeprefix("| "): row[1:] for row in rows}
+    assert [cells[name][0] for name in ("Majority label", "SFT warm-up", "GRPO")] == [
+        "–",
+        "25.0\u00a0%",
+        "–",
+    ]
+    assert list(cells).index("SFT warm-up") < list(cells).index("GRPO")
+
+
 def test_the_page_has_the_same_numbers_in_every_form(flipped: list[Path], tmp_path: Path) -> None:
     found = report(flipped)
     for language in LANGUAGES:

@@ -1,6 +1,7 @@
 """Several test sets side by side: accuracy, pair accuracy and invalid answers of each."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from groupwise.evaluation import (
     Policies,
@@ -55,6 +56,17 @@ def test_each_test_set_has_its_own_columns() -> None:
     (row,) = table.rows
     shares = [str(cell).split()[0] for cell in row[1:]]
     assert shares == ["83.3", "33.3", "66.7", "0.0", "0.0", "16.7"]
+
+
+def test_the_iou_of_boxes_is_told_by_test_set() -> None:
+    rows = [*answer("flat", ["True", "False"]), *answer("textured", ["True", "False"])]
+    rows = [replace(one, scores={"box_iou": n / 4}) for n, one in enumerate(rows)]
+    (table,) = make([*rows, *answer("no boxes", ["True", "False"])])[0].tables
+    assert isinstance(table, Table)
+    columns = dict(zip(table.head, map(str, table.rows[0]), strict=True))
+    assert columns["IoU of boxes on flat"].startswith("12.5")
+    assert columns["IoU of boxes on textured"].startswith("62.5")
+    assert "IoU of boxes on no boxes" not in columns
 
 
 def test_one_test_set_needs_no_table() -> None:

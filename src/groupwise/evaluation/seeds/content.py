@@ -54,7 +54,7 @@ class MethodMaterial:
     """What a report of methods is built from.
 
     ``pairs`` name those that are compared; ``choice`` says on which split a sweep's settings are
-    chosen.
+    chosen; ``inapplicable`` names the policies that the measure is none of.
     """
 
     title: str
@@ -65,6 +65,7 @@ class MethodMaterial:
     gate: Gate = field(default_factory=Gate)
     policies: Policies = field(default_factory=Policies)
     choice: tuple[Statement, ...] = ()
+    inapplicable: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,6 +130,7 @@ class MethodReport:
         notices: what must be known first.
         findings: what the numbers say.
         policies: of the runs; none where sides are compared.
+        inapplicable: the policies that the measure is none of.
     """
 
     title: str
@@ -140,6 +142,7 @@ class MethodReport:
     notices: tuple[Statement, ...]
     findings: tuple[Statement, ...]
     policies: Policies = field(default_factory=Policies)
+    inapplicable: tuple[str, ...] = ()
 
 
 def build_methods(material: MethodMaterial) -> MethodReport:
@@ -160,6 +163,7 @@ def build_methods(material: MethodMaterial) -> MethodReport:
         notices=_collect_notices(material, pairs),
         findings=tuple(_state_findings(material, pairs)),
         policies=material.policies,
+        inapplicable=material.inapplicable,
     )
 
 

@@ -80,13 +80,19 @@ def lay_out(report: MethodReport, language: Language = "en") -> Page:
 
 
 def _tabulate_methods(report: MethodReport, words: Words) -> Table:
-    """Return a row per method: mean, range, number of seeds and the value of each seed."""
+    """Return a row per method: mean, range, number of seeds and the value of each seed.
+
+    A policy that the measure is none of has dashes.
+    """
     seeds = sorted({seed for row in report.methods for seed in row.seeds})
     head = words.labels("method", "mean", "range", "n_seeds")
+    shown = {row.name: _show_method(row, seeds, words) for row in report.methods}
+    dashes = (Cell(DASH),) * (len(head) - 1 + len(seeds))
+    shown |= {name: (Cell(words.title_policy(name)), *dashes) for name in report.inapplicable}
     return Table(
         "",
         (*head, *(words.label("seed_of", seed=seed) for seed in seeds)),
-        tuple(_show_method(row, seeds, words) for row in report.methods),
+        tuple(shown[name] for name in words.policies.sort(shown)),
         kind="headline",
     )
 

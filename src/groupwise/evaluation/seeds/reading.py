@@ -63,7 +63,7 @@ class _Run:
 def read_repetitions(folders: Sequence[Path], question: Question) -> MethodMaterial:
     """Read runs of one recipe as repetitions of every policy that all of them have.
 
-    The last policy is compared with each other one, run by run.
+    The last policy that the measure applies to is compared with each other one, run by run.
 
     Raises:
         EvaluationError: if the runs differ in more than the seed, two have the same one, or they
@@ -72,8 +72,10 @@ def read_repetitions(folders: Sequence[Path], question: Question) -> MethodMater
     """
     runs = [_read_run(folder) for folder in folders]
     measure = _find_measure(question, folders)
-    last = choose_policy([run.rows for run in runs], runs[0].policies)
-    shared = [name for name in _list_policies(runs, question) if name != last]
+    silent = list(_list_inapplicable(runs, question))
+    left = [[row for row in run.rows if row.policy not in silent] for run in runs]
+    last = choose_policy(left, runs[0].policies)
+    shared = [n for n in _list_policies(runs, question) if n != last and n not in silent]
     methods = [
         _read_method(name, name, runs, question, measure)
         for name in runs[0].policies.sort([*shared, last])
@@ -86,6 +88,7 @@ def read_repetitions(folders: Sequence[Path], question: Question) -> MethodMater
         tuple(methods),
         tuple(pairs),
         policies=runs[0].policies,
+        inapplicable=tuple(silent),
     )
 
 
@@ -124,6 +127,13 @@ def _read_run(folder: Path) -> _Run:
 def _find_measure(question: Question, folders: Iterable[Path]) -> Measure:
     name = question.measure
     return define_measure(name, folders) or Measure(name, name, name)
+
+
+def _list_inapplicable(runs: Sequence[_Run], question: Question) -> Iterator[str]:
+    """Yield the policies that the measure is none of, in the order of reports."""
+    for name in runs[0].policies.sort(row.policy for row in runs[0].rows):
+        if all(question.measure in run.policies.find(name).inapplicable for run in runs):
+            yield name
 
 
 def _list_policies(runs: Sequence[_Run], question: Question) -> Iterator[str]:
