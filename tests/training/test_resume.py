@@ -132,7 +132,13 @@ def test_sampling_differs_between_steps(whole):
     _, rows = read_outcome(whole("grpo"))
     lengths = [(row["reward"], row["entropy"]) for row in rows if "reward" in row]
     assert len(set(lengths)) == len(lengths) == 4
-    assert [row["heldout/n"] for row in rows if "heldout/n" in row] == [2, 2]
+
+
+@pytest.mark.parametrize(("name", "steps"), [("sft", [2, 4, 6]), ("grpo", [2, 4])])
+def test_held_out_items_are_looked_at_in_time(name, steps, whole):
+    _, rows = read_outcome(whole(name))
+    looks = [(row["step"], row["heldout/n"]) for row in rows if "heldout/n" in row]
+    assert looks == [(step, 2) for step in steps]
 
 
 def test_rounds_are_used_twice(whole):

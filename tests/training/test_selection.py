@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from groupwise.core import Score, TrainingError, read_jsonl
+from groupwise.core import Score, TrainingError, read_json, read_jsonl
 from groupwise.models import LoraSettings, TrainableSettings, load_policy
 from groupwise.rewards import RewardSet
 from groupwise.training import (
@@ -49,8 +49,11 @@ def train(kind, base, examples, folder, looks, *, trainable=LORA, save_every_ste
         "warmup_share": 0,
         "trainable": trainable,
         "save_every_steps": save_every_steps,
-        "validation": ValidationSettings(**({"every_steps": 1} | asked)),
     }
+    if "heldout_every_steps" in asked:
+        settings |= asked
+    else:
+        settings["validation"] = ValidationSettings(**({"every_steps": 1} | asked))
     policy = load_policy(base)
     workspace = Workspace(folder, 0)
     if looks is not None:
@@ -134,11 +137,28 @@ def test_the_first_value_of_a_look_decides(taught_text_folder, text_examples, tm
 
 
 @pytest.mark.parametrize("kind", ["sft", "grpo"])
+def test_looks_that_choose_nothing_change_nothing(
+    kind, taught_text_folder, text_examples, tmp_path
+):
+    given, looks = (kind, taught_text_folder, text_examples), Looks([0.2, 0.7, 0.5])
+    looked = train(*given, tmp_path / "looked", looks, heldout_every_steps=3)
+    alone = train(*given, tmp_path / "alone", looks, heldout_every_steps=None)
+    assert is_same(looked, alone)
+    rows = read_jsonl(tmp_path / "looked" / "metrics.jsonl")
+    seen = [(row["step"], row["heldout/accuracy"]) for row in rows if "heldout/n" in row]
+    assert seen == [(3, 0.2), (4, 0.7)]
+    one, other = (read_json(tmp_path / name / "budget.json", dict) for name in ("looked", "alone"))
+    assert one == other
+    assert not (tmp_path / "looked" / "selection.json").exists()
+
+
+@pytest.mark.parametrize("kind", ["sft", "grpo"])
 def test_there_is_nothing_to_look_at(kind, taught_text_folder, text_examples, tmp_path):
     with pytest.raises(TrainingError, match="there is no validation split"):
         train(kind, taught_text_folder, text_examples, tmp_path, None)
 
 
-def test_looks_are_asked_for_in_one_way():
+@pytest.mark.parametrize("settings", [SftSettings, GrpoSettings])
+def test_looks_are_asked_for_in_one_way(settings):
     with pytest.raises(ValueError, match="leave heldout_every_steps out"):
-        GrpoSettings(heldout_every_steps=2, validation=ValidationSettings(every_steps=2))
+        settings(heldout_every_steps=2, validation=ValidationSettings(every_steps=2))

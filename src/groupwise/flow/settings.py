@@ -38,7 +38,7 @@ class EvaluationSettings(Config):
         num_items: test items, drawn by the seed so that fewer are always among more; None: all.
         batch_size: prompts per forward pass.
         num_latency_items: test items asked one by one, to time them.
-        num_heldout_items: validation items behind the held-out curve of GRPO.
+        num_heldout_items: validation items behind each look while a policy trains.
     """
 
     num_items: Annotated[int | None, Source("items")] = Field(default=None, ge=1)

@@ -133,18 +133,19 @@ def _make_sft(sources: str, config: Any) -> Stage:
         name="sft",
         work="training:run_sft",
         summary="warm-up",
-        reads=f"{LOOKS if config.sft.validation else f'seed {POLICY}'} sft",
+        reads=f"{LOOKS if config.sft.has_looks else f'seed {POLICY}'} sft",
         parts=("parser", "warmup"),
         uses=sources,
     )
 
 
 def _make_control(sources: str, config: Any) -> Stage:
+    has_looks = config.grpo.validation or config.sft.heldout_every_steps
     return Stage(
         name="sft_control",
         work="training:run_sft_control",
         summary="control: SFT on the labels GRPO saw",
-        reads=f"{LOOKS if config.grpo.validation else ASKED} sft grpo.epochs grpo.learning_rate "
+        reads=f"{LOOKS if has_looks else ASKED} sft grpo.epochs grpo.learning_rate "
         "grpo.trainable grpo.validation",
         parts=("parser", "warmup"),
         uses=f"{sources} sft",

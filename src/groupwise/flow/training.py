@@ -21,7 +21,7 @@ def run_sft(task: Task[Any], context: StepContext) -> None:
         rows,
         config.sft,
         workspace=Workspace(context.folder, config.seed),
-        check_heldout=_open_check(task, policy, context) if config.sft.validation else None,
+        check_heldout=_open_check(task, policy, context) if config.sft.has_looks else None,
     )
     keep_policy(trained, context.folder)
 
@@ -37,7 +37,7 @@ def run_sft_control(task: Task[Any], context: StepContext) -> None:
     rows = task.control(config, examples, make_ask(policy, config))
     settings = make_control_settings(config.sft, config.grpo)
     workspace = Workspace(context.folder, derive_seed(config.seed, "same labels"))
-    check = _open_check(task, policy, context) if settings.validation else None
+    check = _open_check(task, policy, context) if settings.has_looks else None
     trained = train_sft(policy, rows, settings, workspace=workspace, check_heldout=check)
     keep_policy(trained, context.folder)
 

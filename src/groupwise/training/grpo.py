@@ -24,7 +24,7 @@ from groupwise.training.callbacks import (
 )
 from groupwise.training.grpo_rows import RewardFunction, lay_out_prompts, make_prompt_rows
 from groupwise.training.grpo_trainer import build_vllm_arguments, make_grpo_trainer
-from groupwise.training.selection import open_validation
+from groupwise.training.selection import open_looks
 from groupwise.training.settings import GrpoSettings
 from groupwise.training.trackers import Trackers
 from groupwise.training.workspace import (
@@ -107,8 +107,7 @@ def train_grpo(
     reward = RewardFunction(examples, rewards, end_token_ids=policy.end_token_ids)
     shown = {name: _RENAMED[name] for name in _SHOWN}
     trackers = Trackers(settings.report_to)
-    validation = open_validation(settings, workspace, check_heldout, trackers=trackers)
-    looks = validation or _open_heldout(settings, workspace, check_heldout, trackers)
+    looks = open_looks(settings, workspace, check_heldout, trackers=trackers)
     with (
         StepProgress(workspace.folder.name, shown=shown) as progress,
         _drop_reference(model),
@@ -138,7 +137,7 @@ def train_grpo(
         resolved,
         num_steps=trainer.state.global_step,
         gradient_accumulation=settings.gradient_accumulation,
-        **(validation.finish(model) if validation else {}),
+        **(looks.finish(model) if looks else {}),
     )
     remove_checkpoints(workspace.folder)
     model.eval()
@@ -157,15 +156,6 @@ def _check_prompts(examples: Sequence[Example], *, num_needed: int) -> None:
             got=f"{num_bare} of {len(examples)} without",
             fix="train on them one after the other",
         )
-
-
-def _open_heldout(
-    settings: GrpoSettings, workspace: Workspace, check: CheckHeldout | None, trackers: Trackers
-) -> HeldoutRows | None:
-    every_steps = settings.heldout_every_steps
-    if check is None or every_steps is None:
-        return None
-    return HeldoutRows(workspace.metrics, check=check, every_steps=every_steps, trackers=trackers)
 
 
 def _limit_steps(arguments: Any, settings: GrpoSettings, *, num_rounds: int) -> float:

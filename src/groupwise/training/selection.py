@@ -125,23 +125,26 @@ class BestOnValidation(HeldoutRows):
         return self.kept / f"{step}.safetensors"
 
 
-def open_validation(
+def open_looks(
     settings: TrainerSettings,
     workspace: Workspace,
     check: CheckHeldout | None,
     *,
     trackers: Trackers,
-) -> BestOnValidation | None:
-    """Return the looks that settings ask for, or None.
+) -> HeldoutRows | None:
+    """Return the looks that settings ask for, or None: to choose by, or to be drawn alone.
 
     Raises:
-        TrainingError: if they ask for some and there is nothing to look at.
+        TrainingError: if they choose and there is nothing to look at.
     """
-    if settings.validation is None:
+    every_steps = settings.heldout_every_steps
+    if settings.validation is not None:
+        if check is None:
+            raise TrainingError(
+                "validation is asked for, and there is no validation split to look at",
+                fix="leave validation out, or give the data a validation split",
+            )
+        return BestOnValidation(workspace, settings.validation, check=check, trackers=trackers)
+    if check is None or every_steps is None:
         return None
-    if check is None:
-        raise TrainingError(
-            "validation is asked for, and there is no validation split to look at",
-            fix="leave validation out, or give the data a validation split",
-        )
-    return BestOnValidation(workspace, settings.validation, check=check, trackers=trackers)
+    return HeldoutRows(workspace.metrics, check=check, every_steps=every_steps, trackers=trackers)

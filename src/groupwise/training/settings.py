@@ -68,6 +68,7 @@ class TrainerSettings(Config):
         report_to: trackers that are told the values of ``metrics.jsonl``; each must be installed.
         gradient_checkpointing: recompute activations to save memory.
         trainable: which weights are trained.
+        heldout_every_steps: a held-out check each so many steps and after the last; None: none.
         validation: when to stop and which weights to keep; None: train to the end, keep the last.
     """
 
@@ -83,7 +84,19 @@ class TrainerSettings(Config):
     report_to: Annotated[tuple[Tracker, ...], _LOGGED] = ()
     gradient_checkpointing: Annotated[bool, _SAME] = False
     trainable: TrainableSettings = TrainableSettings()
+    heldout_every_steps: Annotated[int | None, _LOGGED] = Field(default=None, ge=1)
     validation: ValidationSettings | None = None
+
+    @model_validator(mode="after")
+    def _check_looks(self) -> Self:
+        if self.validation is not None and self.heldout_every_steps is not None:
+            raise ValueError("validation looks by itself: leave heldout_every_steps out")
+        return self
+
+    @property
+    def has_looks(self) -> bool:
+        """Whether validation is looked at while it trains."""
+        return self.validation is not None or self.heldout_every_steps is not None
 
     @field_validator("report_to")
     @classmethod
@@ -233,7 +246,6 @@ class GrpoSettings(TrainerSettings):
         scale_rewards: divide advantages by the group's or batch's std, or not.
         clip_low, clip_high: the ratio is clipped to [1 - clip_low, 1 + clip_high]; ``cispo``
             only has the upper limit.
-        heldout_every_steps: a held-out check each so many steps and after the last; None: none.
         speed: what is computed once per prompt instead of once per completion.
         vllm: sample with vLLM; None: with Transformers.
     """
@@ -254,15 +266,8 @@ class GrpoSettings(TrainerSettings):
     scale_rewards: Literal["group", "batch", "none"] = "group"
     clip_low: float = Field(default=0.2, gt=0)
     clip_high: float = Field(default=0.2, gt=0)
-    heldout_every_steps: Annotated[int | None, _LOGGED] = Field(default=None, ge=1)
     speed: Annotated[SpeedSettings, _SAME] = SpeedSettings()
     vllm: VllmSettings | None = None
-
-    @model_validator(mode="after")
-    def _check_looks(self) -> Self:
-        if self.validation is not None and self.heldout_every_steps is not None:
-            raise ValueError("validation looks by itself: leave heldout_every_steps out")
-        return self
 
     @model_validator(mode="after")
     def _check_sampler(self) -> Self:

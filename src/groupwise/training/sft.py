@@ -23,7 +23,7 @@ from groupwise.training.callbacks import (
     WholeCheckpoints,
 )
 from groupwise.training.rows import ReadAhead, RowCollator
-from groupwise.training.selection import open_validation
+from groupwise.training.selection import open_looks
 from groupwise.training.settings import GrpoSettings, SftSettings
 from groupwise.training.sft_rows import RowsOfEpoch
 from groupwise.training.trackers import Trackers
@@ -40,7 +40,7 @@ def make_control_settings(sft: SftSettings, grpo: GrpoSettings) -> SftSettings:
     """Return settings of SFT that goes on where GRPO does, at its rate and for as many passes.
 
     It trains what GRPO trains, with GRPO's learning rate and epochs (all of them, even if
-    ``max_steps`` ends GRPO before), and looks at validation as GRPO does; all else is as in the
+    ``max_steps`` ends GRPO before), and chooses on validation as GRPO does; all else is as in the
     warm-up ``sft``. What a recipe adds to its warm-up's settings is left out.
     """
     values = sft.model_dump(include=set(SftSettings.model_fields))
@@ -49,6 +49,7 @@ def make_control_settings(sft: SftSettings, grpo: GrpoSettings) -> SftSettings:
         "learning_rate": grpo.learning_rate,
         "trainable": grpo.trainable.model_dump(),
         "validation": grpo.validation and grpo.validation.model_dump(),
+        "heldout_every_steps": None if grpo.validation else sft.heldout_every_steps,
     }
     return SftSettings.model_validate({**values, **of_grpo})
 
@@ -113,8 +114,8 @@ def train_sft(
 
     Writes ``metrics.jsonl``, ``budget.json`` and checkpoints to the workspace; if whole
     checkpoints are already there, training continues from the newest. Before it starts, stderr
-    says what trains. ``check_heldout`` is called where ``validation`` asks for a look; its values
-    go to the metrics.
+    says what trains. ``check_heldout`` is called every ``heldout_every_steps``, or as
+    ``validation`` says; its values go to the metrics.
 
     Raises:
         TrainingError: if there are no rows, if epochs differ in their number of rows, if the
@@ -143,7 +144,7 @@ def train_sft(
         lambda places: collate([schedule[place] for place in places]), num_rows=len(schedule)
     )
     trackers = Trackers(settings.report_to)
-    validation = open_validation(settings, workspace, check_heldout, trackers=trackers)
+    looks = open_looks(settings, workspace, check_heldout, trackers=trackers)
     with (
         StepProgress(workspace.folder.name, shown={"loss": "loss"}) as progress,
         name_memory_settings(settings),
@@ -164,7 +165,7 @@ def train_sft(
                     num_epochs=settings.epochs,
                     trackers=trackers,
                 ),
-                *([validation] if validation else []),
+                *([looks] if looks else []),
                 WholeCheckpoints(),
                 TrainableTable(model),
                 progress,
@@ -177,7 +178,7 @@ def train_sft(
         num_steps=trainer.state.global_step,
         num_samples=len(taught),
         num_tokens=sum(len(collate.encode_target(row)) for _, _, row in taught),
-        **(validation.finish(model) if validation else {}),
+        **(looks.finish(model) if looks else {}),
     )
     remove_checkpoints(workspace.folder)
     model.eval()

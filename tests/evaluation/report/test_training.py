@@ -1,12 +1,15 @@
 """What the monitor sees stands in the report, too."""
 
+import re
 from pathlib import Path
 
+import pytest
 from run_folders import POLICIES
 
 from groupwise.core import write_json, write_jsonl
 from groupwise.evaluation import Policies, write_policies
-from groupwise.evaluation.page import Words, list_plots
+from groupwise.evaluation.page import Language, Words, list_plots
+from groupwise.evaluation.page.canvas import render_svg
 from groupwise.evaluation.report import build_report, lay_out, render_html, render_markdown
 from groupwise.evaluation.report.training import tabulate_trainings
 
@@ -56,6 +59,32 @@ def test_a_training_of_any_name_has_its_curves_and_alarms(tmp_path: Path):
     html = render_html(report)
     assert "KL to the start of stage_two" in html
     assert "num_tokens = 7" in html
+
+
+@pytest.mark.parametrize(
+    ("language", "ends"),
+    [
+        ("en", ("Loss", "Held-out accuracy", "Loss and held-out accuracy of SFT warm-up")),
+        ("zh", ("损失", "留出集准确率", "SFT 预热 的损失与留出集准确率")),
+    ],
+)
+def test_loss_and_held_out_accuracy_of_sft_are_one_plot(
+    tmp_path: Path, language: Language, ends: tuple[str, str, str]
+):
+    losses = [{"step": step, "loss": 2.0 / step} for step in (1, 2, 3, 4)]
+    looks = [{"step": step, "heldout/accuracy": step / 8, "heldout/n": 96} for step in (2, 4)]
+    write_policies(tmp_path, POLICIES)
+    write_jsonl(tmp_path / "sft/metrics.jsonl", losses + looks)
+    write_jsonl(tmp_path / "sft_control/metrics.jsonl", losses)
+    plots = {plot.name: plot for plot in list_plots(lay_out(build_report(tmp_path), language))}
+    assert {"loss", "loss-and-accuracy-sft"} == set(plots)
+    found = plots["loss-and-accuracy-sft"]
+    left, right, title = ends
+    assert found.title == title
+    assert found.alt == f"{title}: {left} 2 → 0.5; {right} 25.0\u00a0% → 50.0\u00a0%"
+    drawn = render_svg(found.draw, found.size).decode()
+    told = re.findall(r"<text[^>]*>([^<]*)</text>", drawn)
+    assert {left, right, Words(language).label("step"), "100\u00a0%", "1.5"} <= set(told)
 
 
 def test_the_values_of_the_page_are_in_the_report(tmp_path: Path):

@@ -34,6 +34,7 @@ from groupwise.evaluation.page.plots import (
     explain_smoothing,
     name_file,
     plot_bars,
+    plot_beside_share,
     plot_lines,
     shorten,
 )
@@ -95,6 +96,7 @@ __all__ = [
     "name_file",
     "pick_color",
     "plot_bars",
+    "plot_beside_share",
     "plot_lines",
     "plot_reliability",
     "render_html",

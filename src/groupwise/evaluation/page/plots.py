@@ -6,7 +6,7 @@ reads files or computes a metric.
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Literal
 
@@ -16,13 +16,14 @@ from matplotlib.ticker import FuncFormatter, MaxNLocator
 from groupwise.evaluation.clusters import Interval
 from groupwise.evaluation.page.blocks import Plot
 from groupwise.evaluation.page.canvas import INK, MUTED, Axes, make_percent_axis
-from groupwise.evaluation.page.numbers import format_plain
+from groupwise.evaluation.page.numbers import format_plain, format_share
 from groupwise.evaluation.page.words import Words
 from groupwise.evaluation.untyped import uniform_filter1d
 
 Form = Literal["share", "percent", "plain"]
 _WIDTH = 4.6
 _CURVE_SIZE = (3.8, 3.0)
+_TWO_AXES_SIZE = (4.4, 3.0)
 _BAND_ALPHA = 0.18
 _MAX_TITLE = 40
 _MAX_NAME = 22
@@ -165,6 +166,44 @@ def plot_lines(
         size=_CURVE_SIZE,
         caption=caption,
     )
+
+
+def plot_beside_share(
+    name: str, title: str, line: Line, share: Line, words: Words, *, caption: str = ""
+) -> Plot:
+    """Return a line by the axis on the left and a share over the same steps by that on the right.
+
+    Args:
+        name: of the file.
+        title: of the plot.
+        line: its axis has its title and colour.
+        share: likewise, from 0 to 100 %.
+        words: for the axis of the steps.
+        caption: how to read it.
+    """
+    told = "; ".join(
+        f"{one.title} {format_one(one.values[0])} → {format_one(one.values[-1])}"
+        for one, format_one in ((line, format_plain), (share, format_share))
+    )
+    return Plot(
+        name=name,
+        title=title,
+        alt=f"{title}: {told}",
+        draw=partial(_draw_beside_share, line, share, words.label("step")),
+        size=_TWO_AXES_SIZE,
+        caption=caption,
+    )
+
+
+def _draw_beside_share(line: Line, share: Line, step: str, axes: Axes) -> None:
+    _draw_lines([replace(line, title="")], "plain", step, axes)
+    other = axes.twinx()
+    _draw_line(share, other)
+    other.set_ylim(-0.01, 1.02)
+    other.yaxis.set_major_formatter(make_percent_axis())
+    other.grid(visible=False)
+    axes.set_ylabel(line.title, color=line.color)
+    other.set_ylabel(share.title, color=share.color)
 
 
 def explain_smoothing(num_points: int, words: Words) -> str:

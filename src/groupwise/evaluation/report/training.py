@@ -25,6 +25,7 @@ SIGNALS = (
     "learning_rate",
     "grad_norm",
 )
+HELDOUT = "heldout/accuracy"
 Logs = Mapping[str, History]
 
 
@@ -75,10 +76,13 @@ def _tabulate_speed(files: RunFiles, words: Words) -> tuple[Block, ...]:
 def plot_trainings(logs: Logs, words: Words) -> tuple[page.Plot, ...]:
     """Return learning curves, losses and the parts of rewards, as far as there are numbers."""
     rewarded = {name: log for name, log in logs.items() if log.is_rewarded}
-    losses = {name: log.read("loss") for name, log in logs.items() if not log.is_rewarded}
+    taught = {name: log for name, log in logs.items() if not log.is_rewarded and log.read("loss")}
+    looked = {name: log for name, log in taught.items() if log.read(HELDOUT)}
+    losses = {name: log.read("loss") for name, log in taught.items() if name not in looked}
     return (
         *(plot for name, log in rewarded.items() for plot in _plot_reward(name, log, words)),
-        *_plot_losses({name: series for name, series in losses.items() if series}, words),
+        *_plot_losses(losses, words),
+        *(_plot_loss_and_accuracy(name, log, words) for name, log in looked.items()),
         *(plot for name, log in rewarded.items() for plot in _plot_parts(name, log, words)),
     )
 
@@ -103,7 +107,7 @@ def _draw(series: Series, title: str, color: str, *, has_marks: bool = False) ->
 
 
 def _plot_reward(name: str, log: History, words: Words) -> Iterator[page.Plot]:
-    reward, heldout = log.read("reward"), log.read("heldout/accuracy")
+    reward, heldout = log.read("reward"), log.read(HELDOUT)
     lines = [_draw(reward, words.label("mean_reward"), _color(name, words))] if reward else []
     caption = page.explain_smoothing(len(reward), words)
     if heldout:
@@ -124,6 +128,18 @@ def _plot_losses(losses: Mapping[str, Series], words: Words) -> Iterator[page.Pl
         ]
         caption = page.explain_smoothing(max(map(len, losses.values())), words)
         yield page.plot_lines("loss", words.label("supervised_loss"), lines, words, caption=caption)
+
+
+def _plot_loss_and_accuracy(name: str, log: History, words: Words) -> page.Plot:
+    loss, heldout = log.read("loss"), log.read(HELDOUT)
+    return page.plot_beside_share(
+        page.name_file("loss-and-accuracy", name),
+        words.label("loss_and_accuracy", policy=words.title_policy(name)),
+        _draw(loss, words.title("series", "loss"), page.pick_color(0)),
+        _draw(heldout, words.title("series", HELDOUT), page.pick_color(1), has_marks=True),
+        words,
+        caption=f"{page.explain_smoothing(len(loss), words)} {words.label('diamonds')}",
+    )
 
 
 def _plot_parts(name: str, log: History, words: Words) -> Iterator[page.Plot]:
