@@ -5,7 +5,7 @@ from typing import Annotated, Literal, Self
 
 from pydantic import Field, model_validator
 
-from groupwise.core import Config, Harmless
+from groupwise.core import Config, Harmless, Source
 from groupwise.data import find_place_problem
 from groupwise.flow import DataSettings, FlowConfig
 from groupwise.inference import ResponderSettings, RetrySettings, Sampling
@@ -83,7 +83,7 @@ class WarmupSettings(SftSettings):
     """
 
     targets: Literal["boxes", "words", "answer"] = "boxes"
-    traces: Path | None = None
+    traces: Annotated[Path | None, Source("data")] = None
     traces_kept: Literal["all", "correct"] = "correct"
 
 

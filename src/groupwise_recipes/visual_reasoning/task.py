@@ -92,7 +92,7 @@ class VisualReasoning(Task[VisualConfig]):
         """Draw or read the rows of each split."""
         prepare_rows(config, folder)
         if config.sft and config.sft.traces:
-            sample_traces(config.sft.traces, read_warmup(folder), folder, seed=config.seed)
+            sample_traces(config.sft.traces, folder, seed=config.seed)
 
     def find_in_data(self, config: VisualConfig, prepared: Path) -> Sequence[Finding]:
         """Return what words alone tell, pictures of several splits, and what rows leave out."""
@@ -114,7 +114,7 @@ class VisualReasoning(Task[VisualConfig]):
         rows = (
             make_warmup_rows(examples, given.targets)
             if given.traces is None
-            else teach_traces(examples, folder, kept=given.traces_kept)
+            else teach_traces(examples, kept=given.traces_kept)
         )
         return lambda _: rows
 

@@ -1,23 +1,21 @@
-"""What the GRPO policy of a finished run answers to the warm-up's questions, to be taught."""
+"""What the GRPO policy of a finished run answers to the warm-up's questions, to be taught.
+
+A trace is a field of the example that it answers, so that what is taught is known by its content
+wherever the run lies.
+"""
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
-from groupwise.core import (
-    ConfigError,
-    DataError,
-    Example,
-    derive_seed,
-    read_jsonl,
-    write_json,
-    write_jsonl,
-)
+from groupwise.core import ConfigError, DataError, Example, derive_seed, write_json
+from groupwise.data import write_examples
 from groupwise.training import SftRow
 from groupwise_recipes.visual_reasoning.answers import QUESTION_PARSER
+from groupwise_recipes.visual_reasoning.teaching import read_warmup
 
-_NAME = "traces.jsonl"
+_FIELD = "trace"
 _GRADES: Mapping[float | None, str] = {None: "invalid", 0.0: "wrong", 1.0: "correct"}
 
 
@@ -32,13 +30,12 @@ def find_traced(run: Path) -> Path:
     return run / "grpo" / "policy"
 
 
-def sample_traces(run: Path, examples: Sequence[Example], folder: Path, *, seed: int) -> None:
-    """Write one trace of each example, sampled as the run's GRPO samples, and how many are right.
+def sample_traces(run: Path, folder: Path, *, seed: int) -> None:
+    """Give each example of a warm-up one trace, sampled as the run's GRPO samples.
 
     Args:
         run: a finished run.
-        examples: what is asked; none of the test.
-        folder: gets ``traces.jsonl``, and ``traces.json`` with the counts.
+        folder: with the warm-up; gets ``traces.json``, how many traces are right.
         seed: of the draws.
     """
     from groupwise.flow import open_policy, open_run
@@ -52,33 +49,34 @@ def sample_traces(run: Path, examples: Sequence[Example], folder: Path, *, seed:
     )
     policy = open_policy(config, find_traced(run))
     engine = LocalEngine(policy, batch_size=config.evaluation.batch_size)
+    examples = read_warmup(folder)
     replies = engine.generate(examples, sampling=sampling)
-    rows = [
-        {
-            "id": example.id,
-            "text": reply.text,
-            "is_finished": reply.finish_reason == "stop",
-            "grade": _GRADES[QUESTION_PARSER.measure(example, reply.text)],
-        }
+    traced = [
+        add_trace(example, reply.text, is_finished=reply.finish_reason == "stop")
         for example, [reply] in zip(examples, replies, strict=True)
     ]
-    write_jsonl(folder / _NAME, rows)
-    write_json(folder / "traces.json", Counter(row["grade"] for row in rows))
+    write_examples(folder / "warmup.jsonl", traced)
+    write_json(folder / "traces.json", Counter(one.fields[_FIELD]["grade"] for one in traced))
 
 
-def teach_traces(examples: Sequence[Example], folder: Path, *, kept: str) -> list[SftRow]:
-    """Return the traces in a folder as what is taught; where one was cut off, so is the lesson.
+def add_trace(example: Example, text: str, *, is_finished: bool) -> Example:
+    """Return an example with a trace that answers it, and how right that is."""
+    grade = _GRADES[QUESTION_PARSER.measure(example, text)]
+    trace = {"text": text, "is_finished": is_finished, "grade": grade}
+    return replace(example, fields={**example.fields, _FIELD: trace})
+
+
+def teach_traces(examples: Sequence[Example], *, kept: str) -> list[SftRow]:
+    """Return traces as what is taught; where one was cut off, so is the lesson.
 
     Args:
-        examples: that they answer.
-        folder: where ``sample_traces`` wrote.
+        examples: with a trace each.
         kept: ``all`` of them, or the ``correct`` ones.
 
     Raises:
         DataError: if none is kept.
     """
-    traces: dict[str, Any] = {row["id"]: row for row in read_jsonl(folder / _NAME)}
-    found = [(example, traces[example.id]) for example in examples]
+    found = [(example, example.fields[_FIELD]) for example in examples]
     rows = [
         SftRow(example, trace["text"], is_finished=trace["is_finished"])
         for example, trace in found

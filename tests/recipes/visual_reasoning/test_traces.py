@@ -1,5 +1,6 @@
 """Answers of a finished run as what is taught."""
 
+import shutil
 from pathlib import Path
 
 import pytest
@@ -10,15 +11,20 @@ from groupwise.core import (
     DataError,
     Example,
     Message,
+    load_config,
     make_example,
     read_json,
-    write_jsonl,
+    write_json,
 )
 from groupwise.data import read_examples
+from groupwise.evaluation import describe_rows
 from groupwise.training import SftRow
 from groupwise_recipes.visual_reasoning.answers import QUESTION_PARSER
-from groupwise_recipes.visual_reasoning.traces import find_traced, teach_traces
+from groupwise_recipes.visual_reasoning.config import VisualConfig
+from groupwise_recipes.visual_reasoning.task import TASK
+from groupwise_recipes.visual_reasoning.traces import add_trace, find_traced, teach_traces
 
+CONFIGS = Path(__file__).parents[3] / "src/groupwise_recipes/visual_reasoning/configs"
 TINY = {
     "data.drawn.num_pairs": 40,
     "data.drawn.num_test_pairs": 6,
@@ -33,36 +39,34 @@ TINY = {
 
 
 @pytest.fixture
-def examples(tmp_path: Path) -> list[Example]:
+def examples() -> list[Example]:
     """Three statements with a trace of each grade; the last is cut off."""
-    found = [
+    asked = [
         make_example([Message("user", text)], cluster=text, label="True")
         for text in ("a", "b", "c")
     ]
-    texts = [QUESTION_PARSER.write("True"), QUESTION_PARSER.write("False"), "Well"]
-    grades = zip(found, texts, ("correct", "wrong", "invalid"), strict=True)
-    rows = [
-        {"id": one.id, "text": text, "is_finished": grade != "invalid", "grade": grade}
-        for one, text, grade in grades
+    right, wrong = (QUESTION_PARSER.write(label) for label in ("True", "False"))
+    return [
+        add_trace(asked[0], right, is_finished=True),
+        add_trace(asked[1], wrong, is_finished=True),
+        add_trace(asked[2], "Well", is_finished=False),
     ]
-    write_jsonl(tmp_path / "traces.jsonl", rows)
-    return found
 
 
-def test_traces_are_taught_all_or_the_correct_ones(tmp_path: Path, examples: list[Example]) -> None:
+def test_traces_are_taught_all_or_the_correct_ones(examples: list[Example]) -> None:
     right, wrong = (QUESTION_PARSER.write(label) for label in ("True", "False"))
     first = SftRow(examples[0], right)
-    assert teach_traces(examples, tmp_path, kept="correct") == [first]
-    assert teach_traces(examples, tmp_path, kept="all") == [
+    assert teach_traces(examples, kept="correct") == [first]
+    assert teach_traces(examples, kept="all") == [
         first,
         SftRow(examples[1], wrong),
         SftRow(examples[2], "Well", is_finished=False),
     ]
 
 
-def test_without_a_correct_trace_nothing_is_taught(tmp_path: Path, examples: list[Example]) -> None:
+def test_without_a_correct_trace_nothing_is_taught(examples: list[Example]) -> None:
     with pytest.raises(DataError, match=r"no trace is correct; got 2 traces"):
-        teach_traces(examples[1:], tmp_path, kept="correct")
+        teach_traces(examples[1:], kept="correct")
 
 
 def test_a_run_without_a_finished_grpo_is_refused(tmp_path: Path) -> None:
@@ -73,24 +77,54 @@ def test_a_run_without_a_finished_grpo_is_refused(tmp_path: Path) -> None:
     assert find_traced(tmp_path) == tmp_path / "grpo" / "policy"
 
 
-@pytest.mark.slow
-def test_virtual_tokens_are_taught_the_traces_of_a_run(tmp_path: Path) -> None:
-    source = RecipeJob("visual_reasoning", TINY, "prompts")
-    done = source.run(tmp_path / "source", "--until", "grpo")
+@pytest.fixture(scope="module")
+def source(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A run with a finished GRPO; only to be read."""
+    out = tmp_path_factory.mktemp("traced") / "source"
+    done = RecipeJob("visual_reasoning", TINY, "prompts").run(out, "--until", "grpo")
     assert done.returncode == 0, done.stderr
-    settings = {"sft.traces": tmp_path / "source", "sft.traces_kept": "all"}
-    prompt = {
-        "model.base": tmp_path / "source" / "sft" / "policy",
+    return out
+
+
+@pytest.mark.slow
+def test_virtual_tokens_are_taught_the_traces_of_a_run(source: Path, tmp_path: Path) -> None:
+    settings = {
+        **TINY,
+        "sft.traces": source,
+        "sft.traces_kept": "all",
+        "model.base": source / "sft" / "policy",
         "sft.trainable.method": "prompt",
+        "sft.epochs": 1,
     }
-    taught = RecipeJob(
-        "visual_reasoning", {**TINY, **settings, **prompt, "sft.epochs": 1}, "prompts"
+    done = RecipeJob("visual_reasoning", settings, "prompts").run(
+        tmp_path / "taught", "--until", "sft"
     )
-    done = taught.run(tmp_path / "taught", "--until", "sft")
     assert done.returncode == 0, done.stderr
     prepared = tmp_path / "taught" / "prepare"
     counts = read_json(prepared / "traces.json", dict)
     warmup = read_examples(prepared / "warmup.jsonl")
-    assert sum(counts.values()) == len(warmup) == len(teach_traces(warmup, prepared, kept="all"))
+    assert sum(counts.values()) == len(warmup) == len(teach_traces(warmup, kept="all"))
     parts = read_json(tmp_path / "taught" / "sft" / "trainable.json", list)
     assert {row["part"] for row in parts if row["num_trainable"]} == {"virtual tokens"}
+
+
+@pytest.mark.slow
+def test_traces_are_known_by_what_they_say_and_not_by_where_they_lie(
+    source: Path, tmp_path: Path
+) -> None:
+    """As of other data: the digest of the warm-up is compared, and the path is not."""
+    copy = tmp_path / "elsewhere" / "copy"
+    shutil.copytree(source, copy)
+
+    def prepare(name: str, run: Path) -> tuple[object, object]:
+        settings = [f"{key}={value}" for key, value in {**TINY, "sft.traces": run}.items()]
+        config = load_config(VisualConfig, CONFIGS / "prompts.yaml", overrides=settings)
+        TASK.prepare(config, tmp_path / name)
+        return describe_rows(tmp_path / name / "warmup.jsonl"), TASK.inputs(config)
+
+    once = prepare("once", source)
+    assert prepare("again", copy) == once
+    manifest = read_json(copy / "manifest.json", dict)
+    manifest["config"]["grpo"]["max_new_tokens"] = 3
+    write_json(copy / "manifest.json", manifest)
+    assert prepare("shorter", copy)[0] != once[0]
