@@ -55,10 +55,12 @@ def report(
 
     The values of the first axis of a sweep are compared, or those of the axes named --factor. Of a
     sweep over seeds alone, and of several runs, the policies are compared as methods. A recipe that
-    has a report of its own for several runs writes that one, unless --metric or --factor is given.
+    has a report of its own for several runs, also of sweeps, writes that one, unless --metric or
+    --factor is given; of one run, it does so with --out.
     """
     target = targets[0]
-    is_study_wanted = metric is None and not factors
+    is_alone = (target / "manifest.json").is_file() and not targets[1:]
+    is_study_wanted = metric is None and not factors and not (is_alone and out is None)
     metric = metric or ACCURACY
     if is_study_wanted and (study := find_study(targets)) is not None:
         folder = out or (Path("runs") / f"study-{target.resolve().name}" if targets[1:] else target)
@@ -97,25 +99,34 @@ def report(
 
 
 def find_study(targets: list[Path]) -> tuple[Recipe[Any], list[Path]] | None:
-    """Return the recipe of a sweep, or of several runs, that reports on them itself, and the runs.
+    """Return the recipe of runs and sweeps that reports on several runs itself, and the runs.
+
+    Raises:
+        RunError: if a sweep cannot be read.
+    """
+    files = ("sweep.json", "manifest.json")
+    is_known = all(any((one / name).is_file() for name in files) for one in targets)
+    runs = list(dict.fromkeys(run for one in targets for run in list_runs(one)))
+    if not (is_known and runs):
+        return None
+    try:
+        recipe = find_recipe(RunFolder(runs[0]).read_manifest()["recipe"])
+    except ConfigError:  # It is not installed here; other reports do not need it.
+        return None
+    return None if recipe.report_study is None else (recipe, runs)
+
+
+def list_runs(target: Path) -> list[Path]:
+    """Return the done runs of a sweep, or a run itself; none of anything else.
 
     Raises:
         RunError: if a sweep cannot be read.
     """
     from groupwise.pipeline.sweep import read_sweep
 
-    if (targets[0] / "sweep.json").is_file() and not targets[1:]:
-        sweep = read_sweep(targets[0])
-        name, runs = sweep.recipe, [cell.folder for cell in sweep.cells if cell.state == "done"]
-    elif targets[1:] and all((run / "manifest.json").is_file() for run in targets):
-        name, runs = RunFolder(targets[0]).read_manifest()["recipe"], targets
-    else:
-        return None
-    try:
-        recipe = find_recipe(name)
-    except ConfigError:  # It is not installed here; other reports do not need it.
-        return None
-    return None if recipe.report_study is None or not runs else (recipe, runs)
+    if (target / "sweep.json").is_file():
+        return [cell.folder for cell in read_sweep(target).cells if cell.state == "done"]
+    return [target] if (target / "manifest.json").is_file() else []
 
 
 def write_study(

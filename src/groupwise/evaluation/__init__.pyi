@@ -76,7 +76,7 @@ from groupwise.evaluation.page import (
     unmark_code,
     write_page,
 )
-from groupwise.evaluation.page.numbers import format_points, format_share
+from groupwise.evaluation.page.numbers import format_points, format_share, format_share_interval
 from groupwise.evaluation.paired import (
     PairedComparison,
     adjust,
@@ -118,6 +118,7 @@ from groupwise.evaluation.report import (
 )
 from groupwise.evaluation.results import predict_each, write_evaluation
 from groupwise.evaluation.scoring import MAX_SLICES, list_measures, read_items
+from groupwise.evaluation.seeds import find_unlike
 from groupwise.evaluation.significance import SIGNIFICANCE, adjust_holm
 
 __all__ = [
@@ -193,8 +194,10 @@ __all__ = [
     "digest_items",
     "digest_prompts",
     "digest_weights",
+    "find_unlike",
     "format_points",
     "format_share",
+    "format_share_interval",
     "group_by_policy",
     "list_discordant",
     "list_measures",

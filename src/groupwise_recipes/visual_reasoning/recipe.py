@@ -1,8 +1,19 @@
 """Visual reasoning: statements and questions about pictures, reasoned about with boxes."""
 
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Literal
 
 from groupwise.flow import make_recipe
+
+
+def _report_study(
+    runs: Sequence[Path], folder: Path, language: Literal["en", "zh"]
+) -> Sequence[str]:
+    from groupwise_recipes.visual_reasoning.study.page import write_study
+
+    return write_study(runs, folder, language=language)
+
 
 recipe = make_recipe(
     "groupwise_recipes.visual_reasoning.task:TASK",
@@ -10,4 +21,5 @@ recipe = make_recipe(
     summary="Is what the picture shows what is said of it, and does the reasoning hold?",
     config_type="groupwise_recipes.visual_reasoning.config:VisualConfig",
     config_folder=Path(__file__).parent / "configs",
+    report_study=_report_study,
 )

@@ -11,7 +11,7 @@ from groupwise.evaluation.seeds.content import (
     build_methods,
 )
 from groupwise.evaluation.seeds.layout import tell_methods, write_methods
-from groupwise.evaluation.seeds.reading import Side, read_repetitions, read_sides
+from groupwise.evaluation.seeds.reading import Side, find_unlike, read_repetitions, read_sides
 
 __all__ = [
     "Method",
@@ -19,6 +19,7 @@ __all__ = [
     "MethodReport",
     "Side",
     "build_methods",
+    "find_unlike",
     "read_repetitions",
     "read_sides",
     "tell_methods",

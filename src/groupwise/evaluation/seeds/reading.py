@@ -16,7 +16,7 @@ from groupwise.evaluation.comparison.sources import (
 )
 from groupwise.evaluation.fairness import RunFacts, check_fairness, read_facts
 from groupwise.evaluation.fairness.classing import find_differences
-from groupwise.evaluation.fairness.finding import relate_items
+from groupwise.evaluation.fairness.finding import Difference, relate_items
 from groupwise.evaluation.items import Items
 from groupwise.evaluation.measures import Measure
 from groupwise.evaluation.policies import Policies, read_policies
@@ -180,10 +180,7 @@ def _check_seeds(runs: Sequence[RunFacts], seeds: Sequence[int], split: str) -> 
             got=list(seeds),
             fix="leave one of them out, or name the folder of each run once",
         )
-    if len(runs) < 2:
-        return
-    found = find_differences(runs, relate_items(runs, split=split), factors=("seed",))
-    unlike = [one for one in found if one.kind == "confounding" and one.aspect not in _FOLLOWS]
+    unlike = find_unlike(runs, split)
     if unlike:
         names = ", ".join(one.name for one in unlike[:3])
         raise EvaluationError(
@@ -192,6 +189,22 @@ def _check_seeds(runs: Sequence[RunFacts], seeds: Sequence[int], split: str) -> 
             expected="runs of one recipe and config that differ in the seed only",
             fix="give those of the other method as the other side of `groupwise compare`",
         )
+
+
+def find_unlike(runs: Sequence[RunFacts], split: str) -> list[Difference]:
+    """Return what keeps runs from repeating one method, in which they differ in the seed only.
+
+    What follows from the seed, such as the items that it draws, is not of it where seeds differ.
+
+    Args:
+        runs: as they stand behind one policy each.
+        split: whose items are held together.
+    """
+    if len(runs) < 2:
+        return []
+    found = find_differences(runs, relate_items(runs, split=split), factors=("seed",))
+    follows = _FOLLOWS if len({run.facts.get(_SEED) for run in runs}) > 1 else ()
+    return [one for one in found if one.kind == "confounding" and one.aspect not in follows]
 
 
 def _judge(methods: Sequence[Method], question: Question) -> Gate:

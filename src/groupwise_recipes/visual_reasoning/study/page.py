@@ -1,0 +1,208 @@
+"""The page of the studies: what must be known first, then a table each."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from groupwise.core import EvaluationError, write_json
+from groupwise.evaluation import (
+    DASH,
+    Bullets,
+    Cell,
+    Fold,
+    Language,
+    Notice,
+    Page,
+    Paragraph,
+    Part,
+    Table,
+    Verbatim,
+    Words,
+    format_points,
+    format_share,
+    format_share_interval,
+    mark_code,
+    unmark_code,
+    write_page,
+)
+from groupwise_recipes.visual_reasoning.study.arms import Arm, list_arms, read_run
+from groupwise_recipes.visual_reasoning.study.notices import Filled, collect_notices
+from groupwise_recipes.visual_reasoning.study.tables import (
+    FOLDER,
+    Column,
+    Published,
+    StudyTable,
+    read_tables,
+)
+from groupwise_recipes.visual_reasoning.study.values import Value, measure_arm
+
+NAME = "study"
+NOT_RUN = "?"
+_VOCABULARY = Path(__file__).with_name("vocabulary")
+_MAX_APART = 4
+
+
+def write_study(
+    folders: Sequence[Path], out: Path, *, language: Language = "en", tables: Path = FOLDER
+) -> list[str]:
+    """Write ``study.html``, ``.md`` and ``.json``: the table of the runs' study, or all of several.
+
+    Args:
+        folders: finished runs, in any order.
+        out: where to.
+        language: of the page.
+        tables: folder of the tables.
+
+    Returns:
+        What a terminal shows: notices, and where the page is.
+
+    Raises:
+        EvaluationError: if a run was not evaluated, or none of them is of a study.
+        DataError: if a file is damaged.
+        ConfigError: if a table is damaged.
+    """
+    runs = [read_run(folder) for folder in dict.fromkeys(folders)]
+    every = read_tables(tables)
+    shown = [one for one in every if any(one.fits(run.settings) for run in runs)]
+    if not shown:
+        raise EvaluationError(
+            "none of these runs is of a study",
+            got=[str(run.folder) for run in runs],
+            fix="make one by a command of the recipe's README, or report on a run alone",
+        )
+    filled = [
+        _fill(table, list_arms(table, runs)) for table in (shown if len(shown) == 1 else every)
+    ]
+    words = Words(language, vocabulary=_VOCABULARY)
+    notices = [
+        Notice(one.level, words.say(one)) for one in collect_notices(filled, runs, every, language)
+    ]
+    page = Page(
+        title=words.label("study_title"),
+        lead=words.label("study_lead", num=len(runs), dash=DASH),
+        language=language,
+        notices=tuple(notices),
+        checked=words.label("study_checked"),
+        parts=tuple(_lay_out(one, words) for one in filled),
+        footer=(
+            Fold(
+                words.label("sources"),
+                (Bullets(tuple(mark_code(run.folder) for run in runs)),),
+            ),
+        ),
+        is_sortable=True,
+    )
+    html, _ = write_page(page, out, name=NAME)
+    write_json(out / f"{NAME}.json", {one.table.name: _dump(one) for one in filled})
+    told = [f"{words.label(f'level_{one.level}')}: {one.text}" for one in notices]
+    return [*map(unmark_code, told), f"report: {html}"]
+
+
+def _fill(table: StudyTable, arms: Sequence[Arm]) -> Filled:
+    return Filled(
+        table,
+        tuple(
+            (arm, tuple(measure_arm(arm, column, table.split) for column in table.columns))
+            for arm in arms
+        ),
+    )
+
+
+def _lay_out(filled: Filled, words: Words) -> Part:
+    table, language = filled.table, words.language
+    lead = words.label("study_table_lead", lead=table.lead.choose(language), split=table.split)
+    blocks = [Paragraph(lead), _tabulate(filled, words)]
+    commands = dict.fromkeys(
+        table.write_command(arm.row)
+        for arm, values in filled.arms
+        if any(one.state == "waiting" for one in values)
+    )
+    if commands:
+        real = f"configs/{table.config}-qwen2.5-vl-3b.yaml"
+        lead = words.label("study_commands_lead", seed="--set seed=1", config=real)
+        told = Verbatim("\n".join(commands))
+        blocks.append(Fold(words.label("study_commands"), (Paragraph(lead), told)))
+    return Part(table.name, table.title.choose(language), tuple(blocks))
+
+
+def _tabulate(filled: Filled, words: Words) -> Table:
+    columns = filled.table.columns
+    typed = {name for arm, _ in filled.arms for name in arm.row.published}
+    head = [
+        title
+        for column in columns
+        for title in _name_column(column, words, has_published=column.name in typed)
+    ]
+    rows = [
+        (
+            Cell(arm.row.title.choose(words.language), " · ".join(arm.apart[:_MAX_APART])),
+            *(
+                cell
+                for column, value in zip(columns, values, strict=True)
+                for cell in _show(arm, column, value, words, has_published=column.name in typed)
+            ),
+        )
+        for arm, values in filled.arms
+    ]
+    return Table("", (words.label("study_arm"), *head), tuple(rows), kind="headline")
+
+
+def _name_column(column: Column, words: Words, *, has_published: bool) -> Iterator[str]:
+    title = column.title.choose(words.language)
+    yield title
+    if has_published:
+        yield words.label("study_published", column=title)
+
+
+def _show(
+    arm: Arm, column: Column, value: Value, words: Words, *, has_published: bool
+) -> Iterator[Cell]:
+    yield _show_value(value, words)
+    if has_published:
+        yield _show_published(arm.row.published.get(column.name), value, words)
+
+
+def _show_value(value: Value, words: Words) -> Cell:
+    if value.value is None:
+        note = words.label("study_no_item") if value.state == "no_item" else ""
+        return Cell(NOT_RUN if value.state == "waiting" else DASH, note)
+    if value.low is not None and value.high is not None:
+        told = format_share_interval(value.low, value.high)
+    else:
+        shares = [one for _, one in value.by_seed]
+        told = words.label("study_range", shares=(min(shares), max(shares)))
+    size = "study_n" if value.n == value.most else "study_n_to"
+    num_seeds = words.count(len(value.by_seed), "seed")
+    note = " · ".join([told, words.label(size, n=value.n, most=value.most), num_seeds])
+    by_seed = ", ".join(f"{seed}: {format_share(one)}" for seed, one in value.by_seed)
+    return Cell(format_share(value.value), note, value.value, hint=by_seed)
+
+
+def _show_published(published: Published | None, value: Value, words: Words) -> Cell:
+    if published is None:
+        return Cell(NOT_RUN)
+    share, notes = published.value / 100, list[str]()
+    if value.value is not None:
+        points = format_points(value.value - share)
+        notes.append(words.label("study_of_published", points=points))
+    if published.n is not None:
+        notes.append(words.label("study_n", n=published.n))
+    return Cell(format_share(share), " · ".join(notes), share)
+
+
+def _dump(filled: Filled) -> list[dict[str, Any]]:
+    """Return the numbers of a table."""
+    names = filled.table.list_columns()
+    return [
+        {
+            "row": arm.row.name,
+            "apart": list(arm.apart),
+            "runs": [str(one.run.folder) for one in arm.runs],
+            "repeated": [str(one.run.folder) for one in arm.repeated],
+            "split": filled.table.split,
+            "values": {n: asdict(one) for n, one in zip(names, values, strict=True)},
+            "published": {n: one.model_dump() for n, one in arm.row.published.items()},
+        }
+        for arm, values in filled.arms
+    ]

@@ -1,0 +1,341 @@
+"""The page of the studies: seeds together, unlike runs apart, what has not run and what cannot."""
+
+import json
+import random
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from run_folders import make_run
+from typer.testing import CliRunner
+
+from groupwise.cli.main import app
+from groupwise.core import EvaluationError, dump_config, list_effects, load_config
+from groupwise.evaluation import Prediction, compute_metrics
+from groupwise_recipes.visual_reasoning.config import LABELS, VisualConfig
+from groupwise_recipes.visual_reasoning.study.page import write_study
+from groupwise_recipes.visual_reasoning.study.tables import FOLDER, NAMES
+
+CONFIGS = Path(__file__).parents[4] / "src/groupwise_recipes/visual_reasoning/configs"
+SILENT = {"inapplicable": ["alignment"]}
+STYLES = ("drawn_flat", "drawn_textured")
+Change = Callable[[dict[str, Any]], dict[str, Any]]
+
+
+def answer(
+    accuracies: Mapping[str, float],
+    seed: int,
+    *,
+    fields: Mapping[str, Sequence[str]] | None = None,
+    num_items: int = 60,
+) -> list[Prediction]:
+    """Answers of policies, right by chance, another chance by seed; pairs are halves of one item.
+
+    Args:
+        accuracies: by policy.
+        seed: of the run, which draws its own items.
+        fields: what an item has, in turn.
+        num_items: of each policy.
+    """
+    rows: list[Prediction] = []
+    for policy, accuracy in accuracies.items():
+        dice = random.Random(f"{policy} {seed}")
+        for number in range(num_items):
+            label = LABELS[number % 2]
+            said = label if dice.random() < accuracy else LABELS[1 - number % 2]
+            named = {
+                name: values[number // 2 % len(values)] for name, values in (fields or {}).items()
+            }
+            rows.append(
+                Prediction(
+                    example_id=f"{seed}-{number:03}",
+                    cluster=f"{seed}-{number // 2}",
+                    split="test",
+                    policy=policy,
+                    label=label,
+                    predicted=said,
+                    text=f"<answer>{said}</answer>",
+                    fields=named,
+                    scores={"lenient_accuracy": 1.0},
+                    pair=f"{seed}-{number // 2}",
+                )
+            )
+    return rows
+
+
+def write_run(
+    folder: Path,
+    config: str,
+    *settings: str,
+    seed: int = 0,
+    predictions: Sequence[Prediction],
+    changes: Mapping[str, Any] | None = None,
+    edit: Change | None = None,
+) -> Path:
+    """Write what a finished run of a config leaves behind."""
+    loaded = load_config(
+        VisualConfig, CONFIGS / f"{config}.yaml", overrides=[*settings, f"seed={seed}"]
+    )
+    values = dump_config(loaded)
+    effects = {path: asdict(one) for path, one in list_effects(VisualConfig).items()}
+    return make_run(
+        folder,
+        {
+            "manifest.json:recipe": "visual_reasoning",
+            "manifest.json:config": edit(values) if edit else values,
+            "manifest.json:effects": effects,
+            "manifest.json:seed": seed,
+            **(changes or {}),
+        },
+        predictions=list(predictions),
+    )
+
+
+def write_transfer(
+    folder: Path, *settings: str, seed: int = 0, accuracy: float = 0.7, **named: Any
+) -> Path:
+    policies = {"prompt": 0.5, "sft": accuracy, "grpo": 0.9}
+    rows = answer(policies, seed, fields={"source": STYLES})
+    return write_run(folder, "transfer", *settings, seed=seed, predictions=rows, **named)
+
+
+def read_tables_of(out: Path) -> dict[str, dict[str, Any]]:
+    """Return the last row of each name, by table."""
+    found = json.loads((out / "study.json").read_text(encoding="utf-8"))
+    return {table: {one["row"]: one for one in rows} for table, rows in found.items()}
+
+
+def read_page(out: Path) -> dict[str, list[str]]:
+    """Return the cells of each row of the Markdown, by its first cell."""
+    text = (out / "study.md").read_text(encoding="utf-8")
+    rows = [line.strip("| ").split(" | ") for line in text.splitlines() if line.startswith("| ")]
+    return {row[0]: row[1:] for row in rows}
+
+
+def test_seeds_of_an_arm_are_one_row_with_an_interval_over_seeds(tmp_path: Path) -> None:
+    runs = [write_transfer(tmp_path / f"r{seed}", seed=seed) for seed in range(3)]
+    told = write_study(runs, tmp_path / "out")
+    value = read_tables_of(tmp_path / "out")["transfer"]["sft_2"]["values"]["accuracy_source"]
+    shares = [share for _, share in value["by_seed"]]
+    assert [seed for seed, _ in value["by_seed"]] == [0, 1, 2]
+    assert len(set(shares)) > 1
+    assert value["value"] == pytest.approx(sum(shares) / 3)
+    half = 4.303 * (sum((one - value["value"]) ** 2 for one in shares) / 2 / 3) ** 0.5
+    assert value["low"] == pytest.approx(value["value"] - half, abs=1e-3)
+    assert (value["n"], value["most"]) == (30, 30)
+    cell = read_page(tmp_path / "out")["SFT-2"][0]
+    assert "n 30 · 3\u00a0seeds" in cell
+    assert not any("one seed" in line for line in told)
+
+
+def test_two_seeds_have_a_range_and_no_interval(tmp_path: Path) -> None:
+    runs = [write_transfer(tmp_path / f"r{seed}", seed=seed) for seed in range(2)]
+    told = write_study(runs, tmp_path / "out")
+    value = read_tables_of(tmp_path / "out")["transfer"]["grpo"]["values"]["accuracy_target"]
+    assert (value["low"], value["limit"]) == (None, "few_seeds")
+    assert "by seed, no interval" in read_page(tmp_path / "out")["GRPO"][3]
+    assert any("two seeds have no interval" in line for line in told)
+
+
+def test_one_seed_has_the_interval_of_its_items_and_says_so(tmp_path: Path) -> None:
+    run = write_transfer(tmp_path / "run")
+    told = write_study([run], tmp_path / "out")
+    rows = answer({"sft": 0.7}, 0, fields={"source": STYLES})
+    expected = {
+        one.measure: one for one in compute_metrics(rows, labels=LABELS, slices=("source",))
+    }
+    found = read_tables_of(tmp_path / "out")["transfer"]["sft_2"]["values"]
+    for column, measure in (
+        ("accuracy_source", "accuracy[source=drawn_flat]"),
+        ("pairs_target", "pair_accuracy[source=drawn_textured]"),
+    ):
+        metric = expected[measure]
+        ends = (found[column]["value"], found[column]["low"], found[column]["high"])
+        assert ends == pytest.approx((metric.value, metric.low, metric.high))
+        assert found[column]["n"] == metric.n
+    assert any("one seed" in line for line in told)
+    assert "· 1\u00a0seed)" in read_page(tmp_path / "out")["SFT-2"][0]
+
+
+def test_what_has_not_run_is_a_question_mark_with_its_command(tmp_path: Path) -> None:
+    run = write_transfer(tmp_path / "run")
+    told = write_study([run], tmp_path / "out")
+    page = read_page(tmp_path / "out")
+    assert page["SFT-50"] == ["?"] * 6
+    text = (tmp_path / "out" / "study.md").read_text(encoding="utf-8")
+    assert "groupwise run visual_reasoning --config transfer --set sft.epochs=50" in text
+    assert "--set sft.epochs=2" not in text
+    assert any("18 of 36 cells have not run" in line for line in told)
+
+
+def test_a_set_that_was_not_asked_about_has_not_run(tmp_path: Path) -> None:
+    rows = answer({"sft": 0.7, "other_scene": 0.5}, 0, fields={"source": ["drawn_flat"]})
+    run = write_run(tmp_path / "run", "grounding", "sft.epochs=1", predictions=rows)
+    write_study([run], tmp_path / "out")
+    found = read_tables_of(tmp_path / "out")["grounding"]["sft_1"]["values"]
+    states = {name: value["state"] for name, value in found.items()}
+    assert states == {
+        "accuracy_in": "done",
+        "iou_in": "no_item",
+        "accuracy_out": "waiting",
+        "iou_out": "waiting",
+    }
+    assert read_page(tmp_path / "out")["SFT-1"][1:] == ["– (no item has it)", "?", "?"]
+
+
+def test_an_arm_without_reasoning_has_dashes_and_faults_are_counted(tmp_path: Path) -> None:
+    faults = [None, None, "contradiction", "missing_detail", None, "contradiction"]
+    rows = [
+        Prediction(
+            **{
+                **{name: getattr(one, name) for name in Prediction.__dataclass_fields__},
+                "scores": {} if verdict == "skip" else {"alignment": float(verdict is None)},
+                "fields": {"entailment": {"aligns": verdict is None, "type": verdict, "why": ""}},
+            }
+        )
+        for number, one in enumerate(answer({"sft": 0.7}, 0))
+        for verdict in [faults[number % 6]]
+    ]
+    rows += answer({"sft_control": 0.6}, 0)
+    changes = {"evaluate/policies.json:sft_control/inapplicable": ["alignment"]}
+    run = write_run(
+        tmp_path / "run", "alignment", "rewards.alignment=0", predictions=rows, changes=changes
+    )
+    write_study([run], tmp_path / "out")
+    page = read_page(tmp_path / "out")
+    assert page["SFT control, without reasoning"][1:] == ["–"] * 5
+    shares = [cell.split("\u00a0%")[0] for cell in page["SFT on reasoning"][1:]]
+    assert shares == ["50.0", "33.3", "16.7", "0.0", "0.0"]
+    assert all("n 60" in cell for cell in page["SFT on reasoning"])
+
+
+def test_a_run_that_fills_no_row_is_named(tmp_path: Path) -> None:
+    rows = answer({"sft": 0.7, "grpo": 0.8}, 0, fields={"bias": ["aligned", "conflicting"]})
+    run = write_run(tmp_path / "biased", "bias", predictions=rows)
+    odd = write_run(tmp_path / "odd", "bias", "data.keep=0.8", predictions=rows)
+    stray = write_run(tmp_path / "stray", "bias", "data.keep=null", predictions=rows)
+    told = write_study([run, odd, stray], tmp_path / "out")
+    (of_study,) = [line for line in told if str(odd) in line]
+    assert "none of the arms" in of_study
+    assert "Bias of training" in of_study
+    (of_none,) = [line for line in told if str(stray) in line]
+    assert "none of the studies" in of_none
+    assert not any(str(run) in line for line in told)
+    html = (tmp_path / "out" / "study.html").read_text(encoding="utf-8")
+    assert "none of the studies" in html
+
+
+def test_runs_that_differ_in_more_than_the_seed_are_told_apart(tmp_path: Path) -> None:
+    runs = [
+        write_transfer(tmp_path / "slow", accuracy=0.5, seed=0),
+        write_transfer(tmp_path / "fast", "sft.learning_rate=0.01", accuracy=1.0, seed=1),
+        write_transfer(tmp_path / "slower", accuracy=0.5, seed=2),
+    ]
+    told = write_study(runs, tmp_path / "out")
+    rows = json.loads((tmp_path / "out" / "study.json").read_text())["transfer"]
+    found = [one for one in rows if one["row"] == "sft_2"]
+    assert [one["runs"] for one in found] == [[str(runs[0]), str(runs[2])], [str(runs[1])]]
+    assert [one["apart"] for one in found] == [
+        ["sft.learning_rate 0.0015"],
+        ["sft.learning_rate 0.01"],
+    ]
+    assert found[1]["values"]["accuracy_source"]["value"] == 1.0
+    assert "SFT-2 (sft.learning\\_rate 0.01)" in read_page(tmp_path / "out")
+    (line,) = [line for line in told if "SFT-2" in line]
+    assert "sft.learning_rate" in line
+    # What does not stand behind the base does not tell it apart.
+    assert [len(one["runs"]) for one in rows if one["row"] == "base"] == [3]
+
+
+def test_an_arm_of_several_runs_with_one_seed_is_counted_once(tmp_path: Path) -> None:
+    first = write_transfer(tmp_path / "first")
+    same = write_transfer(tmp_path / "same", "grpo.learning_rate=0.01")
+    told = write_study([first, same], tmp_path / "out")
+    found = read_tables_of(tmp_path / "out")["transfer"]["sft_2"]
+    assert (found["runs"], found["repeated"]) == ([str(first)], [str(same)])
+    assert len(found["values"]["accuracy_source"]["by_seed"]) == 1
+    assert not any("SFT-2" in line for line in told)
+    other = write_transfer(tmp_path / "other", "grpo.learning_rate=0.01", accuracy=0.2)
+    told = write_study([first, other], tmp_path / "again")
+    (line,) = [line for line in told if "SFT-2" in line]
+    assert "with other answers" in line
+    assert str(other) in line
+
+
+def test_one_study_is_shown_alone_and_several_with_all_five(tmp_path: Path) -> None:
+    transfer = write_transfer(tmp_path / "transfer")
+    rows = answer({"sft": 0.7, "grpo": 0.8}, 0, fields={"bias": ["aligned", "conflicting"]})
+    bias = write_run(tmp_path / "bias", "bias", predictions=rows)
+    write_study([transfer], tmp_path / "one")
+    assert set(read_tables_of(tmp_path / "one")) == {"transfer"}
+    write_study([transfer, bias], tmp_path / "all")
+    assert tuple(read_tables_of(tmp_path / "all")) == NAMES
+
+
+def test_the_chinese_page_has_the_same_numbers(tmp_path: Path) -> None:
+    run = write_transfer(tmp_path / "run")
+    told = write_study([run], tmp_path / "zh", language="zh")
+    write_study([run], tmp_path / "en")
+    english, chinese = read_page(tmp_path / "en"), read_page(tmp_path / "zh")
+    assert next(iter(chinese)) == "组"
+    assert chinese["组"][0] == "准确率（源）"
+    assert [cell.split(" (")[0] for cell in chinese["GRPO"]] == [
+        cell.split(" (")[0] for cell in english["GRPO"]
+    ]
+    assert "1\u00a0个种子" in chinese["GRPO"][0]
+    text = (tmp_path / "zh" / "study.md").read_text(encoding="utf-8")
+    assert "从合成图片到真实图片" in text
+    assert "Arm" not in text
+    assert any(line.startswith("警告: 这些表中有 3") for line in told)
+
+
+def test_published_values_stand_beside_with_the_difference_in_points(tmp_path: Path) -> None:
+    tables = tmp_path / "tables"
+    tables.mkdir()
+    for name in NAMES:
+        table = yaml.safe_load((FOLDER / f"{name}.yaml").read_text(encoding="utf-8"))
+        if name == "transfer":
+            rows = {row["name"]: row for row in table["rows"]}
+            rows["sft_2"]["published"] = {"accuracy_source": {"value": 40.0, "n": 300}}
+            rows["sft_50"]["published"] = {"accuracy_source": {"value": 45.0}}
+        text = yaml.safe_dump(table, allow_unicode=True)
+        (tables / f"{name}.yaml").write_text(text, encoding="utf-8")
+    run = write_transfer(tmp_path / "run", accuracy=1.0)
+    write_study([run], tmp_path / "out", tables=tables)
+    page = read_page(tmp_path / "out")
+    assert page["Arm"][:3] == [
+        "Accuracy, source",
+        "Accuracy, source, published",
+        "Pair accuracy, source",
+    ]
+    assert page["SFT-2"][1] == "40.0\u00a0% (+60.0 points measured − published · n 300)"
+    assert page["SFT-50"][:2] == ["?", "45.0\u00a0%"]
+    assert page["GRPO"][1] == "?"
+
+
+def test_runs_of_no_study_and_unfinished_ones_are_refused(tmp_path: Path) -> None:
+    rows = answer({"sft": 0.7}, 0)
+    stray = write_run(tmp_path / "stray", "bias", "data.keep=null", predictions=rows)
+    with pytest.raises(EvaluationError, match="none of these runs is of a study"):
+        write_study([stray], tmp_path / "out")
+    (stray / "evaluate" / "predictions.jsonl").unlink()
+    with pytest.raises(EvaluationError, match="stray was not evaluated; run it to its end"):
+        write_study([stray], tmp_path / "out")
+    assert not (tmp_path / "out").exists()
+
+
+def test_the_command_line_reports_on_several_runs_and_on_one_with_a_folder(tmp_path: Path) -> None:
+    runs = [str(write_transfer(tmp_path / f"r{seed}", seed=seed)) for seed in range(2)]
+    out = tmp_path / "several"
+    done = CliRunner().invoke(app, ["report", *runs, "--out", str(out), "--language", "zh"])
+    assert (done.exit_code, (out / "study.md").is_file()) == (0, True), done.output
+    out = tmp_path / "alone"
+    done = CliRunner().invoke(app, ["report", runs[0], "--out", str(out)])
+    assert (done.exit_code, (out / "study.md").is_file()) == (0, True), done.output
+    done = CliRunner().invoke(
+        app, ["report", *runs, "--metric", "test/accuracy", "--out", str(tmp_path / "seeds")]
+    )
+    assert (done.exit_code, (tmp_path / "seeds" / "methods.md").is_file()) == (0, True), done.output

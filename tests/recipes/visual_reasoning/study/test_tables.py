@@ -1,0 +1,138 @@
+"""The files of the tables: rows that the commands fill, and typed-in values that are refused."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from groupwise.core import ConfigError, dump_config, flatten_settings, load_config
+from groupwise_recipes.visual_reasoning.config import VisualConfig
+from groupwise_recipes.visual_reasoning.study.tables import (
+    NAMES,
+    Row,
+    StudyTable,
+    Wanted,
+    fits_any,
+    read_tables,
+)
+
+CONFIGS = Path(__file__).parents[4] / "src/groupwise_recipes/visual_reasoning/configs"
+TABLES = {table.name: table for table in read_tables()}
+ROWS = [(name, row.name) for name, table in TABLES.items() for row in table.rows]
+REL3D = (
+    "data.drawn=null",
+    "data.rel3d.path=r",
+    "data.spatialsense.path=s",
+    "data.spatialsense.splits={test: test}",
+)
+AOKVQA = ("data.drawn=null", "data.aokvqa.path=a", "data.drivingvqa.path=d")
+
+
+def find(table: StudyTable, name: str) -> Row:
+    return next(row for row in table.rows if row.name == name)
+
+
+def resolve(config: str, *overrides: str) -> dict[str, Any]:
+    """Return the settings of a config as the manifest of its run has them."""
+    loaded = load_config(VisualConfig, CONFIGS / f"{config}.yaml", overrides=overrides)
+    return dict(flatten_settings(dump_config(loaded)))
+
+
+def list_studies(settings: dict[str, Any]) -> list[str]:
+    return [name for name, table in TABLES.items() if table.fits(settings)]
+
+
+@pytest.mark.parametrize(("name", "row"), ROWS)
+def test_the_command_of_a_row_makes_a_run_of_it_and_of_no_other_study(name: str, row: str) -> None:
+    table = TABLES[name]
+    found = find(table, row)
+    settings = resolve(table.config, *table.settings, *found.settings)
+    assert fits_any(found.where, settings)
+    assert list_studies(settings) == [name]
+
+
+@pytest.mark.parametrize(("name", "row"), [one for one in ROWS if one[0] in ("bias", "prompts")])
+def test_real_runs_fill_the_rows_of_drawn_ones(name: str, row: str) -> None:
+    found = find(TABLES[name], row)
+    is_frozen = found.name.startswith("grpo") and name == "prompts"
+    method = ("sft.trainable.method=lora",) if is_frozen else ()
+    settings = resolve(f"{name}-qwen2.5-vl-3b", *found.settings, *method)
+    assert fits_any(found.where, settings)
+    assert list_studies(settings) == [name]
+
+
+@pytest.mark.parametrize(
+    ("config", "overrides", "row", "others"),
+    [
+        ("transfer", ("sft.epochs=2",), "sft_2", ("grpo_aug", "sft_ss", "sft_50")),
+        ("transfer", ("inputs=[boxes]",), "grpo_aug", ("grpo", "base", "sft_2")),
+        (
+            "transfer",
+            ("data.rel3d=null", "data.spatialsense.splits={train: train, test: test}"),
+            "sft_ss",
+            ("sft_2", "grpo", "base"),
+        ),
+        ("grounding", ("sft.epochs=10",), "sft_10", ("sft_1", "sft_other")),
+        ("grounding", ("rewards.box_iou=0",), "grpo_format", ("grpo_accuracy", "grpo_iou")),
+    ],
+)
+def test_runs_on_published_sets_fill_the_rows_of_their_arms(
+    config: str, overrides: tuple[str, ...], row: str, others: tuple[str, ...]
+) -> None:
+    sets = REL3D if config == "transfer" else AOKVQA
+    settings = resolve(f"{config}-qwen2.5-vl-3b", *sets, *overrides)
+    table = TABLES[config]
+    assert list_studies(settings) == [config]
+    assert fits_any(find(table, row).where, settings)
+    assert not any(fits_any(find(table, other).where, settings) for other in others)
+
+
+def test_trained_on_textured_scenes_is_not_grounding_out_of_the_domain() -> None:
+    assert list_studies(resolve("grounding", "data.drawn.style=textured")) == []
+
+
+@pytest.mark.parametrize(
+    ("wanted", "fitting", "unfit"),
+    [
+        ({"any_of": [1, None]}, [{"a": 1}, {}, {"a": None}], [{"a": 2}, {"a": 0}]),
+        ({"none_of": [[]]}, [{"a": ["x"]}, {}], [{"a": []}]),
+        ({"above": 0}, [{"a": 0.1}], [{"a": 0}, {}, {"a": None}]),
+        ({"given": True}, [{"a": 0}, {"a.b": 1}], [{}, {"a": None}, {"ab": 1}, {"a.b": None}]),
+        ({"given": False}, [{}, {"a": None}], [{"a.b": 1}]),
+    ],
+)
+def test_what_settings_have_to_be(
+    wanted: dict[str, Any], fitting: list[dict[str, Any]], unfit: list[dict[str, Any]]
+) -> None:
+    asked = Wanted(**wanted)
+    assert all(asked.fits(one, "a") for one in fitting)
+    assert not any(asked.fits(one, "a") for one in unfit)
+
+
+@pytest.mark.parametrize(
+    ("published", "words"),
+    [
+        (
+            {"accuracy": {"value": 50, "n": 340}, "alignment": {"value": 60, "n": 350}},
+            "alignment was published of n 350 and accuracy of n 340",
+        ),
+        ({"accurcy": {"value": 50}}, "no columns ['accurcy']"),
+        ({"accuracy": {"value": 101}}, "less than or equal to 100"),
+    ],
+)
+def test_typed_in_values_that_cannot_be_are_refused(
+    published: dict[str, object], words: str
+) -> None:
+    table = TABLES["alignment"].model_dump(mode="json")
+    table["rows"][0]["published"] = published
+    with pytest.raises(ConfigError) as caught:
+        load_config(StudyTable, table)
+    assert words in str(caught.value)
+
+
+def test_every_title_is_in_both_languages() -> None:
+    for name in NAMES:
+        table = TABLES[name]
+        named = [table, *table.rows, *table.columns]
+        assert all(one.title.en and one.title.zh for one in named)
+        assert any("\u4e00" <= letter <= "\u9fff" for letter in table.lead.zh)
