@@ -109,6 +109,7 @@ class AlignmentSettings(Config):
     Attributes:
         judge: ``rule``: by rules made for the words of drawn scenes; ``model``: a language model.
         model: in this process or behind a server; of ``judge: model``.
+        language: that the model is asked in; rules read both.
         sampling: of its replies. At a temperature of 0 a reply of the wrong form would be the same
             each time it is asked for again.
         settings: how often it is asked before there is no verdict, and what share of those stops
@@ -118,6 +119,7 @@ class AlignmentSettings(Config):
 
     judge: Literal["rule", "model"] = "rule"
     model: ResponderSettings | None = None
+    language: Literal["en", "zh"] = "en"
     sampling: Sampling = Sampling(max_new_tokens=512, temperature=0.3)
     settings: JudgeSettings = JudgeSettings(
         retry=RetrySettings(max_attempts=3), stop=StopSettings(max_no_verdict_rate=1.0)

@@ -29,7 +29,7 @@ ALIGNED = "aligned"
 FAULTS: tuple[Fault, ...] = get_args(Fault)
 VERDICTS: tuple[str, ...] = (ALIGNED, *FAULTS)
 """What both judges can say."""
-_PROMPT = Path(__file__).parent / "prompts" / "entailment.en.txt"
+_PROMPTS = Path(__file__).parent / "prompts"
 
 
 class RuleEntailment:
@@ -74,7 +74,7 @@ class ModelEntailment(GenerativeJudge):
     ) -> None:
         super().__init__(
             responder,
-            load_prompt(_PROMPT),
+            load_prompt(_PROMPTS / f"entailment.{settings.language}.txt"),
             labels=VERDICTS,
             sampling=settings.sampling,
             name="entailment judge",
