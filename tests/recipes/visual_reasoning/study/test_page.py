@@ -4,6 +4,7 @@ import json
 import random
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,10 @@ from typer.testing import CliRunner
 from groupwise.cli.main import app
 from groupwise.core import EvaluationError, dump_config, list_effects, load_config
 from groupwise.evaluation import Prediction, compute_metrics
+from groupwise.pipeline.steps import describe_plan
 from groupwise_recipes.visual_reasoning.config import LABELS, VisualConfig
+from groupwise_recipes.visual_reasoning.measuring import OTHER_SCENE
+from groupwise_recipes.visual_reasoning.recipe import recipe
 from groupwise_recipes.visual_reasoning.study.page import write_study
 from groupwise_recipes.visual_reasoning.study.tables import FOLDER, NAMES
 
@@ -66,6 +70,15 @@ def answer(
     return rows
 
 
+@cache
+def describe_recipe() -> dict[str, Any]:
+    """Return what every manifest says of settings and steps, with any config."""
+    config = load_config(VisualConfig, CONFIGS / "transfer.yaml")
+    effects = {path: asdict(one) for path, one in list_effects(VisualConfig).items()}
+    plan = describe_plan(recipe.plan(config, Path("nowhere")))
+    return {"manifest.json:effects": effects, "manifest.json:plan": plan}
+
+
 def write_run(
     folder: Path,
     config: str,
@@ -80,13 +93,13 @@ def write_run(
         VisualConfig, CONFIGS / f"{config}.yaml", overrides=[*settings, f"seed={seed}"]
     )
     values = dump_config(loaded)
-    effects = {path: asdict(one) for path, one in list_effects(VisualConfig).items()}
     return make_run(
         folder,
         {
             "manifest.json:recipe": "visual_reasoning",
             "manifest.json:config": edit(values) if edit else values,
-            "manifest.json:effects": effects,
+            **describe_recipe(),
+            "evaluate/policies.json:other_scene": asdict(OTHER_SCENE),
             "manifest.json:seed": seed,
             **(changes or {}),
         },
@@ -263,6 +276,31 @@ def test_an_arm_of_several_runs_with_one_seed_is_counted_once(tmp_path: Path) ->
     (line,) = [line for line in told if "SFT-2" in line]
     assert "with other answers" in line
     assert str(other) in line
+
+
+def test_arms_that_rewards_are_not_behind_are_one_row_of_a_sweep_over_rewards(
+    tmp_path: Path,
+) -> None:
+    policies = {"other_scene": 0.5, "prompt": 0.5, "sft": 0.7, "grpo": 0.8}
+    rows = answer(policies, 0, fields={"source": STYLES})
+    runs = [
+        write_run(
+            tmp_path / f"{form}-{iou}",
+            "grounding",
+            *("sft.epochs=1", f"rewards.format={form}", f"rewards.box_iou={iou}"),
+            predictions=rows,
+        )
+        for form in (0, 0.1)
+        for iou in (0, 0.6)
+    ]
+    told = write_study(runs, tmp_path / "out")
+    rows_of = json.loads((tmp_path / "out" / "study.json").read_text())["grounding"]
+    sizes = {one["row"]: (len(one["runs"]), len(one["repeated"])) for one in rows_of}
+    assert len(rows_of) == len(sizes)
+    shared, own = ("base", "other_scene", "sft_1"), ("accuracy", "format", "iou", "format_iou")
+    assert {sizes[name] for name in shared} == {(1, 3)}
+    assert {sizes[f"grpo_{name}"] for name in own} == {(1, 0)}
+    assert not any("differ" in line or "once" in line for line in told)
 
 
 def test_one_study_is_shown_alone_and_several_with_all_five(tmp_path: Path) -> None:
