@@ -137,6 +137,7 @@ def _tabulate(filled: Filled, words: Words) -> Table:
     rows = [
         (
             Cell(arm.row.title.choose(words.language), " · ".join(arm.apart[:_MAX_APART])),
+            _show_seeds([one.seed for one in arm.runs], words),
             *(
                 cell
                 for column, value in zip(columns, values, strict=True)
@@ -145,7 +146,14 @@ def _tabulate(filled: Filled, words: Words) -> Table:
         )
         for arm, values in filled.arms
     ]
-    return Table("", (words.label("study_arm"), *head), tuple(rows), kind="headline")
+    heads = words.labels("study_arm", "n_seeds")
+    return Table("", (*heads, *head), tuple(rows), kind="headline")
+
+
+def _show_seeds(seeds: Sequence[int], words: Words) -> Cell:
+    if not seeds:
+        return Cell(NOT_RUN)
+    return Cell(words.count(len(seeds), "seed"), words.join(map(str, seeds)), len(seeds))
 
 
 def _name_column(column: Column, words: Words, *, has_published: bool) -> Iterator[str]:
@@ -158,12 +166,12 @@ def _name_column(column: Column, words: Words, *, has_published: bool) -> Iterat
 def _show(
     arm: Arm, column: Column, value: Value, words: Words, *, has_published: bool
 ) -> Iterator[Cell]:
-    yield _show_value(value, words)
+    yield _show_value(value, len(arm.runs), words)
     if has_published:
         yield _show_published(arm.row.published.get(column.name), value, words)
 
 
-def _show_value(value: Value, words: Words) -> Cell:
+def _show_value(value: Value, num_seeds: int, words: Words) -> Cell:
     if value.value is None:
         note = words.label("study_no_item") if value.state == "no_item" else ""
         return Cell(NOT_RUN if value.state == "waiting" else DASH, note)
@@ -173,10 +181,11 @@ def _show_value(value: Value, words: Words) -> Cell:
         shares = [one for _, one in value.by_seed]
         told = words.label("study_range", shares=(min(shares), max(shares)))
     size = "study_n" if value.n == value.most else "study_n_to"
-    num_seeds = words.count(len(value.by_seed), "seed")
-    note = " · ".join([told, words.label(size, n=value.n, most=value.most), num_seeds])
+    notes = [told, words.label(size, n=value.n, most=value.most)]
+    if len(value.by_seed) < num_seeds:
+        notes.append(words.count(len(value.by_seed), "seed"))
     by_seed = ", ".join(f"{seed}: {format_share(one)}" for seed, one in value.by_seed)
-    return Cell(format_share(value.value), note, value.value, hint=by_seed)
+    return Cell(format_share(value.value), " · ".join(notes), value.value, hint=by_seed)
 
 
 def _show_published(published: Published | None, value: Value, words: Words) -> Cell:

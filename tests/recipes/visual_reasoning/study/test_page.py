@@ -121,11 +121,11 @@ def read_tables_of(out: Path) -> dict[str, dict[str, Any]]:
     return {table: {one["row"]: one for one in rows} for table, rows in found.items()}
 
 
-def read_page(out: Path) -> dict[str, list[str]]:
-    """Return the cells of each row of the Markdown, by its first cell."""
+def read_page(out: Path, *, first: int = 2) -> dict[str, list[str]]:
+    """Return the cells of each row of the Markdown, from the first after arm and seeds, by arm."""
     text = (out / "study.md").read_text(encoding="utf-8")
     rows = [line.strip("| ").split(" | ") for line in text.splitlines() if line.startswith("| ")]
-    return {row[0]: row[1:] for row in rows}
+    return {row[0]: row[first:] for row in rows}
 
 
 def test_seeds_of_an_arm_are_one_row_with_an_interval_over_seeds(tmp_path: Path) -> None:
@@ -140,8 +140,19 @@ def test_seeds_of_an_arm_are_one_row_with_an_interval_over_seeds(tmp_path: Path)
     assert value["low"] == pytest.approx(value["value"] - half, abs=1e-3)
     assert (value["n"], value["most"]) == (30, 30)
     cell = read_page(tmp_path / "out")["SFT-2"][0]
-    assert "n 30 · 3\u00a0seeds" in cell
+    assert "n 30)" in cell
+    assert read_page(tmp_path / "out", first=1)["SFT-2"][0] == "3\u00a0seeds (0, 1, 2)"
     assert not any("one seed" in line for line in told)
+
+
+def test_a_number_of_fewer_seeds_than_its_row_says_so(tmp_path: Path) -> None:
+    runs = [write_transfer(tmp_path / f"r{seed}", seed=seed) for seed in range(2)]
+    rows = answer({"sft": 0.7}, 2, fields={"source": STYLES[:1]})
+    runs.append(write_run(tmp_path / "r2", "transfer", seed=2, predictions=rows))
+    write_study(runs, tmp_path / "out")
+    cells = read_page(tmp_path / "out")["SFT-2"]
+    assert "seeds" not in cells[0]
+    assert "n 30 · 2\u00a0seeds)" in cells[3]
 
 
 def test_two_seeds_have_a_range_and_no_interval(tmp_path: Path) -> None:
@@ -170,7 +181,7 @@ def test_one_seed_has_the_interval_of_its_items_and_says_so(tmp_path: Path) -> N
         assert ends == pytest.approx((metric.value, metric.low, metric.high))
         assert found[column]["n"] == metric.n
     assert any("one seed" in line for line in told)
-    assert "· 1\u00a0seed)" in read_page(tmp_path / "out")["SFT-2"][0]
+    assert read_page(tmp_path / "out", first=1)["SFT-2"][0] == "1\u00a0seed (0)"
 
 
 def test_what_has_not_run_is_a_question_mark_with_its_command(tmp_path: Path) -> None:
@@ -323,7 +334,7 @@ def test_the_chinese_page_has_the_same_numbers(tmp_path: Path) -> None:
     assert [cell.split(" (")[0] for cell in chinese["GRPO"]] == [
         cell.split(" (")[0] for cell in english["GRPO"]
     ]
-    assert "1\u00a0个种子" in chinese["GRPO"][0]
+    assert read_page(tmp_path / "zh", first=1)["GRPO"][0] == "1\u00a0个种子 (0)"
     text = (tmp_path / "zh" / "study.md").read_text(encoding="utf-8")
     assert "从合成图片到真实图片" in text
     assert "Arm" not in text
