@@ -316,6 +316,13 @@ def test_a_recipe_may_report_on_its_runs_itself(half_swept):
     runs = [f"grid/cells/{name}" for name in CELLS[:2]]
     some = tiny.call("report", *runs, "--out", "some")
     assert (some.returncode, some.stdout) == (0, "2 runs in en\n")
+    shutil.copytree(tiny.work / runs[0], tiny.work / "own")
+    both = tiny.call("report", "own", "grid", runs[1], "--out", "both")
+    assert (both.returncode, both.stdout) == (0, "3 runs in en\n")
+    assert (tiny.work / "both" / "study.txt").read_text() == " ".join(["own", *CELLS[:2]])
+    alone = tiny.call("report", "own", "--out", "alone")
+    assert (alone.returncode, alone.stdout) == (0, "1 runs in en\n")
+    assert "1 runs" not in tiny.call("report", "own").stdout
     methods = tiny.call("report", *runs, "--metric", "test/vqa_1", "--out", "methods")
     assert "2 runs in" not in methods.stdout
     (tiny.work / runs[0] / "write" / "rows.txt").unlink()

@@ -106,7 +106,8 @@ def find_study(targets: list[Path]) -> tuple[Recipe[Any], list[Path]] | None:
     """
     files = ("sweep.json", "manifest.json")
     is_known = all(any((one / name).is_file() for name in files) for one in targets)
-    runs = list(dict.fromkeys(run for one in targets for run in list_runs(one)))
+    found = [run for one in targets for run in list_runs(one)]
+    runs = list({run.resolve(): run for run in reversed(found)}.values())[::-1]
     if not (is_known and runs):
         return None
     try:

@@ -21,7 +21,7 @@ from groupwise_recipes.visual_reasoning.judging import FAULTS
 from groupwise_recipes.visual_reasoning.measuring import ENTAILMENT
 from groupwise_recipes.visual_reasoning.study.tables import Row, StudyTable, fits_any
 
-_SEED = "seeds/seed"
+_SEED, _SETTING = "seeds/seed", "config"
 
 
 @dataclass(frozen=True)
@@ -77,7 +77,7 @@ class Arm:
         row: of the table; without runs it has not run.
         runs: one per seed.
         repeated: further runs of the same seeds.
-        apart: in what this arm differs from others of its row, as ``key value``.
+        apart: in what this arm differs from others of its row: settings as ``key value`` first.
     """
 
     row: Row
@@ -145,16 +145,16 @@ def _list_row(row: Row, runs: Sequence[StudyRun], split: str) -> Iterator[Arm]:
 
 def _make_arm(row: Row, group: Sequence[Measured], others: Sequence[Measured], split: str) -> Arm:
     shown = {one.seed: one for one in reversed(group)}
-    told: dict[str, None] = {}
-    for other in others:
-        for found in find_unlike([group[0].facts, other.facts], split):
-            told |= {_tell(found, group[0].facts.name): None}
+    found = [one for other in others for one in find_unlike([group[0].facts, other.facts], split)]
+    settings_first = sorted(found, key=lambda one: one.aspect != _SETTING)
+    told = dict.fromkeys(_tell(one, group[0].facts.name) for one in settings_first)
     runs = tuple(sorted(shown.values(), key=lambda one: one.seed))
     repeated = tuple(one for one in group if one not in runs)
     return Arm(row, runs, repeated, tuple(told))
 
 
 def _tell(found: Difference, name: str) -> str:
-    """Return ``key value`` of one side of a difference."""
-    value = found.values.get(name)
-    return f"{found.key if found.aspect == 'config' else found.name} {value}"
+    """Return ``key value`` of one side of a difference; of what is no setting, what it is."""
+    if found.aspect == _SETTING:
+        return f"{found.key} {found.values.get(name)}"
+    return found.name

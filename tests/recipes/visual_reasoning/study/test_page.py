@@ -274,6 +274,20 @@ def test_runs_that_differ_in_more_than_the_seed_are_told_apart(tmp_path: Path) -
     assert [len(one["runs"]) for one in rows if one["row"] == "base"] == [3]
 
 
+def test_settings_stand_first_in_what_tells_runs_apart(tmp_path: Path) -> None:
+    changes = {"manifest.json:git_revision": "other"}
+    runs = [
+        write_transfer(tmp_path / "one"),
+        write_transfer(tmp_path / "two", "sft.weight_decay=0.1", changes=changes),
+    ]
+    write_study(runs, tmp_path / "out")
+    rows = json.loads((tmp_path / "out" / "study.json").read_text())["transfer"]
+    assert [one["apart"] for one in rows if one["row"] == "sft_2"] == [
+        ["sft.weight_decay 0.01", "code/git_revision"],
+        ["sft.weight_decay 0.1", "code/git_revision"],
+    ]
+
+
 def test_an_arm_of_several_runs_with_one_seed_is_counted_once(tmp_path: Path) -> None:
     first = write_transfer(tmp_path / "first")
     same = write_transfer(tmp_path / "same", "grpo.learning_rate=0.01")
