@@ -1,77 +1,100 @@
-"""Reads the sentences of reasoning about two things: what relation is claimed, and what concluded.
+"""Reads what a text says of two things: what relations it claims, and what it concludes.
 
-The words a writer of drawn scenes uses are few; what is common for the same meaning ("to the left
-of", "beneath", "covers", "在…左侧", "挡住") is read, too. Other sentences are left over.
+Phrases become letters (``wording``), and rules of a few letters are looked for from left to right.
+Words that have no letter of their own may stand between; where one that has is left over, its part
+of the text is not understood.
 """
 
 import re
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import cast
 
 from groupwise_drawn.relations import INVERSES, Relation
+from groupwise_recipes.visual_reasoning.wording import Word, split_words
 
-_ENGLISH: Mapping[Relation, str] = {
-    "left of": r"(?:to |on )?(?:the )?left(?: side)? of|further left than",
-    "right of": r"(?:to |on )?(?:the )?right(?: side)? of|further right than",
-    "above": r"above|over|higher than",
-    "below": r"below|beneath|under|underneath|lower than",
-    "in front of": r"in front of|nearer than|closer than",
-    "behind": r"behind|(?:partly )?(?:covered|hidden) by|farther away than|further away than",
+_SIDES: Mapping[Relation, tuple[str, str]] = {
+    "left of": ("(?:to |on )?(?:the )?left(?: side)? of", "左"),
+    "right of": ("(?:to |on )?(?:the )?right(?: side)? of", "右"),
+    "above": ("above", "上"),
+    "below": ("below|under", "下"),
+    "in front of": ("in front of", "前"),
+    "behind": ("behind", "后"),
 }
-_CHINESE: Mapping[str, Relation] = {
-    "左": "left of",
-    "右": "right of",
-    "上": "above",
-    "下": "below",
-    "前": "in front of",
-    "后": "behind",
-}
-_IS = (
-    r"(?:is|lies|stands|sits|appears|can be seen) (?P<no>not )?"
-    r"(?:clearly |actually )?(?:located |placed |positioned |seen )?"
-)
-_PLACED: list[tuple[Relation, re.Pattern[str]]] = [
+_STATEMENTS: list[tuple[Relation, re.Pattern[str]]] = [
     (
         relation,
         re.compile(
-            rf"(?:the |a )?(?P<a>.+?) {_IS}"
-            rf"(?:{words}) (?:the |a )?(?P<b>.+)"
+            rf"(?:the |an? )?(?P<a>.+?) (?:is|lies|stands|sits) (?:{english})"
+            rf" (?:the |an? )?(?P<b>.+)"
+            rf"|(?P<a_zh>.+?)(?:位于|在)(?P<b_zh>.+?)的?{chinese}[边侧面方]"
         ),
     )
-    for relation, words in _ENGLISH.items()
+    for relation, (english, chinese) in _SIDES.items()
 ]
-_IN_PICTURE = re.compile(
-    r"(?:the |a )?(?P<a>.+?) (?:is|lies|stands|sits) (?:clearly )?(?:on|at|to|in) the "
-    r"(?P<side>left|right|top|bottom)(?: side)?(?: of the (?:picture|image|scene))?"
-    r"|(?P<a_zh>.+?)(?:位于|在)(?:(?:画面|图片|图像|图)的?)?(?P<side_zh>[左右上下])[边侧面方]"
-)
-# What lies on the first side lies so to what lies on the second one.
-_SIDES: tuple[tuple[str, str, Relation], ...] = (
-    ("left", "right", "left of"),
-    ("top", "bottom", "above"),
-    ("左", "右", "left of"),
-    ("上", "下", "above"),
-)
-_COVERS = re.compile(
-    r"(?:the |a )?(?P<a>.+?) (?P<no>does not )?(?:partly )?(?:cover|hide)s? "
-    r"(?:(?:a )?part of )?(?:the |a )?(?P<b>.+)"
-)
-_PLACED_ZH = re.compile(
-    r"(?P<a>.+?)(?P<no>不|并不)?(?:位于|在)(?P<b>.+?)的?(?P<place>[左右上下前后])[边侧面方]"
-)
-_COVERED_ZH = re.compile(r"(?P<a>.+?)(?P<no>没有)?被(?P<b>.+?)(?:挡住|遮住)了?(?:一部分)?")
-_COVERS_ZH = re.compile(r"(?P<a>.+?)(?P<no>没有)?(?:挡住|遮住)了?(?P<b>.+?)(?:的一部分)?")
-_CONCLUSION = re.compile(
-    r"(?:the )?(?:statement|caption|claim|answer|it|that) is (?P<no>not )?(?P<truth>true|false)"
-    r"|(?:这句话|这个陈述|陈述|说法|答案)(?P<no_zh>不)?是?(?P<truth_zh>对|正确|真|错|错误|假)的?"
-)
-_TRUE = ("true", "对", "正确", "真")
-_BOX = re.compile(r"\[[^\[\]]*\]")
-_END = re.compile(r"[.!?;。！？；\n]+|,? ?\b(?:but|so|therefore|and)\b|，|,")
-_LEAD = re.compile(
-    r"^(?:(?:so|therefore|thus|hence|then|and|but|here|since|because|as|now)\b"
-    r"|(?:we|i|you|one)(?: can)? sees?(?: that)?\b|所以|因此|因为|由于|可以看到|但是?|那么)[ ,，]*"
-)
+_AXES: Mapping[Relation, str] = {
+    "left of": "x",
+    "right of": "x",
+    "above": "y",
+    "below": "y",
+    "in front of": "depth",
+    "behind": "depth",
+}
+_GAP = "(?:[wg:*]|Xw?#+|#)*+"
+_NOT = f"{_GAP}(?P<n>N?){_GAP}"
+_A = "(?P<z>Z?)(?:i(?=Ts))?(?P<a>[Ti])(?:(?<=iT)s)?'?"
+_B = "(?P<b>[Ti])"
+_MORE = f"(?P<r>C|X{_GAP}G|G{_GAP}X)"
+_START = f"(?<![^.,|:!]){_GAP}"
+_ON = "(?<=[,|!])(?P<n>N?)@?"
+_END = r"(?=[.,|:]|\Z)"
+_RULES = [
+    (name, re.compile(pattern))
+    for name, pattern in (
+        ("conclude", "(?P<n>N?)(?P<r>E)"),
+        ("conclude", f"S{_NOT}(?P<r>[+-])S?"),
+        ("remark", f"[si]{_NOT}(?P<r>[+-])(?:,?S|{_END})"),
+        ("conclude", f"S[Ti'RDCtw]*?(?P<n>N?){_GAP}(?P<r>[+-])"),
+        ("conclude", f"(?P<n>N?){_GAP}(?P<r>[+-]){_GAP}S"),
+        ("conclude", f"(?<![^.,|:!])(?P<n>N?)(?P<r>[+-]){_END}"),
+        ("conclude", f"S[^RC]*?(?P<n>N?)(?P<r>D){_END}"),
+        ("relate", f"{_A}{_NOT}@?(?P<r>R){_B}(?!'w)"),
+        ("relate", f"{_B}{_NOT}p(?P<a>[Ti]){_GAP}(?P<r>R)"),
+        ("relate", f"{_A}{_NOT}k{_B}{_GAP}(?P<r>R)"),
+        ("relate", f"{_A}{_NOT}{_MORE}{_GAP}t{_GAP}{_B}"),
+        ("relate", f"{_A}{_NOT}t{_B}'?{_GAP}{_MORE}"),
+        ("relate", f"{_A}{_NOT}@?{_B}'(?P<r>D)"),
+        ("relate", f"{_A}{_NOT}@{_B}(?P<r>[DRC])"),
+        ("relate", f"{_START}{_B}'(?P<r>D){_GAP}(?P<a>T)"),
+        ("relate", f"{_START}(?P<r>R){_B}{_GAP}(?P<a>T)"),
+        ("compare", f"{_A}{_NOT}{_MORE}(?!{_GAP}[tTi])"),
+        ("compare", f"{_A}{_NOT}(?P<r>R){_END}"),
+        ("compare", f"{_START}(?P<r>C){_GAP}(?P<a>T)"),
+        ("place", f"(?!.s?'D){_A}{_NOT}@?(?P<r>D)"),
+        ("place", f"{_START}(?P<r>D){_GAP}(?P<a>T)"),
+        ("ignore", f"(?P<r>G{_GAP}X|X{_GAP}G){_GAP}[CDR]"),
+        ("ignore", f"(?P<r>n)w+{_END}"),
+        ("level", f"(?P<n>n){_GAP}(?P<r>R)g"),
+        # The subject is left out.
+        ("relate", f"{_ON}{_B}'?(?P<r>D){_END}"),
+        ("relate", f"{_ON}{_MORE}{_GAP}t{_GAP}{_B}"),
+        ("relate", f"{_ON}(?P<r>R){_B}(?!{_GAP}T)"),
+        ("compare", f"{_ON}{_MORE}(?!{_GAP}[tTi])"),
+        ("place", f"{_ON}(?P<r>[DR]){_END}"),
+        ("relate", "(?P<r>O)[wg,:*]*(?P<a>T)[wg,:*]*(?P<b>T)"),
+    )
+]
+_SENTENCE = re.compile("(?<=[.Q!])")
+# What a supposition or a question says is not said.
+_NOT_SAID = re.compile(r"[^|]*~[^|.!]*|.*Q")
+_TURNS = "NnZE?+-"
+_TELLS = "RDCO"
+_BY_AXIS: dict[tuple[object, object], Relation] = {
+    ("x", -1): "left of",
+    ("x", 1): "right of",
+    ("y", -1): "above",
+    ("y", 1): "below",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,74 +111,176 @@ class Claim:
         return Claim(self.other, INVERSES[self.relation], self.subject, self.is_denied)
 
 
-@dataclass(frozen=True, slots=True)
-class Sentences:
-    """What a text says.
-
-    Attributes:
-        claims: in order.
-        conclusions: whether each says that the statement is true.
-        others: sentences that were not understood.
-    """
-
-    claims: tuple[Claim, ...]
-    conclusions: tuple[bool, ...]
-    others: tuple[str, ...]
-
-
-def read_sentences(text: str) -> Sentences:
-    """Return what a text says beside its boxes."""
-    claims, conclusions, others = list[Claim](), list[bool](), list[str]()
-    sides: dict[str, str] = {}
-    for sentence in _split(text):
-        claim = read_claim(sentence)
-        found = _CONCLUSION.fullmatch(sentence)
-        if place := _IN_PICTURE.fullmatch(sentence):
-            sides[place["side"] or place["side_zh"]] = place["a"] or place["a_zh"]
-        elif found:
-            is_true = (found["truth"] or found["truth_zh"]) in _TRUE
-            conclusions.append(is_true != bool(found["no"] or found["no_zh"]))
-        elif claim:
-            is_same = claims and claim.subject in ("it", "它")
-            claims.append(replace(claim, subject=claims[-1].subject) if is_same else claim)
-        else:
-            others.append(sentence)
-    claims += [
-        Claim(sides[side], relation, sides[opposite])
-        for side, opposite, relation in _SIDES
-        if side in sides and opposite in sides
-    ]
-    return Sentences(tuple(claims), tuple(conclusions), tuple(others))
-
-
-def read_claim(sentence: str) -> Claim | None:
-    """Return what a sentence claims of two things; None if it claims no relation."""
-    words = sentence.strip().rstrip(".。").casefold()
-    for relation, pattern in _PLACED:
+def read_claim(statement: str) -> Claim | None:
+    """Return what a statement claims of two things; None if it claims no relation."""
+    words = statement.strip().rstrip(".。").casefold()
+    for relation, pattern in _STATEMENTS:
         if found := pattern.fullmatch(words):
-            return Claim(found["a"], relation, found["b"], bool(found["no"]))
-    if found := _PLACED_ZH.fullmatch(words):
-        return Claim(found["a"], _CHINESE[found["place"]], found["b"], bool(found["no"]))
-    if found := _COVERED_ZH.fullmatch(words):
-        return Claim(found["a"], "behind", found["b"], bool(found["no"]))
-    if found := _COVERS.fullmatch(words) or _COVERS_ZH.fullmatch(words):
-        return Claim(found["a"], "in front of", found["b"], bool(found["no"]))
+            return Claim(found["a"] or found["a_zh"], relation, found["b"] or found["b_zh"])
     return None
 
 
-def is_same_thing(one: str, two: str) -> bool:
-    """Return whether two names can be of one thing: a colour may be left out, not be another."""
-    a, b = (_normalize(name) for name in (one, two))
-    return a.endswith(b) or b.endswith(a)
+@dataclass
+class Reading:
+    """What a text says of the two things of a statement.
+
+    Attributes:
+        asked: what the statement claims.
+        claims: without what is taken back later.
+        places: on which side of the picture a thing is said to be, by thing and axis.
+        conclusions: whether each says that the statement is true.
+        remarks: likewise of those that say "this is true", of whatever it may be.
+        unread: the first sentence that may matter and is not understood.
+        is_whole: whether every word is understood, and nothing supposed or taken back.
+        is_about_nothing: whether it says something, but nothing about things or the statement.
+        may_correct_itself: whether it has words like "seems" and "wait".
+    """
+
+    asked: Claim
+    claims: list[Claim] = field(default_factory=list)
+    places: dict[tuple[str, str], Relation] = field(default_factory=dict)
+    conclusions: list[bool] = field(default_factory=list)
+    remarks: list[bool] = field(default_factory=list)
+    unread: str = ""
+    is_whole: bool = True
+    is_about_nothing: bool = False
+    may_correct_itself: bool = False
+    _numbers: dict[tuple[str, str], list[float]] = field(default_factory=dict)
+    _axis: str = ""
+    _topic: str | None = None
+
+    def read(self, text: str) -> None:
+        """Note what a text says."""
+        words = split_words(text, (self.asked.subject, self.asked.other))
+        letters = "".join(word.letter for word in words)
+        self.is_about_nothing = bool(letters) and not set("TSsg#RDC+-E") & set(letters)
+        self.may_correct_itself = bool(set("*!") & set(letters))
+        start = 0
+        for sentence in _SENTENCE.split(letters):
+            end = start + len(sentence)
+            self._read_sentence(sentence, words[start:end])
+            start = end
+        self._compare_numbers()
+        self._compare_places()
+
+    @property
+    def hints(self) -> list[Claim]:
+        """What the places would claim if the other thing were on the other side."""
+        return [
+            Claim(name, place, other)
+            for (name, _), place in self.places.items()
+            if (other := self._find_other(name))
+        ]
+
+    def _read_sentence(self, letters: str, words: Sequence[Word]) -> None:
+        first = next((word for word in words if word.letter in "Ti"), None)
+        if first and first.letter == "T":
+            self._topic = str(first.value)
+        said = _NOT_SAID.sub(lambda found: "~" * len(found[0]), letters)
+        self._note_numbers(said, words)
+        position = 0
+        while position < len(said):
+            position = self._apply_rules(said, words, position)
+        self.is_whole = self.is_whole and not set("w~!") & set(said)
+        if said.endswith("!"):
+            for noted in (self.claims, self.places, self.conclusions, self.remarks, self._numbers):
+                noted.clear()
+
+    def _apply_rules(self, letters: str, words: Sequence[Word], position: int) -> int:
+        """Read what stands at a position by the first rule that fits; return where it ends."""
+        for rule, pattern in _RULES:
+            found = pattern.match(letters, position)
+            if found and self._note(rule, found, words):
+                return found.end()
+        letter = letters[position]
+        if letter in _TELLS:
+            self.is_whole = False
+            matters = set("TiS") & set(_find_clause(letters, position))
+        else:
+            matters = letter in _TURNS
+        if matters and not self.unread:
+            self.unread = " ".join(word.text for word in words)
+        return position + 1
+
+    def _note(self, rule: str, found: re.Match[str], words: Sequence[Word]) -> bool:
+        """Note what a rule has found; return whether it has a meaning."""
+        said, groups = words[found.start("r") : found.end("r")], found.groupdict()
+        is_denied = bool(groups.get("n")) != bool(groups.get("z"))
+        if rule == "ignore":
+            return True
+        if rule in ("conclude", "remark"):
+            return self._conclude(said[0], is_denied, is_remark=rule == "remark")
+        relation = self._find_relation(said)
+        a, b = (words[found.start(name)] if groups.get(name) else None for name in ("a", "b"))
+        subject, other = self._find_things(a, b)
+        if subject is None or other is None:
+            return False
+        self._topic = subject
+        if rule == "level":
+            self.claims.append(Claim(other, relation, subject, is_denied))
+        if rule != "place" or any(_AXES[one.relation] == _AXES[relation] for one in self.claims):
+            self.claims.append(Claim(subject, relation, other, is_denied))
+        elif not is_denied:
+            self.places[subject, _AXES[relation]] = relation
+        return True
+
+    def _conclude(self, said: Word, is_denied: bool, *, is_remark: bool) -> bool:
+        if said.letter == "D" and said.text != "right":
+            return False
+        is_true = said.value is True or said.letter in "+D"
+        (self.remarks if is_remark else self.conclusions).append(is_true != is_denied)
+        return True
+
+    def _find_relation(self, said: Sequence[Word]) -> Relation:
+        values = {word.letter: word.value for word in said}
+        if "X" in values:
+            return _BY_AXIS[values["X"], values["G"]]
+        relations = cast("tuple[Relation, ...]", said[0].value)
+        asked = _AXES[self.asked.relation]
+        fitting: list[Relation] = [one for one in relations if _AXES[one] == asked]
+        return fitting[0] if fitting else relations[0]
+
+    def _find_things(self, a: Word | None, b: Word | None) -> tuple[str | None, str | None]:
+        """Return the names of two words; "it" is the other one of the two, or who was spoken of."""
+        one, two = (str(word.value) if word and word.letter == "T" else None for word in (a, b))
+        if one is None:
+            one = self._find_other(two) if two and a else self._topic
+        return one, two or self._find_other(one)
+
+    def _find_other(self, name: str | None) -> str | None:
+        names = (self.asked.subject, self.asked.other)
+        return names[1 - names.index(name)] if name in names else None
+
+    def _note_numbers(self, letters: str, words: Sequence[Word]) -> None:
+        named = {str(word.value) for word in words if word.letter == "T"}
+        thing = None
+        for letter, word in zip(letters, words, strict=True):
+            if letter == "T":
+                thing = str(word.value)
+            elif letter == "i":
+                thing = self._find_other(*named) if len(named) == 1 else self._topic
+            elif letter == "X":
+                self._axis = str(word.value)
+            elif letter == "#" and thing:
+                self._numbers.setdefault((thing, self._axis), []).append(float(word.text))
+
+    def _compare_numbers(self) -> None:
+        axis = _AXES[self.asked.relation]
+        names = self.asked.subject, self.asked.other
+        one, two = (self._numbers.get((name, axis)) for name in names)
+        if one and two and (max(one) < min(two) or min(one) > max(two)):
+            relation = _BY_AXIS[axis, -1 if max(one) < min(two) else 1]
+            self.claims.append(Claim(names[0], relation, names[1]))
+
+    def _compare_places(self) -> None:
+        axis = _AXES[self.asked.relation]
+        names = self.asked.subject, self.asked.other
+        one, two = self.places.get((names[0], axis)), self.places.get((names[1], axis))
+        if one and two and one != two:
+            self.claims.append(Claim(names[0], one, names[1]))
 
 
-def _normalize(name: str) -> str:
-    words = re.sub(r"^(?:the|a) ", "", name.strip().casefold()).replace("的", "")
-    return f" {words}" if words.isascii() else words
-
-
-def _split(text: str) -> Iterator[str]:
-    for part in _END.split(_BOX.sub(" ", text.casefold().replace("n't ", " not "))):
-        sentence = _LEAD.sub("", part.strip()).strip()
-        if sentence:
-            yield sentence
+def _find_clause(letters: str, position: int) -> str:
+    """Return the clause that a position is in."""
+    clauses = re.finditer("[^,|]+", letters)
+    return next((clause[0] for clause in clauses if clause.end() > position), "")

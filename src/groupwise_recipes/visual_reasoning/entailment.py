@@ -1,33 +1,28 @@
 """Judges by rule whether a reasoning about a drawn scene entails its answer, be it right or wrong.
 
 What the picture shows does not matter: only whether the answer follows from what is written. Words
-count, and boxes where they lie wholly beside or above each other.
+count (``claims``), and boxes where they lie wholly beside or above each other. A verdict is only
+given where every sentence that may matter was understood.
 
-It reads the made language of ``reasoning`` and little else; of what it does not understand it
-gives no verdict. It is no judge of text that was not taught here: of 80 sound cases in free words
-by somebody who had not seen it, it gave a verdict on 36, and 3 of these were wrong.
+Other people wrote two sets of cases in free words before they had seen the judge, each set for the
+judge of its day. At first sight it gave a verdict on 36 of the 80 sound cases of the first set, 3
+of them wrong; of the second set on 45 of 120, 7 of them wrong, and it found 34 of 70
+contradictions. Both sets have been read since to extend it, so what it finds there now says little
+of words that are new to it.
 """
 
-import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
 from groupwise.core import DataError
 from groupwise.rewards import Box, BoxParser
-from groupwise_recipes.visual_reasoning.claims import (
-    Claim,
-    Sentences,
-    is_same_thing,
-    read_claim,
-    read_sentences,
-)
+from groupwise_recipes.visual_reasoning.claims import Claim, Reading, read_claim
+from groupwise_recipes.visual_reasoning.wording import find_name
 
 Fault = Literal["contradiction", "missing_detail", "irrelevant", "other"]
 """How reasoning fails to entail an answer; rules never say ``other``."""
 
-# In a sentence that is not understood, these may turn around what was said before.
-_DOUBT = re.compile(r"\b(?:not|no|wrong|false|however|opposite|instead|never)\b|不|错|假|相反|没有")
 _BOXES = BoxParser(words=True)
 
 
@@ -61,61 +56,67 @@ def judge_entailment(statement: str, reasoning: str, *, answer: bool) -> Entailm
     asked = read_claim(statement)
     if asked is None:
         raise DataError("no relation of two things is claimed", got=statement)
-    said = read_sentences(reasoning)
-    findings = [truth for claim in said.claims if (truth := _compare(claim, asked)) is not None]
-    reasons = {*findings, *_read_boxes(reasoning, asked)}
-    says = reasons | {*said.conclusions}
+    said = Reading(asked)
+    said.read(reasoning)
+    reasons = {*_find_truths(said.claims, asked), *_read_boxes(reasoning, asked)}
+    if said.unread:
+        return _abstain(f"it says something that is not understood: {said.unread!r}")
+    if len(reasons) != 1 and said.may_correct_itself:
+        return _abstain("it may correct itself")
+    if reasons and {*_find_truths(said.hints, asked)} - reasons:
+        return _abstain("it tells a place that does not fit what it says")
+    says = reasons | {*said.conclusions} | {*(said.remarks if reasons else ())}
     if len(says) == 2:
         return _fail("contradiction", "it says of the statement that it is true and that it is not")
     if says == {not answer}:
         return _fail("contradiction", f"by it the statement is {not answer}, not {answer}")
-    unread = [
-        sentence
-        for sentence in said.others
-        if _DOUBT.search(sentence) or (not reasons and _names(sentence, asked))
-    ]
-    if unread:
-        return Entailment(None, None, f"it says something that is not understood: {unread[0]!r}")
     if reasons:
         return Entailment(True, None, f"by it the statement is {answer}")
-    return _find_gap(said, reasoning, asked)
+    return _find_gap(said, asked)
 
 
-def _find_gap(said: Sentences, reasoning: str, asked: Claim) -> Entailment:
+def _find_gap(said: Reading, asked: Claim) -> Entailment:
     """Return why a reasoning gives no reason for either answer."""
-    if said.conclusions or not reasoning.strip():
-        return _fail("missing_detail", "it gives no reason")
+    if said.is_about_nothing:
+        return _fail("irrelevant", "it is about neither of the two things")
+    sides = {name for one in said.claims for name in (one.subject, one.other)}
+    is_chain = {asked.subject, asked.other} < sides
+    if not said.is_whole or said.places or said.remarks or is_chain:
+        return _abstain("it says something that is not understood")
     if said.claims and not any(_is_about(claim, asked) for claim in said.claims):
         return _fail("irrelevant", "it tells another relation, or one of other things")
-    if said.claims or _names(reasoning, asked):
-        return _fail("missing_detail", "it leaves open whether the statement is true")
-    return _fail("irrelevant", "it is about neither of the two things")
+    return _fail("missing_detail", "it leaves open whether the statement is true")
+
+
+def _abstain(why: str) -> Entailment:
+    return Entailment(None, None, why)
 
 
 def _fail(fault: Fault, why: str) -> Entailment:
     return Entailment(False, fault, why)
 
 
-def _names(reasoning: str, asked: Claim) -> bool:
-    words = reasoning.casefold()
-    return any(name.split()[-1] in words for name in (asked.subject, asked.other))
-
-
 def _is_about(claim: Claim, asked: Claim) -> bool:
     return any(
-        is_same_thing(seen.subject, asked.subject)
-        and is_same_thing(seen.other, asked.other)
+        seen.subject == asked.subject
+        and seen.other == asked.other
         and seen.relation in (asked.relation, asked.turn().relation)
         for seen in (claim, claim.turn())
     )
 
 
+def _find_truths(claims: Sequence[Claim], asked: Claim) -> Iterator[bool]:
+    """Yield what claims make of the statement, without those that leave it open."""
+    for claim in claims:
+        truth = _compare(claim, asked)
+        if truth is not None:
+            yield truth
+
+
 def _compare(claim: Claim, asked: Claim) -> bool | None:
     """Return whether a claim makes the statement true or false; None if it leaves that open."""
     for seen in (claim, claim.turn()):
-        names_both = is_same_thing(seen.subject, asked.subject) and is_same_thing(
-            seen.other, asked.other
-        )
+        names_both = (seen.subject, seen.other) == (asked.subject, asked.other)
         if names_both and seen.relation == asked.relation:
             return not seen.is_denied
         if names_both and seen.relation == asked.turn().relation and not seen.is_denied:
@@ -126,9 +127,9 @@ def _compare(claim: Claim, asked: Claim) -> bool | None:
 def _read_boxes(reasoning: str, asked: Claim) -> Iterator[bool]:
     """Yield whether the statement holds for the boxes of its things, if they lie wholly apart."""
     boxes = [box for box in _BOXES.parse(reasoning).value or () if box is not None and box.label]
+    names = (asked.subject, asked.other)
     subject, other = (
-        next((box for box in boxes if is_same_thing(box.label, name)), None)
-        for name in (asked.subject, asked.other)
+        next((box for box in boxes if find_name(box.label, names) == name), None) for name in names
     )
     if subject is None or other is None:
         return

@@ -48,7 +48,9 @@ def _name(modules: str) -> str:
     return " ".join(f"{_OWN}.{name}" for name in modules.split())
 
 
-_JUDGES = f"{_name('judging judge_reply entailment claims prompts')} groupwise.judges"
+_JUDGES = (
+    f"{_name('judging judge_reply entailment claims wording phrases prompts')} groupwise.judges"
+)
 
 
 class VisualReasoning(Task[VisualConfig]):
