@@ -4,6 +4,7 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Literal
 
 import pytest
 import yaml
@@ -12,6 +13,9 @@ from groupwise.core import Completion, ConfigError, Example, Score, load_config
 from groupwise.data import read_examples
 from groupwise.evaluation import Policies, Prediction, RunPolicy, Section, compute_metrics
 from groupwise.evaluation.comparison import build_comparison, read_cells_file
+from groupwise.inference import ResponderSettings, Sampling
+from groupwise.judges import Judge
+from groupwise.models import write_tiny_policy
 from groupwise.rewards import LabelParser, RewardCase, audit_rewards
 from groupwise_recipes.visual_reasoning.answers import PARSER
 from groupwise_recipes.visual_reasoning.asking import prepare_rows
@@ -22,7 +26,7 @@ from groupwise_recipes.visual_reasoning.config import (
     VisualConfig,
     choose_alignment,
 )
-from groupwise_recipes.visual_reasoning.judging import RuleEntailment
+from groupwise_recipes.visual_reasoning.judging import RuleEntailment, open_model
 from groupwise_recipes.visual_reasoning.measuring import (
     Alignment,
     complete_predictions,
@@ -97,11 +101,15 @@ def answer(example: Example, number: int) -> str:
 
 
 def report(
-    examples: Sequence[Example], found: Sequence[Prediction], targets: str = "words"
+    examples: Sequence[Example],
+    found: Sequence[Prediction],
+    targets: str = "words",
+    *,
+    judge: Judge | None = None,
 ) -> list[Section]:
     policies = make_policies(targets)
     known = {example.id: example for example in examples}
-    whole = complete_predictions(known, found, policies=policies, judge=RuleEntailment())
+    whole = complete_predictions(known, found, policies=policies, judge=judge or RuleEntailment())
     metrics = compute_metrics(whole, labels=LABELS)
     return make_sections(
         whole, metrics, policies=Policies(tuple(policies)), judge=AlignmentSettings()
@@ -130,6 +138,27 @@ def test_every_answer_of_an_arm_is_in_one_place(splits: Mapping[str, list[Exampl
         "Irrelevant": "2",
         "Other": "0",
     }
+
+
+@pytest.mark.parametrize("language", ["en", "zh"])
+def test_a_model_that_cannot_judge_gives_no_verdict_and_is_counted(
+    splits: Mapping[str, list[Example]], tmp_path: Path, language: Literal["en", "zh"]
+) -> None:
+    """One in this process, with random weights, asked three times about each answer."""
+    model = write_tiny_policy("tiny-qwen2", tmp_path / "model")
+    settings = AlignmentSettings(
+        judge="model",
+        model=ResponderSettings(model=str(model)),
+        language=language,
+        sampling=Sampling(max_new_tokens=8, temperature=0.3),
+    )
+    judge, test = open_model(settings, tmp_path), splits["test"][:4]
+    found = [predict(one, "sft", answer(one, n)) for n, one in enumerate(test)]
+    rows = read_table(report(test, found, judge=judge)[0])["sft"]
+    shown = [rows[name] for name in ("Aligned of judged (95 %)", "Judged", "Without a verdict")]
+    assert shown == ["0 / 0", "0", "4"]
+    told = judge.report()
+    assert (told["num_questions"], told["num_calls"], told["no_verdict_rate"]) == (4, 12, 1.0)
 
 
 def test_arms_without_reasoning_have_no_alignment(splits: Mapping[str, list[Example]]) -> None:

@@ -15,6 +15,7 @@ from recipe_runs import RecipeJob
 from groupwise.core import read_json
 from groupwise.data import read_examples
 from groupwise.evaluation import read_policies, read_predictions
+from groupwise.models import write_tiny_policy
 
 
 @pytest.mark.slow
@@ -76,6 +77,33 @@ def test_a_model_judges_what_is_rewarded_and_what_is_measured(
     )
     assert f"by the model `{MODEL} at {server.url}`" in (run / "report.md").read_text()
     assert read_json(run / "grpo" / "judge.json", dict)["judge"] == "entailment judge"
+
+
+@pytest.mark.slow
+def test_a_model_in_this_process_that_cannot_judge_is_told_with_counts(tmp_path: Path) -> None:
+    judged = {
+        "sft.targets": "words",
+        "rewards.box_iou": 0,
+        "alignment.judge": "model",
+        "alignment.model.model": write_tiny_policy("tiny-qwen2", tmp_path / "judge"),
+        "alignment.sampling.max_new_tokens": 8,
+    }
+    run = RecipeJob("visual_reasoning", {**TINY, **judged}, "grounding").finish(tmp_path / "run")
+    found = read_predictions(run / "evaluate" / "predictions.jsonl")
+    said = [one.fields["entailment"] for one in found if "entailment" in one.fields]
+    assert said
+    assert {one["aligns"] for one in said} == {None}
+    assert not any("alignment" in one.scores for one in found)
+    [other] = [row for row in read_table(run) if row[0] == "Another scene's boxes"]
+    assert other[2:5] == ["0 / 0", "0", "12"]
+
+
+def read_table(run: Path) -> list[list[str]]:
+    """Return the rows of the report's table on alignment."""
+    page = (run / "report.md").read_text()
+    part = page.split("Does the reasoning entail the answer?")[1].split("\n## ")[0]
+    lines = [line for line in part.splitlines() if line.startswith("| ")]
+    return [[cell.strip(" *") for cell in line.strip("| ").split("|")] for line in lines]
 
 
 @pytest.mark.slow
