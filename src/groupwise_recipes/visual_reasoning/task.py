@@ -13,6 +13,7 @@ from groupwise_recipes.visual_reasoning.answers import find_parser
 from groupwise_recipes.visual_reasoning.asking import prepare_rows
 from groupwise_recipes.visual_reasoning.auditing import make_case
 from groupwise_recipes.visual_reasoning.bias import BIAS, BIAS_NAME, read_findings
+from groupwise_recipes.visual_reasoning.choices import CHOICES, predict_choices
 from groupwise_recipes.visual_reasoning.config import VisualConfig, choose_alignment
 from groupwise_recipes.visual_reasoning.estimating import estimate_run
 from groupwise_recipes.visual_reasoning.gaps import find_gaps
@@ -74,13 +75,13 @@ class VisualReasoning(Task[VisualConfig]):
         ),
         "measures": Part(
             f"sft.targets {_JUDGED}",
-            f"{_name('measuring marking answers teaching sections transfer')} {_JUDGES}",
+            f"{_name('measuring marking answers choices teaching sections transfer')} {_JUDGES}",
         ),
     }
     things = "statements"
     slices = ("relation", "source", BIAS)
     measures = MEASURES
-    baselines = (*Task.baselines, OTHER_SCENE)
+    baselines = (*Task.baselines, CHOICES, OTHER_SCENE)
 
     def inputs(self, config: VisualConfig) -> Mapping[str, str]:
         """Return what data sets, a judge in this process and a traced policy are known by."""
@@ -148,9 +149,9 @@ class VisualReasoning(Task[VisualConfig]):
         train: Sequence[Example],
         test: Sequence[Example],
     ) -> "list[Prediction]":
-        """Return the usual ones, and what another scene's boxes earn where there are boxes."""
+        """Return the usual ones, what choices alone tell, and what another scene's boxes earn."""
         found = super().predict_baselines(config, context, train, test)
-        return [*found, *predict_other_scene(test)]
+        return [*found, *predict_choices(train, test), *predict_other_scene(test)]
 
     def policies(self, context: StepContext) -> "Sequence[RunPolicy]":
         """Return the usual ones, and which of them do not reason."""

@@ -4,6 +4,7 @@ import re
 from collections import Counter
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from question_sets import list_settings, write_aokvqa, write_drivingvqa
@@ -15,6 +16,7 @@ from groupwise.evaluation import read_predictions
 from groupwise.rewards import audit_rewards
 from groupwise_recipes.visual_reasoning.answers import QUESTION_PARSER
 from groupwise_recipes.visual_reasoning.asking import prepare_rows
+from groupwise_recipes.visual_reasoning.choices import name_longest
 from groupwise_recipes.visual_reasoning.config import VisualConfig
 from groupwise_recipes.visual_reasoning.marking import mark_answer
 from groupwise_recipes.visual_reasoning.measuring import measure_boxes, predict_other_scene
@@ -130,6 +132,17 @@ def test_another_scene_answers_what_it_can(test_items: list[Example]) -> None:
         assert bool(iou) == ("boxes" in example.fields)
         assert iou.get("box_iou", 0) < 0.95
         assert one.predicted == QUESTION_PARSER.parse(one.text, example).label
+
+
+def test_choices_alone_are_a_rival_of_questions(
+    config: VisualConfig, test_items: list[Example]
+) -> None:
+    train = [replace(one, label=name_longest(one)) for one in test_items]
+    context: Any = None
+    found = VisualReasoning().predict_baselines(config, context, train, test_items)
+    answers = {one.example_id: one.predicted for one in found if one.policy == "choices"}
+    assert answers == {one.id: one.label for one in train}
+    assert "choices" in [one.name for one in VisualReasoning.baselines]
 
 
 def test_the_rewards_of_the_study_pass_their_audit(config: VisualConfig, prepared: Path) -> None:
