@@ -216,6 +216,13 @@ def test_a_policy_that_the_measure_is_none_of_has_dashes(tmp_path: Path) -> None
     assert list(cells).index("SFT warm-up") < list(cells).index("GRPO")
 
 
+def test_a_measure_of_no_policy_is_refused(tmp_path: Path) -> None:
+    changes = {"evaluate/policies.json:grpo/inapplicable": ["iou"]}
+    folders = write_seeds(tmp_path, {"grpo": [0.9, 0.8]}, seeds=range(2), changes=changes)
+    with pytest.raises(EvaluationError, match=r"iou applies to no policy .* got \['grpo'\]"):
+        read_repetitions(folders, replace(QUESTION, measure="iou"))
+
+
 def test_the_page_has_the_same_numbers_in_every_form(flipped: list[Path], tmp_path: Path) -> None:
     found = report(flipped)
     for language in LANGUAGES:

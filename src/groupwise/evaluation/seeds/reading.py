@@ -74,6 +74,12 @@ def read_repetitions(folders: Sequence[Path], question: Question) -> MethodMater
     measure = _find_measure(question, folders)
     silent = list(_list_inapplicable(runs, question))
     left = [[row for row in run.rows if row.policy not in silent] for run in runs]
+    if not all(left):
+        raise EvaluationError(
+            f"{question.measure} applies to no policy of these runs",
+            got=silent,
+            fix="name another measure with --metric",
+        )
     last = choose_policy(left, runs[0].policies)
     shared = [n for n in _list_policies(runs, question) if n != last and n not in silent]
     methods = [

@@ -1,5 +1,8 @@
 """The files of the tables: rows that the commands fill, and typed-in values that are refused."""
 
+import shlex
+from collections.abc import Iterator
+from itertools import pairwise, product
 from pathlib import Path
 from typing import Any
 
@@ -85,6 +88,36 @@ def test_runs_on_published_sets_fill_the_rows_of_their_arms(
     assert list_studies(settings) == [config]
     assert fits_any(find(table, row).where, settings)
     assert not any(fits_any(find(table, other).where, settings) for other in others)
+
+
+def list_readme_runs(readme: Path) -> Iterator[dict[str, Any]]:
+    """Yield the settings of every run that the commands of the section on tables make."""
+    section = readme.read_text(encoding="utf-8").split("study/tables/")[1]
+    for line in section.splitlines():
+        if not line.startswith(("    groupwise run ", "    groupwise sweep ")):
+            continue
+        words = shlex.split(line)
+        given = list(pairwise(words))
+        fixed = [value for key, value in given if key == "--set"]
+        axes = [value.partition("=") for key, value in given if key == "--grid"]
+        (config,) = [value for key, value in given if key == "--config"]
+        for values in product(*(values.split(",") for _, _, values in axes)):
+            varied = [f"{key}={one}" for (key, _, _), one in zip(axes, values, strict=True)]
+            yield resolve(config, *fixed, *varied)
+
+
+@pytest.mark.parametrize("name", ["README.md", "README.zh.md"])
+def test_the_commands_of_the_readme_fill_every_row_of_every_table(name: str) -> None:
+    runs = list(list_readme_runs(CONFIGS.parent / name))
+    empty = [
+        (table.name, row.name)
+        for table in TABLES.values()
+        for row in table.rows
+        if not any(table.fits(one) and fits_any(row.where, one) for one in runs)
+    ]
+    # A row that only stands where a run is there needs no command.
+    assert [one for one in empty if not find(TABLES[one[0]], one[1]).is_extra] == []
+    assert all(len(list_studies(one)) == 1 for one in runs)
 
 
 def test_trained_on_textured_scenes_is_not_grounding_out_of_the_domain() -> None:
