@@ -47,6 +47,7 @@ _B = "(?P<b>[Ti])"
 _MORE = f"(?P<r>C|X{_GAP}G|G{_GAP}X)"
 _START = f"(?<![^.,|:!]){_GAP}"
 _ON = "(?<=[,|!])(?P<n>N?)@?"
+_ALONE = f"(?!{_GAP}[Ti])"
 _END = r"(?=[.,|:]|\Z)"
 _RULES = [
     (name, re.compile(pattern))
@@ -54,7 +55,7 @@ _RULES = [
         ("conclude", "(?P<n>N?)(?P<r>E)"),
         ("conclude", f"S{_NOT}(?P<r>[+-])S?"),
         ("remark", f"[si]{_NOT}(?P<r>[+-])(?:,?S|{_END})"),
-        ("conclude", f"S[Ti'RDCtw]*?(?P<n>N?){_GAP}(?P<r>[+-])"),
+        ("conclude", f"S(?:{_GAP}T,T|[Ti'RDCtw]*?){_NOT}(?P<r>[+-])"),
         ("conclude", f"(?P<n>N?){_GAP}(?P<r>[+-]){_GAP}S"),
         ("conclude", f"(?<![^.,|:!])(?P<n>N?)(?P<r>[+-]){_END}"),
         ("conclude", f"S[^RC]*?(?P<n>N?)(?P<r>D){_END}"),
@@ -65,13 +66,13 @@ _RULES = [
         ("relate", f"{_A}{_NOT}t{_B}'?{_GAP}{_MORE}"),
         ("relate", f"{_A}{_NOT}@?{_B}'(?P<r>D)"),
         ("relate", f"{_A}{_NOT}@{_B}(?P<r>[DRC])"),
-        ("relate", f"{_START}{_B}'(?P<r>D){_GAP}(?P<a>T)"),
-        ("relate", f"{_START}(?P<r>R){_B}{_GAP}(?P<a>T)"),
+        ("relate", f"{_START}{_B}'(?P<r>D){_GAP}(?P<a>T){_ALONE}"),
+        ("relate", f"{_START}(?P<r>R){_B}{_GAP}(?P<a>T){_ALONE}"),
         ("compare", f"{_A}{_NOT}{_MORE}(?!{_GAP}[tTi])"),
         ("compare", f"{_A}{_NOT}(?P<r>R){_END}"),
-        ("compare", f"{_START}(?P<r>C){_GAP}(?P<a>T)"),
+        ("compare", f"{_START}(?P<r>C){_GAP}(?P<a>T){_ALONE}"),
         ("place", f"(?!.s?'D){_A}{_NOT}@?(?P<r>D)"),
-        ("place", f"{_START}(?P<r>D){_GAP}(?P<a>T)"),
+        ("place", f"{_START}(?P<r>D){_GAP}(?P<a>T){_ALONE}"),
         ("ignore", f"(?P<r>G{_GAP}X|X{_GAP}G){_GAP}[CDR]"),
         ("ignore", f"(?P<r>n)w+{_END}"),
         ("level", f"(?P<n>n){_GAP}(?P<r>R)g"),
@@ -181,7 +182,7 @@ class Reading:
         position = 0
         while position < len(said):
             position = self._apply_rules(said, words, position)
-        self.is_whole = self.is_whole and not set("w~!") & set(said)
+        self.is_whole = self.is_whole and not re.search("[w~!*XG#]|TT", said)
         if said.endswith("!"):
             for noted in (self.claims, self.places, self.conclusions, self.remarks, self._numbers):
                 noted.clear()
@@ -193,6 +194,8 @@ class Reading:
             if found and self._note(rule, found, words):
                 return found.end()
         letter = letters[position]
+        if letter == "T" and letters[:position][-1:] == "|":
+            self._topic = str(words[position].value)
         if letter in _TELLS:
             self.is_whole = False
             matters = set("TiS") & set(_find_clause(letters, position))
@@ -213,7 +216,7 @@ class Reading:
         relation = self._find_relation(said)
         a, b = (words[found.start(name)] if groups.get(name) else None for name in ("a", "b"))
         subject, other = self._find_things(a, b)
-        if subject is None or other is None:
+        if relation is None or subject is None or other is None:
             return False
         self._topic = subject
         if rule == "level":
@@ -231,14 +234,16 @@ class Reading:
         (self.remarks if is_remark else self.conclusions).append(is_true != is_denied)
         return True
 
-    def _find_relation(self, said: Sequence[Word]) -> Relation:
+    def _find_relation(self, said: Sequence[Word]) -> Relation | None:
         values = {word.letter: word.value for word in said}
         if "X" in values:
             return _BY_AXIS[values["X"], values["G"]]
-        relations = cast("tuple[Relation, ...]", said[0].value)
+        first, *more = cast("list[Relation]", said[0].value)
         asked = _AXES[self.asked.relation]
-        fitting: list[Relation] = [one for one in relations if _AXES[one] == asked]
-        return fitting[0] if fitting else relations[0]
+        for relation in (first, *more):
+            if _AXES.get(relation, "depth") == asked:
+                return relation if relation in _AXES else None
+        return first
 
     def _find_things(self, a: Word | None, b: Word | None) -> tuple[str | None, str | None]:
         """Return the names of two words; "it" is the other one of the two, or who was spoken of."""
@@ -257,7 +262,7 @@ class Reading:
         for letter, word in zip(letters, words, strict=True):
             if letter == "T":
                 thing = str(word.value)
-            elif letter == "i":
+            elif letter == "i" and thing is None:
                 thing = self._find_other(*named) if len(named) == 1 else self._topic
             elif letter == "X":
                 self._axis = str(word.value)

@@ -18,7 +18,7 @@ __all__ = ["Word", "find_name", "split_words"]
 _FILE = Path(__file__).parent / "phrases" / "phrases.yaml"
 _MARKS = (
     ("Q", r"[?？]"),
-    (".", r"[.!。！\n]+(?!\d)"),
+    (".", r"[.!。！\n]+(?![\da-z])"),
     ("|", r"[;；]"),
     (",", r"[,，、]"),
     (":", r"[:：]"),
@@ -55,6 +55,7 @@ _LONG_FORMS = {
     "’": "'",
     "it's": "it is",
     "that's": "that is",
+    "there's": "there is",
     "can't": "can not",
     "cannot": "can not",
     "n't": " not",
