@@ -136,7 +136,7 @@ def test_the_first_value_of_a_look_decides(taught_text_folder, text_examples, tm
     assert record["looks"][0] == {"step": 1, "f1": 0.2}
 
 
-@pytest.mark.parametrize("kind", ["sft", "grpo"])
+@pytest.mark.parametrize("kind", ["sft", pytest.param("grpo", marks=pytest.mark.slow)])
 def test_looks_that_choose_nothing_change_nothing(
     kind, taught_text_folder, text_examples, tmp_path
 ):

@@ -146,11 +146,14 @@ def test_a_model_that_cannot_judge_gives_no_verdict_and_is_counted(
 ) -> None:
     """One in this process, with random weights, asked three times about each answer."""
     model = write_tiny_policy("tiny-qwen2", tmp_path / "model")
+    usual = AlignmentSettings().settings
+    retry = usual.retry.model_copy(update={"base_delay_s": 0.001})
     settings = AlignmentSettings(
         judge="model",
         model=ResponderSettings(model=str(model)),
         language=language,
         sampling=Sampling(max_new_tokens=8, temperature=0.3),
+        settings=usual.model_copy(update={"retry": retry}),
     )
     judge, test = open_model(settings, tmp_path), splits["test"][:4]
     found = [predict(one, "sft", answer(one, n)) for n, one in enumerate(test)]
