@@ -211,6 +211,8 @@ class Reading:
         is_denied = bool(groups.get("n")) != bool(groups.get("z"))
         if rule == "ignore":
             return True
+        if rule == "remark" and "~" in found.string:
+            return False  # it may be of what is supposed
         if rule in ("conclude", "remark"):
             return self._conclude(said[0], is_denied, is_remark=rule == "remark")
         relation = self._find_relation(said)
