@@ -13,24 +13,24 @@ from typing import cast
 from groupwise_drawn.relations import INVERSES, Relation
 from groupwise_recipes.visual_reasoning.wording import Word, split_words
 
-_SIDES: Mapping[Relation, tuple[str, str]] = {
-    "left of": ("(?:to |on )?(?:the )?left(?: side)? of", "左"),
-    "right of": ("(?:to |on )?(?:the )?right(?: side)? of", "右"),
-    "above": ("above", "上"),
-    "below": ("below|under", "下"),
-    "in front of": ("in front of", "前"),
-    "behind": ("behind", "后"),
+_CLAIMED: Mapping[Relation, tuple[str, str]] = {
+    "left of": ("(?:(?:to|on|at) )?(?:the )?left(?: side)? of|further left than", "左"),
+    "right of": ("(?:(?:to|on|at) )?(?:the )?right(?: side)? of|further right than", "右"),
+    "above": ("above|over|higher than", "上"),
+    "below": ("below|beneath|under|underneath|lower than", "下"),
+    "in front of": ("in front of|nearer than|closer than", "前"),
+    "behind": ("behind|(?:partly )?(?:covered|hidden) by|(?:farther|further) away than", "后"),
 }
 _STATEMENTS: list[tuple[Relation, re.Pattern[str]]] = [
     (
         relation,
         re.compile(
-            rf"(?:the |an? )?(?P<a>.+?) (?:is|lies|stands|sits) (?:{english})"
+            rf"(?:the |an? )?(?P<a>.+?) (?:is|lies|stands|sits)(?: located| placed)? (?:{english})"
             rf" (?:the |an? )?(?P<b>.+)"
             rf"|(?P<a_zh>.+?)(?:位于|在)(?P<b_zh>.+?)的?{chinese}[边侧面方]"
         ),
     )
-    for relation, (english, chinese) in _SIDES.items()
+    for relation, (english, chinese) in _CLAIMED.items()
 ]
 _AXES: Mapping[Relation, str] = {
     "left of": "x",
@@ -40,6 +40,7 @@ _AXES: Mapping[Relation, str] = {
     "in front of": "depth",
     "behind": "depth",
 }
+# Letters that may stand between, and an axis only with its number.
 _GAP = "(?:[wg:*]|Xw?#+|#)*+"
 _NOT = f"{_GAP}(?P<n>N?){_GAP}"
 _A = "(?P<z>Z?)(?:i(?=Ts))?(?P<a>[Ti])(?:(?<=iT)s)?'?"
@@ -52,36 +53,61 @@ _END = r"(?=[.,|:]|\Z)"
 _RULES = [
     (name, re.compile(pattern))
     for name, pattern in (
+        # I agree.
         ("conclude", "(?P<n>N?)(?P<r>E)"),
+        # The statement is not true.
         ("conclude", f"S{_NOT}(?P<r>[+-])S?"),
+        # This is false.
         ("remark", f"[si]{_NOT}(?P<r>[+-])(?:,?S|{_END})"),
+        # The statement about the ball and the cup is true.
         ("conclude", f"S(?:{_GAP}T,T|[Ti'RDCtw]*?){_NOT}(?P<r>[+-])"),
+        # It does not match the statement.
         ("conclude", f"(?P<n>N?){_GAP}(?P<r>[+-]){_GAP}S"),
+        # So: false.
         ("conclude", f"(?<![^.,|:!])(?P<n>N?)(?P<r>[+-]){_END}"),
+        # The claim is right.
         ("conclude", f"S[^RC]*?(?P<n>N?)(?P<r>D){_END}"),
+        # The ball is not left of the cup.
         ("relate", f"{_A}{_NOT}@?(?P<r>R){_B}(?!'w)"),
+        # 球被杯子挡住
         ("relate", f"{_B}{_NOT}p(?P<a>[Ti]){_GAP}(?P<r>R)"),
+        # 球把杯子挡住
         ("relate", f"{_A}{_NOT}k{_B}{_GAP}(?P<r>R)"),
+        # The ball is higher than the cup.
         ("relate", f"{_A}{_NOT}{_MORE}{_GAP}t{_GAP}{_B}"),
+        # 球比杯子高
         ("relate", f"{_A}{_NOT}t{_B}'?{_GAP}{_MORE}"),
+        # The ball is on the cup's left.
         ("relate", f"{_A}{_NOT}@?{_B}'(?P<r>D)"),
+        # 球在杯子左边
         ("relate", f"{_A}{_NOT}@{_B}(?P<r>[DRC])"),
+        # On the cup's left is the ball.
         ("relate", f"{_START}{_B}'(?P<r>D){_GAP}(?P<a>T){_ALONE}"),
+        # Left of the cup is the ball.
         ("relate", f"{_START}(?P<r>R){_B}{_GAP}(?P<a>T){_ALONE}"),
+        # The ball is higher.
         ("compare", f"{_A}{_NOT}{_MORE}(?!{_GAP}[tTi])"),
+        # The ball is above.
         ("compare", f"{_A}{_NOT}(?P<r>R){_END}"),
+        # The upper one is the ball.
         ("compare", f"{_START}(?P<r>C){_GAP}(?P<a>T){_ALONE}"),
+        # The ball is on the left.
         ("place", f"(?!.s?'D){_A}{_NOT}@?(?P<r>D)"),
+        # On the left is the ball.
         ("place", f"{_START}(?P<r>D){_GAP}(?P<a>T){_ALONE}"),
+        # A smaller x means further left.
         ("ignore", f"(?P<r>G{_GAP}X|X{_GAP}G){_GAP}[CDR]"),
+        # It has no windows.
         ("ignore", f"(?P<r>n)w+{_END}"),
+        # Neither is left of the other.
         ("level", f"(?P<n>n){_GAP}(?P<r>R)g"),
-        # The subject is left out.
+        # … and left of the cup: the subject is left out.
         ("relate", f"{_ON}{_B}'?(?P<r>D){_END}"),
         ("relate", f"{_ON}{_MORE}{_GAP}t{_GAP}{_B}"),
         ("relate", f"{_ON}(?P<r>R){_B}(?!{_GAP}T)"),
         ("compare", f"{_ON}{_MORE}(?!{_GAP}[tTi])"),
         ("place", f"{_ON}(?P<r>[DR]){_END}"),
+        # From left to right: the ball, the cup.
         ("relate", "(?P<r>O)[wg,:*]*(?P<a>T)[wg,:*]*(?P<b>T)"),
     )
 ]

@@ -260,6 +260,8 @@ def test_cases_of_people_who_had_not_seen_the_judge(name, num_cases, num_found, 
         ("The tree is behind the car.", "The car is hiding a part of the tree.", True, None),
         ("The tree is behind the car.", "The tree is higher than the car.", True, "irrelevant"),
         ("The tree is behind the car.", "The tree is the nearer one.", True, "contradiction"),
+        ("A tree is located beneath the car.", "The car is higher than the tree.", True, None),
+        ("The tree is partly hidden by the car.", "The car is nearer.", False, "contradiction"),
         ("The tree is below the car.", "The car hangs over the tree.", True, None),
         ("The tree is below the car.", "The tree has the larger y.", False, "contradiction"),
         ("The tree is behind the car.", "The car is partly hidden by the tree.", False, None),
@@ -270,6 +272,7 @@ def test_chinese_and_what_covers_what(statement, reasoning, answer, fault):
     assert judge_entailment(statement, reasoning, answer=answer).type == fault
 
 
-def test_a_statement_without_a_relation_is_refused():
-    with pytest.raises(DataError, match="no relation of two things is claimed; got A red"):
-        judge_entailment("A red ball.", "It is red.", answer=True)
+@pytest.mark.parametrize("statement", ["A red ball.", "The ball is not left of the chair."])
+def test_a_statement_that_claims_no_relation_is_refused(statement: str) -> None:
+    with pytest.raises(DataError, match="no relation of two things is claimed; got"):
+        judge_entailment(statement, "It is red.", answer=True)
