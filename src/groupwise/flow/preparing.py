@@ -37,7 +37,7 @@ def build_base(task: Task[Any], context: StepContext, *, has_warmup: bool) -> No
         examples = [row.example for row in rows] + examples
         targets = [row.target for row in rows]
     texts = [message.text for example in examples for message in example.prompt]
-    write_tiny_policy(
+    base = write_tiny_policy(
         config.model.base,
         folder / "base",
         seed=derive_seed(config.seed, "base"),
@@ -45,6 +45,7 @@ def build_base(task: Task[Any], context: StepContext, *, has_warmup: bool) -> No
         max_pixels=config.model.max_pixels,
         looks_back=task.looks_back,
     )
+    task.pretrain(context, base)
 
 
 SPLITS = ("train", "validation", "test")

@@ -174,6 +174,9 @@ class Task(Generic[C]):
         """Return examples with the pictures of the warm-up, for the search for near duplicates."""
         return ()
 
+    def pretrain(self, context: StepContext, base: Path) -> None:
+        """Teach a tiny base what published models know before; in place. The usual: nothing."""
+
     # What is asked, taught and rewarded.
 
     def parser(self, config: C) -> Parser:

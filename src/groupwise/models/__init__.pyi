@@ -32,6 +32,7 @@ from groupwise.models.settings import (
 )
 from groupwise.models.silence import silence_libraries
 from groupwise.models.tiny import write_tiny_policy
+from groupwise.models.tiny_vision import SeenPicture, pretrain_vision
 from groupwise.models.tokenizing import find_tokenizer, train_tokenizer
 from groupwise.models.trainable import (
     LoraSettings,
@@ -58,6 +59,7 @@ __all__ = [
     "PictureProcessor",
     "Policy",
     "PromptSettings",
+    "SeenPicture",
     "TrainableRow",
     "TrainableSettings",
     "build_messages",
@@ -82,6 +84,7 @@ __all__ = [
     "open_processor",
     "open_token_counter",
     "prepare_trainable",
+    "pretrain_vision",
     "project_patches_fast",
     "render_prompt",
     "restore_trainable",

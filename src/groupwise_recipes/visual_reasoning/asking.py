@@ -119,6 +119,7 @@ def _describe_boxes(row: VisualRow, frame: Size) -> dict[str, Any]:
         "boxes": [[b.x1, b.y1, b.x2, b.y2, b.label] for b in row.boxes or ()],
         "picture_size": list(row.picture_size or ()),
         "seen_size": list(frame),
+        **({"things": list(row.things)} if row.things else {}),
     }
 
 

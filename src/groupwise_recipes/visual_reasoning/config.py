@@ -77,12 +77,15 @@ class WarmupSettings(SftSettings):
     Attributes:
         targets: what is taught: boxes of what the statement is about and what holds of them
             (``boxes``), what holds alone (``words``), or the answer without any (``answer``).
+        descriptions: whether it is also taught, for each picture with boxes, what is in them and
+            where, from left to right, with full names.
         traces: a finished run of this recipe; what its GRPO policy answers when it is sampled is
             taught instead. None: ``targets``.
         traces_kept: of them, all or those with the right answer.
     """
 
     targets: Literal["boxes", "words", "answer"] = "boxes"
+    descriptions: bool = False
     traces: Annotated[Path | None, Source("data")] = None
     traces_kept: Literal["all", "correct"] = "correct"
 
@@ -144,6 +147,8 @@ class VisualConfig(FlowConfig):
     """The whole job.
 
     Attributes:
+        vision_epochs: of a tiny base: passes over the warm-up's drawn pictures in which its vision
+            encoder learns what is in them, before it learns any language; 0: none.
         prompt: of a statement: template with the place ``{{ text }}``, behind the picture.
         choice_prompt: of a question with choices: likewise, and ``{{ choices }}`` for their lines.
         inputs: what is shown beside the picture: its depth picture as a second one (``depth``), the
@@ -155,6 +160,7 @@ class VisualConfig(FlowConfig):
 
     data: VisualData
     sft: WarmupSettings | None
+    vision_epochs: int = Field(default=0, ge=0)
     prompt: str = "Is the following statement true: {{ text }}"
     choice_prompt: str = "{{ text }}\n{{ choices }}\nGive the letters of all right choices."
     inputs: tuple[ExtraInput, ...] = ()

@@ -74,6 +74,8 @@ class VisualRow:
         partner: id of the other row of a contrastive pair; both are of one cluster.
         direct_answers: of people who saw no choices, raw, in the order given.
         reasonings: that people wrote or judged.
+        things: what is in the boxes, in full, where the text may say less; one for each box or
+            none.
 
     Raises:
         RowError: if the row contradicts itself.
@@ -94,6 +96,7 @@ class VisualRow:
     partner: str | None = None
     direct_answers: tuple[str, ...] = ()
     reasonings: tuple[Reasoning, ...] = ()
+    things: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         """Refuse a row that contradicts itself."""

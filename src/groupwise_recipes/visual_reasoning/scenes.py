@@ -5,7 +5,13 @@ from pathlib import Path
 
 from groupwise.core import derive_seed
 from groupwise.rewards import Box
-from groupwise_drawn.relations import RelationItem, Style, read_relations, write_relations
+from groupwise_drawn.relations import (
+    RelationItem,
+    Style,
+    name_thing,
+    read_relations,
+    write_relations,
+)
 from groupwise_recipes.visual_reasoning.rows import FALSE, TRUE, Split, VisualRow
 from groupwise_recipes.visual_reasoning.sources import DrawnScenes
 
@@ -60,4 +66,5 @@ def make_row(item: RelationItem, side: int) -> VisualRow:
         boxes=tuple(Box(*thing.box, thing.name("en")) for thing in things),
         relation=scene.relation,
         partner=item.partner,
+        things=tuple(name_thing(thing.kind, thing.color, "en") for thing in things),
     )

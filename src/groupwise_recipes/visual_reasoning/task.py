@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
 
-from groupwise.core import Example, Finding, Message, read_json
+from groupwise.core import Example, Finding, Message, read_json, write_json
 from groupwise.data import read_examples
 from groupwise.flow import Estimate, Part, Task
 from groupwise.pipeline import StepContext, digest_models
@@ -32,7 +32,12 @@ from groupwise_recipes.visual_reasoning.measuring import (
     mark_silent,
     predict_other_scene,
 )
-from groupwise_recipes.visual_reasoning.teaching import make_warmup_rows, read_warmup
+from groupwise_recipes.visual_reasoning.teaching import (
+    is_drawn,
+    make_warmup_rows,
+    read_warmup,
+    see_picture,
+)
 from groupwise_recipes.visual_reasoning.traces import find_traced, sample_traces, teach_traces
 
 if TYPE_CHECKING:
@@ -60,7 +65,7 @@ class VisualReasoning(Task[VisualConfig]):
     config_type = VisualConfig
     parts: ClassVar = {
         "data": Part(
-            "data prompt choice_prompt inputs sft.targets sft.traces",
+            "data prompt choice_prompt inputs vision_epochs sft.targets sft.traces",
             _name(
                 "asking traces inputs placing boxes loading scenes rows sources variants bias probe"
             ),
@@ -68,7 +73,8 @@ class VisualReasoning(Task[VisualConfig]):
         "audit": Part("sft.targets", _name("gaps teaching")),
         "parser": Part(_KINDS, _name("answers")),
         "warmup": Part(
-            "sft.targets sft.traces sft.traces_kept", _name("teaching traces reasoning boxes")
+            "sft.targets sft.descriptions sft.traces sft.traces_kept",
+            _name("teaching traces reasoning boxes"),
         ),
         "rewards": Part(
             f"rewards {_JUDGED}", f"groupwise.rewards {_name('measuring answers')} {_JUDGES}"
@@ -97,6 +103,23 @@ class VisualReasoning(Task[VisualConfig]):
         if config.sft and config.sft.traces:
             sample_traces(config.sft.traces, folder, seed=config.seed)
 
+    def pretrain(self, context: StepContext, base: Path) -> None:
+        """Let a tiny base learn to see the drawn pictures of the warm-up."""
+        epochs = context.config.vision_epochs
+        drawn = [one for one in read_warmup(context.folder) if is_drawn(one)]
+        if not epochs or not drawn:
+            return
+        from groupwise.models import pretrain_vision
+
+        found = pretrain_vision(
+            base,
+            [see_picture(example) for example in drawn],
+            seed=context.config.seed,
+            epochs=epochs,
+            say=context.say,
+        )
+        write_json(context.folder / "vision.json", found)
+
     def find_in_data(self, config: VisualConfig, prepared: Path) -> Sequence[Finding]:
         """Return what words alone tell, pictures of several splits, and what rows leave out."""
         found = read_findings(read_json(prepared / BIAS_NAME, dict))
@@ -115,7 +138,7 @@ class VisualReasoning(Task[VisualConfig]):
         given, examples = config.sft, read_warmup(folder)
         assert given is not None
         rows = (
-            make_warmup_rows(examples, given.targets)
+            make_warmup_rows(examples, given.targets, descriptions=given.descriptions)
             if given.traces is None
             else teach_traces(examples, kept=given.traces_kept)
         )

@@ -1,17 +1,21 @@
-"""What the warm-up teaches: where things are, what follows from it, and the answer."""
+"""What the warm-up teaches: where things are, what follows from it, and the answer.
+
+Before it a tiny base learns to see, from the same pictures.
+"""
 
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from groupwise.core import DataError, Example
+from groupwise.core import DataError, Example, Message, make_example
 from groupwise.data import read_examples
+from groupwise.models import SeenPicture
 from groupwise.rewards import Box
 from groupwise.training import SftRow
 from groupwise_drawn.relations import INVERSES, Relation
 from groupwise_recipes.visual_reasoning.answers import QUESTION_PARSER
 from groupwise_recipes.visual_reasoning.boxes import Size, convert_box, write_box
-from groupwise_recipes.visual_reasoning.reasoning import write_reasoning
+from groupwise_recipes.visual_reasoning.reasoning import order_boxes, write_reasoning
 from groupwise_recipes.visual_reasoning.rows import TRUE
 from groupwise_recipes.visual_reasoning.scenes import SOURCE
 
@@ -80,8 +84,15 @@ def read_warmup(folder: Path) -> list[Example]:
     return read_examples(path) if path.is_file() else []
 
 
-def make_warmup_rows(examples: Sequence[Example], targets: str) -> list[SftRow]:
+def make_warmup_rows(
+    examples: Sequence[Example], targets: str, *, descriptions: bool = False
+) -> list[SftRow]:
     """Return what the warm-up teaches.
+
+    Args:
+        examples: of the warm-up.
+        targets: as of ``WarmupSettings``.
+        descriptions: as of ``WarmupSettings``.
 
     Raises:
         DataError: if no row has anything to reason with, and not the answer alone is to be taught.
@@ -92,4 +103,43 @@ def make_warmup_rows(examples: Sequence[Example], targets: str) -> list[SftRow]:
         raise DataError(
             "no row of the warm-up has any reasoning or box to teach", fix="set sft.targets: answer"
         )
-    return [SftRow(example, write_target(example, targets)) for example in examples]
+    shown = [one for one in examples if descriptions and one.fields.get("boxes")]
+    return [
+        *(SftRow(example, write_target(example, targets)) for example in examples),
+        *map(describe_picture, shown),
+    ]
+
+
+def describe_picture(example: Example) -> SftRow:
+    """Return the row that asks what a picture shows, from left to right."""
+    boxes, frame = place_things(example)
+    asked = make_example(
+        [Message("user", "What does the picture show, from left to right?")],
+        cluster=example.cluster,
+        pictures=example.pictures,
+    )
+    return SftRow(asked, " ".join(write_box(box, frame=frame) for box in order_boxes(boxes)))
+
+
+def see_picture(example: Example) -> SeenPicture:
+    """Return what is known of a drawn picture: its things by name, and where they are.
+
+    Things are numbered from left to right, so that where something lies is known together with what
+    it is. Coordinates are told in 32nds of the frame.
+    """
+    boxes, (width, height) = place_things(example)
+    facts = dict[str, str]()
+    for number, box in enumerate(order_boxes(boxes)):
+        color, kind = box.label.split()
+        sides = (box.x1 / width, box.y1 / height, box.x2 / width, box.y2 / height)
+        told = [color, kind, *(str(min(31, int(32 * side))) for side in sides)]
+        keys = ("color", "kind", "x1", "y1", "x2", "y2")
+        facts |= {f"{number} {key}": fact for key, fact in zip(keys, told, strict=True)}
+    return SeenPicture(example.pictures[0], facts)
+
+
+def place_things(example: Example) -> tuple[list[Box], Size]:
+    """Return the boxes as ``place_boxes`` does, with full names where they are told."""
+    boxes, frame = place_boxes(example)
+    names = example.fields.get("things") or [box.label for box in boxes]
+    return [replace(box, label=name) for box, name in zip(boxes, names, strict=True)], frame

@@ -8,6 +8,7 @@ import pytest
 
 from groupwise.core import Completion, DataError, Example, load_config, read_json
 from groupwise.data import read_examples
+from groupwise.rewards import BoxParser
 from groupwise_recipes.visual_reasoning.answers import PARSER
 from groupwise_recipes.visual_reasoning.asking import ask_about_row, prepare_rows
 from groupwise_recipes.visual_reasoning.config import RewardWeights, VisualConfig
@@ -21,6 +22,8 @@ from groupwise_recipes.visual_reasoning.rows import VisualRow, write_rows
 from groupwise_recipes.visual_reasoning.teaching import (
     make_warmup_rows,
     read_boxes,
+    read_warmup,
+    see_picture,
     write_answer,
     write_target,
 )
@@ -109,6 +112,29 @@ def test_alignment_is_about_the_answer_that_is_given(test_items: list[Example]) 
         assert values == [1, 0]
         none = aligned.score_batch([example], [Completion("nothing")])[0]
         assert (none.value, none.invalid) == (0, True)
+
+
+def test_pictures_are_described_by_full_names_from_left_to_right(prepared: Path) -> None:
+    examples = read_warmup(prepared)
+    rows = make_warmup_rows(examples, "boxes", descriptions=True)
+    assert len(rows) == 2 * len(examples)
+    for example, row in zip(examples, rows[len(examples) :], strict=True):
+        assert row.example.pictures == example.pictures
+        boxes = [box for box in BoxParser(words=True).parse(row.target).value or () if box]
+        middles = [box.x1 + box.x2 for box in boxes]
+        assert middles == sorted(middles)
+        assert {box.label for box in boxes} == set(example.fields["things"])
+        assert all(len(box.label.split()) == 2 for box in boxes)
+
+
+def test_what_is_seen_tells_names_and_places_from_left_to_right(prepared: Path) -> None:
+    for example in read_warmup(prepared)[:20]:
+        seen = see_picture(example)
+        assert seen.picture == example.pictures[0]
+        told = [[seen.facts[f"{k} {key}"] for key in ("color", "kind", "x1", "x2")] for k in (0, 1)]
+        assert {f"{color} {kind}" for color, kind, *_ in told} == set(example.fields["things"])
+        first, second = (int(x1) + int(x2) for *_, x1, x2 in told)
+        assert first <= second + 2  # 32nds are rounded down
 
 
 def test_rows_that_cannot_be_asked_about_are_counted(tmp_path: Path, prepared: Path) -> None:

@@ -1,0 +1,204 @@
+"""Pre-training of a tiny base's vision encoder: telling what is in pictures, without language.
+
+A published vision-language model starts from an encoder that has seen millions of pictures. The one
+of a tiny base has random weights, and what it learns to see it would have to learn through a
+language model that cannot speak yet. Here it learns first, from what is known of the pictures of
+the warm-up; linear heads on its picture tokens answer, and are thrown away.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from groupwise.core import (
+    ModelError,
+    Picture,
+    ProgressLine,
+    Say,
+    derive_seed,
+    open_picture,
+    seed_everything,
+)
+from groupwise.models.policy import load_policy
+from groupwise.models.silence import silence_libraries
+
+_HELD_OUT_SHARE = 0.05
+_BATCH_SIZE = 32
+_LEARNING_RATE = 1.5e-3
+_NUM_WARMUP_STEPS = 50
+_UNTOLD = -100
+
+
+@dataclass(frozen=True, slots=True)
+class SeenPicture:
+    """A picture and what is known of it.
+
+    Attributes:
+        picture: to be looked at.
+        facts: the answer in words to each question of that name; questions may be left out.
+    """
+
+    picture: Picture
+    facts: Mapping[str, str]
+
+
+def pretrain_vision(
+    folder: Path,
+    pictures: Sequence[SeenPicture],
+    *,
+    seed: int,
+    epochs: int,
+    say: Say = lambda _: None,
+) -> dict[str, float]:
+    """Teach the vision encoder and the aligner of a tiny base to tell facts, and keep them there.
+
+    Each question is a classification among the answers that occur, by a linear head on the mean of
+    the picture's tokens. AdamW, the rate falls from 1.5e-3 to 0.
+
+    Args:
+        folder: of a base with vision; its weights are replaced.
+        pictures: of the warm-up; one in twenty is held out.
+        seed: of the order, the heads and of what is held out.
+        epochs: passes over the pictures.
+        say: is told how far it is.
+
+    Returns:
+        By question, the share of the held-out pictures that it is answered right for.
+
+    Raises:
+        ModelError: if there are fewer than two pictures or no question has two answers.
+    """
+    policy = load_policy(folder)
+    answers = _list_answers(pictures)
+    if len(pictures) < 2 or not answers:
+        raise ModelError("nothing to teach a vision encoder", got=f"{len(pictures)} pictures")
+    seed_everything(derive_seed(seed, "vision"))
+    width = policy.model.config.get_text_config().hidden_size
+    encoder = policy.model.model.visual.train()
+    heads = torch.nn.ModuleDict(
+        {str(k): torch.nn.Linear(width, len(found)) for k, found in enumerate(answers.values())}
+    )
+    reader = _Reader(encoder, torch.nn.LayerNorm(width), heads)
+    shown = _Shown(policy.processor.image_processor, pictures, answers)
+    order = torch.randperm(len(pictures))
+    num_held_out = max(1, round(len(pictures) * _HELD_OUT_SHARE))
+    _teach(reader, shown, order[num_held_out:], epochs, say)
+    rates = _rate(reader, shown, order[:num_held_out])
+    with silence_libraries():
+        policy.model.save_pretrained(folder)
+    return dict(zip(answers, rates, strict=True))
+
+
+def _list_answers(pictures: Sequence[SeenPicture]) -> dict[str, list[str]]:
+    """Return the answers that occur to each question, where there are two or more."""
+    names = sorted({name for one in pictures for name in one.facts})
+    found = {
+        name: sorted({one.facts[name] for one in pictures if name in one.facts}) for name in names
+    }
+    return {name: values for name, values in found.items() if len(values) > 1}
+
+
+class _Reader(torch.nn.Module):
+    """The encoder with a head for each question."""
+
+    def __init__(self, encoder: Any, norm: Any, heads: torch.nn.ModuleDict) -> None:
+        super().__init__()
+        self.encoder, self.norm, self.heads = encoder, norm, heads
+
+    def forward(self, patches: torch.Tensor, grid: torch.Tensor) -> list[torch.Tensor]:
+        """Return the logits of each question, (pictures, answers)."""
+        tokens = self.encoder(patches, grid_thw=grid).pooler_output
+        counts = (grid.prod(-1) // self.encoder.spatial_merge_size**2).tolist()
+        means = torch.stack([part.mean(0) for part in tokens.split(counts)])
+        seen = self.norm(means)
+        return [head(seen) for head in self.heads.values()]
+
+
+class _Shown:
+    """Pictures as bytes of patches, which take a quarter of the memory, and their answers."""
+
+    def __init__(
+        self, processor: Any, pictures: Sequence[SeenPicture], answers: Mapping[str, list[str]]
+    ) -> None:
+        self._mean, self._std = processor.image_mean, processor.image_std
+        self._per_frame = processor.temporal_patch_size
+        made = [
+            processor(
+                open_picture(one.picture),
+                do_rescale=False,
+                do_normalize=False,
+                return_tensors="np",
+            )
+            for one in pictures
+        ]
+        self._patches = [self._pack(one["pixel_values"]) for one in made]
+        self._grids = torch.tensor(np.concatenate([one["image_grid_thw"] for one in made]))
+        self.answers = torch.tensor(
+            [
+                [
+                    found.index(v) if (v := one.facts.get(name)) is not None else _UNTOLD
+                    for name, found in answers.items()
+                ]
+                for one in pictures
+            ]
+        )
+
+    def _pack(self, values: Any) -> Any:
+        """Return (patches, channels, pixels) as bytes: the frames of a still picture are one."""
+        return values.reshape(len(values), 3, self._per_frame, -1)[:, :, 0].astype(np.uint8)
+
+    def take(self, chosen: Sequence[int]) -> tuple[torch.Tensor, torch.Tensor]:
+        """Return patches as the encoder takes them, and the grid of each picture."""
+        packed = torch.from_numpy(np.concatenate([self._patches[k] for k in chosen]))
+        mean, std = (torch.tensor(v)[:, None] for v in (self._mean, self._std))
+        values = (packed / 255 - mean) / std
+        frames = values[:, :, None].expand(-1, -1, self._per_frame, -1)
+        return frames.reshape(len(frames), -1), self._grids[list(chosen)]
+
+
+def _teach(reader: _Reader, shown: _Shown, order: torch.Tensor, epochs: int, say: Say) -> None:
+    optimizer = torch.optim.AdamW(reader.parameters(), lr=_LEARNING_RATE, weight_decay=0.01)
+    batches = [part for _ in range(epochs) for part in _shuffle(order).split(_BATCH_SIZE)]
+    tell = ProgressLine("steps of the vision encoder", say)
+    for step, batch in enumerate(batches):
+        for group in optimizer.param_groups:
+            rise = min(1.0, (step + 1) / _NUM_WARMUP_STEPS)
+            group["lr"] = _LEARNING_RATE * rise * (1 - step / len(batches))
+        losses = [
+            torch.nn.functional.cross_entropy(logits, target, ignore_index=_UNTOLD, reduction="sum")
+            / len(batch)
+            for logits, target in _answer(reader, shown, batch)
+        ]
+        optimizer.zero_grad()
+        torch.stack(losses).sum().backward()
+        optimizer.step()
+        tell(step + 1, len(batches))
+
+
+def _shuffle(order: torch.Tensor) -> torch.Tensor:
+    return order[torch.randperm(len(order))]
+
+
+def _answer(
+    reader: _Reader, shown: _Shown, batch: torch.Tensor
+) -> list[tuple[torch.Tensor, torch.Tensor]]:
+    """Return the logits and the right answers of each question."""
+    logits = reader(*shown.take(batch.tolist()))
+    return list(zip(logits, shown.answers[batch].unbind(1), strict=True))
+
+
+@torch.no_grad()
+def _rate(reader: _Reader, shown: _Shown, held_out: torch.Tensor) -> list[float]:
+    """Return the share of right answers to each question; 0 where none is told."""
+    reader.eval()
+    found = [_answer(reader, shown, batch) for batch in held_out.split(_BATCH_SIZE)]
+    rates = []
+    for parts in zip(*found, strict=True):
+        right = sum(int((logits.argmax(-1) == target).sum()) for logits, target in parts)
+        told = sum(int((target != _UNTOLD).sum()) for _, target in parts)
+        rates.append(right / max(1, told))
+    return rates

@@ -1,0 +1,67 @@
+import pytest
+from PIL import Image
+
+from groupwise.core import ModelError, read_picture
+from groupwise.models import SeenPicture, load_policy, pretrain_vision, write_tiny_policy
+
+
+@pytest.fixture(scope="module")
+def pictures(tmp_path_factory):
+    """Forty pictures with a red or blue half on one side; their size is told of every other."""
+    folder, found = tmp_path_factory.mktemp("halves"), []
+    for number in range(40):
+        color, side = ("red", "blue")[number % 2], ("left", "right")[number // 2 % 2]
+        picture = Image.new("RGB", (128, 128), (200, 200, 200 + number))
+        picture.paste(color, (64 * (side == "right"), 0, 64 * (side == "right") + 64, 128))
+        picture.save(folder / f"{number}.png")
+        told = {"size": "large"} if number % 3 else {}
+        facts = {"color": color, "side": side, "scene": f"{color} {side}", **told}
+        found.append(SeenPicture(read_picture(folder / f"{number}.png"), facts))
+    return found
+
+
+def write_base(folder):
+    return write_tiny_policy("tiny-qwen2.5-vl", folder, seed=3)
+
+
+def test_encoder_learns_what_pictures_show_and_nothing_else_changes(pictures, tmp_path):
+    base = write_base(tmp_path / "base")
+    before = load_policy(base).model.state_dict()
+    lines = []
+    rates = pretrain_vision(base, pictures, seed=0, epochs=6, say=lines.append)
+    # What has one answer alone is no question.
+    assert rates == {"color": 1.0, "scene": 1.0, "side": 1.0}
+    assert lines[-1] == "12 of 12 steps of the vision encoder"
+    after = load_policy(base).model.state_dict()
+    changed = {name for name in before if not before[name].equal(after[name])}
+    assert changed == {name for name in before if ".visual." in name}
+
+
+def test_same_seed_gives_the_same_encoder(pictures, tmp_path):
+    found = []
+    for name, seed in (("a", 1), ("b", 1), ("c", 2)):
+        base = write_base(tmp_path / name)
+        pretrain_vision(base, pictures[:10], seed=seed, epochs=1)
+        found.append(load_policy(base).model.state_dict())
+    one, again, other = found
+    assert all(one[name].equal(again[name]) for name in one)
+    assert any(not one[name].equal(other[name]) for name in one)
+
+
+def test_patches_are_those_of_the_processor(pictures, tmp_path):
+    from groupwise.core import open_picture
+    from groupwise.models.tiny_vision import _Shown
+
+    processor = load_policy(write_base(tmp_path)).processor.image_processor
+    shown = _Shown(processor, pictures[:3], {})
+    patches, grid = shown.take([2, 0])
+    images = [open_picture(pictures[k].picture) for k in (2, 0)]
+    right = processor(images, return_tensors="pt")
+    assert grid.equal(right["image_grid_thw"])
+    assert (patches - right["pixel_values"]).abs().max() < 1e-5
+
+
+def test_facts_that_never_differ_teach_nothing(pictures, tmp_path):
+    same = [SeenPicture(one.picture, {"color": "red"}) for one in pictures]
+    with pytest.raises(ModelError, match=r"nothing to teach a vision encoder.*40 pictures"):
+        pretrain_vision(write_base(tmp_path), same, seed=0, epochs=1)
