@@ -162,6 +162,7 @@ READ = [
     ("The ball and the chair have the same x, so neither is left of the other.", False),
 ]
 NOT_READ = [
+    "First there is the ball, and after it, further to the left, comes the chair.",
     "The ball is on the left.",
     "The ball is left of the chair. No, that is wrong.",
     "The ball is left of the chair's shadow.",
@@ -213,11 +214,12 @@ def test_no_text_entails_both_answers(text: str) -> None:
     ("name", "num_cases", "num_found", "num_aligned"),
     [
         ("cases_by_others_1", {None: 80, "contradiction": 50}, 49, 74),
-        ("cases_by_others_2", {None: 120, "contradiction": 70}, 70, 112),
+        ("cases_by_others_2", {None: 120, "contradiction": 70}, 70, 111),
+        ("cases_by_others_3", {None: 60, "contradiction": 36}, 32, 49),
     ],
 )
 def test_cases_of_people_who_had_not_seen_the_judge(name, num_cases, num_found, num_aligned):
-    """Both sets were read to extend the judge: ``entailment`` tells what it found at first."""
+    """All sets were read to extend the judge: ``entailment`` tells what it found at first."""
     cases = list(read_jsonl(Path(__file__).parent / f"{name}.jsonl"))
     verdicts = [
         (one["type"], judge_entailment(one["statement"], one["reasoning"], answer=one["answer"]))
