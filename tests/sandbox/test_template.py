@@ -319,6 +319,10 @@ def become_host(told: int) -> None:
     os._exit(0)
 
 
+def list_guests(host: int) -> list[int]:
+    return [one for one in list_descendants(host) if b"guest.template" in read_command(one)]
+
+
 def test_nothing_is_left_of_a_process_that_is_killed() -> None:
     reading, told = os.pipe()
     host = os.fork()
@@ -328,12 +332,10 @@ def test_nothing_is_left_of_a_process_that_is_killed() -> None:
     try:
         assert os.read(reading, 10) == b"forked"
         # bubblewrap, the template, a checker and its program; and the fork
-        assert wait_until(lambda: len(list_descendants(host)) >= 5)
-        everything = list_descendants(host)
-        guests = [process for process in everything if b"guest.template" in read_command(process)]
+        assert wait_until(lambda: len(list_guests(host)) == 4 < len(list_descendants(host)))
+        everything, guests = list_descendants(host), list_guests(host)
         os.kill(host, signal.SIGKILL)
         os.waitpid(host, 0)
-        assert len(guests) == 4
         assert wait_until(lambda: not any(read_command(process) for process in guests))
     finally:
         os.close(reading)

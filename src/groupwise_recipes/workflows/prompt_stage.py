@@ -223,6 +223,7 @@ def write_prompt(found: FoundPrompt, *, num_validation: int) -> str:
         is_whole = yaml.safe_load(block) == {"prompt": found.prompt}
     except yaml.YAMLError:
         is_whole = False
-    return said + (
-        block if is_whole else yaml.safe_dump({"prompt": found.prompt}, allow_unicode=True)
-    )
+    if is_whole:
+        return said + block
+    # In double quotes every line break of Unicode is escaped; other styles fold some of them.
+    return said + yaml.safe_dump({"prompt": found.prompt}, allow_unicode=True, default_style='"')

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 from faulty_server import Fault
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from sandbox_host import MISSING
 from scripted_reflector import ScriptedReflector
@@ -256,6 +256,8 @@ def test_what_is_not_refused_has_all_places_and_can_be_filled(prompt: str) -> No
 
 
 @given(st.text(max_size=80))
+@example("\x85")
+@example("a\u2028b")
 def test_the_file_gives_the_prompt_back_whole(text: str) -> None:
     import yaml
 
