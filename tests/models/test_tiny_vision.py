@@ -65,3 +65,17 @@ def test_facts_that_never_differ_teach_nothing(pictures, tmp_path):
     same = [SeenPicture(one.picture, {"color": "red"}) for one in pictures]
     with pytest.raises(ModelError, match=r"nothing to teach a vision encoder.*40 pictures"):
         pretrain_vision(write_base(tmp_path), same, seed=0, epochs=1)
+
+
+def test_a_question_that_no_held_out_picture_answers_has_no_rate(pictures, tmp_path):
+    rare = [
+        SeenPicture(
+            one.picture, {"color": one.facts["color"], **({"rare": str(k)} if k < 2 else {})}
+        )
+        for k, one in enumerate(pictures)
+    ]
+    rates = [
+        pretrain_vision(write_base(tmp_path / str(seed)), rare, seed=seed, epochs=0)
+        for seed in (0, 1, 2)
+    ]
+    assert {"color"} in [one.keys() for one in rates]

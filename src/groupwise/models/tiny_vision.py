@@ -67,7 +67,8 @@ def pretrain_vision(
         say: is told how far it is.
 
     Returns:
-        By question, the share of the held-out pictures that it is answered right for.
+        By question, the share of the held-out pictures that it is answered right for; a question
+        that none of them answers is left out.
 
     Raises:
         ModelError: if there are fewer than two pictures or no question has two answers.
@@ -87,10 +88,10 @@ def pretrain_vision(
     order = torch.randperm(len(pictures))
     num_held_out = max(1, round(len(pictures) * _HELD_OUT_SHARE))
     _teach(reader, shown, order[num_held_out:], epochs, say)
-    rates = _rate(reader, shown, order[:num_held_out])
+    rates = dict(zip(answers, _rate(reader, shown, order[:num_held_out]), strict=True))
     with silence_libraries():
         policy.model.save_pretrained(folder)
-    return dict(zip(answers, rates, strict=True))
+    return {name: rate for name, rate in rates.items() if rate is not None}
 
 
 def _list_answers(pictures: Sequence[SeenPicture]) -> dict[str, list[str]]:
@@ -192,13 +193,13 @@ def _answer(
 
 
 @torch.no_grad()
-def _rate(reader: _Reader, shown: _Shown, held_out: torch.Tensor) -> list[float]:
-    """Return the share of right answers to each question; 0 where none is told."""
+def _rate(reader: _Reader, shown: _Shown, held_out: torch.Tensor) -> list[float | None]:
+    """Return the share of right answers to each question; None where none is told."""
     reader.eval()
     found = [_answer(reader, shown, batch) for batch in held_out.split(_BATCH_SIZE)]
-    rates = []
+    rates = list[float | None]()
     for parts in zip(*found, strict=True):
         right = sum(int((logits.argmax(-1) == target).sum()) for logits, target in parts)
         told = sum(int((target != _UNTOLD).sum()) for _, target in parts)
-        rates.append(right / max(1, told))
+        rates.append(right / told if told else None)
     return rates

@@ -177,6 +177,12 @@ class VisualConfig(FlowConfig):
         return self
 
     @model_validator(mode="after")
+    def _check_vision(self) -> Self:
+        if self.vision_epochs and not self.model.is_tiny:
+            raise ValueError("vision_epochs teaches a tiny base, and this one is not; leave it out")
+        return self
+
+    @model_validator(mode="after")
     def _check_inputs(self) -> Self:
         if "boxes" in self.inputs and self.rewards.box_iou > 0:
             raise ValueError(

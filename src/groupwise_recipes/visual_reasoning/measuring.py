@@ -2,7 +2,6 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
-from itertools import cycle
 
 from groupwise.core import Completion, Example, Score
 from groupwise.evaluation import MARKS, Measure, Policies, Prediction, RunPolicy
@@ -18,6 +17,7 @@ from groupwise.rewards import (
 )
 from groupwise_recipes.visual_reasoning.answers import QUESTION_PARSER, read_leniently
 from groupwise_recipes.visual_reasoning.bias import BIAS
+from groupwise_recipes.visual_reasoning.box_rivals import OTHER_SCENE
 from groupwise_recipes.visual_reasoning.config import TAGS, RewardWeights
 from groupwise_recipes.visual_reasoning.judging import (
     ALIGNED,
@@ -27,7 +27,7 @@ from groupwise_recipes.visual_reasoning.judging import (
     explain_verdict,
 )
 from groupwise_recipes.visual_reasoning.marking import mark_answer
-from groupwise_recipes.visual_reasoning.teaching import is_drawn, write_target
+from groupwise_recipes.visual_reasoning.teaching import is_drawn
 
 BOX_IOU, ALIGNMENT, LENIENT = "box_iou", "alignment", "lenient_accuracy"
 ENTAILMENT = "entailment"
@@ -36,14 +36,6 @@ MEASURES = (
     Measure(BOX_IOU, "IoU of boxes in the reasoning", "推理中框的 IoU"),
     Measure(ALIGNMENT, "Reasoning entails the answer", "推理蕴含回答"),
     Measure(LENIENT, "Accuracy by the last True or False", "准确率（取最后的 True/False）"),
-)
-OTHER_SCENE = RunPolicy(
-    name="other_scene",
-    title="Another scene's boxes",
-    title_zh="另一场景的框",
-    note="boxes and answer of the scene before it, with the names of this one",
-    note_zh="前一个场景的框与回答，名称换成本场景的",
-    kind="baseline",
 )
 _PARSER = BoxParser(tags=TAGS, tag="think", words=True)
 _ANY_NAME = BoxIou(_PARSER)
@@ -158,51 +150,6 @@ def measure_leniently(example: Example, text: str) -> dict[str, float]:
     if "options" in example.fields:
         return {}
     return {LENIENT: float(read_leniently(text) == example.label)}
-
-
-def predict_other_scene(examples: Sequence[Example]) -> list[Prediction]:
-    """Return for each scene the answer of the one before it, its boxes under this one's names.
-
-    What it earns is what boxes earn that know the habits of the scenes and not the picture. It is
-    told where two clusters at least have boxes; an item without boxes is answered without any.
-    """
-    if len({one.cluster for one in examples if one.fields.get("boxes")}) < 2:
-        return []
-    return [_predict_other(examples, number) for number in range(len(examples))]
-
-
-def _predict_other(examples: Sequence[Example], number: int) -> Prediction:
-    example = examples[number]
-    other = next(
-        one
-        for one in (*reversed(examples[:number]), *reversed(examples))
-        if one.cluster != example.cluster and one.fields.get("boxes")
-    )
-    guess = replace(example, label=other.label, fields=_borrow_boxes(example, other))
-    text = write_target(guess, "boxes")
-    found = QUESTION_PARSER.parse(text, example)
-    return Prediction(
-        example_id=example.id,
-        cluster=example.cluster,
-        split="test",
-        policy=OTHER_SCENE.name,
-        label=str(example.label),
-        predicted=found.label,
-        reason=found.reason,
-        text=text,
-    )
-
-
-def _borrow_boxes(example: Example, other: Example) -> dict[str, object]:
-    """Return the fields of an example with the boxes of another one, at the same parts of it."""
-    fields = {name: value for name, value in example.fields.items() if name != "reasonings"}
-    if not fields.get("boxes"):
-        return fields
-    (width, height), (w, h) = fields["picture_size"], other.fields["picture_size"]
-    x, y = width / w, height / h
-    pairs = zip(other.fields["boxes"], cycle(fields["boxes"]), strict=False)
-    boxes = [[x1 * x, y1 * y, x2 * x, y2 * y, own[4]] for (x1, y1, x2, y2, _), own in pairs]
-    return {**fields, "boxes": boxes}
 
 
 def mark_silent(policies: Iterable[RunPolicy], targets: str | None) -> list[RunPolicy]:

@@ -252,6 +252,9 @@ def _check_answers(row: VisualRow) -> None:
 def _check_boxes(row: VisualRow) -> None:
     if row.picture_size is not None and min(row.picture_size) < 1:
         raise RowError("no picture size", f"row {row.id!r} has no size", got=row.picture_size)
+    if row.things and len(row.things) != len(row.boxes or ()):
+        what = f"row {row.id!r} names other things than it has boxes"
+        raise RowError("things without boxes", what, got=row.things)
     if not row.boxes:
         return
     if row.picture_size is None:

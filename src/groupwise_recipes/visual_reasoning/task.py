@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from statistics import fmean
 from typing import TYPE_CHECKING, ClassVar
 
 from groupwise.core import Example, Finding, Message, read_json, write_json
@@ -13,6 +14,12 @@ from groupwise_recipes.visual_reasoning.answers import find_parser
 from groupwise_recipes.visual_reasoning.asking import prepare_rows
 from groupwise_recipes.visual_reasoning.auditing import make_case
 from groupwise_recipes.visual_reasoning.bias import BIAS, BIAS_NAME, read_findings
+from groupwise_recipes.visual_reasoning.box_rivals import (
+    ONE_PLACE,
+    OTHER_SCENE,
+    predict_one_place,
+    predict_other_scene,
+)
 from groupwise_recipes.visual_reasoning.choices import CHOICES, predict_choices
 from groupwise_recipes.visual_reasoning.config import VisualConfig, choose_alignment
 from groupwise_recipes.visual_reasoning.estimating import estimate_run
@@ -26,14 +33,11 @@ from groupwise_recipes.visual_reasoning.judging import (
 from groupwise_recipes.visual_reasoning.loading import digest_rows
 from groupwise_recipes.visual_reasoning.measuring import (
     MEASURES,
-    OTHER_SCENE,
     complete_predictions,
     make_rewards,
     mark_silent,
-    predict_other_scene,
 )
 from groupwise_recipes.visual_reasoning.teaching import (
-    is_drawn,
     make_warmup_rows,
     read_warmup,
     see_picture,
@@ -81,13 +85,14 @@ class VisualReasoning(Task[VisualConfig]):
         ),
         "measures": Part(
             f"sft.targets {_JUDGED}",
-            f"{_name('measuring marking answers choices teaching sections transfer')} {_JUDGES}",
+            _name("measuring marking answers choices box_rivals teaching sections transfer")
+            + f" {_JUDGES}",
         ),
     }
     things = "statements"
     slices = ("relation", "source", BIAS)
     measures = MEASURES
-    baselines = (*Task.baselines, CHOICES, OTHER_SCENE)
+    baselines = (*Task.baselines, CHOICES, OTHER_SCENE, ONE_PLACE)
 
     def inputs(self, config: VisualConfig) -> Mapping[str, str]:
         """Return what data sets, a judge in this process and a traced policy are known by."""
@@ -106,19 +111,19 @@ class VisualReasoning(Task[VisualConfig]):
     def pretrain(self, context: StepContext, base: Path) -> None:
         """Let a tiny base learn to see the drawn pictures of the warm-up."""
         epochs = context.config.vision_epochs
-        drawn = [one for one in read_warmup(context.folder) if is_drawn(one)]
-        if not epochs or not drawn:
+        if not epochs:
             return
         from groupwise.models import pretrain_vision
 
         found = pretrain_vision(
             base,
-            [see_picture(example) for example in drawn],
+            [see_picture(one) for one in read_warmup(context.folder) if one.fields.get("things")],
             seed=context.config.seed,
             epochs=epochs,
             say=context.say,
         )
         write_json(context.folder / "vision.json", found)
+        context.say(f"the vision encoder tells {fmean(found.values()):.1%} of held-out facts")
 
     def find_in_data(self, config: VisualConfig, prepared: Path) -> Sequence[Finding]:
         """Return what words alone tell, pictures of several splits, and what rows leave out."""
@@ -172,9 +177,14 @@ class VisualReasoning(Task[VisualConfig]):
         train: Sequence[Example],
         test: Sequence[Example],
     ) -> "list[Prediction]":
-        """Return the usual ones, what choices alone tell, and what another scene's boxes earn."""
+        """Return the usual ones, what choices alone tell, and boxes that see no picture."""
         found = super().predict_baselines(config, context, train, test)
-        return [*found, *predict_choices(train, test), *predict_other_scene(test)]
+        return [
+            *found,
+            *predict_choices(train, test),
+            *predict_other_scene(test),
+            *predict_one_place(train, test),
+        ]
 
     def policies(self, context: StepContext) -> "Sequence[RunPolicy]":
         """Return the usual ones, and which of them do not reason."""

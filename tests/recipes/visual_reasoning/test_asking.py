@@ -1,24 +1,43 @@
 """Drawn scenes become questions: what is taught earns everything, and all rows add up."""
 
 from collections import defaultdict
-from dataclasses import replace
+from dataclasses import astuple, replace
+from itertools import combinations
 from pathlib import Path
 
+import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
-from groupwise.core import Completion, DataError, Example, load_config, read_json
+from groupwise.core import (
+    Completion,
+    ConfigError,
+    DataError,
+    Example,
+    ModelError,
+    load_config,
+    read_json,
+)
 from groupwise.data import read_examples
+from groupwise.models import write_tiny_policy
+from groupwise.pipeline import StepContext
 from groupwise.rewards import BoxParser
 from groupwise_recipes.visual_reasoning.answers import PARSER
 from groupwise_recipes.visual_reasoning.asking import ask_about_row, prepare_rows
+from groupwise_recipes.visual_reasoning.box_rivals import (
+    choose_place,
+    predict_one_place,
+    predict_other_scene,
+)
 from groupwise_recipes.visual_reasoning.config import RewardWeights, VisualConfig
 from groupwise_recipes.visual_reasoning.judging import RuleEntailment
 from groupwise_recipes.visual_reasoning.measuring import (
     complete_predictions,
     make_rewards,
-    predict_other_scene,
 )
 from groupwise_recipes.visual_reasoning.rows import VisualRow, write_rows
+from groupwise_recipes.visual_reasoning.task import TASK
 from groupwise_recipes.visual_reasoning.teaching import (
     make_warmup_rows,
     read_boxes,
@@ -96,6 +115,37 @@ def test_another_scenes_boxes_are_not_its_own(test_items: list[Example]) -> None
     own = complete_predictions(known, right, policies=[], judge=RuleEntailment())
     perfect = {"box_iou": 1.0, "alignment": 1.0, "lenient_accuracy": 1.0}
     assert [one.scores for one in own] == [perfect] * len(own)
+
+
+def test_one_place_earns_what_no_other_place_does_in_training(
+    prepared: Path, test_items: list[Example]
+) -> None:
+    train = read_examples(prepared / "train.jsonl")
+    found = predict_one_place(train, test_items)
+    assert len({one.predicted for one in found}) == 1
+    for example, one in zip(test_items, found, strict=True):
+        boxes = [box for box in BoxParser(words=True).parse(one.text).value or () if box]
+        assert len({box[:4] for box in map(astuple, boxes)}) == 1
+        assert {box.label for box in boxes} == {box.label for box in read_boxes(example)}
+    assert predict_one_place([], test_items) == []
+
+
+SPANS = list(combinations(range(17), 2))
+PLACES = np.array([(x1, y1, x2, y2) for x1, x2 in SPANS for y1, y2 in SPANS])[:, None] / 16
+
+
+@settings(max_examples=20)
+@given(st.lists(st.tuples(*[st.integers(0, 15)] * 4), min_size=1, max_size=6))
+def test_no_place_earns_more_than_the_chosen_one(corners) -> None:
+    boxes = np.array([(x, y, x + w + 1, y + h + 1) for x, y, w, h in corners]) / 32
+
+    def earn(places):
+        sides = np.minimum(places, boxes)[..., 2:] - np.maximum(places, boxes)[..., :2]
+        shared = np.prod(np.clip(sides, 0, None), -1)
+        areas = [np.prod(one[..., 2:] - one[..., :2], -1) for one in (places, boxes)]
+        return (shared / (sum(areas) - shared)).mean(-1)
+
+    assert earn(np.array(choose_place(boxes))) == pytest.approx(earn(PLACES).max())
 
 
 def test_alignment_is_about_the_answer_that_is_given(test_items: list[Example]) -> None:
@@ -188,3 +238,18 @@ def test_an_empty_split_says_what_was_dropped(tmp_path: Path) -> None:
 def test_data_comes_from_somewhere() -> None:
     with pytest.raises(Exception, match=r"name a data set: data\.drawn or data\.vsr"):
         configure("data.drawn=null")
+
+
+def test_a_published_base_is_not_taught_to_see() -> None:
+    with pytest.raises(ConfigError, match="vision_epochs teaches a tiny base, and this one is not"):
+        configure("model.base=org/name")
+
+
+def test_seeing_is_refused_where_nothing_is_to_be_seen(tmp_path: Path) -> None:
+    (tmp_path / "warmup.jsonl").write_text("")
+    base = write_tiny_policy("tiny-qwen2.5-vl", tmp_path / "base")
+    context = StepContext(
+        tmp_path, tmp_path, "prepare", is_resumed=False, uses=(), config=configure()
+    )
+    with pytest.raises(ModelError, match="nothing to teach a vision encoder"):
+        TASK.pretrain(context, base)

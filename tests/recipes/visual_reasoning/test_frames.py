@@ -55,7 +55,12 @@ def prepare(folder: Path, rows: list[VisualRow], base: str = "tiny-qwen2.5-vl") 
         own = [replace(row, cluster=f"{split} {row.cluster}") for row in rows]
         write_rows(folder / f"{split}.jsonl", own)
     told = {"data.rows.path": folder, "model.base": base, "model.max_pixels": MAX_PIXELS}
-    changes = ["data.drawn=null", "data.warmup_share=0.5", *(f"{k}={v}" for k, v in told.items())]
+    changes = [
+        "vision_epochs=0",
+        "data.drawn=null",
+        "data.warmup_share=0.5",
+        *(f"{k}={v}" for k, v in told.items()),
+    ]
     prepare_rows(load_config(VisualConfig, GROUNDING, overrides=changes), folder / "out")
     return folder / "out"
 

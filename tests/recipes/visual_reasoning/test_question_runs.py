@@ -16,10 +16,11 @@ from groupwise.evaluation import read_predictions
 from groupwise.rewards import audit_rewards
 from groupwise_recipes.visual_reasoning.answers import QUESTION_PARSER
 from groupwise_recipes.visual_reasoning.asking import prepare_rows
+from groupwise_recipes.visual_reasoning.box_rivals import predict_one_place, predict_other_scene
 from groupwise_recipes.visual_reasoning.choices import name_longest
 from groupwise_recipes.visual_reasoning.config import VisualConfig
 from groupwise_recipes.visual_reasoning.marking import mark_answer
-from groupwise_recipes.visual_reasoning.measuring import measure_boxes, predict_other_scene
+from groupwise_recipes.visual_reasoning.measuring import measure_boxes
 from groupwise_recipes.visual_reasoning.task import VisualReasoning
 from groupwise_recipes.visual_reasoning.teaching import (
     make_warmup_rows,
@@ -30,7 +31,7 @@ from groupwise_recipes.visual_reasoning.teaching import (
 GROUNDING = (
     Path(__file__).parents[3] / "src/groupwise_recipes/visual_reasoning/configs/grounding.yaml"
 )
-SHARED = {"model.max_pixels": 65536, "data.budget.max_prompt_tokens": 256}
+SHARED = {"vision_epochs": 0, "model.max_pixels": 65536, "data.budget.max_prompt_tokens": 256}
 
 
 def configure(folder: Path, *, num_train: int) -> dict[str, object]:
@@ -134,6 +135,11 @@ def test_another_scene_answers_what_it_can(test_items: list[Example]) -> None:
         assert one.predicted == QUESTION_PARSER.parse(one.text, example).label
 
 
+def test_one_place_answers_what_it_can(test_items: list[Example]) -> None:
+    for example, one in zip(test_items, predict_one_place(test_items, test_items), strict=True):
+        assert bool(measure_boxes(example, one.text)) == ("boxes" in example.fields)
+
+
 def test_choices_alone_are_a_rival_of_questions(
     config: VisualConfig, test_items: list[Example]
 ) -> None:
@@ -199,7 +205,7 @@ def test_a_run_on_both_sets_measures_boxes_in_and_out_of_domain(tmp_path: Path) 
             found = rows[f"{policy}/accuracy[source={source}]"]
             assert found["n"] == 6
             assert found["low"] <= found["value"] <= found["high"]
-    assert rows["other_scene/box_iou"]["n"] == 10
+    assert rows["other_scene/box_iou"]["n"] == rows["one_place/box_iou"]["n"] == 10
     predictions = read_predictions(run / "evaluate" / "predictions.jsonl")
     assert all(
         ("box_iou" in one.scores) == ("boxes" in one.fields)

@@ -17,8 +17,8 @@ from groupwise.cli.main import app
 from groupwise.core import EvaluationError, dump_config, list_effects, load_config
 from groupwise.evaluation import Prediction, compute_metrics
 from groupwise.pipeline.steps import describe_plan
+from groupwise_recipes.visual_reasoning.box_rivals import ONE_PLACE, OTHER_SCENE
 from groupwise_recipes.visual_reasoning.config import LABELS, VisualConfig
-from groupwise_recipes.visual_reasoning.measuring import OTHER_SCENE
 from groupwise_recipes.visual_reasoning.recipe import recipe
 from groupwise_recipes.visual_reasoning.study.page import write_study
 from groupwise_recipes.visual_reasoning.study.tables import FOLDER, NAMES
@@ -99,6 +99,7 @@ def write_run(
             "manifest.json:recipe": "visual_reasoning",
             "manifest.json:config": edit(values) if edit else values,
             **describe_recipe(),
+            "evaluate/policies.json:one_place": asdict(ONE_PLACE),
             "evaluate/policies.json:other_scene": asdict(OTHER_SCENE),
             "manifest.json:seed": seed,
             **(changes or {}),
@@ -306,7 +307,7 @@ def test_an_arm_of_several_runs_with_one_seed_is_counted_once(tmp_path: Path) ->
 def test_arms_that_rewards_are_not_behind_are_one_row_of_a_sweep_over_rewards(
     tmp_path: Path,
 ) -> None:
-    policies = {"other_scene": 0.5, "prompt": 0.5, "sft": 0.7, "grpo": 0.8}
+    policies = {"other_scene": 0.5, "one_place": 0.5, "prompt": 0.5, "sft": 0.7, "grpo": 0.8}
     rows = answer(policies, 0, fields={"source": STYLES})
     runs = [
         write_run(
@@ -322,7 +323,10 @@ def test_arms_that_rewards_are_not_behind_are_one_row_of_a_sweep_over_rewards(
     rows_of = json.loads((tmp_path / "out" / "study.json").read_text())["grounding"]
     sizes = {one["row"]: (len(one["runs"]), len(one["repeated"])) for one in rows_of}
     assert len(rows_of) == len(sizes)
-    shared, own = ("base", "other_scene", "sft_1"), ("accuracy", "format", "iou", "format_iou")
+    shared, own = (
+        ("base", "other_scene", "one_place", "sft_1"),
+        ("accuracy", "format", "iou", "format_iou"),
+    )
     assert {sizes[name] for name in shared} == {(1, 3)}
     assert {sizes[f"grpo_{name}"] for name in own} == {(1, 0)}
     assert not any("differ" in line or "once" in line for line in told)
