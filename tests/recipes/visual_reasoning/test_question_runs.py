@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from question_sets import list_settings, write_aokvqa, write_drivingvqa
-from recipe_runs import RecipeJob
+from recipe_runs import TINY_SCENES, RecipeJob
 
 from groupwise.core import Completion, Example, load_config, read_json
 from groupwise.data import read_examples
@@ -188,15 +188,7 @@ def test_the_real_study_is_previewed_without_its_model() -> None:
 
 @pytest.mark.slow
 def test_a_run_on_both_sets_measures_boxes_in_and_out_of_domain(tmp_path: Path) -> None:
-    tiny = {
-        "sft.epochs": 1,
-        "sft.batch_size": 4,
-        "grpo.max_steps": 2,
-        "grpo.prompts_per_step": 2,
-        "grpo.group_size": 2,
-        "evaluation.num_latency_items": 1,
-        "evaluation.num_heldout_items": 2,
-    }
+    tiny = {key: value for key, value in TINY_SCENES.items() if "drawn" not in key}
     settings = {**configure(tmp_path, num_train=60), **tiny}
     run = RecipeJob("visual_reasoning", settings, "grounding").finish(tmp_path / "run")
     rows = {one["name"]: one for one in read_json(run / "evaluate" / "metrics.json", list)}

@@ -4,7 +4,7 @@ import shutil
 from pathlib import Path
 
 import pytest
-from recipe_runs import RecipeJob
+from recipe_runs import TINY_SCENES, RecipeJob
 
 from groupwise.core import (
     ConfigError,
@@ -25,17 +25,7 @@ from groupwise_recipes.visual_reasoning.task import TASK
 from groupwise_recipes.visual_reasoning.traces import add_trace, find_traced, teach_traces
 
 CONFIGS = Path(__file__).parents[3] / "src/groupwise_recipes/visual_reasoning/configs"
-TINY = {
-    "data.drawn.num_pairs": 40,
-    "data.drawn.num_test_pairs": 6,
-    "sft.epochs": 3,
-    "sft.batch_size": 4,
-    "grpo.max_steps": 2,
-    "grpo.prompts_per_step": 2,
-    "grpo.group_size": 2,
-    "evaluation.num_latency_items": 1,
-    "evaluation.num_heldout_items": 4,
-}
+TINY = {**TINY_SCENES, "data.drawn.num_pairs": 40, "sft.epochs": 3}
 
 
 @pytest.fixture
