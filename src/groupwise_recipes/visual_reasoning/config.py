@@ -178,8 +178,11 @@ class VisualConfig(FlowConfig):
 
     @model_validator(mode="after")
     def _check_vision(self) -> Self:
-        if self.vision_epochs and not self.model.is_tiny:
-            raise ValueError("vision_epochs teaches a tiny base, and this one is not; leave it out")
+        if self.vision_epochs and not (self.model.is_tiny and self.sft):
+            raise ValueError(
+                "vision_epochs teaches a tiny base by the pictures of the warm-up; "
+                "leave it out for other bases and without sft"
+            )
         return self
 
     @model_validator(mode="after")

@@ -240,9 +240,11 @@ def test_data_comes_from_somewhere() -> None:
         configure("data.drawn=null")
 
 
-def test_a_published_base_is_not_taught_to_see() -> None:
-    with pytest.raises(ConfigError, match="vision_epochs teaches a tiny base, and this one is not"):
-        configure("model.base=org/name")
+@pytest.mark.parametrize("override", ["model.base=org/name", "sft=null"])
+def test_seeing_needs_a_tiny_base_and_a_warmup(override: str) -> None:
+    with pytest.raises(ConfigError, match="vision_epochs teaches a tiny base by the pictures"):
+        configure(override)
+    assert configure(override, "vision_epochs=0").vision_epochs == 0
 
 
 def test_seeing_is_refused_where_nothing_is_to_be_seen(tmp_path: Path) -> None:

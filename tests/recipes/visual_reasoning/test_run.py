@@ -109,7 +109,9 @@ def read_table(run: Path) -> list[list[str]]:
 @pytest.mark.slow
 def test_grpo_can_start_from_the_base(tmp_path: Path) -> None:
     settings = {name: value for name, value in TINY.items() if not name.startswith("sft.")}
-    job = RecipeJob("visual_reasoning", {**settings, "sft": "null"}, "grounding")
+    job = RecipeJob(
+        "visual_reasoning", {**settings, "sft": "null", "vision_epochs": 0}, "grounding"
+    )
     run = job.finish(tmp_path / "run")
     assert not (run / "prepare" / "warmup.jsonl").exists()
     source = read_json(run / "prepare" / "source.json", dict)
