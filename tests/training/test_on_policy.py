@@ -18,7 +18,7 @@ from groupwise.training import (
     judge_on_policy,
     train_grpo,
 )
-from groupwise.training.on_policy import check_on_policy
+from groupwise.training.on_policy import check_on_policy, choose_rows
 
 
 class Length:
@@ -163,6 +163,20 @@ def test_judging_compares_token_by_token():
         judge_on_policy(trained=trained, alone=swapped, reference=None, noise=1e-4)
     with pytest.raises(TrainingError, match=r"at most 2e-04 and 2e-08, twice what rounding does"):
         judge_on_policy(trained=trained, alone=trained, reference=swapped, noise=1e-4)
+
+
+@pytest.mark.parametrize("num_rows", [1, 3, 8, 48])
+def test_rounding_is_measured_where_it_is_greatest_and_elsewhere(num_rows):
+    rows = [(f"row {number}", [0] * (number % 3 + 1)) for number in range(num_rows)]
+    alone = torch.zeros(sum(len(ids) for _, ids in rows))
+    greatest = rows[::11][:4]
+    starts = [sum(len(ids) for _, ids in rows[:number]) for number in range(0, num_rows, 11)][:4]
+    trained = alone.clone()
+    trained[starts] = torch.tensor([-4.0, 3.0, -2.0, 1.0])[: len(starts)]
+    found = choose_rows(rows, trained, alone)
+    assert {name for name, _ in greatest} <= {name for name, _ in found}
+    assert len(found) == min(num_rows, 8)
+    assert found == [row for row in rows if row in found]
 
 
 def test_twice_the_noise_is_accepted():

@@ -5,10 +5,10 @@ of an independent pass: one row at a time, no padding, evaluation mode, the prom
 again from the example. A difference means dropout, padding, positions, pictures or the
 reference are wrong, and every later number would be too.
 
-How far rounding alone goes depends on precision, kernels and model. It is measured on some of the
-same rows, again one at a time, in ways that none of those mistakes reaches: with columns of padding
-behind a row, which no token looks at, and as several copies, compared with other numbers of copies
-only.
+How far rounding alone goes depends on precision, kernels, model and row. It is measured on some of
+the same rows, the ones that differ most among them, again one at a time, in ways that none of those
+mistakes reaches: with columns of padding behind a row, which no token looks at, and as several
+copies, compared with other numbers of copies only.
 """
 
 import math
@@ -154,6 +154,28 @@ def measure_noise(
     return max(found)
 
 
+def choose_rows(
+    rows: Sequence[tuple[Example, Sequence[int]]], trained: torch.Tensor, alone: torch.Tensor
+) -> list[tuple[Example, Sequence[int]]]:
+    """Return the rows that rounding is measured on: half that differ most, half from all over.
+
+    Rounding differs much between rows. Of rows elsewhere it would say nothing of the one that the
+    bound is held against.
+
+    Args:
+        rows: examples and token ids of completions.
+        trained: log-probabilities of their tokens as training computes them, shape [tokens].
+        alone: from an independent pass.
+    """
+    sizes = [len(token_ids) for _, token_ids in rows]
+    gaps = [float(part.max()) for part in (trained - alone).abs().split(sizes)]
+    by_gap = sorted(range(len(rows)), key=lambda place: -gaps[place])
+    half = _MAX_MEASURED_ROWS // 2
+    worst, others = by_gap[:half], sorted(by_gap[half:])
+    spread = others[:: max(1, len(others) // half)][:half]
+    return [rows[place] for place in sorted([*worst, *spread])]
+
+
 def judge_on_policy(
     *,
     trained: torch.Tensor,
@@ -216,7 +238,7 @@ def check_on_policy(
         scores = [score_alone(policy, *row, temperature=temperature) for row in rows]
         noise = measure_noise(
             policy,
-            rows[:: max(1, len(rows) // _MAX_MEASURED_ROWS)][:_MAX_MEASURED_ROWS],
+            choose_rows(rows, trained, torch.cat(scores)),
             temperature=temperature,
             dtype=find_precision(policy.model),
         )
