@@ -2,7 +2,7 @@ from collections.abc import Callable
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from statsmodels.stats.proportion import proportion_confint
 
@@ -116,6 +116,7 @@ def test_one_cluster_in_the_base_tells_nothing() -> None:
         max_size=60,
     )
 )
+@example([("a", 1e-17, 1), ("b", 0.0, 1)])
 def test_an_interval_has_its_ratio_inside_and_turns_with_what_counts(
     rows: list[tuple[str, float, int]],
 ) -> None:

@@ -151,7 +151,7 @@ def clustered_ratio(
         Ends in [0, 1]; None where less than two clusters are in the base: nothing is known about
         others.
     """
-    both = np.stack([np.asarray(numerators, float), np.asarray(denominators, float)])
+    both = _snap(np.stack([np.asarray(numerators, float), np.asarray(denominators, float)]))
     (tops, bases), _ = sum_clusters(both, clusters)
     tops, bases = tops[bases > 0], bases[bases > 0]
     if len(bases) < 2:
@@ -163,6 +163,12 @@ def clustered_ratio(
     else:
         ends = bound_ratio(tops, bases, is_binary=is_binary)
     return float(ends[0]), float(ends[1])
+
+
+def _snap(values: Floats) -> Floats:
+    """Return values of which those that differ from a whole number by rounding alone are whole."""
+    whole = np.rint(values)
+    return np.where(np.abs(values - whole) <= np.finfo(float).eps, whole, values)
 
 
 def bound_ratio(tops: Floats, bases: Floats, *, is_binary: bool) -> tuple[Floats, Floats]:
