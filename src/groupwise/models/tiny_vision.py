@@ -127,17 +127,9 @@ class _Shown:
     ) -> None:
         self._mean, self._std = processor.image_mean, processor.image_std
         self._per_frame = processor.temporal_patch_size
-        made = [
-            processor(
-                open_picture(one.picture),
-                do_rescale=False,
-                do_normalize=False,
-                return_tensors="np",
-            )
-            for one in pictures
-        ]
-        self._patches = [self._pack(one["pixel_values"]) for one in made]
-        self._grids = torch.tensor(np.concatenate([one["image_grid_thw"] for one in made]))
+        made = [self._read(processor, one.picture) for one in pictures]
+        self._patches = [patches for patches, _ in made]
+        self._grids = torch.tensor(np.concatenate([grid for _, grid in made]))
         self.answers = torch.tensor(
             [
                 [
@@ -148,9 +140,17 @@ class _Shown:
             ]
         )
 
-    def _pack(self, values: Any) -> Any:
-        """Return (patches, channels, pixels) as bytes: the frames of a still picture are one."""
-        return values.reshape(len(values), 3, self._per_frame, -1)[:, :, 0].astype(np.uint8)
+    def _read(self, processor: Any, picture: Picture) -> tuple[Any, Any]:
+        """Return the patches, (patches, channels, pixels) as bytes, and the grid of a picture.
+
+        The frames of a still picture are one.
+        """
+        made = processor(
+            open_picture(picture), do_rescale=False, do_normalize=False, return_tensors="np"
+        )
+        values = made["pixel_values"]
+        frames = values.reshape(len(values), 3, self._per_frame, -1)
+        return frames[:, :, 0].astype(np.uint8), made["image_grid_thw"]
 
     def take(self, chosen: Sequence[int]) -> tuple[torch.Tensor, torch.Tensor]:
         """Return patches as the encoder takes them, and the grid of each picture."""
