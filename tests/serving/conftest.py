@@ -24,6 +24,7 @@ from groupwise.core import (
 )
 from groupwise.serving import Answer, ChatAnswer, ChatQuestion, Request, ServeSettings
 from groupwise.serving.app import build_app
+from groupwise.serving.server import make_server_config
 
 
 class StandIn:
@@ -111,11 +112,12 @@ def start(predictor: StandIn, tmp_path) -> Iterator[Callable[..., httpx2.Client]
     def start_one(**settings: Any) -> httpx2.Client:
         folder = tmp_path / "uploads"
         folder.mkdir(exist_ok=True)
-        app = build_app(predictor, ServeSettings(**settings), version="v1", folder=folder)
         with socket.socket() as free:
             free.bind(("127.0.0.1", 0))
             port = free.getsockname()[1]
-        server = uvicorn.Server(uvicorn.Config(app, port=port, log_level="error"))
+        limits = ServeSettings(port=port, **settings)
+        app = build_app(predictor, limits, version="v1", folder=folder)
+        server = uvicorn.Server(make_server_config(app, limits))
         thread = threading.Thread(target=server.run, daemon=True)
         thread.start()
         running.append((server, thread))

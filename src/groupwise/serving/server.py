@@ -1,14 +1,19 @@
 """Running the application: one process, stopped gracefully by SIGTERM or Ctrl-C."""
 
+import resource
 import tempfile
 from contextlib import suppress
 from pathlib import Path
 
 import uvicorn
+from fastapi import FastAPI
 
 from groupwise.serving.app import build_app
+from groupwise.serving.connections import Connection
 from groupwise.serving.predictor import Predictor
 from groupwise.serving.settings import ServeSettings
+
+_MAX_FILES = 2**16
 
 
 def serve(predictor: Predictor, settings: ServeSettings, *, version: str, folder: Path) -> None:
@@ -24,14 +29,34 @@ def serve(predictor: Predictor, settings: ServeSettings, *, version: str, folder
     """
     folder.mkdir(parents=True, exist_ok=True)
     tempfile.tempdir = str(folder)  # large parts of a form are spooled to where this points
-    config = uvicorn.Config(
-        build_app(predictor, settings, version=version, folder=folder),
+    app = build_app(predictor, settings, version=version, folder=folder)
+    with suppress(KeyboardInterrupt):  # uvicorn hands the signal on once all is answered
+        uvicorn.Server(make_server_config(app, settings)).run()
+
+
+def make_server_config(app: FastAPI, settings: ServeSettings) -> uvicorn.Config:
+    """Return how an application is served, within the files that the process may open."""
+    num_connections = min(settings.max_connections, _allow_files() // 2)
+    return uvicorn.Config(
+        app,
         host=settings.host,
         port=settings.port,
-        log_level="warning",
-        timeout_keep_alive=5,
+        http=Connection,
+        ws="none",
+        loop="asyncio",
+        log_level="error",
+        limit_concurrency=num_connections,
+        backlog=max(num_connections // 4, 16),  # accepted at a stroke, before any head is read
+        timeout_keep_alive=settings.head_timeout_s,
         timeout_graceful_shutdown=int(settings.stop_timeout_s),
         h11_max_incomplete_event_size=64 * 1024,
     )
-    with suppress(KeyboardInterrupt):  # uvicorn hands the signal on once all is answered
-        uvicorn.Server(config).run()
+
+
+def _allow_files() -> int:
+    """Return how many files may be open at once, after asking for as many as are allowed."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    allowed = _MAX_FILES if hard == resource.RLIM_INFINITY else min(hard, _MAX_FILES)
+    if soft != resource.RLIM_INFINITY and soft < allowed:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (allowed, hard))
+    return allowed

@@ -16,9 +16,12 @@ class ServeSettings(Config):
         max_picture_mib: of one picture file.
         max_megapixels: of one picture; larger ones are refused before they are decoded.
         max_body_mib: of a whole request.
+        max_connections: open at once, and never more than half of the files that the process may
+            open. For one more, the one that has kept the server waiting longest is given up.
         max_waiting: requests that wait or are being answered; more are told to come later (429).
         max_batch: questions asked together.
         batch_wait_ms: how long the first of a batch waits for others.
+        head_timeout_s: longest time until a new or idle connection has sent a whole head.
         read_timeout_s: longest pause while a request arrives.
         upload_timeout_s: longest time for a whole request to arrive.
         answer_timeout_s: longest time for an answer, waiting included.
@@ -32,9 +35,11 @@ class ServeSettings(Config):
     max_picture_mib: float = Field(default=25, gt=0)
     max_megapixels: float = Field(default=100, gt=0)
     max_body_mib: float = Field(default=256, gt=0)
+    max_connections: int = Field(default=1000, ge=2)
     max_waiting: int = Field(default=64, ge=1)
     max_batch: int = Field(default=8, ge=1)
     batch_wait_ms: float = Field(default=5, ge=0)
+    head_timeout_s: int = Field(default=10, ge=1)
     read_timeout_s: float = Field(default=10, gt=0)
     upload_timeout_s: float = Field(default=60, gt=0)
     answer_timeout_s: float = Field(default=120, gt=0)

@@ -1,0 +1,149 @@
+"""Connections that give the server nothing to do never keep others from it."""
+
+import contextlib
+import logging
+import resource
+import socket
+import time
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from fastapi import FastAPI
+
+from groupwise.serving import ServeSettings
+from groupwise.serving.server import make_server_config
+
+HALF_A_HEAD = b"GET /healthz HTTP/1.1\r\nHost: x\r\n"
+HEAD_OF_CHUNKS = (
+    b"POST /v1/predict HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n"
+    b"Content-Type: multipart/form-data; boundary=x\r\n\r\n"
+)
+
+
+@pytest.fixture
+def connect() -> Any:
+    with contextlib.ExitStack() as stack:
+
+        def connect_one(client: Any, sent: bytes = b"") -> socket.socket:
+            address = (client.base_url.host, client.base_url.port)
+            opened = stack.enter_context(socket.create_connection(address, timeout=30))
+            opened.sendall(sent)
+            return opened
+
+        yield connect_one
+
+
+def read_to_end(opened: socket.socket) -> bytes:
+    """Return all that comes until the server closes the connection."""
+    found = b""
+    with contextlib.suppress(ConnectionError):
+        while piece := opened.recv(65536):
+            found += piece
+    return found
+
+
+def drip(opened: socket.socket, piece: bytes) -> bytes:
+    """Send a piece now and then until the server closes the connection; return what it said."""
+    opened.settimeout(0.1)
+    found = b""
+    for _ in range(200):
+        with contextlib.suppress(TimeoutError):
+            received = opened.recv(65536)
+            found += received
+            if not received:
+                return found
+            continue
+        opened.sendall(piece)
+    raise AssertionError("it is kept")
+
+
+@pytest.mark.parametrize("sent", [b"", HALF_A_HEAD], ids=["nothing", "half a head"])
+def test_a_connection_without_a_head_is_given_up(start, connect, sent: bytes) -> None:
+    assert read_to_end(connect(start(head_timeout_s=1), sent)) == b""
+
+
+def test_a_head_that_drips_is_given_up(start, connect) -> None:
+    slow = connect(start(head_timeout_s=1), HALF_A_HEAD)
+    with contextlib.suppress(ConnectionError):
+        assert drip(slow, b"A: b\r\n") == b""
+
+
+def test_a_body_that_drips_after_its_refusal_is_given_up(start, connect) -> None:
+    slow = connect(start(head_timeout_s=1, token="a secret of ours"), HEAD_OF_CHUNKS)
+    with contextlib.suppress(ConnectionError):
+        assert drip(slow, b"1\r\nx\r\n").startswith(b"HTTP/1.1 401 ")
+
+
+def test_a_connection_is_kept_for_further_requests(start, connect) -> None:
+    kept = connect(start(head_timeout_s=1))
+    for _ in range(3):
+        time.sleep(0.5)
+        kept.sendall(HALF_A_HEAD)
+        kept.sendall(b"\r\n")
+        assert kept.recv(65536).startswith(b"HTTP/1.1 200 ")
+
+
+def test_a_new_connection_takes_the_place_of_the_slowest(start, connect) -> None:
+    client = start(head_timeout_s=60, max_connections=8)
+    slow = [connect(client, HALF_A_HEAD) for _ in range(20)]
+    assert client.get("/healthz", timeout=5).status_code == 200
+    assert [read_to_end(one) for one in slow[:13]] == [b""] * 13
+    slow[-1].sendall(b"\r\n")
+    assert slow[-1].recv(65536).startswith(b"HTTP/1.1 200 ")
+
+
+def test_uploads_make_room_only_after_heads(start, connect) -> None:
+    client = start(head_timeout_s=60, max_connections=4)
+    expecting = HEAD_OF_CHUNKS.replace(b"Host: x", b"Host: x\r\nExpect: 100-continue")
+    upload = connect(client, expecting)
+    assert upload.recv(65536).startswith(b"HTTP/1.1 100 ")
+    for _ in range(5):
+        connect(client, HALF_A_HEAD)
+    form = b'--x\r\nContent-Disposition: form-data; name=row\r\n\r\n{"task": "doors"}\r\n--x--\r\n'
+    upload.sendall(b"%x\r\n%b\r\n0\r\n\r\n" % (len(form), form))
+    assert upload.recv(65536).startswith(b"HTTP/1.1 200 ")
+    for _ in range(9):
+        connect(client, HEAD_OF_CHUNKS)
+    assert client.get("/healthz", timeout=5).status_code == 200
+
+
+def test_a_body_in_crumbs_is_refused(start, connect, draw: Callable[..., bytes]) -> None:
+    client = start(read_timeout_s=2)
+    crumbs = connect(client, HEAD_OF_CHUNKS.replace(b"multipart/form-data", b"application/json"))
+    with contextlib.suppress(ConnectionError):
+        crumbs.sendall(b"1\r\nx\r\n" * 1000)
+        crumbs.sendall(b"1\r\nx\r\n" * 100)
+        assert b" 400 " in read_to_end(crumbs).splitlines()[0]
+    assert client.get("/healthz").status_code == 200
+
+
+def test_a_body_in_some_small_chunks_is_taken(start) -> None:
+    form = b'--x\r\nContent-Disposition: form-data; name=row\r\n\r\n{"task": "doors"}\r\n--x--\r\n'
+    kind = {"Content-Type": "multipart/form-data; boundary=x"}
+    letters = (form[i : i + 1] for i in range(len(form)))
+    assert start().post("/v1/predict", content=letters, headers=kind).status_code == 200
+
+
+@pytest.mark.parametrize("after", [b"no hex\r\n", b"GET GET GET\r\n\r\n", b"1\r\nxx\r\n"])
+def test_nonsense_after_a_refusal_ends_the_connection_alone(
+    start, connect, caplog: pytest.LogCaptureFixture, after: bytes
+) -> None:
+    client = start(token="a secret of ours")
+    rude = connect(client, HEAD_OF_CHUNKS)
+    assert rude.recv(65536).startswith(b"HTTP/1.1 401 ")
+    with caplog.at_level(logging.ERROR):
+        rude.sendall(after)
+        read_to_end(rude)
+    assert caplog.records == []
+    assert client.get("/healthz").status_code == 200
+
+
+def test_connections_leave_half_of_the_files_to_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[tuple[int, int]] = []
+    monkeypatch.setattr(resource, "getrlimit", lambda _: (100, 200))
+    monkeypatch.setattr(resource, "setrlimit", lambda _, pair: asked.append(pair))
+    config = make_server_config(FastAPI(), ServeSettings(max_connections=1000))
+    assert asked == [(200, 200)]
+    assert (config.limit_concurrency, config.backlog) == (100, 25)
+    assert make_server_config(FastAPI(), ServeSettings(max_connections=50)).limit_concurrency == 50
