@@ -176,6 +176,12 @@ def test_recipes_read_top_to_bottom():
     assert [path for path, num_lines in lengths.items() if num_lines > 200] == []
 
 
+def test_pictures_are_opened_in_one_place():
+    """Elsewhere a file could be of a format that starts a program, or end a run as a bug."""
+    found = [p.name for p in SOURCES if re.search(r"(Image|cv2)\.(open|imread)\b", p.read_text())]
+    assert found == ["pictures.py"]
+
+
 def test_every_module_says_what_it_is():
     silent = [p for p in SOURCES if not ast.get_docstring(ast.parse(p.read_text("utf-8")))]
     assert silent == []

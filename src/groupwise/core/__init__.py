@@ -59,7 +59,13 @@ from groupwise.core.jsonl import (
 from groupwise.core.late_names import import_late
 from groupwise.core.locks import is_locked, take_lock
 from groupwise.core.numerics import describe_numerics, list_gpus
-from groupwise.core.pictures import convert_picture, open_picture, store_picture
+from groupwise.core.pictures import (
+    convert_picture,
+    open_lazily,
+    open_picture,
+    store_picture,
+    wait_to_decode,
+)
 from groupwise.core.progress import ProgressLine, Say, describe_duration
 from groupwise.core.python_source import parse_python
 from groupwise.core.result_file import ResultFile
@@ -122,6 +128,7 @@ __all__ = [
     "list_packages",
     "load_config",
     "make_example",
+    "open_lazily",
     "open_picture",
     "parse_python",
     "parse_value",
@@ -136,6 +143,7 @@ __all__ = [
     "store_picture",
     "suggest_name",
     "take_lock",
+    "wait_to_decode",
     "write_json",
     "write_jsonl",
     "write_text",

@@ -1,14 +1,57 @@
 """Opening pictures the way every part of the library sees them."""
 
+import io
+import threading
+from collections.abc import Generator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
 from typing import cast
 
-from PIL import Image, ImageOps
+from PIL import Image, ImageOps, UnidentifiedImageError
 
 from groupwise.core.errors import DataError
 from groupwise.core.example import Picture, read_picture
 
-_UNREADABLE = (OSError, SyntaxError, ValueError, Image.DecompressionBombError)
+# Pillow knows more formats, one of which it hands to another program, whatever the file is named.
+_FORMATS = ("JPEG", "PNG", "WEBP", "BMP", "GIF", "TIFF")
+_LARGE_PIXELS = 24_000_000
+_decoding_large = threading.Lock()
+
+
+@contextmanager
+def open_lazily(path: Path, content: bytes | None = None) -> Generator[Image.Image]:
+    """Give a picture of which only the header is read; the block does nothing but decode it.
+
+    It is a JPEG, PNG, WebP, BMP, GIF or TIFF, the first frame of several. Whatever else than a lack
+    of memory the block raises is the picture's fault: on damaged files decoders raise anything.
+
+    Args:
+        path: of the file.
+        content: its bytes, where they are known.
+
+    Raises:
+        DataError: if the file is missing, of another kind, or damaged.
+    """
+    try:
+        if content is None and path.exists() and not path.is_file():
+            raise DataError(f"the picture {path} is no file")
+        source = path if content is None else io.BytesIO(content)
+        with Image.open(source, formats=_FORMATS) as opened:
+            yield opened
+    except (DataError, MemoryError):
+        raise
+    except FileNotFoundError as error:
+        raise DataError(f"the picture {path} does not exist") from error
+    except UnidentifiedImageError as error:
+        what = "it is no whole JPEG, PNG, WebP, BMP, GIF or TIFF"
+        raise DataError(f"cannot decode the picture {path} ({what})") from error
+    except Exception as error:
+        raise DataError(f"cannot decode the picture {path} ({error})") from error
+
+
+def wait_to_decode(num_pixels: int) -> AbstractContextManager[object]:
+    """Return what is held while so many pixels are decoded: of large pictures one at a time is."""
+    return _decoding_large if num_pixels > _LARGE_PIXELS else nullcontext()
 
 
 def open_picture(source: Path | Picture) -> Image.Image:
@@ -18,14 +61,9 @@ def open_picture(source: Path | Picture) -> Image.Image:
         DataError: if the file is missing, truncated, not a picture, or of numbers without a range.
     """
     path = source.path if isinstance(source, Picture) else source
-    try:
-        with Image.open(path) as opened:
-            opened.load()
-            return convert_picture(ImageOps.exif_transpose(opened))
-    except FileNotFoundError as error:
-        raise DataError(f"the picture {path} does not exist") from error
-    except _UNREADABLE as error:
-        raise DataError(f"cannot decode the picture {path} ({error})") from error
+    with open_lazily(path) as opened, wait_to_decode(opened.width * opened.height):
+        opened.load()
+        return convert_picture(ImageOps.exif_transpose(opened))
 
 
 def convert_picture(decoded: Image.Image) -> Image.Image:

@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image, ImageOps
 
-from groupwise.core import DataError, convert_picture
+from groupwise.core import convert_picture, open_lazily
 
 Array = NDArray[Any]
 
@@ -239,9 +239,6 @@ def _load_thumbnail(path: Path) -> Image.Image:
 
 def _open_grey(path: Path, side: int) -> Image.Image:
     """Return a picture upright in grey; a JPEG is decoded no larger than needed."""
-    try:
-        with Image.open(path) as image:
-            image.draft("RGB", (2 * side, 2 * side))
-            return convert_picture(ImageOps.exif_transpose(image)).convert("L")
-    except (OSError, SyntaxError, ValueError, Image.DecompressionBombError) as error:
-        raise DataError(f"cannot decode the picture {path} ({error})") from error
+    with open_lazily(path) as image:
+        image.draft("RGB", (2 * side, 2 * side))
+        return convert_picture(ImageOps.exif_transpose(image)).convert("L")

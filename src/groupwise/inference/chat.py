@@ -12,9 +12,7 @@ from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from typing import Any, TypeGuard, cast
 
-from PIL import Image
-
-from groupwise.core import DataError, Example, Picture, digest_bytes, open_picture
+from groupwise.core import DataError, Example, Picture, digest_bytes, open_lazily, open_picture
 from groupwise.inference.responder import Reply, RequestCause, RequestError, TokenChance, Usage
 from groupwise.models import build_messages
 
@@ -43,13 +41,10 @@ def encode_picture(picture: Picture) -> str:
         DataError: if it cannot be read, or its bytes are not those of its digest.
     """
     content = read_picture_bytes(picture)
-    try:
-        with Image.open(io.BytesIO(content)) as opened:
-            media_type = _TYPES.get(opened.format or "")
-            is_upright = opened.getexif().get(_ORIENTATION, 1) == 1
-            is_plain = opened.mode in ("RGB", "L") and not opened.has_transparency_data
-    except (OSError, SyntaxError, ValueError) as error:
-        raise DataError(f"cannot decode the picture {picture.path} ({error})") from error
+    with open_lazily(picture.path, content) as opened:
+        media_type = _TYPES.get(opened.format or "")
+        is_upright = opened.getexif().get(_ORIENTATION, 1) == 1
+        is_plain = opened.mode in ("RGB", "L") and not opened.has_transparency_data
     if media_type is None or not (is_upright and is_plain):
         stream = io.BytesIO()
         open_picture(picture).save(stream, format="PNG", compress_level=1)

@@ -3,9 +3,7 @@
 from collections.abc import Callable
 from typing import Any
 
-from PIL import Image
-
-from groupwise.core import Example, Picture
+from groupwise.core import Example, Picture, open_lazily
 
 
 def _leave_place(_: Picture) -> dict[str, Any]:
@@ -60,7 +58,7 @@ def make_token_counter(processor: Any, *, has_vision: bool) -> Callable[[Example
         seen = example if has_vision else example.with_pictures(())
         num_tokens = len(tokenizer.encode(render_prompt(processor, seen), add_special_tokens=False))
         for picture in seen.pictures:
-            with Image.open(picture.path) as opened:
+            with open_lazily(picture.path) as opened:
                 width, height = opened.size
             num_tokens += count_picture_tokens(processor.image_processor, width, height) - 1
         return num_tokens

@@ -13,10 +13,9 @@ from pathlib import Path
 from typing import TypeVar
 
 from fastapi import HTTPException
-from PIL import Image
 from starlette.datastructures import UploadFile
 
-from groupwise.core import DataError, open_picture
+from groupwise.core import DataError, open_lazily, open_picture
 from groupwise.serving.bodies import Contents
 from groupwise.serving.settings import ServeSettings
 
@@ -87,12 +86,12 @@ class Uploads:
         try:
             self._check_pixels(path, number)
             open_picture(path)
-        except (DataError, OSError, SyntaxError, ValueError, Image.DecompressionBombError) as error:
+        except DataError as error:
             text = f"picture {number} is no whole picture that can be decoded"
             raise HTTPException(422, text) from error
 
     def _check_pixels(self, path: Path, number: int) -> None:
-        with Image.open(path) as opened:
+        with open_lazily(path) as opened:
             megapixels = opened.width * opened.height / 1e6
         if megapixels > self._settings.max_megapixels:
             text = f"picture {number} has {megapixels:.0f} megapixels; at most "

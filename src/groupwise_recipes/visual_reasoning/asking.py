@@ -39,8 +39,9 @@ def prepare_rows(config: VisualConfig, folder: Path) -> None:
                 _check_row(row, config)
                 whole = prepare_inputs(row, config.inputs, folder / "depth")
                 frames[row.source, row.id] = find_row_frame(row, find_frame)
-            except RowError as fault:
-                drops.add(fault.reason, f"{row.id}: {fault}")
+            except DataError as fault:
+                reason = fault.reason if isinstance(fault, RowError) else "unreadable picture"
+                drops.add(reason, f"{row.id}: {fault}")
             else:
                 kept.append(whole)
         rows[split] = forget_lost_partners(kept)

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from PIL import Image
 
-from groupwise.core import Picture, read_picture
+from groupwise.core import Picture, open_lazily, read_picture
 from groupwise_recipes.visual_reasoning.boxes import Size, convert_box, write_box
 from groupwise_recipes.visual_reasoning.config import ExtraInput
 from groupwise_recipes.visual_reasoning.rows import RowError, VisualRow
@@ -50,7 +50,7 @@ def write_places(row: VisualRow, inputs: Collection[ExtraInput], frame: Size | N
 def _store_bytes(path: Path, folder: Path) -> Path:
     import numpy as np
 
-    with Image.open(path) as opened:
+    with open_lazily(path) as opened:
         if not opened.mode.startswith(("F", "I")):
             return path
         values = np.nan_to_num(np.asarray(opened, dtype=np.float64), posinf=0, neginf=0)

@@ -4,9 +4,7 @@ from collections.abc import Callable
 from functools import cache
 from pathlib import Path
 
-from PIL import Image
-
-from groupwise.core import DataError
+from groupwise.core import DataError, open_lazily
 from groupwise_recipes.visual_reasoning.boxes import Size, open_frames
 from groupwise_recipes.visual_reasoning.config import VisualConfig
 from groupwise_recipes.visual_reasoning.rows import RowError, VisualRow
@@ -44,7 +42,7 @@ def find_row_frame(row: VisualRow, find_frame: FindFrame) -> Size | None:
 
 def _read_size(path: Path) -> Size:
     """Return width and height of an upright picture, which is not decoded."""
-    with Image.open(path) as opened:
+    with open_lazily(path) as opened:
         width, height = opened.size
         is_turned = opened.getexif().get(_ORIENTATION) in _TURNED
     return (height, width) if is_turned else (width, height)

@@ -2,34 +2,17 @@
 
 import json
 import math
-import struct
 import warnings
-import zlib
 from collections.abc import Callable, Mapping, Sequence
 from decimal import Decimal
-from io import BytesIO
 from pathlib import Path
 from typing import Any, cast
 
-from PIL import Image, ImageOps
+from PIL import ImageOps
 
-from groupwise.core import Picture, digest_bytes, digest_file
+from groupwise.core import DataError, Picture, digest_bytes, digest_file, open_lazily
 from groupwise.data.tables.sources import SourceRow
 from groupwise.data.tables.templates import FillError, fill_template, is_template
-
-# What Pillow's decoders are known to raise on damaged files.
-_UNDECODABLE = (
-    OSError,
-    SyntaxError,
-    ValueError,
-    EOFError,
-    ArithmeticError,
-    LookupError,
-    TypeError,
-    struct.error,
-    zlib.error,
-    Image.DecompressionBombError,
-)
 
 
 class UnusableRowError(Exception):
@@ -86,10 +69,10 @@ def _decode(content: bytes, name: str) -> tuple[int, int, str]:
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            with Image.open(BytesIO(content)) as image:
+            with open_lazily(Path(name), content) as image:
                 return *ImageOps.exif_transpose(image).size, image.format or "picture"
-    except _UNDECODABLE as error:
-        raise UnusableRowError("unreadable picture", f"{name}: {error}") from None
+    except DataError as error:
+        raise UnusableRowError("unreadable picture", str(error)) from None
 
 
 def clean_value(value: Any, *, write_bytes: Callable[[bytes], Any] | None = None) -> Any:

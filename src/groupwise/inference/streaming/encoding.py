@@ -1,10 +1,8 @@
 """Prompts made ready in any thread, with pictures within a pixel limit, and batches of them."""
 
 import copy
-import io
 import threading
 from collections.abc import Mapping, Sequence
-from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from queue import Empty, SimpleQueue
@@ -13,16 +11,20 @@ from typing import Any
 import torch
 from PIL import Image, ImageOps
 
-from groupwise.core import DataError, Example, Picture, convert_picture
+from groupwise.core import (
+    DataError,
+    Example,
+    Picture,
+    convert_picture,
+    open_lazily,
+    wait_to_decode,
+)
 from groupwise.inference.chat import read_picture_bytes
 from groupwise.inference.streaming.pictures import PictureMemory, SeenPicture, write_tokens
 from groupwise.inference.streaming.work import Failure, WorkItem
 from groupwise.models import Policy
 
-_UNREADABLE = (OSError, SyntaxError, ValueError, Image.DecompressionBombError)
-_LARGE_PIXELS = 24_000_000
 _REDUCING_GAP = 2.0
-_large_pictures = threading.Lock()
 
 
 def open_limited(picture: Picture, max_pixels: int | None) -> Image.Image:
@@ -34,14 +36,11 @@ def open_limited(picture: Picture, max_pixels: int | None) -> Image.Image:
     Raises:
         DataError: if it is missing, truncated, no picture, or not the one of its digest.
     """
-    content = io.BytesIO(read_picture_bytes(picture))
-    try:
-        with Image.open(content) as opened:
-            num_pixels = _reduce_on_decoding(opened, max_pixels)
-            with _large_pictures if num_pixels > _LARGE_PIXELS else nullcontext():
-                return _decode(opened, max_pixels)
-    except _UNREADABLE as error:
-        raise DataError(f"cannot decode the picture {picture.path} ({error})") from error
+    with (
+        open_lazily(picture.path, read_picture_bytes(picture)) as opened,
+        wait_to_decode(_reduce_on_decoding(opened, max_pixels)),
+    ):
+        return _decode(opened, max_pixels)
 
 
 def measure_example(example: Example, max_pixels: int | None) -> float:
@@ -97,9 +96,9 @@ def _shrink(picture: Image.Image, max_pixels: int | None) -> None:
 @lru_cache(maxsize=65_536)
 def _count_pixels(picture: Picture, max_pixels: int | None) -> int:
     try:
-        with Image.open(picture.path) as opened:
+        with open_lazily(picture.path) as opened:
             width, height = opened.size
-    except _UNREADABLE:
+    except DataError:
         return 0
     return width * height if max_pixels is None else min(max_pixels, width * height)
 
