@@ -1,6 +1,7 @@
 """The HTTP application: rows in, answers out, and what operators need to watch it."""
 
 import asyncio
+import errno
 from collections.abc import AsyncIterator, Callable, Coroutine
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
@@ -26,7 +27,7 @@ from groupwise.serving.chat import (
     ServedModels,
     write_chat_reply,
 )
-from groupwise.serving.guards import CHAT, Guard, refuse
+from groupwise.serving.guards import CHAT, Guard, Places, refuse
 from groupwise.serving.meters import Meters
 from groupwise.serving.predictor import Answer, Predictor, Request
 from groupwise.serving.settings import ServeSettings
@@ -47,13 +48,14 @@ _WHY = {
     400: "The form cannot be read.",
     401: "The token is missing or wrong.",
     408: "The request did not arrive in time.",
-    413: "Too many or too large pictures.",
+    413: "The request is too large, or it has too many or too large pictures.",
     415: "Neither JSON nor a form.",
     422: "A field is missing or wrong, a picture cannot be decoded, or the prompt is too long.",
     429: "Too many requests are waiting; try again after Retry-After seconds.",
     500: "The predictor broke on this request.",
     503: "The server is starting or stopping.",
     504: "No answer in time.",
+    507: "The disk for uploads is full.",
 }
 _WHY_NO_CHAT = {
     **{status: why for status, why in _WHY.items() if status != 422},
@@ -89,6 +91,7 @@ class State:
         self.settings = settings
         self.version = version
         self.meters = Meters()
+        self.places = Places(settings, self.meters)
         self.thread = ThreadPoolExecutor(1, thread_name_prefix="predictor")
         self.rows = Batcher(predictor.answer, self.thread, settings, self.meters)
         self.chats = Batcher(predictor.chat, self.thread, settings, self.meters)
@@ -156,6 +159,7 @@ def build_app(
     app = FastAPI(title="Groupwise", version=__version__, lifespan=state.live, redoc_url=None)
     app.add_middleware(Guard, settings=settings, meters=state.meters)
     app.add_exception_handler(HTTPException, _refuse)
+    app.add_exception_handler(OSError, _refuse_full_disk)
     _add_health(app, state)
     _add_predict(app, state)
     _add_chat(app, state)
@@ -165,6 +169,13 @@ def build_app(
 async def _refuse(http: HttpRequest, error: Exception) -> Response:
     assert isinstance(error, HTTPException)
     return refuse(http.url.path, error.status_code, str(error.detail), error.headers)
+
+
+async def _refuse_full_disk(http: HttpRequest, error: Exception) -> Response:
+    assert isinstance(error, OSError)
+    if error.errno not in (errno.ENOSPC, errno.EDQUOT):
+        raise error
+    return refuse(http.url.path, 507, "the server's disk is full", {"Connection": "close"})
 
 
 def _add_health(app: FastAPI, state: State) -> None:
@@ -194,10 +205,15 @@ def _add_predict(app: FastAPI, state: State) -> None:
     @app.post("/v1/predict", summary="Answer a row", responses=REFUSED, openapi_extra=BODY_SCHEMA)
     async def predict(http: HttpRequest) -> Reply:
         started = monotonic()
-        async with read_body(http) as (body, contents), state.uploads.store(contents) as paths:
-            request = Request(body.id or uuid4().hex, body.row, paths.files)
-            make_question = state.predictor.make_question
-            answer = await state.ask(http, state.rows, lambda: make_question(request, paths.folder))
+        async with read_body(http) as (body, contents):
+            with state.places.take():
+                async with state.uploads.store(contents) as paths:
+                    request = Request(body.id or uuid4().hex, body.row, paths.files)
+                    answer = await state.ask(
+                        http,
+                        state.rows,
+                        lambda: state.predictor.make_question(request, paths.folder),
+                    )
         _count(state, answer, monotonic() - started)
         return _write_reply(request.id, answer, state.version)
 
@@ -219,8 +235,9 @@ def _add_chat(app: FastAPI, state: State) -> None:
         started = monotonic()
         body = await read_json_body(http, ChatBody)
         body.check(MODEL, state.version)
-        async with state.uploads.store(body.list_pictures()) as paths:
-            answer = await state.ask(http, state.chats, lambda: body.make_question(paths.files))
+        with state.places.take():
+            async with state.uploads.store(body.list_pictures()) as paths:
+                answer = await state.ask(http, state.chats, lambda: body.make_question(paths.files))
         state.meters.seconds.observe(monotonic() - started)
         state.meters.answers.labels("open").inc()
         return write_chat_reply(answer, name=uuid4().hex, version=state.version, at_s=int(time()))

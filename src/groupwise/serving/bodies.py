@@ -7,7 +7,10 @@ from typing import Any, TypeVar, cast
 from fastapi import HTTPException
 from fastapi import Request as HttpRequest
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
+from python_multipart.multipart import parse_options_header
 from starlette.datastructures import UploadFile
+
+from groupwise.serving.arrivals import FORM
 
 M = TypeVar("M", bound=BaseModel)
 
@@ -28,6 +31,8 @@ _FORM_SCHEMA: dict[str, Any] = {
     },
 }
 _JSON = "application/json"
+_MAX_VALUES = 20_000
+_NUM_TOLD = 10
 _ROW = TypeAdapter(dict[str, Any])
 
 
@@ -70,7 +75,7 @@ BODY_SCHEMA: dict[str, Any] = {
         "required": True,
         "content": {
             _JSON: {"schema": PredictBody.model_json_schema()},
-            "multipart/form-data": {"schema": _FORM_SCHEMA},
+            FORM: {"schema": _FORM_SCHEMA},
         },
     }
 }
@@ -87,7 +92,10 @@ async def read_body(request: HttpRequest) -> AsyncIterator[tuple[PredictBody, Co
     if kind == _JSON:
         body = parse_json(PredictBody, await request.body())
         yield body, body.pictures
-    elif kind == "multipart/form-data":
+    elif kind == FORM:
+        _, parameters = parse_options_header(request.headers["content-type"])
+        if parameters.get(b"charset", b"utf-8").lower() != b"utf-8":
+            raise HTTPException(415, "a form is taken in UTF-8")
         async with request.form() as form:
             yield _read_form(form.multi_items())
     else:
@@ -115,8 +123,11 @@ def parse_json(model: type[M], content: bytes) -> M:
     """Return a body.
 
     Raises:
-        HTTPException: 422, naming each field that is wrong.
+        HTTPException: 413 for so many values that reading them would stop others; 422, naming the
+            fields that are wrong.
     """
+    if sum(map(content.count, (b",", b"[", b"{"))) > _MAX_VALUES:
+        raise HTTPException(413, f"the request has more than {_MAX_VALUES} values")
     try:
         return model.model_validate_json(content)
     except ValidationError as error:
@@ -139,4 +150,6 @@ def _read_form(items: Sequence[tuple[str, UploadFile | str]]) -> tuple[PredictBo
 def _describe(error: ValidationError, *, whole: str) -> str:
     problems = error.errors(include_url=False, include_input=False, include_context=False)
     named = [(".".join(map(str, one["loc"])) or whole, one["msg"].lower()) for one in problems]
-    return "; ".join(f"{name}: {message}" for name, message in named)
+    told = [f"{name}: {message}" for name, message in named[:_NUM_TOLD]]
+    more = [f"and {len(named) - _NUM_TOLD} more"] * (len(named) > _NUM_TOLD)
+    return "; ".join(told + more)

@@ -1,18 +1,19 @@
-"""What stands before every request: the token, a free place, the size of the body and its time.
+"""What stands before every request: the token and the limits of its body; and places for the whole.
 
-It refuses what need not be read, in the form that the route's askers know, and counts the answers
-of everything behind it.
+What is refused is refused in the form that the route's askers know; the answers of everything
+behind it are counted.
 """
 
-import asyncio
 import hmac
-from collections.abc import Mapping
-from time import monotonic
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any
 
+from fastapi import HTTPException
 from starlette.responses import JSONResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from groupwise.serving.arrivals import Arrivals, Body, BodyRefusedError
 from groupwise.serving.meters import Meters
 from groupwise.serving.settings import ServeSettings
 
@@ -39,9 +40,40 @@ def refuse(
     return JSONResponse({"error": error}, status, headers=headers)
 
 
-ASKED_PATHS = frozenset({"/v1/predict", CHAT})
-"""Paths of requests that wait for the policy."""
 OPEN_PATHS = frozenset({"/healthz", "/readyz"})
+
+
+class Places:
+    """Places for requests that wait for the policy or are being answered by it.
+
+    Args:
+        settings: how many there are.
+        meters: what is counted.
+    """
+
+    def __init__(self, settings: ServeSettings, meters: Meters) -> None:
+        self._num_places = settings.max_waiting
+        self._meters = meters
+        self._num_taken = 0
+
+    @contextmanager
+    def take(self) -> Iterator[None]:
+        """Take a place for a request whose body is there.
+
+        Raises:
+            HTTPException: 429 if there is none.
+        """
+        if self._num_taken >= self._num_places:
+            raise HTTPException(429, "too many requests are waiting", {"Retry-After": "1"})
+        self._move(1)
+        try:
+            yield
+        finally:
+            self._move(-1)
+
+    def _move(self, change: int) -> None:
+        self._num_taken += change
+        self._meters.waiting.set(self._num_taken)
 
 
 class Guard:
@@ -55,9 +87,9 @@ class Guard:
 
     def __init__(self, app: ASGIApp, settings: ServeSettings, meters: Meters) -> None:
         self.app = app
-        self.settings = settings
+        self.token = settings.token
         self.meters = meters
-        self.num_waiting = 0
+        self.arrivals = Arrivals(settings)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer 401, 408, 413 or 429, or hand the request on."""
@@ -65,55 +97,36 @@ class Guard:
             await self.app(scope, receive, send)
             return
         counted = _CountedAnswer(send, self.meters)
-        refusal = self._find_refusal(scope)
-        if refusal is not None:
-            await refusal(scope, receive, counted.send)
-            return
-        if scope["path"] not in ASKED_PATHS:
-            await self._hand_on(scope, receive, counted)
-            return
-        self._move_waiting(1)
-        try:
-            await self._hand_on(scope, receive, counted)
-        finally:
-            self._move_waiting(-1)
-
-    def _find_refusal(self, scope: Scope) -> JSONResponse | None:
         path, headers = scope["path"], {name.lower(): value for name, value in scope["headers"]}
         if not self._is_allowed(path, headers.get(b"authorization", b"")):
             sentence = "the token is missing or wrong"
-            return refuse(path, 401, sentence, {"WWW-Authenticate": "Bearer"})
-        length = headers.get(b"content-length", b"0")
-        if length.isdigit() and int(length) > self.settings.max_body_bytes:
-            return _refuse_size(path, self.settings)
-        if path in ASKED_PATHS and self.num_waiting >= self.settings.max_waiting:
-            return refuse(path, 429, "too many requests are waiting", {"Retry-After": "1"})
-        return None
+            refusal = refuse(path, 401, sentence, {"WWW-Authenticate": "Bearer"})
+            await refusal(scope, receive, counted.send)
+            return
+        try:
+            with self.arrivals.hold(receive, headers) as body:
+                await self._hand_on(scope, body, counted)
+        except BodyRefusedError as error:
+            if not counted.has_begun:
+                refusal = refuse(path, error.status, error.sentence, error.headers)
+                await refusal(scope, receive, counted.send)
 
     def _is_allowed(self, path: str, given: bytes) -> bool:
-        if self.settings.token is None or path in OPEN_PATHS:
+        if self.token is None or path in OPEN_PATHS:
             return True
-        return hmac.compare_digest(given, f"Bearer {self.settings.token}".encode())
+        return hmac.compare_digest(given, f"Bearer {self.token}".encode())
 
-    async def _hand_on(self, scope: Scope, receive: Receive, counted: "_CountedAnswer") -> None:
-        body = _LimitedBody(scope["path"], receive, self.settings)
-
+    async def _hand_on(self, scope: Scope, body: Body, counted: "_CountedAnswer") -> None:
         async def send(message: Message) -> None:
             if body.refusal is None:
                 await counted.send(message)
 
         try:
             await self.app(scope, body.receive, send)
-        except _BodyRefusedError:
-            pass
         finally:
             # Whatever the application made of it: what it was not given whole is refused here.
-            if body.refusal is not None and not counted.has_begun:
-                await body.refusal(scope, receive, counted.send)
-
-    def _move_waiting(self, change: int) -> None:
-        self.num_waiting += change
-        self.meters.waiting.set(self.num_waiting)
+            if body.refusal is not None:
+                raise body.refusal
 
 
 class _CountedAnswer:
@@ -129,46 +142,3 @@ class _CountedAnswer:
             self.has_begun = True
             self._meters.requests.labels(str(message["status"])).inc()
         await self._send(message)
-
-
-class _BodyRefusedError(Exception):
-    """The body is too large or too slow."""
-
-
-class _LimitedBody:
-    """Counts and times the body of one request.
-
-    Attributes:
-        refusal: the answer to a body that broke a limit.
-    """
-
-    def __init__(self, path: str, receive: Receive, settings: ServeSettings) -> None:
-        self.refusal: JSONResponse | None = None
-        self._path = path
-        self._receive = receive
-        self._settings = settings
-        self._num_bytes = 0
-        self._is_whole = False
-        self._ends_at = monotonic() + settings.upload_timeout_s
-
-    async def receive(self) -> Message:
-        if self._is_whole:  # what comes now is only the end of the connection
-            return await self._receive()
-        left_s = min(self._settings.read_timeout_s, self._ends_at - monotonic())
-        try:
-            message = await asyncio.wait_for(self._receive(), max(left_s, 0.001))
-        except TimeoutError as error:
-            text = "the request did not arrive in time"
-            self.refusal = refuse(self._path, 408, text, {"Connection": "close"})
-            raise _BodyRefusedError from error
-        self._num_bytes += len(message.get("body", b""))
-        if self._num_bytes > self._settings.max_body_bytes:
-            self.refusal = _refuse_size(self._path, self._settings)
-            raise _BodyRefusedError
-        self._is_whole = message["type"] != "http.request" or not message.get("more_body", False)
-        return message
-
-
-def _refuse_size(path: str, settings: ServeSettings) -> JSONResponse:
-    text = f"the request is larger than {settings.max_body_mib:g} MiB"
-    return refuse(path, 413, text, {"Connection": "close"})

@@ -16,9 +16,12 @@ class ServeSettings(Config):
         max_picture_mib: of one picture file.
         max_megapixels: of one picture; larger ones are refused before they are decoded.
         max_body_mib: of a whole request.
+        max_json_mib: of a request in JSON, which is held in memory.
+        max_held_mib: of all requests that are arriving, waiting or being answered; over it, the
+            largest that is still arriving is told to come later (429).
         max_connections: open at once, and never more than half of the files that the process may
             open. For one more, the one that has kept the server waiting longest is given up.
-        max_waiting: requests that wait or are being answered; more are told to come later (429).
+        max_waiting: whole requests that wait or are answered; more are told to come later (429).
         max_batch: questions asked together.
         batch_wait_ms: how long the first of a batch waits for others.
         head_timeout_s: longest time until a new or idle connection has sent a whole head.
@@ -35,6 +38,8 @@ class ServeSettings(Config):
     max_picture_mib: float = Field(default=25, gt=0)
     max_megapixels: float = Field(default=100, gt=0)
     max_body_mib: float = Field(default=256, gt=0)
+    max_json_mib: float = Field(default=64, gt=0)
+    max_held_mib: float = Field(default=1024, gt=0)
     max_connections: int = Field(default=1000, ge=2)
     max_waiting: int = Field(default=64, ge=1)
     max_batch: int = Field(default=8, ge=1)
@@ -44,11 +49,6 @@ class ServeSettings(Config):
     upload_timeout_s: float = Field(default=60, gt=0)
     answer_timeout_s: float = Field(default=120, gt=0)
     stop_timeout_s: float = Field(default=30, gt=0)
-
-    @property
-    def max_body_bytes(self) -> int:
-        """``max_body_mib`` in bytes."""
-        return int(self.max_body_mib * 2**20)
 
     @property
     def max_picture_bytes(self) -> int:
