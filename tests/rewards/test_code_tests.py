@@ -86,6 +86,30 @@ def test_a_check_that_is_called_is_not_called_again() -> None:
     assert score(RIGHT, tests).value == 1.0
 
 
+MONEY = """
+class Money:
+    def __init__(self, amount): self.amount = amount
+    def __eq__(self, other): return self.amount == other.amount
+"""
+
+
+def test_what_only_the_program_makes_unprovable_earns_nothing_where_the_reference_passes() -> None:
+    tests = (
+        "a = Money(2)\nassert a.amount == 2 and a == Money(2) and a == a.amount * Money(1).amount"
+    )
+    wrong = MONEY.replace("self.amount == other.amount", "True")
+    plain = "a = Money(2)\nassert a == Money(2) and not (a == 4)"
+    right = MONEY.replace("other.amount", "getattr(other, 'amount', None)")
+    rewards = CodeTests(limits=Limits(timeout_s=2.0))
+    item = make_example(
+        [Message("user", "class Money")], cluster="g", fields={"tests": plain, "solution": right}
+    )
+    assert rewards(item, Completion(right)).value == 1.0
+    assert rewards(item, Completion(wrong)).value == 0.0
+    unproven = make_example([Message("user", "Money")], cluster="g", fields={"tests": tests})
+    assert rewards(unproven, Completion(wrong)).value is None
+
+
 def test_what_the_sandbox_refuses_is_not_scored(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", "")
     explain_missing.cache_clear()

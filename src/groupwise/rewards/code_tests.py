@@ -103,7 +103,9 @@ class CodeTests:
     whatever they only define is called. Whether they can decide is said from the example alone,
     once: by reading them, by a program that defines nothing, which must not pass, and by the
     reference solution where there is one, which must. An example whose tests cannot decide has no
-    score for any program, and neither has a program that the sandbox refuses.
+    score for any program, and neither has a program that the sandbox refuses. Where the reference
+    solution passed, tests need nothing that the sandbox cannot do: what is refused then was the
+    program's doing, and is 0.
 
     Args:
         parser: finds the program, and has the field with the name of the tested function; without
@@ -133,6 +135,7 @@ class CodeTests:
         self.limits = limits or Limits()
         self.num_workers = num_workers
         self._suites: dict[str, Suite | str] = {}
+        self._proven: set[str] = set()
 
     def applies_to(self, example: Example) -> bool:
         """Return whether the example has tests."""
@@ -150,7 +153,8 @@ class CodeTests:
         if answer.label is None:
             return Score(0.0, answer.reason, invalid=True)
         result = run_suite(answer.label, suite, self.limits)
-        if result.status == "refused":
+        is_own_doing = result.in_tests and example.id in self._proven
+        if result.status == "refused" and not is_own_doing:
             return Score(None, _describe(result))
         if result.status == "passed":
             return Score(1.0, "it passes its tests")
@@ -195,20 +199,26 @@ class CodeTests:
             name = name or _derive_name(source, reference or prompt)
             known = list_names(reference) if reference else set(re.findall(r"\w+", prompt))
             suite = prepare_tests(source, name, known=known)
-        self._try_out(suite, reference)
+        if self._try_out(suite, reference):
+            self._proven.add(example.id)
         return suite
 
-    def _try_out(self, suite: Suite, reference: str) -> None:
-        """Refuse tests that a program without contents passes, or the reference does not."""
+    def _try_out(self, suite: Suite, reference: str) -> bool:
+        """Say whether the reference passes.
+
+        Raises:
+            UnusableTestsError: if a program without contents passes, or the reference does not.
+        """
         can_be_idle = isinstance(suite, ProgramTests)
         if can_be_idle and run_suite("", suite, self.limits).status == "passed":
             raise UnusableTestsError("a program that defines nothing passes the tests")
         if not reference:
-            return
+            return False
         result = run_suite(reference, suite, self.limits)
         is_unknown = result.status == "refused" and not result.in_tests
         if result.status != "passed" and not is_unknown:
             raise UnusableTestsError(f"the reference solution does not pass: {_describe(result)}")
+        return not is_unknown
 
     def _find_reference(self, example: Example) -> str:
         """Return the reference solution; empty if there is none."""

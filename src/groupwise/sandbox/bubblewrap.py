@@ -22,7 +22,8 @@ INSTALL = "apt-get install -y bubblewrap (Debian, Ubuntu) or dnf install bubblew
 
 _NOBODY = "65534"
 _MODULES = (
-    *("codec", "values", "channel", "tasks", "host_calls", "program", "proxy", "checker"),
+    *("codec", "values", "channel", "tasks", "host_calls", "containers", "actions", "surroundings"),
+    *("program", "proxy", "checker"),
     *("confine", "start", "template"),
 )
 _LIBRARIES = ("/lib", "/lib64", "/usr/lib", "/usr/lib64")

@@ -7,13 +7,23 @@ what is right is decided in the checker's process, which the program cannot reac
 from __future__ import annotations
 
 import _ast
-import operator
+import builtins
 import os
 import sys
 
+from groupwise.sandbox.guest.actions import (
+    ACTIONS,
+    CONTENTS,
+    OF_NAMES,
+    OPERATORS,
+    make_stand_in,
+    wait_for,
+)
 from groupwise.sandbox.guest.channel import Channel
-from groupwise.sandbox.guest.codec import decode, encode, encode_base
+from groupwise.sandbox.guest.codec import decode, encode, has_data, is_changeable
+from groupwise.sandbox.guest.containers import Shared, refill
 from groupwise.sandbox.guest.host_calls import HostCalls
+from groupwise.sandbox.guest.surroundings import Around
 from groupwise.sandbox.guest.tasks import Tasks, hide_asyncio
 from groupwise.sandbox.guest.values import MAX_MESSAGE_LENGTH, write_value
 
@@ -44,123 +54,171 @@ class ProgramServer:
         self.channel = channel
         self.namespace = namespace
         self.objects: list[Any] = []
-        self.references: dict[int, dict[str, Any]] = {}
+        self.handles: dict[int, int] = {}
+        self.references: dict[int, Any] = {}
+        self.around = Around()
 
     def serve(self) -> None:
         """Answer until the checker says that it is over."""
         while (message := self.channel.receive())["do"] != "end":
             self.channel.send(self._answer(message))
 
-    def encode(self, value: Any) -> Any:
+    def encode(self, value: Any, shared: Shared | None = None) -> Any:
         """Return ``value`` as JSON, with handles for what is no data."""
-        return encode(value, self._refer)
+        return encode(value, self._refer, shared)
+
+    def hold(self, value: Any) -> int:
+        """Return the number of an object, which is kept from now on."""
+        if id(value) not in self.handles:  # and if it is kept, the id stays its own
+            self.objects.append(value)
+            self.handles[id(value)] = len(self.objects) - 1
+        return self.handles[id(value)]
 
     def _refer(self, value: Any) -> dict[str, Any]:
+        if id(value) in self.references:
+            return self.references[id(value)]
         if isinstance(value, _MODULE):
             return {"m": value.__name__}
-        if id(value) not in self.references:
-            self.objects.append(value)  # kept, so that the id stays its own
-            self.references[id(value)] = self._describe(value, len(self.objects) - 1)
-        reference = self.references[id(value)]
-        base = encode_base(value, self._refer)
-        return reference if base is None else {**reference, "as": base}
+        if isinstance(value, BaseException):
+            return {"E": self._describe_error(value)}
+        if isinstance(value, type):
+            return {"k": self.hold(value)}
+        return {"o": self.hold(value), "k": self.hold(type(value))}
 
-    def _describe(self, value: Any, handle: int) -> dict[str, Any]:
-        if isinstance(value, type) and issubclass(value, BaseException):
-            return {"e": [handle, value.__name__, _find_builtin_base(value)]}
-        return {"o": handle, "async": type(value).__name__ == "coroutine"}
+    def _describe_error(self, error: BaseException) -> list[Any]:
+        handle, kind = self.hold(error), type(error)
+        known = vars(builtins).get(kind.__name__) is kind
+        try:
+            text = str(error)[:MAX_MESSAGE_LENGTH]
+        except Exception:  # noqa: BLE001 (its class may do anything)
+            text = ""
+        try:
+            # That of an OSError has the file's name, too.
+            args = error.__reduce__()[1] if kind.__init__ is not Exception.__init__ else error.args
+            args = self.encode(list(args if known or kind.__module__ != "__main__" else error.args))
+            state = self.encode(dict(vars(error)) if known else {})
+            cause = self.encode(error.__cause__)
+        except Exception:  # noqa: BLE001 (its class may do anything)
+            args, state, cause = [text], {"d": []}, None
+        return [handle, kind.__name__ if known else self.hold(kind), args, text, cause, state]
 
-    def decode(self, value: Any) -> Any:
+    def decode(self, value: Any, shared: Shared | None = None) -> Any:
         """Return the object that the checker means."""
-        return decode(value, self._find)
+
+        def find(held: dict[str, Any]) -> Any:
+            if "&" in held and shared is not None:
+                return shared.decode(held["&"], find)
+            return self._find(held)
+
+        return decode(value, find)
 
     def _find(self, held: dict[str, Any]) -> Any:
         if "l" in held:
-            return self._make_callback(held["l"])
+            return self._make_callback(*held["l"])
+        if "E" in held:
+            number, name, args = held["E"]
+            error = getattr(builtins, name)(*self.decode(args))
+            return self._remember(error, {"E": number})
+        if "K" in held:
+            return getattr(sys.modules.get(held["K"][0]) or __import__(held["K"][0]), held["K"][1])
         if "m" in held:
             return __import__(held["m"])
         return self.objects[held["o"]]
 
-    def _make_callback(self, number: int) -> Callable[..., Any]:
+    def _remember(self, value: Any, reference: dict[str, Any]) -> Any:
+        self.objects.append(value)
+        self.references[id(value)] = reference
+        return value
+
+    def _make_callback(self, number: int, form: str, name: str) -> Any:
         def call_test(*args: Any, **kwargs: Any) -> Any:
-            self.channel.send({"callback": number, **self._encode_call(args, kwargs)})
-            while "callback_ok" not in (reply := self.channel.receive()):
-                if "callback_error" in reply:
-                    raise RuntimeError(reply["callback_error"])
-                self.channel.send(self._answer(reply))
-            return self.decode(reply["callback_ok"])
+            return self._call_back({"callback": number}, args, kwargs)
 
-        self.objects.append(call_test)
-        self.references[id(call_test)] = {"l": number}
-        return call_test
+        def get_from_test(*_: Any) -> Any:
+            return self._call_back({"callback": number, "get": True}, (), {})
 
-    def _encode_call(self, args: Any, kwargs: dict[str, Any]) -> dict[str, Any]:
-        return {"args": self.encode(list(args)), "kwargs": self.encode(kwargs)}
+        made: Any = call_test
+        call_test.__name__ = call_test.__qualname__ = name
+        if form != "function":
+            made = make_stand_in(form, call_test, get_from_test)
+        return self._remember(made, {"l": number})
+
+    def _call_back(self, message: dict[str, Any], args: Any, kwargs: dict[str, Any]) -> Any:
+        message |= {"args": self.encode(list(args)), "kwargs": self.encode(kwargs)}
+        self.channel.send(message | self.around.report())
+        while "callback_ok" not in (reply := self.channel.receive()):
+            if "callback_error" in reply:
+                raise self.decode(reply["callback_error"])
+            self.channel.send(self._answer(reply))
+        return self.decode(reply["callback_ok"])
 
     def _answer(self, message: dict[str, Any]) -> dict[str, Any]:
+        shared = Shared(is_answer=True)
+        reply: dict[str, Any]
         try:
-            args, kwargs = self.decode(message["args"]), self.decode(message["kwargs"])
-            reply = {"ok": self.encode(self._do(message["do"], args, kwargs))}
-            after = self._encode_call(args, kwargs) if message["do"] == "call" else message
-            if after["args"] != message["args"] or after["kwargs"] != message["kwargs"]:
-                reply["after"] = after
-            return reply
+            if "around" in message:
+                self.around.change(self.decode(message["around"]))
+            for handle, content in message.get("held", ()):
+                if content is not None:
+                    refill(self.objects[handle], self.decode(content))
+            args = [self.decode(arg, shared) for arg in message["args"]]
+            given = message.get("kwargs", {})
+            kwargs = {name: self.decode(arg, shared) for name, arg in given.items()}
+            reply = self._reply(message["do"], args, kwargs, shared)
         except BaseException as error:  # noqa: BLE001 (whatever it raises is its answer)
-            return {"error": describe_error(error, self.encode)}
+            reply = {"error": self._refer(error)}
+        try:
+            reply |= self.around.report()
+            if changes := shared.list_changes(self._refer):
+                reply["after"] = changes
+            held = [
+                [handle, self.encode(self.objects[handle])] for handle, _ in message.get("held", ())
+            ]
+            return reply | {"held": held} if held else reply
+        except (RecursionError, MemoryError) as error:
+            return {"error": self._refer(error)}
+
+    def _reply(
+        self, action: str, args: list[Any], kwargs: dict[str, Any], shared: Shared
+    ) -> dict[str, Any]:
+        result = self._do(action, args, kwargs)
+        reply: dict[str, Any] = {"ok": self.encode(result, shared if shared.containers else None)}
+        if action in CONTENTS and is_changeable(type(result)):
+            reply["handle"] = self.hold(result)
+        return reply
 
     def _do(self, action: str, args: list[Any], kwargs: dict[str, Any]) -> Any:
-        if action == "name":
-            return self.namespace.get(args[0], _MISSING)
         if action == "call":
             return args[0](*args[1:], **kwargs)
-        return _ACTIONS[action](*args)
+        if action in OF_NAMES:
+            return OF_NAMES[action](self.namespace, *args)
+        if action == "describe":
+            return self._describe_class(self.objects[args[0]])
+        return ACTIONS[action](*args, **kwargs)
+
+    def _describe_class(self, kind: type) -> list[Any]:
+        """Return name, module, bases, operators of its own and of builtins, and if it has data."""
+        own: dict[str, bool] = {}
+        for name in OPERATORS:
+            owner = next((above for above in kind.__mro__ if name in vars(above)), object)
+            if owner is not object and vars(owner)[name] is not None:
+                own[name] = owner.__module__ != "builtins" or not has_data(kind)
+        bases = [
+            base if vars(builtins).get(base.__name__) is base else self.hold(base)
+            for base in kind.__bases__
+        ]
+        inherited = [name for name, is_own in own.items() if not is_own]
+        own_names = [name for name, is_own in own.items() if is_own]
+        return [kind.__name__, str(kind.__module__), bases, own_names, inherited, has_data(kind)]
 
 
-def _await_it(value: Any) -> Any:
-    import asyncio
-
-    async def wait() -> Any:
-        return await value
-
-    return asyncio.run(wait())
-
-
-_MISSING = object()
-_ACTIONS: dict[str, Callable[..., Any]] = {
-    **{name: getattr(operator, name) for name in operator.__all__},
-    "await": _await_it,
-    "missing": lambda value: value is _MISSING,
-    **{
-        kind.__name__: kind
-        for kind in (abs, bool, dir, divmod, format, getattr, hash, isinstance, iter, len)
-    },
-    **{kind.__name__: kind for kind in (next, repr, reversed, round, setattr, str)},
-}
-
-
-def _find_builtin_base(kind: type) -> str:
-    return next(base.__name__ for base in kind.__mro__ if base.__module__ == "builtins")
-
-
-def describe_error(error: BaseException, encode_value: Callable[[Any], Any]) -> dict[str, Any]:
-    """Return class, arguments and text of an error as JSON."""
-    kind = type(error)
+def describe_error(error: BaseException) -> dict[str, str]:
+    """Return class and text of an error."""
     try:
         text = str(error)[:MAX_MESSAGE_LENGTH]
     except Exception:  # noqa: BLE001 (its class may do anything)
         text = ""
-    try:
-        args = encode_value(list(error.args))
-    except Exception:  # noqa: BLE001 (its class may do anything)
-        args = [text]
-    own = None if kind.__module__ == "builtins" else encode_value(kind)
-    return {
-        "class": kind.__name__,
-        "base": _find_builtin_base(kind),
-        "args": args,
-        "text": text,
-        "own": own,
-    }
+    return {"class": type(error).__name__, "text": text}
 
 
 def run_program(request: dict[str, Any], channel: Channel, calls: Channel | None) -> None:
@@ -168,7 +226,7 @@ def run_program(request: dict[str, Any], channel: Channel, calls: Channel | None
     main = _MODULE("__main__")
     sys.modules["__main__"] = main
     server = ProgramServer(channel, vars(main))
-    wait = _await_it
+    wait = wait_for
     if calls is not None:
         host_calls = HostCalls(calls, is_in_order=request["in_order"])
         vars(main).update(host_calls.make_functions(request["functions"]))
@@ -178,7 +236,7 @@ def run_program(request: dict[str, Any], channel: Channel, calls: Channel | None
     try:
         run_body(request["program"], vars(main), wait)
     except BaseException as error:  # noqa: BLE001 (an exit is no end either)
-        body = {"error": describe_error(error, server.encode)}
+        body: dict[str, Any] = {"error": describe_error(error)}
     else:
         body = {"ok": write_value(vars(main).pop(_VALUE, None))}
     _flush()
@@ -189,13 +247,15 @@ def run_program(request: dict[str, Any], channel: Channel, calls: Channel | None
 
 def run_body(source: str, namespace: dict[str, Any], wait: Callable[[Any], Any]) -> None:
     """Run a program's lines; the value of a last expression is put aside."""
-    tree: Any = compile(source, "<program>", "exec", _ONLY_TREE)
+    tree: Any = compile(source, "<program>", "exec", _ONLY_TREE, dont_inherit=True)
     last = tree.body[-1] if tree.body else None
     if isinstance(last, _ast.Expr):
         place = {name: getattr(last, name) for name in _PLACE}
         target = _ast.Name(_VALUE, _ast.Store(), **place)
         tree.body[-1] = _ast.Assign([target], last.value, **place)
-    run_code(compile(tree, "<program>", "exec", _TOP_LEVEL_AWAIT), namespace, wait)
+    run_code(
+        compile(tree, "<program>", "exec", _TOP_LEVEL_AWAIT, dont_inherit=True), namespace, wait
+    )
 
 
 def run_code(
@@ -203,7 +263,7 @@ def run_code(
 ) -> None:
     """Run code that may wait for something at its top level, under asyncio unless told."""
     if code.co_flags & _IS_COROUTINE:
-        (wait or _await_it)(eval(code, namespace))
+        (wait or wait_for)(eval(code, namespace))
     else:
         exec(code, namespace)
 

@@ -7,10 +7,11 @@ everything else there.
 from __future__ import annotations
 
 import os
+import sys
 import time
 
 from groupwise.sandbox.guest.channel import Channel
-from groupwise.sandbox.guest.checker import Program, ProgramGoneError, TestNames
+from groupwise.sandbox.guest.checker import Main, Program, ProgramGoneError, TestNames
 from groupwise.sandbox.guest.confine import (
     close_files,
     filter_calls,
@@ -18,6 +19,7 @@ from groupwise.sandbox.guest.confine import (
     limit_resources,
 )
 from groupwise.sandbox.guest.program import describe_error, run_code, run_program
+from groupwise.sandbox.guest.surroundings import Surroundings
 from groupwise.sandbox.guest.values import (
     MAX_MESSAGE_LENGTH,
     MAX_NAME_LENGTH,
@@ -31,6 +33,8 @@ if TYPE_CHECKING:
     from typing import Any
 
 _CPU_SIGNALS = (9, 24)
+# What the tests see with these is only in their own process.
+_UNSEEN = ("assertWarns", "assertLogs", "assertNoLogs", "catch_warnings", "tracemalloc")
 
 
 def main(control_fd: int, calls_fd: int) -> None:
@@ -74,6 +78,7 @@ def _judge(program: Program, control: Channel, child: int) -> dict[str, Any]:
     """Return the verdict on the program; the tests come from the host after the body has run."""
     in_tests = False
     verdict: dict[str, Any] = {}
+    tests: dict[str, Any] = {"source": ""}
     control.send({"started": True})
     try:
         verdict = _read_body(program)
@@ -87,7 +92,10 @@ def _judge(program: Program, control: Channel, child: int) -> dict[str, Any]:
     except ProgramGoneError:
         pass
     except BaseException as error:  # noqa: BLE001 (whatever the tests raise decides)
-        verdict = _blame(describe_error(error, lambda value: None))
+        verdict = _blame(describe_error(error))
+        unseen = next((word for word in _UNSEEN if word in tests["source"]), None)
+        if unseen is not None:
+            program.refuse(f"{unseen} to see into the program's process")
     verdict["in_tests"] = in_tests
     if program.is_gone:
         return {**_explain_end(child), "in_tests": in_tests}
@@ -117,8 +125,11 @@ def run_tests(program: Program, source: str, entry_point: str | None) -> None:
     Raises:
         BaseException: what the tests raise.
     """
-    code = compile(source, "<tests>", "exec", 0x2000)
-    run_code(code, TestNames(program, entry_point))
+    code = compile(source, "<tests>", "exec", 0x2000, dont_inherit=True)
+    names = TestNames(program, entry_point)
+    sys.modules["__main__"] = Main(names)  # pyright: ignore[reportArgumentType]
+    program.surroundings = Surroundings(source, program)
+    run_code(code, names)
 
 
 def _end(program: Program) -> None:
