@@ -173,7 +173,7 @@ def test_what_is_no_file_is_refused_before_it_is_read(tmp_path):
 
 
 def test_of_large_pictures_one_at_a_time_is_decoded(tmp_path, monkeypatch):
-    monkeypatch.setattr(pictures, "_LARGE_PIXELS", 99)
+    monkeypatch.setattr(pictures, "LARGE_PIXELS", 99)
     Image.new("RGB", (10, 10)).save(tmp_path / "large.png")
     Image.new("RGB", (9, 11)).save(tmp_path / "small.png")
     done: list[str] = []

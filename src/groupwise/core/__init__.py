@@ -60,6 +60,7 @@ from groupwise.core.late_names import import_late
 from groupwise.core.locks import is_locked, take_lock
 from groupwise.core.numerics import describe_numerics, list_gpus
 from groupwise.core.pictures import (
+    LARGE_PIXELS,
     convert_picture,
     open_lazily,
     open_picture,
@@ -76,6 +77,7 @@ from groupwise.core.yaml_loader import parse_yaml
 
 __all__ = [
     "BUDGET",
+    "LARGE_PIXELS",
     "MAX_PLACES",
     "ROW_FIELD",
     "Completion",

@@ -14,7 +14,8 @@ from groupwise.core.example import Picture, read_picture
 
 # Pillow knows more formats, one of which it hands to another program, whatever the file is named.
 _FORMATS = ("JPEG", "PNG", "WEBP", "BMP", "GIF", "TIFF")
-_LARGE_PIXELS = 24_000_000
+LARGE_PIXELS = 24_000_000
+"""Of pictures with more pixels one at a time is decoded."""
 _decoding_large = threading.Lock()
 
 
@@ -51,7 +52,7 @@ def open_lazily(path: Path, content: bytes | None = None) -> Generator[Image.Ima
 
 def wait_to_decode(num_pixels: int) -> AbstractContextManager[object]:
     """Return what is held while so many pixels are decoded: of large pictures one at a time is."""
-    return _decoding_large if num_pixels > _LARGE_PIXELS else nullcontext()
+    return _decoding_large if num_pixels > LARGE_PIXELS else nullcontext()
 
 
 def open_picture(source: Path | Picture) -> Image.Image:
@@ -63,7 +64,8 @@ def open_picture(source: Path | Picture) -> Image.Image:
     path = source.path if isinstance(source, Picture) else source
     with open_lazily(path) as opened, wait_to_decode(opened.width * opened.height):
         opened.load()
-        return convert_picture(ImageOps.exif_transpose(opened))
+        ImageOps.exif_transpose(opened, in_place=True)  # no second copy of a large one
+        return convert_picture(opened)
 
 
 def convert_picture(decoded: Image.Image) -> Image.Image:
@@ -81,7 +83,7 @@ def convert_picture(decoded: Image.Image) -> Image.Image:
         return _keep_high_bytes(decoded).convert("RGB")
     if decoded.has_transparency_data:
         ground = Image.new("RGBA", decoded.size, "white")
-        ground.alpha_composite(decoded.convert("RGBA"))
+        ground.alpha_composite(decoded if decoded.mode == "RGBA" else decoded.convert("RGBA"))
         return ground.convert("RGB")
     return decoded.convert("RGB")
 

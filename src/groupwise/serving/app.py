@@ -31,7 +31,7 @@ from groupwise.serving.guards import CHAT, Guard, Places, refuse
 from groupwise.serving.meters import Meters
 from groupwise.serving.predictor import Answer, Predictor, Request
 from groupwise.serving.settings import ServeSettings
-from groupwise.serving.uploads import Uploads
+from groupwise.serving.uploads import Stored, Uploads
 
 Q = TypeVar("Q")
 A = TypeVar("A")
@@ -112,7 +112,11 @@ class State:
         self.uploads.close()
 
     async def ask(
-        self, http: HttpRequest, batcher: Batcher[Q, A], make_question: Callable[[], Q]
+        self,
+        http: HttpRequest,
+        batcher: Batcher[Q, A],
+        stored: Stored,
+        make_question: Callable[[], Q],
     ) -> A:
         """Return the answer to a question, unless it takes too long or the asker goes away.
 
@@ -122,7 +126,7 @@ class State:
         if not self.is_ready:
             raise HTTPException(503, "the server is stopping")
         try:
-            question = await self.uploads.run(make_question)
+            question = await stored.run(make_question)
             return await self._wait(http, batcher.answer(question))
         except GroupwiseError as error:
             raise HTTPException(422, str(error)) from error
@@ -212,6 +216,7 @@ def _add_predict(app: FastAPI, state: State) -> None:
                     answer = await state.ask(
                         http,
                         state.rows,
+                        paths,
                         lambda: state.predictor.make_question(request, paths.folder),
                     )
         _count(state, answer, monotonic() - started)
@@ -237,7 +242,9 @@ def _add_chat(app: FastAPI, state: State) -> None:
         body.check(MODEL, state.version)
         with state.places.take():
             async with state.uploads.store(body.list_pictures()) as paths:
-                answer = await state.ask(http, state.chats, lambda: body.make_question(paths.files))
+                answer = await state.ask(
+                    http, state.chats, paths, lambda: body.make_question(paths.files)
+                )
         state.meters.seconds.observe(monotonic() - started)
         state.meters.answers.labels("open").inc()
         return write_chat_reply(answer, name=uuid4().hex, version=state.version, at_s=int(time()))

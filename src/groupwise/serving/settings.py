@@ -15,6 +15,9 @@ class ServeSettings(Config):
         max_pictures: pictures of a request.
         max_picture_mib: of one picture file.
         max_megapixels: of one picture; larger ones are refused before they are decoded.
+        max_request_megapixels: of all pictures of one request.
+        max_held_megapixels: of the pictures of all requests that are being answered; a further
+            request with pictures is told to come later (429).
         max_body_mib: of a whole request.
         max_json_mib: of a request in JSON, which is held in memory.
         max_held_mib: of all requests that are arriving, waiting or being answered; over it, the
@@ -37,6 +40,8 @@ class ServeSettings(Config):
     max_pictures: int = Field(default=64, ge=1)
     max_picture_mib: float = Field(default=25, gt=0)
     max_megapixels: float = Field(default=100, gt=0)
+    max_request_megapixels: float = Field(default=256, gt=0)
+    max_held_megapixels: float = Field(default=1024, gt=0)
     max_body_mib: float = Field(default=256, gt=0)
     max_json_mib: float = Field(default=64, gt=0)
     max_held_mib: float = Field(default=1024, gt=0)

@@ -5,9 +5,9 @@ import base64
 import binascii
 import shutil
 import tempfile
-from collections.abc import AsyncIterator, Callable
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Callable, Generator
+from concurrent.futures import Executor, ThreadPoolExecutor
+from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
@@ -15,7 +15,7 @@ from typing import TypeVar
 from fastapi import HTTPException
 from starlette.datastructures import UploadFile
 
-from groupwise.core import DataError, open_lazily, open_picture
+from groupwise.core import LARGE_PIXELS, DataError, open_lazily, open_picture
 from groupwise.serving.bodies import Contents
 from groupwise.serving.settings import ServeSettings
 
@@ -26,14 +26,27 @@ _NUM_THREADS = 2
 
 @dataclass(frozen=True, slots=True)
 class Stored:
-    """The pictures of a request, in order, and a folder of its own for more."""
+    """The pictures of a request, in order, and a folder of its own for more.
+
+    Attributes:
+        files: of the pictures.
+        folder: that is gone with them.
+        threads: in which they are decoded.
+    """
 
     files: tuple[Path, ...]
     folder: Path
+    threads: Executor
+
+    async def run(self, work: Callable[..., T], *given: object) -> T:
+        """Return what some work with the pictures gives."""
+        return await asyncio.get_running_loop().run_in_executor(self.threads, work, *given)
 
 
 class Uploads:
-    """Stores and checks pictures, a few at a time, so that memory stays bounded.
+    """Stores and checks pictures, a few at a time and so many pixels, so that memory stays bounded.
+
+    Requests with a large picture have a thread of their own, and others need not wait for them.
 
     Args:
         folder: takes one folder for each running request.
@@ -44,13 +57,16 @@ class Uploads:
         self._folder = folder
         self._settings = settings
         self._threads = ThreadPoolExecutor(_NUM_THREADS, thread_name_prefix="uploads")
+        self._for_large = ThreadPoolExecutor(1, thread_name_prefix="large uploads")
+        self._num_held = 0
 
     @asynccontextmanager
     async def store(self, contents: Contents) -> AsyncIterator[Stored]:
         """Give the pictures as files in order; they are gone afterwards.
 
         Raises:
-            HTTPException: 413 for too many or too large ones, 422 for what is no whole picture.
+            HTTPException: 413 for too many or too large ones, 422 for what is no whole picture, 429
+                if other requests hold too many pixels.
         """
         if len(contents) > self._settings.max_pictures:
             text = f"{len(contents)} pictures; at most {self._settings.max_pictures} are taken"
@@ -58,9 +74,14 @@ class Uploads:
         own = Path(tempfile.mkdtemp(dir=self._folder))
         try:
             paths = [own / f"{number:04d}" for number in range(1, len(contents) + 1)]
-            for number, (content, path) in enumerate(zip(contents, paths, strict=True), start=1):
-                await self.run(self._write, content, path, number)
-            yield Stored(tuple(paths), own)
+            named = enumerate(zip(contents, paths, strict=True), start=1)
+            sizes = [await self.run(self._write, content, path, n) for n, (content, path) in named]
+            is_large = max(sizes, default=0) > LARGE_PIXELS
+            stored = Stored(tuple(paths), own, self._for_large if is_large else self._threads)
+            with self._hold(sum(sizes)):
+                for number, path in enumerate(paths, start=1):
+                    await stored.run(_check, path, number)
+                yield stored
         finally:
             await self.run(shutil.rmtree, own, True)
 
@@ -71,9 +92,27 @@ class Uploads:
     def close(self) -> None:
         """End the threads."""
         self._threads.shutdown()
+        self._for_large.shutdown()
 
-    def _write(self, content: UploadFile | str, path: Path, number: int) -> None:
-        """Write one picture and see that it can be decoded; its name and type are not believed."""
+    @contextmanager
+    def _hold(self, num_pixels: int) -> Generator[None]:
+        """Count the pixels of a request as long as it is there; refuse too many of them."""
+        limits = self._settings
+        if num_pixels > limits.max_request_megapixels * 1e6:
+            text = f"the pictures have {num_pixels / 1e6:.0f} megapixels together; at most "
+            raise HTTPException(413, f"{text}{limits.max_request_megapixels:g} are taken")
+        num_all = self._num_held + num_pixels
+        if num_pixels and self._num_held and num_all > limits.max_held_megapixels * 1e6:
+            text = "pictures of other requests are still being decoded"
+            raise HTTPException(429, text, {"Retry-After": "1"})
+        self._num_held += num_pixels
+        try:
+            yield
+        finally:
+            self._num_held -= num_pixels
+
+    def _write(self, content: UploadFile | str, path: Path, number: int) -> int:
+        """Write one picture and return its pixels; its name and type are not believed."""
         if isinstance(content, str):
             path.write_bytes(_decode(content, number))
         else:
@@ -83,19 +122,30 @@ class Uploads:
         if path.stat().st_size > self._settings.max_picture_bytes:
             text = f"picture {number} is larger than {self._settings.max_picture_mib:g} MiB"
             raise HTTPException(413, text)
-        try:
-            self._check_pixels(path, number)
-            open_picture(path)
-        except DataError as error:
-            text = f"picture {number} is no whole picture that can be decoded"
-            raise HTTPException(422, text) from error
-
-    def _check_pixels(self, path: Path, number: int) -> None:
-        with open_lazily(path) as opened:
-            megapixels = opened.width * opened.height / 1e6
-        if megapixels > self._settings.max_megapixels:
-            text = f"picture {number} has {megapixels:.0f} megapixels; at most "
+        num_pixels = _count_pixels(path, number)
+        if num_pixels > self._settings.max_megapixels * 1e6:
+            text = f"picture {number} has {num_pixels / 1e6:.0f} megapixels; at most "
             raise HTTPException(413, f"{text}{self._settings.max_megapixels:g} are taken")
+        return num_pixels
+
+
+def _count_pixels(path: Path, number: int) -> int:
+    with _refusing(number), open_lazily(path) as opened:
+        return opened.width * opened.height
+
+
+def _check(path: Path, number: int) -> None:
+    with _refusing(number):
+        open_picture(path)
+
+
+@contextmanager
+def _refusing(number: int) -> Generator[None]:
+    try:
+        yield
+    except DataError as error:
+        text = f"picture {number} is no whole picture that can be decoded"
+        raise HTTPException(422, text) from error
 
 
 def _decode(text: str, number: int) -> bytes:

@@ -75,7 +75,7 @@ def test_a_photo_of_60_megapixels_is_decoded_small(tmp_path, monkeypatch):
 
 @pytest.mark.parametrize(("kind", "num_at_once"), [("png", 1), ("jpg", 3), ("progressive", 1)])
 def test_what_stays_large_is_decoded_one_at_a_time(tmp_path, monkeypatch, kind, num_at_once):
-    monkeypatch.setattr(pictures, "_LARGE_PIXELS", 100_000)
+    monkeypatch.setattr(pictures, "LARGE_PIXELS", 100_000)
     named = {"progressive": True} if kind == "progressive" else {}
     path = tmp_path / ("a.png" if kind == "png" else "a.jpg")
     picture = save(path, Image.new("RGB", (500, 400)), **named)
