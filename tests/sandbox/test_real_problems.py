@@ -1,9 +1,11 @@
 """HumanEval and MBPP: what is right passes, what does nothing fails; skipped without the data."""
 
+import builtins
 import gzip
 import json
 import os
 import re
+import textwrap
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -12,11 +14,13 @@ from typing import Any
 import pytest
 from sandbox_host import needs_bubblewrap
 
+from groupwise.rewards.python_tests import prepare_tests
 from groupwise.sandbox import Limits, ProgramTests, Result, run_python
 
 DATA = Path(os.environ.get("GROUPWISE_DATA", Path(__file__).parents[2] / ".." / "shared" / "data"))
 LIMITS = Limits(timeout_s=30)
 Row = dict[str, Any]
+_HIDES_A_BUILTIN = re.compile(rf"^def ({'|'.join(dir(builtins))})\b", re.MULTILINE)
 
 pytestmark = needs_bubblewrap
 
@@ -67,3 +71,34 @@ def test_all_solutions_of_mbpp_pass() -> None:
         return run_python(row["code"], tests=ProgramTests(source, name), limits=LIMITS)
 
     assert list_others(rows, run_all(rows, run), "passed") == []
+
+
+UNITTEST = "import unittest\n{setup}\nclass TestIt(unittest.TestCase):\n{methods}"
+PYTEST = "{setup}\nclass TestIt:\n{methods}"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("form", [UNITTEST, PYTEST], ids=["unittest", "pytest"])
+def test_solutions_pass_tests_that_are_written_as_classes(form: str) -> None:
+    def write(setup: str, bodies: list[str]) -> ProgramTests:
+        methods = [
+            f"    def test_{number}(self):\n{textwrap.indent(body, ' ' * 8)}"
+            for number, body in enumerate(bodies)
+        ]
+        return prepare_tests(form.format(setup=setup, methods="\n".join(methods)), None)
+
+    def run_mbpp(row: Row) -> Result:
+        tests = write(row["test_setup_code"], row["test_list"])
+        return run_python(row["code"], tests=tests, limits=LIMITS)
+
+    def run_human_eval(row: Row) -> Result:
+        tests = write(row["test"], [f"check({row['entry_point']})"])
+        program = row["prompt"] + row["canonical_solution"]
+        return run_python(
+            program, tests=ProgramTests(tests.source, row["entry_point"]), limits=LIMITS
+        )
+
+    mbpp = [row for row in read_rows("mbpp/mbpp.jsonl") if not _HIDES_A_BUILTIN.search(row["code"])]
+    assert list_others(mbpp, run_all(mbpp, run_mbpp), "passed") == []
+    human_eval = read_rows("humaneval/HumanEval.jsonl.gz")
+    assert list_others(human_eval, run_all(human_eval, run_human_eval), "passed") == []

@@ -354,9 +354,24 @@ def test_where_it_may_not_fork_each_program_has_an_interpreter(
         return build(**{**given, "is_template": False})
 
     monkeypatch.setattr(bubblewrap, "build_command", build_weaker)
+    monkeypatch.setattr(bubblewrap, "open_users", lambda: -1)
     monkeypatch.setattr(template, "_template", template._Template())
     with pytest.warns(UserWarning, match="every program starts an interpreter") as warned:
         results = [run_python("6 * 7", tests="assert True") for _ in range(2)]
     assert [result.value for result in results] == [42, 42]
     assert len(warned) == 1
     assert "unshare: Operation not permitted" in (explain_slow() or "")
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root has another user for its programs")
+def test_programs_of_root_are_not_roots(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Root's threads are not counted: 818 were started where 16 are allowed."""
+    program = """
+import threading, time
+threading.stack_size(32768)
+for _ in range(200): threading.Thread(target=time.sleep, args=(9,), daemon=True).start()
+"""
+    assert run_python(program, limits=SHORT).error == "RuntimeError"
+    monkeypatch.setattr(bubblewrap, "open_users", lambda: -1)
+    monkeypatch.setattr(template, "_template", template._Template())
+    assert run_python("6 * 7", limits=SHORT).value == 42

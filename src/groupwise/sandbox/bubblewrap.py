@@ -46,7 +46,12 @@ os._exit(0)
 
 
 def build_command(
-    *, file_mib: int, filter_fd: int, arguments: Sequence[str], is_template: bool = False
+    *,
+    file_mib: int,
+    filter_fd: int,
+    arguments: Sequence[str],
+    is_template: bool = False,
+    users_fd: int = -1,
 ) -> list[str]:
     """Return the command that runs ``python -c CODE ARGUMENTS`` inside.
 
@@ -55,6 +60,7 @@ def build_command(
         filter_fd: descriptor with the seccomp filter; -1 for none.
         arguments: the code, then its arguments.
         is_template: whether it may make namespaces inside its own.
+        users_fd: descriptor of the user namespace to be in; -1 for a new one.
 
     Raises:
         SandboxError: if bubblewrap is not installed.
@@ -62,8 +68,12 @@ def build_command(
     program = shutil.which("bwrap")
     if program is None:
         raise SandboxError("bubblewrap is not installed", fix=f"run {INSTALL}")
-    options = ["--unshare-all", "--unshare-user", "--die-with-parent", "--new-session"]
-    options += ["--as-pid-1", "--uid", _NOBODY, "--gid", _NOBODY, "--hostname", "sandbox"]
+    options = [f"--unshare-{kind}" for kind in ("ipc", "pid", "net", "uts", "cgroup-try")]
+    if users_fd >= 0:
+        options += ["--userns", str(users_fd)]
+    else:
+        options += ["--unshare-user", "--uid", _NOBODY, "--gid", _NOBODY]
+    options += ["--die-with-parent", "--new-session", "--as-pid-1", "--hostname", "sandbox"]
     options += ["--clearenv", "--setenv", "PYTHONHASHSEED", "0", "--setenv", "LANG", "C.UTF-8"]
     options += [*_list_binds(), "--size", str(file_mib << 20), "--tmpfs", "/tmp"]
     options += ["--chdir", "/tmp", "--remount-ro", "/"]
@@ -71,6 +81,9 @@ def build_command(
         options += ["--seccomp", str(filter_fd)]
     if is_template:
         options += ["--cap-drop", "ALL", "--cap-add", "CAP_SYS_ADMIN"]
+        if users_fd >= 0:
+            for right in ("CAP_SETUID", "CAP_SETGID", "CAP_KILL"):
+                options += ["--cap-add", right]
     return [program, *options, "--", _find_python(), "-S", "-s", "-B", "-P", "-c", *arguments]
 
 
@@ -85,15 +98,30 @@ def _list_binds() -> list[str]:
     python = _find_python()
     home = os.path.realpath(sys.base_prefix)
     wanted = [*_LIBRARIES, python, f"{home}/lib"]
-    options: list[str] = []
+    # Folders that it makes by itself are for their owner alone.
+    above = dict.fromkeys(p for path in wanted for p in reversed(Path(path).parents[:-1]))
+    options = [part for folder in above for part in ("--dir", str(folder))]
     for path in dict.fromkeys(wanted):
         if os.path.islink(path):
             options += ["--symlink", os.readlink(path), path]
         elif os.path.exists(path):
             options += ["--ro-bind", path, path]
+    for path in _list_packages(home):
+        options += ["--tmpfs", path, "--remount-ro", path]
     for device in _DEVICES:
         options += ["--dev-bind", device, device]
     return options
+
+
+def _list_packages(home: str) -> list[str]:
+    """Return the folders of packages that do not belong to the standard library."""
+    found = [
+        os.path.realpath(folder)
+        for place in dict.fromkeys(("/usr", home))
+        for name in ("site-packages", "dist-packages")
+        for folder in Path(place).glob(f"lib/python3*/{name}")
+    ]
+    return sorted(set(found))
 
 
 @lru_cache(maxsize=1)
@@ -105,20 +133,23 @@ def _open_bundle(process: int) -> int:
         path = folder / f"{name}.py"
         code = compile(path.read_text(encoding="utf-8"), f"<sandbox {name}>", "exec", optimize=2)
         modules.append((f"{guest.__name__}.{name}", code))
-    return _make_sealed_file("groupwise-guest", marshal.dumps(modules))
+    return make_sealed_file("groupwise-guest", marshal.dumps(modules))
 
 
 @lru_cache(maxsize=1)
 def _open_filter(process: int) -> int:
     code = build_outer_filter()
-    return _make_sealed_file("groupwise-filter", code) if code else -1
+    return make_sealed_file("groupwise-filter", code) if code else -1
 
 
-def _make_sealed_file(name: str, data: bytes) -> int:
+def make_sealed_file(name: str, data: bytes) -> int:
+    """Return a file in memory, at its start, that nobody who is given it can change."""
     import fcntl
 
     descriptor = os.memfd_create(name, os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
-    os.write(descriptor, data)
+    with open(descriptor, "wb", closefd=False) as file:
+        file.write(data)
+    os.lseek(descriptor, 0, os.SEEK_SET)
     fcntl.fcntl(descriptor, 1033, 0x0F)  # F_ADD_SEALS: seal, shrink, grow, write
     return descriptor
 
@@ -147,20 +178,60 @@ def start_guest(
             os.close(filter_fd)
 
 
-def start_template(requests_fd: int) -> subprocess.Popen[bytes]:
+def start_template(requests_fd: int, users_fd: int) -> subprocess.Popen[bytes]:
     """Start the process that becomes programs, which reads of them on ``requests_fd``.
 
     It is ended when the thread ends that started it.
 
+    Args:
+        requests_fd: socket on which it is asked.
+        users_fd: user namespace with an unprivileged user for programs; -1 if there is none.
+
     Raises:
         SandboxError: if bubblewrap is not installed or cannot be started.
     """
-    descriptors = (requests_fd, _open_filter(os.getpid()))
-    return _start("template", descriptors, stdin=subprocess.DEVNULL)
+    descriptors = (requests_fd, _open_filter(os.getpid()), int(users_fd >= 0))
+    return _start("template", descriptors, stdin=subprocess.DEVNULL, users_fd=users_fd)
+
+
+def open_users() -> int:
+    """Return a new user namespace with root and nobody in it; -1 unless this is root.
+
+    The kernel counts no threads of root, whatever a program's limit is: its programs are to run as
+    nobody.
+    """
+    if os.geteuid() != 0:
+        return -1
+    try:
+        command = ["unshare", "--user", "cat"]
+        helper = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+    except OSError:
+        return -1
+    with helper:
+        try:
+            assert helper.stdin is not None
+            assert helper.stdout is not None
+            helper.stdin.write(b"\n")
+            helper.stdin.flush()
+            helper.stdout.read(1)  # it has its namespace by then
+            for kind in ("uid", "gid"):
+                table = f"0 0 1\n{_NOBODY} {_NOBODY} 1\n"
+                Path(f"/proc/{helper.pid}/{kind}_map").write_text(table)
+            return os.open(f"/proc/{helper.pid}/ns/user", os.O_RDONLY | os.O_CLOEXEC)
+        except OSError:
+            return -1
+        finally:
+            helper.kill()
 
 
 def _start(
-    module: str, descriptors: tuple[int, int], *, stdin: int, file_mib: int = 1, filter_fd: int = -1
+    module: str,
+    descriptors: tuple[int, ...],
+    *,
+    stdin: int,
+    file_mib: int = 1,
+    filter_fd: int = -1,
+    users_fd: int = -1,
 ) -> subprocess.Popen[bytes]:
     bundle = _open_bundle(os.getpid())
     arguments = [_BOOT, f"{guest.__name__}.{module}", *map(str, (bundle, *descriptors))]
@@ -169,14 +240,16 @@ def _start(
         filter_fd=filter_fd,
         arguments=arguments,
         is_template=module == "template",
+        users_fd=users_fd,
     )
+    passed = (bundle, *descriptors[:2], filter_fd, users_fd)
     try:
         return subprocess.Popen(
             command,
             stdin=stdin,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
-            pass_fds=[fd for fd in (bundle, *descriptors, filter_fd) if fd >= 0],
+            pass_fds=[fd for fd in passed if fd >= 0],
             cwd="/",
             env={},
         )

@@ -6,12 +6,13 @@ process does not have; see ``guest``.
 
 import asyncio
 import math
+import os
 import socket
-import tempfile
 import time
 from dataclasses import dataclass, field
 from typing import Any, get_args
 
+from groupwise.sandbox.bubblewrap import make_sealed_file
 from groupwise.sandbox.guest.channel import frame
 from groupwise.sandbox.guest.codec import load
 from groupwise.sandbox.guest.values import (
@@ -66,15 +67,17 @@ async def run_cpython(job: Job, functions: HostFunctions) -> Result:
     sockets = [s for s in (control, control_inside, calls, calls_inside) if s is not None]
     output = Output(job.limits.output_kib << 10)
     try:
-        with tempfile.TemporaryFile() as stdin:
-            stdin.write((job.stdin or "").encode("utf-8", "surrogatepass"))
-            stdin.seek(0)
+        text = (job.stdin or "").encode("utf-8", "surrogatepass")
+        stdin = make_sealed_file("groupwise-input", text)
+        try:
             process = start_guest(
                 file_mib=job.limits.file_mib,
-                stdin=stdin.fileno(),
+                stdin=stdin,
                 control_fd=control_inside.fileno(),
                 calls_fd=-1 if calls_inside is None else calls_inside.fileno(),
             )
+        finally:
+            os.close(stdin)
         for inside in (control_inside, calls_inside):
             if inside is not None:
                 inside.close()

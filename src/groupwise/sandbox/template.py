@@ -82,7 +82,7 @@ class _Template:
                 self.forget()
             if self.end is None and self.why_not is None:
                 try:
-                    self.end = _start()
+                    self.end = _start_any()
                 except SandboxError as error:
                     self.why_not = str(error)
                     warnings.warn(f"every program starts an interpreter: {error}", stacklevel=2)
@@ -129,7 +129,24 @@ def start_guest(
     )
 
 
-def _start() -> socket.socket:
+def _start_any() -> socket.socket:
+    """Return the end of a conversation with a template, for root one with a user for programs.
+
+    Raises:
+        SandboxError: if neither can do here what it has to.
+    """
+    users_fd = bubblewrap.open_users()
+    if users_fd >= 0:
+        try:
+            return _start(users_fd)
+        except SandboxError:
+            pass  # it is so where nobody but root may read the interpreter
+        finally:
+            os.close(users_fd)
+    return _start(-1)
+
+
+def _start(users_fd: int) -> socket.socket:
     """Return the end of a conversation with a template that is ready.
 
     Raises:
@@ -138,7 +155,7 @@ def _start() -> socket.socket:
     end, inside = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     end.settimeout(_START_S)
     errors: Future[bytes] = Future()
-    threading.Thread(target=_hold, args=(inside, errors), daemon=True).start()
+    threading.Thread(target=_hold, args=(inside, users_fd, errors), daemon=True).start()
     try:
         if end.recv(16) == b"ready":
             end.setblocking(False)
@@ -153,11 +170,11 @@ def _start() -> socket.socket:
     raise SandboxError(f"it cannot fork here ({why})")
 
 
-def _hold(inside: socket.socket, errors: "Future[bytes]") -> None:
+def _hold(inside: socket.socket, users_fd: int, errors: "Future[bytes]") -> None:
     """Start a template and stay to its end: bubblewrap ends with the thread that started it."""
     with inside:
         try:
-            process = bubblewrap.start_template(inside.fileno())
+            process = bubblewrap.start_template(inside.fileno(), users_fd)
         except SandboxError as error:
             errors.set_exception(error)
             return

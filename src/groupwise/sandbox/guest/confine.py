@@ -50,6 +50,7 @@ def limit_resources(limits: dict[str, Any]) -> None:
         (resource.RLIMIT_CORE, 0),
         (resource.RLIMIT_MSGQUEUE, 0),
         (resource.RLIMIT_MEMLOCK, 0),
+        (resource.RLIMIT_SIGPENDING, _NUM_FILES),
     ):
         resource.setrlimit(kind, (limit, limit))
 

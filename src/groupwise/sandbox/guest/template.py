@@ -31,21 +31,25 @@ _NEW_OTHERS = 0x40000000 | 0x08000000 | 0x04000000 | 0x02000000 | 0x00020000
 _NO_SUID_NO_DEVICES, _PRIVATE_BELOW = 2 | 4, 0x40000 | 0x4000
 _NUM_FILES, _INT_BYTES = 6, 4
 _SIGKILL = 9
+_NUM_INODES = 4096
+_NOBODY = 65534
 _REAP_MS = 20
 
 
-def main(requests_fd: int, filter_fd: int) -> None:
+def main(requests_fd: int, filter_fd: int, has_nobody: int) -> None:
     """Fork for every request until there is nobody to ask.
 
     Args:
         requests_fd: socket on which the host asks; it is told when all is well.
         filter_fd: file with the filter for all that is forked; -1 for none.
+        has_nobody: whether there is a user for programs beside the one that this process is.
     """
     outer = os.pread(filter_fd, 1 << 16, 0) if filter_fd >= 0 else b""
     requests = _socket.socket(fileno=requests_fd)
     close_files({requests_fd})
     me = os.pidfd_open(os.getpid())
-    trial = _fork(me, lambda: _divide(1 << 20, outer))
+    user = _NOBODY if has_nobody else None
+    trial = _fork(me, lambda: _try(user, outer))
     if os.waitpid(trial, 0)[1] != 0:
         return
     null = os.open("/dev/null", os.O_RDWR)
@@ -53,10 +57,16 @@ def main(requests_fd: int, filter_fd: int) -> None:
         os.dup2(null, number)
     gc.freeze()
     requests.send(b"ready")
-    _serve(requests, me, outer)
+    _serve(requests, me, user, outer)
 
 
-def _serve(requests: _socket.socket, me: int, outer: bytes) -> None:
+def _try(user: int | None, outer: bytes) -> None:
+    _divide(1 << 20, user, outer)
+    with open(os.__file__, "rb"):  # that user may read the interpreter
+        return
+
+
+def _serve(requests: _socket.socket, me: int, user: int | None, outer: bytes) -> None:
     """Start what is asked for, and end what the host has let go of."""
     running: dict[int, int] = {}
     dying: list[int] = []
@@ -72,7 +82,7 @@ def _serve(requests: _socket.socket, me: int, outer: bytes) -> None:
                 continue
             size, (line, *files) = _receive(requests)
             try:
-                running[line] = _fork(me, lambda s=size, f=files: _become_guest(s, f, outer))
+                running[line] = _fork(me, lambda s=size, f=files: _become_guest(s, f, user, outer))
                 watched.register(line, select.POLLIN)
             except OSError:  # too many processes or namespaces, for now
                 os.close(line)
@@ -115,16 +125,16 @@ def _do(work: Callable[[], None]) -> None:
         os._exit(code)
 
 
-def _become_guest(size: int, files: list[int], outer: bytes) -> None:
+def _become_guest(size: int, files: list[int], user: int | None, outer: bytes) -> None:
     for number in range(3):
         os.dup2(files[number], number)
     control, *calls = files[3:]
     close_files({control, *calls})
-    _divide(size, outer)
+    _divide(size, user, outer)
     run_guest(control, calls[0] if calls else -1)
 
 
-def _divide(size: int, outer: bytes) -> None:
+def _divide(size: int, user: int | None, outer: bytes) -> None:
     """Leave everything that is the template's, for good.
 
     Raises:
@@ -133,9 +143,16 @@ def _divide(size: int, outer: bytes) -> None:
     os.setsid()  # signals to a group reach all of it, whatever their namespaces
     call_system("unshare", _NEW_OTHERS)
     call_system("mount", None, b"/", None, _PRIVATE_BELOW, None)
-    options = b"mode=0755,size=%d" % size
+    # An empty file takes no room in the folder, and some of the kernel's memory.
+    options = b"mode=0755,size=%d,nr_inodes=%d" % (size, _NUM_INODES)
+    if user is not None:
+        options += b",uid=%d,gid=%d" % (user, user)
     call_system("mount", b"tmpfs", b"/tmp", b"tmpfs", _NO_SUID_NO_DEVICES, options)
     os.chdir("/tmp")
+    if user is not None:
+        os.setgroups([])
+        os.setresgid(user, user, user)
+        os.setresuid(user, user, user)
     call_system("unshare", _NEW_USER)  # those before belong to the old one: it has no right to them
     drop_capabilities()
     filter_calls(outer)
