@@ -88,4 +88,5 @@ def list_orders(subject: Box, holds: Relation, other: Box) -> dict[Order, tuple[
         "left": order_things(subject, "left of" if is_left else "right of", other),
         "top": order_things(subject, "above" if is_top else "below", other),
     }
-    return found | {_ORDERS[holds]: order_things(subject, holds, other)}
+    found[_ORDERS[holds]] = order_things(subject, holds, other)
+    return found
