@@ -246,7 +246,8 @@ class Reading:
         subject, other = self._find_things(a, b)
         if relation is None or subject is None or other is None:
             return False
-        self._topic = subject
+        # 瓶子被箱子遮住，它…: of a passive, "it" is the thing that comes first
+        self._topic = other if "p" in found[0] else subject
         if rule == "level":
             self.claims.append(Claim(other, relation, subject, is_denied))
         if rule != "place" or any(_AXES[one.relation] == _AXES[relation] for one in self.claims):

@@ -58,11 +58,14 @@ def judge_entailment(statement: str, reasoning: str, *, answer: bool) -> Entailm
         raise DataError("no relation of two things is claimed", got=statement)
     said = Reading(asked)
     said.read(reasoning)
-    reasons = {*_find_truths(said.claims, asked), *_read_boxes(reasoning, asked)}
+    told = {*_find_truths(said.claims, asked)}
+    reasons = told | {*_read_boxes(reasoning, asked)}
     if said.unread:
         return _abstain(f"it says something that is not understood: {said.unread!r}")
     if len(reasons) != 1 and said.may_correct_itself:
         return _abstain("it may correct itself")
+    if len(told) == 2 and not said.is_whole:
+        return _abstain("it says both, and not all of it is understood")
     if reasons and {*_find_truths(said.hints, asked)} - reasons:
         return _abstain("it tells a place that does not fit what it says")
     says = reasons | {*said.conclusions} | {*(said.remarks if reasons else ())}

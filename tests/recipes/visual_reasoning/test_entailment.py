@@ -218,6 +218,7 @@ def test_no_text_entails_both_answers(text: str) -> None:
         ("cases_by_others_1", {None: 80, "contradiction": 50}, 49, 74),
         ("cases_by_others_2", {None: 120, "contradiction": 70}, 70, 111),
         ("cases_by_others_3", {None: 60, "contradiction": 36}, 32, 49),
+        ("cases_by_others_4", {None: 150, "contradiction": 110}, 84, 110),
     ],
 )
 def test_cases_of_people_who_had_not_seen_the_judge(name, num_cases, num_found, num_aligned):
@@ -241,6 +242,8 @@ def test_cases_of_people_who_had_not_seen_the_judge(name, num_cases, num_found, 
     [
         ("红色球在椅子的左边。", "椅子在红色球的右侧，所以这句话是对的。", True, None),
         ("红色球在椅子的左边。", "红色的球不在椅子的左边。", False, None),
+        ("红色球在椅子的左边。", "我以为球在右边，等等，不对，球在椅子的左侧。", True, None),
+        ("树在汽车的后面。", "树被汽车挡住了，所以它在后面。", True, None),
         ("红色球在椅子的左边。", "球在椅子的右边。", True, "contradiction"),
         ("红色球在椅子的左边。", "球在椅子的左边，所以这句话是错的。", False, "contradiction"),
         ("红色球在椅子的左边。", "球在椅子的上方。", True, "irrelevant"),
