@@ -41,6 +41,8 @@ def check_base(model: ModelSettings) -> list[str]:
     """Return a clause if nothing is known of the base in the section ``model`` of a config."""
     if model.is_tiny or find_shape(model.base, model.shape) is not None:
         return []
+    if model.base.count("/") > 1:  # more than the owner and name of a hub id: a path
+        return [f"model.base: there is no folder {model.base}; make it first, or give another base"]
     return [
         f"model.base: {model.base} is neither a folder nor in the local cache, and "
         "model.shape is not given; download the model or set model.shape"

@@ -4,11 +4,13 @@ What the picture shows does not matter: only whether the answer follows from wha
 count (``claims``), and boxes where they lie wholly beside or above each other. A verdict is only
 given where every sentence that may matter was understood.
 
-Other people wrote three sets of cases in free words before they had seen the judge, each set for
+Other people wrote five sets of cases in free words before they had seen the judge, each set for
 the judge of its day. At first sight it gave a verdict on 36 of the 80 sound cases of the first set,
 3 of them wrong; of the second set on 45 of 120, 7 of them wrong, and it found 34 of 70
-contradictions; of the third set on 51 of 60, 2 of them wrong, and it found 33 of 36. All sets have
-been read since to extend it, so what it finds there now says little of words that are new to it.
+contradictions; of the third set on 51 of 60, 2 of them wrong, and it found 33 of 36; of the fourth
+on 111 of 150, 3 of them wrong, and it found 84 of 110. These have been read since to extend it.
+The fifth has not: 149 of 200, none wrong, and 73 of 90 contradictions found. No faulty case of any
+set was ever called aligned.
 """
 
 from collections.abc import Iterator, Sequence
