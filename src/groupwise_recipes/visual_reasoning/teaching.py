@@ -15,7 +15,7 @@ from groupwise.training import SftRow
 from groupwise_drawn.relations import INVERSES, Relation
 from groupwise_recipes.visual_reasoning.answers import QUESTION_PARSER
 from groupwise_recipes.visual_reasoning.boxes import Size, convert_box, write_box
-from groupwise_recipes.visual_reasoning.reasoning import list_orders, write_reasoning
+from groupwise_recipes.visual_reasoning.reasoning import order_boxes, write_reasoning
 from groupwise_recipes.visual_reasoning.rows import TRUE
 from groupwise_recipes.visual_reasoning.scenes import SOURCE
 
@@ -118,28 +118,23 @@ def describe_picture(example: Example) -> SftRow:
         cluster=example.cluster,
         pictures=example.pictures,
     )
-    told = sorted(boxes, key=lambda box: box.x1 + box.x2)
-    return SftRow(asked, " ".join(write_box(box, frame=frame) for box in told))
+    return SftRow(asked, " ".join(write_box(box, frame=frame) for box in order_boxes(boxes)))
 
 
 def see_picture(example: Example) -> SeenPicture:
     """Return what is known of a drawn picture: its things by name, and where they are.
 
-    Things are numbered from left to right, from top to bottom and, where it is known, from front to
-    back, so that where something lies is known together with what it is. Coordinates are told in
-    32nds of the frame.
+    Things are numbered from left to right, so that where something lies is known together with what
+    it is. Coordinates are told in 32nds of the frame.
     """
-    (subject, other), (width, height) = place_things(example)
-    relation: Relation = example.fields["relation"]
-    holds = relation if str(example.label) == TRUE else INVERSES[relation]
+    boxes, (width, height) = place_things(example)
     facts = dict[str, str]()
-    for order, things in list_orders(subject, holds, other).items():
-        for number, box in enumerate(things):
-            color, kind = box.label.split()
-            sides = (box.x1 / width, box.y1 / height, box.x2 / width, box.y2 / height)
-            told = [color, kind, *(str(min(31, int(32 * side))) for side in sides)]
-            keys = ("color", "kind", "x1", "y1", "x2", "y2")
-            facts |= {f"{order} {number} {key}": fact for key, fact in zip(keys, told, strict=True)}
+    for number, box in enumerate(order_boxes(boxes)):
+        color, kind = box.label.split()
+        sides = (box.x1 / width, box.y1 / height, box.x2 / width, box.y2 / height)
+        told = [color, kind, *(str(min(31, int(32 * side))) for side in sides)]
+        keys = ("color", "kind", "x1", "y1", "x2", "y2")
+        facts |= {f"{number} {key}": fact for key, fact in zip(keys, told, strict=True)}
     return SeenPicture(example.pictures[0], facts)
 
 

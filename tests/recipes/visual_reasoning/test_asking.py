@@ -1,7 +1,6 @@
 """Drawn scenes become questions: what is taught earns everything, and all rows add up."""
 
 from collections import defaultdict
-from collections.abc import Mapping
 from dataclasses import astuple, replace
 from itertools import combinations
 from pathlib import Path
@@ -178,29 +177,14 @@ def test_pictures_are_described_by_full_names_from_left_to_right(prepared: Path)
         assert all(len(box.label.split()) == 2 for box in boxes)
 
 
-def test_what_is_seen_tells_names_and_places_in_every_order(prepared: Path) -> None:
-    examples = read_warmup(prepared)
-    for example in examples:
+def test_what_is_seen_tells_names_and_places_from_left_to_right(prepared: Path) -> None:
+    for example in read_warmup(prepared)[:20]:
         seen = see_picture(example)
         assert seen.picture == example.pictures[0]
-        for order, sides in (("left", ("x1", "x2")), ("top", ("y1", "y2"))):
-            things = [_read_thing(seen.facts, f"{order} {k}") for k in (0, 1)]
-            assert {thing["name"] for thing in things} == set(example.fields["things"])
-            first, second = (sum(int(thing[side]) for side in sides) for thing in things)
-            assert first <= second + 2  # 32nds are rounded down
-        relation = example.fields["relation"]
-        is_depth = relation in ("in front of", "behind")
-        assert is_depth == ("front 0 color" in seen.facts)
-        if is_depth:
-            is_subject_in_front = (relation == "in front of") == (example.label == "True")
-            front = _read_thing(seen.facts, "front 0")["name"]
-            assert front == example.fields["things"][0 if is_subject_in_front else 1]
-    assert {example.fields["relation"] for example in examples} >= {"above", "behind"}
-
-
-def _read_thing(facts: Mapping[str, str], name: str) -> dict[str, str]:
-    thing = {key: facts[f"{name} {key}"] for key in ("color", "kind", "x1", "y1", "x2", "y2")}
-    return {**thing, "name": f"{thing['color']} {thing['kind']}"}
+        told = [[seen.facts[f"{k} {key}"] for key in ("color", "kind", "x1", "x2")] for k in (0, 1)]
+        assert {f"{color} {kind}" for color, kind, *_ in told} == set(example.fields["things"])
+        first, second = (int(x1) + int(x2) for *_, x1, x2 in told)
+        assert first <= second + 2  # 32nds are rounded down
 
 
 def test_rows_that_cannot_be_asked_about_are_counted(tmp_path: Path, prepared: Path) -> None:
