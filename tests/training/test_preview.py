@@ -89,6 +89,11 @@ def test_an_estimate_says_its_parts():
     [
         ("some/model", SHAPE, []),
         ("some/model", None, ["model.base: some/model is neither a folder"]),
+        (
+            "runs/a/policy",
+            None,
+            ["model.base: there is no folder runs/a/policy; make it first, or give another base"],
+        ),
         ("tiny-qwen2", None, []),
     ],
 )

@@ -57,9 +57,7 @@ def test_the_command_of_a_row_makes_a_run_of_it_and_of_no_other_study(name: str,
 @pytest.mark.parametrize(("name", "row"), [one for one in ROWS if one[0] in ("bias", "prompts")])
 def test_real_runs_fill_the_rows_of_drawn_ones(name: str, row: str) -> None:
     found = find(TABLES[name], row)
-    is_frozen = found.name.startswith("grpo") and name == "prompts"
-    method = ("sft.trainable.method=lora",) if is_frozen else ()
-    settings = resolve(f"{name}-qwen2.5-vl-3b", *found.settings, *method)
+    settings = resolve(f"{name}-qwen2.5-vl-3b", *found.settings)
     assert fits_any(found.where, settings)
     assert list_studies(settings) == [name]
 
