@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from groupwise.evaluation import LEVELS, Language, Statement
+from groupwise.evaluation import LEVELS, Language, MethodDifference, Statement
 from groupwise_recipes.visual_reasoning.study.arms import Arm, StudyRun
 from groupwise_recipes.visual_reasoning.study.tables import StudyTable
 from groupwise_recipes.visual_reasoning.study.values import Value
@@ -14,10 +14,11 @@ _FEW_SEEDS = 2
 
 @dataclass(frozen=True)
 class Filled:
-    """A table with its arms, and the values of each by column."""
+    """A table with its arms and the values of each by column; pairs of arms with differences."""
 
     table: StudyTable
     arms: tuple[tuple[Arm, tuple[Value, ...]], ...]
+    pairs: tuple[tuple[Arm, Arm, tuple[MethodDifference | None, ...]], ...] = ()
 
 
 def collect_notices(

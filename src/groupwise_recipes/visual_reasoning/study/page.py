@@ -12,6 +12,7 @@ from groupwise.evaluation import (
     Cell,
     Fold,
     Language,
+    MethodDifference,
     Notice,
     Page,
     Paragraph,
@@ -35,7 +36,7 @@ from groupwise_recipes.visual_reasoning.study.tables import (
     StudyTable,
     read_tables,
 )
-from groupwise_recipes.visual_reasoning.study.values import Value, measure_arm
+from groupwise_recipes.visual_reasoning.study.values import Value, measure_arm, measure_difference
 
 NAME = "study"
 NOT_RUN = "?"
@@ -72,7 +73,7 @@ def write_study(
             fix="make one by a command of the recipe's README, or report on a run alone",
         )
     filled = [
-        _fill(table, list_arms(table, runs)) for table in (shown if len(shown) == 1 else every)
+        fill_table(table, list_arms(table, runs)) for table in (shown if len(shown) == 1 else every)
     ]
     words = Words(language, vocabulary=_VOCABULARY)
     notices = [
@@ -94,25 +95,44 @@ def write_study(
         is_sortable=True,
     )
     html, _ = write_page(page, out, name=NAME)
-    write_json(out / f"{NAME}.json", {one.table.name: _dump(one) for one in filled})
+    told_tables = {one.table.name: _dump(one) for one in filled}
+    told_pairs = {one.table.name: _dump_pairs(one) for one in filled}
+    write_json(out / f"{NAME}.json", {"tables": told_tables, "differences": told_pairs})
     told = [f"{words.label(f'level_{one.level}')}: {one.text}" for one in notices]
     return [*map(unmark_code, told), f"report: {html}"]
 
 
-def _fill(table: StudyTable, arms: Sequence[Arm]) -> Filled:
-    return Filled(
-        table,
-        tuple(
-            (arm, tuple(measure_arm(arm, column, table.split) for column in table.columns))
-            for arm in arms
-        ),
+def fill_table(table: StudyTable, arms: Sequence[Arm]) -> Filled:
+    """Return a table with its values, and the differences between its rows.
+
+    A row of several unlike arms is compared with none.
+    """
+    rows = tuple(
+        (arm, tuple(measure_arm(arm, column, table.split) for column in table.columns))
+        for arm in arms
     )
+    alone = {arm.row.name: arm for arm in arms if not arm.apart}
+    pairs = tuple(
+        (
+            alone[one],
+            alone[two],
+            tuple(
+                measure_difference(alone[one], alone[two], column, table.split)
+                for column in table.columns
+            ),
+        )
+        for one, two in table.pairs
+        if one in alone and two in alone
+    )
+    return Filled(table, rows, pairs)
 
 
 def _lay_out(filled: Filled, words: Words) -> Part:
     table, language = filled.table, words.language
     lead = words.label("study_table_lead", lead=table.lead.choose(language), split=table.split)
     blocks = [Paragraph(lead), _tabulate(filled, words)]
+    if any(found for _, _, found in filled.pairs):
+        blocks += [Paragraph(words.label("study_pairs_lead")), _tabulate_pairs(filled, words)]
     commands = dict.fromkeys(
         table.write_command(arm.row)
         for arm, values in filled.arms
@@ -148,6 +168,32 @@ def _tabulate(filled: Filled, words: Words) -> Table:
     ]
     heads = words.labels("study_arm", "n_seeds")
     return Table("", (*heads, *head), tuple(rows), kind="headline")
+
+
+def _tabulate_pairs(filled: Filled, words: Words) -> Table:
+    titles = [column.title.choose(words.language) for column in filled.table.columns]
+    rows = [
+        (
+            Cell(" \u2212 ".join(arm.row.title.choose(words.language) for arm in (second, first))),
+            *(_show_difference(one, words) for one in found),
+        )
+        for first, second, found in filled.pairs
+        if any(found)
+    ]
+    return Table("", (words.label("study_pair"), *titles), tuple(rows))
+
+
+def _show_difference(found: MethodDifference | None, words: Words) -> Cell:
+    if found is None:
+        return Cell(DASH)
+    seeds = words.count(found.num_seeds_a, "seed")
+    if found.low is None or found.high is None:
+        told = words.label("study_no_interval")
+    else:
+        told = words.label(
+            "study_ends", low=format_points(found.low), high=format_points(found.high)
+        )
+    return Cell(format_points(found.estimate), f"{told} · {seeds}", found.estimate)
 
 
 def _show_seeds(seeds: Sequence[int], words: Words) -> Cell:
@@ -214,4 +260,19 @@ def _dump(filled: Filled) -> list[dict[str, Any]]:
             "published": {n: one.model_dump() for n, one in arm.row.published.items()},
         }
         for arm, values in filled.arms
+    ]
+
+
+def _dump_pairs(filled: Filled) -> list[dict[str, Any]]:
+    """Return the differences between the rows of a table."""
+    names = filled.table.list_columns()
+    return [
+        {
+            "first": first.row.name,
+            "second": second.row.name,
+            "values": {
+                name: asdict(one) for name, one in zip(names, found, strict=True) if one is not None
+            },
+        }
+        for first, second, found in filled.pairs
     ]

@@ -129,6 +129,7 @@ class StudyTable(Config):
         runs: what the settings of a run of the study are.
         rows: arms.
         columns: measures.
+        pairs: rows that are compared: what the second has more than the first.
         split: that everything is measured on.
     """
 
@@ -140,6 +141,7 @@ class StudyTable(Config):
     runs: Conditions
     rows: tuple[Row, ...] = Field(min_length=1)
     columns: tuple[Column, ...] = Field(min_length=1)
+    pairs: tuple[tuple[str, str], ...] = ()
     split: str = "test"
 
     @model_validator(mode="after")
@@ -151,6 +153,9 @@ class StudyTable(Config):
         unknown = {name for row in self.rows for name in row.published} - set(self.list_columns())
         if unknown:
             raise ValueError(f"there are no columns {sorted(unknown)}")
+        unknown = {name for pair in self.pairs for name in pair} - {one.name for one in self.rows}
+        if unknown:
+            raise ValueError(f"pairs: there are no rows {sorted(unknown)}")
         return self
 
     @model_validator(mode="after")

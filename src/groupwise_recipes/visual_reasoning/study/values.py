@@ -8,6 +8,7 @@ import numpy as np
 
 from groupwise.evaluation import (
     Items,
+    MethodDifference,
     Metric,
     Prediction,
     compare_methods,
@@ -56,18 +57,47 @@ def measure_arm(arm: Arm, column: Column, split: str) -> Value:
     applied = ALIGNMENT if column.measure in FAULTS else column.measure
     if all(applied in one.run.policies.find(one.policy).inapplicable for one in arm.runs):
         return Value("inapplicable")
-    found = [(one, _name_measure(one, column, split)) for one in arm.runs]
-    asked = [(one, name) for one, name in found if name is not None]
+    asked = _list_asked(arm, column, split)
     if not asked:
         return Value("waiting")
-    measured = [
-        (one, name) for one, name in asked if name in list_measures(_choose_rows(one, split))
-    ]
+    measured = _keep_measured(asked, split)
     if not measured:
         return Value("no_item")
     if len(measured) == 1:
         return _measure_one(*measured[0], split)
     return _measure_seeds(measured, split)
+
+
+def measure_difference(
+    first: Arm, second: Arm, column: Column, split: str
+) -> MethodDifference | None:
+    """Return what the second arm has more than the first, over the seeds that both have.
+
+    None without such a seed, or where one of them lacks the measure.
+    """
+    sides = [
+        {one.seed: (one, name) for one, name in _keep_measured(asked, split)}
+        for asked in (_list_asked(arm, column, split) for arm in (first, second))
+    ]
+    seeds = sorted(sides[0].keys() & sides[1].keys())
+    if not seeds:
+        return None
+    a, b = ([_read_items(*side[seed], split) for seed in seeds] for side in sides)
+    return compare_methods(a, b, is_paired=True)
+
+
+def _list_asked(arm: Arm, column: Column, split: str) -> list[tuple[Measured, str]]:
+    """Return the runs of an arm that have items of the column's part, each with its measure."""
+    found = [(one, _name_measure(one, column, split)) for one in arm.runs]
+    return [(one, name) for one, name in found if name is not None]
+
+
+def _keep_measured(asked: Sequence[tuple[Measured, str]], split: str) -> list[tuple[Measured, str]]:
+    return [(one, name) for one, name in asked if name in list_measures(_choose_rows(one, split))]
+
+
+def _read_items(one: Measured, name: str, split: str) -> Items:
+    return read_items(one.predictions, policy=one.policy, split=split, measure=name)
 
 
 def _choose_rows(one: Measured, split: str) -> list[Prediction]:
@@ -96,10 +126,7 @@ def _measure_one(one: Measured, name: str, split: str) -> Value:
 
 def _measure_seeds(measured: Sequence[tuple[Measured, str]], split: str) -> Value:
     """Return the mean over seeds; its interval is that of the difference to always having 0."""
-    items = [
-        read_items(one.predictions, policy=one.policy, split=split, measure=name)
-        for one, name in measured
-    ]
+    items = [_read_items(one, name, split) for one, name in measured]
     found = compare_methods([_empty(one) for one in items], items, is_paired=True)
     sizes = [len(one.ids) for one in items]
     seeds = [(one.seed, each.value) for (one, _), each in zip(measured, items, strict=True)]

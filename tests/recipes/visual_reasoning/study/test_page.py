@@ -118,7 +118,7 @@ def write_transfer(
 
 def read_tables_of(out: Path) -> dict[str, dict[str, Any]]:
     """Return the last row of each name, by table."""
-    found = json.loads((out / "study.json").read_text(encoding="utf-8"))
+    found = json.loads((out / "study.json").read_text(encoding="utf-8"))["tables"]
     return {table: {one["row"]: one for one in rows} for table, rows in found.items()}
 
 
@@ -144,6 +144,31 @@ def test_seeds_of_an_arm_are_one_row_with_an_interval_over_seeds(tmp_path: Path)
     assert "n 30)" in cell
     assert read_page(tmp_path / "out", first=1)["SFT-2"][0] == "3\u00a0seeds (0, 1, 2)"
     assert not any("one seed" in line for line in told)
+
+
+def test_differences_between_arms_are_paired_by_seed_and_item(tmp_path: Path) -> None:
+    runs = [write_transfer(tmp_path / f"r{seed}", seed=seed) for seed in range(3)]
+    longer = [
+        write_transfer(tmp_path / f"l{seed}", "sft.epochs=50", seed=seed, accuracy=0.9)
+        for seed in range(2)
+    ]
+    write_study([*runs, *longer], tmp_path / "out")
+    found = json.loads((tmp_path / "out" / "study.json").read_text())
+    pairs = {
+        (one["first"], one["second"]): one["values"] for one in found["differences"]["transfer"]
+    }
+    trained = pairs["sft_2", "grpo"]["accuracy_source"]
+    rows = read_tables_of(tmp_path / "out")["transfer"]
+    values = [rows[name]["values"]["accuracy_source"]["value"] for name in ("sft_2", "grpo")]
+    assert trained["estimate"] == pytest.approx(values[1] - values[0])
+    assert trained["low"] < trained["estimate"] < trained["high"]
+    assert pairs["sft_2", "sft_50"]["accuracy_source"]["num_seeds_a"] == 2
+    assert pairs["sft_2", "sft_50"]["accuracy_source"]["low"] is None
+    assert pairs["sft_2", "sft_ss"] == {}
+    page = (tmp_path / "out" / "study.md").read_text(encoding="utf-8")
+    assert "GRPO \u2212 SFT-2" in page
+    assert "fewer than three seeds, no interval" in page
+    assert "SFT-SS, trained on the target \u2212" not in page
 
 
 def test_a_number_of_fewer_seeds_than_its_row_says_so(tmp_path: Path) -> None:
@@ -260,11 +285,11 @@ def test_runs_that_differ_in_more_than_the_seed_are_told_apart(tmp_path: Path) -
         write_transfer(tmp_path / "slower", accuracy=0.5, seed=2),
     ]
     told = write_study(runs, tmp_path / "out")
-    rows = json.loads((tmp_path / "out" / "study.json").read_text())["transfer"]
+    rows = json.loads((tmp_path / "out" / "study.json").read_text())["tables"]["transfer"]
     found = [one for one in rows if one["row"] == "sft_2"]
     assert [one["runs"] for one in found] == [[str(runs[0]), str(runs[2])], [str(runs[1])]]
     assert [one["apart"] for one in found] == [
-        ["sft.learning_rate 0.0015"],
+        ["sft.learning_rate 0.0005"],
         ["sft.learning_rate 0.01"],
     ]
     assert found[1]["values"]["accuracy_source"]["value"] == 1.0
@@ -282,7 +307,7 @@ def test_settings_stand_first_in_what_tells_runs_apart(tmp_path: Path) -> None:
         write_transfer(tmp_path / "two", "sft.weight_decay=0.1", changes=changes),
     ]
     write_study(runs, tmp_path / "out")
-    rows = json.loads((tmp_path / "out" / "study.json").read_text())["transfer"]
+    rows = json.loads((tmp_path / "out" / "study.json").read_text())["tables"]["transfer"]
     assert [one["apart"] for one in rows if one["row"] == "sft_2"] == [
         ["sft.weight_decay 0.01", "code/git_revision"],
         ["sft.weight_decay 0.1", "code/git_revision"],
@@ -320,7 +345,7 @@ def test_arms_that_rewards_are_not_behind_are_one_row_of_a_sweep_over_rewards(
         for iou in (0, 0.6)
     ]
     told = write_study(runs, tmp_path / "out")
-    rows_of = json.loads((tmp_path / "out" / "study.json").read_text())["grounding"]
+    rows_of = json.loads((tmp_path / "out" / "study.json").read_text())["tables"]["grounding"]
     sizes = {one["row"]: (len(one["runs"]), len(one["repeated"])) for one in rows_of}
     assert len(rows_of) == len(sizes)
     shared, own = (
