@@ -4,6 +4,7 @@ import io
 import threading
 from collections.abc import Generator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
+from mmap import ACCESS_READ, mmap
 from pathlib import Path
 from typing import cast
 
@@ -11,6 +12,7 @@ from PIL import Image, ImageOps, UnidentifiedImageError
 
 from groupwise.core.errors import DataError
 from groupwise.core.example import Picture, read_picture
+from groupwise.core.picture_pieces import check_pieces
 
 # Pillow knows more formats, one of which it hands to another program, whatever the file is named.
 _FORMATS = ("JPEG", "PNG", "WEBP", "BMP", "GIF", "TIFF")
@@ -36,6 +38,7 @@ def open_lazily(path: Path, content: bytes | None = None) -> Generator[Image.Ima
     try:
         if content is None and path.exists() and not path.is_file():
             raise DataError(f"the picture {path} is no file")
+        _check_file(path) if content is None else check_pieces(content)
         source = path if content is None else io.BytesIO(content)
         with Image.open(source, formats=_FORMATS) as opened:
             yield opened
@@ -48,6 +51,12 @@ def open_lazily(path: Path, content: bytes | None = None) -> Generator[Image.Ima
         raise DataError(f"cannot decode the picture {path} ({what})") from error
     except Exception as error:
         raise DataError(f"cannot decode the picture {path} ({error})") from error
+
+
+def _check_file(path: Path) -> None:
+    if path.stat().st_size:  # nothing cannot be mapped
+        with path.open("rb") as stream, mmap(stream.fileno(), 0, access=ACCESS_READ) as content:
+            check_pieces(content)
 
 
 def wait_to_decode(num_pixels: int) -> AbstractContextManager[object]:
