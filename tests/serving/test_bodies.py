@@ -107,6 +107,25 @@ def test_json_is_held_in_memory_and_has_a_limit_of_its_own(start, draw) -> None:
     assert ask(client, draw() + bytes(20_000)).status_code == 200
 
 
+def test_texts_are_cut_into_tokens_only_up_to_a_length(start, predictor, draw) -> None:
+    client = start(max_text_kib=1)
+    row = {"task": "doors", "note": "长" * 400}
+    parts = [{"type": "text", "text": "长" * 200}] * 2
+    chats = [[{"role": "user", "content": content}] for content in ("长" * 400, parts)]
+    answers = [
+        client.post("/v1/predict", json={"row": row}),
+        client.post("/v1/predict", files={"pictures": draw()}, data={"row": json.dumps(row)}),
+        *(
+            client.post("/v1/chat/completions", json={"model": "policy", "messages": messages})
+            for messages in chats
+        ),
+    ]
+    assert [answer.status_code for answer in answers] == [413] * 4
+    assert all("text of the request is larger than 1 KiB" in answer.text for answer in answers)
+    assert predictor.batches == []
+    assert ask(client, draw() + bytes(2000)).status_code == 200  # pictures do not count
+
+
 @pytest.mark.parametrize("charset", ["undefined", "idna", "punycode", "no-such"])
 def test_the_charset_of_a_form_is_not_believed(start, charset: str) -> None:
     body = b'--x\r\nContent-Disposition: form-data; name=row\r\n\r\n{"a": "\xe9\xff"}\r\n--x--\r\n'

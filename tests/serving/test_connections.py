@@ -1,17 +1,21 @@
 """Connections that give the server nothing to do never keep others from it."""
 
 import contextlib
+import gc
 import logging
 import resource
 import socket
+import struct
 import time
 from collections.abc import Callable
 from typing import Any
 
+import h11
 import pytest
 from fastapi import FastAPI
 
 from groupwise.serving import ServeSettings
+from groupwise.serving.connections import Connection
 from groupwise.serving.server import make_server_config
 
 HALF_A_HEAD = b"GET /healthz HTTP/1.1\r\nHost: x\r\n"
@@ -116,6 +120,43 @@ def test_a_body_in_crumbs_is_refused(start, connect, draw: Callable[..., bytes])
         crumbs.sendall(b"1\r\nx\r\n" * 100)
         assert b" 400 " in read_to_end(crumbs).splitlines()[0]
     assert client.get("/healthz").status_code == 200
+
+
+@pytest.mark.parametrize("place", ["head", "trailer"])
+def test_a_head_of_too_many_lines_is_refused_before_it_is_parsed(
+    start, connect, monkeypatch: pytest.MonkeyPatch, place: str
+) -> None:
+    parsed: list[int] = []
+    normalize = h11._headers.normalize_and_validate
+
+    def watch(headers: Any, **given: Any) -> Any:
+        lines = list(headers)
+        parsed.append(len(lines))
+        return normalize(lines, **given)
+
+    monkeypatch.setattr(h11._events, "normalize_and_validate", watch)
+    client = start(token="a secret of ours")
+    head = HALF_A_HEAD if place == "head" else HEAD_OF_CHUNKS + b"0\r\n"
+    crumbs = connect(client)
+    with contextlib.suppress(ConnectionError):
+        crumbs.sendall(head + b"a:b\r\n" * 5000 + b"\r\n")
+        read_to_end(crumbs)
+    assert max(parsed) < 100
+    assert client.get("/healthz", headers={f"x-{i}": "y" for i in range(80)}).status_code == 200
+
+
+def test_nothing_is_kept_of_connections_that_were_broken_off(start, connect) -> None:
+    client = start(head_timeout_s=60)
+    broken = [connect(client, HALF_A_HEAD + b"a" * 30_000) for _ in range(20)]
+    time.sleep(0.2)
+    for one in broken:
+        one.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        one.close()
+    time.sleep(0.2)
+    assert client.get("/healthz").status_code == 200
+    gc.collect()
+    kept = [one for one in gc.get_objects() if isinstance(one, Connection)]
+    assert len(kept) < 20
 
 
 def test_a_body_in_some_small_chunks_is_taken(start) -> None:

@@ -13,11 +13,18 @@ from uuid import uuid4
 from fastapi import FastAPI, HTTPException, Response
 from fastapi import Request as HttpRequest
 from pydantic import BaseModel, Field
+from pydantic_core import to_json
 
 from groupwise import __version__
 from groupwise.core import GroupwiseError
 from groupwise.serving.batching import Batcher
-from groupwise.serving.bodies import BODY_SCHEMA, read_body, read_json_body, write_schema
+from groupwise.serving.bodies import (
+    BODY_SCHEMA,
+    check_text,
+    read_body,
+    read_json_body,
+    write_schema,
+)
 from groupwise.serving.chat import (
     MODEL,
     ApiRefusal,
@@ -48,7 +55,7 @@ _WHY = {
     400: "The form cannot be read.",
     401: "The token is missing or wrong.",
     408: "The request did not arrive in time.",
-    413: "The request is too large, or it has too many or too large pictures.",
+    413: "The request or its text is too large, or it has too many or too large pictures.",
     415: "Neither JSON nor a form.",
     422: "A field is missing or wrong, a picture cannot be decoded, or the prompt is too long.",
     429: "Too many requests are waiting; try again after Retry-After seconds.",
@@ -210,6 +217,7 @@ def _add_predict(app: FastAPI, state: State) -> None:
     async def predict(http: HttpRequest) -> Reply:
         started = monotonic()
         async with read_body(http) as (body, contents):
+            check_text(to_json(body.row), state.settings)
             with state.places.take():
                 async with state.uploads.store(contents) as paths:
                     request = Request(body.id or uuid4().hex, body.row, paths.files)
@@ -240,6 +248,7 @@ def _add_chat(app: FastAPI, state: State) -> None:
         started = monotonic()
         body = await read_json_body(http, ChatBody)
         body.check(MODEL, state.version)
+        check_text(body.join_texts().encode(), state.settings)
         with state.places.take():
             async with state.uploads.store(body.list_pictures()) as paths:
                 answer = await state.ask(

@@ -11,6 +11,7 @@ from python_multipart.multipart import parse_options_header
 from starlette.datastructures import UploadFile
 
 from groupwise.serving.arrivals import FORM
+from groupwise.serving.settings import ServeSettings
 
 M = TypeVar("M", bound=BaseModel)
 
@@ -113,6 +114,17 @@ async def read_json_body(request: HttpRequest, model: type[M]) -> M:
     if kind != _JSON:
         raise HTTPException(415, f"the content type {kind[:80]!r} is not taken; send JSON")
     return parse_json(model, await request.body())
+
+
+def check_text(text: bytes, settings: ServeSettings) -> None:
+    """Refuse a row or a conversation that is too long.
+
+    Raises:
+        HTTPException: 413.
+    """
+    if len(text) > settings.max_text_kib * 1024:
+        limit = f"{settings.max_text_kib:g} KiB"
+        raise HTTPException(413, f"the text of the request is larger than {limit}")
 
 
 def _find_kind(request: HttpRequest) -> str:

@@ -4,7 +4,7 @@ The policy answers greedily and once. A field that would ask for something else 
 it has the value that changes nothing; one that changes nothing of a greedy answer is ignored.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -80,12 +80,19 @@ class ChatBody(BaseModel):
         Raises:
             HTTPException: 400 for another address.
         """
-        turns = (turn.content for turn in self.messages if not isinstance(turn.content, str))
-        parts = (part for turn in turns for part in turn if isinstance(part, PicturePart))
-        found = [part.image_url.url for part in parts]
+        found = [one.image_url.url for one in self._list_parts() if isinstance(one, PicturePart)]
         if any(not url.startswith("data:") for url in found):
             raise HTTPException(400, "a picture is given as a data URL; no address is opened")
         return found
+
+    def join_texts(self) -> str:
+        """Return all words, in order."""
+        parts = (one.text if isinstance(one, TextPart) else one for one in self._list_parts())
+        return "".join(one for one in parts if isinstance(one, str))
+
+    def _list_parts(self) -> Iterator[str | TextPart | PicturePart]:
+        for turn in self.messages:
+            yield from [turn.content] if isinstance(turn.content, str) else turn.content
 
     def check(self, *names: str) -> None:
         """Refuse another model and what would change the answer.

@@ -1,4 +1,4 @@
-"""Connections: at most so many, none that stays without a request, no body in crumbs.
+"""Connections: at most so many, none that stays without a request, no head or body in crumbs.
 
 Uvicorn times only a pause after an answer, and only until the next byte. Here the time runs until
 there is a whole head, from the first moment of a connection on. Where all places are taken, a new
@@ -9,10 +9,12 @@ from asyncio import Transport
 from typing import Any, cast
 
 import h11
+from h11._receivebuffer import ReceiveBuffer
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 _NUM_FREE_CHUNKS = 1024
 _CHUNK_BYTES = 1024
+_MAX_LINES = 100
 
 
 class Connection(H11Protocol):
@@ -31,6 +33,11 @@ class Connection(H11Protocol):
         self.timeout_keep_alive_task = self.loop.call_later(wait_s, give_up)
         if len(self.connections) >= (self.limit_concurrency or len(self.connections) + 1):
             self._make_room()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Forget it, which uvicorn does not do before the wait ends where it was broken off."""
+        super().connection_lost(exc)
+        self._unset_keepalive_if_required()
 
     def data_received(self, data: bytes) -> None:
         """Take what arrives, which alone does not end the wait: a whole head does."""
@@ -68,10 +75,14 @@ class Connection(H11Protocol):
 
 
 class _Parser(h11.Connection):
-    """Refuses bodies in crumbs: each chunk costs as much time as a thousand bytes."""
+    """Refuses heads and bodies in crumbs: each chunk costs as much time as a thousand bytes."""
 
     _num_chunks = 0
     _num_bytes = 0
+
+    def __init__(self, our_role: type[h11.SERVER], max_incomplete_event_size: int) -> None:
+        super().__init__(our_role, max_incomplete_event_size)
+        self._receive_buffer = _Lines()
 
     def next_event(self) -> Any:
         event = super().next_event()
@@ -83,3 +94,13 @@ class _Parser(h11.Connection):
             if self._num_chunks > _NUM_FREE_CHUNKS + self._num_bytes / _CHUNK_BYTES:
                 raise h11.RemoteProtocolError("a body in crumbs")
         return event
+
+
+class _Lines(ReceiveBuffer):
+    """What has arrived; of a head, or of what follows a body, only so many lines are parsed."""
+
+    def maybe_extract_lines(self) -> list[bytearray] | None:
+        lines = super().maybe_extract_lines()
+        if lines is not None and len(lines) > _MAX_LINES:
+            raise h11.RemoteProtocolError("a head in crumbs", error_status_hint=431)
+        return lines

@@ -20,6 +20,8 @@ class ServeSettings(Config):
             request with pictures is told to come later (429).
         max_body_mib: of a whole request.
         max_json_mib: of a request in JSON, which is held in memory.
+        max_text_kib: of a row or a conversation without its pictures: it is cut into tokens before
+            it is known to be too long for the policy.
         max_held_mib: of all requests that are arriving, waiting or being answered; over it, the
             largest that is still arriving is told to come later (429).
         max_connections: open at once, and never more than half of the files that the process may
@@ -44,6 +46,7 @@ class ServeSettings(Config):
     max_held_megapixels: float = Field(default=1024, gt=0)
     max_body_mib: float = Field(default=256, gt=0)
     max_json_mib: float = Field(default=64, gt=0)
+    max_text_kib: float = Field(default=128, gt=0)
     max_held_mib: float = Field(default=1024, gt=0)
     max_connections: int = Field(default=1000, ge=2)
     max_waiting: int = Field(default=64, ge=1)
