@@ -107,6 +107,13 @@ def test_json_is_held_in_memory_and_has_a_limit_of_its_own(start, draw) -> None:
     assert ask(client, draw() + bytes(20_000)).status_code == 200
 
 
+@pytest.mark.parametrize("named", [b"a", b"pictures; filename=a"], ids=["fields", "files"])
+def test_a_form_of_many_parts_is_refused_before_its_end(start, named: bytes) -> None:
+    part = b"--x\r\nContent-Disposition: form-data; name=%b\r\n\r\n\r\n" % named
+    answer = start(max_pictures=4).post("/v1/predict", content=part * 50, headers=FORM)
+    assert (answer.status_code, "Too many" in answer.text) == (400, True)
+
+
 def test_texts_are_cut_into_tokens_only_up_to_a_length(start, predictor, draw) -> None:
     client = start(max_text_kib=1)
     row = {"task": "doors", "note": "长" * 400}

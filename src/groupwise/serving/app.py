@@ -216,7 +216,7 @@ def _add_predict(app: FastAPI, state: State) -> None:
     @app.post("/v1/predict", summary="Answer a row", responses=REFUSED, openapi_extra=BODY_SCHEMA)
     async def predict(http: HttpRequest) -> Reply:
         started = monotonic()
-        async with read_body(http) as (body, contents):
+        async with read_body(http, state.settings) as (body, contents):
             check_text(to_json(body.row), state.settings)
             with state.places.take():
                 async with state.uploads.store(contents) as paths:

@@ -33,6 +33,7 @@ _FORM_SCHEMA: dict[str, Any] = {
 }
 _JSON = "application/json"
 _MAX_VALUES = 20_000
+_MAX_FIELDS = 10
 _NUM_TOLD = 10
 _ROW = TypeAdapter(dict[str, Any])
 
@@ -83,7 +84,9 @@ BODY_SCHEMA: dict[str, Any] = {
 
 
 @asynccontextmanager
-async def read_body(request: HttpRequest) -> AsyncIterator[tuple[PredictBody, Contents]]:
+async def read_body(
+    request: HttpRequest, settings: ServeSettings
+) -> AsyncIterator[tuple[PredictBody, Contents]]:
     """Give what a request asks; files of a form are closed afterwards.
 
     Raises:
@@ -97,7 +100,8 @@ async def read_body(request: HttpRequest) -> AsyncIterator[tuple[PredictBody, Co
         _, parameters = parse_options_header(request.headers["content-type"])
         if parameters.get(b"charset", b"utf-8").lower() != b"utf-8":
             raise HTTPException(415, "a form is taken in UTF-8")
-        async with request.form() as form:
+        num_files = 4 * settings.max_pictures  # each costs time, however small; a few are counted
+        async with request.form(max_files=num_files, max_fields=_MAX_FIELDS) as form:
             yield _read_form(form.multi_items())
     else:
         text = f"the content type {kind[:80]!r} is not taken; send JSON or multipart/form-data"
