@@ -78,6 +78,8 @@ def test_services_have_the_files_and_settings_that_they_name() -> None:
     named = set(re.findall(r"reverse_proxy (\w+):8000", caddy))
     assert named == {"groupwise", "vllm"} <= set(services)
     assert caddy.count("{") == caddy.count("}")
+    (kept_s,) = re.findall(r"keepalive (\d+)s", caddy)
+    assert int(kept_s) < ServeSettings().head_timeout_s
     texts = [path.read_text(encoding="utf-8") for path in DEPLOY.iterdir()]
     keys = {key for text in texts for key in re.findall(r"--set\W+(\w+)=", text)}
     assert keys == {"host", "port"} <= set(ServeSettings.model_fields)

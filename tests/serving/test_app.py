@@ -1,6 +1,7 @@
 import asyncio
 import base64
 import contextlib
+import hmac
 import json
 import socket
 import threading
@@ -154,6 +155,33 @@ def test_a_token_is_asked_for(start, draw):
     assert ask(client, [draw()]).status_code == 401
     client.headers["Authorization"] = "Bearer a secret of ours"
     assert ask(client, [draw()]).status_code == 200
+
+
+def test_only_whether_it_lives_is_told_without_the_token(start):
+    client = start(token="a secret of ours")
+    told = ("/metrics", "/docs", "/docs/oauth2-redirect", "/openapi.json", "/v1/model")
+    odd = ("/v1/models", "/healthz/", "//healthz", "/healthz/../metrics", "/HEALTHZ", "/no-such")
+    for path in (*told, *odd):
+        assert (path, client.get(path).status_code) == (path, 401)
+    client.headers["Authorization"] = "Bearer a secret of ours"
+    assert [client.get(path).status_code for path in told] == [200] * 5
+
+
+def test_the_token_is_compared_in_constant_time(start, monkeypatch):
+    compared = []
+    compare = hmac.compare_digest
+
+    def watch(given, expected):
+        compared.append((given, expected))
+        return compare(given, expected)
+
+    monkeypatch.setattr(hmac, "compare_digest", watch)
+    client = start(token="a secret of ours")
+    given = ["", "Bearer", "Bearer a", "Bearer a secret of ourS", "Bearer a secret of ours"]
+    for token in given:
+        client.get("/v1/model", headers={"Authorization": token})
+    expected = b"Bearer a secret of ours"
+    assert compared == [(token.encode(), expected) for token in given]
 
 
 def test_bodies_over_the_limit_are_refused_declared_or_not(start, draw):

@@ -5,9 +5,9 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from pathlib import Path
 
 import httpx2
@@ -31,23 +31,36 @@ def is_ready(url: str) -> bool:
     return False
 
 
+@pytest.fixture
+def start_job(tmp_path: Path) -> Iterator[Callable[..., tuple[subprocess.Popen, int]]]:
+    """Start a server in a process of its own and return it with its port when it is ready."""
+    with ExitStack() as stack:
+
+        def start_one(*settings: str) -> tuple[subprocess.Popen, int]:
+            with socket.socket() as free:
+                free.bind(("127.0.0.1", 0))
+                port = free.getsockname()[1]
+            (tmp_path / "manifest.json").write_text("{}")
+            process = subprocess.Popen(
+                [sys.executable, JOB, tmp_path, str(port), *settings],
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                text=True,
+                preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),
+            )
+            stack.callback(process.kill)
+            wait_for(lambda: is_ready(f"http://127.0.0.1:{port}"), process)
+            return process, port
+
+        yield start_one
+
+
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_what_is_being_answered_is_answered_first(
-    number: signal.Signals, tmp_path: Path, draw: Callable[..., bytes]
+    number: signal.Signals, tmp_path: Path, draw: Callable[..., bytes], start_job
 ) -> None:
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-    (tmp_path / "manifest.json").write_text("{}")
-    process = subprocess.Popen(
-        [sys.executable, JOB, tmp_path, str(port)],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),
-    )
+    process, port = start_job()
     url = f"http://127.0.0.1:{port}"
-    wait_for(lambda: is_ready(url), process)
     with ThreadPoolExecutor(1) as pool:
         files = [("pictures", ("a.jpg", draw()))]
         asked = pool.submit(
@@ -63,3 +76,23 @@ def test_what_is_being_answered_is_answered_first(
     assert complaints == ""
     assert list((tmp_path / "serving").iterdir()) == []
     assert not is_ready(url)
+
+
+def test_slow_askers_do_not_keep_a_server_from_stopping(tmp_path: Path, start_job) -> None:
+    process, port = start_job("stop_timeout_s=1", "read_timeout_s=600", "head_timeout_s=600")
+    upload = b"POST /v1/predict HTTP/1.1\r\nHost: x\r\nContent-Length: 1000\r\n"
+    upload += b"Content-Type: application/json\r\nExpect: 100-continue\r\n\r\n"
+    with ExitStack() as stack:
+        slow = [
+            stack.enter_context(socket.create_connection(("127.0.0.1", port), timeout=60))
+            for _ in range(3)
+        ]
+        for one, sent in zip(slow, (b"", b"GET /healthz HTTP/1.1\r\n", upload), strict=True):
+            one.sendall(sent)
+        assert slow[-1].recv(1000).startswith(b"HTTP/1.1 100 ")
+        process.send_signal(signal.SIGTERM)
+        assert [one.recv(1000)[:13] for one in slow] == [b"", b"", b"HTTP/1.1 503 "]
+    said, complaints = process.communicate(timeout=60)
+    assert (process.returncode, said.endswith("\nstopped\n")) == (0, True)
+    assert "Traceback" not in complaints
+    assert list((tmp_path / "serving").iterdir()) == []

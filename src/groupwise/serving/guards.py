@@ -5,6 +5,7 @@ behind it are counted.
 """
 
 import hmac
+from asyncio import CancelledError
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
@@ -92,7 +93,7 @@ class Guard:
         self.arrivals = Arrivals(settings)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer 401, 408, 413 or 429, or hand the request on."""
+        """Answer 401, 408, 413, 429 or 503, or hand the request on."""
         if scope["type"] != "http":
             await self.app(scope, receive, send)
             return
@@ -107,9 +108,13 @@ class Guard:
             with self.arrivals.hold(receive, headers) as body:
                 await self._hand_on(scope, body, counted)
         except BodyRefusedError as error:
-            if not counted.has_begun:
-                refusal = refuse(path, error.status, error.sentence, error.headers)
-                await refusal(scope, receive, counted.send)
+            refusal = refuse(path, error.status, error.sentence, error.headers)
+        except CancelledError:  # it was not done stop_timeout_s after the order to stop
+            refusal = refuse(path, 503, "the server is stopping", {"Connection": "close"})
+        else:
+            return
+        if not counted.has_begun:
+            await refusal(scope, receive, counted.send)
 
     def _is_allowed(self, path: str, given: bytes) -> bool:
         if self.token is None or path in OPEN_PATHS:
