@@ -7,13 +7,14 @@ STAMP := .venv/.groupwise-setup
 export PYTHONDONTWRITEBYTECODE =
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-all check results docs bench
+.PHONY: help setup demo test test-all fuzz check results docs bench
 
 help:
 	@echo "make setup     install everything into .venv"
 	@echo "make demo      train and measure the demo into runs/demo; again to continue it"
 	@echo "make test      the tests that take seconds each"
 	@echo "make test-all  the slow ones too"
+	@echo "make fuzz      parsers, verdicts, pictures and bodies of requests: a minute of odd ones each"
 	@echo "make check     style, types and the layers"
 	@echo "make results   tables of measured numbers in the pages, from benchmarks/results"
 	@echo "make docs      the documentation site into build/site; a broken link fails"
@@ -47,6 +48,11 @@ test: setup
 test-all: export OMP_NUM_THREADS = 1
 test-all: setup
 	$(BIN)/pytest -n 2 --dist worksteal
+
+fuzz: export OMP_NUM_THREADS = 1
+fuzz: export GROUPWISE_FUZZ_S = 60
+fuzz: setup
+	$(BIN)/pytest -m fuzz $$(grep -rl pytest.mark.fuzz tests)
 
 check: setup
 	$(BIN)/ruff check

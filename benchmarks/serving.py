@@ -33,6 +33,7 @@ from groupwise.flow import answer_requests, open_run
 
 KINDS = ("slow", "oversized", "broken", "cancelled")
 MAX_BODY_MIB = 8
+SETTINGS = {"max_body_mib": MAX_BODY_MIB, "read_timeout_s": 3, "max_waiting": 64}
 
 
 @dataclass
@@ -49,17 +50,12 @@ def main() -> None:
     """Run the load and print the table."""
     options = parse_options()
     run = open_run(options.run)
-    predictor = run.open_predictor()
     requests, _ = run.task.list_requests(run.config, options.rows)
     asked = list(requests)[: options.different]
     start = time.perf_counter()
-    expected = {}
-    for request in asked:
-        [found] = answer_requests(predictor, [request])
-        expected[request.id] = (found.answer, found.reason, found.confidence)
+    expected = ask_offline(run, asked)
     alone_s = (time.perf_counter() - start) / len(asked)
-    del predictor
-    with start_server(options.run) as (url, process):
+    with start_server(options.run, **SETTINGS) as (url, process):
         before = read_memory(process)["now"]
         load = asyncio.run(ask_all(url, asked, expected, options))
         memory = {"before": before, **read_memory(process)}
@@ -70,6 +66,14 @@ def main() -> None:
     if options.json:
         write_json(options.json, {**report, **describe_machine()})
     sys.exit(0 if healthy and not load.wrong and report["num_5xx"] == 0 else 1)
+
+
+def ask_offline(run: Any, requests: list[Any]) -> dict[str, Any]:
+    """Return answer, reason and confidence of each request, asked one by one without a server."""
+    predictor = run.open_predictor()
+    answers = [answer_requests(predictor, [request])[0] for request in requests]
+    found = [(answer.answer, answer.reason, answer.confidence) for answer in answers]
+    return dict(zip([request.id for request in requests], found, strict=True))
 
 
 def parse_options() -> argparse.Namespace:
@@ -86,12 +90,12 @@ def parse_options() -> argparse.Namespace:
 
 
 @contextmanager
-def start_server(run: Path) -> Iterator[tuple[str, subprocess.Popen]]:
+def start_server(run: Path, **settings: float) -> Iterator[tuple[str, subprocess.Popen]]:
     """Serve a run on a free port of loopback; it is ended by its process id."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
-    settings = {"port": port, "max_body_mib": MAX_BODY_MIB, "read_timeout_s": 3, "max_waiting": 64}
+    settings["port"] = port
     given = [part for key, value in settings.items() for part in ("--set", f"{key}={value}")]
     command = [sys.executable, "-m", "groupwise.cli", "serve", str(run), *given]
     process = subprocess.Popen(command, stdout=subprocess.DEVNULL)

@@ -3,6 +3,7 @@
 import os
 import sys
 from pathlib import Path
+from time import monotonic
 
 import pytest
 from command_line import CommandLine, forget_recipes
@@ -16,6 +17,24 @@ from groupwise.core import Example, Message, make_example, read_picture
 # A busy machine is no failure.
 settings.register_profile("patient", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("patient")
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
+    """Repeat a fuzz target, with other inputs each time, for as many seconds as are asked for.
+
+    By Hypothesis, not by a fuzzer that watches coverage (atheris): it runs wherever the tests run,
+    without clang, draws what is nearly right by construction, and makes what it finds small; a
+    finding becomes an ``@example`` beside its property, tried again with every run of the tests.
+    """
+    fuzz_s = float(os.environ.get("GROUPWISE_FUZZ_S", "0"))
+    if not fuzz_s or not pyfuncitem.get_closest_marker("fuzz"):
+        return None
+    given = {name: pyfuncitem.funcargs[name] for name in pyfuncitem._fixtureinfo.argnames}
+    ends_at = monotonic() + fuzz_s
+    while monotonic() < ends_at:
+        pyfuncitem.obj(**given)
+    return True
 
 
 @pytest.fixture

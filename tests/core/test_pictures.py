@@ -1,3 +1,4 @@
+import contextlib
 import os
 import threading
 
@@ -163,6 +164,17 @@ def test_damaged_pictures_are_opened_or_data_errors(tmp_path, seeds):
             refused.append(str(error))
     assert len(refused) > len(seeds) / 2
     assert all("damaged" in sentence for sentence in refused)
+
+
+@pytest.mark.fuzz
+@pytest.mark.filterwarnings("ignore::UserWarning")
+@settings(max_examples=20, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(seed=st.integers(0, 2**64), changes=st.integers(1, 40))
+def test_however_a_picture_is_damaged_it_is_opened_or_a_data_error(tmp_path, seed, changes):
+    (tmp_path / "damaged").write_bytes(damage_picture(seed, num_changes=changes))
+    with contextlib.suppress(DataError):
+        opened = open_picture(tmp_path / "damaged")
+        assert (opened.mode, len(opened.tobytes())) == ("RGB", 3 * opened.width * opened.height)
 
 
 def test_what_is_no_file_is_refused_before_it_is_read(tmp_path):

@@ -106,6 +106,33 @@ def test_no_text_raises_and_one_that_is_no_answer_says_why(
     assert found.label is not None or found.prefix == ""
 
 
+@pytest.mark.fuzz
+@settings(max_examples=100)
+@given(data=st.data())
+def test_right_answers_with_something_wrong_are_read_or_say_why(data: Any) -> None:
+    kind, tags = data.draw(st.sampled_from(list(KINDS))), data.draw(st.sampled_from([(), TAGS]))
+    parser = open_parser(kind, tags)
+    text = data.draw(disturb(parser.write(data.draw(KINDS[kind][1]))))
+    found = parser.parse(text)
+    assert (found.label is None) == bool(found.reason)
+    assert text.startswith(found.prefix)
+    if found.label is not None:
+        assert parser.parse(parser.write(found.label)).label == found.label
+        assert parser.parse(text) == found
+
+
+def disturb(text: str) -> st.SearchStrategy[str]:
+    """Draw a text with a few pieces of it doubled, left out, moved or replaced by odd ones."""
+    place = st.integers(0, len(text))
+    odd = st.text(max_size=4) | st.sampled_from(
+        ["\0", "\u202e", "\ud800", "１", "\u2028", "{" * 50]
+    )
+    piece = st.tuples(place, place).map(lambda ends: text[min(ends) : max(ends)]) | odd
+    return st.lists(piece, max_size=5).map("".join) | st.tuples(place, odd).map(
+        lambda pair: text[: pair[0]] + pair[1] + text[pair[0] :]
+    )
+
+
 COMPARED = [kind for kind in KINDS if kind not in ("code", "boxes")]
 
 

@@ -159,6 +159,7 @@ def test_a_forged_value_is_refused_at_once(message: Any) -> None:
         read_value(message)
 
 
+@pytest.mark.fuzz
 @given(st.dictionaries(st.sampled_from(["status", "value", "error", "message", "in_tests"]), _json))
 @example({"status": "passed", "value": {"x": ["decimal", "Decimal", "zz"]}})
 @example({"status": ["passed"]})
