@@ -7,8 +7,9 @@ Starts ``groupwise serve RUN`` without a token and with the limits that it has b
 attacks it all the time: heads and bodies that never end, bodies and heads in crumbs, pictures of
 many pixels, passes or tiles, texts that are far too long. Another asks about the rows of a file or
 folder, compares every answer with that of ``groupwise predict``, and asks ``/healthz`` ten times a
-second, each time by a new connection. Ends with 1 if an answer is wrong or refused for good, if
-anything ended as 5xx, or if ``/healthz`` took a second.
+second, each time by a new connection. A server that does nothing and that nobody attacks is asked
+at the same times: what both wait for is the machine, not the attacks. Ends with 1 if an answer is
+wrong or refused for good, if anything ended as 5xx, or if ``/healthz`` took a second.
 """
 
 import argparse
@@ -38,6 +39,7 @@ from serving import Load, ask_offline, ask_well, read_memory, start_server
 FORM = "Content-Type: multipart/form-data; boundary=x"
 HEALTH_S = 1.0
 WARM_UP_S = 3.0
+_FORK = get_context("fork")  # nothing is imported again
 
 
 def main() -> None:
@@ -49,18 +51,20 @@ def main() -> None:
     expected = ask_offline(run, asked)
     with start_server(options.run) as (url, process):
         before = read_memory(process)["now"]
-        with attack(url) as outcomes:
+        with attack(url) as outcomes, serve_nothing() as idle_url:
             time.sleep(WARM_UP_S)
-            load, health_s = asyncio.run(ask_all(url, asked, expected, options))
+            seconds: dict[str, list[float]] = {url: [], idle_url: []}
+            load = asyncio.run(ask_all(url, asked, expected, seconds, options))
         memory = {"before": before, **read_memory(process)}
-    report = summarize(load, health_s, outcomes, options) | {"resident_mib": memory}
+    report = summarize(load, outcomes, options) | {"resident_mib": memory}
+    report |= {"health": sum_up(seconds[url]), "idle_server": sum_up(seconds[idle_url])}
     print(json.dumps(report, indent=2, ensure_ascii=False))
     if options.json:
         write_json(options.json, {**report, **describe_machine()})
     is_held = (
         report["num_5xx"] == report["num_wrong"] == 0 and len(load.seconds) == options.requests
     )
-    sys.exit(0 if is_held and report["health_max_s"] < HEALTH_S else 1)
+    sys.exit(0 if is_held and report["health"]["max_s"] < HEALTH_S else 1)
 
 
 def parse_options() -> argparse.Namespace:
@@ -76,9 +80,13 @@ def parse_options() -> argparse.Namespace:
 
 
 async def ask_all(
-    url: str, requests: list[Any], expected: dict[str, Any], options: argparse.Namespace
-) -> tuple[Load, list[float]]:
-    """Ask all, so many at once, and whether the server lives; return how long that took."""
+    url: str,
+    requests: list[Any],
+    expected: dict[str, Any],
+    seconds: dict[str, list[float]],
+    options: argparse.Namespace,
+) -> Load:
+    """Ask all, so many at once, and whether the servers live; note how long that took."""
     load, places = Load(), asyncio.Semaphore(options.at_once)
     async with httpx2.AsyncClient(base_url=url, timeout=60) as client:
 
@@ -90,11 +98,11 @@ async def ask_all(
                 except httpx2.TransportError as error:
                     load.statuses[type(error).__name__] += 1
 
-        health_s: list[float] = []
-        prober = asyncio.create_task(probe(url, health_s))
+        probers = [asyncio.create_task(probe(*pair)) for pair in seconds.items()]
         await asyncio.gather(*map(ask, range(options.requests)))
-        prober.cancel()
-    return load, health_s
+        for prober in probers:
+            prober.cancel()
+    return load
 
 
 async def probe(url: str, seconds: list[float]) -> None:
@@ -111,9 +119,13 @@ async def probe(url: str, seconds: list[float]) -> None:
         await asyncio.sleep(0.1)
 
 
-def summarize(
-    load: Load, health_s: list[float], outcomes: dict[str, int], options: argparse.Namespace
-) -> dict[str, Any]:
+def sum_up(seconds: list[float]) -> dict[str, float]:
+    """Return how often something was asked, and how long it took."""
+    p50, p99, longest = (round(float(one), 3) for one in np.percentile(seconds, [50, 99, 100]))
+    return {"probes": len(seconds), "p50_s": p50, "p99_s": p99, "max_s": longest}
+
+
+def summarize(load: Load, outcomes: dict[str, int], options: argparse.Namespace) -> dict[str, Any]:
     """Return latencies and counts."""
     p50, p95, p99 = np.percentile(load.seconds, [50, 95, 99])
     statuses = load.statuses + Counter(outcomes)
@@ -126,9 +138,6 @@ def summarize(
         "statuses": dict(sorted(load.statuses.items())),
         "num_wrong": len(load.wrong),
         "wrong": load.wrong[:5],
-        "health_probes": len(health_s),
-        "health_p50_s": round(float(np.median(health_s)), 3),
-        "health_max_s": round(max(health_s), 3),
         "attackers": {kind: number for kind, (number, _) in ATTACKS.items()},
         "attacks": dict(sorted(outcomes.items())),
         "num_5xx": sum(n for name, n in statuses.items() if name.split()[-1].startswith("5")),
@@ -139,9 +148,8 @@ def summarize(
 def attack(url: str) -> Iterator[dict[str, int]]:
     """Attack from a process of its own; what came of it is there at the end."""
     outcomes: dict[str, int] = {}
-    spawn = get_context("spawn")
-    stop, found = spawn.Event(), spawn.Queue()
-    attacker = spawn.Process(target=_attack, args=(url, stop, found))
+    stop, found = _FORK.Event(), _FORK.Queue()
+    attacker = _FORK.Process(target=_attack, args=(url, stop, found))
     attacker.start()
     try:
         yield outcomes
@@ -150,6 +158,32 @@ def attack(url: str) -> Iterator[dict[str, int]]:
         attacker.join(timeout=60)
     finally:
         attacker.kill()
+
+
+@contextmanager
+def serve_nothing() -> Iterator[str]:
+    """Answer everything at once, from a process of its own."""
+    ports = _FORK.Queue()
+    server = _FORK.Process(target=_serve_nothing, args=(ports,))
+    server.start()
+    try:
+        yield f"http://127.0.0.1:{ports.get(timeout=120)}"
+    finally:
+        server.kill()
+
+
+def _serve_nothing(ports: Any) -> None:
+    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\nConnection: close\r\n\r\n")
+        writer.close()
+
+    async def serve() -> None:
+        server = await asyncio.start_server(answer, "127.0.0.1", 0)
+        ports.put(server.sockets[0].getsockname()[1])
+        await server.serve_forever()
+
+    asyncio.run(serve())
 
 
 def _attack(url: str, stop: Any, found: Any) -> None:
