@@ -1,6 +1,7 @@
 """A real server in a thread of this process, with a predictor that stands in for a policy."""
 
 import io
+import logging
 import socket
 import threading
 import time
@@ -105,9 +106,10 @@ def draw() -> Callable[..., bytes]:
 
 
 @pytest.fixture
-def start(predictor: StandIn, tmp_path) -> Iterator[Callable[..., httpx2.Client]]:
-    """Start a server with settings and return a client of it."""
+def start(predictor: StandIn, tmp_path, caplog) -> Iterator[Callable[..., httpx2.Client]]:
+    """Start a server with settings and return a client of it; caplog has what it complains of."""
     running: list[tuple[uvicorn.Server, threading.Thread]] = []
+    complaints = logging.getLogger("uvicorn.error")  # they do not reach the root
 
     def start_one(**settings: Any) -> httpx2.Client:
         folder = tmp_path / "uploads"
@@ -125,6 +127,7 @@ def start(predictor: StandIn, tmp_path) -> Iterator[Callable[..., httpx2.Client]
         for _ in range(500):
             try:
                 if client.get("/readyz").status_code == 200:
+                    complaints.addHandler(caplog.handler)  # those that were there are taken away
                     return client
             except httpx2.TransportError:
                 pass
@@ -135,3 +138,4 @@ def start(predictor: StandIn, tmp_path) -> Iterator[Callable[..., httpx2.Client]
     for server, thread in running:
         server.should_exit = True
         thread.join(timeout=30)
+    complaints.removeHandler(caplog.handler)

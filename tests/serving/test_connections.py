@@ -159,6 +159,20 @@ def test_nothing_is_kept_of_connections_that_were_broken_off(start, connect) -> 
     assert len(kept) < 20
 
 
+def test_a_body_that_is_refused_while_it_is_read_is_answered_once(
+    start, connect, caplog: pytest.LogCaptureFixture
+) -> None:
+    client = start()
+    with caplog.at_level(logging.ERROR):
+        for _ in range(5):
+            crumbs = connect(client)
+            with contextlib.suppress(ConnectionError):
+                crumbs.sendall(HEAD_OF_CHUNKS + b"1\r\nx\r\n" * 2000)
+                assert read_to_end(crumbs).count(b"HTTP/1.1 400 ") < 2
+        assert client.get("/healthz").status_code == 200
+    assert caplog.records == []
+
+
 def test_a_body_in_some_small_chunks_is_taken(start) -> None:
     form = b'--x\r\nContent-Disposition: form-data; name=row\r\n\r\n{"task": "doors"}\r\n--x--\r\n'
     kind = {"Content-Type": "multipart/form-data; boundary=x"}

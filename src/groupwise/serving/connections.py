@@ -51,6 +51,8 @@ class Connection(H11Protocol):
 
     def send_400_response(self, msg: str) -> None:
         """Answer what is no HTTP, unless it follows an answer."""
+        if self.cycle is not None:
+            self.cycle.disconnected = True  # what the application still says comes too late
         if self.conn.our_state in (h11.IDLE, h11.SEND_RESPONSE):
             super().send_400_response(msg)
         else:
