@@ -86,6 +86,33 @@ def test_a_check_that_is_called_is_not_called_again() -> None:
     assert score(RIGHT, tests).value == 1.0
 
 
+TWO_TIMES = "assert double(double(1)) == 4"
+TWICE = "items = [2]\nassert double(items) == [2, 2]\nassert double(items) == [2, 2]\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "tests"),
+    [
+        ("import os as double", CHECK),
+        ("import enum as double", CHECK),
+        ("import os\ndef double(x): return os", CHECK),
+        ("def double(x): return double", CHECK),
+        ("def double(f): return f(f)", "assert double(lambda f: double(f)) == 4"),
+        ("def double(f): return double(f, f)", "assert double(lambda: 1) == 4"),
+        ("def double(f): return f.secret", "assert double(lambda: 2) == 4"),
+        ("def double(x): x.append(x)\n", TWICE),
+        ("def double(x): x.append((x,))\n", TWICE),
+        ("def double(x):\n for _ in range(400): x = [x]\n return x", TWO_TIMES),
+        ("def double(x): return open('/tmp/a', 'w')", TWO_TIMES),
+        ("def double(x): return iter([x])", TWO_TIMES),
+        ("class Double: pass\ndef double(x): return Double", CHECK),
+    ],
+)
+def test_no_program_has_its_score_taken_away(text: str, tests: str) -> None:
+    """A program that cannot pass would rather have no score than 0."""
+    assert score(text, tests).value == 0.0
+
+
 MONEY = """
 class Money:
     def __init__(self, amount): self.amount = amount

@@ -136,7 +136,7 @@ def test_what_fails_has_its_error(tests: str, error: str) -> None:
     "tests",
     [
         "class Mine: pass\nmake(Mine().__dict__)\nmake(Mine())",
-        "l = []\nl.append(l)\nmake(l)",
+        "import collections\nl = collections.deque()\nl.append(l)\nmake(l)",
         "import io\nmake(io.StringIO('a'))",
     ],
 )
@@ -144,6 +144,19 @@ def test_what_cannot_be_handed_over_is_refused_and_not_failed(tests: str) -> Non
     result = check(tests)
     assert result.status == "refused"
     assert "cannot be handed over" in result.message
+
+
+@pytest.mark.parametrize(
+    "tests",
+    [
+        "l, t = [], {'inner': []}\nl.append(l)\nput(t, 'a', l)\nassert t['inner'][0] is l is l[0]",
+        "d = {}\nd['me'] = d\nput(d['me'] | {'inner': []}, 'a', 1)\nassert make(d).height == 1",
+        "l = 0\nfor _ in range(400): l = [l]\nassert apply(len, l) == [1]",
+    ],
+)
+def test_what_contains_itself_or_is_deep_is_handed_over(tests: str) -> None:
+    result = check(tests)
+    assert result.status == "passed", result
 
 
 def test_a_module_of_the_program_does_not_make_its_tests_unusable() -> None:

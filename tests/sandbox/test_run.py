@@ -2,6 +2,10 @@
 
 import asyncio
 import math
+import os
+import platform
+import subprocess
+import sys
 import time
 from typing import Any
 
@@ -151,6 +155,56 @@ def test_a_machine_without_namespaces_is_explained(
         explain_missing.cache_clear()
     assert refused.status == "refused"
     assert "No permissions to create new namespace" in refused.message
+
+
+def run_elsewhere(command: list[str], **given: Any) -> str:
+    """Return what a process that is not as this one prints of a run."""
+    code = (
+        "from groupwise.sandbox import run_python\n"
+        "r = run_python('6 * 7', tests='assert True')\n"
+        "print(r.status, r.value, 'threads' in r.in_force, r.message)"
+    )
+    environment = {"PATH": os.environ["PATH"], "PYTHONPATH": os.pathsep.join(sys.path)}
+    done = subprocess.run(
+        [*command, "-W", "ignore", "-c", code],
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=False,
+        **given,
+    )
+    if done.returncode != 0:
+        pytest.skip(f"no process of that kind can be had here: {done.stderr[-200:]}")
+    return done.stdout
+
+
+@needs_bubblewrap
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can become somebody else")
+def test_it_works_for_who_is_not_root() -> None:
+    # Another user may often not read the interpreter of root's environment.
+    python = f"/usr/bin/python3.{sys.version_info.minor}"
+    said = run_elsewhere([python], user=65534, group=65534, extra_groups=[], cwd="/")
+    assert said.split() == ["passed", "42", "True"]
+
+
+@needs_bubblewrap
+def test_where_namespaces_are_forbidden_it_is_refused_in_a_sentence() -> None:
+    shell = 'echo 0 > /proc/sys/user/max_user_namespaces && exec "$0" "$@"'
+    said = run_elsewhere(["unshare", "--user", "-r", "sh", "-c", shell, sys.executable])
+    assert said.startswith("refused None False bubblewrap is installed but cannot make a sandbox")
+    assert "allow user namespaces" in said
+
+
+@needs_bubblewrap
+def test_a_result_says_which_limits_were_in_force(monkeypatch: pytest.MonkeyPatch) -> None:
+    always = {"clock", "output", "processor_time", "address_space", "files"}
+    in_force = set(run_python("1").in_force)
+    assert in_force >= always
+    assert ("system_calls" in in_force) == (platform.machine() in ("x86_64", "aarch64"))
+    monkeypatch.setattr("groupwise.sandbox.cpython.build_program_filter", lambda **_: b"")
+    in_force = set(run_python("1").in_force)
+    assert in_force >= always
+    assert "system_calls" not in in_force
 
 
 def test_limits_are_a_config() -> None:

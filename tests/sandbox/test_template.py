@@ -27,7 +27,7 @@ PATIENT = Limits(timeout_s=30, memory_mib=192, file_mib=4)
 def no_filters(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Namespaces, limits and capabilities alone."""
     monkeypatch.setattr(bubblewrap, "build_outer_filter", lambda: b"")
-    monkeypatch.setattr("groupwise.sandbox.cpython.build_program_filter", lambda: b"")
+    monkeypatch.setattr("groupwise.sandbox.cpython.build_program_filter", lambda **_: b"")
     template._template.forget()
     bubblewrap._open_filter.cache_clear()
     yield
@@ -371,7 +371,27 @@ import threading, time
 threading.stack_size(32768)
 for _ in range(200): threading.Thread(target=time.sleep, args=(9,), daemon=True).start()
 """
-    assert run_python(program, limits=SHORT).error == "RuntimeError"
+    result = run_python(program, limits=SHORT)
+    assert (result.error, "threads" in result.in_force) == ("RuntimeError", True)
     monkeypatch.setattr(bubblewrap, "open_users", lambda: -1)
     monkeypatch.setattr(template, "_template", template._Template())
-    assert run_python("6 * 7", limits=SHORT).value == 42
+    roots = run_python("6 * 7", limits=SHORT)
+    assert (roots.value, "threads" in roots.in_force) == (42, False)
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="nobody else owns the machine's devices")
+@pytest.mark.parametrize("can_fork", [True, False], ids=["template", "interpreter"])
+@pytest.mark.parametrize(
+    "change",
+    ["chmod('/dev/null', 0o666)", "utime('/dev/null')", "fchmod(os.open('/dev/zero', 0), 0o666)"],
+)
+def test_a_program_of_roots_changes_no_device_of_the_machine(
+    change: str, can_fork: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where nobody may not read the interpreter, ``chmod`` of /dev/null changed it for all."""
+    monkeypatch.setattr(bubblewrap, "open_users", lambda: -1)
+    monkeypatch.setattr(template, "_template", template._Template())
+    if not can_fork:
+        template._template.why_not = "it shall not"
+    result = run_python(f"import os\nos.{change}", limits=SHORT)
+    assert (result.status, result.error) == ("failed", "PermissionError")

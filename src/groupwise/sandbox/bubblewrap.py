@@ -155,7 +155,7 @@ def make_sealed_file(name: str, data: bytes) -> int:
 
 
 def start_guest(
-    *, file_mib: int, stdin: int, control_fd: int, calls_fd: int
+    *, file_mib: int, stdin: int, control_fd: int, calls_fd: int, group_fd: int
 ) -> subprocess.Popen[bytes]:
     """Start a sandbox whose first process waits for its request on ``control_fd``.
 
@@ -164,15 +164,15 @@ def start_guest(
         stdin: descriptor that the program reads from.
         control_fd: the guest's end of the conversation.
         calls_fd: the guest's end for calls of host functions; -1 if there are none.
+        group_fd: entry of its control group; -1 if there is none.
 
     Raises:
         SandboxError: if bubblewrap is not installed or cannot be started.
     """
     filter_fd = _copy_filter()
     try:
-        return _start(
-            "start", (control_fd, calls_fd), stdin=stdin, file_mib=file_mib, filter_fd=filter_fd
-        )
+        descriptors = (control_fd, calls_fd, group_fd)
+        return _start("start", descriptors, stdin=stdin, file_mib=file_mib, filter_fd=filter_fd)
     finally:
         if filter_fd >= 0:
             os.close(filter_fd)
@@ -190,7 +190,7 @@ def start_template(requests_fd: int, users_fd: int) -> subprocess.Popen[bytes]:
     Raises:
         SandboxError: if bubblewrap is not installed or cannot be started.
     """
-    descriptors = (requests_fd, _open_filter(os.getpid()), int(users_fd >= 0))
+    descriptors = (requests_fd, _open_filter(os.getpid()))
     return _start("template", descriptors, stdin=subprocess.DEVNULL, users_fd=users_fd)
 
 
@@ -234,15 +234,17 @@ def _start(
     users_fd: int = -1,
 ) -> subprocess.Popen[bytes]:
     bundle = _open_bundle(os.getpid())
-    arguments = [_BOOT, f"{guest.__name__}.{module}", *map(str, (bundle, *descriptors))]
+    is_template = module == "template"
+    numbers = (bundle, *descriptors, *([int(users_fd >= 0)] if is_template else []))
+    arguments = [_BOOT, f"{guest.__name__}.{module}", *map(str, numbers)]
     command = build_command(
         file_mib=file_mib,
         filter_fd=filter_fd,
         arguments=arguments,
-        is_template=module == "template",
+        is_template=is_template,
         users_fd=users_fd,
     )
-    passed = (bundle, *descriptors[:2], filter_fd, users_fd)
+    passed = (bundle, *descriptors, filter_fd, users_fd)
     try:
         return subprocess.Popen(
             command,

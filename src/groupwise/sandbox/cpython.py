@@ -8,13 +8,14 @@ import asyncio
 import math
 import os
 import socket
+import subprocess
 import time
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, get_args
 
 from groupwise.sandbox.bubblewrap import make_sealed_file
-from groupwise.sandbox.guest.channel import frame
-from groupwise.sandbox.guest.codec import load
+from groupwise.sandbox.calls import Caller
+from groupwise.sandbox.control_groups import Group, make_group
 from groupwise.sandbox.guest.values import (
     MAX_MESSAGE_LENGTH,
     MAX_NAME_LENGTH,
@@ -22,15 +23,14 @@ from groupwise.sandbox.guest.values import (
     read_value,
 )
 from groupwise.sandbox.host_functions import HostFunctions
+from groupwise.sandbox.messages import receive, send
 from groupwise.sandbox.result import Job, Result, Status
 from groupwise.sandbox.seccomp import build_program_filter
-from groupwise.sandbox.template import Forked, start_guest
+from groupwise.sandbox.template import Forked, is_roots, start_guest
 
 _START_S = 20.0
 _END_S = 1.0
-_MAX_CALL_BYTES = 1 << 22
 _MAX_VERDICT_BYTES = 1 << 24  # the longest text of a value, each character an escape
-_MAX_REFUSALS = 100
 _STATUSES: dict[Any, Status] = {status: status for status in get_args(Status)}
 _FIRST = asyncio.FIRST_COMPLETED
 
@@ -62,28 +62,35 @@ async def run_cpython(job: Job, functions: HostFunctions) -> Result:
     Raises:
         SandboxError: if bubblewrap cannot be started.
     """
+    group = make_group(job.limits)
+    output = Output(job.limits.output_kib << 10)
+    try:
+        verdict, in_force = await _run(job, functions, output, group)
+        if group is not None and group.was_full():
+            verdict = {**verdict, "status": "memory", "message": "over its group's memory"}
+    finally:
+        if group is not None:
+            group.remove()
+    return replace(read_verdict(verdict, output), in_force=in_force)
+
+
+async def _run(
+    job: Job, functions: HostFunctions, output: Output, group: Group | None
+) -> tuple[dict[str, Any], tuple[str, ...]]:
+    """Return the verdict, and which limits were in force."""
     control, control_inside = socket.socketpair()
     calls, calls_inside = socket.socketpair() if job.functions else (None, None)
     sockets = [s for s in (control, control_inside, calls, calls_inside) if s is not None]
-    output = Output(job.limits.output_kib << 10)
     try:
-        text = (job.stdin or "").encode("utf-8", "surrogatepass")
-        stdin = make_sealed_file("groupwise-input", text)
-        try:
-            process = start_guest(
-                file_mib=job.limits.file_mib,
-                stdin=stdin,
-                control_fd=control_inside.fileno(),
-                calls_fd=-1 if calls_inside is None else calls_inside.fileno(),
-            )
-        finally:
-            os.close(stdin)
+        process = _start(job, control_inside, calls_inside, group)
         for inside in (control_inside, calls_inside):
             if inside is not None:
                 inside.close()
         async with _Readers(process, output) as readers:
             talk = asyncio.ensure_future(_talk(job, control, readers))
-            answer = asyncio.ensure_future(_answer_calls(calls, functions))
+            tasks: list[asyncio.Future[Any]] = [talk]
+            if calls is not None:
+                tasks.append(asyncio.ensure_future(Caller(calls, functions).answer_all()))
             try:
                 verdict = await _watch(talk, readers.started, job, output, functions)
             except (OSError, EOFError, ValueError, RecursionError) as error:
@@ -91,16 +98,33 @@ async def run_cpython(job: Job, functions: HostFunctions) -> Result:
                 status = "crashed" if readers.started.is_set() else "refused"
                 verdict = {"status": status, "message": str(error)}
             finally:
-                for task in (talk, answer):
+                for task in tasks:
                     task.cancel()
-                await asyncio.gather(talk, answer, return_exceptions=True)
+                await asyncio.gather(*tasks, return_exceptions=True)
                 await readers.end(talk.done() and not talk.cancelled())
             if readers.is_lost:
                 verdict = {"status": "refused", "message": "what it was forked from has ended"}
+        return verdict, readers.in_force
     finally:
         for end in sockets:
             end.close()
-    return read_verdict(verdict, output)
+
+
+def _start(
+    job: Job, control: socket.socket, calls: socket.socket | None, group: Group | None
+) -> Forked | subprocess.Popen[bytes]:
+    text = (job.stdin or "").encode("utf-8", "surrogatepass")
+    stdin = make_sealed_file("groupwise-input", text)
+    try:
+        return start_guest(
+            file_mib=job.limits.file_mib,
+            stdin=stdin,
+            control_fd=control.fileno(),
+            calls_fd=-1 if calls is None else calls.fileno(),
+            group_fd=-1 if group is None else group.entry,
+        )
+    finally:
+        os.close(stdin)
 
 
 class _Readers:
@@ -111,6 +135,7 @@ class _Readers:
         self.output = output
         self.started = asyncio.Event()
         self.is_lost = False  # by no fault of the program
+        self.in_force: tuple[str, ...] = ()
         self.transports: list[asyncio.ReadTransport] = []
         self.tasks: list[asyncio.Task[None]] = []
 
@@ -149,17 +174,34 @@ class _Readers:
 async def _talk(job: Job, control: socket.socket, readers: _Readers) -> dict[str, Any]:
     """Send the request, the tests when the program's body has run, and return the verdict."""
     control.setblocking(False)
-    await _send(control, _describe(job))
-    if "started" not in await _receive(control):
+    request = _describe(job)
+    roots = is_roots(readers.process)
+    request["filter"] = build_program_filter(is_roots=roots).hex()
+    await send(control, request)
+    answer = await receive(control, max_bytes=_MAX_VERDICT_BYTES)
+    if "started" not in answer:
         raise ValueError("it did not start")
+    readers.in_force = _list_limits(
+        is_roots=roots, is_filtered=request["filter"] != "", is_in_group=answer.get("group") is True
+    )
     readers.started.set()
-    message = await _receive(control)
+    message = await receive(control, max_bytes=_MAX_VERDICT_BYTES)
     if "body" in message:
         tests = job.tests
         source, entry_point = (tests.source, tests.entry_point) if tests else ("", None)
-        await _send(control, {"source": source, "entry_point": entry_point})
-        message = await _receive(control)
+        await send(control, {"source": source, "entry_point": entry_point})
+        message = await receive(control, max_bytes=_MAX_VERDICT_BYTES)
     return message
+
+
+def _list_limits(*, is_roots: bool, is_filtered: bool, is_in_group: bool) -> tuple[str, ...]:
+    always = ("clock", "output", "processor_time", "address_space", "files")
+    return (
+        *always,
+        *(() if is_roots else ("threads",)),  # the kernel counts none of root
+        *(("system_calls",) if is_filtered else ()),
+        *(("group_memory", "group_processes") if is_in_group else ()),
+    )
 
 
 def _describe(job: Job) -> dict[str, Any]:
@@ -168,7 +210,6 @@ def _describe(job: Job) -> dict[str, Any]:
         "program": job.program,
         "functions": dict(job.functions),
         "in_order": job.is_in_order,
-        "filter": build_program_filter().hex(),
         "limits": {
             "cpu_s": math.ceil(limits.cpu_s or limits.timeout_s),
             "memory_bytes": limits.memory_mib << 20,
@@ -206,76 +247,6 @@ async def _watch(
         over.cancel()
         start.cancel()
     return talk.result() if talk.done() else {"status": "output"}
-
-
-async def _answer_calls(calls: socket.socket | None, functions: HostFunctions) -> None:
-    """Answer the program's calls of host functions, those at the same time in any order."""
-    if calls is None:
-        return
-    calls.setblocking(False)
-    lock, tasks = asyncio.Lock(), set()
-
-    async def answer(message: dict[str, Any]) -> None:
-        given = await functions.call(message["name"], message["args"], message["kwargs"])
-        reply: dict[str, Any] = {"number": message["number"]}
-        if given.error:
-            reply["error"] = {"class": given.error, "text": given.message}
-        else:
-            reply["value"] = given.value
-        async with lock:
-            await _send(calls, reply)
-
-    try:
-        # One that is over the limit is told so; a program that goes on is not listened to.
-        for _ in range(functions.max_calls + _MAX_REFUSALS):
-            message = await _receive(calls, max_bytes=_MAX_CALL_BYTES)
-            if not _is_call(message):
-                return
-            task = asyncio.ensure_future(answer(message))
-            tasks.add(task)
-            task.add_done_callback(tasks.discard)
-        await asyncio.Event().wait()
-    except (EOFError, OSError, ValueError, RecursionError):
-        return
-    finally:
-        for task in tasks:
-            task.cancel()
-
-
-def _is_call(message: dict[str, Any]) -> bool:
-    kinds = {"name": str, "args": list, "kwargs": dict, "number": int}
-    return all(isinstance(message.get(key), kind) for key, kind in kinds.items())
-
-
-async def _send(end: socket.socket, message: Any) -> None:
-    await asyncio.get_running_loop().sock_sendall(end, frame(message))
-
-
-async def _receive(end: socket.socket, *, max_bytes: int = _MAX_VERDICT_BYTES) -> dict[str, Any]:
-    """Return the next message.
-
-    Raises:
-        EOFError, OSError: if the other end is closed.
-        ValueError: if what comes is no message.
-    """
-    length = int.from_bytes(await _read(end, 4), "big")
-    if length > max_bytes:
-        raise ValueError("a message is too long")
-    message = load(await _read(end, length))
-    if not isinstance(message, dict):
-        raise ValueError("a message is no object")
-    return message
-
-
-async def _read(end: socket.socket, num_bytes: int) -> bytes:
-    loop = asyncio.get_running_loop()
-    data = bytearray()
-    while len(data) < num_bytes:
-        part = await loop.sock_recv(end, min(num_bytes - len(data), 1 << 20))
-        if not part:
-            raise EOFError("the sandbox has ended")
-        data += part
-    return bytes(data)
 
 
 def read_verdict(verdict: dict[str, Any], output: Output) -> Result:

@@ -68,6 +68,10 @@ class Result:
         message: the beginning of the error's text, or why it was refused.
         in_tests: the error came up while the tests ran.
         duration_s: seconds from the call to the result.
+        in_force: the limits that held here: always ``clock``, ``output``, ``processor_time``,
+            ``address_space`` and ``files``; ``threads`` unless programs are root's outside;
+            ``system_calls`` where there is a filter for this machine; ``group_memory`` and
+            ``group_processes`` where it ran in a control group. Empty if it did not run.
     """
 
     status: Status
@@ -77,6 +81,7 @@ class Result:
     message: str = ""
     in_tests: bool = False
     duration_s: float = 0.0
+    in_force: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,8 +2,10 @@
 
 One is for everything inside the sandbox: no tracing, mounting, namespaces or kernel interfaces.
 The other is for the program alone: also no new processes, no other programs, no sockets but pairs,
-no signals to others, nothing that is done to other processes, and no memory that its limits do not
-count: that of the kernel for attributes, queues, watches, timers and large pipes.
+no signals to others, nothing that is done to other processes or to the whole machine, and no
+memory that its limits do not count: that of the kernel for attributes, queues, watches, timers and
+large pipes.
+What a kernel got after these tables were written does not exist in either.
 Source: Linux, arch/x86/entry/syscalls/syscall_64.tbl; include/uapi/asm-generic/unistd.h (aarch64);
 include/uapi/linux/{audit,bpf_common,seccomp}.h.
 """
@@ -18,8 +20,10 @@ _ALLOW, _KILL, _ERROR = 0x7FFF0000, 0x80000000, 0x00050000
 _NUMBER_AT, _ARCHITECTURE_AT, _FIRST_ARGUMENT_AT, _ARGUMENT_BYTES = 0, 4, 16, 8
 _EPERM, _ENOSYS = 1, 38
 _X32_CALLS = 0x40000000
+_FIRST_UNKNOWN = 449  # on both; C libraries do without, as on an older kernel
 _CLONE_NEW_USER, _CLONE_THREAD = 0x10000000, 0x00010000
 _SET_PIPE_SIZE, _LEASE, _NOTIFY = 1031, 1024, 1026
+_CORE_SIZE = 4
 _UNIX = 1
 
 # The number of each call on x86-64 and on aarch64; None where there is none.
@@ -131,6 +135,8 @@ NOT_THE_PROGRAM: dict[str, tuple[int | None, int | None]] = {
     "signalfd4": (289, 74),
     "io_setup": (206, 0),
     "vmsplice": (278, 75),
+    "sync": (162, 81),
+    "syncfs": (306, 267),
     "landlock_create_ruleset": (444, 444),
     "landlock_add_rule": (445, 445),
     "seccomp": (317, 277),
@@ -145,11 +151,22 @@ NOT_THE_PROGRAM: dict[str, tuple[int | None, int | None]] = {
     "mbind": (237, 235),
     "set_mempolicy": (238, 237),
 }
+# Where programs are root's, devices are theirs, too, as files: these would change the machine's.
+NOT_ROOTS: dict[str, tuple[int | None, int | None]] = {
+    "chmod": (90, None),
+    "fchmod": (91, 52),
+    "fchmodat": (268, 53),
+    "utime": (132, None),
+    "utimes": (235, None),
+    "futimesat": (261, None),
+    "utimensat": (280, 88),
+}
 BY_ARGUMENT: dict[str, tuple[int | None, int | None]] = {
     "clone": (56, 220),
     "clone3": (435, 435),
     "fcntl": (72, 25),
     "prlimit64": (302, 261),
+    "setrlimit": (160, 164),
     "socketpair": (53, 199),
 }
 
@@ -168,9 +185,15 @@ def build_outer_filter(machine: str | None = None) -> bytes:
     )
 
 
-def build_program_filter(machine: str | None = None) -> bytes:
-    """Return the filter that the program's process adds to itself."""
-    return _build(NOT_THE_PROGRAM, machine, _check_arguments)
+def build_program_filter(machine: str | None = None, *, is_roots: bool = False) -> bytes:
+    """Return the filter that the program's process adds to itself.
+
+    Args:
+        machine: as for the other filter.
+        is_roots: whether the user of that process is, outside, root.
+    """
+    refused = {**NOT_THE_PROGRAM, **NOT_ROOTS} if is_roots else NOT_THE_PROGRAM
+    return _build(refused, machine, _check_arguments)
 
 
 def _check_arguments(at: Callable[[str], int]) -> list[list[_Instruction]]:
@@ -180,6 +203,9 @@ def _check_arguments(at: Callable[[str], int]) -> list[list[_Instruction]]:
         [(_EQUAL, 0, 1, at("clone3")), (_RETURN, 0, 0, _ERROR | _ENOSYS)],
         _check_clone(at("clone"), _CLONE_THREAD, when_clear=_EPERM),
         *(_refuse_argument(fcntl, 1, value) for value in (_SET_PIPE_SIZE, _LEASE, _NOTIFY)),
+        # A dump of memory may be handed to a program of the machine unless its limit is 1.
+        _refuse_argument(at("setrlimit"), 0, _CORE_SIZE),
+        _refuse_argument(at("prlimit64"), 1, _CORE_SIZE),
         _want_argument(at("prlimit64"), 0, 0),  # of itself
         _want_argument(at("socketpair"), 0, _UNIX),  # event loops wake themselves with one
     ]
@@ -238,6 +264,8 @@ def _build(
         (_LOAD, 0, 0, _NUMBER_AT),
         (_AT_LEAST, 0, 1, _X32_CALLS),
         (_RETURN, 0, 0, _ERROR | _EPERM),
+        (_AT_LEAST, 0, 1, _FIRST_UNKNOWN),
+        (_RETURN, 0, 0, _ERROR | _ENOSYS),
     ]
     for check in make_checks(lambda name: BY_ARGUMENT[name][column] or 0):
         code += check

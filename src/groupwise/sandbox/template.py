@@ -24,7 +24,9 @@ class Forked:
     Args:
         template: where to ask for it.
         size: bytes of its temporary folder.
-        files: descriptors of its input, the conversation, and calls if there are any.
+        files: descriptors of its input, the conversation, calls and the control group; -1 for
+            what there is not.
+        has_user: whether it is another user's than this process.
 
     Attributes:
         stdout: what it prints.
@@ -34,15 +36,20 @@ class Forked:
         OSError: if the template has just ended, or has too much to do.
     """
 
-    def __init__(self, template: socket.socket, size: int, files: list[int]) -> None:
+    def __init__(
+        self, template: socket.socket, size: int, files: list[int], *, has_user: bool
+    ) -> None:
+        self.has_user = has_user
         self._line, inside = socket.socketpair()
         self._line.setblocking(False)
         pipes = os.pipe(), os.pipe()
         self.stdout, self.stderr = (os.fdopen(reader, "rb", buffering=0) for reader, _ in pipes)
         writers = [writer for _, writer in pipes]
         try:
-            sent = [inside.fileno(), files[0], *writers, *files[1:]]
-            socket.send_fds(template, [b"%d" % size], sent)
+            given = [fd for fd in files if fd >= 0]
+            sent = [inside.fileno(), given[0], *writers, *given[1:]]
+            has = [fd >= 0 for fd in files[2:]]
+            socket.send_fds(template, [b"%d %d %d" % (size, *has)], sent)
         except OSError:
             for end in (self._line, self.stdout, self.stderr):
                 end.close()
@@ -73,6 +80,7 @@ class _Template:
     def __init__(self) -> None:
         self.lock = threading.Lock()
         self.end: socket.socket | None = None
+        self.has_user = False
         self.why_not: str | None = None
 
     def find(self) -> socket.socket | None:
@@ -82,7 +90,7 @@ class _Template:
                 self.forget()
             if self.end is None and self.why_not is None:
                 try:
-                    self.end = _start_any()
+                    self.end, self.has_user = _start_any()
                 except SandboxError as error:
                     self.why_not = str(error)
                     warnings.warn(f"every program starts an interpreter: {error}", stacklevel=2)
@@ -109,8 +117,13 @@ def explain_slow() -> str | None:
     return None if _template.find() is not None else _template.why_not
 
 
+def is_roots(process: Forked | subprocess.Popen[bytes]) -> bool:
+    """Say whether a program is root's outside: the kernel counts none of its threads."""
+    return os.geteuid() == 0 and not (isinstance(process, Forked) and process.has_user)
+
+
 def start_guest(
-    *, file_mib: int, stdin: int, control_fd: int, calls_fd: int
+    *, file_mib: int, stdin: int, control_fd: int, calls_fd: int, group_fd: int
 ) -> Forked | subprocess.Popen[bytes]:
     """Start a sandbox: forked from the template if there can be one.
 
@@ -121,29 +134,29 @@ def start_guest(
     """
     template = _template.find()
     if template is not None:
-        files = [descriptor for descriptor in (stdin, control_fd, calls_fd) if descriptor >= 0]
+        files = [stdin, control_fd, calls_fd, group_fd]
         with suppress(OSError):
-            return Forked(template, file_mib << 20, files)
+            return Forked(template, file_mib << 20, files, has_user=_template.has_user)
     return bubblewrap.start_guest(
-        file_mib=file_mib, stdin=stdin, control_fd=control_fd, calls_fd=calls_fd
+        file_mib=file_mib, stdin=stdin, control_fd=control_fd, calls_fd=calls_fd, group_fd=group_fd
     )
 
 
-def _start_any() -> socket.socket:
-    """Return the end of a conversation with a template, for root one with a user for programs.
+def _start_any() -> tuple[socket.socket, bool]:
+    """Return the end of a conversation with a template, and if it has a user for programs.
 
     Raises:
-        SandboxError: if neither can do here what it has to.
+        SandboxError: if none can do here what it has to.
     """
     users_fd = bubblewrap.open_users()
     if users_fd >= 0:
         try:
-            return _start(users_fd)
+            return _start(users_fd), True
         except SandboxError:
             pass  # it is so where nobody but root may read the interpreter
         finally:
             os.close(users_fd)
-    return _start(-1)
+    return _start(-1), False
 
 
 def _start(users_fd: int) -> socket.socket:

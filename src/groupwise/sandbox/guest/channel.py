@@ -20,9 +20,11 @@ class Channel:
     Args:
         reading: descriptor to read from.
         writing: descriptor to write to.
+        max_depth: of messages that are read; None: whatever can be read.
     """
 
-    def __init__(self, reading: int, writing: int) -> None:
+    def __init__(self, reading: int, writing: int, *, max_depth: int | None = None) -> None:
+        self.max_depth = max_depth
         self.reading = reading
         self.writing = writing
 
@@ -42,12 +44,21 @@ class Channel:
 
         Raises:
             EOFError: if the other end is closed.
-            ValueError: if what comes is no message, or too long.
+            ValueError: if what comes is no message, or too long or deep.
         """
         length = int.from_bytes(self._read(_LENGTH_BYTES), "big")
         if length > MAX_MESSAGE_BYTES:
             raise ValueError("a message is too long")
-        return load(self._read(length))
+        data = self._read(length)
+        message = load(data)
+        deepest = self.max_depth
+        if (
+            deepest
+            and data.count(b"[") + data.count(b"{") > deepest
+            and _is_deeper(message, deepest)
+        ):
+            raise ValueError("a message is too deep")
+        return message
 
     def _read(self, num_bytes: int) -> bytes:
         parts: list[bytes] = []
@@ -58,6 +69,20 @@ class Channel:
             parts.append(part)
             num_bytes -= len(part)
         return b"".join(parts)
+
+
+def _is_deeper(message: Any, depth: int) -> bool:
+    level = [message]
+    for _ in range(depth):
+        level = [
+            inner
+            for held in level
+            if type(held) is list or type(held) is dict
+            for inner in (held if type(held) is list else held.values())
+        ]
+        if not level:
+            return False
+    return True
 
 
 def frame(message: Any) -> bytes:

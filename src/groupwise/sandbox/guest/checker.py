@@ -61,6 +61,7 @@ class Program:
         is_gone: its process has ended; tests that swallowed this have not passed.
         not_passable: what could not be handed over; empty if everything could.
         num_asked: how often it was asked for something.
+        has_changed: it has changed a container that it was given.
     """
 
     def __init__(self, channel: Channel) -> None:
@@ -68,6 +69,7 @@ class Program:
         self.is_gone = False
         self.not_passable = ""
         self.num_asked = 0
+        self.has_changed = False
         self.callbacks: list[Any] = []
         self.given_objects: set[int] = set()
         self.raised: list[BaseException] = []
@@ -105,6 +107,7 @@ class Program:
         self.origin = _derive_origin(action, args)
         try:
             self._hear(reply)
+            self.has_changed |= bool(reply.get("after"))
             shared.restore(reply.get("after", ()), lambda held: self._stand_in(held, shared))
             raised = self.decode(reply["error"]) if "error" in reply else None
             result = None if raised else self._read_result(reply, shared)
@@ -136,7 +139,9 @@ class Program:
                 }
             return request
         except RecursionError:
-            if self.depth > 1:  # the program and the tests have called each other too deep
+            if self.depth > 1 or self.has_changed:
+                # The program and the tests have called each other too deep, or it has put what it
+                # was given into itself.
                 raise
             raise self.refuse("something that contains itself, or is very deep") from None
 
@@ -286,6 +291,7 @@ class Program:
                 return real
             known = Class(self, handle, own=own, inherited=inherited, has_data=has_data, real=real)
             if not is_error:
+                known.builtin = _find_builtin(above)
                 above = tuple(base for base in above if isinstance(base, Mirror))
             self.classes[handle] = mirror_class(known, str(name), above)
         return self.classes[handle]
@@ -378,6 +384,15 @@ async def _wait_for_nothing() -> None:
 
 _nothing = _wait_for_nothing()
 _nothing.close()
+
+
+def _find_builtin(bases: tuple[type, ...]) -> type | None:
+    """Return the class of builtins that a class with these bases extends."""
+    for base in bases:
+        found = get_class(base).builtin if isinstance(base, Mirror) else base
+        if found is not None and found is not object:
+            return found
+    return None
 
 
 def _get_handle(value: Any) -> int:

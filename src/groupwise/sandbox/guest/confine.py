@@ -47,7 +47,7 @@ def limit_resources(limits: dict[str, Any]) -> None:
         (resource.RLIMIT_FSIZE, limits["file_bytes"]),
         (resource.RLIMIT_NPROC, limits["num_threads"]),
         (resource.RLIMIT_NOFILE, _NUM_FILES),
-        (resource.RLIMIT_CORE, 0),
+        (resource.RLIMIT_CORE, 1),  # with 0 the kernel still hands a dump to a program for dumps
         (resource.RLIMIT_MSGQUEUE, 0),
         (resource.RLIMIT_MEMLOCK, 0),
         (resource.RLIMIT_SIGPENDING, _NUM_FILES),

@@ -38,9 +38,10 @@ class Shared:
         """Return a container as JSON: whole the first time, then its number.
 
         Raises:
-            RecursionError: if it contains itself.
+            RecursionError: if it contains itself, and is neither list nor dict.
         """
         number = self.numbers.get(id(value))
+        can_be_inside = self.is_answer or type(value) in (list, dict)
         if number is None and self.is_answer:
             return encode(value, other, self, is_inside=True)
         if number is None:
@@ -49,7 +50,7 @@ class Shared:
             content = encode(value, other, self, is_inside=True)
             self.open.discard(number)
             return {"&": [number, content]}
-        if number in self.open and not self.is_answer:
+        if number in self.open and not can_be_inside:
             raise RecursionError("it contains itself")
         return {"&": [number]}
 
@@ -64,14 +65,27 @@ class Shared:
         Raises:
             ValueError: if numbers are out of order.
         """
-        if len(held) == 1:
-            return self.containers[held[0]]
-        value = decode(held[1], other)
-        self.before += [None] * (held[0] + 1 - len(self.before))
-        self.containers += [None] * (held[0] + 1 - len(self.containers))
-        self.containers[held[0]], self.before[held[0]] = value, _copy(value)
-        self.numbers[id(value)] = held[0]
+        number, *contents = held
+        if not contents:
+            return self.containers[number]
+        is_dict = type(contents[0]) is dict and "d" in contents[0]
+        empty: Any = [] if type(contents[0]) is list else {} if is_dict else None
+        self._keep(number, empty)  # it may be in itself
+        value = decode(contents[0], other)
+        if empty is not None:
+            refill(empty, value)
+            value = empty
+        self._keep(number, value)
+        self.before[number] = _copy(value)
         return value
+
+    def _keep(self, number: int, value: Any) -> None:
+        missing = [None] * (number + 1 - len(self.containers))
+        self.containers += missing
+        self.before += missing
+        self.containers[number] = value
+        if value is not None:
+            self.numbers[id(value)] = number
 
     def list_changes(self, other: Callable[[Any], Any]) -> list[Any]:
         """Return number and content of each container that was changed."""

@@ -38,6 +38,9 @@ class Class:
         inherited: operators that it has from builtin classes.
         has_data: whether its instances are compared by their data.
         real: the class of the standard library that it is, or None.
+
+    Attributes:
+        builtin: the class of builtins that it extends, or None.
     """
 
     def __init__(
@@ -56,6 +59,8 @@ class Class:
         self.inherited = frozenset(inherited)
         self.has_data = has_data
         self.real = real
+        self.builtin: type | None = None
+        self.face: type | None = None  # for `isinstance` with the class of builtins
         self.is_named = False  # the tests name it as one names a class
 
 
@@ -137,6 +142,8 @@ def mirror_class(known: Class, name: str, bases: tuple[type, ...]) -> type:
         bases = bases or (Proxy,)
         has = known.own | known.inherited
         space = {name: METHODS[name] for name in METHODS if name in has}
+        if known.has_data and "__add__" in known.inherited:
+            space.setdefault("__radd__", METHODS["__radd__"])  # text + text has none of its own
         space["__slots__"] = ()
         space["__doc__"], space["__module__"] = _DOC, _MODULE
     return type.__new__(Mirror, name, bases, {**space, "_class": known})
@@ -150,7 +157,10 @@ class Proxy:
     @property
     def __class__(self) -> type:
         """The class, as ``isinstance`` asks for it."""
-        return get_class(type(self)).real or type(self)
+        known, kind = get_class(type(self)), type(self)
+        if known.builtin is not None and known.face is None:
+            known.face = type(type.__getattribute__(kind, "__name__"), (known.builtin,), {})
+        return known.real or known.face or kind
 
     def __getattr__(self, name: str) -> Any:
         if name in ("__wrapped__",) and not callable(self):
@@ -180,7 +190,7 @@ class Proxy:
         return not self == other
 
     def __hash__(self) -> int:
-        return hash(ask(self, "hash"))
+        return ask(self, "hash")  # that of a number is another than the number
 
     def __str__(self) -> str:
         return ask(self, "str")
@@ -302,6 +312,8 @@ def _contains(self: Any, item: Any) -> bool:
     if is_stand_in(item):
         return ask(self, "contains", item) is True
     own = get_class(type(self)).own
+    if "__contains__" not in own and has_data(self):
+        return item in get_data(self)
     can_iterate = {"__iter__", "__getitem__"} & (own | get_class(type(self)).inherited)
     if can_iterate and any(item is held or item == held for held in iter(self)):
         return True

@@ -33,17 +33,20 @@ if TYPE_CHECKING:
     from typing import Any
 
 _CPU_SIGNALS = (9, 24)
+_MAX_DEPTH, _FRAMES_OF_A_LEVEL = 1200, 5
 # What the tests see with these is only in their own process.
 _UNSEEN = ("assertWarns", "assertLogs", "assertNoLogs", "catch_warnings", "tracemalloc")
 
 
-def main(control_fd: int, calls_fd: int) -> None:
+def main(control_fd: int, calls_fd: int, group_fd: int) -> None:
     """Hold one program, and one conversation with the host about it.
 
     Args:
         control_fd: socket to the host.
         calls_fd: socket for calls of host functions; -1 if there are none.
+        group_fd: entry of a control group; -1 if there is none.
     """
+    is_in_group = _enter(group_fd)
     control = Channel(control_fd, control_fd)
     request = control.receive()
     hide_memory()
@@ -55,9 +58,24 @@ def main(control_fd: int, calls_fd: int) -> None:
         _become_program(request, Channel(from_checker, to_checker), calls_fd, kept)
     close_files({control_fd, to_program, from_program})
     limit_resources(request["limits"])
-    program = Program(Channel(from_program, to_program))
+    # All that the program may send can be sent back: what could not would be refused, not failed.
+    sys.setrecursionlimit(_MAX_DEPTH * _FRAMES_OF_A_LEVEL)
+    program = Program(Channel(from_program, to_program, max_depth=_MAX_DEPTH))
+    control.send({"started": True, "group": is_in_group})
     verdict = _judge(program, control, child)
     control.send(verdict)
+
+
+def _enter(group_fd: int) -> bool:
+    """Say whether this process is in its control group now, and what it forks will be."""
+    if group_fd < 0:
+        return False
+    try:
+        return os.write(group_fd, b"0") > 0
+    except OSError:  # older kernels ask who writes, and not who has opened it
+        return False
+    finally:
+        os.close(group_fd)
 
 
 def _become_program(request: dict[str, Any], channel: Channel, calls: int, kept: set[int]) -> None:
@@ -79,7 +97,6 @@ def _judge(program: Program, control: Channel, child: int) -> dict[str, Any]:
     in_tests = False
     verdict: dict[str, Any] = {}
     tests: dict[str, Any] = {"source": ""}
-    control.send({"started": True})
     try:
         verdict = _read_body(program)
         if verdict["status"] != "passed":

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 _NEW_USER, _NEW_PID = 0x10000000, 0x20000000
 _NEW_OTHERS = 0x40000000 | 0x08000000 | 0x04000000 | 0x02000000 | 0x00020000
 _NO_SUID_NO_DEVICES, _PRIVATE_BELOW = 2 | 4, 0x40000 | 0x4000
-_NUM_FILES, _INT_BYTES = 6, 4
+_NUM_FILES, _INT_BYTES = 7, 4
 _SIGKILL = 9
 _NUM_INODES = 4096
 _NOBODY = 65534
@@ -80,9 +80,11 @@ def _serve(requests: _socket.socket, me: int, user: int | None, outer: bytes) ->
                 watched.unregister(descriptor)
                 os.close(descriptor)
                 continue
-            size, (line, *files) = _receive(requests)
+            request, (line, *files) = _receive(requests)
             try:
-                running[line] = _fork(me, lambda s=size, f=files: _become_guest(s, f, user, outer))
+                running[line] = _fork(
+                    me, lambda r=request, f=files: _become_guest(r, f, user, outer)
+                )
                 watched.register(line, select.POLLIN)
             except OSError:  # too many processes or namespaces, for now
                 os.close(line)
@@ -91,15 +93,19 @@ def _serve(requests: _socket.socket, me: int, user: int | None, outer: bytes) ->
         dying = [child for child in dying if not os.waitpid(child, os.WNOHANG)[0]]
 
 
-def _receive(requests: _socket.socket) -> tuple[int, list[int]]:
-    """Return size of the folder and descriptors of the next request; end if there is none."""
+def _receive(requests: _socket.socket) -> tuple[list[int], list[int]]:
+    """Return numbers and descriptors of the next request; end if there is none.
+
+    The numbers are the size of the folder, and whether there are calls and a control group.
+    """
     room = _socket.CMSG_SPACE(_NUM_FILES * _INT_BYTES)
     data, sent, _, _ = requests.recvmsg(64, room, _socket.MSG_CMSG_CLOEXEC)
     if not data:
         os._exit(0)
     packed = sent[0][2]
     places = range(0, len(packed), _INT_BYTES)
-    return int(data), [int.from_bytes(packed[at : at + _INT_BYTES], sys.byteorder) for at in places]
+    numbers = [int(number) for number in data.split()]
+    return numbers, [int.from_bytes(packed[at : at + _INT_BYTES], sys.byteorder) for at in places]
 
 
 def _fork(me: int, work: Callable[[], None]) -> int:
@@ -125,13 +131,16 @@ def _do(work: Callable[[], None]) -> None:
         os._exit(code)
 
 
-def _become_guest(size: int, files: list[int], user: int | None, outer: bytes) -> None:
+def _become_guest(request: list[int], files: list[int], user: int | None, outer: bytes) -> None:
+    size, has_calls, has_group = request
     for number in range(3):
         os.dup2(files[number], number)
-    control, *calls = files[3:]
-    close_files({control, *calls})
+    control, *others = files[3:]
+    close_files({control, *others})
+    calls = others[0] if has_calls else -1
+    group = others[-1] if has_group else -1
     _divide(size, user, outer)
-    run_guest(control, calls[0] if calls else -1)
+    run_guest(control, calls, group)
 
 
 def _divide(size: int, user: int | None, outer: bytes) -> None:
