@@ -120,6 +120,12 @@ def test_resume_takes_the_recorded_config(tiny):
         (["rnu"], "No such command"),
         (["run", "tiny", "--config"], "requires an argument"),
         (["audit", "data", "tinny"], "did you mean 'tiny'?"),
+        (["run", "..:x"], "there is no module '..'"),
+        (["run", ":x"], "there is no module ''"),
+        (["run", "tiny", "--out", "a\udcff"], "the command line is not UTF-8"),
+        (["run", "tiny", "--out", "x" * 300], "File name too long"),
+        (["run", "tiny", "--set", "writer=" + "[" * 200], "expected a YAML value"),
+        (["run", "tiny", "--set", "factor=1e400"], "factor: "),
     ],
 )
 def test_mistakes_are_told_in_words_and_exit_2(tiny, arguments: list[str], message: str):

@@ -4,10 +4,12 @@ Exit codes: 0 done, 1 a bug or a check that found errors, 2 something the user c
 130 stopped by Ctrl-C or SIGTERM.
 """
 
-import errno
+import multiprocessing
 import os
 import signal
 import sys
+from collections.abc import Callable
+from pathlib import Path
 from types import FrameType
 from typing import Annotated, NoReturn
 
@@ -16,8 +18,7 @@ import typer
 from groupwise import __version__
 from groupwise.cli.verbs import VerbGroup
 
-_FULL_DISK = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
-_FULL_DISK_WORDS = ("No space left on device", "PytorchStreamWriter failed", "os error 28")
+_STOPPED = "stopped; the same command continues where it was"
 
 app = typer.Typer(
     name="groupwise",
@@ -52,11 +53,11 @@ def main() -> NoReturn:
     """Run the command line and exit."""
     # Waiting threads sleep: spinning ones make a shared machine many times slower.
     os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
-    signal.signal(signal.SIGTERM, _raise_interrupt)
-    # Worker processes are ended by SIGTERM too: that is no interruption of the run.
-    os.register_at_fork(after_in_child=lambda: signal.signal(signal.SIGTERM, signal.SIG_DFL))
+    _listen(_raise_interrupt)
+    os.register_at_fork(after_in_child=_forget_handlers)
     code: str | int | None = 0
     try:
+        _check_words()
         app()
     except KeyboardInterrupt:
         code = 130
@@ -69,31 +70,56 @@ def main() -> NoReturn:
         typer.echo(f"error: {message}", err=True)
         code = 2
     if code == 130:
-        typer.echo("stopped; the same command continues where it was", err=True)
+        typer.echo(_STOPPED, err=True)
     sys.exit(code)
+
+
+def _check_words() -> None:
+    """Refuse what no file could tell of.
+
+    Raises:
+        ConfigError: if the command line has bytes that are no text.
+    """
+    from groupwise.core import ConfigError
+
+    try:
+        "".join(sys.argv).encode()
+    except UnicodeEncodeError as error:
+        raise ConfigError("the command line is not UTF-8", got=ascii(error.object[:80])) from error
 
 
 def describe_failure(error: BaseException) -> str | None:
     """Return the sentence for a failure that the user can fix, or None for a bug."""
-    from groupwise.core import GroupwiseError
+    from groupwise.core import GroupwiseError, describe_disk
 
     if isinstance(error, GroupwiseError):
         return str(error)
-    if _is_disk_full(error):
-        return "the disk is full; free some space (or use --out on another disk) and run it again"
-    return None
-
-
-def _is_disk_full(error: BaseException | None) -> bool:
-    """Look through the chain of causes: libraries wrap the system's error."""
-    while error is not None:
-        if isinstance(error, OSError) and error.errno in _FULL_DISK:
-            return True
-        if any(words in str(error) for words in _FULL_DISK_WORDS):
-            return True
-        error = error.__cause__ or error.__context__
-    return False
+    refused = describe_disk(error, Path())
+    return None if refused is None else f"{refused}."
 
 
 def _raise_interrupt(number: int, frame: FrameType | None) -> NoReturn:
+    """Stop in order; whoever asks again does not wait for that."""
+    _listen(_end_at_once)
     raise KeyboardInterrupt
+
+
+def _end_at_once(number: int, frame: FrameType | None) -> NoReturn:
+    """End as a kill would: at any moment, what is written is whole and can be continued."""
+    for child in multiprocessing.active_children():
+        child.kill()
+    os.write(2, f"{_STOPPED}\n".encode())
+    os._exit(130)
+
+
+def _listen(handler: Callable[[int, FrameType | None], NoReturn]) -> None:
+    """Take Ctrl-C, unless whoever started this process keeps it from it, and SIGTERM."""
+    if signal.getsignal(signal.SIGINT) != signal.SIG_IGN:
+        signal.signal(signal.SIGINT, handler)
+    signal.signal(signal.SIGTERM, handler)
+
+
+def _forget_handlers() -> None:
+    """Let a worker process end by SIGTERM: that is no interruption of the run."""
+    _listen(signal.default_int_handler)
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)

@@ -11,6 +11,7 @@ from groupwise.core.config import (
     read_config,
 )
 from groupwise.core.digests import digest_bytes, digest_file, digest_json
+from groupwise.core.disks import describe_disk, explain_disk
 from groupwise.core.effects import (
     BUDGET,
     Effect,
@@ -71,7 +72,7 @@ from groupwise.core.progress import ProgressLine, Say, describe_duration
 from groupwise.core.python_source import parse_python
 from groupwise.core.result_file import ResultFile
 from groupwise.core.runs import RunFolder, describe_machine, list_packages
-from groupwise.core.seeds import derive_seed, seed_everything
+from groupwise.core.seeds import Seed, derive_seed, seed_everything
 from groupwise.core.shapes import parse_value
 from groupwise.core.yaml_loader import parse_yaml
 
@@ -106,12 +107,14 @@ __all__ = [
     "Say",
     "Score",
     "ScoreRangeError",
+    "Seed",
     "ServingError",
     "Source",
     "TrainingError",
     "append_jsonl",
     "convert_picture",
     "derive_seed",
+    "describe_disk",
     "describe_duration",
     "describe_machine",
     "describe_numerics",
@@ -120,6 +123,7 @@ __all__ = [
     "digest_file",
     "digest_json",
     "dump_config",
+    "explain_disk",
     "find_effect",
     "find_nearest",
     "flatten_settings",

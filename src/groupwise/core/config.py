@@ -4,27 +4,45 @@ Config classes stand beside the code they configure. All problems are reported a
 with its file, its key, what was given, what is allowed and the nearest known name.
 """
 
+import reprlib
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeVar, cast, get_args, get_origin
 
 import yaml
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import BaseModel, ConfigDict, ValidationError, ValidationInfo, field_validator
 from pydantic_core import ErrorDetails
 
 from groupwise.core.errors import ConfigError
 from groupwise.core.hints import find_nearest, is_called
+from groupwise.core.usable import find_unusable
 from groupwise.core.yaml_loader import parse_yaml
 
 C = TypeVar("C", bound="Config")
 
 _QUOTE = "'"
+_MAX_BYTES = 4 * 2**20
+_MAX_LEVELS = 64
+_MAX_PROBLEMS = 50
 
 
 class Config(BaseModel):
-    """Base of all configs: frozen, and unknown keys are errors."""
+    """Base of all configs: frozen; unknown keys, and values that no run can use, are errors.
+
+    A number may be larger than others only where its field says how large.
+    """
 
     model_config = ConfigDict(extra="forbid", frozen=True, validate_default=True)
+
+    @field_validator("*")
+    @classmethod
+    def _refuse_unusable(cls, value: Any, info: ValidationInfo) -> Any:
+        marks = cls.model_fields[str(info.field_name)].metadata
+        has_limit = any(hasattr(mark, "le") or hasattr(mark, "lt") for mark in marks)
+        problem = find_unusable(value, may_be_huge=has_limit)
+        if problem is not None:
+            raise ValueError(problem)
+        return value
 
 
 def load_config(
@@ -46,8 +64,11 @@ def load_config(
         return config_type.model_validate(values, context=context)
     except ValidationError as error:
         problems = [_describe_problem(detail, config_type) for detail in error.errors()]
-        lines = "".join(f"\n  {name}: {problem}" for problem in problems)
-        raise ConfigError(f"{len(problems)} problem(s) in the configuration:{lines}") from error
+        lines = [f"{name}: {problem}" for problem in problems[:_MAX_PROBLEMS]]
+        if len(problems) > _MAX_PROBLEMS:
+            lines.append("...")
+        count = f"{len(problems)} problem(s) in the configuration:"
+        raise ConfigError("\n  ".join([count, *lines])) from error
 
 
 def dump_config(config: Config) -> dict[str, Any]:
@@ -72,7 +93,7 @@ def read_config(path: Path) -> dict[str, Any]:
         ConfigError: if it cannot be read or has no keys.
     """
     try:
-        value = parse_yaml(path.read_text(encoding="utf-8"))
+        value = parse_yaml(_read_text(path))
     except (OSError, UnicodeDecodeError) as error:
         raise ConfigError(f"cannot read the configuration {path} ({error})") from error
     except yaml.YAMLError as error:
@@ -85,6 +106,16 @@ def read_config(path: Path) -> dict[str, Any]:
     return value  # pyright: ignore[reportUnknownVariableType]
 
 
+def _read_text(path: Path) -> str:
+    with path.open("rb") as stream:
+        found = stream.read(_MAX_BYTES + 1)
+    if len(found) > _MAX_BYTES:
+        raise ConfigError(
+            f"{path} is no configuration", expected=f"at most {_MAX_BYTES // 2**20} MiB"
+        )
+    return found.decode()
+
+
 def _copy(source: Mapping[str, Any]) -> dict[str, Any]:
     return {
         key: _copy(value) if isinstance(value, Mapping) else value  # pyright: ignore
@@ -95,8 +126,9 @@ def _copy(source: Mapping[str, Any]) -> dict[str, Any]:
 def _apply_override(values: dict[str, Any], override: str) -> None:
     key, equals, text = override.partition("=")
     names = [name.strip() for name in key.split(".")]
-    if not equals or not all(names):
-        raise ConfigError("cannot apply --set", got=repr(override), expected="key.path=value")
+    if not equals or not all(names) or len(names) > _MAX_LEVELS:
+        got = reprlib.repr(override)
+        raise ConfigError("cannot apply --set", got=got, expected="key.path=value")
     for name in names[:-1]:
         inner = values.setdefault(name, {})
         if not isinstance(inner, dict):
@@ -108,7 +140,7 @@ def _apply_override(values: dict[str, Any], override: str) -> None:
         values[names[-1]] = parse_yaml(text)
     except yaml.YAMLError as error:
         raise ConfigError(
-            f"cannot apply --set {key}", got=repr(text), expected="a YAML value"
+            f"cannot apply --set {key}", got=reprlib.repr(text), expected="a YAML value"
         ) from error
 
 
@@ -130,7 +162,13 @@ def _describe_problem(detail: ErrorDetails, config_type: type[Config]) -> str:
     message = detail["msg"].removeprefix("Value error, ")
     if isinstance(given, dict | list) and detail["type"] == "value_error":
         return f"{key}: {message}" if key else message
-    return f"{key}: {message}; got {given!r}"
+    return f"{key}: {message}; got {_show(given)}"
+
+
+def _show(value: object) -> str:
+    """Return what was given, cut where it is long."""
+    text = repr(value)
+    return text if len(text) <= 200 else f"{text[:200]}..."
 
 
 def _suggest_name(location: tuple[int | str, ...], config_type: type[Config]) -> str:

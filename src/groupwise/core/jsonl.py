@@ -6,7 +6,8 @@ last line torn by a crash is dropped on reading and cut off before the next appe
 
 import json
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, overload
 
@@ -25,7 +26,7 @@ def replace_file(path: Path, parts: Iterable[bytes]) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     part = path.with_name(f".{path.name}.{os.getpid()}.part")
     try:
-        with part.open("wb") as stream:
+        with _name_file(path), part.open("wb") as stream:
             stream.writelines(parts)
             stream.flush()
             os.fsync(stream.fileno())
@@ -47,11 +48,21 @@ def write_jsonl(path: Path, rows: Iterable[Mapping[str, Any]]) -> None:
 def append_jsonl(path: Path, row: Mapping[str, Any]) -> None:
     """Append one row and flush it to disk; a torn last line is cut off first."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    with path.open("ab+") as stream:
+    with _name_file(path), path.open("ab+") as stream:
         _cut_torn_line(stream.fileno())
         stream.write(_to_line(row).encode())
         stream.flush()
         os.fsync(stream.fileno())
+
+
+@contextmanager
+def _name_file(path: Path) -> Iterator[None]:
+    """Let errors say which file it was: those of writing do not know its name."""
+    try:
+        yield
+    except OSError as error:
+        error.filename = error.filename or str(path)
+        raise
 
 
 @overload

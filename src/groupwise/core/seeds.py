@@ -2,6 +2,12 @@
 
 import hashlib
 import random
+from typing import Annotated
+
+from pydantic import Field
+
+Seed = Annotated[int, Field(ge=0, lt=2**32)]
+"""A seed of a config: NumPy takes no other."""
 
 
 def derive_seed(*parts: int | str) -> int:

@@ -4,7 +4,7 @@ from typing import Annotated
 
 from pydantic import Field
 
-from groupwise.core import Config, Harmless, Source
+from groupwise.core import Config, Harmless, Seed, Source
 from groupwise.data import NearDuplicates, TokenBudget
 from groupwise.models import ModelSettings
 from groupwise.training import GrpoSettings, SftSettings
@@ -42,7 +42,7 @@ class EvaluationSettings(Config):
     """
 
     num_items: Annotated[int | None, Source("items")] = Field(default=None, ge=1)
-    batch_size: Annotated[int, _AT_ONCE] = Field(default=32, ge=1)
+    batch_size: Annotated[int, _AT_ONCE] = Field(default=32, ge=1, le=65_536)
     num_latency_items: Annotated[int, _LOGGED] = Field(default=20, ge=1)
     num_heldout_items: Annotated[int, _LOGGED] = Field(default=96, ge=1)
 
@@ -55,7 +55,7 @@ class RunConfig(Config):
         model: the language model that answers.
     """
 
-    seed: int = 0
+    seed: Seed = 0
     model: ModelSettings
 
 

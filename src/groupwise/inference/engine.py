@@ -29,11 +29,11 @@ class Sampling(Config):
 
     temperature: float = Field(default=0.0, ge=0)
     top_p: float = Field(default=1.0, gt=0, le=1)
-    max_new_tokens: int = Field(default=16, ge=1)
+    max_new_tokens: int = Field(default=16, ge=1, le=1_000_000)
     repetition_penalty: float = Field(default=1.0, gt=0)
     top_k: int = Field(default=0, ge=0)
     min_p: float = Field(default=0.0, ge=0, le=1)
-    seed: int | None = Field(default=None, ge=0)
+    seed: int | None = Field(default=None, ge=0, le=2**63 - 1)
 
 
 class Engine(Protocol):

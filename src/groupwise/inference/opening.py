@@ -26,7 +26,7 @@ class ResponderSettings(Config):
     server: ServerSettings | None = None
     tokenizer: str | None = None
     dtype: Literal["float32", "bfloat16", "float16", "auto"] = "auto"
-    batch_size: int = Field(default=16, ge=1)
+    batch_size: int = Field(default=16, ge=1, le=65_536)
     max_pixels: int | None = Field(default=None, ge=28 * 28)
 
     @model_validator(mode="after")

@@ -24,10 +24,10 @@ class RetrySettings(Config):
         max_retry_after_s: a server that asks to wait longer than this is not asked again.
     """
 
-    max_attempts: int = Field(default=4, ge=1)
-    base_delay_s: float = Field(default=0.5, ge=0)
-    max_delay_s: float = Field(default=30.0, ge=0)
-    max_retry_after_s: float = Field(default=120.0, ge=0)
+    max_attempts: int = Field(default=4, ge=1, le=1000)
+    base_delay_s: float = Field(default=0.5, ge=0, le=604_800)
+    max_delay_s: float = Field(default=30.0, ge=0, le=604_800)
+    max_retry_after_s: float = Field(default=120.0, ge=0, le=604_800)
 
     def choose_delay(self, num_failures: int, retry_after_s: float | None) -> float:
         """Return the seconds to wait after so many failures: half of it is jitter."""
@@ -66,7 +66,7 @@ class LimitSettings(Config):
         max_per_second: requests started in a second; None: any number.
     """
 
-    max_concurrency: int = Field(default=16, ge=1)
+    max_concurrency: int = Field(default=16, ge=1, le=65_536)
     max_per_second: float | None = Field(default=None, gt=0)
 
 
@@ -149,8 +149,8 @@ class ServerSettings(Config):
     model: str = Field(min_length=1)
     revision: str | None = None
     api_key_variable: Annotated[str | None, _PLACE] = None
-    timeout_s: float = Field(default=60.0, gt=0)
-    top_log_probs: int = Field(default=20, ge=1)
+    timeout_s: float = Field(default=60.0, gt=0, le=604_800)
+    top_log_probs: int = Field(default=20, ge=1, le=1000)
     sends_extensions: bool = True
     extras: Mapping[str, JsonValue] = Field(default_factory=dict)
     max_share_error: float = Field(default=0.05, ge=0, le=1)

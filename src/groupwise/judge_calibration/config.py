@@ -47,7 +47,7 @@ class JudgeConfig(Config):
     tag: str | None = None
     sampling: Sampling = Sampling(max_new_tokens=512)
     dtype: Literal["float32", "bfloat16", "float16", "auto"] = "auto"
-    batch_size: int = Field(default=16, ge=1)
+    batch_size: int = Field(default=16, ge=1, le=65_536)
     settings: JudgeSettings = JudgeSettings()
 
     @model_validator(mode="after")

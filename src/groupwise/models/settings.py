@@ -21,7 +21,7 @@ class ModelShape(Config):
         vocabulary_size: rows of the output layer.
     """
 
-    num_parameters: int = Field(ge=1)
+    num_parameters: int = Field(ge=1, le=10**13)
     num_blocks: int = Field(ge=1)
     hidden_size: int = Field(ge=1)
     vocabulary_size: int = Field(ge=1)

@@ -32,7 +32,7 @@ class PromptSettings(Config):
             their number; None: as those of tokens that are drawn by the seed.
     """
 
-    num_tokens: int = Field(default=10, ge=1)
+    num_tokens: int = Field(default=10, ge=1, le=16_384)
     words: str | None = Field(default=None, min_length=1)
 
 

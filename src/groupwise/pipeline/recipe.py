@@ -159,6 +159,9 @@ def find_recipe(name: str) -> Recipe[Any]:
         ConfigError: with the nearest name, if there is none.
     """
     if ":" in name:
+        module = name.partition(":")[0]
+        if not all(part.isidentifier() for part in module.split(".")):
+            raise ConfigError(f"there is no module {module!r} to import a recipe from")
         _look_in_working_folder()
         return _load(EntryPoint(name, name, GROUP))
     entries = {entry.name: entry for entry in _list_entries()}

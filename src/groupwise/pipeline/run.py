@@ -13,6 +13,7 @@ from groupwise.core import (
     RunFolder,
     Say,
     dump_config,
+    explain_disk,
     flatten_settings,
     list_effects,
 )
@@ -55,7 +56,7 @@ def run_recipe(  # noqa: PLR0913 (each is a choice of the command line)
     Raises:
         ConfigError: if the preview finds problems, the recipe has no step ``until``, or
             something is accepted that cannot be found.
-        RunError: if the folder cannot be used for this.
+        RunError: if the folder cannot be used for this, or its disk is full or read-only.
     """
     check_accepted(recipe, accepted)
     _check_folder(recipe, out, is_resume=is_resume)
@@ -69,7 +70,7 @@ def run_recipe(  # noqa: PLR0913 (each is a choice of the command line)
     others = find_other_packages(out)
     if others:
         say(describe_other_packages(others))
-    with folder.lock():
+    with explain_disk(out), folder.lock():
         folder.write_manifest(
             recipe=recipe.name,
             config=dump_config(config),

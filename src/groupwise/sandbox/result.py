@@ -28,12 +28,12 @@ class Limits(Config):
     """
 
     timeout_s: float = Field(default=5.0, gt=0, le=3600)
-    cpu_s: float | None = Field(default=None, gt=0)
-    host_timeout_s: float = Field(default=300.0, gt=0)
+    cpu_s: float | None = Field(default=None, gt=0, le=604_800)
+    host_timeout_s: float = Field(default=300.0, gt=0, le=604_800)
     memory_mib: int = Field(default=512, ge=64)
     output_kib: int = Field(default=256, ge=1)
     file_mib: int = Field(default=16, ge=1)
-    num_threads: int = Field(default=16, ge=1)
+    num_threads: int = Field(default=16, ge=1, le=4096)
     num_host_calls: int = Field(default=1000, ge=0)
 
 

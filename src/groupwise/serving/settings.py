@@ -50,13 +50,13 @@ class ServeSettings(Config):
     max_held_mib: float = Field(default=1024, gt=0)
     max_connections: int = Field(default=1000, ge=2)
     max_waiting: int = Field(default=64, ge=1)
-    max_batch: int = Field(default=8, ge=1)
-    batch_wait_ms: float = Field(default=5, ge=0)
-    head_timeout_s: int = Field(default=10, ge=1)
-    read_timeout_s: float = Field(default=10, gt=0)
-    upload_timeout_s: float = Field(default=60, gt=0)
-    answer_timeout_s: float = Field(default=120, gt=0)
-    stop_timeout_s: float = Field(default=30, gt=0)
+    max_batch: int = Field(default=8, ge=1, le=65_536)
+    batch_wait_ms: float = Field(default=5, ge=0, le=60_000)
+    head_timeout_s: int = Field(default=10, ge=1, le=604_800)
+    read_timeout_s: float = Field(default=10, gt=0, le=604_800)
+    upload_timeout_s: float = Field(default=60, gt=0, le=604_800)
+    answer_timeout_s: float = Field(default=120, gt=0, le=604_800)
+    stop_timeout_s: float = Field(default=30, gt=0, le=604_800)
 
     @property
     def max_picture_bytes(self) -> int:

@@ -33,7 +33,6 @@ def build_arguments(
         "logging_nan_inf_filter": False,
         "save_strategy": "steps" if saves else "no",
         "save_steps": settings.save_every_steps or 500,
-        "save_total_limit": 2,
         "report_to": "none",  # Trackers tells them, under our names
         "run_name": f"{workspace.folder.resolve().parent.name}/{workspace.folder.name}",
         "project": PROJECT,

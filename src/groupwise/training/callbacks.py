@@ -20,12 +20,13 @@ from groupwise.core import ProgressLine, TrainingError, append_jsonl
 from groupwise.models import format_trainable, tabulate_trainable
 from groupwise.training.log import TrainingLog, begin_progress, end_progress
 from groupwise.training.trackers import Trackers
-from groupwise.training.workspace import mark_complete
+from groupwise.training.workspace import mark_complete, remove_checkpoints
 
 RenameMetrics = Callable[[Mapping[str, float]], dict[str, float]]
 CheckHeldout = Callable[[], Mapping[str, float]]
 
 _SECONDS_BETWEEN_LINES = 15.0
+_NUM_CHECKPOINTS = 2
 
 
 class MetricRows(TrainerCallback):
@@ -156,8 +157,11 @@ class WholeCheckpoints(TrainerCallback):
             control.should_log = True
 
     def on_save(self, args, state, control, **_: Any) -> None:
-        """Mark the checkpoint of this step."""
-        mark_complete(Path(args.output_dir) / f"checkpoint-{state.global_step}")
+        """Mark the checkpoint of this step; then, and not before, older ones are let go."""
+        folder = Path(args.output_dir)
+        mark_complete(folder / f"checkpoint-{state.global_step}")
+        if state.is_world_process_zero:
+            remove_checkpoints(folder, num_kept=_NUM_CHECKPOINTS)
 
 
 class TrainableTable(TrainerCallback):

@@ -78,7 +78,7 @@ class TrainerSettings(Config):
     warmup_steps: int | None = Field(default=None, ge=1)
     weight_decay: float = Field(default=0.0, ge=0)
     max_grad_norm: float = Field(default=1.0, gt=0)
-    gradient_accumulation: Annotated[int, BUDGET] = Field(default=1, ge=1)
+    gradient_accumulation: Annotated[int, BUDGET] = Field(default=1, ge=1, le=65_536)
     save_every_steps: Annotated[int | None, _LOGGED] = Field(default=None, ge=1)
     log_every_steps: Annotated[int, _LOGGED] = Field(default=10, ge=1)
     report_to: Annotated[tuple[Tracker, ...], _LOGGED] = ()
@@ -120,8 +120,8 @@ class SftSettings(TrainerSettings):
         augmentation: random changes of pictures; None: none.
     """
 
-    epochs: Annotated[int, BUDGET] = Field(default=1, ge=1)
-    batch_size: Annotated[int, BUDGET] = Field(default=16, ge=1)
+    epochs: Annotated[int, BUDGET] = Field(default=1, ge=1, le=100_000)
+    batch_size: Annotated[int, BUDGET] = Field(default=16, ge=1, le=65_536)
     label_smoothing: float = Field(default=0.0, ge=0, lt=1)
     augmentation: PictureAugmentation | None = None
 
@@ -178,9 +178,9 @@ class VllmSettings(Config):
     mode: Literal["colocate", "server"] = "colocate"
     base_url: Annotated[str, _PLACE] = "http://127.0.0.1:8000"
     weights_port: Annotated[int, _PLACE] = Field(default=51216, ge=1, le=65535)
-    server_timeout_s: Annotated[float, _PLACE] = Field(default=240.0, gt=0)
+    server_timeout_s: Annotated[float, _PLACE] = Field(default=240.0, gt=0, le=604_800)
     gpu_memory_share: Annotated[float, _PLACE] = Field(default=0.3, gt=0, le=1)
-    tensor_parallel_size: int = Field(default=1, ge=1)
+    tensor_parallel_size: int = Field(default=1, ge=1, le=1024)
     sleep: bool = False
     max_model_length: int | None = Field(default=None, ge=1)
     correction: (
@@ -218,7 +218,7 @@ class TemperatureWarmup(Config):
         steps: updates in which it rises, in a straight line.
     """
 
-    start: float = Field(gt=0)
+    start: float = Field(ge=0.01)
     steps: int = Field(ge=1)
 
 
@@ -250,14 +250,14 @@ class GrpoSettings(TrainerSettings):
         vllm: sample with vLLM; None: with Transformers.
     """
 
-    epochs: Annotated[int, BUDGET] = Field(default=1, ge=1)
+    epochs: Annotated[int, BUDGET] = Field(default=1, ge=1, le=100_000)
     max_steps: Annotated[int | None, BUDGET] = Field(default=None, ge=1)
-    prompts_per_step: Annotated[int, BUDGET] = Field(default=8, ge=1)
-    steps_per_generation: Annotated[int | None, BUDGET] = Field(default=None, ge=1)
-    num_iterations: Annotated[int, BUDGET] = Field(default=1, ge=1)
-    group_size: Annotated[int, BUDGET] = Field(default=5, ge=2)
-    max_new_tokens: int = Field(default=16, ge=1)
-    temperature: float = Field(default=1.0, gt=0)
+    prompts_per_step: Annotated[int, BUDGET] = Field(default=8, ge=1, le=65_536)
+    steps_per_generation: Annotated[int | None, BUDGET] = Field(default=None, ge=1, le=65_536)
+    num_iterations: Annotated[int, BUDGET] = Field(default=1, ge=1, le=1024)
+    group_size: Annotated[int, BUDGET] = Field(default=5, ge=2, le=4096)
+    max_new_tokens: int = Field(default=16, ge=1, le=1_000_000)
+    temperature: float = Field(default=1.0, ge=0.01)
     temperature_warmup: TemperatureWarmup | None = None
     top_p: float = Field(default=1.0, gt=0, le=1)
     beta: float = Field(default=0.0, ge=0)

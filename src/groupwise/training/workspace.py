@@ -84,9 +84,10 @@ def _check_names(checkpoint: Path, missing: list[str]) -> None:
         )
 
 
-def remove_checkpoints(folder: Path) -> None:
-    """Remove all checkpoints of a finished training."""
-    for path in folder.glob("checkpoint-*"):
+def remove_checkpoints(folder: Path, *, num_kept: int = 0) -> None:
+    """Remove all checkpoints but those of the last steps, whatever the clock said at them."""
+    found = sorted(folder.glob("checkpoint-*"), key=read_step)
+    for path in found[: max(0, len(found) - num_kept)]:
         shutil.rmtree(path)
 
 

@@ -56,13 +56,13 @@ class AnswererSettings(Config):
             ends the attempt.
     """
 
-    num_scenes: int = Field(default=2304, ge=3)
+    num_scenes: int = Field(default=2304, ge=3, le=10_000_000)
     num_aligning_steps: int = Field(default=200, ge=1)
     num_steps: int = Field(default=300, ge=1)
-    batch_size: int = Field(default=48, ge=1)
+    batch_size: int = Field(default=48, ge=1, le=65_536)
     learning_rate: float = Field(default=1e-3, gt=0)
     aligning_rate: float = Field(default=4e-3, gt=0)
-    max_shots: int = Field(default=4, ge=1)
+    max_shots: int = Field(default=4, ge=1, le=64)
     max_attempts: int = Field(default=10, ge=1)
     min_looked_up: float = Field(default=0.6, ge=0, le=1)
 

@@ -37,10 +37,10 @@ class DrawnDialects(Config):
         former_share: chance of a demonstration to have been recorded before that.
     """
 
-    num_train: int = Field(default=800, ge=2)
-    num_anchors: int = Field(default=400, ge=1)
-    num_validation: int = Field(default=100, ge=1)
-    num_test: int = Field(default=400, ge=1)
+    num_train: int = Field(default=800, ge=2, le=10_000_000)
+    num_anchors: int = Field(default=400, ge=1, le=10_000_000)
+    num_validation: int = Field(default=100, ge=1, le=10_000_000)
+    num_test: int = Field(default=400, ge=1, le=10_000_000)
     revised_share: float = Field(default=0.5, ge=0, le=1)
     former_share: float = Field(default=0.5, ge=0, le=1)
 
@@ -71,9 +71,9 @@ class VqaQuestions(Config):
 
     train: VqaFiles
     test: VqaFiles
-    num_anchors: int = Field(default=800, ge=1)
-    num_validation: int = Field(default=200, ge=1)
-    num_test: int = Field(default=800, ge=1)
+    num_anchors: int = Field(default=800, ge=1, le=10_000_000)
+    num_validation: int = Field(default=200, ge=1, le=10_000_000)
+    num_test: int = Field(default=800, ge=1, le=10_000_000)
 
 
 class DemoData(Config):
@@ -116,8 +116,8 @@ class AskingSettings(Config):
         picture_mib: memory for what pictures were encoded to, in this process; 0 keeps nothing.
     """
 
-    max_new_tokens: int = Field(default=5, ge=1)
-    batch_size: Annotated[int, _AT_ONCE] = Field(default=32, ge=1)
+    max_new_tokens: int = Field(default=5, ge=1, le=1_000_000)
+    batch_size: Annotated[int, _AT_ONCE] = Field(default=32, ge=1, le=65_536)
     picture_mib: Annotated[float, _AT_ONCE] = Field(default=1024, ge=0)
 
 

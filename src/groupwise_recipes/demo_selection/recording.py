@@ -44,12 +44,12 @@ class RecordingSettings(Config):
         correct_above: an answer is correct if its VQA accuracy is greater.
     """
 
-    num_shots: int = Field(default=2, ge=1)
-    num_beams: int = Field(default=5, ge=1)
+    num_shots: int = Field(default=2, ge=1, le=64)
+    num_beams: int = Field(default=5, ge=1, le=4096)
     temperatures: tuple[Annotated[float, Field(gt=0)], ...] = (1.0, 1.3)
-    num_samples: int = Field(default=2, ge=0)
+    num_samples: int = Field(default=2, ge=0, le=4096)
     has_nearest: bool = True
-    num_random: int = Field(default=2, ge=0)
+    num_random: int = Field(default=2, ge=0, le=4096)
     correct_above: float = Field(default=0.0, ge=0, lt=1)
 
 

@@ -23,9 +23,9 @@ class SelectorSettings(Config):
         history_gate: let what was picked change what the query looks for next.
     """
 
-    feature_size: int = Field(default=512, ge=1)
-    hidden_size: int = Field(default=256, ge=1)
-    num_layers: int = Field(default=1, ge=1)
+    feature_size: int = Field(default=512, ge=1, le=65_536)
+    hidden_size: int = Field(default=256, ge=1, le=65_536)
+    num_layers: int = Field(default=1, ge=1, le=256)
     dropout: float = Field(default=0.1, ge=0, lt=1)
     temperature: float = Field(default=0.1, gt=0)
     history_gate: bool = False
@@ -46,8 +46,8 @@ class SelectorTraining(Config):
             the means since the row before; None: one per epoch, with its means.
     """
 
-    epochs: Annotated[int, BUDGET] = Field(default=1, ge=1)
-    batch_size: Annotated[int, BUDGET] = Field(default=32, ge=1)
+    epochs: Annotated[int, BUDGET] = Field(default=1, ge=1, le=100_000)
+    batch_size: Annotated[int, BUDGET] = Field(default=32, ge=1, le=65_536)
     learning_rate: float = Field(default=1e-3, gt=0)
     weight_decay: float = Field(default=0.01, ge=0)
     max_grad_norm: float = Field(default=1.0, gt=0)
@@ -62,7 +62,7 @@ class SelectorRceSettings(SelectorTraining):
         tau_start, tau_end: τ of softmax(r / τ) at the first step and at the last; linear between.
     """
 
-    epochs: Annotated[int, BUDGET] = Field(default=5, ge=1)
+    epochs: Annotated[int, BUDGET] = Field(default=5, ge=1, le=100_000)
     tau_start: float = Field(default=2.0, gt=0)
     tau_end: float = Field(default=0.5, gt=0)
 
@@ -81,7 +81,7 @@ class SelectorGrpoSettings(SelectorTraining):
             entry keep all. It removes negatives, so that more groups are dead: they are counted.
     """
 
-    epochs: Annotated[int, BUDGET] = Field(default=3, ge=1)
+    epochs: Annotated[int, BUDGET] = Field(default=3, ge=1, le=100_000)
     learning_rate: float = Field(default=5e-6, gt=0)
     beta: float = Field(default=0.12, ge=0)
     target_kl: float | None = Field(default=None, gt=0)

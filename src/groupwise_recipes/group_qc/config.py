@@ -27,10 +27,10 @@ class DrawnSettings(Config):
         language: of the missions' names and of the descriptions.
     """
 
-    num_groups: int = Field(default=0, ge=0)
+    num_groups: int = Field(default=0, ge=0, le=10_000_000)
     pass_share: float = Field(default=0.5, gt=0, lt=1)
-    width: int = Field(default=224, ge=112)
-    height: int = Field(default=168, ge=84)
+    width: int = Field(default=224, ge=112, le=4096)
+    height: int = Field(default=168, ge=84, le=4096)
     variety: float = Field(default=0.5, ge=0, le=1)
     language: Literal["zh", "en"] = "zh"
 
@@ -177,7 +177,7 @@ class WarmupSettings(SftSettings):
         num_groups: at most so many, drawn by the seed; None: all of the warm-up split.
     """
 
-    num_groups: Annotated[int | None, BUDGET] = Field(default=None, ge=1)
+    num_groups: Annotated[int | None, BUDGET] = Field(default=None, ge=1, le=10_000_000)
 
 
 class PredictionSettings(Config):

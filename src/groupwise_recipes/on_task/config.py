@@ -32,14 +32,14 @@ class DrawnSettings(Config):
         clutter: in [0, 1]; how many other windows there are and how alike things look.
     """
 
-    num_sessions: int = Field(default=0, ge=0)
+    num_sessions: int = Field(default=0, ge=0, le=10_000_000)
     join_real: bool = False
-    screens_per_session: int = Field(default=2, ge=1)
+    screens_per_session: int = Field(default=2, ge=1, le=4096)
     activities: tuple[str, ...] = ACTIVITIES
     languages: tuple[Literal["en", "zh"], ...] = Field(default=("en", "zh"), min_length=1)
     clutter: float = Field(default=0.5, ge=0, le=1)
-    width: int = Field(default=640, ge=160)
-    height: int = Field(default=480, ge=120)
+    width: int = Field(default=640, ge=160, le=4096)
+    height: int = Field(default=480, ge=120, le=4096)
 
     @model_validator(mode="after")
     def _check_activities(self) -> Self:
@@ -74,7 +74,7 @@ class OnTaskData(DataSettings):
     warmup_share: float = Field(default=0.3, ge=0, lt=1)
     validation_share: float = Field(default=0.1, gt=0, lt=1)
     test_share: float = Field(default=0.2, gt=0, lt=1)
-    pairs_per_screen: int = Field(default=2, ge=1)
+    pairs_per_screen: int = Field(default=2, ge=1, le=4096)
     stored_pixels: int = Field(default=1_000_000, ge=28 * 28)
     mirror_invariant: bool = True
 
@@ -121,8 +121,8 @@ class WarmupSettings(SftSettings):
             others teach their description only, and the decisions are left to GRPO.
     """
 
-    pairs_per_screen: Annotated[int, BUDGET] = Field(default=2, ge=1)
-    drawn_pairs_per_screen: Annotated[int, BUDGET] = Field(default=1, ge=1)
+    pairs_per_screen: Annotated[int, BUDGET] = Field(default=2, ge=1, le=4096)
+    drawn_pairs_per_screen: Annotated[int, BUDGET] = Field(default=1, ge=1, le=4096)
     written_tasks: float = Field(default=0.0, ge=0, le=1)
     labelled_share: float = Field(default=1.0, ge=0, le=1)
 

@@ -160,7 +160,7 @@ class VisualConfig(FlowConfig):
 
     data: VisualData
     sft: WarmupSettings | None
-    vision_epochs: int = Field(default=0, ge=0)
+    vision_epochs: int = Field(default=0, ge=0, le=100_000)
     prompt: str = "Is the following statement true: {{ text }}"
     choice_prompt: str = "{{ text }}\n{{ choices }}\nGive the letters of all right choices."
     inputs: tuple[ExtraInput, ...] = ()

@@ -38,7 +38,7 @@ class WorkflowsData(DataSettings):
     """
 
     mix: Annotated[Path | None, Source("data")] = None
-    num_generated: int = Field(default=1800, ge=12)
+    num_generated: int = Field(default=1800, ge=12, le=10_000_000)
     max_train: int | None = Field(default=None, ge=1)
     max_validation: int | None = Field(default=None, ge=1)
     max_test: int | None = Field(default=None, ge=1)
@@ -62,7 +62,7 @@ class WarmupSettings(SftSettings):
     """
 
     says_kind: bool = True
-    programs_per_problem: int = Field(default=1, ge=1)
+    programs_per_problem: int = Field(default=1, ge=1, le=4096)
 
 
 class ExecutorSettings(Config):

@@ -44,7 +44,7 @@ class OperatorLimits(Config):
 
     max_calls: int = Field(default=16, ge=0)
     max_tokens: int = Field(default=200_000, ge=1)
-    timeout_s: float = Field(default=600.0, gt=0)
+    timeout_s: float = Field(default=600.0, gt=0, le=604_800)
     max_characters: int = Field(default=100_000, ge=1)
 
 
@@ -67,7 +67,7 @@ class ExecutionSettings(Config):
             the tokens.
     """
 
-    max_at_once: int = Field(default=64, ge=1)
+    max_at_once: int = Field(default=64, ge=1, le=65_536)
     max_calls: int = Field(default=32, ge=0)
     max_answer_characters: int = Field(default=20_000, ge=1)
     operators: Mapping[str, OperatorLimits] = Field(default_factory=dict)

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from groupwise.core import parse_yaml
+from groupwise.core import ConfigError, parse_yaml
 from groupwise.pipeline.sweep.grid import Axis, list_coordinates, name_cell, parse_axes
 
 _TEXT = st.text(st.characters(max_codepoint=0xD7FF), max_size=5)
@@ -70,6 +70,12 @@ def test_a_coordinate_reads_as_the_value_that_was_typed(values: list[object]):
 def test_mistakes_are_told(grids: list[str], settings: list[str], words: str):
     _, (problem,) = parse_axes(grids, settings=settings)
     assert words in problem
+
+
+def test_a_grid_that_no_sweep_could_hold_is_refused():
+    axes = [Axis(key, tuple(map(str, range(5000)))) for key in "ab"]
+    with pytest.raises(ConfigError, match="got 25000000 cells; expected at most 10000"):
+        list_coordinates(axes)
 
 
 def test_all_mistakes_come_at_once():

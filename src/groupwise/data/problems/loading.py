@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, Self, cast
 
-from pydantic import Field, ValidationInfo, field_validator, model_validator
+from pydantic import Field, ValidationError, ValidationInfo, field_validator, model_validator
 
 from groupwise.core import Config, DataError, Finding, derive_seed, report_places
 from groupwise.data.drops import DropLog
@@ -196,7 +196,9 @@ def _read_problem(source: ProblemSource, row: SetRow, part: str, drops: DropLog)
         )
     except UnusableRowError as error:
         drops.add(error.reason, f"{row.where} ({error.detail})")
-        return None
+    except ValidationError as error:
+        drops.add("no usable problem", f"{row.where} ({error.errors()[0]['msg']})")
+    return None
 
 
 def _drop_repeated(problems: Sequence[Problem], drops: DropLog) -> list[Problem]:

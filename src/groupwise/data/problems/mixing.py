@@ -12,6 +12,7 @@ from groupwise.core import (
     Config,
     DataError,
     Finding,
+    Seed,
     derive_seed,
     read_jsonl,
     report_places,
@@ -49,7 +50,7 @@ class MixSettings(Config):
     validation_share: float = Field(default=0.1, gt=0, lt=1)
     max_test: int | None = Field(default=None, ge=1)
     near_share: float = Field(default=0.8, gt=0, le=1)
-    seed: int = 0
+    seed: Seed = 0
 
 
 @dataclass(frozen=True, slots=True)

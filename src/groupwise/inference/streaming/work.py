@@ -23,11 +23,11 @@ class StreamSettings(Config):
         max_pixels: larger pictures are scaled down to so many; None: as the processor does.
     """
 
-    batch_size: int = Field(default=16, ge=1)
+    batch_size: int = Field(default=16, ge=1, le=65_536)
     order: Literal["given", "finished"] = "given"
-    look_ahead: int = Field(default=4, ge=1)
-    num_prefetch: int = Field(default=1, ge=0)
-    num_threads: int = Field(default=4, ge=1)
+    look_ahead: int = Field(default=4, ge=1, le=4096)
+    num_prefetch: int = Field(default=1, ge=0, le=4096)
+    num_threads: int = Field(default=4, ge=1, le=1024)
     max_pixels: int | None = Field(default=786_432, ge=28 * 28)
 
     @property
@@ -48,7 +48,7 @@ class RaySettings(Config):
     """
 
     address: Annotated[str | None, Place("where a cluster is reached", "集群地址")] = None
-    num_workers: int = Field(default=2, ge=1)
+    num_workers: int = Field(default=2, ge=1, le=4096)
     num_cpus: float = Field(default=1.0, gt=0)
     num_gpus: float = Field(default=0.0, ge=0)
     slice_size: int = Field(default=20_000, ge=1)

@@ -6,15 +6,18 @@ A value is YAML, as with ``--set``. A coordinate is a value's text in one spelli
 
 import itertools
 import json
+import math
 import re
+import reprlib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import yaml
 
-from groupwise.core import digest_json, parse_yaml
+from groupwise.core import ConfigError, digest_json, parse_yaml
 
+_MAX_CELLS = 10_000
 _MAX_NAME_BYTES = 120
 _UNSAFE = re.compile(r"[^\w.+-]")
 _OPENING, _CLOSING, _QUOTES = "[{", "]}", "\"'"
@@ -60,7 +63,16 @@ def parse_axes(
 
 
 def list_coordinates(axes: Sequence[Axis]) -> list[dict[str, str]]:
-    """Return all combinations of values; the last axis varies fastest."""
+    """Return all combinations of values; the last axis varies fastest.
+
+    Raises:
+        ConfigError: if there are more than a sweep can hold.
+    """
+    num_cells = math.prod(len(axis.values) for axis in axes)
+    if num_cells > _MAX_CELLS:
+        raise ConfigError(
+            "the grid is too large", got=f"{num_cells} cells", expected=f"at most {_MAX_CELLS}"
+        )
     keys = [axis.key for axis in axes]
     values = itertools.product(*(axis.values for axis in axes))
     return [dict(zip(keys, combination, strict=True)) for combination in values]
@@ -125,7 +137,7 @@ def _read_value(key: str, text: str, problems: list[str]) -> str | None:
     try:
         return _spell(parse_yaml(text), text)
     except yaml.YAMLError:
-        problems.append(f"--grid {key}: {text!r} is no YAML value")
+        problems.append(f"--grid {key}: {reprlib.repr(text)} is no YAML value")
         return None
 
 

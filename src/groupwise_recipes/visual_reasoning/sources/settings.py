@@ -22,11 +22,11 @@ class DrawnScenes(Config):
         side: width and height of pictures in pixels.
     """
 
-    num_pairs: int = Field(default=1200, ge=12)
-    num_test_pairs: int = Field(default=150, ge=3)
+    num_pairs: int = Field(default=1200, ge=12, le=10_000_000)
+    num_test_pairs: int = Field(default=150, ge=3, le=10_000_000)
     style: Style = "flat"
     test_styles: tuple[Style, ...] = Field(default=("flat",), min_length=1)
-    side: int = Field(default=128, ge=64)
+    side: int = Field(default=128, ge=64, le=4096)
 
 
 class PublishedRows(Config):
