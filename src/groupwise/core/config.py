@@ -165,7 +165,7 @@ def _describe_problem(detail: ErrorDetails, config_type: type[Config]) -> str:
     return f"{key}: {message}; got {_show(given)}"
 
 
-def _show(value: object) -> str:
+def _show(value: Any) -> str:
     """Return what was given, cut where it is long."""
     text = repr(value)
     return text if len(text) <= 200 else f"{text[:200]}..."

@@ -3,7 +3,7 @@
 import errno
 import os
 import shutil
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -24,7 +24,7 @@ _REFUSED_WORDS = {f"os error {number}": os.strerror(number) for number in _REFUS
 
 
 @contextmanager
-def explain_disk(folder: Path) -> Iterator[None]:
+def explain_disk(folder: Path) -> Generator[None]:
     """Within this context a disk that does not take what is written is a RunError.
 
     Args:

@@ -6,7 +6,7 @@ last line torn by a crash is dropped on reading and cut off before the next appe
 
 import json
 import os
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Generator, Iterable, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, overload
@@ -56,7 +56,7 @@ def append_jsonl(path: Path, row: Mapping[str, Any]) -> None:
 
 
 @contextmanager
-def _name_file(path: Path) -> Iterator[None]:
+def _name_file(path: Path) -> Generator[None]:
     """Let errors say which file it was: those of writing do not know its name."""
     try:
         yield

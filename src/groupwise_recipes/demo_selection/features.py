@@ -1,8 +1,8 @@
 """Features of pictures and texts: embeddings of a CLIP model, kept on disk by content."""
 
-import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from io import BytesIO
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +11,7 @@ import torch
 from torch.nn import functional
 
 from groupwise.core import DataError, ModelError, Picture, digest_bytes, digest_json, open_picture
+from groupwise.core.jsonl import replace_file
 from groupwise.models import digest_base, silence_libraries
 
 _BATCH_SIZE = 64
@@ -154,8 +155,7 @@ def _read(path: Path) -> dict[str, torch.Tensor]:
 
 
 def _write(path: Path, known: dict[str, torch.Tensor]) -> None:
-    new = path.with_suffix(f".{os.getpid()}.new")
-    with new.open("wb") as stream:
-        vectors = torch.stack(list(known.values())).numpy()
-        np.savez(stream, digests=np.array(list(known)), vectors=vectors)
-    new.replace(path)
+    vectors = torch.stack(list(known.values())).numpy()
+    stream = BytesIO()
+    np.savez(stream, digests=np.array(list(known)), vectors=vectors)
+    replace_file(path, [stream.getvalue()])
