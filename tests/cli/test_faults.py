@@ -47,7 +47,7 @@ def test_a_disk_that_is_full_at_any_moment(tiny, disk: SmallDisk):
     """The less there is left, the earlier the run ends: in its lock, its manifest, each step."""
     tiny.call("run", "tiny", *ROWS, "--out", "whole")
     reached: set[str] = set()
-    for leave_kib in range(0, 80, 4):
+    for leave_kib in range(0, 80, 8):
         run = disk.folder / f"run{leave_kib}"
         disk.fill(leave_kib=leave_kib)
         tiny.list_done()

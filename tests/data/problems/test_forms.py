@@ -329,6 +329,13 @@ def test_limits_drop_with_a_reason(tmp_path: Path):
     assert loaded.drops.counts == {"more than max_rows": 3, "longer than max_problem_characters": 2}
 
 
+def test_a_text_that_no_file_can_hold_drops_its_row(tmp_path: Path):
+    rows = [{"question": text, "answer": "#### 1"} for text in ("a?", "b\0?")]
+    loaded = load(tmp_path, "gsm8k", {"train.jsonl": rows})
+    assert [problem.problem for problem in loaded.train] == ["a?"]
+    assert loaded.drops.counts == {"no usable problem": 1}
+
+
 def test_no_two_problems_have_one_id(tmp_path: Path):
     row = {"solution": r"\boxed{3}"}
     files = {f"train/{name}/1.json": {**row, "problem": f"{name}?"} for name in ("sets", "sums")}
