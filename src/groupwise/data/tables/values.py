@@ -50,7 +50,7 @@ def decode_picture(path: Path) -> tuple[Picture, int, int]:
 
 
 def refuse_outside(places: Iterable[tuple[str, Path]], root: Path, *, setting: str) -> None:
-    """Refuse rows that name files outside a folder; what is no file is dropped with its row.
+    """Refuse rows that name pictures outside a folder.
 
     Args:
         places: of each row, where it stands and a picture that it names.
@@ -60,9 +60,7 @@ def refuse_outside(places: Iterable[tuple[str, Path]], root: Path, *, setting: s
     Raises:
         DataError: with the first such row.
     """
-    outside = [
-        (where, path) for where, path in places if not is_below(path, root) and _is_file(path)
-    ]
+    outside = [(where, path) for where, path in places if not is_below(path, root)]
     if outside:
         where, path = outside[0]
         raise DataError(
@@ -70,13 +68,6 @@ def refuse_outside(places: Iterable[tuple[str, Path]], root: Path, *, setting: s
             got=f"{path} in {where}",
             fix=f"move them into it, or set {setting}=true if they are meant",
         )
-
-
-def _is_file(path: Path) -> bool:
-    try:
-        return path.is_file()
-    except (OSError, ValueError):  # a name that no file can have
-        return False
 
 
 def digest_picture(path: Path) -> str | None:
