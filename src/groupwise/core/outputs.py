@@ -131,8 +131,8 @@ def find_unlike(marker: Path) -> str | None:
 def _read_outputs(run: Path, step: str) -> dict[str, str]:
     """Return the digests that a finished step wrote down; empty where it wrote none."""
     path = run / step / STEP_DONE
-    done: dict[str, Any] = read_json(path, dict) if path.is_file() else {}
-    return parse_value(done.get("outputs", {}), _DIGESTS, f"{path} is damaged", error=RunError, fix=_TAKE)
+    outputs = read_json(path, dict).get("outputs", {}) if path.is_file() else {}
+    return parse_value(outputs, _DIGESTS, f"{path} is damaged", error=RunError, fix=_TAKE)
 
 
 def _list_records(run: Path, step: str) -> Iterator[str]:
