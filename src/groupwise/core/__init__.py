@@ -60,16 +60,6 @@ from groupwise.core.jsonl import (
 from groupwise.core.late_names import import_late
 from groupwise.core.locks import is_locked, take_lock
 from groupwise.core.numerics import describe_numerics, list_gpus
-from groupwise.core.outputs import (
-    STEP_DONE,
-    check_folder,
-    check_records,
-    check_sealed,
-    find_unlike,
-    read_manifest,
-    write_digests,
-)
-from groupwise.core.paths import is_below
 from groupwise.core.pictures import (
     LARGE_PIXELS,
     convert_picture,
@@ -91,7 +81,6 @@ __all__ = [
     "LARGE_PIXELS",
     "MAX_PLACES",
     "ROW_FIELD",
-    "STEP_DONE",
     "Completion",
     "Config",
     "ConfigError",
@@ -123,9 +112,6 @@ __all__ = [
     "Source",
     "TrainingError",
     "append_jsonl",
-    "check_folder",
-    "check_records",
-    "check_sealed",
     "convert_picture",
     "derive_seed",
     "describe_disk",
@@ -140,10 +126,8 @@ __all__ = [
     "explain_disk",
     "find_effect",
     "find_nearest",
-    "find_unlike",
     "flatten_settings",
     "import_late",
-    "is_below",
     "is_locked",
     "list_effects",
     "list_gpus",
@@ -158,7 +142,6 @@ __all__ = [
     "read_config",
     "read_json",
     "read_jsonl",
-    "read_manifest",
     "read_picture",
     "report_places",
     "seed_everything",
@@ -167,7 +150,6 @@ __all__ = [
     "suggest_name",
     "take_lock",
     "wait_to_decode",
-    "write_digests",
     "write_json",
     "write_jsonl",
     "write_text",

@@ -4,20 +4,11 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from groupwise.core import (
-    ConfigError,
-    RunError,
-    RunFolder,
-    check_folder,
-    check_records,
-    describe_unknown,
-    load_config,
-)
+from groupwise.core import ConfigError, RunError, RunFolder, describe_unknown, load_config
 from groupwise.evaluation import RunPolicy, read_policies
 from groupwise.flow.task import Task
 from groupwise.pipeline import Recipe, find_recipe
 from groupwise.serving import Predictor
-from groupwise.training import check_checkpoint
 
 BASE = "prompt"
 """The name of the untrained policy."""
@@ -66,19 +57,11 @@ class FinishedRun:
         return name
 
     def find_policy(self, name: str | None = None) -> str | Path:
-        """Return the folder or hub id of a policy; as ``choose_policy``.
-
-        Raises:
-            RunError: if a file of it is not what its training wrote, too.
-        """
+        """Return the folder or hub id of a policy; as ``choose_policy``."""
         chosen = self.choose_policy(name)
         if chosen == BASE:
             return self.task.find_base(self.config, self.folder)
-        if "/" in chosen:
-            check_checkpoint(self.folder / chosen)
-            return self.folder / chosen
-        check_folder(self.folder, f"{chosen}/policy")
-        return self.folder / chosen / "policy"
+        return self.folder / chosen if "/" in chosen else self.folder / chosen / "policy"
 
     def describe_policy(self, name: str | None = None) -> tuple[RunPolicy, ...]:
         """Return what the run says of a policy, behind those that it was trained from.
@@ -124,12 +107,11 @@ def open_run(run: Path) -> FinishedRun:
 
     Raises:
         ConfigError: if its recipe answers no new rows.
-        RunError: if there is no run, or it is not what its steps wrote.
+        RunError: if there is no run.
     """
     manifest = RunFolder(run).read_manifest()
-    check_records(run)
-    recipe = find_recipe(manifest["recipe"], run=run)
+    recipe = find_recipe(manifest["recipe"])
     if recipe.task is None:
         raise ConfigError(f"the recipe {recipe.name} answers no new rows: it is not made of a Task")
-    config = load_config(recipe.load_config_type(), manifest.get("config", {}))
+    config = load_config(recipe.load_config_type(), manifest["config"])
     return FinishedRun(run, recipe, recipe.task(), config)

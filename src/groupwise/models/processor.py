@@ -93,12 +93,12 @@ def load_processor(
     """
     revision = find_revision(name_or_path)
     if not has_vision:
-        return _load_tokenizer(name_or_path, revision)
+        return AutoTokenizer.from_pretrained(name_or_path, revision=revision, padding_side="left")
     if model_type in _QWEN_VL:
         processor = _load_picture_processor(name_or_path, revision, model_type)
     elif find_spec("torchvision") is not None:
         processor = AutoProcessor.from_pretrained(
-            name_or_path, revision=revision, padding_side="left", trust_remote_code=False
+            name_or_path, revision=revision, padding_side="left"
         )
     else:
         raise ModelError(
@@ -112,18 +112,11 @@ def load_processor(
 def _load_picture_processor(
     name_or_path: str | Path, revision: str, model_type: str
 ) -> PictureProcessor:
-    tokenizer = _load_tokenizer(name_or_path, revision)
+    tokenizer = AutoTokenizer.from_pretrained(name_or_path, revision=revision, padding_side="left")
     image_processor = Qwen2VLImageProcessorPil.from_pretrained(name_or_path, revision=revision)
     template = tokenizer.chat_template or _read_chat_template(name_or_path, revision)
     return PictureProcessor(
         image_processor, tokenizer, chat_template=template, model_type=model_type
-    )
-
-
-def _load_tokenizer(name_or_path: str | Path, revision: str) -> Any:
-    """Load a tokenizer; code that comes with it is refused, and nobody is asked about it."""
-    return AutoTokenizer.from_pretrained(
-        name_or_path, revision=revision, padding_side="left", trust_remote_code=False
     )
 
 
