@@ -107,7 +107,7 @@ def test_hostile_pictures_are_dropped_and_counted(tmp_path: Path, draw_picture: 
     }
     places = [drop.where for drop in loaded.drops.rows]
     assert places[0] == "index.jsonl:5 (gone.jpg)"
-    assert places[1].startswith("index.jsonl:6 (truncated.jpg: ")
+    assert places[1].startswith("index.jsonl:6 (cannot decode the picture truncated.jpg (")
 
 
 def test_exif_rotation_counts_in_the_size(tmp_path: Path, draw_picture: Draw) -> None:

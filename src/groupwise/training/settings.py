@@ -218,7 +218,7 @@ class TemperatureWarmup(Config):
         steps: updates in which it rises, in a straight line.
     """
 
-    start: float = Field(ge=0.01)
+    start: float = Field(ge=1e-3)
     steps: int = Field(ge=1)
 
 
@@ -257,7 +257,7 @@ class GrpoSettings(TrainerSettings):
     num_iterations: Annotated[int, BUDGET] = Field(default=1, ge=1, le=1024)
     group_size: Annotated[int, BUDGET] = Field(default=5, ge=2, le=4096)
     max_new_tokens: int = Field(default=16, ge=1, le=1_000_000)
-    temperature: float = Field(default=1.0, ge=0.01)
+    temperature: float = Field(default=1.0, ge=1e-3)
     temperature_warmup: TemperatureWarmup | None = None
     top_p: float = Field(default=1.0, gt=0, le=1)
     beta: float = Field(default=0.0, ge=0)

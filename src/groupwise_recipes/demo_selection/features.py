@@ -10,8 +10,15 @@ import numpy as np
 import torch
 from torch.nn import functional
 
-from groupwise.core import DataError, ModelError, Picture, digest_bytes, digest_json, open_picture
-from groupwise.core.jsonl import replace_file
+from groupwise.core import (
+    DataError,
+    ModelError,
+    Picture,
+    digest_bytes,
+    digest_json,
+    open_picture,
+    replace_file,
+)
 from groupwise.models import digest_base, silence_libraries
 
 _BATCH_SIZE = 64

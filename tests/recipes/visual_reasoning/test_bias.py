@@ -23,7 +23,9 @@ NUM_PAIRS = 30
 
 def configure(*overrides: str) -> VisualConfig:
     small = (f"data.drawn.num_pairs={NUM_PAIRS}", "data.drawn.num_test_pairs=6")
-    return load_config(VisualConfig, CONFIG, overrides=[*small, *overrides])
+    return load_config(
+        VisualConfig, CONFIG, overrides=["model.base=tiny-qwen2.5-vl", *small, *overrides]
+    )
 
 
 def read_train(folder: Path) -> list[Example]:

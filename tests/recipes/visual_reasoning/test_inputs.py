@@ -21,7 +21,9 @@ CONFIG = Path(__file__).parents[3] / "src/groupwise_recipes/visual_reasoning/con
 
 def configure(*overrides: str) -> VisualConfig:
     small = ("data.drawn.num_pairs=12", "data.drawn.num_test_pairs=3")
-    return load_config(VisualConfig, CONFIG, overrides=[*small, *overrides])
+    return load_config(
+        VisualConfig, CONFIG, overrides=["model.base=tiny-qwen2.5-vl", *small, *overrides]
+    )
 
 
 def test_depth_is_the_second_picture_and_boxes_end_the_question(tmp_path: Path) -> None:

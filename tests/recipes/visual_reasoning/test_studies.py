@@ -36,6 +36,7 @@ def test_rewards_that_differ_from_the_metric_are_refused(
     tmp_path: Path, study: str, make: Callable[[RewardCase], Scorer], fault: str
 ) -> None:
     overrides = ["data.drawn.num_pairs=12", "data.drawn.num_test_pairs=3"]
+    overrides += ["model.base=tiny-qwen2.5-vl"]
     config = load_config(VisualConfig, CONFIGS / f"{study}.yaml", overrides=overrides)
     prepare_rows(config, tmp_path)
     case = TASK.make_case(config, tmp_path)
