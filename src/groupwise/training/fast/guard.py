@@ -90,8 +90,12 @@ class Comparison:
 
     @property
     def tolerance(self) -> float:
-        """Twice the noise; what is measured on few tokens may be less than the logits resolve."""
-        return 2 * max(self.noise, self.ulp)
+        """Twice the noise and two units: noise and difference are known to a unit each.
+
+        On processors whose kernels agree more among plain passes, three units were seen where the
+        noise was one.
+        """
+        return 2 * (self.noise + self.ulp)
 
     @property
     def is_close(self) -> bool:
