@@ -81,7 +81,9 @@ def _describe_gaps(values: Mapping[str, Any]) -> str:
 def _list_gaps(values: Mapping[str, Any]) -> Iterator[str]:
     whole = {**values, **values.get("machine", {})}
     runs = [
-        one for one in values.values() if isinstance(one, dict) and {"metrics", "methods", "rows"} & {*one}
+        one
+        for one in values.values()
+        if isinstance(one, dict) and {"metrics", "methods", "rows"} & {*one}
     ]
     for place in runs or [whole]:
         wanted = _ORIGIN | _OF_RUNS if runs else _ORIGIN

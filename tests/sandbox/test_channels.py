@@ -181,7 +181,8 @@ def test_a_program_that_sends_too_much_is_not_listened_to(
             return
 
     asyncio.run(run())
-    assert most_answers - 3 <= num_called <= most_answers
+    # Those that were sent and not yet begun when it is closed are not called.
+    assert most_answers // 2 <= num_called <= most_answers
 
 
 @needs_bubblewrap
