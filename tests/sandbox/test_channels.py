@@ -168,7 +168,7 @@ def test_a_program_that_sends_too_much_is_not_listened_to(
     )
     num_called = 0
 
-    def count(*_: Any) -> None:
+    async def count(*_: Any) -> None:  # no thread, which may begin late
         nonlocal num_called
         num_called += 1
 
@@ -181,8 +181,8 @@ def test_a_program_that_sends_too_much_is_not_listened_to(
             return
 
     asyncio.run(run())
-    # Those that were sent and not yet begun when it is closed are not called.
-    assert most_answers // 2 <= num_called <= most_answers
+    # The last ones had not begun when it was closed.
+    assert most_answers - 3 <= num_called <= most_answers
 
 
 @needs_bubblewrap

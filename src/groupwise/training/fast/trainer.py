@@ -33,6 +33,7 @@ from groupwise.training.fast.guard import (
     compute_logits,
     name_plain,
     pick_rows,
+    use_plain_attention,
     vary_batches,
 )
 from groupwise.training.fast.pictures import process_pictures_once
@@ -360,11 +361,14 @@ class FastGRPOTrainer(_Base):
         shared = self._share(model, part, is_reference=is_reference).log_probs
         chosen = part.take(rows)
         given = shared[rows, : chosen.ids.shape[1]][chosen.mask.bool()]
+        alone = [part.take(row) for row in rows.split(1)]
         with torch.no_grad():
             plain = [
                 torch.cat([self._score_plainly(model, batch) for batch in batches])
                 for batches in vary_batches(chosen)
             ]
+            with use_plain_attention(chosen.prompts.ids.shape[1] + chosen.ids.shape[1]):
+                plain.append(torch.cat([self._score_plainly(model, row) for row in alone]))
         with self.accelerator.autocast():
             logits = compute_logits(model, chosen) / self.temperature
             ulp = find_resolution(logits, plain[0], find_precision(model))
