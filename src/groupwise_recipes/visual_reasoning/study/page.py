@@ -188,7 +188,7 @@ def _show_difference(found: MethodDifference | None, words: Words) -> Cell:
         return Cell(DASH)
     seeds = words.count(found.num_seeds_a, "seed")
     if found.low is None or found.high is None:
-        told = words.label("study_no_interval")
+        told = words.label(f"study_limit_{found.limit}")
     else:
         told = words.label(
             "study_ends", low=format_points(found.low), high=format_points(found.high)

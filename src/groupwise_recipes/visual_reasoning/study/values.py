@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 
@@ -73,17 +73,41 @@ def measure_difference(
 ) -> MethodDifference | None:
     """Return what the second arm has more than the first, over the seeds that both have.
 
-    None without such a seed, or where one of them lacks the measure.
+    In each seed the items are those that both have a value for: a verdict on reasoning may be
+    missing on one side. None without such a seed or item, or where one lacks the measure.
     """
     sides = [
         {one.seed: (one, name) for one, name in _keep_measured(asked, split)}
         for asked in (_list_asked(arm, column, split) for arm in (first, second))
     ]
-    seeds = sorted(sides[0].keys() & sides[1].keys())
-    if not seeds:
-        return None
-    a, b = ([_read_items(*side[seed], split) for seed in seeds] for side in sides)
-    return compare_methods(a, b, is_paired=True)
+    pairs = [
+        _keep_common(*(_read_items(*side[seed], split) for side in sides))
+        for seed in sorted(sides[0].keys() & sides[1].keys())
+    ]
+    found = [pair for pair in pairs if pair is not None]
+    return compare_methods(*zip(*found, strict=True), is_paired=True) if found else None
+
+
+def _keep_common(one: Items, other: Items) -> tuple[Items, Items] | None:
+    """Return the items that both have; None if there are none."""
+    common = {*one.ids} & {*other.ids}
+    return (_choose_items(one, common), _choose_items(other, common)) if common else None
+
+
+def _choose_items(items: Items, ids: set[str]) -> Items:
+    kept = [place for place, one in enumerate(items.ids) if one in ids]
+
+    def choose(part: Sequence[Any]) -> tuple[Any, ...]:
+        return tuple(part[place] for place in kept) if part else ()
+
+    return replace(
+        items,
+        ids=choose(items.ids),
+        clusters=choose(items.clusters),
+        values=items.values[kept],
+        labels=choose(items.labels),
+        answers=choose(items.answers),
+    )
 
 
 def _list_asked(arm: Arm, column: Column, split: str) -> list[tuple[Measured, str]]:

@@ -3,7 +3,7 @@
 import json
 import random
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -260,6 +260,30 @@ def test_an_arm_without_reasoning_has_dashes_and_faults_are_counted(tmp_path: Pa
     shares = [cell.split("\u00a0%")[0] for cell in page["SFT on reasoning"][1:]]
     assert shares == ["50.0", "33.3", "16.7", "0.0", "0.0"]
     assert all("n 60" in cell for cell in page["SFT on reasoning"])
+
+
+def test_what_one_side_has_no_verdict_on_is_in_no_difference(tmp_path: Path) -> None:
+    runs: list[Path] = []
+    for seed in range(3):
+        rows = [
+            replace(one, scores={"alignment": float(one.policy == "grpo" or one.label == "True")})
+            for one in answer({"sft": 0.7, "grpo": 0.7}, seed)
+        ]
+        # SFT has no verdict on two faulty ones, GRPO on two that SFT has right.
+        for place in (1, 3, 60, 62):
+            rows[place] = replace(rows[place], scores={})
+        folder = tmp_path / f"r{seed}"
+        runs.append(
+            write_run(folder, "alignment", "rewards.alignment=0", seed=seed, predictions=rows)
+        )
+    write_study(runs, tmp_path / "out")
+    found = json.loads((tmp_path / "out" / "study.json").read_text())["differences"]["alignment"]
+    (values,) = [one["values"] for one in found if (one["first"], one["second"]) == ("sft", "grpo")]
+    assert values["alignment"]["num_items"] == 56
+    assert values["alignment"]["estimate"] == pytest.approx(28 / 56)
+    assert values["accuracy"]["num_items"] == 60
+    page = (tmp_path / "out" / "study.md").read_text(encoding="utf-8")
+    assert "+50.0 (alike in every seed, no interval" in page
 
 
 def test_a_run_that_fills_no_row_is_named(tmp_path: Path) -> None:
