@@ -25,7 +25,6 @@ from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager, suppress
 from functools import cache, partial
 from multiprocessing import get_context
-from pathlib import Path
 from typing import Any
 
 import httpx2
@@ -34,7 +33,16 @@ from PIL import Image
 
 from groupwise.core import describe_machine, write_json
 from groupwise.flow import open_run
-from serving import Load, ask_offline, ask_well, read_memory, start_server
+from serving import (
+    Load,
+    ask_offline,
+    ask_well,
+    count_5xx,
+    describe_load,
+    make_parser,
+    read_memory,
+    start_server,
+)
 
 FORM = "Content-Type: multipart/form-data; boundary=x"
 HEALTH_S = 1.0
@@ -44,7 +52,7 @@ _FORK = get_context("fork")  # nothing is imported again
 
 def main() -> None:
     """Attack and ask, and print what came of it."""
-    options = parse_options()
+    options = make_parser(__doc__, at_once=16).parse_args()
     run = open_run(options.run)
     requests, _ = run.task.list_requests(run.config, options.rows)
     asked = list(requests)[: options.different]
@@ -65,18 +73,6 @@ def main() -> None:
         report["num_5xx"] == report["num_wrong"] == 0 and len(load.seconds) == options.requests
     )
     sys.exit(0 if is_held and report["health"]["max_s"] < HEALTH_S else 1)
-
-
-def parse_options() -> argparse.Namespace:
-    """Read the command line."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("run", type=Path)
-    parser.add_argument("rows", type=Path)
-    parser.add_argument("--requests", type=int, default=1000)
-    parser.add_argument("--at-once", type=int, default=16)
-    parser.add_argument("--different", type=int, default=60, help="different rows to ask about")
-    parser.add_argument("--json", type=Path)
-    return parser.parse_args()
 
 
 async def ask_all(
@@ -127,20 +123,13 @@ def sum_up(seconds: list[float]) -> dict[str, float]:
 
 def summarize(load: Load, outcomes: dict[str, int], options: argparse.Namespace) -> dict[str, Any]:
     """Return latencies and counts."""
-    p50, p95, p99 = np.percentile(load.seconds, [50, 95, 99])
-    statuses = load.statuses + Counter(outcomes)
     return {
-        "requests": len(load.seconds),
-        "at_once": options.at_once,
-        "p50_s": round(float(p50), 3),
-        "p95_s": round(float(p95), 3),
-        "p99_s": round(float(p99), 3),
-        "statuses": dict(sorted(load.statuses.items())),
+        **describe_load(load, options),
         "num_wrong": len(load.wrong),
         "wrong": load.wrong[:5],
         "attackers": {kind: number for kind, (number, _) in ATTACKS.items()},
         "attacks": dict(sorted(outcomes.items())),
-        "num_5xx": sum(n for name, n in statuses.items() if name.split()[-1].startswith("5")),
+        "num_5xx": count_5xx(load.statuses + Counter(outcomes)),
     }
 
 

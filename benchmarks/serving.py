@@ -18,7 +18,7 @@ import subprocess
 import sys
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -78,15 +78,21 @@ def ask_offline(run: Any, requests: list[Any]) -> dict[str, Any]:
 
 def parse_options() -> argparse.Namespace:
     """Read the command line."""
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = make_parser(__doc__, at_once=32)
+    parser.add_argument("--odd", type=int, default=40, help="odd askers of each kind")
+    return parser.parse_args()
+
+
+def make_parser(description: str | None, *, at_once: int) -> argparse.ArgumentParser:
+    """Return what reads the command line of a load on a run."""
+    parser = argparse.ArgumentParser(description=description)
     parser.add_argument("run", type=Path)
     parser.add_argument("rows", type=Path)
     parser.add_argument("--requests", type=int, default=1000)
-    parser.add_argument("--at-once", type=int, default=32)
+    parser.add_argument("--at-once", type=int, default=at_once)
     parser.add_argument("--different", type=int, default=60, help="different rows to ask about")
-    parser.add_argument("--odd", type=int, default=40, help="odd askers of each kind")
     parser.add_argument("--json", type=Path)
-    return parser.parse_args()
+    return parser
 
 
 @contextmanager
@@ -192,20 +198,30 @@ async def ask_slowly(url: httpx2.URL) -> str:
 
 def summarize(load: Load, alone_s: float, options: argparse.Namespace) -> dict[str, Any]:
     """Return latencies, rates and counts."""
-    p50, p95, p99 = np.percentile(load.seconds, [50, 95, 99])
+    return {
+        **describe_load(load, options),
+        "requests_per_s": round(len(load.seconds) / load.total_s, 2),
+        "one_by_one_requests_per_s": round(1 / alone_s, 2),
+        "num_5xx": count_5xx(load.statuses),
+    }
+
+
+def describe_load(load: Load, options: argparse.Namespace) -> dict[str, Any]:
+    """Return latencies and statuses of the answers."""
+    p50, p95, p99 = (round(float(one), 3) for one in np.percentile(load.seconds, [50, 95, 99]))
     return {
         "requests": len(load.seconds),
         "at_once": options.at_once,
-        "p50_s": round(float(p50), 3),
-        "p95_s": round(float(p95), 3),
-        "p99_s": round(float(p99), 3),
-        "requests_per_s": round(len(load.seconds) / load.total_s, 2),
-        "one_by_one_requests_per_s": round(1 / alone_s, 2),
+        "p50_s": p50,
+        "p95_s": p95,
+        "p99_s": p99,
         "statuses": dict(sorted(load.statuses.items())),
-        "num_5xx": sum(
-            count for name, count in load.statuses.items() if name.split()[-1].startswith("5")
-        ),
     }
+
+
+def count_5xx(statuses: Mapping[str, int]) -> int:
+    """Return how many ended with a status of 500 or above, which stands last in each name."""
+    return sum(number for name, number in statuses.items() if name.split()[-1].startswith("5"))
 
 
 def read_memory(process: subprocess.Popen) -> dict[str, float]:
