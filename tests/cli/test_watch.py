@@ -14,6 +14,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
+from run_folders import restate
 
 from groupwise.core import RunFolder, append_jsonl, write_json, write_jsonl
 
@@ -48,6 +49,8 @@ def log_training(folder: Path, *, num_rows: int = 12, **last: float) -> None:
         for step in range(1, num_rows + 1)
     ]
     write_jsonl(folder / "metrics.jsonl", [*rows[:-1], rows[-1] | TOLD | last])
+    if (folder / "step.json").is_file():
+        restate(folder)
 
 
 def test_a_finished_run_is_shown_and_ends_with_0(tiny):
@@ -70,6 +73,7 @@ def test_what_was_told_of_the_last_answers_is_shown_with_its_counts(tiny):
     log_training(tiny.work / "runs/tiny-demo/write")
     folder = tiny.work / "runs/tiny-demo/write"
     append_jsonl(folder / "metrics.jsonl", {"step": 13, "heldout/accuracy": 0.5})
+    restate(folder)
     said = tiny.call("watch", "runs/tiny-demo", "--once").stdout
     assert re.search(r"^  executed +47 of 97  48\.5.% ", said, re.M)
     assert re.search(r"^  tokens, mean +12\.5 ", said, re.M)
@@ -196,6 +200,7 @@ def test_alarms_are_printed_with_what_to_do(tiny):
         append_jsonl(folder / "metrics.jsonl", {"step": step, "dead_groups": 1.0})
     with (folder / "metrics.jsonl").open("a") as stream:
         stream.write('{"step": 18, "rew')
+    restate(folder)
     done = tiny.call("watch", "runs/tiny-demo", "--once")
     assert "! all_groups_dead (step 17): all completions of a group earned" in done.stdout
     assert "  do: raise the temperature" in done.stdout
@@ -237,6 +242,7 @@ def test_another_training_can_be_shown(tiny):
     tiny.call("run", "tiny")
     log_training(tiny.work / "runs/tiny-demo/write")
     write_jsonl(tiny.work / "runs/tiny-demo/prepare/metrics.jsonl", [{"step": 7, "loss": 0.5}])
+    restate(tiny.work / "runs/tiny-demo/prepare")
     done = tiny.call("watch", "runs/tiny-demo", "--once", "--step", "prepare")
     assert "prepare  step 7" in done.stdout
     assert "Reward" not in done.stdout

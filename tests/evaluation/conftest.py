@@ -11,7 +11,7 @@ from made_once import make_once
 from PIL import Image, ImageDraw
 from run_folders import POLICIES
 
-from groupwise.core import append_jsonl, write_json, write_jsonl
+from groupwise.core import append_jsonl, digest_file, write_json, write_jsonl
 from groupwise.evaluation import (
     Prediction,
     compare_pairs,
@@ -102,11 +102,11 @@ def predict_all(folder: Path, num_clusters: int) -> list[Prediction]:
     for policy, accuracy in ACCURACIES.items():
         for item in range(num_clusters * 8):
             cluster = item // 8
-            found.append(predict_item(policy, accuracy, item, str(pictures[cluster])))
+            found.append(predict_item(policy, accuracy, item, pictures[cluster]))
     return found
 
 
-def predict_item(policy: str, accuracy: float, item: int, picture: str) -> Prediction:
+def predict_item(policy: str, accuracy: float, item: int, picture: Path) -> Prediction:
     dice = random.Random(f"{policy} {item}")
     truth, other = LABELS if item % 2 else LABELS[::-1]
     is_hard = item % 5 == 0
@@ -131,7 +131,8 @@ def predict_item(policy: str, accuracy: float, item: int, picture: str) -> Predi
         text=f"Screen: spreadsheet. Task: budget. {text}" if policy == "grpo" else text,
         probabilities={name: sure if name == leading else 1 - sure for name in LABELS},
         latency_s=None if policy in ("majority", "text_only") else dice.lognormvariate(-3, 0.3),
-        pictures=(picture,),
+        pictures=(str(picture),),
+        picture_digests=(digest_file(picture),),
         fields={
             "task": task,
             "language": language,

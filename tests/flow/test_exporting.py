@@ -1,11 +1,14 @@
 """What is exported of a run: weights, and a card that says what they are."""
 
+import re
 import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 import yaml
 from command_line import CommandLine
+from run_folders import restate
 
 from groupwise.core import Message, RunError, read_json, read_jsonl, write_jsonl, write_text
 from groupwise.data import read_examples
@@ -75,6 +78,27 @@ def test_a_card_speaks_of_pictures_where_rows_have_some(
         train.write_bytes(before)
 
 
+def test_nothing_that_a_run_says_is_markup_of_the_card(
+    finished: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = tmp_path / "run"
+    shutil.copytree(finished, run)
+    title = "Best <img src=x> | *one* [here](http://x)"
+    known = [replace(one, title=title) for one in read_policies(run).listed]
+    write_policies(run, known)
+    restate(run / "evaluate")
+    opened = open_run(run)
+    asked = [Message("user", "```\n# A heading\n````")]
+    monkeypatch.setattr(type(opened.task), "describe_prompt", lambda *_: asked)
+    exported = ExportedPolicy("`x` <b>", None, finished, 0.0, has_vision=False, name="a <b>")
+    card = render_card(opened, "grpo", exported)
+    told = re.sub(r"^(`{3,})\w+\n.*?^\1\n", "", card.split("---\n", 2)[2], flags=re.M | re.S)
+    assert "A heading" in card
+    assert "A heading" not in told
+    assert "Best &lt;img" in told
+    assert not any(mark in told for mark in ("<img", "<b>", "*one*", "[here]"))
+
+
 def test_no_row_of_the_data_is_in_what_is_exported(finished: Path, tmp_path: Path) -> None:
     export_run(open_run(finished), tmp_path / "out")
     written = [path.read_bytes() for path in (tmp_path / "out").rglob("*") if path.is_file()]
@@ -90,6 +114,7 @@ def test_the_main_policy_is_what_the_run_says(finished: Path, tmp_path: Path) ->
     assert open_run(run).choose_policy() == "grpo"
     known = [RunPolicy(name=n, title=n, title_zh=n, kind="trained") for n in ("grpo", "sft")]
     write_policies(run, known)
+    restate(run / "evaluate")
     assert open_run(run).choose_policy() == "sft"
     (run / "evaluate" / "policies.json").unlink()
     with pytest.raises(RunError, match=r"no main policy yet; .* or name one: RUN:grpo, RUN:sft"):

@@ -89,7 +89,7 @@ def run(tmp_path, monkeypatch):
         task=lambda: task,
     )
     opened.clear()
-    monkeypatch.setattr(finished, "find_recipe", lambda name: recipe)
+    monkeypatch.setattr(finished, "find_recipe", lambda name, run: recipe)
     return write_run(tmp_path / "run")
 
 
@@ -225,7 +225,7 @@ def test_what_cannot_be_predicted_is_said(run, rows, tmp_path, monkeypatch):
     with pytest.raises(DataError, match="is no table"):
         predict(run, write_rows(tmp_path / "rows.xls", ROWS), out)
     other = Recipe("other", "", Settings, tmp_path, lambda c, r: [], lambda c: Preview())
-    monkeypatch.setattr(finished, "find_recipe", lambda name: other)
+    monkeypatch.setattr(finished, "find_recipe", lambda name, run: other)
     with pytest.raises(ConfigError, match="the recipe other answers no new rows"):
         predict(run, rows, out)
     assert not out.exists()

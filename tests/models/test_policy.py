@@ -4,7 +4,7 @@ import shutil
 import pytest
 import torch
 
-from groupwise.core import ModelError
+from groupwise.core import ModelError, read_json, write_json
 from groupwise.inference import LocalEngine, Sampling
 from groupwise.models import (
     LoraSettings,
@@ -183,3 +183,37 @@ def test_without_an_adapter_nothing_is_switched_off(text_folder, text_examples):
             read_logits(policy, text_examples[0]),
             read_logits(load_policy(text_folder), text_examples[0]),
         )
+
+
+def test_weights_of_a_folder_are_read_from_safetensors_alone(tmp_path, text_folder):
+    """A pickle is not opened, not even for its tensors."""
+    folder = shutil.copytree(text_folder, tmp_path / "model")
+    (folder / "model.safetensors").unlink()
+    torch.save(load_policy(text_folder).model.state_dict(), folder / "pytorch_model.bin")
+    with pytest.raises(ModelError, match=r"no file named model.safetensors"):
+        load_policy(folder)
+    adapter = tmp_path / "adapter"
+    adapter.mkdir()
+    write_json(adapter / "adapter_config.json", {"base_model_name_or_path": str(text_folder)})
+    torch.save({}, adapter / "adapter_model.bin")
+    with pytest.raises(ModelError, match=r"no weights that can be read; got no adapter_model.safe"):
+        load_policy(adapter)
+
+
+def test_damaged_weights_are_one_sentence(tmp_path, text_folder):
+    folder = shutil.copytree(text_folder, tmp_path / "model")
+    (folder / "model.safetensors").write_bytes(b"torn")
+    with pytest.raises(ModelError, match="cannot load the model"):
+        load_policy(folder)
+
+
+def test_code_beside_a_model_is_refused_and_nobody_is_asked(tmp_path, text_folder, monkeypatch):
+    folder = shutil.copytree(text_folder, tmp_path / "model")
+    config = read_json(folder / "config.json", dict)
+    own = {"AutoConfig": "evil.Config", "AutoModelForCausalLM": "evil.Model"}
+    write_json(folder / "config.json", {**config, "model_type": "evil", "auto_map": own})
+    (folder / "evil.py").write_text(f"open({str(tmp_path / 'ran')!r}, 'w')\n")
+    monkeypatch.setattr("builtins.input", lambda *_: "y")
+    with pytest.raises(ModelError, match="contains custom code"):
+        load_policy(folder)
+    assert not (tmp_path / "ran").exists()

@@ -1,3 +1,11 @@
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+import torch
+
+from groupwise.core import TrainingError
+from groupwise.training.fast.rounds import load_progress
 from groupwise.training.workspace import (
     find_last_checkpoint,
     mark_complete,
@@ -35,3 +43,39 @@ def test_removing_leaves_everything_else(tmp_path):
     (tmp_path / "metrics.jsonl").touch()
     remove_checkpoints(tmp_path)
     assert [path.name for path in tmp_path.iterdir()] == ["metrics.jsonl"]
+
+
+@pytest.mark.parametrize(
+    ("path", "text", "told"),
+    [("weights", "x", "weights"), ("more.pt", "x", "more.pt"), ("complete", "{", "complete")],
+)
+def test_a_checkpoint_that_was_changed_is_not_continued(tmp_path, path, text, told):
+    make(tmp_path, 4)
+    mark_complete(tmp_path / "checkpoint-4")
+    (tmp_path / "checkpoint-4" / path).write_text(text)
+    with pytest.raises(TrainingError, match=f"what its training wrote; got another {told};"):
+        find_last_checkpoint(tmp_path)
+
+
+def test_a_checkpoint_goes_on_from_wherever_it_was_copied(tmp_path):
+    make(tmp_path, 4)
+    mark_complete(tmp_path / "checkpoint-4")
+    (tmp_path / "copy").mkdir()
+    (tmp_path / "checkpoint-4").rename(tmp_path / "copy" / "checkpoint-4")
+    assert find_last_checkpoint(tmp_path / "copy") == tmp_path / "copy" / "checkpoint-4"
+
+
+class _Trap:
+    def __reduce__(self):
+        return Path.touch, (Path("sprung"),)
+
+
+def test_no_code_of_a_progress_file_runs(tmp_path, monkeypatch):
+    """Its weights_only says so itself, whatever PyTorch does by default."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("TORCH_FORCE_NO_WEIGHTS_ONLY_LOAD", "1")
+    trainer = SimpleNamespace(accelerator=SimpleNamespace(process_index=0, device="cpu"))
+    torch.save({"step": _Trap()}, tmp_path / "grpo_progress_0.pt")
+    with pytest.raises(TrainingError, match="holds something else than tensors and plain values"):
+        load_progress(trainer, tmp_path)
+    assert not Path("sprung").exists()

@@ -111,7 +111,7 @@ def find_study(targets: list[Path]) -> tuple[Recipe[Any], list[Path]] | None:
     if not (is_known and runs):
         return None
     try:
-        recipe = find_recipe(RunFolder(runs[0]).read_manifest()["recipe"])
+        recipe = find_recipe(RunFolder(runs[0]).read_manifest()["recipe"], run=runs[0])
     except ConfigError:  # It is not installed here; other reports do not need it.
         return None
     return None if recipe.report_study is None else (recipe, runs)

@@ -61,6 +61,16 @@ from groupwise.core.jsonl import (
 from groupwise.core.late_names import import_late
 from groupwise.core.locks import is_locked, take_lock
 from groupwise.core.numerics import describe_numerics, list_gpus
+from groupwise.core.outputs import (
+    STEP_DONE,
+    check_folder,
+    check_records,
+    check_sealed,
+    find_unlike,
+    read_manifest,
+    write_digests,
+)
+from groupwise.core.paths import is_below
 from groupwise.core.pictures import (
     LARGE_PIXELS,
     convert_picture,
@@ -82,6 +92,7 @@ __all__ = [
     "LARGE_PIXELS",
     "MAX_PLACES",
     "ROW_FIELD",
+    "STEP_DONE",
     "Completion",
     "Config",
     "ConfigError",
@@ -113,6 +124,9 @@ __all__ = [
     "Source",
     "TrainingError",
     "append_jsonl",
+    "check_folder",
+    "check_records",
+    "check_sealed",
     "convert_picture",
     "derive_seed",
     "describe_disk",
@@ -127,8 +141,10 @@ __all__ = [
     "explain_disk",
     "find_effect",
     "find_nearest",
+    "find_unlike",
     "flatten_settings",
     "import_late",
+    "is_below",
     "is_locked",
     "list_effects",
     "list_gpus",
@@ -143,6 +159,7 @@ __all__ = [
     "read_config",
     "read_json",
     "read_jsonl",
+    "read_manifest",
     "read_picture",
     "replace_file",
     "report_places",
@@ -152,6 +169,7 @@ __all__ = [
     "suggest_name",
     "take_lock",
     "wait_to_decode",
+    "write_digests",
     "write_json",
     "write_jsonl",
     "write_text",

@@ -14,9 +14,10 @@ from typing import Any
 
 from groupwise.core.digests import digest_json
 from groupwise.core.errors import RunError
-from groupwise.core.jsonl import append_jsonl, read_json, write_json
+from groupwise.core.jsonl import append_jsonl, write_json
 from groupwise.core.locks import take_lock
 from groupwise.core.numerics import describe_numerics, list_gpus
+from groupwise.core.outputs import read_manifest, seal
 
 _PACKAGES = (
     "groupwise",
@@ -43,7 +44,8 @@ class RunFolder:
     """A folder that holds everything one run reads, writes and was told.
 
     ``manifest.json`` has the resolved config, its digest, the plan, digests of the inputs, seeds,
-    package versions, git revision and hardware. ``history.jsonl`` has one row per start.
+    package versions, git revision and hardware, and its own digest. ``history.jsonl`` has one row
+    per start.
     """
 
     def __init__(self, path: Path) -> None:
@@ -58,11 +60,14 @@ class RunFolder:
         """Return the manifest.
 
         Raises:
-            RunError: if the folder holds no run, or only an evaluation of one on other data.
+            RunError: if the folder holds no run, or only an evaluation of one on other data, or the
+                manifest was changed since.
         """
         if not self.manifest_path.is_file():
             raise RunError(f"{self.path} holds no run", fix="check --out, or start it first")
-        manifest = read_json(self.manifest_path, dict)
+        manifest = read_manifest(self.manifest_path)
+        if not isinstance(manifest.get("recipe"), str):
+            raise RunError(f"{self.manifest_path} is damaged", got="no recipe in it")
         if manifest.get("evaluated"):
             raise RunError(
                 f"{self.path} holds an evaluation of the run {manifest['evaluated']['run']}",
@@ -93,7 +98,7 @@ class RunFolder:
         ``other_packages`` names the steps that were made with other versions of packages;
         ``evaluated`` says of an evaluation on other data which run, policy and data it is of.
         """
-        manifest = {
+        found = {
             "recipe": recipe,
             "config": dict(config),
             "config_digest": digest_json(dict(config)),
@@ -108,6 +113,7 @@ class RunFolder:
             "started_at": datetime.now(UTC).isoformat(timespec="seconds"),
             **describe_machine(),
         }
+        manifest = seal(found)
         write_json(self.manifest_path, manifest)
         append_jsonl(self.path / "history.jsonl", manifest)
 

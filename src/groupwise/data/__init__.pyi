@@ -53,7 +53,7 @@ from groupwise.data.splits import (
 from groupwise.data.tables.asked import AskedRow, ask_about_row, read_asked_rows
 from groupwise.data.tables.files import read_table_rows
 from groupwise.data.tables.loading import LoadedTable, digest_table, load_labelled, load_table
-from groupwise.data.tables.settings import SPLITS, TableColumns, TableSettings
+from groupwise.data.tables.settings import ALLOWED, SPLITS, TableColumns, TableSettings
 from groupwise.data.tables.templates import fill_template, find_place_problem
 from groupwise.data.vqa import (
     LoadedVqa,
@@ -66,6 +66,7 @@ from groupwise.data.vqa import (
 )
 
 __all__ = [
+    "ALLOWED",
     "KEEPING_ORDER",
     "PICTURE_COLUMNS",
     "PUBLISHED_VQA",

@@ -13,7 +13,12 @@ from typing import Any
 from groupwise.core import DataError, Picture, digest_file, digest_json
 from groupwise.data.drops import DropLog
 from groupwise.data.tables.files import TableRow, find_index, read_table_rows
-from groupwise.data.tables.values import UnusableRowError, decode_picture, digest_picture
+from groupwise.data.tables.values import (
+    UnusableRowError,
+    decode_picture,
+    digest_picture,
+    refuse_outside,
+)
 
 LABELS = ("on-task", "off-task")
 
@@ -66,7 +71,7 @@ class LoadedScreens:
     num_rows: int
 
 
-def load_screenshots(root: Path) -> LoadedScreens:
+def load_screenshots(root: Path, *, allow_outside: bool = False) -> LoadedScreens:
     """Load a screenshot set.
 
     The folder has ``index.jsonl`` or exactly one CSV or JSONL file, with the columns ``image``
@@ -79,14 +84,22 @@ def load_screenshots(root: Path) -> LoadedScreens:
     row's picture as its ``origin``: it then has the session and fold of its origin, and stays on
     its side. One whose origin is not there is dropped.
 
+    Args:
+        root: the folder.
+        allow_outside: take pictures that lie elsewhere, too.
+
     Raises:
-        DataError: if there is no index or no usable row.
+        DataError: if there is no index or no usable row, or a row names a picture outside the
+            folder.
     """
     index = find_index(root)
     drops = DropLog()
     rows = read_table_rows(index, drops)
     num_rows = len(rows) + drops.total
     _check_columns(rows, index)
+    if not allow_outside:
+        named = ((row.where, root / name) for row in rows if (name := _name_picture(row)))
+        refuse_outside(named, root, setting="data.allow_outside")
     sizes: dict[Path, tuple[Picture, int, int]] = {}
     read: dict[int, Screenshot] = {}
     for number, row in enumerate(rows):

@@ -247,6 +247,7 @@ def make_predictions(
             text=predicted,
             probabilities=dict(zip(names, map(float, row), strict=True)),
             pictures=tuple(str(picture.path) for picture in example.pictures),
+            picture_digests=tuple(picture.digest for picture in example.pictures),
             fields=dict(example.fields),
         )
         for example, truth, row in zip(test, truths, probabilities, strict=True)

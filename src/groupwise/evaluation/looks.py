@@ -23,8 +23,8 @@ from groupwise.core import (
     append_jsonl,
     digest_json,
     find_effect,
-    read_json,
     read_jsonl,
+    read_manifest,
     take_lock,
 )
 from groupwise.evaluation.page import Statement
@@ -73,7 +73,7 @@ def record_look(run: Path, items: Sequence[Example], *, is_continued: bool = Fal
         RunError: if it cannot be written.
         DataError: if a file of looks or the manifest is damaged.
     """
-    manifest = read_json(run / "manifest.json", dict)
+    manifest = read_manifest(run / "manifest.json")
     look = Look(
         name=uuid.uuid4().hex,
         time=datetime.now(UTC).isoformat(timespec="seconds"),

@@ -13,7 +13,7 @@ from groupwise.core import EvaluationError, digest_json, read_jsonl, write_jsonl
 from groupwise.evaluation.measures import is_builtin
 
 _SUM_TOLERANCE = 1e-3
-_LATER_KEYS = {"scores", "samples", "pair"}
+_LATER_KEYS = {"scores", "samples", "pair", "picture_digests"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +33,8 @@ class Prediction:
             not known.
         latency_s: seconds for this answer, or None where not measured.
         pictures: paths of the item's pictures.
+        picture_digests: of the same; empty where not known. A picture outside the run is shown only
+            where its file still has its digest.
         fields: the item's JSON values that reports show or slice by.
         scores: further measures of this answer by name, each in [0, 1].
         samples: whether each of several sampled answers was right; empty where none were drawn.
@@ -53,6 +55,7 @@ class Prediction:
     probabilities: Mapping[str, float] | None = None
     latency_s: float | None = None
     pictures: tuple[str, ...] = ()
+    picture_digests: tuple[str, ...] = ()
     fields: Mapping[str, Any] = field(default_factory=dict[str, Any])
     scores: Mapping[str, float] = field(default_factory=dict[str, float])
     samples: tuple[bool, ...] = ()
@@ -176,8 +179,11 @@ def _parse_row(row: dict[str, Any], where: str) -> Prediction:
             got=f"the keys {sorted(row)}",
             expected=f"the keys {sorted(_KEYS)}",
         )
+    if not all(isinstance(name, str) for name in row["pictures"]):
+        raise EvaluationError(f"{where} has pictures that are no paths", got=row["pictures"])
     row["pictures"] = tuple(row["pictures"])
     row["samples"] = tuple(row.get("samples", ()))
+    row["picture_digests"] = tuple(row.get("picture_digests", ()))
     return Prediction(**row)
 
 

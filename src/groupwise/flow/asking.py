@@ -84,6 +84,7 @@ def ask_policy(
             probabilities=None if answer.label is None else share,
             latency_s=latency_s,
             pictures=tuple(str(picture.path) for picture in example.pictures),
+            picture_digests=tuple(picture.digest for picture in example.pictures),
             fields=dict(example.fields),
             scores=own,
         )

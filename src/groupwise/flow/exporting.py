@@ -4,6 +4,7 @@ The card is made from what the run recorded; no row of data is in it or goes up.
 """
 
 import os
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -20,6 +21,7 @@ from groupwise.evaluation import (
     read_metrics,
     read_policies,
 )
+from groupwise.evaluation.page import escape_cell, write_code
 from groupwise.flow.finished import BASE, FinishedRun
 from groupwise.models import ExportedPolicy, export_policy
 
@@ -51,6 +53,7 @@ def render_card(run: FinishedRun, policy: str, exported: ExportedPolicy) -> str:
         lstrip_blocks=True,
         keep_trailing_newline=True,
     )
+    environment.filters.update(cell=escape_cell, code=write_code, fence=_fence)
     return environment.get_template("model_card.md.j2").render(
         front=_dump(_write_front(run, chain, exported, licence)),
         name=exported.name,
@@ -164,11 +167,18 @@ def _drop_places(settings: Mapping[str, Any] | None) -> dict[str, Any] | None:
 def _list_data(splits: Mapping[str, Mapping[str, Any]]) -> Iterator[tuple[str, ...]]:
     for name, known in splits.items():
         sizes = (str(known["num_rows"]), str(known.get("num_clusters", _UNKNOWN)))
-        yield name, *sizes, f"`{known['digest']}`"
+        yield name, *sizes, str(known["digest"])
 
 
 def _dump(values: Any) -> str:
     return yaml.safe_dump(values, allow_unicode=True, sort_keys=False)
+
+
+def _fence(text: str, language: str) -> str:
+    """Return text as a block of code that it cannot end itself."""
+    longest = max(map(len, re.findall("`+", text)), default=0)
+    mark = "`" * max(3, longest + 1)
+    return f"{mark}{language}\n{text.rstrip()}\n{mark}"
 
 
 CARD = "README.md"

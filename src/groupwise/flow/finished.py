@@ -4,11 +4,20 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from groupwise.core import ConfigError, RunError, RunFolder, describe_unknown, load_config
+from groupwise.core import (
+    ConfigError,
+    RunError,
+    RunFolder,
+    check_folder,
+    check_records,
+    describe_unknown,
+    load_config,
+)
 from groupwise.evaluation import RunPolicy, read_policies
 from groupwise.flow.task import Task
 from groupwise.pipeline import Recipe, find_recipe
 from groupwise.serving import Predictor
+from groupwise.training import check_checkpoint
 
 BASE = "prompt"
 """The name of the untrained policy."""
@@ -57,11 +66,19 @@ class FinishedRun:
         return name
 
     def find_policy(self, name: str | None = None) -> str | Path:
-        """Return the folder or hub id of a policy; as ``choose_policy``."""
+        """Return the folder or hub id of a policy; as ``choose_policy``.
+
+        Raises:
+            RunError: if a file of it is not what its training wrote, too.
+        """
         chosen = self.choose_policy(name)
         if chosen == BASE:
             return self.task.find_base(self.config, self.folder)
-        return self.folder / chosen if "/" in chosen else self.folder / chosen / "policy"
+        if "/" in chosen:
+            check_checkpoint(self.folder / chosen)
+            return self.folder / chosen
+        check_folder(self.folder, f"{chosen}/policy")
+        return self.folder / chosen / "policy"
 
     def describe_policy(self, name: str | None = None) -> tuple[RunPolicy, ...]:
         """Return what the run says of a policy, behind those that it was trained from.
@@ -107,11 +124,12 @@ def open_run(run: Path) -> FinishedRun:
 
     Raises:
         ConfigError: if its recipe answers no new rows.
-        RunError: if there is no run.
+        RunError: if there is no run, or it is not what its steps wrote.
     """
     manifest = RunFolder(run).read_manifest()
-    recipe = find_recipe(manifest["recipe"])
+    check_records(run)
+    recipe = find_recipe(manifest["recipe"], run=run)
     if recipe.task is None:
         raise ConfigError(f"the recipe {recipe.name} answers no new rows: it is not made of a Task")
-    config = load_config(recipe.load_config_type(), manifest["config"])
+    config = load_config(recipe.load_config_type(), manifest.get("config", {}))
     return FinishedRun(run, recipe, recipe.task(), config)

@@ -18,7 +18,7 @@ from groupwise.core import (
     RunError,
     RunFolder,
     Say,
-    read_json,
+    read_manifest,
 )
 from groupwise.data import DataAudit, DropLog, find_seen, list_near_examples, write_audit
 from groupwise.evaluation import (
@@ -163,7 +163,7 @@ def _check_folder(out: Path, origin: Mapping[str, Any]) -> None:
     if not out.is_dir() or not any(not path.name.startswith(".") for path in out.iterdir()):
         return
     manifest = RunFolder(out).manifest_path
-    known = read_json(manifest, dict).get("evaluated") if manifest.is_file() else None
+    known = read_manifest(manifest).get("evaluated") if manifest.is_file() else None
     if known is None:
         raise RunError(f"{out} has files that are no evaluation on other data", fix=_OTHER)
     changed = [name for name, value in origin.items() if known.get(name, value) != value]

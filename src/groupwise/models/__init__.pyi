@@ -10,7 +10,7 @@ from groupwise.models.base_model import (
     open_token_counter,
 )
 from groupwise.models.export import ExportedPolicy, export_policy, keep_policy
-from groupwise.models.identity import digest_base
+from groupwise.models.identity import digest_base, refuse_pickled
 from groupwise.models.policy import Policy, load_policy, project_patches_fast
 from groupwise.models.processor import PictureProcessor, load_processor
 from groupwise.models.prompts import (
@@ -86,6 +86,7 @@ __all__ = [
     "prepare_trainable",
     "pretrain_vision",
     "project_patches_fast",
+    "refuse_pickled",
     "render_prompt",
     "restore_trainable",
     "silence_libraries",

@@ -17,7 +17,9 @@ def find_local_config(name_or_path: str | Path) -> Any | None:
     from transformers import AutoConfig
 
     try:
-        return AutoConfig.from_pretrained(name_or_path, local_files_only=True)
+        return AutoConfig.from_pretrained(
+            name_or_path, local_files_only=True, trust_remote_code=False
+        )
     except (OSError, ValueError):
         return None
 
@@ -34,10 +36,12 @@ def refuse_missing(name_or_path: str | Path) -> Iterator[None]:
     Raises:
         ModelError: on the library's error inside the block.
     """
+    from safetensors import SafetensorError
+
     try:
         with silence_libraries():
             yield
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, SafetensorError) as error:
         reason = str(error).splitlines()[0]
         raise ModelError(
             f"cannot load the model {name_or_path} ({reason})",
@@ -86,7 +90,9 @@ def _open(base: str | Path, max_pixels: int | None) -> tuple[Any, Any]:
     from groupwise.models.processor import load_processor
 
     with refuse_missing(base):
-        config = AutoConfig.from_pretrained(base, revision=find_revision(base))
+        config = AutoConfig.from_pretrained(
+            base, revision=find_revision(base), trust_remote_code=False
+        )
         processor = load_processor(
             base,
             model_type=config.model_type,

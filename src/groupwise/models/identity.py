@@ -14,6 +14,7 @@ from groupwise.core import ModelError, digest_file, digest_json, read_json, writ
 
 _FILE = "adapter_config.json"
 _BASE = "base_model_name_or_path"
+_WEIGHTS = "adapter_model.safetensors"
 
 
 def is_adapter(folder: Path) -> bool:
@@ -40,6 +41,20 @@ def read_base(adapter: Path) -> str:
             fix="move a run as a whole, or export the adapter",
         )
     return name
+
+
+def refuse_pickled(adapter: Path) -> None:
+    """Refuse an adapter whose weights are not in safetensors: PEFT would take a pickle instead.
+
+    Raises:
+        ModelError: if they are not.
+    """
+    if not (adapter / _WEIGHTS).is_file():
+        raise ModelError(
+            f"the adapter {adapter} has no weights that can be read",
+            got=f"no {_WEIGHTS}",
+            fix="save it again with safetensors, where you trust it",
+        )
 
 
 def name_base(adapter: Path, base: str) -> None:

@@ -19,7 +19,13 @@ from transformers import (
 
 from groupwise.core import Example, ModelError
 from groupwise.models.base_model import refuse_missing, takes_pictures
-from groupwise.models.identity import find_revision, is_adapter, name_base, read_base
+from groupwise.models.identity import (
+    find_revision,
+    is_adapter,
+    name_base,
+    read_base,
+    refuse_pickled,
+)
 from groupwise.models.processor import load_processor
 from groupwise.models.prompts import render_prompt
 from groupwise.models.silence import silence_libraries
@@ -167,13 +173,16 @@ def load_policy(
 
 def _load_base(name_or_path: str | Path, *, dtype: str, max_pixels: int | None) -> Policy:
     revision = find_revision(name_or_path)
-    config = AutoConfig.from_pretrained(name_or_path, revision=revision)
+    config = AutoConfig.from_pretrained(name_or_path, revision=revision, trust_remote_code=False)
     has_vision = takes_pictures(config)
     auto = AutoModelForImageTextToText if has_vision else AutoModelForCausalLM
     model = auto.from_pretrained(
         name_or_path,
         revision=revision,
         dtype=dtype if dtype == "auto" else getattr(torch, dtype),
+        # A hub's older models have pickles alone, of which Transformers takes only weights.
+        use_safetensors=True if Path(name_or_path).is_dir() else None,
+        trust_remote_code=False,
     )
     project_patches_fast(model)
     processor = load_processor(
@@ -186,6 +195,7 @@ def _load_adapter(name_or_path: str | Path, *, dtype: str, max_pixels: int | Non
     from peft import PeftConfig, PeftModel
 
     path = Path(name_or_path)
+    refuse_pickled(path)
     name = read_base(path)
     base = _load_base(name, dtype=dtype, max_pixels=max_pixels)
     adapter: Any = PeftConfig.from_pretrained(str(path))

@@ -93,12 +93,12 @@ def load_processor(
     """
     revision = find_revision(name_or_path)
     if not has_vision:
-        return AutoTokenizer.from_pretrained(name_or_path, revision=revision, padding_side="left")
+        return _load_tokenizer(name_or_path, revision)
     if model_type in _QWEN_VL:
         processor = _load_picture_processor(name_or_path, revision, model_type)
     elif find_spec("torchvision") is not None:
         processor = AutoProcessor.from_pretrained(
-            name_or_path, revision=revision, padding_side="left"
+            name_or_path, revision=revision, padding_side="left", trust_remote_code=False
         )
     else:
         raise ModelError(
@@ -112,11 +112,18 @@ def load_processor(
 def _load_picture_processor(
     name_or_path: str | Path, revision: str, model_type: str
 ) -> PictureProcessor:
-    tokenizer = AutoTokenizer.from_pretrained(name_or_path, revision=revision, padding_side="left")
+    tokenizer = _load_tokenizer(name_or_path, revision)
     image_processor = Qwen2VLImageProcessorPil.from_pretrained(name_or_path, revision=revision)
     template = tokenizer.chat_template or _read_chat_template(name_or_path, revision)
     return PictureProcessor(
         image_processor, tokenizer, chat_template=template, model_type=model_type
+    )
+
+
+def _load_tokenizer(name_or_path: str | Path, revision: str) -> Any:
+    """Load a tokenizer; code that comes with it is refused, and nobody is asked about it."""
+    return AutoTokenizer.from_pretrained(
+        name_or_path, revision=revision, padding_side="left", trust_remote_code=False
     )
 
 

@@ -4,10 +4,18 @@ import sys
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib.metadata import EntryPoint, entry_points
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar, cast
 
-from groupwise.core import Config, ConfigError, describe_unknown, load_config, read_config
+from groupwise.core import (
+    Config,
+    ConfigError,
+    RunError,
+    describe_unknown,
+    load_config,
+    read_config,
+)
 from groupwise.pipeline.steps import Step
 
 if TYPE_CHECKING:
@@ -147,22 +155,26 @@ def find_recipes() -> dict[str, Recipe[Any]]:
     return {entry.name: _load(entry) for entry in _list_entries()}
 
 
-def find_recipe(name: str) -> Recipe[Any]:
+def find_recipe(name: str, *, run: Path | None = None) -> Recipe[Any]:
     """Return the recipe called ``name``; the others are not imported.
 
     Args:
         name: of an installed recipe, or where to import one from (``module:name``), also in the
             working folder: a Recipe, or a class that makes one by ``make_recipe(name)``, as a Task
             does.
+        run: whose manifest names it: code that lies in its folder is not imported.
 
     Raises:
         ConfigError: with the nearest name, if there is none.
+        RunError: if the run names code of its own.
     """
     if ":" in name:
         module = name.partition(":")[0]
         if not all(part.isidentifier() for part in module.split(".")):
             raise ConfigError(f"there is no module {module!r} to import a recipe from")
-        _look_in_working_folder()
+        _look_in_working_folder(run)
+        if run is not None:
+            _refuse_own_code(module, run.resolve())
         return _load(EntryPoint(name, name, GROUP))
     entries = {entry.name: entry for entry in _list_entries()}
     if name not in entries:
@@ -234,11 +246,34 @@ def _list_entries() -> list[EntryPoint]:
     return sorted(entry_points(group=GROUP), key=lambda entry: entry.name)
 
 
-def _look_in_working_folder() -> None:
-    """Let modules of the working folder be imported, as ``python -m`` does."""
-    here = str(Path.cwd())
-    if here not in sys.path:
-        sys.path.insert(0, here)
+def _look_in_working_folder(run: Path | None) -> None:
+    """Let modules of the working folder be imported, behind all others, unless it is in the run."""
+    here = Path.cwd()
+    is_own = run is not None and here.resolve().is_relative_to(run.resolve())
+    if str(here) not in sys.path and not is_own:
+        sys.path.append(str(here))
+
+
+def _refuse_own_code(module: str, run: Path) -> None:
+    """Refuse a module of which a part lies in a run; nothing is imported to find out.
+
+    Raises:
+        RunError: if one does.
+    """
+    top, *rest = module.split(".")
+    try:
+        spec = find_spec(top)
+    except ValueError:  # no name of a module
+        return
+    found = [] if spec is None else [spec.origin, *(spec.submodule_search_locations or ())]
+    for place in filter(None, found):
+        parts = (Path(place, *rest[:num]).resolve() for num in range(len(rest) + 1))
+        if any(part.is_relative_to(run) for part in parts):
+            raise RunError(
+                f"the run {run} names code in its own folder as its recipe",
+                got=module,
+                fix="read it; to use it all the same, put it into a folder of yours",
+            )
 
 
 def _load(entry: EntryPoint) -> Recipe[Any]:

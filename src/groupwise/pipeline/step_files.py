@@ -11,10 +11,10 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from groupwise.core import STEP_DONE as DONE
 from groupwise.core import DataError, digest_file, list_packages, read_json, write_json
 from groupwise.pipeline.steps import Step
 
-DONE = "step.json"
 STARTED = "started.json"
 
 

@@ -33,6 +33,7 @@ from groupwise.training.sft import make_control_settings, train_sft
 from groupwise.training.sft_rows import RowsOfEpoch, SftRow
 from groupwise.training.workspace import (
     Workspace,
+    check_checkpoint,
     find_last_checkpoint,
     mark_complete,
     read_step,
@@ -59,6 +60,7 @@ __all__ = [
     "begin_progress",
     "check_base",
     "check_blocks",
+    "check_checkpoint",
     "check_lengths",
     "clip_surrogate",
     "compute_advantages",

@@ -5,6 +5,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Self
 
+from accelerate import PartialState
 from rich.console import Console
 from rich.progress import (
     BarColumn,
@@ -157,10 +158,14 @@ class WholeCheckpoints(TrainerCallback):
             control.should_log = True
 
     def on_save(self, args, state, control, **_: Any) -> None:
-        """Mark the checkpoint of this step; then, and not before, older ones are let go."""
-        folder = Path(args.output_dir)
-        mark_complete(folder / f"checkpoint-{state.global_step}")
+        """Mark the checkpoint of this step when every process has written its files.
+
+        Then, and not before, older ones are let go.
+        """
+        PartialState().wait_for_everyone()
         if state.is_world_process_zero:
+            folder = Path(args.output_dir)
+            mark_complete(folder / f"checkpoint-{state.global_step}")
             remove_checkpoints(folder, num_kept=_NUM_CHECKPOINTS)
 
 

@@ -6,7 +6,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from groupwise.core import TrainingError, read_jsonl, write_json
+from groupwise.core import TrainingError, find_unlike, read_jsonl, write_digests, write_json
+from groupwise.models import refuse_pickled
 
 
 @dataclass(frozen=True)
@@ -32,19 +33,41 @@ _MARKER = "complete"
 
 
 def mark_complete(checkpoint: Path) -> None:
-    """Mark a checkpoint as fully written."""
-    (checkpoint / _MARKER).touch()
+    """Mark a checkpoint as fully written, with the digests of its files."""
+    write_digests(checkpoint / _MARKER)
+
+
+def check_checkpoint(checkpoint: Path) -> None:
+    """Refuse a checkpoint that is not file by file what its training wrote.
+
+    Raises:
+        TrainingError: with the first file that is not.
+    """
+    unlike = find_unlike(checkpoint / _MARKER)
+    if unlike is not None:
+        raise TrainingError(
+            f"{checkpoint} is not what its training wrote",
+            got=f"another {unlike}",
+            fix="delete it: the training goes on from the one before, or starts again",
+        )
 
 
 def find_last_checkpoint(folder: Path) -> Path | None:
-    """Return the newest whole checkpoint; ones torn by a crash are removed."""
+    """Return the newest whole checkpoint; ones torn by a crash are removed.
+
+    Raises:
+        TrainingError: if it was changed since.
+    """
     found: list[Path] = []
     for path in folder.glob("checkpoint-*"):
         if (path / _MARKER).exists():
             found.append(path)
         else:
             shutil.rmtree(path)
-    return max(found, key=read_step, default=None)
+    last = max(found, key=read_step, default=None)
+    if last is not None:
+        check_checkpoint(last)
+    return last
 
 
 def read_step(checkpoint: Path) -> int:
@@ -60,16 +83,18 @@ def load_weights(model: Any, checkpoint: Path) -> None:
 
     Raises:
         TrainingError: if the checkpoint does not hold every weight.
+        ModelError: if it holds them as a pickle.
     """
     if getattr(model, "peft_config", None):
         from peft import load_peft_weights, set_peft_model_state_dict
 
+        refuse_pickled(checkpoint)
         weights = load_peft_weights(str(checkpoint), device="cpu")
         found = set_peft_model_state_dict(model, weights, adapter_name="default")
         _check_names(checkpoint, [n for n in found.missing_keys if ".default." in f"{n}."])
         return
     saved, notes = type(model).from_pretrained(
-        checkpoint, dtype=model.dtype, output_loading_info=True
+        checkpoint, dtype=model.dtype, output_loading_info=True, use_safetensors=True
     )
     _check_names(checkpoint, sorted(notes["missing_keys"]))
     model.load_state_dict(saved.state_dict())

@@ -75,9 +75,11 @@ class ClipFeatures:
         digest = digest_base(base)
         try:
             with silence_libraries():
-                model: Any = CLIPModel.from_pretrained(base)
+                model: Any = CLIPModel.from_pretrained(
+                    base, use_safetensors=True if Path(base).is_dir() else None
+                )
                 self._model = model.eval()
-            self._tokenizer = AutoTokenizer.from_pretrained(base)
+            self._tokenizer = AutoTokenizer.from_pretrained(base, trust_remote_code=False)
             self._pixels = CLIPImageProcessorPil.from_pretrained(base)
         except (OSError, ValueError) as error:
             raise ModelError(

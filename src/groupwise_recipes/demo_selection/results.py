@@ -186,6 +186,7 @@ def _predict(
         reason=reason,
         text=last.answer or "",
         pictures=tuple(str(picture.path) for picture in item.pictures),
+        picture_digests=tuple(picture.digest for picture in item.pictures),
         fields={"question": item.fields["question"], "demonstrations": list(last.demos)},
         scores=scores,
     )

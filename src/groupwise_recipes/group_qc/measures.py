@@ -26,6 +26,7 @@ from groupwise.evaluation import (
     tabulate_policies,
     tabulate_trainable,
 )
+from groupwise_recipes.group_qc.photos import find_picture
 from groupwise_recipes.group_qc.verdicts import (
     FALSE_ALARMS,
     MISSED,
@@ -78,9 +79,11 @@ def show_group(one: Prediction, root: Path | None) -> Prediction:
     """
     summaries: Mapping[str, str] = one.fields["stage_a_summaries"]
     lines = "；".join(f"{key} {text}" for key, text in summaries.items())
+    photos = [find_picture(root / image) for image in one.fields["images"]] if root else []
     return replace(
         one,
-        pictures=tuple(str(root / image) for image in one.fields["images"] if root is not None),
+        pictures=tuple(str(photo.path) for photo in photos),
+        picture_digests=tuple(photo.digest for photo in photos),
         fields={**one.fields, "task": f"{one.fields['task_type']}：{lines}"},
     )
 
@@ -226,6 +229,7 @@ def _predict_photos(
             predicted=labels[int(fail >= 0.5)],
             probabilities={labels[0]: 1 - fail, labels[1]: fail},
             pictures=tuple(str(picture.path) for picture in example.pictures),
+            picture_digests=tuple(picture.digest for picture in example.pictures),
         )
         found.append(group)
     return found

@@ -76,7 +76,8 @@ def find_problem(record: Mapping[str, Any], words: Words) -> Problem | None:
     if record["label"] not in (*LABELS, None):
         return Problem("a wrong label", str(record["label"]), "pass or fail")
     if not images or not all(
-        isinstance(one, str) and "/" in one[1:] and one[0] != "/" for one in images
+        isinstance(one, str) and "/" in one[1:] and one[0] != "/" and ".." not in one.split("/")
+        for one in images
     ):
         return Problem("wrong photos", str(images), "a path for each photo, with its folder")
     return find_summary_problem(summaries, words, num_photos=len(images))

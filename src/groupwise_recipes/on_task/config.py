@@ -6,7 +6,7 @@ from typing import Annotated, Literal, Self
 from pydantic import Field, model_validator
 
 from groupwise.core import BUDGET, Config, Harmless, Source, describe_unknown
-from groupwise.data import find_place_problem
+from groupwise.data import ALLOWED, find_place_problem
 from groupwise.flow import DataSettings, FlowConfig
 from groupwise.inference import ResponderSettings
 from groupwise.judges import JudgeSettings
@@ -57,6 +57,8 @@ class OnTaskData(DataSettings):
     Attributes:
         root: folder of screenshots; None: the drawn ones are all there is. With a root none are
             drawn unless ``drawn.join_real`` asks for it.
+        allow_outside: take pictures outside the root, which rows may name by ``..``, by absolute
+            paths or through links; otherwise such rows are refused.
         drawn: screens to draw.
         train_folds, test_folds: split by the ``fold`` of the rows; None: by shares of sessions.
         warmup_share, validation_share, test_share: of the sessions (with folds: of the training
@@ -68,6 +70,7 @@ class OnTaskData(DataSettings):
     """
 
     root: Annotated[Path | None, Source("data")] = None
+    allow_outside: Annotated[bool, ALLOWED] = False
     drawn: DrawnSettings = DrawnSettings()
     train_folds: tuple[int, ...] | None = None
     test_folds: tuple[int, ...] | None = None

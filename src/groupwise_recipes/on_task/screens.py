@@ -46,7 +46,11 @@ def prepare_screens(config: OnTaskConfig, folder: Path) -> None:
     """Write ``warmup.jsonl`` (screens) and ``{train,validation,test}.jsonl`` (examples)."""
     data = config.data
     drawn = _draw(config, folder) if data.is_drawing else None
-    real = load_screenshots(data.root) if data.root is not None else None
+    real = (
+        load_screenshots(data.root, allow_outside=data.allow_outside)
+        if data.root is not None
+        else None
+    )
     main = real or drawn
     assert main is not None
     splits = split_screens(main, data, seed=config.seed)
@@ -152,7 +156,7 @@ def read_labelled_screens(
     Raises:
         DataError: if there is no labelled screen.
     """
-    loaded = load_screenshots(path)
+    loaded = load_screenshots(path, allow_outside=config.data.allow_outside)
     for screen in loaded.screens:
         if screen.label is None:
             loaded.drops.add("no label", str(screen.picture.path))

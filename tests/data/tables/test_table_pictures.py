@@ -211,3 +211,13 @@ def test_a_hub_that_cannot_be_reached_is_told(load: Load, monkeypatch: pytest.Mo
     monkeypatch.setattr(datasets.config, "HF_HUB_OFFLINE", True)
     with pytest.raises(DataError, match=r"cannot read the data set nobody/nothing.*hf download"):
         load(hub="nobody/nothing", columns=SHOWN)
+
+
+def test_pictures_outside_the_folder_of_the_rows_are_refused_unless_that_is_allowed(
+    load: Load, draw: Draw, tmp_path: Path, draw_picture: Callable[..., Path]
+):
+    outside = draw_picture(tmp_path.parent / f"{tmp_path.name}-secret.png", number=9)
+    rows = [*(ask(n, 图片=draw(n)) for n in range(7)), ask(7, 图片=[f"../{outside.name}"])]
+    with pytest.raises(DataError, match=r"1 pictures that rows name lie outside of"):
+        load(rows, columns=SHOWN)
+    assert len(list_examples(load(rows, columns=SHOWN, allow_outside=True))) == 8

@@ -6,7 +6,15 @@ from pathlib import Path
 
 import pytest
 
-from groupwise.core import RunError, RunFolder, append_jsonl, is_locked, read_json, write_json
+from groupwise.core import (
+    RunError,
+    RunFolder,
+    append_jsonl,
+    digest_file,
+    is_locked,
+    read_json,
+    write_json,
+)
 from groupwise.evaluation.monitor import RunReader
 from groupwise.evaluation.monitor.state import estimate_left
 
@@ -224,3 +232,20 @@ def test_what_is_no_run_is_refused(tmp_path: Path):
         RunReader(tmp_path / "file").read()
     with pytest.raises(RunError, match="has files but holds no run"):
         RunReader(tmp_path).read()
+
+
+def test_what_a_finished_step_did_not_write_is_refused_and_what_grows_is_not(run):
+    run.write_manifest()
+    run.log("sft", [{"step": 1, "loss": 1.0}])
+    run.finish("sft", at_s=5, duration_s=5)
+    path = run.folder / "sft" / "step.json"
+    outputs = {"sft/metrics.jsonl": digest_file(run.folder / "sft/metrics.jsonl")}
+    write_json(path, {**read_json(path, dict), "outputs": outputs})
+    run.start("grpo", at_s=6)
+    reader = RunReader(run.folder)
+    for step in (1, 2):
+        run.log("grpo", [{"step": step, "loss": 1.0}])
+        assert reader.read().trainings[1].history.last_step == step
+    run.log("sft", [{"step": 1, "loss": 0.5}])
+    with pytest.raises(RunError, match=r"got sft/metrics.jsonl, which was changed"):
+        RunReader(run.folder).read()

@@ -1,9 +1,13 @@
 """Pages as HTML and Markdown: every block in both, and nothing of a text is markup."""
 
+from base64 import b64encode
+from dataclasses import replace
+from hashlib import sha256
 from html import unescape
 from pathlib import Path
 
 import pytest
+from markdown_it import MarkdownIt
 
 from groupwise.evaluation.page import (
     Box,
@@ -97,3 +101,68 @@ def test_plots_are_found_in_folds_and_saved(tmp_path: Path) -> None:
     assert "](test/one-line.svg)" in markdown.read_text(encoding="utf-8")
     assert b"<svg" in (tmp_path / "test/one-line.svg").read_bytes()
     assert html.read_text(encoding="utf-8") == render_html(page)
+
+
+HOSTILE = (
+    "`<script>x()</script>",
+    "a`|<img src=x onerror=x()>|`",
+    "# heading",
+    "> quoted",
+    "- item",
+    "1. item",
+    "---",
+    "~~~",
+    "&lt;b&gt; &#60;b>",
+    "[link](javascript:x())",
+    "![picture](https://example.org/a.png)",
+    "two\n\n# lines\r\n<b>",
+    "<!-- comment",
+)
+
+
+@pytest.mark.parametrize("text", HOSTILE)
+def test_no_text_is_markup_of_markdown(text: str) -> None:
+    """Read by a parser of Markdown: the text is what is shown, wherever it stands."""
+    plain = " ".join(text.split())
+    page = Page(
+        title=text,
+        lead=text,
+        language="en",
+        notices=(Notice("info", text, text),),
+        checked="",
+        boxes=(Box("findings", (text,), text, (text,)),),
+        parts=(
+            Part(
+                "all",
+                text,
+                (
+                    Paragraph(text),
+                    Paragraph(mark_code(text)),
+                    Heading(text),
+                    Bullets((text,)),
+                    Table(text, (text,), ((Cell(text, is_code=True),), (Cell(text, note=text),))),
+                    Cards((Card(text, (("truth", text),), text, None, "gone", text),)),
+                ),
+            ),
+        ),
+    )
+    tokens = MarkdownIt("commonmark").enable("table").parse(render_markdown(page, folder="x"))
+    inner = [one for token in tokens for one in (token.children or ())]
+    kinds = {token.type for token in tokens} | {one.type for one in inner}
+    assert not kinds & {"html_block", "html_inline", "link_open", "image", "fence", "hr"}
+    assert sum(token.type == "heading_open" for token in tokens) == 4
+    assert sum(token.type == "blockquote_open" for token in tokens) == 1
+    assert sum(token.type == "td_open" for token in tokens) == 2
+    said = ["".join(one.content for one in t.children or ()) for t in tokens if t.children]
+    assert sum(plain in one for one in said) >= 12, said
+
+
+def test_a_page_loads_nothing_and_runs_only_its_own_script() -> None:
+    html = render_html(make_page())
+    rule = html.partition('http-equiv="Content-Security-Policy" content="')[2].partition('"')[0]
+    told = dict(part.strip().split(" ", 1) for part in unescape(rule).split(";"))
+    assert (told["default-src"], told["img-src"]) == ("'none'", "data:")
+    sortable = render_html(replace(make_page(), is_sortable=True))
+    script = sortable.partition("<script>")[2].partition("</script>")[0]
+    digest = b64encode(sha256(script.encode()).digest()).decode()
+    assert told["script-src"] == f"'sha256-{digest}'"

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from PIL import Image
 
-from groupwise.core import DataError, EvaluationError, write_json
+from groupwise.core import DataError, EvaluationError, digest_file, write_json
 from groupwise.evaluation import (
     MARKS,
     Prediction,
@@ -330,6 +330,35 @@ def test_unreadable_picture_is_said(
         report = build_report(tmp_path)
         assert words in render_html(report)
         assert words in render_markdown(report)
+
+
+@pytest.mark.parametrize("way", ["absolute", "upwards", "link"])
+def test_a_picture_outside_the_run_is_shown_only_if_it_is_the_one_that_was_asked_about(
+    tmp_path: Path, make_prediction: Callable[..., Prediction], way: str
+) -> None:
+    run, outside = tmp_path / "run", tmp_path / "secret.png"
+    run.mkdir()
+    Image.new("RGB", (40, 20)).save(outside)
+    (run / "inside.png").symlink_to(outside)
+    name = {"absolute": str(outside), "upwards": "../secret.png", "link": "inside.png"}[way]
+    for digests, is_shown in (((), False), (("0" * 32,), False), ((digest_file(outside),), True)):
+        item = make_prediction("on-task", "off-task", pictures=(name,), picture_digests=digests)
+        write_predictions(run / "evaluate/predictions.jsonl", [item])
+        html = render_html(build_report(run))
+        assert ("data:image/jpeg" in html, "not there any more" in html) == (is_shown, not is_shown)
+
+
+def test_paths_of_pictures_that_no_file_has_are_no_bug(
+    tmp_path: Path, make_prediction: Callable[..., Prediction]
+) -> None:
+    path = tmp_path / "evaluate/predictions.jsonl"
+    for name in ("a" * 5000, "\0", "."):
+        write_predictions(path, [make_prediction("on-task", "off-task", pictures=(name,))])
+        assert "not there any more" in render_html(build_report(tmp_path))
+    row = json.loads(path.read_text())
+    path.write_text(json.dumps({**row, "pictures": [5]}) + "\n")
+    with pytest.raises(EvaluationError, match="row 1 has pictures that are no paths; got"):
+        build_report(tmp_path)
 
 
 def test_marks_lie_on_the_picture_with_a_legend_and_a_remark(

@@ -11,6 +11,7 @@ from demonstrations import RepeatLast
 from made_once import make_once
 from plan_keys import list_done
 from recipe_plans import list_all_steps
+from run_folders import restate
 from vqa_files import write_questions
 
 from groupwise.core import load_config, read_jsonl, read_picture
@@ -187,6 +188,7 @@ def test_another_pool_than_in_training_is_refused(
     shutil.copytree(run, changed)
     lines = (changed / "prepare" / "train.jsonl").read_text().splitlines(keepends=True)
     (changed / "prepare" / "train.jsonl").write_text("".join(lines[1:]))
+    restate(changed / "prepare")
     picture = next((run / "prepare" / "world" / "test").glob("*.png"))
     row = {"question": "Reply in Kelo", "image": str(picture)}
     Path("rows.jsonl").write_text(json.dumps(row) + "\n")

@@ -23,7 +23,12 @@ from groupwise.data.tables.rows import Item, ReadAnswer, RowReader, list_picture
 from groupwise.data.tables.settings import SPLITS, TableSettings
 from groupwise.data.tables.sources import SourceRow, read_source
 from groupwise.data.tables.templates import list_columns
-from groupwise.data.tables.values import UnusableRowError, clean_value, digest_picture
+from groupwise.data.tables.values import (
+    UnusableRowError,
+    clean_value,
+    digest_picture,
+    refuse_outside,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,6 +85,7 @@ def load_table(
     rows = read_source(settings, drops)
     num_rows = len(rows) + drops.total
     _check_columns(rows, settings)
+    _refuse_outside(rows, settings)
     items = _read_items(rows, RowReader(settings, folder, read_answer), drops)
     if near == "join":
         items = _join_near(items, mirrored=mirrored)
@@ -132,8 +138,25 @@ def load_labelled(
     drops = DropLog()
     rows = read_source(settings, drops)
     _check_columns(rows, settings)
+    _refuse_outside(rows, settings)
     items = _read_items(rows, RowReader(settings, folder, read_answer), drops)
     return [item.example for item in _drop_repeated(items, drops)], drops
+
+
+def _refuse_outside(rows: Sequence[SourceRow], settings: TableSettings) -> None:
+    """Refuse rows of files that name pictures outside the folder of their file.
+
+    Raises:
+        DataError: with the first such row.
+    """
+    if settings.hub or settings.allow_outside:
+        return
+    by_folder: dict[Path, list[tuple[str, Path]]] = defaultdict(list)
+    for row in rows:
+        for path in list_picture_paths(row, settings.columns.pictures):
+            by_folder[row.folder].append((row.where, path))
+    for folder, places in by_folder.items():
+        refuse_outside(places, folder, setting="data.allow_outside")
 
 
 def digest_table(settings: TableSettings) -> str:

@@ -7,11 +7,13 @@ from typing import Annotated, Any, Self, cast
 
 from pydantic import AfterValidator, ValidationInfo, field_validator, model_validator
 
-from groupwise.core import Config
+from groupwise.core import Config, Place
 from groupwise.data.tables.templates import check_template
 
 SPLITS = ("train", "validation", "test")
 
+ALLOWED = Place("pictures are known by their content", "图片以其内容为准")
+"""Marks a setting that says where pictures may lie."""
 _LOCAL = ("/", "./", "../", "~")
 
 
@@ -86,6 +88,8 @@ class TableSettings(Config):
         hub: instead of files: id of a data set of the hub, or a folder with one.
         subset, revision: of a data set of the hub.
         encoding: of text files; None: UTF-8 or GB 18030, whichever it is.
+        allow_outside: take pictures outside the folder of their row's file, which rows may name by
+            ``..``, by absolute paths or through links; otherwise such rows are refused.
         columns: what the columns mean.
         system: first message of every prompt that has none of its own; may be a template.
         splits: values of the split column, or names of the hub's splits, by our splits. Rows of
@@ -100,6 +104,7 @@ class TableSettings(Config):
     subset: str | None = None
     revision: str | None = None
     encoding: str | None = None
+    allow_outside: Annotated[bool, ALLOWED] = False
     columns: TableColumns
     system: str | None = None
     splits: Mapping[_Split, tuple[str, ...]] = {

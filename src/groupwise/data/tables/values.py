@@ -3,14 +3,21 @@
 import json
 import math
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from decimal import Decimal
 from pathlib import Path
 from typing import Any, cast
 
 from PIL import ImageOps
 
-from groupwise.core import DataError, Picture, digest_bytes, digest_file, open_lazily
+from groupwise.core import (
+    DataError,
+    Picture,
+    digest_bytes,
+    digest_file,
+    is_below,
+    open_lazily,
+)
 from groupwise.data.tables.sources import SourceRow
 from groupwise.data.tables.templates import FillError, fill_template, is_template
 
@@ -40,6 +47,36 @@ def decode_picture(path: Path) -> tuple[Picture, int, int]:
         raise UnusableRowError("unreadable picture", f"{path.name}: {error}") from None
     width, height, _ = _decode(content, path.name)
     return Picture(path, digest_bytes(content)), width, height
+
+
+def refuse_outside(places: Iterable[tuple[str, Path]], root: Path, *, setting: str) -> None:
+    """Refuse rows that name files outside a folder; what is no file is dropped with its row.
+
+    Args:
+        places: of each row, where it stands and a picture that it names.
+        root: the folder.
+        setting: that would allow it.
+
+    Raises:
+        DataError: with the first such row.
+    """
+    outside = [
+        (where, path) for where, path in places if not is_below(path, root) and _is_file(path)
+    ]
+    if outside:
+        where, path = outside[0]
+        raise DataError(
+            f"{len(outside)} pictures that rows name lie outside of {root}",
+            got=f"{path} in {where}",
+            fix=f"move them into it, or set {setting}=true if they are meant",
+        )
+
+
+def _is_file(path: Path) -> bool:
+    try:
+        return path.is_file()
+    except (OSError, ValueError):  # a name that no file can have
+        return False
 
 
 def digest_picture(path: Path) -> str | None:

@@ -12,7 +12,7 @@ from statistics import fmean
 
 import numpy as np
 
-from groupwise.core import EvaluationError
+from groupwise.core import EvaluationError, check_records
 from groupwise.evaluation.clusters import clustered_ratio
 from groupwise.evaluation.comparison.material import (
     Answers,
@@ -104,8 +104,11 @@ def read_sources(
         EvaluationError: if a finished run cannot be read, or runs have no policy, split or measure
             in common.
         DataError: if a file of predictions or metrics is damaged.
+        RunError: if a file is not what its step wrote.
     """
     done = [one for one in sources if one.state == "done"]
+    for one in done:
+        check_records(one.folder)
     rows = {one.key: read_predictions(one.folder / _PREDICTIONS) for one in done}
     policies = {one.key: read_policies(one.folder) for one in done}
     left = [one.key for one in done if one.policy is None]

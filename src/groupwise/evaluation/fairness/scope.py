@@ -12,7 +12,15 @@ from typing import Any
 
 from pydantic import AwareDatetime, BaseModel, TypeAdapter
 
-from groupwise.core import Effect, EvaluationError, digest_json, read_json, read_jsonl
+from groupwise.core import (
+    Effect,
+    EvaluationError,
+    check_sealed,
+    digest_json,
+    read_json,
+    read_jsonl,
+    read_manifest,
+)
 from groupwise.evaluation.policies import Policies, RunPolicy
 from groupwise.evaluation.records import parse_as, parse_open
 
@@ -170,10 +178,13 @@ def find_manifests(folder: Path, steps: Sequence[str]) -> list[Manifest]:
     Raises:
         DataError: if a file is not JSON.
         EvaluationError: if one has another shape.
+        RunError: if one was changed since.
     """
     history, single = folder / "history.jsonl", folder / "manifest.json"
     rows = read_jsonl(history) if history.is_file() else []
-    rows = rows or [read_json(single, dict)]
+    for row in rows:
+        check_sealed(row, history)
+    rows = [*rows, read_manifest(single)][: len(rows) or 1]
     starts: list[Manifest] = [parse_open(row, _Manifest, single) for row in rows]
     found: list[Manifest] = []
     for step in (*steps, EVALUATE):

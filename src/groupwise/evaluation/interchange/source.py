@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from groupwise.core import EvaluationError, read_json
+from groupwise.core import EvaluationError, check_records, read_json, read_manifest
 from groupwise.evaluation.fairness import read_recorded
 from groupwise.evaluation.measures import find_measure
 from groupwise.evaluation.metrics import Metric, read_metrics
@@ -72,6 +72,7 @@ def read_records(run: Path, *, policy: str | None = None) -> RunRecords:
     Raises:
         EvaluationError: if there are no predictions, none of ``policy``, or a file is damaged.
         DataError: if a JSONL file is damaged.
+        RunError: if a file is not what its step wrote.
     """
     path = run / "evaluate/predictions.jsonl"
     if not path.is_file():
@@ -80,6 +81,8 @@ def read_records(run: Path, *, policy: str | None = None) -> RunRecords:
             got=f"no {path.relative_to(run)}",
             fix="run it up to the step evaluate",
         )
+    check_records(run)
+    manifest = run / "manifest.json"
     found = group_by_policy(read_predictions(path))
     names = list(dict.fromkeys(name for _, name in found))
     if policy is not None and policy not in names:
@@ -91,7 +94,7 @@ def read_records(run: Path, *, policy: str | None = None) -> RunRecords:
         name=run.resolve().name,
         predictions=tuple(items),
         metrics=tuple(metric for metric in metrics if policy in (None, metric.policy)),
-        manifest=_read_object(run / "manifest.json"),
+        manifest=read_manifest(manifest) if manifest.is_file() else {},
         conditions=read_recorded(run) or {},
         evaluation=_read_object(run / "evaluate/step.json"),
     )

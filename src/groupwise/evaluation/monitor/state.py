@@ -11,13 +11,14 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Literal
 
-from groupwise.core import RunError, is_locked
+from groupwise.core import STEP_DONE, RunError, check_records, check_sealed, is_locked
 from groupwise.evaluation.monitor.alarms import Alarm, find_alarms
 from groupwise.evaluation.monitor.history import History
 
 RunPhase = Literal["waiting", "running", "stopped", "finished"]
 StepPhase = Literal["done", "reused", "running", "stopped", "left"]
 _MAX_CELLS = 8
+_Stamp = tuple[int, int, int]
 _Record = Mapping[str, Any]
 _Markers = Mapping[str, tuple[_Record | None, _Record | None]]
 """Of each step what ``started.json`` and ``step.json`` say, None where there is no such file."""
@@ -109,18 +110,22 @@ class RunReader:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        self._logs: dict[Path, tuple[tuple[int, int, int], History, int]] = {}
+        self._logs: dict[Path, tuple[_Stamp, History, int]] = {}
+        self._checked: dict[str, _Stamp] = {}
 
     def read(self) -> RunState:
         """Return the state at this moment.
 
         Raises:
-            RunError: if the folder is a file, a sweep, or holds something else than a run.
+            RunError: if the folder is a file, a sweep, or holds something else than a run; or the
+                manifest or a finished step is not what the run wrote.
         """
         manifest = _read_object(self.folder / "manifest.json")
         if manifest is None:
             _check_folder(self.folder)
             return RunState(self.folder, "", "waiting")
+        check_sealed(manifest, self.folder / "manifest.json")
+        self._check_finished()
         is_held, now = is_locked(self.folder / ".lock"), datetime.now(UTC)
         began, planned = _moment(manifest), tuple(manifest.get("plan", ()))
         markers = self._read_markers(planned)
@@ -136,6 +141,18 @@ class RunReader:
             elapsed_s=None if end is None else max(0.0, (end - began).total_seconds()),
             is_plan_known=bool(planned),
         )
+
+    def _check_finished(self) -> None:
+        """Hold the records of each finished step against its marker, once for each marker."""
+        for marker in sorted(self.folder.glob(f"[!.]*/{STEP_DONE}")):
+            step = marker.parent.name
+            try:
+                stamp = _read_stamp(marker)
+            except OSError:  # the step is being done again
+                continue
+            if self._checked.get(step) != stamp:
+                check_records(self.folder, step)
+                self._checked[step] = stamp
 
     def _read_markers(self, planned: Sequence[str]) -> _Markers:
         """Return the markers of the planned steps, or else of those begun, in their order."""
@@ -177,13 +194,17 @@ class RunReader:
     def _read_log(self, path: Path) -> tuple[datetime | None, History, int]:
         """Return when a log was last written, its rows, and how many lines are damaged."""
         try:
-            found = path.stat()
-            stamp = found.st_ino, found.st_mtime_ns, found.st_size
+            stamp = _read_stamp(path)
             if path not in self._logs or self._logs[path][0] != stamp:
                 self._logs[path] = stamp, *read_log(path)
         except OSError:
             return None, History(), 0
-        return datetime.fromtimestamp(found.st_mtime, UTC), *self._logs[path][1:]
+        return datetime.fromtimestamp(stamp[1] / 1e9, UTC), *self._logs[path][1:]
+
+
+def _read_stamp(path: Path) -> _Stamp:
+    found = path.stat()
+    return found.st_ino, found.st_mtime_ns, found.st_size
 
 
 def read_log(path: Path) -> tuple[History, int]:

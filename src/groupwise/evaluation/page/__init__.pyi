@@ -38,7 +38,14 @@ from groupwise.evaluation.page.plots import (
     plot_lines,
     shorten,
 )
-from groupwise.evaluation.page.rendering import list_plots, render_html, render_markdown, write_page
+from groupwise.evaluation.page.rendering import (
+    escape_cell,
+    list_plots,
+    render_html,
+    render_markdown,
+    write_code,
+    write_page,
+)
 from groupwise.evaluation.page.shading import Scale
 from groupwise.evaluation.page.tables import (
     show_metric,
@@ -90,6 +97,7 @@ __all__ = [
     "Words",
     "can_draw",
     "color_policy",
+    "escape_cell",
     "explain_smoothing",
     "list_plots",
     "mark_code",
@@ -108,5 +116,6 @@ __all__ = [
     "tabulate_metrics",
     "tell_calibration",
     "unmark_code",
+    "write_code",
     "write_page",
 ]

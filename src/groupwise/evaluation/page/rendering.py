@@ -4,6 +4,7 @@ Takes what a page says and lays it out; it changes no number and reads no file b
 """
 
 import base64
+import hashlib
 import io
 import re
 from collections.abc import Callable, Iterator, Mapping
@@ -21,8 +22,12 @@ from groupwise.evaluation.page.words import CODE, Words
 
 PICTURE_WIDTH = 880
 _JPEG_QUALITY = 78
+_TEMPLATES = Path(__file__).with_name("templates")
 _FORMS = (".jpg", ".png", ".svg")
 _MARKS = "\\`*_|[]$"
+_ENTITY = re.compile(r"&(?=#?\w+;)")
+_BLOCK_START = re.compile(r"(?=#{1,6}(?:\s|$)|>|[-+](?:\s|$)|-{3}|~{3})|^\d{1,9}(?=[.)](?:\s|$))")
+"""Before what would begin a heading, a quotation, a list, a rule or a fence of Markdown."""
 _CODE = re.compile(f"{CODE[0]}([^{CODE[0]}{CODE[1]}]*){CODE[1]}")
 _CONTROLS: dict[int, int] = {
     **{code: 0x2400 + code for code in range(0x20) if code not in (0x09, 0x0A)},
@@ -143,7 +148,8 @@ def _load_environment(is_html: bool) -> Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    environment.filters.update(rich=_mark_html if is_html else _mark_markdown, cell=escape_cell)
+    environment.filters.update(rich=_mark_html if is_html else _mark_markdown)
+    environment.filters.update(cell=escape_cell, code=write_code)
     return environment
 
 
@@ -152,10 +158,23 @@ def _render(
 ) -> str:
     label: Callable[..., str] = Words(page.language).label
     environment = _load_environment(template.endswith(".html.j2"))
+    script = (_TEMPLATES / "sort.js").read_text(encoding="utf-8")
     text = environment.get_template(template).render(
-        page=page, label=label, plots=plots, pictures=pictures
+        page=page,
+        label=label,
+        plots=plots,
+        pictures=pictures,
+        script=Markup(script),
+        content_policy=_write_content_policy(script),
     )
     return text.translate(_CONTROLS)
+
+
+def _write_content_policy(script: str) -> str:
+    """Return what a page may load: what stands in it, and of scripts the one of ours."""
+    digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
+    allowed = f"img-src data:; style-src 'unsafe-inline'; script-src 'sha256-{digest}'"
+    return f"default-src 'none'; {allowed}; base-uri 'none'; form-action 'none'"
 
 
 def _mark_html(text: str) -> Markup:
@@ -166,19 +185,31 @@ def _mark_html(text: str) -> Markup:
 def _mark_markdown(text: str) -> str:
     """Return text that is shown as it is, but for its code; no code ends early or spans lines."""
     parts = [
-        f"`{part}`" if place % 2 and not set(part) & {"`", "\n"} else _escape(part)
+        write_code(part) if place % 2 else _escape(part)
         for place, part in enumerate(_CODE.split(text))
     ]
-    return "".join(parts).strip(" ")
+    return _begin_no_block("".join(parts).strip(" "))
+
+
+def write_code(text: str) -> str:
+    """Return text as code, or as it is where code would end within it or a cell would."""
+    return _escape(text) if set(text) & set("`|\r\n") or not text.strip() else f"`{text}`"
 
 
 def escape_cell(text: object) -> str:
     """Return text that stays in one Markdown table cell and is shown as it is."""
-    return _escape(str(text)).strip(" ")
+    return _begin_no_block(_escape(str(text)).strip(" "))
+
+
+def _begin_no_block(text: str) -> str:
+    """Return a line that is a paragraph, whatever it begins with."""
+    begins = _BLOCK_START.match(text)
+    return text if begins is None else f"{begins[0]}\\{text[begins.end() :]}"
 
 
 def _escape(text: str) -> str:
     clean = re.sub(r"[ \t\r\n]+", " ", text)
+    clean = _ENTITY.sub("&amp;", clean)
     for mark in _MARKS:
         clean = clean.replace(mark, f"\\{mark}")
     return clean.replace("<", "&lt;")

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
-from groupwise.core import EvaluationError, read_json, read_jsonl
+from groupwise.core import EvaluationError, check_records, read_json, read_jsonl, read_manifest
 from groupwise.evaluation.fairness.conditions import read_measures
 from groupwise.evaluation.fairness.scope import find_manifests
 from groupwise.evaluation.looks import state_looks
@@ -76,9 +76,11 @@ def read_run_files(folder: Path) -> RunFiles:
 
     Raises:
         EvaluationError: if the folder does not exist or a file in it cannot be parsed.
+        RunError: if a file is not what its step wrote.
     """
     if not folder.is_dir():
         raise EvaluationError(f"there is no run at {folder}", fix="give the folder of a run")
+    check_records(folder)
     policies = read_policies(folder)
     logs = _read_logs(folder, policies)
     markers = {path.parent.name: _read_object(path) for path in folder.glob("[!.]*/step.json")}
@@ -101,7 +103,7 @@ def read_run_files(folder: Path) -> RunFiles:
             if (folder / name / "on_policy.json").is_file()
         },
         judges={name: _read(folder / name / "judge.json", _read_object, {}) for name in logs},
-        manifest=_read(folder / "manifest.json", _read_object, None),
+        manifest=_read(folder / "manifest.json", read_manifest, None),
         packages={step: markers[step].get("packages", {}) for step in sorted(markers)},
         durations={k: found["duration_s"] for k, found in markers.items() if "duration_s" in found},
         hardware=dict(_read_hardware(folder, {name: markers.get(name, {}) for name in logs})),

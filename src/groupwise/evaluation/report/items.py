@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from pathlib import Path
 
+from groupwise.core import digest_file, is_below
 from groupwise.evaluation import page
 from groupwise.evaluation.page import Block, Part, Words
 from groupwise.evaluation.predictions import MARKS, Prediction
@@ -29,7 +30,7 @@ def show_item(
     the answer's field ``MARKS`` tells is drawn on the picture and said beside it.
     """
     task = one.fields.get("task") or files.prompts.turns.get(one.example_id)
-    picture = _find_picture(one.pictures, files.folder)
+    picture = _find_picture(one, files.folder)
     truth = words.label("truth_is", label=cut_answer(one.label))
     where = words.label(
         "where", cluster=page.mark_code(one.cluster), item=page.mark_code(one.example_id[:8])
@@ -69,11 +70,26 @@ def show_prompt(report: Report, words: Words) -> tuple[Part, ...]:
     return (Part("prompt", words.label("prompt"), blocks),)
 
 
-def _find_picture(pictures: Sequence[str], folder: Path) -> Path | None:
-    """Return the first picture, named from the run's folder or from here; None if it is gone."""
-    if not pictures:
-        return None
-    return next((p for p in (folder / pictures[0], Path(pictures[0])) if p.is_file()), None)
+def _find_picture(one: Prediction, folder: Path) -> Path | None:
+    """Return the first picture, named from the run's folder or from here; None if it is gone.
+
+    Rows may come from anybody, and a report may go to anybody: a file outside the run is shown
+    only if it is the very one that the run asked about.
+    """
+    for name in one.pictures[:1]:
+        for path in (folder / name, Path(name)):
+            if _may_show(path, folder, one.picture_digests[:1]):
+                return path
+    return None
+
+
+def _may_show(path: Path, folder: Path, known: Sequence[str]) -> bool:
+    try:
+        if not path.is_file():
+            return False
+        return is_below(path, folder) or digest_file(path) in known
+    except OSError:  # such as a name that is too long
+        return False
 
 
 def show_mistakes(report: Report, words: Words) -> Part:

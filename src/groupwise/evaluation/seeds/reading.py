@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from itertools import chain
 from pathlib import Path
 
-from groupwise.core import EvaluationError
+from groupwise.core import EvaluationError, check_records
 from groupwise.evaluation.comparison.material import Gate
 from groupwise.evaluation.comparison.sides import merge_verdicts
 from groupwise.evaluation.comparison.sources import (
@@ -126,6 +126,7 @@ def read_sides(sides: Sequence[Side], question: Question) -> MethodMaterial:
 
 
 def _read_run(folder: Path) -> _Run:
+    check_records(folder)
     rows = read_predictions(folder / "evaluate" / "predictions.jsonl")
     return _Run(folder, rows, read_policies(folder))
 

@@ -8,6 +8,7 @@ them token by token, and another pass would round differently.
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from pickle import UnpicklingError
 from types import SimpleNamespace
 from typing import Any
 
@@ -93,7 +94,7 @@ def load_progress(trainer: Any, folder: Path) -> None:
     """Put back what ``save_progress`` wrote.
 
     Raises:
-        TrainingError: if this process wrote nothing there.
+        TrainingError: if this process wrote nothing there, or something else.
     """
     path = _find_file(trainer, folder)
     if not path.exists():
@@ -102,11 +103,23 @@ def load_progress(trainer: Any, folder: Path) -> None:
             got=f"no {path.name}",
             fix="use as many processes as wrote it, or delete it to start the training again",
         )
-    state = torch.load(path, map_location=trainer.accelerator.device)
+    state = _load_values(path, trainer.accelerator.device)
     trainer._step, trainer._shares = state["step"], trainer._shares and state["shares"]
     trainer._guard.compared = set(state["compared"])
     trainer._buffered_inputs, packed = state["buffered"], state["round"]
     trainer._round = None if packed is None else Round(Groups.of(packed.pop("numbers")), **packed)
+
+
+def _load_values(path: Path, device: torch.device) -> dict[str, Any]:
+    """Return the tensors and plain values of a file; nothing else is unpickled."""
+    try:
+        return torch.load(path, map_location=device, weights_only=True)
+    except (UnpicklingError, RuntimeError) as error:
+        raise TrainingError(
+            f"{path} holds something else than tensors and plain values",
+            got=str(error).splitlines()[0],
+            fix="delete the checkpoint to start the training again",
+        ) from error
 
 
 def _find_file(trainer: Any, folder: Path) -> Path:

@@ -6,7 +6,13 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal
 
-from groupwise.core import EvaluationError, RunFolder, flatten_settings, read_json
+from groupwise.core import (
+    EvaluationError,
+    RunFolder,
+    check_records,
+    flatten_settings,
+    read_json,
+)
 from groupwise_recipes.demo_selection.cells import (
     FACTS,
     Cell,
@@ -132,6 +138,7 @@ def read_run(folder: Path) -> StudyRun:
         DataError: if a file is damaged.
     """
     manifest = RunFolder(folder).read_manifest()
+    check_records(folder)
     kinds = {path: effect["kind"] for path, effect in manifest.get("effects", {}).items()}
     settings = dict(flatten_settings(manifest["config"]))
     if BETA not in settings or SEED not in settings:

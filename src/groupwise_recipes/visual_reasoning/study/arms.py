@@ -6,7 +6,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from groupwise.core import EvaluationError, RunFolder, flatten_settings
+from groupwise.core import EvaluationError, RunFolder, check_records, flatten_settings
 from groupwise.evaluation import (
     Difference,
     Policies,
@@ -102,6 +102,7 @@ def read_run(folder: Path) -> StudyRun:
     path = folder / "evaluate" / "predictions.jsonl"
     if not path.is_file():
         raise EvaluationError(f"{folder} was not evaluated", fix="run it to its end")
+    check_records(folder)
     rows: dict[str, list[Prediction]] = {}
     for one in read_predictions(path):
         rows.setdefault(one.policy, []).append(_score_faults(one))

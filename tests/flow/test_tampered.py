@@ -1,0 +1,81 @@
+"""A finished run whose files were changed is refused by whoever reads it; a copied one is not."""
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+from groupwise.core import RunError, TrainingError, read_json, write_json, write_text
+from groupwise.evaluation import write_report
+from groupwise.evaluation.comparison import Question, Source, read_sources
+from groupwise.evaluation.interchange import read_records
+from groupwise.evaluation.monitor import RunReader
+from groupwise.flow import open_run
+
+
+@pytest.fixture
+def copied(finished: Path, tmp_path: Path) -> Path:
+    return Path(shutil.copytree(finished, tmp_path / "moved" / "run"))
+
+
+def change(path: Path) -> None:
+    path.write_bytes(path.read_bytes().replace(b"e", b"f", 1))
+
+
+READERS = {
+    "open": open_run,
+    "report": write_report,
+    "compare": lambda run: read_sources([Source("a", (), run)], (), Question()),
+    "export": read_records,
+    "watch": lambda run: RunReader(run).read(),
+}
+
+
+@pytest.mark.parametrize("reader", READERS)
+def test_changed_predictions_and_manifests_are_refused(copied: Path, reader: str) -> None:
+    READERS[reader](copied)
+    predictions = copied / "evaluate" / "predictions.jsonl"
+    before = predictions.read_bytes()
+    change(predictions)
+    with pytest.raises(RunError, match=r"got evaluate/predictions.jsonl, which was changed"):
+        READERS[reader](copied)
+    predictions.write_bytes(before)
+    manifest = read_json(copied / "manifest.json", dict)
+    write_json(copied / "manifest.json", {**manifest, "seed": manifest["seed"] + 1})
+    with pytest.raises(RunError, match=r"manifest.json was changed since its run wrote it"):
+        READERS[reader](copied)
+
+
+def test_a_policy_with_other_weights_or_more_files_is_refused(copied: Path) -> None:
+    run = open_run(copied)
+    assert Path(run.find_policy("grpo")) == copied / "grpo" / "policy"
+    write_text(copied / "grpo/policy/model.py", "print()")
+    with pytest.raises(RunError, match=r"got grpo/policy/model.py, which was added"):
+        run.find_policy("grpo")
+    (copied / "grpo/policy/model.py").unlink()
+    change(copied / "grpo/policy/adapter_model.safetensors")
+    with pytest.raises(RunError, match=r"adapter_model.safetensors, which was changed"):
+        run.find_policy("grpo")
+
+
+def test_a_checkpoint_with_other_weights_is_refused(copied: Path) -> None:
+    name = min(path.name for path in (copied / "grpo").glob("checkpoint-*"))
+    run = open_run(copied)
+    assert Path(run.find_policy(f"grpo/{name}")) == copied / "grpo" / name
+    change(copied / "grpo" / name / "adapter_model.safetensors")
+    with pytest.raises(TrainingError, match=r"got another adapter_model.safetensors"):
+        run.find_policy(f"grpo/{name}")
+
+
+def test_a_run_names_no_code_of_its_own(copied: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Neither from within its folder nor from above it; nothing is imported to find out."""
+    write_text(copied / "evil.py", "from pathlib import Path\nPath('ran').touch()\n")
+    manifest = read_json(copied / "manifest.json", dict)
+    del manifest["digest"]
+    for folder, module in ((copied, "evil"), (copied.parent, "run.evil")):
+        monkeypatch.chdir(folder)
+        monkeypatch.syspath_prepend(str(folder))
+        write_json(copied / "manifest.json", {**manifest, "recipe": f"{module}:RECIPE"})
+        with pytest.raises(RunError, match="names code in its own folder as its recipe; got"):
+            open_run(copied)
+        assert not (folder / "ran").exists()
