@@ -7,20 +7,24 @@ reference are wrong, and every later number would be too.
 
 How far rounding alone goes depends on precision, kernels, model and row. It is measured on some of
 the same rows, the ones that differ most among them, again one at a time, in ways that none of those
-mistakes reaches: with columns of padding behind a row, which no token looks at, and as several
-copies, compared with other numbers of copies only.
+mistakes reaches: with columns of padding behind a row, which no token looks at, with attention by
+another kernel, and as several copies, compared with other numbers of copies only.
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
 import torch
+from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from groupwise.core import Example, TrainingError, open_picture
 from groupwise.models import Policy
+
+_MAX_PLAIN_TOKENS = 2048
 
 
 def find_precision(model: Any) -> torch.dtype:
@@ -71,6 +75,24 @@ class OnPolicyResult:
     tolerance: float
 
 
+@contextmanager
+def use_plain_attention(num_tokens: int) -> Iterator[None]:
+    """Compute attention by matrix products, where these are small enough to be held.
+
+    Shared passes and padded batches call the fused kernels in other ways than a row alone. On some
+    processors rows alone agree to a unit whatever their shape, and only another kernel shows how
+    attention rounds.
+
+    Args:
+        num_tokens: of a row, of which each head holds the square.
+    """
+    if num_tokens > _MAX_PLAIN_TOKENS:
+        yield
+        return
+    with sdpa_kernel(SDPBackend.MATH):
+        yield
+
+
 def score_alone(
     policy: Policy,
     example: Example,
@@ -91,6 +113,12 @@ def score_alone(
         num_copies: of the row in its batch.
     """
     logits = _compute_logits(policy, example, token_ids, num_behind, num_copies)
+    return _read_scores(logits, token_ids, temperature)
+
+
+def _read_scores(
+    logits: torch.Tensor, token_ids: Sequence[int], temperature: float
+) -> torch.Tensor:
     scores = (logits.float() / temperature).log_softmax(-1)
     own = torch.tensor(list(token_ids), device=scores.device)
     return scores.gather(1, own.unsqueeze(1)).squeeze(1)
@@ -102,6 +130,8 @@ def _compute_logits(
     token_ids: Sequence[int],
     num_behind: int = 0,
     num_copies: int = 1,
+    *,
+    has_plain_attention: bool = False,
 ) -> torch.Tensor:
     """Return what predicts the completion's tokens, shape [tokens, vocabulary]."""
     text = policy.render_prompt(example)
@@ -117,7 +147,9 @@ def _compute_logits(
         types = inputs["mm_token_type_ids"]
         inputs["mm_token_type_ids"] = torch.cat([types, torch.zeros_like(tail)], dim=1)
     device = policy.model.device
-    logits = policy.model(**{k: v.to(device) for k, v in inputs.items()}).logits[0]
+    num_plain = inputs["input_ids"].shape[1]
+    with use_plain_attention(num_plain) if has_plain_attention else nullcontext():
+        logits = policy.model(**{k: v.to(device) for k, v in inputs.items()}).logits[0]
     return logits[-num_tokens - num_behind - 1 : -num_behind - 1]
 
 
@@ -145,7 +177,13 @@ def measure_noise(
     found = []
     for example, token_ids in rows:
         score = partial(score_alone, policy, example, token_ids, temperature=temperature)
-        wider = torch.stack([score(num_behind=number) for number in (0, *_NUM_BEHIND)])
+        other = _compute_logits(policy, example, token_ids, has_plain_attention=True)
+        wider = torch.stack(
+            [
+                *(score(num_behind=number) for number in (0, *_NUM_BEHIND)),
+                _read_scores(other, token_ids, temperature),
+            ]
+        )
         copied = torch.stack([score(num_copies=number) for number in _NUM_COPIES])
         logits = _compute_logits(policy, example, token_ids) / temperature
         found.append(find_resolution(logits, wider, dtype))

@@ -13,6 +13,7 @@ from groupwise.core import Completion, Example, load_config, read_json
 from groupwise.rewards import RewardCase, audit_rewards
 from groupwise_recipes.visual_reasoning.asking import prepare_rows
 from groupwise_recipes.visual_reasoning.config import VisualConfig
+from groupwise_recipes.visual_reasoning.study.tables import StudyTable, read_tables
 from groupwise_recipes.visual_reasoning.task import TASK
 
 CONFIGS = Path(__file__).parents[3] / "src/groupwise_recipes/visual_reasoning/configs"
@@ -57,6 +58,23 @@ def test_the_real_study_is_previewed_without_its_model(study: str) -> None:
         real = CONFIGS / f"{study}-qwen2.5-vl-3b.yaml"
         preview = TASK.preview(load_config(VisualConfig, real, overrides=overrides))
         assert preview.problems == []
+
+
+@pytest.mark.parametrize("table", read_tables(), ids=lambda table: table.name)
+def test_no_arm_of_a_table_is_refused(table: StudyTable, vision_folder: Path) -> None:
+    """Prompts of some arms are longer than those of the others."""
+    small = [
+        f"model.base={vision_folder}",
+        "data.drawn.num_pairs=40",
+        "data.drawn.num_test_pairs=8",
+    ]
+    small += [] if table.name != "grounding" else ["model.base=tiny-qwen2.5-vl"]
+    arms = {(*table.settings, *row.settings) for row in table.rows}
+    for settings in sorted(arms):
+        if not any(one.startswith("sft.traces=") for one in settings):  # of a finished run
+            config = CONFIGS / f"{table.config}.yaml"
+            preview = TASK.preview(load_config(VisualConfig, config, overrides=[*settings, *small]))
+            assert preview.problems == []
 
 
 def test_data_that_are_not_there_are_named_in_a_sentence(tmp_path: Path) -> None:

@@ -5,21 +5,18 @@ rows each time that a new shape of batches turns up.
 """
 
 import math
-from collections.abc import Hashable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import torch
 from accelerate.utils import gather_object
 from torch.nn import functional
-from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from groupwise.training.fast.scoring import Pictures, PromptRows, ScoredRows
 
 # Of padding, before and behind. With an odd number of columns more, kernels split the rest apart.
 _WIDER = ((1, 0), (4, 3), (9, 0), (16, 5))
-_MAX_PLAIN_TOKENS = 2048
 _UNDERSTOOD = {"pixel_values", "image_grid_thw", "num_images", "mm_token_type_ids"}
 
 
@@ -68,23 +65,6 @@ def vary_batches(rows: ScoredRows) -> list[list[ScoredRows]]:
     places = torch.arange(len(rows.ids), device=rows.ids.device)
     halves = [rows.take(half) for half in places.chunk(2)]
     return [[rows], halves, *([rows.widen(*columns)] for columns in _WIDER)]
-
-
-@contextmanager
-def use_plain_attention(num_tokens: int) -> Iterator[None]:
-    """Compute attention by matrix products, where these are small enough to be held.
-
-    A shared pass calls the fused kernels with fewer queries than keys. On some processors plain
-    passes of any shape agree to a unit, and only another kernel shows how they round.
-
-    Args:
-        num_tokens: of a row, of which each head holds the square.
-    """
-    if num_tokens > _MAX_PLAIN_TOKENS:
-        yield
-        return
-    with sdpa_kernel(SDPBackend.MATH):
-        yield
 
 
 def pick_rows(rows: ScoredRows, max_rows: int) -> torch.Tensor:

@@ -33,7 +33,6 @@ from groupwise.training.fast.guard import (
     compute_logits,
     name_plain,
     pick_rows,
-    use_plain_attention,
     vary_batches,
 )
 from groupwise.training.fast.pictures import process_pictures_once
@@ -54,7 +53,7 @@ from groupwise.training.fast.support import (
     keep_inputs_without_gradient,
 )
 from groupwise.training.fast.vllm_weights import send_merged
-from groupwise.training.on_policy import find_precision, find_resolution
+from groupwise.training.on_policy import find_precision, find_resolution, use_plain_attention
 from groupwise.training.settings import SpeedSettings
 
 LogProbs = tuple[torch.Tensor, torch.Tensor | None, torch.Tensor | None]
