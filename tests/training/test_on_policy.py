@@ -18,7 +18,7 @@ from groupwise.training import (
     judge_on_policy,
     train_grpo,
 )
-from groupwise.training.on_policy import check_on_policy, choose_rows
+from groupwise.training.on_policy import check_on_policy, choose_rows, measure_noise
 
 
 class Length:
@@ -177,6 +177,30 @@ def test_rounding_is_measured_where_it_is_greatest_and_elsewhere(num_rows):
     assert {name for name, _ in greatest} <= {name for name, _ in found}
     assert len(found) == min(num_rows, 8)
     assert found == [row for row in rows if row in found]
+
+
+def test_rounding_of_another_attention_kernel_counts_in_rows_that_are_not_too_long(
+    taught_text_folder, text_examples, monkeypatch
+):
+    """On some processors the fused kernel rounds one way whatever the shape."""
+    policy = load_policy(taught_text_folder)
+    policy.model.eval()
+    fused = nn.functional.scaled_dot_product_attention
+
+    def attend(*given, **named):
+        scale = 1 if torch.backends.cuda.flash_sdp_enabled() else 1.01
+        return scale * fused(*given, **named)
+
+    def measure():
+        rows = [(text_examples[0], [5, 6, 7])]
+        return measure_noise(policy, rows, temperature=1.0, dtype=torch.float32)
+
+    with torch.no_grad():
+        alike = measure()
+        monkeypatch.setattr(nn.functional, "scaled_dot_product_attention", attend)
+        assert measure() > 100 * alike
+        monkeypatch.setattr("groupwise.training.on_policy._MAX_PLAIN_TOKENS", 1)
+        assert measure() < 2 * alike
 
 
 def test_twice_the_noise_is_accepted():

@@ -63,12 +63,8 @@ def test_the_real_study_is_previewed_without_its_model(study: str) -> None:
 @pytest.mark.parametrize("table", read_tables(), ids=lambda table: table.name)
 def test_no_arm_of_a_table_is_refused(table: StudyTable, vision_folder: Path) -> None:
     """Prompts of some arms are longer than those of the others."""
-    small = [
-        f"model.base={vision_folder}",
-        "data.drawn.num_pairs=40",
-        "data.drawn.num_test_pairs=8",
-    ]
-    small += [] if table.name != "grounding" else ["model.base=tiny-qwen2.5-vl"]
+    base = "tiny-qwen2.5-vl" if table.name == "grounding" else vision_folder
+    small = [f"model.base={base}", "data.drawn.num_pairs=40", "data.drawn.num_test_pairs=8"]
     arms = {(*table.settings, *row.settings) for row in table.rows}
     for settings in sorted(arms):
         if not any(one.startswith("sft.traces=") for one in settings):  # of a finished run

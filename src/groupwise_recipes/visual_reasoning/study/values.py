@@ -73,8 +73,8 @@ def measure_difference(
 ) -> MethodDifference | None:
     """Return what the second arm has more than the first, over the seeds that both have.
 
-    In each seed the items are those that both have a value for: a verdict on reasoning may be
-    missing on one side. None without such a seed or item, or where one lacks the measure.
+    Both must have been asked the same items; those that count have a value on both sides, as a
+    verdict on reasoning may be missing on one. None without such a seed or item.
     """
     sides = [
         {one.seed: (one, name) for one, name in _keep_measured(asked, split)}
@@ -83,9 +83,14 @@ def measure_difference(
     pairs = [
         _keep_common(*(_read_items(*side[seed], split) for side in sides))
         for seed in sorted(sides[0].keys() & sides[1].keys())
+        if _read_asked(sides[0][seed][0], split) == _read_asked(sides[1][seed][0], split)
     ]
     found = [pair for pair in pairs if pair is not None]
     return compare_methods(*zip(*found, strict=True), is_paired=True) if found else None
+
+
+def _read_asked(one: Measured, split: str) -> set[tuple[str, str, str | None]]:
+    return {(row.example_id, row.cluster, row.label) for row in _choose_rows(one, split)}
 
 
 def _keep_common(one: Items, other: Items) -> tuple[Items, Items] | None:

@@ -286,6 +286,23 @@ def test_what_one_side_has_no_verdict_on_is_in_no_difference(tmp_path: Path) -> 
     assert "+50.0 (alike in every seed, no interval" in page
 
 
+def test_arms_that_were_asked_other_items_are_not_compared(tmp_path: Path) -> None:
+    """Neither over the items that both have by chance."""
+    runs: list[Path] = []
+    for seed in range(3):
+        policies = {"sft": 0.7, "grpo": 0.9}
+        rows = answer(policies, seed, fields={"source": STYLES})
+        runs.append(write_run(tmp_path / f"r{seed}", "transfer", seed=seed, predictions=rows))
+        rows = answer({"sft": 0.8}, seed, fields={"source": STYLES}, num_items=56)
+        folder = tmp_path / f"l{seed}"
+        runs.append(write_run(folder, "transfer", "sft.epochs=50", seed=seed, predictions=rows))
+    write_study(runs, tmp_path / "out")
+    found = json.loads((tmp_path / "out" / "study.json").read_text())["differences"]["transfer"]
+    values = {(one["first"], one["second"]): one["values"] for one in found}
+    assert values["sft_2", "sft_50"] == {}
+    assert values["sft_2", "grpo"]["accuracy_source"]["num_seeds_a"] == 3
+
+
 def test_a_run_that_fills_no_row_is_named(tmp_path: Path) -> None:
     rows = answer({"sft": 0.7, "grpo": 0.8}, 0, fields={"bias": ["aligned", "conflicting"]})
     run = write_run(tmp_path / "biased", "bias", predictions=rows)
