@@ -179,7 +179,7 @@ def test_rounding_is_measured_where_it_is_greatest_and_elsewhere(num_rows):
     assert found == [row for row in rows if row in found]
 
 
-def test_rounding_of_another_attention_kernel_counts_in_rows_that_are_not_too_long(
+def test_another_attention_kernel_counts_as_rounding_in_float32_and_in_rows_not_too_long(
     taught_text_folder, text_examples, monkeypatch
 ):
     """On some processors the fused kernel rounds one way whatever the shape."""
@@ -191,14 +191,15 @@ def test_rounding_of_another_attention_kernel_counts_in_rows_that_are_not_too_lo
         scale = 1 if torch.backends.cuda.flash_sdp_enabled() else 1.01
         return scale * fused(*given, **named)
 
-    def measure():
+    def measure(dtype=torch.float32):
         rows = [(text_examples[0], [5, 6, 7])]
-        return measure_noise(policy, rows, temperature=1.0, dtype=torch.float32)
+        return measure_noise(policy, rows, temperature=1.0, dtype=dtype)
 
     with torch.no_grad():
-        alike = measure()
+        alike, coarse = measure(), measure(torch.bfloat16)
         monkeypatch.setattr(nn.functional, "scaled_dot_product_attention", attend)
         assert measure() > 100 * alike
+        assert measure(torch.bfloat16) == coarse
         monkeypatch.setattr("groupwise.training.on_policy._MAX_PLAIN_TOKENS", 1)
         assert measure() < 2 * alike
 

@@ -76,17 +76,19 @@ class OnPolicyResult:
 
 
 @contextmanager
-def use_plain_attention(num_tokens: int) -> Iterator[None]:
-    """Compute attention by matrix products, where these are small enough to be held.
+def use_plain_attention(num_tokens: int, dtype: torch.dtype) -> Iterator[None]:
+    """Compute attention by matrix products, in float32 and where these are small enough to hold.
 
     Shared passes and padded batches call the fused kernels in other ways than a row alone. On some
     processors rows alone agree to a unit whatever their shape, and only another kernel shows how
-    attention rounds.
+    attention rounds. In less precision matrix products round where fused kernels do not, so that
+    they would excuse what is no rounding of these.
 
     Args:
         num_tokens: of a row, of which each head holds the square.
+        dtype: in which the model computes.
     """
-    if num_tokens > _MAX_PLAIN_TOKENS:
+    if num_tokens > _MAX_PLAIN_TOKENS or dtype != torch.float32:
         yield
         return
     with sdpa_kernel(SDPBackend.MATH):
@@ -131,9 +133,12 @@ def _compute_logits(
     num_behind: int = 0,
     num_copies: int = 1,
     *,
-    has_plain_attention: bool = False,
+    plain_attention: torch.dtype | None = None,
 ) -> torch.Tensor:
-    """Return what predicts the completion's tokens, shape [tokens, vocabulary]."""
+    """Return what predicts the completion's tokens, shape [tokens, vocabulary].
+
+    With ``plain_attention``, the type in which the model computes, as ``use_plain_attention`` does.
+    """
     text = policy.render_prompt(example)
     pictures = [open_picture(picture) for picture in example.pictures]
     named = {"images": pictures * num_copies} if pictures else {}
@@ -147,8 +152,8 @@ def _compute_logits(
         types = inputs["mm_token_type_ids"]
         inputs["mm_token_type_ids"] = torch.cat([types, torch.zeros_like(tail)], dim=1)
     device = policy.model.device
-    num_plain = inputs["input_ids"].shape[1]
-    with use_plain_attention(num_plain) if has_plain_attention else nullcontext():
+    width = inputs["input_ids"].shape[1]
+    with use_plain_attention(width, plain_attention) if plain_attention else nullcontext():
         logits = policy.model(**{k: v.to(device) for k, v in inputs.items()}).logits[0]
     return logits[-num_tokens - num_behind - 1 : -num_behind - 1]
 
@@ -177,7 +182,7 @@ def measure_noise(
     found = []
     for example, token_ids in rows:
         score = partial(score_alone, policy, example, token_ids, temperature=temperature)
-        other = _compute_logits(policy, example, token_ids, has_plain_attention=True)
+        other = _compute_logits(policy, example, token_ids, plain_attention=dtype)
         wider = torch.stack(
             [
                 *(score(num_behind=number) for number in (0, *_NUM_BEHIND)),

@@ -361,16 +361,19 @@ class FastGRPOTrainer(_Base):
         chosen = part.take(rows)
         given = shared[rows, : chosen.ids.shape[1]][chosen.mask.bool()]
         alone = [part.take(row) for row in rows.split(1)]
+        with self.accelerator.autocast():
+            dtype = find_precision(model)
         with torch.no_grad():
             plain = [
                 torch.cat([self._score_plainly(model, batch) for batch in batches])
                 for batches in vary_batches(chosen)
             ]
-            with use_plain_attention(chosen.prompts.ids.shape[1] + chosen.ids.shape[1]):
+            width = chosen.prompts.ids.shape[1] + chosen.ids.shape[1]
+            with use_plain_attention(width, dtype):
                 plain.append(torch.cat([self._score_plainly(model, row) for row in alone]))
         with self.accelerator.autocast():
             logits = compute_logits(model, chosen) / self.temperature
-            ulp = find_resolution(logits, plain[0], find_precision(model))
+            ulp = find_resolution(logits, plain[0], dtype)
         return compare_passes(given, plain, ulp=ulp)
 
     def _score_plainly(self, model: Any, rows: ScoredRows) -> torch.Tensor:
