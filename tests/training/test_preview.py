@@ -102,6 +102,12 @@ def test_a_model_that_is_not_there_is_a_problem(base, shape, words):
     assert [problem.partition(" nor ")[0] for problem in found] == words
 
 
+def test_an_adapter_is_not_said_to_be_missing(tmp_path):
+    (tmp_path / "adapter_config.json").write_text("{}")
+    (problem,) = check_base(ModelSettings(base=str(tmp_path), max_pixels=784))
+    assert "holds no whole model" in problem
+
+
 @pytest.mark.parametrize(
     ("method", "last", "num_problems"),
     [("lora", None, 0), ("lora", 4, 0), ("lora", 5, 1), ("full", 5, 0)],

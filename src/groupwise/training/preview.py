@@ -1,6 +1,7 @@
 """What a training would take and what would stop it, reported before anything is loaded."""
 
 from collections.abc import Mapping
+from pathlib import Path
 
 from groupwise.data import TokenBudget
 from groupwise.models import (
@@ -41,6 +42,11 @@ def check_base(model: ModelSettings) -> list[str]:
     """Return a clause if nothing is known of the base in the section ``model`` of a config."""
     if model.is_tiny or find_shape(model.base, model.shape) is not None:
         return []
+    if Path(model.base).is_dir():
+        return [
+            f"model.base: {model.base} holds no whole model; "
+            "where it is an adapter, take what export-model merges"
+        ]
     if model.base.count("/") > 1:  # more than the owner and name of a hub id: a path
         return [f"model.base: there is no folder {model.base}; make it first, or give another base"]
     return [

@@ -26,6 +26,7 @@ from groupwise_recipes.visual_reasoning.traces import add_trace, find_traced, te
 
 CONFIGS = Path(__file__).parents[3] / "src/groupwise_recipes/visual_reasoning/configs"
 TINY = {**TINY_SCENES, "data.drawn.num_pairs": 40, "sft.epochs": 3}
+FULL = {"sft.trainable.method": "full", "grpo.trainable.method": "full"}
 
 
 @pytest.fixture
@@ -71,7 +72,7 @@ def test_a_run_without_a_finished_grpo_is_refused(tmp_path: Path) -> None:
 def source(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A run with a finished GRPO; only to be read."""
     out = tmp_path_factory.mktemp("traced") / "source"
-    done = RecipeJob("visual_reasoning", TINY, "prompts").run(out, "--until", "grpo")
+    done = RecipeJob("visual_reasoning", {**TINY, **FULL}, "prompts").run(out, "--until", "grpo")
     assert done.returncode == 0, done.stderr
     return out
 
