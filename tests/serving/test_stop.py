@@ -1,5 +1,6 @@
 """A server that is told to stop answers what it has taken, and leaves nothing behind."""
 
+import io
 import signal
 import socket
 import subprocess
@@ -12,6 +13,7 @@ from pathlib import Path
 
 import httpx2
 import pytest
+from PIL import Image
 
 JOB = Path(__file__).parents[1] / "fixtures" / "serving_job.py"
 
@@ -76,6 +78,17 @@ def test_what_is_being_answered_is_answered_first(
     assert complaints == ""
     assert list((tmp_path / "serving").iterdir()) == []
     assert not is_ready(url)
+
+
+def test_large_pictures_do_not_fill_the_log(start_job) -> None:
+    process, port = start_job()
+    stream = io.BytesIO()
+    Image.new("1", (9900, 9900)).save(stream, "PNG")
+    files = [("pictures", ("a.png", stream.getvalue()))]
+    url = f"http://127.0.0.1:{port}/v1/predict"
+    assert httpx2.post(url, files=files, data={"row": "{}"}, timeout=60).status_code == 200
+    process.send_signal(signal.SIGTERM)
+    assert process.communicate(timeout=60)[1] == ""
 
 
 def test_slow_askers_do_not_keep_a_server_from_stopping(tmp_path: Path, start_job) -> None:

@@ -2,11 +2,13 @@
 
 import resource
 import tempfile
+import warnings
 from contextlib import suppress
 from pathlib import Path
 
 import uvicorn
 from fastapi import FastAPI
+from PIL import Image
 
 from groupwise.serving.app import build_app
 from groupwise.serving.connections import Connection
@@ -28,6 +30,8 @@ def serve(predictor: Predictor, settings: ServeSettings, *, version: str, folder
         folder: for the pictures of running requests.
     """
     folder.mkdir(parents=True, exist_ok=True)
+    # Pixels have limits of their own, and whoever sends large pictures would fill the log.
+    warnings.filterwarnings("ignore", category=Image.DecompressionBombWarning)
     tempfile.tempdir = str(folder)  # large parts of a form are spooled to where this points
     app = build_app(predictor, settings, version=version, folder=folder)
     with suppress(KeyboardInterrupt):  # uvicorn hands the signal on once all is answered
