@@ -138,3 +138,15 @@ def test_ctrl_c_twice_at_once(tiny):
     assert stderr.count("stopped; the same command continues where it was") == 1
     assert "Traceback" not in stderr
     assert tiny.call("run", "tiny", "--out", "out").returncode == 0
+
+
+@pytest.mark.parametrize("later_ms", [0, 2, 5, 10, 20, 40])
+def test_ctrl_c_while_python_itself_ends(tiny, later_ms: int):
+    process = tiny.start("run", "tiny", "--set", "writer.wait_s=60", "--out", "out")
+    wait_for(tiny.work / "out/write/rows.txt")
+    process.send_signal(signal.SIGINT)
+    told = next(line for line in process.stderr if line.startswith("stopped"))
+    time.sleep(later_ms / 1000)
+    process.send_signal(signal.SIGINT)
+    _, rest = process.communicate(timeout=50)
+    assert (process.returncode, rest) == (130, ""), told

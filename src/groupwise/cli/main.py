@@ -4,6 +4,7 @@ Exit codes: 0 done, 1 a bug or a check that found errors, 2 something the user c
 130 stopped by Ctrl-C or SIGTERM.
 """
 
+import atexit
 import multiprocessing
 import os
 import signal
@@ -54,6 +55,8 @@ def main() -> NoReturn:
     # Waiting threads sleep: spinning ones make a shared machine many times slower.
     os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
     _listen(_raise_interrupt)
+    # Registered first, called last: what is left is Python's own end, where a signal would kill.
+    atexit.register(_listen, signal.SIG_IGN)
     os.register_at_fork(after_in_child=_forget_handlers)
     code: str | int | None = 0
     try:
@@ -70,7 +73,9 @@ def main() -> NoReturn:
         typer.echo(f"error: {message}", err=True)
         code = 2
     if code == 130:
+        _listen(_go_on)
         typer.echo(_STOPPED, err=True)
+        _listen(_leave)
     sys.exit(code)
 
 
@@ -106,13 +111,22 @@ def _raise_interrupt(number: int, frame: FrameType | None) -> NoReturn:
 
 def _end_at_once(number: int, frame: FrameType | None) -> NoReturn:
     """End as a kill would: at any moment, what is written is whole and can be continued."""
+    os.write(2, f"{_STOPPED}\n".encode())
+    _leave(number, frame)
+
+
+def _leave(number: int, frame: FrameType | None) -> NoReturn:
+    """End at once when it was told already that the process stops."""
     for child in multiprocessing.active_children():
         child.kill()
-    os.write(2, f"{_STOPPED}\n".encode())
     os._exit(130)
 
 
-def _listen(handler: Callable[[int, FrameType | None], NoReturn]) -> None:
+def _go_on(number: int, frame: FrameType | None) -> None:
+    """Finish the sentence."""
+
+
+def _listen(handler: Callable[[int, FrameType | None], None] | signal.Handlers) -> None:
     """Take Ctrl-C, unless whoever started this process keeps it from it, and SIGTERM."""
     if signal.getsignal(signal.SIGINT) != signal.SIG_IGN:
         signal.signal(signal.SIGINT, handler)
