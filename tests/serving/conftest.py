@@ -25,6 +25,7 @@ from groupwise.core import (
 )
 from groupwise.serving import Answer, ChatAnswer, ChatQuestion, Request, ServeSettings
 from groupwise.serving.app import build_app
+from groupwise.serving.feedback import Desk
 from groupwise.serving.server import make_server_config
 
 
@@ -111,14 +112,14 @@ def start(predictor: StandIn, tmp_path, caplog) -> Iterator[Callable[..., httpx2
     running: list[tuple[uvicorn.Server, threading.Thread]] = []
     complaints = logging.getLogger("uvicorn.error")  # they do not reach the root
 
-    def start_one(**settings: Any) -> httpx2.Client:
+    def start_one(*, desk: Desk | None = None, **settings: Any) -> httpx2.Client:
         folder = tmp_path / "uploads"
         folder.mkdir(exist_ok=True)
         with socket.socket() as free:
             free.bind(("127.0.0.1", 0))
             port = free.getsockname()[1]
         limits = ServeSettings(port=port, **settings)
-        app = build_app(predictor, limits, version="v1", folder=folder)
+        app = build_app(predictor, limits, version="v1", folder=folder, desk=desk)
         server = uvicorn.Server(make_server_config(app, limits))
         thread = threading.Thread(target=server.run, daemon=True)
         thread.start()

@@ -52,6 +52,7 @@ def test_a_row_gets_its_answer(start, draw, tmp_path):
         "needs_person": False,
         "details": {"num_pictures": 2},
         "model": "v1",
+        "answer_id": None,
     }
     assert ask(client, [draw("red"), draw("green")], task="门检查").json()["answer"] == "不通过"
     silent = client.post("/v1/predict", json={"row": {"task": "doors"}}).json()

@@ -216,8 +216,16 @@ def test_twice_the_noise_is_accepted():
             judge_on_policy(trained=trained, alone=alone, reference=reference, noise=0.0625)
 
 
-@pytest.mark.parametrize("method", ["full", "lora"])
-@pytest.mark.parametrize("kind", ["vision", "text"])
+@pytest.mark.parametrize(
+    ("kind", "method"),
+    [
+        ("vision", "lora"),
+        *(
+            pytest.param(*which, marks=pytest.mark.slow)
+            for which in (("vision", "full"), ("text", "lora"), ("text", "full"))
+        ),
+    ],
+)
 def test_it_is_open_in_bfloat16_and_prompts_are_shared(
     kind, method, taught_folder, taught_text_folder, picture_examples, text_examples, tmp_path
 ):

@@ -1,14 +1,20 @@
 """``groupwise serve``: a finished run behind HTTP."""
 
 import os
-from typing import Annotated
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from groupwise.cli.compare import split_run
+from groupwise.cli.feedback import open_store, read_person_key
 from groupwise.cli.predict import FinishedRun
 from groupwise.cli.run import Debug, Settings
 from groupwise.core import ConfigError, load_config
+
+if TYPE_CHECKING:
+    from groupwise.serving.feedback import Desk
+    from groupwise.serving.settings import FeedbackSettings
 
 TOKEN_VARIABLE = "GROUPWISE_TOKEN"
 
@@ -24,6 +30,8 @@ def serve(
 ) -> None:
     """Serve a finished run: POST /v1/predict, /healthz, /readyz, /metrics, /docs.
 
+    With --set feedback.folder=DIR answers are kept there, and POST /v1/feedback takes what people
+    say of them.
     Settings are given with --set, such as --set port=9000 or --set max_waiting=32. If the variable
     GROUPWISE_TOKEN is set, askers must send it as a bearer token.
     """
@@ -48,5 +56,18 @@ def serve(
         typer.echo("ready: nothing was served")
         return
     version = name_version(predictor)
-    serve_predictor(predictor, resolved, version=version, folder=folder / "serving")
+    desk = _open_desk(resolved.feedback, predictor.labels, version)
+    serve_predictor(predictor, resolved, version=version, folder=folder / "serving", desk=desk)
     typer.echo("stopped")
+
+
+def _open_desk(
+    settings: "FeedbackSettings | None", labels: Sequence[str], version: str
+) -> "Desk | None":
+    if settings is None:
+        return None
+    key = read_person_key()
+    store = open_store(settings.folder, settings.url, max_items=settings.max_items, is_new=True)
+    from groupwise.serving.feedback import Desk
+
+    return Desk(store, key=key, labels=labels, version=version)

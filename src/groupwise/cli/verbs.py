@@ -32,6 +32,7 @@ _OWN = {
     "push": "export:push",
     "watch": "watch:watch",
     "data": "data:data_app",
+    "feedback": "feedback:feedback_app",
     "audit": "audit:audit_app",
     "judge": "judge:judge_app",
 }

@@ -7,7 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
 from pathlib import Path
 from time import monotonic, time
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 from uuid import uuid4
 
 from fastapi import FastAPI, HTTPException, Response
@@ -39,6 +39,9 @@ from groupwise.serving.meters import Meters
 from groupwise.serving.predictor import Answer, Predictor, Request
 from groupwise.serving.settings import ServeSettings
 from groupwise.serving.uploads import Stored, Uploads
+
+if TYPE_CHECKING:
+    from groupwise.serving.feedback import Desk
 
 Q = TypeVar("Q")
 A = TypeVar("A")
@@ -86,13 +89,20 @@ class Reply(BaseModel):
     needs_person: bool = Field(description="No answer, or one that is not to be trusted.")
     details: dict[str, Any]
     model: str = Field(description="Version of the model, as predict writes it.")
+    answer_id: str | None = Field(description="For /v1/feedback; null if the server takes none.")
 
 
 class State:
     """What the routes of one application share."""
 
     def __init__(
-        self, predictor: Predictor, settings: ServeSettings, *, version: str, folder: Path
+        self,
+        predictor: Predictor,
+        settings: ServeSettings,
+        *,
+        version: str,
+        folder: Path,
+        desk: "Desk | None",
     ) -> None:
         self.predictor = predictor
         self.settings = settings
@@ -103,6 +113,7 @@ class State:
         self.rows = Batcher(predictor.answer, self.thread, settings, self.meters)
         self.chats = Batcher(predictor.chat, self.thread, settings, self.meters)
         self.uploads = Uploads(folder, settings)
+        self.desk = desk
         self.is_ready = False
 
     @asynccontextmanager
@@ -117,6 +128,8 @@ class State:
         await self.chats.stop()
         self.thread.shutdown(wait=True)
         self.uploads.close()
+        if self.desk is not None:
+            self.desk.close()
 
     async def ask(
         self,
@@ -156,7 +169,12 @@ class State:
 
 
 def build_app(
-    predictor: Predictor, settings: ServeSettings, *, version: str, folder: Path
+    predictor: Predictor,
+    settings: ServeSettings,
+    *,
+    version: str,
+    folder: Path,
+    desk: "Desk | None" = None,
 ) -> FastAPI:
     """Return the application.
 
@@ -165,8 +183,9 @@ def build_app(
         settings: the limits.
         version: of the model, told with every answer.
         folder: an existing folder for the pictures of running requests; nothing else is written.
+        desk: takes feedback; it is closed when the application ends.
     """
-    state = State(predictor, settings, version=version, folder=folder)
+    state = State(predictor, settings, version=version, folder=folder, desk=desk)
     app = FastAPI(title="Groupwise", version=__version__, lifespan=state.live, redoc_url=None)
     app.add_middleware(Guard, settings=settings, meters=state.meters)
     app.add_exception_handler(HTTPException, _refuse)
@@ -174,6 +193,8 @@ def build_app(
     _add_health(app, state)
     _add_predict(app, state)
     _add_chat(app, state)
+    if desk is not None:
+        _add_feedback(app, desk)
     return app
 
 
@@ -227,8 +248,11 @@ def _add_predict(app: FastAPI, state: State) -> None:
                         paths,
                         lambda: state.predictor.make_question(request, paths.folder),
                     )
+                    name = None
+                    if state.desk is not None:
+                        name = await state.desk.remember(request, answer, paths.files)
         _count(state, answer, monotonic() - started)
-        return _write_reply(request.id, answer, state.version)
+        return _write_reply(request.id, answer, state.version, answer_id=name)
 
 
 def _add_chat(app: FastAPI, state: State) -> None:
@@ -259,7 +283,24 @@ def _add_chat(app: FastAPI, state: State) -> None:
         return write_chat_reply(answer, name=uuid4().hex, version=state.version, at_s=int(time()))
 
 
-def _write_reply(name: str, answer: Answer, version: str) -> Reply:
+def _add_feedback(app: FastAPI, desk: "Desk") -> None:
+    from groupwise.serving.feedback import FeedbackBody, FeedbackReply
+
+    known = (401, 408, 413, 415, 422, 429, 503)
+    responses: dict[int | str, dict[str, Any]] = {status: REFUSED[status] for status in known}
+    responses[404] = {"description": "There is no such answer (any more).", "model": Refusal}
+
+    @app.post(
+        "/v1/feedback",
+        summary="Say what the right answer is",
+        responses=responses,
+        openapi_extra=write_schema(FeedbackBody),
+    )
+    async def take_feedback(http: HttpRequest) -> FeedbackReply:
+        return await desk.take(await read_json_body(http, FeedbackBody))
+
+
+def _write_reply(name: str, answer: Answer, version: str, *, answer_id: str | None) -> Reply:
     return Reply(
         id=name,
         answer=answer.answer,
@@ -269,6 +310,7 @@ def _write_reply(name: str, answer: Answer, version: str) -> Reply:
         needs_person=answer.needs_person,
         details=dict(answer.details),
         model=version,
+        answer_id=answer_id,
     )
 
 

@@ -5,6 +5,7 @@ import tempfile
 import warnings
 from contextlib import suppress
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import uvicorn
 from fastapi import FastAPI
@@ -15,10 +16,20 @@ from groupwise.serving.connections import Connection
 from groupwise.serving.predictor import Predictor
 from groupwise.serving.settings import ServeSettings
 
+if TYPE_CHECKING:
+    from groupwise.serving.feedback import Desk
+
 _MAX_FILES = 2**16
 
 
-def serve(predictor: Predictor, settings: ServeSettings, *, version: str, folder: Path) -> None:
+def serve(
+    predictor: Predictor,
+    settings: ServeSettings,
+    *,
+    version: str,
+    folder: Path,
+    desk: "Desk | None" = None,
+) -> None:
     """Serve until the process is told to stop; uploads go to ``folder`` and nowhere else.
 
     Requests that were taken by then are answered within ``settings.stop_timeout_s``.
@@ -28,12 +39,13 @@ def serve(predictor: Predictor, settings: ServeSettings, *, version: str, folder
         settings: addresses and limits.
         version: of the model, told with every answer.
         folder: for the pictures of running requests.
+        desk: takes feedback.
     """
     folder.mkdir(parents=True, exist_ok=True)
     # Pixels have limits of their own, and whoever sends large pictures would fill the log.
     warnings.filterwarnings("ignore", category=Image.DecompressionBombWarning)
     tempfile.tempdir = str(folder)  # large parts of a form are spooled to where this points
-    app = build_app(predictor, settings, version=version, folder=folder)
+    app = build_app(predictor, settings, version=version, folder=folder, desk=desk)
     with suppress(KeyboardInterrupt):  # uvicorn hands the signal on once all is answered
         uvicorn.Server(make_server_config(app, settings)).run()
 

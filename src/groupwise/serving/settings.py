@@ -1,8 +1,24 @@
 """Settings of the server: where it listens and what it takes."""
 
+from pathlib import Path
+
 from pydantic import Field
 
 from groupwise.core import Config
+
+
+class FeedbackSettings(Config):
+    """Where answers and what people say of them are kept.
+
+    Attributes:
+        folder: of the pictures and, without a URL, of the SQLite file.
+        url: of a PostgreSQL database, as SQLAlchemy writes it.
+        max_items: answers that are kept; the oldest that nobody spoke of go first.
+    """
+
+    folder: Path
+    url: str | None = None
+    max_items: int = Field(default=10_000, ge=1)
 
 
 class ServeSettings(Config):
@@ -34,6 +50,7 @@ class ServeSettings(Config):
         upload_timeout_s: longest time for a whole request to arrive.
         answer_timeout_s: longest time for an answer, waiting included.
         stop_timeout_s: how long running requests may go on after the order to stop.
+        feedback: where answers are kept for /v1/feedback; None: they are not.
     """
 
     host: str = "127.0.0.1"
@@ -57,6 +74,7 @@ class ServeSettings(Config):
     upload_timeout_s: float = Field(default=60, gt=0, le=604_800)
     answer_timeout_s: float = Field(default=120, gt=0, le=604_800)
     stop_timeout_s: float = Field(default=30, gt=0, le=604_800)
+    feedback: FeedbackSettings | None = None
 
     @property
     def max_picture_bytes(self) -> int:

@@ -1,0 +1,76 @@
+"""The pictures of served answers: files named by the digest of their content."""
+
+import io
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+from PIL import ImageDraw
+
+from groupwise.core import DataError, digest_bytes, open_picture, replace_file
+
+Box = tuple[int, int, int, int]
+"""Left, top, right, bottom in pixels of a picture as shown; right and bottom are outside."""
+_NEW_S = 3600.0
+
+
+class PictureFolder:
+    """A folder of pictures; a picture is there as a whole or not at all.
+
+    Args:
+        folder: it is made.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        folder.mkdir(parents=True, exist_ok=True)
+        self._folder = folder
+
+    def keep(self, content: bytes) -> str:
+        """Store a picture and return its name, its digest."""
+        name = digest_bytes(content)
+        path = self._folder / name
+        if path.is_file():
+            path.touch()
+        else:
+            replace_file(path, [content])
+        return name
+
+    def find(self, name: str) -> Path | None:
+        """Return the file of a picture; None if it was deleted."""
+        path = self._folder / name
+        return path if path.is_file() else None
+
+    def black_out(self, name: str, boxes: Sequence[Box]) -> str:
+        """Store a copy of a picture with black regions and return its name.
+
+        Raises:
+            DataError: if the picture was deleted, or a box is empty or not inside it.
+        """
+        path = self.find(name)
+        if path is None:
+            raise DataError(f"the picture {name} was deleted")
+        picture = open_picture(path)
+        draw = ImageDraw.Draw(picture)
+        for left, top, right, bottom in boxes:
+            if not (0 <= left < right <= picture.width and 0 <= top < bottom <= picture.height):
+                size = f"{picture.width} x {picture.height}"
+                raise DataError(f"the box {left, top, right, bottom} is not in a picture of {size}")
+            draw.rectangle((left, top, right - 1, bottom - 1), fill="black")
+        stream = io.BytesIO()
+        picture.save(stream, "PNG")
+        return self.keep(stream.getvalue())
+
+    def delete(self, name: str) -> None:
+        """Delete a picture, if it is there."""
+        (self._folder / name).unlink(missing_ok=True)
+
+    def delete_others(self, kept: Iterable[str], *, now_s: float) -> int:
+        """Delete all pictures but these and those of the last hour, and return how many.
+
+        An answer that shows a new picture may still be on its way.
+        """
+        names, gone = set(kept), 0
+        for path in self._folder.iterdir():
+            if path.name not in names and now_s - path.stat().st_mtime > _NEW_S:
+                path.unlink(missing_ok=True)
+                gone += 1
+        return gone

@@ -1,0 +1,117 @@
+"""What askers say of answers: every answer is kept under an id, and people's labels with it."""
+
+import asyncio
+import time
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import TypeVar
+from uuid import uuid4
+
+from fastapi import HTTPException
+from pydantic import BaseModel, ConfigDict, Field
+from sqlalchemy.exc import SQLAlchemyError
+
+from groupwise.core import DataError
+from groupwise.feedback import FeedbackStore, Shown, name_person
+from groupwise.serving.predictor import Answer, Request
+
+T = TypeVar("T")
+
+
+class FeedbackBody(BaseModel):
+    """What a person says of an answer."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    answer_id: str = Field(max_length=64)
+    user: str = Field(min_length=1, max_length=200, description="Kept as a keyed digest alone.")
+    label: str | None = Field(
+        max_length=1000, description="The right answer, or null to take back what was said."
+    )
+
+
+class FeedbackReply(BaseModel):
+    """What is known of the answer now."""
+
+    answer_id: str
+    is_new: bool = Field(description="False if it is what this person said last.")
+    label: str | None = Field(description="What all people say; null where they disagree.")
+    num_people: int
+
+
+class Desk:
+    """Keeps answers and takes what people say of them, beside the event loop.
+
+    Args:
+        store: where both are kept.
+        key: of the digests under which people are kept.
+        labels: every answer there is; empty if answers are open.
+        version: of the model.
+    """
+
+    def __init__(
+        self, store: FeedbackStore, *, key: bytes, labels: Sequence[str], version: str
+    ) -> None:
+        self._store = store
+        self._key = key
+        self._labels = labels
+        self._version = version
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix="feedback")
+
+    def close(self) -> None:
+        """Finish what is being written."""
+        self._thread.shutdown()
+        self._store.close()
+
+    async def remember(self, request: Request, answer: Answer, pictures: Sequence[Path]) -> str:
+        """Keep an answer and return its id."""
+        name = uuid4().hex
+
+        def keep() -> None:
+            shown = Shown(
+                id=name,
+                at_s=time.time(),
+                row=request.row,
+                session=str(request.row.get("session", ""))[:200],
+                pictures=tuple(self._store.pictures.keep(path.read_bytes()) for path in pictures),
+                prediction=answer.answer,
+                confidence=answer.confidence,
+                version=self._version,
+            )
+            self._store.remember(shown)
+
+        await self._run(keep)
+        return name
+
+    async def take(self, body: FeedbackBody) -> FeedbackReply:
+        """Record what a person says.
+
+        Raises:
+            HTTPException: 404 for an answer that is not kept, 422 for what is no label.
+        """
+        if body.label is not None and self._labels and body.label not in self._labels:
+            raise HTTPException(422, f"a label is one of {', '.join(self._labels)}")
+
+        def say() -> FeedbackReply:
+            person = name_person(body.user, self._key)
+            is_new = self._store.say(body.answer_id, person, body.label)
+            item = self._store.read(body.answer_id)
+            return FeedbackReply(
+                answer_id=body.answer_id,
+                is_new=is_new,
+                label=None if item is None else item.label,
+                num_people=0 if item is None else len(item.labels),
+            )
+
+        try:
+            return await self._run(say)
+        except DataError as error:
+            raise HTTPException(404, str(error)) from error
+
+    async def _run(self, work: Callable[[], T]) -> T:
+        try:
+            return await asyncio.get_running_loop().run_in_executor(self._thread, work)
+        except SQLAlchemyError as error:
+            text = "the feedback store cannot be written; nothing was recorded"
+            raise HTTPException(503, text, {"Retry-After": "1"}) from error

@@ -1,0 +1,280 @@
+"""The store: nothing is lost, doubled or overwritten, whoever writes and whatever ends it."""
+
+import os
+import signal
+import sqlite3
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from alembic.autogenerate import compare_metadata
+from alembic.migration import MigrationContext
+from PIL import Image
+from real_postgres import find_postgres, run_postgres
+from sqlalchemy import create_engine, func, select, text
+
+from groupwise.core import DataError, digest_bytes, open_picture
+from groupwise.feedback import FeedbackStore, Shown
+from groupwise.feedback.tables import METADATA, WORDS
+
+
+def make_shown(name: str, at_s: float = 0.0, **other: object) -> Shown:
+    values = {
+        "row": {"task": "编写报告"},
+        "session": "s",
+        "pictures": (),
+        "prediction": "on-task",
+        "confidence": 0.9,
+        "version": "v1",
+    }
+    return Shown(id=name, at_s=at_s, **(values | other))
+
+
+@pytest.fixture(scope="module")
+def postgres():
+    programs = find_postgres()
+    if programs is None:
+        pytest.skip("there is no PostgreSQL here")
+    with run_postgres(programs) as url:
+        yield url
+
+
+@pytest.fixture(params=["sqlite", "postgres"])
+def url(request):
+    """None, or the URL of a database without tables."""
+    if request.param == "sqlite":
+        return None
+    url = request.getfixturevalue("postgres")
+    engine = create_engine(url)
+    with engine.begin() as connection:
+        connection.execute(text("DROP SCHEMA public CASCADE"))
+        connection.execute(text("CREATE SCHEMA public"))
+    engine.dispose()
+    return url
+
+
+@pytest.fixture
+def store(tmp_path, url):
+    store = FeedbackStore(tmp_path / "kept", url, max_items=100)
+    yield store
+    store.close()
+
+
+def test_what_was_kept_is_read(store, tmp_path, url):
+    shown = make_shown("a", 1.5, pictures=("x", "y"), prediction=None, confidence=None)
+    store.remember(shown)
+    assert store.read("a") is None
+    assert store.list_unlabelled() == [shown]
+    assert store.say("a", "p", "off-task")
+    again = FeedbackStore(tmp_path / "kept", url)
+    [item] = again.list_items()
+    assert (item.shown, item.label, item.is_correction) == (shown, "off-task", True)
+    assert again.list_unlabelled() == []
+    again.close()
+
+
+def test_saying_it_again_changes_nothing(store):
+    store.remember(make_shown("a"))
+    assert [store.say("a", "p", "off-task") for _ in range(3)] == [True, False, False]
+    assert [store.say("a", "p", None) for _ in range(2)] == [True, False]
+    assert store.read("a") is None
+    assert [store.say("a", "p", label) for label in ("on-task", "off-task", "on-task")] == [
+        True
+    ] * 3
+    assert store.read("a").label == "on-task"
+
+
+def test_nobody_is_overwritten_and_disagreement_has_no_label(store):
+    store.remember(make_shown("a"))
+    for person, label in (("p", "off-task"), ("q", "on-task"), ("r", "off-task")):
+        store.say("a", person, label)
+    item = store.read("a")
+    assert [(given.person, given.label) for given in item.labels] == [
+        ("p", "off-task"),
+        ("q", "on-task"),
+        ("r", "off-task"),
+    ]
+    assert (item.label, item.is_correction) == (None, False)
+    store.say("a", "q", "off-task")
+    assert (store.read("a").label, store.read("a").is_correction) == ("off-task", True)
+
+
+def test_what_is_not_there_is_refused(store):
+    store.remember(make_shown("a"))
+    for work in (
+        lambda: store.say("b", "p", "on-task"),
+        lambda: store.read("b"),
+        lambda: store.black_out("b", 1, []),
+    ):
+        with pytest.raises(DataError, match="there is no answer 'b'"):
+            work()
+    with pytest.raises(DataError, match="there is an answer 'a' already"):
+        store.remember(make_shown("a"))
+
+
+def test_the_oldest_that_nobody_spoke_of_go_first(tmp_path, url):
+    store = FeedbackStore(tmp_path, url, max_items=5)
+    for number in range(5):
+        store.remember(make_shown(f"{number}", number))
+    for name in ("0", "3"):
+        store.say(name, "p", "off-task")
+    for number in range(5, 9):
+        store.remember(make_shown(f"{number}", number))
+    kept = [item.shown.id for item in store.list_items()] + [s.id for s in store.list_unlabelled()]
+    assert kept == ["0", "3", "6", "7", "8"]
+    store.close()
+    smaller = FeedbackStore(tmp_path, url, max_items=1)
+    assert [item.shown.id for item in smaller.list_items()] == ["3"]
+    assert smaller.count_answers() == 1
+    smaller.close()
+
+
+def test_deleting_a_person_tells_the_versions_that_learned_from_them(store):
+    for name in ("a", "b"):
+        store.remember(make_shown(name))
+    store.say("a", "p", "off-task")
+    store.say("a", "q", "off-task")
+    store.say("b", "q", "on-task")
+    for _ in range(2):
+        store.note_use([store.read("a")], "v2")
+    store.note_use([store.read("b")], "v3")
+    gone = store.delete_person("p")
+    assert (gone.num_labels, gone.versions) == (1, ("v2",))
+    assert [given.person for given in store.read("a").labels] == ["q"]
+    assert store.delete_person("q").versions == ("v2", "v3")
+    assert store.list_items() == []
+    assert store.delete_person("p").num_labels == 0
+
+
+def write_picture(store, path: Path, colour: str) -> str:
+    Image.new("RGB", (20, 10), colour).save(path)
+    return store.pictures.keep(path.read_bytes())
+
+
+def test_pictures_go_when_their_time_is_over(tmp_path):
+    store = FeedbackStore(tmp_path / "kept", clock=lambda: time.time() + 7200)
+    red, blue = (write_picture(store, tmp_path / "one.png", c) for c in ("red", "blue"))
+    store.remember(make_shown("old", 10, pictures=(red, blue)))
+    store.remember(make_shown("new", 20, pictures=(blue,)))
+    assert store.delete_pictures(before_s=15) == 1
+    assert store.pictures.find(red) is None
+    assert store.pictures.find(blue).read_bytes() == (tmp_path / "one.png").read_bytes()
+    assert store.list_unlabelled()[0].pictures == (red, blue)
+    store.close()
+
+
+def test_a_picture_whose_answer_is_on_its_way_stays(store, tmp_path):
+    name = write_picture(store, tmp_path / "one.png", "red")
+    assert store.delete_pictures(before_s=time.time()) == 0
+    assert store.pictures.find(name) is not None
+
+
+def test_what_is_blacked_out_is_gone_for_good(store, tmp_path):
+    name = write_picture(store, tmp_path / "one.png", "red")
+    store.remember(make_shown("a", pictures=(name,)))
+    other = store.black_out("a", 1, [(2, 3, 5, 6), (19, 9, 20, 10)])
+    picture = open_picture(store.pictures.find(other))
+    black = {(x, y) for x in range(20) for y in range(10) if picture.getpixel((x, y)) == (0, 0, 0)}
+    assert black == {(x, y) for x in (2, 3, 4) for y in (3, 4, 5)} | {(19, 9)}
+    assert store.pictures.find(name) is None
+    assert store.list_unlabelled()[0].pictures == (other,)
+    assert other == digest_bytes(store.pictures.find(other).read_bytes())
+    for number, box, words in (
+        (2, (0, 0, 1, 1), "no 2"),
+        (1, (0, 0, 21, 1), "is not in a picture"),
+    ):
+        with pytest.raises(DataError, match=words):
+            store.black_out("a", number, [box])
+
+
+def test_a_picture_that_another_answer_shows_stays(store, tmp_path):
+    name = write_picture(store, tmp_path / "one.png", "red")
+    for answer in ("a", "b"):
+        store.remember(make_shown(answer, pictures=(name,)))
+    store.black_out("a", 1, [(0, 0, 1, 1)])
+    assert store.pictures.find(name) is not None
+
+
+SPEAKER = """
+import sys
+from pathlib import Path
+from groupwise.feedback import FeedbackStore
+store = FeedbackStore(Path(sys.argv[1]), sys.argv[3] or None)
+for number in range(40):
+    store.say(f"{number % 4}", sys.argv[2], ("on-task", "off-task")[number // 4 % 2])
+"""
+
+
+def test_processes_that_write_at_once_lose_nothing(tmp_path, url):
+    store = FeedbackStore(tmp_path, url)
+    for number in range(4):
+        store.remember(make_shown(f"{number}"))
+    speakers = [
+        subprocess.Popen([sys.executable, "-c", SPEAKER, str(tmp_path), f"p{number}", url or ""])
+        for number in range(3)
+    ]
+    assert [speaker.wait(60) for speaker in speakers] == [0, 0, 0]
+    with store._read() as connection:
+        assert connection.execute(select(func.count()).select_from(WORDS)).scalar_one() == 120
+    assert {len(item.labels) for item in store.list_items()} == {3}
+    store.close()
+
+
+WRITER = """
+import sys
+from pathlib import Path
+from groupwise.feedback import FeedbackStore
+store = FeedbackStore(Path(sys.argv[1]))
+number = 0
+while True:
+    store.say(f"{number % 10}", f"p{number}", "off-task")
+    print(number, flush=True)
+    number += 1
+"""
+
+
+@pytest.mark.parametrize("written", [1, 7, 60])
+def test_killed_at_any_moment_what_was_said_is_there_once(tmp_path, written: int):
+    store = FeedbackStore(tmp_path)
+    for number in range(10):
+        store.remember(make_shown(f"{number}"))
+    process = subprocess.Popen(
+        [sys.executable, "-c", WRITER, str(tmp_path)], stdout=subprocess.PIPE, text=True
+    )
+    told = [int(process.stdout.readline()) for _ in range(written)]
+    os.kill(process.pid, signal.SIGKILL)
+    told += [int(line) for line in process.communicate()[0].splitlines() if line.strip()]
+    people = [given.person for item in store.list_items() for given in item.labels]
+    assert len(people) == len(set(people))
+    assert {f"p{number}" for number in told} <= set(people)
+    assert len(people) <= len(told) + 1
+    assert not store.say("0", "p0", "off-task")
+    store.close()
+
+
+@pytest.mark.parametrize(
+    ("url", "words"),
+    [
+        ("nonsense", "cannot be opened"),
+        ("nosuch://host/name", "cannot be opened"),
+        ("sqlite:////no/such/folder/items.db", "cannot be opened"),
+    ],
+)
+def test_a_database_that_cannot_be_opened_is_told(tmp_path, url, words):
+    with pytest.raises(DataError, match=words):
+        FeedbackStore(tmp_path, url)
+
+
+def test_a_store_of_a_newer_version_is_refused(tmp_path):
+    FeedbackStore(tmp_path).close()
+    with sqlite3.connect(tmp_path / "feedback.db") as connection:
+        connection.execute("UPDATE alembic_version SET version_num = '9999'")
+    with pytest.raises(DataError, match="cannot be opened"):
+        FeedbackStore(tmp_path)
+
+
+def test_the_migrations_make_the_tables_that_are_used(store):
+    with store._read() as connection:
+        assert compare_metadata(MigrationContext.configure(connection), METADATA) == []
