@@ -3,8 +3,8 @@
     python benchmarks/promotion.py --json benchmarks/results/promotion.json
     python benchmarks/promotion.py --loops 200
 
-A loop has rounds; each has a new candidate and new corrected sessions, and is looked at several
-times while they come in. The rule is the library's. Beside it, on the same loops, what is done
+A loop has rounds in which corrected sessions come in, with several looks in each; after some rounds
+the next candidate takes the place of one that was not promoted. The rule is the library's. Beside it, on the same loops, what is done
 today: promote when the 95 % interval of a bootstrap of items, or of sessions, is above 0 on the
 corrected items and above the margin on the held-out set, at every look.
 
@@ -62,7 +62,7 @@ class Loop:
     sessions: int = 40
     looks: int = 4
     held_out_items: int = 2000
-    life: int = 1
+    life: int = 5
 
 
 def draw_sizes(random: np.random.Generator, num: int) -> Floats:
@@ -162,14 +162,17 @@ def run_loops(loop: Loop, num: int, name: str) -> Iterator[dict[str, Any]]:
 def list_cases(num: int) -> Iterator[tuple[str, Loop, int]]:
     """Yield name, loop and number of loops of each case."""
     yield "alike", Loop(), num
-    yield "alike", Loop(rounds=40, sessions=10, looks=2), num // 5
+    yield "alike", Loop(life=1), num
     yield "alike", Loop(held_out=0.05), num
+    yield "alike", Loop(rounds=40, sessions=10, looks=2), num // 5
     yield "paid by others", Loop(corrected=0.1, held_out=-MARGIN), num
     for gain in (0.02, 0.05, 0.1):
         for held_out_items in (500, 1000, 2000, 4000):
             yield "gain", Loop(corrected=gain, held_out_items=held_out_items), num // 10
     for sessions in (10, 20, 80):
         yield "gain", Loop(corrected=0.05, sessions=sessions), num // 10
+    for life in (1, 2, 3, 10):
+        yield "gain", Loop(corrected=0.05, life=life), num // 10
 
 
 def main() -> None:
