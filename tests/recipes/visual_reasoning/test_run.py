@@ -1,9 +1,11 @@
 """The whole way of the grounding study, tiny."""
 
 import json
+from collections import Counter
 from collections.abc import Iterator
-from itertools import cycle
 from pathlib import Path
+from typing import Any
+from zlib import crc32
 
 import pytest
 from faulty_server import MODEL, Fault, FaultyServer
@@ -42,9 +44,19 @@ def test_every_policy_is_measured_by_its_boxes(tmp_path: Path) -> None:
 
 @pytest.fixture
 def server() -> Iterator[FaultyServer]:
-    """A judge that gives two verdicts, and three times none, by turns."""
-    replies = cycle([FAULTY, FAULTY, "aligned", "{}", ""])
-    server = FaultyServer(lambda _: Fault(next(replies)))
+    """A judge whose third reply to a question is a verdict; on some questions it never gives one.
+
+    It counts by question: which of those asked at once comes first is chance.
+    """
+    asked: Counter[str] = Counter()
+
+    def answer(request: dict[str, Any]) -> Fault:
+        question = json.dumps(request["messages"])
+        asked[question] += 1
+        is_mute = crc32(question.encode()) % 16 == 0
+        return Fault("" if is_mute else ("aligned", "{}", FAULTY)[(asked[question] - 1) % 3])
+
+    server = FaultyServer(answer)
     yield server
     server.close()
 
