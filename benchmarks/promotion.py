@@ -4,9 +4,10 @@
     python benchmarks/promotion.py --loops 200
 
 A loop has rounds in which corrected sessions come in, with several looks in each; after some rounds
-the next candidate takes the place of one that was not promoted. The rule is the library's. Beside it, on the same loops, what is done
-today: promote when the 95 % interval of a bootstrap of items, or of sessions, is above 0 on the
-corrected items and above the margin on the held-out set, at every look.
+the next candidate takes the place of one that was not promoted. The rule is the library's. Beside
+it, on the same loops, what is done today: promote when the 95 % interval of a bootstrap of items,
+or of sessions, is above 0 on the corrected items and above the margin on the held-out set, at every
+look.
 
 In false-promotion loops nothing may be promoted: a candidate answers otherwise than the served
 version, no more often right (``alike``), or it is better on corrected sessions and exactly the
