@@ -5,7 +5,6 @@ from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
-from zlib import crc32
 
 import pytest
 from faulty_server import MODEL, Fault, FaultyServer
@@ -44,7 +43,7 @@ def test_every_policy_is_measured_by_its_boxes(tmp_path: Path) -> None:
 
 @pytest.fixture
 def server() -> Iterator[FaultyServer]:
-    """A judge whose third reply to a question is a verdict; on some questions it never gives one.
+    """A judge whose third reply to a question is a verdict, after two that are none.
 
     It counts by question: which of those asked at once comes first is chance.
     """
@@ -53,8 +52,7 @@ def server() -> Iterator[FaultyServer]:
     def answer(request: dict[str, Any]) -> Fault:
         question = json.dumps(request["messages"])
         asked[question] += 1
-        is_mute = crc32(question.encode()) % 16 == 0
-        return Fault("" if is_mute else ("aligned", "{}", FAULTY)[(asked[question] - 1) % 3])
+        return Fault(("aligned", "{}", FAULTY)[(asked[question] - 1) % 3])
 
     server = FaultyServer(answer)
     yield server
