@@ -1,10 +1,10 @@
 """``groupwise feedback``: what was said is shown, handed on, taken back and deleted."""
 
+import io
 import json
-import os
-import time
 
 import pytest
+from PIL import Image
 
 from groupwise.cli.feedback import PERSON_KEY_VARIABLE
 from groupwise.core import read_jsonl
@@ -18,16 +18,19 @@ def set_key(monkeypatch):
     monkeypatch.setenv(PERSON_KEY_VARIABLE, KEY)
 
 
+def draw_picture() -> bytes:
+    stream = io.BytesIO()
+    Image.new("RGB", (8, 8), "red").save(stream, "PNG")
+    return stream.getvalue()
+
+
 @pytest.fixture
 def kept(tmp_path):
     """Four answers of two versions: confirmed, corrected, disagreed on, and silent."""
     store = FeedbackStore(tmp_path / "kept")
-    picture = store.pictures.keep(b"not looked at")
     for number, version in enumerate(("v1", "v1", "v2", "v2")):
-        shown = Shown(
-            f"a{number}", number, {"task": "写"}, "s", (picture,), "on-task", 0.9, version
-        )
-        store.remember(shown)
+        shown = Shown(f"a{number}", number, {"task": "写"}, "s", (), "on-task", 0.9, version)
+        store.remember(shown, [draw_picture()])
     ann, bob = (name_person(user, KEY.encode()) for user in ("ann", "bob"))
     store.say("a0", ann, "on-task")
     store.say("a1", ann, "off-task")
@@ -58,9 +61,8 @@ def test_what_teaches_most_comes_first(command_line, kept, tmp_path):
 def test_labels_come_back_from_label_studio(command_line, kept, tmp_path):
     path = tmp_path / "tasks.json"
     done = command_line("feedback", "export", kept, "--format", "label-studio", "--out", path)
-    assert "4 tasks, 3 of them labelled" in done.stdout
-    tasks = json.loads(path.read_text())
-    [silent] = [task for task in tasks if not task["annotations"]]
+    assert "4 tasks" in done.stdout
+    [silent] = [t for t in json.loads(path.read_text()) if t["data"]["groupwise_id"] == "a3"]
     choice = {**silent["predictions"][0]["result"][0], "value": {"choices": ["off-task"]}}
     silent["annotations"] = [{"completed_by": {"email": "eve"}, "result": [choice]}]
     unknown = {"data": {"groupwise_id": "zz"}, "annotations": silent["annotations"]}
@@ -82,11 +84,20 @@ def test_a_person_is_deleted_and_the_versions_are_told(command_line, kept):
 
 
 def test_pictures_of_old_answers_are_deleted(command_line, kept):
-    [picture] = (kept / "pictures").iterdir()
-    os.utime(picture, (time.time() - 7200,) * 2)
     done = command_line("feedback", "delete-pictures", kept, "--older-than-days", "1")
     assert done.stdout == "1 pictures deleted\n"
     assert list((kept / "pictures").iterdir()) == []
+
+
+def test_regions_are_blacked_out(command_line, kept):
+    [picture] = (kept / "pictures").iterdir()
+    done = command_line("feedback", "black-out", kept, picture.name, "--box", "0,0,8,4")
+    [left] = (kept / "pictures").iterdir()
+    assert done.stdout == f"the picture is {left.name} now\n"
+    shown = Image.open(left)
+    assert (shown.getpixel((7, 3)), shown.getpixel((7, 4))) == ((0, 0, 0), (255, 0, 0))
+    done = command_line("feedback", "black-out", kept, left.name, "--box", "1,2,3")
+    assert (done.returncode, "--box is four whole numbers" in done.stderr) == (2, True)
 
 
 def test_without_a_key_no_person_is_named(command_line, kept, monkeypatch):

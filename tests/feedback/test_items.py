@@ -91,21 +91,23 @@ def make_item(name: str, *labels: str) -> FeedbackItem:
     return FeedbackItem(shown, said)
 
 
-def test_label_studio_gives_back_what_it_was_given(tmp_path):
-    items = [make_item("a", "off-task", "on-task"), make_item("b", "on-task")]
-    silent = make_item("c", "on-task").shown
+def test_tasks_have_the_answer_and_annotations_are_read(tmp_path):
     path = tmp_path / "tasks.json"
-    write_label_studio(path, [*(i.shown for i in items), silent], address="http://x/", said=items)
-    first, _, last = json.loads(path.read_text())
-    assert first["data"]["picture"] == "http://x/abcd"
+    write_label_studio(path, [make_item(name, "off-task").shown for name in "ab"], address="x/")
+    first, second = json.loads(path.read_text())
+    assert first["data"]["picture"] == "x/abcd"
     assert first["data"]["task"] == "写"
-    assert first["predictions"][0]["score"] == 0.75
-    assert first["predictions"][0]["result"][0]["value"] == {"choices": ["on-task"]}
-    assert last["annotations"] == []
+    [prediction] = first["predictions"]
+    assert (prediction["score"], prediction["model_version"]) == (0.75, "v1")
+    [choice] = prediction["result"]
+    assert choice["value"] == {"choices": ["on-task"]}
+    for task, people in ((first, (3, 4)), (second, ({"email": "eve"},))):
+        task["annotations"] = [{"completed_by": one, "result": [choice]} for one in people]
+    path.write_text(json.dumps([first, second]))
     assert read_label_studio(path) == [
-        ("a", "p0", "off-task"),
-        ("a", "p1", "on-task"),
-        ("b", "p0", "on-task"),
+        ("a", "3", "on-task"),
+        ("a", "4", "on-task"),
+        ("b", "eve", "on-task"),
     ]
 
 

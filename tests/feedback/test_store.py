@@ -1,12 +1,12 @@
 """The store: nothing is lost, doubled or overwritten, whoever writes and whatever ends it."""
 
+import io
 import os
 import signal
 import sqlite3
 import subprocess
 import sys
-import time
-from pathlib import Path
+from dataclasses import replace
 
 import pytest
 from alembic.autogenerate import compare_metadata
@@ -63,8 +63,9 @@ def store(tmp_path, url):
 
 
 def test_what_was_kept_is_read(store, tmp_path, url):
-    shown = make_shown("a", 1.5, pictures=("x", "y"), prediction=None, confidence=None)
-    store.remember(shown)
+    given = make_shown("a", 1.5, prediction=None, confidence=None)
+    shown = store.remember(given, [b"x", b"y"])
+    assert shown == replace(given, pictures=(digest_bytes(b"x"), digest_bytes(b"y")))
     assert store.read("a") is None
     assert store.list_unlabelled() == [shown]
     assert store.say("a", "p", "off-task")
@@ -106,7 +107,6 @@ def test_what_is_not_there_is_refused(store):
     for work in (
         lambda: store.say("b", "p", "on-task"),
         lambda: store.read("b"),
-        lambda: store.black_out("b", 1, []),
     ):
         with pytest.raises(DataError, match="there is no answer 'b'"):
             work()
@@ -148,53 +148,61 @@ def test_deleting_a_person_tells_the_versions_that_learned_from_them(store):
     assert store.delete_person("p").num_labels == 0
 
 
-def write_picture(store, path: Path, colour: str) -> str:
-    Image.new("RGB", (20, 10), colour).save(path)
-    return store.pictures.keep(path.read_bytes())
+def draw(colour: str) -> bytes:
+    stream = io.BytesIO()
+    Image.new("RGB", (20, 10), colour).save(stream, "PNG")
+    return stream.getvalue()
 
 
-def test_pictures_go_when_their_time_is_over(tmp_path):
-    store = FeedbackStore(tmp_path / "kept", clock=lambda: time.time() + 7200)
-    red, blue = (write_picture(store, tmp_path / "one.png", c) for c in ("red", "blue"))
-    store.remember(make_shown("old", 10, pictures=(red, blue)))
-    store.remember(make_shown("new", 20, pictures=(blue,)))
+def test_pictures_go_when_their_time_is_over(store):
+    old = store.remember(make_shown("old", 10), [draw("red"), draw("blue")])
+    store.remember(make_shown("new", 20), [draw("blue")])
+    red, blue = old.pictures
     assert store.delete_pictures(before_s=15) == 1
     assert store.pictures.find(red) is None
-    assert store.pictures.find(blue).read_bytes() == (tmp_path / "one.png").read_bytes()
+    assert store.pictures.find(blue).read_bytes() == draw("blue")
     assert store.list_unlabelled()[0].pictures == (red, blue)
+
+
+def test_pictures_of_answers_that_are_not_kept_any_more_are_gone(tmp_path, url):
+    store = FeedbackStore(tmp_path, url, max_items=3)
+    colours = ("red", "green", "red", "blue", "black", "white")
+    for number, colour in enumerate(colours):
+        store.remember(make_shown(f"{number}", number), [draw(colour)])
+    left = {path.name for path in (tmp_path / "pictures").iterdir()}
+    assert left == {digest_bytes(draw(colour)) for colour in colours[3:]}
     store.close()
 
 
-def test_a_picture_whose_answer_is_on_its_way_stays(store, tmp_path):
-    name = write_picture(store, tmp_path / "one.png", "red")
-    assert store.delete_pictures(before_s=time.time()) == 0
-    assert store.pictures.find(name) is not None
-
-
-def test_what_is_blacked_out_is_gone_for_good(store, tmp_path):
-    name = write_picture(store, tmp_path / "one.png", "red")
-    store.remember(make_shown("a", pictures=(name,)))
-    other = store.black_out("a", 1, [(2, 3, 5, 6), (19, 9, 20, 10)])
-    picture = open_picture(store.pictures.find(other))
+def test_what_is_blacked_out_is_gone_for_good_wherever_it_was_shown(store):
+    red, blue = draw("red"), draw("blue")
+    for answer in ("a", "b"):
+        store.remember(make_shown(answer), [blue, red])
+    name = digest_bytes(red)
+    new = store.black_out(name, [(2, 3, 5, 6), (19, 9, 20, 10)])
+    picture = open_picture(store.pictures.find(new))
     black = {(x, y) for x in range(20) for y in range(10) if picture.getpixel((x, y)) == (0, 0, 0)}
     assert black == {(x, y) for x in (2, 3, 4) for y in (3, 4, 5)} | {(19, 9)}
     assert store.pictures.find(name) is None
-    assert store.list_unlabelled()[0].pictures == (other,)
-    assert other == digest_bytes(store.pictures.find(other).read_bytes())
-    for number, box, words in (
-        (2, (0, 0, 1, 1), "no 2"),
-        (1, (0, 0, 21, 1), "is not in a picture"),
+    assert [s.pictures for s in store.list_unlabelled()] == [(digest_bytes(blue), new)] * 2
+    assert new == digest_bytes(store.pictures.find(new).read_bytes())
+    for which, box, words in (
+        (name, (0, 0, 1, 1), "was deleted"),
+        (new, (0, 0, 21, 1), "is not in a picture of 20 x 10"),
+        (new, (5, 5, 5, 6), "is not in a picture"),
     ):
         with pytest.raises(DataError, match=words):
-            store.black_out("a", number, [box])
+            store.black_out(which, [box])
 
 
-def test_a_picture_that_another_answer_shows_stays(store, tmp_path):
-    name = write_picture(store, tmp_path / "one.png", "red")
-    for answer in ("a", "b"):
-        store.remember(make_shown(answer, pictures=(name,)))
-    store.black_out("a", 1, [(0, 0, 1, 1)])
-    assert store.pictures.find(name) is not None
+def test_what_was_deleted_is_not_in_the_file_any_more(tmp_path):
+    store = FeedbackStore(tmp_path)
+    store.remember(make_shown("a"))
+    store.say("a", "p", "nobody shall read this")
+    store.delete_person("p")
+    store.close()
+    files = [path for path in tmp_path.iterdir() if path.is_file()]
+    assert all(b"nobody shall" not in path.read_bytes() for path in files)
 
 
 SPEAKER = """

@@ -117,6 +117,17 @@ def test_a_store_that_cannot_be_written_is_told(client, headers, store, draw, mo
     assert (refused.status_code, refused.headers["Retry-After"]) == (503, "1")
 
 
+def test_who_asks_is_answered_though_nothing_can_be_kept(client, headers, store, draw, monkeypatch):
+    def fail(*given):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(store, "remember", fail)
+    told = ask(client, headers, draw("red"))
+    assert (told["answer"], told["answer_id"]) == ("不通过", None)
+    lines = client.get("/metrics", headers=headers).text.splitlines()
+    assert 'groupwise_answers_kept_total{kept="no"} 1.0' in lines
+
+
 def start_job(folder: Path) -> tuple[subprocess.Popen, httpx2.Client]:
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))

@@ -1,6 +1,6 @@
 """Feedback as files: JSONL with everything, and Label Studio's JSON for people who label there."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -8,7 +8,7 @@ from typing import Any
 from pydantic import TypeAdapter, ValidationError
 
 from groupwise.core import DataError, read_json, read_jsonl, write_json, write_jsonl
-from groupwise.feedback.items import FeedbackItem, GivenLabel, Shown
+from groupwise.feedback.items import FeedbackItem, Shown
 
 _ITEM = TypeAdapter(FeedbackItem)
 _CONTROL, _SHOWN = "label", "picture"
@@ -42,22 +42,20 @@ def read_items(path: Path) -> list[FeedbackItem]:
     return items
 
 
-def write_label_studio(
-    path: Path, shown: Iterable[Shown], *, address: str, said: Iterable[FeedbackItem] = ()
-) -> None:
+def write_label_studio(path: Path, shown: Iterable[Shown], *, address: str) -> None:
     """Write tasks that Label Studio imports, with the model's answer as a prediction.
+
+    What people said here is left out: it would come back as another person's word.
 
     Args:
         path: of the file.
         shown: the answers.
         address: what stands before a picture's digest, such as ``/data/local-files/?d=feedback/``.
-        said: what people said of some of them already.
     """
-    known = {item.shown.id: item.labels for item in said}
-    write_json(path, [_write_task(one, address, known.get(one.id, ())) for one in shown])
+    write_json(path, [_write_task(one, address) for one in shown])
 
 
-def _write_task(shown: Shown, address: str, labels: Sequence[GivenLabel]) -> dict[str, Any]:
+def _write_task(shown: Shown, address: str) -> dict[str, Any]:
     pictures = [address + name for name in shown.pictures]
     data = {**shown.row, "groupwise_id": shown.id, "pictures": pictures}
     if pictures:
@@ -67,10 +65,6 @@ def _write_task(shown: Shown, address: str, labels: Sequence[GivenLabel]) -> dic
         result = [_write_choice(shown.prediction)]
         score = {} if shown.confidence is None else {"score": shown.confidence}
         task["predictions"] = [{"model_version": shown.version, "result": result, **score}]
-    task["annotations"] = [
-        {"result": [_write_choice(given.label)], "completed_by": {"email": given.person}}
-        for given in labels
-    ]
     return task
 
 

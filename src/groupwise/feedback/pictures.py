@@ -10,7 +10,6 @@ from groupwise.core import DataError, digest_bytes, open_picture, replace_file
 
 Box = tuple[int, int, int, int]
 """Left, top, right, bottom in pixels of a picture as shown; right and bottom are outside."""
-_NEW_S = 3600.0
 
 
 class PictureFolder:
@@ -27,11 +26,8 @@ class PictureFolder:
     def keep(self, content: bytes) -> str:
         """Store a picture and return its name, its digest."""
         name = digest_bytes(content)
-        path = self._folder / name
-        if path.is_file():
-            path.touch()
-        else:
-            replace_file(path, [content])
+        if self.find(name) is None:
+            replace_file(self._folder / name, [content])
         return name
 
     def find(self, name: str) -> Path | None:
@@ -63,14 +59,10 @@ class PictureFolder:
         """Delete a picture, if it is there."""
         (self._folder / name).unlink(missing_ok=True)
 
-    def delete_others(self, kept: Iterable[str], *, now_s: float) -> int:
-        """Delete all pictures but these and those of the last hour, and return how many.
-
-        An answer that shows a new picture may still be on its way.
-        """
-        names, gone = set(kept), 0
-        for path in self._folder.iterdir():
-            if path.name not in names and now_s - path.stat().st_mtime > _NEW_S:
-                path.unlink(missing_ok=True)
-                gone += 1
-        return gone
+    def delete_others(self, kept: Iterable[str]) -> int:
+        """Delete all pictures but these, and return how many."""
+        names = set(kept)
+        gone = [path for path in self._folder.iterdir() if path.name not in names]
+        for path in gone:
+            path.unlink(missing_ok=True)
+        return len(gone)

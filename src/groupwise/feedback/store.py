@@ -4,14 +4,25 @@ A label is on disk before ``say`` returns, and saying it again changes nothing.
 """
 
 import time
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Callable, Generator, Iterable, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from alembic import command
 from alembic.config import Config as AlembicConfig
-from sqlalchemy import Connection, Engine, create_engine, delete, event, func, select
+from sqlalchemy import (
+    Connection,
+    Engine,
+    String,
+    cast,
+    create_engine,
+    delete,
+    event,
+    func,
+    select,
+)
 from sqlalchemy.engine import Row, make_url
 from sqlalchemy.exc import ArgumentError, IntegrityError, NoSuchModuleError, SQLAlchemyError
 
@@ -62,25 +73,32 @@ class FeedbackStore:
         self._max_items = max_items
         self._clock = clock
         self._engine = _open(url or f"sqlite:///{folder.absolute() / 'feedback.db'}")
-        with self._engine.begin() as connection:
+        with self._write() as connection:
             self._trim(connection)
 
     def close(self) -> None:
         """Let go of the database."""
         self._engine.dispose()
 
-    def remember(self, shown: Shown) -> None:
-        """Keep an answer, so that people can speak of it; its pictures are kept before it.
+    def remember(self, shown: Shown, contents: Iterable[bytes] = ()) -> Shown:
+        """Keep an answer, so that people can speak of it, and return it with its pictures' names.
+
+        Args:
+            shown: the answer.
+            contents: of its pictures, in order.
 
         Raises:
             DataError: if there is an answer with this id.
         """
-        with self._engine.begin() as connection:
+        with self._write() as connection:
+            names = [self.pictures.keep(content) for content in contents]
+            kept = replace(shown, pictures=tuple(names))
             try:
-                connection.execute(ANSWERS.insert(), asdict(shown))
+                connection.execute(ANSWERS.insert(), asdict(kept))
             except IntegrityError as error:
                 raise DataError(f"there is an answer {shown.id!r} already") from error
             self._trim(connection)
+        return kept
 
     def say(self, answer: str, person: str, label: str | None) -> bool:
         """Record what a person says of an answer; None takes back what they said.
@@ -156,41 +174,42 @@ class FeedbackStore:
 
     def delete_pictures(self, before_s: float) -> int:
         """Delete pictures that no answer from this time on shows; return how many."""
-        with self._engine.begin() as connection:
-            query = select(ANSWERS.c.pictures).where(ANSWERS.c.at_s >= before_s)
-            kept = {name for names in connection.execute(query).scalars() for name in names}
-            return self.pictures.delete_others(kept, now_s=self._clock())
+        with self._write() as connection:
+            return self._delete_unseen(connection, before_s)
 
-    def black_out(self, answer: str, number: int, boxes: Sequence[Box]) -> str:
-        """Make regions of an answer's picture black for good, and return its new name.
+    def black_out(self, name: str, boxes: Sequence[Box]) -> str:
+        """Make regions of a picture black for good, in every answer that shows it.
 
-        Args:
-            answer: the answer's id.
-            number: of the picture, from 1.
-            boxes: the regions.
+        Returns:
+            The picture's new name.
 
         Raises:
             DataError: if there is no such picture (any more), or a box is not inside it.
         """
-        with self._engine.begin() as connection:
-            _lock(connection, answer)
-            query = select(ANSWERS.c.pictures).where(ANSWERS.c.id == answer)
-            names = list(connection.execute(query).scalar_one())
-            if not 1 <= number <= len(names):
-                raise DataError(f"the answer {answer!r} has {len(names)} pictures, no {number}")
-            old = names[number - 1]
-            names[number - 1] = self.pictures.black_out(old, boxes)
-            changed = ANSWERS.update().where(ANSWERS.c.id == answer).values(pictures=names)
-            connection.execute(changed)
-            shown = connection.execute(select(ANSWERS.c.pictures)).scalars()
-            if not any(old in each for each in shown):
-                self.pictures.delete(old)
-        return names[number - 1]
+        with self._write() as connection:
+            new = self.pictures.black_out(name, boxes)
+            is_shown = cast(ANSWERS.c.pictures, String).contains(name)
+            for row in list(connection.execute(select(ANSWERS).where(is_shown))):
+                names = [new if each == name else each for each in row.pictures]
+                changed = ANSWERS.update().where(ANSWERS.c.id == row.id)
+                connection.execute(changed.values(pictures=names))
+            if new != name:
+                self.pictures.delete(name)
+        return new
 
     def _read(self) -> Connection:
         return self._engine.connect().execution_options(is_reading=True)
 
+    @contextmanager
+    def _write(self) -> Generator[Connection]:
+        """Give a transaction that alone changes answers and pictures."""
+        with self._engine.begin() as connection:
+            if connection.dialect.name == "postgresql":
+                connection.exec_driver_sql("LOCK TABLE answers IN EXCLUSIVE MODE")
+            yield connection
+
     def _trim(self, connection: Connection) -> None:
+        """Delete the oldest answers over the limit, and some more, so that it is seldom done."""
         total = connection.execute(select(func.count()).select_from(ANSWERS)).scalar_one()
         if total <= self._max_items:
             return
@@ -198,11 +217,17 @@ class FeedbackStore:
         oldest = (
             select(ANSWERS.c.id)
             .order_by(is_spoken_of, ANSWERS.c.at_s, ANSWERS.c.id)
-            .limit(total - self._max_items)
+            .limit(total - self._max_items + self._max_items // 100)
         )
         gone = list(connection.execute(oldest).scalars())
         connection.execute(delete(WORDS).where(WORDS.c.answer.in_(gone)))
         connection.execute(delete(ANSWERS).where(ANSWERS.c.id.in_(gone)))
+        self._delete_unseen(connection, before_s=float("-inf"))
+
+    def _delete_unseen(self, connection: Connection, before_s: float) -> int:
+        query = select(ANSWERS.c.at_s, ANSWERS.c.pictures)
+        rows = [row for row in connection.execute(query) if row.at_s >= before_s]
+        return self.pictures.delete_others({name for row in rows for name in row.pictures})
 
 
 def _open(url: str) -> Engine:
@@ -232,9 +257,18 @@ def _hide(url: str) -> str:
 
 
 def _set_up_sqlite(connection: Any, record: object) -> None:
-    """Let readers and one writer work at once, and let a commit be on disk when it returns."""
+    """Let readers and one writer work at once; a commit is on disk when it returns.
+
+    What is deleted is overwritten.
+    """
     connection.isolation_level = None
-    for pragma in ("journal_mode=WAL", "synchronous=FULL", "busy_timeout=60000", "foreign_keys=ON"):
+    for pragma in (
+        "busy_timeout=60000",
+        "journal_mode=WAL",
+        "synchronous=FULL",
+        "foreign_keys=ON",
+        "secure_delete=ON",
+    ):
         connection.execute(f"PRAGMA {pragma}")
 
 

@@ -10,6 +10,7 @@ from sqlalchemy import (
     MetaData,
     String,
     Table,
+    Text,
 )
 
 METADATA = MetaData()
@@ -22,7 +23,7 @@ ANSWERS = Table(
     Column("row", JSON, nullable=False),
     Column("session", String(200), nullable=False),
     Column("pictures", JSON, nullable=False),
-    Column("prediction", String(1000)),
+    Column("prediction", Text),
     Column("confidence", Double),
     Column("version", String(200), nullable=False),
     Index("answers_by_time", "at_s"),
@@ -34,7 +35,7 @@ WORDS = Table(
     Column("number", Integer, primary_key=True),
     Column("answer", ForeignKey("answers.id", ondelete="CASCADE"), nullable=False),
     Column("person", String(64), nullable=False),
-    Column("label", String(1000)),
+    Column("label", Text),
     Column("at_s", Double, nullable=False),
     Index("words_by_answer", "answer", "person"),
     Index("words_by_person", "person"),

@@ -89,7 +89,7 @@ class Reply(BaseModel):
     needs_person: bool = Field(description="No answer, or one that is not to be trusted.")
     details: dict[str, Any]
     model: str = Field(description="Version of the model, as predict writes it.")
-    answer_id: str | None = Field(description="For /v1/feedback; null if the server takes none.")
+    answer_id: str | None = Field(description="For /v1/feedback; null if it was not kept.")
 
 
 class State:
@@ -194,7 +194,7 @@ def build_app(
     _add_predict(app, state)
     _add_chat(app, state)
     if desk is not None:
-        _add_feedback(app, desk)
+        _add_feedback(app, state, desk)
     return app
 
 
@@ -251,6 +251,7 @@ def _add_predict(app: FastAPI, state: State) -> None:
                     name = None
                     if state.desk is not None:
                         name = await state.desk.remember(request, answer, paths.files)
+                        state.meters.kept.labels("no" if name is None else "yes").inc()
         _count(state, answer, monotonic() - started)
         return _write_reply(request.id, answer, state.version, answer_id=name)
 
@@ -283,7 +284,7 @@ def _add_chat(app: FastAPI, state: State) -> None:
         return write_chat_reply(answer, name=uuid4().hex, version=state.version, at_s=int(time()))
 
 
-def _add_feedback(app: FastAPI, desk: "Desk") -> None:
+def _add_feedback(app: FastAPI, state: State, desk: "Desk") -> None:
     from groupwise.serving.feedback import FeedbackBody, FeedbackReply
 
     known = (401, 408, 413, 415, 422, 429, 503)
@@ -297,7 +298,11 @@ def _add_feedback(app: FastAPI, desk: "Desk") -> None:
         openapi_extra=write_schema(FeedbackBody),
     )
     async def take_feedback(http: HttpRequest) -> FeedbackReply:
-        return await desk.take(await read_json_body(http, FeedbackBody))
+        body = await read_json_body(http, FeedbackBody)
+        with state.places.take():
+            reply = await desk.take(body)
+        state.meters.feedback.labels("new" if reply.is_new else "known").inc()
+        return reply
 
 
 def _write_reply(name: str, answer: Answer, version: str, *, answer_id: str | None) -> Reply:

@@ -64,25 +64,29 @@ class Desk:
         self._thread.shutdown()
         self._store.close()
 
-    async def remember(self, request: Request, answer: Answer, pictures: Sequence[Path]) -> str:
-        """Keep an answer and return its id."""
-        name = uuid4().hex
+    async def remember(
+        self, request: Request, answer: Answer, pictures: Sequence[Path]
+    ) -> str | None:
+        """Keep an answer and return its id; None if the store cannot be written."""
+        shown = Shown(
+            id=uuid4().hex,
+            at_s=time.time(),
+            row=request.row,
+            session=str(request.row.get("session", ""))[:200],
+            pictures=(),
+            prediction=answer.answer,
+            confidence=answer.confidence,
+            version=self._version,
+        )
 
         def keep() -> None:
-            shown = Shown(
-                id=name,
-                at_s=time.time(),
-                row=request.row,
-                session=str(request.row.get("session", ""))[:200],
-                pictures=tuple(self._store.pictures.keep(path.read_bytes()) for path in pictures),
-                prediction=answer.answer,
-                confidence=answer.confidence,
-                version=self._version,
-            )
-            self._store.remember(shown)
+            self._store.remember(shown, (path.read_bytes() for path in pictures))
 
-        await self._run(keep)
-        return name
+        try:
+            await self._run(keep)
+        except (HTTPException, OSError):  # whoever asked gets the answer all the same
+            return None
+        return shown.id
 
     async def take(self, body: FeedbackBody) -> FeedbackReply:
         """Record what a person says.

@@ -40,6 +40,18 @@ class Meters:
         self.waiting = Gauge(
             "groupwise_requests_waiting", "Requests taken and not answered.", registry=self.registry
         )
+        self.kept = Counter(
+            "groupwise_answers_kept_total",
+            "Answers by whether they were kept for feedback.",
+            ["kept"],
+            registry=self.registry,
+        )
+        self.feedback = Counter(
+            "groupwise_feedback_total",
+            "What people said, by whether it was new.",
+            ["word"],
+            registry=self.registry,
+        )
         self.errors = Counter(
             "groupwise_predictor_errors_total",
             "Questions that the predictor broke on.",

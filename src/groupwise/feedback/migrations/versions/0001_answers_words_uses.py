@@ -16,7 +16,7 @@ def upgrade() -> None:
         sa.Column("row", sa.JSON, nullable=False),
         sa.Column("session", sa.String(200), nullable=False),
         sa.Column("pictures", sa.JSON, nullable=False),
-        sa.Column("prediction", sa.String(1000)),
+        sa.Column("prediction", sa.Text),
         sa.Column("confidence", sa.Double),
         sa.Column("version", sa.String(200), nullable=False),
     )
@@ -31,7 +31,7 @@ def upgrade() -> None:
             nullable=False,
         ),
         sa.Column("person", sa.String(64), nullable=False),
-        sa.Column("label", sa.String(1000)),
+        sa.Column("label", sa.Text),
         sa.Column("at_s", sa.Double, nullable=False),
     )
     op.create_index("words_by_answer", "words", ["answer", "person"])
