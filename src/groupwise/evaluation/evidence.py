@@ -8,8 +8,8 @@ the evidence.
 In shapes ``...`` is any number of data sets and G sessions. A session's gain is the mean of its
 items' differences, so that every session counts the same, in [-1, 1].
 
-Source: Waudby-Smith & Ramdas 2024, "Estimating means of bounded random variables by betting",
-sections 4.1 and 4.4; the bettor of many constant shares is Cover's 1991 universal portfolio on a
+Source: Waudby-Smith & Ramdas 2024, "Estimating means of bounded random variables by betting"
+(the capital process); the bettor of many constant shares is Cover's 1991 universal portfolio on a
 grid, whose wealth does not depend on the order of sessions.
 """
 
@@ -33,11 +33,6 @@ def weigh_gains(gains: ArrayLike, margin: float = 0.0) -> Floats:
         ValueError: if a gain or the margin is out of range.
     """
     return np.exp(_weigh(_check(gains), margin))
-
-
-def follow_wealth(gains: ArrayLike, margin: float = 0.0) -> Floats:
-    """Return ``weigh_gains`` (..., G) after each session, in the order given."""
-    return np.exp(_mix(np.log1p(_stake(_check(gains), margin)).cumsum(axis=-2)))
 
 
 def bound_gain_below(gains: ArrayLike, level: float) -> float:
