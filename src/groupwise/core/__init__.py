@@ -68,6 +68,7 @@ from groupwise.core.outputs import (
     check_sealed,
     find_unlike,
     read_manifest,
+    seal,
     write_digests,
 )
 from groupwise.core.paths import is_below
@@ -163,6 +164,7 @@ __all__ = [
     "read_picture",
     "replace_file",
     "report_places",
+    "seal",
     "seed_everything",
     "split_opening",
     "store_picture",

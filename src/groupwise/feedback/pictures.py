@@ -21,18 +21,18 @@ class PictureFolder:
 
     def __init__(self, folder: Path) -> None:
         folder.mkdir(parents=True, exist_ok=True)
-        self._folder = folder
+        self.folder = folder
 
     def keep(self, content: bytes) -> str:
         """Store a picture and return its name, its digest."""
         name = digest_bytes(content)
         if self.find(name) is None:
-            replace_file(self._folder / name, [content])
+            replace_file(self.folder / name, [content])
         return name
 
     def find(self, name: str) -> Path | None:
         """Return the file of a picture; None if it was deleted."""
-        path = self._folder / name
+        path = self.folder / name
         return path if path.is_file() else None
 
     def black_out(self, name: str, boxes: Sequence[Box]) -> str:
@@ -57,12 +57,12 @@ class PictureFolder:
 
     def delete(self, name: str) -> None:
         """Delete a picture, if it is there."""
-        (self._folder / name).unlink(missing_ok=True)
+        (self.folder / name).unlink(missing_ok=True)
 
     def delete_others(self, kept: Iterable[str]) -> int:
         """Delete all pictures but these, and return how many."""
         names = set(kept)
-        gone = [path for path in self._folder.iterdir() if path.name not in names]
+        gone = [path for path in self.folder.iterdir() if path.name not in names]
         for path in gone:
             path.unlink(missing_ok=True)
         return len(gone)

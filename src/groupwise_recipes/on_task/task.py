@@ -52,6 +52,7 @@ class OnTask(Task[OnTaskConfig]):
     }
     slices: ClassVar = ("language", "difficulty")
     concepts: ClassVar = ("activity", "task_activity")
+    worded: ClassVar = ("task", "task_description", "task_en")
 
     def inputs(self, config: OnTaskConfig) -> Mapping[str, str]:
         """Return what the screens and the judge's model are known by."""
