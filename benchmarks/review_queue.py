@@ -45,8 +45,8 @@ def answer(screens: Sequence[Screenshot], seed: int) -> list[Shown]:
     for fold in FOLDS:
         model = ExtraTreesClassifier(TREES, random_state=derive_seed(seed, "trees", fold))
         model.fit(thumbnails[folds != fold], names[folds != fold])
-        for place in np.flatnonzero(folds == fold):
-            [shares] = model.predict_proba(thumbnails[place : place + 1])
+        places = np.flatnonzero(folds == fold)
+        for place, shares in zip(places, model.predict_proba(thumbnails[places]), strict=True):
             best = int(shares.argmax())
             found[place] = Shown(
                 id=str(place),

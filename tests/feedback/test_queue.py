@@ -127,7 +127,9 @@ def test_further_answers_of_a_cluster_wait_for_other_clusters():
 def test_where_an_answer_stands_at_random_does_not_depend_on_the_others():
     shown = [make_shown(f"{number}") for number in range(20)]
     whole = order_for_people(shown, order="random", seed=1)
-    assert order_for_people(shown[:9], order="random", seed=1) == [s for s in whole if s in shown[:9]]
+    assert order_for_people(shown[:9], order="random", seed=1) == [
+        s for s in whole if s in shown[:9]
+    ]
     assert order_for_people(shown, order="random", seed=2) != whole
 
 
