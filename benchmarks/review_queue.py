@@ -1,6 +1,6 @@
 """How many mistakes people find among the first answers that they are asked about, by order.
 
-    GROUPWISE_DATA=DATA python benchmarks/review_queue.py --json benchmarks/results/review_queue.json
+    GROUPWISE_DATA=DATA python benchmarks/review_queue.py --json results.json
 
 A classifier of screenshots (extremely randomised trees on thumbnails) names the activity of each
 picture of the screenagent set's folds 0 to 2; each fold is answered by a model of the other two, so

@@ -9,8 +9,6 @@ from PIL import Image
 
 from groupwise.core import DataError
 from groupwise.feedback import (
-    FeedbackItem,
-    GivenLabel,
     Shown,
     describe_look,
     order_for_people,
@@ -32,10 +30,6 @@ LOOKS = {"p": "00ff", "q": "00ff"}
 ORDERS = ("value", "random", "oldest")
 
 
-def label(shown):
-    return FeedbackItem(shown, (GivenLabel("ann", "yes", 1.0),))
-
-
 def make_shown(name, confidence=0.5, **other):
     values = {"row": {}, "session": "", "pictures": (), "prediction": "yes", "version": "v1"}
     return Shown(id=name, at_s=0.0, confidence=confidence, **(values | other))
@@ -48,7 +42,7 @@ def list_names(shown):
 @pytest.mark.parametrize("order", ORDERS)
 @given(waiting=WAITING, labelled=WAITING, random=st.randoms())
 def test_every_answer_is_asked_once_whatever_order_they_come_in(order, waiting, labelled, random):
-    said = [label(one) for one in labelled]
+    said = list(labelled)
     found = order_for_people(waiting, said, order=order, looks=LOOKS, seed=3)
     assert sorted(list_names(found)) == sorted(list_names(waiting))
     random.shuffle(waiting)
@@ -89,21 +83,21 @@ def test_labels_of_its_session_never_bring_an_answer_forward(waiting, labelled, 
     one = data.draw(st.sampled_from(waiting))
     if not one.session:
         return
-    said = [label(other) for other in labelled]
-    more = [*said, label(make_shown("further", session=one.session))]
+    said = labelled
+    more = [*said, make_shown("further", session=one.session)]
     before, after = (list_names(order_for_people(waiting, s)).index(one.id) for s in (said, more))
     assert after >= before
 
 
 @given(WAITING, WAITING)
 def test_people_are_asked_the_same_one_by_one(waiting, labelled):
-    said, left, asked = [label(one) for one in labelled], list(waiting), []
+    said, left, asked = list(labelled), list(waiting), []
     for _ in waiting:
         first = order_for_people(left, said, looks=LOOKS)[0]
         asked.append(first)
         left.remove(first)
-        said.append(label(first))
-    assert asked == order_for_people(waiting, [label(one) for one in labelled], looks=LOOKS)
+        said.append(first)
+    assert asked == order_for_people(waiting, labelled, looks=LOOKS)
 
 
 def test_who_has_no_answer_or_no_confidence_comes_first():
@@ -120,7 +114,7 @@ def test_further_answers_of_a_cluster_wait_for_other_clusters():
     other = make_shown("b", 0.5, pictures=("r",))
     assert list_names(order_for_people([*alike, other])) == ["a0", "a1", "b"]
     assert list_names(order_for_people([*alike, other], looks=LOOKS)) == ["a0", "b", "a1"]
-    said = [label(make_shown("before", pictures=("q",)))]
+    said = [make_shown("before", pictures=("q",))]
     assert list_names(order_for_people([*alike, other], said, looks=LOOKS)) == ["b", "a0", "a1"]
 
 

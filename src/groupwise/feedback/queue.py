@@ -12,7 +12,7 @@ from math import sqrt
 from typing import Literal
 
 from groupwise.core import derive_seed
-from groupwise.feedback.items import FeedbackItem, Shown
+from groupwise.feedback.items import Shown
 
 QueueOrder = Literal["value", "random", "oldest"]
 """``value``, and its rivals: ``random`` by a seed, and ``oldest`` first."""
@@ -20,7 +20,7 @@ QueueOrder = Literal["value", "random", "oldest"]
 
 def order_for_people(
     waiting: Iterable[Shown],
-    labelled: Iterable[FeedbackItem] = (),
+    labelled: Iterable[Shown] = (),
     *,
     order: QueueOrder = "value",
     looks: Mapping[str, str] | None = None,
@@ -48,7 +48,7 @@ def order_for_people(
     clusters: defaultdict[tuple[str, str], list[Shown]] = defaultdict(list)
     for one in sorted(oldest, key=lambda one: -doubts[one.id]):
         clusters[_name_cluster(one, looks or {})].append(one)
-    known = Counter(_name_cluster(item.shown, looks or {}) for item in labelled)
+    known = Counter(_name_cluster(one, looks or {}) for one in labelled)
     values = {
         one.id: doubts[one.id] / sqrt(1 + known[cluster] + place)
         for cluster, members in clusters.items()
