@@ -1,21 +1,27 @@
 """What people see and say: escaped, in their language, and with every picture that is kept."""
 
 import io
+import re
 from html.parser import HTMLParser
+from pathlib import Path
 
 import pytest
+import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 from PIL import Image
 from starlette.requests import Request
 
+from groupwise.evaluation.page import LANGUAGES
 from groupwise.feedback import Shown, name_person
+from groupwise.serving.review import languages
 from groupwise.serving.review.choices import list_choices
 from groupwise.serving.review.languages import choose_language
 from groupwise.serving.review.pages import render
 from groupwise.serving.review.visitors import make_visitor
 from groupwise.serving.review.waiting import Turn
 
+PLACE = re.compile(r"\{[^}]*\}")
 HOSTILE = (
     "<script>alert(1)</script>",
     '"><img src=x onerror=alert(1)>',
@@ -49,7 +55,7 @@ class Tags(HTMLParser):
 def render_one(text, labels=("yes", "no"), language="en"):
     row = {"task": text, f"{text}!": [text, {"deep": text}]}
     shown = Shown("a", 0.0, row, "", (), text, 0.5, text)
-    turn = Turn(shown, (), 1, 2, 60.0, can_undo=True)
+    turn = Turn(shown, (), 1, 2, 61.0, can_undo=True)
     reply = render(
         "page",
         language,
@@ -69,6 +75,31 @@ def test_whatever_a_text_says_the_page_has_the_same_tags(text, is_open):
     found = Tags(render_one(text, labels))
     assert found.tags == plain.tags
     assert [name for name, _ in found.attributes] == [name for name, _ in plain.attributes]
+
+
+@pytest.mark.parametrize(
+    ("language", "said"),
+    [
+        ("en", "1 done, 2 waiting · about 2 min at your pace"),
+        ("zh", "已完成 1 个，等待 2 个 · 按您的速度约需 2 分钟"),
+    ],
+)
+def test_progress_is_told_in_whole_minutes(language, said):
+    assert said in Tags(render_one("x", language=language)).shown
+
+
+def test_both_languages_have_the_same_words():
+    folder = Path(languages.__file__).with_name("vocabulary")
+    texts = [yaml.safe_load((folder / f"{one}.yaml").read_text("utf-8")) for one in LANGUAGES]
+    english, chinese = [
+        {
+            (section, name): set(PLACE.findall(text))
+            for section in one
+            for name, text in one[section].items()
+        }
+        for one in texts
+    ]
+    assert english == chinese
 
 
 def test_nothing_is_scripted_or_styled_in_the_page():
