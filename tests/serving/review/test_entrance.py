@@ -6,6 +6,7 @@ import httpx2
 import pytest
 
 from groupwise.serving.review.application import ENTRANCE, SESSION
+from groupwise.serving.review.hosts import is_known
 
 PLACES = ("login", "logout", "say", "undo", "skip")
 
@@ -94,6 +95,34 @@ def test_a_form_of_one_session_is_not_taken_in_another(enter, remember, store):
     bob.page = ann.page
     assert bob.say("通过", answer="a").status_code == 403
     assert store.list_items() == []
+
+
+@pytest.mark.parametrize(
+    ("host", "is_ours"),
+    [
+        ("localhost:8000", True),
+        ("LOCALHOST", True),
+        ("127.0.0.1:8000", True),
+        ("192.168.1.7", True),
+        ("[::1]:8000", True),
+        ("pages.example:1", True),
+        ("elsewhere.example", False),
+        ("127.0.0.1.elsewhere.example:8000", False),
+        ("localhost@elsewhere.example", False),
+        ("[::1", False),
+        ("", False),
+    ],
+)
+def test_addresses_and_own_names_are_known(host, is_ours):
+    assert is_known(host, {"localhost", "pages.example"}) == is_ours
+
+
+def test_without_a_token_the_page_has_no_foreign_name(serve, remember):
+    foreign = {"Host": "elsewhere.example"}
+    refused = serve().get("/review/login", headers=foreign)
+    assert (refused.status_code, "set GROUPWISE_TOKEN" in refused.text) == (403, True)
+    assert "default-src" in refused.headers["content-security-policy"]
+    assert serve(token="geheimnis").get("/review/login", headers=foreign).status_code == 200
 
 
 def test_what_is_no_form_is_refused(enter, remember, store):

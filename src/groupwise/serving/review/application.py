@@ -20,6 +20,7 @@ from groupwise.serving.meters import Meters
 from groupwise.serving.review.choices import list_choices
 from groupwise.serving.review.forms import get_text, read_form
 from groupwise.serving.review.headers import SafeHeaders
+from groupwise.serving.review.hosts import KnownHosts
 from groupwise.serving.review.languages import (
     LANGUAGE,
     choose_language,
@@ -62,7 +63,10 @@ def make_review(desk: Desk, settings: ServeSettings, meters: Meters) -> ASGIApp:
         Route("/static/{name}", _send_static),
     ]
     handlers = {HTTPException: _refuse, LoginNeededError: _send_to_login}
-    return SafeHeaders(Starlette(routes=routes, exception_handlers=handlers))  # pyright: ignore[reportArgumentType]
+    app: ASGIApp = Starlette(routes=routes, exception_handlers=handlers)  # pyright: ignore[reportArgumentType]
+    if settings.token is None:
+        app = KnownHosts(app, [settings.host])
+    return SafeHeaders(app)
 
 
 class _Review:
