@@ -1,7 +1,7 @@
 """Under which names the page may be reached while there is no token.
 
 A site elsewhere can let its own name lead to this machine, and then read what a browser here may
-read. It can do so with no address and with no name of ours.
+read. It cannot do that with an address, nor with a name of ours.
 """
 
 from collections.abc import Collection
@@ -11,6 +11,10 @@ from urllib.parse import urlsplit
 from starlette.requests import Request
 from starlette.responses import PlainTextResponse
 from starlette.types import ASGIApp, Receive, Scope, Send
+
+_REFUSAL = PlainTextResponse(
+    "without a token the page is reached by address or as localhost only; set GROUPWISE_TOKEN", 403
+)
 
 
 class KnownHosts:
@@ -40,7 +44,3 @@ def is_known(host: str, names: Collection[str]) -> bool:
     except ValueError:
         return False
 
-
-_REFUSAL = PlainTextResponse(
-    "without a token the page is reached by address or as localhost only; set GROUPWISE_TOKEN", 403
-)
