@@ -6,9 +6,7 @@ from hypothesis import strategies as st
 from groupwise.serving.review.leases import Leases
 
 STEPS = st.lists(
-    st.tuples(
-        st.sampled_from("abcd"), st.sampled_from(["take", "end", "wait"]), st.integers(0, 4)
-    ),
+    st.tuples(st.sampled_from("abcd"), st.sampled_from(["take", "end", "wait"]), st.integers(0, 4)),
     max_size=40,
 )
 

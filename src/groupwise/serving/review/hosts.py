@@ -43,4 +43,3 @@ def is_known(host: str, names: Collection[str]) -> bool:
         return name in names or bool(ip_address(name))
     except ValueError:
         return False
-
