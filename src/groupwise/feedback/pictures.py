@@ -5,11 +5,16 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from PIL import ImageDraw
+from PIL.PngImagePlugin import PngInfo
 
-from groupwise.core import DataError, digest_bytes, open_picture, replace_file
+from groupwise.core import DataError, digest_bytes, open_lazily, open_picture, replace_file
 
 Box = tuple[int, int, int, int]
 """Left, top, right, bottom in pixels of a picture as shown; right and bottom are outside."""
+
+
+_NOTE = "Groupwise"
+"""Name of the text in a PNG that says what was done to the picture."""
 
 
 class PictureFolder:
@@ -51,9 +56,19 @@ class PictureFolder:
                 size = f"{picture.width} x {picture.height}"
                 raise DataError(f"the box {left, top, right, bottom} is not in a picture of {size}")
             draw.rectangle((left, top, right - 1, bottom - 1), fill="black")
-        stream = io.BytesIO()
-        picture.save(stream, "PNG")
+        stream, note = io.BytesIO(), PngInfo()
+        note.add_text(_NOTE, "blacked out")
+        picture.save(stream, "PNG", pnginfo=note)
         return self.keep(stream.getvalue())
+
+    def is_blacked_out(self, name: str) -> bool:
+        """Return whether a picture that is there has regions that ``black_out`` made black.
+
+        Raises:
+            DataError: if it cannot be opened.
+        """
+        with open_lazily(self._folder / name) as picture:
+            return picture.info.get(_NOTE) == "blacked out"
 
     def delete(self, name: str) -> None:
         """Delete a picture, if it is there."""
