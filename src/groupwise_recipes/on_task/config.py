@@ -19,6 +19,7 @@ DRAWN = "drawn"
 """Where drawn screens come from."""
 
 _CACHED = Harmless("a verdict from the cache is the verdict", "缓存中的裁决与重新裁决相同")
+_READ = Harmless("words from the cache are the words", "缓存中的文字与重新识别的相同")
 
 
 class DrawnSettings(Config):
@@ -136,13 +137,14 @@ class RewardWeights(Config):
     Attributes:
         classification: of the right label.
         judge: of the judge's probability of the given label; without a judge it goes to the others.
-        visual_verifier: there is none yet; its weight goes to the others.
+        visual_verifier: of the label that the words on the screen speak for; above 0 it needs
+            ``pip install 'groupwise[ocr]'``. Where they decide nothing it goes to the others.
         format: of an answer in the right form, whatever it says.
     """
 
     classification: float = Field(default=0.3, gt=0)
     judge: float = Field(default=0.5, ge=0)
-    visual_verifier: float = Field(default=0.2, ge=0)
+    visual_verifier: float = Field(default=0.0, ge=0)
     format: float = Field(default=0.0, ge=0)
 
 
@@ -162,6 +164,20 @@ class OnTaskJudgeSettings(ResponderSettings):
     settings: JudgeSettings = JudgeSettings()
 
 
+class VisualVerifierSettings(Config):
+    """The rule that reads the words on screens.
+
+    Attributes:
+        is_baseline: it stands among the baselines of the report, also where it is not rewarded by.
+        cache: file of words that several runs may share; None: one in the step's folder.
+        cache_mib: size that the file is kept below.
+    """
+
+    is_baseline: bool = False
+    cache: Annotated[Path | None, _READ] = None
+    cache_mib: Annotated[float, _READ] = Field(default=256.0, gt=0)
+
+
 class OnTaskConfig(FlowConfig):
     """The whole job; without ``judge`` the labels alone are rewarded.
 
@@ -176,6 +192,7 @@ class OnTaskConfig(FlowConfig):
     prompt: str = "Task: {{ task }}\nIs this screen on-task or off-task?"
     rewards: RewardWeights = RewardWeights()
     judge: OnTaskJudgeSettings | None = None
+    visual_verifier: VisualVerifierSettings = VisualVerifierSettings()
     sft: WarmupSettings
 
     @model_validator(mode="after")

@@ -1,15 +1,19 @@
-"""The visual verifier: whether the words on a screen fit a task, by rule and without a model of ours.
+"""The visual verifier: a rule that says by the words on a screen whether it fits a task.
 
 The words of a task tell which activities it is, those of a screen which activities it shows. What
 has no words on the screen (the bar of a player, a feed of cards) is not covered.
 """
 
-from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from groupwise.core import DataError, Picture
-from groupwise_recipes.on_task.vocabulary import TermFinder, list_distractions, load_vocabularies
+from groupwise_recipes.on_task.vocabulary import (
+    TermFinder,
+    Weighed,
+    list_distractions,
+    load_vocabularies,
+)
 
 TITLE_SHARE = 0.12
 """Share of the height that shows window titles, menus, tabs and addresses."""
@@ -83,29 +87,28 @@ class VisualVerifier:
         return found
 
 
-def decide(
-    wanted: Mapping[str, int], shown: Mapping[str, int], *, distractions: frozenset[str]
-) -> Finding:
+def decide(wanted: Weighed, shown: Weighed, *, distractions: frozenset[str]) -> Finding:
     """Return what the terms of a task and of a screen say.
 
-    A task that tells no activity is some work: where a screen shows distractions alone it is
-    off-task, and otherwise it is not known whether it is that work.
+    Weak terms on a screen speak for a task and not against one: a browser may show anything. A task
+    that tells no activity is some work: a screen that shows distractions alone is off-task, and of
+    any other it is not known whether it shows that work.
 
     Args:
-        wanted: number of terms in the task by activity.
-        shown: number of terms on the screen by activity.
+        wanted: what the task tells.
+        shown: what the screen tells.
         distractions: activities that are no work.
     """
-    total = sum(shown.values())
+    total = sum(shown.numbers.values())
     if not total:
         return Finding(None, "no known word is on the screen")
-    named = f"the screen shows {_name(shown)}, the task is {_name(wanted) or 'not known'}"
-    if not wanted:
-        is_distraction = shown.keys() <= distractions
-        return Finding(0.0 if is_distraction else None, named)
-    score = sum(number for activity, number in shown.items() if activity in wanted) / total
-    return Finding(None if score == 0.5 else score, named)
+    told = f"the screen tells {_name(shown)}, the task {_name(wanted) or 'nothing'}"
+    if not wanted.numbers:
+        return Finding(0.0 if shown.numbers.keys() <= distractions else None, told)
+    score = sum(n for activity, n in shown.numbers.items() if activity in wanted.numbers) / total
+    is_open = score == 0.5 or (shown.are_weak and score < 0.5)
+    return Finding(None if is_open else score, told)
 
 
-def _name(activities: Mapping[str, int]) -> str:
-    return ", ".join(f"{name} {number}" for name, number in sorted(activities.items()))
+def _name(weighed: Weighed) -> str:
+    return ", ".join(f"{activity} ({n})" for activity, n in sorted(weighed.numbers.items()))

@@ -9,9 +9,12 @@ import re
 import unicodedata
 from collections import Counter
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 from typing import Literal
+
+from pydantic import Field
 
 from groupwise.core import Config, DataError, load_config, read_config
 
@@ -49,8 +52,21 @@ class Vocabulary(Config):
 
     work: dict[str, Terms]
     distraction: dict[str, Terms]
-    weak: dict[str, Terms] = {}
+    weak: dict[str, Terms] = Field(default_factory=dict[str, Terms])
     neutral: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Weighed:
+    """What a text tells.
+
+    Attributes:
+        numbers: of different terms by activity.
+        are_weak: all of them are weak.
+    """
+
+    numbers: Mapping[str, int]
+    are_weak: bool = False
 
 
 class TermFinder:
@@ -75,14 +91,12 @@ class TermFinder:
         """Return the terms in a text, folded and without spaces, as often as they are there."""
         return [_squeeze(found[0]) for found in self._pattern.finditer(fold(text))]
 
-    def weigh(self, text: str) -> Counter[str]:
-        """Return how many different terms of each activity are in a text.
-
-        Weak terms count where there are no others, and neutral ones never.
-        """
-        told = [self._told[term] for term in set(self.find(text))]
+    def weigh(self, text: str) -> Weighed:
+        """Return what a text tells: weak terms count where there are no others, neutral ones not."""
+        told = [self._told[term] for term in sorted(set(self.find(text)))]
         strong = Counter(activity for activity, is_weak in told if activity and not is_weak)
-        return strong or Counter(activity for activity, _ in told if activity)
+        weak = Counter(activity for activity, is_weak in told if activity and is_weak)
+        return Weighed(strong) if strong else Weighed(weak, are_weak=bool(weak))
 
 
 def fold(text: str) -> str:
