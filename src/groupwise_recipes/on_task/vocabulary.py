@@ -16,7 +16,7 @@ from typing import Literal
 
 from pydantic import Field
 
-from groupwise.core import Config, DataError, load_config, read_config
+from groupwise.core import Config, DataError, load_config
 
 _FOLDER = Path(__file__).parent / "vocabularies"
 LANGUAGES = ("en", "zh")
@@ -92,7 +92,7 @@ class TermFinder:
         return [_squeeze(found[0]) for found in self._pattern.finditer(fold(text))]
 
     def weigh(self, text: str) -> Weighed:
-        """Return what a text tells: weak terms count where there are no others, neutral ones not."""
+        """Return what a text tells: weak terms count where no others do, and neutral ones never."""
         told = [self._told[term] for term in sorted(set(self.find(text)))]
         strong = Counter(activity for activity, is_weak in told if activity and not is_weak)
         weak = Counter(activity for activity, is_weak in told if activity and is_weak)
@@ -107,8 +107,7 @@ def fold(text: str) -> str:
 @lru_cache(maxsize=1)
 def load_vocabularies() -> tuple[Vocabulary, ...]:
     """Return the vocabularies of the package, one for each language."""
-    paths = (_FOLDER / f"{language}.yaml" for language in LANGUAGES)
-    return tuple(load_config(Vocabulary, read_config(path)) for path in paths)
+    return tuple(load_config(Vocabulary, _FOLDER / f"{name}.yaml") for name in LANGUAGES)
 
 
 def list_distractions(vocabularies: tuple[Vocabulary, ...]) -> frozenset[str]:
