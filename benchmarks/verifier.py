@@ -194,7 +194,7 @@ def main() -> None:
         },
         "flip_window_s": FLIP_WINDOW_S,
     }
-    print(result["chosen"])
+    print(result["chosen"], flush=True)
     if given.test:
         test = pair_screens(screens["test"], config, split="test")
         told = {"split": "test", "seed": config.seed}
@@ -208,7 +208,7 @@ def main() -> None:
         }
         before = read_json(given.json, dict) if given.json and given.json.is_file() else {}
         result["looks"] = before.get("looks", 0) + 1
-        print(result["test"])
+        print(result["test"], flush=True)
     if given.json:
         pictures = list({one.picture.digest: one.picture for one in screens["chosen"]}.values())
         drawn = random.Random(0).sample(pictures, NUM_SCALED)

@@ -17,6 +17,8 @@ from groupwise_drawn.desktops import ACTIVITIES
 LABELS = ("on-task", "off-task")
 DRAWN = "drawn"
 """Where drawn screens come from."""
+READABLE_PIXELS = 300_000
+"""Of a picture in which the words of a screen can still be read."""
 
 _CACHED = Harmless("a verdict from the cache is the verdict", "缓存中的裁决与重新裁决相同")
 _READ = Harmless("words from the cache are the words", "缓存中的文字与重新识别的相同")
@@ -194,6 +196,20 @@ class OnTaskConfig(FlowConfig):
     judge: OnTaskJudgeSettings | None = None
     visual_verifier: VisualVerifierSettings = VisualVerifierSettings()
     sft: WarmupSettings
+
+    @property
+    def has_verifier(self) -> bool:
+        """Whether words on screens are read: to reward, or for a baseline."""
+        return self.rewards.visual_verifier > 0 or self.visual_verifier.is_baseline
+
+    @model_validator(mode="after")
+    def _check_words(self) -> Self:
+        if self.has_verifier and self.data.stored_pixels < READABLE_PIXELS:
+            raise ValueError(
+                f"data.stored_pixels: got {self.data.stored_pixels:,}; the visual verifier reads "
+                f"words, which needs {READABLE_PIXELS:,} or more"
+            )
+        return self
 
     @model_validator(mode="after")
     def _check_labels(self) -> Self:
