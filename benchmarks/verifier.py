@@ -13,9 +13,7 @@ import argparse
 import os
 import random
 import re
-import shlex
 import statistics
-import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
@@ -179,7 +177,9 @@ def main() -> None:
     parser.add_argument("--test", action="store_true")
     parser.add_argument("--json", type=Path)
     given = parser.parse_args()
-    screens, config = load_screens(Path(os.environ["GROUPWISE_DATA"]) / "screenagent")
+    screens, config = load_screens(
+        Path(os.environ.get("GROUPWISE_DATA", "../shared/data")) / "screenagent"
+    )
     reader = TextReader(ReplyCache(given.cache))
     verifier = VisualVerifier(lambda picture, share: reader.read(picture, top=share))
     labels = config.answer.labels
@@ -215,7 +215,8 @@ def main() -> None:
         result["seconds"] = time_reading(drawn[:NUM_TIMED])
         result["num_timed"] = NUM_TIMED
         result["sizes"] = measure_sizes(drawn, given.cache.parent)
-        command = shlex.join(["python", *sys.argv])
+        command = "python benchmarks/verifier.py --cache FILE --json FILE"
+        command += " --test" if given.test else ""
         write_json(given.json, {"command": command, **result, **describe_machine()})
 
 

@@ -1,4 +1,4 @@
-"""What is on_task's own: screens paired with tasks, descriptions to warm up on, a judge."""
+"""What is on_task's own: screens paired with tasks, descriptions to warm up on, what judges."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -72,7 +72,7 @@ class OnTask(Task[OnTaskConfig]):
             models["judge.tokenizer"] = judge.tokenizer
         screens = {} if root is None else {"data.root": digest_screenshots(root)}
         words: dict[str, str] = {}
-        if _has_verifier(config):
+        if config.has_verifier:
             check_ocr()
             words = {"visual_verifier": digest_json(describe_ocr())}
         return {**screens, **words, **digest_models(models)}
@@ -138,7 +138,7 @@ class OnTask(Task[OnTaskConfig]):
     ) -> "list[Prediction]":
         """Return the usual ones, and what the verifier alone says."""
         found = super().predict_baselines(config, context, train, test)
-        if not _has_verifier(config):
+        if not config.has_verifier:
             return found
         verifier = open_verifier(config.visual_verifier, context.folder)
         return found + predict_verified(verifier, test, self.parser(config).labels)
@@ -164,10 +164,6 @@ class OnTask(Task[OnTaskConfig]):
     def estimate(self, config: OnTaskConfig) -> Estimate:
         """Return rows, tokens and sources."""
         return estimate_run(config)
-
-
-def _has_verifier(config: OnTaskConfig) -> bool:
-    return config.rewards.visual_verifier > 0 or config.visual_verifier.is_baseline
 
 
 TASK = OnTask()
