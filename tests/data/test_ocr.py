@@ -75,7 +75,7 @@ def test_a_failed_reading_is_an_error_and_is_not_kept(
     cache = ReplyCache(tmp_path / "words.sqlite")
     reader = TextReader(cache)
     monkeypatch.setattr(reader, "_engine", fail)
-    with pytest.raises(DataError, match="cannot read the text in .*one.png"):
+    with pytest.raises(DataError, match=r"cannot read the text in .*one\.png"):
         reader.read(picture)
     assert TextReader(cache).read(picture) == ("Steam",)
 
