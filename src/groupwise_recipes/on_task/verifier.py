@@ -26,7 +26,7 @@ Raises:
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
+class Decision:
     """What the verifier says of a screen and a task.
 
     Attributes:
@@ -54,9 +54,9 @@ class VisualVerifier:
         self._tasks = TermFinder(vocabularies, "tasks")
         self._screens = TermFinder(vocabularies, "screens")
         self._distractions = list_distractions(vocabularies)
-        self._found: dict[tuple[str, str], Finding] = {}
+        self._found: dict[tuple[str, str], Decision] = {}
 
-    def verify(self, picture: Picture, task: str) -> Finding:
+    def verify(self, picture: Picture, task: str) -> Decision:
         """Return what the words say; what was said before of the same two is said again."""
         key = (picture.digest, task)
         if key not in self._found:
@@ -74,7 +74,7 @@ class VisualVerifier:
             "num_failed": num_failed,
         }
 
-    def _verify(self, picture: Picture, task: str) -> Finding:
+    def _verify(self, picture: Picture, task: str) -> Decision:
         wanted = self._tasks.weigh(task)
         try:
             for share in (TITLE_SHARE, 1.0):
@@ -83,11 +83,11 @@ class VisualVerifier:
                 if found.score is not None:
                     break
         except DataError as error:
-            return Finding(None, str(error), has_failed=True)
+            return Decision(None, str(error), has_failed=True)
         return found
 
 
-def decide(wanted: Weighed, shown: Weighed, *, distractions: frozenset[str]) -> Finding:
+def decide(wanted: Weighed, shown: Weighed, *, distractions: frozenset[str]) -> Decision:
     """Return what the terms of a task and of a screen say.
 
     Weak terms on a screen speak for a task and not against one: a browser may show anything. A task
@@ -101,13 +101,13 @@ def decide(wanted: Weighed, shown: Weighed, *, distractions: frozenset[str]) -> 
     """
     total = sum(shown.numbers.values())
     if not total:
-        return Finding(None, "no known word is on the screen")
+        return Decision(None, "no known word is on the screen")
     told = f"the screen tells {_name(shown)}, the task {_name(wanted) or 'nothing'}"
     if not wanted.numbers:
-        return Finding(0.0 if shown.numbers.keys() <= distractions else None, told)
+        return Decision(0.0 if shown.numbers.keys() <= distractions else None, told)
     score = sum(n for activity, n in shown.numbers.items() if activity in wanted.numbers) / total
     is_open = score == 0.5 or (shown.are_weak and score < 0.5)
-    return Finding(None if is_open else score, told)
+    return Decision(None if is_open else score, told)
 
 
 def _name(weighed: Weighed) -> str:

@@ -26,7 +26,7 @@ from groupwise_recipes.on_task.config import OnTaskConfig
 from groupwise_recipes.on_task.rewards import Judges, make_judge, make_rewards
 from groupwise_recipes.on_task.task import TASK
 from groupwise_recipes.on_task.verified import Verified, predict_verified
-from groupwise_recipes.on_task.verifier import TITLE_SHARE, Finding, VisualVerifier, decide
+from groupwise_recipes.on_task.verifier import TITLE_SHARE, Decision, VisualVerifier, decide
 from groupwise_recipes.on_task.vocabulary import Weighed
 
 CONFIG = Path(__file__).parents[3] / "src/groupwise_recipes/on_task/configs/demo.yaml"
@@ -57,12 +57,12 @@ class Screen:
 class Sure(VisualVerifier):
     """Says the same of every screen."""
 
-    def __init__(self, finding: Finding) -> None:
+    def __init__(self, decision: Decision) -> None:
         super().__init__(Screen(None))
-        self.finding = finding
+        self.decision = decision
 
-    def verify(self, picture: Picture, task: str) -> Finding:
-        return self.finding
+    def verify(self, picture: Picture, task: str) -> Decision:
+        return self.decision
 
 
 def ask(task: str, strip: str | None, whole: str | None = None) -> float | None:
@@ -166,7 +166,7 @@ def test_weak_words_never_speak_against_a_task_that_is_known(wanted, shown) -> N
 )
 def test_no_judge_and_no_verifier_makes_a_wrong_answer_win(score, on_task, truth, weights) -> None:
     config = load(judge=SERVED, rewards=dict(zip(WEIGHED, weights, strict=True)))
-    rewards = make_rewards(config, open_all(config, on_task, Finding(score, "said")))
+    rewards = make_rewards(config, open_all(config, on_task, Decision(score, "said")))
     wrong = {"on-task": "off-task", "off-task": "on-task"}[truth]
     item = make_item(truth)
     right, other = (rewards.score(item, Completion(text)) for text in (truth, wrong))
@@ -177,7 +177,7 @@ def test_no_judge_and_no_verifier_makes_a_wrong_answer_win(score, on_task, truth
 
 def test_with_the_usual_weights_it_has_a_fifth() -> None:
     config = load(judge=SERVED, rewards={"visual_verifier": 0.2})
-    rewards = make_rewards(config, open_all(config, 0.8, Finding(0.9, "said")))
+    rewards = make_rewards(config, open_all(config, 0.8, Decision(0.9, "said")))
     found = rewards.score(make_item("on-task"), Completion("on-task"))
     assert found.value == pytest.approx(0.3 + 0.5 * 0.8 + 0.2 * 0.9)
     assert TASK.describe_weights(config) == (
@@ -187,7 +187,7 @@ def test_with_the_usual_weights_it_has_a_fifth() -> None:
 
 def test_where_it_decides_nothing_its_weight_goes_to_the_others_for_every_answer() -> None:
     config = load(rewards={"visual_verifier": 0.2})
-    rewards = make_rewards(config, Judges(verifier=Sure(Finding(None, "open"))))
+    rewards = make_rewards(config, Judges(verifier=Sure(Decision(None, "open"))))
     assert rewards.weigh(make_item()) == {"classification": 1.0}
     assert rewards.score(make_item(), Completion("on-task")).value == 1.0
     assert rewards.score(make_item(), Completion("off-task")).value == 0.0
@@ -206,8 +206,8 @@ def test_where_a_screen_cannot_be_read_no_answer_has_a_score() -> None:
 
 def test_an_invalid_answer_earns_nothing_whatever_the_screen_says() -> None:
     parser = load().answer
-    for finding in (Finding(1.0, "said"), Finding(None, "open"), Finding(None, "x", True)):
-        found = Verified(Sure(finding), parser)(make_item(), Completion("on-task off-task"))
+    for decision in (Decision(1.0, "said"), Decision(None, "open"), Decision(None, "x", True)):
+        found = Verified(Sure(decision), parser)(make_item(), Completion("on-task off-task"))
         assert (found.value, found.invalid) == (0.0, True)
 
 
@@ -256,9 +256,9 @@ def load(**changes) -> OnTaskConfig:
     return OnTaskConfig.model_validate(DEMO | {"rewards": {}, "data": data} | changes)
 
 
-def open_all(config: OnTaskConfig, on_task: float, finding: Finding) -> Judges:
+def open_all(config: OnTaskConfig, on_task: float, decision: Decision) -> Judges:
     assert config.judge is not None
-    return Judges(make_judge(config.judge, config.answer, FakeModel(on_task)), Sure(finding))
+    return Judges(make_judge(config.judge, config.answer, FakeModel(on_task)), Sure(decision))
 
 
 def test_pictures_too_small_for_words_are_refused_where_words_are_read() -> None:
