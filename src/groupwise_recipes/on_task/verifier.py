@@ -80,7 +80,9 @@ class VisualVerifier:
             for share in (TITLE_SHARE, 1.0):
                 shown = self._screens.weigh("\n".join(self._read(picture, share)))
                 found = decide(wanted, shown, distractions=self._distractions)
-                if found.score is not None:
+                # What a title tells is on the whole screen, too: it would say no more of a task
+                # that tells nothing.
+                if found.score is not None or (shown.is_telling and not wanted.numbers):
                     break
         except DataError as error:
             return Decision(None, str(error), has_failed=True)

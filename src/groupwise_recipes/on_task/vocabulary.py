@@ -68,6 +68,11 @@ class Weighed:
     numbers: Mapping[str, int]
     are_weak: bool = False
 
+    @property
+    def is_telling(self) -> bool:
+        """Whether there are terms that are not weak."""
+        return bool(self.numbers) and not self.are_weak
+
 
 class TermFinder:
     """Finds terms in the texts of one place.

@@ -119,6 +119,13 @@ def test_the_whole_screen_is_read_only_if_the_title_decides_nothing() -> None:
     assert (decided.asked, open_.asked) == ([TITLE_SHARE], [TITLE_SHARE, 1.0])
 
 
+def test_a_title_that_shows_work_is_enough_where_the_task_tells_nothing() -> None:
+    work, browser = Screen("LibreOffice Calc"), Screen("Mozilla Firefox", "YouTube")
+    assert VisualVerifier(work).verify(PICTURE, "Do it").score is None
+    assert VisualVerifier(browser).verify(PICTURE, "Do it").score == 0.0
+    assert (work.asked, browser.asked) == ([TITLE_SHARE], [TITLE_SHARE, 1.0])
+
+
 def test_a_pair_is_looked_at_once() -> None:
     screen = Screen("LibreOffice Calc")
     verifier = VisualVerifier(screen)
