@@ -1,19 +1,22 @@
 """How often the visual verifier alone is right on real screenshots, and what reading them costs.
 
-    python benchmarks/verifier.py --cache words.sqlite
-    python benchmarks/verifier.py --cache words.sqlite --test --json results/verifier.json
+    python benchmarks/verifier.py accuracy --json benchmarks/results/verifier.json
+    python benchmarks/verifier.py accuracy --test --json benchmarks/results/verifier.json
+    python benchmarks/verifier.py costs --json benchmarks/results/verifier.json
 
 It needs ``groupwise[ocr]`` and the screenagent set (``GROUPWISE_DATA``). Items are those of the
 on_task config ``screenagent-tiny``: of folds 0 to 2, on which words and rules were chosen, and with
-``--test`` of fold 3, where the file counts the looks. Beside it stand two rivals that do not look
+``--test`` of fold 3, too, where the file counts the looks. Beside it stand two rivals that do not look
 at the screen. Seconds are of CPU time on one thread, since other work may share the machine.
 """
 
 import argparse
+import json
 import os
 import random
 import re
 import statistics
+import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
@@ -170,54 +173,70 @@ def measure_sizes(pictures: Sequence[Picture], folder: Path) -> list[dict[str, i
     return rows
 
 
-def main() -> None:
-    """Measure, print and write."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--cache", type=Path, required=True)
-    parser.add_argument("--test", action="store_true")
-    parser.add_argument("--json", type=Path)
-    given = parser.parse_args()
-    screens, config = load_screens(
-        Path(os.environ.get("GROUPWISE_DATA", "../shared/data")) / "screenagent"
-    )
+def measure_accuracy(given: argparse.Namespace, root: Path) -> dict[str, Any]:
+    """Return what the verifier alone is worth; with ``--test`` on fold 3, too."""
+    screens, config = load_screens(root)
     reader = TextReader(ReplyCache(given.cache))
     verifier = VisualVerifier(lambda picture, share: reader.read(picture, top=share))
-    labels = config.answer.labels
     chosen = pair_screens(screens["chosen"], config, split="train")
-    predicted = predict_verified(verifier, chosen, labels)
-    result: dict[str, Any] = {
-        "ocr": describe_ocr(),
-        "chosen": {
-            "visual_verifier": measure(predicted),
-            "activities": measure_activities(predicted),
-            "flips": measure_flips(verifier, screens["chosen"]),
-        },
-        "flip_window_s": FLIP_WINDOW_S,
-    }
-    print(result["chosen"], flush=True)
+    found = {"chosen": _measure_split(verifier, chosen, screens["chosen"], config)}
     if given.test:
         test = pair_screens(screens["test"], config, split="test")
         told = {"split": "test", "seed": config.seed}
-        predicted = predict_verified(verifier, test, labels)
-        result["test"] = {
-            "visual_verifier": measure(predicted),
+        found["test"] = {
+            **_measure_split(verifier, test, screens["test"], config),
             "majority": measure(predict_majority(chosen, test, **told)),
             "text_only": measure(predict_text_only(chosen, test, **told)),
-            "activities": measure_activities(predicted),
-            "flips": measure_flips(verifier, screens["test"]),
         }
-        before = read_json(given.json, dict) if given.json and given.json.is_file() else {}
-        result["looks"] = before.get("looks", 0) + 1
-        print(result["test"], flush=True)
+    return {"ocr": describe_ocr(), "flip_window_s": FLIP_WINDOW_S, **found}
+
+
+def _measure_split(
+    verifier: VisualVerifier,
+    items: Sequence[Example],
+    screens: Sequence[Screenshot],
+    config: OnTaskConfig,
+) -> dict[str, Any]:
+    predicted = predict_verified(verifier, items, config.answer.labels)
+    return {
+        "visual_verifier": measure(predicted),
+        "activities": measure_activities(predicted),
+        "flips": measure_flips(verifier, screens),
+    }
+
+
+def measure_costs(given: argparse.Namespace, root: Path) -> dict[str, Any]:
+    """Return seconds, and what is still read in small pictures; of folds 0 to 2."""
+    screens = [one for one in load_screenshots(root).screens if one.fold != 3]
+    pictures = list({one.picture.digest: one.picture for one in screens}.values())
+    drawn = random.Random(0).sample(pictures, NUM_SCALED)
+    with tempfile.TemporaryDirectory() as folder:
+        sizes = measure_sizes(drawn, Path(folder))
+    return {
+        "num_timed": NUM_TIMED,
+        "seconds": time_reading(drawn[:NUM_TIMED]),
+        "sizes": sizes,
+    }
+
+
+def main() -> None:
+    """Measure, print and write; what the file has of the other part stays."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("part", choices=["accuracy", "costs"])
+    parser.add_argument("--cache", type=Path, default=Path("words.sqlite"))
+    parser.add_argument("--test", action="store_true")
+    parser.add_argument("--json", type=Path)
+    given = parser.parse_args()
+    root = Path(os.environ.get("GROUPWISE_DATA", "../shared/data")) / "screenagent"
+    found = (measure_accuracy if given.part == "accuracy" else measure_costs)(given, root)
+    print(json.dumps(found, indent=1), flush=True)
     if given.json:
-        pictures = list({one.picture.digest: one.picture for one in screens["chosen"]}.values())
-        drawn = random.Random(0).sample(pictures, NUM_SCALED)
-        result["seconds"] = time_reading(drawn[:NUM_TIMED])
-        result["num_timed"] = NUM_TIMED
-        result["sizes"] = measure_sizes(drawn, given.cache.parent)
-        command = "python benchmarks/verifier.py --cache FILE --json FILE"
-        command += " --test" if given.test else ""
-        write_json(given.json, {"command": command, **result, **describe_machine()})
+        before = read_json(given.json, dict) if given.json.is_file() else {}
+        looks = before.get("looks", 0) + ("test" in found)
+        command = f"python benchmarks/verifier.py {given.part}{' --test' if given.test else ''}"
+        origin = {"command": command, **describe_machine()}
+        places = {**before.get("parts", {}), given.part: origin}
+        write_json(given.json, {**before, **origin, **found, "looks": looks, "parts": places})
 
 
 if __name__ == "__main__":
