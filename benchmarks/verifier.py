@@ -6,8 +6,8 @@
 
 It needs ``groupwise[ocr]`` and the screenagent set (``GROUPWISE_DATA``). Items are those of the
 on_task config ``screenagent-tiny``: of folds 0 to 2, on which words and rules were chosen, and with
-``--test`` of fold 3, too, where the file counts the looks. Beside it stand two rivals that do not look
-at the screen. Seconds are of CPU time on one thread, since other work may share the machine.
+``--test`` of fold 3, too, where the file counts the looks. Beside it stand two rivals that do not
+look at the screen. Seconds are of CPU time on one thread, since other work may share the machine.
 """
 
 import argparse
