@@ -50,7 +50,7 @@ class OnTask(Task[OnTaskConfig]):
             f"{_OWN}.prompt",
         ),
         "rewards": Part(
-            "answer rewards judge visual_verifier",
+            "answer rewards judge visual_verifier.cache visual_verifier.cache_mib",
             f"groupwise.rewards {_OWN}.rewards groupwise.judges {_OWN}.prompts {_OWN}.prompt "
             f"{_VERIFIER}",
         ),
@@ -71,11 +71,7 @@ class OnTask(Task[OnTaskConfig]):
         if judge is not None:
             models["judge.tokenizer"] = judge.tokenizer
         screens = {} if root is None else {"data.root": digest_screenshots(root)}
-        words: dict[str, str] = {}
-        if config.has_verifier:
-            check_ocr()
-            words = {"visual_verifier": digest_json(describe_ocr())}
-        return {**screens, **words, **digest_models(models)}
+        return {**screens, **_digest_reader(config), **digest_models(models)}
 
     def prepare(self, config: OnTaskConfig, folder: Path) -> None:
         """Split the screens and pair them with tasks."""
@@ -164,6 +160,22 @@ class OnTask(Task[OnTaskConfig]):
     def estimate(self, config: OnTaskConfig) -> Estimate:
         """Return rows, tokens and sources."""
         return estimate_run(config)
+
+
+def _digest_reader(config: OnTaskConfig) -> dict[str, str]:
+    """Return the digest of what reads words, by each setting that asks for it.
+
+    Raises:
+        ConfigError: if one does and nothing can read.
+    """
+    if not config.has_verifier:
+        return {}
+    check_ocr()
+    asks = {
+        "rewards.visual_verifier": config.rewards.visual_verifier > 0,
+        "visual_verifier.is_baseline": config.visual_verifier.is_baseline,
+    }
+    return {path: digest_json(describe_ocr()) for path, is_asked in asks.items() if is_asked}
 
 
 TASK = OnTask()

@@ -8,6 +8,7 @@ import pytest
 import yaml
 from hypothesis import given
 from hypothesis import strategies as st
+from plan_keys import list_changed, plan, read_keys
 
 from groupwise.core import (
     Completion,
@@ -36,6 +37,7 @@ PICTURE = Picture(Path("screen.png"), "0")
 ACTIVITIES = st.sampled_from(["coding", "spreadsheet", "video", "game"])
 NUMBERS = st.dictionaries(ACTIVITIES, st.integers(1, 9))
 DISTRACTIONS = frozenset({"video", "game"})
+READABLE = "data.stored_pixels=1000000"
 WEIGHED = ("classification", "judge", "visual_verifier")
 
 
@@ -240,7 +242,7 @@ def test_without_the_extra_a_run_that_needs_it_does_not_start(
     monkeypatch.setattr("groupwise.data.ocr.find_spec", lambda name: None)
     recipe = find_recipe("on_task")
     recipe.plan(load_config(OnTaskConfig, CONFIG), tmp_path)
-    needing = load_config(OnTaskConfig, CONFIG, overrides=[setting, "data.stored_pixels=1000000"])
+    needing = load_config(OnTaskConfig, CONFIG, overrides=[setting, READABLE])
     with pytest.raises(ConfigError, match=r"pip install 'groupwise\[ocr\]'"):
         recipe.plan(needing, tmp_path)
 
@@ -266,6 +268,20 @@ def load(**changes) -> OnTaskConfig:
 def open_all(config: OnTaskConfig, on_task: float, decision: Decision) -> Judges:
     assert config.judge is not None
     return Judges(make_judge(config.judge, config.answer, FakeModel(on_task)), Sure(decision))
+
+
+def test_what_only_shows_the_verifier_trains_nothing_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("groupwise_recipes.on_task.task.check_ocr", lambda: None)
+
+    def find_changed(*settings: str) -> set[str]:
+        plans = (plan("on_task", tmp_path, "demo", READABLE, *more) for more in ((), settings))
+        return list_changed(*map(read_keys, plans))
+
+    assert find_changed("visual_verifier.is_baseline=true") == {"baselines", "evaluate"}
+    assert find_changed("visual_verifier.cache=words.sqlite") == set()
+    assert find_changed("rewards.visual_verifier=0.2") == {"baselines", "evaluate", "grpo"}
 
 
 def test_pictures_too_small_for_words_are_refused_where_words_are_read() -> None:
