@@ -33,8 +33,6 @@ from groupwise.core import (
     load_config,
     open_picture,
     read_json,
-    read_jsonl,
-    read_picture,
     store_picture,
     write_json,
 )
@@ -51,7 +49,7 @@ from groupwise_recipes.on_task.verified import predict_verified
 from groupwise_recipes.on_task.verifier import TITLE_SHARE, VisualVerifier
 from groupwise_recipes.on_task.vocabulary import TermFinder, load_vocabularies
 
-NUM_TIMED, NUM_SCALED = 8, 16
+NUM_TIMED, NUM_SCALED = 12, 24
 PIXELS = (786_432, 393_216, 196_608, 98_304)
 _TIME = re.compile(r"\d{4}-\d\d-\d\d_\d\d-\d\d-\d\d")
 
@@ -147,9 +145,7 @@ def time_reading(pictures: Sequence[Picture]) -> dict[str, list[float]]:
     }
     for way in ways.values():
         way(pictures[0])  # loads the models
-    seconds = {name: _time(way, pictures) for name, way in ways.items()}
-    print(seconds, flush=True)
-    return seconds
+    return {name: _time(way, pictures) for name, way in ways.items()}
 
 
 def _time(way: Callable[[Picture], object], pictures: Sequence[Picture]) -> list[float]:
@@ -211,12 +207,16 @@ def _measure_split(
 
 def measure_costs(given: argparse.Namespace, root: Path) -> dict[str, Any]:
     """Return seconds, and what is still read in small pictures; of folds 0 to 2."""
-    names = [row["image"] for row in read_jsonl(root / "index.jsonl") if row["fold"] != 3]
-    drawn = [read_picture(root / name) for name in random.Random(0).sample(names, NUM_SCALED)]
-    seconds = time_reading(drawn[:NUM_TIMED])
+    screens = [one for one in load_screenshots(root).screens if one.fold != 3]
+    pictures = list({one.picture.digest: one.picture for one in screens}.values())
+    drawn = random.Random(0).sample(pictures, NUM_SCALED)
     with tempfile.TemporaryDirectory() as folder:
         sizes = measure_sizes(drawn, Path(folder))
-    return {"num_timed": NUM_TIMED, "seconds": seconds, "sizes": sizes}
+    return {
+        "num_timed": NUM_TIMED,
+        "seconds": time_reading(drawn[:NUM_TIMED]),
+        "sizes": sizes,
+    }
 
 
 def main() -> None:
@@ -234,7 +234,7 @@ def main() -> None:
         before = read_json(given.json, dict) if given.json.is_file() else {}
         looks = before.get("looks", 0) + ("test" in found)
         command = f"python benchmarks/verifier.py {given.part}{' --test' if given.test else ''}"
-        origin = {"command": command, **describe_machine()}
+        origin = {**describe_machine(), "command": command}
         places = {**before.get("parts", {}), given.part: origin}
         write_json(given.json, {**before, **origin, **found, "looks": looks, "parts": places})
 

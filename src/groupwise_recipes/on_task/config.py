@@ -17,7 +17,7 @@ from groupwise_drawn.desktops import ACTIVITIES
 LABELS = ("on-task", "off-task")
 DRAWN = "drawn"
 """Where drawn screens come from."""
-READABLE_PIXELS = 300_000
+READABLE_PIXELS = 200_000
 """Of a picture in which the words of a screen can still be read."""
 
 _CACHED = Harmless("a verdict from the cache is the verdict", "缓存中的裁决与重新裁决相同")
