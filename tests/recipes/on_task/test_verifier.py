@@ -279,8 +279,9 @@ def test_what_only_shows_the_verifier_trains_nothing_again(
         plans = (plan("on_task", tmp_path, "demo", READABLE, *more) for more in ((), settings))
         return list_changed(*map(read_keys, plans))
 
-    assert find_changed("visual_verifier.is_baseline=true") == {"baselines", "evaluate"}
-    assert find_changed("rewards.visual_verifier=0.2") == {"baselines", "evaluate", "grpo"}
+    shown, paying = {"baselines", "evaluate"}, {"audit_rewards", "grpo"}
+    assert find_changed("visual_verifier.is_baseline=true") == shown
+    assert find_changed("rewards.visual_verifier=0.2") == shown | paying
 
 
 def test_pictures_too_small_for_words_are_refused_where_words_are_read() -> None:
