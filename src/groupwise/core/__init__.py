@@ -76,6 +76,7 @@ from groupwise.core.pictures import (
     convert_picture,
     open_lazily,
     open_picture,
+    shows_as_it_is,
     store_picture,
     wait_to_decode,
 )
@@ -164,6 +165,7 @@ __all__ = [
     "replace_file",
     "report_places",
     "seed_everything",
+    "shows_as_it_is",
     "split_opening",
     "store_picture",
     "suggest_name",

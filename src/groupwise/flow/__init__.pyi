@@ -19,6 +19,8 @@ from groupwise.flow.running import run
 from groupwise.flow.settings import DataSettings, EvaluationSettings, FlowConfig, RunConfig
 from groupwise.flow.stages import ASKED, POLICY, Stage, keep_stages, list_usual_stages
 from groupwise.flow.task import Ask, Estimate, Part, Task
+from groupwise.flow.trainers.exporting import HandedOver, export_for_trainer
+from groupwise.flow.trainers.rewards import RebuiltRewards, open_rewards
 
 __all__ = [
     "ASKED",
@@ -29,10 +31,12 @@ __all__ = [
     "EvaluationSettings",
     "FinishedRun",
     "FlowConfig",
+    "HandedOver",
     "OtherData",
     "Part",
     "PolicyPredictor",
     "PredictionSummary",
+    "RebuiltRewards",
     "RunConfig",
     "Stage",
     "Task",
@@ -42,6 +46,7 @@ __all__ = [
     "check_pushable",
     "estimate_picture",
     "evaluate_on",
+    "export_for_trainer",
     "export_run",
     "keep_stages",
     "list_uploads",
@@ -50,6 +55,7 @@ __all__ = [
     "make_recipe",
     "name_version",
     "open_policy",
+    "open_rewards",
     "open_run",
     "predict_rows",
     "rate_baselines",
