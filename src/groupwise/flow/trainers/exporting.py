@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, Protocol
 
-from groupwise.core import ConfigError, Example, RunError, check_folder, write_text
+from groupwise.core import ConfigError, Example, RunError, write_text
 from groupwise.data import DropLog
 from groupwise.flow.finished import FinishedRun
 from groupwise.flow.settings import FlowConfig
@@ -41,7 +41,7 @@ class OtherTrainer(Protocol):
         """Write one row per example, whose pictures are below the file's folder."""
         ...
 
-    def make_launch(self, config: FlowConfig, *, has_validation: bool) -> Launch:
+    def make_launch(self, config: FlowConfig, *, num_validation: int) -> Launch:
         """Return what starts the training."""
         ...
 
@@ -80,9 +80,9 @@ def export_for_trainer(run: FinishedRun, out: Path, trainer: TrainerName) -> Han
 
     Raises:
         ConfigError: if ``out`` has files, the recipe does not train a model with GRPO, its rewards
-            cannot be built again, or it trains what the trainer cannot.
-        RunError: if the data are not ready, or are not what the run wrote.
-        DataError: if no row is left, or a picture cannot be read.
+            cannot be built again, it trains what the trainer cannot, or no row is left.
+        RunError: if the data are not ready.
+        DataError: if a picture cannot be read, or is not what the run wrote.
     """
     told = _TRAINERS[trainer]
     _check_trainable(run, told)
@@ -96,7 +96,7 @@ def export_for_trainer(run: FinishedRun, out: Path, trainer: TrainerName) -> Han
     if not splits["train"]:
         why = ", ".join(f"{count} x {reason}" for reason, count in drops.counts.items())
         raise ConfigError(f"no row of {run.folder} can be one of {told.name}", got=why or "no rows")
-    launch = told.make_launch(run.config, has_validation=bool(splits["validation"]))
+    launch = told.make_launch(run.config, num_validation=len(splits["validation"]))
     untold = launch.list_untold(run.config)
     files = [
         *_write_rows(run, out, told, splits),
@@ -143,7 +143,6 @@ def _read(run: FinishedRun) -> dict[str, list[Example]]:
     if stage not in run.steps:
         fix = f"finish it (run --resume --out {run.folder})"
         raise RunError(f"{run.folder} has no data yet", got=f"no {stage}", fix=fix)
-    check_folder(run.folder, stage)
     return read_splits(run.folder / stage, *_SPLITS)
 
 

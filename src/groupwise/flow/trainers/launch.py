@@ -73,13 +73,13 @@ def write_script(launch: Launch, *, trainer: str, model: str, untold: Sequence[s
         untold: what is not as in the run.
     """
     lacking = "what GRPO starts from: a model folder or a hub id"
-    chosen = f"${{MODEL:-{model}}}" if model else f"${{MODEL:?{lacking}}}"
+    chosen = f"${{MODEL:-{shlex.quote(model)}}}" if model else f'"${{MODEL:?{lacking}}}"'
     head = ["#!/bin/sh", f"# GRPO of a Groupwise run with {trainer}, on one GPU."]
     if untold:
-        head += ["# Not as in the run:", *(f"# - {clause}" for clause in untold)]
+        head += ["# Not as in the run:", *(f"# - {' '.join(clause.split())}" for clause in untold)]
     exports = [f"export {name}={shlex.quote(value)}" for name, value in launch.environment.items()]
     lines = [launch.command, *(f"  {argument}" for argument in launch.arguments.values()), '  "$@"']
-    start = ["set -eu", 'cd "$(dirname "$0")"', f'MODEL="{chosen}"', *exports]
+    start = ["set -eu", 'cd "$(dirname "$0")"', f"MODEL={chosen}", *exports]
     return "\n".join([*head, *start, " \\\n".join(lines), ""])
 
 

@@ -56,13 +56,13 @@ class SwiftTrainer:
         """Write one row per example; pictures are named from the file's folder."""
         write_jsonl(path, [_make_row(example, path) for example in examples])
 
-    def make_launch(self, config: FlowConfig, *, has_validation: bool) -> Launch:
+    def make_launch(self, config: FlowConfig, *, num_validation: int) -> Launch:
         """Return the arguments of ``swift rlhf``."""
         launch = Launch("swift rlhf", environment={"USE_HF": "1"})
-        _tell_data(launch, config, has_validation=has_validation)
+        _tell_data(launch, config, num_validation=num_validation)
         for tell in (_tell_policy, _tell_loss, _tell_optimiser, _tell_sampling):
             tell(launch, config)
-        _tell_time(launch, config, has_validation=has_validation)
+        _tell_time(launch, config, num_validation=num_validation)
         return launch
 
 
@@ -89,14 +89,15 @@ def _write(value: object) -> str:
     return shlex.quote(str(value))
 
 
-def _tell_data(launch: Launch, config: FlowConfig, *, has_validation: bool) -> None:
-    grpo, evaluation = config.grpo, config.evaluation
-    tokens = config.data.budget.max_prompt_tokens + grpo.max_new_tokens
-    items = f"validation.jsonl#{evaluation.num_heldout_items}"
+def _tell_data(launch: Launch, config: FlowConfig, *, num_validation: int) -> None:
+    tokens = config.data.budget.max_prompt_tokens + config.grpo.max_new_tokens
+    # Of more rows than there are, swift would repeat some.
+    num_looked_at = min(num_validation, config.evaluation.num_heldout_items)
+    items = f"validation.jsonl#{num_looked_at}"
     own = {
         "rlhf_type": "grpo",
         "dataset": "train.jsonl",
-        **({"val_dataset": items} if has_validation else {}),
+        **({"val_dataset": items} if num_validation else {}),
         "split_dataset_ratio": 0,
         "strict": True,  # or a row that swift cannot read would go in silence
         "external_plugins": "plugin.py",
@@ -180,9 +181,9 @@ def _tell_sampling(launch: Launch, config: FlowConfig) -> None:
     _tell(launch, "grpo.vllm.mode grpo.vllm.tensor_parallel_size", served)
 
 
-def _tell_time(launch: Launch, config: FlowConfig, *, has_validation: bool) -> None:
+def _tell_time(launch: Launch, config: FlowConfig, *, num_validation: int) -> None:
     grpo = config.grpo
-    looks = find_look_steps(grpo) if has_validation else None
+    looks = find_look_steps(grpo) if num_validation else None
     batches = {
         "per_device_train_batch_size": grpo.prompts_per_step * grpo.group_size,
         "gradient_accumulation_steps": grpo.gradient_accumulation,

@@ -71,12 +71,12 @@ class VerlTrainer:
         pq.write_table(pa.Table.from_pylist(rows), sink)
         replace_file(path, [sink.getvalue()])
 
-    def make_launch(self, config: FlowConfig, *, has_validation: bool) -> Launch:
+    def make_launch(self, config: FlowConfig, *, num_validation: int) -> Launch:
         """Return the arguments of ``verl.trainer.main_ppo``."""
         launch = Launch("python3 -m verl.trainer.main_ppo")
         for tell in (_tell_data, _tell_policy, _tell_loss, _tell_optimiser, _tell_sampling):
             tell(launch, config)
-        _tell_time(launch, config, has_validation=has_validation)
+        _tell_time(launch, config, num_validation=num_validation)
         return launch
 
 
@@ -103,6 +103,11 @@ def _tell(launch: Launch, settings: str, values: Mapping[str, object]) -> None:
     launch.tell(settings, {k: shlex.quote(f"{k}={_write(v)}") for k, v in values.items()})
 
 
+def _tell_file(launch: Launch, name: str, file: str) -> None:
+    """Add a file of the script's folder, wherever Ray's workers are."""
+    launch.tell("", {name: f'{name}="$PWD/{file}"'})
+
+
 def _write(value: object) -> str:
     if value is None:
         return "null"
@@ -116,15 +121,15 @@ def _tell_data(launch: Launch, config: FlowConfig) -> None:
     per_round = grpo.prompts_per_step * (grpo.steps_per_generation or grpo.gradient_accumulation)
     own = {
         "algorithm.adv_estimator": "grpo",
-        "data.train_files": "train.parquet",
         "data.max_prompt_length": config.data.budget.max_prompt_tokens,
         "data.truncation": "error",
         "data.filter_overlong_prompts": False,  # a row that verl cannot read would go in silence
         "data.seed": config.seed,
-        "reward.custom_reward_function.path": "plugin.py",
         "reward.custom_reward_function.name": "compute_score",
     }
     _tell(launch, "", own)
+    _tell_file(launch, "data.train_files", "train.parquet")
+    _tell_file(launch, "reward.custom_reward_function.path", "plugin.py")
     _tell(
         launch,
         "grpo.prompts_per_step grpo.steps_per_generation grpo.gradient_accumulation",
@@ -148,6 +153,7 @@ def _tell_policy(launch: Launch, config: FlowConfig) -> None:
             f"{model}.lora_alpha": trainable.lora.alpha,
             f"{model}.target_modules": trainable.lora.modules,
             f"{model}.exclude_modules": "'.*visual.*'",
+            f"{_ROLLOUT}.load_format": "safetensors",  # vLLM then has the base's own weights
         }
         settings = "method lora.rank lora.alpha lora.modules freeze_vision freeze_aligner"
         _tell(launch, " ".join(f"grpo.trainable.{name}" for name in settings.split()), adapter)
@@ -157,6 +163,9 @@ def _tell_policy(launch: Launch, config: FlowConfig) -> None:
             launch.remark(name, clause.format(trainable.lora.last_blocks))
     else:
         _tell(launch, "grpo.trainable.method", {f"{model}.lora_rank": 0})
+        frozen = [name for name in ("freeze_vision", "freeze_aligner") if getattr(trainable, name)]
+        for name in frozen:
+            launch.remark(f"grpo.trainable.{name}", f"all weights train: {name} is not in verl")
     if config.model.dtype != "auto":
         _tell(launch, "", {f"{_ROLLOUT}.dtype": config.model.dtype})
 
@@ -244,9 +253,9 @@ def _tell_sampling(launch: Launch, config: FlowConfig) -> None:
         _tell(launch, "grpo.vllm.mode grpo.vllm.tensor_parallel_size", size)
 
 
-def _tell_time(launch: Launch, config: FlowConfig, *, has_validation: bool) -> None:
+def _tell_time(launch: Launch, config: FlowConfig, *, num_validation: int) -> None:
     grpo, updates = config.grpo, count_updates(config.grpo)
-    looks = find_look_steps(grpo) if has_validation else None
+    looks = find_look_steps(grpo) if num_validation else None
 
     def count_rounds(steps: int | None) -> int:
         return -1 if steps is None else math.ceil(steps / updates)
@@ -258,7 +267,6 @@ def _tell_time(launch: Launch, config: FlowConfig, *, has_validation: bool) -> N
     own = {
         "trainer.test_freq": count_rounds(looks),
         "trainer.val_before_train": False,
-        "data.val_files": f"{'validation' if has_validation else 'train'}.parquet",
         "data.val_max_samples": config.evaluation.num_heldout_items,
         "data.val_batch_size": config.evaluation.batch_size,
         "trainer.logger": ["console", *grpo.report_to],
@@ -269,6 +277,7 @@ def _tell_time(launch: Launch, config: FlowConfig, *, has_validation: bool) -> N
         "trainer.nnodes": 1,
     }
     _tell(launch, "grpo.validation.every_steps", own)
+    _tell_file(launch, "data.val_files", f"{'validation' if num_validation else 'train'}.parquet")
     if updates > 1:
         launch.remark(
             "", f"verl counts rounds, of {updates} updates each, where the run counts them"
