@@ -8,8 +8,8 @@ from groupwise.core.config import (
     dump_config,
     flatten_settings,
     load_config,
-    read_config,
 )
+from groupwise.core.config_files import read_config
 from groupwise.core.digests import digest_bytes, digest_file, digest_json
 from groupwise.core.disks import describe_disk, explain_disk
 from groupwise.core.effects import (

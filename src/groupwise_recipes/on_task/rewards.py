@@ -14,6 +14,7 @@ from groupwise.judges import LogitJudge, Question, ReplyCache, Verdict, load_pro
 from groupwise.rewards import (
     ASKED_ONCE,
     AnswerFormat,
+    HumanOverride,
     Judged,
     JudgeSeat,
     LabelMatch,
@@ -23,7 +24,7 @@ from groupwise.rewards import (
     RewardSet,
 )
 from groupwise_recipes.on_task.config import OnTaskConfig, OnTaskJudgeSettings
-from groupwise_recipes.on_task.prompt import write_target
+from groupwise_recipes.on_task.prompt import HUMAN_LABEL, write_target
 
 _PROMPTS = Path(__file__).parent / "prompts"
 OPTION_TEXTS = {
@@ -40,9 +41,11 @@ def make_rewards(config: OnTaskConfig, judge: LogitJudge | None = None) -> Rewar
     counts as the label, because its weight would outvote the label's.
     """
     parser, weights = config.answer, config.rewards
+    overruled = weights.classification + weights.judge
     parts: dict[str, tuple[Reward, float]] = {
         "classification": (LabelMatch(parser), weights.classification),
         "format": (AnswerFormat(parser), weights.format),
+        "human": (HumanOverride(LabelMatch(parser), field=HUMAN_LABEL), overruled),
     }
     if judge is not None:
         parts["judge"] = (make_judged(judge, parser), weights.judge)
