@@ -101,8 +101,8 @@ def _read_text(path: Path) -> str:
 
 
 def _list_included(value: object, where: str) -> list[str]:
-    names = cast("list[object]", value) if isinstance(value, list) else None
-    if names is None or not all(isinstance(name, str) and name for name in names):
+    names: list[object] = value if isinstance(value, list) else [None]  # pyright: ignore
+    if not all(isinstance(name, str) and name for name in names):
         raise ConfigError(
             f"{where}: include is wrong", got=repr(value)[:200], expected="a list of files"
         )

@@ -128,7 +128,6 @@ def parse_yaml(text: str) -> Any:
 
 def find_line(text: str, key: str) -> int:
     """Return the line, from 1, where a document that parses has a key of its outermost level."""
-    root = yaml.compose(text, Loader=_Loader)
-    assert isinstance(root, yaml.MappingNode)
+    root: Any = yaml.compose(text, Loader=_Loader)  # pyright: ignore[reportUnknownMemberType]
     lines = (node.start_mark.line + 1 for node, _ in root.value if node.value == key)
     return next(lines, 1)  # a merge may bring it
