@@ -101,11 +101,10 @@ def _read_text(path: Path) -> str:
 
 
 def _list_included(value: object, where: str) -> list[str]:
-    names: list[object] = value if isinstance(value, list) else [None]  # pyright: ignore
+    given = repr(value)[:200]
+    names = cast("list[object]", value) if isinstance(value, list) else [None]
     if not all(isinstance(name, str) and name for name in names):
-        raise ConfigError(
-            f"{where}: include is wrong", got=repr(value)[:200], expected="a list of files"
-        )
+        raise ConfigError(f"{where}: include is wrong", got=given, expected="a list of files")
     return cast("list[str]", names)
 
 

@@ -128,6 +128,7 @@ def parse_yaml(text: str) -> Any:
 
 def find_line(text: str, key: str) -> int:
     """Return the line, from 1, where a document that parses has a key of its outermost level."""
-    root: Any = yaml.compose(text, Loader=_Loader)  # pyright: ignore[reportUnknownMemberType]
+    untyped: Any = yaml
+    root: Any = untyped.compose(text, Loader=_Loader)
     lines = (node.start_mark.line + 1 for node, _ in root.value if node.value == key)
     return next(lines, 1)  # a merge may bring it

@@ -23,8 +23,8 @@ _GROUPS = {
     "data.warmup_share": 0.15,
     "data.validation_share": 0.1,
     "data.test_share": 0.25,
-    "teach.epochs": 1,
-    "teach.photos_per_epoch": 16,
+    "teach.epochs": 3,
+    "teach.photos_per_epoch": 48,
     "teach.reading_per_epoch": 8,
 }
 JOBS = {
@@ -61,7 +61,7 @@ def test_the_plugin_pays_what_the_run_pays(name: str, tmp_path: Path, monkeypatc
 @pytest.mark.parametrize(
     ("recipe", "why"),
     [
-        ("demo_selection", "demo_selection trains no language model with GRPO, as verl does"),
+        ("demo_selection", "demo_selection trains no model with GRPO that verl could"),
         ("workflows", "cannot be built again elsewhere: their executor is a stub"),
     ],
 )
