@@ -161,6 +161,33 @@ def test_a_picture_that_has_changed_is_refused(judged_run: Path, tmp_path: Path,
     assert done.returncode == 2
     assert "has changed since it was read" in done.stderr
     assert done.stderr.count("\n") == 1
+    assert [path.name for path in tmp_path.iterdir()] == ["run"]
+
+
+def test_pictures_of_some_rows_are_not_lost_behind_a_first_row_without(
+    judged_run: Path, tmp_path: Path
+) -> None:
+    run = tmp_path / "run"
+    shutil.copytree(judged_run, run)
+    asked = read_asked(run)
+    bare = make_example(
+        [Message("user", "?")], cluster="c", label="on-task", fields={"task": "none"}
+    )
+    put_into(run, [bare, *asked])
+    export_for_trainer(open_run(run), tmp_path / "out", "verl")
+    rows = read_rows(tmp_path / "out" / "train.parquet")
+    assert [len(row["images"]) for row in rows] == [0, *(1 for _ in asked)]
+
+
+def test_no_rows_at_all_is_one_sentence(judged_run: Path, tmp_path: Path, command_line) -> None:
+    run = tmp_path / "run"
+    shutil.copytree(judged_run, run)
+    tagged = make_example([Message("user", "<bbox>")], cluster="c", label="on-task")
+    put_into(run, [tagged])
+    done = command_line("export", run, "--format", "swift", "--out", tmp_path / "out")
+    assert done.returncode == 2
+    assert "got 1 x <bbox> in the words of a prompt" in done.stderr
+    assert not (tmp_path / "out").exists()
 
 
 @pytest.mark.parametrize("trainer", ["verl", "swift"])

@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any, Literal, Protocol
 
 from groupwise.core import ConfigError, Example, RunError, write_text
@@ -89,25 +90,28 @@ def export_for_trainer(run: FinishedRun, out: Path, trainer: TrainerName) -> Han
     rewards = _rebuild(run, told)
     _check_empty(out)
     drops = DropLog()
-    splits = {
-        name: [copy_pictures(one, out) for one in _choose(examples, told, rewards, drops)]
-        for name, examples in _read(run).items()
-    }
-    if not splits["train"]:
+    chosen = {name: _choose(rows, told, rewards, drops) for name, rows in _read(run).items()}
+    if not chosen["train"]:
         why = ", ".join(f"{count} x {reason}" for reason, count in drops.counts.items())
         raise ConfigError(f"no row of {run.folder} can be one of {told.name}", got=why or "no rows")
-    launch = told.make_launch(run.config, num_validation=len(splits["validation"]))
+    launch = told.make_launch(run.config, num_validation=len(chosen["validation"]))
     untold = launch.list_untold(run.config)
-    files = [
-        *_write_rows(run, out, told, splits),
-        *write_record(run, [one for rows in splits.values() for one in rows], out),
-    ]
     script = write_script(launch, trainer=told.name, model=_find_start(run), untold=untold)
-    for name, text in ((_PLUGIN, told.plugin), (_SCRIPT, script)):
-        write_text(out / name, text)
-        files.append(out / name)
-    counts = {name: len(rows) for name, rows in splits.items()}
-    return HandedOver(counts, drops, tuple(files), tuple(untold), run.config.sft is not None)
+    out.parent.mkdir(parents=True, exist_ok=True)
+    with TemporaryDirectory(dir=out.parent, prefix=f".{out.name}.") as made:
+        folder = Path(made) / out.name
+        splits = {
+            name: [copy_pictures(one, folder) for one in rows] for name, rows in chosen.items()
+        }
+        files = _write_rows(run, folder, told, splits)
+        files += write_record(run, [*splits["train"], *splits["validation"]], folder, final=out)
+        for name, text in ((_PLUGIN, told.plugin), (_SCRIPT, script)):
+            write_text(folder / name, text)
+            files.append(folder / name)
+        folder.replace(out)
+    counts = {name: len(rows) for name, rows in chosen.items()}
+    written = tuple(out / path.name for path in files)
+    return HandedOver(counts, drops, written, tuple(untold), run.config.sft is not None)
 
 
 def _check_trainable(run: FinishedRun, trainer: OtherTrainer) -> None:

@@ -29,16 +29,19 @@ class RebuiltRewards:
     examples: Mapping[str, Example]
 
 
-def write_record(run: FinishedRun, examples: list[Example], folder: Path) -> list[Path]:
+def write_record(
+    run: FinishedRun, examples: list[Example], folder: Path, *, final: Path
+) -> list[Path]:
     """Write what ``open_rewards`` reads; return the files.
 
     Args:
         run: whose rewards they are.
         examples: with pictures below ``folder``.
-        folder: of the plug-in file.
+        folder: of the plug-in file, as it is written.
+        final: where that folder will be.
     """
     record, asked = folder / _RECORD, folder / _EXAMPLES
-    here = os.path.relpath(Path.cwd(), folder)
+    here = os.path.relpath(Path.cwd(), final)
     known = {"recipe": run.recipe.name, "config": dump_config(run.config), "relative_to": here}
     write_json(record, known)
     write_examples(asked, examples)

@@ -67,6 +67,8 @@ class VerlTrainer:
             _make_row(number, example, path, config, recipe)
             for number, example in enumerate(examples)
         ]
+        if not any(row["images"] for row in rows):
+            rows = [{k: v for k, v in row.items() if k != "images"} for row in rows]
         sink = pa.BufferOutputStream()
         pq.write_table(pa.Table.from_pylist(rows), sink)
         replace_file(path, [sink.getvalue()])
@@ -91,7 +93,7 @@ def _make_row(
     return {
         "data_source": f"groupwise/{recipe}",
         "prompt": write_turns(example),
-        **({"images": pictures} if pictures else {}),
+        "images": pictures,  # the columns are those of the first row
         "ability": recipe,
         "reward_model": {"style": "rule", "ground_truth": example.label},
         "extra_info": {"split": path.stem, "index": number, EXAMPLE_ID: example.id},
