@@ -9,6 +9,10 @@ it, on the same loops, what is done today: promote when the 95 % interval of a b
 or of sessions, is above 0 on the corrected items and above the margin on the held-out set, at every
 look.
 
+Where people speak of mistakes alone (``tested on mistakes alone``), the sessions are no sample: any
+version that answers otherwise looks better there. That is why the library asks about answers that
+are drawn before anybody sees them.
+
 In false-promotion loops nothing may be promoted: a candidate answers otherwise than the served
 version, no more often right (``alike``), or it is better on corrected sessions and exactly the
 margin worse on the held-out set (``paid by others``; ``paid by few`` where it loses whole sessions,
@@ -22,7 +26,7 @@ import sys
 import zlib
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -58,6 +62,7 @@ class Loop:
         held_out_items: items of the held-out set, about 6.5 a session.
         life: rounds in which a candidate is looked at before the next one is trained.
         loses_sessions: on the held-out set a session in 1 / margin loses all, and no other changes.
+        only_mistakes: people speak of what the served version gets wrong, and of nothing else.
     """
 
     corrected: float = 0.0
@@ -68,6 +73,7 @@ class Loop:
     held_out_items: int = 2000
     life: int = 5
     loses_sessions: bool = False
+    only_mistakes: bool = field(default=False, repr=False)
 
 
 def draw_sizes(random: np.random.Generator, num: int) -> Floats:
@@ -88,6 +94,23 @@ def draw_held_out(random: np.random.Generator, sizes: Floats, loop: Loop) -> Flo
     if loop.loses_sessions:
         return np.where(random.random(len(sizes)) < MARGIN, -sizes, 0.0)
     return draw_sums(random, sizes, loop.held_out)
+
+
+def draw_spoken(random: np.random.Generator, sizes: Floats, loop: Loop) -> Floats:
+    """Return the items (G,) that people speak of in sessions with so many."""
+    return (
+        random.binomial(sizes.astype(int), CHANGED).astype(float) if loop.only_mistakes else sizes
+    )
+
+
+def draw_corrected(random: np.random.Generator, spoken: Floats, loop: Loop) -> Floats:
+    """Return sums (G,) of differences on what people speak of.
+
+    Of what is answered otherwise half was right before: so half of the mistakes are right now.
+    """
+    if loop.only_mistakes:
+        return random.binomial(spoken.astype(int), 0.5).astype(float)
+    return draw_sums(random, spoken, loop.corrected)
 
 
 def draw_next(random: np.random.Generator, sessions: Sessions, drawn: Floats) -> Sessions:
@@ -126,7 +149,8 @@ def run_loop(random: np.random.Generator, loop: Loop, rules: Sequence[str]) -> d
     found, bounds = dict.fromkeys(rules, 0), {rule: BOUNDS[rule] for rule in rules[1:]}
     sizes = draw_sizes(random, loop.sessions * loop.rounds)
     held_sizes = draw_sizes(random, round(loop.held_out_items / np.mean(ITEMS)))
-    corrected = Sessions(draw_sums(random, sizes, loop.corrected), sizes)
+    sizes = draw_spoken(random, sizes, loop)
+    corrected = Sessions(draw_corrected(random, sizes, loop), sizes)
     held_out = Sessions(draw_held_out(random, held_sizes, loop), held_sizes)
     for number in range(1, loop.rounds + 1):
         candidate = (number - 1) // loop.life + 1
@@ -135,7 +159,8 @@ def run_loop(random: np.random.Generator, loop: Loop, rules: Sequence[str]) -> d
             not_worse = score_loss(held_out, MARGIN, num_draws=DRAWS)
         for look in range(1, loop.looks + 1):
             num = loop.sessions * (number - 1) + loop.sessions * look // loop.looks
-            seen = Sessions(corrected.sums[:num], corrected.sizes[:num])
+            spoken = np.flatnonzero(corrected.sizes[:num])
+            seen = Sessions(corrected.sums[spoken], corrected.sizes[spoken])
             better = float(weigh_gains(seen.gains))
             if not found["groupwise"] and is_promoted(better, not_worse, find_level(candidate)):
                 found["groupwise"] = number
@@ -143,7 +168,7 @@ def run_loop(random: np.random.Generator, loop: Loop, rules: Sequence[str]) -> d
                 if not found[rule] and spared[rule] and bound(random, seen) > 0:
                     found[rule] = number
         if number % loop.life == 0:
-            corrected = draw_next(random, corrected, draw_sums(random, sizes, loop.corrected))
+            corrected = draw_next(random, corrected, draw_corrected(random, sizes, loop))
             held_out = draw_next(random, held_out, draw_held_out(random, held_sizes, loop))
     return found
 
@@ -181,6 +206,7 @@ def list_cases(num: int) -> Iterator[tuple[str, Loop, int]]:
     yield "alike", Loop(life=1), num // 5
     yield "alike", Loop(held_out=0.05), num
     yield "alike", Loop(rounds=40, sessions=10, looks=2), num // 5
+    yield "alike, tested on mistakes alone", Loop(only_mistakes=True), num // 5
     yield "paid by others", Loop(corrected=0.1, held_out=-MARGIN), num
     yield "paid by few", Loop(corrected=0.1, held_out=-MARGIN, loses_sessions=True), num
     for gain in (0.02, 0.05, 0.1):

@@ -195,6 +195,47 @@ def test_what_is_blacked_out_is_gone_for_good_wherever_it_was_shown(store):
             store.black_out(which, [box])
 
 
+def test_what_is_blacked_out_says_so_and_nothing_else_does(store):
+    shown = store.remember(make_shown("a"), [draw("red"), draw("blue"), b"no picture"])
+    new = store.black_out(shown.pictures[0], [(0, 0, 1, 1)])
+    again = store.black_out(new, [(2, 2, 3, 3)])
+    assert [store.pictures.is_blacked_out(name) for name in (again, shown.pictures[1])] == [
+        True,
+        False,
+    ]
+    for name in (new, shown.pictures[2]):
+        with pytest.raises(DataError):
+            store.pictures.is_blacked_out(name)
+
+
+def test_a_brief_list_has_all_but_rows_by_whether_somebody_speaks_of_it(store):
+    for number in range(4):
+        store.remember(make_shown(f"{number}", number))
+    for answer, person, label in (
+        ("0", "p", "on-task"),
+        ("1", "p", "on-task"),
+        ("1", "p", None),
+        ("2", "p", "on-task"),
+        ("2", "q", "off-task"),
+        ("2", "p", None),
+    ):
+        store.say(answer, person, label)
+    silent, spoken = store.list_briefly()
+    assert silent == [replace(one, row={}) for one in store.list_unlabelled()]
+    assert spoken == [replace(item.shown, row={}) for item in store.list_items()]
+    assert [one.id for one in (*silent, *spoken)] == ["1", "3", "0", "2"]
+
+
+def test_an_answer_is_found_with_its_row_and_the_pictures_it_shows(store):
+    shown = store.remember(make_shown("a"), [draw("red")])
+    assert store.find("a") == shown
+    assert store.find("b") is None
+    [name] = shown.pictures
+    assert store.is_shown(name)
+    for other in (name[:-1], "%", "_" * len(name), '", "', "", store.pictures.keep(draw("blue"))):
+        assert not store.is_shown(other)
+
+
 def test_what_was_deleted_is_not_in_the_file_any_more(tmp_path):
     store = FeedbackStore(tmp_path)
     store.remember(make_shown("a"))

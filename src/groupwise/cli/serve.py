@@ -30,8 +30,8 @@ def serve(
 ) -> None:
     """Serve a finished run: POST /v1/predict, /healthz, /readyz, /metrics, /docs.
 
-    With --set feedback.folder=DIR answers are kept there, and POST /v1/feedback takes what people
-    say of them.
+    With --set feedback.folder=DIR answers are kept there, POST /v1/feedback takes what people say
+    of them, and the page /review asks them.
     Settings are given with --set, such as --set port=9000 or --set max_waiting=32. If the variable
     GROUPWISE_TOKEN is set, askers must send it as a bearer token.
     """

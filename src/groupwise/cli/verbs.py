@@ -33,6 +33,9 @@ _OWN = {
     "watch": "watch:watch",
     "data": "data:data_app",
     "feedback": "feedback:feedback_app",
+    "learn": "learn:learn",
+    "verify": "learn:verify",
+    "roll-back": "learn:roll_back",
     "audit": "audit:audit_app",
     "judge": "judge:judge_app",
 }

@@ -68,6 +68,7 @@ from groupwise.core.outputs import (
     check_sealed,
     find_unlike,
     read_manifest,
+    seal,
     write_digests,
 )
 from groupwise.core.paths import is_below
@@ -164,6 +165,7 @@ __all__ = [
     "read_picture",
     "replace_file",
     "report_places",
+    "seal",
     "seed_everything",
     "shows_as_it_is",
     "split_opening",

@@ -13,6 +13,7 @@ from groupwise.data.joining import (
 from groupwise.data.leakage import find_near_pictures, find_seen
 from groupwise.data.lengths import LengthSummary, TokenBudget
 from groupwise.data.near_texts import find_near_texts
+from groupwise.data.ocr import TextReader, check_ocr, describe_ocr
 from groupwise.data.pairs import Pair, make_pairs
 from groupwise.data.perceptual import NearDuplicate, Sight, find_near_duplicates
 from groupwise.data.problems import (
@@ -99,10 +100,13 @@ __all__ = [
     "SplitSummary",
     "TableColumns",
     "TableSettings",
+    "TextReader",
     "TokenBudget",
     "VqaRow",
     "ask_about_row",
     "audit_data",
+    "check_ocr",
+    "describe_ocr",
     "digest_screenshots",
     "digest_table",
     "digest_vqa_pictures",

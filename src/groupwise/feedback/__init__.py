@@ -11,17 +11,22 @@ from groupwise.feedback.exchange import (
     write_label_studio,
 )
 from groupwise.feedback.items import FeedbackItem, GivenLabel, Shown, name_person
+from groupwise.feedback.looks import describe_look
 from groupwise.feedback.ordering import order_by_priority
+from groupwise.feedback.queue import QueueOrder, order_for_people
 from groupwise.feedback.store import FeedbackStore, Withdrawal
 
 __all__ = [
     "FeedbackItem",
     "FeedbackStore",
     "GivenLabel",
+    "QueueOrder",
     "Shown",
     "Withdrawal",
+    "describe_look",
     "name_person",
     "order_by_priority",
+    "order_for_people",
     "read_items",
     "read_label_studio",
     "write_items",

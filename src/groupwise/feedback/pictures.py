@@ -5,11 +5,16 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from PIL import ImageDraw
+from PIL.PngImagePlugin import PngInfo
 
-from groupwise.core import DataError, digest_bytes, open_picture, replace_file
+from groupwise.core import DataError, digest_bytes, open_lazily, open_picture, replace_file
 
 Box = tuple[int, int, int, int]
 """Left, top, right, bottom in pixels of a picture as shown; right and bottom are outside."""
+
+
+_NOTE = "Groupwise"
+"""Name of the text in a PNG that says what was done to the picture."""
 
 
 class PictureFolder:
@@ -21,18 +26,18 @@ class PictureFolder:
 
     def __init__(self, folder: Path) -> None:
         folder.mkdir(parents=True, exist_ok=True)
-        self._folder = folder
+        self.folder = folder
 
     def keep(self, content: bytes) -> str:
         """Store a picture and return its name, its digest."""
         name = digest_bytes(content)
         if self.find(name) is None:
-            replace_file(self._folder / name, [content])
+            replace_file(self.folder / name, [content])
         return name
 
     def find(self, name: str) -> Path | None:
         """Return the file of a picture; None if it was deleted."""
-        path = self._folder / name
+        path = self.folder / name
         return path if path.is_file() else None
 
     def black_out(self, name: str, boxes: Sequence[Box]) -> str:
@@ -51,18 +56,28 @@ class PictureFolder:
                 size = f"{picture.width} x {picture.height}"
                 raise DataError(f"the box {left, top, right, bottom} is not in a picture of {size}")
             draw.rectangle((left, top, right - 1, bottom - 1), fill="black")
-        stream = io.BytesIO()
-        picture.save(stream, "PNG")
+        stream, note = io.BytesIO(), PngInfo()
+        note.add_text(_NOTE, "blacked out")
+        picture.save(stream, "PNG", pnginfo=note)
         return self.keep(stream.getvalue())
+
+    def is_blacked_out(self, name: str) -> bool:
+        """Return whether a picture that is there has regions that ``black_out`` made black.
+
+        Raises:
+            DataError: if it cannot be opened.
+        """
+        with open_lazily(self._folder / name) as picture:
+            return picture.info.get(_NOTE) == "blacked out"
 
     def delete(self, name: str) -> None:
         """Delete a picture, if it is there."""
-        (self._folder / name).unlink(missing_ok=True)
+        (self.folder / name).unlink(missing_ok=True)
 
     def delete_others(self, kept: Iterable[str]) -> int:
         """Delete all pictures but these, and return how many."""
         names = set(kept)
-        gone = [path for path in self._folder.iterdir() if path.name not in names]
+        gone = [path for path in self.folder.iterdir() if path.name not in names]
         for path in gone:
             path.unlink(missing_ok=True)
         return len(gone)

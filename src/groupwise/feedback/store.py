@@ -4,7 +4,7 @@ A label is on disk before ``say`` returns, and saying it again changes nothing.
 """
 
 import time
-from collections.abc import Callable, Generator, Iterable, Sequence
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -13,6 +13,7 @@ from typing import Any
 from alembic import command
 from alembic.config import Config as AlembicConfig
 from sqlalchemy import (
+    ColumnElement,
     Connection,
     Engine,
     String,
@@ -147,7 +148,34 @@ class FeedbackStore:
         spoken = {item.shown.id for item in self.list_items()}
         with self._read() as connection:
             found = connection.execute(select(ANSWERS).order_by(ANSWERS.c.at_s, ANSWERS.c.id))
-            return [_read_shown(row) for row in found if row.id not in spoken]
+            return [_read_shown(row, row.row) for row in found if row.id not in spoken]
+
+    def list_briefly(self) -> tuple[list[Shown], list[Shown]]:
+        """Return answers that nobody speaks of, and the others, oldest first, without their rows.
+
+        Rows may be long; here they are empty.
+        """
+        last = select(func.max(WORDS.c.number)).group_by(WORDS.c.answer, WORDS.c.person)
+        spoken = select(WORDS.c.answer).where(WORDS.c.number.in_(last), WORDS.c.label.is_not(None))
+        columns = [column for column in ANSWERS.c if column.name != "row"]
+        query = select(*columns, ANSWERS.c.id.in_(spoken).label("is_spoken_of"))
+        found: tuple[list[Shown], list[Shown]] = ([], [])
+        with self._read() as connection:
+            for row in connection.execute(query.order_by(ANSWERS.c.at_s, ANSWERS.c.id)):
+                found[bool(row.is_spoken_of)].append(_read_shown(row, {}))
+        return found
+
+    def find(self, answer: str) -> Shown | None:
+        """Return an answer as it was served; None if it is not kept (any more)."""
+        with self._read() as connection:
+            found = connection.execute(select(ANSWERS).where(ANSWERS.c.id == answer)).first()
+            return None if found is None else _read_shown(found, found.row)
+
+    def is_shown(self, picture: str) -> bool:
+        """Return whether an answer that is kept shows a picture of this name."""
+        query = select(ANSWERS.c.pictures).where(_shows(picture))
+        with self._read() as connection:
+            return any(picture in row.pictures for row in connection.execute(query))
 
     def count_answers(self) -> int:
         """Return how many answers are kept."""
@@ -188,8 +216,7 @@ class FeedbackStore:
         """
         with self._write() as connection:
             new = self.pictures.black_out(name, boxes)
-            is_shown = cast(ANSWERS.c.pictures, String).contains(name)
-            for row in list(connection.execute(select(ANSWERS).where(is_shown))):
+            for row in list(connection.execute(select(ANSWERS).where(_shows(name)))):
                 names = [new if each == name else each for each in row.pictures]
                 changed = ANSWERS.update().where(ANSWERS.c.id == row.id)
                 connection.execute(changed.values(pictures=names))
@@ -301,15 +328,20 @@ def _read_items(connection: Connection, answers: Sequence[Row[Any]]) -> list[Fee
             for word in sorted(said, key=lambda word: word.number)
         )
         if labels:
-            items.append(FeedbackItem(_read_shown(answer), labels))
+            items.append(FeedbackItem(_read_shown(answer, answer.row), labels))
     return items
 
 
-def _read_shown(row: Row[Any]) -> Shown:
+def _shows(picture: str) -> ColumnElement[bool]:
+    """Return the condition that the names of an answer's pictures, as JSON, contain one."""
+    return cast(ANSWERS.c.pictures, String).contains(picture, autoescape=True)
+
+
+def _read_shown(row: Row[Any], asked: Mapping[str, Any]) -> Shown:
     return Shown(
         id=row.id,
         at_s=row.at_s,
-        row=row.row,
+        row=asked,
         session=row.session,
         pictures=tuple(row.pictures),
         prediction=row.prediction,

@@ -101,6 +101,7 @@ class Task(Generic[C]):
         baselines: what the policies of ``predict_baselines`` are.
         concepts: fields that tell what the picture of a training example shows and what its text
             is about, for the joint baseline; None: nothing tells.
+        worded: columns of a row whose words may become synonyms: variants of people's corrections.
         looks_back: whether a tiny base that is built here starts with heads that look at the
             tokens before (see ``write_tiny_policy``).
     """
@@ -121,6 +122,7 @@ class Task(Generic[C]):
         JOINT,
     )
     concepts: ClassVar[tuple[str, str] | None] = None
+    worded: ClassVar[Sequence[str]] = ()
     looks_back: ClassVar[bool] = False
 
     @classmethod

@@ -149,7 +149,7 @@ class ReplyCache:
 
     def _describe(self, error: Exception) -> JudgeError:
         return JudgeError(
-            f"the judge cache {self.path} cannot be used ({error})",
+            f"the cache {self.path} cannot be used ({error})",
             fix="free the disk it is on, or move the file away: it is made again",
         )
 

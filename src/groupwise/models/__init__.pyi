@@ -10,7 +10,7 @@ from groupwise.models.base_model import (
     open_token_counter,
 )
 from groupwise.models.export import ExportedPolicy, export_policy, keep_policy
-from groupwise.models.identity import digest_base, refuse_pickled
+from groupwise.models.identity import digest_base, is_adapter, refuse_pickled
 from groupwise.models.policy import Policy, load_policy, project_patches_fast
 from groupwise.models.processor import PictureProcessor, load_processor
 from groupwise.models.prompts import (
@@ -75,6 +75,7 @@ __all__ = [
     "find_tokenizer",
     "find_weights",
     "format_trainable",
+    "is_adapter",
     "keep_policy",
     "list_trainable",
     "load_policy",

@@ -34,7 +34,7 @@ from groupwise.serving.chat import (
     ServedModels,
     write_chat_reply,
 )
-from groupwise.serving.guards import CHAT, Guard, Places, refuse
+from groupwise.serving.guards import CHAT, REVIEW, Guard, Places, refuse
 from groupwise.serving.meters import Meters
 from groupwise.serving.predictor import Answer, Predictor, Request
 from groupwise.serving.settings import ServeSettings
@@ -195,6 +195,7 @@ def build_app(
     _add_chat(app, state)
     if desk is not None:
         _add_feedback(app, state, desk)
+        _add_review(app, state, desk)
     return app
 
 
@@ -303,6 +304,12 @@ def _add_feedback(app: FastAPI, state: State, desk: "Desk") -> None:
             reply = await desk.take(body)
         state.meters.feedback.labels("new" if reply.is_new else "known").inc()
         return reply
+
+
+def _add_review(app: FastAPI, state: State, desk: "Desk") -> None:
+    from groupwise.serving.review import make_review
+
+    app.mount(REVIEW, make_review(desk, state.settings, state.meters))
 
 
 def _write_reply(name: str, answer: Answer, version: str, *, answer_id: str | None) -> Reply:

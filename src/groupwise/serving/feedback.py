@@ -43,26 +43,29 @@ class FeedbackReply(BaseModel):
 class Desk:
     """Keeps answers and takes what people say of them, beside the event loop.
 
-    Args:
+    Attributes:
         store: where both are kept.
         key: of the digests under which people are kept.
         labels: every answer there is; empty if answers are open.
+
+    Args:
+        store, key, labels: as above.
         version: of the model.
     """
 
     def __init__(
         self, store: FeedbackStore, *, key: bytes, labels: Sequence[str], version: str
     ) -> None:
-        self._store = store
-        self._key = key
-        self._labels = labels
+        self.store = store
+        self.key = key
+        self.labels = labels
         self._version = version
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="feedback")
 
     def close(self) -> None:
         """Finish what is being written."""
         self._thread.shutdown()
-        self._store.close()
+        self.store.close()
 
     async def remember(
         self, request: Request, answer: Answer, pictures: Sequence[Path]
@@ -80,10 +83,10 @@ class Desk:
         )
 
         def keep() -> None:
-            self._store.remember(shown, (path.read_bytes() for path in pictures))
+            self.store.remember(shown, (path.read_bytes() for path in pictures))
 
         try:
-            await self._run(keep)
+            await self.run(keep)
         except (HTTPException, OSError):  # whoever asked gets the answer all the same
             return None
         return shown.id
@@ -94,13 +97,13 @@ class Desk:
         Raises:
             HTTPException: 404 for an answer that is not kept, 422 for what is no label.
         """
-        if body.label is not None and self._labels and body.label not in self._labels:
-            raise HTTPException(422, f"a label is one of {', '.join(self._labels)}")
+        if body.label is not None and self.labels and body.label not in self.labels:
+            raise HTTPException(422, f"a label is one of {', '.join(self.labels)}")
 
         def say() -> FeedbackReply:
-            person = name_person(body.user, self._key)
-            is_new = self._store.say(body.answer_id, person, body.label)
-            item = self._store.read(body.answer_id)
+            person = name_person(body.user, self.key)
+            is_new = self.store.say(body.answer_id, person, body.label)
+            item = self.store.read(body.answer_id)
             return FeedbackReply(
                 answer_id=body.answer_id,
                 is_new=is_new,
@@ -109,11 +112,16 @@ class Desk:
             )
 
         try:
-            return await self._run(say)
+            return await self.run(say)
         except DataError as error:
             raise HTTPException(404, str(error)) from error
 
-    async def _run(self, work: Callable[[], T]) -> T:
+    async def run(self, work: Callable[[], T]) -> T:
+        """Return what becomes of work with the store, after all that was handed in before.
+
+        Raises:
+            HTTPException: 503 if the store cannot be written.
+        """
         try:
             return await asyncio.get_running_loop().run_in_executor(self._thread, work)
         except SQLAlchemyError as error:

@@ -1,10 +1,25 @@
 """Settings of the server: where it listens and what it takes."""
 
 from pathlib import Path
+from typing import Literal
 
 from pydantic import Field
 
 from groupwise.core import Config
+
+
+class ReviewSettings(Config):
+    """The page on which people say what the right answers are.
+
+    Attributes:
+        order: in which they are asked: ``value``, or ``random`` or ``oldest``.
+        lease_s: how long an answer that one person is asked about is kept from others.
+        session_h: how long somebody stays logged in.
+    """
+
+    order: Literal["value", "random", "oldest"] = "value"
+    lease_s: float = Field(default=300, gt=0, le=604_800)
+    session_h: float = Field(default=12, gt=0, le=8_784)
 
 
 class FeedbackSettings(Config):
@@ -14,11 +29,13 @@ class FeedbackSettings(Config):
         folder: of the pictures and, without a URL, of the SQLite file.
         url: of a PostgreSQL database, as SQLAlchemy writes it.
         max_items: answers that are kept; the oldest that nobody spoke of go first.
+        review: the page for people at /review.
     """
 
     folder: Path
     url: str | None = None
     max_items: int = Field(default=10_000, ge=1)
+    review: ReviewSettings = Field(default_factory=ReviewSettings)
 
 
 class ServeSettings(Config):

@@ -17,8 +17,11 @@ from groupwise_drawn.desktops import ACTIVITIES
 LABELS = ("on-task", "off-task")
 DRAWN = "drawn"
 """Where drawn screens come from."""
+READABLE_PIXELS = 200_000
+"""Of a picture in which the words of a screen can still be read."""
 
 _CACHED = Harmless("a verdict from the cache is the verdict", "缓存中的裁决与重新裁决相同")
+_READ = Harmless("words from the cache are the words", "缓存中的文字与重新识别的相同")
 
 
 class DrawnSettings(Config):
@@ -136,13 +139,14 @@ class RewardWeights(Config):
     Attributes:
         classification: of the right label.
         judge: of the judge's probability of the given label; without a judge it goes to the others.
-        visual_verifier: there is none yet; its weight goes to the others.
+        visual_verifier: of the label that the words on the screen speak for; above 0 it needs
+            ``pip install 'groupwise[ocr]'``. Where they decide nothing it goes to the others.
         format: of an answer in the right form, whatever it says.
     """
 
     classification: float = Field(default=0.3, gt=0)
     judge: float = Field(default=0.5, ge=0)
-    visual_verifier: float = Field(default=0.2, ge=0)
+    visual_verifier: float = Field(default=0.0, ge=0)
     format: float = Field(default=0.0, ge=0)
 
 
@@ -162,6 +166,20 @@ class OnTaskJudgeSettings(ResponderSettings):
     settings: JudgeSettings = JudgeSettings()
 
 
+class VisualVerifierSettings(Config):
+    """The rule that reads the words on screens.
+
+    Attributes:
+        is_baseline: it stands among the baselines of the report, also where it is not rewarded by.
+        cache: file of words that several runs may share; None: one in the step's folder.
+        cache_mib: size that the file is kept below.
+    """
+
+    is_baseline: bool = False
+    cache: Annotated[Path | None, _READ] = None
+    cache_mib: Annotated[float, _READ] = Field(default=256.0, gt=0)
+
+
 class OnTaskConfig(FlowConfig):
     """The whole job; without ``judge`` the labels alone are rewarded.
 
@@ -176,7 +194,22 @@ class OnTaskConfig(FlowConfig):
     prompt: str = "Task: {{ task }}\nIs this screen on-task or off-task?"
     rewards: RewardWeights = RewardWeights()
     judge: OnTaskJudgeSettings | None = None
+    visual_verifier: VisualVerifierSettings = VisualVerifierSettings()
     sft: WarmupSettings
+
+    @property
+    def has_verifier(self) -> bool:
+        """Whether words on screens are read: to reward, or for a baseline."""
+        return self.rewards.visual_verifier > 0 or self.visual_verifier.is_baseline
+
+    @model_validator(mode="after")
+    def _check_words(self) -> Self:
+        if self.has_verifier and self.data.stored_pixels < READABLE_PIXELS:
+            raise ValueError(
+                f"data.stored_pixels: got {self.data.stored_pixels:,}; the visual verifier reads "
+                f"words, which needs {READABLE_PIXELS:,} or more"
+            )
+        return self
 
     @model_validator(mode="after")
     def _check_labels(self) -> Self:

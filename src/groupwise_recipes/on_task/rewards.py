@@ -4,8 +4,10 @@ The judge is a larger model that says whether a screen fits a task. It sees the 
 and never the policy's answer, so no answer can talk to it.
 """
 
-from dataclasses import replace
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 from groupwise.core import Completion, Example, Score
 from groupwise.data import read_examples
@@ -25,6 +27,8 @@ from groupwise.rewards import (
 )
 from groupwise_recipes.on_task.config import OnTaskConfig, OnTaskJudgeSettings
 from groupwise_recipes.on_task.prompt import HUMAN_LABEL, write_target
+from groupwise_recipes.on_task.verified import Verified, open_verifier
+from groupwise_recipes.on_task.verifier import VisualVerifier
 
 _PROMPTS = Path(__file__).parent / "prompts"
 OPTION_TEXTS = {
@@ -34,11 +38,34 @@ OPTION_TEXTS = {
 """What the judge reads for each label, whatever word the policy has for it."""
 
 
-def make_rewards(config: OnTaskConfig, judge: LogitJudge | None = None) -> RewardSet:
+@dataclass(frozen=True, slots=True)
+class Judges:
+    """What judges answers beside the labels; None where there is none."""
+
+    judge: LogitJudge | None = None
+    verifier: VisualVerifier | None = None
+
+    def report(self) -> Mapping[str, Any]:
+        """Return what the judge counted, and the verifier under its name."""
+        found: dict[str, Any] = {} if self.judge is None else {**self.judge.report()}
+        return (
+            found if self.verifier is None else {**found, "visual_verifier": self.verifier.count()}
+        )
+
+
+def open_judges(config: OnTaskConfig, folder: Path) -> Judges | None:
+    """Make ready what judges; what was said and read is kept in ``folder``. None: nothing does."""
+    judge = open_judge(config.judge, config.answer, folder) if config.judge else None
+    pays = config.rewards.visual_verifier > 0
+    verifier = open_verifier(config.visual_verifier, folder) if pays else None
+    return Judges(judge, verifier) if judge or verifier else None
+
+
+def make_rewards(config: OnTaskConfig, judges: Judges | None = None) -> RewardSet:
     """Return the rewards with their weights; a part of weight 0 is only logged.
 
-    Without a judge its weight goes to the other parts. A judge that contradicts a known label
-    counts as the label, because its weight would outvote the label's.
+    Without a judge its weight goes to the other parts, and so does the verifier's. Where one of
+    them contradicts a known label it counts as the label, because it could outvote the label.
     """
     parser, weights = config.answer, config.rewards
     overruled = weights.classification + weights.judge
@@ -47,15 +74,17 @@ def make_rewards(config: OnTaskConfig, judge: LogitJudge | None = None) -> Rewar
         "format": (AnswerFormat(parser), weights.format),
         "human": (HumanOverride(LabelMatch(parser), field=HUMAN_LABEL), overruled),
     }
-    if judge is not None:
-        parts["judge"] = (make_judged(judge, parser), weights.judge)
+    if judges and judges.judge:
+        parts["judge"] = (make_judged(judges.judge, parser), weights.judge)
+    if judges and judges.verifier:
+        parts["visual_verifier"] = (Verified(judges.verifier, parser), weights.visual_verifier)
     return RewardSet(parts, drop_contradicted=True)
 
 
 def make_case(config: OnTaskConfig, prepared: Path) -> RewardCase:
     """Return the rewards and the training pairs; evaluation reads answers by the same parser.
 
-    The audit asks no model: it seats stand-ins where the judge will be.
+    The audit asks no model and reads no screen: it seats stand-ins where the judge will be.
     """
 
     def write_answer(example: Example, label: str) -> str:
@@ -78,7 +107,7 @@ def _make_seat(config: OnTaskConfig) -> JudgeSeat | None:
     once = settings.model_copy(update={"settings": ASKED_ONCE})
 
     def build(responder: Responder) -> RewardSet:
-        return make_rewards(config, make_judge(once, config.answer, responder))
+        return make_rewards(config, Judges(make_judge(once, config.answer, responder)))
 
     options = OPTION_TEXTS[settings.language]
     return JudgeSeat(build, dict(zip(config.answer.labels, options, strict=True)))

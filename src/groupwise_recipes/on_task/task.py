@@ -1,11 +1,11 @@
-"""What is on_task's own: screens paired with tasks, descriptions to warm up on, a judge."""
+"""What is on_task's own: screens paired with tasks, descriptions to warm up on, what judges."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from groupwise.core import Example, Finding, Message, report_places
-from groupwise.data import PICTURE_COLUMNS, DropLog, digest_screenshots
+from groupwise.core import Example, Finding, Message, digest_json, report_places
+from groupwise.data import PICTURE_COLUMNS, DropLog, check_ocr, describe_ocr, digest_screenshots
 from groupwise.flow import Ask, Estimate, Part, Task
 from groupwise.pipeline import StepContext, digest_models
 from groupwise.rewards import LabelParser, RewardCase, RewardSet, describe_weights
@@ -13,7 +13,7 @@ from groupwise.serving import Request
 from groupwise_recipes.on_task.config import OnTaskConfig
 from groupwise_recipes.on_task.estimate import estimate_run
 from groupwise_recipes.on_task.prompt import make_label_rows, make_warmup_rows
-from groupwise_recipes.on_task.rewards import make_case, make_rewards, open_judge
+from groupwise_recipes.on_task.rewards import Judges, make_case, make_rewards, open_judges
 from groupwise_recipes.on_task.screens import (
     ask_about_screen,
     describe_sources,
@@ -23,13 +23,17 @@ from groupwise_recipes.on_task.screens import (
     read_warmup,
     show_warmup,
 )
+from groupwise_recipes.on_task.verified import VISUAL_VERIFIER, open_verifier, predict_verified
 
 if TYPE_CHECKING:
-    from groupwise.judges import LogitJudge
+    from groupwise.evaluation import Prediction
     from groupwise.training import RowsOfEpoch
 
 _OWN = "groupwise_recipes.on_task"
 _PARSER = "groupwise.rewards.labels groupwise.rewards.parser"
+_VERIFIER = (
+    f"groupwise.data.ocr {_OWN}.verified {_OWN}.verifier {_OWN}.vocabulary {_OWN}.vocabularies"
+)
 
 
 class OnTask(Task[OnTaskConfig]):
@@ -46,21 +50,29 @@ class OnTask(Task[OnTaskConfig]):
             f"{_OWN}.prompt",
         ),
         "rewards": Part(
-            "answer rewards judge",
-            f"groupwise.rewards {_OWN}.rewards groupwise.judges {_OWN}.prompts {_OWN}.prompt",
+            "answer rewards judge visual_verifier.cache visual_verifier.cache_mib",
+            f"groupwise.rewards {_OWN}.rewards groupwise.judges {_OWN}.prompts {_OWN}.prompt "
+            f"{_VERIFIER}",
         ),
+        "measures": Part("rewards.visual_verifier visual_verifier", _VERIFIER),
     }
     slices: ClassVar = ("language", "difficulty")
     concepts: ClassVar = ("activity", "task_activity")
+    worded: ClassVar = ("task", "task_description", "task_en")
+    baselines: ClassVar = (*Task.baselines, VISUAL_VERIFIER)
 
     def inputs(self, config: OnTaskConfig) -> Mapping[str, str]:
-        """Return what the screens and the judge's model are known by."""
+        """Return what the screens, the judge's model and what reads words are known by.
+
+        Raises:
+            ConfigError: if words on screens are to be read and cannot be.
+        """
         root, judge = config.data.root, config.judge
         models = {} if judge is None else {"judge.model": judge.model}
         if judge is not None:
             models["judge.tokenizer"] = judge.tokenizer
         screens = {} if root is None else {"data.root": digest_screenshots(root)}
-        return {**screens, **digest_models(models)}
+        return {**screens, **_digest_reader(config), **digest_models(models)}
 
     def prepare(self, config: OnTaskConfig, folder: Path) -> None:
         """Split the screens and pair them with tasks."""
@@ -88,11 +100,11 @@ class OnTask(Task[OnTaskConfig]):
         prefixes = [config.answer.parse(text).prefix for text in ask(examples)]
         return make_label_rows(examples, prefixes, config.answer)
 
-    def judge(self, config: OnTaskConfig, folder: Path) -> "LogitJudge | None":
-        """Return the larger model that says whether a screen fits a task."""
-        return open_judge(config.judge, config.answer, folder) if config.judge else None
+    def judge(self, config: OnTaskConfig, folder: Path) -> Judges | None:
+        """Return the larger model that says whether a screen fits a task, and the verifier."""
+        return open_judges(config, folder)
 
-    def rewards(self, config: OnTaskConfig, judge: "LogitJudge | None" = None) -> RewardSet:
+    def rewards(self, config: OnTaskConfig, judge: Judges | None = None) -> RewardSet:
         """Return the rewards."""
         return make_rewards(config, judge)
 
@@ -102,15 +114,31 @@ class OnTask(Task[OnTaskConfig]):
 
     def weigh(self, config: OnTaskConfig) -> Mapping[str, float]:
         """Return the weights of the parts that are there."""
-        weights: dict[str, Any] = config.rewards.model_dump(exclude={"visual_verifier"})
+        weights: dict[str, Any] = config.rewards.model_dump()
         if config.judge is None:
             del weights["judge"]
+        if not weights["visual_verifier"]:
+            del weights["visual_verifier"]
         return weights
 
     def describe_weights(self, config: OnTaskConfig) -> str:
         """Return the weights that count, and the parts that are absent."""
         absent = set(config.rewards.model_dump()) - set(self.weigh(config))
         return describe_weights(config.rewards.model_dump(), absent=sorted(absent))
+
+    def predict_baselines(
+        self,
+        config: OnTaskConfig,
+        context: StepContext,
+        train: Sequence[Example],
+        test: Sequence[Example],
+    ) -> "list[Prediction]":
+        """Return the usual ones, and what the verifier alone says."""
+        found = super().predict_baselines(config, context, train, test)
+        if not config.has_verifier:
+            return found
+        verifier = open_verifier(config.visual_verifier, context.folder)
+        return found + predict_verified(verifier, test, self.parser(config).labels)
 
     def picture_columns(self, config: OnTaskConfig) -> Sequence[str]:
         """Return the names that the screen's column may have."""
@@ -133,6 +161,22 @@ class OnTask(Task[OnTaskConfig]):
     def estimate(self, config: OnTaskConfig) -> Estimate:
         """Return rows, tokens and sources."""
         return estimate_run(config)
+
+
+def _digest_reader(config: OnTaskConfig) -> dict[str, str]:
+    """Return the digest of what reads words, by each setting that asks for it.
+
+    Raises:
+        ConfigError: if one does and nothing can read.
+    """
+    if not config.has_verifier:
+        return {}
+    check_ocr()
+    asks = {
+        "rewards.visual_verifier": config.rewards.visual_verifier > 0,
+        "visual_verifier.is_baseline": config.visual_verifier.is_baseline,
+    }
+    return {path: digest_json(describe_ocr()) for path, is_asked in asks.items() if is_asked}
 
 
 TASK = OnTask()

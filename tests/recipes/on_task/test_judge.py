@@ -18,7 +18,7 @@ from groupwise.inference import LabelShares, LocalEngine, RequestError, open_res
 from groupwise.judges import Question, ReplyCache, judge_all
 from groupwise.models import load_policy, write_tiny_policy
 from groupwise_recipes.on_task.config import LABELS, OnTaskConfig, OnTaskJudgeSettings
-from groupwise_recipes.on_task.rewards import make_judge, make_judged, make_rewards
+from groupwise_recipes.on_task.rewards import Judges, make_judge, make_judged, make_rewards
 from groupwise_recipes.on_task.task import TASK
 
 CONFIG = Path(__file__).parents[3] / "src/groupwise_recipes/on_task/configs/demo.yaml"
@@ -67,7 +67,7 @@ def build(config, model, *, cache=None):
 
 
 def score(config, model, example, text):
-    return make_rewards(config, build(config, model)).score(example, Completion(text))
+    return make_rewards(config, Judges(build(config, model))).score(example, Completion(text))
 
 
 @given(on_task=st.floats(0, 1), said=st.sampled_from(LABELS), truth=st.sampled_from(LABELS))
@@ -129,7 +129,7 @@ def test_the_judge_never_reads_the_answer(config, example):
 def test_one_question_serves_a_whole_group(config, example, tmp_path):
     model = FakeModel(0.7)
     judge = build(config, model, cache=ReplyCache(tmp_path / "cache.sqlite"))
-    rewards = make_rewards(config, judge)
+    rewards = make_rewards(config, Judges(judge))
     texts = ["on-task", "off-task", "Classification: on-task", "on-task."]
     rewards.score_batch([example] * 4, [Completion(text) for text in texts])
     assert len(model.asked) == 2  # both orders, once

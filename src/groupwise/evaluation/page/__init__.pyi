@@ -43,6 +43,7 @@ from groupwise.evaluation.page.rendering import (
     list_plots,
     render_html,
     render_markdown,
+    replace_controls,
     write_code,
     write_page,
 )
@@ -109,6 +110,7 @@ __all__ = [
     "plot_reliability",
     "render_html",
     "render_markdown",
+    "replace_controls",
     "shorten",
     "show_metric",
     "show_sized",

@@ -167,7 +167,7 @@ def _render(
         script=Markup(script),
         content_policy=_write_content_policy(script),
     )
-    return text.translate(_CONTROLS)
+    return replace_controls(text)
 
 
 def _write_content_policy(script: str) -> str:
@@ -189,6 +189,11 @@ def _mark_markdown(text: str) -> str:
         for place, part in enumerate(_CODE.split(text))
     ]
     return _begin_no_block("".join(parts).strip(" "))
+
+
+def replace_controls(text: str) -> str:
+    """Return text whose characters that command a terminal or turn a text around are seen."""
+    return text.translate(_CONTROLS)
 
 
 def write_code(text: str) -> str:

@@ -1,0 +1,201 @@
+"""What a round learns from one person's corrections, and what it costs everybody else.
+
+    groupwise run on_task --config demo --set data.drawn.num_sessions=7600 \
+        --set data.warmup_share=0.67 --set data.validation_share=0.018 \
+        --set data.test_share=0.146 --out BASE
+    python benchmarks/learning.py --run BASE --work FOLDER --json benchmarks/results/learning.json
+
+A person who looks after a channel says so in every task, and for them screens of social networks
+are work, whatever the rest of the task says: one activity changes side. Everybody else's screens
+stay as they are. The served run has never seen such a task. Rounds go the library's own way:
+answers and labels into the store, ``Learner``, certificate. Corrections (``chosen``: what the
+served version got wrong, what teaches most first) stand against as many labels of answers drawn at
+random.
+"""
+
+import argparse
+import random
+import shutil
+import sys
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from groupwise.core import derive_seed, describe_machine, read_json, read_jsonl, write_json
+from groupwise.evaluation import compare_pairs, read_predictions
+from groupwise.feedback import FeedbackItem, FeedbackStore, GivenLabel, Shown, order_by_priority
+from groupwise.flow import answer_requests, open_run
+from groupwise.learning import Learner, LoopSettings, Sides, begin_loop, read_certificate
+from groupwise.pipeline import StepProgress
+from groupwise.serving import Request
+from groupwise_drawn.desktops import write_desktops, write_task
+
+ACTIVITIES = ("coding", "spreadsheet", "video", "game", "social")
+SIDE, SESSIONS, SCREENS, HELD_OUT = "social", 480, 2, 240
+WORDS = {"en": "For the channel I look after: {}", "zh": "为我负责的账号：{}"}
+ON, OFF = "on-task", "off-task"
+
+
+@dataclass(frozen=True)
+class Asked:
+    """A person's screen and what is right for them.
+
+    Attributes:
+        request: that the served version is asked.
+        session: of the screen.
+        label: that the person says.
+    """
+
+    request: Request
+    session: str
+    label: str
+
+
+def draw_profile(folder: Path, seed: int) -> list[Asked]:
+    """Draw the person's screens; a little more than a quarter are of social networks."""
+    found: list[Asked] = []
+    for name, activities, num in (
+        ("all", ACTIVITIES, SESSIONS * 3 // 4),
+        ("social", (SIDE, "spreadsheet"), SESSIONS // 4),
+    ):
+        root = folder / f"drawn-{name}"
+        write_desktops(
+            root,
+            num_sessions=num,
+            screens_per_session=SCREENS,
+            seed=derive_seed(seed, "profile", name),
+            size=(448, 336),
+            clutter=0.05,
+            activities=activities,
+        )
+        for number, row in enumerate(read_jsonl(root / "index.jsonl")):
+            rng = random.Random(derive_seed(seed, "tasks", name, number))
+            others = [one for one in ACTIVITIES if one != row["activity"]]
+            activity = row["activity"] if rng.random() < 0.5 else rng.choice(others)
+            task = write_task(activity, rng=rng, language=row["language"])
+            is_on = activity == row["activity"] or row["activity"] == SIDE
+            words = {"task": WORDS[row["language"]].format(task[0].lower() + task[1:])}
+            request = Request(f"{name}-{number}", words, (root / row["image"],))
+            session = f"{name} {row['session']}"
+            found.append(Asked(request, session, ON if is_on else OFF))
+    return found
+
+
+def answer(run: Path, asked: Sequence[Asked]) -> list[Shown]:
+    """Return what the served version says."""
+    predictor = open_run(run).open_predictor()
+    answers = [
+        one
+        for start in range(0, len(asked), 64)
+        for one in answer_requests(predictor, [a.request for a in asked[start : start + 64]])
+    ]
+    return [
+        Shown(
+            id=one.request.id,
+            at_s=float(place),
+            row=one.request.row,
+            session=one.session,
+            pictures=(),
+            prediction=found.answer,
+            confidence=found.confidence,
+            version="served",
+        )
+        for place, (one, found) in enumerate(zip(asked, answers, strict=True))
+    ]
+
+
+def choose(
+    pairs: Sequence[tuple[Asked, Shown]], num: int, how: str, seed: int
+) -> list[tuple[Asked, Shown]]:
+    """Return what the person labels in the sessions that teach."""
+    if how == "random":
+        return sorted(pairs, key=lambda pair: derive_seed(seed, "random", pair[1].id))[:num]
+    items = {
+        shown.id: FeedbackItem(shown, (GivenLabel("p", one.label, shown.at_s),))
+        for one, shown in pairs
+    }
+    wrong = [item for item in items.values() if item.is_correction]
+    first = [item.shown.id for item in order_by_priority(wrong)[:num]]
+    known = {shown.id: (one, shown) for one, shown in pairs}
+    return [known[name] for name in first]
+
+
+def learn(run: Path, work: Path, seed: int, num: int, how: str) -> dict[str, Any]:
+    """Do a round and return what came of it."""
+    shutil.rmtree(work, ignore_errors=True)
+    settings = LoopSettings(seed=seed, test_share=0.5, asked_per_session=SCREENS)
+    sides = Sides(seed, settings.test_share)
+    asked = draw_profile(work / "profile", seed)
+    pairs = list(zip(asked, answer(run, asked), strict=True))
+    teaching = [p for p in pairs if sides.find(p[0].session) == "teaches"]
+    testing = [p for p in pairs if sides.find(p[0].session) == "tests"][:HELD_OUT]
+    chosen = choose(teaching, num, how, seed)
+    assert len(chosen) == num, f"only {len(chosen)} of {num}"
+    store = FeedbackStore(work / "kept")
+    for one, shown in [*chosen, *testing]:
+        store.remember(shown, [one.request.pictures[0].read_bytes()])
+        store.say(shown.id, "a person", one.label)
+    loop = begin_loop(work / "loop", run, settings)
+    with loop.lock():
+        Learner(
+            loop, store, report_progress=lambda p: print(p.describe(), file=sys.stderr)
+        ).advance("train")
+    store.close()
+    return {"seed": seed, "num": num, "how": how, **measure(loop.rounds[0])}
+
+
+def report(progress: StepProgress) -> None:
+    """Print how far a round is."""
+    print(progress.describe(), file=sys.stderr)
+
+
+def measure(folder: Path) -> dict[str, Any]:
+    """Return gains with 95 % intervals by sessions, and the verdict."""
+    certificate = read_certificate(folder / "decide" / "certificate.json")
+    row: dict[str, Any] = {"verdict": certificate.promotion.verdict}
+    for name, step in (("new", "decide"), ("old", "evaluate")):
+        predictions = read_predictions(folder / step / "predictions.jsonl")
+        [found] = compare_pairs(predictions, [("prompt", "grpo")])
+        row[name] = {
+            "n": found.n,
+            "sessions": found.num_clusters,
+            "served": found.value_a,
+            "candidate": found.value_b,
+            "gain": found.difference,
+            "low": found.low,
+            "high": found.high,
+        }
+    return row
+
+
+def list_cells(seeds: Sequence[int], nums: Sequence[int]) -> Iterator[tuple[int, int, str]]:
+    """Yield seed, number of labels and how they are chosen: first what the claim rests on."""
+    yield from ((seed, 40, "chosen") for seed in seeds)
+    yield from ((seed, 40, "random") for seed in seeds)
+    yield from ((seed, num, "chosen") for seed in seeds for num in nums if num != 40)
+
+
+def main() -> None:
+    """Do the rounds that a result file does not have yet."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--run", type=Path, required=True)
+    parser.add_argument("--work", type=Path, required=True)
+    parser.add_argument("--seeds", type=int, nargs="+", default=[1, 2, 3, 4, 5, 6])
+    parser.add_argument("--corrections", type=int, nargs="+", default=[10, 20, 40, 80])
+    parser.add_argument("--json", type=Path, required=True)
+    arguments = parser.parse_args()
+    rows: list[dict[str, Any]] = []
+    if arguments.json.is_file():
+        rows = read_json(arguments.json, dict)["rows"]
+    done = {(row["seed"], row["num"], row["how"]) for row in rows}
+    for seed, num, how in list_cells(arguments.seeds, arguments.corrections):
+        if (seed, num, how) not in done:
+            row = learn(arguments.run.resolve(), arguments.work, seed, num, how)
+            print(row)
+            rows.append(row)
+            write_json(arguments.json, {"machine": describe_machine(), "rows": rows})
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,9 @@
+"""Learning from what people say: rounds, candidates, and certificates of what they are worth.
+
+A candidate takes the place of the served version only with evidence from sessions that no version
+was trained on, asked about before anybody saw the answers. Needs ``groupwise[learn]``.
+"""
+
+from groupwise.core import import_late as _import_late
+
+__getattr__, __dir__, __all__ = _import_late(__name__, __file__)

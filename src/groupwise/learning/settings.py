@@ -1,0 +1,154 @@
+"""The settings of a round, and of the loop that starts rounds."""
+
+from pathlib import Path
+from typing import Annotated
+
+from pydantic import Field
+
+from groupwise.core import Config, Place, Seed, Source
+from groupwise.evaluation.promotion import LEVEL, MARGIN
+from groupwise.flow import DataSettings, EvaluationSettings, FlowConfig
+from groupwise.learning.sides import Sides
+from groupwise.training import GrpoSettings, PictureAugmentation, SftSettings
+
+SYNC_EVERY_STEPS, ENTROPY_BONUS = 10, 0.01
+_MOVED = Place("the same pictures, wherever they are kept", "图片相同，存放位置无关")
+
+
+class VariantSettings(PictureAugmentation):
+    """What is made of a correction beside itself.
+
+    Attributes:
+        num: variants of each.
+        blur: of pictures: a radius of up to this many pixels.
+        synonyms: probability that a word with synonyms becomes one of them.
+    """
+
+    num: int = Field(default=10, ge=0, le=1000)
+    blur: float = Field(default=0.7, ge=0, le=10)
+    synonyms: float = Field(default=0.5, ge=0, le=1)
+
+
+class RoundData(DataSettings):
+    """What a round learns from, and what it is measured on.
+
+    Attributes:
+        origin: the run that the loop began with: its training rows are replayed, and its test
+            rows are the held-out set.
+        items: JSONL of what people said, in sessions that teach.
+        asked: JSONL of what people said, in sessions that test.
+        pictures: folder of the pictures of both.
+        sides: which sessions teach and which test.
+        variants: of each correction.
+        replay: training rows of the origin for each row that is learned from people.
+    """
+
+    origin: Annotated[Path, Source("data")]
+    items: Annotated[Path, Source("data")]
+    asked: Annotated[Path, Source("items")]
+    pictures: Annotated[Path, _MOVED]
+    sides: Sides
+    variants: VariantSettings = VariantSettings()
+    replay: float = Field(default=1.0, ge=0, le=1000)
+
+
+class RoundConfig(FlowConfig):
+    """A round; ``model`` is the served version, from which it goes on.
+
+    Attributes:
+        data: rows.
+        served: name of that version; of one that is an adapter, ``model`` is what it merges to.
+        candidate: number of the version that is trained here, from 1.
+        level: of the whole loop: the probability of ever promoting what is no better.
+        margin: how much worse the candidate may be on the held-out set.
+        has_control: also train a control on the labels alone, to see what GRPO adds.
+    """
+
+    data: RoundData
+    served: str
+    candidate: int = Field(ge=1, le=1_000_000)
+    level: float = Field(default=LEVEL, gt=0, lt=1)
+    margin: float = Field(default=MARGIN, gt=0, lt=1)
+    has_control: bool = False
+
+
+class RoundSettings(Config):
+    """How every round of a loop trains.
+
+    Attributes:
+        variants: of each correction.
+        replay: training rows of the origin for each row that is learned from people.
+        has_sft: teach the labels before GRPO: a policy that is sure of something does not sample
+            anything else, so that no reward would ever speak against it.
+        sft: how; None: as the origin, in one epoch.
+        grpo: on the rewards of the origin; None: as the origin, in one epoch, with an entropy bonus
+            of 0.01 and a sampling policy that follows every 10 steps.
+        evaluation: how policies are asked; None: as the origin.
+        has_control: also train a control on the labels alone, to see what GRPO adds.
+    """
+
+    variants: VariantSettings = VariantSettings()
+    replay: float = Field(default=1.0, ge=0, le=1000)
+    has_sft: bool = True
+    sft: SftSettings | None = None
+    grpo: GrpoSettings | None = None
+    evaluation: EvaluationSettings | None = None
+    has_control: bool = False
+
+    def choose_sft(self, origin: FlowConfig) -> SftSettings | None:
+        """Return the settings of SFT; None: there is none."""
+        if not self.has_sft or self.sft is not None:
+            return self.sft if self.has_sft else None
+        if origin.sft is None:
+            return SftSettings()
+        known = origin.sft.model_dump(include=set(SftSettings.model_fields))
+        return SftSettings(**{**known, "epochs": 1})
+
+    def choose_grpo(self, origin: FlowConfig, num_rows: int) -> GrpoSettings:
+        """Return the settings of GRPO.
+
+        Args:
+            origin: config of the run that the loop began with.
+            num_rows: at least so many are trained on; fewer than 10 steps of them are sampled at
+                once where there are not more.
+        """
+        if self.grpo is not None:
+            return self.grpo
+        known = origin.grpo
+        num_prompts = max(1, min(known.prompts_per_step, num_rows))
+        num_steps = max(1, min(SYNC_EVERY_STEPS, num_rows // num_prompts))
+        changed = {
+            "epochs": 1,
+            "max_steps": None,
+            "prompts_per_step": num_prompts,
+            "steps_per_generation": num_steps * known.gradient_accumulation,
+            "entropy_bonus": ENTROPY_BONUS,
+        }
+        return GrpoSettings(**{**known.model_dump(), **changed})
+
+
+class LoopSettings(Config):
+    """When rounds are started, and what they must show.
+
+    Attributes:
+        seed: of the loop: which sessions teach and which test.
+        test_share: of the sessions that test.
+        asked_per_session: answers of a session that tests which people are asked about, drawn by
+            their ids; the session counts when they have said what all of these are.
+        every: new labels in sessions that teach, before the next round.
+        look_every: new sessions that test, before a candidate is looked at again.
+        life: rounds' worth of labels for which a candidate stays undecided, before the next one.
+        level: probability of ever promoting what is no better.
+        margin: how much worse a candidate may be on the held-out set.
+        round: how every round trains.
+    """
+
+    seed: Seed = 0
+    test_share: float = Field(default=0.3, gt=0, lt=1)
+    asked_per_session: int = Field(default=8, ge=1, le=10_000)
+    every: int = Field(default=100, ge=1, le=1_000_000)
+    look_every: int = Field(default=10, ge=1, le=1_000_000)
+    life: int = Field(default=5, ge=1, le=1000)
+    level: float = Field(default=LEVEL, gt=0, lt=1)
+    margin: float = Field(default=MARGIN, gt=0, lt=1)
+    round: RoundSettings = RoundSettings()

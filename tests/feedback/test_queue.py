@@ -1,0 +1,140 @@
+"""The order in which people are asked: whole, repeatable, and monotone in what it goes by."""
+
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from PIL import Image
+
+from groupwise.core import DataError
+from groupwise.feedback import (
+    Shown,
+    describe_look,
+    order_for_people,
+)
+
+SHOWN = st.builds(
+    Shown,
+    id=st.uuids().map(str),
+    at_s=st.integers(0, 5).map(float),
+    row=st.just({}),
+    session=st.sampled_from(["", "a", "b"]),
+    pictures=st.lists(st.sampled_from(["p", "q", "r"]), max_size=2).map(tuple),
+    prediction=st.sampled_from([None, "yes", "no"]),
+    confidence=st.none() | st.floats(0, 1),
+    version=st.just("v1"),
+)
+WAITING = st.lists(SHOWN, max_size=12, unique_by=lambda one: one.id)
+LOOKS = {"p": "00ff", "q": "00ff"}
+ORDERS = ("value", "random", "oldest")
+
+
+def make_shown(name, confidence=0.5, **other):
+    values = {"row": {}, "session": "", "pictures": (), "prediction": "yes", "version": "v1"}
+    return Shown(id=name, at_s=0.0, confidence=confidence, **(values | other))
+
+
+def list_names(shown):
+    return [one.id for one in shown]
+
+
+@pytest.mark.parametrize("order", ORDERS)
+@given(waiting=WAITING, labelled=WAITING, random=st.randoms())
+def test_every_answer_is_asked_once_whatever_order_they_come_in(order, waiting, labelled, random):
+    said = list(labelled)
+    found = order_for_people(waiting, said, order=order, looks=LOOKS, seed=3)
+    assert sorted(list_names(found)) == sorted(list_names(waiting))
+    random.shuffle(waiting)
+    random.shuffle(said)
+    assert order_for_people(waiting, said, order=order, looks=LOOKS, seed=3) == found
+
+
+@given(WAITING, st.data())
+def test_a_less_certain_answer_is_never_asked_later(waiting, data):
+    if not waiting:
+        return
+    place = data.draw(st.integers(0, len(waiting) - 1))
+    one = waiting[place]
+    lower = st.none() | st.floats(0, 1 if one.confidence is None else one.confidence)
+    changed = replace(one, confidence=None if one.confidence is None else data.draw(lower))
+    before = list_names(order_for_people(waiting)).index(one.id)
+    after = order_for_people([*waiting[:place], changed, *waiting[place + 1 :]])
+    assert list_names(after).index(one.id) <= before
+
+
+@given(WAITING, st.data())
+def test_an_answer_that_a_judge_disagrees_with_is_never_asked_later(waiting, data):
+    if not waiting:
+        return
+    one = data.draw(st.sampled_from(waiting))
+    low, high = sorted(data.draw(st.tuples(st.floats(0, 1), st.floats(0, 1))))
+    places = [
+        list_names(order_for_people(waiting, disagreement={one.id: share})).index(one.id)
+        for share in (low, high)
+    ]
+    assert places[1] <= places[0]
+
+
+@given(WAITING, WAITING, st.data())
+def test_labels_of_its_session_never_bring_an_answer_forward(waiting, labelled, data):
+    if not waiting:
+        return
+    one = data.draw(st.sampled_from(waiting))
+    if not one.session:
+        return
+    said = labelled
+    more = [*said, make_shown("further", session=one.session)]
+    before, after = (list_names(order_for_people(waiting, s)).index(one.id) for s in (said, more))
+    assert after >= before
+
+
+@given(WAITING, WAITING)
+def test_people_are_asked_the_same_one_by_one(waiting, labelled):
+    said, left, asked = list(labelled), list(waiting), []
+    for _ in waiting:
+        first = order_for_people(left, said, looks=LOOKS)[0]
+        asked.append(first)
+        left.remove(first)
+        said.append(first)
+    assert asked == order_for_people(waiting, labelled, looks=LOOKS)
+
+
+def test_who_has_no_answer_or_no_confidence_comes_first():
+    shown = [make_shown("sure", 0.9), make_shown("unknown", None), make_shown("torn", 0.5)]
+    shown.append(make_shown("unanswered", 0.99, prediction=None))
+    order = list_names(order_for_people(shown))
+    assert order == ["unanswered", "unknown", "torn", "sure"]
+    agreed = order_for_people(shown, disagreement={"sure": 1.0})
+    assert list_names(agreed)[:3] == ["sure", "unanswered", "unknown"]
+
+
+def test_further_answers_of_a_cluster_wait_for_other_clusters():
+    alike = [make_shown(f"a{n}", 0.4 + n / 100, pictures=("p", "q")[n : n + 1]) for n in (0, 1)]
+    other = make_shown("b", 0.5, pictures=("r",))
+    assert list_names(order_for_people([*alike, other])) == ["a0", "a1", "b"]
+    assert list_names(order_for_people([*alike, other], looks=LOOKS)) == ["a0", "b", "a1"]
+    said = [make_shown("before", pictures=("q",))]
+    assert list_names(order_for_people([*alike, other], said, looks=LOOKS)) == ["b", "a0", "a1"]
+
+
+def test_where_an_answer_stands_at_random_does_not_depend_on_the_others():
+    shown = [make_shown(f"{number}") for number in range(20)]
+    whole = order_for_people(shown, order="random", seed=1)
+    assert order_for_people(shown[:9], order="random", seed=1) == [
+        s for s in whole if s in shown[:9]
+    ]
+    assert order_for_people(shown, order="random", seed=2) != whole
+
+
+def test_pictures_look_alike_in_other_sizes_and_not_turned(tmp_path):
+    half = Image.new("RGB", (64, 48), "white")
+    half.paste("black", (0, 0, 32, 48))
+    half.save(tmp_path / "a.png")
+    half.resize((200, 150)).save(tmp_path / "b.jpg")
+    half.rotate(180).save(tmp_path / "c.png")
+    looks = [describe_look(tmp_path / name) for name in ("a.png", "b.jpg", "c.png")]
+    assert looks == ["3333", "3333", "cccc"]
+    (tmp_path / "d.png").write_bytes(b"none")
+    with pytest.raises(DataError):
+        describe_look(tmp_path / "d.png")

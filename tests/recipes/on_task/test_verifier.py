@@ -1,0 +1,290 @@
+"""The visual verifier: what it decides, what it pays and can never pay, what it says alone."""
+
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+import yaml
+from hypothesis import given
+from hypothesis import strategies as st
+from plan_keys import list_changed, plan, read_keys
+
+from groupwise.core import (
+    Completion,
+    ConfigError,
+    DataError,
+    Example,
+    Message,
+    Picture,
+    load_config,
+    make_example,
+)
+from groupwise.evaluation import compute_metrics
+from groupwise.inference import LabelShares
+from groupwise.pipeline import find_recipe
+from groupwise_recipes.on_task.config import OnTaskConfig
+from groupwise_recipes.on_task.rewards import Judges, make_judge, make_rewards
+from groupwise_recipes.on_task.task import TASK
+from groupwise_recipes.on_task.verified import Verified, predict_verified
+from groupwise_recipes.on_task.verifier import TITLE_SHARE, Decision, VisualVerifier, decide
+from groupwise_recipes.on_task.vocabulary import Weighed
+
+CONFIG = Path(__file__).parents[3] / "src/groupwise_recipes/on_task/configs/demo.yaml"
+DEMO = yaml.safe_load(CONFIG.read_text(encoding="utf-8"))
+SERVED = {"server": {"url": "http://127.0.0.1:9/v1", "model": "judge"}}
+PICTURE = Picture(Path("screen.png"), "0")
+ACTIVITIES = st.sampled_from(["coding", "spreadsheet", "video", "game"])
+NUMBERS = st.dictionaries(ACTIVITIES, st.integers(1, 9))
+DISTRACTIONS = frozenset({"video", "game"})
+READABLE = "data.stored_pixels=1000000"
+WEIGHED = ("classification", "judge", "visual_verifier")
+
+
+class Screen:
+    """Stands in for a reader: a title strip and a whole screen; None cannot be read."""
+
+    def __init__(self, strip: str | None, whole: str | None = None) -> None:
+        self.texts = {TITLE_SHARE: strip, 1.0: whole}
+        self.asked: list[float] = []
+
+    def __call__(self, picture: Picture, share: float) -> Sequence[str]:
+        self.asked.append(share)
+        text = self.texts[share]
+        if text is None:
+            raise DataError("cannot read it")
+        return text.splitlines()
+
+
+class Sure(VisualVerifier):
+    """Says the same of every screen."""
+
+    def __init__(self, decision: Decision) -> None:
+        super().__init__(Screen(None))
+        self.decision = decision
+
+    def verify(self, picture: Picture, task: str) -> Decision:
+        return self.decision
+
+
+def ask(task: str, strip: str | None, whole: str | None = None) -> float | None:
+    return VisualVerifier(Screen(strip, whole)).verify(PICTURE, task).score
+
+
+def make_item(label: str | None = "on-task", task: str = "Sum the sales column") -> Example:
+    return make_example(
+        [Message("user", "?")],
+        cluster="s",
+        pictures=[PICTURE],
+        label=label,
+        fields={"task": task, "task_activity": "spreadsheet"},
+    )
+
+
+@pytest.mark.parametrize(
+    ("task", "strip", "score"),
+    [
+        ("Sum the sales column", "sales.ods - LibreOffice Calc", 1.0),
+        ("Sum the sales column", "Funny cats - YouTube - Mozilla Firefox", 0.0),
+        ("把销售额汇总到表格里", "sales.xlsx - Excel", 1.0),
+        ("写周报", "哔哩哔哩 - 番剧", 0.0),
+        ("Watch the next episode", "爱奇艺 视频", 1.0),
+        ("Look it up online", "Mozilla Firefox", 1.0),
+    ],
+)
+def test_the_words_of_a_title_decide(task: str, strip: str, score: float) -> None:
+    assert ask(task, strip) == score
+
+
+@pytest.mark.parametrize(
+    ("task", "strip", "whole"),
+    [
+        ("Sum the sales column", "", ""),
+        ("Sum the sales column", "", "Mozilla Firefox"),
+        ("Sum the sales column", "YouTube and LibreOffice Calc", "YouTube and LibreOffice Calc"),
+        ("Do it", "LibreOffice Calc", "LibreOffice Calc"),
+    ],
+    ids=["no words", "a browser alone", "exactly between", "a task that tells nothing"],
+)
+def test_what_is_open_stays_undecided(task: str, strip: str, whole: str) -> None:
+    assert ask(task, strip, whole) is None
+
+
+def test_a_task_that_tells_nothing_is_not_done_with_a_distraction() -> None:
+    assert ask("Do it", "YouTube", None) == 0.0
+
+
+def test_the_whole_screen_is_read_only_if_the_title_decides_nothing() -> None:
+    decided, open_ = Screen("LibreOffice Calc"), Screen("Desktop", "LibreOffice Calc")
+    for screen in (decided, open_):
+        assert VisualVerifier(screen).verify(PICTURE, "Fill the spreadsheet").score == 1.0
+    assert (decided.asked, open_.asked) == ([TITLE_SHARE], [TITLE_SHARE, 1.0])
+
+
+def test_a_title_that_shows_work_is_enough_where_the_task_tells_nothing() -> None:
+    work, browser = Screen("LibreOffice Calc"), Screen("Mozilla Firefox", "YouTube")
+    assert VisualVerifier(work).verify(PICTURE, "Do it").score is None
+    assert VisualVerifier(browser).verify(PICTURE, "Do it").score == 0.0
+    assert (work.asked, browser.asked) == ([TITLE_SHARE], [TITLE_SHARE, 1.0])
+
+
+def test_a_pair_is_looked_at_once() -> None:
+    screen = Screen("LibreOffice Calc")
+    verifier = VisualVerifier(screen)
+    for task in ("Fill the spreadsheet", "Fill the spreadsheet", "Watch a video"):
+        verifier.verify(PICTURE, task)
+    assert len(screen.asked) == 2
+    assert verifier.count() == {"num_decided": 2, "num_undecided": 0, "num_failed": 0}
+
+
+@given(wanted=NUMBERS, shown=NUMBERS)
+def test_the_score_is_the_share_of_the_tasks_activities(wanted, shown) -> None:
+    found = decide(Weighed(wanted), Weighed(shown), distractions=DISTRACTIONS)
+    total = sum(shown.values())
+    mine = sum(shown[name] for name in shown.keys() & wanted.keys())
+    if not total or (wanted and 2 * mine == total):
+        assert found.score is None
+    elif wanted:
+        assert found.score == mine / total
+    else:
+        assert found.score in (None, 0.0)
+    assert found.reason
+
+
+@given(wanted=NUMBERS.filter(bool), shown=NUMBERS.filter(bool), more=st.integers(1, 9))
+def test_more_words_of_the_task_never_lower_the_score(wanted, shown, more) -> None:
+    def score(numbers) -> float:
+        found = decide(Weighed(wanted), Weighed(numbers), distractions=DISTRACTIONS).score
+        return 0.5 if found is None else found
+
+    for name in wanted:
+        assert score(Counter(shown) + Counter({name: more})) >= score(shown)
+
+
+@given(wanted=NUMBERS, shown=NUMBERS)
+def test_weak_words_never_speak_against_a_task_that_is_known(wanted, shown) -> None:
+    found = decide(Weighed(wanted), Weighed(shown, are_weak=True), distractions=DISTRACTIONS)
+    assert not wanted or found.score is None or found.score > 0.5
+
+
+@given(
+    score=st.one_of(st.none(), st.floats(0, 1)),
+    on_task=st.floats(0, 1),
+    truth=st.sampled_from(["on-task", "off-task"]),
+    weights=st.tuples(st.floats(0.05, 1), st.floats(0, 1), st.floats(0, 1)),
+)
+def test_no_judge_and_no_verifier_makes_a_wrong_answer_win(score, on_task, truth, weights) -> None:
+    config = load(judge=SERVED, rewards=dict(zip(WEIGHED, weights, strict=True)))
+    rewards = make_rewards(config, open_all(config, on_task, Decision(score, "said")))
+    wrong = {"on-task": "off-task", "off-task": "on-task"}[truth]
+    item = make_item(truth)
+    right, other = (rewards.score(item, Completion(text)) for text in (truth, wrong))
+    assert right.value is not None
+    assert other.value is not None
+    assert right.value > other.value
+
+
+def test_with_the_usual_weights_it_has_a_fifth() -> None:
+    config = load(judge=SERVED, rewards={"visual_verifier": 0.2})
+    rewards = make_rewards(config, open_all(config, 0.8, Decision(0.9, "said")))
+    found = rewards.score(make_item("on-task"), Completion("on-task"))
+    assert found.value == pytest.approx(0.3 + 0.5 * 0.8 + 0.2 * 0.9)
+    assert TASK.describe_weights(config) == (
+        "classification 0.3, judge 0.5, visual_verifier 0.2, format 0"
+    )
+
+
+def test_where_it_decides_nothing_its_weight_goes_to_the_others_for_every_answer() -> None:
+    config = load(rewards={"visual_verifier": 0.2})
+    rewards = make_rewards(config, Judges(verifier=Sure(Decision(None, "open"))))
+    assert rewards.weigh(make_item()) == {"classification": 1.0}
+    assert rewards.score(make_item(), Completion("on-task")).value == 1.0
+    assert rewards.score(make_item(), Completion("off-task")).value == 0.0
+
+
+def test_where_a_screen_cannot_be_read_no_answer_has_a_score() -> None:
+    config = load(rewards={"visual_verifier": 0.2})
+    verifier = VisualVerifier(Screen(None))
+    rewards = make_rewards(config, Judges(verifier=verifier))
+    for text in ("on-task", "off-task"):
+        found = rewards.score(make_item(), Completion(text))
+        assert found.value is None
+        assert "cannot read it" in found.reason
+    assert verifier.count()["num_failed"] == 1
+
+
+def test_an_invalid_answer_earns_nothing_whatever_the_screen_says() -> None:
+    parser = load().answer
+    for decision in (Decision(1.0, "said"), Decision(None, "open"), Decision(None, "x", True)):
+        found = Verified(Sure(decision), parser)(make_item(), Completion("on-task off-task"))
+        assert (found.value, found.invalid) == (0.0, True)
+
+
+def test_the_verifier_alone_is_a_baseline_for_which_undecided_is_no_answer() -> None:
+    asked = (("on-task", "Sum the column"), ("off-task", "Watch a video"), ("off-task", "Do it"))
+    items = [make_item(label, task) for label, task in asked]
+    verifier = VisualVerifier(Screen("LibreOffice Calc", "LibreOffice Calc"))
+    found = predict_verified(verifier, items, ("on-task", "off-task"))
+    assert [one.predicted for one in found] == ["on-task", "off-task", None]
+    assert [one.text for one in found] == ["on-task", "off-task", ""]
+    metrics = compute_metrics(found, labels=("on-task", "off-task"), seed=0)
+    values = {one.name: one.value for one in metrics}
+    assert values["visual_verifier/accuracy"] == pytest.approx(2 / 3)
+    assert values["visual_verifier/invalid_rate"] == pytest.approx(1 / 3)
+
+
+@pytest.mark.parametrize(
+    "setting", ["rewards.visual_verifier=0.2", "visual_verifier.is_baseline=true"]
+)
+def test_without_the_extra_a_run_that_needs_it_does_not_start(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, setting: str
+) -> None:
+    monkeypatch.setattr("groupwise.data.ocr.find_spec", lambda name: None)
+    recipe = find_recipe("on_task")
+    recipe.plan(load_config(OnTaskConfig, CONFIG), tmp_path)
+    needing = load_config(OnTaskConfig, CONFIG, overrides=[setting, READABLE])
+    with pytest.raises(ConfigError, match=r"pip install 'groupwise\[ocr\]'"):
+        recipe.plan(needing, tmp_path)
+
+
+class FakeModel:
+    """Not a model: gives the option that says on-task this probability, in either order."""
+
+    def __init__(self, on_task: float) -> None:
+        self.identity = {"model": "fake", "revision": None}
+        self.on_task = on_task
+
+    async def weigh_labels(self, example, *, labels):
+        is_first = "A: the screen is on-task" in example.prompt[0].text
+        shares = [self.on_task, 1 - self.on_task]
+        return LabelShares(dict(zip(labels, shares if is_first else shares[::-1], strict=True)))
+
+
+def load(**changes) -> OnTaskConfig:
+    data = DEMO["data"] | {"stored_pixels": 1_000_000}
+    return OnTaskConfig.model_validate(DEMO | {"rewards": {}, "data": data} | changes)
+
+
+def open_all(config: OnTaskConfig, on_task: float, decision: Decision) -> Judges:
+    assert config.judge is not None
+    return Judges(make_judge(config.judge, config.answer, FakeModel(on_task)), Sure(decision))
+
+
+def test_what_only_shows_the_verifier_trains_nothing_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("groupwise_recipes.on_task.task.check_ocr", lambda: None)
+
+    def find_changed(*settings: str) -> set[str]:
+        plans = (plan("on_task", tmp_path, "demo", READABLE, *more) for more in ((), settings))
+        return list_changed(*map(read_keys, plans))
+
+    shown, paying = {"baselines", "evaluate"}, {"audit_rewards", "grpo"}
+    assert find_changed("visual_verifier.is_baseline=true") == shown
+    assert find_changed("rewards.visual_verifier=0.2") == shown | paying
+
+
+def test_pictures_too_small_for_words_are_refused_where_words_are_read() -> None:
+    assert not load().has_verifier
+    with pytest.raises(ConfigError, match=r"data\.stored_pixels: got 25,088"):
+        load_config(OnTaskConfig, CONFIG, overrides=["rewards.visual_verifier=0.2"])
