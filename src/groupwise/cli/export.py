@@ -17,10 +17,11 @@ def export(
     run: Annotated[str, typer.Argument(metavar="RUN[:POLICY]", help="A run, or one policy of it.")],
     *,
     file_format: Annotated[
-        Literal["parquet", "lm-eval", "csv", "chat"],
+        Literal["parquet", "lm-eval", "csv", "chat", "verl", "swift"],
         typer.Option(
             "--format",
-            help="lm-eval: a folder as lm-evaluation-harness writes it; chat: prompts of --rows.",
+            help="lm-eval: a folder as lm-evaluation-harness writes it; chat: prompts of --rows; "
+            "verl, swift: a folder that trains with verl or ms-swift.",
         ),
     ] = "parquet",
     rows: Annotated[
@@ -30,13 +31,17 @@ def export(
         ),
     ] = None,
     out: Annotated[
-        Path, typer.Option("--out", metavar="FILE_OR_DIR", help="A file; for lm-eval a folder.")
+        Path,
+        typer.Option(
+            "--out", metavar="FILE_OR_DIR", help="A file; for lm-eval, verl and swift a folder."
+        ),
     ],
     debug: Debug = False,
 ) -> None:
     """Write a run's evaluation for other tools: every item as a row, or harness-style results.
 
-    With --format chat: the prompts of new rows, as messages that any chat API takes.
+    With --format chat: the prompts of new rows, as messages that any chat API takes. With
+    --format verl or swift: the rows and rewards of GRPO, and a script that trains on them there.
     """
     from groupwise.evaluation.interchange import (
         read_records,
@@ -50,6 +55,9 @@ def export(
         raise ConfigError("--format chat and --rows go together")
     if rows is not None:
         _export_prompts(folder, policy, rows, out)
+        return
+    if file_format in ("verl", "swift"):
+        _export_for_trainer(folder, policy, out, file_format)
         return
     if file_format == "lm-eval" and out.is_file():
         raise ConfigError(f"--out {out} is a file", expected="a folder for --format lm-eval")
@@ -72,6 +80,25 @@ def _export_prompts(folder: Path, policy: str | None, rows: Path, out: Path) -> 
     number = write_prompts(open_run(folder), rows, out=out, policy=policy)
     typer.echo(f"{number} prompts")
     typer.echo(f"written: {out}")
+
+
+def _export_for_trainer(
+    folder: Path, policy: str | None, out: Path, trainer: Literal["verl", "swift"]
+) -> None:
+    from groupwise.flow import export_for_trainer, open_run
+
+    if policy is not None:
+        raise ConfigError(f"--format {trainer} takes a run", got=f"its policy {policy}")
+    done = export_for_trainer(open_run(folder), out, trainer)
+    typer.echo(", ".join(f"{count} rows of {name}" for name, count in done.num_rows.items()))
+    for reason, count in done.drops.counts.items():
+        typer.echo(f"left out: {count} ({reason})")
+    for clause in done.untold:
+        typer.echo(f"not as in the run: {clause}")
+    for path in done.files:
+        typer.echo(f"written: {path}")
+    if done.is_from_warmup:
+        typer.echo(f"start: groupwise export-model {folder} --policy sft --out {out / 'model'}")
 
 
 Chosen = Annotated[

@@ -8,8 +8,8 @@ from groupwise.core.config import (
     dump_config,
     flatten_settings,
     load_config,
-    read_config,
 )
+from groupwise.core.config_files import read_config
 from groupwise.core.digests import digest_bytes, digest_file, digest_json
 from groupwise.core.disks import describe_disk, explain_disk
 from groupwise.core.effects import (
@@ -77,6 +77,7 @@ from groupwise.core.pictures import (
     convert_picture,
     open_lazily,
     open_picture,
+    shows_as_it_is,
     store_picture,
     wait_to_decode,
 )
@@ -166,6 +167,7 @@ __all__ = [
     "report_places",
     "seal",
     "seed_everything",
+    "shows_as_it_is",
     "split_opening",
     "store_picture",
     "suggest_name",

@@ -1,4 +1,4 @@
-"""Configuration: one YAML file plus ``--set a.b=value``, checked as a whole.
+"""Configuration: a YAML file, what it includes, and ``--set a.b=value``, checked as a whole.
 
 Config classes stand beside the code they configure. All problems are reported at once, each
 with its file, its key, what was given, what is allowed and the nearest known name.
@@ -13,6 +13,7 @@ import yaml
 from pydantic import BaseModel, ConfigDict, ValidationError, ValidationInfo, field_validator
 from pydantic_core import ErrorDetails
 
+from groupwise.core.config_files import find_layer, join_layers, read_layers
 from groupwise.core.errors import ConfigError
 from groupwise.core.hints import find_nearest, is_called
 from groupwise.core.usable import find_unusable
@@ -21,7 +22,6 @@ from groupwise.core.yaml_loader import parse_yaml
 C = TypeVar("C", bound="Config")
 
 _QUOTE = "'"
-_MAX_BYTES = 4 * 2**20
 _MAX_LEVELS = 64
 _MAX_PROBLEMS = 50
 
@@ -55,19 +55,23 @@ def load_config(
     Raises:
         ConfigError: listing every problem of the file and the overrides.
     """
-    name = str(source) if isinstance(source, Path) else "config"
-    values = read_config(source) if isinstance(source, Path) else _copy(source)
+    is_file = isinstance(source, Path)
+    layers = read_layers(source) if is_file else [(Path("config"), _copy(source))]
+    values = join_layers(layers)
     for override in overrides:
         _apply_override(values, override)
-    context = {"folder": str(source.parent)} if isinstance(source, Path) else None
+    context = {"folder": str(source.parent)} if is_file else None
     try:
         return config_type.model_validate(values, context=context)
     except ValidationError as error:
-        problems = [_describe_problem(detail, config_type) for detail in error.errors()]
-        lines = [f"{name}: {problem}" for problem in problems[:_MAX_PROBLEMS]]
-        if len(problems) > _MAX_PROBLEMS:
+        found = error.errors()
+        lines = [
+            f"{find_layer(layers, one['loc'])}: {_describe_problem(one, config_type)}"
+            for one in found[:_MAX_PROBLEMS]
+        ]
+        if len(found) > _MAX_PROBLEMS:
             lines.append("...")
-        count = f"{len(problems)} problem(s) in the configuration:"
+        count = f"{len(found)} problem(s) in the configuration:"
         raise ConfigError("\n  ".join([count, *lines])) from error
 
 
@@ -84,36 +88,6 @@ def flatten_settings(values: Mapping[str, Any], prefix: str = "") -> Iterator[tu
             yield from flatten_settings(section, f"{prefix}{key}.")
         else:
             yield f"{prefix}{key}", value
-
-
-def read_config(path: Path) -> dict[str, Any]:
-    """Return the keys and values of a config file as they are written.
-
-    Raises:
-        ConfigError: if it cannot be read or has no keys.
-    """
-    try:
-        value = parse_yaml(_read_text(path))
-    except (OSError, UnicodeDecodeError) as error:
-        raise ConfigError(f"cannot read the configuration {path} ({error})") from error
-    except yaml.YAMLError as error:
-        where = " ".join(str(error).split())
-        raise ConfigError(f"{path} is not valid YAML ({where})") from error
-    if not isinstance(value, dict):
-        raise ConfigError(
-            f"{path} is not a configuration", got=type(value).__name__, expected="keys and values"
-        )
-    return value  # pyright: ignore[reportUnknownVariableType]
-
-
-def _read_text(path: Path) -> str:
-    with path.open("rb") as stream:
-        found = stream.read(_MAX_BYTES + 1)
-    if len(found) > _MAX_BYTES:
-        raise ConfigError(
-            f"{path} is no configuration", expected=f"at most {_MAX_BYTES // 2**20} MiB"
-        )
-    return found.decode()
 
 
 def _copy(source: Mapping[str, Any]) -> dict[str, Any]:

@@ -16,6 +16,7 @@ from groupwise.core.picture_pieces import check_pieces
 
 # Pillow knows more formats, one of which it hands to another program, whatever the file is named.
 _FORMATS = ("JPEG", "PNG", "WEBP", "BMP", "GIF", "TIFF")
+_ORIENTATION = 0x0112
 LARGE_PIXELS = 24_000_000
 """Of pictures with more pixels one at a time is decoded."""
 _decoding_large = threading.Lock()
@@ -75,6 +76,12 @@ def open_picture(source: Path | Picture) -> Image.Image:
         opened.load()
         ImageOps.exif_transpose(opened, in_place=True)  # no second copy of a large one
         return convert_picture(opened)
+
+
+def shows_as_it_is(opened: Image.Image) -> bool:
+    """Whether a picture whose header is read needs no turning upright and no conversion."""
+    is_upright = opened.getexif().get(_ORIENTATION, 1) == 1
+    return is_upright and opened.mode in ("RGB", "L") and not opened.has_transparency_data
 
 
 def convert_picture(decoded: Image.Image) -> Image.Image:

@@ -124,3 +124,11 @@ def parse_yaml(text: str) -> Any:
         return yaml.load(text, Loader=_Loader)
     except (ValueError, OverflowError) as error:  # "\UFFFFFFFF", %YAML 1.999…
         raise yaml.YAMLError(f"a code is out of range: {error}") from error
+
+
+def find_line(text: str, key: str) -> int:
+    """Return the line, from 1, where a document that parses has a key of its outermost level."""
+    untyped: Any = yaml
+    root: Any = untyped.compose(text, Loader=_Loader)
+    lines = (node.start_mark.line + 1 for node, _ in root.value if node.value == key)
+    return next(lines, 1)  # a merge may bring it

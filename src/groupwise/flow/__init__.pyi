@@ -20,6 +20,8 @@ from groupwise.flow.served import Served, is_loop, open_served, read_served, wri
 from groupwise.flow.settings import DataSettings, EvaluationSettings, FlowConfig, RunConfig
 from groupwise.flow.stages import ASKED, POLICY, Stage, keep_stages, list_usual_stages
 from groupwise.flow.task import Ask, Estimate, Part, Task
+from groupwise.flow.trainers.exporting import HandedOver, export_for_trainer
+from groupwise.flow.trainers.rewards import RebuiltRewards, open_rewards
 
 __all__ = [
     "ASKED",
@@ -30,10 +32,12 @@ __all__ = [
     "EvaluationSettings",
     "FinishedRun",
     "FlowConfig",
+    "HandedOver",
     "OtherData",
     "Part",
     "PolicyPredictor",
     "PredictionSummary",
+    "RebuiltRewards",
     "RunConfig",
     "Served",
     "Stage",
@@ -44,6 +48,7 @@ __all__ = [
     "check_pushable",
     "estimate_picture",
     "evaluate_on",
+    "export_for_trainer",
     "export_run",
     "is_loop",
     "keep_stages",
@@ -53,6 +58,7 @@ __all__ = [
     "make_recipe",
     "name_version",
     "open_policy",
+    "open_rewards",
     "open_run",
     "open_served",
     "predict_rows",

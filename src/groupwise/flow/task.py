@@ -217,6 +217,10 @@ class Task(Generic[C]):
         """Return what GRPO is rewarded by; ``judge`` is what the method of this name opened."""
         raise NotImplementedError
 
+    def explain_bound_rewards(self, config: C) -> str | None:
+        """Return why ``judge`` and ``rewards`` need more of a run than its config; None if not."""
+        return None
+
     def make_case(self, config: C, folder: Path) -> RewardCase:
         """Return what the rewards are audited with, from the folder of the data stage."""
         return RewardCase(

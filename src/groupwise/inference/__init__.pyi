@@ -1,6 +1,6 @@
 """Inference engines: one call, whatever backend answers."""
 
-from groupwise.inference.chat import build_chat_messages
+from groupwise.inference.chat import build_chat_messages, read_picture_bytes
 from groupwise.inference.engine import Engine, ReportProgress, Sampling
 from groupwise.inference.labels import find_label_tokens, share_labels
 from groupwise.inference.local import LocalEngine, time_answers
@@ -81,6 +81,7 @@ __all__ = [
     "generate_groups",
     "on_shared_loop",
     "open_responder",
+    "read_picture_bytes",
     "retry",
     "run_on_shared_loop",
     "share_labels",

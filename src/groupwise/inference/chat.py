@@ -12,11 +12,18 @@ from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from typing import Any, TypeGuard, cast
 
-from groupwise.core import DataError, Example, Picture, digest_bytes, open_lazily, open_picture
+from groupwise.core import (
+    DataError,
+    Example,
+    Picture,
+    digest_bytes,
+    open_lazily,
+    open_picture,
+    shows_as_it_is,
+)
 from groupwise.inference.responder import Reply, RequestCause, RequestError, TokenChance, Usage
 from groupwise.models import build_messages
 
-_ORIENTATION = 0x0112
 _TYPES = {"PNG": "image/png", "JPEG": "image/jpeg", "WEBP": "image/webp"}
 
 
@@ -43,9 +50,8 @@ def encode_picture(picture: Picture) -> str:
     content = read_picture_bytes(picture)
     with open_lazily(picture.path, content) as opened:
         media_type = _TYPES.get(opened.format or "")
-        is_upright = opened.getexif().get(_ORIENTATION, 1) == 1
-        is_plain = opened.mode in ("RGB", "L") and not opened.has_transparency_data
-    if media_type is None or not (is_upright and is_plain):
+        is_plain = shows_as_it_is(opened)
+    if media_type is None or not is_plain:
         stream = io.BytesIO()
         open_picture(picture).save(stream, format="PNG", compress_level=1)
         content, media_type = stream.getvalue(), "image/png"

@@ -43,14 +43,16 @@ def open_responder(settings: ResponderSettings) -> Responder:
         ModelError: if the model or the tokenizer cannot be loaded.
         ConfigError: if the server's key is not set.
     """
-    from groupwise.inference.local import LocalEngine
-    from groupwise.inference.local_responder import LocalResponder
-    from groupwise.inference.server import ServerEngine
-    from groupwise.models import load_policy
-
     if settings.model is None:
+        from groupwise.inference.server import ServerEngine
+
         assert settings.server is not None
         return ServerEngine(settings.server, tokenizer=_load_tokenizer(settings.tokenizer))
+    # Behind the server's branch: another trainer's environment may lack what these need.
+    from groupwise.inference.local import LocalEngine
+    from groupwise.inference.local_responder import LocalResponder
+    from groupwise.models import load_policy
+
     policy = load_policy(settings.model, dtype=settings.dtype, max_pixels=settings.max_pixels)
     engine = LocalEngine(policy, batch_size=settings.batch_size)
     return LocalResponder(engine, model=Path(settings.model).name)

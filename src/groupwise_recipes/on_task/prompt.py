@@ -12,12 +12,18 @@ from groupwise_drawn.desktops import ACTIVITIES, write_task
 from groupwise_recipes.on_task.config import DRAWN, LABELS, OnTaskConfig
 
 _DESCRIBED = ("activity", "task_activity")
+CORRECTED = "human_feedback"
+"""The source of a row whose label is a person's word on an answer; it overrides every judge."""
+HUMAN_LABEL = "human_label"
 
 
 def make_pair_example(pair: Pair, config: OnTaskConfig) -> Example:
     """Return the Example of a screenshot and a task."""
     screen, labels = pair.screen, dict(zip(LABELS, config.answer.labels, strict=True))
+    label = None if pair.label is None else labels[pair.label]
+    is_corrected = screen.source == CORRECTED and screen.label is not None
     fields = {
+        HUMAN_LABEL: label if is_corrected else None,
         "task": pair.task,
         "activity": screen.activity,
         "task_activity": pair.task_activity,
@@ -28,7 +34,7 @@ def make_pair_example(pair: Pair, config: OnTaskConfig) -> Example:
         [Message("user", fill_template(config.prompt, {"task": pair.task}, file=""))],
         cluster=screen.session,
         pictures=[screen.picture],
-        label=None if pair.label is None else labels[pair.label],
+        label=label,
         fields={name: value for name, value in fields.items() if value is not None},
     )
 

@@ -16,6 +16,7 @@ from groupwise.judges import LogitJudge, Question, ReplyCache, Verdict, load_pro
 from groupwise.rewards import (
     ASKED_ONCE,
     AnswerFormat,
+    HumanOverride,
     Judged,
     JudgeSeat,
     LabelMatch,
@@ -25,7 +26,7 @@ from groupwise.rewards import (
     RewardSet,
 )
 from groupwise_recipes.on_task.config import OnTaskConfig, OnTaskJudgeSettings
-from groupwise_recipes.on_task.prompt import write_target
+from groupwise_recipes.on_task.prompt import HUMAN_LABEL, write_target
 from groupwise_recipes.on_task.verified import Verified, open_verifier
 from groupwise_recipes.on_task.verifier import VisualVerifier
 
@@ -67,9 +68,11 @@ def make_rewards(config: OnTaskConfig, judges: Judges | None = None) -> RewardSe
     them contradicts a known label it counts as the label, because it could outvote the label.
     """
     parser, weights = config.answer, config.rewards
+    overruled = weights.classification + weights.judge
     parts: dict[str, tuple[Reward, float]] = {
         "classification": (LabelMatch(parser), weights.classification),
         "format": (AnswerFormat(parser), weights.format),
+        "human": (HumanOverride(LabelMatch(parser), field=HUMAN_LABEL), overruled),
     }
     if judges and judges.judge:
         parts["judge"] = (make_judged(judges.judge, parser), weights.judge)

@@ -137,6 +137,11 @@ class Workflows(Task[WorkflowsConfig]):
 
         return RewardSet({Success.name: (make_success(config.reward, judge or open_offline()), 1)})
 
+    def explain_bound_rewards(self, config: WorkflowsConfig) -> str | None:
+        """Return that a stub knows the problems of its own run alone."""
+        is_stub = config.executor.model is None
+        return "their executor is a stub, which knows the run's own problems" if is_stub else None
+
     def make_case(self, config: WorkflowsConfig, folder: Path) -> RewardCase:
         """Return the reward, and programs that return a text, without any executor."""
         from groupwise_recipes.workflows.auditing import make_case

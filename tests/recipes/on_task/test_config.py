@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from groupwise.core import ConfigError, load_config, read_jsonl, write_jsonl
-from groupwise.pipeline import Preview, find_recipe
+from groupwise.pipeline import Preview, find_recipe, list_configs
 from groupwise_drawn.desktops import write_desktops
 from groupwise_recipes.on_task.config import LABELS, OnTaskConfig
 
@@ -19,7 +19,7 @@ def load(name: str, *overrides: str) -> OnTaskConfig:
     return load_config(OnTaskConfig, CONFIGS / f"{name}.yaml", overrides=overrides)
 
 
-@pytest.mark.parametrize("name", ["demo", "qwen2.5-vl-3b"])
+@pytest.mark.parametrize("name", ["demo", "qwen2.5-vl-3b", "qwen2.5-vl-3b-judge"])
 def test_shipped_configs_can_start(name: str) -> None:
     preview = RECIPE.preview(load(name))
     assert preview.problems == []
@@ -33,13 +33,38 @@ def test_real_config_estimates_tokens_and_memory() -> None:
     assert "MiB" in dict(preview.facts)["memory estimate"]
 
 
+def test_the_config_with_a_judge_has_what_the_system_is_specified_with() -> None:
+    """Batches of 32 and 64, 10 epochs, a save each 100 steps, a look each 50; longer prompts."""
+    config = load("qwen2.5-vl-3b-judge")
+    grpo, weights = config.grpo, config.rewards
+    assert grpo.prompts_per_step * grpo.gradient_accumulation == 32
+    assert config.evaluation.batch_size == 64
+    assert (grpo.epochs, grpo.group_size, grpo.max_new_tokens) == (10, 5, 16)
+    assert (grpo.save_every_steps, grpo.heldout_every_steps) == (100, 50)
+    assert grpo.entropy_bonus == 0.01
+    assert (weights.classification, weights.judge, weights.visual_verifier) == (0.3, 0.5, 0.2)
+    assert config.judge is not None
+    assert config.judge.server is not None
+    assert "72B" in config.judge.server.model
+    assert config.data.budget.max_prompt_tokens == 2048
+
+
+def test_included_files_are_no_configs_of_the_recipe() -> None:
+    assert list_configs(RECIPE) == [
+        "demo",
+        "qwen2.5-vl-3b",
+        "qwen2.5-vl-3b-judge",
+        "screenagent-tiny",
+    ]
+
+
 def test_missing_folder_is_a_problem_that_names_it(tmp_path: Path) -> None:
     (problem,) = RECIPE.preview(load("screenagent-tiny", f"data.root={tmp_path / 'gone'}")).problems
     assert "gone" in problem
 
 
 def test_budget_that_rejects_real_rows_is_a_problem() -> None:
-    config = load("qwen2.5-vl-3b", "data.budget.max_prompt_tokens=256")
+    config = load("qwen2.5-vl-3b-judge", "data.budget.max_prompt_tokens=256")
     assert any(
         "is less than real rows have" in problem for problem in RECIPE.preview(config).problems
     )

@@ -17,7 +17,7 @@ from groupwise.core import Completion, Example, Message, make_example, read_pict
 from groupwise.inference import LabelShares, LocalEngine, RequestError, open_responder
 from groupwise.judges import Question, ReplyCache, judge_all
 from groupwise.models import load_policy, write_tiny_policy
-from groupwise_recipes.on_task.config import OnTaskConfig, OnTaskJudgeSettings
+from groupwise_recipes.on_task.config import LABELS, OnTaskConfig, OnTaskJudgeSettings
 from groupwise_recipes.on_task.rewards import Judges, make_judge, make_judged, make_rewards
 from groupwise_recipes.on_task.task import TASK
 
@@ -68,6 +68,17 @@ def build(config, model, *, cache=None):
 
 def score(config, model, example, text):
     return make_rewards(config, Judges(build(config, model))).score(example, Completion(text))
+
+
+@given(on_task=st.floats(0, 1), said=st.sampled_from(LABELS), truth=st.sampled_from(LABELS))
+def test_a_persons_label_decides_whatever_truth_and_judge_say(on_task, said, truth):
+    config = OnTaskConfig.model_validate(DEMO | {"judge": SERVED})
+    fields = {"task": "t", "human_label": said}
+    item = make_example([Message("user", "?")], cluster="s", label=truth, fields=fields)
+    for answer in LABELS:
+        found = score(config, FakeModel(on_task), item, answer)
+        assert found.value == float(answer == said)
+        assert found.breakdown["classification"] is found.breakdown["judge"] is None
 
 
 @given(on_task=st.floats(0, 1), truth=st.sampled_from(["on-task", "off-task"]))

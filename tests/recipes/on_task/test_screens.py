@@ -136,6 +136,24 @@ def test_folds_of_real_screenshots_share_no_session(tmp_path: Path) -> None:
     assert len(groups["test"]) == 37
 
 
+def test_only_a_label_that_a_person_gave_is_a_persons(tmp_path: Path) -> None:
+    root = tmp_path / "root"
+    write_desktops(root, num_sessions=60, screens_per_session=1, seed=0, size=(224, 168))
+    rows = read_jsonl(root / "index.jsonl")
+    for number, row in enumerate(rows):
+        row["source"] = ("human_feedback", "captured")[number % 2]
+        row["label"] = ("on-task", "off-task", None)[number % 3]
+    write_jsonl(root / "index.jsonl", rows)
+    config = load(root, "data.train_folds=null", "data.test_folds=null", "data.pairs_per_screen=1")
+    prepare_screens(config, tmp_path / "prepare")
+    found = read_examples(tmp_path / "prepare" / "train.jsonl")
+    given = {row["task"]: row["label"] for row in rows if row["source"] == "human_feedback"}
+    corrected = [one for one in found if "human_label" in one.fields]
+    assert corrected
+    for example in corrected:
+        assert given[example.fields["task"]] == example.label == example.fields["human_label"]
+
+
 def test_labelled_screens_of_another_folder_are_asked_as_those_of_the_run(tmp_path: Path) -> None:
     root = tmp_path / "screens"
     write_scenes(root, num_sessions=6, copied=0)

@@ -4,7 +4,7 @@ Out: a RewardSet as a reward function of the other library. In: TRL's reward fun
 """
 
 from groupwise.rewards.adapters.plugins import VerlScore, make_swift_orm
-from groupwise.rewards.adapters.rows import ScoreRange
+from groupwise.rewards.adapters.rows import EXAMPLE_ID, ScoreRange
 from groupwise.rewards.adapters.trl_function import TrlFunction, TrlReward
 
-__all__ = ["ScoreRange", "TrlFunction", "TrlReward", "VerlScore", "make_swift_orm"]
+__all__ = ["EXAMPLE_ID", "ScoreRange", "TrlFunction", "TrlReward", "VerlScore", "make_swift_orm"]

@@ -9,6 +9,8 @@ from groupwise.core import Example, Message, RewardError, Score, make_example
 from groupwise.rewards.fields import read_list, read_mapping
 
 _ROLES = ("system", "user", "assistant")
+EXAMPLE_ID = "example_id"
+"""What rows call the id of the example that they were made of."""
 
 
 def build_example(
@@ -32,6 +34,30 @@ def build_example(
     if text is None and reference is not None and reference is not _NO:
         kept["label"] = reference
     return make_example(_read_prompt(prompt), cluster=cluster, label=text, fields=kept)
+
+
+def find_example(examples: Mapping[str, Example], name: object, *, label: object) -> Example:
+    """Return the example that a row was made of.
+
+    Args:
+        examples: by id.
+        name: the id in the row.
+        label: the row's reference answer.
+
+    Raises:
+        RewardError: if there is no such example, or its reference answer is another one.
+    """
+    found = examples.get(name) if isinstance(name, str) else None
+    if found is None:
+        raise RewardError(f"a row has no {EXAMPLE_ID} of an example that is known", got=repr(name))
+    if label != found.label:
+        raise RewardError(
+            f"the row of example {found.id} has another reference answer",
+            got=repr(label),
+            expected=repr(found.label),
+            fix="export the rows again, or correct the labels where the run takes them from",
+        )
+    return found
 
 
 def select_columns(columns: dict[str, Any], *, num_rows: int) -> dict[str, Sequence[Any]]:
