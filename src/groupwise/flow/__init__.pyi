@@ -16,6 +16,7 @@ from groupwise.flow.preparing import build_base, rate_baselines
 from groupwise.flow.preview import estimate_picture
 from groupwise.flow.recipe import make_recipe
 from groupwise.flow.running import run
+from groupwise.flow.served import Served, is_loop, open_served, read_served, write_served
 from groupwise.flow.settings import DataSettings, EvaluationSettings, FlowConfig, RunConfig
 from groupwise.flow.stages import ASKED, POLICY, Stage, keep_stages, list_usual_stages
 from groupwise.flow.task import Ask, Estimate, Part, Task
@@ -34,6 +35,7 @@ __all__ = [
     "PolicyPredictor",
     "PredictionSummary",
     "RunConfig",
+    "Served",
     "Stage",
     "Task",
     "answer_requests",
@@ -43,6 +45,7 @@ __all__ = [
     "estimate_picture",
     "evaluate_on",
     "export_run",
+    "is_loop",
     "keep_stages",
     "list_uploads",
     "list_usual_stages",
@@ -51,9 +54,12 @@ __all__ = [
     "name_version",
     "open_policy",
     "open_run",
+    "open_served",
     "predict_rows",
     "rate_baselines",
+    "read_served",
     "run",
     "upload",
     "write_prompts",
+    "write_served",
 ]
