@@ -315,4 +315,7 @@ def _read_shown(row: Row[Any]) -> Shown:
         prediction=row.prediction,
         confidence=row.confidence,
         version=row.version,
+        decided_by=row.decided_by,
+        judge_label=row.judge_label,
+        judge_probability=row.judge_probability,
     )

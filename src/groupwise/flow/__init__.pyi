@@ -18,6 +18,7 @@ from groupwise.flow.recipe import make_recipe
 from groupwise.flow.running import run
 from groupwise.flow.served import Served, is_loop, open_served, read_served, write_served
 from groupwise.flow.settings import DataSettings, EvaluationSettings, FlowConfig, RunConfig
+from groupwise.flow.sources import LoopSource, RunSource, find_source, open_judge
 from groupwise.flow.stages import ASKED, POLICY, Stage, keep_stages, list_usual_stages
 from groupwise.flow.task import Ask, Estimate, Part, Task
 
@@ -30,11 +31,13 @@ __all__ = [
     "EvaluationSettings",
     "FinishedRun",
     "FlowConfig",
+    "LoopSource",
     "OtherData",
     "Part",
     "PolicyPredictor",
     "PredictionSummary",
     "RunConfig",
+    "RunSource",
     "Served",
     "Stage",
     "Task",
@@ -45,6 +48,7 @@ __all__ = [
     "estimate_picture",
     "evaluate_on",
     "export_run",
+    "find_source",
     "is_loop",
     "keep_stages",
     "list_uploads",
@@ -52,6 +56,7 @@ __all__ = [
     "make_ask",
     "make_recipe",
     "name_version",
+    "open_judge",
     "open_policy",
     "open_run",
     "open_served",

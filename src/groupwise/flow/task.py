@@ -103,6 +103,9 @@ class Task(Generic[C]):
             is about, for the joint baseline; None: nothing tells.
         looks_back: whether a tiny base that is built here starts with heads that look at the
             tokens before (see ``write_tiny_policy``).
+        has_screens: whether a row to be answered is a picture and a text ``task``, which ``serve``
+            takes under ``/v1/screens``, too; what ``judge`` returns is a ``Judge`` then, and is
+            asked about the two.
     """
 
     config_type: ClassVar[type[RunConfig]]
@@ -122,6 +125,7 @@ class Task(Generic[C]):
     )
     concepts: ClassVar[tuple[str, str] | None] = None
     looks_back: ClassVar[bool] = False
+    has_screens: ClassVar[bool] = False
 
     @classmethod
     def make_recipe(cls, name: str) -> Recipe[Any]:

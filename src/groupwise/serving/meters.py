@@ -52,6 +52,34 @@ class Meters:
             ["word"],
             registry=self.registry,
         )
+        self.corrections = Counter(
+            "groupwise_corrections_total",
+            "Labels after which all who spoke say something else than the policy.",
+            registry=self.registry,
+        )
+        self.unsure = Counter(
+            "groupwise_answers_unsure_total",
+            "Screens whose label the policy was not sure of.",
+            registry=self.registry,
+        )
+        self.judged = Counter(
+            "groupwise_judge_asked_total",
+            "Screens that the judge was asked about, by whether it agreed with the policy.",
+            ["outcome"],
+            registry=self.registry,
+        )
+        self.versions = Gauge(
+            "groupwise_served_version",
+            "1 for the version served.",
+            ["version"],
+            registry=self.registry,
+        )
+        self.reloads = Counter(
+            "groupwise_reloads_total",
+            "Reloads by whether they brought a new version.",
+            ["outcome"],
+            registry=self.registry,
+        )
         self.errors = Counter(
             "groupwise_predictor_errors_total",
             "Questions that the predictor broke on.",

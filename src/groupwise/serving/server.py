@@ -11,10 +11,11 @@ import uvicorn
 from fastapi import FastAPI
 from PIL import Image
 
+from groupwise.judges import Judge
 from groupwise.serving.app import build_app
 from groupwise.serving.connections import Connection
-from groupwise.serving.predictor import Predictor
 from groupwise.serving.settings import ServeSettings
+from groupwise.serving.source import Source
 
 if TYPE_CHECKING:
     from groupwise.serving.feedback import Desk
@@ -23,29 +24,33 @@ _MAX_FILES = 2**16
 
 
 def serve(
-    predictor: Predictor,
+    source: Source,
     settings: ServeSettings,
     *,
-    version: str,
     folder: Path,
     desk: "Desk | None" = None,
+    has_screens: bool = False,
+    judge: Judge | None = None,
 ) -> None:
     """Serve until the process is told to stop; uploads go to ``folder`` and nowhere else.
 
     Requests that were taken by then are answered within ``settings.stop_timeout_s``.
 
     Args:
-        predictor: what answers.
+        source: of what answers.
         settings: addresses and limits.
-        version: of the model, told with every answer.
         folder: for the pictures of running requests.
         desk: takes feedback.
+        has_screens: whether a row is a picture and a ``task``.
+        judge: asked about a screen where the policy is not sure.
     """
     folder.mkdir(parents=True, exist_ok=True)
     # Pixels have limits of their own, and whoever sends large pictures would fill the log.
     warnings.filterwarnings("ignore", category=Image.DecompressionBombWarning)
     tempfile.tempdir = str(folder)  # large parts of a form are spooled to where this points
-    app = build_app(predictor, settings, version=version, folder=folder, desk=desk)
+    app = build_app(
+        source, settings, folder=folder, desk=desk, has_screens=has_screens, judge=judge
+    )
     with suppress(KeyboardInterrupt):  # uvicorn hands the signal on once all is answered
         uvicorn.Server(make_server_config(app, settings)).run()
 

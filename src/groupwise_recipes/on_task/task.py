@@ -52,6 +52,7 @@ class OnTask(Task[OnTaskConfig]):
     }
     slices: ClassVar = ("language", "difficulty")
     concepts: ClassVar = ("activity", "task_activity")
+    has_screens: ClassVar = True
 
     def inputs(self, config: OnTaskConfig) -> Mapping[str, str]:
         """Return what the screens and the judge's model are known by."""
