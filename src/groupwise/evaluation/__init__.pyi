@@ -120,6 +120,7 @@ from groupwise.evaluation.results import predict_each, write_evaluation
 from groupwise.evaluation.scoring import MAX_SLICES, list_measures, read_items
 from groupwise.evaluation.seeds import find_unlike
 from groupwise.evaluation.significance import SIGNIFICANCE, adjust_holm
+from groupwise.evaluation.temperature import Temperature, fit_temperature, temper
 
 __all__ = [
     "CONDITIONS_FILE",
@@ -174,6 +175,7 @@ __all__ = [
     "Statement",
     "Table",
     "Tables",
+    "Temperature",
     "Tile",
     "Verbatim",
     "Words",
@@ -195,6 +197,7 @@ __all__ = [
     "digest_prompts",
     "digest_weights",
     "find_unlike",
+    "fit_temperature",
     "format_points",
     "format_share",
     "format_share_interval",
@@ -225,6 +228,7 @@ __all__ = [
     "summarize_same",
     "tabulate_policies",
     "tabulate_trainable",
+    "temper",
     "unmark_code",
     "write_comparisons",
     "write_conditions",

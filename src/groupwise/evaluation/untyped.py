@@ -26,6 +26,7 @@ import statsmodels.stats.proportion
 
 binned_statistic: Any = scipy.stats.binned_statistic
 find_root: Any = scipy.optimize.brentq
+minimize_scalar: Any = scipy.optimize.minimize_scalar
 find_t_quantile: Any = scipy.special.stdtrit
 noncentral_t: Any = scipy.stats.nct
 normal: Any = scipy.stats.norm

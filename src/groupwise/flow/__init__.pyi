@@ -1,6 +1,7 @@
 """The usual way of a recipe, once: a Task says what is its own, stages do the rest."""
 
 from groupwise.flow.asking import ask_policy, make_ask, open_policy
+from groupwise.flow.calibrating import read_temperatures
 from groupwise.flow.exporting import check_pushable, export_run, list_uploads, upload
 from groupwise.flow.finished import FinishedRun, open_run
 from groupwise.flow.other_data import OtherData, evaluate_on
@@ -63,6 +64,7 @@ __all__ = [
     "predict_rows",
     "rate_baselines",
     "read_served",
+    "read_temperatures",
     "run",
     "upload",
     "write_prompts",

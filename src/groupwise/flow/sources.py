@@ -1,6 +1,7 @@
 """What a server answers with: a policy of one run for good, or what a loop folder serves."""
 
 from pathlib import Path
+
 from groupwise.core import ConfigError, RunFolder, ServingError, load_config, read_config
 from groupwise.flow.finished import FinishedRun, open_run
 from groupwise.flow.prediction import name_version

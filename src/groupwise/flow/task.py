@@ -387,9 +387,10 @@ class Task(Generic[C]):
             policy: its folder or hub id.
             run: the run folder.
         """
+        from groupwise.flow.calibrating import read_temperatures
         from groupwise.flow.prediction import PolicyPredictor
 
-        return PolicyPredictor(self, config, policy)
+        return PolicyPredictor(self, config, policy, temperatures=read_temperatures(run))
 
     # Where things are.
 

@@ -169,8 +169,9 @@ def _add_versions(app: FastAPI, state: State) -> None:
     @app.get("/v1/model", summary="What answers", responses={401: REFUSED[401]})
     async def describe_model() -> dict[str, Any]:
         served = state.versions.current
-        labels = list(served.predictor.labels)
-        return {**served.predictor.describe(), "version": served.name, "labels": labels}
+        own, labels = served.predictor.describe(), list(served.predictor.labels)
+        is_calibrated = own.get("temperature") is not None
+        return {**own, "calibrated": is_calibrated, "version": served.name, "labels": labels}
 
     @app.post("/v1/reload", summary="Serve what served.json names now", responses=refused)
     async def reload() -> ReloadReply:
