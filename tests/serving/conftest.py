@@ -25,6 +25,7 @@ from groupwise.core import (
 )
 from groupwise.serving import Answer, ChatAnswer, ChatQuestion, Opened, Request, ServeSettings
 from groupwise.serving.app import build_app
+from groupwise.serving.bench import Screens
 from groupwise.serving.feedback import Desk
 from groupwise.serving.server import make_server_config
 
@@ -144,7 +145,7 @@ def start(shelf: Shelf, tmp_path, caplog) -> Iterator[Callable[..., httpx2.Clien
     complaints = logging.getLogger("uvicorn.error")  # they do not reach the root
 
     def start_one(
-        *, desk: Desk | None = None, has_screens=False, judge=None, **settings: Any
+        *, desk: Desk | None = None, behind: Screens | None = None, **settings: Any
     ) -> httpx2.Client:
         folder = tmp_path / "uploads"
         folder.mkdir(exist_ok=True)
@@ -152,9 +153,7 @@ def start(shelf: Shelf, tmp_path, caplog) -> Iterator[Callable[..., httpx2.Clien
             free.bind(("127.0.0.1", 0))
             port = free.getsockname()[1]
         limits = ServeSettings(port=port, **settings)
-        app = build_app(
-            shelf, limits, folder=folder, desk=desk, has_screens=has_screens, judge=judge
-        )
+        app = build_app(shelf, limits, folder=folder, desk=desk, screens=behind)
         server = uvicorn.Server(make_server_config(app, limits))
         thread = threading.Thread(target=server.run, daemon=True)
         thread.start()

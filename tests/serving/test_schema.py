@@ -7,13 +7,15 @@ from schemathesis.checks import not_a_server_error
 from schemathesis.generation import GenerationMode
 from schemathesis.specs.openapi.checks import response_schema_conformance, status_code_conformance
 
+from groupwise.serving.bench import Screens
+
 ASKED = ("/v1/predict", "/v1/screens", "/v1/chat/completions")
 CHECKS = [not_a_server_error, status_code_conformance, response_schema_conformance]
 
 
 @pytest.mark.parametrize("mode", list(GenerationMode))
 def test_no_request_breaks_the_server(start, predictor, mode):
-    client = start(has_screens=True, max_pictures=4, max_body_mib=1)
+    client = start(behind=Screens(), max_pictures=4, max_body_mib=1)
     schema = schemathesis.openapi.from_url(str(client.base_url.join("/openapi.json")))
     operations = [found.ok() for found in schema.get_all_operations()]
     assert {operation.path for operation in operations} >= {

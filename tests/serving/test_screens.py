@@ -11,6 +11,7 @@ from groupwise.core import digest_bytes
 from groupwise.feedback import FeedbackStore
 from groupwise.judges import NoVerdict, Verdict
 from groupwise.serving import Answer
+from groupwise.serving.bench import Screens
 from groupwise.serving.feedback import Desk
 
 YES, NO = "通过", "不通过"
@@ -66,7 +67,7 @@ def read_metric(client, name):
 
 def test_a_screen_gets_the_label_that_predict_gives(start, draw):
     judge = Judge(AssertionError("asked"))
-    client = start(has_screens=True, judge=judge)
+    client = start(behind=Screens(judge))
     for colour, label in (("green", YES), ("red", NO)):
         found = ask(client, draw(colour), id="夜 7").json()
         row = {"row": {"task": "doors"}, "pictures": [base64.b64encode(draw(colour)).decode()]}
@@ -90,7 +91,7 @@ def test_a_screen_gets_the_label_that_predict_gives(start, draw):
 
 @pytest.mark.parametrize("head", ["", "data:image/jpeg;base64,"])
 def test_a_form_and_a_data_url_are_the_same_screen(start, draw, head):
-    client = start(has_screens=True)
+    client = start(behind=Screens())
     form = client.post(
         "/v1/screens",
         files=[("picture", ("a.jpg", draw("red")))],
@@ -103,7 +104,7 @@ def test_a_form_and_a_data_url_are_the_same_screen(start, draw, head):
 
 
 def test_what_is_no_screen_is_refused_in_a_sentence(start, draw, predictor):
-    client = start(has_screens=True, max_picture_mib=0.01, max_megapixels=0.1, max_text_kib=1)
+    client = start(behind=Screens(), max_picture_mib=0.01, max_megapixels=0.1, max_text_kib=1)
     noise = bytes(range(256)) * 80
     pair = [("picture", ("a.jpg", draw())), ("picture", ("b.jpg", draw()))]
     one = pair[:1]
@@ -155,7 +156,7 @@ def test_where_the_policy_is_not_sure_the_judge_decides(
 ):
     sure(*policy)
     judge = Judge(make_verdict(judged))
-    client = start(has_screens=True, judge=judge)
+    client = start(behind=Screens(judge))
     found = ask(client, draw()).json()
     label, confidence, needs_person, said, outcome = expected
     assert (found["label"], found["decided_by"]) == (label, "judge")
@@ -181,7 +182,7 @@ def test_without_a_verdict_the_policys_answer_stands_and_a_person_should_look(
     start, draw, sure, found, delay_s, why, label
 ):
     sure(0.6 if label else None, label)
-    client = start(has_screens=True, judge=Judge(found, delay_s), screens={"judge_timeout_s": 0.2})
+    client = start(behind=Screens(Judge(found, delay_s)), screens={"judge_timeout_s": 0.2})
     told = ask(client, draw()).json()
     assert (told["label"], told["needs_person"]) == (label, True)
     assert told["decided_by"] == (label and "policy")
@@ -193,7 +194,7 @@ def test_a_judge_that_never_answers_holds_nobody_for_longer_than_its_time(start,
     sure(0.6)
     judge = Judge(make_verdict(0.9), delay_s=3600)
     limits = {"judge_timeout_s": 0.3, "max_judge_at_once": 2}
-    client = start(has_screens=True, judge=judge, screens=limits)
+    client = start(behind=Screens(judge), screens=limits)
     with ThreadPoolExecutor(12) as pool:
         found = list(pool.map(lambda _: ask(client, draw()).json(), range(12)))
     assert {one["judge"] for one in found} == {"no verdict: none within 0.3 s"}
@@ -203,7 +204,7 @@ def test_the_judge_is_asked_by_so_many_at_once_and_no_more(start, draw, sure):
     sure(0.6)
     judge = Judge(make_verdict(0.9))
     limits = {"judge_timeout_s": 30, "max_judge_at_once": 3}
-    client = start(has_screens=True, judge=judge, screens=limits)
+    client = start(behind=Screens(judge), screens=limits)
     with ThreadPoolExecutor(24) as pool:
         found = list(pool.map(lambda _: ask(client, draw()).json(), range(24)))
     assert {one["decided_by"] for one in found} == {"judge"}
@@ -214,13 +215,13 @@ def test_the_judge_is_asked_by_so_many_at_once_and_no_more(start, draw, sure):
 def test_how_sure_is_a_setting(start, draw, sure, below, decided_by):
     sure(0.6)
     judge = Judge(make_verdict(0.1))
-    client = start(has_screens=True, judge=judge, screens={"ask_judge_below": below})
+    client = start(behind=Screens(judge), screens={"ask_judge_below": below})
     assert ask(client, draw()).json()["decided_by"] == decided_by
 
 
 def test_without_a_judge_an_unsure_label_is_for_a_person(start, draw, sure):
     sure(0.6)
-    found = ask(start(has_screens=True), draw()).json()
+    found = ask(start(behind=Screens()), draw()).json()
     assert (found["label"], found["decided_by"], found["judge"]) == (YES, "policy", None)
     assert found["needs_person"]
 
@@ -230,7 +231,7 @@ def test_who_decided_is_kept_with_the_answer(start, draw, sure, tmp_path):
     store = FeedbackStore(tmp_path / "kept")
     judge = Judge(make_verdict(0.1))
     desk = Desk(store, key=b"a secret of the tests")
-    client = start(has_screens=True, judge=judge, desk=desk)
+    client = start(behind=Screens(judge), desk=desk)
     told = ask(client, draw("red"), session="s7").json()
     [shown] = store.list_unlabelled()
     assert (shown.id, shown.session, shown.row["task"]) == (told["answer_id"], "s7", "doors")

@@ -1,6 +1,7 @@
 """``groupwise serve``: a finished run behind HTTP."""
 
 import os
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -11,8 +12,10 @@ from groupwise.cli.run import Debug, Settings
 from groupwise.core import ConfigError, load_config
 
 if TYPE_CHECKING:
+    from groupwise.flow import FinishedRun
+    from groupwise.serving.bench import Screens
     from groupwise.serving.feedback import Desk
-    from groupwise.serving.settings import FeedbackSettings
+    from groupwise.serving.settings import FeedbackSettings, ServeSettings
 
 TOKEN_VARIABLE = "GROUPWISE_TOKEN"
 
@@ -46,7 +49,7 @@ def serve(
         raise ConfigError(
             f"serving needs {error.name}", fix="pip install 'groupwise[serve]'"
         ) from error
-    from groupwise.flow import find_source, open_judge
+    from groupwise.flow import find_source
     from groupwise.serving import ServeSettings
 
     token = os.environ.get(TOKEN_VARIABLE)
@@ -54,23 +57,38 @@ def serve(
     resolved = load_config(ServeSettings, given, overrides=settings or [])
     folder, policy = split_run(run)
     source = find_source(folder, policy)
-    recipe, has_screens = source.run.recipe, source.run.task.has_screens
     uploads = folder / "serving"
-    judge, screens = None, resolved.screens
-    if screens.judge is not None and not has_screens:
-        raise ConfigError(f"screens.judge is set, but {recipe.name} has no screens to label")
-    if has_screens and screens.ask_judge_below > 0:
-        judge = open_judge(source.run, screens.judge, folder=uploads)
+    screens = _find_screens(source.run, resolved, uploads)
     if dry_run:
         source.open()
     guarded = "with a token" if resolved.token else "without a token"
-    typer.echo(f"{recipe.name} of {run} on http://{resolved.host}:{resolved.port}, {guarded}")
+    typer.echo(
+        f"{source.run.recipe.name} of {run} on http://{resolved.host}:{resolved.port}, {guarded}"
+    )
     if dry_run:
         typer.echo("ready: nothing was served")
         return
     desk = _open_desk(resolved.feedback)
-    serve_source(source, resolved, folder=uploads, desk=desk, has_screens=has_screens, judge=judge)
+    serve_source(source, resolved, folder=uploads, desk=desk, screens=screens)
     typer.echo("stopped")
+
+
+def _find_screens(run: "FinishedRun", settings: "ServeSettings", folder: Path) -> "Screens | None":
+    """Return what stands behind a server of screens; None where rows are none."""
+    from groupwise.flow import find_drift_reference, open_judge
+    from groupwise.serving.bench import Screens
+
+    own = settings.screens
+    if not run.task.has_screens:
+        if own.judge is not None:
+            raise ConfigError(
+                f"screens.judge is set, but {run.recipe.name} has no screens to label"
+            )
+        return None
+    return Screens(
+        judge=open_judge(run, own.judge, folder=folder) if own.ask_judge_below > 0 else None,
+        reference=find_drift_reference(run) if settings.drift_window > 0 else None,
+    )
 
 
 def _open_desk(settings: "FeedbackSettings | None") -> "Desk | None":

@@ -14,6 +14,7 @@ from groupwise.evaluation.baselines import (
     predict_picture_only,
     predict_text_only,
 )
+from groupwise.evaluation.drift import ALARM_LEVEL, DriftReference, fit_reference
 from groupwise.evaluation.fairness import (
     CONDITIONS_FILE,
     Conditions,
@@ -123,6 +124,7 @@ from groupwise.evaluation.significance import SIGNIFICANCE, adjust_holm
 from groupwise.evaluation.temperature import Temperature, fit_temperature, temper
 
 __all__ = [
+    "ALARM_LEVEL",
     "CONDITIONS_FILE",
     "DASH",
     "JOINT",
@@ -148,6 +150,7 @@ __all__ = [
     "Confusion",
     "Difference",
     "DiscordantItem",
+    "DriftReference",
     "FairnessVerdict",
     "Fold",
     "Heading",
@@ -197,6 +200,7 @@ __all__ = [
     "digest_prompts",
     "digest_weights",
     "find_unlike",
+    "fit_reference",
     "fit_temperature",
     "format_points",
     "format_share",

@@ -2,6 +2,7 @@
 
 from groupwise.flow.asking import ask_policy, make_ask, open_policy
 from groupwise.flow.calibrating import read_temperatures
+from groupwise.flow.drift import find_drift_reference
 from groupwise.flow.exporting import check_pushable, export_run, list_uploads, upload
 from groupwise.flow.finished import FinishedRun, open_run
 from groupwise.flow.other_data import OtherData, evaluate_on
@@ -49,6 +50,7 @@ __all__ = [
     "estimate_picture",
     "evaluate_on",
     "export_run",
+    "find_drift_reference",
     "find_source",
     "is_loop",
     "keep_stages",

@@ -11,9 +11,8 @@ from fastapi import Request as HttpRequest
 from pydantic import BaseModel, Field
 
 from groupwise import __version__
-from groupwise.judges import Judge
 from groupwise.serving.answering import Given, give_answer
-from groupwise.serving.bench import Bench
+from groupwise.serving.bench import Bench, Screens
 from groupwise.serving.bodies import (
     PREDICT,
     PREDICT_SCHEMA,
@@ -100,8 +99,7 @@ def build_app(
     *,
     folder: Path,
     desk: "Desk | None" = None,
-    has_screens: bool = False,
-    judge: Judge | None = None,
+    screens: Screens | None = None,
 ) -> FastAPI:
     """Return the application.
 
@@ -110,13 +108,13 @@ def build_app(
         settings: the limits.
         folder: an existing folder for the pictures of running requests; nothing else is written.
         desk: takes feedback; it is closed when the application ends.
-        has_screens: whether a row is a picture and a ``task``: there is /v1/screens then.
-        judge: asked there where the policy is not sure.
+        screens: what stands behind /v1/screens, where a row is a picture and a ``task``; None:
+            there is no such route.
 
     Raises:
         GroupwiseError: if what is to answer cannot be opened.
     """
-    state = State(source, settings, folder=folder, desk=desk)
+    state = State(source, settings, folder=folder, desk=desk, screens=screens)
     app = FastAPI(title="Groupwise", version=__version__, lifespan=state.live, redoc_url=None)
     app.add_middleware(Guard, settings=settings, meters=state.meters)
     app.add_exception_handler(HTTPException, _refuse)
@@ -125,8 +123,9 @@ def build_app(
     _add_versions(app, state)
     _add_predict(app, state)
     _add_chat(app, state)
-    if has_screens:
-        add_screens(app, state, Bench(judge, settings.screens, state.meters), REFUSED)
+    if screens is not None:
+        bench = Bench(screens.judge, settings.screens, state.meters)
+        add_screens(app, state, bench, REFUSED)
     if desk is not None:
         _add_feedback(app, state, desk)
     return app

@@ -11,8 +11,8 @@ import uvicorn
 from fastapi import FastAPI
 from PIL import Image
 
-from groupwise.judges import Judge
 from groupwise.serving.app import build_app
+from groupwise.serving.bench import Screens
 from groupwise.serving.connections import Connection
 from groupwise.serving.settings import ServeSettings
 from groupwise.serving.source import Source
@@ -29,8 +29,7 @@ def serve(
     *,
     folder: Path,
     desk: "Desk | None" = None,
-    has_screens: bool = False,
-    judge: Judge | None = None,
+    screens: Screens | None = None,
 ) -> None:
     """Serve until the process is told to stop; uploads go to ``folder`` and nowhere else.
 
@@ -41,16 +40,13 @@ def serve(
         settings: addresses and limits.
         folder: for the pictures of running requests.
         desk: takes feedback.
-        has_screens: whether a row is a picture and a ``task``.
-        judge: asked about a screen where the policy is not sure.
+        screens: what stands behind /v1/screens; None: there is no such route.
     """
     folder.mkdir(parents=True, exist_ok=True)
     # Pixels have limits of their own, and whoever sends large pictures would fill the log.
     warnings.filterwarnings("ignore", category=Image.DecompressionBombWarning)
     tempfile.tempdir = str(folder)  # large parts of a form are spooled to where this points
-    app = build_app(
-        source, settings, folder=folder, desk=desk, has_screens=has_screens, judge=judge
-    )
+    app = build_app(source, settings, folder=folder, desk=desk, screens=screens)
     with suppress(KeyboardInterrupt):  # uvicorn hands the signal on once all is answered
         uvicorn.Server(make_server_config(app, settings)).run()
 

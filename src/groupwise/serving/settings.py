@@ -69,6 +69,8 @@ class ServeSettings(Config):
         stop_timeout_s: how long running requests may go on after the order to stop.
         feedback: where answers are kept for /v1/feedback; None: they are not.
         screens: when a judge is asked about a screen.
+        drift_window: screens of different sessions whose pictures are compared with those of the
+            training; 0: they are not.
     """
 
     host: str = "127.0.0.1"
@@ -94,6 +96,7 @@ class ServeSettings(Config):
     stop_timeout_s: float = Field(default=30, gt=0, le=604_800)
     feedback: FeedbackSettings | None = None
     screens: ScreensSettings = ScreensSettings()
+    drift_window: int = Field(default=200, ge=0, le=1_000_000)
 
     @property
     def max_picture_bytes(self) -> int:

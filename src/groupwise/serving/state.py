@@ -11,6 +11,8 @@ from fastapi import Request as HttpRequest
 
 from groupwise.core import GroupwiseError
 from groupwise.serving.batching import Batcher
+from groupwise.serving.bench import Screens
+from groupwise.serving.drift import DriftWatch
 from groupwise.serving.guards import Places
 from groupwise.serving.meters import Meters
 from groupwise.serving.settings import ServeSettings
@@ -33,10 +35,17 @@ class State:
         settings: the limits.
         folder: an existing folder for uploads.
         desk: takes feedback.
+        screens: what stands behind a server of screens; None: it is none.
     """
 
     def __init__(
-        self, source: Source, settings: ServeSettings, *, folder: Path, desk: "Desk | None"
+        self,
+        source: Source,
+        settings: ServeSettings,
+        *,
+        folder: Path,
+        desk: "Desk | None",
+        screens: Screens | None,
     ) -> None:
         self.settings = settings
         self.meters = Meters()
@@ -44,6 +53,9 @@ class State:
         self.versions = Versions(source, settings, self.meters)
         self.uploads = Uploads(folder, settings)
         self.desk = desk
+        self.drift = None
+        if screens is not None and screens.reference is not None and settings.drift_window:
+            self.drift = DriftWatch(screens.reference, settings.drift_window, self.meters)
         self.is_ready = False
 
     @asynccontextmanager
