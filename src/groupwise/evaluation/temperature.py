@@ -8,9 +8,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 
 from groupwise.evaluation.untyped import minimize_scalar
 
+Floats = NDArray[np.float64]
 MIN_ITEMS = 20
 """Items below which no temperature is fitted."""
 _LIMITS = (1 / 20, 20.0)
@@ -60,7 +62,8 @@ def fit_temperature(shares: Sequence[Mapping[str, float]], truths: Sequence[str]
 
     def lose(log_value: float) -> float:
         value = math.exp(log_value)
-        return float(np.mean(np.logaddexp.reduce(logs / value, axis=1) - true / value))
+        total: Floats = np.logaddexp.reduce(logs / value, axis=1)
+        return float(np.mean(total - true / value))
 
     found: float = minimize_scalar(lose, bounds=np.log(_LIMITS), method="bounded").x
     return Temperature(math.exp(found), *known)
