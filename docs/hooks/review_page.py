@@ -58,8 +58,8 @@ def serve(folder: Path, language: str) -> Iterator[str]:
     """Give the address of the page."""
     store = FeedbackStore(folder)
     fill(store, language)
-    desk = Desk(store, key=b"of a picture alone", labels=LABELS, version="")
-    review = make_review(desk, ServeSettings(), Meters())
+    desk = Desk(store, key=b"of a picture alone")
+    review = make_review(desk, LABELS, ServeSettings(), Meters())
     app = Starlette(routes=[Mount("/review", review)])
     server = uvicorn.Server(uvicorn.Config(app, port=0, log_level="error"))
     thread = threading.Thread(target=server.run)

@@ -6,18 +6,21 @@ import signal
 import sqlite3
 import subprocess
 import sys
-from dataclasses import replace
+from dataclasses import asdict, replace
 
 import pytest
+from alembic import command
 from alembic.autogenerate import compare_metadata
+from alembic.config import Config as AlembicConfig
 from alembic.migration import MigrationContext
 from PIL import Image
 from real_postgres import find_postgres, run_postgres
-from sqlalchemy import create_engine, func, select, text
+from sqlalchemy import create_engine, func, inspect, select, text
 
 from groupwise.core import DataError, digest_bytes, open_picture
 from groupwise.feedback import FeedbackStore, Shown
-from groupwise.feedback.tables import METADATA, WORDS
+from groupwise.feedback.store import _MIGRATIONS
+from groupwise.feedback.tables import ANSWERS, METADATA, WORDS
 
 
 def make_shown(name: str, at_s: float = 0.0, **other: object) -> Shown:
@@ -322,6 +325,32 @@ def test_a_store_of_a_newer_version_is_refused(tmp_path):
         connection.execute("UPDATE alembic_version SET version_num = '9999'")
     with pytest.raises(DataError, match="cannot be opened"):
         FeedbackStore(tmp_path)
+
+
+def test_a_store_of_the_first_version_is_read_and_goes_on(tmp_path, url):
+    made = url or f"sqlite:///{tmp_path / 'feedback.db'}"
+    engine = create_engine(made)
+    config = AlembicConfig()
+    config.set_main_option("script_location", str(_MIGRATIONS))
+    with engine.begin() as connection:
+        config.attributes["connection"] = connection
+        command.upgrade(config, "0001")
+        columns = {column["name"] for column in inspect(connection).get_columns("answers")}
+        assert "decided_by" not in columns
+        old = {name: value for name, value in asdict(make_shown("old")).items() if name in columns}
+        connection.execute(ANSWERS.insert().values(old))
+        word = {"answer": "old", "person": "p", "label": "off-task", "at_s": 1.0}
+        connection.execute(WORDS.insert().values(word))
+    engine.dispose()
+    for _ in range(2):
+        store = FeedbackStore(tmp_path, url)
+        assert store.list_items()[0].shown == make_shown("old")
+        store.close()
+    store = FeedbackStore(tmp_path, url)
+    judged = {"decided_by": "judge", "judge_label": "off-task", "judge_probability": 0.9}
+    store.remember(make_shown("new", **judged))
+    assert store.list_unlabelled() == [make_shown("new", **judged)]
+    store.close()
 
 
 def test_the_migrations_make_the_tables_that_are_used(store):

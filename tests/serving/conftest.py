@@ -23,8 +23,9 @@ from groupwise.core import (
     open_picture,
     read_picture,
 )
-from groupwise.serving import Answer, ChatAnswer, ChatQuestion, Request, ServeSettings
+from groupwise.serving import Answer, ChatAnswer, ChatQuestion, Opened, Request, ServeSettings
 from groupwise.serving.app import build_app
+from groupwise.serving.bench import Screens
 from groupwise.serving.feedback import Desk
 from groupwise.serving.server import make_server_config
 
@@ -91,9 +92,40 @@ class StandIn:
         return Answer(f"{label}!", label, "颜色", 0.9, False, details)
 
 
+class Shelf:
+    """Names and opens versions of the stand-in.
+
+    Attributes:
+        version: that is named now.
+        predictors: by version; one is opened as often as it is asked for.
+        problem: raised instead of opening one.
+        delay_s: how long opening takes.
+    """
+
+    def __init__(self, predictor: Any) -> None:
+        self.version = "v1"
+        self.predictors: dict[str, Any] = {"v1": predictor}
+        self.problem: Exception | None = None
+        self.delay_s = 0.0
+
+    def find_version(self) -> str:
+        return self.version
+
+    def open(self) -> Opened:
+        time.sleep(self.delay_s)
+        if self.problem is not None:
+            raise self.problem
+        return Opened(self.predictors[self.version], self.version)
+
+
 @pytest.fixture
 def predictor() -> StandIn:
     return StandIn()
+
+
+@pytest.fixture
+def shelf(predictor: StandIn) -> Shelf:
+    return Shelf(predictor)
 
 
 @pytest.fixture
@@ -107,19 +139,21 @@ def draw() -> Callable[..., bytes]:
 
 
 @pytest.fixture
-def start(predictor: StandIn, tmp_path, caplog) -> Iterator[Callable[..., httpx2.Client]]:
+def start(shelf: Shelf, tmp_path, caplog) -> Iterator[Callable[..., httpx2.Client]]:
     """Start a server with settings and return a client of it; caplog has what it complains of."""
     running: list[tuple[uvicorn.Server, threading.Thread]] = []
     complaints = logging.getLogger("uvicorn.error")  # they do not reach the root
 
-    def start_one(*, desk: Desk | None = None, **settings: Any) -> httpx2.Client:
+    def start_one(
+        *, desk: Desk | None = None, behind: Screens | None = None, **settings: Any
+    ) -> httpx2.Client:
         folder = tmp_path / "uploads"
         folder.mkdir(exist_ok=True)
         with socket.socket() as free:
             free.bind(("127.0.0.1", 0))
             port = free.getsockname()[1]
         limits = ServeSettings(port=port, **settings)
-        app = build_app(predictor, limits, version="v1", folder=folder, desk=desk)
+        app = build_app(shelf, limits, folder=folder, desk=desk, screens=behind)
         server = uvicorn.Server(make_server_config(app, limits))
         thread = threading.Thread(target=server.run, daemon=True)
         thread.start()

@@ -58,7 +58,7 @@ def test_a_row_gets_its_answer(start, draw, tmp_path):
     silent = client.post("/v1/predict", json={"row": {"task": "doors"}}).json()
     assert (silent["answer"], silent["reason"], silent["needs_person"]) == (None, "no label", True)
     assert list((tmp_path / "uploads").iterdir()) == []
-    about = {"name": "stand-in", "version": "v1", "labels": ["通过", "不通过"]}
+    about = {"name": "stand-in", "calibrated": False, "version": "v1", "labels": ["通过", "不通过"]}
     assert client.get("/v1/model").json() == about
     assert read_metric(client, 'groupwise_answers_total{answer="不通过"') == 1
     assert read_metric(client, 'groupwise_answers_total{answer="none"') == 1

@@ -31,8 +31,8 @@ def store(tmp_path):
 
 
 @pytest.fixture
-def client(start, store, predictor):
-    desk = Desk(store, key=KEY, labels=predictor.labels, version="v1")
+def client(start, store):
+    desk = Desk(store, key=KEY)
     return start(desk=desk, token="geheimnis")
 
 
@@ -63,7 +63,7 @@ def test_an_answer_is_kept_with_its_picture_and_corrected(client, headers, store
     assert shown.pictures == (digest_bytes(draw("red")),)
     assert store.pictures.find(shown.pictures[0]).read_bytes() == draw("red")
     told = [say(client, headers, name, "ann", "通过").json() for _ in range(2)]
-    known = {"answer_id": name, "label": "通过", "num_people": 1}
+    known = {"answer_id": name, "label": "通过", "num_people": 1, "is_correction": True}
     assert told == [{**known, "is_new": True}, {**known, "is_new": False}]
     [item] = store.list_items()
     assert item.is_correction

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 from small_task import SmallConfig, SmallTask
 
 from groupwise.core import Picture
@@ -76,6 +77,27 @@ def test_served_answers_are_the_offline_ones(
         [getattr(one, key) for key in keys] for one in offline
     ]
     assert len({one.text for one in offline}) > 15
+
+
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+def test_no_answer_depends_on_what_loading_another_policy_changes_for_a_moment(
+    predictor: PolicyPredictor, dtype: str, draw: Callable[..., bytes], tmp_path: Path
+) -> None:
+    predictor._policy.model.to(getattr(torch, dtype))
+    picture = tmp_path / "1.png"
+    picture.write_bytes(draw("red", "PNG"))
+    has_pictures = predictor.describe()["base"] != "tiny-qwen2"
+    rows = [{"question": "合格" * number} for number in range(1, 4)]
+    asked = [Request(str(row), row, (picture,) * has_pictures) for row in rows]
+    before = answer_requests(predictor, asked)
+    other = torch.float32 if dtype == "bfloat16" else torch.bfloat16
+    usual = torch.get_default_dtype()
+    for default in (other, getattr(torch, dtype)):
+        torch.set_default_dtype(default)
+        try:
+            assert answer_requests(predictor, asked) == before
+        finally:
+            torch.set_default_dtype(usual)
 
 
 def _write_part(part: str | Picture) -> dict[str, Any]:

@@ -7,16 +7,21 @@ from schemathesis.checks import not_a_server_error
 from schemathesis.generation import GenerationMode
 from schemathesis.specs.openapi.checks import response_schema_conformance, status_code_conformance
 
+from groupwise.serving.bench import Screens
+
+ASKED = ("/v1/predict", "/v1/screens", "/v1/chat/completions")
 CHECKS = [not_a_server_error, status_code_conformance, response_schema_conformance]
 
 
 @pytest.mark.parametrize("mode", list(GenerationMode))
 def test_no_request_breaks_the_server(start, predictor, mode):
-    client = start(max_pictures=4, max_body_mib=1)
+    client = start(behind=Screens(), max_pictures=4, max_body_mib=1)
     schema = schemathesis.openapi.from_url(str(client.base_url.join("/openapi.json")))
     operations = [found.ok() for found in schema.get_all_operations()]
     assert {operation.path for operation in operations} >= {
         "/v1/predict",
+        "/v1/reload",
+        "/v1/screens",
         "/v1/chat/completions",
         "/v1/models",
         "/metrics",
@@ -29,6 +34,7 @@ def test_no_request_breaks_the_server(start, predictor, mode):
             statuses.setdefault(operation.path, set()).add(response.status_code)
             case.validate_response(response, checks=CHECKS)
     assert statuses["/v1/predict"] & {400, 415, 422}
+    assert statuses["/v1/screens"] & {400, 415, 422}
     assert statuses["/v1/chat/completions"] & {400, 404, 415}
     assert client.get("/readyz").status_code == 200
 
@@ -38,7 +44,7 @@ def draw_cases(operation, mode):
     cases = []
 
     @settings(
-        max_examples=60 if operation.path in ("/v1/predict", "/v1/chat/completions") else 5,
+        max_examples=60 if operation.path in ASKED else 5,
         deadline=None,
         derandomize=True,
         database=None,

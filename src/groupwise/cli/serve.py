@@ -1,26 +1,33 @@
 """``groupwise serve``: a finished run behind HTTP."""
 
 import os
-from collections.abc import Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from groupwise.cli.compare import split_run
 from groupwise.cli.feedback import open_store, read_person_key
-from groupwise.cli.predict import FinishedRun
 from groupwise.cli.run import Debug, Settings
 from groupwise.core import ConfigError, load_config
 
 if TYPE_CHECKING:
+    from groupwise.flow import FinishedRun
+    from groupwise.serving.bench import Screens
     from groupwise.serving.feedback import Desk
-    from groupwise.serving.settings import FeedbackSettings
+    from groupwise.serving.settings import FeedbackSettings, ServeSettings
 
 TOKEN_VARIABLE = "GROUPWISE_TOKEN"
 
 
 def serve(
-    run: FinishedRun,
+    run: Annotated[
+        str,
+        typer.Argument(
+            metavar="RUN[:POLICY]|LOOP",
+            help="A run, and which of its policies; or a folder with served.json.",
+        ),
+    ],
     *,
     settings: Settings = None,
     dry_run: Annotated[
@@ -30,44 +37,65 @@ def serve(
 ) -> None:
     """Serve a finished run: POST /v1/predict, /healthz, /readyz, /metrics, /docs.
 
+    A folder with served.json serves what that names, and POST /v1/reload looks there again.
     With --set feedback.folder=DIR answers are kept there, POST /v1/feedback takes what people say
     of them, and the page /review asks them.
     Settings are given with --set, such as --set port=9000 or --set max_waiting=32. If the variable
     GROUPWISE_TOKEN is set, askers must send it as a bearer token.
     """
     try:
-        from groupwise.serving.server import serve as serve_predictor
+        from groupwise.serving.server import serve as serve_source
     except ImportError as error:
         raise ConfigError(
             f"serving needs {error.name}", fix="pip install 'groupwise[serve]'"
         ) from error
-    from groupwise.flow import name_version, open_run
+    from groupwise.flow import find_source
     from groupwise.serving import ServeSettings
 
     token = os.environ.get(TOKEN_VARIABLE)
     given = {} if token is None else {"token": token}
     resolved = load_config(ServeSettings, given, overrides=settings or [])
     folder, policy = split_run(run)
-    found = open_run(folder)
-    predictor = found.open_predictor(policy)
+    source = find_source(folder, policy)
+    uploads = folder / "serving"
+    screens = _find_screens(source.run, resolved, uploads)
+    if dry_run:
+        source.open()
     guarded = "with a token" if resolved.token else "without a token"
-    typer.echo(f"{found.recipe.name} of {run} on http://{resolved.host}:{resolved.port}, {guarded}")
+    typer.echo(
+        f"{source.run.recipe.name} of {run} on http://{resolved.host}:{resolved.port}, {guarded}"
+    )
     if dry_run:
         typer.echo("ready: nothing was served")
         return
-    version = name_version(predictor)
-    desk = _open_desk(resolved.feedback, predictor.labels, version)
-    serve_predictor(predictor, resolved, version=version, folder=folder / "serving", desk=desk)
+    desk = _open_desk(resolved.feedback)
+    serve_source(source, resolved, folder=uploads, desk=desk, screens=screens)
     typer.echo("stopped")
 
 
-def _open_desk(
-    settings: "FeedbackSettings | None", labels: Sequence[str], version: str
-) -> "Desk | None":
+def _find_screens(run: "FinishedRun", settings: "ServeSettings", folder: Path) -> "Screens | None":
+    """Return what stands behind a server of screens; None where rows are none."""
+    from groupwise.flow import find_drift_reference, open_judge
+    from groupwise.serving.bench import Screens
+
+    own = settings.screens
+    if not run.task.has_screens:
+        if own.judge is not None:
+            raise ConfigError(
+                f"screens.judge is set, but {run.recipe.name} has no screens to label"
+            )
+        return None
+    return Screens(
+        judge=open_judge(run, own.judge, folder=folder) if own.ask_judge_below > 0 else None,
+        reference=find_drift_reference(run) if settings.drift_window > 0 else None,
+    )
+
+
+def _open_desk(settings: "FeedbackSettings | None") -> "Desk | None":
     if settings is None:
         return None
     key = read_person_key()
     store = open_store(settings.folder, settings.url, max_items=settings.max_items, is_new=True)
     from groupwise.serving.feedback import Desk
 
-    return Desk(store, key=key, labels=labels, version=version)
+    return Desk(store, key=key)

@@ -14,6 +14,7 @@ from groupwise.evaluation.baselines import (
     predict_picture_only,
     predict_text_only,
 )
+from groupwise.evaluation.drift import ALARM_LEVEL, DriftReference, fit_reference
 from groupwise.evaluation.fairness import (
     CONDITIONS_FILE,
     Conditions,
@@ -120,8 +121,10 @@ from groupwise.evaluation.results import predict_each, write_evaluation
 from groupwise.evaluation.scoring import MAX_SLICES, list_measures, read_items
 from groupwise.evaluation.seeds import find_unlike
 from groupwise.evaluation.significance import SIGNIFICANCE, adjust_holm
+from groupwise.evaluation.temperature import Temperature, fit_temperature, temper
 
 __all__ = [
+    "ALARM_LEVEL",
     "CONDITIONS_FILE",
     "DASH",
     "JOINT",
@@ -147,6 +150,7 @@ __all__ = [
     "Confusion",
     "Difference",
     "DiscordantItem",
+    "DriftReference",
     "FairnessVerdict",
     "Fold",
     "Heading",
@@ -174,6 +178,7 @@ __all__ = [
     "Statement",
     "Table",
     "Tables",
+    "Temperature",
     "Tile",
     "Verbatim",
     "Words",
@@ -195,6 +200,8 @@ __all__ = [
     "digest_prompts",
     "digest_weights",
     "find_unlike",
+    "fit_reference",
+    "fit_temperature",
     "format_points",
     "format_share",
     "format_share_interval",
@@ -225,6 +232,7 @@ __all__ = [
     "summarize_same",
     "tabulate_policies",
     "tabulate_trainable",
+    "temper",
     "unmark_code",
     "write_comparisons",
     "write_conditions",

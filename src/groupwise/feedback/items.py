@@ -17,9 +17,12 @@ class Shown:
         row: what was asked, JSON values by column.
         session: what is never split: the items of one sitting. Empty: the item is one of its own.
         pictures: digest of each picture's content, in order.
-        prediction: what was answered; None: there was no answer.
+        prediction: what the policy answered; None: it gave no answer.
         confidence: probability of it in [0, 1], or None where not known.
         version: of the model that answered.
+        decided_by: ``policy`` or ``judge``, whose label was given; None: nobody's, or not known.
+        judge_label: verdict of the judge; None: there was none.
+        judge_probability: that the judge gives its label, in [0, 1].
     """
 
     id: str
@@ -30,6 +33,9 @@ class Shown:
     prediction: str | None
     confidence: float | None
     version: str
+    decided_by: str | None = None
+    judge_label: str | None = None
+    judge_probability: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +73,7 @@ class FeedbackItem:
 
     @property
     def is_correction(self) -> bool:
-        """Whether people agree on something else than was answered."""
+        """Whether people agree on something else than the policy answered."""
         return self.label is not None and self.label != self.shown.prediction
 
     @property

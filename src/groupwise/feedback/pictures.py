@@ -67,7 +67,7 @@ class PictureFolder:
         Raises:
             DataError: if it cannot be opened.
         """
-        with open_lazily(self._folder / name) as picture:
+        with open_lazily(self.folder / name) as picture:
             return picture.info.get(_NOTE) == "blacked out"
 
     def delete(self, name: str) -> None:

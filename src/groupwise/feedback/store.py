@@ -347,4 +347,7 @@ def _read_shown(row: Row[Any], asked: Mapping[str, Any]) -> Shown:
         prediction=row.prediction,
         confidence=row.confidence,
         version=row.version,
+        decided_by=row.decided_by,
+        judge_label=row.judge_label,
+        judge_probability=row.judge_probability,
     )

@@ -26,6 +26,9 @@ ANSWERS = Table(
     Column("prediction", Text),
     Column("confidence", Double),
     Column("version", String(200), nullable=False),
+    Column("decided_by", String(20)),
+    Column("judge_label", Text),
+    Column("judge_probability", Double),
     Index("answers_by_time", "at_s"),
 )
 

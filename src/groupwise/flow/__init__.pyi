@@ -1,6 +1,8 @@
 """The usual way of a recipe, once: a Task says what is its own, stages do the rest."""
 
 from groupwise.flow.asking import ask_policy, make_ask, open_policy
+from groupwise.flow.calibrating import read_temperatures
+from groupwise.flow.drift import find_drift_reference
 from groupwise.flow.exporting import check_pushable, export_run, list_uploads, upload
 from groupwise.flow.finished import FinishedRun, open_run
 from groupwise.flow.other_data import OtherData, evaluate_on
@@ -18,6 +20,7 @@ from groupwise.flow.recipe import make_recipe
 from groupwise.flow.running import run
 from groupwise.flow.served import Served, is_loop, open_served, read_served, write_served
 from groupwise.flow.settings import DataSettings, EvaluationSettings, FlowConfig, RunConfig
+from groupwise.flow.sources import LoopSource, RunSource, find_source, open_judge
 from groupwise.flow.stages import ASKED, POLICY, Stage, keep_stages, list_usual_stages
 from groupwise.flow.task import Ask, Estimate, Part, Task
 from groupwise.flow.trainers.exporting import HandedOver, export_for_trainer
@@ -33,12 +36,14 @@ __all__ = [
     "FinishedRun",
     "FlowConfig",
     "HandedOver",
+    "LoopSource",
     "OtherData",
     "Part",
     "PolicyPredictor",
     "PredictionSummary",
     "RebuiltRewards",
     "RunConfig",
+    "RunSource",
     "Served",
     "Stage",
     "Task",
@@ -50,6 +55,8 @@ __all__ = [
     "evaluate_on",
     "export_for_trainer",
     "export_run",
+    "find_drift_reference",
+    "find_source",
     "is_loop",
     "keep_stages",
     "list_uploads",
@@ -57,6 +64,7 @@ __all__ = [
     "make_ask",
     "make_recipe",
     "name_version",
+    "open_judge",
     "open_policy",
     "open_rewards",
     "open_run",
@@ -64,6 +72,7 @@ __all__ = [
     "predict_rows",
     "rate_baselines",
     "read_served",
+    "read_temperatures",
     "run",
     "upload",
     "write_prompts",

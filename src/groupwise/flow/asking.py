@@ -113,8 +113,6 @@ def share_labels(
 def draw_items(examples: Sequence[Example], config: Any) -> list[Example]:
     """Return ``evaluation.num_items`` of the test items in their order, or all of them.
 
-    Each has its place by the seed and its id, so fewer are always among more.
-
     Raises:
         DataError: if there are not so many.
     """
@@ -127,6 +125,14 @@ def draw_items(examples: Sequence[Example], config: Any) -> list[Example]:
             got=num_items,
             expected=f"at most {len(examples)}",
         )
-    places = [derive_seed(config.seed, "item", example.id) for example in examples]
+    return choose_items(examples, config.seed, num_items)
+
+
+def choose_items(examples: Sequence[Example], seed: int, num_items: int) -> list[Example]:
+    """Return so many items in their order, or all of them where there are no more.
+
+    Each has its place by the seed and its id, so fewer are always among more.
+    """
+    places = [derive_seed(seed, "item", example.id) for example in examples]
     chosen = sorted(range(len(examples)), key=places.__getitem__)[:num_items]
     return [examples[index] for index in sorted(chosen)]

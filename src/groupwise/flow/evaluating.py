@@ -32,6 +32,8 @@ from groupwise.evaluation import (
     write_report,
 )
 from groupwise.flow.asking import ask_policy, draw_items, open_policy
+from groupwise.flow.calibrating import calibrate_policies, make_calibration_sections
+from groupwise.flow.finished import BASE
 from groupwise.flow.task import Task, read_splits
 from groupwise.inference import Sampling
 from groupwise.models import find_tokenizer, find_weights, open_processor, render_prompt
@@ -98,7 +100,24 @@ def run_evaluate(task: Task[Any], context: StepContext) -> None:
     found += predict_each(trained, ask, folder=context.folder)
     shown = task.show(config, context, test)
     near = list_near_examples(context.output_of("audit"), shown, split="test")
-    measure_policies(task, context, found, test, policies=policies, marks={NEAR_DUPLICATE: near})
+    places = {BASE: task.find_base(config, context.run)}
+    places |= {name: context.output_of(step) / "policy" for name, step in trained.items()}
+    temperatures = calibrate_policies(task, context, places)
+    measure_policies(
+        task,
+        context,
+        found,
+        test,
+        policies=policies,
+        marks={NEAR_DUPLICATE: near},
+        sections=make_calibration_sections(
+            found,
+            temperatures,
+            labels=task.parser(config).labels,
+            policies=policies,
+            seed=config.seed,
+        ),
+    )
 
 
 def list_verbs(task: Task[Any]) -> list[str]:

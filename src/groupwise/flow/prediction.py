@@ -18,6 +18,7 @@ from groupwise.core import (
     write_jsonl,
 )
 from groupwise.data import DropLog
+from groupwise.evaluation import temper
 from groupwise.flow.asking import make_ask, open_policy, share_labels
 from groupwise.flow.finished import FinishedRun
 from groupwise.flow.task import Task
@@ -38,12 +39,22 @@ class PolicyPredictor:
         task: of the recipe.
         config: of the run.
         policy: its folder or hub id.
+        temperatures: of confidence, by the digest of weights; a policy that has none is as sure as
+            its probabilities are.
     """
 
-    def __init__(self, task: Task[Any], config: Any, policy: str | Path) -> None:
+    def __init__(
+        self,
+        task: Task[Any],
+        config: Any,
+        policy: str | Path,
+        *,
+        temperatures: Mapping[str, float] | None = None,
+    ) -> None:
         self._task, self._config = task, config
         self._parser = task.parser(config)
         self._weights = digest_base(policy)
+        self._temperature = (temperatures or {}).get(self._weights or "")
         self._policy = open_policy(config, policy)
         self._ask = make_ask(self._policy, config)
 
@@ -53,9 +64,13 @@ class PolicyPredictor:
         return self._parser.labels
 
     def describe(self) -> Mapping[str, Any]:
-        """Return the weights, how they are loaded and asked, and how answers are read."""
-        model = self._config.model
+        """Return the weights, how they are loaded and asked, and how answers are read.
+
+        The temperature of confidence is among it where there is one.
+        """
+        model, value = self._config.model, self._temperature
         return {
+            **({} if value is None else {"temperature": value}),
             "base": model.base,
             "weights": self._weights,
             "dtype": model.dtype,
@@ -78,7 +93,13 @@ class PolicyPredictor:
         shares = share_labels(
             self._policy, questions, found, labels=self.labels, config=self._config
         )
-        return [_make_answer(*row) for row in zip(texts, found, shares, strict=True)]
+        tempered = [self._temper(one) for one in shares]
+        return [_make_answer(*row) for row in zip(texts, found, tempered, strict=True)]
+
+    def _temper(self, shares: Mapping[str, float] | None) -> Mapping[str, float] | None:
+        if shares is None or self._temperature is None:
+            return shares
+        return temper(shares, self._temperature)
 
     def chat(self, questions: Sequence[ChatQuestion]) -> list[ChatAnswer]:
         """Return greedy continuations; a shorter one is the beginning of the whole one."""

@@ -39,12 +39,15 @@ class EvaluationSettings(Config):
         batch_size: prompts per forward pass.
         num_latency_items: test items asked one by one, to time them.
         num_heldout_items: validation items behind each look while a policy trains.
+        num_calibration_items: validation items that each policy is asked for its temperature, where
+            answers are labels; 0: its confidence is used as it is.
     """
 
     num_items: Annotated[int | None, Source("items")] = Field(default=None, ge=1)
     batch_size: Annotated[int, _AT_ONCE] = Field(default=32, ge=1, le=65_536)
     num_latency_items: Annotated[int, _LOGGED] = Field(default=20, ge=1)
     num_heldout_items: Annotated[int, _LOGGED] = Field(default=96, ge=1)
+    num_calibration_items: Annotated[int, _LOGGED] = Field(default=96, ge=0)
 
 
 class RunConfig(Config):

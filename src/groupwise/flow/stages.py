@@ -97,7 +97,7 @@ def list_usual_stages(task: Task[Any], config: Any) -> list[Stage]:
             name="evaluate",
             work="evaluating:run_evaluate",
             summary="all policies on the test split",
-            reads=f"{asked} metric_versions",
+            reads=f"{asked} evaluation.num_calibration_items metric_versions",
             parts=("parser", "measures"),
             uses=" ".join((shown, "baselines", *trained)),
         ),

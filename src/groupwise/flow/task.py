@@ -104,6 +104,9 @@ class Task(Generic[C]):
         worded: columns of a row whose words may become synonyms: variants of people's corrections.
         looks_back: whether a tiny base that is built here starts with heads that look at the
             tokens before (see ``write_tiny_policy``).
+        has_screens: whether a row to be answered is a picture and a text ``task``, which ``serve``
+            takes under ``/v1/screens``, too; what ``judge`` returns is a ``Judge`` then, and is
+            asked about the two.
     """
 
     config_type: ClassVar[type[RunConfig]]
@@ -124,6 +127,7 @@ class Task(Generic[C]):
     concepts: ClassVar[tuple[str, str] | None] = None
     worded: ClassVar[Sequence[str]] = ()
     looks_back: ClassVar[bool] = False
+    has_screens: ClassVar[bool] = False
 
     @classmethod
     def make_recipe(cls, name: str) -> Recipe[Any]:
@@ -389,9 +393,10 @@ class Task(Generic[C]):
             policy: its folder or hub id.
             run: the run folder.
         """
+        from groupwise.flow.calibrating import read_temperatures
         from groupwise.flow.prediction import PolicyPredictor
 
-        return PolicyPredictor(self, config, policy)
+        return PolicyPredictor(self, config, policy, temperatures=read_temperatures(run))
 
     # Where things are.
 

@@ -11,14 +11,18 @@ from groupwise.serving.predictor import (
     Request,
     try_each,
 )
-from groupwise.serving.settings import ServeSettings
+from groupwise.serving.settings import ScreensSettings, ServeSettings
+from groupwise.serving.source import Opened, Source
 
 __all__ = [
     "Answer",
     "ChatAnswer",
     "ChatQuestion",
+    "Opened",
     "Predictor",
     "Request",
+    "ScreensSettings",
     "ServeSettings",
+    "Source",
     "try_each",
 ]

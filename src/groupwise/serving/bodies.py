@@ -1,7 +1,8 @@
 """What a request carries: a row and its pictures, as a form or as JSON."""
 
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
+from dataclasses import dataclass
 from typing import Any, TypeVar, cast
 
 from fastapi import HTTPException
@@ -17,8 +18,10 @@ M = TypeVar("M", bound=BaseModel)
 
 Contents = Sequence[UploadFile | str]
 """Pictures as files of a form, or as base64."""
+Part = tuple[str, UploadFile | str]
+"""A name in a form, and what stands there."""
 
-_FORM_SCHEMA: dict[str, Any] = {
+_ROW_FORM: dict[str, Any] = {
     "type": "object",
     "additionalProperties": False,
     "properties": {
@@ -29,6 +32,17 @@ _FORM_SCHEMA: dict[str, Any] = {
             "items": {"type": "string", "format": "binary"},
             "description": "In order.",
         },
+    },
+}
+_SCREEN_FORM: dict[str, Any] = {
+    "type": "object",
+    "additionalProperties": False,
+    "required": ["picture", "task"],
+    "properties": {
+        "id": {"type": "string", "maxLength": 200},
+        "task": {"type": "string", "minLength": 1},
+        "session": {"type": "string", "maxLength": 200},
+        "picture": {"type": "string", "format": "binary"},
     },
 }
 _JSON = "application/json"
@@ -53,6 +67,25 @@ class PredictBody(BaseModel):
     )
 
 
+class ScreenBody(BaseModel):
+    """A screen and what somebody is working on."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    id: str | None = Field(default=None, max_length=200, description="Your name for it.")
+    task: str = Field(min_length=1, description="What the person says they are working on.")
+    session: str | None = Field(
+        default=None, max_length=200, description="Of one sitting; feedback is split by it."
+    )
+    picture: str = Field(description="As base64 or a data URL.")
+
+    def make_row(self) -> PredictBody:
+        """Return the row of the recipe's data."""
+        row = {"task": self.task, "session": self.session}
+        known = {name: value for name, value in row.items() if value is not None}
+        return PredictBody(id=self.id, row=known)
+
+
 def write_schema(model: type[BaseModel]) -> dict[str, Any]:
     """Return what OpenAPI is to say of a body of JSON alone; it names no shared parts."""
     whole = model.model_json_schema()
@@ -72,20 +105,31 @@ def _inline(value: Any, parts: dict[str, Any]) -> Any:
     return {k: _inline(v, parts) for k, v in held.items() if k != "discriminator"}
 
 
-BODY_SCHEMA: dict[str, Any] = {
-    "requestBody": {
-        "required": True,
-        "content": {
-            _JSON: {"schema": PredictBody.model_json_schema()},
-            FORM: {"schema": _FORM_SCHEMA},
-        },
-    }
-}
+def _write_schemas(model: type[BaseModel], form: dict[str, Any]) -> dict[str, Any]:
+    content = {_JSON: {"schema": model.model_json_schema()}, FORM: {"schema": form}}
+    return {"requestBody": {"required": True, "content": content}}
+
+
+PREDICT_SCHEMA = _write_schemas(PredictBody, _ROW_FORM)
+SCREEN_SCHEMA = _write_schemas(ScreenBody, _SCREEN_FORM)
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """How the bodies of a route become rows.
+
+    Attributes:
+        read_json: returns row and pictures of a body of JSON.
+        read_form: does so of the parts of a form.
+    """
+
+    read_json: Callable[[bytes], tuple[PredictBody, Contents]]
+    read_form: Callable[[Sequence[Part]], tuple[PredictBody, Contents]]
 
 
 @asynccontextmanager
 async def read_body(
-    request: HttpRequest, settings: ServeSettings
+    request: HttpRequest, settings: ServeSettings, reading: Reading
 ) -> AsyncIterator[tuple[PredictBody, Contents]]:
     """Give what a request asks; files of a form are closed afterwards.
 
@@ -94,15 +138,14 @@ async def read_body(
     """
     kind = _find_kind(request)
     if kind == _JSON:
-        body = parse_json(PredictBody, await request.body())
-        yield body, body.pictures
+        yield reading.read_json(await request.body())
     elif kind == FORM:
         _, parameters = parse_options_header(request.headers["content-type"])
         if parameters.get(b"charset", b"utf-8").lower() != b"utf-8":
             raise HTTPException(415, "a form is taken in UTF-8")
         num_files = 4 * settings.max_pictures  # each costs time, however small; a few are counted
         async with request.form(max_files=num_files, max_fields=_MAX_FIELDS) as form:
-            yield _read_form(form.multi_items())
+            yield reading.read_form(form.multi_items())
     else:
         text = f"the content type {kind[:80]!r} is not taken; send JSON or multipart/form-data"
         raise HTTPException(415, text)
@@ -150,7 +193,12 @@ def parse_json(model: type[M], content: bytes) -> M:
         raise HTTPException(422, _describe(error, whole="body")) from None
 
 
-def _read_form(items: Sequence[tuple[str, UploadFile | str]]) -> tuple[PredictBody, Contents]:
+def _read_row_json(content: bytes) -> tuple[PredictBody, Contents]:
+    body = parse_json(PredictBody, content)
+    return body, body.pictures
+
+
+def _read_row_form(items: Sequence[Part]) -> tuple[PredictBody, Contents]:
     pictures = [v for name, v in items if name == "pictures" and isinstance(v, UploadFile)]
     texts = [(name, value) for name, value in items if isinstance(value, str)]
     given = dict(texts)
@@ -161,6 +209,27 @@ def _read_form(items: Sequence[tuple[str, UploadFile | str]]) -> tuple[PredictBo
         return PredictBody(id=given.get("id"), row=row), pictures
     except ValidationError as error:
         raise HTTPException(422, _describe(error, whole="row")) from None
+
+
+def _read_screen_json(content: bytes) -> tuple[PredictBody, Contents]:
+    body = parse_json(ScreenBody, content)
+    return body.make_row(), [body.picture]
+
+
+def _read_screen_form(items: Sequence[Part]) -> tuple[PredictBody, Contents]:
+    pictures = [v for name, v in items if name == "picture" and isinstance(v, UploadFile)]
+    texts = {name: value for name, value in items if isinstance(value, str)}
+    if len(pictures) != 1 or len(texts) + 1 < len(items) or "picture" in texts:
+        text = "a form has a file called picture, a task, and perhaps id and session, each once"
+        raise HTTPException(422, text)
+    try:
+        return ScreenBody.model_validate({**texts, "picture": ""}).make_row(), pictures
+    except ValidationError as error:
+        raise HTTPException(422, _describe(error, whole="form")) from None
+
+
+PREDICT = Reading(_read_row_json, _read_row_form)
+SCREEN = Reading(_read_screen_json, _read_screen_form)
 
 
 def _describe(error: ValidationError, *, whole: str) -> str:

@@ -4,7 +4,6 @@ import asyncio
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 from typing import TypeVar
 from uuid import uuid4
 
@@ -14,6 +13,7 @@ from sqlalchemy.exc import SQLAlchemyError
 
 from groupwise.core import DataError
 from groupwise.feedback import FeedbackStore, Shown, name_person
+from groupwise.serving.bench import Decision
 from groupwise.serving.predictor import Answer, Request
 
 T = TypeVar("T")
@@ -38,6 +38,7 @@ class FeedbackReply(BaseModel):
     is_new: bool = Field(description="False if it is what this person said last.")
     label: str | None = Field(description="What all people say; null where they disagree.")
     num_people: int
+    is_correction: bool = Field(description="They say something else than the policy did.")
 
 
 class Desk:
@@ -46,20 +47,14 @@ class Desk:
     Attributes:
         store: where both are kept.
         key: of the digests under which people are kept.
-        labels: every answer there is; empty if answers are open.
 
     Args:
-        store, key, labels: as above.
-        version: of the model.
+        store, key: as above.
     """
 
-    def __init__(
-        self, store: FeedbackStore, *, key: bytes, labels: Sequence[str], version: str
-    ) -> None:
+    def __init__(self, store: FeedbackStore, *, key: bytes) -> None:
         self.store = store
         self.key = key
-        self.labels = labels
-        self._version = version
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="feedback")
 
     def close(self) -> None:
@@ -68,9 +63,13 @@ class Desk:
         self.store.close()
 
     async def remember(
-        self, request: Request, answer: Answer, pictures: Sequence[Path]
+        self, request: Request, answer: Answer, decision: Decision, version: str
     ) -> str | None:
-        """Keep an answer and return its id; None if the store cannot be written."""
+        """Keep an answer with the version that gave it, and return its id.
+
+        Returns:
+            None if the store cannot be written.
+        """
         shown = Shown(
             id=uuid4().hex,
             at_s=time.time(),
@@ -79,11 +78,14 @@ class Desk:
             pictures=(),
             prediction=answer.answer,
             confidence=answer.confidence,
-            version=self._version,
+            version=version,
+            decided_by=decision.decided_by,
+            judge_label=decision.judge_label,
+            judge_probability=decision.judge_probability,
         )
 
         def keep() -> None:
-            self.store.remember(shown, (path.read_bytes() for path in pictures))
+            self.store.remember(shown, (path.read_bytes() for path in request.pictures))
 
         try:
             await self.run(keep)
@@ -91,14 +93,18 @@ class Desk:
             return None
         return shown.id
 
-    async def take(self, body: FeedbackBody) -> FeedbackReply:
+    async def take(self, body: FeedbackBody, labels: Sequence[str]) -> FeedbackReply:
         """Record what a person says.
+
+        Args:
+            body: what they say.
+            labels: every answer there is; empty if answers are open.
 
         Raises:
             HTTPException: 404 for an answer that is not kept, 422 for what is no label.
         """
-        if body.label is not None and self.labels and body.label not in self.labels:
-            raise HTTPException(422, f"a label is one of {', '.join(self.labels)}")
+        if body.label is not None and labels and body.label not in labels:
+            raise HTTPException(422, f"a label is one of {', '.join(labels)}")
 
         def say() -> FeedbackReply:
             person = name_person(body.user, self.key)
@@ -109,6 +115,7 @@ class Desk:
                 is_new=is_new,
                 label=None if item is None else item.label,
                 num_people=0 if item is None else len(item.labels),
+                is_correction=item is not None and item.is_correction,
             )
 
         try:

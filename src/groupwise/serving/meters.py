@@ -52,11 +52,49 @@ class Meters:
             ["word"],
             registry=self.registry,
         )
+        self.corrections = Counter(
+            "groupwise_corrections_total",
+            "Labels after which all who spoke say something else than the policy.",
+            registry=self.registry,
+        )
+        self.unsure = Counter(
+            "groupwise_answers_unsure_total",
+            "Screens whose label the policy was not sure of.",
+            registry=self.registry,
+        )
+        self.judged = Counter(
+            "groupwise_judge_asked_total",
+            "Screens that the judge was asked about, by whether it agreed with the policy.",
+            ["outcome"],
+            registry=self.registry,
+        )
+        self.drift_gap = self._make_gauge("gap", "largest gap between the distributions.")
+        self.drift_p_value = self._make_gauge("p_value", "probability of that without a drift.")
+        self.drift_alarm = self._make_gauge("alarm", "1: they are others than in training.")
+        self.versions = Gauge(
+            "groupwise_served_version",
+            "1 for the version served.",
+            ["version"],
+            registry=self.registry,
+        )
+        self.reloads = Counter(
+            "groupwise_reloads_total",
+            "Reloads by whether they brought a new version.",
+            ["outcome"],
+            registry=self.registry,
+        )
         self.errors = Counter(
             "groupwise_predictor_errors_total",
             "Questions that the predictor broke on.",
             registry=self.registry,
         )
+
+    def _make_gauge(self, name: str, text: str) -> Gauge:
+        """Return a gauge of the last window of pictures; NaN until there is one."""
+        whole = f"Distances of pictures to those of the training: {text}"
+        gauge = Gauge(f"groupwise_picture_drift_{name}", whole, registry=self.registry)
+        gauge.set(float("nan"))
+        return gauge
 
     def render(self) -> bytes:
         """Return the page that Prometheus reads."""

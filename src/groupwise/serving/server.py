@@ -12,9 +12,10 @@ from fastapi import FastAPI
 from PIL import Image
 
 from groupwise.serving.app import build_app
+from groupwise.serving.bench import Screens
 from groupwise.serving.connections import Connection
-from groupwise.serving.predictor import Predictor
 from groupwise.serving.settings import ServeSettings
+from groupwise.serving.source import Source
 
 if TYPE_CHECKING:
     from groupwise.serving.feedback import Desk
@@ -23,29 +24,29 @@ _MAX_FILES = 2**16
 
 
 def serve(
-    predictor: Predictor,
+    source: Source,
     settings: ServeSettings,
     *,
-    version: str,
     folder: Path,
     desk: "Desk | None" = None,
+    screens: Screens | None = None,
 ) -> None:
     """Serve until the process is told to stop; uploads go to ``folder`` and nowhere else.
 
     Requests that were taken by then are answered within ``settings.stop_timeout_s``.
 
     Args:
-        predictor: what answers.
+        source: of what answers.
         settings: addresses and limits.
-        version: of the model, told with every answer.
         folder: for the pictures of running requests.
         desk: takes feedback.
+        screens: what stands behind /v1/screens; None: there is no such route.
     """
     folder.mkdir(parents=True, exist_ok=True)
     # Pixels have limits of their own, and whoever sends large pictures would fill the log.
     warnings.filterwarnings("ignore", category=Image.DecompressionBombWarning)
     tempfile.tempdir = str(folder)  # large parts of a form are spooled to where this points
-    app = build_app(predictor, settings, version=version, folder=folder, desk=desk)
+    app = build_app(source, settings, folder=folder, desk=desk, screens=screens)
     with suppress(KeyboardInterrupt):  # uvicorn hands the signal on once all is answered
         uvicorn.Server(make_server_config(app, settings)).run()
 

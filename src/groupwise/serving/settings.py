@@ -38,6 +38,23 @@ class FeedbackSettings(Config):
     review: ReviewSettings = Field(default_factory=ReviewSettings)
 
 
+class ScreensSettings(Config):
+    """When a judge is asked about a screen.
+
+    Attributes:
+        ask_judge_below: confidence of the policy below which it is asked; 0: never.
+        judge: YAML with the settings of a judge, as the section ``judge`` of the recipe's config;
+            None: the run's own.
+        judge_timeout_s: longest time for its verdict, waiting included.
+        max_judge_at_once: questions to it at a time.
+    """
+
+    ask_judge_below: float = Field(default=0.8, ge=0, le=1)
+    judge: Path | None = None
+    judge_timeout_s: float = Field(default=2, gt=0, le=3600)
+    max_judge_at_once: int = Field(default=4, ge=1, le=65_536)
+
+
 class ServeSettings(Config):
     """Limits and addresses of the server.
 
@@ -68,6 +85,9 @@ class ServeSettings(Config):
         answer_timeout_s: longest time for an answer, waiting included.
         stop_timeout_s: how long running requests may go on after the order to stop.
         feedback: where answers are kept for /v1/feedback; None: they are not.
+        screens: when a judge is asked about a screen.
+        drift_window: screens of different sessions whose pictures are compared with those of the
+            training; 0: they are not.
     """
 
     host: str = "127.0.0.1"
@@ -92,6 +112,8 @@ class ServeSettings(Config):
     answer_timeout_s: float = Field(default=120, gt=0, le=604_800)
     stop_timeout_s: float = Field(default=30, gt=0, le=604_800)
     feedback: FeedbackSettings | None = None
+    screens: ScreensSettings = ScreensSettings()
+    drift_window: int = Field(default=200, ge=0, le=1_000_000)
 
     @property
     def max_picture_bytes(self) -> int:

@@ -42,10 +42,18 @@ class GroupQcPredictor(PolicyPredictor):
         task: of the recipe.
         config: of the run.
         policy: folder of its adapter.
+        temperatures: of confidence, by the digest of weights.
     """
 
-    def __init__(self, task: Task[Any], config: GroupQcConfig, policy: str | Path) -> None:
-        super().__init__(task, config, policy)
+    def __init__(
+        self,
+        task: Task[Any],
+        config: GroupQcConfig,
+        policy: str | Path,
+        *,
+        temperatures: Mapping[str, float] | None = None,
+    ) -> None:
+        super().__init__(task, config, policy, temperatures=temperatures)
         self._settings, self._questions = config, open_questions(config)
         server = config.summaries.server
         engine = LocalEngine(self._policy, batch_size=config.evaluation.batch_size)

@@ -17,7 +17,16 @@ from groupwise.evaluation import (
     Prediction,
     Section,
 )
-from groupwise.flow import POLICY, Ask, Estimate, Part, Stage, Task, list_usual_stages
+from groupwise.flow import (
+    POLICY,
+    Ask,
+    Estimate,
+    Part,
+    Stage,
+    Task,
+    list_usual_stages,
+    read_temperatures,
+)
 from groupwise.pipeline import StepContext
 from groupwise.rewards import RewardSet
 from groupwise.serving import Request
@@ -222,7 +231,8 @@ class GroupQc(Task[GroupQcConfig]):
         self, config: GroupQcConfig, policy: str | Path, run: Path
     ) -> predictor.GroupQcPredictor:
         """Return what goes through both stages."""
-        return predictor.GroupQcPredictor(self, config, policy)
+        found = read_temperatures(run)
+        return predictor.GroupQcPredictor(self, config, policy, temperatures=found)
 
     def estimate(self, config: GroupQcConfig) -> Estimate:
         """Return groups, tokens and sources."""

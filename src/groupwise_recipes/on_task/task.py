@@ -60,6 +60,7 @@ class OnTask(Task[OnTaskConfig]):
     concepts: ClassVar = ("activity", "task_activity")
     worded: ClassVar = ("task", "task_description", "task_en")
     baselines: ClassVar = (*Task.baselines, VISUAL_VERIFIER)
+    has_screens: ClassVar = True
 
     def inputs(self, config: OnTaskConfig) -> Mapping[str, str]:
         """Return what the screens, the judge's model and what reads words are known by.

@@ -73,9 +73,9 @@ def remember(store) -> Callable[..., Shown]:
 @pytest.fixture
 def serve(start, store, predictor) -> Callable[..., httpx2.Client]:
     def serve_one(labels=None, **settings: Any) -> httpx2.Client:
-        chosen = predictor.labels if labels is None else labels
-        desk = Desk(store, key=KEY, labels=chosen, version="v1")
-        return start(desk=desk, **settings)
+        if labels is not None:
+            predictor.labels = labels
+        return start(desk=Desk(store, key=KEY), **settings)
 
     return serve_one
 

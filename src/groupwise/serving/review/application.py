@@ -2,7 +2,7 @@
 
 import asyncio
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from fastapi import HTTPException
 from starlette.applications import Starlette
@@ -42,15 +42,18 @@ class LoginNeededError(Exception):
     """Nobody is logged in, or not any more."""
 
 
-def make_review(desk: Desk, settings: ServeSettings, meters: Meters) -> ASGIApp:
+def make_review(
+    desk: Desk, labels: Sequence[str], settings: ServeSettings, meters: Meters
+) -> ASGIApp:
     """Return the application, to be mounted at ``/review``.
 
     Args:
         desk: keeps the answers, and what is said.
+        labels: every answer there is; empty if answers are open.
         settings: the server's.
         meters: count what is said.
     """
-    review = _Review(desk, settings, meters)
+    review = _Review(desk, labels, settings, meters)
     routes = [
         Route("/", review.show),
         Route("/login", review.show_login),
@@ -70,9 +73,12 @@ def make_review(desk: Desk, settings: ServeSettings, meters: Meters) -> ASGIApp:
 
 
 class _Review:
-    def __init__(self, desk: Desk, settings: ServeSettings, meters: Meters) -> None:
+    def __init__(
+        self, desk: Desk, labels: Sequence[str], settings: ServeSettings, meters: Meters
+    ) -> None:
         own = ReviewSettings() if settings.feedback is None else settings.feedback.review
         self._desk = desk
+        self._labels = labels
         self._meters = meters
         self._token = settings.token
         self._session_s = own.session_h * _HOUR_S
@@ -177,13 +183,13 @@ class _Review:
         return form
 
     async def _find_label(self, form: Mapping[str, str], answer: str) -> str:
-        if not self._desk.labels and "is_right" in form:
+        if not self._labels and "is_right" in form:
             shown = await self._desk.run(lambda: self._desk.store.find(answer))
             if shown is None or shown.prediction is None:
                 raise HTTPException(422, "no_label")
             return shown.prediction
         label = get_text(form, "label", 1000).replace("\r\n", "\n")  # as forms write a new line
-        if self._desk.labels and label not in self._desk.labels:
+        if self._labels and label not in self._labels:
             raise HTTPException(422, "no_label")
         return label
 
@@ -204,7 +210,7 @@ class _Review:
             template,
             choose_language(http),
             turn=turn,
-            choices=list_choices(self._desk.labels),
+            choices=list_choices(self._labels),
             visitor=visitor,
             form_token=self._seal.write_form_token(visitor),
             notice=notice,

@@ -1,0 +1,172 @@
+"""Calibrated confidence: a temperature for each policy, fitted on validation items and kept.
+
+It belongs to weights and not to a name: predictors look it up by the digest of what they load.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import Any
+
+from groupwise.core import DataError, Example, read_json, write_json
+from groupwise.evaluation import (
+    DASH,
+    LANGUAGES,
+    Metric,
+    Policies,
+    Prediction,
+    RunPolicy,
+    Section,
+    Table,
+    Temperature,
+    Words,
+    compute_metrics,
+    describe_metric,
+    fit_temperature,
+    temper,
+)
+from groupwise.flow.asking import choose_items, make_ask, open_policy, share_labels
+from groupwise.flow.task import Task, read_splits
+from groupwise.models import digest_base
+from groupwise.pipeline import StepContext
+
+_FILE = "calibration.json"
+_VOCABULARY = Path(__file__).with_name("vocabulary")
+_COLUMNS = ("policy", "temperature", "fitted_on", "mistakes", "error_before", "error_after")
+
+
+def calibrate_policies(
+    task: Task[Any], context: StepContext, policies: Mapping[str, str | Path]
+) -> dict[str, Temperature]:
+    """Fit the temperature of each policy on validation items, and write them with its weights.
+
+    Args:
+        task: of the recipe.
+        context: of the step, in whose folder they are written.
+        policies: folder or hub id by name.
+
+    Returns:
+        Temperatures by policy; nothing where answers are open or no item is to be asked.
+    """
+    config = context.config
+    num_items = config.evaluation.num_calibration_items
+    if not task.parser(config).labels or num_items == 0:
+        return {}
+    validation = read_splits(context.output_of(task.data_stage), "validation")["validation"]
+    asked = choose_items(validation, config.seed, num_items)
+    found: dict[str, Temperature] = {}
+    rows: dict[str, dict[str, Any]] = {}
+    for name, place in policies.items():
+        context.say(f"calibrating {name} on {len(asked)} validation {task.things}")
+        found[name] = _calibrate(task, context, place, asked)
+        rows[name] = {"weights": digest_base(place), **asdict(found[name])}
+    write_json(context.folder / _FILE, rows)
+    return found
+
+
+def read_temperatures(run: Path) -> dict[str, float]:
+    """Return the temperatures of a run by the digest of the weights that they are of.
+
+    Raises:
+        DataError: if the file is damaged.
+    """
+    path = run / "evaluate" / _FILE
+    if not path.is_file():
+        return {}
+    found: dict[str, float] = {}
+    for name, row in read_json(path, dict).items():
+        weights, value = (row.get("weights"), row.get("value")) if isinstance(row, dict) else (0, 0)
+        if value is None or weights is None:
+            continue
+        if not isinstance(weights, str) or not isinstance(value, int | float) or not value > 0:
+            raise DataError(f"{path} has no temperature of {name}", got=repr(row))
+        found[weights] = float(value)
+    return found
+
+
+def make_calibration_sections(
+    predictions: Sequence[Prediction],
+    temperatures: Mapping[str, Temperature],
+    *,
+    labels: Sequence[str],
+    policies: Sequence[RunPolicy],
+    seed: int,
+) -> list[Section]:
+    """Return what the report says of confidence before and after, by language.
+
+    Args:
+        predictions: of the test split.
+        temperatures: by policy; without any there is nothing to say.
+        labels: of the answers.
+        policies: of the run.
+        seed: of the intervals.
+    """
+    before = [one for one in predictions if one.policy in temperatures]
+    if not before:
+        return []
+    after = [_temper(one, temperatures[one.policy].value) for one in before]
+    errors = [
+        {one.policy: one for one in _find_errors(rows, labels, seed)} for rows in (before, after)
+    ]
+    known = Policies(tuple(policies))
+    words = [Words(name, policies=known, vocabulary=_VOCABULARY) for name in LANGUAGES]
+    num_items = len({one.example_id for one in before})
+    return [_write(temperatures, errors, one, num_items) for one in words]
+
+
+def _calibrate(
+    task: Task[Any], context: StepContext, place: str | Path, asked: Sequence[Example]
+) -> Temperature:
+    config = context.config
+    policy = open_policy(config, place)
+    texts = make_ask(policy, config)(asked)
+    answers = task.read_answers(config, context.run, asked, texts)
+    labels = task.parser(config).labels
+    shares = share_labels(policy, asked, answers, labels=labels, config=config)
+    known = [
+        (share, str(example.label))
+        for share, answer, example in zip(shares, answers, asked, strict=True)
+        if share is not None and answer.label is not None
+    ]
+    return fit_temperature([share for share, _ in known], [truth for _, truth in known])
+
+
+def _temper(one: Prediction, value: float | None) -> Prediction:
+    if one.probabilities is None or value is None:
+        return one
+    return replace(one, probabilities=temper(one.probabilities, value))
+
+
+def _find_errors(
+    predictions: Sequence[Prediction], labels: Sequence[str], seed: int
+) -> Iterable[Metric]:
+    metrics = compute_metrics(predictions, labels=labels, seed=seed)
+    return [one for one in metrics if one.measure == "ece"]
+
+
+def _write(
+    temperatures: Mapping[str, Temperature],
+    errors: Sequence[Mapping[str, Metric]],
+    words: Words,
+    num_items: int,
+) -> Section:
+    rows = tuple(
+        (
+            words.title_policy(name),
+            _show(one, words),
+            str(one.num_items),
+            str(one.num_mistakes),
+            *(describe_metric(found[name]) if name in found else DASH for found in errors),
+        )
+        for name, one in temperatures.items()
+    )
+    lead = words.label("calibration_lead", num=num_items, split="test", dash=DASH)
+    table = Table("", words.labels(*_COLUMNS), rows)
+    return Section(words.label("calibration"), lead, (table,), language=words.language)
+
+
+def _show(one: Temperature, words: Words) -> str:
+    if one.value is not None:
+        return words.plain(one.value)
+    reason = words.title("reasons", one.reason)
+    return f"{DASH}\n{words.label('why_none', reason=reason)}"

@@ -1,0 +1,68 @@
+"""``/v1/screens``: a picture and a task, the policy's label, and a judge where it is not sure."""
+
+from collections.abc import Mapping
+from typing import Any, Literal
+
+from fastapi import FastAPI
+from fastapi import Request as HttpRequest
+from pydantic import BaseModel, Field
+
+from groupwise.serving.answering import Given, give_answer
+from groupwise.serving.bench import Bench
+from groupwise.serving.bodies import SCREEN, SCREEN_SCHEMA, read_body
+from groupwise.serving.state import State
+
+
+class ScreenReply(BaseModel):
+    """The label of a screen."""
+
+    id: str
+    label: str | None = Field(description="Null if there is none: see reason.")
+    confidence: float | None = Field(description="Of who decided, in [0, 1].")
+    decided_by: Literal["policy", "judge"] | None
+    needs_person: bool = Field(description="No label, or one that is not to be trusted.")
+    reason: str = Field(description="Why the policy gave no label.")
+    judge: str | None = Field(description="Its verdict, or why it gave none; null: not asked.")
+    version: str = Field(description="Of the policy that was asked.")
+    picture_digest: str = Field(description="Of the picture as received; feedback uses it, too.")
+    answer_id: str | None = Field(description="For /v1/feedback; null if it was not kept.")
+
+
+def add_screens(
+    app: FastAPI, state: State, bench: Bench, refused: Mapping[int | str, dict[str, Any]]
+) -> None:
+    """Add the route.
+
+    Args:
+        app: of the server.
+        state: of the application.
+        bench: decides.
+        refused: what the route answers where it refuses.
+    """
+
+    @app.post(
+        "/v1/screens",
+        summary="Label a screen",
+        responses=dict(refused),
+        openapi_extra=SCREEN_SCHEMA,
+    )
+    async def label_screen(http: HttpRequest) -> ScreenReply:
+        async with read_body(http, state.settings, SCREEN) as (body, contents):
+            given = await give_answer(state, http, body, contents, bench)
+        return _write_reply(given)
+
+
+def _write_reply(given: Given) -> ScreenReply:
+    decision = given.decision
+    return ScreenReply(
+        id=given.id,
+        label=decision.label,
+        confidence=decision.confidence,
+        decided_by=decision.decided_by,
+        needs_person=decision.needs_person,
+        reason=given.answer.reason,
+        judge=decision.judge,
+        version=given.version,
+        picture_digest=given.pictures[0],
+        answer_id=given.answer_id,
+    )

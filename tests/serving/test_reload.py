@@ -1,0 +1,204 @@
+"""Another version takes the place of the served one, and no question notices."""
+
+import gc
+import threading
+import time
+import weakref
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+
+from groupwise.core import DataError, RunError
+from groupwise.feedback import FeedbackStore
+from groupwise.serving import Answer, ChatAnswer
+from groupwise.serving.feedback import Desk
+
+CHAT = {"model": "policy", "messages": [{"role": "user", "content": "hm"}]}
+
+
+class Named:
+    """Answers with its own name, to the questions that it made itself."""
+
+    labels = ("通过", "不通过")
+
+    def __init__(self, name, delay_s=0.0):
+        self.name, self.delay_s = name, delay_s
+        self.is_busy = threading.Event()
+
+    def describe(self):
+        return {"name": self.name}
+
+    def make_question(self, request, folder):
+        return self.name
+
+    def answer(self, questions):
+        self.is_busy.set()
+        time.sleep(self.delay_s)
+        return [Answer(f"{self.name} asked {one}", "通过", confidence=0.9) for one in questions]
+
+    def chat(self, questions):
+        time.sleep(self.delay_s)
+        return [ChatAnswer(self.name, 1, 1, False) for _ in questions]
+
+
+@pytest.fixture
+def named(shelf):
+    shelf.predictors = {name: Named(name) for name in ("v1", "v2", "v3")}
+    return shelf
+
+
+def ask(client):
+    return client.post("/v1/predict", json={"row": {"task": "doors"}}).json()
+
+
+def wait_for(is_so):
+    for _ in range(1000):
+        if is_so():
+            return
+        time.sleep(0.01)
+    raise AssertionError("it never came")
+
+
+def test_a_reload_serves_what_is_named_then(start, named):
+    client = start()
+    assert ask(client)["model"] == "v1"
+    named.version = "v2"
+    assert ask(client)["model"] == "v1"
+    assert client.post("/v1/reload").json() == {"version": "v2", "is_new": True}
+    found = ask(client)
+    assert (found["model"], found["text"]) == ("v2", "v2 asked v2")
+    assert client.get("/v1/model").json()["name"] == "v2"
+    assert [one["id"] for one in client.get("/v1/models").json()["data"]] == ["policy", "v2"]
+    chat = client.post("/v1/chat/completions", json=CHAT).json()
+    assert chat["system_fingerprint"] == chat["choices"][0]["message"]["content"] == "v2"
+    gone = client.post("/v1/chat/completions", json={**CHAT, "model": "v1"})
+    assert gone.status_code == 404
+    metrics = client.get("/metrics").text
+    assert 'groupwise_served_version{version="v2"} 1.0' in metrics
+    assert 'version="v1"' not in metrics
+    assert 'groupwise_reloads_total{outcome="new"} 1.0' in metrics
+
+
+def test_the_same_version_again_changes_nothing_and_is_not_opened(start, named):
+    client = start()
+    named.problem = AssertionError("opened")
+    assert client.post("/v1/reload").json() == {"version": "v1", "is_new": False}
+
+
+@pytest.mark.parametrize(
+    ("problem", "status", "words"),
+    [
+        (RunError("the run is not the one that is named"), 409, "is not the one that is named"),
+        (DataError("served.json is damaged"), 409, "served.json is damaged"),
+        (ZeroDivisionError("secret of the server"), 500, "broke when it was opened (ZeroDivision"),
+    ],
+)
+def test_a_version_that_cannot_be_opened_leaves_the_old_one(start, named, problem, status, words):
+    client = start()
+    named.version, named.problem = "v2", problem
+    refused = client.post("/v1/reload")
+    assert refused.status_code == status
+    assert words in refused.json()["detail"]
+    assert "secret" not in refused.text
+    assert ask(client)["model"] == "v1"
+    assert client.get("/readyz").status_code == 200
+    assert 'groupwise_reloads_total{outcome="refused"} 1.0' in client.get("/metrics").text
+    named.problem = None
+    assert client.post("/v1/reload").json()["is_new"]
+
+
+def test_a_version_with_other_labels_is_refused(start, named):
+    client = start()
+    named.version = "v2"
+    named.predictors["v2"].labels = ("yes", "no")
+    refused = client.post("/v1/reload")
+    assert (refused.status_code, "other labels" in refused.json()["detail"]) == (409, True)
+    assert ask(client)["model"] == "v1"
+
+
+def test_a_reload_needs_the_token(start, named):
+    client = start(token="a secret of ours")
+    named.version = "v2"
+    assert client.post("/v1/reload").status_code == 401
+    client.headers["Authorization"] = "Bearer a secret of ours"
+    assert ask(client)["model"] == "v1"
+    assert client.post("/v1/reload").json()["is_new"]
+
+
+def test_the_old_version_answers_while_the_new_one_is_opened(start, named):
+    client = start()
+    named.version, named.delay_s = "v2", 1.0
+    with ThreadPoolExecutor(1) as pool:
+        reload = pool.submit(client.post, "/v1/reload")
+        seen = []
+        while not reload.done():
+            seen.append(ask(client)["model"])
+        assert reload.result().json()["is_new"]
+    assert len(seen) > 3
+    assert seen[0] == "v1"
+    assert seen == sorted(seen)
+    assert ask(client)["model"] == "v2"
+
+
+def test_a_question_is_answered_by_the_version_that_made_it_and_then_it_is_let_go(start, named):
+    old = named.predictors["v1"]
+    old.delay_s = 1.0
+    client = start()
+    with ThreadPoolExecutor(1) as pool:
+        waiting = pool.submit(ask, client)
+        assert old.is_busy.wait(20)
+        named.version = "v2"
+        assert client.post("/v1/reload").json()["is_new"]
+        assert ask(client)["model"] == "v2"
+        assert not waiting.done()
+        found = waiting.result()
+    assert (found["model"], found["text"]) == ("v1", "v1 asked v1")
+    is_gone = weakref.ref(old)
+    del old, named.predictors["v1"]
+
+    def has_gone():
+        gc.collect()
+        return is_gone() is None
+
+    wait_for(has_gone)
+    assert sum(one.name.startswith("predictor") for one in threading.enumerate()) == 1
+
+
+def test_many_swaps_under_load_drop_and_mix_nothing(start, named):
+    client = start(max_batch=4, max_waiting=1000)
+    for one in named.predictors.values():
+        one.delay_s = 0.02
+    with ThreadPoolExecutor(17) as pool:
+        asked = [pool.submit(ask, client) for _ in range(300)]
+        for name in ("v2", "v3", "v1", "v2"):
+            time.sleep(0.1)
+            named.version = name
+            assert client.post("/v1/reload").json() == {"version": name, "is_new": True}
+        found = [one.result() for one in asked]
+    assert all(one["text"] == f"{one['model']} asked {one['model']}" for one in found)
+    assert {one["model"] for one in found} >= {"v1", "v2"}
+
+
+def test_two_reloads_at_once_swap_once(start, named):
+    client = start()
+    named.version, named.delay_s = "v2", 0.3
+    with ThreadPoolExecutor(2) as pool:
+        found = list(pool.map(lambda _: client.post("/v1/reload").json(), range(2)))
+    assert sorted(one["is_new"] for one in found) == [False, True]
+
+
+def test_feedback_on_an_answer_of_the_version_before_keeps_that_version(start, named, tmp_path):
+    store = FeedbackStore(tmp_path / "kept")
+    client = start(desk=Desk(store, key=b"a secret of the tests"))
+    old = ask(client)["answer_id"]
+    named.version = "v2"
+    client.post("/v1/reload")
+    new = ask(client)["answer_id"]
+    for name in (old, new):
+        body = {"answer_id": name, "user": "ann", "label": "不通过"}
+        told = client.post("/v1/feedback", json=body).json()
+        assert (told["is_new"], told["is_correction"]) == (True, True)
+    items = {item.shown.id: item for item in store.list_items()}
+    assert {name: items[name].shown.version for name in items} == {old: "v1", new: "v2"}
+    assert [items[name].shown.decided_by for name in (old, new)] == ["policy", "policy"]
+    assert "groupwise_corrections_total 2.0" in client.get("/metrics").text
