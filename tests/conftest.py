@@ -1,7 +1,9 @@
 """Patience for property tests; the tiny recipe; tiny policies and examples for them."""
 
+import gc
 import os
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from time import monotonic
 
@@ -17,6 +19,19 @@ from groupwise.core import Example, Message, make_example, read_picture
 # A busy machine is no failure.
 settings.register_profile("patient", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("patient")
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Iterator[None]:
+    """Keep what is imported and collected out of garbage collection.
+
+    These are a million objects that live to the end, and every training collects garbage.
+    """
+    gc.disable()
+    yield
+    gc.enable()
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.hookimpl(tryfirst=True)

@@ -7,6 +7,7 @@ setting that its key does not know. Models and edited code are known by their co
 import ast
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cache
 from importlib.util import find_spec
 from inspect import getattr_static
 from pathlib import Path
@@ -71,8 +72,11 @@ def _digest_source(path: Path) -> str:
         files = sorted(file for file in path.iterdir() if file.is_file())
         return digest_json([[file.name, _digest_source(file)] for file in files])
     content = path.read_bytes()
-    if path.suffix not in (".py", ".pyi"):
-        return digest_bytes(content)
+    return _digest_python(content) if path.suffix in (".py", ".pyi") else digest_bytes(content)
+
+
+@cache
+def _digest_python(content: bytes) -> str:
     try:
         return digest_bytes(ast.dump(parse_python(content)).encode("utf-8", "surrogatepass"))
     except (SyntaxError, ValueError):

@@ -20,7 +20,7 @@ from groupwise.evaluation import (
     write_predictions,
 )
 from groupwise.evaluation.page import LANGUAGES, list_plots
-from groupwise.evaluation.page.canvas import render_png, render_svg
+from groupwise.evaluation.page.canvas import render_both, render_svg
 from groupwise.evaluation.page.numbers import format_share
 from groupwise.evaluation.page.plots import choose_window, smooth
 from groupwise.evaluation.page.rendering import escape_cell
@@ -267,7 +267,9 @@ def test_plots_are_the_same_bytes_every_time(full_run: Path) -> None:
         svg = render_svg(plot.draw, plot.size)
         assert svg == render_svg(plot.draw, plot.size)
         assert b"<text" in svg
-        with Image.open(io.BytesIO(render_png(plot.draw, plot.size))) as picture:
+        both = render_both(plot.draw, plot.size)
+        assert both[0] == svg
+        with Image.open(io.BytesIO(both[1])) as picture:
             assert picture.width == int(plot.size[0] * 170)
 
 

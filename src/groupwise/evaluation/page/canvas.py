@@ -5,7 +5,8 @@ What is drawn is decided elsewhere.
 
 import io
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
 from functools import cache
 from typing import Any
 
@@ -97,25 +98,44 @@ def can_draw(text: str) -> bool:
 
 def render_svg(draw: Callable[[Axes], None], size: tuple[float, float]) -> bytes:
     """Return an SVG whose text stays text; the same drawing gives the same bytes."""
-    return _render(draw, size, "svg")
+    with _style():
+        return _save_svg(_lay_out(draw, size))
 
 
-def render_png(draw: Callable[[Axes], None], size: tuple[float, float]) -> bytes:
-    """Return a PNG at 170 dots per inch."""
-    return _render(draw, size, "png")
+def render_both(draw: Callable[[Axes], None], size: tuple[float, float]) -> tuple[bytes, bytes]:
+    """Return the SVG and a PNG at 170 dots per inch, drawn and laid out once."""
+    with _style():
+        figure = _lay_out(draw, size)
+        return _save_svg(figure), _save_png(figure)
 
 
-def _render(draw: Callable[[Axes], None], size: tuple[float, float], form: str) -> bytes:
+@contextmanager
+def _style() -> Generator[None]:
     style: Any = {**_STYLE, "font.family": list(_find_fonts())}
     with mpl.rc_context(style), warnings.catch_warnings():  # pyright: ignore[reportUnknownMemberType]
         # An SVG keeps its text: the reader's fonts draw what this machine has no glyphs for.
         warnings.filterwarnings("ignore", "Glyph .* missing from font")
-        figure: Any = Figure(figsize=size, layout="constrained")
-        draw(figure.add_subplot())
-        buffer = io.BytesIO()
-        if form == "svg":
-            metadata = {"Date": None, "Creator": None}
-            figure.savefig(buffer, format="svg", metadata=metadata)
-        else:
-            figure.savefig(buffer, format="png", dpi=_PNG_DPI, metadata={"Software": None})
+        yield
+
+
+def _lay_out(draw: Callable[[Axes], None], size: tuple[float, float]) -> Any:
+    """Return a figure whose layout stays: saving one that is not laid out draws it twice."""
+    figure: Any = Figure(figsize=size, dpi=_PNG_DPI, layout="constrained")
+    draw(figure.add_subplot())
+    figure.get_layout_engine().execute(figure)
+    figure.set_layout_engine("none")
+    return figure
+
+
+def _save_svg(figure: Any) -> bytes:
+    return _save(figure, format="svg", metadata={"Date": None, "Creator": None})
+
+
+def _save_png(figure: Any) -> bytes:
+    return _save(figure, format="png", dpi=_PNG_DPI, metadata={"Software": None})
+
+
+def _save(figure: Any, **options: Any) -> bytes:
+    buffer = io.BytesIO()
+    figure.savefig(buffer, **options)
     return buffer.getvalue()

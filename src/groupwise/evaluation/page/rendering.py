@@ -7,7 +7,7 @@ import base64
 import hashlib
 import io
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -17,7 +17,7 @@ from markupsafe import Markup, escape
 
 from groupwise.core import DataError, open_picture, write_text
 from groupwise.evaluation.page.blocks import Block, Cards, Fold, Page, Plot, Plots
-from groupwise.evaluation.page.canvas import render_png, render_svg
+from groupwise.evaluation.page.canvas import render_both, render_svg
 from groupwise.evaluation.page.words import CODE, Words
 
 PICTURE_WIDTH = 880
@@ -39,34 +39,30 @@ _CONTROLS: dict[int, int] = {
 
 def render_html(page: Page) -> str:
     """Return a page with its style, plots and pictures inside."""
-    return _render_html(page, _draw_plots(page))
+    plots = {one.name: render_svg(one.draw, one.size) for one in list_plots(page)}
+    return _render_html(page, plots, _shrink_pictures(page))
 
 
-def _draw_plots(page: Page) -> dict[str, bytes]:
-    return {one.name: render_svg(one.draw, one.size) for one in list_plots(page)}
-
-
-def _render_html(page: Page, plots: Mapping[str, bytes]) -> str:
+def _render_html(page: Page, plots: Mapping[str, bytes], pictures: Mapping[Path, bytes]) -> str:
     return _render(
         "page.html.j2",
         page,
         plots={name: _to_data_uri(svg, "svg+xml") for name, svg in plots.items()},
-        pictures={
-            path: _to_data_uri(jpeg, "jpeg") for path, jpeg in _shrink_pictures(page).items()
-        },
+        pictures={path: _to_data_uri(jpeg, "jpeg") for path, jpeg in pictures.items()},
     )
 
 
 def render_markdown(page: Page, *, folder: str) -> str:
     """Return a page as Markdown; its plots and pictures are files in ``folder/``."""
+    return _render_markdown(page, folder, _shrink_pictures(page))
+
+
+def _render_markdown(page: Page, folder: str, pictures: Iterable[Path]) -> str:
     return _render(
         "page.md.j2",
         page,
         plots={one.name: f"{folder}/{one.name}.{page.plot_form}" for one in list_plots(page)},
-        pictures={
-            path: f"{folder}/{_name_picture(place)}"
-            for place, path in enumerate(_shrink_pictures(page))
-        },
+        pictures={path: f"{folder}/{_name_picture(n)}" for n, path in enumerate(pictures)},
     )
 
 
@@ -78,22 +74,32 @@ def write_page(page: Page, folder: Path, *, name: str) -> tuple[Path, Path]:
     Returns:
         The paths of HTML and Markdown.
     """
-    html, markdown, pictures = folder / f"{name}.html", folder / f"{name}.md", folder / name
-    plots = _draw_plots(page)
-    files = {_name_picture(n): jpeg for n, jpeg in enumerate(_shrink_pictures(page).values())}
-    for plot in list_plots(page):
-        is_png = page.plot_form == "png"
-        drawn = render_png(plot.draw, plot.size) if is_png else plots[plot.name]
-        files[f"{plot.name}.{page.plot_form}"] = drawn
-    pictures.mkdir(parents=True, exist_ok=True)
+    html, markdown, own = folder / f"{name}.html", folder / f"{name}.md", folder / name
+    plots, files = _draw_plots(page)
+    pictures = _shrink_pictures(page)
+    files |= {_name_picture(n): jpeg for n, jpeg in enumerate(pictures.values())}
+    own.mkdir(parents=True, exist_ok=True)
     for file, content in files.items():
-        (pictures / file).write_bytes(content)
-    for path in pictures.iterdir():
+        (own / file).write_bytes(content)
+    for path in own.iterdir():
         if path.suffix in _FORMS and path.name not in files:
             path.unlink()
-    write_text(html, _render_html(page, plots))
-    write_text(markdown, render_markdown(page, folder=name))
+    write_text(html, _render_html(page, plots, pictures))
+    write_text(markdown, _render_markdown(page, name, pictures))
     return html, markdown
+
+
+def _draw_plots(page: Page) -> tuple[dict[str, bytes], dict[str, bytes]]:
+    """Return each plot as an SVG by its name, and by its file in the form of the page."""
+    plots: dict[str, bytes] = {}
+    files: dict[str, bytes] = {}
+    for one in list_plots(page):
+        if page.plot_form == "png":
+            plots[one.name], drawn = render_both(one.draw, one.size)
+        else:
+            plots[one.name] = drawn = render_svg(one.draw, one.size)
+        files[f"{one.name}.{page.plot_form}"] = drawn
+    return plots, files
 
 
 def list_plots(page: Page) -> list[Plot]:
