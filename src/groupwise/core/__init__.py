@@ -60,7 +60,7 @@ from groupwise.core.jsonl import (
 )
 from groupwise.core.late_names import import_late
 from groupwise.core.locks import is_locked, take_lock
-from groupwise.core.numerics import describe_numerics, list_gpus
+from groupwise.core.numerics import describe_numerics, list_gpus, one_thread
 from groupwise.core.outputs import (
     STEP_DONE,
     check_folder,
@@ -151,6 +151,7 @@ __all__ = [
     "list_packages",
     "load_config",
     "make_example",
+    "one_thread",
     "open_lazily",
     "open_picture",
     "parse_python",
