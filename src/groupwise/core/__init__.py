@@ -3,6 +3,7 @@
 Nothing here knows about models, training or any task.
 """
 
+from groupwise.core.allocation import keep_freed_memory
 from groupwise.core.config import (
     Config,
     dump_config,
@@ -146,6 +147,7 @@ __all__ = [
     "import_late",
     "is_below",
     "is_locked",
+    "keep_freed_memory",
     "list_effects",
     "list_gpus",
     "list_packages",

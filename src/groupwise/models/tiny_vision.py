@@ -20,6 +20,7 @@ from groupwise.core import (
     ProgressLine,
     Say,
     derive_seed,
+    keep_freed_memory,
     one_thread,
     open_picture,
     seed_everything,
@@ -74,6 +75,7 @@ def pretrain_vision(
     Raises:
         ModelError: if there are fewer than two pictures or no question has two answers.
     """
+    keep_freed_memory()
     policy = load_policy(folder)
     answers = _list_answers(pictures)
     if len(pictures) < 2 or not answers:
