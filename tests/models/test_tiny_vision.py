@@ -55,7 +55,7 @@ def test_encoder_is_the_same_whatever_the_number_of_threads(pictures, tmp_path):
         for num_threads in (1, 2):
             torch.set_num_threads(num_threads)
             base = write_base(tmp_path / str(num_threads))
-            pretrain_vision(base, pictures, seed=1, epochs=3)
+            pretrain_vision(base, pictures, seed=1, epochs=3)  # the last batch has 6 pictures
             found.append(load_policy(base).model.state_dict())
     finally:
         torch.set_num_threads(before)

@@ -90,8 +90,10 @@ def pretrain_vision(
     shown = _Shown(policy.processor.image_processor, pictures, answers)
     order = torch.randperm(len(pictures))
     num_held_out = max(1, round(len(pictures) * _HELD_OUT_SHARE))
-    _teach(reader, shown, order[num_held_out:], epochs, say)
-    rates = dict(zip(answers, _rate(reader, shown, order[:num_held_out]), strict=True))
+    # Several threads add up the products of a batch of few pictures in another order than one.
+    with one_thread():
+        _teach(reader, shown, order[num_held_out:], epochs, say)
+        rates = dict(zip(answers, _rate(reader, shown, order[:num_held_out]), strict=True))
     with silence_libraries():
         policy.model.save_pretrained(folder)
     return {name: rate for name, rate in rates.items() if rate is not None}
@@ -115,16 +117,9 @@ class _Reader(torch.nn.Module):
 
     def forward(self, patches: torch.Tensor, grid: torch.Tensor) -> list[torch.Tensor]:
         """Return the logits of each question, (pictures, answers)."""
-        return self.answer(self.look(patches, grid))
-
-    def look(self, patches: torch.Tensor, grid: torch.Tensor) -> torch.Tensor:
-        """Return the mean of each picture's tokens, (pictures, width)."""
         tokens = self.encoder(patches, grid_thw=grid).pooler_output
         counts = (grid.prod(-1) // self.encoder.spatial_merge_size**2).tolist()
-        return torch.stack([part.mean(0) for part in tokens.split(counts)])
-
-    def answer(self, means: torch.Tensor) -> list[torch.Tensor]:
-        """Return the logits of each question, (pictures, answers)."""
+        means = torch.stack([part.mean(0) for part in tokens.split(counts)])
         seen = self.norm(means)
         return [head(seen) for head in self.heads.values()]
 
@@ -179,42 +174,34 @@ def _teach(reader: _Reader, shown: _Shown, order: torch.Tensor, epochs: int, say
         for group in optimizer.param_groups:
             rise = min(1.0, (step + 1) / _NUM_WARMUP_STEPS)
             group["lr"] = _LEARNING_RATE * rise * (1 - step / len(batches))
-        optimizer.zero_grad()
-        means = reader.look(*shown.take(batch.tolist()))
-        means.backward(_teach_heads(reader, means.detach(), shown.answers[batch]))
-        optimizer.step()
-        tell(step + 1, len(batches))
-
-
-def _teach_heads(reader: _Reader, means: torch.Tensor, answers: torch.Tensor) -> torch.Tensor:
-    """Add up the gradients of the heads; return that of the means, (pictures, width).
-
-    One thread does it: two would add in another order here, and nowhere else in a tiny model.
-    """
-    means.requires_grad_()
-    with one_thread():
         losses = [
             torch.nn.functional.cross_entropy(logits, target, ignore_index=_UNTOLD, reduction="sum")
-            / len(means)
-            for logits, target in zip(reader.answer(means), answers.unbind(1), strict=True)
+            / len(batch)
+            for logits, target in _answer(reader, shown, batch)
         ]
+        optimizer.zero_grad()
         torch.stack(losses).sum().backward()
-    assert means.grad is not None
-    return means.grad
+        optimizer.step()
+        tell(step + 1, len(batches))
 
 
 def _shuffle(order: torch.Tensor) -> torch.Tensor:
     return order[torch.randperm(len(order))]
 
 
+def _answer(
+    reader: _Reader, shown: _Shown, batch: torch.Tensor
+) -> list[tuple[torch.Tensor, torch.Tensor]]:
+    """Return the logits and the right answers of each question."""
+    logits = reader(*shown.take(batch.tolist()))
+    return list(zip(logits, shown.answers[batch].unbind(1), strict=True))
+
+
 @torch.no_grad()
 def _rate(reader: _Reader, shown: _Shown, held_out: torch.Tensor) -> list[float | None]:
     """Return the share of right answers to each question; None where none is told."""
     reader.eval()
-    found = [
-        list(zip(reader(*shown.take(batch.tolist())), shown.answers[batch].unbind(1), strict=True))
-        for batch in held_out.split(_BATCH_SIZE)
-    ]
+    found = [_answer(reader, shown, batch) for batch in held_out.split(_BATCH_SIZE)]
     rates = list[float | None]()
     for parts in zip(*found, strict=True):
         right = sum(int((logits.argmax(-1) == target).sum()) for logits, target in parts)
