@@ -1,7 +1,7 @@
 """What decides in which order this machine adds numbers, and so the last bits of every result."""
 
 import re
-from collections.abc import Iterator
+from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -38,7 +38,7 @@ def describe_numerics() -> dict[str, Any]:
 
 
 @contextmanager
-def one_thread() -> Iterator[None]:
+def one_thread() -> Generator[None]:
     """Let PyTorch compute with one thread inside the block: no sum is split among several."""
     import torch
 

@@ -11,7 +11,7 @@ def differentiate(prefix, prompt_of_row, weights):
     keys = _KeysOfOneBlock(prompt_of_row)
     keys.update(given[0], given[1])
     own = torch.zeros(len(prompt_of_row), 2, 1, 32)
-    total = sum((part * weights).sum() for part in keys.update(own, own))
+    total = torch.stack([(part * weights).sum() for part in keys.update(own, own)]).sum()
     return torch.autograd.grad(total, given)
 
 
