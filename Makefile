@@ -33,9 +33,6 @@ $(STAMP): pyproject.toml constraints.txt
 
 # One thread, so that the numbers do not depend on how many cores share the sums.
 demo: export OMP_NUM_THREADS = 1
-# glibc keeps the memory of large tensors instead of giving it back to the system in every step.
-demo: export MALLOC_MMAP_THRESHOLD_ = 1073741824
-demo: export MALLOC_TRIM_THRESHOLD_ = 4294967296
 demo: setup
 	$(BIN)/groupwise run on_task --config demo --out runs/demo
 

@@ -3,12 +3,16 @@
 from collections.abc import Callable
 from pathlib import Path
 
+import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from PIL import Image, ImageEnhance, ImageOps
 from scenes import draw_scene
 
 from groupwise.core import DataError
 from groupwise.data import Sight, find_near_duplicates
+from groupwise.data.perceptual import Gallery, choose_nearest
 
 Draw = Callable[..., Path]
 
@@ -93,6 +97,30 @@ def test_exif_rotation_is_applied(tmp_path: Path, scenes: list[Sight]) -> None:
     [found] = find_near_duplicates([Sight(tmp_path / "turned.png", "copy")], scenes)
     assert found.other == 1
     assert found.agreement > 0.99
+
+
+def test_a_gallery_that_grows_finds_what_one_made_at_once_does(
+    tmp_path: Path, scenes: list[Sight]
+) -> None:
+    copies = [Sight(tmp_path / f"{place}.jpg", f"copy {place}") for place in (4, 0)]
+    for sight, place in zip(copies, (4, 0), strict=True):
+        with Image.open(scenes[place].path) as picture:
+            recolour(crop(picture)).save(sight.path)
+    gallery = Gallery()
+    assert gallery.find(copies) == []
+    gallery.add(scenes[:3])
+    gallery.add([])
+    assert [(one.index, one.other) for one in gallery.find(copies)] == [(1, 0)]
+    gallery.add(scenes[3:])
+    assert gallery.find(copies) == find_near_duplicates(copies, scenes)
+
+
+@given(st.lists(st.sampled_from([-1.0, 0.69, 0.7, 0.8, 0.9, 1.0]), max_size=12))
+def test_candidates_are_the_first_of_all_places_by_likeness(likeness: list[float]) -> None:
+    values = np.array(likeness, np.float32)
+    ranked = sorted(range(len(values)), key=lambda place: -values[place])
+    expected = [place for place in ranked[:4] if values[place] >= np.float32(0.7)]
+    assert choose_nearest(values) == expected
 
 
 def test_an_unreadable_picture_is_an_error(tmp_path: Path) -> None:

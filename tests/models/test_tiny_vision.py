@@ -1,4 +1,5 @@
 import pytest
+import torch
 from PIL import Image
 
 from groupwise.core import ModelError, read_picture
@@ -46,6 +47,20 @@ def test_same_seed_gives_the_same_encoder(pictures, tmp_path):
     one, again, other = found
     assert all(one[name].equal(again[name]) for name in one)
     assert any(not one[name].equal(other[name]) for name in one)
+
+
+def test_encoder_is_the_same_whatever_the_number_of_threads(pictures, tmp_path):
+    found, before = [], torch.get_num_threads()
+    try:
+        for num_threads in (1, 2):
+            torch.set_num_threads(num_threads)
+            base = write_base(tmp_path / str(num_threads))
+            pretrain_vision(base, pictures, seed=1, epochs=3)  # the last batch has 6 pictures
+            found.append(load_policy(base).model.state_dict())
+    finally:
+        torch.set_num_threads(before)
+    one, two = found
+    assert all(one[name].equal(two[name]) for name in one)
 
 
 def test_patches_are_those_of_the_processor(pictures, tmp_path):

@@ -3,6 +3,7 @@
 Nothing here knows about models, training or any task.
 """
 
+from groupwise.core.allocation import keep_freed_memory
 from groupwise.core.config import (
     Config,
     dump_config,
@@ -60,7 +61,7 @@ from groupwise.core.jsonl import (
 )
 from groupwise.core.late_names import import_late
 from groupwise.core.locks import is_locked, take_lock
-from groupwise.core.numerics import describe_numerics, list_gpus
+from groupwise.core.numerics import describe_numerics, list_gpus, one_thread
 from groupwise.core.outputs import (
     STEP_DONE,
     check_folder,
@@ -148,11 +149,13 @@ __all__ = [
     "import_late",
     "is_below",
     "is_locked",
+    "keep_freed_memory",
     "list_effects",
     "list_gpus",
     "list_packages",
     "load_config",
     "make_example",
+    "one_thread",
     "open_lazily",
     "open_picture",
     "parse_python",

@@ -1,6 +1,8 @@
 """What decides in which order this machine adds numbers, and so the last bits of every result."""
 
 import re
+from collections.abc import Generator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -33,6 +35,19 @@ def describe_numerics() -> dict[str, Any]:
             f"numpy with {found.get('name')} {found.get('version')}",
         ],
     }
+
+
+@contextmanager
+def one_thread() -> Generator[None]:
+    """Let PyTorch compute with one thread inside the block: no sum is split among several."""
+    import torch
+
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
 
 
 def list_gpus() -> list[str]:

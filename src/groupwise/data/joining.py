@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from groupwise.core import DataError, digest_file
-from groupwise.data.perceptual import Sight, find_near_duplicates
+from groupwise.data.perceptual import Gallery, Sight, find_near_duplicates
 from groupwise.data.splits import KEEPING_ORDER
 
 T = TypeVar("T")
@@ -89,13 +89,13 @@ def drop_near(
     known = [name for name in KEEPING_ORDER if name in splits]
     keeping = [*known, *(name for name in splits if name not in known)]
     kept: dict[str, list[T]] = {name: [] for name in splits}
-    seen: list[Sight] = []
+    seen = Gallery()
     for name in keeping:
         rows = [(row, [*list_paths(row)]) for row in splits[name]]
         own = [Sight(path, name) for _, paths in rows for path in paths]
-        pairs = find_near_duplicates(own, seen, mirrored=mirrored)
+        pairs = seen.find(own, mirrored=mirrored)
         copies = {own[pair.index].path for pair in pairs}
-        seen += [sight for sight in own if sight.path not in copies]
+        seen.add([sight for sight in own if sight.path not in copies])
         for row, paths in rows:
             if copies.isdisjoint(paths):
                 kept[name].append(row)

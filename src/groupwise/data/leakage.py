@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from groupwise.core import DataError, Example, Finding, Picture, make_example, report_places
-from groupwise.data.perceptual import NearDuplicate, Sight, find_near_duplicates
+from groupwise.data.perceptual import Gallery, NearDuplicate, Sight
 
 Splits = Mapping[str, Sequence[Example]]
 
@@ -168,19 +168,17 @@ def find_near_pictures(splits: Splits, *, mirrored: bool = False) -> list[NearPi
         DataError: if a picture can no longer be read.
     """
     earlier: dict[str, tuple[str, Picture]] = {}
-    found: list[NearPicture] = []
+    gallery, sights, found = Gallery(), list[Sight](), list[NearPicture]()
     for split, examples in splits.items():
+        gallery.add(sights)
         own = {picture.digest: picture for example in examples for picture in example.pictures}
         fresh = [picture for digest, picture in own.items() if digest not in earlier]
         for picture in fresh:
             if not picture.path.is_file():
                 raise DataError(f"cannot decode the picture {picture.path} (it is gone)")
         others = list(earlier.values())
-        for near in find_near_duplicates(
-            [Sight(picture.path, split) for picture in fresh],
-            [Sight(picture.path, name) for name, picture in others],
-            mirrored=mirrored,
-        ):
+        sights = [Sight(picture.path, split) for picture in fresh]
+        for near in gallery.find(sights, mirrored=mirrored):
             like_split, like = others[near.other]
             found.append(_describe_near(near, split, fresh[near.index], like_split, like))
         earlier |= {picture.digest: (split, picture) for picture in fresh}

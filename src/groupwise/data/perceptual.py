@@ -29,6 +29,12 @@ MIN_AGREEMENT = 0.75
 # Thumbnails: sides in pixels of what is kept and of what is compared, and the crops that are tried.
 _KEPT_SIDE, _SIDE = 64, 16
 _CROPS = (1.0, 0.95, 0.9)
+_BOXES = [
+    ((1 - scale) * x * _KEPT_SIDE, (1 - scale) * y * _KEPT_SIDE, scale * _KEPT_SIDE)
+    for scale in _CROPS
+    for x in ((0.0, 0.5, 1.0) if scale < 1 else (0.0,))
+    for y in ((0.0, 0.5, 1.0) if scale < 1 else (0.0,))
+]
 _NUM_CANDIDATES, _MIN_LIKENESS, _SAME_LIKENESS = 4, 0.7, 0.995
 _ROWS_AT_ONCE = 256
 # Laying over: pixels of the longer side, features, matches that make a position certain, and the
@@ -78,40 +84,88 @@ def find_near_duplicates(
     """
     if not sights or not others:
         return []
-    load = lru_cache(_NUM_PICTURES_KEPT)(_load_features)
-    jobs = list(_list_candidates(sights, others, mirrored=mirrored))
+    gallery = Gallery()
+    gallery.add(others)
+    return gallery.find(sights, mirrored=mirrored)
 
-    def check(job: tuple[int, list[tuple[float, int, bool]]]) -> NearDuplicate | None:
-        index, candidates = job
+
+class Gallery:
+    """Pictures to look among; thumbnails of what was added before are not made again."""
+
+    def __init__(self) -> None:
+        self._sights: list[Sight] = []
+        self._crops = np.empty((len(_BOXES), 0, _SIDE**2), np.float32)
+        self._load = lru_cache(_NUM_PICTURES_KEPT)(_load_features)
+
+    def add(self, sights: Sequence[Sight]) -> None:
+        """Add pictures behind those that are there.
+
+        Raises:
+            DataError: if a picture cannot be read.
+        """
+        if sights:
+            crops = _cut_all(_load_thumbnails(sights))
+            self._crops = np.concatenate([self._crops, crops], axis=1)
+            self._sights += sights
+
+    def find(self, sights: Sequence[Sight], *, mirrored: bool = False) -> list[NearDuplicate]:
+        """Return what ``find_near_duplicates`` does among all pictures that were added.
+
+        Raises:
+            DataError: if a picture cannot be read.
+        """
+        if not self._sights:
+            return []
+
+        def check(job: tuple[int, list[tuple[float, int, bool]]]) -> NearDuplicate | None:
+            index, candidates = job
+            return self._check(sights[index], index, candidates)
+
+        # Candidates are laid over each other while those of the next pictures are looked for.
+        jobs = self._list_candidates(sights, mirrored=mirrored)
+        with ThreadPoolExecutor() as pool:
+            return [found for found in pool.map(check, jobs) if found is not None]
+
+    def _check(
+        self, sight: Sight, index: int, candidates: Sequence[tuple[float, int, bool]]
+    ) -> NearDuplicate | None:
         for likeness, other, is_mirrored in candidates:
-            mine = load(sights[index].path, is_mirrored)
-            agreement = _measure_agreement(mine, load(others[other].path, False), likeness)
+            mine = self._load(sight.path, is_mirrored)
+            theirs = self._load(self._sights[other].path, False)
+            agreement = _measure_agreement(mine, theirs, likeness)
             if agreement >= MIN_AGREEMENT:
                 return NearDuplicate(index, other, agreement, is_mirrored)
         return None
 
-    with ThreadPoolExecutor() as pool:
-        return [found for found in pool.map(check, jobs) if found is not None]
+    def _list_candidates(
+        self, sights: Sequence[Sight], *, mirrored: bool
+    ) -> Iterator[tuple[int, list[tuple[float, int, bool]]]]:
+        """Yield each place with likeness, place and mirroring of what it may be a copy of."""
+        count = len(self._sights)
+        clusters = np.array([sight.cluster for sight in self._sights])
+        for start in range(0, len(sights), _ROWS_AT_ONCE):
+            part = sights[start : start + _ROWS_AT_ONCE]
+            is_own = np.array([sight.cluster for sight in part])[:, None] == clusters[None, :]
+            small = _load_thumbnails(part)
+            found = [_compare(_cut_all(small), self._crops)]
+            if mirrored:
+                turned = _cut_all([ImageOps.mirror(one) for one in small])
+                found.append(_compare(turned, self._crops))
+            likeness = np.concatenate([np.where(is_own, -1.0, values) for values in found], axis=1)
+            for row, values in enumerate(likeness):
+                near = choose_nearest(values)
+                yield start + row, [(float(values[p]), p % count, p >= count) for p in near]
 
 
-def _list_candidates(
-    sights: Sequence[Sight], others: Sequence[Sight], *, mirrored: bool
-) -> Iterator[tuple[int, list[tuple[float, int, bool]]]]:
-    """Yield each place with likeness, place and mirroring of what it may be a copy of."""
-    crops, count = _cut_all(_load_thumbnails(others)), len(others)
-    clusters = np.array([sight.cluster for sight in others])
-    for start in range(0, len(sights), _ROWS_AT_ONCE):
-        part = sights[start : start + _ROWS_AT_ONCE]
-        is_own = np.array([sight.cluster for sight in part])[:, None] == clusters[None, :]
-        small = _load_thumbnails(part)
-        found = [_compare(_cut_all(small), crops)]
-        if mirrored:
-            found.append(_compare(_cut_all([ImageOps.mirror(one) for one in small]), crops))
-        likeness = np.concatenate([np.where(is_own, -1.0, values) for values in found], axis=1)
-        for row, values in enumerate(likeness):
-            best = np.argsort(-values, kind="stable")[:_NUM_CANDIDATES].tolist()
-            near = [place for place in best if values[place] >= _MIN_LIKENESS]
-            yield start + row, [(float(values[p]), p % count, p >= count) for p in near]
+def choose_nearest(likeness: Array) -> list[int]:
+    """Return the places of what is most alike, of equals the first; most is not alike at all.
+
+    Args:
+        likeness: correlations, [places].
+    """
+    places = np.flatnonzero(likeness >= _MIN_LIKENESS)
+    order = np.argsort(-likeness[places], kind="stable")[:_NUM_CANDIDATES]
+    return places[order].tolist()
 
 
 def _compare(crops: Array, others: Array) -> Array:
@@ -139,12 +193,6 @@ def _cut_all(small: Sequence[Image.Image]) -> Array:
 
 
 def _cut_crops(small: Image.Image) -> Array:
-    boxes = [
-        ((1 - scale) * x * _KEPT_SIDE, (1 - scale) * y * _KEPT_SIDE, scale * _KEPT_SIDE)
-        for scale in _CROPS
-        for x in ((0.0, 0.5, 1.0) if scale < 1 else (0.0,))
-        for y in ((0.0, 0.5, 1.0) if scale < 1 else (0.0,))
-    ]
     cut = [
         np.asarray(
             small.resize(
@@ -152,7 +200,7 @@ def _cut_crops(small: Image.Image) -> Array:
             ),
             dtype=np.float32,
         ).ravel()
-        for left, top, side in boxes
+        for left, top, side in _BOXES
     ]
     return _normalise(np.stack(cut))
 

@@ -20,6 +20,8 @@ from groupwise.core import (
     ProgressLine,
     Say,
     derive_seed,
+    keep_freed_memory,
+    one_thread,
     open_picture,
     seed_everything,
 )
@@ -73,6 +75,7 @@ def pretrain_vision(
     Raises:
         ModelError: if there are fewer than two pictures or no question has two answers.
     """
+    keep_freed_memory()
     policy = load_policy(folder)
     answers = _list_answers(pictures)
     if len(pictures) < 2 or not answers:
@@ -87,8 +90,10 @@ def pretrain_vision(
     shown = _Shown(policy.processor.image_processor, pictures, answers)
     order = torch.randperm(len(pictures))
     num_held_out = max(1, round(len(pictures) * _HELD_OUT_SHARE))
-    _teach(reader, shown, order[num_held_out:], epochs, say)
-    rates = dict(zip(answers, _rate(reader, shown, order[:num_held_out]), strict=True))
+    # Several threads add up the products of a batch of few pictures in another order than one.
+    with one_thread():
+        _teach(reader, shown, order[num_held_out:], epochs, say)
+        rates = dict(zip(answers, _rate(reader, shown, order[:num_held_out]), strict=True))
     with silence_libraries():
         policy.model.save_pretrained(folder)
     return {name: rate for name, rate in rates.items() if rate is not None}

@@ -3,7 +3,15 @@
 from collections.abc import Iterator
 from pathlib import Path
 
-from groupwise.core import Completion, Example, Message, Score, digest_bytes, make_example
+from groupwise.core import (
+    Completion,
+    Example,
+    Message,
+    Score,
+    digest_bytes,
+    make_example,
+    one_thread,
+)
 from groupwise.models import Policy, TrainableSettings, load_policy, write_tiny_policy
 from groupwise.rewards import RewardSet
 from groupwise.training import (
@@ -44,11 +52,7 @@ def train_fixed(folder: Path) -> Iterator[tuple[str, str]]:
     Args:
         folder: an empty one for what the training writes.
     """
-    import torch
-
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    try:
+    with one_thread():
         policy = load_policy(write_tiny_policy("tiny-qwen2", folder / "base", seed=0))
         yield "start", digest_policy(policy)
         examples = [
@@ -62,8 +66,6 @@ def train_fixed(folder: Path) -> Iterator[tuple[str, str]]:
         workspace = Workspace(folder / "grpo", 0)
         policy = train_grpo(policy, examples, rewards, _GRPO, workspace=workspace)
         yield "GRPO", digest_policy(policy)
-    finally:
-        torch.set_num_threads(before)
 
 
 def digest_policy(policy: Policy) -> str:

@@ -8,7 +8,14 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-from groupwise.core import Example, TrainingError, derive_seed, seed_everything, write_json
+from groupwise.core import (
+    Example,
+    TrainingError,
+    derive_seed,
+    keep_freed_memory,
+    seed_everything,
+    write_json,
+)
 from groupwise.models import Policy, prepare_trainable, silence_libraries
 from groupwise.rewards import RewardSet
 from groupwise.training.arguments import build_arguments, name_memory_settings
@@ -100,6 +107,7 @@ def train_grpo(
         seed=workspace.seed,
     )
     num_epochs = _limit_steps(arguments, settings, num_rounds=len(layout) // prompts_per_round)
+    keep_freed_memory()
     seed_everything(derive_seed(workspace.seed, "grpo"))
     model = policy.model = prepare_trainable(
         policy.model, settings.trainable, processor=policy.processor

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from groupwise.core import TrainingError, derive_seed, seed_everything
+from groupwise.core import TrainingError, derive_seed, keep_freed_memory, seed_everything
 from groupwise.models import Policy, prepare_trainable, silence_libraries
 from groupwise.training.arguments import build_arguments, name_memory_settings
 from groupwise.training.callbacks import (
@@ -125,6 +125,7 @@ def train_sft(
     from datasets import Dataset
     from trl.trainer.sft_config import SFTConfig
 
+    keep_freed_memory()
     schedule = lay_out_rows(rows, num_epochs=settings.epochs, seed=workspace.seed)
     seed_everything(derive_seed(workspace.seed, "sft"))
     model = policy.model = prepare_trainable(

@@ -217,7 +217,8 @@ class _KeysOfOneBlock:
         if self.prefix is None:
             self.prefix = keys, values
             return keys, values
-        own = [part[self.prompt_of_row] for part in self.prefix]
+        # Unlike indexing, it adds a group's gradients up in the order of its rows, always.
+        own = [part.index_select(0, self.prompt_of_row) for part in self.prefix]
         return torch.cat([own[0], keys], dim=-2), torch.cat([own[1], values], dim=-2)
 
 
