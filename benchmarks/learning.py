@@ -22,11 +22,25 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from groupwise.core import derive_seed, describe_machine, read_json, read_jsonl, write_json
+from groupwise.core import (
+    derive_seed,
+    describe_machine,
+    load_config,
+    read_json,
+    read_jsonl,
+    write_json,
+)
 from groupwise.evaluation import compare_pairs, read_predictions
-from groupwise.feedback import FeedbackItem, FeedbackStore, GivenLabel, Shown, order_by_priority
+from groupwise.feedback import (
+    FeedbackItem,
+    FeedbackStore,
+    GivenLabel,
+    Shown,
+    Sides,
+    order_by_priority,
+)
 from groupwise.flow import answer_requests, open_run
-from groupwise.learning import Learner, LoopSettings, Sides, begin_loop, read_certificate
+from groupwise.learning import Learner, LoopSettings, begin_loop, read_certificate
 from groupwise.pipeline import StepProgress
 from groupwise.serving import Request
 from groupwise_drawn.desktops import write_desktops, write_task
@@ -121,10 +135,12 @@ def choose(
     return [known[name] for name in first]
 
 
-def learn(run: Path, work: Path, seed: int, num: int, how: str) -> dict[str, Any]:
+def learn(arguments: Any, seed: int, num: int, how: str) -> dict[str, Any]:
     """Do a round and return what came of it."""
+    run, work = arguments.run.resolve(), arguments.work
     shutil.rmtree(work, ignore_errors=True)
-    settings = LoopSettings(seed=seed, test_share=0.5, asked_per_session=SCREENS)
+    known = {"seed": seed, "test_share": 0.5, "asked_per_session": SCREENS}
+    settings = load_config(LoopSettings, known, overrides=arguments.set)
     sides = Sides(seed, settings.test_share)
     asked = draw_profile(work / "profile", seed)
     pairs = list(zip(asked, answer(run, asked), strict=True))
@@ -183,6 +199,7 @@ def main() -> None:
     parser.add_argument("--work", type=Path, required=True)
     parser.add_argument("--seeds", type=int, nargs="+", default=[1, 2, 3, 4, 5, 6])
     parser.add_argument("--corrections", type=int, nargs="+", default=[10, 20, 40, 80])
+    parser.add_argument("--set", action="append", default=[], help="of the loop: KEY=VALUE")
     parser.add_argument("--json", type=Path, required=True)
     arguments = parser.parse_args()
     rows: list[dict[str, Any]] = []
@@ -191,10 +208,11 @@ def main() -> None:
     done = {(row["seed"], row["num"], row["how"]) for row in rows}
     for seed, num, how in list_cells(arguments.seeds, arguments.corrections):
         if (seed, num, how) not in done:
-            row = learn(arguments.run.resolve(), arguments.work, seed, num, how)
+            row = learn(arguments, seed, num, how)
             print(row)
             rows.append(row)
-            write_json(arguments.json, {"machine": describe_machine(), "rows": rows})
+            told = {"machine": describe_machine(), "settings": arguments.set, "rows": rows}
+            write_json(arguments.json, told)
 
 
 if __name__ == "__main__":

@@ -13,6 +13,7 @@ from groupwise.core import ConfigError, load_config
 
 if TYPE_CHECKING:
     from groupwise.flow import FinishedRun
+    from groupwise.learning import LoopOnPage
     from groupwise.serving.bench import Screens
     from groupwise.serving.feedback import Desk
     from groupwise.serving.settings import FeedbackSettings, ServeSettings
@@ -54,8 +55,8 @@ def serve(
 
     token = os.environ.get(TOKEN_VARIABLE)
     given = {} if token is None else {"token": token}
-    resolved = load_config(ServeSettings, given, overrides=settings or [])
     folder, policy = split_run(run)
+    resolved = load_config(ServeSettings, given, overrides=settings or [])
     source = find_source(folder, policy)
     uploads = folder / "serving"
     screens = _find_screens(source.run, resolved, uploads)
@@ -68,9 +69,31 @@ def serve(
     if dry_run:
         typer.echo("ready: nothing was served")
         return
-    desk = _open_desk(resolved.feedback)
+    resolved, rounds = _find_loop(resolved, folder)
+    desk = _open_desk(resolved.feedback, rounds)
     serve_source(source, resolved, folder=uploads, desk=desk, screens=screens)
     typer.echo("stopped")
+
+
+def _find_loop(
+    settings: "ServeSettings", folder: Path
+) -> "tuple[ServeSettings, LoopOnPage | None]":
+    """Return a loop for the page, and settings by which people are asked about what tests it."""
+    if settings.feedback is None:
+        return settings, None
+    from groupwise.learning import LoopOnPage, find_loop
+    from groupwise.serving.settings import AskedSettings
+
+    loop = find_loop(folder)
+    if loop is None:
+        return settings, None
+    own = loop.settings
+    asked = AskedSettings(
+        seed=own.seed, test_share=own.test_share, per_session=own.asked_per_session
+    )
+    review = settings.feedback.review.model_copy(update={"asked": asked})
+    feedback = settings.feedback.model_copy(update={"review": review})
+    return settings.model_copy(update={"feedback": feedback}), LoopOnPage(loop)
 
 
 def _find_screens(run: "FinishedRun", settings: "ServeSettings", folder: Path) -> "Screens | None":
@@ -91,11 +114,11 @@ def _find_screens(run: "FinishedRun", settings: "ServeSettings", folder: Path) -
     )
 
 
-def _open_desk(settings: "FeedbackSettings | None") -> "Desk | None":
+def _open_desk(settings: "FeedbackSettings | None", rounds: "LoopOnPage | None") -> "Desk | None":
     if settings is None:
         return None
     key = read_person_key()
     store = open_store(settings.folder, settings.url, max_items=settings.max_items, is_new=True)
     from groupwise.serving.feedback import Desk
 
-    return Desk(store, key=key)
+    return Desk(store, key=key, rounds=rounds)

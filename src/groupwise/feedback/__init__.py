@@ -14,6 +14,7 @@ from groupwise.feedback.items import FeedbackItem, GivenLabel, Shown, name_perso
 from groupwise.feedback.looks import describe_look
 from groupwise.feedback.ordering import order_by_priority
 from groupwise.feedback.queue import QueueOrder, order_for_people
+from groupwise.feedback.sides import Sides, list_complete, name_session
 from groupwise.feedback.store import FeedbackStore, Withdrawal
 
 __all__ = [
@@ -22,9 +23,12 @@ __all__ = [
     "GivenLabel",
     "QueueOrder",
     "Shown",
+    "Sides",
     "Withdrawal",
     "describe_look",
+    "list_complete",
     "name_person",
+    "name_session",
     "order_by_priority",
     "order_for_people",
     "read_items",

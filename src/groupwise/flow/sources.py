@@ -38,12 +38,16 @@ class RunSource:
 class LoopSource:
     """What the file ``served.json`` of a loop folder names, whenever it is asked.
 
+    Attributes:
+        run: whose task and judge are behind it: of a round, the one that its loop began with.
+
     Args:
         folder: with the file.
     """
 
     def __init__(self, folder: Path) -> None:
-        self.run = open_run(read_served(folder).run)
+        run = open_run(read_served(folder).run)
+        self.run = run.task.find_origin(run.config) or run
         self._folder = folder
 
     def open(self) -> Opened:

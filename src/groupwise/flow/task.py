@@ -21,6 +21,7 @@ from groupwise.serving import Predictor, Request
 
 if TYPE_CHECKING:
     from groupwise.evaluation import Measure, Metric, Prediction, RunPolicy, Section
+    from groupwise.flow.finished import FinishedRun
     from groupwise.flow.stages import Stage
     from groupwise.training import RowsOfEpoch
 
@@ -399,6 +400,10 @@ class Task(Generic[C]):
         return PolicyPredictor(self, config, policy, temperatures=read_temperatures(run))
 
     # Where things are.
+
+    def find_origin(self, config: C) -> FinishedRun | None:
+        """Return the run whose task and settings this one goes on with; None: its own."""
+        return None
 
     def find_base(self, config: C, run: Path) -> str | Path:
         """Return the folder or hub id of the untrained policy."""

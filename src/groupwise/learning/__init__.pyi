@@ -6,7 +6,7 @@ from groupwise.learning.certificate import (
     read_certificate,
     verify,
 )
-from groupwise.learning.loop import LogLine, Loop, begin_loop, read_loop_settings
+from groupwise.learning.loop import LogLine, Loop, begin_loop, find_loop, read_loop_settings
 from groupwise.learning.rounds import Learner, Standing, choose_next
 from groupwise.learning.settings import (
     LoopSettings,
@@ -15,7 +15,7 @@ from groupwise.learning.settings import (
     RoundSettings,
     VariantSettings,
 )
-from groupwise.learning.sides import Sides, list_complete, name_session
+from groupwise.learning.showing import LoopOnPage
 from groupwise.learning.variants import make_variants, replace_words
 
 __all__ = [
@@ -23,21 +23,20 @@ __all__ = [
     "Learner",
     "LogLine",
     "Loop",
+    "LoopOnPage",
     "LoopSettings",
     "Measured",
     "RoundConfig",
     "RoundData",
     "RoundSettings",
-    "Sides",
     "Standing",
     "UsedLabel",
     "VariantSettings",
     "Verification",
     "begin_loop",
     "choose_next",
-    "list_complete",
+    "find_loop",
     "make_variants",
-    "name_session",
     "read_certificate",
     "read_loop_settings",
     "replace_words",

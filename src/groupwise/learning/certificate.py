@@ -26,7 +26,7 @@ from groupwise.evaluation import Prediction, read_predictions
 from groupwise.evaluation.clusters import sum_clusters
 from groupwise.evaluation.promotion import Promotion, Sessions, find_level, judge_candidate
 from groupwise.feedback import FeedbackItem, FeedbackStore
-from groupwise.learning.sides import Sides, name_session
+from groupwise.feedback.sides import Sides, name_session
 
 SERVED, CANDIDATE = "prompt", "grpo"
 """Names of the two versions in a round."""

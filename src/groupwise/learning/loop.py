@@ -31,10 +31,10 @@ from groupwise.core import (
     write_json,
     write_jsonl,
 )
+from groupwise.feedback.sides import Sides
 from groupwise.flow import name_version, open_run
 from groupwise.flow.served import Served, write_served
 from groupwise.learning.settings import LoopSettings
-from groupwise.learning.sides import Sides
 
 _FIXED = ("seed", "test_share", "asked_per_session", "level", "margin")
 """Settings that hold for the whole loop: certificates rest on them."""
@@ -94,6 +94,11 @@ class Loop:
         """The run folders of its rounds, in order."""
         return sorted((self.folder / "rounds").glob("[0-9]*"))
 
+    @property
+    def certificates(self) -> Path:
+        """The folder of all certificates, one for each look."""
+        return self.folder / "certificates"
+
     @contextmanager
     def lock(self) -> Generator[None]:
         """Hold the loop; nothing else trains or promotes in it.
@@ -140,7 +145,7 @@ class Loop:
     def keep_certificate(self, path: Path) -> str:
         """Keep a copy of a certificate, also when its candidate is looked at again; its digest."""
         digest, number = digest_file(path), path.parent.parent.name
-        kept = self.folder / "certificates"
+        kept = self.certificates
         if not list(kept.glob(f"{number}-*-{digest[:8]}.json")):
             kept.mkdir(exist_ok=True)
             look = len(list(kept.glob(f"{number}-*.json"))) + 1
@@ -171,6 +176,11 @@ class Loop:
             yield
         finally:
             os.close(descriptor)
+
+
+def find_loop(folder: Path) -> "Loop | None":
+    """Return the loop of a folder; None if it has none."""
+    return Loop(folder) if (folder / _BEGUN).is_file() else None
 
 
 def begin_loop(

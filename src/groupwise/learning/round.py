@@ -225,8 +225,11 @@ class Round(Task[RoundConfig]):
 
     def open_predictor(self, config: RoundConfig, policy: str | Path, run: Path) -> Predictor:
         """Return what answers as the origin does, with this round's policy."""
-        origin = open_origin(config.data.origin)
-        return origin.task.open_predictor(origin.config, policy, origin.folder)
+        return _task(config).open_predictor(_settings(config), policy, run)
+
+    def find_origin(self, config: RoundConfig) -> FinishedRun:
+        """Return the run that the loop began with."""
+        return open_origin(config.data.origin)
 
 
 TASK = Round()

@@ -15,13 +15,13 @@ from groupwise.feedback import (
     read_items,
     write_items,
 )
+from groupwise.feedback.sides import list_complete, name_session
 from groupwise.flow import open_run
 from groupwise.flow.served import Served, read_served
 from groupwise.learning.certificate import CANDIDATE, FILE, Certificate, read_certificate
 from groupwise.learning.loop import LogLine, Loop
 from groupwise.learning.round import LEARNED
 from groupwise.learning.settings import LoopSettings, RoundConfig, RoundData
-from groupwise.learning.sides import list_complete, name_session
 from groupwise.models import export_policy, is_adapter
 from groupwise.pipeline import StepProgress, find_recipe, run_recipe
 

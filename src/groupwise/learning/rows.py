@@ -9,8 +9,8 @@ from typing import Any
 from groupwise.core import DataError, Example, Picture, make_example
 from groupwise.data import DropLog
 from groupwise.feedback import FeedbackItem
+from groupwise.feedback.sides import Side, Sides, name_session
 from groupwise.flow import FinishedRun
-from groupwise.learning.sides import Side, Sides, name_session
 from groupwise.serving import Request
 
 ORIGIN = "answer"

@@ -7,8 +7,8 @@ from pydantic import Field
 
 from groupwise.core import Config, Place, Seed, Source
 from groupwise.evaluation.promotion import LEVEL, MARGIN
+from groupwise.feedback.sides import Sides
 from groupwise.flow import DataSettings, EvaluationSettings, FlowConfig
-from groupwise.learning.sides import Sides
 from groupwise.training import GrpoSettings, PictureAugmentation, SftSettings
 
 SYNC_EVERY_STEPS, ENTROPY_BONUS = 10, 0.01

@@ -8,6 +8,20 @@ from pydantic import Field
 from groupwise.core import Config
 
 
+class AskedSettings(Config):
+    """Which answers people are asked about so that a candidate can be tested on them.
+
+    Attributes:
+        seed: of the loop.
+        test_share: of the sessions that test.
+        per_session: answers of each.
+    """
+
+    seed: int
+    test_share: float = Field(gt=0, lt=1)
+    per_session: int = Field(ge=1)
+
+
 class ReviewSettings(Config):
     """The page on which people say what the right answers are.
 
@@ -15,11 +29,14 @@ class ReviewSettings(Config):
         order: in which they are asked: ``value``, or ``random`` or ``oldest``.
         lease_s: how long an answer that one person is asked about is kept from others.
         session_h: how long somebody stays logged in.
+        asked: answers that are asked about in turn with the others; a loop folder that is served
+            brings its own.
     """
 
     order: Literal["value", "random", "oldest"] = "value"
     lease_s: float = Field(default=300, gt=0, le=604_800)
     session_h: float = Field(default=12, gt=0, le=8_784)
+    asked: AskedSettings | None = None
 
 
 class FeedbackSettings(Config):

@@ -3,8 +3,9 @@
 import pytest
 
 from groupwise.core import DataError
+from groupwise.feedback import Sides
 from groupwise.serving.review.waiting import WaitingAnswers
-from groupwise.serving.settings import ReviewSettings
+from groupwise.serving.settings import AskedSettings, ReviewSettings
 
 
 @pytest.fixture
@@ -163,3 +164,20 @@ def draw_split(draw):
     stream = io.BytesIO()
     picture.save(stream, "PNG")
     return stream.getvalue()
+
+
+def test_what_tests_candidates_is_asked_about_in_turn(store, remember, time_s):
+    """Also what the policy is sure of: a session counts when all of it has a label."""
+    asked = AskedSettings(seed=1, test_share=0.5, per_session=2)
+    sides = Sides(asked.seed, asked.test_share)
+    testing = next(name for name in "abcdefgh" if sides.find(name) == "tests")
+    teaching = next(name for name in "abcdefgh" if sides.find(name) == "teaches")
+    for number in range(3):
+        remember(f"sure{number}", 0.99, session=testing)
+        remember(f"torn{number}", 0.5, session=teaching)
+    waiting = WaitingAnswers(store, ReviewSettings(asked=asked), clock=lambda: time_s[0])
+    order = []
+    for _ in range(6):
+        order.append(ask(waiting, "ann"))
+        waiting.say("ann", order[-1], "通过")
+    assert [name[:4] for name in order] == ["sure", "torn", "sure", "torn", "torn", "sure"]

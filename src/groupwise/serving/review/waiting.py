@@ -9,7 +9,8 @@ from contextlib import suppress
 from dataclasses import dataclass
 
 from groupwise.core import DataError
-from groupwise.feedback import FeedbackStore, Shown, describe_look, order_for_people
+from groupwise.feedback import FeedbackStore, Shown, Sides, describe_look, order_for_people
+from groupwise.feedback.sides import alternate
 from groupwise.serving.review.leases import Leases
 from groupwise.serving.review.paces import Pace
 from groupwise.serving.settings import ReviewSettings
@@ -185,9 +186,20 @@ class WaitingAnswers:
         queue = order_for_people(waiting, spoken, order=order, looks=self._looks)
         if order == "value" and self._look_at([*queue[:_NUM_LOOKED_AT], *spoken[-_NUM_LOOKED_AT:]]):
             queue = order_for_people(waiting, spoken, order=order, looks=self._looks)
-        self._queue = dict.fromkeys(one.id for one in queue)
+        self._queue = dict.fromkeys(one.id for one in self._put_asked_first(queue, spoken))
         self._num_done = len(spoken)
         self._refreshed_at = self._clock()
+
+    def _put_asked_first(self, queue: list[Shown], spoken: list[Shown]) -> list[Shown]:
+        """Return the queue, in turn with the answers of sessions that test."""
+        own = self._settings.asked
+        if own is None:
+            return queue
+        sides = Sides(own.seed, own.test_share)
+        asked = sides.draw_asked([*queue, *spoken], own.per_session)
+        waiting = {one.id for one in queue}
+        left = [one for session in asked.values() for one in session if one.id in waiting]
+        return alternate(left, queue)
 
     def _look_at(self, answers: list[Shown]) -> bool:
         """Look at pictures that tell what is alike, for a moment; return whether there were any."""

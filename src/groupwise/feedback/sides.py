@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from groupwise.core import derive_seed
-from groupwise.feedback import FeedbackItem, Shown
+from groupwise.feedback.items import FeedbackItem, Shown
 
 Side = Literal["teaches", "tests"]
 _ALL = 2**31
@@ -54,6 +54,18 @@ class Sides:
             for name, own in sessions.items()
             if self.find(name) == "tests"
         }
+
+
+def alternate(asked: Sequence[Shown], others: Sequence[Shown]) -> list[Shown]:
+    """Return answers in turn: one that people are asked about, then one of the others, each once.
+
+    So sessions become complete, and people still see what teaches most.
+    """
+    first = {one.id for one in asked}
+    rest = [one for one in others if one.id not in first]
+    pairs = [one for pair in zip(asked, rest, strict=False) for one in pair]
+    num = min(len(asked), len(rest))
+    return [*pairs, *asked[num:], *rest[num:]]
 
 
 def list_complete(

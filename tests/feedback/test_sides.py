@@ -3,8 +3,15 @@
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from groupwise.feedback import FeedbackItem, GivenLabel, Shown
-from groupwise.learning import Sides, list_complete, name_session
+from groupwise.feedback import (
+    FeedbackItem,
+    GivenLabel,
+    Shown,
+    Sides,
+    list_complete,
+    name_session,
+)
+from groupwise.feedback.sides import alternate
 
 SIDES = Sides(seed=3, test_share=0.4)
 _NAMES = st.text(min_size=1, max_size=8)
@@ -80,3 +87,16 @@ def test_disagreement_ends_the_wait_and_counts_for_nobody() -> None:
     first, second = _show("a"), _show("b")
     said = {"a": _item(first, "yes", "no"), "b": _item(second, "yes")}
     assert list_complete({"s": [first, second]}, said) == [said["b"]]
+
+
+@given(asked=st.lists(_NAMES, unique=True, max_size=9), others=st.lists(_NAMES, unique=True))
+def test_asked_answers_come_in_turn_with_the_others_and_each_once(
+    asked: list[str], others: list[str]
+) -> None:
+    found = [one.id for one in alternate([*map(_show, asked)], [*map(_show, others)])]
+    rest = [name for name in others if name not in asked]
+    assert sorted(found) == sorted({*asked, *others})
+    assert [name for name in found if name in asked] == asked
+    assert [name for name in found if name not in asked] == rest
+    for place in range(min(len(asked), len(rest))):
+        assert {found[2 * place], found[2 * place + 1]} == {asked[place], rest[place]}
