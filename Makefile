@@ -7,11 +7,12 @@ STAMP := .venv/.groupwise-setup
 export PYTHONDONTWRITEBYTECODE =
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-all fuzz check results docs bench
+.PHONY: help setup demo demo-loop test test-all fuzz check results docs bench
 
 help:
 	@echo "make setup     install everything into .venv"
 	@echo "make demo      train and measure the demo into runs/demo; again to continue it"
+	@echo "make demo-loop serve, correct on the page (needs Chromium), learn, promote: runs/demo-loop"
 	@echo "make test      the tests that take seconds each"
 	@echo "make test-all  the slow ones too"
 	@echo "make fuzz      parsers, verdicts, pictures and bodies of requests: a minute of odd ones each"
@@ -35,6 +36,10 @@ $(STAMP): pyproject.toml constraints.txt
 demo: export OMP_NUM_THREADS = 1
 demo: setup
 	$(BIN)/groupwise run on_task --config demo --out runs/demo
+
+demo-loop: export OMP_NUM_THREADS = 1
+demo-loop: setup
+	$(BIN)/python examples/demo_loop.py runs/demo-loop
 
 # Files of tests are in memory, where 4 GiB are free: thousands are written through to the disk.
 TEMPORARY = $(or $(shell df --output=avail -m /dev/shm 2>/dev/null | awk 'NR > 1 && $$1 > 4096 { print "/dev/shm" }'),$(TMPDIR),/tmp)

@@ -63,6 +63,7 @@ def render_one(text, labels=("yes", "no"), language="en"):
         choices=list_choices(labels),
         visitor=make_visitor(text, 1.0),
         form_token="f",
+        has_rounds=False,
         notice=text,
     )
     return reply.body.decode()
