@@ -143,7 +143,7 @@ def correct(url: str, truth: dict[str, str]) -> int:
         while page.locator("[name=answer]").count():
             asked = page.locator("[name=answer]").first.get_attribute("value") or ""
             page.keyboard.press("fj"[LABELS.index(truth[asked])])
-            page.locator(f"[name=answer][value={asked}]").first.wait_for(state="detached")
+            page.locator(f"[name=answer][value='{asked}']").first.wait_for(state="detached")
             num += 1
         browser.close()
     return num

@@ -82,7 +82,7 @@ def take(page: Page, url: str, path: Path) -> None:
     for key in "fjffj":
         asked = page.locator("[name=answer]").first.get_attribute("value")
         page.keyboard.press(key)
-        page.locator(f"[name=answer][value={asked}]").first.wait_for(state="detached")
+        page.locator(f"[name=answer][value='{asked}']").first.wait_for(state="detached")
     page.wait_for_load_state("networkidle")
     page.screenshot(path=path)
 
