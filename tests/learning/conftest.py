@@ -18,7 +18,7 @@ LoopAndTalk = tuple[Loop, Talk]
 @pytest.fixture(scope="session")
 def origin(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A finished run; only to be read."""
-    return make_once("origin", tmp_path_factory, _run_small) / "run"
+    return make_once("round_origin", tmp_path_factory, _run_small) / "run"
 
 
 @pytest.fixture
@@ -36,7 +36,7 @@ def loop(origin: Path, tmp_path: Path) -> Loop:
 @pytest.fixture
 def taught(origin: Path, tmp_path_factory: pytest.TempPathFactory, tmp_path: Path) -> LoopAndTalk:
     """A copy of a loop whose first round has ended, and of its store."""
-    made = make_once("taught", tmp_path_factory, _teach(origin))
+    made = make_once("taught_round", tmp_path_factory, _teach(origin))
     for part in ("loop", "kept"):
         shutil.copytree(made / part, tmp_path / part)
     return Loop(tmp_path / "loop"), Talk(tmp_path / "kept")

@@ -52,7 +52,8 @@ def say_refused(step: Step, path: str) -> str:
 
 
 def test_every_recipe_is_looked_at() -> None:
-    assert {recipe for recipe, _, _ in PLANS.values()} == set(find_recipes())
+    # A round is planned from its loop; tests/learning runs its stages with their views.
+    assert {recipe for recipe, _, _ in PLANS.values()} == set(find_recipes()) - {"round"}
 
 
 @pytest.mark.parametrize("name", PLANS)

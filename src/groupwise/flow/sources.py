@@ -99,6 +99,4 @@ def open_judge(run: FinishedRun, settings: Path | None, *, folder: Path) -> Judg
         return None
     patient = "judge.settings.stop.max_no_verdict_rate=1.0"
     config = load_config(type(run.config), values, overrides=[patient])
-    found = run.task.judge(config, folder)
-    assert found is None or isinstance(found, Judge), f"{found} gives no verdicts"
-    return found
+    return run.task.judge_of_screens(config, folder)

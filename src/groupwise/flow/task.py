@@ -15,6 +15,7 @@ from groupwise.core import Config, ConfigError, Example, Finding, Message, dump_
 from groupwise.data import DropLog, read_asked_rows, read_examples
 from groupwise.evaluation import JOINT, MAJORITY, NEAREST, PICTURE_ONLY, TEXT_ONLY
 from groupwise.flow.settings import RunConfig
+from groupwise.judges import Judge
 from groupwise.pipeline import Preview, Recipe, StepContext
 from groupwise.rewards import Parsed, Parser, RewardCase, RewardSet
 from groupwise.serving import Predictor, Request
@@ -106,8 +107,7 @@ class Task(Generic[C]):
         looks_back: whether a tiny base that is built here starts with heads that look at the
             tokens before (see ``write_tiny_policy``).
         has_screens: whether a row to be answered is a picture and a text ``task``, which ``serve``
-            takes under ``/v1/screens``, too; what ``judge`` returns is a ``Judge`` then, and is
-            asked about the two.
+            takes under ``/v1/screens``, too; ``judge_of_screens`` is asked about the two.
     """
 
     config_type: ClassVar[type[RunConfig]]
@@ -216,6 +216,10 @@ class Task(Generic[C]):
 
     def judge(self, config: C, folder: Path) -> Judging | None:
         """Return what judges among the rewards, opened in a folder; None: nothing does."""
+        return None
+
+    def judge_of_screens(self, config: C, folder: Path) -> Judge | None:
+        """Return what ``serve`` asks where a policy is unsure of a screen; None: nothing."""
         return None
 
     def rewards(self, config: C, judge: Any = None) -> RewardSet:

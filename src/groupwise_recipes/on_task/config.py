@@ -170,7 +170,7 @@ class VisualVerifierSettings(Config):
     """The rule that reads the words on screens.
 
     Attributes:
-        is_baseline: it stands among the baselines of the report, also where it is not rewarded by.
+        is_baseline: it stands among the baselines of the report, whether or not it pays.
         cache: file of words that several runs may share; None: one in the step's folder.
         cache_mib: size that the file is kept below.
     """

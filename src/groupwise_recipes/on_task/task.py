@@ -7,13 +7,20 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from groupwise.core import Example, Finding, Message, digest_json, report_places
 from groupwise.data import PICTURE_COLUMNS, DropLog, check_ocr, describe_ocr, digest_screenshots
 from groupwise.flow import Ask, Estimate, Part, Task
+from groupwise.judges import Judge
 from groupwise.pipeline import StepContext, digest_models
 from groupwise.rewards import LabelParser, RewardCase, RewardSet, describe_weights
 from groupwise.serving import Request
 from groupwise_recipes.on_task.config import OnTaskConfig
 from groupwise_recipes.on_task.estimate import estimate_run
 from groupwise_recipes.on_task.prompt import make_label_rows, make_warmup_rows
-from groupwise_recipes.on_task.rewards import Judges, make_case, make_rewards, open_judges
+from groupwise_recipes.on_task.rewards import (
+    Judges,
+    make_case,
+    make_rewards,
+    open_judge,
+    open_judges,
+)
 from groupwise_recipes.on_task.screens import (
     ask_about_screen,
     describe_sources,
@@ -54,7 +61,7 @@ class OnTask(Task[OnTaskConfig]):
             f"groupwise.rewards {_OWN}.rewards groupwise.judges {_OWN}.prompts {_OWN}.prompt "
             f"{_VERIFIER}",
         ),
-        "measures": Part("rewards.visual_verifier visual_verifier", _VERIFIER),
+        "measures": Part("visual_verifier", _VERIFIER),
     }
     slices: ClassVar = ("language", "difficulty")
     concepts: ClassVar = ("activity", "task_activity")
@@ -105,6 +112,10 @@ class OnTask(Task[OnTaskConfig]):
         """Return the larger model that says whether a screen fits a task, and the verifier."""
         return open_judges(config, folder)
 
+    def judge_of_screens(self, config: OnTaskConfig, folder: Path) -> Judge | None:
+        """Return the larger model alone."""
+        return open_judge(config.judge, config.answer, folder) if config.judge else None
+
     def rewards(self, config: OnTaskConfig, judge: Judges | None = None) -> RewardSet:
         """Return the rewards."""
         return make_rewards(config, judge)
@@ -136,7 +147,7 @@ class OnTask(Task[OnTaskConfig]):
     ) -> "list[Prediction]":
         """Return the usual ones, and what the verifier alone says."""
         found = super().predict_baselines(config, context, train, test)
-        if not config.has_verifier:
+        if not config.visual_verifier.is_baseline:
             return found
         verifier = open_verifier(config.visual_verifier, context.folder)
         return found + predict_verified(verifier, test, self.parser(config).labels)

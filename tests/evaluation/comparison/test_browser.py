@@ -66,7 +66,7 @@ def check_page(visit: Visit, path: Path) -> None:
     assert visit.page.evaluate(OVERFLOW) <= 0
     for picture in visit.page.locator("img").all():  # each is loaded when it comes into view
         picture.scroll_into_view_if_needed()
-    visit.page.wait_for_function("[...document.images].every((one) => one.complete)")
+        picture.evaluate("(one) => one.decode()")
     assert visit.page.evaluate(UNDRAWN) == 0
     assert visit.faults == []
     assert [url for url in visit.requests if not url.startswith("data:")] == [path.as_uri()]
