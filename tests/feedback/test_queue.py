@@ -35,6 +35,13 @@ def make_shown(name, confidence=0.5, **other):
     return Shown(id=name, at_s=0.0, confidence=confidence, **(values | other))
 
 
+def judge(shown, one, share):
+    """Return an answer; of the one that is meant, a judge says with this probability: no."""
+    if shown is not one:
+        return shown
+    return replace(shown, judge_label="neither", judge_probability=share)
+
+
 def list_names(shown):
     return [one.id for one in shown]
 
@@ -70,7 +77,7 @@ def test_an_answer_that_a_judge_disagrees_with_is_never_asked_later(waiting, dat
     one = data.draw(st.sampled_from(waiting))
     low, high = sorted(data.draw(st.tuples(st.floats(0, 1), st.floats(0, 1))))
     places = [
-        list_names(order_for_people(waiting, disagreement={one.id: share})).index(one.id)
+        list_names(order_for_people([judge(other, one, share) for other in waiting])).index(one.id)
         for share in (low, high)
     ]
     assert places[1] <= places[0]
@@ -105,8 +112,19 @@ def test_who_has_no_answer_or_no_confidence_comes_first():
     shown.append(make_shown("unanswered", 0.99, prediction=None))
     order = list_names(order_for_people(shown))
     assert order == ["unanswered", "unknown", "torn", "sure"]
-    agreed = order_for_people(shown, disagreement={"sure": 1.0})
-    assert list_names(agreed)[:3] == ["sure", "unanswered", "unknown"]
+
+
+@pytest.mark.parametrize(("label", "probability"), [("no", 1.0), ("yes", 0.0)])
+def test_an_answer_that_the_judge_gives_no_right_comes_first(label, probability):
+    judged = make_shown("a", 0.9, judge_label=label, judge_probability=probability)
+    shown = [make_shown("unknown", None), make_shown("torn", 0.5), judged]
+    assert list_names(order_for_people(shown)) == ["a", "unknown", "torn"]
+
+
+def test_a_judge_that_agrees_changes_nothing():
+    shown = [make_shown("torn", 0.5), make_shown("sure", 0.9)]
+    agreed = [replace(one, judge_label="yes", judge_probability=1.0) for one in shown]
+    assert list_names(order_for_people(agreed)) == list_names(order_for_people(shown))
 
 
 def test_further_answers_of_a_cluster_wait_for_other_clusters():

@@ -24,7 +24,6 @@ def order_for_people(
     *,
     order: QueueOrder = "value",
     looks: Mapping[str, str] | None = None,
-    disagreement: Mapping[str, float] | None = None,
     seed: int = 0,
 ) -> list[Shown]:
     """Return answers in the order in which people are to be asked; ties go by age, then by id.
@@ -35,8 +34,6 @@ def order_for_people(
         order: which one; the others exist to be compared with ``value``.
         looks: of pictures by name, from ``describe_look``; answers without a session are of one
             cluster if their first pictures look alike.
-        disagreement: by answer id: probability in [0, 1] that a judge gives the answer no right;
-            0 for those that it does not have.
         seed: of the random order; where an answer stands does not depend on which others wait.
     """
     if order == "random":
@@ -44,7 +41,7 @@ def order_for_people(
     oldest = sorted(waiting, key=lambda one: (one.at_s, one.id))
     if order == "oldest":
         return oldest
-    doubts = {one.id: rate_doubt(one, (disagreement or {}).get(one.id, 0.0)) for one in oldest}
+    doubts = {one.id: rate_doubt(one) for one in oldest}
     clusters: defaultdict[tuple[str, str], list[Shown]] = defaultdict(list)
     for one in sorted(oldest, key=lambda one: -doubts[one.id]):
         clusters[_name_cluster(one, looks or {})].append(one)
@@ -57,14 +54,22 @@ def order_for_people(
     return sorted(oldest, key=lambda one: -values[one.id])
 
 
-def rate_doubt(shown: Shown, disagreement: float = 0.0) -> float:
+def rate_doubt(shown: Shown) -> float:
     """Return how probably an answer is a mistake, in [0, 1].
 
-    That is one minus its confidence, or 1 where there is none, or no answer. A judge's disagreement
-    is a second reason, taken as independent of the first.
+    That is one minus its confidence, or 1 where there is none, or no answer. That a judge gives it
+    no right is a second reason, taken as independent of the first.
     """
     sure = None if shown.prediction is None else shown.confidence
-    return 1 - (sure or 0.0) * (1 - disagreement)
+    return 1 - (sure or 0.0) * _find_support(shown)
+
+
+def _find_support(shown: Shown) -> float:
+    """Return how probably a judge gives an answer right, in [0, 1]; 1 where none was asked."""
+    if shown.judge_label is None or shown.judge_probability is None:
+        return 1.0
+    agrees = shown.judge_label == shown.prediction
+    return shown.judge_probability if agrees else 1 - shown.judge_probability
 
 
 def _name_cluster(shown: Shown, looks: Mapping[str, str]) -> tuple[str, str]:
