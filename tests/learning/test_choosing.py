@@ -3,8 +3,9 @@
 from dataclasses import replace
 
 import pytest
+from small_task import LORA, SmallConfig
 
-from groupwise.learning import LoopSettings, Standing, choose_next
+from groupwise.learning import LoopSettings, RoundSettings, Standing, choose_next
 
 SETTINGS = LoopSettings(every=10, look_every=4, life=3)
 IDLE = Standing(0, 0, 0, is_unfinished=False, certificate=None, is_pending=False)
@@ -41,3 +42,13 @@ def test_what_a_loop_does_next(changes: dict[str, object], expected: str) -> Non
 )
 def test_a_round_on_request_needs_one_new_label(changes: dict[str, object], expected: str) -> None:
     assert choose_next(replace(IDLE, **changes), SETTINGS, is_wanted=True) == expected
+
+
+def test_the_labels_are_taught_no_faster_than_grpo_goes_on() -> None:
+    origin = SmallConfig(**LORA)
+    assert origin.sft is not None
+    assert origin.sft.learning_rate != origin.grpo.learning_rate
+    found = RoundSettings().choose_sft(origin)
+    assert found is not None
+    assert (found.epochs, found.learning_rate) == (1, origin.grpo.learning_rate)
+    assert found.trainable == origin.sft.trainable

@@ -56,7 +56,7 @@ def _count_drops(tmp_path: Path) -> dict[str, int]:
 
 def test_old_rows_are_replayed_beside_what_was_said(talk: Talk, prepare: Prepare) -> None:
     talk.fill(TEACHING[:4])
-    train = prepare()["train"]
+    train = prepare(replay=1.0)["train"]
     said = [one for one in train if "answer" in one.fields]
     assert [one.label for one in said] == [LABELS[1]] * 4
     assert {one.cluster for one in said} == {*TEACHING[:4]}

@@ -11,7 +11,7 @@ from groupwise.feedback.sides import Sides
 from groupwise.flow import DataSettings, EvaluationSettings, FlowConfig
 from groupwise.training import GrpoSettings, PictureAugmentation, SftSettings
 
-SYNC_EVERY_STEPS, ENTROPY_BONUS = 10, 0.01
+SYNC_EVERY_STEPS, ENTROPY_BONUS, REPLAY = 10, 0.01, 3.0
 _MOVED = Place("the same pictures, wherever they are kept", "图片相同，存放位置无关")
 
 
@@ -49,7 +49,7 @@ class RoundData(DataSettings):
     pictures: Annotated[Path, _MOVED]
     sides: Sides
     variants: VariantSettings = VariantSettings()
-    replay: float = Field(default=1.0, ge=0, le=1000)
+    replay: float = Field(default=REPLAY, ge=0, le=1000)
 
 
 class RoundConfig(FlowConfig):
@@ -80,7 +80,8 @@ class RoundSettings(Config):
         replay: training rows of the origin for each row that is learned from people.
         has_sft: teach the labels before GRPO: a policy that is sure of something does not sample
             anything else, so that no reward would ever speak against it.
-        sft: how; None: as the origin, in one epoch.
+        sft: how; None: as the origin, in one epoch with the learning rate of its GRPO: that of a
+            warm-up makes a trained policy forget.
         grpo: on the rewards of the origin; None: as the origin, in one epoch, with an entropy bonus
             of 0.01 and a sampling policy that follows every 10 steps.
         evaluation: how policies are asked; None: as the origin.
@@ -88,7 +89,7 @@ class RoundSettings(Config):
     """
 
     variants: VariantSettings = VariantSettings()
-    replay: float = Field(default=1.0, ge=0, le=1000)
+    replay: float = Field(default=REPLAY, ge=0, le=1000)
     has_sft: bool = True
     sft: SftSettings | None = None
     grpo: GrpoSettings | None = None
@@ -102,7 +103,8 @@ class RoundSettings(Config):
         if origin.sft is None:
             return SftSettings()
         known = origin.sft.model_dump(include=set(SftSettings.model_fields))
-        return SftSettings(**{**known, "epochs": 1})
+        changed = {"epochs": 1, "learning_rate": origin.grpo.learning_rate}
+        return SftSettings(**{**known, **changed})
 
     def choose_grpo(self, origin: FlowConfig, num_rows: int) -> GrpoSettings:
         """Return the settings of GRPO.
