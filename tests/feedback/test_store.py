@@ -287,7 +287,7 @@ while True:
 """
 
 
-@pytest.mark.parametrize("written", [1, 7, 60])
+@pytest.mark.parametrize("written", [1, 2, 7, 19, 40, 60, 83, 121, 170, 250])
 def test_killed_at_any_moment_what_was_said_is_there_once(tmp_path, written: int):
     store = FeedbackStore(tmp_path)
     for number in range(10):
