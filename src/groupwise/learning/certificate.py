@@ -27,6 +27,7 @@ from groupwise.evaluation.clusters import sum_clusters
 from groupwise.evaluation.promotion import Promotion, Sessions, find_level, judge_candidate
 from groupwise.feedback import FeedbackItem, FeedbackStore
 from groupwise.feedback.sides import Sides, name_session
+from groupwise.learning.judged import is_judged
 
 SERVED, CANDIDATE = "prompt", "grpo"
 """Names of the two versions in a round."""
@@ -42,12 +43,14 @@ class UsedLabel:
         session: of it.
         digest: of answer, person and label.
         side: whether it was learned from or tested on.
+        is_judged: whether it is a judge's and no person's.
     """
 
     answer: str
     session: str
     digest: str
     side: str
+    is_judged: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,7 +127,7 @@ def describe_labels(
 ) -> tuple[UsedLabel, ...]:
     """Return all labels of items, one for each person."""
     return tuple(
-        UsedLabel(item.shown.id, name_session(item.shown), digest, side)
+        UsedLabel(item.shown.id, name_session(item.shown), digest, side, is_judged(item))
         for side, items in (("teaches", learned), ("tests", tested))
         for item in items
         for digest in _digest_labels(item)
@@ -231,8 +234,13 @@ def _check_verdict(found: Certificate, run: Path) -> list[str]:
 def _count_withdrawn(found: Certificate, store: FeedbackStore | None) -> int:
     if store is None:
         return 0
-    known = {digest for item in store.list_items() for digest in _digest_labels(item)}
-    return sum(one.digest not in known for one in found.labels)
+    items = store.list_items()
+    known = {digest for item in items for digest in _digest_labels(item)}
+    answers = {one.id for one in (*(item.shown for item in items), *store.list_unlabelled())}
+    return sum(
+        one.answer not in answers if one.is_judged else one.digest not in known
+        for one in found.labels
+    )
 
 
 def digest_steps(run: Path, names: Iterable[str]) -> dict[str, str]:

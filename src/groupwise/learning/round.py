@@ -36,6 +36,7 @@ from groupwise.flow import (
     open_policy,
     open_run,
 )
+from groupwise.learning.judged import is_judged
 from groupwise.learning.rows import ORIGIN, RowMaker, copy_pictures
 from groupwise.learning.settings import RoundConfig
 from groupwise.learning.variants import make_variants
@@ -290,7 +291,7 @@ def prepare_round(config: RoundConfig, folder: Path) -> None:
     for name, examples in splits.items():
         write_examples(folder / f"{name}.jsonl", examples)
     write_items(folder / LEARNED, rows.used)
-    sizes = {"learned": len(learned), REPLAYED: num}
+    sizes = {"learned": len(learned), "judged": sum(map(is_judged, rows.used)), REPLAYED: num}
     source = {"num_rows": sum(map(len, splits.values())) + rows.drops.total, **sizes}
     write_json(folder / "source.json", {**source, "drops": rows.drops.to_json()})
 

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from groupwise.core import STEP_DONE, RunFolder, Say, digest_file, load_config
+from groupwise.data import read_examples
 from groupwise.feedback import (
     FeedbackItem,
     FeedbackStore,
@@ -19,6 +20,7 @@ from groupwise.feedback.sides import list_complete, name_session
 from groupwise.flow import open_run
 from groupwise.flow.served import Served, read_served
 from groupwise.learning.certificate import CANDIDATE, FILE, Certificate, read_certificate
+from groupwise.learning.judged import is_judged, take_verdict
 from groupwise.learning.loop import LogLine, Loop
 from groupwise.learning.round import LEARNED
 from groupwise.learning.settings import LoopSettings, RoundConfig, RoundData
@@ -148,7 +150,8 @@ class Learner:
         """Give the next round what there is now, what teaches most first."""
         number = len(self._loop.rounds) + 1
         write_items(self._snapshot("asked", number), self._list_tested())
-        write_items(self._snapshot("items", number), order_by_priority(self._list_teaching()))
+        taught = [*self._list_teaching(), *self._list_judged()]
+        write_items(self._snapshot("items", number), order_by_priority(taught))
         (self._loop.folder / "rounds" / f"{number:03}").mkdir()
 
     def _make_config(self, folder: Path) -> RoundConfig:
@@ -159,8 +162,10 @@ class Learner:
         served = read_served(self._loop.folder)
         origin, how = open_run(self._loop.origin), settings.round
         base = str(self._find_base(served))
-        num_items = len(read_items(self._snapshot("items", number)))
-        num_rows = int(num_items * (1 + how.replay))
+        # Some of what people said may turn out to be of no use (pictures deleted, seen in tests).
+        num_items = max(1, len(read_items(self._snapshot("items", number))) // 2)
+        num_old = len(read_examples(origin.folder / origin.task.data_stage / "train.jsonl"))
+        num_rows = num_items + min(num_old, round(num_items * how.replay))
         return RoundConfig(
             seed=settings.seed,
             model=origin.config.model.model_copy(update={"base": base}),
@@ -205,11 +210,24 @@ class Learner:
             and self._loop.sides.find(name_session(item.shown)) == "teaches"
         ]
 
+    def _list_judged(self) -> list[FeedbackItem]:
+        """Return what a judge is sure of against the policy, where nobody spoke."""
+        least = self._loop.settings.round.learn_from_judge
+        if least is None:
+            return []
+        verdicts = (take_verdict(one, least) for one in self._store.list_unlabelled())
+        return [
+            one
+            for one in verdicts
+            if one and self._loop.sides.find(name_session(one.shown)) == "teaches"
+        ]
+
     def _list_new(self) -> list[FeedbackItem]:
         learned = {
             item.shown.id
             for path in self._loop.folder.glob("snapshots/*.items.jsonl")
             for item in read_items(path)
+            if not is_judged(item)
         }
         return [item for item in self._list_teaching() if item.shown.id not in learned]
 

@@ -78,6 +78,8 @@ class RoundSettings(Config):
     Attributes:
         variants: of each correction.
         replay: training rows of the origin for each row that is learned from people.
+        learn_from_judge: also learn the label of a judge that gives it at least this probability,
+            where the policy answered otherwise and nobody spoke; None: from people alone.
         has_sft: teach the labels before GRPO: a policy that is sure of something does not sample
             anything else, so that no reward would ever speak against it.
         sft: how; None: as the origin, in one epoch with the learning rate of its GRPO: that of a
@@ -90,6 +92,7 @@ class RoundSettings(Config):
 
     variants: VariantSettings = VariantSettings()
     replay: float = Field(default=REPLAY, ge=0, le=1000)
+    learn_from_judge: float | None = Field(default=None, ge=0, le=1)
     has_sft: bool = True
     sft: SftSettings | None = None
     grpo: GrpoSettings | None = None
