@@ -11,7 +11,7 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import httpx2
 import pytest
@@ -63,7 +63,7 @@ class Killed:
         raise AssertionError("the server did not become ready")
 
     def kill(self) -> None:
-        """Give it no time to do anything."""
+        """Give it no time to do anything; again changes nothing."""
         self._process.send_signal(signal.SIGKILL)
         self._process.wait(30)
 
@@ -71,6 +71,18 @@ class Killed:
         """Let it end."""
         self._process.terminate()
         assert self._process.wait(60) == 0
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.kill()
+
+    def swap(self, run: str, policy: str, version: str) -> None:
+        """Promote another version, and tell the server, if it is there."""
+        self.loop.record("promoted", run, policy, version)
+        with suppress(httpx2.TransportError):
+            self.client.post("/v1/reload")
 
     def speak(self, person: str, known: set[str]) -> None:
         """Ask something and correct the answer, or not, if it is killed meanwhile."""
@@ -92,37 +104,32 @@ def test_a_server_killed_at_ten_moments_serves_what_was_promoted_and_has_every_l
     run = open_run(origin)
     versions = {name: name_version(run.open_predictor(name)) for name in ("sft", "grpo")}
     loop = begin_loop(tmp_path / "loop", origin, find_settings())
-    server, rng = Killed(loop, tmp_path / "kept"), random.Random(0)
-    for moment in range(NUM_KILLS):
+    rng = random.Random(0)
+    with Killed(loop, tmp_path / "kept") as server:
+        for moment in range(NUM_KILLS):
+            server.start()
+            served = loop.read_log()[-1]
+            assert server.client.get("/v1/model").json()["version"] == served.version
+            other = "sft" if served.policy == "grpo" else "grpo"
+            killer = threading.Timer(rng.uniform(0, 0.5), server.kill)
+            killer.start()
+            with ThreadPoolExecutor(5) as pool:
+                people = [f"{moment}-{number}" for number in range(NUM_SPEAKERS)]
+                tasks: list[Any] = [
+                    pool.submit(server.speak, one, set(versions.values())) for one in people
+                ]
+                tasks.insert(1, pool.submit(server.swap, served.run, other, versions[other]))
+                for task in tasks:
+                    task.result()
+            killer.join()
         server.start()
-        served = loop.read_log()[-1]
-        assert server.client.get("/v1/model").json()["version"] == served.version
-        other = "sft" if served.policy == "grpo" else "grpo"
-
-        def swap(policy: str = other) -> None:
-            loop.record("promoted", served.run, policy, versions[policy])  # noqa: B023
-            with suppress(httpx2.TransportError):
-                server.client.post("/v1/reload")
-
-        killer = threading.Timer(rng.uniform(0, 0.5), server.kill)
-        killer.start()
-        with ThreadPoolExecutor(5) as pool:
-            people = [f"{moment}-{number}" for number in range(NUM_SPEAKERS)]
-            tasks: list[Any] = [
-                pool.submit(server.speak, one, set(versions.values())) for one in people
-            ]
-            tasks.insert(1, pool.submit(swap))
-            for task in tasks:
-                task.result()
-        killer.join()
-    server.start()
-    last = loop.read_log()[-1]
-    assert server.client.get("/v1/model").json()["version"] == last.version
-    assert len(loop.read_log()) == NUM_KILLS + 1
-    for person, answer in server.said.items():
-        body = {"answer_id": answer, "user": person, "label": LABELS[1]}
-        assert not server.client.post("/v1/feedback", json=body).json()["is_new"]
-    server.stop()
+        last = loop.read_log()[-1]
+        assert server.client.get("/v1/model").json()["version"] == last.version
+        assert len(loop.read_log()) == NUM_KILLS + 1
+        for person, answer in server.said.items():
+            body = {"answer_id": answer, "user": person, "label": LABELS[1]}
+            assert not server.client.post("/v1/feedback", json=body).json()["is_new"]
+        server.stop()
     assert server.wrong == []
     store = FeedbackStore(tmp_path / "kept")
     items = {item.shown.id: [given.person for given in item.labels] for item in store.list_items()}
