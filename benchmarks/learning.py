@@ -8,9 +8,10 @@
 A person who looks after a channel says so in every task, and for them screens of social networks
 are work, whatever the rest of the task says: one activity changes side. Everybody else's screens
 stay as they are. The served run has never seen such a task. Rounds go the library's own way:
-answers and labels into the store, ``Learner``, certificate. Corrections (``chosen``: what the
-served version got wrong, what teaches most first) stand against as many labels of answers drawn at
-random.
+answers and labels into the store, ``Learner``, certificate. ``reviewed``: the person goes through
+the queue of the review page, says of every answer what is right, and stops at so many corrections.
+``random``: as many labels, of answers drawn at random. ``corrections``: only what was wrong, what
+teaches most first, and none of the answers that were right.
 """
 
 import argparse
@@ -38,6 +39,7 @@ from groupwise.feedback import (
     Shown,
     Sides,
     order_by_priority,
+    order_for_people,
 )
 from groupwise.flow import answer_requests, open_run
 from groupwise.learning import Learner, LoopSettings, begin_loop, read_certificate
@@ -122,22 +124,30 @@ def answer(run: Path, asked: Sequence[Asked]) -> list[Shown]:
 def choose(
     pairs: Sequence[tuple[Asked, Shown]], num: int, how: str, seed: int
 ) -> list[tuple[Asked, Shown]]:
-    """Return what the person labels in the sessions that teach."""
-    if how == "random":
-        return sorted(pairs, key=lambda pair: derive_seed(seed, "random", pair[1].id))[:num]
-    items = {
-        shown.id: FeedbackItem(shown, (GivenLabel("p", one.label, shown.at_s),))
-        for one, shown in pairs
-    }
-    wrong = [item for item in items.values() if item.is_correction]
-    first = [item.shown.id for item in order_by_priority(wrong)[:num]]
+    """Return what the person labels in the sessions that teach, for so many corrections."""
     known = {shown.id: (one, shown) for one, shown in pairs}
-    return [known[name] for name in first]
+    if how == "corrections":
+        items = [
+            FeedbackItem(shown, (GivenLabel("p", one.label, shown.at_s),)) for one, shown in pairs
+        ]
+        wrong = order_by_priority([item for item in items if item.is_correction])
+        return [known[item.shown.id] for item in wrong[:num]]
+    reviewed: list[tuple[Asked, Shown]] = []
+    num_wrong = 0
+    for shown in order_for_people([shown for _, shown in pairs]):
+        if num_wrong == num:
+            break
+        reviewed.append(known[shown.id])
+        num_wrong += known[shown.id][0].label != shown.prediction
+    if how == "reviewed":
+        return reviewed
+    drawn = sorted(known, key=lambda name: derive_seed(seed, "random", name))
+    return [known[name] for name in drawn[: len(reviewed)]]
 
 
 def learn(arguments: Any, seed: int, num: int, how: str) -> dict[str, Any]:
     """Do a round and return what came of it."""
-    run, work = arguments.run.resolve(), arguments.work
+    run, work = arguments.run.resolve(), arguments.work / f"{how}-{num}-{seed}"
     shutil.rmtree(work, ignore_errors=True)
     known = {"seed": seed, "test_share": 0.5, "asked_per_session": SCREENS}
     settings = load_config(LoopSettings, known, overrides=arguments.set)
@@ -147,18 +157,18 @@ def learn(arguments: Any, seed: int, num: int, how: str) -> dict[str, Any]:
     teaching = [p for p in pairs if sides.find(p[0].session) == "teaches"]
     testing = [p for p in pairs if sides.find(p[0].session) == "tests"][:HELD_OUT]
     chosen = choose(teaching, num, how, seed)
-    assert len(chosen) == num, f"only {len(chosen)} of {num}"
+    num_wrong = sum(one.label != shown.prediction for one, shown in chosen)
+    assert how == "random" or num_wrong == num, f"only {num_wrong} of {num} corrections"
     store = FeedbackStore(work / "kept")
     for one, shown in [*chosen, *testing]:
         store.remember(shown, [one.request.pictures[0].read_bytes()])
         store.say(shown.id, "a person", one.label)
     loop = begin_loop(work / "loop", run, settings)
     with loop.lock():
-        Learner(
-            loop, store, report_progress=lambda p: print(p.describe(), file=sys.stderr)
-        ).advance("train")
+        Learner(loop, store, report_progress=report).advance("train")
     store.close()
-    return {"seed": seed, "num": num, "how": how, **measure(loop.rounds[0])}
+    labels = {"num_labels": len(chosen), "num_corrections": num_wrong}
+    return {"seed": seed, "num": num, "how": how, **labels, **measure(loop.rounds[0])}
 
 
 def report(progress: StepProgress) -> None:
@@ -187,9 +197,8 @@ def measure(folder: Path) -> dict[str, Any]:
 
 def list_cells(seeds: Sequence[int], nums: Sequence[int]) -> Iterator[tuple[int, int, str]]:
     """Yield seed, number of labels and how they are chosen: first what the claim rests on."""
-    yield from ((seed, 40, "chosen") for seed in seeds)
-    yield from ((seed, 40, "random") for seed in seeds)
-    yield from ((seed, num, "chosen") for seed in seeds for num in nums if num != 40)
+    yield from ((seed, 40, how) for how in ("reviewed", "random", "corrections") for seed in seeds)
+    yield from ((seed, num, "reviewed") for num in nums if num != 40 for seed in seeds)
 
 
 def main() -> None:
