@@ -197,7 +197,9 @@ def measure(folder: Path) -> dict[str, Any]:
 
 def list_cells(seeds: Sequence[int], nums: Sequence[int]) -> Iterator[tuple[int, int, str]]:
     """Yield seed, number of labels and how they are chosen: first what the claim rests on."""
-    yield from ((seed, 40, how) for how in ("reviewed", "random", "corrections") for seed in seeds)
+    nums = sorted(nums, key=lambda num: (num != 40, num))
+    for num, how in [(40, "reviewed"), (40, "corrections"), (40, "random")]:
+        yield from ((seed, num, how) for seed in seeds if num in nums)
     yield from ((seed, num, "reviewed") for num in nums if num != 40 for seed in seeds)
 
 
