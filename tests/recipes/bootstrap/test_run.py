@@ -13,11 +13,9 @@ from command_line import CommandLine
 from PIL import Image
 from tiny_blip import write_tiny_blip
 
-from groupwise.core import Example, digest_json, load_config, read_jsonl
+from groupwise.core import Example, digest_json, read_jsonl
 from groupwise.data import load_screenshots
 from groupwise.inference import LabelShares, RequestError
-from groupwise_recipes.on_task.config import OnTaskConfig
-from groupwise_recipes.on_task.screens import prepare_screens
 
 NUM_PICTURES = 12
 CONTRARY, SILENT = "00", "01"
@@ -115,13 +113,16 @@ def test_a_run_ends_in_rows_that_on_task_prepares(
     loaded = load_screenshots(run / "rows")
     assert loaded.drops.total == 0
     assert [one.label for one in loaded.screens] == [row["label"] for row in rows]
-    values = {
-        "data": {"root": str(run / "rows"), "test_share": 0.3, "validation_share": 0.2},
-        "sft": {"batch_size": 2},
-        "model": {"base": "tiny-qwen2.5-vl"},
+    settings = {
+        "data.root": run / "rows",
+        "data.warmup_share": 0.0,
+        "data.validation_share": 0.3,
+        "data.test_share": 0.3,
     }
-    prepare_screens(load_config(OnTaskConfig, values), run / "prepared")
-    train = read_jsonl(run / "prepared" / "train.jsonl")
+    words = [word for key, value in settings.items() for word in ("--set", f"{key}={value}")]
+    done = command_line("run", "on_task", *words, "--out", "trained", "--until", "prepare")
+    assert done.returncode == 0, done.stderr
+    train = read_jsonl(Path("trained/prepare/train.jsonl"))
     assert train
     assert {row["label"] for row in train} <= {"on-task", "off-task"}
 
