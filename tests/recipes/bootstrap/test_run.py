@@ -4,6 +4,7 @@ Its labels are those of a digest, so nothing here says that labels are any good.
 """
 
 import json
+import tarfile
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -201,6 +202,31 @@ def test_an_interrupted_run_asks_for_no_caption_and_no_verdict_again(
     again = command_line(*words, "--set", "easy_from=0.7")
     assert again.returncode == 0, again.stderr
     assert len(judge.asked) == num_asked
+
+
+def test_pictures_and_captions_of_shards_go_the_same_way(
+    command_line: CommandLine, words: list[str], judge: StandIn, pictures: Path
+) -> None:
+    shards = pictures.with_name("shards")
+    shards.mkdir()
+    with tarfile.open(shards / "00000.tar", "w") as shard:
+        for number, path in enumerate(sorted(pictures.glob("*/*.png"))):
+            shard.add(path, f"{number:09}.png")
+            text = pictures / "notes.txt"
+            text.write_text(f"a bowl of soup {number}\n")
+            shard.add(text, f"{number:09}.txt")
+    with (shards / "00000.tar").open("r+b") as stream:
+        stream.truncate(stream.seek(0, 2) - 2 * tarfile.RECORDSIZE)
+    words = [*words, "--set", f"pictures={shards}", "--set", "captioner=null"]
+    done = command_line(*words)
+    assert done.returncode == 0, done.stderr
+    summary = read(Path("boot/rows/summary.json"))
+    assert summary["stages"]["pictures"]["dropped"] == {"damaged shard": 1}
+    for row in read_jsonl(Path("boot/rows/index.jsonl")):
+        assert row["caption"]["text"].startswith("a bowl of soup")
+        assert row["caption"]["model"] is None
+        assert row["picture"]["file"].startswith("00000.tar:0")
+        assert row["session"] == row["picture"]["file"]
 
 
 def test_too_few_rows_stop_the_run_and_nothing_is_lost(

@@ -92,6 +92,11 @@ def test_a_link_in_a_shard_is_not_followed(tmp_path: Path) -> None:
     assert list_problems(tmp_path / "0.tar") == {"a": "member is no file, or too large"}
 
 
+def test_a_name_that_is_not_unicode_can_be_written(tmp_path: Path) -> None:
+    shard = write_shard(tmp_path / "0.tar", {"caf\udce9.jpg": draw()})
+    assert [one.key.encode() for one in read_samples(shard)] == [b"caf\\xe9"]
+
+
 @pytest.mark.parametrize("content", [b"", b"no tar at all" * 100])
 def test_what_is_no_shard_is_one_thing_that_cannot_be_used(content: bytes, tmp_path: Path) -> None:
     (tmp_path / "0.tar").write_bytes(content)

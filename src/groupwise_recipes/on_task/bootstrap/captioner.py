@@ -73,23 +73,16 @@ def _load(model: str, revision: str) -> tuple[Any, Any]:
     import torch
     from transformers import AutoConfig, AutoModelForImageTextToText, AutoProcessor
 
-    from groupwise.models import silence_libraries
+    from groupwise.models import refuse_missing
 
     known: dict[str, Any] = {"trust_remote_code": False}
     if not Path(model).is_dir():
         known["revision"] = revision
-    try:
-        with silence_libraries():
-            kind = AutoConfig.from_pretrained(model, **known).model_type
-            if kind not in _TYPES:
-                raise ModelError(f"{model} is no captioner", got=kind, expected=" or ".join(_TYPES))
-            # Pillow's pixels everywhere, whether or not torchvision is installed.
-            processor = AutoProcessor.from_pretrained(model, backend="pil", **known)
-            loaded: Any = AutoModelForImageTextToText.from_pretrained(model, **known)
-    except (OSError, ValueError) as error:
-        reason = str(error).splitlines()[0]
-        raise ModelError(
-            f"cannot load the captioner {model} ({reason})",
-            fix="give a model folder, or a hub id that is in the local cache or can be reached",
-        ) from error
+    with refuse_missing(model):
+        kind = AutoConfig.from_pretrained(model, **known).model_type
+        if kind not in _TYPES:
+            raise ModelError(f"{model} is no captioner", got=kind, expected=" or ".join(_TYPES))
+        # Pillow's pixels everywhere, whether or not torchvision is installed.
+        processor = AutoProcessor.from_pretrained(model, backend="pil", **known)
+        loaded: Any = AutoModelForImageTextToText.from_pretrained(model, **known)
     return processor, loaded.eval().to("cuda" if torch.cuda.is_available() else "cpu")

@@ -1,5 +1,6 @@
 """Finding pictures in a folder or in shards, and storing each once, small and upright."""
 
+import os
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -61,7 +62,9 @@ def digest_sources(folder: Path) -> str:
         DataError: as ``list_sources`` does.
     """
     files = [path for path in list_sources(folder) if path.is_file()]
-    return digest_json([[path.relative_to(folder).as_posix(), digest_file(path)] for path in files])
+    return digest_json(
+        [[_write_name(path.relative_to(folder)), digest_file(path)] for path in files]
+    )
 
 
 def store_pictures(
@@ -118,7 +121,7 @@ def _find_pictures(folder: Path, scratch: Path) -> Iterator[Found]:
         return
     for shard in sources:
         for sample in read_samples(shard):
-            where = f"{shard.relative_to(folder).as_posix()}:{sample.key}"
+            where = f"{_write_name(shard.relative_to(folder))}:{sample.key}"
             if sample.problem is None:
                 scratch.write_bytes(sample.picture)
             yield Found(where, scratch, where, sample.caption, sample.problem)
@@ -126,7 +129,11 @@ def _find_pictures(folder: Path, scratch: Path) -> Iterator[Found]:
 
 def _find_file(path: Path, folder: Path) -> Found:
     where = path.relative_to(folder)
-    is_alone = where.parent == Path()
-    session = (where if is_alone else where.parent).as_posix()
+    session = where if where.parent == Path() else where.parent
     problem = None if is_below(path, folder) else "lies outside of the folder"
-    return Found(where.as_posix(), path, session, problem=problem)
+    return Found(_write_name(where), path, _write_name(session), problem=problem)
+
+
+def _write_name(path: Path) -> str:
+    """Return a path as text; bytes of a name that are not UTF-8 are spelled out."""
+    return os.fsencode(path).decode("utf-8", "backslashreplace")

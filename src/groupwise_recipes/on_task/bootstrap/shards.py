@@ -52,11 +52,11 @@ def list_shards(folder: Path) -> list[Path]:
 def read_samples(shard: Path) -> Iterator[Sample]:
     """Yield the samples of a shard in order; nothing is unpacked.
 
-    Where a shard is damaged or ends too early, one sample stands for the rest. The sample before the
-    damage is part of it, because nobody knows whether all its members were read.
+    Where a shard is damaged or ends too early, one sample stands for the rest. The sample before
+    the damage is part of it, because nobody knows whether all its members were read.
     """
     try:
-        with tarfile.open(shard, "r:") as opened:
+        with tarfile.open(shard, "r:", errors="backslashreplace") as opened:
             for key, members in groupby(_read_members(opened), key=lambda member: member.key):
                 yield _join(key, list(members))
     except (tarfile.TarError, OSError, EOFError) as error:
