@@ -8,6 +8,7 @@ from groupwise.models.base_model import (
     open_image_processor,
     open_processor,
     open_token_counter,
+    refuse_missing,
 )
 from groupwise.models.export import ExportedPolicy, export_policy, keep_policy
 from groupwise.models.identity import digest_base, is_adapter, refuse_pickled
@@ -87,6 +88,7 @@ __all__ = [
     "prepare_trainable",
     "pretrain_vision",
     "project_patches_fast",
+    "refuse_missing",
     "refuse_pickled",
     "render_prompt",
     "restore_trainable",

@@ -1,0 +1,1 @@
+"""Pictures without labels become rows that on_task trains on, labelled by its judge."""
