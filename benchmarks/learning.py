@@ -19,9 +19,9 @@ import random
 import shutil
 import sys
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 from groupwise.core import (
     derive_seed,
@@ -31,6 +31,7 @@ from groupwise.core import (
     read_jsonl,
     write_json,
 )
+from groupwise.data import read_examples
 from groupwise.evaluation import compare_pairs, read_predictions
 from groupwise.feedback import (
     FeedbackItem,
@@ -43,7 +44,11 @@ from groupwise.feedback import (
 )
 from groupwise.flow import answer_requests, open_run
 from groupwise.learning import Learner, LoopSettings, begin_loop, read_certificate
-from groupwise.pipeline import StepProgress
+from groupwise.learning.certificate import CANDIDATE
+from groupwise.learning.decision import ask_all
+from groupwise.learning.rival_results import compare_rivals
+from groupwise.learning.settings import Rival
+from groupwise.pipeline import StepContext, StepProgress
 from groupwise.serving import Request
 from groupwise_drawn.desktops import write_desktops, write_task
 
@@ -192,7 +197,31 @@ def measure(folder: Path) -> dict[str, Any]:
             "low": found.low,
             "high": found.high,
         }
+    if certificate.rivals:
+        row["rivals"] = [asdict(one) for one in certificate.rivals]
     return row
+
+
+def ask_again(folder: Path, rivals: Sequence[str], out: Path) -> list[dict[str, Any]]:
+    """Return how rivals compare in a round that was done, all asked again beside each other.
+
+    Args:
+        folder: of the round.
+        rivals: names.
+        out: takes the answers; the round's folder stays as it is.
+    """
+    run = open_run(folder)
+    out.mkdir(parents=True, exist_ok=True)
+    context = StepContext(
+        run=folder,
+        folder=out,
+        name="decide",
+        is_resumed=True,
+        uses=("prepare", "grpo"),
+        config=run.config.model_copy(update={"rivals": tuple(rivals)}),
+    )
+    answers = ask_all(run.task, context, read_examples(folder / "decide" / "asked.jsonl"))
+    return [asdict(one) for one in compare_rivals(answers, CANDIDATE)]
 
 
 def list_cells(seeds: Sequence[int], nums: Sequence[int]) -> Iterator[tuple[int, int, str]]:
@@ -201,6 +230,17 @@ def list_cells(seeds: Sequence[int], nums: Sequence[int]) -> Iterator[tuple[int,
     for num, how in [(40, "reviewed"), (40, "corrections"), (40, "random")]:
         yield from ((seed, num, how) for seed in seeds if num in nums)
     yield from ((seed, num, "reviewed") for num in nums if num != 40 for seed in seeds)
+
+
+def add_rivals(arguments: Any) -> None:
+    """Ask rivals in the rounds that a result file has."""
+    told = read_json(arguments.json, dict)
+    for row in told["rows"]:
+        work = arguments.work / f"{row['how']}-{row['num']}-{row['seed']}"
+        folder = work / "loop" / "rounds" / "001"
+        row["rivals"] = ask_again(folder, arguments.again, work / "rivals")
+        print(row)
+        write_json(arguments.json, told)
 
 
 def main() -> None:
@@ -212,7 +252,16 @@ def main() -> None:
     parser.add_argument("--corrections", type=int, nargs="+", default=[10, 20, 40, 80])
     parser.add_argument("--set", action="append", default=[], help="of the loop: KEY=VALUE")
     parser.add_argument("--json", type=Path, required=True)
+    parser.add_argument(
+        "--again",
+        nargs="+",
+        choices=get_args(Rival),
+        help="only ask these rivals, in the rounds of --json whose folders are in --work",
+    )
     arguments = parser.parse_args()
+    if arguments.again:
+        add_rivals(arguments)
+        return
     rows: list[dict[str, Any]] = []
     if arguments.json.is_file():
         rows = read_json(arguments.json, dict)["rows"]

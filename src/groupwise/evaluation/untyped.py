@@ -17,6 +17,7 @@ import sklearn.ensemble
 import sklearn.feature_extraction.text
 import sklearn.linear_model
 import sklearn.metrics
+import sklearn.metrics.pairwise
 import sklearn.model_selection
 import sklearn.neighbors
 import sklearn.pipeline
@@ -42,6 +43,7 @@ TTestPower: Any = statsmodels.stats.power.TTestPower
 
 KMeans: Any = sklearn.cluster.KMeans
 confusion_matrix: Any = sklearn.metrics.confusion_matrix
+cosine_distances: Any = sklearn.metrics.pairwise.cosine_distances
 
 ExtraTreesClassifier: Any = sklearn.ensemble.ExtraTreesClassifier
 GroupKFold: Any = sklearn.model_selection.GroupKFold

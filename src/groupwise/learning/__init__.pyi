@@ -7,6 +7,7 @@ from groupwise.learning.certificate import (
     verify,
 )
 from groupwise.learning.loop import LogLine, Loop, begin_loop, find_loop, read_loop_settings
+from groupwise.learning.rival_results import RivalResult
 from groupwise.learning.rounds import Learner, Standing, choose_next
 from groupwise.learning.settings import (
     LoopSettings,
@@ -26,6 +27,7 @@ __all__ = [
     "LoopOnPage",
     "LoopSettings",
     "Measured",
+    "RivalResult",
     "RoundConfig",
     "RoundData",
     "RoundSettings",

@@ -1,5 +1,7 @@
 """The last stage of a round: both versions are asked, and a certificate says what that shows."""
 
+from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 from groupwise.core import Example, write_json
@@ -20,6 +22,8 @@ from groupwise.learning.certificate import (
     measure,
     write_certificate,
 )
+from groupwise.learning.rival_results import compare_rivals
+from groupwise.learning.rivals import ask_rivals
 from groupwise.learning.round import LEARNED, open_origin
 from groupwise.learning.rows import ORIGIN, RowMaker
 from groupwise.pipeline import StepContext
@@ -28,19 +32,13 @@ AUDITS = ("audit", "audit_rewards")
 
 
 def decide(task: Task[Any], context: StepContext) -> None:
-    """Ask both versions about the sessions that test, and write the certificate."""
+    """Ask versions and rivals about the sessions that test, and write the certificate."""
     config, folder = context.config, context.folder
     examples, used = _list_asked(context)
-    weights = {SERVED: config.model.base, CANDIDATE: context.output_of("grpo") / "policy"}
-
-    def ask(name: str) -> list[Prediction]:
-        policy = open_policy(config, weights[name])
-        return ask_policy(task, policy, examples, context, name=name)
-
-    answers = predict_each(weights if examples else (), ask, folder=folder)
+    answers = ask_all(task, context, examples)
     write_predictions(folder / "predictions.jsonl", answers)
     others = read_predictions(context.output_of("evaluate") / "predictions.jsonl")
-    predictor = task.open_predictor(config, weights[CANDIDATE], context.run)
+    predictor = task.open_predictor(config, _list_weights(context)[CANDIDATE], context.run)
     promotion = judge_candidate(
         compare_sessions(answers),
         compare_sessions(others),
@@ -60,8 +58,29 @@ def decide(task: Task[Any], context: StepContext) -> None:
         asked_file=context.inputs["data.asked"],
         findings={name: list_findings(context.output_of(name)) for name in AUDITS},
         steps=digest_steps(context.run, context.uses),
+        rivals=compare_rivals(answers, CANDIDATE),
     )
     write_certificate(folder / FILE, certificate)
+
+
+def ask_all(task: Task[Any], context: StepContext, examples: Sequence[Example]) -> list[Prediction]:
+    """Return what both versions and the rivals answer; kept in the context's folder."""
+    weights = _list_weights(context)
+
+    def ask(name: str) -> list[Prediction]:
+        policy = open_policy(context.config, weights[name])
+        return ask_policy(task, policy, examples, context, name=name)
+
+    answers = predict_each(weights if examples else (), ask, folder=context.folder)
+    served = [one for one in answers if one.policy == SERVED]
+    return answers + ask_rivals(task, context, examples, served)
+
+
+def _list_weights(context: StepContext) -> dict[str, str | Path]:
+    return {
+        SERVED: context.config.model.base,
+        CANDIDATE: context.output_of("grpo") / "policy",
+    }
 
 
 def _list_asked(context: StepContext) -> tuple[list[Example], list[FeedbackItem]]:

@@ -184,6 +184,7 @@ class Learner:
             grpo=how.choose_grpo(origin.config, num_rows),
             evaluation=how.evaluation or origin.config.evaluation,
             has_control=how.has_control,
+            rivals=how.rivals,
             served=served.version,
             candidate=number,
             level=settings.level,

@@ -1,7 +1,7 @@
 """The settings of a round, and of the loop that starts rounds."""
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 from pydantic import Field
 
@@ -12,6 +12,10 @@ from groupwise.flow import DataSettings, EvaluationSettings, FlowConfig
 from groupwise.training import GrpoSettings, PictureAugmentation, SftSettings
 
 SYNC_EVERY_STEPS, ENTROPY_BONUS, REPLAY = 10, 0.01, 3.0
+Rival = Literal["memory", "nearest", "rules"]
+"""Uses what people said without training: ``memory`` gives the label of the nearest item if it is
+near, ``nearest`` shows the served version the nearest items before the question, and ``rules``
+writes them as lines of text."""
 _MOVED = Place("the same pictures, wherever they are kept", "图片相同，存放位置无关")
 
 
@@ -62,6 +66,7 @@ class RoundConfig(FlowConfig):
         level: of the whole loop: the probability of ever promoting what is no better.
         margin: how much worse the candidate may be on the held-out set.
         has_control: also train a control on the labels alone, to see what GRPO adds.
+        rivals: of the candidate, asked what it is asked; they decide nothing.
     """
 
     data: RoundData
@@ -70,6 +75,7 @@ class RoundConfig(FlowConfig):
     level: float = Field(default=LEVEL, gt=0, lt=1)
     margin: float = Field(default=MARGIN, gt=0, lt=1)
     has_control: bool = False
+    rivals: tuple[Rival, ...] = ()
 
 
 class RoundSettings(Config):
@@ -88,6 +94,10 @@ class RoundSettings(Config):
             of 0.01 and a sampling policy that follows every 10 steps.
         evaluation: how policies are asked; None: as the origin.
         has_control: also train a control on the labels alone, to see what GRPO adds.
+        rivals: what the candidate is compared with on the sessions that test, and that uses the
+            same labels without training: ``memory`` (the label of the nearest item if it is near),
+            ``nearest`` (the served version behind the nearest items) and ``rules`` (behind lines of
+            text); the last two ask the served version again, with long prompts.
     """
 
     variants: VariantSettings = VariantSettings()
@@ -98,6 +108,7 @@ class RoundSettings(Config):
     grpo: GrpoSettings | None = None
     evaluation: EvaluationSettings | None = None
     has_control: bool = False
+    rivals: tuple[Rival, ...] = ("memory",)
 
     def choose_sft(self, origin: FlowConfig) -> SftSettings | None:
         """Return the settings of SFT; None: there is none."""

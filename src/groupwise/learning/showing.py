@@ -63,4 +63,5 @@ def _show_look(name: str, found: Certificate) -> ShownLook:
         loss_p=promotion.not_worse,
         level=promotion.level,
         verdict=promotion.verdict,
+        unbeaten=tuple(one.name for one in found.rivals if not one.is_beaten),
     )

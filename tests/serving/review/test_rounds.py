@@ -24,6 +24,7 @@ LOOK = ShownLook(
     loss_p=0.0022,
     level=0.025,
     verdict="undecided",
+    unbeaten=("memory",),
 )
 
 
@@ -72,6 +73,7 @@ def test_the_page_shows_candidates_and_what_was_served(enter) -> None:
     assert "&lt;b&gt;grpo&lt;/b&gt;" in page
     assert "v&lt;1&gt;" in page
     assert "<polyline" in page
+    assert "no better than memory, which takes no training" in page
 
 
 def test_the_page_is_chinese_for_whoever_reads_chinese(enter) -> None:
@@ -79,6 +81,7 @@ def test_the_page_is_chinese_for_whoever_reads_chinese(enter) -> None:
     page = person.client.get("/review/rounds").text
     assert "候选 1 · 未定" in page
     assert "回退" in page
+    assert "不优于无需训练的 memory" in page
 
 
 def test_a_certificate_is_sent_by_its_name_and_nothing_else_is(enter) -> None:

@@ -21,6 +21,7 @@ class ShownLook:
         loss_p: p-value of a loss there.
         level: that it needs.
         verdict: after it.
+        unbeaten: names of rivals that need no training and that the candidate does not beat.
     """
 
     name: str
@@ -35,6 +36,7 @@ class ShownLook:
     loss_p: float
     level: float
     verdict: str
+    unbeaten: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
