@@ -227,7 +227,7 @@ def ask_again(folder: Path, rivals: Sequence[str], out: Path) -> list[dict[str, 
 def list_cells(seeds: Sequence[int], nums: Sequence[int]) -> Iterator[tuple[int, int, str]]:
     """Yield seed, number of labels and how they are chosen: first what the claim rests on."""
     nums = sorted(nums, key=lambda num: (num != 40, num))
-    for num, how in [(40, "reviewed"), (40, "corrections"), (40, "random")]:
+    for num, how in [(40, "reviewed"), (40, "random"), (40, "corrections")]:
         yield from ((seed, num, how) for seed in seeds if num in nums)
     yield from ((seed, num, "reviewed") for num in nums if num != 40 for seed in seeds)
 
@@ -271,7 +271,7 @@ def main() -> None:
             row = learn(arguments, seed, num, how)
             print(row)
             rows.append(row)
-            told = {"machine": describe_machine(), "settings": arguments.set, "rows": rows}
+            told = {**describe_machine(), "settings": arguments.set, "rows": rows}
             write_json(arguments.json, told)
 
 
