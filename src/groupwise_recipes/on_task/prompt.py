@@ -15,6 +15,9 @@ _DESCRIBED = ("activity", "task_activity")
 CORRECTED = "human_feedback"
 """The source of a row whose label is a person's word on an answer; it overrides every judge."""
 HUMAN_LABEL = "human_label"
+SCREEN_WORDS = "screen_words"
+"""The field with the words that were read on the screen, where the prompt shows them."""
+_NO_WORDS = "(none)"
 
 
 def make_pair_example(pair: Pair, config: OnTaskConfig) -> Example:
@@ -29,9 +32,12 @@ def make_pair_example(pair: Pair, config: OnTaskConfig) -> Example:
         "task_activity": pair.task_activity,
         "language": screen.language,
         "difficulty": screen.difficulty,
+        SCREEN_WORDS: screen.words,
     }
+    # Jinja fills a place once: what stands in braces on a screen is shown as it is.
+    shown = {"task": pair.task, "words": screen.words or _NO_WORDS}
     return make_example(
-        [Message("user", fill_template(config.prompt, {"task": pair.task}, file=""))],
+        [Message("user", fill_template(config.prompt, shown, file=""))],
         cluster=screen.session,
         pictures=[screen.picture],
         label=label,
