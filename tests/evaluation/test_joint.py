@@ -191,3 +191,52 @@ def test_the_nearest_example_answers():
 def test_pairs_of_words_keep_their_order():
     assert pair_words("断电；开盖 a") == ["断电 开盖", "断电 a", "开盖 a"]
     assert set(pair_words("a b")).isdisjoint(pair_words("b a"))
+
+
+def write_words(examples):
+    """The same items in pictures of noise, with the colour as a word that was read in them."""
+    for number, example in enumerate(examples):
+        path = example.pictures[0].path
+        Image.effect_noise((32, 24), 90 + number % 5).convert("RGB").save(path)
+        yield make_example(
+            example.with_pictures(()).prompt,
+            pictures=[read_picture(path)],
+            cluster=example.cluster,
+            label=example.label,
+            fields={**example.fields, "read": f"the {example.fields['shows']} window"},
+        )
+
+
+def test_words_in_pictures_are_seen_where_a_policy_is_told_them(tmp_path):
+    examples = list(write_words(draw_agreement(120, tmp_path)))
+    train, test = examples[:80], examples[80:]
+    told = {"split": "t", "seed": 0, "concepts": CONCEPTS}
+    assert measure(predict_joint(train, test, **told)) < 0.8
+    assert measure(predict_joint(train, test, read="read", **told)) > 0.95
+    names = {one.name for one in rank_joint_candidates(train, seed=0, concepts=CONCEPTS)}
+    ranked = rank_joint_candidates(train, seed=0, concepts=CONCEPTS, read="read")
+    assert {one.name for one in ranked} - names == {
+        "pictures, words in them and words",
+        "whether words in the picture and text agree",
+        "whether picture with its words and text agree",
+    }
+    assert ranked[0].name == "whether words in the picture and text agree"
+
+
+def test_where_nothing_was_read_the_joint_baseline_is_as_without(tmp_path):
+    examples = list(draw_agreement(60, tmp_path))
+    train, test = examples[:40], examples[40:]
+    told = {"split": "t", "seed": 0, "concepts": CONCEPTS}
+    without = predict_joint(train, test, **told)
+    assert predict_joint(train, test, read="gone", **told) == without
+
+
+def test_test_items_of_which_nothing_was_read_are_answered(tmp_path):
+    train = list(write_words(draw_agreement(60, tmp_path)))
+    test = [
+        make_example(
+            one.with_pictures(()).prompt, pictures=one.pictures, cluster="t", label=one.label
+        )
+        for one in train[:8]
+    ]
+    assert len(predict_joint(train, test, split="t", seed=0, concepts=CONCEPTS, read="read")) == 8

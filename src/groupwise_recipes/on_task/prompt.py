@@ -23,6 +23,8 @@ _NO_WORDS = "(none)"
 def make_pair_example(pair: Pair, config: OnTaskConfig) -> Example:
     """Return the Example of a screenshot and a task."""
     screen, labels = pair.screen, dict(zip(LABELS, config.answer.labels, strict=True))
+    # A prompt that should show words and was given none would say that the screen has none.
+    assert (screen.words is None) == (config.data.screen_words is None)
     label = None if pair.label is None else labels[pair.label]
     is_corrected = screen.source == CORRECTED and screen.label is not None
     fields = {
