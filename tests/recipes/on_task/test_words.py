@@ -2,6 +2,7 @@
 
 import importlib.util
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -11,19 +12,19 @@ from PIL import Image, ImageDraw, ImageFont
 from plan_keys import list_changed, plan, read_keys
 
 from groupwise.core import ConfigError, DataError, RunError, load_config, read_json, write_json
-from groupwise.data import load_screenshots, read_examples
+from groupwise.data import Pair, load_screenshots, read_examples
 from groupwise.flow import FinishedRun
 from groupwise.pipeline import find_recipe
 from groupwise.serving import Request
 from groupwise_recipes.on_task.config import OnTaskConfig
-from groupwise_recipes.on_task.prompt import SCREEN_WORDS
+from groupwise_recipes.on_task.prompt import SCREEN_WORDS, make_pair_example
 from groupwise_recipes.on_task.recipe import recipe
 from groupwise_recipes.on_task.screens import prepare_screens, read_labelled_screens
 from groupwise_recipes.on_task.task import TASK
 from groupwise_recipes.on_task.words import FILE, add_words, shorten, write_reader
 
 CONFIGS = find_recipe("on_task").config_folder
-TITLES = ("Budget - Calc", "Steam", "{{task}}", 'say "yes"')
+TITLES = ("Budget - Calc", "Steam", "Firefox", 'say "yes"')
 
 needs_ocr = pytest.mark.skipif(
     importlib.util.find_spec("rapidocr") is None,
@@ -83,6 +84,20 @@ def test_a_server_asks_what_training_asked(root: Path, tmp_path: Path) -> None:
         served = TASK.make_question(config, Request("r", {"task": task}, (path,)), tmp_path)
         assert served.prompt == example.prompt
         assert TITLES[number % 4][:3] in example.prompt[0].text
+
+
+def test_braces_on_a_screen_are_shown_and_not_filled(root: Path) -> None:
+    screen = replace(load_screenshots(root).screens[0], words="{{ task }} {% if %}")
+    pair = Pair(screen, "write", None, None, screen.session)
+    assert (
+        '"{{ task }} {% if %}"\nTask: write' in make_pair_example(pair, load(root)).prompt[0].text
+    )
+
+
+def test_words_that_nobody_read_are_not_taken_for_none(root: Path) -> None:
+    screen = load_screenshots(root).screens[0]
+    with pytest.raises(AssertionError):
+        make_pair_example(Pair(screen, "write", None, None, screen.session), load(root))
 
 
 @needs_ocr
