@@ -177,8 +177,8 @@ class OnTask(Task[OnTaskConfig]):
         check_reader(config, run / self.data_stage)
 
     def describe_prompt(self, config: OnTaskConfig) -> Sequence[Message]:
-        """Return the question behind a screenshot."""
-        return [Message("user", config.prompt)]
+        """Return the question behind a screenshot; a row does not have the words on it."""
+        return [] if config.data.screen_words else [Message("user", config.prompt)]
 
     def estimate(self, config: OnTaskConfig) -> Estimate:
         """Return rows, tokens and sources."""

@@ -203,4 +203,6 @@ def test_what_reads_words_is_a_part_of_the_version_only_where_words_are_shown(ro
     plain = load_config(OnTaskConfig, tiny, overrides=[f"data.root={root}"])
     assert TASK.describe_tools(plain) == {}
     TASK.check_tools(plain, root)
+    assert len(TASK.describe_prompt(plain)) == 1
+    assert TASK.describe_prompt(load(root)) == []
     assert TASK.describe_tools(load(root))["words"].keys() >= {"rapidocr", "settings", "top"}
