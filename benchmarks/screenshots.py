@@ -6,7 +6,8 @@
 
 It needs ``groupwise[ocr]`` and the screenagent set (``GROUPWISE_DATA``). Each of folds 0 to 2 is
 held out in turn; of two candidates, without and with the words of the screen in the prompt, the one
-is chosen whose GRPO policy is right more often on validation sessions of the other two folds.
+is chosen whose GRPO policy is right more often on validation sessions of the other two folds; a
+tie goes to the one without.
 ``test`` trains what was chosen most often on folds 0 to 2 and looks at fold 3, which the file
 counts. Trainings are runs of the command line, shorter than the configs say: an interrupted one
 goes on. The joint baseline stands there twice: as it is, and told the words, too.
@@ -41,6 +42,7 @@ from groupwise.evaluation.clusters import clustered_ratio
 from groupwise.flow import FinishedRun, open_run
 from groupwise.flow.asking import make_ask, open_policy
 from groupwise.judges import ReplyCache
+from groupwise.models import digest_base
 from groupwise.serving import Request
 from groupwise_recipes.on_task.verified import predict_verified
 from groupwise_recipes.on_task.verifier import VisualVerifier
@@ -100,11 +102,13 @@ def train(given: argparse.Namespace, candidate: str, fold: int, *, until: str = 
 
 
 def ask(run: FinishedRun, policy: str, split: str) -> list[Prediction]:
-    """Return a policy's greedy answers to a split; what was asked before is read."""
-    path = run.folder / f"asked-{policy}-{split}.jsonl"
+    """Return a policy's greedy answers to a split; what these weights were asked before is read."""
+    found = run.find_policy(policy)
     examples = read_examples(run.folder / "prepare" / f"{split}.jsonl")
+    asked = digest_json([digest_base(found), [example.id for example in examples]])
+    path = run.folder / f"asked-{asked[:16]}.jsonl"
     if not path.is_file():
-        answer = make_ask(open_policy(run.config, run.find_policy(policy)), run.config)
+        answer = make_ask(open_policy(run.config, found), run.config)
         texts = answer(examples)
         rows = [{"id": e.id, "text": text} for e, text in zip(examples, texts, strict=True)]
         write_jsonl(path, rows)
@@ -205,6 +209,7 @@ def sum_up(found: Sequence[Prediction]) -> dict[str, Any]:
     return {
         "num_items": len(items),
         "num_sessions": len({one.cluster for one in items}),
+        "items": digest_json(sorted([one.example_id, one.label] for one in items)),
         "accuracy": {name: _measure(rows) for name, rows in by_policy.items()},
         "above": {
             f"{one.policy_b} - {one.policy_a}": [
