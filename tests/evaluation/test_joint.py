@@ -2,6 +2,7 @@
 
 import random
 
+import numpy as np
 import pytest
 from agreement import COLOURS, draw_agreement
 from PIL import Image
@@ -15,7 +16,7 @@ from groupwise.evaluation import (
     predict_text_only,
     rank_joint_candidates,
 )
-from groupwise.evaluation.sights import pair_words
+from groupwise.evaluation.sights import pair_words, see
 
 CONCEPTS = ("shows", "asks")
 
@@ -191,3 +192,45 @@ def test_the_nearest_example_answers():
 def test_pairs_of_words_keep_their_order():
     assert pair_words("断电；开盖 a") == ["断电 开盖", "断电 a", "开盖 a"]
     assert set(pair_words("a b")).isdisjoint(pair_words("b a"))
+
+
+def write_words(examples):
+    """The same items in pictures of noise, with the colour as a word that was read in them."""
+    for number, example in enumerate(examples):
+        path = example.pictures[0].path
+        Image.effect_noise((32, 24), 90 + number % 5).convert("RGB").save(path)
+        yield make_example(
+            example.with_pictures(()).prompt,
+            pictures=[read_picture(path)],
+            cluster=example.cluster,
+            label=example.label,
+            fields={**example.fields, "read": f"the {example.fields['shows']} window"},
+        )
+
+
+def test_words_in_pictures_are_seen_where_a_policy_is_told_them(tmp_path):
+    examples = list(write_words(draw_agreement(75, tmp_path)))
+    train, test = examples[:60], examples[60:]
+    told = {"seed": 0, "concepts": CONCEPTS, "read": "read"}
+    rated = {one.name: one.accuracy for one in rank_joint_candidates(train, **told)}
+    assert rated["whether words in the picture and text agree"] > 0.95
+    assert rated["whether picture and text agree"] < 0.8
+    assert {
+        "pictures, words in them and words",
+        "whether picture with its words and text agree",
+    } < {*rated}
+    assert measure(predict_joint(train, test, split="t", **told)) > 0.9
+
+
+def test_where_nothing_was_read_nothing_is_seen_of_it(tmp_path):
+    examples = list(draw_agreement(6, tmp_path))
+    assert see(examples, CONCEPTS, read="gone").words.tolist() == []
+    assert see(examples, CONCEPTS).words.tolist() == []
+
+
+def test_test_items_of_which_nothing_was_read_have_as_many_words(tmp_path):
+    examples = list(draw_agreement(6, tmp_path))
+    read = see(list(write_words(examples)), CONCEPTS, read="read")
+    assert see(examples, read="read", like=read).words.tolist() == [" "] * 6
+    assert see(list(write_words(examples)), read="read", like=see(examples)).words.tolist() == []
+    assert len(read.take(np.asarray([0, 2])).words) == 2

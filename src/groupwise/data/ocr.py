@@ -3,6 +3,7 @@
 The extra ``ocr`` brings the engine with its models, for English and Chinese.
 """
 
+import threading
 from collections.abc import Mapping
 from functools import cached_property
 from importlib.metadata import PackageNotFoundError, version
@@ -46,7 +47,7 @@ def describe_ocr() -> Mapping[str, Any]:
 
 
 class TextReader:
-    """Reads lines of text.
+    """Reads lines of text; several threads may ask.
 
     Args:
         cache: keeps what was read; None: nothing is kept.
@@ -60,6 +61,7 @@ class TextReader:
         check_ocr()
         self._cache = cache
         self._num_threads = num_threads
+        self._lock = threading.Lock()
 
     def read(self, picture: Picture, *, top: float = 1.0) -> tuple[str, ...]:
         """Return the lines of a picture from top to bottom; none where there is no text.
@@ -84,7 +86,8 @@ class TextReader:
         strip = shown.crop((0, 0, shown.width, max(1, round(shown.height * top))))
         blue_first = np.ascontiguousarray(np.asarray(strip)[:, :, ::-1])
         try:
-            found = self._engine(blue_first)
+            with self._lock:  # the engine keeps settings of a call in itself
+                found = self._engine(blue_first)
         except Exception as error:
             raise DataError(f"cannot read the text in {picture.path} ({error})") from error
         texts = getattr(found, "txts", None)

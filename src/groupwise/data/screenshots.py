@@ -47,6 +47,7 @@ class Screenshot:
         source: where the row comes from; ``captured`` if not given.
         width: pixels as shown, EXIF rotation applied.
         height: pixels as shown, EXIF rotation applied.
+        words: what was read on it; None: nobody read it.
     """
 
     picture: Picture
@@ -60,6 +61,7 @@ class Screenshot:
     source: str
     width: int
     height: int
+    words: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,7 +3,8 @@
 A policy that is not above it has not been worth its training. Candidates are small models of
 scikit-learn: on words, on pairs of words in their order, on thumbnails, on thumbnails and words
 together, and, where training examples tell what a picture shows and what a text is about, one
-that learns both and answers by whether they agree. The best by cross-validation is taken. Folds
+that learns both and answers by whether they agree. Where words were read in the pictures and
+a policy is told them, more candidates see them, too. The best by cross-validation is taken. Folds
 divide clusters: items that resemble each other never stand on both sides.
 """
 
@@ -50,6 +51,8 @@ Predict = Callable[[Sights], Numbers]
 """Returns probabilities (n, labels in sorted order)."""
 Learn = Callable[[Sights, Names], Predict]
 """Learns labels (n,)."""
+Look = Callable[[Sights], tuple[Any, Callable[[Sights], Any]]]
+"""Returns an untrained model, and what it sees of examples."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,6 +78,7 @@ def predict_joint(
     split: str,
     seed: int,
     concepts: tuple[str, str] | None = None,
+    read: str | None = None,
 ) -> list[Prediction]:
     """Answer by the candidate that is best within the training clusters.
 
@@ -87,19 +91,25 @@ def predict_joint(
         seed: of the trees.
         concepts: fields of training examples that tell what the picture shows and what the text
             is about; of test examples they are not read.
+        read: field with the words that were read in the pictures, of test examples, too.
 
     Raises:
         EvaluationError: if an example has no label, or the training labels do not differ.
     """
     read_labels(test or train)
     train = _draw(train, seed)
-    labels, sights = np.asarray(read_labels(train)), see(train, concepts)
-    rows = _choose(sights, labels, seed)(sights, labels)(see(test, like=sights)) if test else ()
+    labels, sights = np.asarray(read_labels(train)), see(train, concepts, read=read)
+    predict = _choose(sights, labels, seed)(sights, labels)
+    rows = predict(see(test, read=read, like=sights)) if test else ()
     return make_predictions(test, JOINT.name, split, list(np.unique(labels)), rows)
 
 
 def rank_joint_candidates(
-    train: Sequence[Example], *, seed: int, concepts: tuple[str, str] | None = None
+    train: Sequence[Example],
+    *,
+    seed: int,
+    concepts: tuple[str, str] | None = None,
+    read: str | None = None,
 ) -> list[Candidate]:
     """Return the candidates, the best by cross-validation first; arguments as above.
 
@@ -107,7 +117,7 @@ def rank_joint_candidates(
         EvaluationError: likewise.
     """
     train = _draw(train, seed)
-    return _rank(see(train, concepts), np.asarray(read_labels(train)), seed)
+    return _rank(see(train, concepts, read=read), np.asarray(read_labels(train)), seed)
 
 
 def _draw(train: Sequence[Example], seed: int) -> Sequence[Example]:
@@ -174,9 +184,20 @@ def _list_models(sights: Sights, seed: int) -> Iterator[tuple[str, Learn]]:
         yield "pictures", partial(_learn_pictures, seed=seed)
     if sights.pixels.shape[1] and do_texts_differ:
         yield "pictures and words", partial(_learn_both, seed=seed)
+        if len(sights.words):
+            yield "pictures, words in them and words", partial(_learn_all, seed=seed)
         # Of what is held out, the rest is divided again.
         if len(sights.shown) and _count_clusters(sights) > 2:
-            yield "whether picture and text agree", partial(_learn_agreement, seed=seed)
+            for name, look in _list_looks(sights, seed):
+                yield f"whether {name} and text agree", partial(_learn_agreement, look=look)
+
+
+def _list_looks(sights: Sights, seed: int) -> Iterator[tuple[str, Look]]:
+    """Yield what may tell what a picture shows; what sees most comes last."""
+    yield "picture", lambda seen: (_grow(seed), lambda other: other.pixels)
+    if len(sights.words):
+        yield "words in the picture", lambda seen: (_read(seen.words), lambda other: other.words)
+        yield "picture with its words", partial(_look_and_read, seed=seed)
 
 
 def _learn_shares(sights: Sights, labels: Names) -> Predict:
@@ -203,45 +224,66 @@ def _learn_pictures(sights: Sights, labels: Names, *, seed: int) -> Predict:
 
 
 def _learn_both(sights: Sights, labels: Names, *, seed: int) -> Predict:
-    words = count_words(sights.texts).fit(sights.texts)
-    counts = words.transform(sights.texts)
-    num_topics = max(1, min(_NUM_TOPICS, *counts.shape) - 1)
-    topics = TruncatedSVD(num_topics, random_state=seed).fit(counts)
+    topics = _find_topics(sights.texts, seed)
 
     def join(seen: Sights) -> Numbers:
-        return np.hstack([seen.pixels, topics.transform(words.transform(seen.texts))])
+        return np.hstack([seen.pixels, topics(seen.texts)])
 
     model = _fit(_grow(seed), join(sights), labels)
     return lambda other: model.predict_proba(join(other))
 
 
-def _learn_agreement(sights: Sights, labels: Names, *, seed: int) -> Predict:
+def _learn_all(sights: Sights, labels: Names, *, seed: int) -> Predict:
+    topics = _find_topics(sights.texts, seed)
+    model, look = _look_and_read(sights, seed=seed)
+
+    def join(seen: Sights) -> Numbers:
+        return np.hstack([look(seen), topics(seen.texts)])
+
+    _fit(model, join(sights), labels)
+    return lambda other: model.predict_proba(join(other))
+
+
+def _look_and_read(sights: Sights, *, seed: int) -> tuple[Any, Callable[[Sights], Numbers]]:
+    """Return untrained trees, and the thumbnails with what the words in them are about."""
+    topics = _find_topics(sights.words, seed)
+    return _grow(seed), lambda other: np.hstack([other.pixels, topics(other.words)])
+
+
+def _find_topics(texts: Names, seed: int) -> Callable[[Names], Numbers]:
+    """Return what gives the topics (n, topics) of other texts."""
+    words = count_words(texts).fit(texts)
+    counts = words.transform(texts)
+    num_topics = max(1, min(_NUM_TOPICS, *counts.shape) - 1)
+    topics = TruncatedSVD(num_topics, random_state=seed).fit(counts)
+    return lambda other: topics.transform(words.transform(other))
+
+
+def _learn_agreement(sights: Sights, labels: Names, *, look: Look) -> Predict:
     """Learn what pictures show and what texts are about; the label follows from how they agree.
 
     For the last step each example is judged by models that have not seen its cluster.
     """
     agreement = np.zeros((len(labels), 1))
     for rows, held in _divide(sights, _NUM_INNER_FOLDS):
-        agreement[held] = _learn_concepts(sights.take(rows), seed)(sights.take(held))
+        agreement[held] = _learn_concepts(sights.take(rows), look)(sights.take(held))
     model = _regress(1.0).fit(agreement, labels)
-    agree = _learn_concepts(sights, seed)
+    agree = _learn_concepts(sights, look)
     return lambda other: model.predict_proba(agree(other))
 
 
-def _learn_concepts(sights: Sights, seed: int) -> Predict:
+def _learn_concepts(sights: Sights, look: Look) -> Predict:
     """Return what gives the log probability (n, 1) that picture and text are of one concept."""
     concepts = np.union1d(sights.shown, sights.asked)
     _, pictures = np.unique(sights.pixels, axis=0, return_index=True)
     _, texts = np.unique(sights.texts, return_index=True)
-    looks = _fit_all(_grow(seed), sights.pixels[pictures], sights.shown[pictures], concepts)
-    reads = _fit_all(
-        make_pipeline(count_words(sights.texts[texts]), _regress(30.0)),
-        sights.texts[texts],
-        sights.asked[texts],
-        concepts,
-    )
+    shown = sights.take(pictures)
+    model, view = look(shown)
+    looks = _fit_all(model, view(shown), shown.shown, concepts)
+    asked = sights.texts[texts]
+    reads = _fit_all(_read(asked), asked, sights.asked[texts], concepts)
     return lambda other: np.log(
-        (looks(other.pixels) * reads(other.texts)).sum(axis=1, keepdims=True)
+        (looks(view(other)) * reads(other.texts)).sum(axis=1, keepdims=True)
     )
 
 
@@ -272,6 +314,10 @@ def _fit(model: Any, given: Any, names: Names) -> Any:
 
 def _grow(seed: int) -> Any:
     return ExtraTreesClassifier(_NUM_TREES, random_state=seed, n_jobs=-1)
+
+
+def _read(texts: Names) -> Any:
+    return make_pipeline(count_words(texts), _regress(30.0))
 
 
 def _regress(strength: float) -> Any:

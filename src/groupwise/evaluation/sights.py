@@ -34,6 +34,7 @@ class Sights:
         clusters: (n,).
         shown: (n,) what the pictures show; empty where that is not told.
         asked: (n,) what the texts are about, in the same words; empty where that is not told.
+        words: (n,) what was read in the pictures; empty where nothing was read in any.
     """
 
     texts: Names
@@ -41,16 +42,18 @@ class Sights:
     clusters: Names
     shown: Names
     asked: Names
+    words: Names
 
     def take(self, rows: NDArray[np.intp]) -> "Sights":
         """Return some of the examples."""
-        is_told = len(self.shown) > 0
+        is_told, is_read = len(self.shown) > 0, len(self.words) > 0
         return Sights(
             texts=self.texts[rows],
             pixels=self.pixels[rows],
             clusters=self.clusters[rows],
             shown=self.shown[rows] if is_told else self.shown,
             asked=self.asked[rows] if is_told else self.asked,
+            words=self.words[rows] if is_read else self.words,
         )
 
 
@@ -58,6 +61,7 @@ def see(
     examples: Sequence[Example],
     concepts: tuple[str, str] | None = None,
     *,
+    read: str | None = None,
     like: Sights | None = None,
 ) -> Sights:
     """Return what is seen of examples.
@@ -66,12 +70,15 @@ def see(
         examples: with any number of pictures each.
         concepts: fields that tell what pictures show and what texts are about; what some of the
             examples do not tell is left out.
+        read: field with what was read in the pictures.
         like: the features are those of these; None: of as many pictures as the examples have.
     """
     fields = concepts or ()
     told = [[str(e.fields[name]) for e in examples if name in e.fields] for name in fields]
     is_told = len(told) == 2 and all(len(column) == len(examples) for column in told)
     shown, asked = told if is_told else ([], [])
+    words = [str(example.fields.get(read) or " ") for example in examples] if read else []
+    is_read = any(one.strip() for one in words) if like is None else len(like.words) > 0
     num_pictures = max((len(example.pictures) for example in examples), default=0)
     width = _WIDTHS[min(num_pictures, 2)] if like is None else like.pixels.shape[1]
     known: dict[str, Numbers] = {}
@@ -82,6 +89,7 @@ def see(
         clusters=np.asarray([example.cluster for example in examples]),
         shown=np.asarray(shown, dtype=np.str_),
         asked=np.asarray(asked, dtype=np.str_),
+        words=np.asarray(words if is_read else [], dtype=np.str_),
     )
 
 

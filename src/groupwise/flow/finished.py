@@ -104,7 +104,12 @@ class FinishedRun:
         )
 
     def open_predictor(self, policy: str | None = None) -> Predictor:
-        """Return what answers requests with a policy; None: the main one."""
+        """Return what answers requests with a policy; None: the main one.
+
+        Raises:
+            RunError: if there is no such policy, or rows would be asked otherwise than the run's.
+        """
+        self.task.check_tools(self.config, self.folder)
         return self.task.open_predictor(self.config, self.find_policy(policy), self.folder)
 
     def _choose_main(self) -> str:

@@ -83,10 +83,12 @@ def evaluate_on(
     Raises:
         ConfigError: if there is no such file, or the recipe reads no labelled rows.
         DataError: if no row can be used.
-        RunError: if there is no such policy, or ``out`` holds something else.
+        RunError: if there is no such policy, ``out`` holds something else, or rows would be asked
+            otherwise than the run's.
     """
     if not data.exists():
         raise ConfigError(f"there is no file or folder {data}")
+    run.task.check_tools(run.config, run.folder)
     chain, weights = run.describe_policy(policy), run.find_policy(policy)
     origin = {
         "run": str(run.folder.resolve()),

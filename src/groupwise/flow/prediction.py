@@ -66,11 +66,13 @@ class PolicyPredictor:
     def describe(self) -> Mapping[str, Any]:
         """Return the weights, how they are loaded and asked, and how answers are read.
 
-        The temperature of confidence is among it where there is one.
+        The temperature of confidence is among it where there is one, and so are the task's tools.
         """
         model, value = self._config.model, self._temperature
+        tools = self._task.describe_tools(self._config)
         return {
             **({} if value is None else {"temperature": value}),
+            **({"tools": tools} if tools else {}),
             "base": model.base,
             "weights": self._weights,
             "dtype": model.dtype,

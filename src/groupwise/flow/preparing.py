@@ -123,7 +123,8 @@ def rate_baselines(task: Task[Any], config: Any, run: Path) -> dict[str, float]:
     context = StepContext(run, run / "audit", "audit", is_resumed=False, uses=uses, config=config)
     train = task.show(config, context, read_splits(run / task.data_stage, "train")["train"])
     counts = Counter(str(example.label) for example in train)
-    ranked = rank_joint_candidates(train, seed=config.seed, concepts=task.concepts)
+    seen: Any = {"concepts": task.concepts, "read": task.read}
+    ranked = rank_joint_candidates(train, seed=config.seed, **seen)
     return {
         **{one.name: one.accuracy for one in ranked},
         MAJORITY.name: max(counts.values()) / len(train),

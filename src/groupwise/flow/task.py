@@ -103,6 +103,8 @@ class Task(Generic[C]):
         baselines: what the policies of ``predict_baselines`` are.
         concepts: fields that tell what the picture of a training example shows and what its text
             is about, for the joint baseline; None: nothing tells.
+        read: field with the words that were read in an example's pictures and stand in its prompt,
+            for the joint baseline; None: there is none.
         worded: columns of a row whose words may become synonyms: variants of people's corrections.
         looks_back: whether a tiny base that is built here starts with heads that look at the
             tokens before (see ``write_tiny_policy``).
@@ -126,6 +128,7 @@ class Task(Generic[C]):
         JOINT,
     )
     concepts: ClassVar[tuple[str, str] | None] = None
+    read: ClassVar[str | None] = None
     worded: ClassVar[Sequence[str]] = ()
     looks_back: ClassVar[bool] = False
     has_screens: ClassVar[bool] = False
@@ -303,7 +306,8 @@ class Task(Generic[C]):
         found += predict_text_only(train, test, **told)
         if all(len(example.pictures) == len(train[0].pictures) > 0 for example in train):
             found += predict_picture_only(train, test, **told)
-        return found + predict_joint(train, test, concepts=self.concepts, **told)
+        seen: Any = {"concepts": self.concepts, "read": self.read}
+        return found + predict_joint(train, test, **seen, **told)
 
     def probe(
         self, config: C, ask: Ask, examples: Sequence[Example], texts: Sequence[str]
@@ -385,6 +389,17 @@ class Task(Generic[C]):
             DataError: if nothing can be asked, such as for a missing column.
         """
         raise NotImplementedError
+
+    def describe_tools(self, config: C) -> Mapping[str, Any]:
+        """Return what beside settings decides what is asked of a row, as JSON values."""
+        return {}
+
+    def check_tools(self, config: C, run: Path) -> None:
+        """Refuse to ask new rows where ``describe_tools`` is not what it was in a run.
+
+        Raises:
+            RunError: with what is different.
+        """
 
     def describe_prompt(self, config: C) -> Sequence[Message]:
         """Return the prompt with ``{{ column }}`` for what comes from a row; nothing: unknown."""

@@ -223,6 +223,10 @@ class Round(Task[RoundConfig]):
         """Return the labelled rows of other data, as the origin would ask them."""
         return _task(config).read_labelled(_settings(config), context, path, folder)
 
+    def describe_tools(self, config: RoundConfig) -> Mapping[str, Any]:
+        """Return the origin's."""
+        return _task(config).describe_tools(_settings(config))
+
     def describe_prompt(self, config: RoundConfig) -> "Sequence[Message]":
         """Return the origin's."""
         return _task(config).describe_prompt(_settings(config))
@@ -241,8 +245,14 @@ TASK = Round()
 
 @cache
 def open_origin(run: Path) -> FinishedRun:
-    """Return the run that a loop began with."""
-    return open_run(run)
+    """Return the run that a loop began with; what people say of answers is asked as its rows.
+
+    Raises:
+        RunError: if rows would be asked otherwise than the run's.
+    """
+    origin = open_run(run)
+    origin.task.check_tools(origin.config, origin.folder)
+    return origin
 
 
 def _task(config: Any) -> Task[Any]:

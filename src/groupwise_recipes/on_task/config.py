@@ -54,6 +54,21 @@ class DrawnSettings(Config):
         return self
 
 
+class ScreenWordsSettings(Config):
+    """The words at the top of a screen as a part of the prompt.
+
+    Attributes:
+        num_characters: that the prompt shows at most; what is longer is cut.
+        cache: file of words that several runs may share; None: one in the step's folder. A server
+            reads every screen anew.
+        cache_mib: size that the file is kept below.
+    """
+
+    num_characters: int = Field(default=80, ge=1, le=4096)
+    cache: Annotated[Path | None, _READ] = None
+    cache_mib: Annotated[float, _READ] = Field(default=256.0, gt=0)
+
+
 class OnTaskData(DataSettings):
     """Where the screens come from and how they are split; sessions are never divided.
 
@@ -69,6 +84,8 @@ class OnTaskData(DataSettings):
             uses the GRPO sessions for the warm-up, too.
         pairs_per_screen: tasks that each screen of validation, test and GRPO is paired with.
         stored_pixels: pictures are stored scaled down to at most this many pixels.
+        screen_words: words that are read on screens before they are stored and stand in the prompt
+            as ``{{ words }}``; it needs ``pip install 'groupwise[ocr]'``. None: nothing is read.
         mirror_invariant: on a screen, left and right do not change what somebody works on.
     """
 
@@ -82,6 +99,7 @@ class OnTaskData(DataSettings):
     test_share: float = Field(default=0.2, gt=0, lt=1)
     pairs_per_screen: int = Field(default=2, ge=1, le=4096)
     stored_pixels: int = Field(default=1_000_000, ge=28 * 28)
+    screen_words: ScreenWordsSettings | None = None
     mirror_invariant: bool = True
 
     @model_validator(mode="after")
@@ -98,6 +116,16 @@ class OnTaskData(DataSettings):
             raise ValueError("data.near_duplicates: join needs a split by shares, without folds")
         if self.warmup_share + self.validation_share + self.test_share >= 1:
             raise ValueError("the shares of data leave no sessions for GRPO")
+        return self
+
+    @model_validator(mode="after")
+    def _check_drawn_size(self) -> Self:
+        width, height = self.drawn.width, self.drawn.height
+        if self.screen_words and self.is_drawing and width * height < READABLE_PIXELS:
+            raise ValueError(
+                f"data.drawn: got {width} x {height} pixels; data.screen_words reads words, which "
+                f"needs {READABLE_PIXELS:,} or more"
+            )
         return self
 
     @property
@@ -186,7 +214,8 @@ class OnTaskConfig(FlowConfig):
     Attributes:
         answer: with two labels of any language, first that of screens that are on-task. Rows of
             data say ``on-task`` and ``off-task`` all the same.
-        prompt: the question, a template with the place ``{{ task }}``; it names both labels.
+        prompt: the question, a template with the place ``{{ task }}``, and with ``{{ words }}`` if
+            there are ``data.screen_words``; it names both labels.
     """
 
     data: OnTaskData
@@ -218,7 +247,8 @@ class OnTaskConfig(FlowConfig):
             raise ValueError(
                 f"answer.labels: got {list(labels)}; expected on-task's, then off-task's"
             )
-        problem = find_place_problem(self.prompt, needed={"task"})
+        places = {"task"} if self.data.screen_words is None else {"task", "words"}
+        problem = find_place_problem(self.prompt, needed=places)
         unnamed = [label for label in labels if label not in self.prompt]
         if problem or unnamed:
             raise ValueError(f"prompt: {problem or f'it does not name the label {unnamed[0]!r}'}")

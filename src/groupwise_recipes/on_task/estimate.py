@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from groupwise.core import Example
@@ -42,7 +43,7 @@ def estimate_run(config: OnTaskConfig) -> Estimate:
         (largest.width, largest.height),
         sources=sources,
         rows=_list_rows(config, splits["train"]),
-        facts=[("rows", _describe_rows(loaded, splits))],
+        facts=[("rows", _describe_rows(loaded, splits)), *_describe_words(config)],
         later={"baselines": [too_few]} if wanted > num_items else {},
     )
 
@@ -82,10 +83,26 @@ def _count_drawn(config: OnTaskConfig) -> int:
 
 
 def _list_rows(config: OnTaskConfig, screens: Sequence[Screenshot]) -> list[tuple[Example, str]]:
-    """Return the questions of GRPO with the answers that are taught."""
+    """Return the questions of GRPO with the answers that are taught.
+
+    No screen is read: where prompts show words, as many others stand for them.
+    """
+    words = config.data.screen_words
+    if words is not None:
+        stand_in = ("word " * words.num_characters)[: words.num_characters]
+        screens = [replace(screen, words=stand_in) for screen in screens]
     pairs = cross_screens(screens, config, split="train")
     examples = [make_pair_example(pair, config) for pair in pairs]
     return [(example, write_target(example, config.answer)) for example in examples]
+
+
+def _describe_words(config: OnTaskConfig) -> list[tuple[str, str]]:
+    """Return what is read on screens, which a dry run does not do."""
+    words = config.data.screen_words
+    if words is None:
+        return []
+    shown = f"up to {words.num_characters:,} characters; a dry run reads none and shows others"
+    return [("words on screens", shown)]
 
 
 def _describe_rows(loaded: LoadedScreens, splits: Mapping[str, Sequence[Screenshot]]) -> str:

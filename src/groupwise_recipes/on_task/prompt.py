@@ -15,11 +15,16 @@ _DESCRIBED = ("activity", "task_activity")
 CORRECTED = "human_feedback"
 """The source of a row whose label is a person's word on an answer; it overrides every judge."""
 HUMAN_LABEL = "human_label"
+SCREEN_WORDS = "screen_words"
+"""The field with the words that were read on the screen, where the prompt shows them."""
+_NO_WORDS = "(none)"
 
 
 def make_pair_example(pair: Pair, config: OnTaskConfig) -> Example:
     """Return the Example of a screenshot and a task."""
     screen, labels = pair.screen, dict(zip(LABELS, config.answer.labels, strict=True))
+    # A prompt that should show words and was given none would say that the screen has none.
+    assert (screen.words is None) == (config.data.screen_words is None)
     label = None if pair.label is None else labels[pair.label]
     is_corrected = screen.source == CORRECTED and screen.label is not None
     fields = {
@@ -29,9 +34,12 @@ def make_pair_example(pair: Pair, config: OnTaskConfig) -> Example:
         "task_activity": pair.task_activity,
         "language": screen.language,
         "difficulty": screen.difficulty,
+        SCREEN_WORDS: screen.words,
     }
+    # Jinja fills a place once: what stands in braces on a screen is shown as it is.
+    shown = {"task": pair.task, "words": screen.words or _NO_WORDS}
     return make_example(
-        [Message("user", fill_template(config.prompt, {"task": pair.task}, file=""))],
+        [Message("user", fill_template(config.prompt, shown, file=""))],
         cluster=screen.session,
         pictures=[screen.picture],
         label=label,

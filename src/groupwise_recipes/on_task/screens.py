@@ -40,17 +40,19 @@ from groupwise.serving import Request
 from groupwise_drawn.desktops import write_desktops
 from groupwise_recipes.on_task.config import DRAWN, OnTaskConfig, OnTaskData
 from groupwise_recipes.on_task.prompt import make_pair_example
+from groupwise_recipes.on_task.words import add_words, open_words, write_reader
 
 
 def prepare_screens(config: OnTaskConfig, folder: Path) -> None:
     """Write ``warmup.jsonl`` (screens) and ``{train,validation,test}.jsonl`` (examples)."""
     data = config.data
-    drawn = _draw(config, folder) if data.is_drawing else None
+    drawn = add_words(_draw(config, folder), config, folder) if data.is_drawing else None
     real = (
-        load_screenshots(data.root, allow_outside=data.allow_outside)
+        add_words(load_screenshots(data.root, allow_outside=data.allow_outside), config, folder)
         if data.root is not None
         else None
     )
+    write_reader(config, folder)
     main = real or drawn
     assert main is not None
     splits = split_screens(main, data, seed=config.seed)
@@ -140,7 +142,7 @@ def ask_about_screen(config: OnTaskConfig, request: Request, folder: Path) -> Ex
     """
     if len(request.pictures) != 1:
         raise DataError("a row needs one screenshot", got=len(request.pictures))
-    screen = read_screen(request.row, request.pictures[0])
+    screen = open_words(config.data.screen_words)(read_screen(request.row, request.pictures[0]))
     path = folder / f"{screen.picture.digest}.png"
     picture = store_picture(screen.picture, path, max_pixels=config.data.stored_pixels)
     stored = replace(screen, picture=picture)
@@ -157,6 +159,7 @@ def read_labelled_screens(
         DataError: if there is no labelled screen.
     """
     loaded = load_screenshots(path, allow_outside=config.data.allow_outside)
+    loaded = add_words(loaded, config, folder)
     for screen in loaded.screens:
         if screen.label is None:
             loaded.drops.add("no label", str(screen.picture.path))

@@ -13,7 +13,7 @@ from groupwise.rewards import LabelParser, RewardCase, RewardSet, describe_weigh
 from groupwise.serving import Request
 from groupwise_recipes.on_task.config import OnTaskConfig
 from groupwise_recipes.on_task.estimate import estimate_run
-from groupwise_recipes.on_task.prompt import make_label_rows, make_warmup_rows
+from groupwise_recipes.on_task.prompt import SCREEN_WORDS, make_label_rows, make_warmup_rows
 from groupwise_recipes.on_task.rewards import (
     Judges,
     make_case,
@@ -31,6 +31,7 @@ from groupwise_recipes.on_task.screens import (
     show_warmup,
 )
 from groupwise_recipes.on_task.verified import VISUAL_VERIFIER, open_verifier, predict_verified
+from groupwise_recipes.on_task.words import check_reader, describe_reader
 
 if TYPE_CHECKING:
     from groupwise.evaluation import Prediction
@@ -48,7 +49,7 @@ class OnTask(Task[OnTaskConfig]):
 
     config_type = OnTaskConfig
     parts: ClassVar = {
-        "data": Part("data answer prompt"),
+        "data": Part("data answer prompt", f"groupwise.data.ocr {_OWN}.words"),
         "audit": Part("data.warmup_share"),
         "parser": Part("answer", _PARSER),
         "warmup": Part(
@@ -65,6 +66,7 @@ class OnTask(Task[OnTaskConfig]):
     }
     slices: ClassVar = ("language", "difficulty")
     concepts: ClassVar = ("activity", "task_activity")
+    read: ClassVar = SCREEN_WORDS
     worded: ClassVar = ("task", "task_description", "task_en")
     baselines: ClassVar = (*Task.baselines, VISUAL_VERIFIER)
     has_screens: ClassVar = True
@@ -166,9 +168,17 @@ class OnTask(Task[OnTaskConfig]):
         """Return the question about a screen and a task, the screen stored as for training."""
         return ask_about_screen(config, request, folder)
 
+    def describe_tools(self, config: OnTaskConfig) -> Mapping[str, Any]:
+        """Return what reads the words of the prompt, if it has them."""
+        return {"words": describe_reader()} if config.data.screen_words else {}
+
+    def check_tools(self, config: OnTaskConfig, run: Path) -> None:
+        """Refuse to read the words of new screens otherwise than those of a run."""
+        check_reader(config, run / self.data_stage)
+
     def describe_prompt(self, config: OnTaskConfig) -> Sequence[Message]:
-        """Return the question behind a screenshot."""
-        return [Message("user", config.prompt)]
+        """Return the question behind a screenshot; a row does not have the words on it."""
+        return [] if config.data.screen_words else [Message("user", config.prompt)]
 
     def estimate(self, config: OnTaskConfig) -> Estimate:
         """Return rows, tokens and sources."""
@@ -181,13 +191,13 @@ def _digest_reader(config: OnTaskConfig) -> dict[str, str]:
     Raises:
         ConfigError: if one does and nothing can read.
     """
-    if not config.has_verifier:
-        return {}
-    check_ocr()
     asks = {
+        "data.screen_words": config.data.screen_words is not None,
         "rewards.visual_verifier": config.rewards.visual_verifier > 0,
         "visual_verifier.is_baseline": config.visual_verifier.is_baseline,
     }
+    if any(asks.values()):
+        check_ocr()
     return {path: digest_json(describe_ocr()) for path, is_asked in asks.items() if is_asked}
 
 

@@ -55,6 +55,7 @@ def test_included_files_are_no_configs_of_the_recipe() -> None:
         "qwen2.5-vl-3b",
         "qwen2.5-vl-3b-judge",
         "screenagent-tiny",
+        "screenagent-words",
     ]
 
 
@@ -181,3 +182,13 @@ def test_a_dry_run_shows_screens_as_the_model_sees_them(root: Path) -> None:
     assert first.prompt.endswith("<|im_start|>assistant\n")
     assert first.answer.rpartition(" ")[2] in LABELS
     assert len(first.pictures) == 1
+
+
+def test_a_dry_run_with_words_reads_no_screen_and_counts_as_many_others(
+    root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("groupwise.data.ocr.TextReader.read", lambda *_, **__: 1 / 0)
+    folds = ("data.train_folds=[0, 1]", "data.test_folds=[2]", "data.validation_share=0.2")
+    found = RECIPE.preview(load("screenagent-words", f"data.root={root}", *folds))
+    assert found.problems == []
+    assert "up to 80 characters; a dry run reads none" in dict(found.facts)["words on screens"]

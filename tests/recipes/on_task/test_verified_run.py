@@ -21,15 +21,8 @@ def test_the_verifier_pays_and_is_a_baseline(
     job: RecipeJob, tmp_path: Path, command_line: CommandLine
 ) -> None:
     sizes = {"data.drawn.width": 640, "data.drawn.height": 480, "data.stored_pixels": 400_000}
-    seen = RecipeJob(
-        "on_task",
-        {
-            **job.settings,
-            **sizes,
-            "rewards.visual_verifier": 0.2,
-            "visual_verifier.is_baseline": True,
-        },
-    )
+    asked = {"rewards.visual_verifier": 0.2, "visual_verifier.is_baseline": True}
+    seen = RecipeJob("on_task", {**job.settings, **sizes, **asked})
     run = tmp_path / "run"
     done = command_line(*seen.list_arguments(run))
     assert done.returncode == 0, done.stderr
