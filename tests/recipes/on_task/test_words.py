@@ -13,6 +13,7 @@ from plan_keys import list_changed, plan, read_keys
 
 from groupwise.core import ConfigError, DataError, RunError, load_config, read_json, write_json
 from groupwise.data import Pair, load_screenshots, read_examples
+from groupwise.data.tables.templates import FillError
 from groupwise.flow import FinishedRun
 from groupwise.pipeline import find_recipe
 from groupwise.serving import Request
@@ -96,7 +97,7 @@ def test_braces_on_a_screen_are_shown_and_not_filled(root: Path) -> None:
 
 def test_words_that_nobody_read_are_not_taken_for_none(root: Path) -> None:
     screen = load_screenshots(root).screens[0]
-    with pytest.raises(AssertionError):
+    with pytest.raises(FillError, match="'words' is undefined"):
         make_pair_example(Pair(screen, "write", None, None, screen.session), load(root))
 
 
