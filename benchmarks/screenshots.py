@@ -1,5 +1,6 @@
 """Nested cross-validation by session on the real screenshots: policies against the joint baseline.
 
+    python benchmarks/screenshots.py rivals --work DIR --json benchmarks/results/screenshots.json
     python benchmarks/screenshots.py train --work DIR
     python benchmarks/screenshots.py measure --work DIR --json benchmarks/results/screenshots.json
     python benchmarks/screenshots.py test --work DIR --json benchmarks/results/screenshots.json
@@ -7,10 +8,10 @@
 It needs ``groupwise[ocr]`` and the screenagent set (``GROUPWISE_DATA``). Each of folds 0 to 2 is
 held out in turn; of two candidates, without and with the words of the screen in the prompt, the one
 is chosen whose GRPO policy is right more often on validation sessions of the other two folds; a
-tie goes to the one without.
-``test`` trains what was chosen most often on folds 0 to 2 and looks at fold 3, which the file
-counts. Trainings are runs of the command line, shorter than the configs say: an interrupted one
-goes on. The joint baseline stands there twice: as it is, and told the words, too.
+tie goes to the one without. ``rivals`` measures what needs no policy, ``measure`` that and the
+policies. ``test`` trains what was chosen most often on folds 0 to 2 and looks at fold 3, which the
+file counts. Trainings are runs of the command line, shorter than the configs say: an interrupted
+one goes on. The joint baseline stands there twice: as it is, and told the words, too.
 """
 
 import argparse
@@ -61,6 +62,7 @@ SHORTER = (
 )
 EARLIER = {"screenagent.json": ("on_task-0", "looks"), "verifier.json": ("looks",)}
 """Where looks at fold 3 were counted before."""
+USUAL = ("majority", "text_only", "picture_only", "joint")
 POLICIES = ("sft", "grpo")
 PAIRS = (
     ("joint", "chosen"),
@@ -72,6 +74,7 @@ PAIRS = (
     ("plain_grpo", "words_grpo"),
     ("words_sft", "words_grpo"),
     ("joint", "joint_words"),
+    ("joint", "visual_verifier"),
 )
 NUM_SERVED = 20
 
@@ -176,20 +179,26 @@ def read_baselines(run: Path, names: Mapping[str, str]) -> list[Prediction]:
     return name_alike(read_predictions(run / "baselines" / "predictions.jsonl"), names)
 
 
+def answer_without_policies(given: argparse.Namespace, fold: int) -> list[Prediction]:
+    """Return what the rivals say of a fold that was held out."""
+    plain, words = (find_run(given.work, name, fold, given.seed) for name in CANDIDATES)
+    screens = {one.picture.digest: one for one in load_screenshots(ROOT).screens}
+    verified = verify(open_run(plain), screens, given.cache)
+    return [
+        *read_baselines(plain, {name: name for name in USUAL}),
+        *read_baselines(words, {"joint": "joint_words"}),
+        *name_alike(verified, {"visual_verifier": "visual_verifier"}),
+    ]
+
+
 def measure_fold(
     given: argparse.Namespace, fold: int, candidates: Sequence[str]
 ) -> tuple[list[Prediction], dict[str, Any]]:
     """Return the predictions on a fold that was held out, and what was chosen without it."""
     runs = {name: open_run(find_run(given.work, name, fold, given.seed)) for name in candidates}
-    screens = {one.picture.digest: one for one in load_screenshots(ROOT).screens}
     inner = {name: share_right(ask(run, "grpo", "validation")) for name, run in runs.items()}
     chosen = max(inner, key=lambda name: inner[name])
-    usual = {name: name for name in ("majority", "text_only", "picture_only")}
-    plain, words = (find_run(given.work, name, fold, given.seed) for name in CANDIDATES)
-    found = read_baselines(plain, {**usual, "joint": "joint"})
-    found += read_baselines(words, {"joint": "joint_words"})
-    own = {"visual_verifier": "visual_verifier"}
-    found += name_alike(verify(runs[chosen], screens, given.cache), own)
+    found = answer_without_policies(given, fold)
     for name, run in runs.items():
         for policy in POLICIES:
             found += name_alike(ask(run, policy, "test"), {policy: f"{name}_{policy}"})
@@ -205,7 +214,7 @@ def sum_up(found: Sequence[Prediction]) -> dict[str, Any]:
     for one in found:
         by_policy.setdefault(one.policy, []).append(one)
     pairs = [pair for pair in PAIRS if {*pair} <= by_policy.keys()]
-    items = by_policy["chosen"]
+    items = by_policy["joint"]
     return {
         "num_items": len(items),
         "num_sessions": len({one.cluster for one in items}),
@@ -259,6 +268,15 @@ def measure_serving(given: argparse.Namespace, fold: int) -> dict[str, Any]:
     return {"num_served": NUM_SERVED, "same": num_same, "cpu_seconds": spread}
 
 
+def measure_rivals(given: argparse.Namespace) -> dict[str, Any]:
+    """Return what is found without a policy on folds 0 to 2, each held out once."""
+    for fold in FOLDS:
+        for name in CANDIDATES:
+            train(given, name, fold, until="baselines")
+    found = [one for fold in FOLDS for one in answer_without_policies(given, fold)]
+    return {"rivals": sum_up(found)}
+
+
 def measure_folds(given: argparse.Namespace) -> dict[str, Any]:
     """Return what was found on folds 0 to 2, each held out once."""
     found: list[Prediction] = []
@@ -301,7 +319,7 @@ def count_earlier_looks() -> dict[str, int]:
 def main() -> None:
     """Train, or measure and write; what the file has of the other part stays."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("part", choices=["train", "measure", "test"])
+    parser.add_argument("part", choices=["rivals", "train", "measure", "test"])
     parser.add_argument("--work", type=Path, required=True)
     parser.add_argument("--cache", type=Path, default=Path("words.sqlite"))
     parser.add_argument("--seed", type=int, default=0)
@@ -313,7 +331,10 @@ def main() -> None:
                 train(given, name, fold)
         return
     before = read_json(given.json, dict) if given.json and given.json.is_file() else {}
-    found = measure_folds(given) if given.part == "measure" else look_at_test(given, before)
+    if given.part == "rivals":
+        found = measure_rivals(given)
+    else:
+        found = measure_folds(given) if given.part == "measure" else look_at_test(given, before)
     if given.json:
         command = f"python benchmarks/screenshots.py {given.part} --seed {given.seed}"
         origin = {**describe_machine(), "command": command, "seed": given.seed}

@@ -23,8 +23,6 @@ _NO_WORDS = "(none)"
 def make_pair_example(pair: Pair, config: OnTaskConfig) -> Example:
     """Return the Example of a screenshot and a task."""
     screen, labels = pair.screen, dict(zip(LABELS, config.answer.labels, strict=True))
-    # A prompt that should show words and was given none would say that the screen has none.
-    assert (screen.words is None) == (config.data.screen_words is None)
     label = None if pair.label is None else labels[pair.label]
     is_corrected = screen.source == CORRECTED and screen.label is not None
     fields = {
@@ -36,8 +34,11 @@ def make_pair_example(pair: Pair, config: OnTaskConfig) -> Example:
         "difficulty": screen.difficulty,
         SCREEN_WORDS: screen.words,
     }
-    # Jinja fills a place once: what stands in braces on a screen is shown as it is.
-    shown = {"task": pair.task, "words": screen.words or _NO_WORDS}
+    # Jinja fills a place once, so that braces on a screen are shown as they are, and refuses a
+    # prompt whose words nobody read: that is not a screen without words.
+    shown = {"task": pair.task}
+    if screen.words is not None:
+        shown["words"] = screen.words or _NO_WORDS
     return make_example(
         [Message("user", fill_template(config.prompt, shown, file=""))],
         cluster=screen.session,

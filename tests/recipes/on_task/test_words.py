@@ -6,14 +6,17 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from command_line import CommandLine
 from hypothesis import given
 from hypothesis import strategies as st
 from PIL import Image, ImageDraw, ImageFont
 from plan_keys import list_changed, plan, read_keys
+from recipe_runs import RecipeJob
 
 from groupwise.core import ConfigError, DataError, RunError, load_config, read_json, write_json
 from groupwise.data import Pair, load_screenshots, read_examples
-from groupwise.flow import FinishedRun
+from groupwise.data.tables.templates import FillError
+from groupwise.flow import FinishedRun, open_run
 from groupwise.pipeline import find_recipe
 from groupwise.serving import Request
 from groupwise_recipes.on_task.config import OnTaskConfig
@@ -96,7 +99,7 @@ def test_braces_on_a_screen_are_shown_and_not_filled(root: Path) -> None:
 
 def test_words_that_nobody_read_are_not_taken_for_none(root: Path) -> None:
     screen = load_screenshots(root).screens[0]
-    with pytest.raises(AssertionError):
+    with pytest.raises(FillError, match="'words' is undefined"):
         make_pair_example(Pair(screen, "write", None, None, screen.session), load(root))
 
 
@@ -206,3 +209,24 @@ def test_what_reads_words_is_a_part_of_the_version_only_where_words_are_shown(ro
     assert len(TASK.describe_prompt(plain)) == 1
     assert TASK.describe_prompt(load(root)) == []
     assert TASK.describe_tools(load(root))["words"].keys() >= {"rapidocr", "settings", "top"}
+
+
+@needs_ocr
+@pytest.mark.slow
+def test_a_run_with_words_trains_and_answers(
+    job: RecipeJob, tmp_path: Path, command_line: CommandLine
+) -> None:
+    shown = {
+        "data.drawn.width": 640,
+        "data.drawn.height": 480,
+        "data.screen_words": "{num_characters: 40}",
+        "prompt": """'Words "{{ words }}". Task {{ task }}. Is it on-task or off-task?'""",
+    }
+    run = tmp_path / "run"
+    done = command_line(*RecipeJob("on_task", {**job.settings, **shown}).list_arguments(run))
+    assert done.returncode == 0, done.stderr
+    test = read_examples(run / "prepare" / "test.jsonl")
+    assert any(example.fields[SCREEN_WORDS] for example in test)
+    predictor = open_run(run).open_predictor("grpo")
+    assert predictor.describe()["tools"]["words"] == read_json(run / "prepare" / FILE, dict)
+    assert len(predictor.answer(test[:2])) == 2
