@@ -261,37 +261,30 @@ def _measure(rows: Sequence[Prediction]) -> list[float | None]:
     return [share_right(rows), *(interval or (None, None)), len(rows)]
 
 
-def measure_serving(given: argparse.Namespace, fold: int) -> dict[str, Any]:
-    """Return whether a server would ask and answer the same, and what its questions cost."""
-    pictures = find_given()
-    seconds: dict[str, list[float]] = {}
-    num_same = {"questions": 0, "answers": 0}
-    for name in CANDIDATES:
-        run = open_run(find_run(given.work, name, fold, given.seed))
-        test = read_examples(run.folder / "prepare" / "test.jsonl")[:NUM_SERVED]
-        predictor, own = run.open_predictor("grpo"), list[Example]()
-        with tempfile.TemporaryDirectory() as folder:
-            for example in [test[0], *test]:  # the first one loads what reads
-                row = {"task": example.fields["task"]}
-                request = Request(example.id, row, (pictures[example.pictures[0].path.stem].path,))
-                start_s = time.process_time()
-                own.append(predictor.make_question(request, Path(folder)))
-                seconds.setdefault(name, []).append(time.process_time() - start_s)
-            seconds[name] = seconds[name][1:]
-            if name == "words":
-                before = {one.example_id: one.text for one in ask(run, "grpo", "test")}
-                served = predictor.answer(own[1:])
-                num_same["questions"] = sum(
-                    a.prompt == b.prompt for a, b in zip(own[1:], test, strict=True)
-                )
-                num_same["answers"] = sum(
-                    a.text == before[b.id] for a, b in zip(served, test, strict=True)
-                )
-    spread = {
-        name: [round(x, 3) for x in (statistics.median(found), min(found), max(found))]
-        for name, found in seconds.items()
+def serve(run: FinishedRun) -> dict[str, Any]:
+    """Return how many questions and answers of a server are those of the test, and CPU seconds."""
+    test = read_examples(run.folder / "prepare" / "test.jsonl")[:NUM_SERVED]
+    predictor, pictures = run.open_predictor("grpo"), find_given()
+    questions: list[Example] = []
+    seconds: list[float] = []
+    with tempfile.TemporaryDirectory() as folder:
+        for example in [test[0], *test]:  # the first one loads what reads
+            given = pictures[example.pictures[0].path.stem].path
+            request = Request(example.id, {"task": example.fields["task"]}, (given,))
+            start_s = time.process_time()
+            questions.append(predictor.make_question(request, Path(folder)))
+            seconds.append(time.process_time() - start_s)
+        del questions[0], seconds[0]
+        texts = [answer.text for answer in predictor.answer(questions)]
+    before = {one.example_id: one.text for one in ask(run, "grpo", "test")}
+    return {
+        "num_served": len(test),
+        "same_questions": sum(a.prompt == b.prompt for a, b in zip(questions, test, strict=True)),
+        "same_answers": sum(a == before[b.id] for a, b in zip(texts, test, strict=True)),
+        "cpu_seconds": [
+            round(x, 3) for x in (statistics.median(seconds), min(seconds), max(seconds))
+        ],
     }
-    return {"num_served": NUM_SERVED, "same": num_same, "cpu_seconds": spread}
 
 
 def measure_rivals(given: argparse.Namespace) -> dict[str, Any]:
@@ -314,7 +307,10 @@ def measure_folds(given: argparse.Namespace) -> dict[str, Any]:
         "ocr": describe_ocr(),
         "folds": folds,
         "pooled": sum_up(found),
-        "serving": measure_serving(given, FOLDS[0]),
+        "serving": {
+            name: serve(open_run(find_run(given.work, name, FOLDS[0], given.seed)))
+            for name in CANDIDATES
+        },
     }
 
 
