@@ -24,6 +24,7 @@ import time
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -32,19 +33,32 @@ from groupwise.core import (
     Picture,
     describe_machine,
     digest_json,
+    load_config,
     read_json,
     read_jsonl,
     write_json,
     write_jsonl,
 )
-from groupwise.data import Screenshot, TextReader, describe_ocr, load_screenshots, read_examples
-from groupwise.evaluation import Prediction, compare_pairs, read_predictions
+from groupwise.data import TextReader, describe_ocr, load_screenshots, read_examples
+from groupwise.evaluation import (
+    Prediction,
+    compare_pairs,
+    predict_joint,
+    predict_majority,
+    predict_text_only,
+    read_predictions,
+    write_predictions,
+)
 from groupwise.evaluation.clusters import clustered_ratio
 from groupwise.flow import FinishedRun, open_run
 from groupwise.flow.asking import make_ask, open_policy
 from groupwise.judges import ReplyCache
 from groupwise.models import digest_base
+from groupwise.pipeline import find_config, find_recipe
 from groupwise.serving import Request
+from groupwise_recipes.on_task.config import OnTaskConfig
+from groupwise_recipes.on_task.screens import prepare_screens
+from groupwise_recipes.on_task.task import TASK
 from groupwise_recipes.on_task.verified import predict_verified
 from groupwise_recipes.on_task.verifier import VisualVerifier
 
@@ -62,7 +76,6 @@ SHORTER = (
 )
 EARLIER = {"screenagent.json": ("on_task-0", "looks"), "verifier.json": ("looks",)}
 """Where looks at fold 3 were counted before."""
-USUAL = ("majority", "text_only", "picture_only", "joint")
 POLICIES = ("sft", "grpo")
 PAIRS = (
     ("joint", "chosen"),
@@ -84,9 +97,8 @@ def find_run(work: Path, candidate: str, fold: int, seed: int) -> Path:
     return work / f"{candidate}-{fold}-{seed}"
 
 
-def train(given: argparse.Namespace, candidate: str, fold: int, *, until: str = "grpo") -> Path:
-    """Run a candidate on the other of folds 0 to 2 and return its folder."""
-    run = find_run(given.work, candidate, fold, given.seed)
+def list_settings(given: argparse.Namespace, candidate: str, fold: int) -> list[str]:
+    """Return what a candidate sets beside its config, to hold out a fold."""
     settings = [
         f"data.root={ROOT}",
         f"data.train_folds={[one for one in FOLDS if one != fold]}",
@@ -96,12 +108,23 @@ def train(given: argparse.Namespace, candidate: str, fold: int, *, until: str = 
     ]
     if candidate == "words":
         settings.append(f"data.screen_words.cache={given.cache.absolute()}")
+    return settings
+
+
+def load(given: argparse.Namespace, candidate: str, fold: int) -> OnTaskConfig:
+    """Return the config of a candidate that holds out a fold."""
+    path = find_config(find_recipe("on_task"), CANDIDATES[candidate])
+    return load_config(OnTaskConfig, path, overrides=list_settings(given, candidate, fold))
+
+
+def train(given: argparse.Namespace, candidate: str, fold: int) -> None:
+    """Run a candidate on the other of folds 0 to 2."""
+    run = find_run(given.work, candidate, fold, given.seed)
     command = [sys.executable, "-m", "groupwise.cli", "run", "on_task"]
-    command += ["--config", CANDIDATES[candidate], "--until", until, "--out", str(run)]
-    for setting in settings:
+    command += ["--config", CANDIDATES[candidate], "--until", "grpo", "--out", str(run)]
+    for setting in list_settings(given, candidate, fold):
         command += ["--set", setting]
     subprocess.run([*command, "--resume"] if run.exists() else command, check=True)
-    return run
 
 
 def ask(run: FinishedRun, policy: str, split: str) -> list[Prediction]:
@@ -159,36 +182,39 @@ def share_right(found: Sequence[Prediction]) -> float:
     return sum(one.is_correct for one in found) / len(found)
 
 
-def verify(run: FinishedRun, screens: Mapping[str, Screenshot], cache: Path) -> list[Prediction]:
+def answer_without_policies(given: argparse.Namespace, fold: int) -> list[Prediction]:
+    """Return what the rivals say of a fold that was held out; what was said before is read."""
+    folder = given.work / f"rivals-{fold}-{given.seed}"
+    path = folder / "predictions.jsonl"
+    if not path.is_file():
+        config = load(given, "words", fold)
+        prepare_screens(config, folder)
+        train, test = (read_examples(folder / f"{name}.jsonl") for name in ("train", "test"))
+        told: dict[str, Any] = {"split": "test", "seed": given.seed}
+        found = predict_majority(train, test, **told) + predict_text_only(train, test, **told)
+        for name, read in (("joint", None), ("joint_words", TASK.read)):
+            joint = predict_joint(train, test, concepts=TASK.concepts, read=read, **told)
+            found += [replace(one, policy=name) for one in joint]
+        write_predictions(path, [*found, *verify(test, config, given.cache)])
+    found = read_predictions(path)
+    return name_alike(found, {one.policy: one.policy for one in found})
+
+
+def verify(test: Sequence[Example], config: OnTaskConfig, words: Path) -> list[Prediction]:
     """Return what the verifier alone says, reading the pictures as they were given."""
-    reader = TextReader(ReplyCache(cache))
+    reader = TextReader(ReplyCache(words))
     verifier = VisualVerifier(lambda picture, share: reader.read(picture, top=share))
-    test = read_examples(run.folder / "prepare" / "test.jsonl")
-    given = [one.with_pictures([_find_given(one, screens)]) for one in test]
-    answered = predict_verified(verifier, given, run.config.answer.labels)
+    given = find_given()
+    shown = [one.with_pictures([given[one.pictures[0].path.stem]]) for one in test]
+    answered = predict_verified(verifier, shown, config.answer.labels)
     stored = {one.id: tuple(str(picture.path) for picture in one.pictures) for one in test}
     return [replace(one, pictures=stored[one.example_id]) for one in answered]
 
 
-def _find_given(example: Example, screens: Mapping[str, Screenshot]) -> Picture:
-    return screens[example.pictures[0].path.stem].picture
-
-
-def read_baselines(run: Path, names: Mapping[str, str]) -> list[Prediction]:
-    """Return predictions of the step ``baselines`` under other names."""
-    return name_alike(read_predictions(run / "baselines" / "predictions.jsonl"), names)
-
-
-def answer_without_policies(given: argparse.Namespace, fold: int) -> list[Prediction]:
-    """Return what the rivals say of a fold that was held out."""
-    plain, words = (find_run(given.work, name, fold, given.seed) for name in CANDIDATES)
-    screens = {one.picture.digest: one for one in load_screenshots(ROOT).screens}
-    verified = verify(open_run(plain), screens, given.cache)
-    return [
-        *read_baselines(plain, {name: name for name in USUAL}),
-        *read_baselines(words, {"joint": "joint_words"}),
-        *name_alike(verified, {"visual_verifier": "visual_verifier"}),
-    ]
+@cache
+def find_given() -> dict[str, Picture]:
+    """Return the pictures as they were given, by the names under which they are stored."""
+    return {one.picture.digest: one.picture for one in load_screenshots(ROOT).screens}
 
 
 def measure_fold(
@@ -235,44 +261,34 @@ def _measure(rows: Sequence[Prediction]) -> list[float | None]:
     return [share_right(rows), *(interval or (None, None)), len(rows)]
 
 
-def measure_serving(given: argparse.Namespace, fold: int) -> dict[str, Any]:
-    """Return whether a server would ask and answer the same, and what its questions cost."""
-    screens = {one.picture.digest: one for one in load_screenshots(ROOT).screens}
-    seconds: dict[str, list[float]] = {}
-    num_same = {"questions": 0, "answers": 0}
-    for name in CANDIDATES:
-        run = open_run(find_run(given.work, name, fold, given.seed))
-        test = read_examples(run.folder / "prepare" / "test.jsonl")[:NUM_SERVED]
-        predictor, own = run.open_predictor("grpo"), list[Example]()
-        with tempfile.TemporaryDirectory() as folder:
-            for example in [test[0], *test]:  # the first one loads what reads
-                row = {"task": example.fields["task"]}
-                request = Request(example.id, row, (_find_given(example, screens).path,))
-                start_s = time.process_time()
-                own.append(predictor.make_question(request, Path(folder)))
-                seconds.setdefault(name, []).append(time.process_time() - start_s)
-            seconds[name] = seconds[name][1:]
-            if name == "words":
-                before = {one.example_id: one.text for one in ask(run, "grpo", "test")}
-                served = predictor.answer(own[1:])
-                num_same["questions"] = sum(
-                    a.prompt == b.prompt for a, b in zip(own[1:], test, strict=True)
-                )
-                num_same["answers"] = sum(
-                    a.text == before[b.id] for a, b in zip(served, test, strict=True)
-                )
-    spread = {
-        name: [round(x, 3) for x in (statistics.median(found), min(found), max(found))]
-        for name, found in seconds.items()
+def serve(run: FinishedRun) -> dict[str, Any]:
+    """Return how many questions and answers of a server are those of the test, and CPU seconds."""
+    test = read_examples(run.folder / "prepare" / "test.jsonl")[:NUM_SERVED]
+    predictor, pictures = run.open_predictor("grpo"), find_given()
+    questions: list[Example] = []
+    seconds: list[float] = []
+    with tempfile.TemporaryDirectory() as folder:
+        for example in [test[0], *test]:  # the first one loads what reads
+            given = pictures[example.pictures[0].path.stem].path
+            request = Request(example.id, {"task": example.fields["task"]}, (given,))
+            start_s = time.process_time()
+            questions.append(predictor.make_question(request, Path(folder)))
+            seconds.append(time.process_time() - start_s)
+        del questions[0], seconds[0]
+        texts = [answer.text for answer in predictor.answer(questions)]
+    before = {one.example_id: one.text for one in ask(run, "grpo", "test")}
+    return {
+        "num_served": len(test),
+        "same_questions": sum(a.prompt == b.prompt for a, b in zip(questions, test, strict=True)),
+        "same_answers": sum(a == before[b.id] for a, b in zip(texts, test, strict=True)),
+        "cpu_seconds": [
+            round(x, 3) for x in (statistics.median(seconds), min(seconds), max(seconds))
+        ],
     }
-    return {"num_served": NUM_SERVED, "same": num_same, "cpu_seconds": spread}
 
 
 def measure_rivals(given: argparse.Namespace) -> dict[str, Any]:
     """Return what is found without a policy on folds 0 to 2, each held out once."""
-    for fold in FOLDS:
-        for name in CANDIDATES:
-            train(given, name, fold, until="baselines")
     found = [one for fold in FOLDS for one in answer_without_policies(given, fold)]
     return {"rivals": sum_up(found)}
 
@@ -291,7 +307,10 @@ def measure_folds(given: argparse.Namespace) -> dict[str, Any]:
         "ocr": describe_ocr(),
         "folds": folds,
         "pooled": sum_up(found),
-        "serving": measure_serving(given, FOLDS[0]),
+        "serving": {
+            name: serve(open_run(find_run(given.work, name, FOLDS[0], given.seed)))
+            for name in CANDIDATES
+        },
     }
 
 
@@ -299,8 +318,7 @@ def look_at_test(given: argparse.Namespace, before: Mapping[str, Any]) -> dict[s
     """Train what was chosen most often and return what it is worth on fold 3, a look counted."""
     counts = Counter(one["chosen"] for one in before["folds"])
     chosen = max(CANDIDATES, key=lambda name: counts[name])
-    for name in CANDIDATES:
-        train(given, name, TEST_FOLD, until="grpo" if name == chosen else "baselines")
+    train(given, chosen, TEST_FOLD)
     predictions, told = measure_fold(given, TEST_FOLD, [chosen])
     return {"test": told | sum_up(predictions), "looks": before.get("looks", 0) + 1}
 
