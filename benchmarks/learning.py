@@ -32,7 +32,7 @@ from groupwise.core import (
     write_json,
 )
 from groupwise.data import read_examples
-from groupwise.evaluation import compare_pairs, read_predictions
+from groupwise.evaluation import compare_pairs, predict_joint, read_predictions
 from groupwise.feedback import (
     FeedbackItem,
     FeedbackStore,
@@ -51,6 +51,7 @@ from groupwise.learning.settings import Rival
 from groupwise.pipeline import StepContext, StepProgress
 from groupwise.serving import Request
 from groupwise_drawn.desktops import write_desktops, write_task
+from groupwise_recipes.on_task.task import TASK
 
 ACTIVITIES = ("coding", "spreadsheet", "video", "game", "social")
 SIDE, SESSIONS, SCREENS, HELD_OUT = "social", 480, 2, 240
@@ -182,12 +183,21 @@ def report(progress: StepProgress) -> None:
 
 
 def measure(folder: Path) -> dict[str, Any]:
-    """Return gains with 95 % intervals by sessions, and the verdict."""
+    """Return gains with 95 % intervals by sessions, and the verdict.
+
+    ``joint`` is the joint baseline, fitted to the very rows that the round was taught.
+    """
     certificate = read_certificate(folder / "decide" / "certificate.json")
     row: dict[str, Any] = {"verdict": certificate.promotion.verdict}
-    for name, step in (("new", "decide"), ("old", "evaluate")):
-        predictions = read_predictions(folder / step / "predictions.jsonl")
-        [found] = compare_pairs(predictions, [("prompt", "grpo")])
+    train = read_examples(folder / "prepare" / "train.jsonl")
+    for name, step, file in (
+        ("new", "decide", "decide/asked.jsonl"),
+        ("old", "evaluate", "prepare/test.jsonl"),
+    ):
+        answers = read_predictions(folder / step / "predictions.jsonl")
+        test = read_examples(folder / file)
+        answers += predict_joint(train, test, split="test", seed=0, concepts=TASK.concepts)
+        found, joint = compare_pairs(answers, [("prompt", "grpo"), ("joint", "grpo")])
         row[name] = {
             "n": found.n,
             "sessions": found.num_clusters,
@@ -196,6 +206,8 @@ def measure(folder: Path) -> dict[str, Any]:
             "gain": found.difference,
             "low": found.low,
             "high": found.high,
+            "joint": joint.value_a,
+            "above_joint": [joint.difference, joint.low, joint.high],
         }
     if certificate.rivals:
         row["rivals"] = [asdict(one) for one in certificate.rivals]
@@ -233,11 +245,12 @@ def list_cells(seeds: Sequence[int], nums: Sequence[int]) -> Iterator[tuple[int,
 
 
 def add_rivals(arguments: Any) -> None:
-    """Ask rivals in the rounds that a result file has."""
+    """Measure the rounds that a result file has again, and ask rivals in them."""
     told = read_json(arguments.json, dict)
     for row in told["rows"]:
         work = arguments.work / f"{row['how']}-{row['num']}-{row['seed']}"
         folder = work / "loop" / "rounds" / "001"
+        row |= measure(folder)
         row["rivals"] = ask_again(folder, arguments.again, work / "rivals")
         print(row)
         write_json(arguments.json, told)

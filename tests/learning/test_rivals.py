@@ -25,13 +25,13 @@ from groupwise.core import (
 from groupwise.evaluation import Prediction, read_predictions
 from groupwise.learning import Loop, LoopOnPage, read_certificate, verify
 from groupwise.learning.certificate import write_certificate
-from groupwise.learning.nearness import Nearness, choose_threshold
+from groupwise.learning.memory import Memory, Trial, choose_threshold
+from groupwise.learning.nearness import Nearness
 from groupwise.learning.rival_results import USED, compare_rivals
 from groupwise.learning.rivals import (
     RULES,
     count_fitting,
     read_learned,
-    remember,
     write_rules,
     write_turns,
 )
@@ -103,49 +103,76 @@ def test_as_many_rows_as_fit_are_shown(rows: int, own: int, size: int, limit: in
     assert found == max((n for n in range(rows + 1) if own + size * n <= limit), default=0)
 
 
-_LEARNED = st.lists(st.tuples(st.integers(0, 4), st.booleans(), st.booleans()), min_size=1)
+_TRIAL = st.lists(st.tuples(st.integers(0, 4), st.booleans(), st.booleans()), max_size=8)
+_LEVELS = (-np.inf, 0.0, 1.0, 2.0, 3.0)
 
 
-@given(_LEARNED)
-def test_no_threshold_answers_more_learned_items_right(
+def _try(items: Sequence[tuple[int, bool, bool]]) -> Trial:
+    """Return a trial; the largest distance stands for no item."""
+    gaps, near, served = (np.asarray([one[place] for one in items]) for place in range(3))
+    return Trial(np.where(gaps == 4, np.inf, gaps.astype(float)), near == 1, served == 1)
+
+
+def _count(trial: Trial, level: float) -> int:
+    columns = zip(trial.gaps, trial.is_near_right, trial.is_served_right, strict=True)
+    return sum(bool(near if gap <= level else served) for gap, near, served in columns)
+
+
+@given(_TRIAL, _TRIAL, st.sampled_from([0.02, 0.2, 0.6]))
+def test_no_threshold_that_spares_others_answers_more_learned_items_right(
     items: Sequence[tuple[int, bool, bool]],
+    rest: Sequence[tuple[int, bool, bool]],
+    margin: float,
 ) -> None:
-    gaps, near, served = (np.asarray(column) for column in zip(*items, strict=True))
-    gaps = np.where(gaps == 4, np.inf, gaps.astype(float))
+    said, others = _try(items), _try(rest)
+    chosen = choose_threshold(said, others, margin=margin)
 
-    def count(level: float) -> int:
-        return int(np.where(gaps <= level, near, served).sum())
+    def spares(level: float) -> bool:
+        return _count(others, level) >= _count(others, -np.inf) - margin * len(rest)
 
-    chosen = choose_threshold(gaps, near, served)
-    levels = [-np.inf, 0.0, 1.0, 2.0, 3.0]
-    assert count(chosen) == max(map(count, levels))
-    assert all(count(level) < count(chosen) for level in levels if level < chosen)
+    assert spares(chosen)
+    allowed = [level for level in _LEVELS if spares(level)]
+    assert _count(said, chosen) == max(_count(said, level) for level in allowed)
+    assert all(_count(said, one) < _count(said, chosen) for one in allowed if one < chosen)
 
 
 def test_of_one_session_nothing_is_remembered() -> None:
     """Nothing tells how near is near enough, so the served version answers."""
     learned = [_make("bolt one"), _make("bolt two")]
     asked = [_make("bolt one", session="b")]
-    [found] = remember(learned, [BAD, BAD], asked, [_answer(asked[0], BAD)])
+    memory = Memory(learned, [], [BAD, BAD], margin=0.02)
+    [found] = memory.answer(asked, [_answer(asked[0], BAD)])
     assert (found.predicted, found.policy, found.fields[USED]) == (BAD, "memory", 0)
 
 
+RED = [_make(f"red bolt number {number}", session=str(number)) for number in range(4)]
+
+
 def test_what_is_near_is_remembered_and_all_else_is_the_served_answer() -> None:
-    learned = [_make(f"red bolt number {n}", session=str(n)) for n in range(4)]
     asked = [_make("red bolt number 9", session="x"), _make("一个完全不同的问题", session="y")]
     served = [_answer(asked[0], BAD, latency_s=7.0), _answer(asked[1], BAD, latency_s=7.0)]
-    near, far = remember(learned, [BAD] * 4, asked, served)
+    near, far = Memory(RED, [], [BAD] * 4, margin=0.02).answer(asked, served)
     assert (near.predicted, near.fields[USED]) == (GOOD, 1)
     assert (far.predicted, far.fields[USED]) == (BAD, 0)
     assert near.latency_s is not None
     assert near.latency_s < 7.0 < (far.latency_s or 0)
 
 
+def test_what_would_cost_others_too_much_is_not_remembered() -> None:
+    """Their questions are as near, and the served version answers them right."""
+    others = [_make(f"red bolt number 9{number}", label=BAD, session="z") for number in range(5)]
+    asked = [_make("red bolt number 9", session="x")]
+    served = [_answer(asked[0], BAD)]
+    for margin, expected in ((0.02, BAD), (1.0, GOOD)):
+        memory = Memory(RED, others, [BAD] * 9, margin=margin)
+        assert memory.answer(asked, served)[0].predicted == expected
+
+
 def test_where_the_served_version_is_right_nothing_is_remembered() -> None:
     labels = [GOOD, BAD, GOOD, BAD]
     learned = [_make(f"bolt {n}", label=one, session=str(n)) for n, one in enumerate(labels)]
     asked = [_make("bolt 0", session="x")]
-    [found] = remember(learned, labels, asked, [_answer(asked[0], BAD)])
+    [found] = Memory(learned, [], labels, margin=0.02).answer(asked, [_answer(asked[0], BAD)])
     assert (found.predicted, found.fields[USED]) == (BAD, 0)
 
 

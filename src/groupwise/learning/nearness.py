@@ -2,9 +2,6 @@
 
 from collections.abc import Sequence
 
-import numpy as np
-from numpy.typing import NDArray
-
 from groupwise.core import Example
 from groupwise.evaluation.baselines import count_words
 from groupwise.evaluation.sights import Numbers, see
@@ -34,24 +31,6 @@ class Nearness:
         if self._sights.pixels.shape[1]:
             found += cosine_distances(_centre(sights.pixels), _centre(self._sights.pixels))
         return found
-
-
-def choose_threshold(
-    gaps: Numbers, is_near_right: NDArray[np.bool_], is_served_right: NDArray[np.bool_]
-) -> float:
-    """Return the distance up to which the nearest item is to answer; -inf: never.
-
-    It is the least at which most learned items are answered right, each by the nearest item of
-    another session up to it, and by the served version beyond.
-
-    Args:
-        gaps: (n,) distance of each learned item to the nearest of another session; inf: none.
-        is_near_right: (n,) whether the label of that one is right.
-        is_served_right: (n,) whether the served version is right.
-    """
-    levels = [-np.inf, *np.unique(gaps[np.isfinite(gaps)])]
-    hits = [np.where(gaps <= level, is_near_right, is_served_right).sum() for level in levels]
-    return float(levels[int(np.argmax(hits))])
 
 
 def _centre(pixels: Numbers) -> Numbers:

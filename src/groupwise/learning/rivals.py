@@ -4,14 +4,11 @@ Today people put corrections into the prompt, or look them up. A candidate that 
 that was not worth its training.
 """
 
-import time
 from bisect import bisect_right
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
-
-import numpy as np
 
 from groupwise.core import Example, Message
 from groupwise.data import read_examples
@@ -19,7 +16,8 @@ from groupwise.evaluation import Prediction, predict_each
 from groupwise.evaluation.baselines import read_text
 from groupwise.feedback import read_items
 from groupwise.flow import Task, ask_policy, make_ask, open_policy
-from groupwise.learning.nearness import Nearness, choose_threshold
+from groupwise.learning.memory import Memory
+from groupwise.learning.nearness import Nearness
 from groupwise.learning.rival_results import USED
 from groupwise.learning.round import LEARNED
 from groupwise.learning.rows import ORIGIN
@@ -52,9 +50,12 @@ def ask_rivals(
     def ask(name: str) -> list[Prediction]:
         policy = open_policy(config, config.model.base)
         if name == "memory":
-            texts = make_ask(policy, config)(learned)
-            said = [one.label for one in task.read_answers(config, context.run, learned, texts)]
-            return remember(learned, said, examples, served)
+            others = read_examples(context.output_of("prepare") / "validation.jsonl")
+            known = [*learned, *others[: config.evaluation.num_heldout_items]]
+            texts = make_ask(policy, config)(known)
+            said = [one.label for one in task.read_answers(config, context.run, known, texts)]
+            memory = Memory(learned, known[len(learned) :], said, margin=config.margin)
+            return memory.answer(examples, served)
         rows = task.control(config, learned, make_ask(policy, config))(0)
         write = write_turns if name == "nearest" else write_rules
         prompts = _fill_prompts(policy, config, rows, examples, write)
@@ -76,48 +77,6 @@ def read_learned(prepared: Path) -> list[Example]:
         if (origin := str(one.fields.get(ORIGIN))) in known:
             first.setdefault(origin, one)
     return list(first.values())
-
-
-def remember(
-    learned: Sequence[Example],
-    said: Sequence[str | None],
-    examples: Sequence[Example],
-    served: Sequence[Prediction],
-) -> list[Prediction]:
-    """Return the label of the nearest learned item where it is near, else the served answer.
-
-    Args:
-        learned: with labels.
-        said: what the served version answers to these; None: nothing.
-        examples: that are asked.
-        served: what the served version answers to them, in the same order.
-    """
-    nearness = Nearness(learned)
-    labels = np.asarray([str(one.label) for one in learned])
-    sessions = np.asarray([one.cluster for one in learned])
-    apart = np.where(sessions[:, None] == sessions, np.inf, nearness.measure(learned))
-    threshold = choose_threshold(
-        apart.min(axis=1),
-        labels[apart.argmin(axis=1)] == labels,
-        np.asarray([one == label for one, label in zip(said, labels, strict=True)]),
-    )
-    found: list[Prediction] = []
-    for example, answer in zip(examples, served, strict=True):
-        started = time.perf_counter()
-        [distances] = nearness.measure([example])
-        place = int(distances.argmin())
-        is_near = bool(distances[place] <= threshold)
-        looked_up_s = time.perf_counter() - started
-        seconds = None
-        if answer.latency_s is not None:  # others were asked at once with more
-            seconds = looked_up_s + (0.0 if is_near else answer.latency_s)
-        told = {"policy": "memory", "latency_s": seconds, "fields": _note(answer, int(is_near))}
-        if is_near:
-            label = str(labels[place])
-            told |= {"predicted": label, "reason": "", "text": label}
-            told |= {"probabilities": None, "scores": {}}
-        found.append(replace(answer, **told))
-    return found
 
 
 def write_turns(asked: Example, shown: Sequence[SftRow]) -> Example:

@@ -113,13 +113,14 @@ class Round(Task[RoundConfig]):
                 work=decide,
                 summary="whether the candidate takes the served version's place",
                 reads=f"{ASKED} evaluation.num_latency_items data.asked data.pictures candidate "
-                "data.sides level margin served data.budget rivals",
+                "data.sides level margin served data.budget rivals evaluation.num_heldout_items",
                 # How rows are taught is also how rivals are shown them.
                 parts=("parser", "warmup", "measures"),
                 uses="prepare audit audit_rewards baselines grpo evaluate",
                 code="groupwise.learning.decision groupwise.evaluation.promotion "
                 "groupwise.evaluation.evidence groupwise.learning.rivals "
-                "groupwise.learning.rival_results groupwise.learning.nearness "
+                "groupwise.learning.rival_results groupwise.learning.memory "
+                "groupwise.learning.nearness "
                 "groupwise.evaluation.sights",
             ),
         ]
