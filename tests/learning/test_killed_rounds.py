@@ -5,6 +5,7 @@ import random
 import signal
 import subprocess
 import sys
+import time
 from contextlib import suppress
 from pathlib import Path
 
@@ -38,39 +39,52 @@ def _fill(folder: Path, origin: Path) -> None:
     begin_loop(folder / "loop", origin, find_settings())
 
 
+def _kill_and_go_on(origin: Path, folder: Path, waits: list[float]) -> None:
+    """Start the command again after each of its deaths, until it ends; it dies after these."""
+    while waits:
+        process = _start(origin, folder)
+        with suppress(subprocess.TimeoutExpired):
+            assert process.wait(timeout=waits[-1]) == 0
+            return
+        os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+        waits.pop()
+    assert _start(origin, folder).wait(timeout=600) == 0
+
+
+def _check_alike(whole: Loop, killed: Loop) -> None:
+    assert [len(loop.rounds) for loop in (whole, killed)] == [1, 1]
+    weights = [digest_files(loop.rounds[0] / "grpo" / "policy") for loop in (whole, killed)]
+    changed = {name for name in weights[0] if weights[0][name] != weights[1].get(name)}
+    assert "adapter_model.safetensors" in weights[0]
+    assert changed <= {"adapter_config.json", "README.md"}  # they name the folder of the base
+    files = [loop.rounds[0] / "decide" / "certificate.json" for loop in (whole, killed)]
+    found = [read_certificate(file) for file in files]
+    assert found[0].promotion == found[1].promotion
+    assert found[0].labels == found[1].labels
+    talk = Talk(killed.folder.parent / "kept")
+    assert len(talk.store.list_items()) == 12
+    checked = verify(files[1], talk.store)
+    assert (checked.problems, checked.num_withdrawn) == ((), 0)
+    assert open_served(killed.folder)[0].version == killed.read_log()[-1].version
+
+
 @pytest.mark.slow
 def test_a_round_killed_at_ten_moments_ends_with_the_same_weights(
     origin: Path, tmp_path: Path
 ) -> None:
-    """Each time the same command goes on; what was not killed is the reference."""
-    for name in ("whole", "killed"):
-        _fill(tmp_path / name, origin)
-    whole = _start(origin, tmp_path / "whole")
-    assert whole.wait(timeout=600) == 0
-    rng, num_killed = random.Random(0), 0
-    while num_killed < 10:
-        process = _start(origin, tmp_path / "killed")
-        with suppress(subprocess.TimeoutExpired):
-            process.wait(timeout=rng.uniform(1, 12))
-        if process.poll() is not None:
-            break
-        os.killpg(process.pid, signal.SIGKILL)
-        process.wait()
-        num_killed += 1
-    assert num_killed >= 3
-    process = _start(origin, tmp_path / "killed")
-    assert process.wait(timeout=600) == 0
-    loops = [Loop(tmp_path / name / "loop") for name in ("whole", "killed")]
-    assert [len(loop.rounds) for loop in loops] == [1, 1]
-    weights = [digest_files(loop.rounds[0] / "grpo" / "policy") for loop in loops]
-    changed = {name for name in weights[0] if weights[0][name] != weights[1].get(name)}
-    assert "adapter_model.safetensors" in weights[0]
-    assert changed <= {"adapter_config.json", "README.md"}  # they name the folder of the base
-    found = [read_certificate(loop.rounds[0] / "decide" / "certificate.json") for loop in loops]
-    assert found[0].promotion == found[1].promotion
-    assert found[0].labels == found[1].labels
-    talk = Talk(tmp_path / "killed" / "kept")
-    assert len(talk.store.list_items()) == 12
-    checked = verify(loops[1].rounds[0] / "decide" / "certificate.json", talk.store)
-    assert (checked.problems, checked.num_withdrawn) == ((), 0)
-    assert open_served(loops[1].folder)[0].version == loops[1].read_log()[-1].version
+    """Each time the same command goes on; what was not killed is the reference.
+
+    Moments are shares of the time that the reference took. A round that ends before all ten have
+    come is compared with it, and the next one is killed at the others.
+    """
+    _fill(tmp_path / "whole", origin)
+    start_s = time.monotonic()
+    assert _start(origin, tmp_path / "whole").wait(timeout=600) == 0
+    seconds, rng = time.monotonic() - start_s, random.Random(0)
+    waits = [seconds * rng.uniform(0.2, 0.9) for _ in range(10)]
+    while waits:
+        folder = tmp_path / f"killed-{len(waits)}"
+        _fill(folder, origin)
+        _kill_and_go_on(origin, folder, waits)
+        _check_alike(Loop(tmp_path / "whole" / "loop"), Loop(folder / "loop"))

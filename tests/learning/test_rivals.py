@@ -104,7 +104,6 @@ def test_as_many_rows_as_fit_are_shown(rows: int, own: int, size: int, limit: in
 
 
 _TRIAL = st.lists(st.tuples(st.integers(0, 4), st.booleans(), st.booleans()), max_size=8)
-_LEVELS = (-np.inf, 0.0, 1.0, 2.0, 3.0)
 
 
 def _try(items: Sequence[tuple[int, bool, bool]]) -> Trial:
@@ -131,7 +130,8 @@ def test_no_threshold_that_spares_others_answers_more_learned_items_right(
         return _count(others, level) >= _count(others, -np.inf) - margin * len(rest)
 
     assert spares(chosen)
-    allowed = [level for level in _LEVELS if spares(level)]
+    levels = {-np.inf, *said.gaps} - {np.inf}
+    allowed = [level for level in levels if spares(level)]
     assert _count(said, chosen) == max(_count(said, level) for level in allowed)
     assert all(_count(said, one) < _count(said, chosen) for one in allowed if one < chosen)
 

@@ -37,8 +37,8 @@ class Trial:
 def choose_threshold(said: Trial, others: Trial, *, margin: float) -> float:
     """Return the distance up to which the nearest item is to answer; -inf: never.
 
-    It is the least at which most learned items are answered right, of those that cost others no
-    more than the margin.
+    It is a distance of a learned item: the least at which most of these are answered right, of
+    those that cost others no more than the margin.
 
     Args:
         said: learned items, each by the nearest of another session.
