@@ -44,7 +44,7 @@ from groupwise.feedback import (
 )
 from groupwise.flow import answer_requests, open_run
 from groupwise.learning import Learner, LoopSettings, begin_loop, read_certificate
-from groupwise.learning.certificate import CANDIDATE
+from groupwise.learning.certificate import CANDIDATE, SERVED
 from groupwise.learning.decision import ask_all
 from groupwise.learning.rival_results import compare_rivals
 from groupwise.learning.settings import Rival
@@ -197,7 +197,7 @@ def measure(folder: Path) -> dict[str, Any]:
         answers = read_predictions(folder / step / "predictions.jsonl")
         test = read_examples(folder / file)
         answers += predict_joint(train, test, split="test", seed=0, concepts=TASK.concepts)
-        found, joint = compare_pairs(answers, [("prompt", "grpo"), ("joint", "grpo")])
+        found, joint = compare_pairs(answers, [(SERVED, CANDIDATE), ("joint", CANDIDATE)])
         row[name] = {
             "n": found.n,
             "sessions": found.num_clusters,

@@ -44,11 +44,11 @@ def test_a_round_on_request_needs_one_new_label(changes: dict[str, object], expe
     assert choose_next(replace(IDLE, **changes), SETTINGS, is_wanted=True) == expected
 
 
-def test_the_labels_are_taught_no_faster_than_grpo_goes_on() -> None:
+def test_labels_are_taught_as_the_origin_taught_in_one_epoch() -> None:
     origin = SmallConfig(**LORA)
     assert origin.sft is not None
     assert origin.sft.learning_rate != origin.grpo.learning_rate
     found = RoundSettings().choose_sft(origin)
     assert found is not None
-    assert (found.epochs, found.learning_rate) == (1, origin.grpo.learning_rate)
+    assert (found.epochs, found.learning_rate) == (1, origin.sft.learning_rate)
     assert found.trainable == origin.sft.trainable

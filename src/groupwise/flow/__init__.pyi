@@ -25,6 +25,7 @@ from groupwise.flow.stages import ASKED, POLICY, Stage, keep_stages, list_usual_
 from groupwise.flow.task import Ask, Estimate, Part, Task
 from groupwise.flow.trainers.exporting import HandedOver, export_for_trainer
 from groupwise.flow.trainers.rewards import RebuiltRewards, open_rewards
+from groupwise.flow.training import run_grpo
 
 __all__ = [
     "ASKED",
@@ -74,6 +75,7 @@ __all__ = [
     "read_served",
     "read_temperatures",
     "run",
+    "run_grpo",
     "upload",
     "write_prompts",
     "write_served",

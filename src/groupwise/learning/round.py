@@ -5,6 +5,7 @@ with.
 """
 
 import random
+import shutil
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import cache, partial
@@ -35,12 +36,13 @@ from groupwise.flow import (
     make_ask,
     open_policy,
     open_run,
+    run_grpo,
 )
 from groupwise.learning.judged import is_judged
 from groupwise.learning.rows import ORIGIN, RowMaker, copy_pictures
 from groupwise.learning.settings import RoundConfig
 from groupwise.learning.variants import make_variants
-from groupwise.models import keep_policy
+from groupwise.models import average_policy, keep_policy
 from groupwise.pipeline import StepContext
 from groupwise.pipeline.plans import digest_code
 from groupwise.rewards import Parser, RewardCase, RewardSet
@@ -94,16 +96,20 @@ class Round(Task[RoundConfig]):
     def stages(self, config: RoundConfig) -> list[Stage]:
         """Return the usual stages, SFT from the served version, and the decision at the end."""
         usual = list_usual_stages(self, config)
+        reads = {stage.name: stage.reads for stage in usual}
         changes: dict[str, Any] = {
             # What people are asked about later is no part of it: it is only looked at, at the end.
             "prepare": {"reads": "seed model.base model.max_pixels"},
             "sft": {"work": run_warmup, "reads": f"{ASKED} sft"},
+            "grpo": {"work": run_grpo_and_average, "reads": f"{reads['grpo']} trained_share"},
+            "evaluate": {"reads": f"{reads['evaluate']} trained_share"},
         }
         if not config.has_control:
             changes["sft_control"] = None
             for stage in usual:
                 if "sft_control" in stage.uses:
-                    changes[stage.name] = {"uses": stage.uses.replace("sft_control", "")}
+                    uses = stage.uses.replace("sft_control", "")
+                    changes[stage.name] = {**changes.get(stage.name, {}), "uses": uses}
         from groupwise.learning.decision import decide
 
         return [
@@ -178,17 +184,23 @@ class Round(Task[RoundConfig]):
         return []
 
     def policies(self, context: StepContext) -> "Sequence[RunPolicy]":
-        """Return the usual ones; the base is the served version."""
-        served = {
-            "title": "Served version",
-            "title_zh": "线上版本",
-            "note": "what the round goes on from",
-            "note_zh": "本轮训练的起点",
+        """Return the usual ones, the served version as the base and the candidate as it is kept."""
+        share = f"{context.config.trained_share:.0%}"
+        told = {
+            "prompt": {
+                "title": "Served version",
+                "title_zh": "线上版本",
+                "note": "what the round goes on from",
+                "note_zh": "本轮训练的起点",
+            },
+            "grpo": {
+                "title": "Candidate",
+                "title_zh": "候选版本",
+                "note": f"trained on rewards, then {share} of the way from the served weights",
+                "note_zh": f"用奖励训练后，取线上权重到训练后权重之间的 {share} 处",
+            },
         }
-        return [
-            replace(one, **served) if one.name == "prompt" else one
-            for one in super().policies(context)
-        ]
+        return [replace(one, **told.get(one.name, {})) for one in super().policies(context)]
 
     def estimate(self, config: RoundConfig) -> Estimate:
         """Return how many rows there are about."""
@@ -318,6 +330,18 @@ def run_warmup(task: Task[Any], context: StepContext) -> None:
     rows = task.control(config, train, make_ask(policy, config))
     workspace = Workspace(context.folder, config.seed)
     keep_policy(train_sft(policy, rows, config.sft, workspace=workspace), context.folder)
+
+
+def run_grpo_and_average(task: Task[Any], context: StepContext) -> None:
+    """Train on the rewards; what is kept lies between the served weights and the trained ones."""
+    run_grpo(task, context)
+    config, kept = context.config, context.folder / "policy"
+    if config.trained_share < 1:
+        averaged = average_policy(
+            kept, config.model.base, config.trained_share, dtype=config.model.dtype
+        )
+        shutil.rmtree(kept)
+        averaged.save(kept)
 
 
 def _keep_apart(

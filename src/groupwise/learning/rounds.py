@@ -183,6 +183,7 @@ class Learner:
             sft=how.choose_sft(origin.config),
             grpo=how.choose_grpo(origin.config, num_rows),
             evaluation=how.evaluation or origin.config.evaluation,
+            trained_share=how.trained_share,
             has_control=how.has_control,
             rivals=how.rivals,
             served=served.version,

@@ -1,9 +1,9 @@
 """The settings of a round, and of the loop that starts rounds."""
 
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Literal, Self
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from groupwise.core import Config, Place, Seed, Source
 from groupwise.evaluation.promotion import LEVEL, MARGIN
@@ -11,7 +11,7 @@ from groupwise.feedback.sides import Sides
 from groupwise.flow import DataSettings, EvaluationSettings, FlowConfig
 from groupwise.training import GrpoSettings, PictureAugmentation, SftSettings
 
-SYNC_EVERY_STEPS, ENTROPY_BONUS, REPLAY = 10, 0.01, 3.0
+SYNC_EVERY_STEPS, ENTROPY_BONUS, REPLAY, TRAINED_SHARE = 10, 0.01, 3.0, 0.5
 Rival = Literal["memory", "nearest", "rules"]
 """Uses what people said without training: ``memory`` gives the label of the nearest item if it is
 near, ``nearest`` shows the served version the nearest items before the question, and ``rules``
@@ -65,6 +65,7 @@ class RoundConfig(FlowConfig):
         candidate: number of the version that is trained here, from 1.
         level: of the whole loop: the probability of ever promoting what is no better.
         margin: how much worse the candidate may be on the held-out set.
+        trained_share: of the way from the served weights to the trained ones.
         has_control: also train a control on the labels alone, to see what GRPO adds.
         rivals: of the candidate, asked what it is asked; they decide nothing.
     """
@@ -74,8 +75,19 @@ class RoundConfig(FlowConfig):
     candidate: int = Field(ge=1, le=1_000_000)
     level: float = Field(default=LEVEL, gt=0, lt=1)
     margin: float = Field(default=MARGIN, gt=0, lt=1)
+    trained_share: float = Field(default=TRAINED_SHARE, gt=0, le=1)
     has_control: bool = False
     rivals: tuple[Rival, ...] = ()
+
+    @model_validator(mode="after")
+    def _check_share(self) -> Self:
+        trained = [self.grpo.trainable, *([self.sft.trainable] if self.sft else [])]
+        if self.trained_share < 1 and any(one.method == "prompt" for one in trained):
+            raise ValueError(
+                "virtual tokens have no average with a version that has none: "
+                "set round.trained_share=1"
+            )
+        return self
 
 
 class RoundSettings(Config):
@@ -88,8 +100,10 @@ class RoundSettings(Config):
             where the policy answered otherwise and nobody spoke; None: from people alone.
         has_sft: teach the labels before GRPO: a policy that is sure of something does not sample
             anything else, so that no reward would ever speak against it.
-        sft: how; None: as the origin, in one epoch with the learning rate of its GRPO: that of a
-            warm-up makes a trained policy forget.
+        sft: how; None: as the origin, in one epoch.
+        trained_share: of the way from the served weights to the trained ones at which the candidate
+            is: most of what is learned stays, and little of what others had is lost (Wortsman et
+            al. 2022, 2109.01903); 1: the trained weights themselves, as virtual tokens need.
         grpo: on the rewards of the origin; None: as the origin, in one epoch, with an entropy bonus
             of 0.01 and a sampling policy that follows every 10 steps.
         evaluation: how policies are asked; None: as the origin.
@@ -105,6 +119,7 @@ class RoundSettings(Config):
     learn_from_judge: float | None = Field(default=None, ge=0, le=1)
     has_sft: bool = True
     sft: SftSettings | None = None
+    trained_share: float = Field(default=TRAINED_SHARE, gt=0, le=1)
     grpo: GrpoSettings | None = None
     evaluation: EvaluationSettings | None = None
     has_control: bool = False
@@ -117,8 +132,7 @@ class RoundSettings(Config):
         if origin.sft is None:
             return SftSettings()
         known = origin.sft.model_dump(include=set(SftSettings.model_fields))
-        changed = {"epochs": 1, "learning_rate": origin.grpo.learning_rate}
-        return SftSettings(**{**known, **changed})
+        return SftSettings(**{**known, "epochs": 1})
 
     def choose_grpo(self, origin: FlowConfig, num_rows: int) -> GrpoSettings:
         """Return the settings of GRPO.

@@ -1,6 +1,7 @@
 """Policies: loading, tiny random-init models, and what of a model trains."""
 
 from groupwise.models.attention import unplanned_attention
+from groupwise.models.averaging import average_policy
 from groupwise.models.base_model import (
     find_local_config,
     find_shape,
@@ -63,6 +64,7 @@ __all__ = [
     "SeenPicture",
     "TrainableRow",
     "TrainableSettings",
+    "average_policy",
     "build_messages",
     "count_blocks",
     "count_lora_parameters",
