@@ -10,8 +10,9 @@ held out in turn; of two candidates, without and with the words of the screen in
 is chosen whose GRPO policy is right more often on validation sessions of the other two folds; a
 tie goes to the one without. ``rivals`` measures what needs no policy, ``measure`` that and the
 policies. ``test`` trains what was chosen most often on folds 0 to 2 and looks at fold 3, which the
-file counts. Trainings are runs of the command line, shorter than the configs say: an interrupted
-one goes on. The joint baseline stands there twice: as it is, and told the words, too.
+file counts. Trainings are runs of the command line, much shorter than the configs say unless
+``--full`` is given: an interrupted one goes on. The joint baseline stands there twice: as it is,
+and told the words, too.
 """
 
 import argparse
@@ -66,14 +67,9 @@ ROOT = Path(os.environ.get("GROUPWISE_DATA", "../shared/data")) / "screenagent"
 RESULTS = Path(__file__).parent / "results"
 CANDIDATES = {"plain": "screenagent-tiny", "words": "screenagent-words"}
 FOLDS, TEST_FOLD = (0, 1, 2), 3
-SHORTER = (
-    "data.drawn.num_sessions=0",
-    "data.drawn.join_real=false",
-    "data.validation_share=0.2",
-    "sft.pairs_per_screen=2",
-    "sft.epochs=6",
-    "evaluation.num_latency_items=1",
-)
+USUAL = ("data.validation_share=0.2", "evaluation.num_latency_items=1")
+REAL_ALONE = ("data.drawn.num_sessions=0", "data.drawn.join_real=false")
+SHORTER = (*REAL_ALONE, "sft.pairs_per_screen=2", "sft.epochs=6")
 EARLIER = {"screenagent.json": ("on_task-0", "looks"), "verifier.json": ("looks",)}
 """Where looks at fold 3 were counted before."""
 POLICIES = ("sft", "grpo")
@@ -97,24 +93,28 @@ def find_run(work: Path, candidate: str, fold: int, seed: int) -> Path:
     return work / f"{candidate}-{fold}-{seed}"
 
 
-def list_settings(given: argparse.Namespace, candidate: str, fold: int) -> list[str]:
+def list_settings(
+    given: argparse.Namespace, candidate: str, fold: int, shorter: Sequence[str]
+) -> list[str]:
     """Return what a candidate sets beside its config, to hold out a fold."""
     settings = [
         f"data.root={ROOT}",
         f"data.train_folds={[one for one in FOLDS if one != fold]}",
         f"data.test_folds=[{fold}]",
         f"seed={given.seed}",
-        *SHORTER,
+        *USUAL,
+        *shorter,
     ]
     if candidate == "words":
         settings.append(f"data.screen_words.cache={given.cache.absolute()}")
     return settings
 
 
-def load(given: argparse.Namespace, candidate: str, fold: int) -> OnTaskConfig:
-    """Return the config of a candidate that holds out a fold."""
-    path = find_config(find_recipe("on_task"), CANDIDATES[candidate])
-    return load_config(OnTaskConfig, path, overrides=list_settings(given, candidate, fold))
+def load_real(given: argparse.Namespace, fold: int) -> OnTaskConfig:
+    """Return a config of the real screenshots alone that holds out a fold, with their words."""
+    path = find_config(find_recipe("on_task"), CANDIDATES["words"])
+    settings = list_settings(given, "words", fold, REAL_ALONE)
+    return load_config(OnTaskConfig, path, overrides=settings)
 
 
 def train(given: argparse.Namespace, candidate: str, fold: int) -> None:
@@ -122,7 +122,7 @@ def train(given: argparse.Namespace, candidate: str, fold: int) -> None:
     run = find_run(given.work, candidate, fold, given.seed)
     command = [sys.executable, "-m", "groupwise.cli", "run", "on_task"]
     command += ["--config", CANDIDATES[candidate], "--until", "grpo", "--out", str(run)]
-    for setting in list_settings(given, candidate, fold):
+    for setting in list_settings(given, candidate, fold, () if given.full else SHORTER):
         command += ["--set", setting]
     subprocess.run([*command, "--resume"] if run.exists() else command, check=True)
 
@@ -187,7 +187,7 @@ def answer_without_policies(given: argparse.Namespace, fold: int) -> list[Predic
     folder = given.work / f"rivals-{fold}-{given.seed}"
     path = folder / "predictions.jsonl"
     if not path.is_file():
-        config = load(given, "words", fold)
+        config = load_real(given, fold)
         prepare_screens(config, folder)
         train, test = (read_examples(folder / f"{name}.jsonl") for name in ("train", "test"))
         told: dict[str, Any] = {"split": "test", "seed": given.seed}
@@ -298,18 +298,18 @@ def measure_folds(given: argparse.Namespace) -> dict[str, Any]:
     found: list[Prediction] = []
     folds: list[dict[str, Any]] = []
     for fold in FOLDS:
-        predictions, told = measure_fold(given, fold, list(CANDIDATES))
+        predictions, told = measure_fold(given, fold, given.candidates)
         found += predictions
         folds.append(told | {"accuracy": sum_up(predictions)["accuracy"]})
     return {
-        "shorter": SHORTER,
-        "candidates": CANDIDATES,
+        "shorter": () if given.full else SHORTER,
+        "candidates": {name: CANDIDATES[name] for name in given.candidates},
         "ocr": describe_ocr(),
         "folds": folds,
         "pooled": sum_up(found),
         "serving": {
             name: serve(open_run(find_run(given.work, name, FOLDS[0], given.seed)))
-            for name in CANDIDATES
+            for name in given.candidates
         },
     }
 
@@ -317,7 +317,7 @@ def measure_folds(given: argparse.Namespace) -> dict[str, Any]:
 def look_at_test(given: argparse.Namespace, before: Mapping[str, Any]) -> dict[str, Any]:
     """Train what was chosen most often and return what it is worth on fold 3, a look counted."""
     counts = Counter(one["chosen"] for one in before["folds"])
-    chosen = max(CANDIDATES, key=lambda name: counts[name])
+    chosen = max(given.candidates, key=lambda name: counts[name])
     train(given, chosen, TEST_FOLD)
     predictions, told = measure_fold(given, TEST_FOLD, [chosen])
     return {"test": told | sum_up(predictions), "looks": before.get("looks", 0) + 1}
@@ -341,11 +341,13 @@ def main() -> None:
     parser.add_argument("--work", type=Path, required=True)
     parser.add_argument("--cache", type=Path, default=Path("words.sqlite"))
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--candidates", nargs="+", choices=CANDIDATES, default=list(CANDIDATES))
+    parser.add_argument("--full", action="store_true", help="train as long as the configs say")
     parser.add_argument("--json", type=Path)
     given = parser.parse_args()
     if given.part == "train":
         for fold in FOLDS:
-            for name in CANDIDATES:
+            for name in given.candidates:
                 train(given, name, fold)
         return
     before = read_json(given.json, dict) if given.json and given.json.is_file() else {}
@@ -355,6 +357,7 @@ def main() -> None:
         found = measure_folds(given) if given.part == "measure" else look_at_test(given, before)
     if given.json:
         command = f"python benchmarks/screenshots.py {given.part} --seed {given.seed}"
+        command += f" --candidates {' '.join(given.candidates)}{' --full' * given.full}"
         origin = {**describe_machine(), "command": command, "seed": given.seed}
         looks = {"looks": 0, "looks_before": count_earlier_looks()}
         write_json(given.json, {**looks, **before, **origin, **found})
