@@ -1,5 +1,6 @@
 import json
 import math
+from dataclasses import replace
 
 import pytest
 
@@ -229,6 +230,33 @@ def test_an_unfilled_round_is_left_out_at_the_end_of_each_epoch():
     layout = lay_out_prompts(11, num_epochs=2, prompts_per_round=4, seed=1)
     assert len(layout) == 16
     assert len(set(layout[:8])) == len(set(layout[8:])) == 8
+
+
+def test_the_first_epoch_may_go_from_easy_to_hard():
+    ranks = [2, 0, 1, 0, 2, 1, 0, 2, 1, 0, 0]
+    layout = lay_out_prompts(11, num_epochs=2, prompts_per_round=4, seed=1, ranks=ranks)
+    plain = lay_out_prompts(11, num_epochs=2, prompts_per_round=4, seed=1)
+    assert sorted(layout[:8]) == sorted(plain[:8])  # what is left out is not the hardest
+    assert [ranks[place] for _, place in layout[:8]] == sorted(ranks[p] for _, p in plain[:8])
+    assert layout[8:] == plain[8:]
+
+
+def test_grpo_asks_easy_prompts_first(taught_text_folder, text_examples, tmp_path):
+    asked = []
+
+    class Watch(Scatter):
+        def __call__(self, example, completion):
+            asked.append(example.fields["difficulty"])
+            return super().__call__(example, completion)
+
+    levels = ["hard", "easy", None, "easy", "hard", "easy", None, "easy"]
+    examples = [
+        replace(one, fields={**one.fields, "difficulty": level})
+        for one, level in zip(text_examples, levels, strict=True)
+    ]
+    rewards = {"watch": (Watch(), 1.0)}
+    train(taught_text_folder, examples, tmp_path, rewards, easy_first=True)
+    assert asked == ["easy"] * 8 + [None] * 4 + ["hard"] * 4
 
 
 def test_a_warmup_that_takes_all_steps_stops_it(taught_text_folder, text_examples, tmp_path):

@@ -1,3 +1,5 @@
+from dataclasses import replace
+
 import pytest
 import torch
 from hypothesis import given, settings
@@ -136,6 +138,25 @@ def test_each_epoch_has_each_row_once(text_examples):
     assert len({tuple(order) for order in orders}) == 3
     assert schedule == lay_out_rows(make_rows(text_examples), num_epochs=3, seed=1)
     assert schedule != lay_out_rows(make_rows(text_examples), num_epochs=3, seed=2)
+
+
+def test_the_first_epoch_may_go_from_easy_to_hard(text_examples):
+    levels = ["hard", "easy", None, "easy", "hard", "easy", "odd", "easy"]
+    rows = [
+        SftRow(replace(one, fields={**one.fields, "difficulty": level}), "x")
+        for one, level in zip(text_examples, levels, strict=True)
+    ]
+    schedule = lay_out_rows(lambda _: rows, num_epochs=2, seed=1, easy_first=True)
+    first = [levels[index] for _, index, _ in schedule[:8]]
+    assert first[:4] == ["easy"] * 4
+    assert set(first[4:6]) == {None, "odd"}
+    assert first[6:] == ["hard"] * 2
+    assert schedule[8:] == lay_out_rows(lambda _: rows, num_epochs=2, seed=1)[8:]
+
+
+def test_easy_rows_first_where_none_is_known_to_be_is_refused(text_examples):
+    with pytest.raises(TrainingError, match="no row says that it is easy or hard"):
+        lay_out_rows(make_rows(text_examples), num_epochs=1, seed=0, easy_first=True)
 
 
 def test_no_rows_and_uneven_epochs_are_refused(text_examples):

@@ -29,6 +29,7 @@ from groupwise.training.callbacks import (
     WarmupCheck,
     WholeCheckpoints,
 )
+from groupwise.training.curriculum import rank_difficulties
 from groupwise.training.grpo_rows import RewardFunction, lay_out_prompts, make_prompt_rows
 from groupwise.training.grpo_trainer import build_vllm_arguments, make_grpo_trainer
 from groupwise.training.selection import open_looks
@@ -93,8 +94,8 @@ def train_grpo(
 
     Raises:
         TrainingError: if there are fewer prompts than one round takes, if only some of them have
-            pictures, if the on-policy check fails, if the learning rate warms up to the end, or if
-            memory does not suffice.
+            pictures, if ``easy_first`` finds no difficulty, if the on-policy check fails, if the
+            learning rate warms up to the end, or if memory does not suffice.
         ModelError: if no parameter trains, or the model is inside a PEFT model.
     """
     arguments = _build_config(settings, workspace, dtype=policy.model.dtype)
@@ -105,6 +106,7 @@ def train_grpo(
         num_epochs=settings.epochs,
         prompts_per_round=prompts_per_round,
         seed=workspace.seed,
+        ranks=rank_difficulties(examples) if settings.easy_first else None,
     )
     num_epochs = _limit_steps(arguments, settings, num_rounds=len(layout) // prompts_per_round)
     keep_freed_memory()

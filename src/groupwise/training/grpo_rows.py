@@ -16,17 +16,31 @@ from groupwise.training.facts import FactCounts
 
 
 def lay_out_prompts(
-    num_prompts: int, *, num_epochs: int, prompts_per_round: int, seed: int
+    num_prompts: int,
+    *,
+    num_epochs: int,
+    prompts_per_round: int,
+    seed: int,
+    ranks: Sequence[int] | None = None,
 ) -> list[tuple[int, int]]:
     """Return (epoch, place) of each prompt of every epoch in order.
 
-    Each epoch is shuffled by its own seed; what does not fill a round is left out at its end.
+    Each epoch is shuffled by its own seed; what does not fill a round is left out.
+
+    Args:
+        num_prompts: of an epoch.
+        num_epochs: that are laid out.
+        prompts_per_round: that are sampled at once.
+        seed: of the orders.
+        ranks: of the prompts; the first epoch begins with the lowest. None: all are alike.
     """
     layout: list[tuple[int, int]] = []
     for epoch in range(num_epochs):
         places = list(range(num_prompts))
         random.Random(derive_seed(seed, "prompts", epoch)).shuffle(places)
         places = places[: num_prompts - num_prompts % prompts_per_round]
+        if ranks is not None and epoch == 0:
+            places.sort(key=ranks.__getitem__)
         layout += [(epoch, place) for place in places]
     return layout
 

@@ -62,6 +62,8 @@ class TrainerSettings(Config):
         weight_decay: of AdamW.
         max_grad_norm: gradients are scaled down to this norm.
         gradient_accumulation: micro-batches per step.
+        easy_first: the first epoch begins with rows whose field ``difficulty`` is ``easy`` and ends
+            with ``hard`` ones; others, and rows of one difficulty, are shuffled as ever.
         save_every_steps: a checkpoint each so many steps; None: none, so an interrupted training
             starts again.
         log_every_steps: a row of metrics each so many steps, and one at every checkpoint.
@@ -79,6 +81,7 @@ class TrainerSettings(Config):
     weight_decay: float = Field(default=0.0, ge=0)
     max_grad_norm: float = Field(default=1.0, gt=0)
     gradient_accumulation: Annotated[int, BUDGET] = Field(default=1, ge=1, le=65_536)
+    easy_first: bool = False
     save_every_steps: Annotated[int | None, _LOGGED] = Field(default=None, ge=1)
     log_every_steps: Annotated[int, _LOGGED] = Field(default=10, ge=1)
     report_to: Annotated[tuple[Tracker, ...], _LOGGED] = ()

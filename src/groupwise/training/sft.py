@@ -7,6 +7,7 @@ that is killed and continued sees exactly the rows of an uninterrupted one.
 import random
 import time
 from collections.abc import Mapping
+from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +23,7 @@ from groupwise.training.callbacks import (
     WarmupCheck,
     WholeCheckpoints,
 )
+from groupwise.training.curriculum import rank_difficulties
 from groupwise.training.rows import ReadAhead, RowCollator
 from groupwise.training.selection import open_looks
 from groupwise.training.settings import GrpoSettings, SftSettings
@@ -118,15 +120,18 @@ def train_sft(
     ``validation`` says; its values go to the metrics.
 
     Raises:
-        TrainingError: if there are no rows, if epochs differ in their number of rows, if the
-            warm-up of the learning rate takes all steps, or if memory does not suffice.
+        TrainingError: if there are no rows, if epochs differ in their number of rows, if
+            ``easy_first`` finds no difficulty, if the warm-up of the learning rate takes all
+            steps, or if memory does not suffice.
         ModelError: if no parameter trains, or the model is inside a PEFT model.
     """
     from datasets import Dataset
     from trl.trainer.sft_config import SFTConfig
 
     keep_freed_memory()
-    schedule = lay_out_rows(rows, num_epochs=settings.epochs, seed=workspace.seed)
+    schedule = lay_out_rows(
+        rows, num_epochs=settings.epochs, seed=workspace.seed, easy_first=settings.easy_first
+    )
     seed_everything(derive_seed(workspace.seed, "sft"))
     model = policy.model = prepare_trainable(
         policy.model, settings.trainable, processor=policy.processor
@@ -186,14 +191,22 @@ def train_sft(
     return policy
 
 
-def lay_out_rows(rows: RowsOfEpoch, *, num_epochs: int, seed: int) -> list[tuple[int, int, Any]]:
-    """Return (epoch, index, row) of every step in order; each epoch is shuffled by its seed."""
+def lay_out_rows(
+    rows: RowsOfEpoch, *, num_epochs: int, seed: int, easy_first: bool = False
+) -> list[tuple[int, int, Any]]:
+    """Return (epoch, index, row) of every step in order; each epoch is shuffled by its seed.
+
+    With ``easy_first`` the first one goes from easy rows to hard ones.
+    """
     schedule: list[tuple[int, int, Any]] = []
     sizes: set[int] = set()
     for epoch in range(num_epochs):
         items = [(epoch, index, row) for index, row in enumerate(rows(epoch))]
         sizes.add(len(items))
         random.Random(derive_seed(seed, "order", epoch)).shuffle(items)
+        if easy_first and epoch == 0:
+            ranks = rank_difficulties([row.example for _, _, row in items])
+            items = [item for _, item in sorted(zip(ranks, items, strict=True), key=itemgetter(0))]
         schedule += items
     if sizes == {0}:
         raise TrainingError("there are no rows to train on", fix="check the splits")
