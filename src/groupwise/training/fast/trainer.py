@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from accelerate.utils import gather_object
 from trl.trainer.grpo_trainer import GRPOTrainer
 
 from groupwise.core import TrainingError
@@ -385,6 +386,7 @@ class FastGRPOTrainer(_Base):
         """Log counts since the last row of a training, too: unlike means they add up."""
         if "loss" in logs:
             logs |= self._take_counts()
+            self._join_skipped()
         super().log(logs, *given)
 
     def _take_counts(self) -> dict[str, int]:
@@ -393,6 +395,13 @@ class FastGRPOTrainer(_Base):
             own = torch.tensor(counts["num_skipped_rows"], device=self.accelerator.device)
             counts["num_skipped_rows"] = int(self.accelerator.reduce(own, "sum"))
         return counts
+
+    def _join_skipped(self) -> None:
+        """Let the share of skipped rows be that of all processes."""
+        parts = gather_object([self._metrics["train"].get("skipped_rows", [])])
+        joined = [share for part in parts for share in part]
+        if joined:
+            self._metrics["train"]["skipped_rows"] = joined
 
     # ---- resuming ------------------------------------------------------------------------------
 
