@@ -9,7 +9,7 @@ import socket
 import sys
 import tempfile
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -24,13 +24,14 @@ from groupwise.core import (
     stop_children,
     write_json,
 )
-from groupwise.flow.settings import ComputeSettings
+from groupwise.flow.settings import ComputeSettings, FlowConfig
 from groupwise.flow.worker import Job
 from groupwise.pipeline import StepContext
 from groupwise.training import find_last_checkpoint, read_step
 
 RECORD = "processes.json"
 LOGS = "processes"
+WORKER = "groupwise.flow.worker"
 _POLL_S = 0.1
 _PATIENCE_S = 10.0
 
@@ -66,6 +67,23 @@ def find_layout(compute: ComputeSettings) -> Layout:
             fix="lower it, or hide the GPUs (CUDA_VISIBLE_DEVICES=) to train on the CPU",
         )
     return Layout(compute.processes, "cuda", "nccl")
+
+
+def describe_layout(config: FlowConfig) -> list[tuple[str, str]]:
+    """Return what a dry run says of several processes; nothing of one.
+
+    Raises:
+        TrainingError: as ``find_layout``.
+    """
+    if config.compute.processes == 1:
+        return []
+    layout = find_layout(config.compute)
+    shares = {"prompts of grpo": config.grpo.prompts_per_step}
+    if config.sft is not None:
+        shares = {"rows of sft": config.sft.batch_size, **shares}
+    each = ", ".join(f"{size // layout.processes} of {size} {n}" for n, size in shares.items())
+    told = f"{layout.processes} on {layout.device} ({layout.backend}); each takes {each} at a time"
+    return [("processes", told)]
 
 
 def work_together(context: StepContext, compute: ComputeSettings) -> None:
@@ -139,7 +157,7 @@ def _train_once(context: StepContext, layout: Layout) -> str | None:
 
 def _start(job: Job, layout: Layout, logs: Path) -> list[ChildProcess]:
     # -P: the working folder is no place to import from, as with the installed command.
-    command = [sys.executable, "-P", "-m", "groupwise.flow.worker", job.to_json()]
+    command = [sys.executable, "-P", "-m", WORKER, job.to_json()]
     children: list[ChildProcess] = []
     try:
         for rank in range(layout.processes):

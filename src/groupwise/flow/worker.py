@@ -23,7 +23,7 @@ from groupwise.core import (
 )
 from groupwise.flow.stages import find_work, make_step
 from groupwise.pipeline import Planner, StepContext, find_recipe
-from groupwise.training import count_processes, find_rank, is_first_process
+from groupwise.training import count_processes, find_rank
 
 _LONGEST_WAIT = timedelta(hours=2)
 """For the others: the first one scores completions and looks at validation while they wait."""

@@ -125,9 +125,7 @@ class RewardFunction:
         Several processes score together, and so in the order of their other work.
         """
         return (
-            self.rewards is not None
-            and count_processes() == 1
-            and self.rewards.runs_beside_scoring
+            self.rewards is not None and count_processes() == 1 and self.rewards.runs_beside_scoring
         )
 
     def __call__(
