@@ -2,7 +2,6 @@
 
 import json
 import os
-import signal
 import subprocess
 import sys
 import time
@@ -172,21 +171,6 @@ def test_where_the_run_is_killed_nothing_goes_on_until_it_is_resumed(
     assert "grpo resumed" in said
     assert measure_difference(run, two, "grpo") == 0
     assert run.list_metrics("grpo") == two.list_metrics("grpo")
-
-
-def test_another_number_of_processes_does_not_go_on_from_a_checkpoint(tmp_path: Path) -> None:
-    run = Run(tmp_path / "changed")
-    driver = run.start(2, "--until", "sft")
-    try:
-        wait_for(lambda: (run.out / "sft" / "checkpoint-2" / "complete").exists())
-    finally:
-        driver.send_signal(signal.SIGTERM)
-        driver.communicate()
-    assert driver.returncode == 130
-    alone = run.start(1, "--until", "sft")
-    _, said = alone.communicate(timeout=_TIMEOUT_S)
-    assert alone.returncode == 2
-    assert "was written by 2 training together; got compute.processes 1; set it back" in said
 
 
 def is_alive(worker: psutil.Process) -> bool:

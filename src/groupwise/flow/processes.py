@@ -183,6 +183,8 @@ def _describe_place(rank: int, layout: Layout) -> Mapping[str, str]:
         "ACCELERATE_USE_CPU": "true" if layout.device == "cpu" else "false",
         "GLOO_SOCKET_IFNAME": loopback,
         "NCCL_SOCKET_IFNAME": loopback,
+        # Or DDP warns, in every training, that it looked for weights without a gradient.
+        "TORCH_CPP_LOG_LEVEL": os.environ.get("TORCH_CPP_LOG_LEVEL", "ERROR"),
         "OMP_NUM_THREADS": os.environ.get(
             "OMP_NUM_THREADS", str(max(1, num_cpus // layout.processes))
         ),

@@ -161,7 +161,11 @@ class FastGRPOTrainer(_Base):
         num_steps = self.args.steps_per_generation
         if self._step % (num_steps * self.num_iterations) == 0 or self._buffered_inputs is None:
             batch = self._generate_and_score_completions(generation_batch)
-            self._buffered_inputs = split_batch(batch, num_steps) if num_steps > 1 else [batch]
+            # Rows with seeds were laid out in an order that any number of processes shares.
+            is_laid_out = "sampling_seed" in generation_batch[0]
+            self._buffered_inputs = (
+                split_batch(batch, num_steps, is_shuffled=is_laid_out) if num_steps > 1 else [batch]
+            )
         return self._buffered_inputs[self._step % num_steps]
 
     def _generate_and_score_completions(self, inputs: list[dict[str, Any]]) -> dict[str, Any]:
