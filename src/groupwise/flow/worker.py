@@ -93,11 +93,15 @@ def do_part(job: Job) -> None:
         name=step.name,
         is_resumed=job.is_resumed,
         uses=step.uses,
-        say=lambda line: sys.stderr.write(f"  {line}\n"),
+        say=_say,
         config=step.config,
         inputs=step.inputs,
     )
     find_work(stage)(task, context)
+
+
+def _say(line: str) -> None:
+    sys.stderr.write(f"  {line}\n")
 
 
 def main(given: str) -> int:

@@ -76,8 +76,8 @@ def make_sft_trainer(**named: Any) -> Any:
             if "loss" in logs:
                 now = time.perf_counter()
                 own = torch.tensor(self.num_new_tokens, device=self.accelerator.device)
-                num_tokens = int(self.accelerator.reduce(own, "sum"))
-                logs["tokens_per_s"] = num_tokens / (now - self.counted_from)
+                num_tokens: Any = self.accelerator.reduce(own, "sum")
+                logs["tokens_per_s"] = int(num_tokens) / (now - self.counted_from)
                 self.num_new_tokens, self.counted_from = 0, now
             super().log(logs, start_time)
 

@@ -82,7 +82,7 @@ def shuffle_groups(prompt_numbers: torch.Tensor) -> torch.Tensor:
 
 def split_batch(batch: dict[str, Any], num_parts: int, *, is_shuffled: bool) -> list[Any]:
     """Split a round's batch into equal parts; its groups are shuffled before, or are already."""
-    rows = split_pixel_values_by_grid(batch)
+    rows: dict[str, Any] = split_pixel_values_by_grid(batch)
     if not is_shuffled:
         rows = take_rows(rows, shuffle_groups(batch["prompt_numbers"]))
     parts: list[Any] = split_tensor_dict(rows, num_parts)
