@@ -4,6 +4,7 @@ Nothing here knows about models, training or any task.
 """
 
 from groupwise.core.allocation import keep_freed_memory
+from groupwise.core.child_processes import ChildProcess, start_child, stop_children
 from groupwise.core.config import (
     Config,
     dump_config,
@@ -96,6 +97,7 @@ __all__ = [
     "MAX_PLACES",
     "ROW_FIELD",
     "STEP_DONE",
+    "ChildProcess",
     "Completion",
     "Config",
     "ConfigError",
@@ -172,6 +174,8 @@ __all__ = [
     "seed_everything",
     "shows_as_it_is",
     "split_opening",
+    "start_child",
+    "stop_children",
     "store_picture",
     "suggest_name",
     "take_lock",

@@ -6,6 +6,7 @@ from statistics import median
 from typing import Any
 
 from groupwise.core import Example, GroupwiseError, open_picture
+from groupwise.flow.processes import describe_layout
 from groupwise.flow.task import Estimate, Task
 from groupwise.models import (
     TINY_TOKEN_SIDE,
@@ -135,8 +136,13 @@ def preview_run(task: Task[Any], config: Any) -> Preview:
         grpo=config.grpo,
         num_prompts=found.num_prompts,
         tokens_per_prompt=prompts.longest,
+        num_processes=config.compute.processes,
     )
     problems = check_base(config.model) if found.needs_base else []
+    try:
+        more += describe_layout(config)
+    except GroupwiseError as error:
+        problems.append(str(error))
     later = {"grpo" if config.sft is None else "sft": training, **found.later}
     if task.data_stage == "prepare":
         problems = [*lengths, *problems]

@@ -5,8 +5,8 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from groupwise.core import Say
-from groupwise.flow.settings import RunConfig
+from groupwise.core import ConfigError, Say
+from groupwise.flow.settings import FlowConfig, RunConfig
 from groupwise.flow.task import Task
 from groupwise.pipeline import find_recipe, run_recipe
 
@@ -35,10 +35,17 @@ def run(
         say: told a line when a stage begins, while it works and when it has ended.
 
     Raises:
-        ConfigError: if the dry run finds problems.
+        ConfigError: if the dry run finds problems, or other processes are to help with a task that
+            has no import path.
         RunError: if the folder cannot be used for this.
     """
     address = find_address(task)
+    if address is None and isinstance(config, FlowConfig) and config.compute.processes > 1:
+        raise ConfigError(
+            f"{task.__name__} has no import path, by which other processes could find it",
+            got=f"compute.processes {config.compute.processes}",
+            fix="put it into a module, or set compute.processes to 1",
+        )
     if address is None:
         say(
             f"{task.__name__} has no import path, so only this process can ask or serve its run; "

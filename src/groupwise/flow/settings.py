@@ -1,10 +1,10 @@
 """The settings that every recipe has; a recipe's own config adds to them."""
 
-from typing import Annotated
+from typing import Annotated, Self
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
-from groupwise.core import Config, Harmless, Seed, Source
+from groupwise.core import Config, Harmless, Place, Seed, Source
 from groupwise.data import NearDuplicates, TokenBudget
 from groupwise.models import ModelSettings
 from groupwise.training import GrpoSettings, SftSettings
@@ -14,6 +14,10 @@ _AT_ONCE = Harmless(
     "推理批大小：不影响贪心解码的答案",
 )
 _LOGGED = Harmless("what is timed or looked at: training does not see it", "计时与旁观：不影响训练")
+_LAYOUT = Place(
+    "how the work is spread: every step has the same prompts and completions",
+    "工作如何分配：每一步的提示和采样相同",
+)
 
 
 class DataSettings(Config):
@@ -50,6 +54,19 @@ class EvaluationSettings(Config):
     num_calibration_items: Annotated[int, _LOGGED] = Field(default=96, ge=0)
 
 
+class ComputeSettings(Config):
+    """What trains: how many processes share each step of the warm-up, GRPO and its control.
+
+    Attributes:
+        processes: on this machine, on a GPU each if there are any; 1: the run's own.
+        max_restarts: how often all of them are started again in one training, from its last whole
+            checkpoint, because one has died.
+    """
+
+    processes: Annotated[int, _LAYOUT] = Field(default=1, ge=1, le=1024)
+    max_restarts: Annotated[int, _LAYOUT] = Field(default=3, ge=0, le=1000)
+
+
 class RunConfig(Config):
     """What every recipe made of a Task has.
 
@@ -70,9 +87,40 @@ class FlowConfig(RunConfig):
         sft: the warm-up; None: GRPO starts from the base.
         grpo: the training on rewards.
         evaluation: how policies are asked.
+        compute: what trains.
     """
 
     data: DataSettings
     sft: SftSettings | None
     grpo: GrpoSettings
     evaluation: EvaluationSettings = EvaluationSettings()
+    compute: ComputeSettings = ComputeSettings()
+
+    @model_validator(mode="after")
+    def _check_compute(self) -> Self:
+        if self.compute.processes > 1:
+            problems = self._list_unshared(self.compute.processes)
+            if problems:
+                raise ValueError(f"compute.processes {self.compute.processes}: {problems[0]}")
+        return self
+
+    def _list_unshared(self, num_processes: int) -> list[str]:
+        """Return clauses on what as many processes would train otherwise than one."""
+        batches = {"grpo.prompts_per_step": self.grpo.prompts_per_step}
+        if self.sft is not None:
+            batches["sft.batch_size"] = self.sft.batch_size
+        problems = [
+            f"{name} {size} cannot be shared equally; make it a multiple of the processes"
+            for name, size in batches.items()
+            if size % num_processes
+        ]
+        if self.grpo.loss == "bnpo":
+            problems.append("grpo.loss bnpo is a mean over each process's own tokens; take another")
+        if self.grpo.entropy_bonus:
+            problems.append(
+                f"grpo.entropy_bonus {self.grpo.entropy_bonus} is a mean over each process's own "
+                "tokens; set it to 0"
+            )
+        if self.grpo.vllm is not None:
+            problems.append("grpo.vllm samples for one process only; leave it out")
+        return problems

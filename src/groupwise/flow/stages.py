@@ -10,11 +10,14 @@ from importlib.metadata import EntryPoint
 from pathlib import Path
 from typing import Any
 
+from groupwise.flow.settings import FlowConfig
 from groupwise.flow.task import PartName, Task
 from groupwise.pipeline import AUDIT_REWARDS, Planner, Step, StepContext, digest_models
 
 _BASELINES = ("baselines", "joint", "sights")
 TRAINED = ("sft", "grpo", "sft_control")
+_SHARED = tuple(f"training:run_{name}" for name in TRAINED)
+"""Work that several processes may do together."""
 POLICY = "model.base model.dtype model.max_pixels"
 """What loading a policy reads."""
 ASKED = f"seed {POLICY} grpo.max_new_tokens evaluation.batch_size"
@@ -119,7 +122,7 @@ def plan_stages(task: Task[Any], config: Any, run: Path) -> list[Step]:
         facts=task.facts(config, run),
         inputs={**task.inputs(config), **digest_models({"model.base": base})},
     )
-    return [_make_step(stage, task, planner) for stage in task.stages(config)]
+    return [make_step(stage, task, planner) for stage in task.stages(config)]
 
 
 def keep_stages(stages: Sequence[Stage], **changes: Mapping[str, Any] | None) -> list[Stage]:
@@ -152,11 +155,12 @@ def _make_control(sources: str, config: Any) -> Stage:
     )
 
 
-def _make_step(stage: Stage, task: Task[Any], planner: Planner) -> Step:
+def make_step(stage: Stage, task: Task[Any], planner: Planner) -> Step:
+    """Return the step of a stage."""
     parts = [task.parts[name] for name in stage.parts if name in task.parts]
     return planner.make_step(
         stage.name,
-        lambda context: _find_work(stage)(task, context),
+        lambda context: _do(stage, task, context, planner.config),
         summary=stage.summary,
         reads=_join(stage.reads, *(part.reads for part in parts)),
         uses=_join(stage.uses),
@@ -165,7 +169,19 @@ def _make_step(stage: Stage, task: Task[Any], planner: Planner) -> Step:
     )
 
 
-def _find_work(stage: Stage) -> Callable[[Any, StepContext], None]:
+def _do(stage: Stage, task: Task[Any], context: StepContext, config: Any) -> None:
+    """Do a stage's work in this process, or let as many do it together as the config says."""
+    is_shared = stage.work in _SHARED and isinstance(config, FlowConfig)
+    if is_shared and config.compute.processes > 1:
+        from groupwise.flow.processes import work_together
+
+        work_together(context, config.compute)
+    else:
+        find_work(stage)(task, context)
+
+
+def find_work(stage: Stage) -> Callable[[Any, StepContext], None]:
+    """Return what does a stage's work in this process."""
     if isinstance(stage.work, str):
         return EntryPoint(stage.name, f"groupwise.flow.{stage.work}", "").load()
     return stage.work

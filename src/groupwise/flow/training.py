@@ -8,7 +8,13 @@ from groupwise.flow.asking import check_heldout, make_ask, open_policy
 from groupwise.flow.task import Task, read_splits
 from groupwise.models import Policy, keep_policy
 from groupwise.pipeline import StepContext
-from groupwise.training import Workspace, make_control_settings, train_grpo, train_sft
+from groupwise.training import (
+    Workspace,
+    is_first_process,
+    make_control_settings,
+    train_grpo,
+    train_sft,
+)
 
 
 def run_sft(task: Task[Any], context: StepContext) -> None:
@@ -23,7 +29,7 @@ def run_sft(task: Task[Any], context: StepContext) -> None:
         workspace=Workspace(context.folder, config.seed),
         check_heldout=_open_check(task, policy, context) if config.sft.has_looks else None,
     )
-    keep_policy(trained, context.folder)
+    _keep(trained, context)
 
 
 def run_sft_control(task: Task[Any], context: StepContext) -> None:
@@ -39,7 +45,7 @@ def run_sft_control(task: Task[Any], context: StepContext) -> None:
     workspace = Workspace(context.folder, derive_seed(config.seed, "same labels"))
     check = _open_check(task, policy, context) if settings.has_looks else None
     trained = train_sft(policy, rows, settings, workspace=workspace, check_heldout=check)
-    keep_policy(trained, context.folder)
+    _keep(trained, context)
 
 
 def run_grpo(task: Task[Any], context: StepContext) -> None:
@@ -47,18 +53,24 @@ def run_grpo(task: Task[Any], context: StepContext) -> None:
     config = context.config
     policy = _open_start(task, context)
     train = read_splits(context.output_of(task.data_stage), "train")["train"]
-    judge = task.judge(config, context.folder)
+    scores = is_first_process()
+    judge = task.judge(config, context.folder) if scores else None
     trained = train_grpo(
         policy,
         train,
-        task.rewards(config, judge),
+        task.rewards(config, judge) if scores else None,
         config.grpo,
         workspace=Workspace(context.folder, config.seed),
         check_heldout=_open_check(task, policy, context),
     )
     if judge is not None:
         write_json(context.folder / "judge.json", judge.report())
-    keep_policy(trained, context.folder)
+    _keep(trained, context)
+
+
+def _keep(policy: Policy, context: StepContext) -> None:
+    if is_first_process():
+        keep_policy(policy, context.folder)
 
 
 def _open_check(

@@ -20,6 +20,7 @@ from groupwise.training.preview import (
     estimate_step_memory,
     preview_grpo,
 )
+from groupwise.training.processes import count_processes, find_rank, is_first_process
 from groupwise.training.rows import IGNORED, RowCollator, augment_picture
 from groupwise.training.settings import (
     GrpoSettings,
@@ -65,12 +66,15 @@ __all__ = [
     "clip_surrogate",
     "compute_advantages",
     "compute_rce",
+    "count_processes",
     "end_progress",
     "estimate_kl",
     "estimate_step_memory",
     "find_dead_groups",
     "find_last_checkpoint",
+    "find_rank",
     "go_linearly",
+    "is_first_process",
     "judge_on_policy",
     "make_control_settings",
     "mark_complete",

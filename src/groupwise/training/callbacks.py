@@ -20,6 +20,7 @@ from transformers import TrainerCallback
 from groupwise.core import ProgressLine, TrainingError, append_jsonl
 from groupwise.models import format_trainable, tabulate_trainable
 from groupwise.training.log import TrainingLog, begin_progress, end_progress
+from groupwise.training.processes import ask_first, is_first_process
 from groupwise.training.trackers import Trackers
 from groupwise.training.workspace import mark_complete, remove_checkpoints
 
@@ -57,7 +58,8 @@ class MetricRows(TrainerCallback):
 
     def on_train_begin(self, args, state, control, **_: Any) -> None:
         """Drop rows of steps that will be done again."""
-        self.log.start(state.global_step)
+        if is_first_process():
+            self.log.start(state.global_step)
 
     def on_log(self, args, state, control, logs=None, **_: Any) -> None:
         """Append the row of this step.
@@ -68,6 +70,8 @@ class MetricRows(TrainerCallback):
         if logs and "loss" in logs:
             epoch = self.num_epochs * state.global_step / max(state.max_steps, 1)
             told = self.tell()
+            if not is_first_process():
+                return
             facts = told.pop("facts", None)
             values = self.rename(logs) | told
             row = self.log.write(state.global_step, values, epoch=epoch, facts=facts)
@@ -76,7 +80,10 @@ class MetricRows(TrainerCallback):
 
 
 class HeldoutRows(TrainerCallback):
-    """Runs a held-out check every so many steps, writes its row and tells the trackers."""
+    """Runs a held-out check every so many steps, writes its row and tells the trackers.
+
+    Of several processes the first checks, and the others wait for what it finds.
+    """
 
     def __init__(
         self, path: Path, *, check: CheckHeldout, every_steps: int, trackers: Trackers
@@ -92,9 +99,10 @@ class HeldoutRows(TrainerCallback):
         """Check after every ``every_steps`` steps and after the last one."""
         if state.global_step % self.every_steps and state.global_step != state.max_steps:
             return
-        self.last_step, self.values = state.global_step, self._check(model)
+        self.last_step, self.values = state.global_step, ask_first(lambda: self._check(model))
         named = {f"heldout/{name}": value for name, value in self.values.items()}
-        append_jsonl(self.path, {"step": state.global_step, **named})
+        if is_first_process():
+            append_jsonl(self.path, {"step": state.global_step, **named})
         self.trackers.log(named, args, state, control)
 
     def finish(self, model: Any) -> Mapping[str, int]:

@@ -30,14 +30,20 @@ from groupwise.training.callbacks import (
     WholeCheckpoints,
 )
 from groupwise.training.curriculum import rank_difficulties
-from groupwise.training.grpo_rows import RewardFunction, lay_out_prompts, make_prompt_rows
+from groupwise.training.grpo_rows import (
+    RewardFunction,
+    deal_prompts,
+    lay_out_prompts,
+    make_prompt_rows,
+)
 from groupwise.training.grpo_trainer import build_vllm_arguments, make_grpo_trainer
+from groupwise.training.processes import divide_batch, is_first_process
 from groupwise.training.selection import open_looks
 from groupwise.training.settings import GrpoSettings
 from groupwise.training.trackers import Trackers
 from groupwise.training.workspace import (
     Workspace,
-    find_last_checkpoint,
+    find_start,
     remove_checkpoints,
     write_grpo_budget,
 )
@@ -71,7 +77,7 @@ _COUNTS = ("num_groups", "num_dead_groups", "num_skipped_rows")
 def train_grpo(
     policy: Policy,
     examples: Sequence[Example],
-    rewards: RewardSet,
+    rewards: RewardSet | None,
     settings: GrpoSettings,
     *,
     workspace: Workspace,
@@ -81,12 +87,13 @@ def train_grpo(
 
     Writes ``metrics.jsonl``, ``on_policy.json``, ``budget.json`` and checkpoints to the
     workspace; if whole checkpoints are there, training continues from the newest. Before it starts,
-    stderr says what trains.
+    stderr says what trains. Of several processes that were started for this each samples and
+    computes its part of every step; the first scores all completions, and writes.
 
     Args:
         policy: what GRPO starts from; it is also the reference of the KL penalty.
         examples: the prompts; each is sampled ``group_size`` times per epoch.
-        rewards: scores a completion.
+        rewards: scores a completion; None in processes that are not the first.
         settings: of the algorithm.
         workspace: where to write, and the seed of order and sampling.
         check_heldout: called every ``heldout_every_steps``, or as ``validation`` says; its values
@@ -95,7 +102,8 @@ def train_grpo(
     Raises:
         TrainingError: if there are fewer prompts than one round takes, if only some of them have
             pictures, if ``easy_first`` finds no difficulty, if the on-policy check fails, if the
-            learning rate warms up to the end, or if memory does not suffice.
+            learning rate warms up to the end, if processes cannot share a step or go on from what
+            others left, or if memory does not suffice.
         ModelError: if no parameter trains, or the model is inside a PEFT model.
     """
     arguments = _build_config(settings, workspace, dtype=policy.model.dtype)
@@ -108,6 +116,9 @@ def train_grpo(
         seed=workspace.seed,
         ranks=rank_difficulties(examples) if settings.easy_first else None,
     )
+    layout = deal_prompts(
+        layout, prompts_per_step=settings.prompts_per_step, prompts_per_round=prompts_per_round
+    )
     num_epochs = _limit_steps(arguments, settings, num_rounds=len(layout) // prompts_per_round)
     keep_freed_memory()
     seed_everything(derive_seed(workspace.seed, "grpo"))
@@ -116,7 +127,7 @@ def train_grpo(
     )
     reward = RewardFunction(examples, rewards, end_token_ids=policy.end_token_ids)
     shown = {name: _RENAMED[name] for name in _SHOWN}
-    trackers = Trackers(settings.report_to)
+    trackers = Trackers(settings.report_to if is_first_process() else ())
     looks = open_looks(settings, workspace, check_heldout, trackers=trackers)
     with (
         StepProgress(workspace.folder.name, shown=shown) as progress,
@@ -140,16 +151,18 @@ def train_grpo(
         )
         num_left_out = len(examples) % prompts_per_round
         resolved = {**_describe_resolved(trainer.args), "prompts_left_out_per_epoch": num_left_out}
-        write_json(workspace.folder / "resolved.json", resolved)
-        trainer.train(resume_from_checkpoint=find_last_checkpoint(workspace.folder))
-    write_grpo_budget(
-        workspace.metrics,
-        resolved,
-        num_steps=trainer.state.global_step,
-        gradient_accumulation=settings.gradient_accumulation,
-        **(looks.finish(model) if looks else {}),
-    )
-    remove_checkpoints(workspace.folder)
+        if is_first_process():
+            write_json(workspace.folder / "resolved.json", resolved)
+        trainer.train(resume_from_checkpoint=find_start(workspace.folder))
+    if is_first_process():
+        write_grpo_budget(
+            workspace.metrics,
+            resolved,
+            num_steps=trainer.state.global_step,
+            gradient_accumulation=settings.gradient_accumulation,
+            **(looks.finish(model) if looks else {}),
+        )
+        remove_checkpoints(workspace.folder)
     model.eval()
     return policy
 
@@ -210,11 +223,12 @@ def _drop_reference(model: Any) -> Iterator[None]:
 def _build_config(settings: GrpoSettings, workspace: Workspace, *, dtype: Any) -> Any:
     from trl.trainer.grpo_config import GRPOConfig
 
+    num_prompts = divide_batch(settings.prompts_per_step, setting="prompts_per_step")
     return GRPOConfig(
         **build_arguments(settings, workspace, dtype=dtype),
         **build_vllm_arguments(settings.vllm),
         num_train_epochs=1,
-        per_device_train_batch_size=settings.prompts_per_step * settings.group_size,
+        per_device_train_batch_size=num_prompts * settings.group_size,
         num_generations=settings.group_size,
         steps_per_generation=settings.steps_per_generation,
         num_iterations=settings.num_iterations,

@@ -13,6 +13,7 @@ from groupwise.core import Completion, Example, Score, derive_seed, open_picture
 from groupwise.models import build_messages
 from groupwise.rewards import RewardSet
 from groupwise.training.facts import FactCounts
+from groupwise.training.processes import ask_first, count_processes, find_rank
 
 
 def lay_out_prompts(
@@ -43,6 +44,29 @@ def lay_out_prompts(
             places.sort(key=ranks.__getitem__)
         layout += [(epoch, place) for place in places]
     return layout
+
+
+def deal_prompts(
+    layout: Sequence[tuple[int, int]], *, prompts_per_step: int, prompts_per_round: int
+) -> list[tuple[int, int]]:
+    """Return the layout with each round in the order in which several processes read it.
+
+    A process has one stretch of a round and takes its micro-batches from it in turn. Dealt like
+    this, micro-batches of all processes together have the prompts that one process would give them.
+
+    Args:
+        layout: of all rounds.
+        prompts_per_step: of a micro-batch, over all processes.
+        prompts_per_round: of all micro-batches of a round.
+    """
+    own = prompts_per_step // count_processes()
+    dealt: list[tuple[int, int]] = []
+    for round_start in range(0, len(layout), prompts_per_round):
+        for share_start in range(0, prompts_per_step, own):
+            for step_start in range(0, prompts_per_round, prompts_per_step):
+                start = round_start + step_start + share_start
+                dealt += layout[start : start + own]
+    return dealt
 
 
 def make_prompt_rows(
@@ -82,9 +106,12 @@ def make_prompt_rows(
 class RewardFunction:
     """Scores completions with a RewardSet; parts, invalid and unscored shares are logged.
 
+    Of several processes the first scores what all have sampled: what rewards ask, keep and count is
+    then what it is with one process.
+
     Args:
         examples: looked up by the ``place`` of a row.
-        rewards: what scores.
+        rewards: what scores; None in processes that are not the first.
         end_token_ids: a completion that does not end with one of them was truncated.
 
     Attributes:
@@ -94,7 +121,11 @@ class RewardFunction:
     __name__ = "reward"
 
     def __init__(
-        self, examples: Sequence[Example], rewards: RewardSet, *, end_token_ids: Sequence[int]
+        self,
+        examples: Sequence[Example],
+        rewards: RewardSet | None,
+        *,
+        end_token_ids: Sequence[int],
     ) -> None:
         self.examples = examples
         self.rewards = rewards
@@ -103,8 +134,13 @@ class RewardFunction:
 
     @property
     def runs_beside_scoring(self) -> bool:
-        """Whether the rewards say that they may be at work while the policy is scored."""
-        return self.rewards.runs_beside_scoring
+        """Whether the rewards say that they may be at work while the policy is scored.
+
+        Several processes score together, and so in the order of their other work.
+        """
+        return (
+            self.rewards is not None and count_processes() == 1 and self.rewards.runs_beside_scoring
+        )
 
     def __call__(
         self,
@@ -116,16 +152,31 @@ class RewardFunction:
         **_: Any,
     ) -> list[float | None]:
         """Return one value in [0, 1] per completion, or None where nothing could be scored."""
+        from accelerate.utils import gather_object
+
+        sampled = [
+            (index, self._wrap(messages[0]["content"], ids))
+            for index, messages, ids in zip(place, completions, completion_ids, strict=True)
+        ]
+        parts = gather_object([sampled])
+        values = ask_first(lambda: self._score(parts, log_metric))
+        return values[find_rank()]
+
+    def _score(
+        self,
+        parts: Sequence[Sequence[tuple[int, Completion]]],
+        log_metric: Callable[[str, float], None],
+    ) -> list[list[float | None]]:
+        """Return the values of what each process has sampled: places of examples, completions."""
+        assert self.rewards is not None
+        sampled = [pair for part in parts for pair in part]
         scores = self.rewards.score_batch(
-            [self.examples[index] for index in place],
-            [
-                self._wrap(messages[0]["content"], ids)
-                for messages, ids in zip(completions, completion_ids, strict=True)
-            ],
+            [self.examples[index] for index, _ in sampled], [one for _, one in sampled]
         )
-        self._log(scores, log_metric)
+        self._log(self.rewards, scores, log_metric)
         self.facts.add(score.facts for score in scores)
-        return [score.value for score in scores]
+        values = iter([score.value for score in scores])
+        return [[next(values) for _ in part] for part in parts]
 
     def tell_facts(self) -> dict[str, Any]:
         """Return what rewards told in all processes since this was last asked, as a row says it."""
@@ -141,10 +192,15 @@ class RewardFunction:
         has_ended = bool(ids) and ids[-1] in self.end_token_ids
         return Completion(text, tuple(ids), finish_reason="stop" if has_ended else "length")
 
-    def _log(self, scores: Sequence[Score], log_metric: Callable[[str, float], None]) -> None:
+    def _log(
+        self,
+        rewards: RewardSet,
+        scores: Sequence[Score],
+        log_metric: Callable[[str, float], None],
+    ) -> None:
         log_metric("invalid", sum(score.invalid for score in scores) / len(scores))
         log_metric("unscored", sum(score.value is None for score in scores) / len(scores))
-        for name in self.rewards.weights:
+        for name in rewards.weights:
             values = [v for s in scores if (v := s.breakdown.get(name)) is not None]
             if values:
                 mean = sum(values) / len(values)

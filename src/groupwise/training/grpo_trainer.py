@@ -7,10 +7,11 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from accelerate.utils import gather_object
 
 from groupwise.core import Example, TrainingError, write_json
 from groupwise.models import Policy, list_trainable, project_patches_fast, restore_trainable
-from groupwise.training.on_policy import check_on_policy
+from groupwise.training.on_policy import check_on_policy, join_results
 from groupwise.training.settings import GrpoSettings, VllmSettings
 from groupwise.training.temperature import find_temperature, set_temperature
 from groupwise.training.workspace import load_weights
@@ -98,14 +99,16 @@ def make_grpo_trainer(
             batch = super()._generate_and_score_completions(inputs)
             duration_s = time.perf_counter() - started
             restore_trainable(policy.model, trainable)
-            num_tokens = int(batch["completion_mask"].sum())
+            num_tokens = int(self.accelerator.reduce(batch["completion_mask"].sum(), "sum"))
             self._metrics["train"]["tokens_per_s"].append(num_tokens / duration_s)
             if settings.temperature_warmup is not None:
                 self._metrics["train"]["temperature"].append(self.temperature)
             if step == 0 and self._step == 0:
                 rows = [examples[row["place"]] for row in inputs]
-                result = check_on_policy(self, policy, rows, batch)
-                write_json(Path(str(self.args.output_dir)) / "on_policy.json", vars(result))
+                own = check_on_policy(self, policy, rows, batch)
+                result = join_results(gather_object([own]))
+                if self.accelerator.is_main_process:
+                    write_json(Path(str(self.args.output_dir)) / "on_policy.json", vars(result))
             return batch
 
         def _load_from_checkpoint(self, checkpoint: str, model: Any = None) -> None:

@@ -255,6 +255,17 @@ def judge_on_policy(
     return OnPolicyResult(len(trained), max_log_ratio, max_kl, tolerance)
 
 
+def join_results(found: Sequence[OnPolicyResult]) -> OnPolicyResult:
+    """Return what several processes measured, each on its own rows, as one result."""
+    kls = [one.max_kl for one in found if one.max_kl is not None]
+    return OnPolicyResult(
+        num_tokens=sum(one.num_tokens for one in found),
+        max_log_ratio=max(one.max_log_ratio for one in found),
+        max_kl=max(kls, default=None),
+        tolerance=max(one.tolerance for one in found),
+    )
+
+
 def check_on_policy(
     trainer: Any, policy: Policy, examples: Sequence[Example], batch: dict[str, Any]
 ) -> OnPolicyResult:

@@ -17,7 +17,12 @@ from groupwise.training.settings import GrpoSettings, SftSettings, TrainerSettin
 
 
 def estimate_step_memory(
-    settings: GrpoSettings, shape: ModelShape, *, tokens_per_prompt: int, dtype: str = "float32"
+    settings: GrpoSettings,
+    shape: ModelShape,
+    *,
+    tokens_per_prompt: int,
+    dtype: str = "float32",
+    num_processes: int = 1,
 ) -> MemoryEstimate:
     """Estimate the memory of one GRPO step on one device, the completions at full length.
 
@@ -26,12 +31,13 @@ def estimate_step_memory(
         shape: of the model.
         tokens_per_prompt: of the longest prompts.
         dtype: of the weights.
+        num_processes: that share the step, on a device each.
     """
     return estimate_memory(
         shape,
         num_trainable=_count_trainable(settings.trainable, shape),
         dtype=dtype,
-        rows=settings.prompts_per_step * settings.group_size,
+        rows=settings.prompts_per_step // num_processes * settings.group_size,
         tokens_per_row=tokens_per_prompt + settings.max_new_tokens,
         new_tokens=settings.max_new_tokens,
         is_checkpointed=settings.gradient_checkpointing,
@@ -82,6 +88,7 @@ def preview_grpo(
     grpo: GrpoSettings,
     num_prompts: int,
     tokens_per_prompt: int,
+    num_processes: int = 1,
 ) -> tuple[list[tuple[str, str]], list[str]]:
     """Return facts and problems of training a model by SFT and then GRPO, for a dry run.
 
@@ -95,7 +102,11 @@ def preview_grpo(
         return facts, problems
     problems += check_blocks(shape, {"grpo": grpo, **({"sft": sft} if sft else {})})
     memory = estimate_step_memory(
-        grpo, shape, tokens_per_prompt=tokens_per_prompt, dtype=model.dtype
+        grpo,
+        shape,
+        tokens_per_prompt=tokens_per_prompt,
+        dtype=model.dtype,
+        num_processes=num_processes,
     )
     return [*facts, ("memory estimate", memory.describe("a GRPO step"))], problems
 

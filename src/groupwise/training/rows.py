@@ -158,11 +158,13 @@ class ReadAhead:
         collate: makes a batch of the rows at these places; it is called by another thread, one
             call at a time.
         num_rows: places are below this.
+        num_processes: that read batches of this size in turn.
     """
 
-    def __init__(self, collate: Collate, *, num_rows: int) -> None:
+    def __init__(self, collate: Collate, *, num_rows: int, num_processes: int = 1) -> None:
         self.collate = collate
         self.num_rows = num_rows
+        self.num_processes = num_processes
         self._pool = ThreadPoolExecutor(1, thread_name_prefix="read-ahead")
         self._expected: tuple[list[int], Future[Any]] | None = None
 
@@ -173,7 +175,7 @@ class ReadAhead:
             batch = expected[1].result()
         else:
             batch = self._pool.submit(self.collate, places).result()
-        start = places[-1] + 1
+        start = places[-1] + 1 + (self.num_processes - 1) * len(places)
         coming = list(range(start, min(start + len(places), self.num_rows)))
         if coming:
             self._expected = coming, self._pool.submit(self.collate, coming)

@@ -14,6 +14,7 @@ from safetensors.torch import load_file, save_file
 from groupwise.core import TrainingError, read_jsonl, write_json
 from groupwise.models import list_trainable
 from groupwise.training.callbacks import CheckHeldout, HeldoutRows
+from groupwise.training.processes import ask_first, is_first_process
 from groupwise.training.settings import TrainerSettings, ValidationSettings
 from groupwise.training.trackers import Trackers
 from groupwise.training.workspace import Workspace
@@ -56,7 +57,8 @@ class BestOnValidation(HeldoutRows):
                 "weights that are spread over processes are kept in checkpoints alone",
                 fix="set validation.select to last",
             )
-        rows = read_jsonl(self.path) if self.path.is_file() else []
+        # Once: the first process has dropped rows of steps that will be done again.
+        rows = ask_first(lambda: read_jsonl(self.path) if self.path.is_file() else [])
         for row in rows:
             if names := [name for name in row if name.startswith(_LOOK)]:
                 self.chosen_by = names[0].removeprefix(_LOOK)
@@ -72,7 +74,7 @@ class BestOnValidation(HeldoutRows):
         self.looks[state.global_step] = self.values[self.chosen_by]
         self.num_items = int(self.values.get("n", 0))
         is_best = self.best_step == state.global_step
-        if is_best and self.settings.select == "best":
+        if is_best and self.settings.select == "best" and is_first_process():
             self._keep(model, is_only=args.save_strategy == "no")
         num_worse = sum(step > self.best_step for step in self.looks)
         if self.settings.patience is not None and num_worse >= self.settings.patience:
@@ -81,7 +83,8 @@ class BestOnValidation(HeldoutRows):
 
     def on_save(self, args, state, control, **_: Any) -> None:
         """Drop what was kept before the best look: no checkpoint leads back there any more."""
-        self._drop_others()
+        if is_first_process():
+            self._drop_others()
 
     def finish(self, model: Any) -> Mapping[str, int]:
         """Put the chosen weights into the model; return what the looks add to the budget.

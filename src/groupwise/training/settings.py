@@ -118,7 +118,7 @@ class SftSettings(TrainerSettings):
 
     Attributes:
         epochs: passes over the rows.
-        batch_size: rows per device and micro-batch.
+        batch_size: rows per micro-batch, over all processes.
         label_smoothing: share of the target mass spread over the vocabulary.
         augmentation: random changes of pictures; None: none.
     """
@@ -233,8 +233,8 @@ class GrpoSettings(TrainerSettings):
     Attributes:
         epochs: passes over the prompts.
         max_steps: updates after which training ends, if the epochs have not ended it before.
-        prompts_per_step: groups per device and micro-batch; prompts that do not fill a round are
-            left out of an epoch (others in each).
+        prompts_per_step: groups per micro-batch, over all processes; prompts that do not fill a
+            round are left out of an epoch (others in each).
         steps_per_generation: micro-batches per round, whose completions are sampled at once; a
             multiple of ``gradient_accumulation``, which it is if None.
         num_iterations: passes over the completions of a round.

@@ -6,7 +6,7 @@ that is killed and continued sees exactly the rows of an uninterrupted one.
 
 import random
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from operator import itemgetter
 from pathlib import Path
 from typing import Any
@@ -24,14 +24,15 @@ from groupwise.training.callbacks import (
     WholeCheckpoints,
 )
 from groupwise.training.curriculum import rank_difficulties
-from groupwise.training.rows import ReadAhead, RowCollator
+from groupwise.training.processes import count_processes, divide_batch, is_first_process
+from groupwise.training.rows import IGNORED, ReadAhead, RowCollator
 from groupwise.training.selection import open_looks
 from groupwise.training.settings import GrpoSettings, SftSettings
 from groupwise.training.sft_rows import RowsOfEpoch
 from groupwise.training.trackers import Trackers
 from groupwise.training.workspace import (
     Workspace,
-    find_last_checkpoint,
+    find_start,
     load_weights,
     remove_checkpoints,
     write_budget,
@@ -58,6 +59,7 @@ def make_control_settings(sft: SftSettings, grpo: GrpoSettings) -> SftSettings:
 
 def make_sft_trainer(**named: Any) -> Any:
     """Return an SFTTrainer; ``named`` are SFTTrainer's own arguments."""
+    import torch
     from transformers import PrinterCallback
     from trl.trainer.sft_trainer import SFTTrainer
 
@@ -75,7 +77,9 @@ def make_sft_trainer(**named: Any) -> Any:
         def log(self, logs: dict[str, float], start_time: float | None = None) -> None:
             if "loss" in logs:
                 now = time.perf_counter()
-                logs["tokens_per_s"] = self.num_new_tokens / (now - self.counted_from)
+                own = torch.tensor(self.num_new_tokens, device=self.accelerator.device)
+                num_tokens: Any = self.accelerator.reduce(own, "sum")
+                logs["tokens_per_s"] = int(num_tokens) / (now - self.counted_from)
                 self.num_new_tokens, self.counted_from = 0, now
             super().log(logs, start_time)
 
@@ -117,12 +121,14 @@ def train_sft(
     Writes ``metrics.jsonl``, ``budget.json`` and checkpoints to the workspace; if whole
     checkpoints are already there, training continues from the newest. Before it starts, stderr
     says what trains. ``check_heldout`` is called every ``heldout_every_steps``, or as
-    ``validation`` says; its values go to the metrics.
+    ``validation`` says; its values go to the metrics. Of several processes that were started for
+    this each computes its part of every batch, and the first writes.
 
     Raises:
         TrainingError: if there are no rows, if epochs differ in their number of rows, if
             ``easy_first`` finds no difficulty, if the warm-up of the learning rate takes all
-            steps, or if memory does not suffice.
+            steps, if processes cannot share a batch or go on from what others left, or if memory
+            does not suffice.
         ModelError: if no parameter trains, or the model is inside a PEFT model.
     """
     from datasets import Dataset
@@ -139,17 +145,20 @@ def train_sft(
     arguments = SFTConfig(
         **build_arguments(settings, workspace, dtype=policy.model.dtype),
         num_train_epochs=1,
-        per_device_train_batch_size=settings.batch_size,
+        per_device_train_batch_size=divide_batch(settings.batch_size, setting="batch_size"),
         label_smoothing_factor=settings.label_smoothing,
         max_length=None,
         dataset_kwargs={"skip_prepare_dataset": True},
         train_sampling_strategy="sequential",
     )
     collate = RowCollator(policy, augmentation=settings.augmentation, seed=workspace.seed)
+    num_places = count_places(len(schedule), batch_size=settings.batch_size)
     read = ReadAhead(
-        lambda places: collate([schedule[place] for place in places]), num_rows=len(schedule)
+        lambda places: collate_places(collate, schedule, places),
+        num_rows=num_places,
+        num_processes=count_processes(),
     )
-    trackers = Trackers(settings.report_to)
+    trackers = Trackers(settings.report_to if is_first_process() else ())
     looks = open_looks(settings, workspace, check_heldout, trackers=trackers)
     with (
         StepProgress(workspace.folder.name, shown={"loss": "loss"}) as progress,
@@ -158,7 +167,7 @@ def train_sft(
         trainer = make_sft_trainer(
             model=model,
             args=arguments,
-            train_dataset=Dataset.from_dict({"place": list(range(len(schedule)))}),
+            train_dataset=Dataset.from_dict({"place": list(range(num_places))}),
             processing_class=policy.processor,
             data_collator=lambda items: read([item["place"] for item in items]),
             callbacks=[
@@ -177,16 +186,17 @@ def train_sft(
                 progress,
             ],
         )
-        trainer.train(resume_from_checkpoint=find_last_checkpoint(workspace.folder))
+        trainer.train(resume_from_checkpoint=find_start(workspace.folder))
     taught = schedule[: trainer.state.global_step * trainer.get_total_train_batch_size(arguments)]
-    write_budget(
-        workspace.folder,
-        num_steps=trainer.state.global_step,
-        num_samples=len(taught),
-        num_tokens=sum(len(collate.encode_target(row)) for _, _, row in taught),
-        **(looks.finish(model) if looks else {}),
-    )
-    remove_checkpoints(workspace.folder)
+    if is_first_process():
+        write_budget(
+            workspace.folder,
+            num_steps=trainer.state.global_step,
+            num_samples=len(taught),
+            num_tokens=sum(len(collate.encode_target(row)) for _, _, row in taught),
+            **(looks.finish(model) if looks else {}),
+        )
+        remove_checkpoints(workspace.folder)
     model.eval()
     return policy
 
@@ -213,6 +223,24 @@ def lay_out_rows(
     if len(sizes) > 1:
         raise TrainingError("epochs differ in their number of rows", got=sorted(sizes))
     return schedule
+
+
+def count_places(num_rows: int, *, batch_size: int) -> int:
+    """Return the places of a schedule: of several processes none goes without in the last batch."""
+    if count_processes() == 1:
+        return num_rows
+    return -(-num_rows // batch_size) * batch_size
+
+
+def collate_places(
+    collate: RowCollator, schedule: Sequence[tuple[int, int, Any]], places: Sequence[int]
+) -> dict[str, Any]:
+    """Return a batch; places behind the schedule have a row of which nothing is learned."""
+    batch = collate([schedule[place % len(schedule)] for place in places])
+    for row, place in enumerate(places):
+        if place >= len(schedule):
+            batch["labels"][row] = IGNORED
+    return batch
 
 
 def _rename_metrics(logs: Mapping[str, float]) -> dict[str, float]:

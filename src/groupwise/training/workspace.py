@@ -8,6 +8,7 @@ from typing import Any
 
 from groupwise.core import TrainingError, find_unlike, read_jsonl, write_digests, write_json
 from groupwise.models import refuse_pickled
+from groupwise.training.processes import count_processes
 
 
 @dataclass(frozen=True)
@@ -67,6 +68,24 @@ def find_last_checkpoint(folder: Path) -> Path | None:
     last = max(found, key=read_step, default=None)
     if last is not None:
         check_checkpoint(last)
+    return last
+
+
+def find_start(folder: Path) -> Path | None:
+    """Return the checkpoint that these processes go on from, or None: there is none.
+
+    Raises:
+        TrainingError: if it was changed since, or another number of processes wrote it: what each
+            has left in the middle of a round is its own part of it.
+    """
+    last = find_last_checkpoint(folder)
+    num_writers = 0 if last is None else len(list(last.glob("rng_state*.pth")))
+    if num_writers not in (0, count_processes()):
+        raise TrainingError(
+            f"{last} was written by {num_writers} training together",
+            got=f"compute.processes {count_processes()}",
+            fix="set it back, or delete the training's checkpoints to start it again",
+        )
     return last
 
 

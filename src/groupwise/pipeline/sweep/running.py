@@ -8,8 +8,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal
 
-from groupwise.core import RunError, RunFolder, write_json
-from groupwise.pipeline.sweep.children import Child, SweepClock, start_child, stop_children
+from groupwise.core import RunError, RunFolder, stop_children, write_json
+from groupwise.pipeline.sweep.children import RunningCell, SweepClock, start_cell
 from groupwise.pipeline.sweep.planning import PlannedCell, SweepPlan
 from groupwise.pipeline.sweep.record import (
     RECORD,
@@ -131,7 +131,7 @@ class _Runner:
         self._report = report
         self._waiting = cells
         self._busy: dict[str, float] = {}
-        self._children: list[Child] = []
+        self._running: list[RunningCell] = []
         self._clock = SweepClock()
         self._num_done = 0
         self._num_failed = 0
@@ -139,12 +139,12 @@ class _Runner:
     def run(self) -> None:
         try:
             self._keep_finished()
-            while self._waiting or self._children:
-                while len(self._children) < self._jobs and (cell := self._choose()) is not None:
+            while self._waiting or self._running:
+                while len(self._running) < self._jobs and (cell := self._choose()) is not None:
                     self._start(cell)
                 time.sleep(_POLL_S)
-                for child in [c for c in self._children if c.process.poll() is not None]:
-                    self._end(child)
+                for one in [r for r in self._running if r.child.process.poll() is not None]:
+                    self._end(one)
         finally:
             self._stop()
 
@@ -172,7 +172,7 @@ class _Runner:
         """Return the next cell, one that shares no work with the running ones if there is any."""
         now = time.monotonic()
         free = [cell for cell in self._waiting if self._busy.get(cell.name, 0.0) <= now]
-        running = [child.cell for child in self._children]
+        running = [one.cell for one in self._running]
         return min(free, key=lambda c: self._clock.count_open(c, running), default=None)
 
     def _start(self, cell: PlannedCell) -> None:
@@ -189,36 +189,37 @@ class _Runner:
             self._keep(cell, is_noted=False)
             return
         self._waiting.remove(cell)
-        child = start_child(self._plan, cell)
-        self._children.append(child)
-        process = describe_process(child.process.pid)
+        started = start_cell(self._plan, cell)
+        self._running.append(started)
+        process = describe_process(started.child.process.pid)
         append_state(self._plan.folder, cell.name, "running", **process)
         self._tell(cell, "started")
 
-    def _end(self, child: Child) -> None:
-        self._children.remove(child)
+    def _end(self, ended: RunningCell) -> None:
+        self._running.remove(ended)
+        cell, child = ended.cell, ended.child
         code, duration_s = child.process.returncode, round(child.duration_s, 3)
         if code == 0:
             self._num_done += 1
-            self._clock.add(child.cell, duration_s)
-            append_state(self._plan.folder, child.cell.name, "done", duration_s=duration_s)
-            self._tell(child.cell, "done", duration_s)
+            self._clock.add(cell, duration_s)
+            append_state(self._plan.folder, cell.name, "done", duration_s=duration_s)
+            self._tell(cell, "done", duration_s)
             return
         self._num_failed += 1
         error = child.describe_failure()
         more = {"exit_code": code, "error": error, "log": str(child.log)}
-        append_state(self._plan.folder, child.cell.name, "failed", duration_s=duration_s, **more)
-        self._tell(child.cell, "failed", duration_s, error)
+        append_state(self._plan.folder, cell.name, "failed", duration_s=duration_s, **more)
+        self._tell(cell, "failed", duration_s, error)
 
     def _stop(self) -> None:
-        stop_children(self._children)
-        for child in self._children:
-            append_state(self._plan.folder, child.cell.name, "waiting")
+        stop_children([one.child for one in self._running])
+        for one in self._running:
+            append_state(self._plan.folder, one.cell.name, "waiting")
 
     def _tell(
         self, cell: PlannedCell, event: CellEvent, duration_s: float | None = None, error: str = ""
     ) -> None:
-        left = [*self._waiting, *(child.cell for child in self._children)]
+        left = [*self._waiting, *(one.cell for one in self._running)]
         self._report(
             SweepProgress(
                 cell=cell.name,
@@ -226,7 +227,7 @@ class _Runner:
                 num_cells=self._num_cells,
                 num_done=self._num_done,
                 num_failed=self._num_failed,
-                num_running=len(self._children),
+                num_running=len(self._running),
                 left_s=self._clock.estimate_s(left, self._jobs),
                 duration_s=duration_s,
                 error=error,

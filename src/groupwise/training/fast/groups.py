@@ -80,12 +80,12 @@ def shuffle_groups(prompt_numbers: torch.Tensor) -> torch.Tensor:
     return torch.argsort(rank[places], stable=True)
 
 
-def split_batch(batch: dict[str, Any], num_parts: int) -> list[Any]:
-    """Shuffle the groups of a round's batch and split it into equal parts."""
-    order = shuffle_groups(batch["prompt_numbers"])
-    parts: list[Any] = split_tensor_dict(
-        take_rows(split_pixel_values_by_grid(batch), order), num_parts
-    )
+def split_batch(batch: dict[str, Any], num_parts: int, *, is_shuffled: bool) -> list[Any]:
+    """Split a round's batch into equal parts; its groups are shuffled before, or are already."""
+    rows: dict[str, Any] = split_pixel_values_by_grid(batch)
+    if not is_shuffled:
+        rows = take_rows(rows, shuffle_groups(batch["prompt_numbers"]))
+    parts: list[Any] = split_tensor_dict(rows, num_parts)
     return [unsplit_pixel_values_by_grid(part) for part in parts]
 
 

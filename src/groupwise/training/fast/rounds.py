@@ -112,8 +112,10 @@ def load_progress(trainer: Any, folder: Path) -> None:
 
 def _load_values(path: Path, device: torch.device) -> dict[str, Any]:
     """Return the tensors and plain values of a file; nothing else is unpickled."""
+    # Among several processes on a CPU Accelerate calls it cpu:0, which torch.load does not know.
+    place = "cpu" if device.type == "cpu" else device
     try:
-        return torch.load(path, map_location=device, weights_only=True)
+        return torch.load(path, map_location=place, weights_only=True)
     except (UnpicklingError, RuntimeError) as error:
         raise TrainingError(
             f"{path} holds something else than tensors and plain values",

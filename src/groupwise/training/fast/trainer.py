@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from accelerate.utils import gather_object
 from trl.trainer.grpo_trainer import GRPOTrainer
 
 from groupwise.core import TrainingError
@@ -160,7 +161,11 @@ class FastGRPOTrainer(_Base):
         num_steps = self.args.steps_per_generation
         if self._step % (num_steps * self.num_iterations) == 0 or self._buffered_inputs is None:
             batch = self._generate_and_score_completions(generation_batch)
-            self._buffered_inputs = split_batch(batch, num_steps) if num_steps > 1 else [batch]
+            # Rows with seeds were laid out in an order that any number of processes shares.
+            is_laid_out = "sampling_seed" in generation_batch[0]
+            self._buffered_inputs = (
+                split_batch(batch, num_steps, is_shuffled=is_laid_out) if num_steps > 1 else [batch]
+            )
         return self._buffered_inputs[self._step % num_steps]
 
     def _generate_and_score_completions(self, inputs: list[dict[str, Any]]) -> dict[str, Any]:
@@ -385,6 +390,7 @@ class FastGRPOTrainer(_Base):
         """Log counts since the last row of a training, too: unlike means they add up."""
         if "loss" in logs:
             logs |= self._take_counts()
+            self._join_skipped()
         super().log(logs, *given)
 
     def _take_counts(self) -> dict[str, int]:
@@ -393,6 +399,13 @@ class FastGRPOTrainer(_Base):
             own = torch.tensor(counts["num_skipped_rows"], device=self.accelerator.device)
             counts["num_skipped_rows"] = int(self.accelerator.reduce(own, "sum"))
         return counts
+
+    def _join_skipped(self) -> None:
+        """Let the share of skipped rows be that of all processes."""
+        parts = gather_object([self._metrics["train"].get("skipped_rows", [])])
+        joined = [share for part in parts for share in part]
+        if joined:
+            self._metrics["train"]["skipped_rows"] = joined
 
     # ---- resuming ------------------------------------------------------------------------------
 

@@ -1,0 +1,110 @@
+"""Child processes with a log, which die with the process that started them, however it ends."""
+
+import ctypes
+import os
+import signal
+import subprocess
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+_NUM_LAST_LINES = 8
+_MAX_LINE = 500
+_PR_SET_PDEATHSIG = 1
+
+
+@dataclass(frozen=True, slots=True)
+class ChildProcess:
+    """A process that was started here, in a process group of its own.
+
+    Attributes:
+        process: it.
+        log: what it says, appended to what earlier ones said.
+        log_start: where it begins in the log, bytes.
+        started_s: by the monotonic clock.
+    """
+
+    process: subprocess.Popen[bytes]
+    log: Path
+    log_start: int
+    started_s: float
+
+    @property
+    def duration_s(self) -> float:
+        """Seconds since it was started."""
+        return time.monotonic() - self.started_s
+
+    def describe_end(self) -> str:
+        """Return how it ended: by a signal, or with an exit code."""
+        code = self.process.returncode
+        return f"killed by {signal.Signals(-code).name}" if code < 0 else f"exit code {code}"
+
+    def describe_failure(self) -> str:
+        """Return how it ended and the last lines that it said."""
+        with self.log.open("rb") as stream:
+            stream.seek(self.log_start)
+            lines = stream.read().decode(errors="replace").splitlines()
+        last = [line[:_MAX_LINE] for line in lines if line.strip()][-_NUM_LAST_LINES:]
+        return "\n".join([self.describe_end(), *last])
+
+
+def start_child(
+    command: Sequence[str], *, log: Path, title: str, env: Mapping[str, str] | None = None
+) -> ChildProcess:
+    """Start a child process.
+
+    Args:
+        command: what to run.
+        log: takes the title, and then what it says.
+        title: a line.
+        env: its environment; None: that of this process.
+    """
+    log.parent.mkdir(exist_ok=True)
+    with log.open("ab") as stream:
+        start = stream.tell()
+        stream.write(f"{title}\n".encode())
+        stream.flush()
+        process = subprocess.Popen(
+            command,
+            stdin=subprocess.DEVNULL,
+            stdout=stream,
+            stderr=subprocess.STDOUT,
+            env=env,
+            process_group=0,
+            preexec_fn=_make_dependent(os.getpid()),
+        )
+    return ChildProcess(process, log, start, time.monotonic())
+
+
+def stop_children(children: Sequence[ChildProcess], *, patience_s: float = 60.0) -> None:
+    """Ask all to stop and wait for them; those that do not, or a second Ctrl-C, are killed."""
+    deadline_s = time.monotonic() + patience_s
+    try:
+        for child in children:
+            _signal_group(child, signal.SIGTERM)
+        for child in children:
+            child.process.wait(max(0.0, deadline_s - time.monotonic()))
+    except (KeyboardInterrupt, subprocess.TimeoutExpired):
+        for child in children:
+            _signal_group(child, signal.SIGKILL)
+        for child in children:
+            child.process.wait()
+
+
+def _signal_group(child: ChildProcess, number: signal.Signals) -> None:
+    if child.process.poll() is None:
+        os.killpg(child.process.pid, number)
+
+
+def _make_dependent(parent: int) -> Callable[[], None]:
+    """Return what a new process does first: on Linux, ask to be killed when its parent dies."""
+    prctl = getattr(ctypes.CDLL(None), "prctl", None)
+
+    def depend() -> None:
+        if prctl is not None:
+            prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+            if os.getppid() != parent:
+                os.kill(os.getpid(), signal.SIGKILL)
+
+    return depend

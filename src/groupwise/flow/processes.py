@@ -1,0 +1,210 @@
+"""A training by several processes of this machine: started, followed, ended and started again.
+
+The run's own process trains nothing then. One that dies takes the others with it: they cannot go
+on without its part of a step, so all begin again where the last whole checkpoint was written.
+"""
+
+import os
+import socket
+import sys
+import tempfile
+import time
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from groupwise.core import (
+    ChildProcess,
+    TrainingError,
+    list_gpus,
+    read_json,
+    start_child,
+    stop_children,
+    write_json,
+)
+from groupwise.flow.settings import ComputeSettings, FlowConfig
+from groupwise.flow.worker import Job
+from groupwise.pipeline import StepContext
+from groupwise.training import find_last_checkpoint, read_step
+
+RECORD = "processes.json"
+LOGS = "processes"
+WORKER = "groupwise.flow.worker"
+_POLL_S = 0.1
+_PATIENCE_S = 10.0
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """Which processes train together.
+
+    Attributes:
+        processes: how many.
+        device: ``cpu``, or ``cuda`` with one GPU each.
+        backend: how they exchange gradients.
+    """
+
+    processes: int
+    device: str
+    backend: str
+
+
+def find_layout(compute: ComputeSettings) -> Layout:
+    """Return how this machine trains by so many processes.
+
+    Raises:
+        TrainingError: if it has fewer GPUs.
+    """
+    num_gpus = len(list_gpus())
+    if num_gpus == 0:
+        return Layout(compute.processes, "cpu", "gloo")
+    if compute.processes > num_gpus:
+        raise TrainingError(
+            f"compute.processes {compute.processes} need a GPU each",
+            got=f"{num_gpus}",
+            fix="lower it, or hide the GPUs (CUDA_VISIBLE_DEVICES=) to train on the CPU",
+        )
+    return Layout(compute.processes, "cuda", "nccl")
+
+
+def describe_layout(config: FlowConfig) -> list[tuple[str, str]]:
+    """Return what a dry run says of several processes; nothing of one.
+
+    Raises:
+        TrainingError: as ``find_layout``.
+    """
+    if config.compute.processes == 1:
+        return []
+    layout = find_layout(config.compute)
+    shares = {"prompts of grpo": config.grpo.prompts_per_step}
+    if config.sft is not None:
+        shares = {"rows of sft": config.sft.batch_size, **shares}
+    each = ", ".join(f"{size // layout.processes} of {size} {n}" for n, size in shares.items())
+    told = f"{layout.processes} on {layout.device} ({layout.backend}); each takes {each} at a time"
+    return [("processes", told)]
+
+
+def work_together(context: StepContext, compute: ComputeSettings) -> None:
+    """Let processes do a step's work together, and start them again when one has died.
+
+    Their logs are kept in the step's folder, with a record of the layout and of every restart.
+
+    Raises:
+        TrainingError: if one refuses to train, in its words; if they die more often than
+            ``max_restarts``.
+    """
+    layout, record = find_layout(compute), context.folder / RECORD
+    restarts: list[dict[str, Any]] = []
+    if context.is_resumed and record.is_file():
+        restarts = read_json(record, dict)["restarts"]
+    num_before = len(restarts)
+    while True:
+        write_json(record, {**asdict(layout), "restarts": restarts})
+        # Here and now: it removes torn checkpoints, which must not happen in all of them at once.
+        start = find_last_checkpoint(context.folder)
+        at = "the start" if start is None else f"step {read_step(start)}"
+        context.say(f"{layout.processes} processes on {layout.device} train from {at}")
+        failure = _train_once(context, layout)
+        if failure is None:
+            return
+        if len(restarts) - num_before == compute.max_restarts:
+            raise TrainingError(
+                f"training stopped after {compute.max_restarts} restarts: {failure}",
+                fix=f"see {context.folder / LOGS}; --resume goes on from the last checkpoint",
+            )
+        restarts.append({"at": datetime.now(UTC).isoformat(timespec="seconds"), "why": failure})
+        context.say(f"{failure}; all end and start again")
+
+
+def _train_once(context: StepContext, layout: Layout) -> str | None:
+    """Return how a process died; None: all have done their work.
+
+    Raises:
+        TrainingError: if one refuses to train, in its words.
+    """
+    with tempfile.TemporaryDirectory(prefix="groupwise-") as meeting:
+        job = Job(
+            run=str(context.run),
+            step=context.name,
+            is_resumed=context.is_resumed,
+            inputs=dict(context.inputs),
+            backend=layout.backend,
+            meeting=str(Path(meeting).resolve()),
+        )
+        children = _start(job, layout, context.folder / LOGS)
+        follow = _Follower(children[0])
+        try:
+            while all(child.process.poll() in (None, 0) for child in children):
+                follow()
+                if all(child.process.poll() == 0 for child in children):
+                    return None
+                time.sleep(_POLL_S)
+            dead = [
+                f"process {rank} {child.describe_end()}"
+                for rank, child in enumerate(children)
+                if child.process.poll() not in (None, 0)
+            ]
+        finally:
+            stop_children(children, patience_s=_PATIENCE_S)
+            follow()
+        refused = job.read_refusal()
+    if refused is not None:
+        raise TrainingError(refused)
+    return ", ".join(dead)
+
+
+def _start(job: Job, layout: Layout, logs: Path) -> list[ChildProcess]:
+    # -P: the working folder is no place to import from, as with the installed command.
+    command = [sys.executable, "-P", "-m", WORKER, job.to_json()]
+    children: list[ChildProcess] = []
+    try:
+        for rank in range(layout.processes):
+            title = f"process {rank} of {layout.processes}, {datetime.now(UTC).isoformat()}"
+            env = {**os.environ, **_describe_place(rank, layout)}
+            log = logs / f"{rank}.log"
+            children.append(start_child(command, log=log, title=title, env=env))
+    except BaseException:
+        stop_children(children, patience_s=_PATIENCE_S)
+        raise
+    return children
+
+
+def _describe_place(rank: int, layout: Layout) -> Mapping[str, str]:
+    """Return what a process is told by its environment, under the names that all launchers use."""
+    num_cpus = len(os.sched_getaffinity(0))
+    loopback = next(name for _, name in socket.if_nameindex() if name.startswith("lo"))
+    return {
+        "RANK": str(rank),
+        "LOCAL_RANK": str(rank),
+        "WORLD_SIZE": str(layout.processes),
+        "LOCAL_WORLD_SIZE": str(layout.processes),
+        "ACCELERATE_USE_CPU": "true" if layout.device == "cpu" else "false",
+        "GLOO_SOCKET_IFNAME": loopback,
+        "NCCL_SOCKET_IFNAME": loopback,
+        # Or DDP warns, in every training, that it looked for weights without a gradient.
+        "TORCH_CPP_LOG_LEVEL": os.environ.get("TORCH_CPP_LOG_LEVEL", "ERROR"),
+        "OMP_NUM_THREADS": os.environ.get(
+            "OMP_NUM_THREADS", str(max(1, num_cpus // layout.processes))
+        ),
+    }
+
+
+class _Follower:
+    """Passes on what a child says, whole lines, as if its work were done here."""
+
+    def __init__(self, child: ChildProcess) -> None:
+        self._log, self._place, self._has_title = child.log, child.log_start, False
+
+    def __call__(self) -> None:
+        with self._log.open("rb") as stream:
+            stream.seek(self._place)
+            said = stream.read()
+        whole = said[: said.rfind(b"\n") + 1]
+        self._place += len(whole)
+        lines = whole.decode(errors="replace").splitlines(keepends=True)
+        if lines and not self._has_title:
+            self._has_title, lines = True, lines[1:]
+        sys.stderr.write("".join(lines))
+        sys.stderr.flush()

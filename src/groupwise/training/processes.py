@@ -1,0 +1,54 @@
+"""This process among those that train together, as who started it says in the environment."""
+
+import os
+from collections.abc import Callable
+from typing import TypeVar
+
+from groupwise.core import TrainingError
+
+T = TypeVar("T")
+
+
+def count_processes() -> int:
+    """Return how many processes train together; 1: this one is alone."""
+    return int(os.environ.get("WORLD_SIZE", "1"))
+
+
+def find_rank() -> int:
+    """Return the number of this process among them, from 0 on."""
+    return int(os.environ.get("RANK", "0"))
+
+
+def is_first_process() -> bool:
+    """Return whether this process writes what a training leaves: the others only compute."""
+    return find_rank() == 0
+
+
+def divide_batch(num_rows: int, *, setting: str) -> int:
+    """Return the rows of a batch that fall to each process.
+
+    Args:
+        num_rows: of the batch, over all processes.
+        setting: that says so, for the message.
+
+    Raises:
+        TrainingError: if the processes cannot have as many each.
+    """
+    num_processes = count_processes()
+    if num_rows % num_processes:
+        raise TrainingError(
+            f"{setting} {num_rows} cannot be shared equally by {num_processes} processes",
+            fix="make it a multiple of their number",
+        )
+    return num_rows // num_processes
+
+
+def ask_first(make: Callable[[], T]) -> T:
+    """Return in every process what ``make`` returns in the first; only there it is called."""
+    from accelerate.utils import broadcast_object_list
+
+    if count_processes() == 1:
+        return make()
+    found = [make() if is_first_process() else None]
+    broadcast_object_list(found)
+    return found[0]  # pyright: ignore[reportReturnType] (the first process's)
