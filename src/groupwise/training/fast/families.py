@@ -1,0 +1,37 @@
+"""Which families of models share prompts: those whose shared passes were compared with plain ones.
+
+A family is an entry here and one in the tests; what nobody has tried falls back.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+from groupwise.training.fast.shared import find_text_model, list_block_types
+
+_FULL = frozenset({"full_attention"})
+_WINDOWS = _FULL | {"sliding_attention"}
+
+# Types of blocks that were compared, by the type of the text model.
+_TEXT: Mapping[str, frozenset[str]] = {
+    "llama": _FULL,
+    "mistral": _WINDOWS,
+    "qwen2": _FULL,
+    "qwen2_5_vl_text": _FULL,
+    "qwen3": _FULL,
+    "qwen3_vl_text": _FULL,
+}
+_VISION = frozenset({"qwen2_5_vl", "qwen3_vl"})
+
+
+def find_family_obstacle(backbone: Any) -> str | None:
+    """Return why prompts cannot be shared by a model of this family, or None if they can."""
+    text = find_text_model(backbone)
+    if text is not backbone and backbone.config.model_type not in _VISION:
+        return f"models of type {backbone.config.model_type} are not known to allow it"
+    known = _TEXT.get(text.config.model_type)
+    if known is None:
+        return f"models of type {text.config.model_type} are not known to allow it"
+    unknown = set(list_block_types(text.config)) - known
+    if unknown:
+        return f"its layers are of type {sorted(unknown)[0]}"
+    return None

@@ -1,0 +1,62 @@
+"""Every family that shares prompts samples the parent class's tokens and computes its passes."""
+
+import pytest
+
+from groupwise.training.fast.support import find_backbone, find_obstacle
+from groupwise.training.settings import SpeedSettings
+
+FAMILIES = ("mistral", "mistral_windows")
+# Prompts of one, and of several windows of the models that have some.
+LENGTHS = (1, 20)
+
+
+@pytest.fixture
+def compare(grpo, pairs, keep_order):
+    """Sample, score and update with both trainers; check every step."""
+
+    def run(family, trained, **options):
+        speed = SpeedSettings(shared_prefix="on")
+        rows = grpo.make_rows(3, lengths=LENGTHS)
+        both = [pairs.make(family, trained, speed=s, beta=0.1, **options) for s in (None, speed)]
+        num_passes = 0
+        for seed in range(2):
+            parent, fast = (stepped.update(rows, seed=seed) for stepped in both)
+            said = [stepped.batches[-1]["completion_ids"] for stepped in both]
+            assert said[0].equal(said[1])
+            assert len(said[0].unique(dim=0)) > 2
+            assert grpo.measure_log_probs(parent, fast) < 1e-5
+            assert grpo.measure_difference(parent.gradients, fast.gradients) < 1e-4
+            num_passes += len(parent.log_probs)
+        assert both[1].num_shared >= num_passes
+
+    return run
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_a_family_shares_prompts(policies, family):
+    assert find_obstacle(find_backbone(policies.build(family, "full"))) is None
+
+
+@pytest.mark.parametrize("trained", ["sft", "full"])
+@pytest.mark.parametrize("family", FAMILIES)
+def test_sampled_and_scored(compare, family, trained):
+    compare(family, trained, num_iterations=2)
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_gradient_checkpointing(compare, family):
+    compare(family, "all", gradient_checkpointing=True)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("family", FAMILIES)
+def test_eager_attention(compare, policies, monkeypatch, family):
+    own = policies.build
+
+    def build(*given):
+        model = own(*given)
+        model.set_attn_implementation("eager")
+        return model
+
+    monkeypatch.setattr(policies, "build", build)
+    compare(family, "sft")
