@@ -5,7 +5,7 @@ import pytest
 from groupwise.training.fast.support import find_backbone, find_obstacle
 from groupwise.training.settings import SpeedSettings
 
-FAMILIES = ("mistral", "mistral_windows")
+FAMILIES = ("mistral", "mistral_windows", "qwen3_moe")
 # Prompts of one, and of several windows of the models that have some.
 LENGTHS = (1, 20)
 
@@ -17,7 +17,8 @@ def compare(grpo, pairs, keep_order):
     def run(family, trained, **options):
         speed = SpeedSettings(shared_prefix="on")
         rows = grpo.make_rows(3, lengths=LENGTHS)
-        both = [pairs.make(family, trained, speed=s, beta=0.1, **options) for s in (None, speed)]
+        options = {"beta": 0.1, "router_aux_loss_coef": 0.0} | options
+        both = [pairs.make(family, trained, speed=levers, **options) for levers in (None, speed)]
         num_passes = 0
         for seed in range(2):
             parent, fast = (stepped.update(rows, seed=seed) for stepped in both)

@@ -18,6 +18,7 @@ _TEXT: Mapping[str, frozenset[str]] = {
     "qwen2": _FULL,
     "qwen2_5_vl_text": _FULL,
     "qwen3": _FULL,
+    "qwen3_moe": _FULL,
     "qwen3_vl_text": _FULL,
 }
 _VISION = frozenset({"qwen2_5_vl", "qwen3_vl"})
