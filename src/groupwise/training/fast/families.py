@@ -13,6 +13,7 @@ _WINDOWS = _FULL | {"sliding_attention"}
 
 # Types of blocks that were compared, by the type of the text model.
 _TEXT: Mapping[str, frozenset[str]] = {
+    "gemma3_text": _WINDOWS,
     "llama": _FULL,
     "mistral": _WINDOWS,
     "qwen2": _FULL,
@@ -35,4 +36,6 @@ def find_family_obstacle(backbone: Any) -> str | None:
     unknown = set(list_block_types(text.config)) - known
     if unknown:
         return f"its layers are of type {sorted(unknown)[0]}"
+    if getattr(text.config, "use_bidirectional_attention", False):
+        return "its tokens attend to later ones"
     return None
