@@ -5,7 +5,7 @@ import pytest
 from groupwise.training.fast.support import find_backbone, find_obstacle
 from groupwise.training.settings import SpeedSettings
 
-FAMILIES = ("mistral", "mistral_windows", "qwen3_moe", "gemma3", "gpt_oss")
+FAMILIES = ("mistral", "mistral_windows", "qwen3_moe", "gemma3", "gpt_oss", "glm", "glm4")
 # Prompts of one, and of several windows of the models that have some.
 LENGTHS = (1, 20)
 

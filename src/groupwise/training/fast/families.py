@@ -14,6 +14,8 @@ _WINDOWS = _FULL | {"sliding_attention"}
 # Types of blocks that were compared, by the type of the text model.
 _TEXT: Mapping[str, frozenset[str]] = {
     "gemma3_text": _WINDOWS,
+    "glm": _FULL,
+    "glm4": _FULL,
     "gpt_oss": _WINDOWS,
     "llama": _FULL,
     "mistral": _WINDOWS,
