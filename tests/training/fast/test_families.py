@@ -5,9 +5,10 @@ import pytest
 from groupwise.training.fast.support import find_backbone, find_obstacle
 from groupwise.training.settings import SpeedSettings
 
-FAMILIES = ("mistral", "mistral_windows", "qwen3_moe", "gemma3", "gpt_oss", "glm", "glm4")
+FAMILIES = ("mistral", "mistral_windows", "qwen3_moe", "gemma3", "gpt_oss", "glm", "glm4", "qwen3_vl_moe")
 # Prompts of one, and of several windows of the models that have some.
 LENGTHS = (1, 20)
+PICTURES = [[(16, 24), (32, 16)], [(24, 24), (8, 16)]]
 
 
 @pytest.fixture
@@ -16,7 +17,8 @@ def compare(grpo, pairs, keep_order):
 
     def run(family, trained, **options):
         speed = SpeedSettings(shared_prefix="on")
-        rows = grpo.make_rows(3, lengths=LENGTHS)
+        sizes = PICTURES if "_vl" in family else None
+        rows = grpo.make_rows(3, lengths=LENGTHS, sizes=sizes)
         options = {"beta": 0.1, "router_aux_loss_coef": 0.0} | options
         both = [pairs.make(family, trained, speed=levers, **options) for levers in (None, speed)]
         num_passes = 0

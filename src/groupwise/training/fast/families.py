@@ -23,9 +23,10 @@ _TEXT: Mapping[str, frozenset[str]] = {
     "qwen2_5_vl_text": _FULL,
     "qwen3": _FULL,
     "qwen3_moe": _FULL,
+    "qwen3_vl_moe_text": _FULL,
     "qwen3_vl_text": _FULL,
 }
-_VISION = frozenset({"qwen2_5_vl", "qwen3_vl"})
+_VISION = frozenset({"qwen2_5_vl", "qwen3_vl", "qwen3_vl_moe"})
 
 
 def find_family_obstacle(backbone: Any) -> str | None:
