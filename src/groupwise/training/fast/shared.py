@@ -20,6 +20,8 @@ from torch import nn
 from transformers.masking_utils import create_masks_for_generate
 from transformers.modeling_outputs import BaseModelOutputWithPast
 
+from groupwise.training.fast.memory import BlockMemory
+
 
 @dataclass(frozen=True)
 class Trunk:
@@ -186,19 +188,20 @@ def _run_block(
     streams: tuple[_Stream, _Stream],
     prompt_of_row: torch.Tensor,
 ) -> tuple[torch.Tensor, torch.Tensor]:
-    def run(*states: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-        keys = _KeysOfOneBlock(prompt_of_row)
-        found = []
-        for stream, own in zip(streams, states, strict=True):
-            output = block(
-                own,
-                attention_mask=stream.masks[block_type],
-                position_embeddings=stream.rotary[block_type],
-                past_key_values=keys,
-                use_cache=True,
-            )
-            found.append(output[0] if isinstance(output, tuple) else output)
-        return found[0], found[1]
+    def call(stream: _Stream, own: torch.Tensor, memory: BlockMemory) -> torch.Tensor:
+        output = block(
+            own,
+            attention_mask=stream.masks[block_type],
+            position_embeddings=stream.rotary[block_type],
+            past_key_values=memory,
+            use_cache=True,
+        )
+        return output[0] if isinstance(output, tuple) else output
+
+    def run(prefixes: torch.Tensor, tails: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        memory = BlockMemory()
+        prefixes = call(streams[0], prefixes, memory)
+        return prefixes, call(streams[1], tails, memory.repeat(prompt_of_row))
 
     if not (getattr(block, "gradient_checkpointing", False) and block.training):
         return run(*states)
@@ -210,33 +213,14 @@ def _run_block(
         # Without an input that has a gradient it would give none to the weights either.
         tails = tails.detach().requires_grad_()
 
-    def run_whole(*states: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    def run_whole(prefixes: torch.Tensor, tails: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
         block.gradient_checkpointing = False
         try:
-            return run(*states)
+            return run(prefixes, tails)
         finally:
             block.gradient_checkpointing = True
 
     return checkpoint(run_whole, prefixes, tails)
-
-
-class _KeysOfOneBlock:
-    """Stands in for a cache: remembers the prompts' keys and values for the tails."""
-
-    def __init__(self, prompt_of_row: torch.Tensor) -> None:
-        self.prompt_of_row = prompt_of_row
-        self.prefix: tuple[torch.Tensor, torch.Tensor] | None = None
-
-    def update(
-        self, keys: torch.Tensor, values: torch.Tensor, *_: Any, **__: Any
-    ) -> tuple[torch.Tensor, torch.Tensor]:
-        """Return what to attend to, each of shape [batch, heads, tokens, head size]."""
-        if self.prefix is None:
-            self.prefix = keys, values
-            return keys, values
-        # Unlike indexing, it adds a group's gradients up in the order of its rows, always.
-        own = [part.index_select(0, self.prompt_of_row) for part in self.prefix]
-        return torch.cat([own[0], keys], dim=-2), torch.cat([own[1], values], dim=-2)
 
 
 class _SeenTokens(SimpleNamespace):
