@@ -24,7 +24,7 @@ import torch
 from grpo_models import Shape, Sizes, add_lora, make_rows
 from grpo_runner import Runner
 from grpo_step import CPU, NUM_WARM_UP, compare_first_step
-from transformers import AutoConfig, AutoModelForCausalLM
+from transformers import AutoConfig, AutoModelForCausalLM, AutoModelForImageTextToText
 
 from groupwise.core import describe_machine, write_json
 from groupwise.models import load_policy, silence_libraries, write_tiny_policy
@@ -67,6 +67,20 @@ FAMILIES: Mapping[str, tuple[str, Mapping[str, Any]]] = {
     "Qwen2, windows": ("qwen2", _ALTERNATING | {"use_sliding_window": True}),
     "Gemma 2": ("gemma2", _ALTERNATING),
     "Phi-3": ("phi3", {}),
+}
+
+# With pictures; find_obstacle is asked without weights.
+FALLBACKS = {
+    "SmolVLM": "smolvlm",
+    "Idefics3": "idefics3",
+    "LLaVA": "llava",
+    "Gemma 3 with pictures": "gemma3",
+    "Qwen3.5 with pictures": "qwen3_5",
+}
+UNTESTED = {
+    "Qwen2.5-VL": "timed by grpo_step.py",
+    "Qwen3-VL": "exact in the tests, no step was timed",
+    "Qwen3-VL-MoE": "exact in the tests, no step was timed",
 }
 
 
@@ -112,6 +126,13 @@ def measure_family(kind: str, changes: Mapping[str, Any], tokenizer: Any) -> dic
     return time_in_turn(make(None), make(SpeedSettings(shared_prefix="on")))
 
 
+def explain_fallback(kind: str) -> dict[str, Any]:
+    """Return why prompts of a family with pictures are not shared."""
+    with torch.device("meta"):
+        model = AutoModelForImageTextToText.from_config(AutoConfig.for_model(kind))
+    return {"fallback": find_obstacle(find_backbone(model))}
+
+
 def time_in_turn(plain: Runner, shared: Runner) -> dict[str, float]:
     """Step both in turn; return differences of the first step and CPU seconds of the others."""
     spent: dict[Runner, list[float]] = {plain: [], shared: []}
@@ -135,6 +156,9 @@ def main() -> None:
     torch.set_num_threads(1)
     before = json.loads(options.json.read_text())["rows"] if options.json.is_file() else {}
     rows = {name: before.get(name, {"untested": "not run"}) for name in FAMILIES}
+    rows |= {name: {"untested": why} for name, why in UNTESTED.items()}
+    with silence_libraries():
+        rows |= {name: explain_fallback(kind) for name, kind in FALLBACKS.items()}
     with silence_libraries(), tempfile.TemporaryDirectory() as folder:
         tokenizer = load_policy(write_tiny_policy("tiny-qwen2", Path(folder))).processor
         for name in options.families:
