@@ -103,7 +103,7 @@ def build_model(kind: str, changes: Mapping[str, Any], tokenizer: Any) -> Any:
         "pad_token_id": tokenizer.pad_token_id,
         "router_aux_loss_coef": 0.0,  # with an auxiliary loss of experts nothing is shared
     }
-    model = AutoModelForCausalLM.from_config(AutoConfig.for_model(kind, **described | changes))
+    model = AutoModelForCausalLM.from_config(AutoConfig.for_model(kind, **{**described, **changes}))
     model.generation_config.eos_token_id = tokenizer.eos_token_id
     model.generation_config.pad_token_id = tokenizer.pad_token_id
     return model

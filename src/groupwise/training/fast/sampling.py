@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, cast
 
 import torch
 from transformers import GenerationConfig
@@ -172,7 +172,7 @@ def _make_cache(backbone: Any) -> Any:
 def _repeat_layer(layer: Any, prompt_of_row: torch.Tensor, *, room: int) -> Any:
     """Return what a block keeps of the prompts, for the rows that continue them."""
     if isinstance(layer, LinearAttentionLayer):
-        layer.reorder_cache(prompt_of_row)
+        layer.reorder_cache(cast("torch.LongTensor", prompt_of_row))
         return layer
     return _RoomyLayer(layer, prompt_of_row, room=room)
 
