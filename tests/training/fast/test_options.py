@@ -211,8 +211,8 @@ def test_an_adapter_without_a_peft_model(compare, policies):
     assert num_shared
 
 
-def test_experts(compare, policies):
-    """They are told that they are, not that there are tools."""
+def test_experts_with_an_auxiliary_loss(compare, policies):
+    """It is of every token, and a prompt's would count once for all of its completions."""
 
     def build():
         base = policies.build("qwen3", "fresh").config.to_dict()
@@ -229,7 +229,7 @@ def test_experts(compare, policies):
         return get_peft_model(model, policies.make_lora())
 
     reasons, num_shared = compare("qwen3", build=build)
-    assert reasons == [COMPUTED + "models of type qwen3_moe are not known to allow it"]
+    assert reasons == [COMPUTED + "an auxiliary loss of its experts is trained on"]
     assert not num_shared
 
 

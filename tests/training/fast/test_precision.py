@@ -72,8 +72,10 @@ def turn_backwards(monkeypatch):
 
     def describe(*given, num_seen, **named):
         stream = own(*given, num_seen=num_seen, **named)
-        cos, sin = stream.rotary
-        return shared._Stream(stream.mask, (cos, -sin if num_seen else sin))
+        turned = {
+            kind: (cos, -sin if num_seen else sin) for kind, (cos, sin) in stream.rotary.items()
+        }
+        return shared._Stream(stream.masks, turned)
 
     monkeypatch.setattr(shared, "_describe_stream", describe)
 

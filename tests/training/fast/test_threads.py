@@ -2,16 +2,17 @@
 
 import torch
 
-from groupwise.training.fast.shared import _KeysOfOneBlock
+from groupwise.training.fast.memory import BlockMemory
 
 
 def differentiate(prefix, prompt_of_row, weights):
     """Return the gradients of the prompts' keys and values."""
     given = [part.clone().requires_grad_() for part in prefix]
-    keys = _KeysOfOneBlock(prompt_of_row)
-    keys.update(given[0], given[1])
+    prompts = BlockMemory()
+    prompts.update(given[0], given[1])
+    rows = prompts.repeat(prompt_of_row)
     own = torch.zeros(len(prompt_of_row), 2, 1, 32)
-    total = torch.stack([(part * weights).sum() for part in keys.update(own, own)]).sum()
+    total = torch.stack([(part * weights).sum() for part in rows.update(own, own)]).sum()
     return torch.autograd.grad(total, given)
 
 

@@ -2,11 +2,11 @@
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, cast
 
 import torch
 from transformers import GenerationConfig
-from transformers.cache_utils import DynamicCache, DynamicLayer
+from transformers.cache_utils import DynamicCache, DynamicLayer, LinearAttentionLayer
 from trl.models.utils import unwrap_model_for_generation
 
 from groupwise.models import unplanned_attention
@@ -17,7 +17,7 @@ from groupwise.training.fast.scoring import (
     Sharing,
     find_positions,
 )
-from groupwise.training.fast.shared import Trunk, find_text_model
+from groupwise.training.fast.shared import Trunk, find_text_model, list_block_types
 from groupwise.training.on_policy import find_precision
 
 
@@ -45,7 +45,7 @@ def sample_rows(
     """
     rows = round_.groups.prompt_of_row
     positions = find_positions(backbone, prompts)
-    cache: Any = DynamicCache()
+    cache = _make_cache(backbone)
     with record_inputs(backbone, sharing) as states:
         backbone(
             input_ids=prompts.ids[:, :-1],
@@ -56,7 +56,7 @@ def sample_rows(
             **_encode_pictures(backbone, prompts, sharing, round_),
         )
         room = generation_config.max_new_tokens + 1
-        cache.layers = [_RoomyLayer(layer, rows, room=room) for layer in cache.layers]
+        cache.layers = [_repeat_layer(layer, rows, room=room) for layer in cache.layers]
         if hasattr(backbone, "rope_deltas"):  # an earlier call's would shift this one's positions
             backbone.rope_deltas = _find_deltas(positions, prompts.mask)[rows]
         with unplanned_attention():
@@ -157,6 +157,24 @@ def _find_deltas(positions: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
     """Return how far the last position is from the number of tokens, shape [prompts, 1]."""
     time = positions if positions.ndim == 2 else positions[0]
     return time[:, -1:] + 1 - mask.sum(1, keepdim=True)
+
+
+def _make_cache(backbone: Any) -> Any:
+    """Return an empty cache that keeps every token's keys, also those that leave a window."""
+    cache: Any = DynamicCache()
+    types = list_block_types(find_text_model(backbone).config)
+    cache.layers = [
+        LinearAttentionLayer() if one == "linear_attention" else DynamicLayer() for one in types
+    ]
+    return cache
+
+
+def _repeat_layer(layer: Any, prompt_of_row: torch.Tensor, *, room: int) -> Any:
+    """Return what a block keeps of the prompts, for the rows that continue them."""
+    if isinstance(layer, LinearAttentionLayer):
+        layer.reorder_cache(cast("torch.LongTensor", prompt_of_row))
+        return layer
+    return _RoomyLayer(layer, prompt_of_row, room=room)
 
 
 class _RoomyLayer(DynamicLayer):

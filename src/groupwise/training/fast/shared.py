@@ -17,8 +17,10 @@ from typing import Any
 
 import torch
 from torch import nn
-from transformers.masking_utils import create_causal_mask
+from transformers.masking_utils import create_masks_for_generate
 from transformers.modeling_outputs import BaseModelOutputWithPast
+
+from groupwise.training.fast.memory import BlockMemory
 
 
 @dataclass(frozen=True)
@@ -106,12 +108,24 @@ def _encode_pictures(backbone: Any, shared: SharedPass, named: Mapping[str, Any]
     return named | {"mm_encoder_outputs": {"image": features}}
 
 
+def list_block_types(config: Any) -> list[str]:
+    """Return how each block of a text model looks back: at all tokens, at a window of them, ...
+
+    Source: ``create_masks_for_generate`` of Transformers.
+    """
+    if getattr(config, "layer_types", None):
+        return list(config.layer_types)
+    has_window = getattr(config, "sliding_window", None) is not None
+    every = "sliding_attention" if has_window else "full_attention"
+    return [every] * config.num_hidden_layers
+
+
 @dataclass(frozen=True)
 class _Stream:
-    """What every block is told about one stream."""
+    """What blocks are told about one stream, by their type."""
 
-    mask: Any
-    rotary: Any
+    masks: Mapping[str, Any]
+    rotary: Mapping[str, Any]
 
 
 def _run_text(  # noqa: PLR0913 (the arguments of the text model itself)
@@ -132,6 +146,7 @@ def _run_text(  # noqa: PLR0913 (the arguments of the text model itself)
         _describe_stream(text, prefixes, attention_mask, position_ids, num_seen=0),
         _describe_stream(text, tails, shared.mask, shared.positions, num_seen=prefixes.shape[1]),
     )
+    types = list_block_types(text.config)
     start = 0
     if shared.trunk is not None:
         start, prefixes, tails = shared.first_trained, shared.trunk.prefixes, shared.trunk.tails
@@ -140,7 +155,7 @@ def _run_text(  # noqa: PLR0913 (the arguments of the text model itself)
             shared.keep_trunk(Trunk(prefixes.detach(), tails.detach()))
         with torch.set_grad_enabled(torch.is_grad_enabled() and number >= shared.first_trained):
             prefixes, tails = _run_block(
-                text.layers[number], prefixes, tails, streams, shared.prompt_of_row
+                text.layers[number], types[number], (prefixes, tails), streams, shared.prompt_of_row
             )
         if deepstack_visual_embeds is not None and number < len(deepstack_visual_embeds):
             prefixes = text._deepstack_process(
@@ -153,39 +168,44 @@ def _describe_stream(
     text: Any, states: torch.Tensor, mask: torch.Tensor, positions: torch.Tensor, *, num_seen: int
 ) -> _Stream:
     seen: Any = _SeenTokens(num_seen) if num_seen else None
-    full = create_causal_mask(
-        config=text.config,
-        inputs_embeds=states,
-        attention_mask=mask,
-        past_key_values=seen,
-        position_ids=None,
+    types = set(list_block_types(text.config))
+    masks = create_masks_for_generate(
+        config=text.config, inputs_embeds=states, attention_mask=mask, past_key_values=seen
     )
-    return _Stream(full, text.rotary_emb(states, positions))
+    rotary = text.rotary_emb
+    return _Stream(
+        masks if isinstance(masks, dict) else dict.fromkeys(types, masks),
+        {one: rotary(states, positions, one) for one in types}
+        if isinstance(rotary.rope_type, dict)
+        else dict.fromkeys(types, rotary(states, positions)),
+    )
 
 
 def _run_block(
     block: Any,
-    prefixes: torch.Tensor,
-    tails: torch.Tensor,
+    block_type: str,
+    states: tuple[torch.Tensor, torch.Tensor],
     streams: tuple[_Stream, _Stream],
     prompt_of_row: torch.Tensor,
 ) -> tuple[torch.Tensor, torch.Tensor]:
+    def call(stream: _Stream, own: torch.Tensor, memory: BlockMemory) -> torch.Tensor:
+        output = block(
+            own,
+            attention_mask=stream.masks[block_type],
+            position_embeddings=stream.rotary[block_type],
+            past_key_values=memory,
+            use_cache=True,
+        )
+        return output[0] if isinstance(output, tuple) else output
+
     def run(prefixes: torch.Tensor, tails: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-        keys = _KeysOfOneBlock(prompt_of_row)
-        states = []
-        for stream, own in zip(streams, (prefixes, tails), strict=True):
-            output = block(
-                own,
-                attention_mask=stream.mask,
-                position_embeddings=stream.rotary,
-                past_key_values=keys,
-                use_cache=True,
-            )
-            states.append(output[0] if isinstance(output, tuple) else output)
-        return states[0], states[1]
+        memory = BlockMemory()
+        prefixes = call(streams[0], prefixes, memory)
+        return prefixes, call(streams[1], tails, memory.repeat(prompt_of_row))
 
     if not (getattr(block, "gradient_checkpointing", False) and block.training):
-        return run(prefixes, tails)
+        return run(*states)
+    prefixes, tails = states
     # The block would checkpoint each stream on its own and lose the keys between them.
     checkpoint = block._gradient_checkpointing_func
     is_reentrant = getattr(checkpoint, "keywords", {}).get("use_reentrant", False)
@@ -193,33 +213,14 @@ def _run_block(
         # Without an input that has a gradient it would give none to the weights either.
         tails = tails.detach().requires_grad_()
 
-    def run_whole(*states: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    def run_whole(prefixes: torch.Tensor, tails: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
         block.gradient_checkpointing = False
         try:
-            return run(*states)
+            return run(prefixes, tails)
         finally:
             block.gradient_checkpointing = True
 
     return checkpoint(run_whole, prefixes, tails)
-
-
-class _KeysOfOneBlock:
-    """Stands in for a cache: remembers the prompts' keys and values for the tails."""
-
-    def __init__(self, prompt_of_row: torch.Tensor) -> None:
-        self.prompt_of_row = prompt_of_row
-        self.prefix: tuple[torch.Tensor, torch.Tensor] | None = None
-
-    def update(
-        self, keys: torch.Tensor, values: torch.Tensor, *_: Any, **__: Any
-    ) -> tuple[torch.Tensor, torch.Tensor]:
-        """Return what to attend to, each of shape [batch, heads, tokens, head size]."""
-        if self.prefix is None:
-            self.prefix = keys, values
-            return keys, values
-        # Unlike indexing, it adds a group's gradients up in the order of its rows, always.
-        own = [part.index_select(0, self.prompt_of_row) for part in self.prefix]
-        return torch.cat([own[0], keys], dim=-2), torch.cat([own[1], values], dim=-2)
 
 
 class _SeenTokens(SimpleNamespace):

@@ -9,6 +9,7 @@ from peft.tuners.tuners_utils import BaseTunerLayer
 from peft.utils.other import AuxiliaryTrainingWrapper
 from torch import nn
 
+from groupwise.training.fast.families import find_family_obstacle
 from groupwise.training.fast.scoring import Sharing
 from groupwise.training.fast.shared import find_text_model
 from groupwise.training.settings import SpeedSettings
@@ -38,7 +39,6 @@ def keep_inputs_without_gradient(model: Any, arguments: Any) -> None:
     base.enable_input_require_grads = MethodType(ask, base)
 
 
-_KNOWN = ("llama", "qwen2", "qwen3", "qwen2_5_vl", "qwen3_vl")
 # Each token is changed by itself, and nothing is left to chance.
 _ADAPTERS = (
     "BOFT",
@@ -64,16 +64,14 @@ def find_backbone(model: Any) -> Any:
 
 def find_obstacle(backbone: Any) -> str | None:
     """Return why prompts cannot be shared by this model, or None if they can."""
-    if backbone.config.model_type not in _KNOWN:
-        return f"models of type {backbone.config.model_type} are not known to allow it"
+    family = find_family_obstacle(backbone)
+    if family is not None:
+        return family
     if not type(backbone).__module__.startswith("transformers."):
         return f"its class {type(backbone).__name__} is not of Transformers"
     if len({parameter.device for parameter in backbone.parameters()}) > 1:
         return "it is spread over devices"
     text = find_text_model(backbone)
-    layer_types = set(getattr(text.config, "layer_types", None) or ()) - {"full_attention"}
-    if layer_types:
-        return f"its layers are of type {sorted(layer_types)[0]}"
     attention = text.config._attn_implementation
     if attention not in _ATTENTION:
         return f"its attention implementation is {attention}"

@@ -1,0 +1,172 @@
+"""Model families: how exact a step with shared prompts is and what it saves, or why it is plain.
+
+Every model has random weights in the form of its Transformers config. Stock TRL and Groupwise start
+from the same weights and are stepped in turn with the same seed. Differences are those of the first
+step: of a reference log-probability, and of the gradient. Times are of processor, not of a clock,
+since other work may share the machine: medians of steps after the first. A family that is not
+asked for keeps the row that the file has.
+
+    python benchmarks/families.py --json benchmarks/results/families.json
+    python benchmarks/families.py --families Qwen3-MoE --json benchmarks/results/families.json
+"""
+
+import argparse
+import json
+import statistics
+import tempfile
+import time
+from collections.abc import Mapping
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import torch
+from grpo_models import Shape, Sizes, add_lora, make_rows
+from grpo_runner import Runner
+from grpo_step import CPU, NUM_WARM_UP, compare_first_step
+from transformers import AutoConfig, AutoModelForCausalLM, AutoModelForImageTextToText
+
+from groupwise.core import describe_machine, write_json
+from groupwise.models import load_policy, silence_libraries, write_tiny_policy
+from groupwise.training.fast.support import find_backbone, find_obstacle
+from groupwise.training.settings import SpeedSettings
+
+SHAPE = Shape(group_size=8, num_tokens=8, prompt_tokens=256, num_prompts=1)
+SIZES = Sizes(num_layers=2, hidden_size=96)
+NUM_STEPS = 3
+_WINDOW = 64
+_ROTARY = {"rope_type": "default", "rope_theta": 1e4}
+_EXPERTS = {"num_experts": 4, "num_experts_per_tok": 2, "moe_intermediate_size": 96}
+_ALTERNATING = {
+    "sliding_window": _WINDOW,
+    "layer_types": ["sliding_attention", "full_attention"],
+}
+_LINEAR = {
+    "layer_types": ["linear_attention", "full_attention"],
+    "linear_num_key_heads": 2,
+    "linear_num_value_heads": 4,
+    "linear_key_head_dim": 24,
+    "linear_value_head_dim": 24,
+    "rope_parameters": _ROTARY | {"partial_rotary_factor": 1.0, "mrope_section": [4, 4, 4]},
+}
+_TWO_ROTARY = {"rope_parameters": {name: _ROTARY for name in _ALTERNATING["layer_types"]}}
+
+# The type of a config, and what makes a model one of the family beside the sizes that all have.
+FAMILIES: Mapping[str, tuple[str, Mapping[str, Any]]] = {
+    "Mistral, windows": ("mistral", {"sliding_window": _WINDOW}),
+    "Gemma 3": ("gemma3_text", _ALTERNATING | _TWO_ROTARY),
+    "gpt-oss": ("gpt_oss", _ALTERNATING | {"num_local_experts": 4, "num_experts_per_tok": 2}),
+    "Qwen3-MoE": ("qwen3_moe", _EXPERTS),
+    "Qwen3.5": ("qwen3_5_text", _LINEAR),
+    "GLM-4": ("glm4", {}),
+    "GLM": ("glm", {}),
+    "Mistral": ("mistral", {"sliding_window": None}),
+    "Llama": ("llama", {}),
+    "Qwen2": ("qwen2", {}),
+    "Qwen3": ("qwen3", {}),
+    "Qwen2, windows": ("qwen2", _ALTERNATING | {"use_sliding_window": True}),
+    "Gemma 2": ("gemma2", _ALTERNATING),
+    "Phi-3": ("phi3", {}),
+}
+
+# With pictures; find_obstacle is asked without weights.
+FALLBACKS = {
+    "SmolVLM": "smolvlm",
+    "Idefics3": "idefics3",
+    "LLaVA": "llava",
+    "Gemma 3 with pictures": "gemma3",
+    "Qwen3.5 with pictures": "qwen3_5",
+}
+UNTESTED = {
+    "Qwen2.5-VL": "timed by grpo_step.py",
+    "Qwen3-VL": "exact in the tests, no step was timed",
+    "Qwen3-VL-MoE": "exact in the tests, no step was timed",
+}
+
+
+def build_model(kind: str, changes: Mapping[str, Any], tokenizer: Any) -> Any:
+    """Return a model of a family with random weights, without an adapter."""
+    torch.manual_seed(0)
+    size = SIZES.hidden_size
+    described: dict[str, Any] = {
+        "vocab_size": len(tokenizer),
+        "hidden_size": size,
+        "intermediate_size": size * 8 // 3,
+        "num_hidden_layers": SIZES.num_layers,
+        "num_attention_heads": 4,
+        "num_key_value_heads": 2,
+        "head_dim": size // 4,
+        "max_position_embeddings": 1024,
+        "rope_parameters": _ROTARY,
+        "bos_token_id": None,
+        "eos_token_id": tokenizer.eos_token_id,
+        "pad_token_id": tokenizer.pad_token_id,
+        "router_aux_loss_coef": 0.0,  # with an auxiliary loss of experts nothing is shared
+    }
+    model = AutoModelForCausalLM.from_config(AutoConfig.for_model(kind, **{**described, **changes}))
+    model.generation_config.eos_token_id = tokenizer.eos_token_id
+    model.generation_config.pad_token_id = tokenizer.pad_token_id
+    return model
+
+
+def measure_family(kind: str, changes: Mapping[str, Any], tokenizer: Any) -> dict[str, Any]:
+    """Return differences and times of a family, or why its prompts are not shared."""
+    obstacle = find_obstacle(find_backbone(build_model(kind, changes, tokenizer)))
+    if obstacle is not None:
+        return {"fallback": obstacle}
+    rows = make_rows(
+        SHAPE, tokenizer, num_steps=NUM_STEPS + NUM_WARM_UP, picture_size=SIZES.picture_size
+    )
+
+    def make(speed: SpeedSettings | None) -> Runner:
+        model = build_model(kind, changes, tokenizer)
+        model = add_lora(model, SHAPE, num_layers=SIZES.num_layers)
+        return Runner(SHAPE, (model, tokenizer), rows, speed=speed, device=CPU)
+
+    return time_in_turn(make(None), make(SpeedSettings(shared_prefix="on")))
+
+
+def explain_fallback(kind: str) -> dict[str, Any]:
+    """Return why prompts of a family with pictures are not shared."""
+    with torch.device("meta"):
+        model = AutoModelForImageTextToText.from_config(AutoConfig.for_model(kind))
+    return {"fallback": find_obstacle(find_backbone(model))}
+
+
+def time_in_turn(plain: Runner, shared: Runner) -> dict[str, float]:
+    """Step both in turn; return differences of the first step and CPU seconds of the others."""
+    spent: dict[Runner, list[float]] = {plain: [], shared: []}
+    differences: dict[str, float] = {}
+    for number in range(NUM_STEPS + NUM_WARM_UP):
+        for runner, seconds in spent.items():
+            started = time.process_time()
+            runner.step(seed=number)
+            seconds.append(time.process_time() - started)
+        differences = differences or compare_first_step(plain, shared)
+    plain_s, shared_s = (statistics.median(one[NUM_WARM_UP:]) for one in spent.values())
+    return {**differences, "plain_s": plain_s, "shared_s": shared_s, "ratio": plain_s / shared_s}
+
+
+def main() -> None:
+    """Measure families and write the file after each; see the module's docstring."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--json", type=Path, required=True)
+    parser.add_argument("--families", nargs="+", choices=FAMILIES, default=list(FAMILIES))
+    options = parser.parse_args()
+    torch.set_num_threads(1)
+    before = json.loads(options.json.read_text())["rows"] if options.json.is_file() else {}
+    rows = {name: before.get(name, {"untested": "not run"}) for name in FAMILIES}
+    rows |= {name: {"untested": why} for name, why in UNTESTED.items()}
+    with silence_libraries():
+        rows |= {name: explain_fallback(kind) for name, kind in FALLBACKS.items()}
+    with silence_libraries(), tempfile.TemporaryDirectory() as folder:
+        tokenizer = load_policy(write_tiny_policy("tiny-qwen2", Path(folder))).processor
+        for name in options.families:
+            rows[name] = measure_family(*FAMILIES[name], tokenizer)
+            print(name, rows[name], flush=True)
+            found = {"machine": describe_machine(), "shape": asdict(SHAPE), "rows": rows}
+            write_json(options.json, found)
+
+
+if __name__ == "__main__":
+    main()
