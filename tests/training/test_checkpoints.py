@@ -74,7 +74,8 @@ def test_no_code_of_a_progress_file_runs(tmp_path, monkeypatch):
     """Its weights_only says so itself, whatever PyTorch does by default."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("TORCH_FORCE_NO_WEIGHTS_ONLY_LOAD", "1")
-    trainer = SimpleNamespace(accelerator=SimpleNamespace(process_index=0, device="cpu"))
+    place = SimpleNamespace(process_index=0, device=torch.device("cpu"))
+    trainer = SimpleNamespace(accelerator=place)
     torch.save({"step": _Trap()}, tmp_path / "grpo_progress_0.pt")
     with pytest.raises(TrainingError, match="holds something else than tensors and plain values"):
         load_progress(trainer, tmp_path)

@@ -25,6 +25,7 @@ OTHERS: dict[str, Any] = {
     "weight_decay": 0.3,
     "max_grad_norm": 0.7,
     "gradient_accumulation": 2,
+    "easy_first": True,
     "trainable.method": "full",
     "trainable.lora.rank": 64,
     "trainable.lora.alpha": 128,
