@@ -17,6 +17,7 @@ FAMILIES = (
     "qwen3_vl_moe",
     "qwen3_5",
 )
+NOT_EAGER = ("qwen3_5", "qwen3_vl_moe")
 # Prompts of one, and of several windows of the models that have some.
 LENGTHS = (1, 20)
 PICTURES = [[(16, 24), (32, 16)], [(24, 24), (8, 16)]]
@@ -79,8 +80,15 @@ def test_gradient_checkpointing(compare, family):
     compare(family, "all", gradient_checkpointing=True)
 
 
+@pytest.mark.parametrize("family", NOT_EAGER)
+def test_two_families_fall_back_with_eager_attention(policies, family):
+    model = policies.build(family, "full")
+    model.set_attn_implementation("eager")
+    assert "with eager attention" in find_obstacle(find_backbone(model))
+
+
 @pytest.mark.slow
-@pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.parametrize("family", [one for one in FAMILIES if one not in NOT_EAGER])
 def test_eager_attention(compare, policies, monkeypatch, family):
     own = policies.build
 
