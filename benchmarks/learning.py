@@ -21,8 +21,7 @@ import sys
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from statistics import fmean
-from typing import Any, get_args
+from typing import Any
 
 from groupwise.core import (
     derive_seed,
@@ -33,7 +32,7 @@ from groupwise.core import (
     write_json,
 )
 from groupwise.data import read_examples
-from groupwise.evaluation import Prediction, compare_pairs, predict_joint, read_predictions
+from groupwise.evaluation import compare_pairs, predict_joint, read_predictions
 from groupwise.feedback import (
     FeedbackItem,
     FeedbackStore,
@@ -44,21 +43,12 @@ from groupwise.feedback import (
     order_for_people,
 )
 from groupwise.flow import (
-    FinishedRun,
     answer_requests,
-    ask_policy,
-    make_ask,
-    open_policy,
     open_run,
 )
 from groupwise.learning import Learner, LoopSettings, begin_loop, read_certificate
 from groupwise.learning.certificate import CANDIDATE, SERVED
-from groupwise.learning.decision import ask_all
-from groupwise.learning.rival_results import compare_rivals
-from groupwise.learning.rows import ORIGIN
-from groupwise.learning.settings import Rival
-from groupwise.models import average_policy
-from groupwise.pipeline import StepContext, StepProgress
+from groupwise.pipeline import StepProgress
 from groupwise.serving import Request
 from groupwise_drawn.desktops import write_desktops, write_task
 from groupwise_recipes.on_task.task import TASK
@@ -224,130 +214,9 @@ def measure(folder: Path) -> dict[str, Any]:
     return row
 
 
-def ask_again(folder: Path, rivals: Sequence[str], out: Path) -> list[dict[str, Any]]:
-    """Return how rivals compare in a round that was done, all asked again beside each other.
-
-    Args:
-        folder: of the round.
-        rivals: names.
-        out: takes the answers; the round's folder stays as it is.
-    """
-    run = open_run(folder)
-    out.mkdir(parents=True, exist_ok=True)
-    context = StepContext(
-        run=folder,
-        folder=out,
-        name="decide",
-        is_resumed=True,
-        uses=("prepare", "grpo"),
-        config=run.config.model_copy(update={"rivals": tuple(rivals)}),
-    )
-    answers = ask_all(run.task, context, read_examples(folder / "decide" / "asked.jsonl"))
-    return [asdict(one) for one in compare_rivals(answers, CANDIDATE)]
-
-
-def try_shares(folder: Path, shares: Sequence[float]) -> Iterator[dict[str, float]]:
-    """Yield how often candidates between served and trained weights are right.
-
-    Args:
-        folder: of a round with ``trained_share`` 1.
-        shares: of the way.
-    """
-    run = open_run(folder)
-    config = run.config
-    assert config.trained_share == 1, f"{folder} keeps no trained weights"
-    splits = {
-        "new": read_examples(folder / "decide" / "asked.jsonl"),
-        "old": read_examples(folder / "prepare" / "test.jsonl"),
-    }
-    for share in shares:
-        policy = average_policy(Path(run.find_policy(CANDIDATE)), config.model.base, share)
-        row = {"trained_share": share, "sft_learning_rate": config.sft.learning_rate}
-        for name, examples in splits.items():
-            texts = make_ask(policy, config)(examples)
-            said = run.task.read_answers(config, folder, examples, texts)
-            right = [a.label == str(b.label) for a, b in zip(said, examples, strict=True)]
-            row[name] = sum(right) / len(right)
-        yield row
-
-
-def measure_stages(arguments: Any, rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """Return what each stage is right of on the very same answers, as means over seeds.
-
-    ``changed`` are answers about the activity that is on the other side for this person, ``kept``
-    the rest of theirs. ``fewer_errors`` is the share of the served version's errors on ``new`` that
-    a round has less, for each seed.
-    """
-    reviewed = [row for row in rows if row["how"] == "reviewed"]
-    origin = open_run(arguments.run)
-    found: dict[str, list[dict[str, float]]] = {}
-    for row in sorted(reviewed, key=lambda row: (row["num"], row["seed"])):
-        folder = find_round(arguments.work, row)
-        old = read_predictions(folder / "evaluate" / "predictions.jsonl")
-        new = read_predictions(folder / "decide" / "predictions.jsonl")
-        measured = measure_slices(folder, [one for one in new if one.policy == CANDIDATE])
-        measured["old"] = share_right([one for one in old if one.policy == CANDIDATE])
-        served = share_right([one for one in new if one.policy == SERVED])
-        measured["fewer_errors"] = 1 - (1 - measured["new"]) / (1 - served)
-        found.setdefault(f"round of {row['num']}", []).append(measured)
-        if row["num"] == 40:
-            for name, one in ask_before(origin, folder):
-                found.setdefault(name, []).append(one)
-    return [
-        {
-            "stage": stage,
-            "seeds": len(measured),
-            **{name: fmean(one[name] for one in measured) for name in measured[0]},
-            "each": [one.get("fewer_errors") for one in measured],
-        }
-        for stage, measured in found.items()
-    ]
-
-
-def ask_before(origin: FinishedRun, folder: Path) -> Iterator[tuple[str, dict[str, float]]]:
-    """Yield what the policies of the origin are right of, of the answers that a round is tested on.
-
-    Args:
-        origin: the run that the loop began with.
-        folder: of the round.
-    """
-    asked = read_examples(folder / "decide" / "asked.jsonl")
-    old = read_predictions(origin.folder / "evaluate" / "predictions.jsonl")
-    context = StepContext(
-        run=origin.folder,
-        folder=folder,
-        name="decide",
-        is_resumed=True,
-        uses=(),
-        config=origin.config,
-    )
-    for name in ("prompt", "sft", "grpo"):
-        policy = open_policy(origin.config, origin.find_policy(name))
-        new = ask_policy(origin.task, policy, asked, context, name=name)
-        of_others = share_right([one for one in old if one.policy == name])
-        yield name, {**measure_slices(folder, new), "old": of_others}
-
-
-def measure_slices(folder: Path, found: Sequence[Prediction]) -> dict[str, float]:
-    """Return the share that is right of all, of the changed activity, and of the rest."""
-    profile = folder.parents[2] / "profile"
-    activities = {
-        f"{name}-{number}": row["activity"]
-        for name in ("all", "social")
-        for number, row in enumerate(read_jsonl(profile / f"drawn-{name}" / "index.jsonl"))
-    }
-    sides = [activities[one.fields[ORIGIN]] == SIDE for one in found]
-    pairs = list(zip(found, sides, strict=True))
-    return {
-        "new": share_right(found),
-        "changed": share_right([one for one, is_changed in pairs if is_changed]),
-        "kept": share_right([one for one, is_changed in pairs if not is_changed]),
-    }
-
-
-def share_right(found: Sequence[Prediction]) -> float:
-    """Return the share of answers that are right."""
-    return fmean(one.is_correct for one in found)
+def find_round(work: Path, row: Mapping[str, Any]) -> Path:
+    """Return the folder of the round that a row tells of."""
+    return work / f"{row['how']}-{row['num']}-{row['seed']}" / "loop" / "rounds" / "001"
 
 
 def list_cells(seeds: Sequence[int], nums: Sequence[int]) -> Iterator[tuple[int, int, str]]:
@@ -356,22 +225,6 @@ def list_cells(seeds: Sequence[int], nums: Sequence[int]) -> Iterator[tuple[int,
     for num, how in [(40, "reviewed"), (40, "random"), (40, "corrections")]:
         yield from ((seed, num, how) for seed in seeds if num in nums)
     yield from ((seed, num, "reviewed") for num in nums if num != 40 for seed in seeds)
-
-
-def find_round(work: Path, row: Mapping[str, Any]) -> Path:
-    """Return the folder of the round that a row tells of."""
-    return work / f"{row['how']}-{row['num']}-{row['seed']}" / "loop" / "rounds" / "001"
-
-
-def add_rivals(arguments: Any) -> None:
-    """Measure the rounds that a result file has again, and ask rivals in them."""
-    told = read_json(arguments.json, dict)
-    for row in told["rows"]:
-        folder = find_round(arguments.work, row)
-        row |= measure(folder)
-        row["rivals"] = ask_again(folder, arguments.again, folder.parents[2] / "rivals")
-        print(row)
-        write_json(arguments.json, told)
 
 
 def main() -> None:
@@ -383,42 +236,16 @@ def main() -> None:
     parser.add_argument("--corrections", type=int, nargs="+", default=[10, 20, 40, 80])
     parser.add_argument("--set", action="append", default=[], help="of the loop: KEY=VALUE")
     parser.add_argument("--json", type=Path, required=True)
-    parser.add_argument(
-        "--again",
-        nargs="+",
-        choices=get_args(Rival),
-        help="only ask these rivals, in the rounds of --json whose folders are in --work",
-    )
-    parser.add_argument(
-        "--shares",
-        nargs="+",
-        type=float,
-        help="only try these as round.trained_share, in the rounds of --json, whose own is 1",
-    )
-    parser.add_argument("--stages", action="store_true", help="only measure the stages")
     arguments = parser.parse_args()
-    if arguments.again:
-        add_rivals(arguments)
-        return
-    if arguments.shares or arguments.stages:
-        told = read_json(arguments.json, dict)
-        if arguments.stages:
-            told["stages"] = measure_stages(arguments, told["rows"])
-        else:
-            folders = [find_round(arguments.work, row) for row in told["rows"]]
-            told["shares"] = [x for one in folders for x in try_shares(one, arguments.shares)]
-        write_json(arguments.json, told)
-        return
-    rows: list[dict[str, Any]] = []
-    if arguments.json.is_file():
-        rows = read_json(arguments.json, dict)["rows"]
+    told = read_json(arguments.json, dict) if arguments.json.is_file() else {}
+    rows: list[dict[str, Any]] = told.get("rows", [])
     done = {(row["seed"], row["num"], row["how"]) for row in rows}
     for seed, num, how in list_cells(arguments.seeds, arguments.corrections):
         if (seed, num, how) not in done:
             row = learn(arguments, seed, num, how)
             print(row)
             rows.append(row)
-            told = {**describe_machine(), "settings": arguments.set, "rows": rows}
+            told |= {**describe_machine(), "settings": arguments.set, "rows": rows}
             write_json(arguments.json, told)
 
 
