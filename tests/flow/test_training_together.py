@@ -132,6 +132,27 @@ def test_they_end_with_its_weights_metrics_and_budget(one: Run, two: Run, step: 
     assert len((two.out / step / "processes" / "1.log").read_text()) > 0
 
 
+def test_others_take_the_same_places_in_two_processes(tmp_path) -> None:
+    """Two may try one prompt more; who takes which place does not follow from that."""
+    runs = [Run(tmp_path / str(processes)) for processes in (1, 2)]
+    options = ["--set", "grpo.refill.max_tries=9"]
+    for processes, run in enumerate(runs, start=1):
+        run.finish(processes, *options, TOGETHER_DEAD="1")
+    scored, others = (run.list_scored() for run in runs)
+    for row, other in zip(scored, others, strict=True):
+        assert (row["step"], row["ids"]) == (other["step"], other["ids"])
+        assert row["log_probs"] == pytest.approx(other["log_probs"], abs=1e-5)
+    assert 0 < measure_difference(*runs, "grpo") < 1e-6
+    names = ("num_groups", "num_dead_groups", "num_filled_groups")
+    counts = [
+        [sum(row.get(name, 0) for row in run.list_metrics("grpo")) for name in names]
+        for run in runs
+    ]
+    assert counts[0] == counts[1]
+    num_groups, num_dead, num_filled = counts[0]
+    assert num_groups > num_dead == num_filled > 0
+
+
 def test_their_trainings_change_the_policy(two: Run) -> None:
     weights, trained = two.load_weights("sft"), two.load_weights("grpo")
     assert max(float((weights[n] - trained[n]).abs().max()) for n in weights) > 1e-3

@@ -1,5 +1,6 @@
 import json
 import math
+from collections import Counter
 from dataclasses import replace
 
 import pytest
@@ -154,6 +155,42 @@ def test_each_prompt_of_a_round_is_sampled_once(taught_text_folder, text_example
     assert [row["step"] for row in rows] == list(range(1, 2 * 2 * 3 + 1))
     assert [row["step"] for row in rows if "dead_groups" in row] == [1, 7]
     assert all(0 <= row["skipped_rows"] <= 1 for row in rows)
+
+
+def test_what_takes_places_of_dead_groups_is_in_metrics_and_budget(
+    taught_text_folder, text_examples, tmp_path
+):
+    asked = Counter()
+
+    class Half:
+        """Every other prompt has a dead group."""
+
+        def __call__(self, example, completion):
+            place = text_examples.index(example)
+            asked[place] += 1
+            return Score(0.5 if place % 2 else (sum(completion.token_ids) % 97) / 96)
+
+    train(
+        taught_text_folder,
+        text_examples,
+        tmp_path,
+        {"half": (Half(), 1.0)},
+        refill={"max_tries": 9},
+        group_size=4,
+    )
+    rows = read_jsonl(tmp_path / "metrics.jsonl")
+    total = {
+        name: sum(row.get(name, 0) for row in rows)
+        for name in ("num_groups", "num_dead_groups", "num_refills", "num_dead_refills")
+    }
+    num_filled = sum(row.get("num_filled_groups", 0) for row in rows)
+    assert total["num_groups"] == 8
+    assert total["num_dead_groups"] == num_filled == 4
+    assert total["num_refills"] == num_filled + total["num_dead_refills"]
+    budget = json.loads((tmp_path / "budget.json").read_text())
+    assert budget["num_samples"] == sum(asked.values()) == 4 * (8 + total["num_refills"])
+    assert budget["num_tokens"] <= 4 * budget["num_samples"]
+    assert [row["skipped_rows"] for row in rows if "skipped_rows" in row] == []  # entropy bonus
 
 
 @pytest.mark.parametrize("log_every_steps", [1, 3])

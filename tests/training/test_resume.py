@@ -52,7 +52,8 @@ def whole(jobs, taught_folder, picture_examples, tmp_path_factory):
 def get_job(jobs, name):
     if name == "grpo lora":
         return lambda *given: jobs.run_grpo(*given, trainable=jobs.LORA)
-    return {"sft": jobs.run_sft, "grpo": jobs.run_grpo, "rounds": jobs.run_rounds}[name]
+    found = {"sft": jobs.run_sft, "grpo": jobs.run_grpo, "rounds": jobs.run_rounds}
+    return (found | {"refilled": jobs.run_refilled})[name]
 
 
 @pytest.mark.parametrize(
@@ -81,8 +82,9 @@ def test_stopped_while_a_checkpoint_is_written(
     assert_same(tmp_path, whole(name))
 
 
+@pytest.mark.parametrize("name", ["rounds", "refilled"])
 def test_stopped_in_a_second_pass_over_a_round(
-    jobs, taught_folder, picture_examples, tmp_path, whole, monkeypatch
+    name, jobs, taught_folder, picture_examples, tmp_path, whole, monkeypatch
 ):
     """As below, without the process that is killed."""
     mark = callbacks.mark_complete
@@ -93,11 +95,20 @@ def test_stopped_in_a_second_pass_over_a_round(
             raise StoppedError
 
     monkeypatch.setattr(callbacks, "mark_complete", mark_and_stop)
+    job = get_job(jobs, name)
     with pytest.raises(StoppedError):
-        jobs.run_rounds(taught_folder, picture_examples, tmp_path)
+        job(taught_folder, picture_examples, tmp_path)
     monkeypatch.setattr(callbacks, "mark_complete", mark)
-    jobs.run_rounds(taught_folder, picture_examples, tmp_path)
-    assert_same(tmp_path, whole("rounds"))
+    job(taught_folder, picture_examples, tmp_path)
+    assert_same(tmp_path, whole(name))
+
+
+def test_others_are_tried_in_some_rounds_and_not_in_all(whole):
+    """Or what is known of candidates could not matter above."""
+    _, rows = read_outcome(whole("refilled"))
+    tried = [row.get("num_refills", 0) for row in rows if "reward" in row]
+    assert len(tried) == 4
+    assert min(tried) == 0 < max(tried)
 
 
 @pytest.mark.parametrize(

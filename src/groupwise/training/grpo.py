@@ -70,7 +70,10 @@ _RENAMED = {
 }
 _SHOWN = ("reward", "frac_reward_zero_std")
 # Since the row before: their sums are those of the run.
-_COUNTS = ("num_groups", "num_dead_groups", "num_skipped_rows")
+_COUNTS = (
+    *("num_groups", "num_dead_groups", "num_skipped_rows"),
+    *("num_refills", "num_dead_refills", "num_filled_groups", "num_refill_tokens"),
+)
 
 
 @silence_libraries()
@@ -138,6 +141,7 @@ def train_grpo(
             policy,
             examples,
             settings=settings,
+            seed=workspace.seed,
             model=model,
             reward_funcs=[reward],
             args=arguments,
@@ -160,6 +164,7 @@ def train_grpo(
             resolved,
             num_steps=trainer.state.global_step,
             gradient_accumulation=settings.gradient_accumulation,
+            group_size=settings.group_size,
             **(looks.finish(model) if looks else {}),
         )
         remove_checkpoints(workspace.folder)

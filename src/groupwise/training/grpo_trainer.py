@@ -4,17 +4,21 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from accelerate.utils import gather_object
 
 from groupwise.core import Example, TrainingError, write_json
 from groupwise.models import Policy, list_trainable, project_patches_fast, restore_trainable
+from groupwise.training.grpo_rows import make_prompt_rows
 from groupwise.training.on_policy import check_on_policy, join_results
 from groupwise.training.settings import GrpoSettings, VllmSettings
 from groupwise.training.temperature import find_temperature, set_temperature
 from groupwise.training.workspace import load_weights
+
+if TYPE_CHECKING:
+    from groupwise.training.fast.refill import Candidates
 
 # The newest vLLM that TRL supports wants an older Transformers; pip finds one that fits both.
 _INSTALL = "pip install 'trl[vllm]==1.16.*' 'transformers>=5.23,<5.24'"
@@ -75,9 +79,16 @@ def _check_machine(settings: VllmSettings) -> None:
 
 
 def make_grpo_trainer(
-    policy: Policy, examples: Sequence[Example], *, settings: GrpoSettings, **named: Any
+    policy: Policy,
+    examples: Sequence[Example],
+    *,
+    settings: GrpoSettings,
+    seed: int,
+    **named: Any,
 ) -> Any:
     """Return a FastGRPOTrainer for ``policy``; ``named`` are GRPOTrainer's own arguments.
+
+    ``seed`` is that of the order in which others take the places of dead groups.
 
     Its first batch goes through the on-policy check, which writes ``on_policy.json``.
     Only what trains in ``policy`` now will train: switching to the reference adapter and back
@@ -85,11 +96,16 @@ def make_grpo_trainer(
     """
     from transformers import PrinterCallback
 
+    from groupwise.training.fast.refill import RefillingTrainer
     from groupwise.training.fast.trainer import FastGRPOTrainer
 
     trainable = list_trainable(policy.model)
+    base: Any = FastGRPOTrainer
+    if settings.refill is not None:
+        base = RefillingTrainer
+        named["candidates"] = _collect_candidates(examples, settings, seed=seed)
 
-    class _Trainer(FastGRPOTrainer):
+    class _Trainer(base):
         """Checks its first batch and writes no model card."""
 
         def _generate_and_score_completions(self, inputs: list[dict[str, Any]]) -> dict[str, Any]:
@@ -125,6 +141,21 @@ def make_grpo_trainer(
     _complete_reference(policy.model)
     restore_trainable(policy.model, trainable)
     return trainer
+
+
+def _collect_candidates(
+    examples: Sequence[Example], settings: GrpoSettings, *, seed: int
+) -> "Candidates":
+    """Return the prompts that may take the places of others."""
+    from groupwise.training.fast.refill import Candidates
+
+    def read(places: Sequence[int], step: int) -> list[Any]:
+        # No epoch has this number: what is sampled is sampled nowhere else.
+        layout = [(settings.epochs + step, place) for place in places]
+        return list(make_prompt_rows(examples, layout, seed=seed))
+
+    assert settings.refill is not None
+    return Candidates(read, num_prompts=len(examples), settings=settings.refill, seed=seed)
 
 
 def _complete_reference(model: Any) -> None:

@@ -152,7 +152,10 @@ def _count_steps(settings: GrpoSettings, num_prompts: int) -> int:
 def _describe_steps(settings: GrpoSettings, num_steps: int) -> str:
     """Return how many steps GRPO takes, and how large they are."""
     per_step = settings.prompts_per_step * settings.gradient_accumulation
-    return f"about {num_steps:,} of {per_step} prompts x {settings.group_size} completions"
+    told = f"about {num_steps:,} of {per_step} prompts x {settings.group_size} completions"
+    if settings.refill is None:
+        return told
+    return f"{told}; each dead group may cost up to {settings.refill.max_tries} more"
 
 
 def _check_warmup(settings: GrpoSettings, num_steps: int) -> list[str]:

@@ -225,6 +225,24 @@ class TemperatureWarmup(Config):
     steps: int = Field(ge=1)
 
 
+class RefillSettings(Config):
+    """Other prompts take the places of groups whose rewards are all equal (dynamic sampling).
+
+    A round then has as many groups with a gradient as can be had, of prompts that are chosen by
+    it: steps are larger, and prompts that are always or never solved count less.
+
+    Source: DAPO (Yu et al. 2025, 2503.14476), section 3.2.
+
+    Attributes:
+        max_tries: how often a round samples others for the places that are still open.
+        first: which prompts are tried first: ``any``: in random order; ``alive``: those whose
+            groups are least expected to be dead again, by what was sampled of them so far.
+    """
+
+    max_tries: int = Field(default=3, ge=1, le=1000)
+    first: Literal["any", "alive"] = "any"
+
+
 class GrpoSettings(TrainerSettings):
     """Group-relative policy optimisation.
 
@@ -249,6 +267,7 @@ class GrpoSettings(TrainerSettings):
         scale_rewards: divide advantages by the group's or batch's std, or not.
         clip_low, clip_high: the ratio is clipped to [1 - clip_low, 1 + clip_high]; ``cispo``
             only has the upper limit.
+        refill: what takes the place of groups without a gradient; None: nothing does.
         speed: what is computed once per prompt instead of once per completion.
         vllm: sample with vLLM; None: with Transformers.
     """
@@ -269,6 +288,7 @@ class GrpoSettings(TrainerSettings):
     scale_rewards: Literal["group", "batch", "none"] = "group"
     clip_low: float = Field(default=0.2, gt=0)
     clip_high: float = Field(default=0.2, gt=0)
+    refill: RefillSettings | None = None
     speed: Annotated[SpeedSettings, _SAME] = SpeedSettings()
     vllm: VllmSettings | None = None
 

@@ -157,24 +157,32 @@ def write_grpo_budget(
     *,
     num_steps: int,
     gradient_accumulation: int,
+    group_size: int,
     **looks: int,
 ) -> None:
     """Write the budget of a GRPO training beside its ``metrics.jsonl``.
+
+    What was sampled for places of dead groups is counted, whether it took one or not.
 
     Args:
         metrics: the file.
         resolved: values of the trainer.
         num_steps: of the optimizer.
         gradient_accumulation: micro-batches per optimizer step.
+        group_size: completions per prompt.
         looks: as for ``write_budget``.
     """
     rows_per_pass = resolved["generation_batch_size"] / resolved["steps_per_generation"]
     per_step = rows_per_pass * gradient_accumulation / resolved["num_iterations"]
+    rows = list(read_jsonl(metrics)) if metrics.is_file() else []
+    num_refills, num_tokens = (
+        sum(row.get(name, 0) for row in rows) for name in ("num_refills", "num_refill_tokens")
+    )
     write_budget(
         metrics.parent,
         num_steps=num_steps,
-        num_samples=round(num_steps * per_step),
-        num_tokens=count_sampled_tokens(metrics, samples_per_step=per_step),
+        num_samples=round(num_steps * per_step) + num_refills * group_size,
+        num_tokens=count_sampled_tokens(metrics, samples_per_step=per_step) + num_tokens,
         **looks,
     )
 

@@ -53,6 +53,9 @@ OTHERS: dict[str, Any] = {
     "scale_rewards": "batch",
     "clip_low": 0.15,
     "clip_high": 0.28,
+    "refill": {"max_tries": 2},
+    "refill.max_tries": 5,
+    "refill.first": "alive",
     "vllm": {"tensor_parallel_size": 2},
     "vllm.mode": "server",
     "vllm.tensor_parallel_size": 4,
@@ -228,8 +231,5 @@ def test_virtual_tokens_are_refused(finished: Path, tmp_path: Path, command_line
 def test_flattened_settings_are_those_of_grpo() -> None:
     """Paths here are those that a config has."""
     known = {path for path, _ in flatten_settings(dump_config(make_config().grpo))}
-    assert {
-        path
-        for path in OTHERS
-        if not path.startswith(("vllm.", "validation.", "temperature_warmup."))
-    } <= known
+    absent = ("refill.", "vllm.", "validation.", "temperature_warmup.")
+    assert {path for path in OTHERS if not path.startswith(absent)} <= known

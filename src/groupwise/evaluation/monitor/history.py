@@ -25,7 +25,11 @@ _ORDER = (
     "tokens_per_s",
     "step_s",
 )
-_HIDDEN = ("step", "epoch", "skipped_rows", "num_groups", "num_dead_groups", "num_skipped_rows")
+_HIDDEN = (
+    *("step", "epoch", "skipped_rows"),
+    *("num_groups", "num_dead_groups", "num_skipped_rows"),
+    *("num_refills", "num_dead_refills", "num_filled_groups", "num_refill_tokens"),
+)
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from pickle import UnpicklingError
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, Self
 
 import torch
 from torch.nn import functional
@@ -35,6 +35,20 @@ class Round:
     pictures: dict[int, list[list[torch.Tensor]]] = field(default_factory=dict)
     prefixes: dict[int, torch.Tensor] = field(default_factory=dict)
     tails: dict[int, torch.Tensor] = field(default_factory=dict)
+
+    def take_over(self, row: int, other: Self, place: int) -> None:
+        """Remember of a row and its prompt what another round knows of its row at ``place``."""
+        ours, theirs = self._find_number(row), other._find_number(place)
+        for mine, known, old, new in (
+            (self.pictures, other.pictures, theirs, ours),
+            (self.prefixes, other.prefixes, theirs, ours),
+            (self.tails, other.tails, place, row),
+        ):
+            if old in known:
+                mine[new] = known[old]
+
+    def _find_number(self, row: int) -> int:
+        return self.groups.numbers[int(self.groups.prompt_of_row[row])]
 
     def find_features(self, groups: Groups) -> Any | None:
         """Return the features of all pictures of these prompts, or None if one is unknown."""
@@ -85,6 +99,7 @@ def save_progress(trainer: Any, folder: Path) -> None:
         "compared": sorted(trainer._guard.compared),
         "buffered": trainer._buffered_inputs if is_inside else None,
         "round": _pack(trainer._round) if is_inside else None,
+        **trainer.save_more(),
     }
     folder.mkdir(parents=True, exist_ok=True)
     torch.save(state, _find_file(trainer, folder))
@@ -108,6 +123,7 @@ def load_progress(trainer: Any, folder: Path) -> None:
     trainer._guard.compared = set(state["compared"])
     trainer._buffered_inputs, packed = state["buffered"], state["round"]
     trainer._round = None if packed is None else Round(Groups.of(packed.pop("numbers")), **packed)
+    trainer.load_more(state)
 
 
 def _load_values(path: Path, device: torch.device) -> dict[str, Any]:

@@ -176,7 +176,7 @@ class FastGRPOTrainer(_Base):
             finally:
                 self._round = kept
         numbers = torch.tensor(number_prompts(inputs), device=self.accelerator.device)
-        self._round = Round(Groups.of(numbers))
+        self._round = self._start_round(numbers)
         self._sharing = self._find_sharing()
         once = self.speed.vision_once
         self._rows = inputs
@@ -185,6 +185,9 @@ class FastGRPOTrainer(_Base):
         batch["advantages"] = batch["advantages"].masked_fill(self._dead_rows, 0.0)
         places = torch.arange(len(inputs), device=numbers.device)
         return batch | {"prompt_numbers": numbers, "places": places}
+
+    def _start_round(self, numbers: torch.Tensor) -> Round:
+        return Round(Groups.of(numbers))
 
     def _generate(self, prompts: list[Any]) -> Any:
         output = super()._generate(prompts)
@@ -207,15 +210,27 @@ class FastGRPOTrainer(_Base):
         rewards = super()._calculate_rewards(*given, **named)
         if not self.model.training:
             return rewards
-        dead = torch.zeros(len(rewards), dtype=torch.bool, device=rewards.device)
-        if self.multi_objective_aggregation == "sum_then_normalize":
-            weighted, size = rewards * self.reward_weights.to(rewards.device), self.num_generations
-            dead = find_dead_rows(weighted, group_size=size)
-            self._counts["num_groups"] += len(dead) // size
-            self._counts["num_dead_groups"] += int(dead.sum()) // size
-        own = dead.chunk(self.accelerator.num_processes)
-        self._dead_rows = own[self.accelerator.process_index]
+        self._note_dead(rewards)
+        self._count_groups(rewards)
         return rewards
+
+    def _count_groups(self, rewards: torch.Tensor) -> None:
+        if self.multi_objective_aggregation == "sum_then_normalize":
+            self._counts["num_groups"] += len(rewards) // self.num_generations
+            dead = int(self._find_dead_rows(rewards).sum()) // self.num_generations
+            self._counts["num_dead_groups"] += dead
+
+    def _note_dead(self, rewards: torch.Tensor) -> None:
+        """Remember which rows of this process are of dead groups: their advantages are 0."""
+        own = self._find_dead_rows(rewards).chunk(self.accelerator.num_processes)
+        self._dead_rows = own[self.accelerator.process_index]
+
+    def _find_dead_rows(self, rewards: torch.Tensor) -> torch.Tensor:
+        """Return which rows are of dead groups; ``rewards`` are those of all processes."""
+        if self.multi_objective_aggregation != "sum_then_normalize":
+            return torch.zeros(len(rewards), dtype=torch.bool, device=rewards.device)
+        weighted = rewards * self.reward_weights.to(rewards.device)
+        return find_dead_rows(weighted, group_size=self.num_generations)
 
     def _tokenize_prompts(self, prompts: list[Any]) -> tuple[Any, Any, Any]:
         if not self._reads_prompts_once(len(prompts)):
@@ -408,6 +423,13 @@ class FastGRPOTrainer(_Base):
             self._metrics["train"]["skipped_rows"] = joined
 
     # ---- resuming ------------------------------------------------------------------------------
+
+    def save_more(self) -> dict[str, Any]:
+        """Return what else a checkpoint has to hold."""
+        return {}
+
+    def load_more(self, saved: Mapping[str, Any]) -> None:
+        """Take over what ``save_more`` returned; ``saved`` holds other things, too."""
 
     def _save_checkpoint(self, model: Any, trial: Any) -> None:
         super()._save_checkpoint(model, trial)

@@ -1,0 +1,265 @@
+"""Dynamic sampling: other prompts take the places of groups that have no gradient.
+
+Source: DAPO (Yu et al. 2025, 2503.14476), section 3.2, which samples whole batches until enough
+groups are left. Here as many prompts are tried as places are open.
+"""
+
+import random
+from collections import Counter, defaultdict
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import contextmanager, nullcontext
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from accelerate.utils import gather_object
+from trl.data_utils import prepare_multimodal_messages
+from trl.trainer.grpo_trainer import GRPOTrainer, nanstd
+
+from groupwise.core import derive_seed
+from groupwise.training.fast.groups import Groups, find_dead_rows, number_prompts
+from groupwise.training.fast.pictures import process_pictures_once
+from groupwise.training.fast.rounds import Round
+from groupwise.training.fast.trainer import FastGRPOTrainer
+from groupwise.training.settings import RefillSettings
+
+Row = Mapping[str, Any]
+ReadRows = Callable[[Sequence[int], int], list[Row]]
+"""Returns a row of each place in the data, to be sampled at a step of the trainer."""
+
+
+class Candidates:
+    """Prompts that may take an open place, and how often their groups had no gradient.
+
+    Args:
+        read: returns their rows.
+        num_prompts: of the data; a place in it names a prompt.
+        settings: how often some are tried, and which come first.
+        seed: of their order.
+    """
+
+    def __init__(
+        self, read: ReadRows, *, num_prompts: int, settings: RefillSettings, seed: int
+    ) -> None:
+        self.read = read
+        self.max_tries = settings.max_tries
+        self._num_prompts = num_prompts
+        self._settings = settings
+        self._seed = seed
+        self._seen: Counter[int] = Counter()
+        self._dead: Counter[int] = Counter()
+
+    def note(
+        self, places: Sequence[int], is_dead: Sequence[bool], is_scored: Sequence[bool]
+    ) -> None:
+        """Remember which of the groups that could be scored had no gradient."""
+        for place, dead, scored in zip(places, is_dead, is_scored, strict=True):
+            self._seen[place] += scored
+            self._dead[place] += dead and scored
+
+    def estimate_dead_share(self, place: int) -> float:
+        """Return how often a prompt's group is expected to have no gradient.
+
+        Source: the mean of the posterior after a uniform prior (Laplace's rule of succession).
+        """
+        return (self._dead[place] + 1) / (self._seen[place] + 2)
+
+    def rank(self, *, without: Sequence[int], step: int) -> list[int]:
+        """Return the other prompts in the order in which a round tries them."""
+        taken = set(without)
+        places = [place for place in range(self._num_prompts) if place not in taken]
+        random.Random(derive_seed(self._seed, "refill", step)).shuffle(places)
+        if self._settings.first == "alive":
+            places.sort(key=self.estimate_dead_share)
+        return places
+
+    def save(self) -> dict[str, dict[int, int]]:
+        """Return how often which groups were seen and had no gradient."""
+        return {"seen": dict(self._seen), "dead": dict(self._dead)}
+
+    def load(self, saved: Mapping[str, Mapping[int, int]]) -> None:
+        """Take over what ``save`` returned."""
+        self._seen, self._dead = Counter(saved["seen"]), Counter(saved["dead"])
+
+
+@dataclass
+class Sampled:
+    """Rows with their completions and rewards.
+
+    Attributes:
+        rows: of this process, groups one after the other.
+        parts: of each of them: ids of the prompt and of the completion, the completion, and the
+            log-probabilities that it was sampled with, if known.
+        kept: the round that each was sampled in, and its place there; None: in another process.
+        rewards: of the rows of all processes, shape [all rows, functions].
+    """
+
+    rows: list[Row]
+    parts: list[tuple[Any, ...]]
+    kept: list[tuple[Round, int] | None]
+    rewards: torch.Tensor
+
+
+class RefillingTrainer(FastGRPOTrainer):
+    """FastGRPOTrainer whose rounds are sampled until their groups have a gradient.
+
+    What metrics say of rewards and completions is of the prompts as they were laid out: of those
+    that were chosen for having a gradient it would be about the choice.
+
+    Args:
+        candidates: prompts that take the places of others.
+        named: FastGRPOTrainer's own arguments.
+    """
+
+    def __init__(self, *, candidates: Candidates, **named: Any) -> None:
+        super().__init__(**named)
+        self.candidates = candidates
+        self._filled: Sampled | None = None
+
+    def _generate_and_score_completions(self, inputs: list[Any]) -> dict[str, Any]:
+        if not self.model.training:
+            return super()._generate_and_score_completions(inputs)
+        once = self.speed.vision_once
+        with process_pictures_once(self.processing_class) if once else nullcontext():
+            sampled = self._sample(inputs)
+            told = self._describe_rewards(sampled.rewards)
+            self._fill(sampled)
+            inputs[:] = sampled.rows
+            self._filled = sampled
+            try:
+                batch = super()._generate_and_score_completions(inputs)
+            finally:
+                self._filled = None
+        for name, value in told.items():
+            self._metrics["train"][name][-1] = value
+        return batch
+
+    def _start_round(self, numbers: torch.Tensor) -> Round:
+        """Begin with the states that sampling kept."""
+        started = super()._start_round(numbers)
+        if self._filled is not None:
+            for row, found in enumerate(self._filled.kept):
+                if found is not None:
+                    started.take_over(row, *found)
+        return started
+
+    def _generate(self, prompts: list[Any]) -> Any:
+        if self._filled is None:
+            return super()._generate(prompts)
+        ids, completion_ids, completions, log_probs = map(
+            list, zip(*self._filled.parts, strict=True)
+        )
+        known = None if log_probs[0] is None else log_probs
+        return ids, completion_ids, None, completions, known, {}, None, []
+
+    def _calculate_rewards(self, *given: Any, **named: Any) -> torch.Tensor:
+        if self._filled is None:
+            return super()._calculate_rewards(*given, **named)
+        self._note_dead(self._filled.rewards)
+        return self._filled.rewards
+
+    def save_more(self) -> dict[str, Any]:
+        """Return what is known of candidates."""
+        return {"candidates": self.candidates.save()}
+
+    def load_more(self, saved: Mapping[str, Any]) -> None:
+        """Take over what ``save_more`` returned."""
+        self.candidates.load(saved["candidates"])
+
+    def _sample(self, rows: Sequence[Row]) -> Sampled:
+        """Sample and score rows, as many in every process."""
+        numbers = torch.tensor(number_prompts(rows), device=self.accelerator.device)
+        self._sharing = self._find_sharing()
+        self._round, self._rows = Round(Groups.of(numbers)), rows
+        prompts: list[Any] = [row["prompt"] for row in rows]
+        if "images" in rows[0]:
+            prompts = [prepare_multimodal_messages(row["prompt"], row["images"]) for row in rows]
+        ids, completion_ids, _, completions, log_probs, *_ = super()._generate(prompts)
+        rewards = GRPOTrainer._calculate_rewards(self, rows, prompts, completions, completion_ids)
+        parts = zip(ids, completion_ids, completions, log_probs or [None] * len(ids), strict=True)
+        kept = [(self._round, row) for row in range(len(rows))]
+        return Sampled(list(rows), list(parts), kept, rewards)
+
+    def _fill(self, sampled: Sampled) -> None:
+        """Let other prompts take the places of groups whose rewards are all equal.
+
+        A group that nothing could score keeps its place: another would not be scored, either.
+        """
+        self._count_groups(sampled.rewards)
+        is_dead, is_scored = self._find_dead_groups(sampled.rewards)
+        places = gather_object([row["place"] for row in sampled.rows[:: self.num_generations]])
+        self.candidates.note(places, is_dead, is_scored)
+        others = self.candidates.rank(without=places, step=self._step)
+        still_open = [n for n, dead in enumerate(is_dead) if dead and is_scored[n]]
+        # In an order that any number of processes shares, as that of the candidates is.
+        still_open.sort(key=places.__getitem__)
+        num_processes = self.accelerator.num_processes
+        for _ in range(self.candidates.max_tries):
+            num_each = min(-(-len(still_open) // num_processes), len(others) // num_processes)
+            if num_each == 0:
+                return
+            tried, others = others[: num_each * num_processes], others[num_each * num_processes :]
+            still_open = self._try(sampled, still_open, tried)
+
+    def _try(self, sampled: Sampled, still_open: list[int], tried: Sequence[int]) -> list[int]:
+        """Sample prompts for open places, each process as many; return what is still open."""
+        num_each = len(tried) // self.accelerator.num_processes
+        first = self.accelerator.process_index * num_each
+        with self._count_apart():
+            own = self._sample(self._read(tried[first : first + num_each]))
+        parts = gather_object(own.parts)
+        is_dead, is_scored = self._find_dead_groups(own.rewards)
+        self.candidates.note(tried, is_dead, is_scored)
+        alive = [number for number, dead in enumerate(is_dead) if not dead][: len(still_open)]
+        self._counts["num_refills"] += len(tried)
+        self._counts["num_dead_refills"] += sum(is_dead)
+        self._counts["num_filled_groups"] += len(alive)
+        self._counts["num_refill_tokens"] += sum(len(part[1]) for part in parts)
+        for place, number in zip(still_open, alive, strict=False):
+            theirs = self._find_rows(number)
+            sampled.rewards[self._find_rows(place)] = own.rewards[theirs]
+            group = self._find_rows(place, before=len(sampled.rows))
+            if not 0 <= group.start < len(sampled.rows):
+                continue  # of another process
+            sampled.parts[group] = parts[theirs]
+            rows = self._find_rows(number, before=len(own.rows))
+            is_own = 0 <= rows.start < len(own.rows)
+            sampled.rows[group] = own.rows[rows] if is_own else self._read([tried[number]])
+            sampled.kept[group] = own.kept[rows] if is_own else [None] * self.num_generations
+        return still_open[len(alive) :]
+
+    def _find_rows(self, group: int, *, before: int = 0) -> slice:
+        """Return the rows of a group, after so many rows of each process before this one."""
+        start = group * self.num_generations - before * self.accelerator.process_index
+        return slice(start, start + self.num_generations)
+
+    def _read(self, places: Sequence[int]) -> list[Row]:
+        rows = self.candidates.read(places, self._step)
+        return [row for row in rows for _ in range(self.num_generations)]
+
+    def _find_dead_groups(self, rewards: torch.Tensor) -> tuple[list[bool], list[bool]]:
+        """Return for each group of all processes whether it is dead, and whether it is scored."""
+        size = self.num_generations
+        num_scored = (~rewards.isnan().all(1)).view(-1, size).sum(1)
+        return self._find_dead_rows(rewards)[::size].tolist(), (num_scored > 1).tolist()
+
+    def _describe_rewards(self, rewards: torch.Tensor) -> dict[str, float]:
+        """Return what TRL would log of them."""
+        weighted = rewards * self.reward_weights.to(rewards.device)
+        totals = weighted.nansum(1).masked_fill(rewards.isnan().all(1), torch.nan)
+        is_dead = find_dead_rows(weighted, group_size=self.num_generations)
+        return {
+            "reward": totals.nanmean().item(),
+            "reward_std": nanstd(totals).item(),
+            "frac_reward_zero_std": is_dead.float().mean().item(),
+        }
+
+    @contextmanager
+    def _count_apart(self):
+        """Within this context metrics of completions and of rewards are not kept."""
+        kept = self._metrics["train"], self._pending_metrics
+        self._metrics["train"], self._pending_metrics = defaultdict(list), defaultdict(list)
+        try:
+            yield
+        finally:
+            self._metrics["train"], self._pending_metrics = kept

@@ -1,0 +1,240 @@
+"""Other prompts take the places of groups whose rewards are all equal, and all are counted."""
+
+import math
+from collections import Counter
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from groupwise.training.fast.refill import Candidates
+from groupwise.training.settings import RefillSettings, SpeedSettings
+
+NUM_PROMPTS = 8
+SIZE = 3
+
+
+class Data:
+    """Prompts of which some are dead or unscored, whatever is sampled."""
+
+    def __init__(self, grpo, *, dead=(), unscored=(), has_pictures=False):
+        self.dead, self.unscored = set(dead), set(unscored)
+        self.asked = Counter()
+        lengths = [1 + place % 4 for place in range(NUM_PROMPTS)]
+        sizes = [[(16, 16 + 8 * (place % 3))] for place in range(NUM_PROMPTS)]
+        rows = grpo.make_rows(1, lengths=lengths, sizes=sizes if has_pictures else None)
+        self.rows = [row | {"place": place} for place, row in enumerate(rows)]
+
+    def read(self, places, step):
+        return [self.rows[place] | {"sampling_seed": 100 * step + place} for place in places]
+
+    def reward(self, completion_ids, place, **_):
+        self.asked.update(place)
+        values = [(1 + math.sin(sum(ids))) / 2 for ids in completion_ids]
+        values = [1.0 if p in self.dead else v for p, v in zip(place, values, strict=True)]
+        return [None if p in self.unscored else v for p, v in zip(place, values, strict=True)]
+
+    def start(self, *places):
+        return [row for row in self.read(places, 1000) for _ in range(SIZE)]
+
+
+@pytest.fixture
+def make(pairs):
+    def run(data, family="qwen2", *, trained="last", speed=None, refill=None, **options):
+        candidates = Candidates(
+            data.read,
+            num_prompts=NUM_PROMPTS,
+            settings=RefillSettings(**(refill or {})),
+            seed=0,
+        )
+        return pairs.make(
+            family,
+            trained,
+            speed=speed or SpeedSettings(shared_prefix="on"),
+            reward=data.reward,
+            candidates=candidates,
+            **options,
+        )
+
+    return run
+
+
+@pytest.mark.parametrize("family", ["qwen2", "qwen2_5_vl"])
+@pytest.mark.parametrize("trained", ["last", "full"])
+def test_a_filled_round_is_the_parents_round_of_its_prompts(
+    grpo, pairs, make, keep_order, family, trained
+):
+    """Whatever sampling has kept of each group."""
+    data = Data(grpo, dead=[0, 5], has_pictures=family.endswith("vl"))
+    options = {"beta": 0.1, "num_iterations": 2}
+    stepped = make(data, family, trained=trained, **options)
+    inputs = data.start(0, 1)
+    fast = stepped.update(inputs, apply=False)
+    places = [row["place"] for row in inputs[::SIZE]]
+    assert places[1] == 1
+    assert places[0] not in (0, 1, 5)
+    said = stepped.batches[-1]
+    lengths = said["completion_mask"].sum(1).tolist()
+    parent = pairs.make(family, trained, reward=data.reward, **options)
+    parent.say([ids[:n].tolist() for ids, n in zip(said["completion_ids"], lengths, strict=True)])
+    expected = parent.update(inputs, apply=False)
+    assert parent.batches[-1]["prompt_ids"].equal(said["prompt_ids"])
+    assert parent.batches[-1]["advantages"].allclose(said["advantages"], atol=1e-5)
+    assert grpo.measure_log_probs(expected, fast) < 1e-5
+    assert grpo.measure_difference(expected.gradients, fast.gradients) < 1e-4
+
+
+def test_what_is_sampled_follows_from_the_row(grpo, make):
+    """A candidate's completions are those that it has in a round of its own."""
+    data = Data(grpo, dead=[0])
+    stepped = make(data)
+    inputs = data.start(0, 1)
+    stepped.update(inputs, apply=False)
+    found = stepped.batches[-1]["completion_ids"]
+    again = make(Data(grpo))
+    again.update(list(inputs), apply=False)
+    expected = again.batches[-1]["completion_ids"]
+    assert expected.shape == found.shape
+    assert expected.equal(found)
+
+
+def count(stepped):
+    stepped.trainer.log(logs := {"loss": 0.0})
+    return {name: logs.get(name, 0) for name in logs if name.startswith("num_")}
+
+
+@pytest.mark.parametrize(
+    ("dead", "unscored", "expected"),
+    [
+        # as laid out, dead of them, tried, dead of these, filled
+        ((), (), (2, 0, 0, 0, 0)),
+        ((0,), (), (2, 1, 1, 0, 1)),
+        ((0, 1), (), (2, 2, 2, 0, 2)),
+        (range(NUM_PROMPTS), (), (2, 2, 6, 6, 0)),
+        ((0,), range(1, NUM_PROMPTS), (2, 2, 3, 3, 0)),
+        ((), range(NUM_PROMPTS), (2, 2, 0, 0, 0)),
+    ],
+)
+def test_counts_add_up(grpo, make, dead, unscored, expected):
+    data = Data(grpo, dead=dead, unscored=unscored)
+    stepped = make(data)
+    stepped.update(data.start(0, 1))
+    found = count(stepped)
+    names = ["num_groups", "num_dead_groups"]
+    names += ["num_refills", "num_dead_refills", "num_filled_groups"]
+    assert tuple(found.get(name, 0) for name in names) == expected
+    assert sum(data.asked.values()) == SIZE * (found["num_groups"] + found.get("num_refills", 0))
+    advantages = stepped.batches[-1]["advantages"].view(-1, SIZE)
+    num_alive = int((advantages != 0).any(1).sum())
+    assert num_alive == expected[0] - expected[1] + expected[4]
+
+
+def test_tokens_of_all_that_is_tried_are_counted(grpo, make):
+    data = Data(grpo, dead=range(NUM_PROMPTS))
+    stepped = make(data)
+    lengths = []
+    own = stepped.trainer._generate_single_turn
+
+    def generate(*given, **named):
+        output = own(*given, **named)
+        lengths.append(sum(map(len, output[0])))
+        return output
+
+    stepped.trainer._generate_single_turn = generate
+    stepped.update(data.start(0, 1))
+    assert len(lengths) == 1 + 3
+    assert count(stepped)["num_refill_tokens"] == sum(lengths[1:])
+
+
+def test_metrics_are_of_the_prompts_as_they_were_laid_out(grpo, make):
+    """Else the reward of a run with refills would be that of prompts chosen for having less."""
+    data = Data(grpo, dead=[0, 1])
+    stepped = make(data)
+    stepped.update(data.start(0, 1))
+    metrics = stepped.list_metrics()
+    assert metrics["reward"] == [1.0]
+    assert metrics["reward_std"] == [0.0]
+    assert metrics["frac_reward_zero_std"] == [1.0]
+    assert len(metrics["completions/mean_length"]) == 1
+
+
+@pytest.mark.parametrize("scale", ["group", "batch", "none"])
+def test_without_a_dead_group_nothing_changes(grpo, pairs, make, scale):
+    data = Data(grpo)
+    filled = make(data, scale_rewards=scale)
+    plain = pairs.make(
+        "qwen2", speed=SpeedSettings(shared_prefix="on"), reward=data.reward, scale_rewards=scale
+    )
+    updates = [stepped.update(data.start(2, 3)) for stepped in (filled, plain)]
+    for name, gradient in updates[0].gradients.items():
+        assert gradient.equal(updates[1].gradients[name])
+    for name in ("reward", "reward_std", "frac_reward_zero_std", "completions/mean_length"):
+        assert filled.list_metrics()[name] == pytest.approx(plain.list_metrics()[name])
+
+
+def test_nothing_is_tried_beyond_the_data(grpo, make):
+    data = Data(grpo, dead=range(NUM_PROMPTS))
+    stepped = make(data, refill={"max_tries": 1000})
+    stepped.update(data.start(0, 1))
+    assert data.asked == dict.fromkeys(range(NUM_PROMPTS), SIZE)
+
+
+def test_states_of_sampling_are_kept_for_filled_places(grpo, make):
+    """Scoring then starts at the first trained block for every group of the round."""
+    data = Data(grpo, dead=[0], has_pictures=True)
+    stepped = make(data, "qwen2_5_vl")
+    stepped.update(data.start(0, 1))
+    kept = stepped.trainer._round
+    assert sorted(kept.pictures) == [0, 1]
+    assert sorted(kept.prefixes) == [0, 1]
+    assert sorted(kept.tails) == list(range(2 * SIZE))
+
+
+PLACES = st.lists(st.integers(0, NUM_PROMPTS - 1), unique=True)
+
+
+def make_candidates(**settings):
+    return Candidates(
+        lambda *_: [], num_prompts=NUM_PROMPTS, settings=RefillSettings(**settings), seed=3
+    )
+
+
+@given(without=PLACES, step=st.integers(0, 99), first=st.sampled_from(["any", "alive"]))
+def test_every_other_prompt_is_ranked_once(without, step, first):
+    found = make_candidates(first=first).rank(without=without, step=step)
+    assert sorted([*found, *without]) == list(range(NUM_PROMPTS))
+    assert found == make_candidates(first=first).rank(without=without, step=step)
+
+
+@given(
+    st.lists(st.tuples(st.integers(0, NUM_PROMPTS - 1), st.booleans(), st.booleans()), max_size=40)
+)
+def test_those_least_expected_to_be_dead_come_first(seen):
+    candidates = make_candidates(first="alive")
+    for place, dead, scored in seen:
+        candidates.note([place], [dead], [scored])
+    shares = [candidates.estimate_dead_share(place) for place in range(NUM_PROMPTS)]
+    for place, share in enumerate(shares):
+        known = [dead for p, dead, scored in seen if p == place and scored]
+        assert share == (sum(known) + 1) / (len(known) + 2)
+    ranked = candidates.rank(without=(), step=0)
+    assert [shares[place] for place in ranked] == sorted(shares)
+    again = make_candidates(first="alive")
+    again.load(torch.load(_write(candidates.save()), weights_only=True))
+    assert again.rank(without=(), step=0) == ranked
+
+
+def _write(saved):
+    import io
+
+    stream = io.BytesIO()
+    torch.save(saved, stream)
+    stream.seek(0)
+    return stream
+
+
+def test_steps_try_others_in_another_order():
+    candidates = make_candidates()
+    orders = {tuple(candidates.rank(without=(), step=step)) for step in range(9)}
+    assert len(orders) > 5
