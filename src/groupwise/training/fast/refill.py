@@ -14,7 +14,8 @@ from typing import Any
 import torch
 from accelerate.utils import gather_object
 from trl.data_utils import prepare_multimodal_messages
-from trl.trainer.grpo_trainer import GRPOTrainer, nanstd
+from trl.trainer.grpo_trainer import GRPOTrainer
+from trl.trainer.utils import nanstd
 
 from groupwise.core import derive_seed
 from groupwise.training.fast.groups import Groups, find_dead_rows, number_prompts
@@ -177,7 +178,7 @@ class RefillingTrainer(FastGRPOTrainer):
         ids, completion_ids, _, completions, log_probs, *_ = super()._generate(prompts)
         rewards = GRPOTrainer._calculate_rewards(self, rows, prompts, completions, completion_ids)
         parts = zip(ids, completion_ids, completions, log_probs or [None] * len(ids), strict=True)
-        kept = [(self._round, row) for row in range(len(rows))]
+        kept: list[tuple[Round, int] | None] = [(self._round, row) for row in range(len(rows))]
         return Sampled(list(rows), list(parts), kept, rewards)
 
     def _fill(self, sampled: Sampled) -> None:

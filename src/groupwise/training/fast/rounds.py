@@ -39,13 +39,12 @@ class Round:
     def take_over(self, row: int, other: Self, place: int) -> None:
         """Remember of a row and its prompt what another round knows of its row at ``place``."""
         ours, theirs = self._find_number(row), other._find_number(place)
-        for mine, known, old, new in (
-            (self.pictures, other.pictures, theirs, ours),
-            (self.prefixes, other.prefixes, theirs, ours),
-            (self.tails, other.tails, place, row),
-        ):
-            if old in known:
-                mine[new] = known[old]
+        if theirs in other.pictures:
+            self.pictures[ours] = other.pictures[theirs]
+        if theirs in other.prefixes:
+            self.prefixes[ours] = other.prefixes[theirs]
+        if place in other.tails:
+            self.tails[row] = other.tails[place]
 
     def _find_number(self, row: int) -> int:
         return self.groups.numbers[int(self.groups.prompt_of_row[row])]
