@@ -1,4 +1,4 @@
-"""Weights that FSDP2 spreads over processes: prompts are shared, and what is trained is the same."""
+"""Where FSDP2 spreads weights over processes prompts are shared, and training is the same."""
 
 from pathlib import Path
 
