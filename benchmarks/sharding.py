@@ -41,7 +41,7 @@ from groupwise.models import silence_libraries
 from groupwise.models.policy import project_patches_fast
 from groupwise.training.fast.trainer import FastGRPOTrainer
 from groupwise.training.settings import SpeedSettings
-from groupwise.training.sharding import ShardingOnCpu
+from groupwise.training.sharding import ShardedTraining
 
 NUM_STEPS = 5
 COUNTS = (1, 2, 4)
@@ -53,7 +53,7 @@ JOBS = {
 OPTIMIZERS = {"sgd": 0.01, "adamw_torch": 1e-5}
 
 
-class StockTrainer(ShardingOnCpu, GRPOTrainer):
+class StockTrainer(ShardedTraining, GRPOTrainer):
     """TRL's trainer, which Accelerate would not spread on a CPU."""
 
 

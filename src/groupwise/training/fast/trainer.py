@@ -56,7 +56,7 @@ from groupwise.training.fast.support import (
 from groupwise.training.fast.vllm_weights import send_merged
 from groupwise.training.on_policy import find_precision, find_resolution, use_plain_attention
 from groupwise.training.settings import SpeedSettings
-from groupwise.training.sharding import ShardingOnCpu, gather_head, gather_weights
+from groupwise.training.sharding import ShardedTraining, gather_head, gather_weights
 
 LogProbs = tuple[torch.Tensor, torch.Tensor | None, torch.Tensor | None]
 
@@ -66,7 +66,7 @@ _MAX_COMPARED_ROWS = 16
 _Base: Any = GRPOTrainer
 
 
-class FastGRPOTrainer(ShardingOnCpu, _Base):
+class FastGRPOTrainer(ShardedTraining, _Base):
     """GRPOTrainer that pays for a prompt once per group.
 
     Args:
