@@ -53,7 +53,7 @@ class Runner:
         self.trainer: Any = (GRPOTrainer if speed is None else FastGRPOTrainer)(
             model=model,
             reward_funcs=[score_completions],
-            args=_make_arguments(shape, model, device, banned=_find_picture_tokens(model)),
+            args=make_arguments(shape, model, device),
             train_dataset=rows,
             processing_class=processor,
             **extra,
@@ -131,22 +131,23 @@ def _find_picture_tokens(model: Any) -> list[int]:
     return [named[n] for n in ("image_token_id", "video_token_id") if named.get(n) is not None]
 
 
-def _make_arguments(
-    shape: Shape, model: Any, device: torch.device, *, banned: list[int]
-) -> GRPOConfig:
-    return GRPOConfig(
-        output_dir=tempfile.mkdtemp(),
-        per_device_train_batch_size=shape.num_prompts * shape.group_size,
-        num_generations=shape.group_size,
-        max_completion_length=shape.num_tokens,
-        generation_kwargs={"min_new_tokens": shape.num_tokens, "suppress_tokens": banned or None},
-        beta=shape.beta,
-        activation_checkpointing=False,
-        learning_rate=1e-5,
-        bf16=device.type == "cuda" or model.dtype == torch.bfloat16,
-        use_cpu=device.type == "cpu",
-        report_to="none",
-        disable_tqdm=True,
-        save_strategy="no",
-        seed=0,
-    )
+def make_arguments(shape: Shape, model: Any, device: torch.device, **changes: Any) -> GRPOConfig:
+    """Return the arguments of a trainer for one process; ``changes`` are GRPOConfig's own."""
+    banned = _find_picture_tokens(model) or None
+    fixed: dict[str, Any] = {
+        "output_dir": tempfile.mkdtemp(),
+        "per_device_train_batch_size": shape.num_prompts * shape.group_size,
+        "num_generations": shape.group_size,
+        "max_completion_length": shape.num_tokens,
+        "generation_kwargs": {"min_new_tokens": shape.num_tokens, "suppress_tokens": banned},
+        "beta": shape.beta,
+        "activation_checkpointing": False,
+        "learning_rate": 1e-5,
+        "bf16": device.type == "cuda" or model.dtype == torch.bfloat16,
+        "use_cpu": device.type == "cpu",
+        "report_to": "none",
+        "disable_tqdm": True,
+        "save_strategy": "no",
+        "seed": 0,
+    }
+    return GRPOConfig(**(fixed | changes))

@@ -204,3 +204,37 @@ def wait_for(is_true) -> None:
     while not is_true():
         assert time.monotonic() < deadline_s
         time.sleep(0.05)
+
+
+SPREAD = ("--set", "compute.sharding=fsdp")
+
+
+@pytest.fixture(scope="module")
+def spread(tmp_path_factory) -> Run:
+    run = Run(tmp_path_factory.mktemp("spread"))
+    run.finish(2, *SPREAD)
+    return run
+
+
+def test_weights_in_parts_end_as_whole_ones(two: Run, spread: Run) -> None:
+    assert spread.list_said() == two.list_said()
+    for step in ("sft", "grpo"):
+        assert read_json(spread.out / step / "processes.json", dict)["sharding"] == "fsdp"
+        assert measure_difference(spread, two, step) < 1e-6
+        for row, other in zip(spread.list_metrics(step), two.list_metrics(step), strict=True):
+            facts, same = row.pop("facts", None), other.pop("facts", None)
+            assert facts == same
+            assert row == pytest.approx(other, rel=1e-4, abs=1e-6)
+
+
+def test_weights_in_parts_go_on_from_a_checkpoint(spread: Run, tmp_path: Path) -> None:
+    run = Run(tmp_path / "killed")
+    run.finish(2, *SPREAD, TOGETHER_DIES="sft:5 grpo:4", TOGETHER_ADAM="")
+    for step in ("sft", "grpo"):
+        assert len(run.list_restarts(step)) == 1
+    assert not list(run.out.glob("*/checkpoint-*"))
+    whole = Run(tmp_path / "whole")
+    whole.finish(2, *SPREAD, TOGETHER_ADAM="")
+    for step in ("sft", "grpo"):
+        assert measure_difference(run, whole, step) == 0
+        assert run.list_metrics(step) == whole.list_metrics(step)

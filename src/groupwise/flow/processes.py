@@ -27,7 +27,7 @@ from groupwise.core import (
 from groupwise.flow.settings import ComputeSettings, FlowConfig
 from groupwise.flow.worker import Job
 from groupwise.pipeline import StepContext
-from groupwise.training import find_last_checkpoint, read_step
+from groupwise.training import SHARDING, find_last_checkpoint, read_step
 
 RECORD = "processes.json"
 LOGS = "processes"
@@ -44,11 +44,13 @@ class Layout:
         processes: how many.
         device: ``cpu``, or ``cuda`` with one GPU each.
         backend: how they exchange gradients.
+        sharding: what each holds, as ``ComputeSettings`` has it.
     """
 
     processes: int
     device: str
     backend: str
+    sharding: str
 
 
 def find_layout(compute: ComputeSettings) -> Layout:
@@ -59,14 +61,14 @@ def find_layout(compute: ComputeSettings) -> Layout:
     """
     num_gpus = len(list_gpus())
     if num_gpus == 0:
-        return Layout(compute.processes, "cpu", "gloo")
+        return Layout(compute.processes, "cpu", "gloo", compute.sharding)
     if compute.processes > num_gpus:
         raise TrainingError(
             f"compute.processes {compute.processes} need a GPU each",
             got=f"{num_gpus}",
             fix="lower it, or hide the GPUs (CUDA_VISIBLE_DEVICES=) to train on the CPU",
         )
-    return Layout(compute.processes, "cuda", "nccl")
+    return Layout(compute.processes, "cuda", "nccl", compute.sharding)
 
 
 def describe_layout(config: FlowConfig) -> list[tuple[str, str]]:
@@ -83,6 +85,8 @@ def describe_layout(config: FlowConfig) -> list[tuple[str, str]]:
         shares = {"rows of sft": config.sft.batch_size, **shares}
     each = ", ".join(f"{size // layout.processes} of {size} {n}" for n, size in shares.items())
     told = f"{layout.processes} on {layout.device} ({layout.backend}); each takes {each} at a time"
+    if layout.sharding == "fsdp":
+        told += f", and holds 1/{layout.processes} of what trains (FSDP2)"
     return [("processes", told)]
 
 
@@ -181,6 +185,7 @@ def _describe_place(rank: int, layout: Layout) -> Mapping[str, str]:
         "WORLD_SIZE": str(layout.processes),
         "LOCAL_WORLD_SIZE": str(layout.processes),
         "ACCELERATE_USE_CPU": "true" if layout.device == "cpu" else "false",
+        SHARDING: layout.sharding,
         "GLOO_SOCKET_IFNAME": loopback,
         "NCCL_SOCKET_IFNAME": loopback,
         # Or DDP warns, in every training, that it looked for weights without a gradient.

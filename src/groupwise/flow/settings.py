@@ -1,6 +1,6 @@
 """The settings that every recipe has; a recipe's own config adds to them."""
 
-from typing import Annotated, Self
+from typing import Annotated, Literal, Self
 
 from pydantic import Field, model_validator
 
@@ -61,10 +61,13 @@ class ComputeSettings(Config):
         processes: on this machine, on a GPU each if there are any; 1: the run's own.
         max_restarts: how often all of them are started again in one training, from its last whole
             checkpoint, because one has died.
+        sharding: what each process holds: all weights (``none``), or by FSDP2 a part of weights,
+            gradients and states of the optimizer (``fsdp``).
     """
 
     processes: Annotated[int, _LAYOUT] = Field(default=1, ge=1, le=1024)
     max_restarts: Annotated[int, _LAYOUT] = Field(default=3, ge=0, le=1000)
+    sharding: Annotated[Literal["none", "fsdp"], _LAYOUT] = "none"
 
 
 class RunConfig(Config):
@@ -102,7 +105,20 @@ class FlowConfig(RunConfig):
             problems = self._list_unshared(self.compute.processes)
             if problems:
                 raise ValueError(f"compute.processes {self.compute.processes}: {problems[0]}")
+        if self.compute.sharding == "fsdp" and (problem := self._find_unspread()):
+            raise ValueError(f"compute.sharding fsdp: {problem}")
         return self
+
+    def _find_unspread(self) -> str | None:
+        """Return a clause on what weights in parts do not go with."""
+        if self.compute.processes == 1:
+            return "one process holds all weights; raise compute.processes"
+        for name, stage in (("grpo", self.grpo), ("sft", self.sft)):
+            if stage is None:
+                continue
+            if stage.trainable.method == "prompt":
+                return f"{name}.trainable.method prompt was not tried; take lora or full"
+        return None
 
     def _list_unshared(self, num_processes: int) -> list[str]:
         """Return clauses on what as many processes would train otherwise than one."""

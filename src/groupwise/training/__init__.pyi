@@ -20,7 +20,12 @@ from groupwise.training.preview import (
     estimate_step_memory,
     preview_grpo,
 )
-from groupwise.training.processes import count_processes, find_rank, is_first_process
+from groupwise.training.processes import (
+    SHARDING,
+    count_processes,
+    find_rank,
+    is_first_process,
+)
 from groupwise.training.rows import IGNORED, RowCollator, augment_picture
 from groupwise.training.settings import (
     GrpoSettings,
@@ -44,6 +49,7 @@ from groupwise.training.workspace import (
 
 __all__ = [
     "IGNORED",
+    "SHARDING",
     "GrpoSettings",
     "OnPolicyResult",
     "PictureAugmentation",

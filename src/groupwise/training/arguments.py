@@ -8,6 +8,7 @@ import torch
 
 from groupwise.core import TrainingError
 from groupwise.inference.streaming.local import is_out_of_memory
+from groupwise.training.processes import spreads_weights
 from groupwise.training.settings import GrpoSettings, SftSettings, TrainerSettings
 from groupwise.training.trackers import PROJECT
 from groupwise.training.workspace import Workspace
@@ -17,6 +18,7 @@ def build_arguments(
     settings: TrainerSettings, workspace: Workspace, *, dtype: torch.dtype
 ) -> dict[str, Any]:
     """Return keyword arguments for ``SFTConfig`` and ``GRPOConfig``; ``dtype`` is the policy's."""
+    spread = {"fsdp": True, "fsdp_config": {"version": 2}} if spreads_weights() else {}
     saves = settings.save_every_steps is not None
     warmup = settings.warmup_share if settings.warmup_steps is None else settings.warmup_steps
     return {
@@ -45,6 +47,7 @@ def build_arguments(
         "remove_unused_columns": False,
         "dataloader_num_workers": 0,
         "dataloader_pin_memory": torch.accelerator.is_available(),
+        **spread,
     }
 
 

@@ -21,6 +21,7 @@ from groupwise.core import ProgressLine, TrainingError, append_jsonl
 from groupwise.models import format_trainable, tabulate_trainable
 from groupwise.training.log import TrainingLog, begin_progress, end_progress
 from groupwise.training.processes import ask_first, is_first_process
+from groupwise.training.sharding import gather_weights
 from groupwise.training.trackers import Trackers
 from groupwise.training.workspace import mark_complete, remove_checkpoints
 
@@ -99,7 +100,9 @@ class HeldoutRows(TrainerCallback):
         """Check after every ``every_steps`` steps and after the last one."""
         if state.global_step % self.every_steps and state.global_step != state.max_steps:
             return
-        self.last_step, self.values = state.global_step, ask_first(lambda: self._check(model))
+        with gather_weights(model):
+            values = ask_first(lambda: self._check(model))
+        self.last_step, self.values = state.global_step, values
         named = {f"heldout/{name}": value for name, value in self.values.items()}
         if is_first_process():
             append_jsonl(self.path, {"step": state.global_step, **named})

@@ -40,6 +40,7 @@ from groupwise.training.grpo_trainer import build_vllm_arguments, make_grpo_trai
 from groupwise.training.processes import divide_batch, is_first_process
 from groupwise.training.selection import open_looks
 from groupwise.training.settings import GrpoSettings
+from groupwise.training.sharding import WholeModel
 from groupwise.training.trackers import Trackers
 from groupwise.training.workspace import (
     Workspace,
@@ -131,10 +132,11 @@ def train_grpo(
     reward = RewardFunction(examples, rewards, end_token_ids=policy.end_token_ids)
     shown = {name: _RENAMED[name] for name in _SHOWN}
     trackers = Trackers(settings.report_to if is_first_process() else ())
+    whole = WholeModel(model)
     looks = open_looks(settings, workspace, check_heldout, trackers=trackers)
     with (
         StepProgress(workspace.folder.name, shown=shown) as progress,
-        _drop_reference(model),
+        _drop_reference(policy),
         name_memory_settings(settings),
     ):
         trainer = make_grpo_trainer(
@@ -158,6 +160,7 @@ def train_grpo(
         if is_first_process():
             write_json(workspace.folder / "resolved.json", resolved)
         trainer.train(resume_from_checkpoint=find_start(workspace.folder))
+        model = policy.model = whole.fill(trainer)
     if is_first_process():
         write_grpo_budget(
             workspace.metrics,
@@ -216,13 +219,13 @@ def _make_callbacks(
 
 
 @contextmanager
-def _drop_reference(model: Any) -> Iterator[None]:
+def _drop_reference(policy: Policy) -> Iterator[None]:
     """Remove in the end the frozen copy of the adapter that the KL penalty is measured against."""
     try:
         yield
     finally:
-        if "ref" in getattr(model, "peft_config", {}):
-            model.delete_adapter("ref")
+        if "ref" in getattr(policy.model, "peft_config", {}):
+            policy.model.delete_adapter("ref")
 
 
 def _build_config(settings: GrpoSettings, workspace: Workspace, *, dtype: Any) -> Any:

@@ -14,6 +14,7 @@ from groupwise.models import Policy, list_trainable, project_patches_fast, resto
 from groupwise.training.grpo_rows import make_prompt_rows
 from groupwise.training.on_policy import check_on_policy, join_results
 from groupwise.training.settings import GrpoSettings, VllmSettings
+from groupwise.training.sharding import is_spread
 from groupwise.training.temperature import find_temperature, set_temperature
 from groupwise.training.workspace import load_weights
 
@@ -128,7 +129,8 @@ def make_grpo_trainer(
             return batch
 
         def _load_from_checkpoint(self, checkpoint: str, model: Any = None) -> None:
-            load_weights(policy.model, Path(checkpoint))
+            if not is_spread(policy.model):
+                load_weights(policy.model, Path(checkpoint))
 
         def create_model_card(self, *_: Any, **__: Any) -> None:
             pass

@@ -23,6 +23,7 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from groupwise.core import Example, TrainingError, open_picture
 from groupwise.models import Policy
+from groupwise.training.sharding import gather_weights
 
 _MAX_PLAIN_TOKENS = 2048
 
@@ -288,7 +289,9 @@ def check_on_policy(
     temperature = trainer.temperature
     was_training = policy.model.training
     policy.model.eval()
-    with torch.no_grad(), trainer.accelerator.autocast():
+    # Every process has rows of its own, and not as many.
+    gathered = gather_weights(policy.model)
+    with torch.no_grad(), trainer.accelerator.autocast(), gathered:
         scores = [score_alone(policy, *row, temperature=temperature) for row in rows]
         noise = measure_noise(
             policy,

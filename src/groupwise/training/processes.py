@@ -7,6 +7,8 @@ from typing import TypeVar
 from groupwise.core import TrainingError
 
 T = TypeVar("T")
+SHARDING = "GROUPWISE_SHARDING"
+"""The variable that says whether weights are spread over the processes: ``fsdp``, else not."""
 
 
 def count_processes() -> int:
@@ -22,6 +24,11 @@ def find_rank() -> int:
 def is_first_process() -> bool:
     """Return whether this process writes what a training leaves: the others only compute."""
     return find_rank() == 0
+
+
+def spreads_weights() -> bool:
+    """Return whether each process is to hold a part of what trains."""
+    return os.environ.get(SHARDING) == "fsdp"
 
 
 def divide_batch(num_rows: int, *, setting: str) -> int:

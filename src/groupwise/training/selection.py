@@ -16,6 +16,7 @@ from groupwise.models import list_trainable
 from groupwise.training.callbacks import CheckHeldout, HeldoutRows
 from groupwise.training.processes import ask_first, is_first_process
 from groupwise.training.settings import TrainerSettings, ValidationSettings
+from groupwise.training.sharding import join
 from groupwise.training.trackers import Trackers
 from groupwise.training.workspace import Workspace
 
@@ -52,10 +53,11 @@ class BestOnValidation(HeldoutRows):
 
     def on_train_begin(self, args, state, control, **_: Any) -> None:
         """Remember the looks before the step that training goes on from."""
-        if self.settings.select == "best" and args.fsdp:
+        is_flat = args.fsdp and args.fsdp_plugin_args["fsdp_version"] == 1
+        if self.settings.select == "best" and is_flat:
             raise TrainingError(
-                "weights that are spread over processes are kept in checkpoints alone",
-                fix="set validation.select to last",
+                "weights that FSDP1 spreads over processes are kept in checkpoints alone",
+                fix="set validation.select to last, or take FSDP2",
             )
         # Once: the first process has dropped rows of steps that will be done again.
         rows = ask_first(lambda: read_jsonl(self.path) if self.path.is_file() else [])
@@ -74,7 +76,7 @@ class BestOnValidation(HeldoutRows):
         self.looks[state.global_step] = self.values[self.chosen_by]
         self.num_items = int(self.values.get("n", 0))
         is_best = self.best_step == state.global_step
-        if is_best and self.settings.select == "best" and is_first_process():
+        if is_best and self.settings.select == "best":
             self._keep(model, is_only=args.save_strategy == "no")
         num_worse = sum(step > self.best_step for step in self.looks)
         if self.settings.patience is not None and num_worse >= self.settings.patience:
@@ -112,9 +114,11 @@ class BestOnValidation(HeldoutRows):
         return {"num_looks": len(looks), "num_validation_items": self.num_items}
 
     def _keep(self, model: Any, *, is_only: bool) -> None:
-        self.kept.mkdir(exist_ok=True)
         names = list_trainable(model)
-        values = {n: p.detach().cpu() for n, p in model.named_parameters() if n in names}
+        values = {n: join(p).cpu() for n, p in model.named_parameters() if n in names}
+        if not is_first_process():
+            return
+        self.kept.mkdir(exist_ok=True)
         save_file(values, self._file(self.best_step))
         if is_only:
             self._drop_others()

@@ -29,6 +29,7 @@ from groupwise.training.rows import IGNORED, ReadAhead, RowCollator
 from groupwise.training.selection import open_looks
 from groupwise.training.settings import GrpoSettings, SftSettings
 from groupwise.training.sft_rows import RowsOfEpoch
+from groupwise.training.sharding import ShardedTraining, WholeModel, gather_head, is_spread
 from groupwise.training.trackers import Trackers
 from groupwise.training.workspace import (
     Workspace,
@@ -63,7 +64,7 @@ def make_sft_trainer(**named: Any) -> Any:
     from transformers import PrinterCallback
     from trl.trainer.sft_trainer import SFTTrainer
 
-    class _Trainer(SFTTrainer):
+    class _Trainer(ShardedTraining, SFTTrainer):
         """SFTTrainer that takes rows as they are scheduled and writes no model card."""
 
         num_new_tokens = 0
@@ -72,6 +73,7 @@ def make_sft_trainer(**named: Any) -> Any:
         def training_step(self, model: Any, inputs: Any, *rest: Any, **named: Any) -> Any:
             self.counted_from = self.counted_from or time.perf_counter()
             self.num_new_tokens += int(inputs["attention_mask"].sum())
+            gather_head(model)
             return super().training_step(model, inputs, *rest, **named)
 
         def log(self, logs: dict[str, float], start_time: float | None = None) -> None:
@@ -84,7 +86,8 @@ def make_sft_trainer(**named: Any) -> Any:
             super().log(logs, start_time)
 
         def _load_from_checkpoint(self, checkpoint: str, model: Any = None) -> None:
-            load_weights(self.model, Path(checkpoint))
+            if not is_spread(self.model):
+                load_weights(self.model, Path(checkpoint))
 
         def _set_signature_columns_if_needed(self) -> None:
             self._signature_columns = ["place"]
@@ -159,6 +162,7 @@ def train_sft(
         num_processes=count_processes(),
     )
     trackers = Trackers(settings.report_to if is_first_process() else ())
+    whole = WholeModel(model)
     looks = open_looks(settings, workspace, check_heldout, trackers=trackers)
     with (
         StepProgress(workspace.folder.name, shown={"loss": "loss"}) as progress,
@@ -187,6 +191,7 @@ def train_sft(
             ],
         )
         trainer.train(resume_from_checkpoint=find_start(workspace.folder))
+        model = policy.model = whole.fill(trainer)
     taught = schedule[: trainer.state.global_step * trainer.get_total_train_batch_size(arguments)]
     if is_first_process():
         write_budget(

@@ -30,7 +30,7 @@ def processes():
 
 def train_by_two(names, text_folder, out):
     """Return outcomes of cases by name, each trained by the same two processes."""
-    run_two([_PROGRAM, text_folder, out, out, *names], folder=out)
+    run_together([_PROGRAM, text_folder, out, out, *names], folder=out)
     return read_outcomes(names, out)
 
 
@@ -46,19 +46,19 @@ def two(text_folder, tmp_path_factory):
     return read_outcomes(names, made)
 
 
-def run_two(command, *, folder):
-    """Run a program as two processes that talk over the loopback; both end with this call."""
+def run_together(command, *, folder, num_processes=2):
+    """Run a program as processes that talk over the loopback; all end with this call."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
     shared = {
-        "WORLD_SIZE": "2",
+        "WORLD_SIZE": str(num_processes),
         "MASTER_ADDR": "127.0.0.1",
         "MASTER_PORT": str(port),
         "ACCELERATE_USE_CPU": "true",
         "OMP_NUM_THREADS": "1",
     }
-    logs = [folder / f"{rank}.log" for rank in range(2)]
+    logs = [folder / f"{rank}.log" for rank in range(num_processes)]
     children = []
     for rank, log in enumerate(logs):
         own = {"RANK": str(rank), "LOCAL_RANK": str(rank)}
@@ -79,7 +79,7 @@ def run_two(command, *, folder):
             if child.poll() is None:
                 os.killpg(child.pid, signal.SIGKILL)
                 child.wait()
-    assert codes == [0, 0], "\n".join(log.read_text()[-3000:] for log in logs)
+    assert codes == [0] * num_processes, "\n".join(log.read_text()[-3000:] for log in logs)
 
 
 def assert_agree(grpo, one, other):

@@ -9,7 +9,8 @@ quantised layers and attention kernels work as they are.
 Source: PrefixGrouper (2506.05433), here with pictures and with blocks that are skipped.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from types import MethodType, SimpleNamespace
@@ -78,12 +79,8 @@ def install_shared_pass(backbone: nn.Module) -> None:
         if text is self:
             return _run_text(text, shared, **named)
         named = _encode_pictures(self, shared, named)
-        text_forward = text.forward
-        text.forward = partial(_run_text, text, shared)
-        try:
+        with _replace_forward(text, partial(_run_text, text, shared)):
             return own_forward(*args, **named)
-        finally:
-            text.forward = text_forward
 
     backbone.forward = MethodType(forward, backbone)
 
@@ -188,8 +185,15 @@ def _run_block(
     streams: tuple[_Stream, _Stream],
     prompt_of_row: torch.Tensor,
 ) -> tuple[torch.Tensor, torch.Tensor]:
+    """Run both streams in one call of the block.
+
+    Gradients reach the prompts through their keys, past their output: what gathers a block's
+    weights around each call (FSDP2) must see one call that all gradients enter and leave by.
+    """
+    own_forward = block.forward
+
     def call(stream: _Stream, own: torch.Tensor, memory: BlockMemory) -> torch.Tensor:
-        output = block(
+        output = own_forward(
             own,
             attention_mask=stream.masks[block_type],
             position_embeddings=stream.rotary[block_type],
@@ -203,9 +207,16 @@ def _run_block(
         prefixes = call(streams[0], prefixes, memory)
         return prefixes, call(streams[1], tails, memory.repeat(prompt_of_row))
 
+    with _replace_forward(block, partial(_checkpoint, block, run)):
+        return block(*states)
+
+
+def _checkpoint(
+    block: Any, run: Callable[..., Any], prefixes: torch.Tensor, tails: torch.Tensor
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """Run both streams, and once more in the backward pass where the block is to do so."""
     if not (getattr(block, "gradient_checkpointing", False) and block.training):
-        return run(*states)
-    prefixes, tails = states
+        return run(prefixes, tails)
     # The block would checkpoint each stream on its own and lose the keys between them.
     checkpoint = block._gradient_checkpointing_func
     is_reentrant = getattr(checkpoint, "keywords", {}).get("use_reentrant", False)
@@ -221,6 +232,19 @@ def _run_block(
             block.gradient_checkpointing = True
 
     return checkpoint(run_whole, prefixes, tails)
+
+
+@contextmanager
+def _replace_forward(module: nn.Module, forward: Callable[..., Any]) -> Iterator[None]:
+    """Within this context a module computes something else, between the hooks that it has."""
+    kept = vars(module).get("forward")
+    module.forward = forward
+    try:
+        yield
+    finally:
+        del module.forward
+        if kept is not None:
+            module.forward = kept
 
 
 class _SeenTokens(SimpleNamespace):

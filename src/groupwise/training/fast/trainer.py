@@ -56,6 +56,7 @@ from groupwise.training.fast.support import (
 from groupwise.training.fast.vllm_weights import send_merged
 from groupwise.training.on_policy import find_precision, find_resolution, use_plain_attention
 from groupwise.training.settings import SpeedSettings
+from groupwise.training.sharding import ShardedTraining, gather_head, gather_weights
 
 LogProbs = tuple[torch.Tensor, torch.Tensor | None, torch.Tensor | None]
 
@@ -65,7 +66,7 @@ _MAX_COMPARED_ROWS = 16
 _Base: Any = GRPOTrainer
 
 
-class FastGRPOTrainer(_Base):
+class FastGRPOTrainer(ShardedTraining, _Base):
     """GRPOTrainer that pays for a prompt once per group.
 
     Args:
@@ -104,10 +105,9 @@ class FastGRPOTrainer(_Base):
 
     def _find_obstacle(self, models: Sequence[Any]) -> str | None:
         """Return why prompts cannot be shared by these models in this training, or None."""
-        if self._dist.is_fsdp or self._dist.is_zero3:
-            # Gradients reach a prompt through its keys, past the block's output, and with it past
-            # what would gather the block's weights for the backward pass.
-            return "its weights are spread over processes"
+        if self._dist.fsdp_version == 1 or self._dist.is_zero3:
+            name = "ZeRO-3" if self._dist.is_zero3 else "FSDP1"
+            return f"its weights are spread over processes by {name}; FSDP2 allows it"
         for model in models:
             found = find_obstacle(find_backbone(model)) or find_adapter_obstacle(model)
             if found is not None:
@@ -247,7 +247,8 @@ class FastGRPOTrainer(_Base):
     ) -> tuple[Any, Any]:
         drawn = nullcontext() if self._round is None else draw_from_seeds(self, self._rows)
         has_prefix = max(map(len, prompt_ids)) > 1
-        with drawn:
+        # One process may say fewer tokens than another.
+        with drawn, gather_weights(self.model):
             if has_prefix and self._reads_prompts_once(len(prompt_ids)):
                 return sample_round(self, prompt_ids, images, multimodal_fields), None
             return super()._generate_single_turn(
@@ -285,6 +286,7 @@ class FastGRPOTrainer(_Base):
             if output is not None:
                 entropies = output[1] if compute_entropy else None
                 return output[0], entropies, None
+        gather_head(model)
         return super()._get_per_token_logps_and_entropies(
             model,
             input_ids,
@@ -320,13 +322,21 @@ class FastGRPOTrainer(_Base):
             alive = self._find_alive_rows(len(scored.ids))
             chunks = split_groups(alive, scored.prompt_numbers, batch_size)
             parts = [scored.take(rows) for rows in chunks]
-        fault = agree(self.accelerator, self._find_fault(model, parts))
+        new = self._list_new(model, parts)
+        is_spread = self._dist.is_fsdp
+        some_are_new = is_spread and bool(self._gather(len(new)).any())
+        with gather_weights(model) if some_are_new else nullcontext():
+            fault = agree(self.accelerator, self._find_fault(model, new))
         if fault is not None:
             self._stop_sharing(fault)
-        if scored is None or fault is not None:
+        # Each pass gathers weights from all processes, so that all must do as many.
+        counts = self._gather(len(parts)) if is_spread else torch.tensor([len(parts)])
+        if scored is None or fault is not None or not counts.all():
             return None
         is_reference = model is self.ref_model
         outputs = [self._share(model, part, is_reference=is_reference) for part in parts]
+        for _ in range(int(counts.max()) - len(parts)):  # never in an update, which is one pass
+            self._share(model, parts[-1], is_reference=is_reference)
         found = [
             (rows, output.log_probs, output.entropy)
             for rows, output in zip(chunks, outputs, strict=True)
@@ -337,6 +347,7 @@ class FastGRPOTrainer(_Base):
     def _share(self, model: Any, part: ScoredRows, *, is_reference: bool) -> Any:
         backbone = self._backbones[-1 if is_reference else 0]
         sharing = Sharing() if is_reference else self._sharing
+        gather_head(model)
         with self.accelerator.autocast():
             return score_rows(model, backbone, part, sharing, self._round)
 
@@ -359,14 +370,23 @@ class FastGRPOTrainer(_Base):
         numbers = self._micro_batch["prompt_numbers"]
         return every[numbers == numbers[0]]
 
-    def _find_fault(self, model: Any, parts: Sequence[ScoredRows]) -> str | None:
-        """Compare the first batch of each new shape with plain passes; return what is wrong."""
+    def _list_new(self, model: Any, parts: Sequence[ScoredRows]) -> list[ScoredRows]:
+        """Return the first batch of each new shape."""
         is_reference = model is self.ref_model
+        return [
+            part
+            for part in parts
+            if part.mask.any() and self._guard.is_new((is_reference, *_describe_shape(part)))
+        ]
+
+    def _gather(self, number: int) -> torch.Tensor:
+        """Return a number of every process, all of which must take part, shape [processes]."""
+        return self.accelerator.gather(torch.tensor([number], device=self.accelerator.device))
+
+    def _find_fault(self, model: Any, parts: Sequence[ScoredRows]) -> str | None:
+        """Compare these batches with plain passes; return what is wrong."""
         for part in parts:
-            rows = pick_rows(part, _MAX_COMPARED_ROWS)
-            if not len(rows) or not self._guard.is_new((is_reference, *_describe_shape(part))):
-                continue
-            found = self._compare(model, part, rows)
+            found = self._compare(model, part, pick_rows(part, _MAX_COMPARED_ROWS))
             self._guard.comparisons.append(found)
             if not found.is_close:
                 return f"log-probabilities {found}"

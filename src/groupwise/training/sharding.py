@@ -1,0 +1,135 @@
+"""Weights that FSDP2 spreads over processes: on the CPU, too, and gathered for a while."""
+
+import copy
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any, cast
+
+import torch
+from accelerate.state import PartialState
+from accelerate.utils import DistributedType, FullyShardedDataParallelPlugin
+from torch import nn
+from torch.distributed.fsdp import FSDPModule
+from torch.distributed.tensor import DTensor
+
+from groupwise.training.processes import is_first_process, spreads_weights
+
+
+def is_spread(model: Any) -> bool:
+    """Whether this process holds only a part of a model's weights."""
+    return isinstance(model, FSDPModule)
+
+
+class ShardedTraining:
+    """Lets a trainer of Transformers spread weights over processes, on the CPU, too.
+
+    Accelerate has a list of the devices that it does this for, and the CPU is not on it; nothing
+    else stands in the way.
+    """
+
+    accelerator: Any
+    args: Any
+    is_fsdp_enabled: bool
+
+    def create_accelerator_and_postprocess(self) -> None:
+        """Make the accelerator; where FSDP was asked for in vain, say that it is there."""
+        parent: Any = super()
+        parent.create_accelerator_and_postprocess()
+        state = self.accelerator.state
+        given = self.args.fsdp_plugin_args if self.args.fsdp else None
+        if given is None or state.distributed_type != DistributedType.MULTI_CPU:
+            return
+        state.distributed_type = DistributedType.FSDP
+        PartialState._shared_state["distributed_type"] = DistributedType.FSDP
+        state.fsdp_plugin = FullyShardedDataParallelPlugin(**given)
+        self.is_fsdp_enabled = True
+
+    def train(self, resume_from_checkpoint: Any = None, **named: Any) -> Any:
+        """Train; the weights of a checkpoint are read while the model is whole."""
+        trainer: Any = self
+        if resume_from_checkpoint and self.is_fsdp_enabled:
+            trainer._load_from_checkpoint(resume_from_checkpoint)
+        return cast("Any", super()).train(resume_from_checkpoint=resume_from_checkpoint, **named)
+
+
+class WholeModel:
+    """A model in the form that it has before its weights are spread, for those that it ends with.
+
+    Args:
+        model: whole, as it is to be trained.
+    """
+
+    def __init__(self, model: Any) -> None:
+        self._model = model
+        self._form: Any = None
+        if spreads_weights() and is_first_process():
+            empty = {id(p): nn.Parameter(p.to("meta"), p.requires_grad) for p in model.parameters()}
+            self._form = copy.deepcopy(model, {**empty})
+
+    def fill(self, trainer: Any) -> Any:
+        """Return the trained model, in the first process whole; every one must take part."""
+        if not is_spread(trainer.model):
+            return self._model
+        weights = trainer.accelerator.get_state_dict(trainer.model)
+        if self._form is None:
+            return trainer.model
+        own = self._form.state_dict()
+        self._form.load_state_dict({name: weights[name] for name in own}, assign=True)
+        self._form.tie_weights()
+        return self._form
+
+
+def join(parameter: Any) -> torch.Tensor:
+    """Return the whole of a parameter of which processes hold parts; every one must take part."""
+    value = parameter.detach()
+    return value.full_tensor() if isinstance(value, DTensor) else value
+
+
+@contextmanager
+def gather_weights(model: Any) -> Iterator[None]:
+    """Within this context each process holds all weights, and its passes need no other process.
+
+    Every process must enter and leave it; what each does inside is its own. Nothing may be trained
+    there. A model whose weights are not spread is left as it is.
+
+    Args:
+        model: as the trainer calls it.
+    """
+    if not is_spread(model):
+        yield
+        return
+    root: Any = model
+    root._get_fsdp_state()._lazy_init()  # or the part that comes first would think it is the root
+    parts: list[Any] = [part for part in model.modules() if isinstance(part, FSDPModule)]
+    for part in parts:
+        part.unshard()
+    groups = [group for part in parts for group in part._get_fsdp_state()._fsdp_param_groups]
+    # What ``set_reshard_after_forward`` sets; it cannot be asked for what it was.
+    kept = [group.post_forward_mesh_info for group in groups]
+    for group in groups:
+        group.post_forward_mesh_info = None
+    try:
+        yield
+    finally:
+        for group, mesh in zip(groups, kept, strict=True):
+            group.post_forward_mesh_info = mesh
+        # It would gather, in the next backward pass, along the order of these passes, too, which
+        # is another one in each process.
+        root.reset_iter_state()
+
+
+def gather_head(model: Any) -> None:
+    """Gather the weights of a model's output head, until the next backward pass has used them.
+
+    TRL reads them without calling the head. Where the head is a unit of its own, nothing would have
+    gathered them, and its gradient would stay that of each process alone.
+
+    Args:
+        model: as the trainer calls it.
+    """
+    if is_spread(model):
+        root: Any = model
+        root._get_fsdp_state()._lazy_init()
+        head = root.get_output_embeddings()
+        if isinstance(head, FSDPModule):
+            head.unshard()
