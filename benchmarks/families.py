@@ -3,8 +3,10 @@
 Every model has random weights in the form of its Transformers config. Stock TRL and Groupwise start
 from the same weights and are stepped in turn with the same seed. Differences are those of the first
 step: of a reference log-probability, and of the gradient. Times are of processor, not of a clock,
-since other work may share the machine: medians of steps after the first. A family that is not
-asked for keeps the row that the file has.
+since other work may share the machine: medians of steps after the first. Families of text are
+stepped with LoRA on all blocks, then (``long``) with a longer prompt and LoRA on the last block;
+families with pictures with one picture. A family that is not asked for keeps the row that the file
+has.
 
     python benchmarks/families.py --json benchmarks/results/families.json
     python benchmarks/families.py --families Qwen3-MoE --json benchmarks/results/families.json
@@ -13,9 +15,10 @@ asked for keeps the row that the file has.
 import argparse
 import json
 import statistics
+import sys
 import tempfile
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -24,15 +27,25 @@ import torch
 from grpo_models import Shape, Sizes, add_lora, make_rows
 from grpo_runner import Runner
 from grpo_step import CPU, NUM_WARM_UP, compare_first_step
-from transformers import AutoConfig, AutoModelForCausalLM, AutoModelForImageTextToText
+from transformers import AutoConfig, AutoModelForCausalLM
 
 from groupwise.core import describe_machine, write_json
 from groupwise.models import load_policy, silence_libraries, write_tiny_policy
 from groupwise.training.fast.support import find_backbone, find_obstacle
 from groupwise.training.settings import SpeedSettings
 
-SHAPE = Shape(group_size=8, num_tokens=8, prompt_tokens=256, num_prompts=1)
+sys.path.insert(0, str(Path(__file__).parents[1] / "tests" / "fixtures"))
+import vision_families
+
+SHAPES = {
+    "text": Shape(group_size=8, num_tokens=8, prompt_tokens=256, num_prompts=1),
+    "long": Shape(group_size=8, num_tokens=8, prompt_tokens=1024, num_prompts=1, last_blocks=1),
+    "pictures": Shape(group_size=8, num_tokens=8, num_prompts=1, last_blocks=1),
+}
 SIZES = Sizes(num_layers=2, hidden_size=96)
+PICTURE_SIZES = vision_families.Sizes(
+    hidden=192, vision_hidden=192, blocks=4, vision_blocks=6, head=48, patch=14, side=224, window=64
+)
 NUM_STEPS = 3
 _WINDOW = 64
 _ROTARY = {"rope_type": "default", "rope_theta": 1e4}
@@ -69,19 +82,19 @@ FAMILIES: Mapping[str, tuple[str, Mapping[str, Any]]] = {
     "Phi-3": ("phi3", {}),
 }
 
-# With pictures; find_obstacle is asked without weights.
-FALLBACKS = {
+VISION_FAMILIES = {
+    "Qwen2-VL": "qwen2_vl",
+    "Qwen2.5-VL": "qwen2_5_vl",
+    "Qwen3-VL": "qwen3_vl",
+    "Qwen3.5 with pictures": "qwen3_5_vl",
+    "Gemma 3 with pictures": "gemma3_vl",
     "SmolVLM": "smolvlm",
     "Idefics3": "idefics3",
     "LLaVA": "llava",
-    "Gemma 3 with pictures": "gemma3",
-    "Qwen3.5 with pictures": "qwen3_5",
+    "InternVL": "internvl",
 }
-UNTESTED = {
-    "Qwen2.5-VL": "timed by grpo_step.py",
-    "Qwen3-VL": "exact in the tests, no step was timed",
-    "Qwen3-VL-MoE": "exact in the tests, no step was timed",
-}
+UNTESTED = {"Qwen3-VL-MoE": "exact in the tests, no step was timed"}
+NAMES = (*FAMILIES, *VISION_FAMILIES)
 
 
 def build_model(kind: str, changes: Mapping[str, Any], tokenizer: Any) -> Any:
@@ -96,7 +109,7 @@ def build_model(kind: str, changes: Mapping[str, Any], tokenizer: Any) -> Any:
         "num_attention_heads": 4,
         "num_key_value_heads": 2,
         "head_dim": size // 4,
-        "max_position_embeddings": 1024,
+        "max_position_embeddings": 2048,
         "rope_parameters": _ROTARY,
         "bos_token_id": None,
         "eos_token_id": tokenizer.eos_token_id,
@@ -109,28 +122,47 @@ def build_model(kind: str, changes: Mapping[str, Any], tokenizer: Any) -> Any:
     return model
 
 
-def measure_family(kind: str, changes: Mapping[str, Any], tokenizer: Any) -> dict[str, Any]:
+def measure_family(name: str, tokenizer: Any) -> dict[str, Any]:
     """Return differences and times of a family, or why its prompts are not shared."""
-    obstacle = find_obstacle(find_backbone(build_model(kind, changes, tokenizer)))
+    if name in VISION_FAMILIES:
+        return _measure(SHAPES["pictures"], *_prepare_pictures(VISION_FAMILIES[name], tokenizer))
+
+    def build() -> Any:
+        return build_model(*FAMILIES[name], tokenizer)
+
+    found = _measure(SHAPES["text"], build, tokenizer, num_layers=SIZES.num_layers)
+    if "fallback" in found:
+        return found
+    return found | {"long": _measure(SHAPES["long"], build, tokenizer, num_layers=SIZES.num_layers)}
+
+
+def _prepare_pictures(family: str, tokenizer: Any) -> tuple[Callable[[], Any], Any, int]:
+    """Return what builds a model with pictures, its processor, and its number of blocks."""
+    processor = vision_families.make_processor(family, tokenizer, PICTURE_SIZES)
+
+    def build() -> Any:
+        torch.manual_seed(0)
+        return vision_families.make_model(family, processor, PICTURE_SIZES)
+
+    return build, processor, PICTURE_SIZES.blocks
+
+
+def _measure(
+    shape: Shape, build: Callable[[], Any], processor: Any, num_layers: int
+) -> dict[str, Any]:
+    obstacle = find_obstacle(find_backbone(build()))
     if obstacle is not None:
         return {"fallback": obstacle}
+    tokenizer = getattr(processor, "tokenizer", processor)
     rows = make_rows(
-        SHAPE, tokenizer, num_steps=NUM_STEPS + NUM_WARM_UP, picture_size=SIZES.picture_size
+        shape, tokenizer, num_steps=NUM_STEPS + NUM_WARM_UP, picture_size=SIZES.picture_size
     )
 
     def make(speed: SpeedSettings | None) -> Runner:
-        model = build_model(kind, changes, tokenizer)
-        model = add_lora(model, SHAPE, num_layers=SIZES.num_layers)
-        return Runner(SHAPE, (model, tokenizer), rows, speed=speed, device=CPU)
+        model = add_lora(build(), shape, num_layers=num_layers)
+        return Runner(shape, (model, processor), rows, speed=speed, device=CPU)
 
     return time_in_turn(make(None), make(SpeedSettings(shared_prefix="on")))
-
-
-def explain_fallback(kind: str) -> dict[str, Any]:
-    """Return why prompts of a family with pictures are not shared."""
-    with torch.device("meta"):
-        model = AutoModelForImageTextToText.from_config(AutoConfig.for_model(kind))
-    return {"fallback": find_obstacle(find_backbone(model))}
 
 
 def time_in_turn(plain: Runner, shared: Runner) -> dict[str, float]:
@@ -151,20 +183,19 @@ def main() -> None:
     """Measure families and write the file after each; see the module's docstring."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--json", type=Path, required=True)
-    parser.add_argument("--families", nargs="+", choices=FAMILIES, default=list(FAMILIES))
+    parser.add_argument("--families", nargs="+", choices=NAMES, default=list(NAMES))
     options = parser.parse_args()
     torch.set_num_threads(1)
     before = json.loads(options.json.read_text())["rows"] if options.json.is_file() else {}
-    rows = {name: before.get(name, {"untested": "not run"}) for name in FAMILIES}
+    rows = {name: before.get(name, {"untested": "not run"}) for name in NAMES}
     rows |= {name: {"untested": why} for name, why in UNTESTED.items()}
-    with silence_libraries():
-        rows |= {name: explain_fallback(kind) for name, kind in FALLBACKS.items()}
     with silence_libraries(), tempfile.TemporaryDirectory() as folder:
         tokenizer = load_policy(write_tiny_policy("tiny-qwen2", Path(folder))).processor
         for name in options.families:
-            rows[name] = measure_family(*FAMILIES[name], tokenizer)
+            rows[name] = measure_family(name, tokenizer)
             print(name, rows[name], flush=True)
-            found = {"machine": describe_machine(), "shape": asdict(SHAPE), "rows": rows}
+            shapes = {kind: asdict(shape) for kind, shape in SHAPES.items()}
+            found = {"machine": describe_machine(), "shapes": shapes, "rows": rows}
             write_json(options.json, found)
 
 

@@ -132,7 +132,7 @@ def add_lora(model: Any, shape: Shape, *, num_layers: int) -> Any:
         LoraConfig(
             r=8,
             lora_alpha=16,
-            target_modules=rf"^(?!.*visual).*layers\.(?:{blocks})\..*{_LINEAR}",
+            target_modules=rf"^(?!.*(?:visual|vision)).*layers\.(?:{blocks})\..*{_LINEAR}",
             task_type="CAUSAL_LM",
         ),
     )

@@ -127,8 +127,8 @@ class Runner:
 
 def _find_picture_tokens(model: Any) -> list[int]:
     """Return tokens that stand for pictures: a random policy may say them where there is none."""
-    named = model.config.to_dict()
-    return [named[n] for n in ("image_token_id", "video_token_id") if named.get(n) is not None]
+    found = [getattr(model.config, name, None) for name in ("image_token_id", "video_token_id")]
+    return [token for token in found if token is not None]
 
 
 def make_arguments(shape: Shape, model: Any, device: torch.device, **changes: Any) -> GRPOConfig:

@@ -22,6 +22,8 @@ _QWEN_VL = {
     "qwen2_vl": ("Qwen2VLProcessor", "Qwen2VLVideoProcessor"),
     "qwen2_5_vl": ("Qwen2_5_VLProcessor", "Qwen2VLVideoProcessor"),
     "qwen3_vl": ("Qwen3VLProcessor", "Qwen3VLVideoProcessor"),
+    "qwen3_vl_moe": ("Qwen3VLProcessor", "Qwen3VLVideoProcessor"),
+    "qwen3_5": ("Qwen3VLProcessor", "Qwen3VLVideoProcessor"),
 }
 _OF_VIDEOS_TOO = ("patch_size", "merge_size", "temporal_patch_size", "image_mean", "image_std")
 

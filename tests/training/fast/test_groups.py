@@ -7,8 +7,6 @@ from groupwise.training.fast.groups import (
     Groups,
     find_dead_rows,
     number_prompts,
-    pick_grid,
-    pick_pixels,
     shuffle_groups,
     split_groups,
     take_rows,
@@ -122,21 +120,3 @@ def test_taking_rows_reorders_all_that_has_rows(numbers, seed):
     assert taken["ids"].equal(numbers[order])
     assert taken["list"] == numbers[order].tolist()
     assert (taken["total"], taken["none"]) == (3, None)
-
-
-@given(
-    st.lists(st.lists(st.tuples(st.integers(1, 3), st.integers(1, 3)), max_size=3), min_size=1),
-    st.data(),
-)
-def test_picking_pictures_gives_patches_and_grids_of_the_rows(sizes, data):
-    chosen = data.draw(st.lists(st.integers(0, len(sizes) - 1), min_size=1))
-    grid = [[1, *size] for row in sizes for size in row]
-    grid = torch.tensor(grid).reshape(-1, 3)
-    patches = torch.arange(int(grid.prod(-1).sum()))[:, None]
-    counts = [len(row) for row in sizes]
-    found = pick_pixels(torch.tensor(chosen), patches, grid, counts)
-    grids = pick_grid(torch.tensor(chosen), grid, counts)
-    starts = torch.tensor([0, *(sum(h * w for h, w in row) for row in sizes)]).cumsum(0).tolist()
-    expected = [patch for row in chosen for patch in range(starts[row], starts[row + 1])]
-    assert found[:, 0].tolist() == expected
-    assert grids.tolist() == [[1, *size] for row in chosen for size in sizes[row]]

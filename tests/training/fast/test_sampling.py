@@ -5,6 +5,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
+from groupwise.training.fast.picture_rows import Pictures
 from groupwise.training.fast.sampling import collate_prompts, cut_after_end
 from groupwise.training.settings import SpeedSettings
 
@@ -142,19 +143,28 @@ def test_cut_after_the_first_end_token(rows):
 @given(st.lists(st.lists(st.integers(1, 9), min_size=1, max_size=5), min_size=1))
 def test_prompts_are_padded_on_the_left(prompts):
     types = [[token % 2 for token in prompt] for prompt in prompts]
+    pictures = Pictures.of({"pixel_values": torch.zeros(len(prompts), 1)}, [1] * len(prompts))
     rows = collate_prompts(
         prompts,
-        {"mm_token_type_ids": types},
-        num_images=(),
+        {"token_type_ids": types},
+        pictures=pictures,
         padding_id=0,
         device=torch.device("cpu"),
     )
     width = max(map(len, prompts))
     for prompt, kinds, ids, mask, found in zip(
-        prompts, types, rows.ids, rows.mask, rows.token_types, strict=True
+        prompts, types, rows.ids, rows.mask, rows.token_types["token_type_ids"], strict=True
     ):
         missing = [0] * (width - len(prompt))
         assert ids.tolist() == missing + prompt
         assert mask.tolist() == missing + [1] * len(prompt)
         assert found.tolist() == missing + kinds
-    assert rows.pictures is None
+
+
+def test_prompts_without_pictures_have_no_token_types():
+    """TRL's passes have none of them either."""
+    fields = {"token_type_ids": [[0, 0]]}
+    rows = collate_prompts(
+        [[1, 2]], fields, pictures=None, padding_id=0, device=torch.device("cpu")
+    )
+    assert not rows.token_types

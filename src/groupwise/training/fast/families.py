@@ -23,6 +23,7 @@ _TEXT: Mapping[str, frozenset[str]] = {
     "mistral": _WINDOWS,
     "qwen2": _FULL,
     "qwen2_5_vl_text": _FULL,
+    "qwen2_vl_text": _FULL,
     "qwen3": _FULL,
     "qwen3_5_text": _LINEAR,
     "qwen3_moe": _FULL,
@@ -34,7 +35,12 @@ _TEXT: Mapping[str, frozenset[str]] = {
 _NOT_EAGER = frozenset({"qwen3_5_text", "qwen3_vl_moe_text"})
 # Packages that Transformers takes instead of its own linear attention where they are installed.
 _KERNELS = ("fla", "causal_conv1d")
-_VISION = frozenset({"qwen2_5_vl", "qwen3_vl", "qwen3_vl_moe"})
+_VISION = frozenset(
+    {
+        *("qwen2_vl", "qwen2_5_vl", "qwen3_vl", "qwen3_vl_moe", "qwen3_5"),
+        *("gemma3", "idefics3", "internvl", "llava", "smolvlm"),
+    }
+)
 
 
 def find_family_obstacle(backbone: Any) -> str | None:

@@ -133,24 +133,3 @@ def take_rows(batch: Mapping[str, Any], order: torch.Tensor) -> dict[str, Any]:
         return value if value is None else [value[place] for place in order.tolist()]
 
     return {key: take(value) for key, value in batch.items()}
-
-
-def pick_grid(rows: torch.Tensor, grid: torch.Tensor, num_images: Sequence[int]) -> torch.Tensor:
-    """Return the grids of some rows' pictures.
-
-    Args:
-        rows: which rows, shape [chosen].
-        grid: frames, height and width in patches of each picture, shape [pictures, 3].
-        num_images: pictures of each row.
-    """
-    grids = grid.split(list(num_images))
-    return torch.cat([grids[row] for row in rows.tolist()])
-
-
-def pick_pixels(
-    rows: torch.Tensor, pixel_values: torch.Tensor, grid: torch.Tensor, num_images: Sequence[int]
-) -> torch.Tensor:
-    """Return the patches of some rows' pictures; ``pixel_values`` has shape [patches, values]."""
-    sizes = [int(part.prod(-1).sum()) for part in grid.split(list(num_images))]
-    patches = pixel_values.split(sizes)
-    return torch.cat([patches[row] for row in rows.tolist()])

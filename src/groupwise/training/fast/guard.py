@@ -13,11 +13,12 @@ import torch
 from accelerate.utils import gather_object
 from torch.nn import functional
 
-from groupwise.training.fast.scoring import Pictures, PromptRows, ScoredRows
+from groupwise.training.fast.picture_rows import FIELDS, TOKEN_TYPES, Pictures
+from groupwise.training.fast.scoring import PromptRows, ScoredRows
 
 # Of padding, before and behind. With an odd number of columns more, kernels split the rest apart.
 _WIDER = ((1, 0), (4, 3), (9, 0), (16, 5))
-_UNDERSTOOD = {"pixel_values", "image_grid_thw", "num_images", "mm_token_type_ids"}
+_UNDERSTOOD = {*FIELDS, *TOKEN_TYPES, "num_images", "num_tiles"}
 
 
 def collect_prompts(
@@ -35,11 +36,12 @@ def collect_prompts(
         return None
     pictures = None
     if "pixel_values" in given:
-        if not {"image_grid_thw", "num_images"} <= given:
+        if "num_images" not in given:
             return None
-        pictures = Pictures(named["pixel_values"], named["image_grid_thw"], named["num_images"])
-    types = named.get("mm_token_type_ids")
-    types = None if types is None else types[:, : ids.shape[1]]
+        pictures = Pictures.of(named, named["num_images"], named.get("num_tiles"))
+        if pictures is None:
+            return None
+    types = {name: named[name][:, : ids.shape[1]] for name in TOKEN_TYPES if name in given}
     return PromptRows(ids, mask, pictures=pictures, token_types=types)
 
 
@@ -51,12 +53,14 @@ def name_plain(rows: ScoredRows) -> dict[str, Any]:
         "attention_mask": torch.cat([prompts.mask, rows.mask], dim=1),
         "logits_to_keep": width,
     }
-    if prompts.token_types is not None:
-        named["mm_token_type_ids"] = functional.pad(prompts.token_types, (0, width))
+    for name, types in prompts.token_types.items():
+        named[name] = functional.pad(types, (0, width))
     if prompts.pictures is not None:
-        named["pixel_values"] = prompts.pictures.copy_pixels()
-        named["image_grid_thw"] = prompts.pictures.find_grid()
-        named["num_images"] = prompts.pictures.count()
+        named |= prompts.pictures.copy_fields()
+        named |= {
+            "num_images": prompts.pictures.count(),
+            "num_tiles": prompts.pictures.count_tiles(),
+        }
     return named
 
 
@@ -124,7 +128,8 @@ def compare_passes(given: torch.Tensor, plain: Sequence[torch.Tensor], *, ulp: f
 def compute_logits(model: Any, rows: ScoredRows) -> torch.Tensor:
     """Return a model's logits of the first row, shape [1, tokens, vocabulary]."""
     named = name_plain(rows.take(torch.arange(1, device=rows.ids.device)))
-    named.pop("num_images", None)
+    for name in ("num_images", "num_tiles"):
+        named.pop(name, None)
     return model(**named, use_cache=False).logits
 
 

@@ -54,14 +54,21 @@ class Round:
         if any(number not in self.pictures for number in groups.numbers):
             return None
         found = [picture for number in groups.numbers for picture in self.pictures[number]]
-        levels = [tuple(level) for level in zip(*found, strict=True)]
+        levels = [_join_features(level) for level in zip(*found, strict=True)]
         return SimpleNamespace(pooler_output=levels[0], deepstack_features=levels[1:])
 
-    def keep_features(self, groups: Groups, num_images: Sequence[int], features: Any) -> None:
-        """Remember what the vision tower returned for the pictures of these prompts, in order."""
+    def keep_features(self, groups: Groups, counts: Sequence[int], features: Any) -> None:
+        """Remember what the vision tower returned for the pictures of these prompts, in order.
+
+        Args:
+            groups: the prompts.
+            counts: outputs of the tower for each.
+            features: the outputs.
+        """
         levels = [features.pooler_output, *(getattr(features, "deepstack_features", None) or [])]
-        pictures = iter([[part.detach() for part in parts] for parts in zip(*levels, strict=True)])
-        for number, count in zip(groups.numbers, num_images, strict=True):
+        parts = zip(*map(_split_features, levels), strict=True)
+        pictures = iter([[part.detach() for part in picture] for picture in parts])
+        for number, count in zip(groups.numbers, counts, strict=True):
             self.pictures[number] = [next(pictures) for _ in range(count)]
 
     def find_trunk(
@@ -79,6 +86,16 @@ class Round:
         """Remember the trunk of these prompts and rows."""
         self.prefixes |= dict(zip(groups.numbers, trunk.prefixes, strict=True))
         self.tails |= dict(zip(rows, trunk.tails, strict=True))
+
+
+def _split_features(level: Any) -> Sequence[torch.Tensor]:
+    """Return one part for each picture; of pictures in one tensor, parts with its dimensions."""
+    return level.split(1) if isinstance(level, torch.Tensor) else level
+
+
+def _join_features(parts: Sequence[torch.Tensor]) -> Any:
+    """Return what was split: parts of shape [tokens, hidden] were never one tensor."""
+    return torch.cat(list(parts)) if parts[0].ndim > 2 else tuple(parts)
 
 
 def _fit(states: torch.Tensor, width: int, *, left: bool) -> torch.Tensor:

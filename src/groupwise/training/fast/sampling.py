@@ -4,19 +4,16 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, cast
 
+import numpy as np
 import torch
 from transformers import GenerationConfig
 from transformers.cache_utils import DynamicCache, DynamicLayer, LinearAttentionLayer
 from trl.models.utils import unwrap_model_for_generation
 
 from groupwise.models import unplanned_attention
+from groupwise.training.fast.picture_rows import FIELDS, TOKEN_TYPES, Pictures, find_pictures
 from groupwise.training.fast.rounds import Round
-from groupwise.training.fast.scoring import (
-    Pictures,
-    PromptRows,
-    Sharing,
-    find_positions,
-)
+from groupwise.training.fast.scoring import PromptRows, Sharing, find_positions
 from groupwise.training.fast.shared import Trunk, find_text_model, list_block_types
 from groupwise.training.on_policy import find_precision
 
@@ -53,6 +50,7 @@ def sample_rows(
             position_ids=positions[..., :-1],
             past_key_values=cache,
             use_cache=True,
+            **prompts.name_for_masks(),
             **_encode_pictures(backbone, prompts, sharing, round_),
         )
         room = generation_config.max_new_tokens + 1
@@ -95,7 +93,7 @@ def collate_prompts(
     prompt_ids: Sequence[Sequence[int]],
     fields: Mapping[str, Any],
     *,
-    num_images: Sequence[int],
+    pictures: Pictures | None,
     padding_id: int,
     width_unit: int = 1,
     device: torch.device,
@@ -105,7 +103,7 @@ def collate_prompts(
     Args:
         prompt_ids: token ids of each prompt.
         fields: what the processor returned beside them.
-        num_images: pictures of each prompt; empty without pictures.
+        pictures: of the prompts; None without pictures.
         padding_id: fills up the ids.
         width_unit: the width is a multiple of so many tokens.
         device: of the tensors.
@@ -116,19 +114,38 @@ def collate_prompts(
         padded = [[value] * (width - len(row)) + list(row) for row in rows]
         return torch.tensor(padded, device=device)
 
-    types = fields.get("mm_token_type_ids")
-    pictures = None
-    if "pixel_values" in fields:
-        pixels, grid = (
-            torch.as_tensor(fields[name]).to(device) for name in ("pixel_values", "image_grid_thw")
-        )
-        pictures = Pictures(pixels, grid, num_images)
+    # TRL's passes over prompts without pictures have no types either.
+    known = [name for name in TOKEN_TYPES if pictures is not None and name in fields]
     return PromptRows(
         pad_left(prompt_ids, padding_id),
         pad_left([[1] * len(ids) for ids in prompt_ids], 0),
         pictures=pictures,
-        token_types=None if types is None else pad_left(types, 0),
+        token_types={name: pad_left(fields[name], 0) for name in known},
     )
+
+
+def collect_pictures(
+    prompt_ids: Sequence[Sequence[int]],
+    fields: Mapping[str, Any],
+    *,
+    num_images: Sequence[int],
+    picture_id: int | None,
+    device: torch.device,
+) -> Pictures | None:
+    """Return the pictures of prompts, or None if they have none.
+
+    Args:
+        prompt_ids: token ids of each prompt.
+        fields: what the processor returned beside them.
+        num_images: pictures of each prompt.
+        picture_id: of the token that stands for a part of a picture.
+        device: of the tensors.
+    """
+    if "pixel_values" not in fields:
+        return None
+    given = {name: np.asarray(fields[name]) for name in FIELDS if name in fields}
+    tensors = {name: torch.as_tensor(values).to(device) for name, values in given.items()}
+    return find_pictures(tensors, num_images, [list(ids).count(picture_id) for ids in prompt_ids])
 
 
 def cut_after_end(token_ids: torch.Tensor, end_token_ids: Iterable[int]) -> list[list[int]]:
@@ -145,11 +162,9 @@ def _encode_pictures(
     pictures = prompts.pictures
     if pictures is None:
         return {}
-    features = backbone.get_image_features(
-        pictures.copy_pixels(), pictures.find_grid(), return_dict=True
-    )
+    features = backbone.get_image_features(**pictures.copy_fields(), return_dict=True)
     if sharing.keeps_features:
-        round_.keep_features(round_.groups, pictures.count(), features)
+        round_.keep_features(round_.groups, pictures.count_features(), features)
     return {"mm_encoder_outputs": {"image": features}}
 
 
@@ -262,13 +277,22 @@ def sample_round(
         fields: what the processor returned beside the ids, for every prompt once.
     """
     first = trainer._round.groups.first_rows.tolist()
-    prompts = collate_prompts(
-        [prompt_ids[row] for row in first],
+    backbone, device = trainer._backbones[0], trainer.accelerator.device
+    unique = [prompt_ids[row] for row in first]
+    pictures = collect_pictures(
+        unique,
         fields,
         num_images=[len(images[row] or ()) for row in first] if images else (),
+        picture_id=getattr(backbone.config, "image_token_id", None),
+        device=device,
+    )
+    prompts = collate_prompts(
+        unique,
+        fields,
+        pictures=pictures,
         padding_id=trainer._tokenizer.pad_token_id,
         width_unit=trainer.pad_to_multiple_of or 1,
-        device=trainer.accelerator.device,
+        device=device,
     )
     with (
         unwrap_model_for_generation(
@@ -282,7 +306,7 @@ def sample_round(
     ):
         tokens = sample_rows(
             model,
-            trainer._backbones[0],
+            backbone,
             prompts,
             trainer._round,
             sharing=_find_kept(trainer),

@@ -1,55 +1,19 @@
 """Log-probabilities of completions, with every prompt of the batch computed once."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, Self
 
 import torch
 from torch.nn import functional
 
-from groupwise.training.fast.groups import Groups, pick_grid, pick_pixels
+from groupwise.training.fast.groups import Groups
+from groupwise.training.fast.picture_rows import Pictures
 from groupwise.training.fast.rounds import Round
 from groupwise.training.fast.shared import SharedPass
 
 _NO_LABEL = -100
-
-
-@dataclass(frozen=True)
-class Pictures:
-    """Pictures of rows; what belongs to a row is copied only when it is asked for.
-
-    Attributes:
-        pixel_values: patches of all pictures, shape [patches, values].
-        grid: frames, height and width in patches of each picture, shape [pictures, 3].
-        num_images: pictures of each row.
-        rows: which of the rows are meant, shape [chosen]; None: all.
-    """
-
-    pixel_values: torch.Tensor
-    grid: torch.Tensor
-    num_images: Sequence[int]
-    rows: torch.Tensor | None = None
-
-    def take(self, rows: torch.Tensor) -> Self:
-        """Mean some of these rows only, shape [chosen]."""
-        return replace(self, rows=rows if self.rows is None else self.rows[rows])
-
-    def count(self) -> list[int]:
-        """Return the number of pictures of each row that is meant."""
-        if self.rows is None:
-            return list(self.num_images)
-        return [self.num_images[row] for row in self.rows.tolist()]
-
-    def find_grid(self) -> torch.Tensor:
-        """Return the grids of the rows that are meant, in order."""
-        return self.grid if self.rows is None else pick_grid(self.rows, self.grid, self.num_images)
-
-    def copy_pixels(self) -> torch.Tensor:
-        """Return the patches of the rows that are meant, in order."""
-        if self.rows is None:
-            return self.pixel_values
-        return pick_pixels(self.rows, self.pixel_values, self.grid, self.num_images)
 
 
 @dataclass(frozen=True)
@@ -59,39 +23,37 @@ class PromptRows:
     Attributes:
         ids, mask: shape [rows, prompt].
         pictures: of the rows; None without pictures.
-        token_types: 1 where a token stands for a patch, shape [rows, prompt].
+        token_types: 1 where a token stands for a part of a picture, shape [rows, prompt], by the
+            name that the model gives it; empty where it has none.
     """
 
     ids: torch.Tensor
     mask: torch.Tensor
     pictures: Pictures | None = None
-    token_types: torch.Tensor | None = None
+    token_types: Mapping[str, torch.Tensor] = field(default_factory=dict)
 
     def take(self, rows: torch.Tensor) -> Self:
         """Return some of the rows, shape [chosen]."""
-        return replace(
-            self,
-            ids=self.ids[rows],
-            mask=self.mask[rows],
-            pictures=None if self.pictures is None else self.pictures.take(rows),
-            token_types=None if self.token_types is None else self.token_types[rows],
-        )
+        pictures = None if self.pictures is None else self.pictures.take(rows)
+        return replace(self._change(lambda part: part[rows]), pictures=pictures)
 
     def trim(self) -> Self:
         """Return the rows without the columns in which all of them are padding."""
         first = int(self.mask.any(0).int().argmax())
-        types = None if self.token_types is None else self.token_types[:, first:]
-        return replace(self, ids=self.ids[:, first:], mask=self.mask[:, first:], token_types=types)
+        return self._change(lambda part: part[:, first:])
 
     def widen(self, num_columns: int) -> Self:
         """Return the rows with columns of padding before them."""
-        types = self.token_types
-        return replace(
-            self,
-            ids=functional.pad(self.ids, (num_columns, 0)),
-            mask=functional.pad(self.mask, (num_columns, 0)),
-            token_types=None if types is None else functional.pad(types, (num_columns, 0)),
-        )
+        return self._change(lambda part: functional.pad(part, (num_columns, 0)))
+
+    def name_for_masks(self) -> dict[str, torch.Tensor]:
+        """Return what a model's own masks need of all tokens but the last."""
+        types = self.token_types.get("token_type_ids")
+        return {} if types is None else {"token_type_ids": types[:, :-1]}
+
+    def _change(self, change: Callable[[torch.Tensor], torch.Tensor]) -> Self:
+        types = {name: change(part) for name, part in self.token_types.items()}
+        return replace(self, ids=change(self.ids), mask=change(self.mask), token_types=types)
 
 
 @dataclass(frozen=True)
@@ -175,6 +137,7 @@ def score_rows(
         shared=shared,
         shift_labels=labels,
         fused_lm_head=True,
+        **prompts.name_for_masks(),
         **pictures,
     )
 
@@ -182,17 +145,14 @@ def score_rows(
 def _add_pictures(
     shared: SharedPass, pictures: Pictures, groups: Groups, sharing: Sharing, round_: Round
 ) -> tuple[SharedPass, dict[str, Any]]:
-    """Return the pass with known features, or else the pixels that they are computed from."""
+    """Return the pass with what a frozen vision tower gives or is given, or what to train it on."""
     if not sharing.keeps_features:
-        pixels = pictures.copy_pixels()
-        return shared, {"pixel_values": pixels, "image_grid_thw": pictures.find_grid()}
+        return shared, pictures.copy_fields()
     features = round_.find_features(groups)
     if features is not None:
         return replace(shared, features=features), {}
-    pixels = pictures.copy_pixels()
-    keep = partial(round_.keep_features, groups, pictures.count())
-    given = {"pixel_values": pixels, "image_grid_thw": pictures.find_grid()}
-    return replace(shared, keep_features=keep), given
+    keep = partial(round_.keep_features, groups, pictures.count_features())
+    return replace(shared, pictures=pictures.copy_fields(), keep_features=keep), {}
 
 
 def put_back(
@@ -234,11 +194,11 @@ def put_back(
 
 def find_positions(backbone: Any, prompts: PromptRows) -> torch.Tensor:
     """Return positions of prompt tokens, shape [rows, prompt], or [3, rows, prompt] (M-RoPE)."""
-    if prompts.pictures is not None:
+    if prompts.pictures is not None and hasattr(backbone, "get_rope_index"):
         return backbone.get_rope_index(
             prompts.ids,
-            mm_token_type_ids=prompts.token_types,
-            image_grid_thw=prompts.pictures.find_grid(),
+            mm_token_type_ids=prompts.token_types["mm_token_type_ids"],
+            image_grid_thw=prompts.pictures.copy("image_grid_thw"),
             attention_mask=prompts.mask,
         )[0]
     return (prompts.mask.long().cumsum(-1) - 1).clamp(min=0)

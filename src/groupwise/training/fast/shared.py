@@ -23,6 +23,8 @@ from transformers.modeling_outputs import BaseModelOutputWithPast
 
 from groupwise.training.fast.memory import BlockMemory
 
+_TEXT_NAMES = ("language_model", "text_model")
+
 
 @dataclass(frozen=True)
 class Trunk:
@@ -46,7 +48,8 @@ class SharedPass:
         tail_ids: last prompt token and the completion without its last, shape [rows, tail].
         mask: 1 for real tokens, shape [rows, prefix + tail].
         positions: of the tails, shape [rows, tail] or [axes, rows, tail].
-        features: of the pictures, as the vision tower returned them; None: from the pixels.
+        features: of the pictures, as the vision tower returned them; None: not known.
+        pictures: what a frozen vision tower makes them of; None: they are known, or it trains.
         trunk: what earlier passes of the round computed; None: computed here.
         first_trained: number of the first block that has something to train.
         keep_features, keep_trunk: take what was computed here.
@@ -57,6 +60,7 @@ class SharedPass:
     mask: torch.Tensor
     positions: torch.Tensor
     features: Any | None = None
+    pictures: Mapping[str, torch.Tensor] | None = None
     trunk: Trunk | None = None
     first_trained: int = 0
     keep_features: Callable[[Any], None] | None = None
@@ -87,22 +91,23 @@ def install_shared_pass(backbone: nn.Module) -> None:
 
 def find_text_model(backbone: nn.Module) -> Any:
     """Return the part of a backbone that holds the language blocks."""
-    return getattr(backbone, "language_model", backbone)
+    name = find_text_name(backbone)
+    return backbone if name is None else getattr(backbone, name)
+
+
+def find_text_name(backbone: nn.Module) -> str | None:
+    """Return what that part is called in a model with pictures; None: it is the whole."""
+    return next((name for name in _TEXT_NAMES if hasattr(backbone, name)), None)
 
 
 def _encode_pictures(backbone: Any, shared: SharedPass, named: Mapping[str, Any]) -> dict[str, Any]:
-    """Replace pixels by features where the vision tower does not train."""
+    """Add what the vision tower makes of pictures where it does not train."""
     features = shared.features
-    if features is None:
-        if named.get("pixel_values") is None or shared.keep_features is None:
-            return dict(named)
+    if shared.pictures is not None and shared.keep_features is not None:
         with torch.no_grad():
-            features = backbone.get_image_features(
-                named["pixel_values"], named["image_grid_thw"], return_dict=True
-            )
+            features = backbone.get_image_features(**shared.pictures, return_dict=True)
         shared.keep_features(features)
-    named = {name: value for name, value in named.items() if name != "pixel_values"}
-    return named | {"mm_encoder_outputs": {"image": features}}
+    return dict(named) if features is None else {**named, "mm_encoder_outputs": {"image": features}}
 
 
 def list_block_types(config: Any) -> list[str]:
@@ -129,7 +134,7 @@ def _run_text(  # noqa: PLR0913 (the arguments of the text model itself)
     text: Any,
     shared: SharedPass,
     *,
-    attention_mask: torch.Tensor,
+    attention_mask: torch.Tensor | Mapping[str, Any],
     position_ids: torch.Tensor,
     input_ids: torch.Tensor | None = None,
     inputs_embeds: torch.Tensor | None = None,
@@ -162,12 +167,17 @@ def _run_text(  # noqa: PLR0913 (the arguments of the text model itself)
 
 
 def _describe_stream(
-    text: Any, states: torch.Tensor, mask: torch.Tensor, positions: torch.Tensor, *, num_seen: int
+    text: Any, states: torch.Tensor, mask: Any, positions: torch.Tensor, *, num_seen: int
 ) -> _Stream:
     seen: Any = _SeenTokens(num_seen) if num_seen else None
     types = set(list_block_types(text.config))
-    masks = create_masks_for_generate(
-        config=text.config, inputs_embeds=states, attention_mask=mask, past_key_values=seen
+    # A model whose pictures look at themselves has made the masks of the prompts.
+    masks = (
+        mask
+        if isinstance(mask, Mapping)
+        else create_masks_for_generate(
+            config=text.config, inputs_embeds=states, attention_mask=mask, past_key_values=seen
+        )
     )
     rotary = text.rotary_emb
     return _Stream(

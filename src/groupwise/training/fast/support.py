@@ -11,7 +11,7 @@ from torch import nn
 
 from groupwise.training.fast.families import find_family_obstacle
 from groupwise.training.fast.scoring import Sharing
-from groupwise.training.fast.shared import find_text_model
+from groupwise.training.fast.shared import find_text_model, find_text_name
 from groupwise.training.settings import SpeedSettings
 
 
@@ -53,7 +53,6 @@ _ADAPTERS = (
 )
 _ATTENTION = ("sdpa", "eager", "flash_attention_2", "flash_attention_3")
 _BLOCK = re.compile(r"(?:^|\.)layers\.(\d+)\.")
-_VISION = re.compile(r"(?:^|\.)visual\.")
 
 
 def find_backbone(model: Any) -> Any:
@@ -128,16 +127,18 @@ def find_first_trained(backbone: nn.Module, num_blocks: int) -> int:
     """
     found = [num_blocks]
     for name in _list_adapted(backbone):
-        if _is_above_blocks(name):
-            continue
-        block = None if _VISION.search(name) else _BLOCK.search(name)
-        found.append(int(block.group(1)) if block else 0)
+        is_vision, block = _is_vision(backbone, name), _BLOCK.search(name)
+        if is_vision or block is None:
+            is_above = not is_vision and name.endswith(("norm.weight", "norm.bias"))
+            found.append(num_blocks if is_above else 0)
+        else:
+            found.append(int(block.group(1)))
     return min(found)
 
 
 def trains_vision(backbone: nn.Module) -> bool:
     """Whether some weight of the vision tower or its aligner trains."""
-    return any(map(_VISION.search, _list_adapted(backbone)))
+    return any(_is_vision(backbone, name) for name in _list_adapted(backbone))
 
 
 def describe_sharing(backbone: Any, speed: SpeedSettings) -> Sharing:
@@ -159,6 +160,6 @@ def _list_adapted(backbone: nn.Module) -> list[str]:
     return [name for name, p in named if p.requires_grad or name.startswith(inside)]
 
 
-def _is_above_blocks(name: str) -> bool:
-    is_norm = name.endswith(("norm.weight", "norm.bias"))
-    return is_norm and not _VISION.search(name) and not _BLOCK.search(name)
+def _is_vision(backbone: nn.Module, name: str) -> bool:
+    text = find_text_name(backbone)
+    return text is not None and not name.startswith(f"{text}.")
