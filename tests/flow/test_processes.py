@@ -55,6 +55,13 @@ def make_context(
         ),
         ({"grpo": GRPO | {"vllm": {}}}, "grpo.vllm samples for one process only"),
         ({"compute": {"processes": 0}}, "greater than or equal to 1"),
+        (
+            {
+                "compute": {"processes": 2, "sharding": "fsdp"},
+                "grpo": GRPO | {"trainable": {"method": "prompt"}},
+            },
+            "compute.sharding fsdp: grpo.trainable.method prompt was not tried; take lora or full",
+        ),
     ],
 )
 def test_what_processes_would_train_otherwise_is_refused(
@@ -63,6 +70,11 @@ def test_what_processes_would_train_otherwise_is_refused(
     with pytest.raises(ValueError, match=sentence):
         SmallConfig(**TWO | changes)
     SmallConfig(**TWO | changes | {"compute": {"processes": 1}})
+
+
+def test_one_process_has_no_parts_to_hold() -> None:
+    with pytest.raises(ValueError, match="sharding fsdp: one process holds all weights; raise"):
+        SmallConfig(**TWO | {"compute": {"sharding": "fsdp"}})
 
 
 def test_a_bad_config_is_one_sentence_and_exit_code_2(command_line: Any) -> None:
@@ -75,12 +87,11 @@ def test_a_bad_config_is_one_sentence_and_exit_code_2(command_line: Any) -> None
 
 
 def test_a_dry_run_shows_the_layout(command_line: Any) -> None:
-    ended = command_line(
-        "run", "on_task", "--config", "demo", "--set", "compute.processes=2", "--dry-run"
-    )
+    settings = ["--set", "compute.processes=2", "--set", "compute.sharding=fsdp"]
+    ended = command_line("run", "on_task", "--config", "demo", *settings, "--dry-run")
     assert ended.returncode == 0
     layout = "2 on cpu (gloo); each takes 8 of 16 rows of sft, 8 of 16 prompts of grpo at a time"
-    assert layout in ended.stdout
+    assert f"{layout}, and holds 1/2 of the weights (FSDP2)" in " ".join(ended.stdout.split())
 
 
 def test_more_processes_than_gpus_are_refused_before_anything_is_written(
@@ -118,7 +129,13 @@ def test_what_the_first_says_is_passed_on_and_all_logs_are_kept(
     logs = [(context.folder / "processes" / f"{rank}.log").read_text() for rank in range(2)]
     assert [log.splitlines()[-1] for log in logs] == ["here is 0 of 2", "here is 1 of 2"]
     record = read_json(context.folder / "processes.json", dict)
-    assert record == {"processes": 2, "device": "cpu", "backend": "gloo", "restarts": []}
+    assert record == {
+        "processes": 2,
+        "device": "cpu",
+        "backend": "gloo",
+        "sharding": "none",
+        "restarts": [],
+    }
 
 
 def test_where_one_dies_all_end_and_start_again(tmp_path: Path) -> None:

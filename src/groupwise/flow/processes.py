@@ -86,7 +86,7 @@ def describe_layout(config: FlowConfig) -> list[tuple[str, str]]:
     each = ", ".join(f"{size // layout.processes} of {size} {n}" for n, size in shares.items())
     told = f"{layout.processes} on {layout.device} ({layout.backend}); each takes {each} at a time"
     if layout.sharding == "fsdp":
-        told += f", and holds 1/{layout.processes} of what trains (FSDP2)"
+        told += f", and holds 1/{layout.processes} of the weights (FSDP2)"
     return [("processes", told)]
 
 

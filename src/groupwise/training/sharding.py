@@ -14,6 +14,8 @@ from torch.distributed.tensor import DTensor
 
 from groupwise.training.processes import is_first_process, spreads_weights
 
+_MARK = "_is_fsdp_managed_module"
+
 
 def is_spread(model: Any) -> bool:
     """Whether this process holds only a part of a model's weights."""
@@ -108,9 +110,15 @@ def gather_weights(model: Any) -> Iterator[None]:
     kept = [group.post_forward_mesh_info for group in groups]
     for group in groups:
         group.post_forward_mesh_info = None
+    # By this mark of ``fully_shard`` ``generate`` would go on until all processes have done so.
+    marked = [part for part in model.modules() if getattr(part, _MARK, False)]
     try:
+        for part in marked:
+            setattr(part, _MARK, False)
         yield
     finally:
+        for part in marked:
+            setattr(part, _MARK, True)
         for group, mesh in zip(groups, kept, strict=True):
             group.post_forward_mesh_info = mesh
         # It would gather, in the next backward pass, along the order of these passes, too, which
