@@ -76,6 +76,9 @@ docs: setup
 
 bench: setup
 	$(BIN)/python benchmarks/grpo_step.py --json build/grpo_step.json
+	$(BIN)/python benchmarks/families.py --json build/families.json
+	$(BIN)/pip install --quiet --no-deps --target build/prefix_grouper prefix_grouper
+	PYTHONPATH=build/prefix_grouper $(BIN)/python benchmarks/against_prefix_grouper.py --json build/prefix_grouper.json
 	$(BIN)/python benchmarks/judge.py --json build/judge.json
 	$(BIN)/python benchmarks/compare.py --json build/compare.json
 	$(BIN)/python benchmarks/compare_report.py --json build/compare_report.json

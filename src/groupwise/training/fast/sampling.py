@@ -138,14 +138,15 @@ def collect_pictures(
         prompt_ids: token ids of each prompt.
         fields: what the processor returned beside them.
         num_images: pictures of each prompt.
-        picture_id: of the token that stands for a part of a picture.
+        picture_id: of the token that stands for a part of a picture; None: there is none.
         device: of the tensors.
     """
     if "pixel_values" not in fields:
         return None
     given = {name: np.asarray(fields[name]) for name in FIELDS if name in fields}
     tensors = {name: torch.as_tensor(values).to(device) for name, values in given.items()}
-    return find_pictures(tensors, num_images, [list(ids).count(picture_id) for ids in prompt_ids])
+    num_places = [sum(one == picture_id for one in ids) for ids in prompt_ids]
+    return find_pictures(tensors, num_images, num_places)
 
 
 def cut_after_end(token_ids: torch.Tensor, end_token_ids: Iterable[int]) -> list[list[int]]:
