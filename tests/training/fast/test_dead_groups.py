@@ -118,7 +118,7 @@ def count_tokens(stepped):
 
     def count(_, given):
         if torch.is_grad_enabled():
-            seen.append(given[0].shape[:2].numel())
+            seen.append(sum(states.shape[:2].numel() for states in given))
 
     stepped.trainer.model.get_base_model().model.layers[-1].register_forward_pre_hook(count)
     return seen

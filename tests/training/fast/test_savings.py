@@ -23,7 +23,7 @@ def count_round(grpo, pairs, monkeypatch):
 
         def watch(name):
             def see(_, given):
-                tokens = given[0].shape[:-1].numel()
+                tokens = sum(states.shape[:-1].numel() for states in given)
                 counts[name] += tokens
                 if torch.is_grad_enabled():
                     counts[name, "gradient"] += tokens

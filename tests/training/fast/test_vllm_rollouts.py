@@ -118,7 +118,11 @@ def test_base_weights_are_only_read(grpo, pairs, policies, fake, dtype):
 
 def count_tokens(module):
     seen = []
-    module.register_forward_pre_hook(lambda _, given: seen.append(given[0].shape[:-1].numel()))
+
+    def count(_, given):  # prompts and what continues them
+        seen.append(sum(states.shape[:-1].numel() for states in given))
+
+    module.register_forward_pre_hook(count)
     return seen
 
 
