@@ -94,7 +94,7 @@ def train_on_ray(job: Job, compute: ComputeSettings, num_processes: int, logs: P
             follow()
             fitting.join(_POLL_S)
     follow()
-    return _explain(failures[0]) if failures else None
+    return explain_end(failures[0]) if failures else None
 
 
 def _fit(ray: Any, given: RayJob, job: Job, num: int, failures: list[BaseException]) -> None:
@@ -161,7 +161,7 @@ def _write_to(log: Path, rank: str) -> None:
     os.write(2, f"process {rank} of {os.environ['WORLD_SIZE']} on {place}\n".encode())
 
 
-def _explain(error: BaseException) -> str:
+def explain_end(error: BaseException) -> str:
     """Return how processes were lost.
 
     Raises:
