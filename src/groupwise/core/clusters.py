@@ -2,7 +2,9 @@
 
 import logging
 import os
+import signal
 import socket
+import threading
 from collections.abc import Generator, Mapping, Sequence
 from contextlib import contextmanager
 from importlib import import_module
@@ -69,8 +71,10 @@ def join_cluster(address: str | None, *, min_cpus: int = 1) -> Generator[Any]:
             "include_dashboard": False,
             "object_store_memory": _STORE_BYTES,
         }
+    handlers = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
     try:
         ray.init(address=address, log_to_driver=False, logging_level=logging.ERROR, **own)
+        _take_back(handlers)
     except (ConnectionError, RuntimeError, ValueError) as error:
         reason = str(error).splitlines()[0]
         raise ConfigError(f"no Ray cluster can be joined: {reason}") from error
@@ -78,6 +82,13 @@ def join_cluster(address: str | None, *, min_cpus: int = 1) -> Generator[Any]:
         yield ray
     finally:
         ray.shutdown()
+
+
+def _take_back(handlers: Mapping[int, Any]) -> None:
+    """Take signals as before: Ray's own handler of SIGTERM aborts the process."""
+    if threading.current_thread() is threading.main_thread():
+        for number, handler in handlers.items():
+            signal.signal(number, handler)
 
 
 def _check_address(address: str) -> None:

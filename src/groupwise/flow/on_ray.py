@@ -114,6 +114,7 @@ def _make_trainer(ray: Any, given: RayJob, job: Job, num: int) -> Any:
         "TORCH_CPP_LOG_LEVEL": os.environ.get("TORCH_CPP_LOG_LEVEL", "ERROR"),
     }
     os.environ.setdefault("RAY_TRAIN_ENABLE_PRINT_PATCH", "0")  # it prints every line twice
+    os.environ.setdefault("RAY_TRAIN_WORKER_GROUP_START_TIMEOUT_S", "600")  # 60 on a busy machine
     return train.torch.TorchTrainer(
         work_on_ray,
         train_loop_config={"job": given.job, "cwd": given.cwd, "logs": given.logs},
