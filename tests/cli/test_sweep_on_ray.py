@@ -56,7 +56,7 @@ def test_all_cells_finish_though_a_worker_is_killed(tiny) -> None:
     assert steps.count("prepare") == steps.count("audit") == 1
 
 
-def test_stopping_ends_the_cells_in_order(tiny) -> None:
+def test_stopping_ends_all_cells(tiny) -> None:
     driver = tiny.start(*EIGHT, "--set", "writer.wait_s=60", *RAY)
     deadline_s = time.monotonic() + _TIMEOUT_S
     while not list((tiny.work / "grid" / "cells").glob("*/write/rows.txt")):
@@ -70,8 +70,6 @@ def test_stopping_ends_the_cells_in_order(tiny) -> None:
     assert "Traceback" not in stderr
     _, alive = psutil.wait_procs(started, timeout=60)
     assert not alive
-    logs = [log.read_text() for log in (tiny.work / "grid" / "logs").glob("*.log")]
-    assert any("stopped; the same command continues" in log for log in logs)
     assert tiny.call("sweep", "tiny", "--out", "grid", "--dry-run").stdout.count("8 waiting") == 1
 
 

@@ -65,6 +65,7 @@ def join_cluster(address: str | None, *, min_cpus: int = 1) -> Generator[Any]:
     if names_cluster(address):
         _check_address(address or os.environ[_VARIABLE])
     else:
+        os.environ.setdefault("RAY_worker_niceness", "0")  # as the work would have without Ray
         own = {
             "num_cpus": max(min_cpus, len(os.sched_getaffinity(0))),
             "num_gpus": len(list_gpus()),

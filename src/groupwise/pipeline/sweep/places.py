@@ -21,8 +21,6 @@ from groupwise.core import (
     stop_children,
 )
 
-_STOP_S = 60.0
-
 
 @dataclass(frozen=True, slots=True)
 class CellJob:
@@ -85,7 +83,7 @@ class Places(Protocol):
         ...
 
     def stop(self, processes: Sequence[Any]) -> None:
-        """Ask all to stop and wait for them, then make sure of it."""
+        """End all that run."""
         ...
 
 
@@ -186,12 +184,9 @@ class RayPlaces:
         return _RayProcess(self._ray, self._run.remote(job, os.getcwd()))
 
     def stop(self, processes: Sequence[_RayProcess]) -> None:
-        """Let the workers stop their children; what does not end goes with the cluster's job."""
-        references = [one.reference for one in processes]
-        for reference in references:
-            self._ray.cancel(reference)
-        if references:
-            self._ray.wait(references, num_returns=len(references), timeout=_STOP_S)
+        """End all as a kill would: what is written is whole, and the next start goes on."""
+        for one in processes:
+            self._ray.cancel(one.reference, force=True)
 
 
 def run_in_task(job: CellJob, cwd: str) -> CellEnd:
@@ -206,10 +201,7 @@ def run_in_task(job: CellJob, cwd: str) -> CellEnd:
             fix="put the sweep on a file system that all machines have under one path",
         )
     child = _start(job, {}, cwd=cwd)
-    try:
-        child.process.wait()
-    finally:
-        stop_children([child])
+    child.process.wait()
     return _describe_end(child)
 
 
