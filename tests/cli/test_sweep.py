@@ -420,3 +420,42 @@ def test_values_of_any_script_and_lists_make_folders(tiny):
     assert second.coordinates == {"source": "任务 一.txt"}
     assert second.name.startswith("source=任务_一.txt-")
     assert os.listdir(tiny.work / "grid" / "cells" / second.name)
+
+
+def test_cells_are_dealt_out_over_devices_one_at_a_time_on_each(tiny):
+    module = tiny.site / "sitecustomize.py"
+    module.write_text(
+        "import os, sys, time\n"
+        "if 'run' in sys.orig_argv:\n"
+        "    name = os.environ['CUDA_VISIBLE_DEVICES']\n"
+        "    os.close(os.open(name, os.O_CREAT | os.O_EXCL))\n"
+        "    open('devices.txt', 'a').write(name + ' ')\n"
+        "    import atexit\n"
+        "    atexit.register(os.unlink, os.path.abspath(name))\n"
+    )
+    done = tiny.run(*GRID, "--devices", "3,GPU-5")
+    assert done.returncode == 0, done.stderr
+    assert "2 running" in done.stderr
+    devices = (tiny.work / "devices.txt").read_text().split()
+    assert len(devices) == 4
+    assert set(devices) == {"3", "GPU-5"}
+
+
+@pytest.mark.parametrize(
+    ("more", "sentence"),
+    [
+        (["--devices", "0,0"], "--devices 0,0: expected different devices"),
+        (["--devices", "0,"], "expected different devices, such as 0,1"),
+        (["--devices", "0,1", "--jobs", "2"], "leave --jobs and --ray out"),
+    ],
+)
+def test_devices_that_cannot_be_dealt_out_are_refused(tiny, more, sentence):
+    refused = tiny.call(*GRID, *more)
+    assert refused.returncode == 2
+    assert sentence in refused.stderr
+    assert not (tiny.work / "grid").exists()
+
+
+def test_a_dry_run_says_how_many_run_at_once(tiny):
+    assert "2 at once" in tiny.call(*GRID, "--devices", "0,1", "--dry-run").stdout
+    assert "1 at once" in tiny.call(*GRID, "--dry-run").stdout

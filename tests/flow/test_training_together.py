@@ -1,85 +1,14 @@
 """Several processes train what one trains, and a run whose processes die ends as if none had."""
 
-import json
-import os
-import subprocess
-import sys
-import time
-from dataclasses import dataclass
 from pathlib import Path
 
 import psutil
 import pytest
-import torch
-from safetensors.torch import load_file
-from together_task import SETTINGS
+from together_runs import Run, is_alive, measure_difference, wait_for
 
-from groupwise.core import read_json, read_jsonl, write_json
+from groupwise.core import read_json
 
 pytestmark = pytest.mark.slow
-
-_FIXTURES = Path(__file__).parents[1] / "fixtures"
-_TIMEOUT_S = 1800
-_CLOCKS = ("tokens_per_s", "step_s")
-
-
-@dataclass(frozen=True)
-class Run:
-    folder: Path
-
-    @property
-    def out(self) -> Path:
-        return self.folder / "run"
-
-    def start(self, processes: int, *more: str, **environ: str) -> subprocess.Popen[str]:
-        self.folder.mkdir(exist_ok=True)
-        write_json(self.folder / "config.json", SETTINGS)
-        ways = [str(_FIXTURES), os.environ.get("PYTHONPATH", "")]
-        own = {"TOGETHER_FOLDER": str(self.folder), "PYTHONPATH": os.pathsep.join(ways)}
-        command = [sys.executable, "-P", "-m", "groupwise.cli", "run", "together_task:TogetherTask"]
-        command += ["--config", str(self.folder / "config.json"), "--out", str(self.out)]
-        return subprocess.Popen(
-            [*command, "--set", f"compute.processes={processes}", *more],
-            env={**os.environ, "OMP_NUM_THREADS": "1", **own, **environ},
-            cwd=self.folder,
-            stderr=subprocess.PIPE,
-            text=True,
-            start_new_session=True,
-        )
-
-    def finish(self, processes: int, *more: str, **environ: str) -> str:
-        started = self.start(processes, *more, **environ)
-        try:
-            _, said = started.communicate(timeout=_TIMEOUT_S)
-        finally:
-            started.kill()
-        assert started.returncode == 0, said
-        return said
-
-    def list_said(self) -> list[str]:
-        """Return the completions, of each round in an order of its own."""
-        rows = [json.dumps(row) for row in read_jsonl(self.folder / "said.jsonl")]
-        per_round = len(rows) // 3
-        return [row for n in range(3) for row in sorted(rows[n * per_round : (n + 1) * per_round])]
-
-    def list_scored(self):
-        rows = [row for path in self.folder.glob("scored-*.jsonl") for row in read_jsonl(path)]
-        return sorted(rows, key=lambda row: (row["step"], row["ids"]))
-
-    def list_metrics(self, step: str):
-        return [
-            {name: value for name, value in row.items() if name not in _CLOCKS}
-            for row in read_jsonl(self.out / step / "metrics.jsonl")
-        ]
-
-    def load_weights(self, step: str) -> dict[str, torch.Tensor]:
-        [path] = (self.out / step / "policy").glob("*.safetensors")
-        return load_file(path)
-
-    def list_restarts(self, step: str) -> list[str]:
-        return [
-            one["why"] for one in read_json(self.out / step / "processes.json", dict)["restarts"]
-        ]
 
 
 @pytest.fixture(scope="module")
@@ -94,12 +23,6 @@ def two(tmp_path_factory) -> Run:
     run = Run(tmp_path_factory.mktemp("two"))
     run.finish(2)
     return run
-
-
-def measure_difference(first: Run, second: Run, step: str) -> float:
-    weights, others = first.load_weights(step), second.load_weights(step)
-    assert weights.keys() == others.keys()
-    return max(float((weights[name] - others[name]).abs().max()) for name in weights)
 
 
 def test_two_processes_sample_what_one_samples(one: Run, two: Run) -> None:
@@ -192,18 +115,6 @@ def test_where_the_run_is_killed_nothing_goes_on_until_it_is_resumed(
     assert "grpo resumed" in said
     assert measure_difference(run, two, "grpo") == 0
     assert run.list_metrics("grpo") == two.list_metrics("grpo")
-
-
-def is_alive(worker: psutil.Process) -> bool:
-    """Return whether a process works; one that nobody has waited for does not."""
-    return worker.is_running() and worker.status() != psutil.STATUS_ZOMBIE
-
-
-def wait_for(is_true) -> None:
-    deadline_s = time.monotonic() + _TIMEOUT_S
-    while not is_true():
-        assert time.monotonic() < deadline_s
-        time.sleep(0.05)
 
 
 SPREAD = ("--set", "compute.sharding=fsdp")

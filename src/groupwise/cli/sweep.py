@@ -19,6 +19,7 @@ from groupwise.pipeline.sweep import (
     Sweep,
     SweepPlan,
     SweepProgress,
+    open_places,
     plan_recorded,
     plan_sweep,
     read_sweep,
@@ -55,7 +56,26 @@ def sweep(
             show_default="runs/<recipe>-<config name>-sweep",
         ),
     ] = None,
-    jobs: Annotated[int, typer.Option("--jobs", min=1, help="Cells at once.")] = 1,
+    jobs: Annotated[
+        int | None,
+        typer.Option(
+            "--jobs", min=1, help="Cells at once.", show_default="1; on a cluster one per device"
+        ),
+    ] = None,
+    devices: Annotated[
+        str | None,
+        typer.Option(
+            "--devices", metavar="N,N", help="GPUs of this machine, dealt out one to a cell."
+        ),
+    ] = None,
+    ray: Annotated[
+        str | None,
+        typer.Option(
+            "--ray",
+            metavar="ADDRESS",
+            help="Run cells on a Ray cluster: HOST:PORT, auto, or local for one of this machine.",
+        ),
+    ] = None,
     cell: Annotated[
         str | None, typer.Option("--cell", metavar="NAME", help="Run this cell only.")
     ] = None,
@@ -75,23 +95,43 @@ def sweep(
     """
     found, config = choose_recipe(recipe, config, settings or [])
     folder = out or Path(f"{choose_folder(found, config)}-sweep")
+    named = _list_devices(devices, jobs, ray)
     axes = [*(grid or []), *([f"seed={','.join(map(str, range(seeds)))}"] if seeds else [])]
     plan = _make_plan(found, folder, axes, config, settings or [], accept or [])
     if dry_run:
         _print_plan(plan)
+        with open_places(ray, jobs, named) as places:
+            typer.echo(f"{places.num_places} at once{'' if ray is None else f', on Ray ({ray})'}")
+        typer.echo("ready: nothing was written")
         return
-    if cell is not None:
-        name = plan.find_cell(cell).name
-        result = run_cell(plan, name, report_progress=_print_progress)
-        failed = [c.name for c in result.cells if c.name == name and c.state == "failed"]
-    else:
-        result = run_sweep(plan, jobs=jobs, report_progress=_print_progress)
-        failed = [c.name for c in result.cells if c.state == "failed"]
+    with open_places(ray, jobs, named) as places:
+        if cell is not None:
+            name = plan.find_cell(cell).name
+            result = run_cell(plan, name, places=places, report_progress=_print_progress)
+            failed = [c.name for c in result.cells if c.name == name and c.state == "failed"]
+        else:
+            result = run_sweep(plan, places=places, report_progress=_print_progress)
+            failed = [c.name for c in result.cells if c.state == "failed"]
+    if cell is None:
         _print_result(result, folder)
         _report(found, result, folder)
     if failed:
         typer.echo(f"failed: {', '.join(failed)}; {_KEPT_LATER}", err=True)
         raise typer.Exit(1)
+
+
+def _list_devices(given: str | None, jobs: int | None, ray: str | None) -> list[str]:
+    """Return the devices that are dealt out."""
+    if given is None:
+        return []
+    if jobs is not None or ray is not None:
+        raise ConfigError(
+            "--devices says how many cells run, and where: leave --jobs and --ray out"
+        )
+    devices = [one.strip() for one in given.split(",")]
+    if not all(devices) or len(set(devices)) < len(devices):
+        raise ConfigError(f"--devices {given}: expected different devices, such as 0,1")
+    return devices
 
 
 def _make_plan(
@@ -134,7 +174,6 @@ def _print_plan(plan: SweepPlan) -> None:
     typer.echo(f"{len(plan.cells)} cells; different work over all of them: {work}")
     if (plan.folder / "sweep.json").is_file():
         typer.echo(f"{plan.folder} has {_count_states(read_sweep(plan.folder))}")
-    typer.echo("ready: nothing was written")
 
 
 def _print_progress(progress: SweepProgress) -> None:
@@ -150,6 +189,7 @@ def _print_progress(progress: SweepProgress) -> None:
         "damaged": "was done, but its files have changed: it is run again",
         "busy": "is another process's work: looked at later",
         "started": "started",
+        "lost": f"{progress.error}: it is run again",
         "done": f"done in {progress.duration_s or 0:.1f} s",
         "failed": "failed: " + progress.error.replace("\n", "\n    "),
     }[progress.event]

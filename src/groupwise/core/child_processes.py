@@ -50,7 +50,12 @@ class ChildProcess:
 
 
 def start_child(
-    command: Sequence[str], *, log: Path, title: str, env: Mapping[str, str] | None = None
+    command: Sequence[str],
+    *,
+    log: Path,
+    title: str,
+    env: Mapping[str, str] | None = None,
+    cwd: str | None = None,
 ) -> ChildProcess:
     """Start a child process.
 
@@ -59,6 +64,7 @@ def start_child(
         log: takes the title, and then what it says.
         title: a line.
         env: its environment; None: that of this process.
+        cwd: its working folder; None: that of this process.
     """
     log.parent.mkdir(exist_ok=True)
     with log.open("ab") as stream:
@@ -71,6 +77,7 @@ def start_child(
             stdout=stream,
             stderr=subprocess.STDOUT,
             env=env,
+            cwd=cwd,
             process_group=0,
             preexec_fn=_make_dependent(os.getpid()),
         )

@@ -1,4 +1,4 @@
-"""A training by several processes of this machine: started, followed, ended and started again.
+"""A training by several processes: started, followed, ended and started again.
 
 The run's own process trains nothing then. One that dies takes the others with it: they cannot go
 on without its part of a step, so all begin again where the last whole checkpoint was written.
@@ -18,12 +18,15 @@ from typing import Any
 from groupwise.core import (
     ChildProcess,
     TrainingError,
+    count_devices,
     list_gpus,
     read_json,
     start_child,
     stop_children,
     write_json,
 )
+from groupwise.flow.following import LogFollower
+from groupwise.flow.on_ray import look_at_cluster, train_on_ray
 from groupwise.flow.settings import ComputeSettings, FlowConfig
 from groupwise.flow.worker import Job
 from groupwise.pipeline import StepContext
@@ -45,30 +48,39 @@ class Layout:
         device: ``cpu``, or ``cuda`` with one GPU each.
         backend: how they exchange gradients.
         sharding: what each holds, as ``ComputeSettings`` has it.
+        engine: what starts them, ``local`` or ``ray``.
     """
 
     processes: int
     device: str
     backend: str
-    sharding: str
+    sharding: str = "none"
+    engine: str = "local"
 
 
 def find_layout(compute: ComputeSettings) -> Layout:
-    """Return how this machine trains by so many processes.
+    """Return how this machine, or the cluster, trains by so many processes.
 
     Raises:
-        TrainingError: if it has fewer GPUs.
+        TrainingError: if there are fewer GPUs, or too few CPUs on a cluster.
+        ConfigError: if a cluster cannot be joined.
     """
-    num_gpus = len(list_gpus())
-    if num_gpus == 0:
-        return Layout(compute.processes, "cpu", "gloo", compute.sharding)
-    if compute.processes > num_gpus:
+    num, engine = compute.processes, compute.engine
+    if engine == "ray":
+        kind, num_devices = count_devices(look_at_cluster(compute))
+    else:
+        num_gpus = len(list_gpus())
+        kind, num_devices = ("GPU", num_gpus) if num_gpus else ("CPU", num)
+    if num > num_devices:
         raise TrainingError(
-            f"compute.processes {compute.processes} need a GPU each",
-            got=f"{num_gpus}",
-            fix="lower it, or hide the GPUs (CUDA_VISIBLE_DEVICES=) to train on the CPU",
+            f"compute.processes {num} need a {kind} each",
+            got=f"{num_devices}",
+            fix="lower it, or hide the GPUs (CUDA_VISIBLE_DEVICES=) to train on the CPU"
+            if kind == "GPU"
+            else "lower it, or join more machines to the cluster",
         )
-    return Layout(compute.processes, "cuda", "nccl", compute.sharding)
+    device, backend = ("cuda", "nccl") if kind == "GPU" else ("cpu", "gloo")
+    return Layout(num, device, backend, compute.sharding, engine)
 
 
 def describe_layout(config: FlowConfig) -> list[tuple[str, str]]:
@@ -77,14 +89,16 @@ def describe_layout(config: FlowConfig) -> list[tuple[str, str]]:
     Raises:
         TrainingError: as ``find_layout``.
     """
-    if config.compute.processes == 1:
+    if not config.compute.has_workers:
         return []
     layout = find_layout(config.compute)
     shares = {"prompts of grpo": config.grpo.prompts_per_step}
     if config.sft is not None:
         shares = {"rows of sft": config.sft.batch_size, **shares}
     each = ", ".join(f"{size // layout.processes} of {size} {n}" for n, size in shares.items())
-    told = f"{layout.processes} on {layout.device} ({layout.backend}); each takes {each} at a time"
+    place = "" if layout.engine == "local" else " of a Ray cluster"
+    told = f"{layout.processes} on {layout.device}{place} ({layout.backend})"
+    told += f"; each takes {each} at a time"
     if layout.sharding == "fsdp":
         told += f", and holds 1/{layout.processes} of the weights (FSDP2)"
     return [("processes", told)]
@@ -110,7 +124,7 @@ def work_together(context: StepContext, compute: ComputeSettings) -> None:
         start = find_last_checkpoint(context.folder)
         at = "the start" if start is None else f"step {read_step(start)}"
         context.say(f"{layout.processes} processes on {layout.device} train from {at}")
-        failure = _train_once(context, layout)
+        failure = _train_once(context, layout, compute)
         if failure is None:
             return
         if len(restarts) - num_before == compute.max_restarts:
@@ -122,38 +136,51 @@ def work_together(context: StepContext, compute: ComputeSettings) -> None:
         context.say(f"{failure}; all end and start again")
 
 
-def _train_once(context: StepContext, layout: Layout) -> str | None:
+def _train_once(context: StepContext, layout: Layout, compute: ComputeSettings) -> str | None:
     """Return how a process died; None: all have done their work.
 
     Raises:
         TrainingError: if one refuses to train, in its words.
     """
-    with tempfile.TemporaryDirectory(prefix="groupwise-") as meeting:
+    with _make_meeting(context, layout) as meeting:
         job = Job(
-            run=str(context.run),
+            run=str(context.run.resolve()),
             step=context.name,
             is_resumed=context.is_resumed,
             inputs=dict(context.inputs),
             backend=layout.backend,
             meeting=str(Path(meeting).resolve()),
         )
-        children = _start(job, layout, context.folder / LOGS)
-        follow = _Follower(children[0])
-        try:
-            while all(child.process.poll() in (None, 0) for child in children):
-                follow()
-                if all(child.process.poll() == 0 for child in children):
-                    return None
-                time.sleep(_POLL_S)
-            dead = [
-                f"process {rank} {child.describe_end()}"
-                for rank, child in enumerate(children)
-                if child.process.poll() not in (None, 0)
-            ]
-        finally:
-            stop_children(children, patience_s=_PATIENCE_S)
+        if layout.engine == "ray":
+            return train_on_ray(job, compute, layout.processes, context.folder / LOGS)
+        return _train_here(job, layout, context.folder / LOGS)
+
+
+def _make_meeting(context: StepContext, layout: Layout) -> tempfile.TemporaryDirectory[str]:
+    """Return a folder that all processes find: those of other machines, in the run folder."""
+    shared = context.folder if layout.engine == "ray" else None
+    return tempfile.TemporaryDirectory(prefix=".groupwise-", dir=shared)
+
+
+def _train_here(job: Job, layout: Layout, logs: Path) -> str | None:
+    """Do as ``_train_once``, by processes of this machine."""
+    children = _start(job, layout, logs)
+    follow = LogFollower(children[0].log, children[0].log_start)
+    try:
+        while all(child.process.poll() in (None, 0) for child in children):
             follow()
-        refused = job.read_refusal()
+            if all(child.process.poll() == 0 for child in children):
+                return None
+            time.sleep(_POLL_S)
+        dead = [
+            f"process {rank} {child.describe_end()}"
+            for rank, child in enumerate(children)
+            if child.process.poll() not in (None, 0)
+        ]
+    finally:
+        stop_children(children, patience_s=_PATIENCE_S)
+        follow()
+    refused = job.read_refusal()
     if refused is not None:
         raise TrainingError(refused)
     return ", ".join(dead)
@@ -194,22 +221,3 @@ def _describe_place(rank: int, layout: Layout) -> Mapping[str, str]:
             "OMP_NUM_THREADS", str(max(1, num_cpus // layout.processes))
         ),
     }
-
-
-class _Follower:
-    """Passes on what a child says, whole lines, as if its work were done here."""
-
-    def __init__(self, child: ChildProcess) -> None:
-        self._log, self._place, self._has_title = child.log, child.log_start, False
-
-    def __call__(self) -> None:
-        with self._log.open("rb") as stream:
-            stream.seek(self._place)
-            said = stream.read()
-        whole = said[: said.rfind(b"\n") + 1]
-        self._place += len(whole)
-        lines = whole.decode(errors="replace").splitlines(keepends=True)
-        if lines and not self._has_title:
-            self._has_title, lines = True, lines[1:]
-        sys.stderr.write("".join(lines))
-        sys.stderr.flush()

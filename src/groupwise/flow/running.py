@@ -40,11 +40,11 @@ def run(
         RunError: if the folder cannot be used for this.
     """
     address = find_address(task)
-    if address is None and isinstance(config, FlowConfig) and config.compute.processes > 1:
+    if address is None and isinstance(config, FlowConfig) and config.compute.has_workers:
         raise ConfigError(
             f"{task.__name__} has no import path, by which other processes could find it",
-            got=f"compute.processes {config.compute.processes}",
-            fix="put it into a module, or set compute.processes to 1",
+            got=f"compute.processes {config.compute.processes}, engine {config.compute.engine}",
+            fix="put it into a module, or leave the section compute out",
         )
     if address is None:
         say(

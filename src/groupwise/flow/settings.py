@@ -58,16 +58,33 @@ class ComputeSettings(Config):
     """What trains: how many processes share each step of the warm-up, GRPO and its control.
 
     Attributes:
-        processes: on this machine, on a GPU each if there are any; 1: the run's own.
+        processes: on a GPU each if there are any; 1 with the engine ``local``: the run's own.
         max_restarts: how often all of them are started again in one training, from its last whole
             checkpoint, because one has died.
         sharding: what each process holds: all weights (``none``), or by FSDP2 a part of weights,
             gradients and states of the optimizer (``fsdp``).
+        engine: what starts them: ``local`` on this machine, ``ray`` on the machines of a cluster,
+            which must all find the run folder under the same path.
+        address: of the Ray cluster, such as ``auto`` or ``HOST:6379``; None: what RAY_ADDRESS
+            names, or else, as for ``local``, one of this machine that ends with the training.
     """
 
     processes: Annotated[int, _LAYOUT] = Field(default=1, ge=1, le=1024)
     max_restarts: Annotated[int, _LAYOUT] = Field(default=3, ge=0, le=1000)
     sharding: Annotated[Literal["none", "fsdp"], _LAYOUT] = "none"
+    engine: Annotated[Literal["local", "ray"], _LAYOUT] = "local"
+    address: Annotated[str | None, _LAYOUT] = None
+
+    @property
+    def has_workers(self) -> bool:
+        """Whether other processes train than the run's own."""
+        return self.processes > 1 or self.engine == "ray"
+
+    @model_validator(mode="after")
+    def _check_address(self) -> Self:
+        if self.address is not None and self.engine != "ray":
+            raise ValueError(f"compute.address {self.address} needs compute.engine ray")
+        return self
 
 
 class RunConfig(Config):

@@ -172,7 +172,7 @@ def make_step(stage: Stage, task: Task[Any], planner: Planner) -> Step:
 def _do(stage: Stage, task: Task[Any], context: StepContext, config: Any) -> None:
     """Do a stage's work in this process, or let as many do it together as the config says."""
     is_shared = stage.work in _SHARED and isinstance(config, FlowConfig)
-    if is_shared and config.compute.processes > 1:
+    if is_shared and config.compute.has_workers:
         from groupwise.flow.processes import work_together
 
         work_together(context, config.compute)

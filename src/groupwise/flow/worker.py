@@ -25,7 +25,7 @@ from groupwise.flow.stages import find_work, make_step
 from groupwise.pipeline import Planner, StepContext, find_recipe
 from groupwise.training import count_processes, find_rank
 
-_LONGEST_WAIT = timedelta(hours=2)
+LONGEST_WAIT = timedelta(hours=2)
 """For the others: the first one scores completions and looks at validation while they wait."""
 
 
@@ -52,6 +52,11 @@ class Job:
     def to_json(self) -> str:
         """Return it as one argument of a command."""
         return _JOB.dump_json(self).decode()
+
+    @classmethod
+    def from_json(cls, text: str) -> "Job":
+        """Return the job that ``to_json`` gave."""
+        return _JOB.validate_json(text)
 
     def refuse(self, sentence: str) -> None:
         """Say, before this process ends, what a user has to change."""
@@ -104,11 +109,25 @@ def _say(line: str) -> None:
     sys.stderr.write(f"  {line}\n")
 
 
+def find_refusal(job: Job) -> str | None:
+    """Do this process's part; return what a user has to change for that, or None: it is done."""
+    try:
+        do_part(job)
+    except GroupwiseError as error:
+        return str(error)
+    except OSError as error:
+        refused = describe_disk(error, Path(job.run))
+        if refused is None:
+            raise
+        return f"{refused}."
+    return None
+
+
 def main(given: str) -> int:
     """Join the other processes and work; return the exit code."""
     import torch
 
-    job = _JOB.validate_json(given)
+    job = Job.from_json(given)
     if job.backend == "nccl":
         torch.cuda.set_device(find_rank())
     torch.distributed.init_process_group(
@@ -116,18 +135,11 @@ def main(given: str) -> int:
         init_method=(Path(job.meeting) / "store").as_uri(),
         rank=find_rank(),
         world_size=count_processes(),
-        timeout=_LONGEST_WAIT,
+        timeout=LONGEST_WAIT,
     )
-    try:
-        do_part(job)
-    except GroupwiseError as error:
-        job.refuse(str(error))
-        return 2
-    except OSError as error:
-        refused = describe_disk(error, Path(job.run))
-        if refused is None:
-            raise
-        job.refuse(f"{refused}.")
+    refused = find_refusal(job)
+    if refused is not None:
+        job.refuse(refused)
         return 2
     return 0
 

@@ -6,7 +6,7 @@ import os
 import pytest
 from streams import ask, draw
 
-from groupwise.core import ModelError
+from groupwise.core import ConfigError, ModelError
 from groupwise.inference import (
     LocalBackend,
     LocalEngine,
@@ -44,7 +44,7 @@ def run(backend, groups, **changes):
 
 @pytest.mark.skipif(HAS_RAY, reason="ray is installed")
 def test_without_ray_one_sentence_says_what_to_install():
-    with pytest.raises(ModelError, match=r"pip install 'groupwise\[ray\]'"):
+    with pytest.raises(ConfigError, match=r"pip install 'groupwise\[ray\]'"):
         RayBackend(RaySettings(), "anything")
 
 

@@ -1,6 +1,5 @@
 """Many workers over Ray Data: each loads the policy once and answers its share."""
 
-import os
 import pickle
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from functools import partial
@@ -8,7 +7,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from groupwise.core import GroupwiseError, ModelError
+from groupwise.core import GroupwiseError, ModelError, import_ray
 from groupwise.inference.engine import Sampling
 from groupwise.inference.local import LocalEngine
 from groupwise.inference.streaming.local import LocalBackend
@@ -28,7 +27,7 @@ class RayBackend:
         max_pixels: of a picture, as the processor takes it; None: as the model's own says.
 
     Raises:
-        ModelError: if Ray is not installed.
+        ConfigError: if Ray is not installed.
     """
 
     def __init__(
@@ -42,7 +41,7 @@ class RayBackend:
         self.settings = settings
         name = str(Path(model).resolve()) if Path(model).is_dir() else str(model)
         self._load = partial(load_policy, name, dtype=dtype, max_pixels=max_pixels)
-        self._ray = _import_ray()
+        self._ray = import_ray("data")
 
     def stream(
         self, items: Iterator[WorkItem], *, sampling: Sampling, settings: StreamSettings
@@ -111,15 +110,3 @@ class PolicyWorker:
         if isinstance(self._backend, str):
             raise ModelError(self._backend)
         return self._backend.stream(items, sampling=self._sampling, settings=self._settings)
-
-
-def _import_ray() -> Any:
-    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
-    try:
-        import ray  # pyright: ignore[reportMissingImports]
-        import ray.data  # pyright: ignore[reportMissingImports]
-    except ImportError as error:
-        raise ModelError(
-            f"many workers need Ray ({error})", fix="pip install 'groupwise[ray]'"
-        ) from error
-    return ray

@@ -1,16 +1,16 @@
 """One cell as a process of its own: the real ``groupwise run``, its log, its end and its time.
 
-A child is in its own process group and dies with the sweep, however that ends.
+It dies with the sweep, however that ends.
 """
 
-import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import mean
 
-from groupwise.core import ChildProcess, start_child, write_json
+from groupwise.core import write_json
 from groupwise.pipeline.step_files import DONE, describe_now, read_marker
+from groupwise.pipeline.sweep.places import CellJob, CellProcess, Places
 from groupwise.pipeline.sweep.planning import PlannedCell, SweepPlan
 from groupwise.pipeline.sweep.record import CELLS
 
@@ -24,30 +24,31 @@ class RunningCell:
 
     Attributes:
         cell: what it runs.
-        child: the run itself.
+        process: the run itself.
+        log: what that says.
     """
 
     cell: PlannedCell
-    child: ChildProcess
+    process: CellProcess
+    log: Path
 
 
-def start_cell(plan: SweepPlan, cell: PlannedCell) -> RunningCell:
+def start_cell(plan: SweepPlan, cell: PlannedCell, places: Places) -> RunningCell:
     """Start ``groupwise run`` for a cell; its config is written beside the cells first."""
     config = plan.folder / CONFIGS / f"{cell.name}.json"
     write_json(config, cell.config.model_dump(mode="json"))
-    command = _write_command(plan, cell, config)
-    title = f"{describe_now()} {' '.join(command)}"
+    arguments = _write_arguments(plan, cell, config)
+    title = f"{describe_now()} {' '.join(arguments)}"
     log = plan.folder / LOGS / f"{cell.name}.log"
-    return RunningCell(cell, start_child(command, log=log, title=title))
+    job = CellJob(arguments, config.absolute(), log.absolute(), title)
+    return RunningCell(cell, places.start(job), log)
 
 
-def _write_command(plan: SweepPlan, cell: PlannedCell, config: Path) -> list[str]:
+def _write_arguments(plan: SweepPlan, cell: PlannedCell, config: Path) -> list[str]:
     accepted = [part for finding in plan.accepted for part in ("--accept", finding)]
-    # -P: the working folder is no place to import from, as with the installed command.
-    program = [sys.executable, "-P", "-m", "groupwise.cli", "run", plan.recipe.name]
     shared = str(plan.folder / CELLS)
     places = ["--config", str(config), "--out", str(cell.folder), "--share-with", shared]
-    return [*program, *places, *accepted]
+    return ["-m", "groupwise.cli", "run", plan.recipe.name, *places, *accepted]
 
 
 class SweepClock:

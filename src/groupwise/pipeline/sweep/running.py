@@ -4,12 +4,14 @@ Finished cells are found by their folders and never run again; what failed or wa
 """
 
 import time
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal
 
-from groupwise.core import RunError, RunFolder, stop_children, write_json
+from groupwise.core import RunError, RunFolder, write_json
 from groupwise.pipeline.sweep.children import RunningCell, SweepClock, start_cell
+from groupwise.pipeline.sweep.places import CellEnd, LocalPlaces, Places
 from groupwise.pipeline.sweep.planning import PlannedCell, SweepPlan
 from groupwise.pipeline.sweep.record import (
     RECORD,
@@ -22,11 +24,12 @@ from groupwise.pipeline.sweep.record import (
     read_sweep,
 )
 
-CellEvent = Literal["kept", "damaged", "busy", "started", "done", "failed"]
+CellEvent = Literal["kept", "damaged", "busy", "started", "lost", "done", "failed"]
 
 _POLL_S = 0.05
 _BUSY_POLL_S = 1.0
 _RECORD_PATIENCE_S = 10.0
+_MAX_LOSSES = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +39,8 @@ class SweepProgress:
     Attributes:
         cell: its name.
         event: ``kept`` (done before), ``damaged`` (was done, its files changed: it is run again),
-            ``busy`` (another process works on it: later), ``started``, ``done`` or ``failed``.
+            ``busy`` (another process works on it: later), ``started``, ``lost`` (with the worker
+            of a cluster: it is run again), ``done`` or ``failed``.
         num_cells, num_done, num_failed, num_running: counts; the others wait.
         left_s: about how long all will still take; None if nobody can tell yet.
         duration_s: of the cell's process when it has ended.
@@ -62,12 +66,14 @@ class SweepProgress:
 Report = Callable[[SweepProgress], None]
 
 
-def run_sweep(plan: SweepPlan, *, jobs: int = 1, report_progress: Report = lambda _: None) -> Sweep:
+def run_sweep(
+    plan: SweepPlan, *, places: Places | None = None, report_progress: Report = lambda _: None
+) -> Sweep:
     """Run all cells that are not done yet; one that fails is recorded and the others go on.
 
     Args:
         plan: what to run.
-        jobs: cells at once.
+        places: where cells run; None: on this machine, one after the other.
         report_progress: called whenever something happens to a cell.
 
     Returns:
@@ -79,16 +85,23 @@ def run_sweep(plan: SweepPlan, *, jobs: int = 1, report_progress: Report = lambd
     """
     with RunFolder(plan.folder).lock():
         _write_record(plan)
-        _Runner(plan, list(plan.cells), jobs, report_progress).run()
+        _Runner(plan, list(plan.cells), places or LocalPlaces(), report_progress).run()
     return read_sweep(plan.folder)
 
 
-def run_cell(plan: SweepPlan, name: str, *, report_progress: Report = lambda _: None) -> Sweep:
+def run_cell(
+    plan: SweepPlan,
+    name: str,
+    *,
+    places: Places | None = None,
+    report_progress: Report = lambda _: None,
+) -> Sweep:
     """Run one cell; the others may be run elsewhere at the same time.
 
     Args:
         plan: that the cell belongs to.
         name: its name, or its coordinates as they may be typed.
+        places: where it runs; None: on this machine.
         report_progress: called whenever something happens to it.
 
     Raises:
@@ -99,7 +112,7 @@ def run_cell(plan: SweepPlan, name: str, *, report_progress: Report = lambda _: 
     _ensure_record(plan)
     with RunFolder(cell.folder).lock():
         pass
-    _Runner(plan, [cell], 1, report_progress).run()
+    _Runner(plan, [cell], places or LocalPlaces(), report_progress).run()
     return read_sweep(plan.folder)
 
 
@@ -124,14 +137,15 @@ def _ensure_record(plan: SweepPlan) -> None:
 class _Runner:
     """The cells that are left and those that are running; one thread, which polls."""
 
-    def __init__(self, plan: SweepPlan, cells: list[PlannedCell], jobs: int, report: Report):
+    def __init__(self, plan: SweepPlan, cells: list[PlannedCell], places: Places, report: Report):
         self._plan = plan
         self._num_cells = len(cells)
-        self._jobs = jobs
+        self._places = places
         self._report = report
         self._waiting = cells
         self._busy: dict[str, float] = {}
         self._running: list[RunningCell] = []
+        self._num_losses: Counter[str] = Counter()
         self._clock = SweepClock()
         self._num_done = 0
         self._num_failed = 0
@@ -140,13 +154,21 @@ class _Runner:
         try:
             self._keep_finished()
             while self._waiting or self._running:
-                while len(self._running) < self._jobs and (cell := self._choose()) is not None:
+                while (
+                    len(self._running) < self._places.num_places
+                    and (cell := self._choose()) is not None
+                ):
                     self._start(cell)
                 time.sleep(_POLL_S)
-                for one in [r for r in self._running if r.child.process.poll() is not None]:
-                    self._end(one)
+                for one in list(self._running):
+                    end = one.process.look()
+                    if end is not None:
+                        self._end(one, end)
         finally:
             self._stop()
+
+    def _has_place(self) -> bool:
+        return len(self._running) < self._places.num_places
 
     def _keep_finished(self) -> None:
         """Leave out what is done; what was started before comes first: it can be continued."""
@@ -189,30 +211,34 @@ class _Runner:
             self._keep(cell, is_noted=False)
             return
         self._waiting.remove(cell)
-        started = start_cell(self._plan, cell)
+        started = start_cell(self._plan, cell, self._places)
         self._running.append(started)
-        process = describe_process(started.child.process.pid)
+        process = describe_process(started.process.pid)
         append_state(self._plan.folder, cell.name, "running", **process)
         self._tell(cell, "started")
 
-    def _end(self, ended: RunningCell) -> None:
+    def _end(self, ended: RunningCell, end: CellEnd) -> None:
         self._running.remove(ended)
-        cell, child = ended.cell, ended.child
-        code, duration_s = child.process.returncode, round(child.duration_s, 3)
-        if code == 0:
+        cell, duration_s = ended.cell, round(ended.process.duration_s, 3)
+        if end.code is None and self._num_losses[cell.name] < _MAX_LOSSES:
+            self._num_losses[cell.name] += 1
+            append_state(self._plan.folder, cell.name, "waiting", error=end.error)
+            self._waiting.insert(0, cell)
+            self._tell(cell, "lost", duration_s, end.error)
+            return
+        if end.code == 0:
             self._num_done += 1
             self._clock.add(cell, duration_s)
             append_state(self._plan.folder, cell.name, "done", duration_s=duration_s)
             self._tell(cell, "done", duration_s)
             return
         self._num_failed += 1
-        error = child.describe_failure()
-        more = {"exit_code": code, "error": error, "log": str(child.log)}
+        more = {"exit_code": end.code, "error": end.error, "log": str(ended.log)}
         append_state(self._plan.folder, cell.name, "failed", duration_s=duration_s, **more)
-        self._tell(cell, "failed", duration_s, error)
+        self._tell(cell, "failed", duration_s, end.error)
 
     def _stop(self) -> None:
-        stop_children([one.child for one in self._running])
+        self._places.stop([one.process for one in self._running])
         for one in self._running:
             append_state(self._plan.folder, one.cell.name, "waiting")
 
@@ -228,7 +254,7 @@ class _Runner:
                 num_done=self._num_done,
                 num_failed=self._num_failed,
                 num_running=len(self._running),
-                left_s=self._clock.estimate_s(left, self._jobs),
+                left_s=self._clock.estimate_s(left, self._places.num_places),
                 duration_s=duration_s,
                 error=error,
             )
