@@ -11,6 +11,9 @@ from groupwise.training.fast.support import (
 from groupwise.training.settings import SpeedSettings
 
 FAMILIES = ("qwen2_vl", "qwen3_5_vl", "gemma3_vl", "smolvlm", "idefics3", "llava", "internvl")
+# SmolVLM has the code of Idefics3, and Qwen2.5-VL, which other tests train, that of Qwen2-VL.
+_ALIKE = ("idefics3", "qwen2_vl")
+MOST = [pytest.param(one, marks=pytest.mark.slow) if one in _ALIKE else one for one in FAMILIES]
 LENGTHS = (1, 20)
 ONE_EACH = [[(16, 24)], [(24, 16)]]
 SEVERAL = [[(16, 24), (32, 16)], [(24, 24), (8, 16), (40, 12)]]
@@ -49,20 +52,20 @@ def test_a_family_shares_prompts(policies, family):
     assert find_obstacle(find_backbone(policies.build(family, "full"))) is None
 
 
-@pytest.mark.parametrize("trained", ["sft", "everything"])
+@pytest.mark.parametrize("trained", ["sft", pytest.param("everything", marks=pytest.mark.slow)])
 @pytest.mark.parametrize("family", FAMILIES)
 def test_sampled_and_scored(compare, family, trained):
     compare(family, trained, num_iterations=2)
 
 
-@pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.parametrize("family", MOST)
 def test_one_picture_each(compare, family):
     """TRL takes as many entries as rows for one of each."""
     fast = compare(family, "sft", sizes=ONE_EACH)
     assert fast.trainer._round.pictures
 
 
-@pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.parametrize("family", MOST)
 def test_updates_of_one_round(compare, family):
     """Features and trunk of one update are picked for the next."""
     options = {"per_device_train_batch_size": 3, "steps_per_generation": 2}
