@@ -85,7 +85,7 @@ def join_cluster(address: str | None, *, min_cpus: int = 1) -> Generator[Any]:
         ray.shutdown()
 
 
-def _take_back(handlers: Mapping[int, Any]) -> None:
+def _take_back(handlers: Mapping[signal.Signals, Any]) -> None:
     """Take signals as before: Ray's own handler of SIGTERM aborts the process."""
     if threading.current_thread() is threading.main_thread():
         for number, handler in handlers.items():
