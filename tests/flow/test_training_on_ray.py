@@ -60,9 +60,9 @@ def test_one_worker_trains_what_the_run_itself_trains(tmp_path) -> None:
 
 def test_no_worker_outlives_the_run_and_another_number_of_them_is_refused(tmp_path) -> None:
     run = Run(tmp_path / "orphans")
-    driver = run.start(2, *RAY, TOGETHER_WAITS="sft:4")
+    driver = run.start(2, *RAY, TOGETHER_WAITS="sft:3")
     try:
-        wait_for(lambda: (run.out / "sft" / "checkpoint-4" / "complete").exists())
+        wait_for(lambda: (run.out / "sft" / "checkpoint-2" / "complete").exists())
         started = psutil.Process(driver.pid).children(recursive=True)
         assert any("ray::" in " ".join(one.cmdline()) for one in started)
     finally:
@@ -72,15 +72,15 @@ def test_no_worker_outlives_the_run_and_another_number_of_them_is_refused(tmp_pa
     again = run.start(1, *RAY, "--resume")
     _, said = again.communicate()
     assert again.returncode == 2, said
-    assert "checkpoint-4 was written by 2 training together; got compute.processes 1" in said
+    assert "checkpoint-2 was written by 2 training together; got compute.processes 1" in said
     assert run.list_restarts("sft") == []
 
 
 def test_ctrl_c_ends_the_run_and_its_workers(tmp_path) -> None:
     run = Run(tmp_path / "stopped")
-    driver = run.start(2, *RAY, TOGETHER_WAITS="sft:4")
+    driver = run.start(2, *RAY, TOGETHER_WAITS="sft:3")
     try:
-        wait_for(lambda: (run.out / "sft" / "checkpoint-4" / "complete").exists())
+        wait_for(lambda: (run.out / "sft" / "checkpoint-2" / "complete").exists())
         started = psutil.Process(driver.pid).children(recursive=True)
         driver.send_signal(signal.SIGTERM)
         _, said = driver.communicate()
