@@ -16,6 +16,7 @@ from groupwise.cli.run import (
 from groupwise.core import ConfigError, GroupwiseError, describe_duration
 from groupwise.pipeline import Recipe, find_config
 from groupwise.pipeline.sweep import (
+    Places,
     Sweep,
     SweepPlan,
     SweepProgress,
@@ -105,19 +106,22 @@ def sweep(
         typer.echo("ready: nothing was written")
         return
     with open_places(ray, jobs, named) as places:
-        if cell is not None:
-            name = plan.find_cell(cell).name
-            result = run_cell(plan, name, places=places, report_progress=_print_progress)
-            failed = [c.name for c in result.cells if c.name == name and c.state == "failed"]
-        else:
-            result = run_sweep(plan, places=places, report_progress=_print_progress)
-            failed = [c.name for c in result.cells if c.state == "failed"]
-    if cell is None:
-        _print_result(result, folder)
-        _report(found, result, folder)
+        failed = _run(found, plan, cell, places)
     if failed:
         typer.echo(f"failed: {', '.join(failed)}; {_KEPT_LATER}", err=True)
         raise typer.Exit(1)
+
+
+def _run(recipe: Recipe, plan: SweepPlan, cell: str | None, places: Places) -> list[str]:
+    """Run one cell, or all and the report of them; return the names of those that failed."""
+    if cell is not None:
+        name = plan.find_cell(cell).name
+        result = run_cell(plan, name, places=places, report_progress=_print_progress)
+        return [c.name for c in result.cells if c.name == name and c.state == "failed"]
+    result = run_sweep(plan, places=places, report_progress=_print_progress)
+    _print_result(result, plan.folder)
+    _report(recipe, result, plan.folder)
+    return [c.name for c in result.cells if c.state == "failed"]
 
 
 def _list_devices(given: str | None, jobs: int | None, ray: str | None) -> list[str]:

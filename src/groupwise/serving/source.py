@@ -1,5 +1,6 @@
 """Where predictors come from."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -13,10 +14,12 @@ class Opened:
     Attributes:
         predictor: what answers.
         version: of all that its answers depend on.
+        close: lets go of it, when it answers no more.
     """
 
     predictor: Predictor
     version: str
+    close: Callable[[], object] = lambda: None
 
 
 class Source(Protocol):

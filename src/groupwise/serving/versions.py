@@ -39,6 +39,7 @@ class Version:
         self.rows = Batcher(self.predictor.answer, thread, settings, meters)
         self.chats = Batcher(self.predictor.chat, thread, settings, meters)
         self.num_users = 0
+        self._close = opened.close
         self._thread = thread
 
     def start(self) -> None:
@@ -51,6 +52,7 @@ class Version:
         await self.rows.stop()
         await self.chats.stop()
         await asyncio.to_thread(self._thread.shutdown)
+        await asyncio.to_thread(self._close)
 
 
 class Versions:
