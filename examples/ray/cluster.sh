@@ -2,6 +2,9 @@
 # Starts a machine of a Ray cluster: `cluster.sh head`, or `cluster.sh join HEAD:PORT`.
 set -eu
 export RAY_USAGE_STATS_ENABLED=0
+export RAY_AUTH_MODE="${RAY_AUTH_MODE:-token}"
+# As the work would have without Ray, which makes its workers yield to all else.
+export RAY_worker_niceness="${RAY_worker_niceness:-0}"
 # Waiting threads sleep: spinning ones make a shared machine many times slower.
 export OMP_WAIT_POLICY=PASSIVE
 case "${1:-}" in
