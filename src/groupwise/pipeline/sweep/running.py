@@ -154,10 +154,7 @@ class _Runner:
         try:
             self._keep_finished()
             while self._waiting or self._running:
-                while (
-                    len(self._running) < self._places.num_places
-                    and (cell := self._choose()) is not None
-                ):
+                while self._has_place() and (cell := self._choose()) is not None:
                     self._start(cell)
                 time.sleep(_POLL_S)
                 for one in list(self._running):
