@@ -8,10 +8,11 @@ from groupwise.models import TrainableSettings, list_trainable, load_policy
 from groupwise.training import SftRow, SftSettings, Workspace, train_sft
 
 
-def train(base, examples, folder, **settings):
+def train(base, examples, folder, *, targets=None, **settings):
     policy = load_policy(base)
     before = {name: value.clone() for name, value in policy.model.state_dict().items()}
-    rows = [SftRow(example, str(example.label)) for example in examples]
+    targets = targets or [str(example.label) for example in examples]
+    rows = [SftRow(*row) for row in zip(examples, targets, strict=True)]
     trained = train_sft(
         policy,
         lambda _: rows,
@@ -43,6 +44,31 @@ def test_rows_of_metrics_and_what_trains(vision_folder, picture_examples, tmp_pa
     assert re.fullmatch(r"  \S+: 4 of 4 steps, loss [\d.]+", last)
     for noise in ("loss", "shards", "Loading weights", "Warning", "pin_memory"):
         assert noise not in "\n".join(table).replace("sft", "")
+
+
+@pytest.mark.parametrize("smoothing", [0.0, 0.1])
+@pytest.mark.parametrize("kind", ["text", "vision"])
+def test_the_loss_is_a_mean_over_the_tokens_of_a_step(request, tmp_path, kind, smoothing):
+    """Not of means over parts of it, which processes or micro-batches would have."""
+    examples = request.getfixturevalue("picture_examples" if kind == "vision" else "text_examples")
+    targets = ["合格" * (1 + place % 5) for place in range(8)]
+    found = []
+    for size in (4, 1):
+        folder = tmp_path / str(size)
+        train(
+            request.getfixturevalue(f"{kind}_folder"),
+            examples[:8],
+            folder,
+            targets=targets,
+            batch_size=size,
+            gradient_accumulation=4 // size,
+            label_smoothing=smoothing,
+            log_every_steps=1,
+            trainable=TrainableSettings(method="full"),
+        )
+        found.append(read_jsonl(folder / "metrics.jsonl")[0])
+    for name in ("loss", "grad_norm"):
+        assert found[0][name] == pytest.approx(found[1][name], rel=2e-5)
 
 
 def test_the_last_step_is_logged(text_folder, text_examples, tmp_path):

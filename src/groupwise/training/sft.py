@@ -97,6 +97,9 @@ def make_sft_trainer(**named: Any) -> Any:
 
     trainer = _Trainer(**named)
     trainer.remove_callback(PrinterCallback)
+    # A loss is a mean over the tokens of a step. Some models (Qwen2.5-VL) say that their own loss
+    # cannot be told how many these are; TRL's can, and would be a mean of means without.
+    trainer.model_accepts_loss_kwargs = True
     return trainer
 
 
