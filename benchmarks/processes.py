@@ -98,7 +98,7 @@ def read_accuracies(run: Path) -> dict[str, float]:
 
 def main() -> None:
     """Run both and write the file; see the module's docstring."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser = argparse.ArgumentParser(description=str(__doc__).splitlines()[0])
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--json", type=Path, required=True)
     given = parser.parse_args()
