@@ -64,3 +64,16 @@ def keep_order(monkeypatch: pytest.MonkeyPatch) -> None:
 
     monkeypatch.setattr(parent, "shuffle_sequence_dict", lambda batch: batch)
     monkeypatch.setattr(groups, "shuffle_groups", lambda numbers: torch.arange(len(numbers)))
+
+
+@pytest.fixture
+def eager_attention(policies: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Policies have attention written out."""
+    own = policies.build
+
+    def build(*given: Any) -> Any:
+        model = own(*given)
+        model.set_attn_implementation("eager")
+        return model
+
+    monkeypatch.setattr(policies, "build", build)

@@ -161,15 +161,7 @@ def test_reentrant_checkpointing(compare, trained):
 
 
 @pytest.mark.parametrize("family", ["qwen2", pytest.param("qwen3_vl", marks=slow)])
-def test_eager_attention(compare, policies, family, monkeypatch):
-    own = policies.build
-
-    def build(*given):
-        model = own(*given)
-        model.set_attn_implementation("eager")
-        return model
-
-    monkeypatch.setattr(policies, "build", build)
+def test_eager_attention(compare, eager_attention, family):
     compare(family, beta=0.1)
 
 

@@ -36,16 +36,7 @@ def compare(grpo, pairs, keep_order):
         # Adam makes whole steps of rounding where a gradient is nearly 0, and linear attention
         # magnifies what follows: other weights, not another pass.
         applies = (family, trained) != ("qwen3_5", "full")
-        num_passes = 0
-        for seed in range(2):
-            parent, fast = (stepped.update(rows, seed=seed, apply=applies) for stepped in both)
-            said = [stepped.batches[-1]["completion_ids"] for stepped in both]
-            assert said[0].equal(said[1])
-            assert len(said[0].unique(dim=0)) > 2
-            assert grpo.measure_log_probs(parent, fast) < 1e-5
-            assert grpo.measure_difference(parent.gradients, fast.gradients) < 1e-4
-            num_passes += len(parent.log_probs)
-        assert both[1].num_shared >= num_passes
+        grpo.compare_rounds(both, rows, applies=applies)
 
     return run
 
@@ -89,13 +80,5 @@ def test_two_families_fall_back_with_eager_attention(policies, family):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("family", [one for one in FAMILIES if one not in NOT_EAGER])
-def test_eager_attention(compare, policies, monkeypatch, family):
-    own = policies.build
-
-    def build(*given):
-        model = own(*given)
-        model.set_attn_implementation("eager")
-        return model
-
-    monkeypatch.setattr(policies, "build", build)
+def test_eager_attention(compare, eager_attention, family):
     compare(family, "sft")
