@@ -2,12 +2,20 @@
 
 import importlib.util
 import socket
+from types import SimpleNamespace
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from groupwise.core import ConfigError, count_devices, import_ray, join_cluster, share_cpus
+from groupwise.core import (
+    ConfigError,
+    clusters,
+    count_devices,
+    import_ray,
+    join_cluster,
+    share_cpus,
+)
 from groupwise.core.clusters import names_cluster
 
 HAS_RAY = importlib.util.find_spec("ray") is not None
@@ -30,6 +38,31 @@ def test_a_cluster_is_named_by_its_address_or_by_the_environment(monkeypatch):
     assert [names_cluster(one) for one in (None, "local", "auto")] == [False, False, True]
     monkeypatch.setenv("RAY_ADDRESS", "head:6379")
     assert [names_cluster(one) for one in (None, "local", "auto")] == [True, False, True]
+
+
+@pytest.mark.parametrize(
+    ("address", "variable", "expected"),
+    [
+        (None, None, "local"),
+        ("local", "head:6379", "local"),
+        ("auto", None, "auto"),
+        (None, "auto", None),
+    ],
+)
+def test_a_cluster_that_was_not_named_is_not_joined(monkeypatch, address, variable, expected):
+    """Ray takes the one that was last started on this machine where it is given no address."""
+    monkeypatch.delenv("RAY_ADDRESS", raising=False)
+    if variable is not None:
+        monkeypatch.setenv("RAY_ADDRESS", variable)
+    asked = []
+    fake = SimpleNamespace(
+        is_initialized=lambda: False,
+        init=lambda *, address, **_: asked.append(address),
+        shutdown=lambda: None,
+    )
+    monkeypatch.setattr(clusters, "import_ray", lambda: fake)
+    with join_cluster(address):
+        assert asked == [expected]
 
 
 @pytest.mark.skipif(HAS_RAY, reason="ray is installed")

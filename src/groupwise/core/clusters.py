@@ -62,7 +62,8 @@ def join_cluster(address: str | None, *, min_cpus: int = 1) -> Generator[Any]:
         yield ray
         return
     own: dict[str, Any] = {}
-    if names_cluster(address):
+    named = names_cluster(address)
+    if named:
         _check_address(address or os.environ[_VARIABLE])
     else:
         os.environ.setdefault("RAY_worker_niceness", "0")  # as the work would have without Ray
@@ -74,7 +75,9 @@ def join_cluster(address: str | None, *, min_cpus: int = 1) -> Generator[Any]:
         }
     handlers = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
     try:
-        ray.init(address=address, log_to_driver=False, logging_level=logging.ERROR, **own)
+        # Without an address Ray would take whichever cluster was last started on this machine.
+        where = address if named else _OWN
+        ray.init(address=where, log_to_driver=False, logging_level=logging.ERROR, **own)
         _take_back(handlers)
     except (ConnectionError, RuntimeError, ValueError) as error:
         reason = str(error).splitlines()[0]
