@@ -42,7 +42,7 @@ def test_a_machine_that_does_not_find_the_run_says_so(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("RANK", "1")
-    job = Job("/shared/run", "sft", False, {}, "gloo", str(tmp_path / "none"))
+    job = Job("/shared/run", "sft", False, {}, "gloo", str(tmp_path / "none"), 60)
     with pytest.raises(RefusedError, match="does not find the run folder /shared/run; put it on"):
         work_on_ray({"job": job.to_json(), "cwd": str(tmp_path), "logs": str(tmp_path)})
 

@@ -2,6 +2,7 @@
 
 import os
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -13,7 +14,7 @@ import pytest
 from small_task import LORA, SmallConfig, SmallTask
 
 from groupwise.core import ConfigError, TrainingError, list_effects, read_json
-from groupwise.flow import processes, run
+from groupwise.flow import processes, run, workers
 from groupwise.flow.settings import ComputeSettings
 from groupwise.pipeline import StepContext, check_recipe, find_recipe
 
@@ -25,7 +26,7 @@ TWO: dict[str, Any] = LORA | {"grpo": GRPO, "compute": {"processes": 2}}
 
 @pytest.fixture(autouse=True)
 def _workers(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(processes, "WORKER", "fake_worker")
+    monkeypatch.setattr(workers, "WORKER", "fake_worker")
     monkeypatch.setattr(processes, "list_gpus", list)
     monkeypatch.setenv("PYTHONPATH", str(_FIXTURES), prepend=os.pathsep)
 
@@ -130,7 +131,8 @@ def test_what_the_first_says_is_passed_on_and_all_logs_are_kept(
     assert [log.splitlines()[-1] for log in logs] == ["here is 0 of 2", "here is 1 of 2"]
     record = read_json(context.folder / "processes.json", dict)
     layout = {"processes": 2, "device": "cpu", "backend": "gloo", "sharding": "none"}
-    assert record == layout | {"engine": "local", "restarts": []}
+    places = {"engine": "local", "nodes": 1, "hosts": [socket.gethostname()]}
+    assert record == layout | places | {"restarts": []}
 
 
 def test_where_one_dies_all_end_and_start_again(tmp_path: Path) -> None:

@@ -7,6 +7,7 @@ import typer
 
 from groupwise.cli.printing import print_headline, print_preview
 from groupwise.core import Config, ConfigError, RunFolder, load_config
+from groupwise.flow import share_run
 from groupwise.pipeline import (
     Recipe,
     Siblings,
@@ -94,17 +95,22 @@ def run(
     changed = list_changed_settings(resolved, out=folder)
     if changed:
         typer.echo(f"changed since the last start: {', '.join(changed)}", err=True)
-    run_recipe(
-        found,
-        resolved,
-        out=folder,
-        is_resume=resume,
-        until=until,
-        accepted=accept or [],
-        siblings=siblings,
-        report_progress=print_progress,
-        say=say_of_step,
-    )
+
+    def work() -> None:
+        run_recipe(
+            found,
+            resolved,
+            out=folder,
+            is_resume=resume,
+            until=until,
+            accepted=accept or [],
+            siblings=siblings,
+            report_progress=print_progress,
+            say=say_of_step,
+        )
+
+    if not share_run(work, resolved, recipe=found.name, out=folder, say=say):
+        return
     if until is not None:
         typer.echo(f"ended after {until}: {folder / until}")
         return

@@ -4,7 +4,12 @@ Nothing here knows about models, training or any task.
 """
 
 from groupwise.core.allocation import keep_freed_memory
-from groupwise.core.child_processes import ChildProcess, start_child, stop_children
+from groupwise.core.child_processes import (
+    ChildProcess,
+    describe_exit,
+    start_child,
+    stop_children,
+)
 from groupwise.core.clusters import (
     Node,
     count_devices,
@@ -148,6 +153,7 @@ __all__ = [
     "derive_seed",
     "describe_disk",
     "describe_duration",
+    "describe_exit",
     "describe_machine",
     "describe_numerics",
     "describe_this_machine",

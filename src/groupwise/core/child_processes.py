@@ -37,8 +37,7 @@ class ChildProcess:
 
     def describe_end(self) -> str:
         """Return how it ended: by a signal, or with an exit code."""
-        code = self.process.returncode
-        return f"killed by {signal.Signals(-code).name}" if code < 0 else f"exit code {code}"
+        return describe_exit(self.process.returncode)
 
     def describe_failure(self) -> str:
         """Return how it ended and the last lines that it said."""
@@ -47,6 +46,11 @@ class ChildProcess:
             lines = stream.read().decode(errors="replace").splitlines()
         last = [line[:_MAX_LINE] for line in lines if line.strip()][-_NUM_LAST_LINES:]
         return "\n".join([self.describe_end(), *last])
+
+
+def describe_exit(code: int) -> str:
+    """Return how a process ended: by a signal (below 0), or with an exit code."""
+    return f"killed by {signal.Signals(-code).name}" if code < 0 else f"exit code {code}"
 
 
 def start_child(

@@ -5,6 +5,7 @@ from groupwise.flow.calibrating import read_temperatures
 from groupwise.flow.drift import find_drift_reference
 from groupwise.flow.exporting import check_pushable, export_run, list_uploads, upload
 from groupwise.flow.finished import FinishedRun, open_run
+from groupwise.flow.helping import share_run
 from groupwise.flow.other_data import OtherData, evaluate_on
 from groupwise.flow.prediction import (
     PolicyPredictor,
@@ -76,6 +77,7 @@ __all__ = [
     "read_temperatures",
     "run",
     "run_grpo",
+    "share_run",
     "upload",
     "write_prompts",
     "write_served",

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
+from math import ceil
 from pathlib import Path
 from threading import Thread
 from typing import Any
@@ -27,7 +28,7 @@ from groupwise.core import (
 )
 from groupwise.flow.following import LogFollower
 from groupwise.flow.settings import ComputeSettings
-from groupwise.flow.worker import LONGEST_WAIT, Job, find_refusal
+from groupwise.flow.worker import Job, find_refusal
 from groupwise.training import SHARDING
 
 _POLL_S = 0.2
@@ -124,9 +125,7 @@ def _make_trainer(ray: Any, given: RayJob, job: Job, num: int) -> Any:
         scaling_config=train.ScalingConfig(
             num_workers=num, use_gpu=is_on_gpu, resources_per_worker=each
         ),
-        torch_config=train.torch.TorchConfig(
-            backend=job.backend, timeout_s=int(LONGEST_WAIT.total_seconds())
-        ),
+        torch_config=train.torch.TorchConfig(backend=job.backend, timeout_s=ceil(job.timeout_s)),
         run_config=train.RunConfig(
             name="ray", storage_path=job.meeting, worker_runtime_env={"env_vars": told}
         ),

@@ -5,57 +5,37 @@ on without its part of a step, so all begin again where the last whole checkpoin
 """
 
 import os
-import socket
-import sys
 import tempfile
 import time
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from collections.abc import Sequence
+from contextlib import ExitStack
+from dataclasses import asdict
 from datetime import UTC, datetime
+from math import inf
 from pathlib import Path
 from typing import Any
 
 from groupwise.core import (
-    ChildProcess,
     TrainingError,
     count_devices,
+    describe_exit,
     list_gpus,
     read_json,
-    start_child,
-    stop_children,
     write_json,
 )
+from groupwise.flow.crew import CREW, OtherWorkers, start_others
 from groupwise.flow.following import LogFollower
 from groupwise.flow.on_ray import look_at_cluster, train_on_ray
 from groupwise.flow.settings import ComputeSettings, FlowConfig
-from groupwise.flow.worker import Job
+from groupwise.flow.worker import WAITED, Job
+from groupwise.flow.workers import Codes, Layout, Workers
 from groupwise.pipeline import StepContext
-from groupwise.training import SHARDING, find_last_checkpoint, read_step
+from groupwise.training import find_last_checkpoint, read_step
 
 RECORD = "processes.json"
 LOGS = "processes"
-WORKER = "groupwise.flow.worker"
 _POLL_S = 0.1
-_PATIENCE_S = 10.0
-
-
-@dataclass(frozen=True, slots=True)
-class Layout:
-    """Which processes train together.
-
-    Attributes:
-        processes: how many.
-        device: ``cpu``, or ``cuda`` with one GPU each.
-        backend: how they exchange gradients.
-        sharding: what each holds, as ``ComputeSettings`` has it.
-        engine: what starts them, ``local`` or ``ray``.
-    """
-
-    processes: int
-    device: str
-    backend: str
-    sharding: str = "none"
-    engine: str = "local"
+_GRACE_S = 2.0
 
 
 def find_layout(compute: ComputeSettings) -> Layout:
@@ -65,7 +45,7 @@ def find_layout(compute: ComputeSettings) -> Layout:
         TrainingError: if there are fewer GPUs, or too few CPUs on a cluster.
         ConfigError: if a cluster cannot be joined.
     """
-    num, engine = compute.processes, compute.engine
+    num, engine = compute.processes // compute.nodes, compute.engine
     if engine == "ray":
         kind, num_devices = count_devices(look_at_cluster(compute))
     else:
@@ -73,14 +53,14 @@ def find_layout(compute: ComputeSettings) -> Layout:
         kind, num_devices = ("GPU", num_gpus) if num_gpus else ("CPU", num)
     if num > num_devices:
         raise TrainingError(
-            f"compute.processes {num} need a {kind} each",
-            got=f"{num_devices}",
+            f"compute.processes {compute.processes} need a {kind} each",
+            got=f"{num_devices}" if compute.nodes == 1 else f"{num_devices} for {num} of them here",
             fix="lower it, or hide the GPUs (CUDA_VISIBLE_DEVICES=) to train on the CPU"
             if kind == "GPU"
             else "lower it, or join more machines to the cluster",
         )
     device, backend = ("cuda", "nccl") if kind == "GPU" else ("cpu", "gloo")
-    return Layout(num, device, backend, compute.sharding, engine)
+    return Layout(compute.processes, device, backend, compute.sharding, engine, compute.nodes)
 
 
 def describe_layout(config: FlowConfig) -> list[tuple[str, str]]:
@@ -97,6 +77,8 @@ def describe_layout(config: FlowConfig) -> list[tuple[str, str]]:
         shares = {"rows of sft": config.sft.batch_size, **shares}
     each = ", ".join(f"{size // layout.processes} of {size} {n}" for n, size in shares.items())
     place = "" if layout.engine == "local" else " of a Ray cluster"
+    if layout.nodes > 1:
+        place = f" of {layout.nodes} machines like this one, {layout.per_node} on each"
     told = f"{layout.processes} on {layout.device}{place} ({layout.backend})"
     told += f"; each takes {each} at a time"
     if layout.sharding == "fsdp":
@@ -111,15 +93,21 @@ def work_together(context: StepContext, compute: ComputeSettings) -> None:
 
     Raises:
         TrainingError: if one refuses to train, in its words; if they die more often than
-            ``max_restarts``.
+            ``max_restarts``; if a machine is missing.
     """
     layout, record = find_layout(compute), context.folder / RECORD
+    hosts = CREW.get().list_hosts()
+    if layout.nodes != len(hosts):
+        raise TrainingError(
+            f"compute.nodes {layout.nodes} are machines on each of which `groupwise run` starts",
+            got=len(hosts),
+        )
     restarts: list[dict[str, Any]] = []
     if context.is_resumed and record.is_file():
         restarts = read_json(record, dict)["restarts"]
     num_before = len(restarts)
     while True:
-        write_json(record, {**asdict(layout), "restarts": restarts})
+        write_json(record, {**asdict(layout), "hosts": hosts, "restarts": restarts})
         # Here and now: it removes torn checkpoints, which must not happen in all of them at once.
         start = find_last_checkpoint(context.folder)
         at = "the start" if start is None else f"step {read_step(start)}"
@@ -140,7 +128,7 @@ def _train_once(context: StepContext, layout: Layout, compute: ComputeSettings) 
     """Return how a process died; None: all have done their work.
 
     Raises:
-        TrainingError: if one refuses to train, in its words.
+        TrainingError: if one refuses to train, in its words; if a machine is gone.
     """
     with _make_meeting(context, layout) as meeting:
         job = Job(
@@ -150,6 +138,7 @@ def _train_once(context: StepContext, layout: Layout, compute: ComputeSettings) 
             inputs=dict(context.inputs),
             backend=layout.backend,
             meeting=str(Path(meeting).resolve()),
+            timeout_s=compute.timeout_s,
         )
         if layout.engine == "ray":
             return train_on_ray(job, compute, layout.processes, context.folder / LOGS)
@@ -158,66 +147,70 @@ def _train_once(context: StepContext, layout: Layout, compute: ComputeSettings) 
 
 def _make_meeting(context: StepContext, layout: Layout) -> tempfile.TemporaryDirectory[str]:
     """Return a folder that all processes find: those of other machines, in the run folder."""
-    shared = context.folder if layout.engine == "ray" else None
-    return tempfile.TemporaryDirectory(prefix=".groupwise-", dir=shared)
+    is_shared = layout.engine == "ray" or layout.nodes > 1
+    return tempfile.TemporaryDirectory(
+        prefix=".groupwise-", dir=context.folder if is_shared else None
+    )
 
 
 def _train_here(job: Job, layout: Layout, logs: Path) -> str | None:
-    """Do as ``_train_once``, by processes of this machine."""
-    children = _start(job, layout, logs)
-    follow = LogFollower(children[0].log, children[0].log_start)
+    """Do as ``_train_once``, by processes of this machine and of those that help it."""
+    own = Workers(job, layout, logs=logs, address=CREW.get().address)
+    teams: list[Workers | OtherWorkers] = [own]
+    follow = LogFollower(logs / "0.log", own.log_start)
     try:
-        while all(child.process.poll() in (None, 0) for child in children):
-            follow()
-            if all(child.process.poll() == 0 for child in children):
-                return None
-            time.sleep(_POLL_S)
-        dead = [
-            f"process {rank} {child.describe_end()}"
-            for rank, child in enumerate(children)
-            if child.process.poll() not in (None, 0)
-        ]
+        teams += start_others(job, layout, logs=logs, cwd=os.getcwd())
+        _wait_for_end(teams, follow)
     finally:
-        stop_children(children, patience_s=_PATIENCE_S)
+        codes = _stop(teams)
         follow()
-    refused = job.read_refusal()
-    if refused is not None:
-        raise TrainingError(refused)
-    return ", ".join(dead)
+    if all(code == 0 for code in codes.values()):
+        return None
+    for team in teams:
+        if refused := team.read_refusal():
+            raise TrainingError(refused)
+    return describe_loss(codes, timeout_s=job.timeout_s)
 
 
-def _start(job: Job, layout: Layout, logs: Path) -> list[ChildProcess]:
-    # -P: the working folder is no place to import from, as with the installed command.
-    command = [sys.executable, "-P", "-m", WORKER, job.to_json()]
-    children: list[ChildProcess] = []
-    try:
-        for rank in range(layout.processes):
-            title = f"process {rank} of {layout.processes}, {datetime.now(UTC).isoformat()}"
-            env = {**os.environ, **_describe_place(rank, layout)}
-            log = logs / f"{rank}.log"
-            children.append(start_child(command, log=log, title=title, env=env))
-    except BaseException:
-        stop_children(children, patience_s=_PATIENCE_S)
-        raise
-    return children
+def _wait_for_end(teams: Sequence[Workers | OtherWorkers], follow: LogFollower) -> None:
+    """Return when all have done their work, or one has died.
+
+    Where one waited in vain, those that have not ended a little later are those it waited for.
+    """
+    ends_s = inf
+    while time.monotonic() < ends_s:
+        codes = [code for team in teams for code in team.look().values()]
+        failed = {code for code in codes if code}
+        if failed - {WAITED, 1} or None not in codes:
+            return
+        if failed:
+            ends_s = min(ends_s, time.monotonic() + _GRACE_S)
+        follow()
+        time.sleep(_POLL_S)
 
 
-def _describe_place(rank: int, layout: Layout) -> Mapping[str, str]:
-    """Return what a process is told by its environment, under the names that all launchers use."""
-    num_cpus = len(os.sched_getaffinity(0))
-    loopback = next(name for _, name in socket.if_nameindex() if name.startswith("lo"))
-    return {
-        "RANK": str(rank),
-        "LOCAL_RANK": str(rank),
-        "WORLD_SIZE": str(layout.processes),
-        "LOCAL_WORLD_SIZE": str(layout.processes),
-        "ACCELERATE_USE_CPU": "true" if layout.device == "cpu" else "false",
-        SHARDING: layout.sharding,
-        "GLOO_SOCKET_IFNAME": loopback,
-        "NCCL_SOCKET_IFNAME": loopback,
-        # Or DDP warns, in every training, that it looked for weights without a gradient.
-        "TORCH_CPP_LOG_LEVEL": os.environ.get("TORCH_CPP_LOG_LEVEL", "ERROR"),
-        "OMP_NUM_THREADS": os.environ.get(
-            "OMP_NUM_THREADS", str(max(1, num_cpus // layout.processes))
-        ),
-    }
+def _stop(teams: Sequence[Workers | OtherWorkers]) -> Codes:
+    """End the processes of all machines, also where one is gone; return how each stood before."""
+    codes: dict[int, int | None] = {}
+    with ExitStack() as stack:
+        for team in reversed(teams):
+            stack.callback(lambda team=team: codes.update(team.stop()))
+    return codes
+
+
+def describe_loss(codes: Codes, *, timeout_s: float) -> str:
+    """Return why all have to start again: who made no progress, or else who died."""
+    waited = [rank for rank, code in codes.items() if code == WAITED]
+    hung = [rank for rank, code in codes.items() if code is None]
+    if waited and hung:
+        return (
+            f"process {_join(hung)} made no progress while process {_join(waited)} waited "
+            f"{timeout_s:g} s for it (compute.timeout_s)"
+        )
+    ends = {rank: describe_exit(code) for rank, code in codes.items() if code}
+    ends |= {rank: f"waited {timeout_s:g} s in vain (compute.timeout_s)" for rank in waited}
+    return ", ".join(f"process {rank} {end}" for rank, end in sorted(ends.items()))
+
+
+def _join(ranks: Sequence[int]) -> str:
+    return " and ".join(map(str, sorted(ranks)))

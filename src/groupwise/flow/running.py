@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from groupwise.core import ConfigError, Say
+from groupwise.flow.helping import share_run
 from groupwise.flow.settings import FlowConfig, RunConfig
 from groupwise.flow.task import Task
 from groupwise.pipeline import find_recipe, run_recipe
@@ -52,15 +53,19 @@ def run(
             "put it into a module"
         )
     recipe = find_recipe(address) if address else task.make_recipe(task.__name__)
-    run_recipe(
-        recipe,
-        config,
-        out=Path(out),
-        until=until,
-        accepted=accepted,
-        report_progress=lambda progress: say(progress.describe()),
-        say=lambda line: say(f"  {line}"),
-    )
+
+    def work() -> None:
+        run_recipe(
+            recipe,
+            config,
+            out=Path(out),
+            until=until,
+            accepted=accepted,
+            report_progress=lambda progress: say(progress.describe()),
+            say=lambda line: say(f"  {line}"),
+        )
+
+    share_run(work, config, recipe=recipe.name, out=Path(out), say=say)
     return Path(out)
 
 

@@ -58,9 +58,14 @@ class ComputeSettings(Config):
     """What trains: how many processes share each step of the warm-up, GRPO and its control.
 
     Attributes:
-        processes: on a GPU each if there are any; 1 with the engine ``local``: the run's own.
+        processes: of all machines together, on a GPU each if there are any; 1 with the engine
+            ``local``: the run's own.
+        nodes: machines that share them equally; the same command is started once on each, and
+            all must find the run folder under the same path.
         max_restarts: how often all of them are started again in one training, from its last whole
-            checkpoint, because one has died.
+            checkpoint, because one has died or made no progress.
+        timeout_s: how long the processes wait for one of them, which may ask a judge meanwhile,
+            until it counts as hung.
         sharding: what each process holds: all weights (``none``), or by FSDP2 a part of weights,
             gradients and states of the optimizer (``fsdp``).
         engine: what starts them: ``local`` on this machine, ``ray`` on the machines of a cluster,
@@ -70,7 +75,9 @@ class ComputeSettings(Config):
     """
 
     processes: Annotated[int, _LAYOUT] = Field(default=1, ge=1, le=1024)
+    nodes: Annotated[int, _LAYOUT] = Field(default=1, ge=1, le=1024)
     max_restarts: Annotated[int, _LAYOUT] = Field(default=3, ge=0, le=1000)
+    timeout_s: Annotated[float, _LAYOUT] = Field(default=1800, ge=1, le=7 * 86_400)
     sharding: Annotated[Literal["none", "fsdp"], _LAYOUT] = "none"
     engine: Annotated[Literal["local", "ray"], _LAYOUT] = "local"
     address: Annotated[str | None, _LAYOUT] = None
@@ -81,9 +88,16 @@ class ComputeSettings(Config):
         return self.processes > 1 or self.engine == "ray"
 
     @model_validator(mode="after")
-    def _check_address(self) -> Self:
+    def _check_places(self) -> Self:
         if self.address is not None and self.engine != "ray":
             raise ValueError(f"compute.address {self.address} needs compute.engine ray")
+        if self.nodes > 1 and self.engine == "ray":
+            raise ValueError(f"compute.nodes {self.nodes}: a Ray cluster knows its machines itself")
+        if self.processes % self.nodes:
+            raise ValueError(
+                f"compute.processes {self.processes} cannot be shared equally by compute.nodes "
+                f"{self.nodes}; make it a multiple of them"
+            )
         return self
 
 

@@ -5,6 +5,7 @@ the same work on its part of each step.
 """
 
 import os
+import re
 import sys
 import traceback
 from dataclasses import dataclass
@@ -23,10 +24,10 @@ from groupwise.core import (
 )
 from groupwise.flow.stages import find_work, make_step
 from groupwise.pipeline import Planner, StepContext, find_recipe
-from groupwise.training import count_processes, find_rank
+from groupwise.training import count_processes, find_local_rank, find_rank
 
-LONGEST_WAIT = timedelta(hours=2)
-"""For the others: the first one scores completions and looks at validation while they wait."""
+WAITED = 75
+"""Exit code of a process that has waited for another in vain (EX_TEMPFAIL of sysexits.h)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +41,8 @@ class Job:
         inputs: the digests that the step was planned with.
         backend: of the process group.
         meeting: a folder in which the processes find each other, empty when they start.
+        timeout_s: how long one waits for the others: the first one asks for scores and looks at
+            validation meanwhile.
     """
 
     run: str
@@ -48,6 +51,7 @@ class Job:
     inputs: dict[str, str]
     backend: str
     meeting: str
+    timeout_s: float
 
     def to_json(self) -> str:
         """Return it as one argument of a command."""
@@ -69,6 +73,8 @@ class Job:
 
 
 _JOB = TypeAdapter(Job)
+_TIMED_OUT = re.compile("timed out|timeout", re.IGNORECASE)
+"""What collectives of gloo and of the store say; torch has no kind of error for it."""
 
 
 def do_part(job: Job) -> None:
@@ -125,23 +131,33 @@ def find_refusal(job: Job) -> str | None:
 
 def main(given: str) -> int:
     """Join the other processes and work; return the exit code."""
+    job = Job.from_json(given)
+    try:
+        _join(job)
+        refused = find_refusal(job)
+    except RuntimeError as error:
+        if not _TIMED_OUT.search(str(error)):
+            raise
+        traceback.print_exc()
+        return WAITED
+    if refused is not None:
+        job.refuse(refused)
+        return 2
+    return 0
+
+
+def _join(job: Job) -> None:
     import torch
 
-    job = Job.from_json(given)
     if job.backend == "nccl":
-        torch.cuda.set_device(find_rank())
+        torch.cuda.set_device(find_local_rank())
     torch.distributed.init_process_group(
         job.backend,
         init_method=(Path(job.meeting) / "store").as_uri(),
         rank=find_rank(),
         world_size=count_processes(),
-        timeout=LONGEST_WAIT,
+        timeout=timedelta(seconds=job.timeout_s),
     )
-    refused = find_refusal(job)
-    if refused is not None:
-        job.refuse(refused)
-        return 2
-    return 0
 
 
 if __name__ == "__main__":

@@ -23,6 +23,7 @@ from groupwise.training.preview import (
 from groupwise.training.processes import (
     SHARDING,
     count_processes,
+    find_local_rank,
     find_rank,
     is_first_process,
 )
@@ -78,6 +79,7 @@ __all__ = [
     "estimate_step_memory",
     "find_dead_groups",
     "find_last_checkpoint",
+    "find_local_rank",
     "find_rank",
     "go_linearly",
     "is_first_process",

@@ -8,7 +8,7 @@ from typing import Any
 
 from groupwise.core import TrainingError, find_unlike, read_jsonl, write_digests, write_json
 from groupwise.models import refuse_pickled
-from groupwise.training.processes import count_processes
+from groupwise.training.processes import ask_first, count_processes
 
 
 @dataclass(frozen=True)
@@ -78,7 +78,8 @@ def find_start(folder: Path) -> Path | None:
         TrainingError: if it was changed since, or another number of processes wrote it: what each
             has left in the middle of a round is its own part of it.
     """
-    last = find_last_checkpoint(folder)
+    # The first process tells the others: on a file system of several machines they may see less.
+    last = ask_first(lambda: find_last_checkpoint(folder))
     num_writers = 0 if last is None else len(list(last.glob("rng_state*.pth")))
     if num_writers not in (0, count_processes()):
         raise TrainingError(
