@@ -13,6 +13,7 @@ from rich.text import Text
 from groupwise.evaluation.monitor import (
     Facts,
     History,
+    ProcessMemory,
     RunState,
     Series,
     StepState,
@@ -131,6 +132,7 @@ class _Page:
         if is_whole and not training.history.is_empty:
             yield self._draw_series(training.history)
             yield from self._draw_facts(training.history.facts)
+            yield from self._draw_memory(training.memory)
         yield from self._draw_alarms(training)
 
     def _draw_title(self, training: TrainingState) -> Text:
@@ -183,6 +185,20 @@ class _Page:
             yield Text(f"  {name}  {total:,.4g}" if total % 1 else f"  {name}  {total:,.0f}")
         for name, tally in facts.tallies.items():
             yield from self._draw_tally(name, tally)
+
+    def _draw_memory(self, memory: Sequence[ProcessMemory]) -> Iterator[Text]:
+        if memory:
+            yield Text()
+            yield Text(self._say("memory"), "bold")
+        for rank, one in enumerate(memory):
+            values = {
+                "rank": rank,
+                "now": one.now_mib,
+                "peak": one.peak_mib,
+                "all": one.total_mib,
+                "device": one.device,
+            }
+            yield Text(f"  {self._say('process', **values)}")
 
     def _draw_tally(self, name: str, tally: Tally) -> Iterator[Text]:
         texts, num, different = tally.commonest, tally.num, tally.num_different

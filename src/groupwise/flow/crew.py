@@ -214,7 +214,7 @@ def _let_in(door: channels.Door, num: int, own: Mapping[str, Any], others: list[
         with suppress(LostError):
             if (channel := door.let_in(left_s)) and (told := channel.receive(left_s)):
                 others.append(Other(told["rank"], told["host"], channel))
-                _check(told, own, [other.rank for other in others])
+                _check(told, own, [0, *(other.rank for other in others)])
 
 
 def _check(told: Mapping[str, Any], own: Mapping[str, Any], ranks: Sequence[int]) -> None:

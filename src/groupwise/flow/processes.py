@@ -199,7 +199,10 @@ def _stop(teams: Sequence[Workers | OtherWorkers]) -> Codes:
 
 
 def describe_loss(codes: Codes, *, timeout_s: float) -> str:
-    """Return why all have to start again: who made no progress, or else who died."""
+    """Return why all have to start again: who made no progress, or else who died.
+
+    Where one was killed, those that failed have only lost it.
+    """
     waited = [rank for rank, code in codes.items() if code == WAITED]
     hung = [rank for rank, code in codes.items() if code is None]
     if waited and hung:
@@ -207,8 +210,12 @@ def describe_loss(codes: Codes, *, timeout_s: float) -> str:
             f"process {_join(hung)} made no progress while process {_join(waited)} waited "
             f"{timeout_s:g} s for it (compute.timeout_s)"
         )
-    ends = {rank: describe_exit(code) for rank, code in codes.items() if code}
-    ends |= {rank: f"waited {timeout_s:g} s in vain (compute.timeout_s)" for rank in waited}
+    dead = {rank: code for rank, code in codes.items() if code}
+    if {*dead.values()} - {1, WAITED}:
+        dead = {rank: code for rank, code in dead.items() if code not in (1, WAITED)}
+    ends = {rank: describe_exit(code) for rank, code in dead.items()}
+    in_vain = f"waited {timeout_s:g} s in vain (compute.timeout_s)"
+    ends |= {rank: in_vain for rank, code in dead.items() if code == WAITED}
     return ", ".join(f"process {rank} {end}" for rank, end in sorted(ends.items()))
 
 

@@ -37,6 +37,7 @@ from groupwise.training.grpo_rows import (
     make_prompt_rows,
 )
 from groupwise.training.grpo_trainer import build_vllm_arguments, make_grpo_trainer
+from groupwise.training.memory import MemoryFile
 from groupwise.training.processes import divide_batch, is_first_process
 from groupwise.training.selection import open_looks
 from groupwise.training.settings import GrpoSettings
@@ -214,8 +215,9 @@ def _make_callbacks(
         trackers=trackers,
         tell=reward.tell_facts,
     )
-    found = [WarmupCheck(), trackers, ProgressFile(workspace.folder), rows, looks]
-    return [*(one for one in found if one is not None), WholeCheckpoints()]
+    told = [ProgressFile(workspace.folder), MemoryFile(workspace.folder), rows, looks]
+    found = [one for one in told if one is not None]
+    return [WarmupCheck(), trackers, *found, WholeCheckpoints()]
 
 
 @contextmanager

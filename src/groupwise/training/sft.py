@@ -24,6 +24,7 @@ from groupwise.training.callbacks import (
     WholeCheckpoints,
 )
 from groupwise.training.curriculum import rank_difficulties
+from groupwise.training.memory import MemoryFile
 from groupwise.training.processes import count_processes, divide_batch, is_first_process
 from groupwise.training.rows import IGNORED, ReadAhead, RowCollator
 from groupwise.training.selection import open_looks
@@ -181,6 +182,7 @@ def train_sft(
                 WarmupCheck(),
                 trackers,
                 ProgressFile(workspace.folder),
+                MemoryFile(workspace.folder),
                 MetricRows(
                     workspace.metrics,
                     rename=_rename_metrics,

@@ -5,6 +5,7 @@ The command line and the report show what this package reads; neither computes a
 
 from groupwise.evaluation.monitor.alarms import Alarm, AlarmName, AlarmSettings, find_alarms
 from groupwise.evaluation.monitor.history import Facts, History, Series, Tally
+from groupwise.evaluation.monitor.memory import ProcessMemory
 from groupwise.evaluation.monitor.state import (
     RunReader,
     RunState,
@@ -28,6 +29,7 @@ __all__ = [
     "Facts",
     "History",
     "Language",
+    "ProcessMemory",
     "RunReader",
     "RunState",
     "Series",

@@ -14,6 +14,7 @@ from typing import Any, Literal
 from groupwise.core import STEP_DONE, RunError, check_records, check_sealed, is_locked
 from groupwise.evaluation.monitor.alarms import Alarm, find_alarms
 from groupwise.evaluation.monitor.history import History
+from groupwise.evaluation.monitor.memory import ProcessMemory, read_processes
 
 RunPhase = Literal["waiting", "running", "stopped", "finished"]
 StepPhase = Literal["done", "reused", "running", "stopped", "left"]
@@ -53,6 +54,7 @@ class TrainingState:
         left_s: seconds until its last step, estimated from its last row; None where not known.
         row_age_s: seconds since its last row was written; None without rows.
         num_damaged: lines of its log that could not be read.
+        memory: what each of its processes took when its last row was written.
     """
 
     step: str
@@ -63,6 +65,7 @@ class TrainingState:
     left_s: float | None = None
     row_age_s: float | None = None
     num_damaged: int = 0
+    memory: tuple[ProcessMemory, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -189,6 +192,7 @@ class RunReader:
                 left_s=left_s,
                 row_age_s=None if row_time is None else (now - row_time).total_seconds(),
                 num_damaged=num_damaged,
+                memory=read_processes(_read_object(folder / "memory.json")),
             )
 
     def _read_log(self, path: Path) -> tuple[datetime | None, History, int]:
