@@ -93,6 +93,20 @@ def test_what_was_told_of_the_last_answers_is_shown_with_its_counts(tiny):
     assert "47 / 97" in chinese
 
 
+def test_the_memory_of_each_process_is_shown(tiny):
+    tiny.call("run", "tiny")
+    folder = tiny.work / "runs/tiny-demo/write"
+    log_training(folder)
+    told = {"device": "H100 (cuda:0)", "now_mib": 1234, "peak_mib": 45678, "total_mib": 81559}
+    write_json(folder / "memory.json", {"step": 12, "processes": [told, told | {"now_mib": 9}]})
+    restate(folder)
+    said = tiny.call("watch", "runs/tiny-demo", "--once").stdout
+    memory = "MiB now, 45\u202f678 MiB at most, of 81\u202f559 MiB (H100 (cuda:0))"
+    assert f"memory\n  process 0: 1\u202f234 {memory}\n  process 1: 9 {memory}\n" in said
+    said = tiny.call("watch", "runs/tiny-demo", "--once", "--language", "zh").stdout
+    assert "进程 1：当前 9 MiB，最高 45\u202f678 MiB" in said
+
+
 def test_a_killed_run_says_so_and_how_to_continue(tiny):
     tiny.run("run", "tiny", "--set", "writer.die_at=1")
     done = tiny.call("watch", "runs/tiny-demo")

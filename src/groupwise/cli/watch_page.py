@@ -232,4 +232,6 @@ class _Page:
             yield Text(f"  {self._say('do')}: {advise(alarm, self.words.language)}", "dim")
 
     def _clean(self, text: str) -> str:
-        return text.replace("\u00a0", " ").replace("·", "-") if self.is_ascii else text
+        if not self.is_ascii:
+            return text
+        return text.replace("\u00a0", " ").replace("\u202f", " ").replace("·", "-")

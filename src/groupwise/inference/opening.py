@@ -20,6 +20,8 @@ class ResponderSettings(Config):
             of labels are then known.
         dtype, batch_size, max_pixels: of a model in this process; pictures are scaled down to at
             most so many pixels (None: as its processor says).
+        device_map: ``auto`` spreads it over all GPUs, then memory and the disk, where one device
+            is too small for it; None: one device.
     """
 
     model: str | None = None
@@ -28,11 +30,14 @@ class ResponderSettings(Config):
     dtype: Literal["float32", "bfloat16", "float16", "auto"] = "auto"
     batch_size: int = Field(default=16, ge=1, le=65_536)
     max_pixels: int | None = Field(default=None, ge=28 * 28)
+    device_map: Literal["auto"] | None = None
 
     @model_validator(mode="after")
     def _check_source(self) -> Self:
         if (self.model is None) == (self.server is None):
             raise ValueError("give model or server, and not both")
+        if self.device_map is not None and self.model is None:
+            raise ValueError("device_map needs model: a server places its model itself")
         return self
 
 
@@ -53,7 +58,12 @@ def open_responder(settings: ResponderSettings) -> Responder:
     from groupwise.inference.local_responder import LocalResponder
     from groupwise.models import load_policy
 
-    policy = load_policy(settings.model, dtype=settings.dtype, max_pixels=settings.max_pixels)
+    policy = load_policy(
+        settings.model,
+        dtype=settings.dtype,
+        max_pixels=settings.max_pixels,
+        device_map=settings.device_map,
+    )
     engine = LocalEngine(policy, batch_size=settings.batch_size)
     return LocalResponder(engine, model=Path(settings.model).name)
 

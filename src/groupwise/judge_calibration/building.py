@@ -127,6 +127,7 @@ def load_responder(config: JudgeConfig) -> Responder | None:
             tokenizer=config.tokenizer,
             dtype=config.dtype,
             batch_size=config.batch_size,
+            device_map=config.device_map,
         )
     )
 

@@ -32,6 +32,7 @@ class JudgeConfig(Config):
         sampling: of a generative judge; at a temperature of 0 the same question is asked once.
         dtype: of a model in this process.
         batch_size: of a model in this process.
+        device_map: of a model in this process; ``auto`` spreads it over all devices.
         settings: retries, and when too many questions without a verdict stop the run.
     """
 
@@ -48,6 +49,7 @@ class JudgeConfig(Config):
     sampling: Sampling = Sampling(max_new_tokens=512)
     dtype: Literal["float32", "bfloat16", "float16", "auto"] = "auto"
     batch_size: int = Field(default=16, ge=1, le=65_536)
+    device_map: Literal["auto"] | None = None
     settings: JudgeSettings = JudgeSettings()
 
     @model_validator(mode="after")
@@ -57,6 +59,8 @@ class JudgeConfig(Config):
             raise ValueError(f"a rule judge needs rule and nothing else; got {given or 'none'}")
         if self.kind != "rule" and given not in (["model"], ["server"]):
             raise ValueError(f"a {self.kind} judge needs model or server; got {given or 'none'}")
+        if self.device_map is not None and self.model is None:
+            raise ValueError("device_map needs model: nothing else is in this process")
         return self
 
     @property

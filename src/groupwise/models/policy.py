@@ -1,7 +1,7 @@
 """Loading a policy: a model with its processor, from a folder or the hub."""
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -150,6 +150,7 @@ def load_policy(
     dtype: str = "float32",
     max_pixels: int | None = None,
     device: torch.device | None = None,
+    device_map: str | Mapping[str, Any] | None = None,
 ) -> Policy:
     """Load a language or vision-language model through the Auto classes.
 
@@ -159,19 +160,30 @@ def load_policy(
         dtype: ``float32``, ``bfloat16``, ``float16`` or ``auto``.
         max_pixels: pictures are scaled down to at most this many pixels (None: as configured).
         device: of the weights; None: ``choose_device``.
+        device_map: what is on which device, as Transformers takes it, instead of one ``device``;
+            ``auto`` fills the GPUs first, then memory, then the disk. Such a policy only answers.
 
     Raises:
-        ModelError: if it cannot be found or loaded.
+        ModelError: if it cannot be found or loaded, or is an adapter and has a ``device_map``.
     """
     path = Path(name_or_path)
-    load = _load_adapter if is_adapter(path) else _load_base
+    if device_map is not None and is_adapter(path):
+        raise ModelError(  # what lies on the disk would silently go without its part of it
+            f"{path} is an adapter, which no base over several devices takes",
+            fix="give its merged weights (groupwise export-model), or leave device_map out",
+        )
     with refuse_missing(name_or_path):
+        if device_map is not None:
+            return _load_base(name_or_path, dtype=dtype, max_pixels=max_pixels, place=device_map)
+        load = _load_adapter if is_adapter(path) else _load_base
         policy = load(name_or_path, dtype=dtype, max_pixels=max_pixels)
         policy.model.to(device or choose_device())
         return policy
 
 
-def _load_base(name_or_path: str | Path, *, dtype: str, max_pixels: int | None) -> Policy:
+def _load_base(
+    name_or_path: str | Path, *, dtype: str, max_pixels: int | None, place: Any = None
+) -> Policy:
     revision = find_revision(name_or_path)
     config = AutoConfig.from_pretrained(name_or_path, revision=revision, trust_remote_code=False)
     has_vision = takes_pictures(config)
@@ -183,6 +195,7 @@ def _load_base(name_or_path: str | Path, *, dtype: str, max_pixels: int | None) 
         # A hub's older models have pickles alone, of which Transformers takes only weights.
         use_safetensors=True if Path(name_or_path).is_dir() else None,
         trust_remote_code=False,
+        device_map=place,
     )
     project_patches_fast(model)
     processor = load_processor(

@@ -93,8 +93,14 @@ def prepare_trainable(model: Any, settings: TrainableSettings, *, processor: Any
     Raises:
         ConfigError: if more blocks are asked for than the model has, or an adapter is to be
             continued that does not fit the settings.
-        ModelError: if no parameter is left to train, or a PEFT model was made around the model.
+        ModelError: if no parameter is left to train, a PEFT model was made around the model, or
+            it was loaded with a ``device_map``.
     """
+    if getattr(model, "hf_device_map", None) is not None:
+        raise ModelError(
+            "a model that is loaded with a device_map only answers",
+            fix="load it without; compute.sharding fsdp trains what is larger than one device",
+        )
     has_adapter = bool(getattr(model, "peft_config", None))
     if has_adapter and not hasattr(model, "get_base_model"):
         raise ModelError(

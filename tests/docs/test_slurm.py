@@ -1,0 +1,54 @@
+"""The batch script of examples/slurm/, with a stand-in for Slurm's ``srun``."""
+
+import os
+import shlex
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+SCRIPT = Path(__file__).parents[2] / "examples/slurm/train.sbatch"
+
+
+@pytest.fixture
+def called(tmp_path: Path) -> list[str]:
+    """Return the words that the script gives ``srun`` on two nodes of four GPUs."""
+    srun = tmp_path / "srun"
+    srun.write_text('#!/bin/sh\nprintf "%s\\n" "$@"\n')
+    srun.chmod(0o755)
+    slurm = {"SLURM_NNODES": "2", "SLURM_GPUS_ON_NODE": "4", "RUN": str(tmp_path / "run")}
+    path = f"{tmp_path}:{os.environ['PATH']}"
+    done = subprocess.run(
+        ["sh", str(SCRIPT)],
+        env={**os.environ, **slurm, "PATH": path},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    return done.stdout.splitlines()
+
+
+def test_it_can_be_read() -> None:
+    for shell in ("sh", "bash"):
+        subprocess.run([shell, "-n", str(SCRIPT)], check=True)
+    asked = dict(
+        line.removeprefix("#SBATCH --").partition("=")[::2]
+        for line in SCRIPT.read_text().splitlines()
+        if line.startswith("#SBATCH")
+    )
+    assert asked["ntasks-per-node"] == "1"
+    assert asked["nodes"] == "2"
+
+
+def test_its_command_is_one_that_the_command_line_takes(
+    called: list[str], command_line: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    srun_option, program, *words = called
+    assert (srun_option, program) == ("--kill-on-bad-exit=1", "groupwise")
+    assert "compute.nodes=2 --set compute.processes=8" in shlex.join(words)
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
+    ended = command_line(*words, "--dry-run")
+    assert ended.returncode == 0, ended.stderr
+    shown = " ".join(ended.stdout.split())
+    assert "8 on cpu of 2 machines like this one, 4 on each (gloo); each takes 2 of 16" in shown
