@@ -3,7 +3,9 @@
 import os
 import shutil
 import signal
+import socket
 import subprocess
+import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -184,6 +186,23 @@ def test_machines_with_other_settings_do_not_train_together(
     sentence = "machine 1 (", "was started with other settings than the first machine"
     assert all(part in one for one in said for part in sentence)
     assert not (run.out / "manifest.json").exists()
+
+
+def test_torchrun_starts_the_command_on_each(local: Run, tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    torchrun = [sys.executable, "-m", "torch.distributed.run", "--nnodes=2", "--nproc-per-node=1"]
+    torchrun += ["--master-addr=127.0.0.1", f"--master-port={port}", "--no-python"]
+    run = Run(tmp_path / "torchrun")
+    started = [run.start(2, *TWO, before=[*torchrun, f"--node-rank={rank}"]) for rank in range(2)]
+    try:
+        said = [one.communicate()[1] for one in started]
+    finally:
+        end(started)
+    assert [one.returncode for one in started] == [0, 0], said
+    assert measure_difference(run, local, "grpo") == 0
+    record = read_json(run.out / "grpo" / "processes.json", dict)
+    assert (record["nodes"], record["restarts"]) == (2, [])
 
 
 def test_a_hung_process_is_named_and_replaced(local: Run, tmp_path: Path) -> None:

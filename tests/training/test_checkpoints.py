@@ -5,9 +5,11 @@ import pytest
 import torch
 
 from groupwise.core import TrainingError
+from groupwise.training import workspace
 from groupwise.training.fast.rounds import load_progress
 from groupwise.training.workspace import (
     find_last_checkpoint,
+    find_start,
     mark_complete,
     read_step,
     remove_checkpoints,
@@ -29,6 +31,16 @@ def test_the_newest_whole_checkpoint_is_found_and_torn_ones_go(tmp_path):
     assert read_step(found) == 10
     assert not (tmp_path / "checkpoint-100").exists()
     assert (tmp_path / "checkpoint-8" / "weights").exists()
+
+
+def test_other_processes_go_on_from_what_the_first_has_found(tmp_path, monkeypatch):
+    """Another machine may not see yet that a checkpoint is whole, and must not remove it."""
+    make(tmp_path, 3)
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    monkeypatch.setenv("RANK", "1")
+    monkeypatch.setattr(workspace, "ask_first", lambda find: tmp_path / "checkpoint-3")
+    assert find_start(tmp_path) == tmp_path / "checkpoint-3"
+    assert (tmp_path / "checkpoint-3").exists()
 
 
 def test_without_a_whole_one_there_is_none(tmp_path):
