@@ -167,9 +167,9 @@ def test_where_the_other_machine_is_gone_the_run_ends_with_one_sentence(
     finally:
         end(started)
     assert started[0].returncode == 2
-    assert "error: machine 1 (" in said
-    assert "is gone" in said
-    assert "Traceback" not in said
+    last = said.splitlines()[-1]
+    assert last.startswith("error: machine 1 (")
+    assert "is gone" in last
     wait_for(lambda: not any(is_alive(worker) for worker in workers))
 
 
@@ -207,9 +207,9 @@ def test_torchrun_starts_the_command_on_each(local: Run, tmp_path: Path) -> None
 
 def test_a_hung_process_is_named_and_replaced(local: Run, tmp_path: Path) -> None:
     run = Run(tmp_path / "hung")
-    said = run.finish(2, "--set", "compute.timeout_s=5", TOGETHER_STOPS="sft:5")
+    said = run.finish(2, "--set", "compute.timeout_s=30", TOGETHER_STOPS="sft:5")
     assert (
-        "process 1 made no progress while process 0 waited 5 s for it (compute.timeout_s); "
+        "process 1 made no progress while process 0 waited 30 s for it (compute.timeout_s); "
         "all end and start again" in said
     )
     assert len(run.list_restarts("sft")) == 1

@@ -23,6 +23,7 @@ def run(
 ) -> Path:
     """Run a task into ``out``, or continue the run that is there; return the folder.
 
+    Of several machines (``compute.nodes``) each calls this, and the first one runs it.
     Numbers are in ``evaluate/metrics.json``, the report in ``report.html``. Other processes
     (``groupwise serve``, workers) find the task again by its import path; one that has none, as
     in a notebook, is known to this process alone, and ``say`` is told so.
