@@ -64,6 +64,8 @@ def make_sft_trainer(**named: Any) -> Any:
     from transformers import PrinterCallback
     from trl.trainer.sft_trainer import SFTTrainer
 
+    from groupwise.training.fast.support import keep_inputs_without_gradient
+
     class _Trainer(ShardedTraining, SFTTrainer):
         """SFTTrainer that takes rows as they are scheduled and writes no model card."""
 
@@ -95,6 +97,7 @@ def make_sft_trainer(**named: Any) -> Any:
         def create_model_card(self, *_: Any, **__: Any) -> None:
             pass
 
+    keep_inputs_without_gradient(named["model"], named["args"])
     trainer = _Trainer(**named)
     trainer.remove_callback(PrinterCallback)
     # A loss is a mean over the tokens of a step. Some models (Qwen2.5-VL) say that their own loss
