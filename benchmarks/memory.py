@@ -62,7 +62,7 @@ FULL = TrainableSettings(method="full")
 VISION = TrainableSettings(method="full", freeze_vision=False, freeze_aligner=False)
 LORA = TrainableSettings()
 LAST = TrainableSettings(lora=LoraSettings(last_blocks=1))
-PICTURES = Sizes(num_layers=3, hidden_size=192, vision_layers=3, vision_size=128, side=224)
+PICTURES = Sizes(num_layers=6, hidden_size=256, vision_layers=3, vision_size=128, side=224)
 ANSWER = "a hand turns the screw and the light goes on " * 3
 
 
@@ -79,7 +79,7 @@ class Job:
     """
 
     settings: TrainerSettings
-    prompt_tokens: int | None = 120
+    prompt_tokens: int | None = 160
     sizes: Mapping[str, Any] = field(default_factory=dict[str, Any])
     kind: str = "qwen2"
     dtype: str = "float32"
@@ -105,7 +105,7 @@ def teach(**changes: Any) -> SftSettings:
 
 
 PLAIN = SpeedSettings(shared_prefix="off")
-WINDOWS = {"sliding_window": 64, "layer_types": ["sliding_attention", "full_attention"]}
+WINDOWS = {"sliding_window": 64, "layer_types": ["sliding_attention", "full_attention"] * 3}
 JOBS = {
     "GRPO, LoRA": Job(sample()),
     "GRPO, all weights": Job(sample(trainable=FULL)),
@@ -113,15 +113,9 @@ JOBS = {
     "GRPO, long completions": Job(sample(max_new_tokens=96, trainable=FULL), prompt_tokens=40),
     "GRPO, wide MLP": Job(sample(trainable=FULL), sizes={"intermediate_size": 2048}),
     "GRPO, large vocabulary": Job(sample(), sizes={"vocab_size": 40_000}),
-    "GRPO, 6 blocks, checkpointing": Job(
-        sample(trainable=FULL, gradient_checkpointing=True), sizes={"num_hidden_layers": 6}
-    ),
-    "GRPO, LoRA, checkpointing": Job(
-        sample(gradient_checkpointing=True), sizes={"num_hidden_layers": 6}
-    ),
-    "GRPO, LoRA on the last block, KL": Job(
-        sample(trainable=LAST, beta=0.04), sizes={"num_hidden_layers": 4}
-    ),
+    "GRPO, all weights, checkpointing": Job(sample(trainable=FULL, gradient_checkpointing=True)),
+    "GRPO, LoRA, checkpointing": Job(sample(gradient_checkpointing=True)),
+    "GRPO, LoRA on the last block, KL": Job(sample(trainable=LAST, beta=0.04)),
     "GRPO, all weights, KL": Job(sample(trainable=FULL, beta=0.04)),
     "GRPO, two micro-batches": Job(sample(gradient_accumulation=2, trainable=FULL)),
     "GRPO, entropy bonus": Job(sample(entropy_bonus=0.01)),
@@ -141,9 +135,7 @@ JOBS = {
     ),
     "SFT, LoRA": Job(teach()),
     "SFT, all weights": Job(teach(trainable=FULL), prompt_tokens=300),
-    "SFT, checkpointing": Job(
-        teach(gradient_checkpointing=True), sizes={"num_hidden_layers": 6}, prompt_tokens=300
-    ),
+    "SFT, checkpointing": Job(teach(gradient_checkpointing=True), prompt_tokens=300),
     "SFT, label smoothing": Job(teach(label_smoothing=0.1), sizes={"vocab_size": 8_000}),
     "SFT, picture": Job(teach(), prompt_tokens=None),
     "SFT, picture, all weights": Job(teach(trainable=VISION), prompt_tokens=None),
@@ -175,10 +167,10 @@ def write_policy(job: Job, folder: Path) -> Policy:
 def _build_text(policy: Policy, job: Job) -> Any:
     given = policy.model.config
     usual = {
-        "hidden_size": 192,
-        "intermediate_size": 576,
-        "num_hidden_layers": 2,
-        "num_attention_heads": 6,
+        "hidden_size": 256,
+        "intermediate_size": 1024,
+        "num_hidden_layers": 6,
+        "num_attention_heads": 8,
         "num_key_value_heads": 2,
         "vocab_size": given.vocab_size,
         "pad_token_id": given.pad_token_id,

@@ -90,8 +90,8 @@ def _find_places(indices: Any) -> list[Any]:
 def like_cuda() -> Iterator[None]:
     """Within this context a pass over tensors on the CPU holds what a pass on a GPU holds.
 
-    There attention never holds its matrices, and TRL's head folds tiles of logits in one kernel
-    each and leaves out positions without a label.
+    There fused attention holds what it is given, its output and little else; and TRL's head folds
+    tiles of logits in one kernel each and leaves out positions without a label.
     """
     kernels = trl.kernels.chunked_logprob
     names = ("_forward_tile", "_backward_tile", "_addmm_fp32")
@@ -108,13 +108,18 @@ def _fold(*_: Any, **__: Any) -> None:
     """Stands in for what works in place."""
 
 
+_attend_plainly = functional.scaled_dot_product_attention
+
+
 def _attend(
     query: torch.Tensor,
     key: torch.Tensor,
     value: torch.Tensor,
     attn_mask: torch.Tensor | None = None,
-    **_: Any,
+    **named: Any,
 ) -> torch.Tensor:
+    if not torch.backends.cuda.mem_efficient_sdp_enabled():  # as sdpa_kernel(MATH) says
+        return _attend_plainly(query, key, value, attn_mask=attn_mask, **named)
     return _FusedAttention.apply(query, key, value, attn_mask)  # pyright: ignore
 
 

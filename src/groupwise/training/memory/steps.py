@@ -64,6 +64,8 @@ class SftStep:
         if self._settings.label_smoothing:
             smooth = LabelSmoother(self._settings.label_smoothing)
             loss = smooth(self._model(**named), labels, shift_labels=True)
+            with torch.no_grad():  # for TRL's metrics alone
+                self._model(**named, labels=labels, fused_lm_head=True)
         else:
             loss = self._model(**named, labels=labels, fused_lm_head=True).loss
         loss.backward()
