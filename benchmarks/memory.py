@@ -183,7 +183,7 @@ def _build_text(policy: Policy, job: Job) -> Any:
 
 
 def make_examples(job: Job, policy: Policy, folder: Path) -> list[Example]:
-    """Return eight prompts of about the same length."""
+    """Return eight prompts of about the same length: batches have padding."""
     return [_make_example(place, job, policy, folder) for place in range(8)]
 
 
@@ -195,8 +195,8 @@ def _make_example(place: int, job: Job, policy: Policy, folder: Path) -> Example
         pictures = [read_picture(folder / f"{place}.png")]
         return make_example([Message("user", "What is it?")], cluster=str(place), pictures=pictures)
     text = f"{place} "
-    while len(policy.tokenizer(text)["input_ids"]) < job.prompt_tokens:
-        text += "ab cd ef gh "
+    while len(policy.tokenizer(text)["input_ids"]) < job.prompt_tokens - place:
+        text += "ab "
     return make_example([Message("user", text)], cluster=str(place))
 
 

@@ -42,7 +42,7 @@ def sample(**changes):
 
 
 def ask(number, pictures=()):
-    text = " ".join(["bolt"] * (60 - number % 2))
+    text = " ".join(["bolt"] * (60 - number))
     return make_example([Message("user", text)], cluster=str(number), pictures=list(pictures))
 
 
