@@ -4,8 +4,8 @@ import pytest
 import torch
 from torch import nn
 from torch._subclasses.fake_tensor import FakeTensor
-from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.nn import functional
+from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from groupwise.training.memory.live import LiveBytes
 from groupwise.training.memory.rehearsal import Rehearsal, like_cuda

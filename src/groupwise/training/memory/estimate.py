@@ -102,6 +102,7 @@ class MemoryEstimate:
         return f"{self.total >> 20:,} MiB at most ({told})"
 
     def sum_phase(self, phase: str) -> int:
+        """Return the most that is held in a phase."""
         return self.weights + self.phases[phase] + (0 if phase == "check" else self.optimizer)
 
 

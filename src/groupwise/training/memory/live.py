@@ -24,7 +24,7 @@ class LiveBytes(TorchDispatchMode):
     def __init__(self) -> None:
         super().__init__()
         self.now = self.peak = 0
-        self._counted: set[int] = set()
+        self._sizes: dict[int, int] = {}
 
     def hold(self, tensors: Iterable[torch.Tensor]) -> int:
         """Count tensors that are there already; return their bytes."""
@@ -49,16 +49,24 @@ class LiveBytes(TorchDispatchMode):
         """Return what the operation returns."""
         return func(*args, **kwargs)
 
+    def recount(self, storage: torch.UntypedStorage) -> None:
+        """Count a storage as large as it is now: it was resized."""
+        key = storage._cdata
+        if key in self._sizes:
+            self._add(storage.nbytes() - self._sizes[key])
+            self._sizes[key] = storage.nbytes()
+
     def _count(self, tensor: torch.Tensor) -> None:
         storage = tensor.untyped_storage()
-        key, size = storage._cdata, storage.nbytes()
-        if key in self._counted:
-            return
-        self._counted.add(key)
+        key = storage._cdata
+        if key not in self._sizes:
+            self._sizes[key] = storage.nbytes()
+            self._add(storage.nbytes())
+            weakref.finalize(storage, self._forget, key)
+
+    def _forget(self, key: int) -> None:
+        self.now -= self._sizes.pop(key)
+
+    def _add(self, size: int) -> None:
         self.now += size
         self.peak = max(self.peak, self.now)
-        weakref.finalize(storage, self._forget, key, size)
-
-    def _forget(self, key: int, size: int) -> None:
-        self._counted.discard(key)
-        self.now -= size
