@@ -103,9 +103,10 @@ class GrpoStep:
     @torch.no_grad()
     def sample(self) -> None:
         """Read the prompts, and sample the last token of each completion."""
+        pictures = self._every.prompts.pictures
+        if pictures is not None:  # TRL gives each row its own; those of the last round are there
+            self._given = pictures.copy_fields()
         self._sample()
-        if self._every.prompts.pictures is not None:  # TRL gives each row its own
-            self._given = self._every.prompts.pictures.copy_fields()
 
     def _sample(self) -> None:
         if not (self.shares and self._settings.speed.prefill_once):
