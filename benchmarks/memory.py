@@ -106,38 +106,35 @@ def teach(**changes: Any) -> SftSettings:
 PLAIN = SpeedSettings(shared_prefix="off")
 WINDOWS = {"sliding_window": 64, "layer_types": ["sliding_attention", "full_attention"] * 2}
 JOBS = {
-    "GRPO, LoRA": Job(sample()),
-    "GRPO, all weights": Job(sample(trainable=FULL)),
-    "GRPO, long prompt": Job(sample(max_new_tokens=8), prompt_tokens=300),
-    "GRPO, long completions": Job(sample(max_new_tokens=96, trainable=FULL), prompt_tokens=40),
-    "GRPO, wide MLP": Job(sample(trainable=FULL), sizes={"intermediate_size": 2048}),
-    "GRPO, large vocabulary": Job(sample(), sizes={"vocab_size": 40_000}),
-    "GRPO, all weights, checkpointing": Job(sample(trainable=FULL, gradient_checkpointing=True)),
-    "GRPO, LoRA, checkpointing": Job(sample(gradient_checkpointing=True)),
-    "GRPO, LoRA on the last block, KL": Job(sample(trainable=LAST, beta=0.04)),
-    "GRPO, all weights, KL": Job(sample(trainable=FULL, beta=0.04)),
-    "GRPO, two micro-batches": Job(sample(gradient_accumulation=2, trainable=FULL)),
-    "GRPO, entropy bonus": Job(sample(entropy_bonus=0.01)),
-    "GRPO, plain passes": Job(sample(trainable=FULL, speed=PLAIN)),
-    "GRPO, bfloat16": Job(sample(max_new_tokens=16), dtype="bfloat16"),
-    "GRPO, Qwen3": Job(sample(), kind="qwen3", sizes={"head_dim": 64}),
-    "GRPO, Gemma 3": Job(sample(), kind="gemma3_text", sizes={"head_dim": 32, **WINDOWS}),
-    "GRPO, GLM-4": Job(sample(trainable=FULL), kind="glm4", sizes={"head_dim": 32}),
-    "GRPO, picture": Job(sample(max_new_tokens=8), prompt_tokens=None),
-    "GRPO, picture, vision trains": Job(
-        sample(max_new_tokens=8, trainable=VISION), prompt_tokens=None
-    ),
-    "GRPO, picture, checkpointing": Job(
-        sample(max_new_tokens=8, gradient_checkpointing=True), prompt_tokens=None
-    ),
     "SFT, LoRA": Job(teach()),
     "SFT, all weights": Job(teach(trainable=FULL), prompt_tokens=300),
     "SFT, checkpointing": Job(teach(gradient_checkpointing=True), prompt_tokens=300),
     "SFT, label smoothing": Job(teach(label_smoothing=0.1), sizes={"vocab_size": 8_000}),
+    "SFT, bfloat16": Job(teach(), dtype="bfloat16"),
     "SFT, picture": Job(teach(), prompt_tokens=None),
     "SFT, picture, all weights": Job(teach(trainable=VISION), prompt_tokens=None),
     "SFT, picture, checkpointing": Job(teach(gradient_checkpointing=True), prompt_tokens=None),
-    "SFT, bfloat16": Job(teach(), dtype="bfloat16"),
+    "GRPO, LoRA": Job(sample()),
+    "GRPO, all weights": Job(sample(trainable=FULL)),
+    "GRPO, picture": Job(sample(max_new_tokens=8), prompt_tokens=None),
+    "GRPO, LoRA, checkpointing": Job(sample(gradient_checkpointing=True)),
+    "GRPO, long prompt": Job(sample(max_new_tokens=8), prompt_tokens=300),
+    "GRPO, long completions": Job(sample(max_new_tokens=96, trainable=FULL), prompt_tokens=40),
+    "GRPO, plain passes": Job(sample(trainable=FULL, speed=PLAIN)),
+    "GRPO, picture, vision trains": Job(
+        sample(max_new_tokens=8, trainable=VISION), prompt_tokens=None
+    ),
+    "GRPO, all weights, KL": Job(sample(trainable=FULL, beta=0.04)),
+    "GRPO, LoRA on the last block, KL": Job(sample(trainable=LAST, beta=0.04)),
+    "GRPO, wide MLP": Job(sample(trainable=FULL), sizes={"intermediate_size": 2048}),
+    "GRPO, large vocabulary": Job(sample(), sizes={"vocab_size": 40_000}),
+    "GRPO, bfloat16": Job(sample(max_new_tokens=16), dtype="bfloat16"),
+    "GRPO, Gemma 3": Job(sample(), kind="gemma3_text", sizes={"head_dim": 32, **WINDOWS}),
+    "GRPO, Qwen3": Job(sample(), kind="qwen3", sizes={"head_dim": 64}),
+    "GRPO, two micro-batches": Job(sample(gradient_accumulation=2, trainable=FULL)),
+    "GRPO, picture, checkpointing": Job(
+        sample(max_new_tokens=8, gradient_checkpointing=True), prompt_tokens=None
+    ),
 }
 
 
