@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from pathlib import Path
 
-from groupwise.core import Example
+from groupwise.core import Example, GroupwiseError
 from groupwise.data import TokenBudget
 from groupwise.models import ModelSettings, find_local_config, find_num_blocks
 from groupwise.training.place import Place
@@ -90,7 +90,7 @@ def preview_memory(
         try:
             memory = estimate_memory(base, prompt, settings, num_targets=tokens[1], place=place)
             told = memory.describe()
-        except (RuntimeError, ValueError, NotImplementedError) as error:
+        except (RuntimeError, ValueError, GroupwiseError) as error:
             told = f"? ({base.config.model_type} could not be rehearsed: {_take_line(error)})"
         found.append((f"memory of {name}, each process {kind}", told))
     return found

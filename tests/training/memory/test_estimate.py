@@ -4,7 +4,7 @@ import pytest
 import torch
 from held_bytes import HeldBytes
 from PIL import Image
-from transformers import Qwen2Config, Qwen2ForCausalLM
+from transformers import Qwen2Config, Qwen2ForCausalLM, Qwen3_5TextConfig, Qwen3MoeConfig
 
 from groupwise.core import Message, Score, make_example, read_picture
 from groupwise.models import LoraSettings, TrainableSettings, load_policy
@@ -153,3 +153,15 @@ def test_the_line_has_the_most_and_its_parts():
     assert found.describe() == (
         "180 MiB at most (weights 100, optimizer 10, first check 75, an update 70)"
     )
+
+
+@pytest.mark.parametrize(
+    ("config", "place", "words"),
+    [
+        (Qwen3MoeConfig(), CPU, "experts"),
+        (Qwen3_5TextConfig(layer_types=["linear_attention"] * 32), GPU, "kernels"),
+    ],
+)
+def test_what_was_never_held_against_a_training_is_not_estimated(config, place, words):
+    with pytest.raises(ValueError, match=words):
+        estimate(sample(), place, config=config)

@@ -128,8 +128,10 @@ def estimate_memory(
 
     Raises:
         RuntimeError: if the model cannot run without numbers.
-        ValueError: if Transformers has no such model.
+        ValueError: if Transformers has no such model, or no estimate of its kind was held against
+            a training.
     """
+    _check_family(base.config.get_text_config(), place)
     if isinstance(settings, GrpoSettings):
         return _estimate_grpo(base, prompt, settings, place)
     assert isinstance(settings, SftSettings)
@@ -138,6 +140,13 @@ def estimate_memory(
     stage.begin_passes()
     stage.rehearse_update(SftStep(stage.model, prompts, settings, num_targets=num_targets).update)
     return stage.sum_up()
+
+
+def _check_family(text: Any, place: Place) -> None:
+    if any(getattr(text, name, None) for name in ("num_experts", "num_local_experts")):
+        raise ValueError("no training of experts was held against an estimate")
+    if place.device == "cuda" and "linear_attention" in (getattr(text, "layer_types", None) or ()):
+        raise ValueError("what linear attention holds on a GPU depends on its kernels")
 
 
 def _estimate_grpo(
