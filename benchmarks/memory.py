@@ -151,10 +151,11 @@ def write_policy(job: Job, folder: Path) -> Policy:
     model.save_pretrained(folder / "base")
     policy.processor.save_pretrained(folder / "base")
     policy = load_policy(folder / "base", dtype=job.dtype)
-    # A policy that has learned nothing would say them where there is no picture.
+    # A policy that has learned nothing would say them where there is no picture; and the estimate
+    # is of completions at full length.
     names = ("image_token_id", "video_token_id")
     banned = [value for n in names if (value := getattr(policy.model.config, n, None)) is not None]
-    policy.model.generation_config.suppress_tokens = banned or None
+    policy.model.generation_config.suppress_tokens = [*banned, *policy.end_token_ids]
     return policy
 
 
