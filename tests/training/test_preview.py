@@ -14,15 +14,18 @@ from groupwise.models import (
 )
 from groupwise.training import (
     GrpoSettings,
+    Place,
     SftSettings,
     check_base,
     check_blocks,
     check_lengths,
-    estimate_step_memory,
     preview_grpo,
+    preview_memory,
 )
 
-SHAPE = ModelShape(num_parameters=2**30, num_blocks=4, hidden_size=1024, vocabulary_size=2**15)
+SHAPE = ModelShape(num_parameters=2**30, num_blocks=4)
+
+CPU = Place("cpu")
 
 
 def make_settings(**values):
@@ -31,57 +34,6 @@ def make_settings(**values):
 
 def make_trainable(method, **lora):
     return TrainableSettings(method=method, lora=LoraSettings(**lora))
-
-
-def test_each_part_of_a_step_is_counted():
-    lora = make_trainable("lora", rank=16, last_blocks=2, modules=("q_proj", "v_proj"))
-    found = estimate_step_memory(
-        make_settings(trainable=lora), SHAPE, tokens_per_prompt=192, dtype="bfloat16"
-    )
-    assert found.weights_mib == 2048
-    assert found.training_state_mib == 2 * 16 * 1024 * 2 * 2 * 12 // 2**20
-    assert found.activations_mib == 8 * (192 + 64) * 1024 * 16 * 4 * 2 // 2**20
-    assert found.logits_mib == 8 * 64 * 2**15 * 8 // 2**20
-
-
-def test_all_weights_have_a_training_state_in_full_training():
-    full = make_settings(trainable=make_trainable("full", last_blocks=1))
-    assert estimate_step_memory(full, SHAPE, tokens_per_prompt=1).training_state_mib == 12 * 1024
-
-
-def test_an_adapter_is_on_all_blocks_unless_some_are_named():
-    found = [
-        estimate_step_memory(
-            make_settings(trainable=make_trainable("lora", rank=512, last_blocks=last)),
-            SHAPE,
-            tokens_per_prompt=1,
-        )
-        for last in (None, 4, 1)
-    ]
-    assert found[0] == found[1]
-    assert found[1].training_state_mib == 4 * found[2].training_state_mib
-
-
-def test_of_virtual_tokens_the_vectors_are_counted():
-    prompt = TrainableSettings(method="prompt", prompt=PromptSettings(num_tokens=2**10))
-    found = estimate_step_memory(make_settings(trainable=prompt), SHAPE, tokens_per_prompt=192)
-    assert found.training_state_mib == 2**10 * 1024 * 12 // 2**20
-
-
-def test_checkpointing_saves_activations():
-    plain, checkpointed = (
-        estimate_step_memory(make_settings(gradient_checkpointing=on), SHAPE, tokens_per_prompt=448)
-        for on in (False, True)
-    )
-    assert checkpointed.activations_mib < plain.activations_mib
-    assert checkpointed.logits_mib == plain.logits_mib
-
-
-def test_an_estimate_says_its_parts():
-    text = estimate_step_memory(make_settings(), SHAPE, tokens_per_prompt=1).describe("a step")
-    assert text.startswith("4,")
-    assert "MiB in a step (weights 4,096, training state " in text
-    assert text.endswith("logits 128)")
 
 
 @pytest.mark.parametrize(
@@ -115,7 +67,7 @@ def test_an_adapter_is_not_said_to_be_missing(tmp_path):
 def test_more_blocks_than_there_are_is_a_problem_that_names_the_stage(method, last, num_problems):
     stage = SftSettings(trainable=make_trainable(method, last_blocks=last))
     stages = {"sft": SftSettings(), "grpo": stage}
-    found = check_blocks(SHAPE, stages)
+    found = check_blocks(SHAPE.num_blocks, stages)
     words = "grpo.trainable.lora.last_blocks: 5 is more than the model's 4 blocks"
     assert found == [words] * num_problems
 
@@ -124,11 +76,11 @@ STEPS = ("grpo steps", "about 3 of 2 prompts x 4 completions")
 
 
 def preview(model, sft, grpo):
-    return preview_grpo(model, sft=sft, grpo=grpo, num_prompts=7, tokens_per_prompt=9)
+    return preview_grpo(model, sft=sft, grpo=grpo, num_prompts=7)
 
 
 @pytest.mark.parametrize(("stage", "last"), [("sft", 5), ("grpo", 6), ("none", 0)])
-def test_a_dry_run_tells_memory_and_problems_of_both_stages(stage, last, tmp_path):
+def test_a_dry_run_tells_steps_and_problems_of_both_stages(stage, last, tmp_path):
     settings = {"sft": SftSettings(), "grpo": make_settings()}
     if last:
         trainable = make_trainable("lora", last_blocks=last)
@@ -137,8 +89,7 @@ def test_a_dry_run_tells_memory_and_problems_of_both_stages(stage, last, tmp_pat
         base=str(tmp_path / "gone"), max_pixels=784, shape=SHAPE, dtype="bfloat16"
     )
     facts, problems = preview(model, **settings)
-    memory = estimate_step_memory(settings["grpo"], SHAPE, tokens_per_prompt=9, dtype="bfloat16")
-    assert facts == [STEPS, ("memory estimate", memory.describe("a GRPO step"))]
+    assert facts == [STEPS]
     named = [problem.partition(".")[0] for problem in problems]
     assert named == ([stage] if last else [])
     unknown = model.model_copy(update={"shape": None})
@@ -175,9 +126,7 @@ def test_a_grpo_that_cannot_go_on_from_the_warmup_is_a_problem(first, then, word
 def test_steps_of_grpo_are_counted_by_prompts():
     settings = make_settings(gradient_accumulation=3, epochs=2)
     model = ModelSettings(base="tiny-qwen2", max_pixels=784)
-    facts, _ = preview_grpo(
-        model, sft=SftSettings(), grpo=settings, num_prompts=12_500, tokens_per_prompt=9
-    )
+    facts, _ = preview_grpo(model, sft=SftSettings(), grpo=settings, num_prompts=12_500)
     assert facts == [("grpo steps", "about 4,166 of 6 prompts x 4 completions")]
 
 
@@ -216,3 +165,41 @@ def test_prompts_and_answers_have_to_fit(limit, allow_longer, tokens_per_answer,
     )
     assert len(found) == bool(words)
     assert re.fullmatch(words, "".join(found))
+
+
+def remember(model, place=CPU, **stages):
+    return dict(preview_memory(model, stages, example=None, tokens=(40, 9), place=place))
+
+
+def test_memory_is_told_of_each_training_of_a_base_that_is_at_hand(text_folder):
+    model = ModelSettings(base=str(text_folder), max_pixels=784)
+    told = remember(model, sft=SftSettings(batch_size=2), grpo=make_settings())
+    assert list(told) == [f"memory of {name}, each process on the CPU" for name in ("sft", "grpo")]
+    parts = r"[\d,]+ MiB at most \(weights 5, optimizer 0, an update \d+\)"
+    assert re.fullmatch(parts, told["memory of sft, each process on the CPU"])
+    (name,) = remember(model, Place("cuda", 2, is_spread=True), sft=SftSettings(batch_size=2))
+    assert name == "memory of sft, each process on a GPU"
+
+
+def test_memory_of_a_base_that_is_not_at_hand_is_not_known(tmp_path):
+    model = ModelSettings(base=str(tmp_path / "gone"), max_pixels=784, dtype="bfloat16")
+    gone = f"? (the configuration of {model.base} is not on this machine"
+    assert remember(model, grpo=make_settings()) == {"memory": f"{gone})"}
+    known = model.model_copy(update={"shape": SHAPE})
+    told = f"{gone}; its weights alone take 2,048 MiB)"
+    assert remember(known, grpo=make_settings()) == {"memory": told}
+
+
+def test_a_model_that_looks_for_numbers_is_not_estimated(text_folder, monkeypatch):
+    def look(*_, **__):
+        raise RuntimeError("tried to read a number\nof a tensor")
+
+    monkeypatch.setattr("groupwise.training.memory.steps.SftStep.update", look)
+    model = ModelSettings(base=str(text_folder), max_pixels=784)
+    (told,) = remember(model, sft=SftSettings()).values()
+    assert told == "? (qwen2 could not be rehearsed: tried to read a number)"
+
+
+def test_of_a_tiny_model_no_memory_is_told():
+    model = ModelSettings(base="tiny-qwen2", max_pixels=784)
+    assert remember(model, grpo=make_settings()) == {}

@@ -118,3 +118,13 @@ def test_a_shorter_warmup_reaches_the_peak(given, text_folder, text_examples, tm
     train(text_folder, text_examples, tmp_path, learning_rate=1e-3, log_every_steps=1, **given)
     rates = [row["learning_rate"] for row in read_jsonl(tmp_path / "metrics.jsonl")]
     assert max(rates) == 1e-3
+
+
+def test_checkpointing_of_an_adapter_asks_for_no_gradient_of_inputs(
+    text_folder, text_examples, tmp_path
+):
+    _, kept = train(text_folder, text_examples, tmp_path / "kept")
+    _, again = train(text_folder, text_examples, tmp_path / "again", gradient_checkpointing=True)
+    assert not again.model.get_input_embeddings()._forward_hooks
+    weights = again.model.state_dict()
+    assert all(weights[name].equal(value) for name, value in kept.model.state_dict().items())

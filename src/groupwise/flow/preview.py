@@ -1,12 +1,12 @@
 """What ``--dry-run`` shows: rows as the model will see them, lengths, steps, memory, problems."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from statistics import median
 from typing import Any
 
 from groupwise.core import Example, GroupwiseError, open_picture
-from groupwise.flow.processes import describe_layout
+from groupwise.flow.processes import describe_layout, find_place
 from groupwise.flow.task import Estimate, Task
 from groupwise.models import (
     TINY_TOKEN_SIDE,
@@ -16,7 +16,7 @@ from groupwise.models import (
     render_prompt,
 )
 from groupwise.pipeline import Preview, PreviewTable, ShownRow
-from groupwise.training import check_base, check_lengths, preview_grpo
+from groupwise.training import check_base, check_lengths, preview_grpo, preview_memory
 
 NUM_SHOWN = 3
 _MOST_COUNTED = 2_000
@@ -31,11 +31,13 @@ class Lengths:
         median: None where only the longest are estimated.
         longest: of all that were counted.
         how: they were counted, a clause.
+        example: the longest; None where there are only estimates.
     """
 
     median: int | None
     longest: int
     how: str
+    example: Example | None = None
 
     def describe_median(self) -> str:
         """Return the median for people."""
@@ -69,7 +71,8 @@ def look_at_rows(config: Any, found: Estimate) -> tuple[list[ShownRow], Lengths,
     ]
     # An answer ends with a token of its own.
     answers = [count(answer) + 1 for _, answer in counted]
-    return shown, _summarize(sizes, how), _summarize(answers, how)
+    _, longest = max(zip(sizes, counted, strict=True), key=lambda pair: pair[0])
+    return shown, replace(_summarize(sizes, how), example=longest[0]), _summarize(answers, how)
 
 
 def estimate_tokens(text: str) -> int:
@@ -135,9 +138,8 @@ def preview_run(task: Task[Any], config: Any) -> Preview:
         sft=config.sft,
         grpo=config.grpo,
         num_prompts=found.num_prompts,
-        tokens_per_prompt=prompts.longest,
-        num_processes=config.compute.processes,
     )
+    more += _describe_memory(config, prompts, answers)
     problems = check_base(config.model) if found.needs_base else []
     try:
         more += describe_layout(config)
@@ -150,6 +152,19 @@ def preview_run(task: Task[Any], config: Any) -> Preview:
         later = {**later, task.data_stage: lengths}
     tables = [_list_sources(found.sources), _list_lengths(config, prompts, answers)]
     return Preview([*facts, *more], problems, later=later, shown=shown, tables=tables)
+
+
+def _describe_memory(config: Any, prompts: Lengths, answers: Lengths) -> list[tuple[str, str]]:
+    stages = (
+        {"grpo": config.grpo} if config.sft is None else {"sft": config.sft, "grpo": config.grpo}
+    )
+    return preview_memory(
+        config.model,
+        stages,
+        example=prompts.example,
+        tokens=(prompts.longest, answers.longest),
+        place=find_place(config),
+    )
 
 
 def _list_sources(sources: Mapping[str, Mapping[str, int]]) -> PreviewTable:

@@ -30,7 +30,7 @@ from groupwise.flow.settings import ComputeSettings, FlowConfig
 from groupwise.flow.worker import WAITED, Job
 from groupwise.flow.workers import Codes, Layout, Workers
 from groupwise.pipeline import StepContext
-from groupwise.training import find_last_checkpoint, read_step
+from groupwise.training import Place, find_last_checkpoint, read_step
 
 RECORD = "processes.json"
 LOGS = "processes"
@@ -84,6 +84,14 @@ def describe_layout(config: FlowConfig) -> list[tuple[str, str]]:
     if layout.sharding == "fsdp":
         told += f", and holds 1/{layout.processes} of the weights (FSDP2)"
     return [("processes", told)]
+
+
+def find_place(config: FlowConfig) -> Place:
+    """Return where memory is estimated for: a GPU, unless a CPU is all that is asked for."""
+    compute = config.compute
+    is_cpu = config.model.is_tiny or (config.model.dtype == "float32" and not list_gpus())
+    device = "cpu" if is_cpu else "cuda"
+    return Place(device, compute.processes, is_spread=compute.sharding == "fsdp")
 
 
 def work_together(context: StepContext, compute: ComputeSettings) -> None:

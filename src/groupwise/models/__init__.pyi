@@ -4,12 +4,13 @@ from groupwise.models.attention import unplanned_attention
 from groupwise.models.averaging import average_policy
 from groupwise.models.base_model import (
     find_local_config,
-    find_shape,
+    find_num_blocks,
     find_weights,
     open_image_processor,
     open_processor,
     open_token_counter,
     refuse_missing,
+    takes_pictures,
 )
 from groupwise.models.export import ExportedPolicy, export_policy, keep_policy
 from groupwise.models.identity import digest_base, is_adapter, refuse_pickled
@@ -26,11 +27,8 @@ from groupwise.models.prompts import (
 )
 from groupwise.models.settings import (
     TINY_MODELS,
-    MemoryEstimate,
     ModelSettings,
     ModelShape,
-    count_lora_parameters,
-    estimate_memory,
 )
 from groupwise.models.silence import silence_libraries
 from groupwise.models.tiny import write_tiny_policy
@@ -55,7 +53,6 @@ __all__ = [
     "TOKEN_SIDE",
     "ExportedPolicy",
     "LoraSettings",
-    "MemoryEstimate",
     "ModelSettings",
     "ModelShape",
     "PictureProcessor",
@@ -67,14 +64,12 @@ __all__ = [
     "average_policy",
     "build_messages",
     "count_blocks",
-    "count_lora_parameters",
     "count_picture_tokens",
     "digest_base",
-    "estimate_memory",
     "estimate_picture_tokens",
     "export_policy",
     "find_local_config",
-    "find_shape",
+    "find_num_blocks",
     "find_tokenizer",
     "find_weights",
     "format_trainable",
@@ -96,6 +91,7 @@ __all__ = [
     "restore_trainable",
     "silence_libraries",
     "tabulate_trainable",
+    "takes_pictures",
     "train_tokenizer",
     "unplanned_attention",
     "write_tiny_policy",

@@ -128,20 +128,9 @@ def find_weights(base: str | Path) -> Path:
         return Path(snapshot_download(str(base), local_files_only=True))
 
 
-def find_shape(base: str, given: ModelShape | None = None) -> ModelShape | None:
-    """Return the shape of a model whose configuration is at hand, else the given one.
-
-    Parameters are counted from the configuration: four square matrices of attention and three of
-    the MLP in every block, and the embedding; nothing of the vision tower.
-    """
+def find_num_blocks(base: str, given: ModelShape | None = None) -> int | None:
+    """Return a model's language blocks where its configuration or a shape is at hand, or None."""
     found = None if base in TINY_MODELS else find_local_config(base)
     if found is None:
-        return given
-    text = found.get_text_config()
-    per_block = 4 * text.hidden_size**2 + 3 * text.hidden_size * text.intermediate_size
-    return ModelShape(
-        num_parameters=text.num_hidden_layers * per_block + text.vocab_size * text.hidden_size,
-        num_blocks=text.num_hidden_layers,
-        hidden_size=text.hidden_size,
-        vocabulary_size=text.vocab_size,
-    )
+        return None if given is None else given.num_blocks
+    return found.get_text_config().num_hidden_layers

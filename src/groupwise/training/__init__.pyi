@@ -13,12 +13,13 @@ from groupwise.training.objectives import (
     weigh_by_reward,
 )
 from groupwise.training.on_policy import OnPolicyResult, judge_on_policy, score_alone
+from groupwise.training.place import Place
 from groupwise.training.preview import (
     check_base,
     check_blocks,
     check_lengths,
-    estimate_step_memory,
     preview_grpo,
+    preview_memory,
 )
 from groupwise.training.processes import (
     SHARDING,
@@ -54,6 +55,7 @@ __all__ = [
     "GrpoSettings",
     "OnPolicyResult",
     "PictureAugmentation",
+    "Place",
     "RowCollator",
     "RowsOfEpoch",
     "SftRow",
@@ -76,7 +78,6 @@ __all__ = [
     "count_processes",
     "end_progress",
     "estimate_kl",
-    "estimate_step_memory",
     "find_dead_groups",
     "find_last_checkpoint",
     "find_local_rank",
@@ -87,6 +88,7 @@ __all__ = [
     "make_control_settings",
     "mark_complete",
     "preview_grpo",
+    "preview_memory",
     "read_step",
     "remove_checkpoints",
     "score_alone",

@@ -37,7 +37,7 @@ from groupwise.training.grpo_rows import (
     make_prompt_rows,
 )
 from groupwise.training.grpo_trainer import build_vllm_arguments, make_grpo_trainer
-from groupwise.training.memory import MemoryFile
+from groupwise.training.memory.taken import MemoryFile
 from groupwise.training.processes import divide_batch, is_first_process
 from groupwise.training.selection import open_looks
 from groupwise.training.settings import GrpoSettings

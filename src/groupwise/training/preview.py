@@ -3,50 +3,16 @@
 from collections.abc import Mapping
 from pathlib import Path
 
+from groupwise.core import Example, GroupwiseError
 from groupwise.data import TokenBudget
-from groupwise.models import (
-    MemoryEstimate,
-    ModelSettings,
-    ModelShape,
-    TrainableSettings,
-    count_lora_parameters,
-    estimate_memory,
-    find_shape,
-)
+from groupwise.models import ModelSettings, find_local_config, find_num_blocks
+from groupwise.training.place import Place
 from groupwise.training.settings import GrpoSettings, SftSettings, TrainerSettings
-
-
-def estimate_step_memory(
-    settings: GrpoSettings,
-    shape: ModelShape,
-    *,
-    tokens_per_prompt: int,
-    dtype: str = "float32",
-    num_processes: int = 1,
-) -> MemoryEstimate:
-    """Estimate the memory of one GRPO step on one device, the completions at full length.
-
-    Args:
-        settings: of GRPO.
-        shape: of the model.
-        tokens_per_prompt: of the longest prompts.
-        dtype: of the weights.
-        num_processes: that share the step, on a device each.
-    """
-    return estimate_memory(
-        shape,
-        num_trainable=_count_trainable(settings.trainable, shape),
-        dtype=dtype,
-        rows=settings.prompts_per_step // num_processes * settings.group_size,
-        tokens_per_row=tokens_per_prompt + settings.max_new_tokens,
-        new_tokens=settings.max_new_tokens,
-        is_checkpointed=settings.gradient_checkpointing,
-    )
 
 
 def check_base(model: ModelSettings) -> list[str]:
     """Return a clause if nothing is known of the base in the section ``model`` of a config."""
-    if model.is_tiny or find_shape(model.base, model.shape) is not None:
+    if model.is_tiny or find_num_blocks(model.base, model.shape) is not None:
         return []
     if Path(model.base).is_dir():
         return [
@@ -61,11 +27,11 @@ def check_base(model: ModelSettings) -> list[str]:
     ]
 
 
-def check_blocks(shape: ModelShape, stages: Mapping[str, TrainerSettings]) -> list[str]:
+def check_blocks(num_blocks: int, stages: Mapping[str, TrainerSettings]) -> list[str]:
     """Return clauses on adapters for more blocks than there are.
 
     Args:
-        shape: of the model.
+        num_blocks: of the model.
         stages: settings of each training, by their section of the config.
     """
     asked = {
@@ -74,41 +40,72 @@ def check_blocks(shape: ModelShape, stages: Mapping[str, TrainerSettings]) -> li
         if stage.trainable.method == "lora"
     }
     return [
-        f"{name}.trainable.lora.last_blocks: {last} is more than the model's "
-        f"{shape.num_blocks} blocks"
+        f"{name}.trainable.lora.last_blocks: {last} is more than the model's {num_blocks} blocks"
         for name, last in asked.items()
-        if last > shape.num_blocks
+        if last > num_blocks
     ]
 
 
 def preview_grpo(
-    model: ModelSettings,
-    *,
-    sft: SftSettings | None,
-    grpo: GrpoSettings,
-    num_prompts: int,
-    tokens_per_prompt: int,
-    num_processes: int = 1,
+    model: ModelSettings, *, sft: SftSettings | None, grpo: GrpoSettings, num_prompts: int
 ) -> tuple[list[tuple[str, str]], list[str]]:
-    """Return facts and problems of training a model by SFT and then GRPO, for a dry run.
-
-    The facts are the steps of GRPO and, where the shape of the model is known, their memory.
-    """
+    """Return facts and problems of training a model by SFT and then GRPO, for a dry run."""
     num_steps = _count_steps(grpo, num_prompts)
     facts = [("grpo steps", _describe_steps(grpo, num_steps))]
     problems = [*_check_warmup(grpo, num_steps), *(_check_start(sft, grpo) if sft else ())]
-    shape = find_shape(model.base, model.shape)
-    if shape is None:
-        return facts, problems
-    problems += check_blocks(shape, {"grpo": grpo, **({"sft": sft} if sft else {})})
-    memory = estimate_step_memory(
-        grpo,
-        shape,
-        tokens_per_prompt=tokens_per_prompt,
-        dtype=model.dtype,
-        num_processes=num_processes,
-    )
-    return [*facts, ("memory estimate", memory.describe("a GRPO step"))], problems
+    num_blocks = find_num_blocks(model.base, model.shape)
+    if num_blocks is not None:
+        problems += check_blocks(num_blocks, {"grpo": grpo, **({"sft": sft} if sft else {})})
+    return facts, problems
+
+
+def preview_memory(
+    model: ModelSettings,
+    stages: Mapping[str, TrainerSettings],
+    *,
+    example: Example | None,
+    tokens: tuple[int, int],
+    place: Place,
+) -> list[tuple[str, str]]:
+    """Return what a dry run says of the memory of each training; nothing of a tiny model.
+
+    Args:
+        model: what is trained.
+        stages: settings of each training, by their section of the config.
+        example: the longest, whose pictures are counted; None: none is at hand.
+        tokens: of the longest prompts, and of the longest answers.
+        place: where it is trained.
+    """
+    if model.is_tiny or not stages:
+        return []
+    if find_local_config(model.base) is None:
+        return [("memory", _describe_unknown(model))]
+    from groupwise.training.memory.estimate import Base, estimate_memory
+
+    base = Base.open(model)
+    prompt = base.encode(example, num_tokens=tokens[0])
+    kind = "on a GPU" if place.device == "cuda" else "on the CPU"
+    found: list[tuple[str, str]] = []
+    for name, settings in stages.items():
+        try:
+            memory = estimate_memory(base, prompt, settings, num_targets=tokens[1], place=place)
+            told = memory.describe()
+        except (RuntimeError, ValueError, GroupwiseError) as error:
+            told = f"? ({base.config.model_type} could not be rehearsed: {_take_line(error)})"
+        found.append((f"memory of {name}, each process {kind}", told))
+    return found
+
+
+def _describe_unknown(model: ModelSettings) -> str:
+    told = f"? (the configuration of {model.base} is not on this machine"
+    if model.shape is None or model.dtype == "auto":
+        return f"{told})"
+    size = model.shape.num_parameters * (4 if model.dtype == "float32" else 2) >> 20
+    return f"{told}; its weights alone take {size:,} MiB)"
+
+
+def _take_line(error: Exception) -> str:
+    return str(error).partition("\n")[0] or type(error).__name__
 
 
 def check_lengths(
@@ -183,16 +180,3 @@ def _check_start(sft: SftSettings, grpo: GrpoSettings) -> list[str]:
             f"{first.prompt.num_tokens} of sft"
         ]
     return []
-
-
-def _count_trainable(trainable: TrainableSettings, shape: ModelShape) -> int:
-    if trainable.method == "full":
-        return shape.num_parameters
-    if trainable.method == "prompt":
-        return trainable.prompt.num_tokens * shape.hidden_size
-    return count_lora_parameters(
-        shape,
-        rank=trainable.lora.rank,
-        num_blocks=trainable.lora.last_blocks or shape.num_blocks,
-        modules=len(trainable.lora.modules),
-    )

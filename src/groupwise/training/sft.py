@@ -24,7 +24,7 @@ from groupwise.training.callbacks import (
     WholeCheckpoints,
 )
 from groupwise.training.curriculum import rank_difficulties
-from groupwise.training.memory import MemoryFile
+from groupwise.training.memory.taken import MemoryFile
 from groupwise.training.processes import count_processes, divide_batch, is_first_process
 from groupwise.training.rows import IGNORED, ReadAhead, RowCollator
 from groupwise.training.selection import open_looks
@@ -65,6 +65,8 @@ def make_sft_trainer(**named: Any) -> Any:
     from transformers import PrinterCallback
     from trl.trainer.sft_trainer import SFTTrainer
 
+    from groupwise.training.fast.support import keep_inputs_without_gradient
+
     class _Trainer(ShardedTraining, SFTTrainer):
         """SFTTrainer that takes rows as they are scheduled and writes no model card."""
 
@@ -96,6 +98,7 @@ def make_sft_trainer(**named: Any) -> Any:
         def create_model_card(self, *_: Any, **__: Any) -> None:
             pass
 
+    keep_inputs_without_gradient(named["model"], named["args"])
     trainer = _Trainer(**named)
     trainer.remove_callback(PrinterCallback)
     # A loss is a mean over the tokens of a step. Some models (Qwen2.5-VL) say that their own loss

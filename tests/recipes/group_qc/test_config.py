@@ -28,7 +28,7 @@ def test_real_models_pass_a_dry_run_with_the_defaults_of_the_contract(
     preview = check_recipe(RECIPE, config, out=tmp_path / "run")
     assert preview.problems == []
     facts = dict(preview.facts)
-    assert "MiB in a GRPO step" in facts["memory estimate"]
+    assert "weights alone take" in facts["memory"]
     assert "teach_stage_a" not in [stage for stage, _, _ in preview.tables[-1].rows]
     lora = config.grpo.trainable.lora
     assert (lora.rank, lora.alpha, lora.last_blocks) == (8, 16, 4)

@@ -30,7 +30,7 @@ def test_real_config_estimates_tokens_and_memory() -> None:
     preview = RECIPE.preview(load("qwen2.5-vl-3b"))
     (prompt, _) = preview.tables[1].rows
     assert prompt[2].startswith("1,2")
-    assert "MiB" in dict(preview.facts)["memory estimate"]
+    assert "weights alone take" in dict(preview.facts)["memory"]
 
 
 def test_the_config_with_a_judge_has_what_the_system_is_specified_with() -> None:

@@ -88,6 +88,20 @@ def test_whatever_trains(folders, tmp_path):
 
 
 @pytest.mark.slow
+def test_adapters_with_checkpointing_train_the_same_by_each_launcher(folders, tmp_path):
+    names = ("lora-again", "vision-again")
+    found = train_by(
+        2, [*names, *(f"{name}{grpo_sharded.COPIED}" for name in names)], folders, tmp_path
+    )
+    for name in names:
+        assert_is_what_one_trains(name, found[name], folders, tmp_path)
+        assert_are_equal(found[name], found[f"{name}{grpo_sharded.COPIED}"])
+    kept = train_alone("all", folders, tmp_path)
+    for own, gradients in zip(kept["gradients"], found["lora-again"]["gradients"], strict=True):
+        assert measure_difference(own, gradients) < 1e-5
+
+
+@pytest.mark.slow
 def test_four_train_what_one_trains(folders, tmp_path):
     for name, found in train_by(4, _OF_FOUR, folders, tmp_path).items():
         assert_is_what_one_trains(name, found, folders, tmp_path)
