@@ -99,6 +99,7 @@ def make_grpo_trainer(
 
     from groupwise.training.fast.refill import RefillingTrainer
     from groupwise.training.fast.trainer import FastGRPOTrainer
+    from groupwise.training.fast.vllm_pictures import forward_limits
 
     trainable = list_trainable(policy.model)
     base: Any = FastGRPOTrainer
@@ -135,7 +136,7 @@ def make_grpo_trainer(
         def create_model_card(self, *_: Any, **__: Any) -> None:
             pass
 
-    with name_missing_server(settings.vllm):
+    with name_missing_server(settings.vllm), forward_limits(policy.processor):
         trainer = _Trainer(speed=settings.speed, **named)
     if trainer.ref_model is not None:
         project_patches_fast(trainer.ref_model)
