@@ -1,18 +1,20 @@
 """Pictures reach vLLM in the size of training; where it reads them otherwise, training ends."""
 
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
+import trl.generation.vllm_generation
 from hypothesis import given
 from hypothesis import strategies as st
 from PIL import Image
-from trl.generation import vllm_generation
 
 from groupwise.core import TrainingError
 from groupwise.models.tiny import make_tiny_image_processor
 from groupwise.training.fast.vllm_pictures import collapse, forward_limits, scale_picture
 from groupwise.training.settings import SpeedSettings
 
+vllm_generation: Any = trl.generation.vllm_generation
 LARGE = [[(96, 64)], [(64, 80)]]  # beyond the 64 x 64 pixels of training
 PAD = 7
 
