@@ -159,11 +159,17 @@ class VllmSettings(Config):
 
     A server is started beforehand, on other GPUs than the training's, from the folder of the model
     that GRPO starts from: ``VLLM_SERVER_DEV_MODE=1 vllm serve MODEL --weight-transfer-config
-    '{"backend": "nccl"}' --logprobs-mode processed_logprobs``. vLLM computes a float32 policy in
-    bfloat16.
+    '{"backend": "nccl"}' --logprobs-mode processed_logprobs``. With ``sends: adapter`` it may run
+    anywhere where it reads the folder of the run at the same place, and is started with
+    ``VLLM_SERVER_DEV_MODE=1 VLLM_ALLOW_RUNTIME_LORA_UPDATING=1 vllm serve MODEL --enable-lora
+    --max-lora-rank RANK --logprobs-mode processed_logprobs``. vLLM computes a float32 policy in
+    bfloat16. A server that is asked about pictures also needs ``--enable-scale-out``.
 
     Attributes:
         mode: ``colocate``: inside the training process, on its GPU; ``server``: by a server.
+        sends: what a server gets before each round: all ``weights`` with the adapter merged into
+            them, from a CUDA device over NCCL; or the ``adapter`` of a LoRA policy through the
+            folder of the run, under a name that the server has to say in each answer.
         base_url: of the server.
         weights_port: of this machine; weights go over it to the server.
         server_timeout_s: how long to wait for a server that is not up yet.
@@ -179,6 +185,7 @@ class VllmSettings(Config):
     """
 
     mode: Literal["colocate", "server"] = "colocate"
+    sends: Annotated[Literal["weights", "adapter"], _SAME] = "weights"
     base_url: Annotated[str, _PLACE] = "http://127.0.0.1:8000"
     weights_port: Annotated[int, _PLACE] = Field(default=51216, ge=1, le=65535)
     server_timeout_s: Annotated[float, _PLACE] = Field(default=240.0, gt=0, le=604_800)
@@ -194,7 +201,7 @@ class VllmSettings(Config):
 
     @model_validator(mode="after")
     def _check_mode(self) -> Self:
-        served = {"base_url", "weights_port", "server_timeout_s"}
+        served = {"sends", "base_url", "weights_port", "server_timeout_s"}
         own = {"gpu_memory_share", "tensor_parallel_size", "sleep", "max_model_length"}
         other = own if self.mode == "server" else served
         fields = type(self).model_fields
@@ -296,6 +303,8 @@ class GrpoSettings(TrainerSettings):
     def _check_sampler(self) -> Self:
         if self.vllm is not None and self.trainable.method == "prompt":
             raise ValueError("vllm takes no vectors of virtual tokens: leave vllm out")
+        if self.vllm and self.vllm.sends == "adapter" and self.trainable.method != "lora":
+            raise ValueError("vllm.sends adapter needs trainable.method lora")
         return self
 
     @model_validator(mode="after")

@@ -22,19 +22,20 @@ def forward_limits(processor: Any) -> Iterator[None]:
     Args:
         processor: of the policy; one without limits, or a tokenizer, changes nothing.
     """
-    from trl.generation import vllm_generation
+    import trl.generation.vllm_generation
 
-    own = getattr(vllm_generation, "LLM", None)
+    module: Any = trl.generation.vllm_generation
+    own = getattr(module, "LLM", None)
     size = getattr(getattr(processor, "image_processor", None), "size", None) or {}
     if own is None or "longest_edge" not in size:
         yield
         return
     limits = {"min_pixels": size["shortest_edge"], "max_pixels": size["longest_edge"]}
-    vllm_generation.LLM = partial(own, mm_processor_kwargs=limits)
+    module.LLM = partial(own, mm_processor_kwargs=limits)
     try:
         yield
     finally:
-        vllm_generation.LLM = own
+        module.LLM = own
 
 
 def show_pictures(generation: Any, processor: Any) -> None:
