@@ -182,6 +182,8 @@ class VllmSettings(Config):
             weighted by their ratio, of each token or of the whole completion, and ratios beyond
             the limits are cut to them (truncate) or not trained on (mask). None: no weights.
         ratio_min, ratio_max: the limits; None: none.
+        max_logprob_gap: mean difference of the log-probabilities of a round's tokens, in nats,
+            beyond which its weights are taken for others and training ends; None: never.
     """
 
     mode: Literal["colocate", "server"] = "colocate"
@@ -198,6 +200,7 @@ class VllmSettings(Config):
     ) = "sequence_mask"
     ratio_min: float | None = Field(default=None, ge=0)
     ratio_max: float | None = Field(default=3.0, gt=0)
+    max_logprob_gap: float | None = Field(default=0.1, gt=0)
 
     @model_validator(mode="after")
     def _check_mode(self) -> Self:
