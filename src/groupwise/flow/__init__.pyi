@@ -17,6 +17,7 @@ from groupwise.flow.prediction import (
 from groupwise.flow.preparing import build_base, rate_baselines
 from groupwise.flow.preview import estimate_picture
 from groupwise.flow.recipe import make_recipe
+from groupwise.flow.replaying import Replay, ReplayedPart, replay_rewards
 from groupwise.flow.running import run
 from groupwise.flow.served import Served, is_loop, open_served, read_served, write_served
 from groupwise.flow.settings import DataSettings, EvaluationSettings, FlowConfig, RunConfig
@@ -43,6 +44,8 @@ __all__ = [
     "PolicyPredictor",
     "PredictionSummary",
     "RebuiltRewards",
+    "Replay",
+    "ReplayedPart",
     "RunConfig",
     "RunSource",
     "Served",
@@ -74,6 +77,7 @@ __all__ = [
     "rate_baselines",
     "read_served",
     "read_temperatures",
+    "replay_rewards",
     "run",
     "run_grpo",
     "upload",

@@ -26,6 +26,7 @@ from groupwise.training.processes import (
     find_rank,
     is_first_process,
 )
+from groupwise.training.rollouts import ROLLOUTS, Rollout, read_rollouts
 from groupwise.training.rows import IGNORED, RowCollator, augment_picture
 from groupwise.training.settings import (
     GrpoSettings,
@@ -49,10 +50,12 @@ from groupwise.training.workspace import (
 
 __all__ = [
     "IGNORED",
+    "ROLLOUTS",
     "SHARDING",
     "GrpoSettings",
     "OnPolicyResult",
     "PictureAugmentation",
+    "Rollout",
     "RowCollator",
     "RowsOfEpoch",
     "SftRow",
@@ -85,6 +88,7 @@ __all__ = [
     "make_control_settings",
     "mark_complete",
     "preview_grpo",
+    "read_rollouts",
     "read_step",
     "remove_checkpoints",
     "score_alone",

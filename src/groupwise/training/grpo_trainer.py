@@ -102,6 +102,7 @@ def make_grpo_trainer(
     from groupwise.training.fast.refill import RefillingTrainer
     from groupwise.training.fast.trainer import FastGRPOTrainer
     from groupwise.training.fast.vllm_check import check_sampler
+
     trainable = list_trainable(policy.model)
     base: Any = FastGRPOTrainer
     if settings.refill is not None:
@@ -118,8 +119,7 @@ def make_grpo_trainer(
             batch = super()._generate_and_score_completions(inputs)
             duration_s = time.perf_counter() - started
             restore_trainable(policy.model, trainable)
-            if settings.vllm is not None:
-                check_sampler(self, batch, settings.vllm)
+            check_sampler(self, batch, settings.vllm)
             num_tokens = int(self.accelerator.reduce(batch["completion_mask"].sum(), "sum"))
             self._metrics["train"]["tokens_per_s"].append(num_tokens / duration_s)
             if settings.temperature_warmup is not None:

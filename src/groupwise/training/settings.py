@@ -279,6 +279,7 @@ class GrpoSettings(TrainerSettings):
             only has the upper limit.
         refill: what takes the place of groups without a gradient; None: nothing does.
         speed: what is computed once per prompt instead of once per completion.
+        record_rollouts: keep all completions and scores, for ``groupwise audit replay``.
         vllm: sample with vLLM; None: with Transformers.
     """
 
@@ -300,6 +301,7 @@ class GrpoSettings(TrainerSettings):
     clip_high: float = Field(default=0.2, gt=0)
     refill: RefillSettings | None = None
     speed: Annotated[SpeedSettings, _SAME] = SpeedSettings()
+    record_rollouts: Annotated[bool, _LOGGED] = False
     vllm: VllmSettings | None = None
 
     @model_validator(mode="after")

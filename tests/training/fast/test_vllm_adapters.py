@@ -69,7 +69,7 @@ def test_an_answer_by_another_model_is_an_error(make, server, grpo):
 def test_a_server_that_refuses_is_one_sentence(make, server, grpo):
     stepped = make(trained="sft")
     server.refuses = "LoRA rank 4 is greater than max_lora_rank 2"
-    with pytest.raises(TrainingError, match="did not load the adapter .* 400: LoRA rank 4 is"):
+    with pytest.raises(TrainingError, match=r"did not load the adapter .* 400: LoRA rank 4 is"):
         stepped.update(grpo.make_rows(3))
 
 
@@ -93,7 +93,7 @@ def test_what_vllm_cannot_load_is_refused_before_anything_is_sampled(
 def test_full_training_has_no_adapter(make):
     with pytest.raises(TrainingError, match="it has no LoRA adapter"):
         make(trained="full")
-    with pytest.raises(ValueError, match="sends adapter needs trainable.method lora"):
+    with pytest.raises(ValueError, match=r"sends adapter needs trainable\.method lora"):
         GrpoSettings(trainable={"method": "full"}, vllm={"mode": "server", "sends": "adapter"})
 
 

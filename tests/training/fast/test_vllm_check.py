@@ -62,7 +62,7 @@ def test_weights_that_did_not_arrive_end_it(check, family, way):
 def test_rounding_is_allowed_for_on_average(check, way):
     """A single token may be farther off than the limit."""
     check(noise=0.3, limit=0.25, **way)
-    with pytest.raises(TrainingError, match="on average; expected at most 0.1;"):
+    with pytest.raises(TrainingError, match=r"on average; expected at most 0\.1;"):
         check(noise=0.3, limit=0.1, **way)
 
 

@@ -35,14 +35,15 @@ def send_adapters(folder: Path) -> Iterator[None]:
     Args:
         folder: of the training; the server has to read it at the same place.
     """
-    from trl.trainer import grpo_trainer
+    import trl.trainer.grpo_trainer
 
-    own = grpo_trainer.VLLMGeneration
-    grpo_trainer.VLLMGeneration = partial(AdapterGeneration, folder=folder)
+    module: Any = trl.trainer.grpo_trainer
+    own = module.VLLMGeneration
+    module.VLLMGeneration = partial(AdapterGeneration, folder=folder)
     try:
         yield
     finally:
-        grpo_trainer.VLLMGeneration = own
+        module.VLLMGeneration = own
 
 
 class AdapterGeneration(_Generation):

@@ -22,21 +22,21 @@ _MAX_ROWS = 4
 _NAMES = (*FIELDS, *TOKEN_TYPES, "num_images", "num_tiles")
 
 
-def check_sampler(trainer: Any, batch: Mapping[str, Any], settings: VllmSettings) -> None:
+def check_sampler(trainer: Any, batch: Mapping[str, Any], settings: VllmSettings | None) -> None:
     """See that a round was sampled from the policy.
 
     Old log-probabilities are used where the round has them, of all rows; otherwise a few rows go
     through a plain pass. Every process takes part.
 
     Args:
-        trainer: a FastGRPOTrainer that samples with vLLM.
+        trainer: a FastGRPOTrainer.
         batch: its newest round.
-        settings: with the limit.
+        settings: with the limit; None: it does not sample with vLLM.
 
     Raises:
         TrainingError: if the mean difference of a token is beyond the limit, or is no number.
     """
-    if settings.max_logprob_gap is None:
+    if settings is None or settings.max_logprob_gap is None:
         return
     gaps = [gap for part in gather_object([_measure(trainer, batch)]) for gap in part]
     if not gaps:

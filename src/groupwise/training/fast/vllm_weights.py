@@ -119,7 +119,7 @@ def find_adapter_fault(model: Any) -> str | None:
     for part in model.modules():
         if isinstance(part, AuxiliaryTrainingWrapper | Embedding):
             return f"it trains what is no linear layer ({type(part).__name__})"
-        if isinstance(part, BaseTunerLayer) and any(part.lora_bias.values()):
+        if isinstance(part, Linear) and any(part.lora_bias.values()):
             return "lora_bias is on"
         found = _find_part_obstacle(part)
         if found is not None:
