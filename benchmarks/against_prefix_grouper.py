@@ -5,8 +5,7 @@ differentiate all of them; both apply the output head to completions alone, whic
 own example does not. It has masks for FlashAttention only; here they are made into those of
 PyTorch's attention, once a pass. They run in turn, and so does a pass that repeats the prompt.
 Times are medians, on a CPU of processor. Completions are equally long, or ``ragged``: between half
-as long and as long; PrefixGrouper leaves their padding out, Groupwise computes it. It is no
-dependency of this project:
+as long and as long; both leave their padding out. It is no dependency of this project:
 
     pip install --no-deps --target build/prefix_grouper prefix_grouper
     PYTHONPATH=build/prefix_grouper python benchmarks/against_prefix_grouper.py --json results.json
@@ -33,7 +32,7 @@ from transformers.integrations.sdpa_attention import sdpa_attention_forward
 from groupwise.core import describe_machine, write_json
 from groupwise.training.fast.groups import Groups
 from groupwise.training.fast.rounds import Round
-from groupwise.training.fast.scoring import PromptRows, ScoredRows, Sharing, score_rows
+from groupwise.training.fast.scoring import PromptRows, ScoredRows, Scores, Sharing, score_rows
 from groupwise.training.fast.shared import install_shared_pass
 
 PROMPTS = (128, 512, 1024)
@@ -119,10 +118,11 @@ def score_shared(model: Any, batch: Batch) -> torch.Tensor:
     places = torch.arange(size, device=ids.device)
     rows = ScoredRows(prompts, batch.completions, batch.mask, places, numbers)
 
-    def score(*, shift_labels: torch.Tensor, fused_lm_head: bool, **named: Any) -> torch.Tensor:
-        return pick_log_probs(model, model.model(**named).last_hidden_state, batch.completions)
+    def score(*, shift_labels: torch.Tensor, fused_lm_head: bool, **named: Any) -> Any:
+        states = model.model(**named).last_hidden_state
+        return Scores(pick_log_probs(model, states, shift_labels), entropy=None)
 
-    return score_rows(score, model.model, rows, Sharing(), Round(Groups.of(numbers)))
+    return score_rows(score, model.model, rows, Sharing(), Round(Groups.of(numbers))).log_probs
 
 
 def score_grouped(model: Any, batch: Batch) -> torch.Tensor:

@@ -161,7 +161,8 @@ def start(shelf: Shelf, tmp_path, caplog) -> Iterator[Callable[..., httpx2.Clien
         client = httpx2.Client(base_url=f"http://127.0.0.1:{port}", timeout=30)
         for _ in range(500):
             try:
-                if client.get("/readyz").status_code == 200:
+                # Not kept: a server may give up an idle one just when it is used again.
+                if client.get("/readyz", headers={"Connection": "close"}).status_code == 200:
                     complaints.addHandler(caplog.handler)  # those that were there are taken away
                     return client
             except httpx2.TransportError:

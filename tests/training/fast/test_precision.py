@@ -5,7 +5,7 @@ import warnings
 import pytest
 import torch
 
-from groupwise.training.fast import scoring, shared
+from groupwise.training.fast import scoring
 from groupwise.training.settings import SpeedSettings
 
 AUTO = SpeedSettings()
@@ -68,16 +68,7 @@ def shift_positions(monkeypatch):
 
 def turn_backwards(monkeypatch):
     """The rotary embedding of completions turns the other way."""
-    own = shared._describe_stream
-
-    def describe(*given, num_seen, **named):
-        stream = own(*given, num_seen=num_seen, **named)
-        turned = {
-            kind: (cos, -sin if num_seen else sin) for kind, (cos, sin) in stream.rotary.items()
-        }
-        return shared._Stream(stream.masks, turned)
-
-    monkeypatch.setattr(shared, "_describe_stream", describe)
+    change_pass(monkeypatch, positions=lambda positions: -positions)
 
 
 def swap_one_row(monkeypatch):

@@ -12,7 +12,7 @@ SIZES = [[(16, 16)], [(24, 16)]]
 
 @pytest.fixture
 def count_round(grpo, pairs, monkeypatch):
-    """Return how many tokens each block saw, and patches and pictures, in the second round."""
+    """Return how many tokens blocks and the last MLP saw, and pictures, in the second round."""
 
     def count(speed, *, trained="last", beta=0.1, **options):
         stepped = pairs.make("qwen2_5_vl", trained, speed=speed, beta=beta, **options)
@@ -32,6 +32,7 @@ def count_round(grpo, pairs, monkeypatch):
 
         for number, block in enumerate(base.model.language_model.layers):
             block.register_forward_pre_hook(watch(number))
+        base.model.language_model.layers[-1].mlp.register_forward_pre_hook(watch("last mlp"))
         base.model.visual.blocks[0].register_forward_pre_hook(watch("patches"))
         kind = type(stepped.trainer.processing_class.image_processor)
         own = kind.__call__
@@ -44,6 +45,8 @@ def count_round(grpo, pairs, monkeypatch):
         )
         stepped.update(rows, seed=1)
         monkeypatch.undo()
+        counts["real"] = grpo.count_real_tokens(stepped.batches[-1], group_size=3)
+        counts["completions"] = int(stepped.batches[-1]["completion_mask"].sum())
         return counts
 
     return count
@@ -90,9 +93,12 @@ def test_iterations_start_at_the_trunk(count_round):
 
 @pytest.mark.parametrize("trained", [pytest.param("all", marks=pytest.mark.slow), "last"])
 def test_sampled_tokens_are_scored_once_per_pass(count_round, trained):
-    """Prompts of p tokens without their last, then 6 times 6 tokens."""
+    """A prompt once for its group, and no padding."""
     counts = count_round(ON, trained=trained, beta=0.0)
     parent = count_round(None, trained=trained, beta=0.0)
-    scored, plain = counts[3, "gradient"], parent[3, "gradient"]
-    width = plain // 6 - 6
-    assert scored == 2 * (width - 1) + 6 * 6
+    assert counts[3, "gradient"] == counts["real"] < parent[3, "gradient"] / 2
+
+
+def test_the_last_block_reads_no_more_than_keys_of_prompts(count_round):
+    counts = count_round(ON, beta=0.0)
+    assert counts["last mlp", "gradient"] == counts["completions"] < counts["real"]

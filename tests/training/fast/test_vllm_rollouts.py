@@ -140,8 +140,7 @@ def test_trunk_and_features_are_computed_once(grpo, pairs, fake):
     stepped.update(rows, seed=2)
     assert sum(patches) == 16 + 24
     assert sum(last) == 2 * sum(first)
-    width = stepped.batches[-1]["prompt_ids"].shape[1]
-    assert sum(first) == 2 * (width - 1) + 6 * 6
+    assert sum(first) == grpo.count_real_tokens(stepped.batches[-1], group_size=3)
     stepped.update(rows, seed=3)
     assert sum(last) == 3 * sum(first)
 

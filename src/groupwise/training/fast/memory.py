@@ -1,4 +1,4 @@
-"""Stands in for the cache of one block: what it keeps of the prompts goes on to the tails."""
+"""Stands in for the cache of linear attention: what it keeps of prompts goes on to the tails."""
 
 from typing import Any, Self
 
@@ -6,7 +6,7 @@ import torch
 
 
 class BlockMemory:
-    """Keys and values, or the states of linear attention, with their gradients.
+    """States of linear attention, with their gradients.
 
     Args:
         kept: each of shape [batch, ...].
@@ -20,12 +20,6 @@ class BlockMemory:
         # Unlike indexing, it adds a group's gradients up in the order of its rows, always.
         rows = {name: part.index_select(0, prompt_of_row) for name, part in self._kept.items()}
         return type(self)(**rows)
-
-    def update(
-        self, keys: torch.Tensor, values: torch.Tensor, *_: Any, **__: Any
-    ) -> tuple[torch.Tensor, torch.Tensor]:
-        """Return what to attend to, each of shape [batch, heads, tokens, head size]."""
-        return self._join("keys", keys, dim=-2), self._join("values", values, dim=-2)
 
     def update_conv_state(
         self, states: torch.Tensor, *_: Any, conv_kernel_size: int, **__: Any

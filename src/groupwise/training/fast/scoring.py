@@ -12,6 +12,7 @@ from groupwise.training.fast.groups import Groups
 from groupwise.training.fast.picture_rows import Pictures
 from groupwise.training.fast.rounds import Round
 from groupwise.training.fast.shared import SharedPass
+from groupwise.training.fast.streams import Packing
 
 _NO_LABEL = -100
 
@@ -110,10 +111,23 @@ class Sharing:
     keeps_features: bool = False
 
 
+@dataclass(frozen=True)
+class Scores:
+    """Of completions, 0 where they are padded.
+
+    Attributes:
+        log_probs: shape [rows, tokens].
+        entropy: of the same shape; None where it is not computed.
+    """
+
+    log_probs: torch.Tensor
+    entropy: torch.Tensor | None
+
+
 def score_rows(
     model: Any, backbone: Any, scored: ScoredRows, sharing: Sharing, round_: Round
-) -> Any:
-    """Return the output of TRL's fused head for the completions, fields of [rows, tokens].
+) -> Scores:
+    """Return what TRL's fused head finds for the completions.
 
     Args:
         model: the policy as the trainer calls it, wrapped or not.
@@ -127,19 +141,22 @@ def score_rows(
     positions = find_positions(backbone, prompts)
     shared = _describe_pass(scored, groups, positions, sharing, round_)
     labels = scored.ids.masked_fill(scored.mask == 0, _NO_LABEL)
+    packing = shared.packings[1]
     pictures: dict[str, Any] = {}
     if prompts.pictures is not None:
         shared, pictures = _add_pictures(shared, prompts.pictures, groups, sharing, round_)
-    return model(
+    output = model(
         input_ids=prompts.ids[:, :-1],
         attention_mask=prompts.mask[:, :-1],
         position_ids=positions[..., :-1],
         shared=shared,
-        shift_labels=labels,
+        shift_labels=packing.pack(labels),
         fused_lm_head=True,
         **prompts.name_for_masks(),
         **pictures,
     )
+    entropy = None if output.entropy is None else packing.unpack(output.entropy)
+    return Scores(packing.unpack(output.log_probs), entropy)
 
 
 def _add_pictures(
@@ -215,6 +232,7 @@ def _describe_pass(
         tail_ids=tail_ids,
         mask=torch.cat([prompts.mask, scored.mask[:, :-1]], dim=1),
         positions=positions[..., rows, -1:] + steps,
+        packings=(Packing.of(prompts.mask[groups.first_rows, :-1]), Packing.of(scored.mask)),
         first_trained=sharing.first_trained,
     )
     if not sharing.keeps_trunk:

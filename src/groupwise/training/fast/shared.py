@@ -2,14 +2,13 @@
 
 A pass has two streams: the prompts without their last token, shape [prompts, prefix, hidden],
 and the tails (the last prompt token, then the completion without its last), shape [rows, tail,
-hidden]. In each block the prompts go first; the tails then attend to the keys and values of
-their prompt and to their own past. Everything else is the model's own code, so that adapters,
-quantised layers and attention kernels work as they are.
+hidden]. Without padding they are one row for the blocks, in which the tails attend to the keys and
+values of their prompt and to their own past.
 
 Source: PrefixGrouper (2506.05433), here with pictures and with blocks that are skipped.
 """
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
@@ -21,7 +20,7 @@ from torch import nn
 from transformers.masking_utils import create_masks_for_generate
 from transformers.modeling_outputs import BaseModelOutputWithPast
 
-from groupwise.training.fast.memory import BlockMemory
+from groupwise.training.fast.streams import Packing, Streams, install_streams
 
 _TEXT_NAMES = ("language_model", "text_model")
 
@@ -48,6 +47,8 @@ class SharedPass:
         tail_ids: last prompt token and the completion without its last, shape [rows, tail].
         mask: 1 for real tokens, shape [rows, prefix + tail].
         positions: of the tails, shape [rows, tail] or [axes, rows, tail].
+        packings: what is left of the prompts and of the tails without padding.
+        packings: what is left of the prompts and of the tails without padding.
         features: of the pictures, as the vision tower returned them; None: not known.
         pictures: what a frozen vision tower makes them of; None: they are known, or it trains.
         trunk: what earlier passes of the round computed; None: computed here.
@@ -59,6 +60,7 @@ class SharedPass:
     tail_ids: torch.Tensor
     mask: torch.Tensor
     positions: torch.Tensor
+    packings: tuple[Packing, Packing]
     features: Any | None = None
     pictures: Mapping[str, torch.Tensor] | None = None
     trunk: Trunk | None = None
@@ -66,15 +68,35 @@ class SharedPass:
     keep_features: Callable[[Any], None] | None = None
     keep_trunk: Callable[[Trunk], None] | None = None
 
+    def join(self, prompts: Any, tails: torch.Tensor) -> torch.Tensor:
+        """Return the row of both, shape [1, tokens, ...]; prompts come first."""
+        both = zip(self.packings, (prompts, tails), strict=True)
+        return torch.cat([packing.pack(padded) for packing, padded in both], dim=1)
+
+    def join_positions(self, prompts: torch.Tensor) -> torch.Tensor:
+        """Return those of both, shape [1, tokens] or [axes, 1, tokens]."""
+        if prompts.ndim == 2:
+            return self.join(prompts, self.positions)
+        axes = zip(prompts, self.positions, strict=True)
+        return torch.stack([self.join(*axis) for axis in axes])
+
+    def take_apart(self, row: torch.Tensor) -> Trunk:
+        """Return what was joined."""
+        num_prompts = self.packings[0].num_tokens
+        parts = row.split([num_prompts, row.shape[1] - num_prompts], dim=1)
+        both = zip(self.packings, parts, strict=True)
+        return Trunk(*(packing.unpack(part) for packing, part in both))
+
 
 def install_shared_pass(backbone: nn.Module) -> None:
     """Let ``backbone(..., shared=SharedPass)`` return the tails' last hidden states.
 
-    Without ``shared`` the forward is the model's own. The result has shape [rows, tail, hidden]:
-    its position t predicts token t of the completion.
+    Without ``shared`` the forward is the model's own. The result is packed, shape [1, tokens,
+    hidden]: position t of a row predicts token t of the completion.
     """
     own_forward = backbone.forward
     text = find_text_model(backbone)
+    install_streams(text)
 
     def forward(self: Any, *args: Any, shared: SharedPass | None = None, **named: Any) -> Any:
         if shared is None:
@@ -122,14 +144,6 @@ def list_block_types(config: Any) -> list[str]:
     return [every] * config.num_hidden_layers
 
 
-@dataclass(frozen=True)
-class _Stream:
-    """What blocks are told about one stream, by their type."""
-
-    masks: Mapping[str, Any]
-    rotary: Mapping[str, Any]
-
-
 def _run_text(  # noqa: PLR0913 (the arguments of the text model itself)
     text: Any,
     shared: SharedPass,
@@ -144,104 +158,60 @@ def _run_text(  # noqa: PLR0913 (the arguments of the text model itself)
 ) -> BaseModelOutputWithPast:
     prefixes = text.embed_tokens(input_ids) if inputs_embeds is None else inputs_embeds
     tails = text.embed_tokens(shared.tail_ids)
-    streams = (
-        _describe_stream(text, prefixes, attention_mask, position_ids, num_seen=0),
-        _describe_stream(text, tails, shared.mask, shared.positions, num_seen=prefixes.shape[1]),
-    )
-    types = list_block_types(text.config)
+    streams = _describe_streams(text, shared, (prefixes, tails), attention_mask)
     start = 0
     if shared.trunk is not None:
         start, prefixes, tails = shared.first_trained, shared.trunk.prefixes, shared.trunk.tails
+    row = shared.join(prefixes, tails)
+    rotary = _rotate(text, row, shared.join_positions(position_ids))
+    types, last = list_block_types(text.config), len(text.layers) - 1
     for number in range(start, len(text.layers)):
         if number == shared.first_trained and number > start and shared.keep_trunk is not None:
-            shared.keep_trunk(Trunk(prefixes.detach(), tails.detach()))
+            shared.keep_trunk(shared.take_apart(row.detach()))
         with torch.set_grad_enabled(torch.is_grad_enabled() and number >= shared.first_trained):
-            prefixes, tails = _run_block(
-                text.layers[number], types[number], (prefixes, tails), streams, shared.prompt_of_row
+            row = text.layers[number](
+                row,
+                attention_mask=streams[types[number]],
+                position_embeddings=rotary[types[number]],
+                use_cache=False,
             )
-        if deepstack_visual_embeds is not None and number < len(deepstack_visual_embeds):
-            prefixes = text._deepstack_process(
-                prefixes, visual_pos_masks, deepstack_visual_embeds[number]
-            )
-    return BaseModelOutputWithPast(last_hidden_state=text.norm(tails))
+        if deepstack_visual_embeds is not None and number < min(last, len(deepstack_visual_embeds)):
+            is_picture = shared.join(visual_pos_masks, torch.zeros_like(shared.tail_ids).bool())
+            row = text._deepstack_process(row, is_picture, deepstack_visual_embeds[number])
+    return BaseModelOutputWithPast(last_hidden_state=text.norm(row))
 
 
-def _describe_stream(
-    text: Any, states: torch.Tensor, mask: Any, positions: torch.Tensor, *, num_seen: int
-) -> _Stream:
-    seen: Any = _SeenTokens(num_seen) if num_seen else None
-    types = set(list_block_types(text.config))
-    # A model whose pictures look at themselves has made the masks of the prompts.
-    masks = (
-        mask
-        if isinstance(mask, Mapping)
-        else create_masks_for_generate(
-            config=text.config, inputs_embeds=states, attention_mask=mask, past_key_values=seen
-        )
+def _describe_streams(
+    text: Any, shared: SharedPass, padded: Sequence[torch.Tensor], mask: Any
+) -> dict[str, Streams]:
+    """Return what blocks are given as their mask, by their type."""
+    seen: Any = _SeenTokens(padded[0].shape[1])
+    masks = [
+        # A model whose pictures look at themselves has made the masks of the prompts.
+        mask if isinstance(mask, Mapping) else _make_masks(text, padded[0], mask, None),
+        _make_masks(text, padded[1], shared.mask, seen),
+    ]
+    name = text.config._attn_implementation
+    return {
+        one: Streams(shared.packings, shared.prompt_of_row, (masks[0][one], masks[1][one]), name)
+        for one in set(list_block_types(text.config))
+    }
+
+
+def _make_masks(text: Any, states: torch.Tensor, mask: Any, seen: Any) -> Mapping[str, Any]:
+    made = create_masks_for_generate(
+        config=text.config, inputs_embeds=states, attention_mask=mask, past_key_values=seen
     )
-    rotary = text.rotary_emb
-    return _Stream(
-        masks if isinstance(masks, dict) else dict.fromkeys(types, masks),
-        {one: rotary(states, positions, one) for one in types}
-        if isinstance(rotary.rope_type, dict)
-        else dict.fromkeys(types, rotary(states, positions)),
-    )
+    types = list_block_types(text.config)
+    return made if isinstance(made, dict) else dict.fromkeys(types, made)
 
 
-def _run_block(
-    block: Any,
-    block_type: str,
-    states: tuple[torch.Tensor, torch.Tensor],
-    streams: tuple[_Stream, _Stream],
-    prompt_of_row: torch.Tensor,
-) -> tuple[torch.Tensor, torch.Tensor]:
-    """Run both streams in one call of the block.
-
-    Gradients reach the prompts through their keys, past their output: what gathers a block's
-    weights around each call (FSDP2) must see one call that all gradients enter and leave by.
-    """
-    own_forward = block.forward
-
-    def call(stream: _Stream, own: torch.Tensor, memory: BlockMemory) -> torch.Tensor:
-        output = own_forward(
-            own,
-            attention_mask=stream.masks[block_type],
-            position_embeddings=stream.rotary[block_type],
-            past_key_values=memory,
-            use_cache=True,
-        )
-        return output[0] if isinstance(output, tuple) else output
-
-    def run(prefixes: torch.Tensor, tails: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-        memory = BlockMemory()
-        prefixes = call(streams[0], prefixes, memory)
-        return prefixes, call(streams[1], tails, memory.repeat(prompt_of_row))
-
-    with _replace_forward(block, partial(_checkpoint, block, run)):
-        return block(*states)
-
-
-def _checkpoint(
-    block: Any, run: Callable[..., Any], prefixes: torch.Tensor, tails: torch.Tensor
-) -> tuple[torch.Tensor, torch.Tensor]:
-    """Run both streams, and once more in the backward pass where the block is to do so."""
-    if not (getattr(block, "gradient_checkpointing", False) and block.training):
-        return run(prefixes, tails)
-    # The block would checkpoint each stream on its own and lose the keys between them.
-    checkpoint = block._gradient_checkpointing_func
-    is_reentrant = getattr(checkpoint, "keywords", {}).get("use_reentrant", False)
-    if is_reentrant and torch.is_grad_enabled() and not tails.requires_grad:
-        # Without an input that has a gradient it would give none to the weights either.
-        tails = tails.detach().requires_grad_()
-
-    def run_whole(prefixes: torch.Tensor, tails: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-        block.gradient_checkpointing = False
-        try:
-            return run(prefixes, tails)
-        finally:
-            block.gradient_checkpointing = True
-
-    return checkpoint(run_whole, prefixes, tails)
+def _rotate(text: Any, row: torch.Tensor, positions: torch.Tensor) -> Mapping[str, Any]:
+    """Return the position embeddings of a row, by the type of a block."""
+    rotary, types = text.rotary_emb, list_block_types(text.config)
+    if isinstance(rotary.rope_type, dict):
+        return {one: rotary(row, positions, one) for one in set(types)}
+    return dict.fromkeys(types, rotary(row, positions))
 
 
 @contextmanager

@@ -41,6 +41,7 @@ from groupwise.training.fast.rounds import Round, load_progress, save_progress
 from groupwise.training.fast.sampling import find_sampling_obstacle, sample_round
 from groupwise.training.fast.scoring import (
     ScoredRows,
+    Scores,
     Sharing,
     put_back,
     score_rows,
@@ -347,7 +348,7 @@ class FastGRPOTrainer(ShardedTraining, _Base):
         old = self._micro_batch.get("old_per_token_logps")
         return *put_back(found, scored, unscored_log_probs=old), None
 
-    def _share(self, model: Any, part: ScoredRows, *, is_reference: bool) -> Any:
+    def _share(self, model: Any, part: ScoredRows, *, is_reference: bool) -> Scores:
         backbone = self._backbones[-1 if is_reference else 0]
         sharing = Sharing() if is_reference else self._sharing
         gather_head(model)
