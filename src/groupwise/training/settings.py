@@ -12,6 +12,7 @@ Tracker = Literal["tensorboard", "wandb", "mlflow", "trackio"]
 
 _LOGGED = Harmless("what is logged or kept: training does not see it", "日志与保存：不影响训练")
 _SAME = Harmless("computed in another way with the same result", "计算方式不同，结果相同")
+_GUARD = Harmless("what a training is stopped by: the result is the same", "训练何时停止：结果不变")
 _PLACE = Place("where a server is reached or how it is sized", "服务器地址或资源设置")
 
 
@@ -200,7 +201,7 @@ class VllmSettings(Config):
     ) = "sequence_mask"
     ratio_min: float | None = Field(default=None, ge=0)
     ratio_max: float | None = Field(default=3.0, gt=0)
-    max_logprob_gap: float | None = Field(default=0.1, gt=0)
+    max_logprob_gap: Annotated[float | None, _GUARD] = Field(default=0.1, gt=0)
 
     @model_validator(mode="after")
     def _check_mode(self) -> Self:
