@@ -1,11 +1,11 @@
-"""One micro-batch with a shared prompt: Groupwise's pass against PrefixGrouper's, on a CPU.
+"""One micro-batch with a shared prompt: Groupwise's pass against PrefixGrouper's.
 
 Both compute log-probabilities of the same completions with the same weights (Qwen3, random) and
 differentiate all of them; both apply the output head to completions alone, which PrefixGrouper's
 own example does not. It has masks for FlashAttention only; here they are made into those of
 PyTorch's attention, once a pass. They run in turn, and so does a pass that repeats the prompt.
-Times are of processor, medians. Completions are equally long, or ``ragged``: between half as long
-and as long; both leave their padding out. It is no dependency of this project:
+Times are medians, on a CPU of processor. Completions are equally long, or ``ragged``: between half
+as long and as long; both leave their padding out. It is no dependency of this project:
 
     pip install --no-deps --target build/prefix_grouper prefix_grouper
     PYTHONPATH=build/prefix_grouper python benchmarks/against_prefix_grouper.py --json results.json
@@ -24,6 +24,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from grpo_floor import wait_for
 from torch.nn import functional
 from transformers import AttentionInterface, Qwen3Config, Qwen3ForCausalLM
 from transformers.integrations.sdpa_attention import sdpa_attention_forward
@@ -60,18 +61,21 @@ class Batch:
     weights: torch.Tensor
 
 
-def make_batch(prompt_tokens: int, group_size: int, *, is_ragged: bool) -> Batch:
+def make_batch(
+    prompt_tokens: int, group_size: int, *, is_ragged: bool, device: torch.device
+) -> Batch:
     """Return random tokens."""
     torch.manual_seed(prompt_tokens + group_size)
     shortest = NUM_TOKENS // 2 if is_ragged else NUM_TOKENS
     lengths = torch.randint(shortest, NUM_TOKENS + 1, (group_size, 1))
     lengths[0] = NUM_TOKENS
-    return Batch(
+    parts = (
         torch.randint(1, _VOCABULARY, (1, prompt_tokens)),
         torch.randint(1, _VOCABULARY, (group_size, NUM_TOKENS)),
         (torch.arange(NUM_TOKENS)[None] < lengths).long(),
         torch.randn(group_size, 1),
     )
+    return Batch(*(part.to(device) for part in parts))
 
 
 def build_model() -> Any:
@@ -108,10 +112,11 @@ def score_plainly(model: Any, batch: Batch) -> torch.Tensor:
 def score_shared(model: Any, batch: Batch) -> torch.Tensor:
     """Groupwise's pass; the model was prepared by ``install_shared_pass``."""
     size = len(batch.completions)
-    numbers = torch.zeros(size, dtype=torch.long)
+    numbers = torch.zeros(size, dtype=torch.long, device=batch.mask.device)
     ids = batch.prompt.expand(size, -1)
     prompts = PromptRows(ids, torch.ones_like(ids))
-    rows = ScoredRows(prompts, batch.completions, batch.mask, torch.arange(size), numbers)
+    places = torch.arange(size, device=ids.device)
+    rows = ScoredRows(prompts, batch.completions, batch.mask, places, numbers)
 
     def score(*, shift_labels: torch.Tensor, fused_lm_head: bool, **named: Any) -> Any:
         states = model.model(**named).last_hidden_state
@@ -139,7 +144,7 @@ def score_grouped(model: Any, batch: Batch) -> torch.Tensor:
     states = model.model(
         input_ids=ids,
         attention_mask=grouper.padding_mask,
-        position_ids=positions[None],
+        position_ids=positions[None].to(ids.device),
         use_cache=False,
         prefix_grouper=grouper,
         suffix_mask=make_suffix_mask(grouper.suffix_attn_mask, batch.mask.shape[1]),
@@ -151,7 +156,8 @@ def score_grouped(model: Any, batch: Batch) -> torch.Tensor:
 def make_suffix_mask(is_real: torch.Tensor, num_queries: int) -> torch.Tensor:
     """Return what completions attend to, shape [rows, 1, queries, keys], from real keys."""
     num_keys = is_real.shape[1]
-    is_past = torch.ones(num_queries, num_keys, dtype=torch.bool).tril(num_keys - num_queries)
+    is_past = is_real.new_ones(num_queries, num_keys, dtype=torch.bool)
+    is_past = is_past.tril(num_keys - num_queries)
     return (is_past & is_real[:, None].bool())[:, None]
 
 
@@ -176,10 +182,12 @@ def attend_grouped(  # noqa: PLR0913 (the arguments of attention in Transformers
     return prefix_grouper.forward(attend, query, key, value), None
 
 
-def prepare() -> dict[str, tuple[Any, Callable[[Any, Batch], torch.Tensor]]]:
+def prepare(
+    device: torch.device, dtype: torch.dtype
+) -> dict[str, tuple[Any, Callable[[Any, Batch], torch.Tensor]]]:
     """Return each way's model, all with the same weights, and its pass."""
     AttentionInterface.register("prefix_grouper", attend_grouped)
-    plain = build_model()
+    plain = build_model().to(device, dtype)
     shared, grouped = copy.deepcopy(plain), copy.deepcopy(plain)
     install_shared_pass(shared.model)
     grouped.set_attn_implementation("prefix_grouper")
@@ -197,10 +205,10 @@ def measure(ways: Mapping[str, Any], batch: Batch) -> dict[str, float]:
     for _ in range(NUM_WARM_UP + NUM_REPEATS):
         for name, (model, score) in ways.items():
             model.zero_grad()
-            started = time.process_time()
+            started = read_clock(batch.mask.device)
             found = score(model, batch)
             (found * batch.mask * batch.weights).sum().backward()
-            spent[name].append(time.process_time() - started)
+            spent[name].append(read_clock(batch.mask.device) - started)
             log_probs[name] = found.detach()
     times = {name: statistics.median(values[NUM_WARM_UP:]) for name, values in spent.items()}
     result = {f"{name}_s": seconds for name, seconds in times.items()}
@@ -214,24 +222,39 @@ def measure(ways: Mapping[str, Any], batch: Batch) -> dict[str, float]:
     return result
 
 
+def read_clock(device: torch.device) -> float:
+    """Return seconds: of this process on a CPU, of the clock once a GPU has done its work."""
+    if device.type == "cpu":
+        return time.process_time()
+    wait_for(device)
+    return time.perf_counter()
+
+
 def _join_gradients(model: Any) -> torch.Tensor:
-    return torch.cat([parameter.grad.flatten() for parameter in model.parameters()])
+    return torch.cat([parameter.grad.float().flatten() for parameter in model.parameters()])
 
 
 def main() -> None:
     """Measure all shapes; see the module's docstring."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--json", type=Path, required=True)
+    parser.add_argument("--device", type=torch.device, default=torch.device("cpu"))
+    parser.add_argument("--dtype", choices=("float32", "bfloat16"), default="float32")
+    parser.add_argument("--prompts", nargs="+", type=int, default=PROMPTS)
+    parser.add_argument("--groups", nargs="+", type=int, default=GROUPS)
     options = parser.parse_args()
     if find_spec("prefix_grouper") is None:
         parser.error(f"PrefixGrouper is not installed: {INSTALL}, and set PYTHONPATH to it")
     torch.set_num_threads(1)
-    ways = prepare()
+    ways = prepare(options.device, getattr(torch, options.dtype))
     rows: list[dict[str, Any]] = []
-    shape = {"num_tokens": NUM_TOKENS, "repeats": NUM_REPEATS}
+    shape = {"num_tokens": NUM_TOKENS, "repeats": NUM_REPEATS, "dtype": options.dtype}
     known = {"machine": describe_machine(), "prefix_grouper": version("prefix_grouper")}
-    for is_ragged, prompt_tokens, group_size in product((False, True), PROMPTS, GROUPS):
-        found = measure(ways, make_batch(prompt_tokens, group_size, is_ragged=is_ragged))
+    for is_ragged, prompt_tokens, group_size in product(
+        (False, True), options.prompts, options.groups
+    ):
+        batch = make_batch(prompt_tokens, group_size, is_ragged=is_ragged, device=options.device)
+        found = measure(ways, batch)
         given = {"ragged": is_ragged, "prompt_tokens": prompt_tokens, "group_size": group_size}
         rows.append(given | found)
         print(rows[-1], flush=True)

@@ -122,18 +122,20 @@ def build_model(kind: str, changes: Mapping[str, Any], tokenizer: Any) -> Any:
     return model
 
 
-def measure_family(name: str, tokenizer: Any) -> dict[str, Any]:
+def measure_family(name: str, tokenizer: Any, device: torch.device) -> dict[str, Any]:
     """Return differences and times of a family, or why its prompts are not shared."""
     if name in VISION_FAMILIES:
-        return _measure(SHAPES["pictures"], *_prepare_pictures(VISION_FAMILIES[name], tokenizer))
+        prepared = _prepare_pictures(VISION_FAMILIES[name], tokenizer)
+        return _measure(SHAPES["pictures"], *prepared, device=device)
 
     def build() -> Any:
         return build_model(*FAMILIES[name], tokenizer)
 
-    found = _measure(SHAPES["text"], build, tokenizer, num_layers=SIZES.num_layers)
-    if "fallback" in found:
-        return found
-    return found | {"long": _measure(SHAPES["long"], build, tokenizer, num_layers=SIZES.num_layers)}
+    found, long = (
+        _measure(SHAPES[kind], build, tokenizer, SIZES.num_layers, device=device)
+        for kind in ("text", "long")
+    )
+    return found if "fallback" in found else found | {"long": long}
 
 
 def _prepare_pictures(family: str, tokenizer: Any) -> tuple[Callable[[], Any], Any, int]:
@@ -148,7 +150,12 @@ def _prepare_pictures(family: str, tokenizer: Any) -> tuple[Callable[[], Any], A
 
 
 def _measure(
-    shape: Shape, build: Callable[[], Any], processor: Any, num_layers: int
+    shape: Shape,
+    build: Callable[[], Any],
+    processor: Any,
+    num_layers: int,
+    *,
+    device: torch.device,
 ) -> dict[str, Any]:
     obstacle = find_obstacle(find_backbone(build()))
     if obstacle is not None:
@@ -159,8 +166,8 @@ def _measure(
     )
 
     def make(speed: SpeedSettings | None) -> Runner:
-        model = add_lora(build(), shape, num_layers=num_layers)
-        return Runner(shape, (model, processor), rows, speed=speed, device=CPU)
+        model = add_lora(build(), shape, num_layers=num_layers).to(device)
+        return Runner(shape, (model, processor), rows, speed=speed, device=device)
 
     return time_in_turn(make(None), make(SpeedSettings(shared_prefix="on")))
 
@@ -184,6 +191,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--json", type=Path, required=True)
     parser.add_argument("--families", nargs="+", choices=NAMES, default=list(NAMES))
+    parser.add_argument("--device", type=torch.device, default=CPU)
     options = parser.parse_args()
     torch.set_num_threads(1)
     before = json.loads(options.json.read_text())["rows"] if options.json.is_file() else {}
@@ -192,7 +200,7 @@ def main() -> None:
     with silence_libraries(), tempfile.TemporaryDirectory() as folder:
         tokenizer = load_policy(write_tiny_policy("tiny-qwen2", Path(folder))).processor
         for name in options.families:
-            rows[name] = measure_family(name, tokenizer)
+            rows[name] = measure_family(name, tokenizer, options.device)
             print(name, rows[name], flush=True)
             shapes = {kind: asdict(shape) for kind, shape in SHAPES.items()}
             found = {"machine": describe_machine(), "shapes": shapes, "rows": rows}

@@ -2,7 +2,10 @@
 # A command with Groupwise on a GPU machine without network.
 #
 #   benchmarks/gpu.sh --pack            where there is a network: collect wheels in build/gpu-wheels
-#   benchmarks/gpu.sh --run COMMAND...  on the GPU machine, which has Python and torch, for example
+#   benchmarks/gpu.sh --all             on the GPU machine, which has Python and torch: measure
+#                                       everything into build/gpu/gpu.{json,md} (see gpu.py);
+#                                       --rehearse: tiny models on a CPU, to see that it runs
+#   benchmarks/gpu.sh --run COMMAND...  there: one command, for example
 #                                       python3 benchmarks/grpo_gpu.py --json build/grpo_gpu.json
 #
 # Carry the whole repository, build/gpu-wheels included. PYTHON names the interpreter, GPU_PYTHON
@@ -23,7 +26,7 @@ pack() {
         pydantic pydantic-core typing-inspection annotated-types rich pygments markdown-it-py mdurl \
         httpx2 httpcore2 h11 anyio idna truststore jsonschema-rs math-verify \
         latex2sympy2-extended antlr4-python3-runtime typer \
-        fastapi starlette opentelemetry-api python-multipart uvicorn
+        fastapi starlette opentelemetry-api python-multipart uvicorn prefix_grouper
 }
 
 run() {
@@ -41,6 +44,7 @@ run() {
 
 case ${1:-} in
     --pack) pack ;;
+    --all) shift; run "$python" "$here/gpu.py" "$@" ;;
     --run) shift; run "$@" ;;
-    *) sed -n '2,9p' "$0" | cut -c3-; exit 2 ;;
+    *) sed -n '2,14p' "$0" | cut -c3-; exit 2 ;;
 esac

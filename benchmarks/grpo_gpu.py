@@ -1,4 +1,4 @@
-"""Stock TRL against Groupwise on the GPU of this machine, with random weights in bfloat16.
+"""Stock TRL against Groupwise on the GPU of this machine, with random weights.
 
 Each trainer runs in a process of its own, with the same weights, prompts and seeds; one that fails
 says why in its row. "Of peak" are the operations that a step cannot do without, the same for both,
@@ -115,13 +115,12 @@ TINY_JOBS = {
 }
 
 
-def build_policy(job: Job, *, device: torch.device) -> tuple[Any, Any]:
+def build_policy(job: Job, *, device: torch.device, dtype: torch.dtype) -> tuple[Any, Any]:
     """Return a PEFT model with random weights on ``device``, and its processor."""
     with tempfile.TemporaryDirectory() as folder:
         base = "tiny-qwen2" if job.vision is None else "tiny-qwen2.5-vl"
         tiny = load_policy(write_tiny_policy(base, Path(folder)))
     torch.manual_seed(0)
-    dtype = torch.bfloat16 if device.type == "cuda" else torch.float32
     torch.set_default_dtype(dtype)
     with device:
         model = _build_model(job, tiny.model.config)
@@ -150,10 +149,15 @@ def _build_model(job: Job, base: Any) -> Any:
     )
 
 
-def measure_job(kind: str, job: Job, *, num_steps: int) -> dict[str, Any]:
+def find_device() -> torch.device:
+    """Return the GPU, or else the CPU."""
+    return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+
+
+def measure_job(kind: str, job: Job, *, num_steps: int, dtype: torch.dtype) -> dict[str, Any]:
     """Return median step time, peak memory of the device and operations of one step."""
-    device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
-    policy = build_policy(job, device=device)
+    device = find_device()
+    policy = build_policy(job, device=device, dtype=dtype)
     tokenizer = getattr(policy[1], "tokenizer", policy[1])
     total = num_steps + NUM_WARM_UP
     rows = make_rows(job.shape, tokenizer, num_steps=total, picture_size=job.picture)
@@ -175,11 +179,9 @@ def measure_job(kind: str, job: Job, *, num_steps: int) -> dict[str, Any]:
     }
 
 
-def measure_peak_flops_per_s() -> float:
+def measure_peak_flops_per_s(dtype: torch.dtype) -> float:
     """Return the rate of matrix products of this machine, in operations per second."""
-    if torch.cuda.is_available():
-        return measure_flops_per_s(8192, torch.bfloat16, torch.device("cuda"))
-    return measure_flops_per_s(512, torch.float32, torch.device("cpu"))
+    return measure_flops_per_s(8192 if torch.cuda.is_available() else 512, dtype, find_device())
 
 
 def describe_hardware() -> str:
@@ -195,7 +197,7 @@ def describe_hardware() -> str:
 def measure_apart(kind: str, name: str, options: argparse.Namespace) -> dict[str, Any]:
     """Return what a fresh process measured, or why it failed."""
     command = [sys.executable, __file__, "--only", kind, name, "--steps", str(options.steps)]
-    command += ["--tiny"] if options.tiny else []
+    command += ["--dtype", options.dtype, *(["--tiny"] if options.tiny else [])]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     lines = (done.stderr if done.returncode else done.stdout).strip().splitlines() or ["no output"]
     return {"failed": lines[-1]} if done.returncode else json.loads(lines[-1])
@@ -228,28 +230,31 @@ def main(given: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--tiny", action="store_true", help="tiny models, for a test on a CPU")
     parser.add_argument("--steps", type=int, default=5, help="measured steps of each trainer")
+    parser.add_argument("--dtype", choices=("float32", "bfloat16"), default="bfloat16")
+    parser.add_argument("--shapes", nargs="+", choices=JOBS, help="of the table; all")
     parser.add_argument("--json", type=Path, help="write the numbers there")
     parser.add_argument("--only", nargs=2, metavar=("KIND", "SHAPE"), help=argparse.SUPPRESS)
     options = parser.parse_args(given)
     jobs = TINY_JOBS if options.tiny else JOBS
+    dtype = getattr(torch, options.dtype)
     if options.only:
         kind, name = options.only
         with silence_libraries():
-            print(json.dumps(measure_job(kind, jobs[name], num_steps=options.steps)))
+            print(json.dumps(measure_job(kind, jobs[name], num_steps=options.steps, dtype=dtype)))
         return
     if not (options.tiny or torch.cuda.is_available()):
         raise SystemExit("no GPU here; --tiny runs tiny models on the CPU")
-    peak = measure_peak_flops_per_s()
+    peak = measure_peak_flops_per_s(dtype)
     print(
         f"{describe_hardware()}; matrix products {peak / 1e12:.3g} TFLOP/s\n\n{HEADER}", flush=True
     )
     rows = {}
-    for name in jobs:
+    for name in [name for name in jobs if name in (options.shapes or jobs)]:
         found = [measure_apart(kind, name, options) for kind in ("trl", "groupwise")]
         print(write_row(name, *found, peak), flush=True)
         rows[name] = dict(zip(("trl", "groupwise"), found, strict=True))
         if options.json:
-            values = {"peak_flops_per_s": peak, "rows": rows}
+            values = {"dtype": options.dtype, "peak_flops_per_s": peak, "rows": rows}
             write_json(options.json, {**values, "machine": describe_machine()})
 
 

@@ -3,7 +3,7 @@
     python benchmarks/screens_gpu.py --json benchmarks/results/screens_gpu.json
     python benchmarks/screens_gpu.py --tiny
 
-A model of the sizes of Qwen2.5-VL-3B with random weights in bfloat16 stands behind
+A model of the sizes of Qwen2.5-VL-3B with random weights stands behind
 ``POST /v1/screens`` of a real server on loopback, as ``on_task --config qwen2.5-vl-3b`` asks it,
 and is asked about drawn screens of 1280 x 720 pixels, one by one and by several askers at once.
 Random weights never end an answer: each has as many tokens as may be, the slowest case. With
@@ -29,7 +29,7 @@ import httpx2
 import numpy as np
 import torch
 import uvicorn
-from grpo_gpu import JOBS, TINY_JOBS, build_policy
+from grpo_gpu import JOBS, TINY_JOBS, build_policy, find_device
 
 from groupwise.core import describe_machine, load_config, write_json
 from groupwise.flow.prediction import PolicyPredictor
@@ -63,15 +63,15 @@ class Shelf:
         return "random weights"
 
 
-def write_base(folder: Path, *, is_tiny: bool) -> None:
+def write_base(folder: Path, *, is_tiny: bool, dtype: str) -> None:
     """Write the model and its processor as a folder that ``from_pretrained`` loads."""
-    device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
-    model, processor = build_policy((TINY_JOBS if is_tiny else JOBS)["image-3b"], device=device)
+    job = (TINY_JOBS if is_tiny else JOBS)["image-3b"]
+    model, processor = build_policy(job, device=find_device(), dtype=getattr(torch, dtype))
     model.unload().save_pretrained(folder)
     processor.save_pretrained(folder)
 
 
-def open_predictor(base: Path) -> PolicyPredictor:
+def open_predictor(base: Path, dtype: str) -> PolicyPredictor:
     """Return what ``serve`` would ask."""
     recipe = find_recipe("on_task")
     config: Any = load_config(
@@ -79,7 +79,7 @@ def open_predictor(base: Path) -> PolicyPredictor:
         find_config(recipe, "qwen2.5-vl-3b"),
         overrides=[
             f"model.base={base}",
-            f"model.dtype={'bfloat16' if torch.cuda.is_available() else 'float32'}",
+            f"model.dtype={dtype}",
             "rewards.visual_verifier=0",
             "visual_verifier.is_baseline=false",
         ],
@@ -149,17 +149,18 @@ def main() -> None:
     """Ask, and print what came of it."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--tiny", action="store_true")
+    parser.add_argument("--dtype", choices=("float32", "bfloat16"), default="bfloat16")
     parser.add_argument("--screens", type=int, default=200)
     parser.add_argument("--json", type=Path)
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as name:
         base, uploads = Path(name, "base"), Path(name, "uploads")
         uploads.mkdir()
-        write_base(base, is_tiny=options.tiny)
-        with serve(open_predictor(base), uploads) as url:
+        write_base(base, is_tiny=options.tiny, dtype=options.dtype)
+        with serve(open_predictor(base, options.dtype), uploads) as url:
             bodies = draw_bodies(options.screens)
             rows = [ask(url, bodies, at_once) for at_once in (1, 8)]
-    report = {"aim_ms": AIM_MS, "is_tiny": options.tiny, "rows": rows}
+    report = {"aim_ms": AIM_MS, "is_tiny": options.tiny, "dtype": options.dtype, "rows": rows}
     print(json.dumps(report, indent=2))
     if options.json:
         write_json(options.json, {**report, **describe_machine()})

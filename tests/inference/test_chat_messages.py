@@ -35,3 +35,16 @@ def test_what_every_server_reads_alike_is_sent_as_it_is(tmp_path):
     for kind in ("jpeg", "grey", "webp"):
         content = base64.b64decode(encode_picture(kinds[kind]).partition(",")[2])
         assert content == kinds[kind].path.read_bytes(), kind
+
+
+@pytest.mark.parametrize("kind", ["jpeg", "grey", "turned"])
+def test_a_picture_beyond_the_limit_is_sent_within_it(tmp_path, kind):
+    kinds = save_kinds(draw(tmp_path / "base.png", (60, 40)))
+    sent = open_sent(encode_picture(kinds[kind], max_pixels=600))
+    whole = open_sent(encode_picture(kinds[kind], max_pixels=2400))
+    assert 500 < sent.width * sent.height <= 600 < 2400 == whole.width * whole.height
+    assert (sent.width > sent.height) == (whole.width > whole.height)
+
+
+def open_sent(url):
+    return Image.open(io.BytesIO(base64.b64decode(url.partition(",")[2])))

@@ -19,10 +19,12 @@ from groupwise.core import ConfigError, DataError, Message, make_example, read_p
 from groupwise.inference import (
     LimitSettings,
     RequestError,
+    ResponderSettings,
     RetrySettings,
     Sampling,
     ServerEngine,
     ServerSettings,
+    open_responder,
     run_on_shared_loop,
 )
 from groupwise.inference.chat import (
@@ -447,3 +449,15 @@ def test_the_identity_says_what_answers_depend_on(server):
         "first_tokens": "by spelling, 5 listed",
     }
     assert make_engine(server, url="http://127.0.0.1:1/v1").identity["model"] == MODEL
+    limited = ResponderSettings(server=engine.settings, max_pixels=900)
+    assert open_responder(limited).identity == {**engine.identity, "max_pixels": "900"}
+
+
+def test_a_picture_is_sent_within_the_limit_of_pixels(server, tmp_path):
+    Image.new("RGB", (60, 40), "red").save(tmp_path / "red.png")
+    asked = make_example([Message("user", [read_picture(tmp_path / "red.png")])], cluster="g")
+    settings = ResponderSettings(server=make_engine(server).settings, max_pixels=900)
+    respond(open_responder(settings), asked)
+    [shown] = server.asked[0]["messages"][0]["content"]
+    sent = Image.open(io.BytesIO(base64.b64decode(shown["image_url"]["url"].partition(",")[2])))
+    assert sent.size == (36, 24)

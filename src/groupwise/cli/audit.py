@@ -1,7 +1,8 @@
 """``groupwise audit``: look for what would make a result wrong, before training."""
 
+import json
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.console import Console
@@ -19,7 +20,14 @@ from groupwise.cli.run import (
     resolve_config,
     say_of_step,
 )
-from groupwise.core import Config, ConfigError, GroupwiseError, read_json
+from groupwise.core import (
+    Config,
+    ConfigError,
+    GroupwiseError,
+    dump_config,
+    load_config,
+    read_json,
+)
 from groupwise.pipeline import (
     AUDIT_REWARDS,
     Recipe,
@@ -27,8 +35,12 @@ from groupwise.pipeline import (
     run_recipe,
 )
 
+if TYPE_CHECKING:
+    from groupwise.flow import Replay
+
 _AUDIT_DATA = "audit"
 _MAX_SHOWN = 3
+_MAX_CHARACTERS = 200
 
 audit_app = typer.Typer(help="Look for what would make a result wrong.", no_args_is_help=True)
 
@@ -86,6 +98,54 @@ def rewards(
     typer.echo(f"written: {path}")
     if _has_errors(folder / AUDIT_REWARDS):
         raise typer.Exit(1)
+
+
+@audit_app.command()
+def replay(
+    run: Annotated[Path, typer.Argument(metavar="RUN", help="A run with recorded completions.")],
+    *,
+    settings: Settings = None,
+    debug: Debug = False,
+) -> None:
+    """Run the rewards of a config, or of edited code, on what a training has sampled.
+
+    No model is loaded but a judge's. Train with `--set grpo.record_rollouts=true` first.
+    """
+    from groupwise.flow import open_run, replay_rewards
+
+    found = open_run(run)
+    kind = found.recipe.load_config_type()
+    config = load_config(kind, dump_config(found.config), overrides=settings or [])
+    replayed = replay_rewards(found, config)
+    if replayed.num_unknown:
+        typer.echo(f"left out: {replayed.num_unknown:,} of other data", err=True)
+    _print_replay(replayed)
+
+
+def _print_replay(replayed: "Replay") -> None:
+    """Print a line per part, under it the first completions that earn something else now."""
+    table = Table("part", "n", "same", "different", "unscored", "mean", box=None)
+    for part in replayed.list_parts():
+        num = len(part.before)
+        unscored, mean = (
+            "{} -> {}".format(*pair) for pair in (part.count_unscored(), map(_show, part.average()))
+        )
+        counts = map(str, (num, part.num_same, num - part.num_same))
+        table.add_row(part.name, *counts, unscored, mean)
+    console = Console(highlight=False, markup=False, soft_wrap=True)
+    console.print(table)
+    pairs = zip(replayed.rollouts, replayed.scores, strict=True)
+    unlike = [(old, new) for old, new in pairs if old.score.value != new.value]
+    for old, new in unlike[:_MAX_SHOWN]:
+        change = f"{_show(old.score.value)} -> {_show(new.value)}"
+        text = json.dumps(old.completion.text, ensure_ascii=False)[:_MAX_CHARACTERS]
+        console.print(f"\nstep {old.step}, example {old.example}: {change}\n  {text}")
+        if new.reason:
+            console.print(f"  {new.reason}")
+
+
+def _show(value: float | None) -> str:
+    return "unscored" if value is None else f"{value:.4g}"
 
 
 def _print_baselines(recipe: Recipe[Any], config: Config, folder: Path) -> None:

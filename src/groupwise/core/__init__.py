@@ -95,6 +95,7 @@ from groupwise.core.pictures import (
     open_lazily,
     open_picture,
     shows_as_it_is,
+    shrink_picture,
     store_picture,
     wait_to_decode,
 )
@@ -197,6 +198,7 @@ __all__ = [
     "seed_everything",
     "share_cpus",
     "shows_as_it_is",
+    "shrink_picture",
     "split_opening",
     "start_child",
     "stop_children",

@@ -125,13 +125,18 @@ def store_picture(picture: Picture, path: Path, *, max_pixels: int) -> Picture:
     Raises:
         DataError: if the picture cannot be decoded.
     """
-    opened = open_picture(picture)
-    size = _fit_size(opened.size, max_pixels)
-    if size != opened.size:
-        opened = opened.resize(size, Image.Resampling.LANCZOS, reducing_gap=3.0)
+    opened = shrink_picture(open_picture(picture), max_pixels)
     path.parent.mkdir(parents=True, exist_ok=True)
     opened.save(path, format="PNG", compress_level=1)
     return read_picture(path)
+
+
+def shrink_picture(opened: Image.Image, max_pixels: int) -> Image.Image:
+    """Return a picture with at most ``max_pixels`` pixels, itself if it has no more."""
+    size = _fit_size(opened.size, max_pixels)
+    if size == opened.size:
+        return opened
+    return opened.resize(size, Image.Resampling.LANCZOS, reducing_gap=3.0)
 
 
 def _fit_size(size: tuple[int, int], max_pixels: int) -> tuple[int, int]:

@@ -18,6 +18,7 @@ from groupwise.flow.prediction import (
 from groupwise.flow.preparing import build_base, rate_baselines
 from groupwise.flow.preview import estimate_picture
 from groupwise.flow.recipe import make_recipe
+from groupwise.flow.replaying import Replay, ReplayedPart, replay_rewards
 from groupwise.flow.running import run
 from groupwise.flow.served import Served, is_loop, open_served, read_served, write_served
 from groupwise.flow.settings import DataSettings, EvaluationSettings, FlowConfig, RunConfig
@@ -44,6 +45,8 @@ __all__ = [
     "PolicyPredictor",
     "PredictionSummary",
     "RebuiltRewards",
+    "Replay",
+    "ReplayedPart",
     "RunConfig",
     "RunSource",
     "Served",
@@ -75,6 +78,7 @@ __all__ = [
     "rate_baselines",
     "read_served",
     "read_temperatures",
+    "replay_rewards",
     "run",
     "run_grpo",
     "share_run",

@@ -10,6 +10,7 @@ import math
 from collections.abc import Collection, Mapping
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
+from functools import partial
 from typing import Any, TypeGuard, cast
 
 from groupwise.core import (
@@ -20,6 +21,7 @@ from groupwise.core import (
     open_lazily,
     open_picture,
     shows_as_it_is,
+    shrink_picture,
 )
 from groupwise.inference.responder import Reply, RequestCause, RequestError, TokenChance, Usage
 from groupwise.models import build_messages
@@ -27,22 +29,27 @@ from groupwise.models import build_messages
 _TYPES = {"PNG": "image/png", "JPEG": "image/jpeg", "WEBP": "image/webp"}
 
 
-def build_chat_messages(example: Example, *, lead: str = "") -> list[dict[str, Any]]:
+def build_chat_messages(
+    example: Example, *, lead: str = "", max_pixels: int | None = None
+) -> list[dict[str, Any]]:
     """Return the prompt as messages; a lead is the beginning of the assistant's turn.
+
+    Pictures are scaled down to ``max_pixels`` (None: sent as they are).
 
     Raises:
         DataError: if a picture cannot be read or is no longer the one that the example names.
     """
-    messages = build_messages(example, show=_show_as_url)
+    messages = build_messages(example, show=partial(_show_as_url, max_pixels))
     if lead:
         messages.append({"role": "assistant", "content": lead})
     return messages
 
 
-def encode_picture(picture: Picture) -> str:
+def encode_picture(picture: Picture, *, max_pixels: int | None = None) -> str:
     """Return a picture as a data URL: its own bytes where every server reads them as we do.
 
-    A picture that has to be turned upright or converted (see ``convert_picture``) becomes a PNG.
+    A picture that has to be turned upright, converted (see ``convert_picture``) or scaled down to
+    ``max_pixels`` becomes a PNG.
 
     Raises:
         DataError: if it cannot be read, or its bytes are not those of its digest.
@@ -50,10 +57,11 @@ def encode_picture(picture: Picture) -> str:
     content = read_picture_bytes(picture)
     with open_lazily(picture.path, content) as opened:
         media_type = _TYPES.get(opened.format or "")
-        is_plain = shows_as_it_is(opened)
+        limit = max_pixels or opened.width * opened.height
+        is_plain = shows_as_it_is(opened) and opened.width * opened.height <= limit
     if media_type is None or not is_plain:
         stream = io.BytesIO()
-        open_picture(picture).save(stream, format="PNG", compress_level=1)
+        shrink_picture(open_picture(picture), limit).save(stream, format="PNG", compress_level=1)
         content, media_type = stream.getvalue(), "image/png"
     return f"data:{media_type};base64,{base64.b64encode(content).decode()}"
 
@@ -76,8 +84,9 @@ def read_picture_bytes(picture: Picture) -> bytes:
     return content
 
 
-def _show_as_url(picture: Picture) -> dict[str, Any]:
-    return {"type": "image_url", "image_url": {"url": encode_picture(picture)}}
+def _show_as_url(max_pixels: int | None, picture: Picture) -> dict[str, Any]:
+    url = encode_picture(picture, max_pixels=max_pixels)
+    return {"type": "image_url", "image_url": {"url": url}}
 
 
 _SHOWN = 200

@@ -31,18 +31,28 @@ class LocalResponder:
         engine: what answers; its policy must not change while this is in use.
         model: name of the model in versions and reports.
         revision: of its weights; None: the digest of the weights, computed now.
+        max_pixels: of a picture, as its policy was loaded; None: as its processor says.
     """
 
-    def __init__(self, engine: LocalEngine, *, model: str, revision: str | None = None) -> None:
+    def __init__(
+        self,
+        engine: LocalEngine,
+        *,
+        model: str,
+        revision: str | None = None,
+        max_pixels: int | None = None,
+    ) -> None:
         self.engine = engine
         self._identity = {"model": model, "revision": revision or digest_weights(engine)}
+        if max_pixels is not None:  # left out otherwise: what was kept before is found
+            self._identity["max_pixels"] = str(max_pixels)
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="local-model")
         self._queue: list[_Waiting] = []
         self._worker: asyncio.Task[None] | None = None
 
     @property
     def identity(self) -> Mapping[str, str | None]:
-        """Model and revision."""
+        """Model, revision and pixels."""
         return dict(self._identity)
 
     @on_shared_loop

@@ -18,8 +18,9 @@ class ResponderSettings(Config):
         server: where a model is served instead.
         tokenizer: folder or hub id of the served model's tokenizer, if at hand: the first tokens
             of labels are then known.
-        dtype, batch_size, max_pixels: of a model in this process; pictures are scaled down to at
-            most so many pixels (None: as its processor says).
+        dtype, batch_size: of a model in this process.
+        max_pixels: pictures are scaled down to at most so many, before they are sent to a server
+            (None: as the model's processor says).
         device_map: ``auto`` spreads it over all GPUs, then memory and the disk, where one device
             is too small for it; None: one device.
     """
@@ -52,7 +53,11 @@ def open_responder(settings: ResponderSettings) -> Responder:
         from groupwise.inference.server import ServerEngine
 
         assert settings.server is not None
-        return ServerEngine(settings.server, tokenizer=_load_tokenizer(settings.tokenizer))
+        return ServerEngine(
+            settings.server,
+            tokenizer=_load_tokenizer(settings.tokenizer),
+            max_pixels=settings.max_pixels,
+        )
     # Behind the server's branch: another trainer's environment may lack what these need.
     from groupwise.inference.local import LocalEngine
     from groupwise.inference.local_responder import LocalResponder
@@ -65,7 +70,8 @@ def open_responder(settings: ResponderSettings) -> Responder:
         device_map=settings.device_map,
     )
     engine = LocalEngine(policy, batch_size=settings.batch_size)
-    return LocalResponder(engine, model=Path(settings.model).name)
+    name = Path(settings.model).name
+    return LocalResponder(engine, model=name, max_pixels=settings.max_pixels)
 
 
 def _load_tokenizer(name: str | None) -> Any:

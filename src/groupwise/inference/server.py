@@ -35,15 +35,21 @@ class ServerEngine:
         settings: where and how.
         tokenizer: the served model's, if it is at hand: the first tokens of labels are then
             known and need not be told from their spelling.
+        max_pixels: pictures are scaled down to at most so many before they are sent.
 
     Raises:
         ConfigError: if the key's environment variable is not set.
     """
 
     def __init__(
-        self, settings: ServerSettings, *, tokenizer: "PreTrainedTokenizerBase | None" = None
+        self,
+        settings: ServerSettings,
+        *,
+        tokenizer: "PreTrainedTokenizerBase | None" = None,
+        max_pixels: int | None = None,
     ) -> None:
         self.settings = settings
+        self._max_pixels = max_pixels
         self._tokenizer = tokenizer
         self._headers = _read_key(settings.api_key_variable)
         self._client: httpx2.AsyncClient | None = None
@@ -51,7 +57,7 @@ class ServerEngine:
 
     @property
     def identity(self) -> Mapping[str, str | None]:
-        """Model, revision, extras, how first tokens are found; the address plays no part."""
+        """Model, revision, extras, pixels, how first tokens are found; not the address."""
         found = "by spelling" if self._tokenizer is None else "by tokenizer"
         sent = self.settings.extras
         return {
@@ -60,6 +66,7 @@ class ServerEngine:
             "first_tokens": f"{found}, {self.settings.top_log_probs} listed",
             # Left out where there are none: what was kept before there were extras is found.
             **({"extras": json.dumps(sent, sort_keys=True)} if sent else {}),
+            **({"max_pixels": str(self._max_pixels)} if self._max_pixels else {}),
         }
 
     def generate(
@@ -197,7 +204,7 @@ class ServerEngine:
         if lead:
             asked |= {"add_generation_prompt": False, "continue_final_message": True}
         async with self._limiter.admit():
-            asked["messages"] = build_chat_messages(example, lead=lead)
+            asked["messages"] = build_chat_messages(example, lead=lead, max_pixels=self._max_pixels)
             body = await self._post(asked)
         replies = read_replies(body, num_choices=asked.get("n", 1))
         return [replace(reply, usage=self._price(reply.usage)) for reply in replies]

@@ -28,6 +28,7 @@ from groupwise.training.processes import (
     find_rank,
     is_first_process,
 )
+from groupwise.training.rollouts import ROLLOUTS, Rollout, read_rollouts
 from groupwise.training.rows import IGNORED, RowCollator, augment_picture
 from groupwise.training.settings import (
     GrpoSettings,
@@ -51,11 +52,13 @@ from groupwise.training.workspace import (
 
 __all__ = [
     "IGNORED",
+    "ROLLOUTS",
     "SHARDING",
     "GrpoSettings",
     "OnPolicyResult",
     "PictureAugmentation",
     "Place",
+    "Rollout",
     "RowCollator",
     "RowsOfEpoch",
     "SftRow",
@@ -89,6 +92,7 @@ __all__ = [
     "mark_complete",
     "preview_grpo",
     "preview_memory",
+    "read_rollouts",
     "read_step",
     "remove_checkpoints",
     "score_alone",

@@ -39,6 +39,7 @@ from groupwise.training.grpo_rows import (
 from groupwise.training.grpo_trainer import build_vllm_arguments, make_grpo_trainer
 from groupwise.training.memory.taken import MemoryFile
 from groupwise.training.processes import divide_batch, is_first_process
+from groupwise.training.rollouts import ROLLOUTS, RolloutLog
 from groupwise.training.selection import open_looks
 from groupwise.training.settings import GrpoSettings
 from groupwise.training.sharding import WholeModel
@@ -46,6 +47,7 @@ from groupwise.training.trackers import Trackers
 from groupwise.training.workspace import (
     Workspace,
     find_start,
+    read_step,
     remove_checkpoints,
     write_grpo_budget,
 )
@@ -130,7 +132,13 @@ def train_grpo(
     model = policy.model = prepare_trainable(
         policy.model, settings.trainable, processor=policy.processor
     )
-    reward = RewardFunction(examples, rewards, end_token_ids=policy.end_token_ids)
+    start = find_start(workspace.folder)
+    reward = RewardFunction(
+        examples,
+        rewards,
+        end_token_ids=policy.end_token_ids,
+        log=_open_rollouts(settings, workspace, step=0 if start is None else read_step(start)),
+    )
     shown = {name: _RENAMED[name] for name in _SHOWN}
     trackers = Trackers(settings.report_to if is_first_process() else ())
     whole = WholeModel(model)
@@ -160,7 +168,7 @@ def train_grpo(
         resolved = {**_describe_resolved(trainer.args), "prompts_left_out_per_epoch": num_left_out}
         if is_first_process():
             write_json(workspace.folder / "resolved.json", resolved)
-        trainer.train(resume_from_checkpoint=find_start(workspace.folder))
+        trainer.train(resume_from_checkpoint=start)
         model = policy.model = whole.fill(trainer)
     if is_first_process():
         write_grpo_budget(
@@ -174,6 +182,15 @@ def train_grpo(
         remove_checkpoints(workspace.folder)
     model.eval()
     return policy
+
+
+def _open_rollouts(settings: GrpoSettings, workspace: Workspace, *, step: int) -> RolloutLog | None:
+    """Return where the first process keeps what is sampled from a step on; None: nowhere."""
+    if not (settings.record_rollouts and is_first_process()):
+        return None
+    log = RolloutLog(workspace.folder / ROLLOUTS)
+    log.start(step)
+    return log
 
 
 def _check_prompts(examples: Sequence[Example], *, num_needed: int) -> None:

@@ -14,6 +14,7 @@ from groupwise.models import build_messages
 from groupwise.rewards import RewardSet
 from groupwise.training.facts import FactCounts
 from groupwise.training.processes import ask_first, count_processes, find_rank
+from groupwise.training.rollouts import RolloutLog
 
 
 def lay_out_prompts(
@@ -113,6 +114,7 @@ class RewardFunction:
         examples: looked up by the ``place`` of a row.
         rewards: what scores; None in processes that are not the first.
         end_token_ids: a completion that does not end with one of them was truncated.
+        log: of what is scored; None: it is not kept.
 
     Attributes:
         facts: what this process's rewards told since ``tell_facts``.
@@ -126,7 +128,9 @@ class RewardFunction:
         rewards: RewardSet | None,
         *,
         end_token_ids: Sequence[int],
+        log: RolloutLog | None = None,
     ) -> None:
+        self.log = log
         self.examples = examples
         self.rewards = rewards
         self.end_token_ids = frozenset(end_token_ids)
@@ -149,6 +153,7 @@ class RewardFunction:
         completion_ids: Sequence[list[int]],
         place: Sequence[int],
         log_metric: Callable[[str, float], None],
+        trainer_state: Any = None,
         **_: Any,
     ) -> list[float | None]:
         """Return one value in [0, 1] per completion, or None where nothing could be scored."""
@@ -159,20 +164,25 @@ class RewardFunction:
             for index, messages, ids in zip(place, completions, completion_ids, strict=True)
         ]
         parts = gather_object([sampled])
-        values = ask_first(lambda: self._score(parts, log_metric))
+        step = trainer_state.global_step if trainer_state else 0
+        values = ask_first(lambda: self._score(parts, log_metric, step=step))
         return values[find_rank()]
 
     def _score(
         self,
         parts: Sequence[Sequence[tuple[int, Completion]]],
         log_metric: Callable[[str, float], None],
+        *,
+        step: int,
     ) -> list[list[float | None]]:
         """Return the values of what each process has sampled: places of examples, completions."""
         assert self.rewards is not None
         sampled = [pair for part in parts for pair in part]
-        scores = self.rewards.score_batch(
-            [self.examples[index] for index, _ in sampled], [one for _, one in sampled]
-        )
+        examples = [self.examples[index] for index, _ in sampled]
+        completions = [one for _, one in sampled]
+        scores = self.rewards.score_batch(examples, completions)
+        if self.log is not None:
+            self.log.write(step, examples, completions, scores)
         self._log(self.rewards, scores, log_metric)
         self.facts.add(score.facts for score in scores)
         values = iter([score.value for score in scores])

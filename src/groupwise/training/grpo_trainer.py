@@ -2,7 +2,7 @@
 
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -69,13 +69,15 @@ def name_missing_server(settings: VllmSettings | None) -> Iterator[None]:
 def _check_machine(settings: VllmSettings) -> None:
     from trl.import_utils import is_vllm_available
 
+    if settings.sends == "adapter":
+        return
     if not is_vllm_available():
         raise TrainingError("grpo.vllm needs vLLM, which is not installed", fix=_INSTALL)
     if settings.mode == "server" and not torch.cuda.is_available():
         raise TrainingError(
             "a vLLM server takes new weights over NCCL, from a CUDA device only",
             got="a machine without one",
-            fix="set grpo.vllm.mode to colocate, or leave grpo.vllm out",
+            fix="set grpo.vllm.sends to adapter or mode to colocate, or leave grpo.vllm out",
         )
 
 
@@ -99,6 +101,7 @@ def make_grpo_trainer(
 
     from groupwise.training.fast.refill import RefillingTrainer
     from groupwise.training.fast.trainer import FastGRPOTrainer
+    from groupwise.training.fast.vllm_check import check_sampler
 
     trainable = list_trainable(policy.model)
     base: Any = FastGRPOTrainer
@@ -116,6 +119,7 @@ def make_grpo_trainer(
             batch = super()._generate_and_score_completions(inputs)
             duration_s = time.perf_counter() - started
             restore_trainable(policy.model, trainable)
+            check_sampler(self, batch, settings.vllm)
             num_tokens = int(self.accelerator.reduce(batch["completion_mask"].sum(), "sum"))
             self._metrics["train"]["tokens_per_s"].append(num_tokens / duration_s)
             if settings.temperature_warmup is not None:
@@ -135,7 +139,7 @@ def make_grpo_trainer(
         def create_model_card(self, *_: Any, **__: Any) -> None:
             pass
 
-    with name_missing_server(settings.vllm):
+    with name_missing_server(settings.vllm), _prepare_vllm(settings.vllm, policy, named["args"]):
         trainer = _Trainer(speed=settings.speed, **named)
     if trainer.ref_model is not None:
         project_patches_fast(trainer.ref_model)
@@ -143,6 +147,18 @@ def make_grpo_trainer(
     _complete_reference(policy.model)
     restore_trainable(policy.model, trainable)
     return trainer
+
+
+def _prepare_vllm(
+    settings: VllmSettings | None, policy: Policy, arguments: Any
+) -> AbstractContextManager[None]:
+    """Return within what a trainer has to be made for its vLLM to be as the settings say."""
+    from groupwise.training.fast.vllm_adapters import send_adapters
+    from groupwise.training.fast.vllm_pictures import forward_limits
+
+    if settings is not None and settings.sends == "adapter":
+        return send_adapters(Path(arguments.output_dir))
+    return forward_limits(policy.processor)
 
 
 def _collect_candidates(

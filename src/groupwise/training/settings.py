@@ -12,6 +12,7 @@ Tracker = Literal["tensorboard", "wandb", "mlflow", "trackio"]
 
 _LOGGED = Harmless("what is logged or kept: training does not see it", "日志与保存：不影响训练")
 _SAME = Harmless("computed in another way with the same result", "计算方式不同，结果相同")
+_GUARD = Harmless("what a training is stopped by: the result is the same", "训练何时停止：结果不变")
 _PLACE = Place("where a server is reached or how it is sized", "服务器地址或资源设置")
 
 
@@ -159,11 +160,17 @@ class VllmSettings(Config):
 
     A server is started beforehand, on other GPUs than the training's, from the folder of the model
     that GRPO starts from: ``VLLM_SERVER_DEV_MODE=1 vllm serve MODEL --weight-transfer-config
-    '{"backend": "nccl"}' --logprobs-mode processed_logprobs``. vLLM computes a float32 policy in
-    bfloat16.
+    '{"backend": "nccl"}' --logprobs-mode processed_logprobs``. With ``sends: adapter`` it may run
+    anywhere where it reads the folder of the run at the same place, and is started with
+    ``VLLM_SERVER_DEV_MODE=1 VLLM_ALLOW_RUNTIME_LORA_UPDATING=1 vllm serve MODEL --enable-lora
+    --max-lora-rank RANK --logprobs-mode processed_logprobs``. vLLM computes a float32 policy in
+    bfloat16. A server that is asked about pictures also needs ``--enable-scale-out``.
 
     Attributes:
         mode: ``colocate``: inside the training process, on its GPU; ``server``: by a server.
+        sends: what a server gets before each round: all ``weights`` with the adapter merged into
+            them, from a CUDA device over NCCL; or the ``adapter`` of a LoRA policy through the
+            folder of the run, under a name that the server has to say in each answer.
         base_url: of the server.
         weights_port: of this machine; weights go over it to the server.
         server_timeout_s: how long to wait for a server that is not up yet.
@@ -176,9 +183,12 @@ class VllmSettings(Config):
             weighted by their ratio, of each token or of the whole completion, and ratios beyond
             the limits are cut to them (truncate) or not trained on (mask). None: no weights.
         ratio_min, ratio_max: the limits; None: none.
+        max_logprob_gap: mean difference of the log-probabilities of a round's tokens, in nats,
+            beyond which its weights are taken for others and training ends; None: never.
     """
 
     mode: Literal["colocate", "server"] = "colocate"
+    sends: Annotated[Literal["weights", "adapter"], _SAME] = "weights"
     base_url: Annotated[str, _PLACE] = "http://127.0.0.1:8000"
     weights_port: Annotated[int, _PLACE] = Field(default=51216, ge=1, le=65535)
     server_timeout_s: Annotated[float, _PLACE] = Field(default=240.0, gt=0, le=604_800)
@@ -191,10 +201,11 @@ class VllmSettings(Config):
     ) = "sequence_mask"
     ratio_min: float | None = Field(default=None, ge=0)
     ratio_max: float | None = Field(default=3.0, gt=0)
+    max_logprob_gap: Annotated[float | None, _GUARD] = Field(default=0.1, gt=0)
 
     @model_validator(mode="after")
     def _check_mode(self) -> Self:
-        served = {"base_url", "weights_port", "server_timeout_s"}
+        served = {"sends", "base_url", "weights_port", "server_timeout_s"}
         own = {"gpu_memory_share", "tensor_parallel_size", "sleep", "max_model_length"}
         other = own if self.mode == "server" else served
         fields = type(self).model_fields
@@ -269,6 +280,7 @@ class GrpoSettings(TrainerSettings):
             only has the upper limit.
         refill: what takes the place of groups without a gradient; None: nothing does.
         speed: what is computed once per prompt instead of once per completion.
+        record_rollouts: keep all completions and scores, for ``groupwise audit replay``.
         vllm: sample with vLLM; None: with Transformers.
     """
 
@@ -290,12 +302,15 @@ class GrpoSettings(TrainerSettings):
     clip_high: float = Field(default=0.2, gt=0)
     refill: RefillSettings | None = None
     speed: Annotated[SpeedSettings, _SAME] = SpeedSettings()
+    record_rollouts: Annotated[bool, _LOGGED] = False
     vllm: VllmSettings | None = None
 
     @model_validator(mode="after")
     def _check_sampler(self) -> Self:
         if self.vllm is not None and self.trainable.method == "prompt":
             raise ValueError("vllm takes no vectors of virtual tokens: leave vllm out")
+        if self.vllm and self.vllm.sends == "adapter" and self.trainable.method != "lora":
+            raise ValueError("vllm.sends adapter needs trainable.method lora")
         return self
 
     @model_validator(mode="after")

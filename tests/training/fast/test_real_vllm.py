@@ -1,4 +1,4 @@
-"""A real vLLM inside the trainer's process, on a CPU: it samples from the adapted policy.
+"""A real vLLM on a CPU, in the trainer's process or behind a server: it samples from the policy.
 
 It wants an environment of its own (``examples/vllm/install.sh``) and has no TRL there: its
 interpreter runs a job that also sees the packages of this one.
@@ -6,9 +6,12 @@ interpreter runs a job that also sees the packages of this one.
 
 import json
 import os
+import re
+import socket
 import subprocess
 import sys
 import sysconfig
+import urllib.request
 from importlib.metadata import distribution
 from pathlib import Path
 
@@ -40,21 +43,65 @@ def paths(tmp_path):
     return f"{tmp_path / 'first'}:{Path(groupwise.__file__).parents[1]}", str(site)
 
 
-def test_a_real_vllm_samples_from_the_policy(text_folder, paths, tmp_path):
+@pytest.fixture
+def run_job(text_folder, paths, tmp_path):
+    def run(*more):
+        job = ROOT / "tests" / "fixtures" / "vllm_job.py"
+        quiet = {"VLLM_NO_USAGE_STATS": "1", "HF_HUB_OFFLINE": "1", "VLLM_CPU_KVCACHE_SPACE": "1"}
+        return subprocess.run(
+            [VENV / "bin" / "python", job, text_folder, tmp_path / "run", *paths, *more],
+            env=os.environ | quiet,
+            capture_output=True,
+            text=True,
+            timeout=900,
+            check=False,
+        )
+
+    return run
+
+
+def test_a_real_vllm_samples_from_the_policy(run_job, tmp_path):
     """Its log-probabilities are the trainer's, also after updates of the adapter."""
-    job = ROOT / "tests" / "fixtures" / "vllm_job.py"
-    output = tmp_path / "run"
-    quiet = {"VLLM_NO_USAGE_STATS": "1", "HF_HUB_OFFLINE": "1", "VLLM_CPU_KVCACHE_SPACE": "1"}
-    done = subprocess.run(
-        [VENV / "bin" / "python", job, text_folder, output, *paths],
-        env=os.environ | quiet,
-        capture_output=True,
-        text=True,
-        timeout=900,
-        check=False,
-    )
+    done = run_job()
     assert done.returncode == 0, done.stderr[-3000:]
-    result = json.loads((output / "result.json").read_text())
+    check_result(json.loads((tmp_path / "run" / "result.json").read_text()))
+
+
+def check_result(result):
     assert [row["logprob_gap_max"] < 1e-4 for row in result["rows"]] == [True] * 3
     assert result["rows"][-1]["kl"] > 0.1
     assert result["changed"] == []
+
+
+def test_weights_that_a_real_vllm_did_not_get_end_the_training(run_job):
+    done = run_job("loses")
+    assert "TrainingError: vLLM did not sample from the policy" in done.stderr
+
+
+@pytest.fixture
+def url(text_folder):
+    """A server that takes adapters; it ends with the test."""
+    options = ["--enable-lora", "--max-lora-rank", "8", "--logprobs-mode", "processed_logprobs"]
+    modes = {"VLLM_SERVER_DEV_MODE": "1", "VLLM_ALLOW_RUNTIME_LORA_UPDATING": "1"}
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = str(free.getsockname()[1])
+    with subprocess.Popen(
+        [ROOT / "examples/vllm/serve.sh", text_folder, port, *options],
+        env=os.environ | modes | {"VLLM_VENV": str(VENV)},
+        stdout=subprocess.PIPE,
+        text=True,
+    ) as script:
+        yield script.stdout.readline().split()[1]
+        script.terminate()
+
+
+def test_a_real_server_samples_with_each_adapter(fixtures, text_folder, url, tmp_path):
+    """Without vLLM or TRL's weight transfer in this environment."""
+    served = {"mode": "server", "sends": "adapter", "base_url": url}
+    check_result(fixtures("vllm_job").train(str(text_folder), tmp_path / "run", served))
+    with urllib.request.urlopen(f"{url}/v1/models") as answer:
+        base, adapter = (one["id"] for one in json.load(answer)["data"])
+    assert base == str(text_folder)
+    assert re.fullmatch("[0-9a-f]{32}", adapter)
+    assert not list((tmp_path / "run").glob("adapters-*/*"))

@@ -54,6 +54,7 @@ from groupwise.training.fast.support import (
     find_obstacle,
     keep_inputs_without_gradient,
 )
+from groupwise.training.fast.vllm_pictures import show_pictures
 from groupwise.training.fast.vllm_weights import send_merged
 from groupwise.training.on_policy import find_precision, find_resolution, use_plain_attention
 from groupwise.training.settings import SpeedSettings
@@ -88,8 +89,10 @@ class FastGRPOTrainer(ShardedTraining, _Base):
         self._sharing = Sharing()
         self._shares = speed.shared_prefix != "off" and self._install()
         self._samples_once = self._shares and speed.prefill_once and self._can_sample_once()
-        if self.use_vllm and hasattr(self.model, "peft_config"):
-            self._send_merged()
+        if self.use_vllm:
+            show_pictures(self.vllm_generation, self.processing_class)
+            if hasattr(self.model, "peft_config"):
+                self._send_merged()
 
     def _install(self) -> bool:
         """Make the models take a shared pass; return whether that is possible."""
