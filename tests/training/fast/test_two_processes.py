@@ -46,7 +46,7 @@ def two(text_folder, tmp_path_factory):
     return read_outcomes(names, made)
 
 
-def run_together(command, *, folder, num_processes=2):
+def run_together(command, *, folder, num_processes=2, **variables):
     """Run a program as processes that talk over the loopback; all end with this call."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
@@ -57,6 +57,7 @@ def run_together(command, *, folder, num_processes=2):
         "MASTER_PORT": str(port),
         "ACCELERATE_USE_CPU": "true",
         "OMP_NUM_THREADS": "1",
+        **variables,
     }
     logs = [folder / f"{rank}.log" for rank in range(num_processes)]
     children = []

@@ -7,7 +7,7 @@ log-probabilities come from, how completions are sampled, and which rows are sco
 import warnings
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from contextlib import nullcontext
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -58,7 +58,12 @@ from groupwise.training.fast.vllm_pictures import show_pictures
 from groupwise.training.fast.vllm_weights import send_merged
 from groupwise.training.on_policy import find_precision, find_resolution, use_plain_attention
 from groupwise.training.settings import SpeedSettings
-from groupwise.training.sharding import ShardedTraining, gather_head, gather_weights
+from groupwise.training.sharding import (
+    ShardedTraining,
+    gather_from_zero3,
+    gather_head,
+    gather_weights,
+)
 
 LogProbs = tuple[torch.Tensor, torch.Tensor | None, torch.Tensor | None]
 
@@ -109,9 +114,8 @@ class FastGRPOTrainer(ShardedTraining, _Base):
 
     def _find_obstacle(self, models: Sequence[Any]) -> str | None:
         """Return why prompts cannot be shared by these models in this training, or None."""
-        if self._dist.fsdp_version == 1 or self._dist.is_zero3:
-            name = "ZeRO-3" if self._dist.is_zero3 else "FSDP1"
-            return f"its weights are spread over processes by {name}; FSDP2 allows it"
+        if self._dist.fsdp_version == 1:
+            return "its weights are spread over processes by FSDP1; FSDP2 and ZeRO-3 allow it"
         for model in models:
             found = find_obstacle(find_backbone(model)) or find_adapter_obstacle(model)
             if found is not None:
@@ -327,9 +331,9 @@ class FastGRPOTrainer(ShardedTraining, _Base):
             chunks = split_groups(alive, scored.prompt_numbers, batch_size)
             parts = [scored.take(rows) for rows in chunks]
         new = self._list_new(model, parts)
-        is_spread = self._dist.is_fsdp
+        is_spread = self._dist.is_fsdp or self._dist.is_zero3
         some_are_new = is_spread and bool(self._gather(len(new)).any())
-        with gather_weights(model) if some_are_new else nullcontext():
+        with self._gather_weights(model) if some_are_new else nullcontext():
             fault = agree(self.accelerator, self._find_fault(model, new))
         if fault is not None:
             self._stop_sharing(fault)
@@ -347,6 +351,12 @@ class FastGRPOTrainer(ShardedTraining, _Base):
         ]
         old = self._micro_batch.get("old_per_token_logps")
         return *put_back(found, scored, unscored_log_probs=old), None
+
+    def _gather_weights(self, model: Any) -> AbstractContextManager[None]:
+        if not self._dist.is_zero3:
+            return gather_weights(model)
+        engine = model if model is self.ref_model else self.model_wrapped
+        return gather_from_zero3(engine, self.accelerator)
 
     def _share(self, model: Any, part: ScoredRows, *, is_reference: bool) -> Scores:
         backbone = self._backbones[-1 if is_reference else 0]
