@@ -169,6 +169,8 @@ class FlowConfig(RunConfig):
                 f"grpo.entropy_bonus {self.grpo.entropy_bonus} is a mean over each process's own "
                 "tokens; set it to 0"
             )
+        if self.grpo.ahead is not None:
+            problems.append("grpo.ahead samples for one process only; leave it out")
         if self.grpo.vllm is not None:
             problems.append("grpo.vllm samples for one process only; leave it out")
         return problems

@@ -99,15 +99,10 @@ def make_grpo_trainer(
     """
     from transformers import PrinterCallback
 
-    from groupwise.training.fast.refill import RefillingTrainer
-    from groupwise.training.fast.trainer import FastGRPOTrainer
     from groupwise.training.fast.vllm_check import check_sampler
 
     trainable = list_trainable(policy.model)
-    base: Any = FastGRPOTrainer
-    if settings.refill is not None:
-        base = RefillingTrainer
-        named["candidates"] = _collect_candidates(examples, settings, seed=seed)
+    base, more = _choose_trainer(examples, settings, seed=seed)
 
     class _Trainer(base):
         """Checks its first batch and writes no model card."""
@@ -119,7 +114,8 @@ def make_grpo_trainer(
             batch = super()._generate_and_score_completions(inputs)
             duration_s = time.perf_counter() - started
             restore_trainable(policy.model, trainable)
-            check_sampler(self, batch, settings.vllm)
+            if settings.ahead is None or self._step == 0:  # others are of weights that have moved
+                check_sampler(self, batch, settings.vllm)
             num_tokens = int(self.accelerator.reduce(batch["completion_mask"].sum(), "sum"))
             self._metrics["train"]["tokens_per_s"].append(num_tokens / duration_s)
             if settings.temperature_warmup is not None:
@@ -140,13 +136,30 @@ def make_grpo_trainer(
             pass
 
     with name_missing_server(settings.vllm), _prepare_vllm(settings.vllm, policy, named["args"]):
-        trainer = _Trainer(speed=settings.speed, **named)
+        trainer = _Trainer(speed=settings.speed, **more, **named)
     if trainer.ref_model is not None:
         project_patches_fast(trainer.ref_model)
     trainer.remove_callback(PrinterCallback)
     _complete_reference(policy.model)
     restore_trainable(policy.model, trainable)
     return trainer
+
+
+def _choose_trainer(
+    examples: Sequence[Example], settings: GrpoSettings, *, seed: int
+) -> tuple[Any, dict[str, Any]]:
+    """Return the class that samples as the settings say, and what it takes for that."""
+    if settings.refill is not None:
+        from groupwise.training.fast.refill import RefillingTrainer
+
+        return RefillingTrainer, {"candidates": _collect_candidates(examples, settings, seed=seed)}
+    if settings.ahead is not None:
+        from groupwise.training.fast.ahead import AheadTrainer
+
+        return AheadTrainer, {"ahead": settings.ahead}
+    from groupwise.training.fast.trainer import FastGRPOTrainer
+
+    return FastGRPOTrainer, {}
 
 
 def _prepare_vllm(

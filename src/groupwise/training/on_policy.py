@@ -12,7 +12,7 @@ another kernel, and as several copies, compared with other numbers of copies onl
 """
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from functools import partial
@@ -282,7 +282,7 @@ def check_on_policy(
         TrainingError: if the on-policy check fails.
     """
     mask = batch["completion_mask"].bool()
-    trained = _score_as_training(trainer, batch)[mask]
+    trained = score_as_training(trainer, batch)[mask]
     completions = zip(batch["completion_ids"], mask, strict=True)
     token_ids = [ids[kept].tolist() for ids, kept in completions]
     rows = [(example, ids) for example, ids in zip(examples, token_ids, strict=True) if ids]
@@ -309,7 +309,8 @@ def check_on_policy(
     )
 
 
-def _score_as_training(trainer: Any, batch: dict[str, Any]) -> torch.Tensor:
+def score_as_training(trainer: Any, batch: Mapping[str, Any]) -> torch.Tensor:
+    """Return log-probabilities of a batch's completions by the policy as it is, in its shape."""
     ids = torch.cat([batch["prompt_ids"], batch["completion_ids"]], dim=1)
     mask = torch.cat([batch["prompt_mask"], batch["completion_mask"]], dim=1)
     names = ("pixel_values", "image_grid_thw", "num_images", "mm_token_type_ids")

@@ -254,6 +254,35 @@ class RefillSettings(Config):
     first: Literal["any", "alive"] = "any"
 
 
+class AheadSettings(Config):
+    """Each round is sampled before the updates of the one before it, so one round off the policy.
+
+    With a vLLM server sampling and learning go on at once; in this process nothing is gained.
+    Where the policy that sampled is another than the one that an update starts from, losses are
+    weighted by the ratio of the two, and the update's own ratio is clipped as ever.
+
+    Source: the decoupled objective of Hilton et al. 2021 (2110.00641), as in AReaL (Fu et al. 2025,
+    2505.24298).
+
+    Attributes:
+        correction: the ratio of each token or of the whole completion; beyond the limit it is cut
+            to it (truncate) or the token or completion is not trained on (mask). None: no weights,
+            as if nothing had changed since.
+        ratio_max: the limit; None: none.
+    """
+
+    correction: (
+        Literal["sequence_mask", "sequence_truncate", "token_mask", "token_truncate"] | None
+    ) = "sequence_truncate"
+    ratio_max: float | None = Field(default=2.0, gt=0)
+
+    @model_validator(mode="after")
+    def _check_limit(self) -> Self:
+        if self.correction in ("sequence_truncate", "token_truncate") and self.ratio_max is None:
+            raise ValueError(f"ahead.correction {self.correction} needs ahead.ratio_max")
+        return self
+
+
 class GrpoSettings(TrainerSettings):
     """Group-relative policy optimisation.
 
@@ -279,6 +308,7 @@ class GrpoSettings(TrainerSettings):
         clip_low, clip_high: the ratio is clipped to [1 - clip_low, 1 + clip_high]; ``cispo``
             only has the upper limit.
         refill: what takes the place of groups without a gradient; None: nothing does.
+        ahead: sample a round before the updates of the one before it; None: after them.
         speed: what is computed once per prompt instead of once per completion.
         record_rollouts: keep all completions and scores, for ``groupwise audit replay``.
         vllm: sample with vLLM; None: with Transformers.
@@ -301,6 +331,7 @@ class GrpoSettings(TrainerSettings):
     clip_low: float = Field(default=0.2, gt=0)
     clip_high: float = Field(default=0.2, gt=0)
     refill: RefillSettings | None = None
+    ahead: AheadSettings | None = None
     speed: Annotated[SpeedSettings, _SAME] = SpeedSettings()
     record_rollouts: Annotated[bool, _LOGGED] = False
     vllm: VllmSettings | None = None
@@ -311,6 +342,20 @@ class GrpoSettings(TrainerSettings):
             raise ValueError("vllm takes no vectors of virtual tokens: leave vllm out")
         if self.vllm and self.vllm.sends == "adapter" and self.trainable.method != "lora":
             raise ValueError("vllm.sends adapter needs trainable.method lora")
+        return self
+
+    @model_validator(mode="after")
+    def _check_ahead(self) -> Self:
+        if self.ahead is None:
+            return self
+        if self.refill is not None:
+            raise ValueError(
+                "ahead: what is sampled before it is scored cannot be refilled: leave refill out"
+            )
+        if self.vllm is not None and self.vllm.mode != "server":
+            raise ValueError(
+                "ahead: only a server samples beside training: set vllm.mode to server"
+            )
         return self
 
     @model_validator(mode="after")

@@ -6,7 +6,7 @@ groups are left. Here as many prompts are tried as places are open.
 
 import random
 from collections import Counter, defaultdict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from typing import Any
@@ -206,7 +206,7 @@ class RefillingTrainer(FastGRPOTrainer):
         """Sample prompts for open places, each process as many; return what is still open."""
         num_each = len(tried) // self.accelerator.num_processes
         first = self.accelerator.process_index * num_each
-        with self._count_apart():
+        with count_apart(self):
             own = self._sample(self._read(tried[first : first + num_each]))
         parts = gather_object(own.parts)
         is_dead, is_scored = self._find_dead_groups(own.rewards)
@@ -255,12 +255,13 @@ class RefillingTrainer(FastGRPOTrainer):
             "frac_reward_zero_std": is_dead.float().mean().item(),
         }
 
-    @contextmanager
-    def _count_apart(self):
-        """Within this context metrics of completions and of rewards are not kept."""
-        kept = self._metrics["train"], self._pending_metrics
-        self._metrics["train"], self._pending_metrics = defaultdict(list), defaultdict(list)
-        try:
-            yield
-        finally:
-            self._metrics["train"], self._pending_metrics = kept
+
+@contextmanager
+def count_apart(trainer: Any) -> Iterator[None]:
+    """Within this context metrics of completions and of rewards are not kept."""
+    kept = trainer._metrics["train"], trainer._pending_metrics
+    trainer._metrics["train"], trainer._pending_metrics = defaultdict(list), defaultdict(list)
+    try:
+        yield
+    finally:
+        trainer._metrics["train"], trainer._pending_metrics = kept
