@@ -15,7 +15,13 @@ from groupwise.models.base_model import (
 from groupwise.models.export import ExportedPolicy, export_policy, keep_policy
 from groupwise.models.identity import digest_base, is_adapter, refuse_pickled
 from groupwise.models.policy import Policy, load_policy, project_patches_fast
-from groupwise.models.processor import PictureProcessor, load_processor
+from groupwise.models.processor import (
+    PICTURE_FIELDS,
+    TOKEN_TYPES,
+    PictureProcessor,
+    leave_videos,
+    load_processor,
+)
 from groupwise.models.prompts import (
     TINY_TOKEN_SIDE,
     TOKEN_SIDE,
@@ -55,6 +61,8 @@ __all__ = [
     "LoraSettings",
     "ModelSettings",
     "ModelShape",
+    "PICTURE_FIELDS",
+    "TOKEN_TYPES",
     "PictureProcessor",
     "Policy",
     "PromptSettings",
@@ -77,6 +85,7 @@ __all__ = [
     "keep_policy",
     "list_trainable",
     "load_policy",
+    "leave_videos",
     "load_processor",
     "make_token_counter",
     "open_image_processor",

@@ -13,12 +13,13 @@ import torch
 from accelerate.utils import gather_object
 from torch.nn import functional
 
-from groupwise.training.fast.picture_rows import FIELDS, TOKEN_TYPES, Pictures
+from groupwise.models import PICTURE_FIELDS, TOKEN_TYPES
+from groupwise.training.fast.picture_rows import Pictures
 from groupwise.training.fast.scoring import PromptRows, ScoredRows
 
 # Of padding, before and behind. With an odd number of columns more, kernels split the rest apart.
 _WIDER = ((1, 0), (4, 3), (9, 0), (16, 5))
-_UNDERSTOOD = {*FIELDS, *TOKEN_TYPES, "num_images", "num_tiles"}
+_UNDERSTOOD = {*PICTURE_FIELDS, *TOKEN_TYPES, "num_images", "num_tiles"}
 
 
 def collect_prompts(
