@@ -54,15 +54,15 @@ from groupwise.models.trainable import (
 from groupwise.models.virtual_tokens import PromptSettings
 
 __all__ = [
+    "PICTURE_FIELDS",
     "TINY_MODELS",
     "TINY_TOKEN_SIDE",
     "TOKEN_SIDE",
+    "TOKEN_TYPES",
     "ExportedPolicy",
     "LoraSettings",
     "ModelSettings",
     "ModelShape",
-    "PICTURE_FIELDS",
-    "TOKEN_TYPES",
     "PictureProcessor",
     "Policy",
     "PromptSettings",
@@ -83,9 +83,9 @@ __all__ = [
     "format_trainable",
     "is_adapter",
     "keep_policy",
+    "leave_videos",
     "list_trainable",
     "load_policy",
-    "leave_videos",
     "load_processor",
     "make_token_counter",
     "open_image_processor",

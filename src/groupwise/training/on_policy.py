@@ -25,6 +25,9 @@ from groupwise.core import Example, TrainingError, open_picture
 from groupwise.models import PICTURE_FIELDS, TOKEN_TYPES, Policy
 from groupwise.training.sharding import gather_weights
 
+PICTURE_NAMES = (*PICTURE_FIELDS, *TOKEN_TYPES, "num_images", "num_tiles")
+"""What TRL's passes are given of pictures."""
+
 _MAX_PLAIN_TOKENS = 2048
 
 
@@ -311,8 +314,7 @@ def check_on_policy(
 def _score_as_training(trainer: Any, batch: dict[str, Any]) -> torch.Tensor:
     ids = torch.cat([batch["prompt_ids"], batch["completion_ids"]], dim=1)
     mask = torch.cat([batch["prompt_mask"], batch["completion_mask"]], dim=1)
-    names = (*PICTURE_FIELDS, *TOKEN_TYPES, "num_images", "num_tiles")
-    named = {name: batch[name] for name in names if batch.get(name) is not None}
+    named = {name: batch[name] for name in PICTURE_NAMES if batch.get(name) is not None}
     with torch.no_grad():
         scores, _, _ = trainer._get_per_token_logps_and_entropies(
             trainer.model, ids, mask, batch["completion_ids"].shape[1], **named
