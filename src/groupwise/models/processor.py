@@ -7,18 +7,20 @@ token ids of theirs and Pillow's pixels everywhere, and knows no videos. Other m
 processor, with Pillow's image processor, too, and without its video half.
 """
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-import transformers
 from transformers import (
+    CONFIG_MAPPING,
+    PROCESSOR_MAPPING,
     AutoProcessor,
     AutoTokenizer,
     Idefics3Processor,
     LlavaOnevisionProcessor,
     Qwen2VLImageProcessorPil,
+    SmolVLMProcessor,
 )
-from transformers.models.auto.processing_auto import PROCESSOR_MAPPING_NAMES
 from transformers.processing_utils import ProcessorMixin
 
 from groupwise.core import ModelError
@@ -100,7 +102,8 @@ def load_processor(
         name_or_path: a folder or a hub id.
         model_type: ``config.model_type`` of the model.
         has_vision: whether the model takes pictures.
-        max_pixels: pictures are scaled down to at most this many pixels (None: as configured).
+        max_pixels: pictures are scaled down to at most this many pixels (None: as configured); not
+            where a processor scales every picture to the sides of its configuration.
 
     Raises:
         ModelError: if a package is missing that this model type cannot do without, or it has no
@@ -128,26 +131,26 @@ class _CountedPictures(LlavaOnevisionProcessor):
 
 
 # SmolVLM writes pictures as Idefics3 does; what its own processor adds is for videos.
-_BASES = {"LlavaOnevisionProcessor": _CountedPictures, "SmolVLMProcessor": Idefics3Processor}
+_BASES: Mapping[type, type] = {
+    LlavaOnevisionProcessor: _CountedPictures,
+    SmolVLMProcessor: Idefics3Processor,
+}
 
 
-def leave_videos(name: str) -> type[ProcessorMixin]:
-    """Return a class of Transformers' processors without its video half, which needs torchvision.
+def leave_videos(own: type[ProcessorMixin]) -> type[ProcessorMixin]:
+    """Return a processor of Transformers without its video half, which needs torchvision.
 
-    What it saves is what the class itself would open.
-
-    Args:
-        name: of the class.
+    It has the same name, so that what it saves others open.
     """
-    own = _BASES.get(name) or getattr(transformers, name)
-    parts = [part for part in own.get_attributes() if part != "video_processor"]
-    return type(name, (own,), {"get_attributes": classmethod(lambda _: list(parts))})
+    base: Any = _BASES.get(own, own)
+    parts = [part for part in base.get_attributes() if part != "video_processor"]
+    return type(own.__name__, (base,), {"get_attributes": classmethod(lambda _: list(parts))})
 
 
 def _load_own_processor(name_or_path: str | Path, revision: str, model_type: str) -> Any:
-    name = PROCESSOR_MAPPING_NAMES.get(model_type)
-    has_videos = name and "video_processor" in getattr(transformers, name).get_attributes()
-    kind: Any = leave_videos(name) if name and has_videos else AutoProcessor
+    own: Any = PROCESSOR_MAPPING.get(CONFIG_MAPPING[model_type], None)
+    has_none = own is None or "video_processor" not in own.get_attributes()
+    kind: Any = AutoProcessor if has_none else leave_videos(own)
     try:
         processor = kind.from_pretrained(
             name_or_path,

@@ -16,9 +16,9 @@ FAMILIES = (
 )
 # TRL takes no count of pictures, which LLaVA-OneVision needs of several.
 ONE_PICTURE = ("llava_onevision",)
-# SmolVLM has the code of Idefics3, and Qwen2.5-VL, which other tests train, that of Qwen2-VL;
-# what LLaVA-OneVision does with one picture is LLaVA-NeXT's.
-_ALIKE = ("idefics3", "llava_onevision", "qwen2_vl")
+# SmolVLM has the code of Idefics3, and Qwen2.5-VL, which other tests train, that of Qwen2-VL; a
+# picture of LLaVA-NeXT or LLaVA-OneVision is one entry, as LLaVA's is.
+_ALIKE = ("idefics3", "llava_next", "llava_onevision", "qwen2_vl")
 MOST = [pytest.param(one, marks=pytest.mark.slow) if one in _ALIKE else one for one in FAMILIES]
 LENGTHS = (1, 20)
 ONE_EACH = [[(16, 24)], [(24, 16)]]
