@@ -9,6 +9,7 @@ from groupwise.models import TrainableSettings, load_policy, silence_libraries
 from groupwise.rewards import RewardSet
 from groupwise.training import (
     GrpoSettings,
+    RowCollator,
     SftRow,
     SftSettings,
     Workspace,
@@ -88,6 +89,14 @@ def test_a_family_learns_and_answers_from_its_folder(load, picture_examples, tmp
         for engine in engines
     ]
     assert said[0] == said[1]
+
+
+def test_targets_are_no_part_of_a_picture(load, picture_examples):
+    collate = RowCollator(load("gemma3_vl"), augmentation=None, seed=0)
+    batch = collate([(0, n, SftRow(one, "yes")) for n, one in enumerate(picture_examples[:2])])
+    assert batch["token_type_ids"].shape == batch["labels"].shape
+    assert batch["token_type_ids"].any(1).all()
+    assert not batch["token_type_ids"][batch["labels"] >= 0].any()
 
 
 def test_several_pictures_of_a_model_that_trl_gives_one(load, picture_examples, tmp_path):

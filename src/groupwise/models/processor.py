@@ -149,8 +149,9 @@ def leave_videos(own: type[ProcessorMixin]) -> type[ProcessorMixin]:
 
 def _load_own_processor(name_or_path: str | Path, revision: str, model_type: str) -> Any:
     own: Any = PROCESSOR_MAPPING.get(CONFIG_MAPPING[model_type], None)
-    has_none = own is None or "video_processor" not in own.get_attributes()
-    kind: Any = AutoProcessor if has_none else leave_videos(own)
+    kind: Any = AutoProcessor
+    if own is not None and "video_processor" in own.get_attributes():
+        kind = leave_videos(own)
     try:
         processor = kind.from_pretrained(
             name_or_path,
