@@ -6,14 +6,21 @@ step: of a reference log-probability, and of the gradient. Times are of processo
 since other work may share the machine: medians of steps after the first. Families of text are
 stepped with LoRA on all blocks, then (``long``) with a longer prompt and LoRA on the last block;
 families with pictures with one picture. A family that is not asked for keeps the row that the file
-has.
+has, and what is not measured is kept, too: ``--measure exact`` leaves the times alone, so that it
+can run beside other work.
+
+In bfloat16 plain passes differ, too. Log-probabilities are held against the limit of the trainer's
+own comparison, and the gradient's distance from float32's against twice the one that a plain step
+in bfloat16 has; the weights are the same, rounded to bfloat16, and so are the completions.
 
     python benchmarks/families.py --json benchmarks/results/families.json
+    python benchmarks/families.py --measure exact --json benchmarks/results/families.json
     python benchmarks/families.py --families Qwen3-MoE --json benchmarks/results/families.json
 """
 
 import argparse
 import json
+import random
 import statistics
 import sys
 import tempfile
@@ -91,10 +98,15 @@ VISION_FAMILIES = {
     "SmolVLM": "smolvlm",
     "Idefics3": "idefics3",
     "LLaVA": "llava",
+    "LLaVA-NeXT": "llava_next",
+    "LLaVA-OneVision": "llava_onevision",
     "InternVL": "internvl",
 }
 UNTESTED = {"Qwen3-VL-MoE": "exact in the tests, no step was timed"}
 NAMES = (*FAMILIES, *VISION_FAMILIES)
+PARTS = ("exact", "speed")
+# Real words of the tiny tokenizer; none of them ends a completion or stands for a picture.
+_SAID = range(10, 200)
 
 
 def build_model(kind: str, changes: Mapping[str, Any], tokenizer: Any) -> Any:
@@ -122,17 +134,20 @@ def build_model(kind: str, changes: Mapping[str, Any], tokenizer: Any) -> Any:
     return model
 
 
-def measure_family(name: str, tokenizer: Any, device: torch.device) -> dict[str, Any]:
+def measure_family(
+    name: str, tokenizer: Any, device: torch.device, *, has_speed: bool = True
+) -> dict[str, Any]:
     """Return differences and times of a family, or why its prompts are not shared."""
+    options = {"num_steps": NUM_STEPS if has_speed else 0, "device": device}
     if name in VISION_FAMILIES:
         prepared = _prepare_pictures(VISION_FAMILIES[name], tokenizer)
-        return _measure(SHAPES["pictures"], *prepared, device=device)
+        return _measure(SHAPES["pictures"], *prepared, **options)
 
     def build() -> Any:
         return build_model(*FAMILIES[name], tokenizer)
 
     found, long = (
-        _measure(SHAPES[kind], build, tokenizer, SIZES.num_layers, device=device)
+        _measure(SHAPES[kind], build, tokenizer, SIZES.num_layers, **options)
         for kind in ("text", "long")
     )
     return found if "fallback" in found else found | {"long": long}
@@ -155,6 +170,7 @@ def _measure(
     processor: Any,
     num_layers: int,
     *,
+    num_steps: int,
     device: torch.device,
 ) -> dict[str, Any]:
     obstacle = find_obstacle(find_backbone(build()))
@@ -165,25 +181,58 @@ def _measure(
         shape, tokenizer, num_steps=NUM_STEPS + NUM_WARM_UP, picture_size=SIZES.picture_size
     )
 
-    def make(speed: SpeedSettings | None) -> Runner:
-        model = add_lora(build(), shape, num_layers=num_layers).to(device)
+    def make(speed: SpeedSettings | None, *types: torch.dtype) -> Runner:
+        model = build()
+        for dtype in types:
+            model = model.to(dtype)
+        model = add_lora(model, shape, num_layers=num_layers).to(device)
         return Runner(shape, (model, processor), rows, speed=speed, device=device)
 
-    return time_in_turn(make(None), make(SpeedSettings(shared_prefix="on")))
+    on = SpeedSettings(shared_prefix="on")
+    found = time_in_turn(make(None), make(on), num_steps=num_steps)
+    half, whole = torch.bfloat16, torch.float32
+    auto = SpeedSettings(shared_prefix="auto")  # what is too far off is to be seen, not to stop
+    return found | {
+        "bfloat16": compare_rounding(make(None, half, whole), make(None, half), make(auto, half))
+    }
 
 
-def time_in_turn(plain: Runner, shared: Runner) -> dict[str, float]:
+def time_in_turn(plain: Runner, shared: Runner, *, num_steps: int) -> dict[str, float]:
     """Step both in turn; return differences of the first step and CPU seconds of the others."""
     spent: dict[Runner, list[float]] = {plain: [], shared: []}
     differences: dict[str, float] = {}
-    for number in range(NUM_STEPS + NUM_WARM_UP):
+    for number in range(num_steps + NUM_WARM_UP):
         for runner, seconds in spent.items():
             started = time.process_time()
             runner.step(seed=number)
             seconds.append(time.process_time() - started)
         differences = differences or compare_first_step(plain, shared)
+    if not num_steps:
+        return differences
     plain_s, shared_s = (statistics.median(one[NUM_WARM_UP:]) for one in spent.values())
     return {**differences, "plain_s": plain_s, "shared_s": shared_s, "ratio": plain_s / shared_s}
+
+
+def compare_rounding(exact: Runner, plain: Runner, shared: Runner) -> dict[str, Any]:
+    """Step all three with the same completions; return what bfloat16 does to a shared step.
+
+    Args:
+        exact: plain passes in float32.
+        plain: the same in bfloat16.
+        shared: the other trainer in bfloat16; it falls back if it finds itself too far off.
+    """
+    rng = random.Random(0)
+    said = [rng.choices(_SAID, k=exact.shape.num_tokens) for _ in range(exact.shape.group_size)]
+    gradients = []
+    for runner in (exact, plain, shared):
+        runner.trainer._generate_single_turn = lambda *_, **__: (said, None)
+        runner.step(seed=0)
+        gradients.append(runner.read_gradient().double())
+    whole, *rounded = gradients
+    plain_grad, shared_grad = (float((one - whole).norm() / whole.norm()) for one in rounded)
+    found = shared.list_noise()
+    is_close = not shared.has_fallen_back() and shared_grad <= 2 * plain_grad
+    return {**found, "plain_grad": plain_grad, "shared_grad": shared_grad, "is_close": is_close}
 
 
 def main() -> None:
@@ -191,20 +240,32 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--json", type=Path, required=True)
     parser.add_argument("--families", nargs="+", choices=NAMES, default=list(NAMES))
+    parser.add_argument("--measure", nargs="+", choices=PARTS, default=PARTS)
     parser.add_argument("--device", type=torch.device, default=CPU)
     options = parser.parse_args()
     torch.set_num_threads(1)
-    before = json.loads(options.json.read_text())["rows"] if options.json.is_file() else {}
-    rows = {name: before.get(name, {"untested": "not run"}) for name in NAMES}
+    has_speed = "speed" in options.measure
+    before = json.loads(options.json.read_text()) if options.json.is_file() else {"rows": {}}
+    rows = {name: before["rows"].get(name, {"untested": "not run"}) for name in NAMES}
     rows |= {name: {"untested": why} for name, why in UNTESTED.items()}
     with silence_libraries(), tempfile.TemporaryDirectory() as folder:
         tokenizer = load_policy(write_tiny_policy("tiny-qwen2", Path(folder))).processor
         for name in options.families:
-            rows[name] = measure_family(name, tokenizer, options.device)
+            found = measure_family(name, tokenizer, options.device, has_speed=has_speed)
+            rows[name] = found if has_speed else keep_times(rows[name], found)
             print(name, rows[name], flush=True)
             shapes = {kind: asdict(shape) for kind, shape in SHAPES.items()}
-            found = {"machine": describe_machine(), "shapes": shapes, "rows": rows}
-            write_json(options.json, found)
+            machine = {"machine" if has_speed else "exact_machine": describe_machine()}
+            write_json(options.json, before | machine | {"shapes": shapes, "rows": rows})
+
+
+def keep_times(before: Mapping[str, Any], found: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a new row with the times of the former one, where both share prompts."""
+    times = {name: before[name] for name in ("plain_s", "shared_s", "ratio") if name in before}
+    row = {**(times if "fallback" not in found else {}), **found}
+    if "long" in found:
+        row["long"] = keep_times(before.get("long", {}), found["long"])
+    return row
 
 
 if __name__ == "__main__":

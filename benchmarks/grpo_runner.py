@@ -48,6 +48,7 @@ class Runner:
         speed: SpeedSettings | None,
         device: torch.device,
     ) -> None:
+        self.shape = shape
         model, processor = policy
         extra = {} if speed is None else {"speed": speed}
         self.trainer: Any = (GRPOTrainer if speed is None else FastGRPOTrainer)(

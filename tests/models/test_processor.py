@@ -1,17 +1,105 @@
-"""The processor of Qwen-VL models is the same on every machine, and others can open it."""
+"""Processors are the same on every machine, and others can open them."""
 
 import json
 
 import pytest
+import transformers
+import vision_families
+from transformers.models.smolvlm import processing_smolvlm
 
-from groupwise.core import open_picture
-from groupwise.models import PictureProcessor, load_policy, load_processor, processor
+from groupwise.core import ModelError, open_picture
+from groupwise.models import (
+    load_policy,
+    load_processor,
+    make_token_counter,
+    processor,
+)
+
+# By type of model: its own processor.
+OTHERS = {
+    "gemma3": ("gemma3_vl", "Gemma3Processor"),
+    "idefics3": ("idefics3", "Idefics3Processor"),
+    "internvl": ("internvl", "InternVLProcessor"),
+    "llava": ("llava", "LlavaProcessor"),
+    "llava_next": ("llava_next", "LlavaNextProcessor"),
+    "llava_onevision": ("llava_onevision", "LlavaOnevisionProcessor"),
+    "smolvlm": ("smolvlm", "SmolVLMProcessor"),
+}
 
 
-def test_it_is_the_same_one_where_torchvision_is_installed(vision_folder, monkeypatch):
-    monkeypatch.setattr(processor, "find_spec", lambda name: object())
-    found = load_processor(vision_folder, model_type="qwen2_5_vl", has_vision=True)
-    assert type(found) is PictureProcessor
+@pytest.fixture
+def write(text_folder, tmp_path):
+    """Write a family's processor, and load it."""
+
+    def run(family, **named):
+        tokenizer = load_policy(text_folder).processor
+        made = vision_families.make_processor(family, tokenizer, vision_families.Sizes())
+        made.save_pretrained(tmp_path)
+        return load_processor(tmp_path, has_vision=True, **named)
+
+    return run
+
+
+@pytest.mark.parametrize("kind", OTHERS)
+def test_others_need_no_torchvision(write, picture_examples, tmp_path, kind):
+    family, name = OTHERS[kind]
+    found = write(family, model_type=kind, max_pixels=28 * 28)
+    saved = json.loads((tmp_path / "processor_config.json").read_text(encoding="utf-8"))
+    assert type(found).__name__ == saved["processor_class"] == name
+    assert type(found.image_processor).__name__.endswith("Pil")
+    assert found.tokenizer.padding_side == "left"
+    # A limit of pixels is not the length of a side.
+    assert "784" not in str(found.image_processor.size)
+    counted = make_token_counter(found, has_vision=True)(picture_examples[0])
+    text = found.apply_chat_template(
+        [{"role": "user", "content": [{"type": "image"}, *_read_words(picture_examples[0])]}],
+        add_generation_prompt=True,
+    )
+    pictures = [[open_picture(one) for one in picture_examples[0].pictures]]
+    assert counted == len(found(text=[text], images=pictures)["input_ids"][0])
+
+
+def _read_words(example):
+    return [{"type": "text", "text": turn.text} for turn in example.prompt]
+
+
+def test_smolvlm_writes_pictures_as_its_own_processor_would(write, picture_examples, monkeypatch):
+    monkeypatch.setattr(processing_smolvlm, "num2words", str)  # is for videos
+    found = write("smolvlm", model_type="smolvlm")
+    parts = {"get_attributes": classmethod(lambda _: ["image_processor", "tokenizer"])}
+    own = type("Own", (transformers.SmolVLMProcessor,), parts)(
+        found.image_processor, found.tokenizer, None, image_seq_len=found.image_seq_len
+    )
+    pictures = [[open_picture(one.pictures[0])] for one in picture_examples[:2]]
+    texts = ["<image> What is it?", "And <image> this?"]
+    ids = [one(text=texts, images=pictures)["input_ids"] for one in (found, own)]
+    assert ids[0] == ids[1]
+
+
+def test_pictures_are_counted_only_where_a_prompt_has_several(write, picture_examples):
+    """TRL takes no counts."""
+    found = write("llava_onevision", model_type="llava_onevision")
+    one, other = (open_picture(example.pictures[0]) for example in picture_examples[:2])
+    place = found.image_token
+    assert "batch_num_images" not in found(text=[place, place], images=[[one], [other]])
+    assert "batch_num_images" in found(text=[place * 2], images=[[one, other]])
+
+
+def test_a_missing_package_is_named(vision_folder, monkeypatch):
+    class Wants:
+        @classmethod
+        def from_pretrained(cls, *_, **__):
+            raise ImportError("\nSomeProcessor requires the Torchvision library but\nmore")
+
+    monkeypatch.setattr(processor, "leave_videos", lambda own: Wants)
+    with pytest.raises(ModelError, match="requires the Torchvision library") as caught:
+        load_processor(vision_folder, model_type="internvl", has_vision=True)
+    assert "\n" not in str(caught.value)
+
+
+def test_a_tokenizer_is_no_processor_of_pictures(text_folder):
+    with pytest.raises(ModelError, match="no processor of pictures"):
+        load_processor(text_folder, model_type="llama", has_vision=True)
 
 
 @pytest.mark.parametrize(

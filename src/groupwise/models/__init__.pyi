@@ -15,7 +15,13 @@ from groupwise.models.base_model import (
 from groupwise.models.export import ExportedPolicy, export_policy, keep_policy
 from groupwise.models.identity import digest_base, is_adapter, refuse_pickled
 from groupwise.models.policy import Policy, load_policy, project_patches_fast
-from groupwise.models.processor import PictureProcessor, load_processor
+from groupwise.models.processor import (
+    PICTURE_FIELDS,
+    TOKEN_TYPES,
+    PictureProcessor,
+    leave_videos,
+    load_processor,
+)
 from groupwise.models.prompts import (
     TINY_TOKEN_SIDE,
     TOKEN_SIDE,
@@ -48,9 +54,11 @@ from groupwise.models.trainable import (
 from groupwise.models.virtual_tokens import PromptSettings
 
 __all__ = [
+    "PICTURE_FIELDS",
     "TINY_MODELS",
     "TINY_TOKEN_SIDE",
     "TOKEN_SIDE",
+    "TOKEN_TYPES",
     "ExportedPolicy",
     "LoraSettings",
     "ModelSettings",
@@ -75,6 +83,7 @@ __all__ = [
     "format_trainable",
     "is_adapter",
     "keep_policy",
+    "leave_videos",
     "list_trainable",
     "load_policy",
     "load_processor",

@@ -158,7 +158,8 @@ def load_policy(
         name_or_path: a hub id (at the commit that is in the local cache, if one is), a model
             folder, or a PEFT adapter folder (its base is loaded first and the adapter put on it).
         dtype: ``float32``, ``bfloat16``, ``float16`` or ``auto``.
-        max_pixels: pictures are scaled down to at most this many pixels (None: as configured).
+        max_pixels: pictures are scaled down to at most this many pixels (None: as configured); not
+            where a processor scales every picture to the sides of its configuration.
         device: of the weights; None: ``choose_device``.
         device_map: what is on which device, as Transformers takes it, instead of one ``device``;
             ``auto`` fills the GPUs first, then memory, then the disk. Such a policy only answers.

@@ -3,19 +3,33 @@
 Qwen-VL models take a ``PictureProcessor``, whether torchvision is installed or not. Theirs cannot
 be built without it, and with it pictures are scaled by another implementation: the same picture
 would give other pixels, and so other numbers, on another machine. ``PictureProcessor`` gives the
-token ids of theirs and Pillow's pixels everywhere, and knows no videos. Other models have
-``AutoProcessor``.
+token ids of theirs and Pillow's pixels everywhere, and knows no videos. Other models have their own
+processor, with Pillow's image processor, too, and without its video half.
 """
 
-from importlib.util import find_spec
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from transformers import AutoProcessor, AutoTokenizer, Qwen2VLImageProcessorPil
+from transformers import (
+    CONFIG_MAPPING,
+    PROCESSOR_MAPPING,
+    AutoProcessor,
+    AutoTokenizer,
+    Idefics3Processor,
+    LlavaOnevisionProcessor,
+    Qwen2VLImageProcessorPil,
+    SmolVLMProcessor,
+)
 from transformers.processing_utils import ProcessorMixin
 
 from groupwise.core import ModelError
 from groupwise.models.identity import find_revision
+
+PICTURE_FIELDS = ("pixel_values", "image_grid_thw", "pixel_attention_mask", "image_sizes")
+"""What models are given of pictures, by the names that they, processors and TRL use."""
+TOKEN_TYPES = ("mm_token_type_ids", "token_type_ids")
+"""Which tokens stand for a part of a picture, by those names."""
 
 # By type of model: the names of its own processor and of that one's video half.
 _QWEN_VL = {
@@ -88,26 +102,76 @@ def load_processor(
         name_or_path: a folder or a hub id.
         model_type: ``config.model_type`` of the model.
         has_vision: whether the model takes pictures.
-        max_pixels: pictures are scaled down to at most this many pixels (None: as configured).
+        max_pixels: pictures are scaled down to at most this many pixels (None: as configured); not
+            where a processor scales every picture to the sides of its configuration.
 
     Raises:
-        ModelError: if torchvision is missing and this model type cannot do without it.
+        ModelError: if a package is missing that this model type cannot do without, or it has no
+            processor of pictures.
     """
     revision = find_revision(name_or_path)
     if not has_vision:
         return _load_tokenizer(name_or_path, revision)
-    if model_type in _QWEN_VL:
-        processor = _load_picture_processor(name_or_path, revision, model_type)
-    elif find_spec("torchvision") is not None:
-        processor = AutoProcessor.from_pretrained(
-            name_or_path, revision=revision, padding_side="left", trust_remote_code=False
-        )
-    else:
-        raise ModelError(
-            f"a {model_type} processor needs torchvision", fix="pip install torchvision"
-        )
-    if max_pixels is not None:
+    load = _load_picture_processor if model_type in _QWEN_VL else _load_own_processor
+    processor = load(name_or_path, revision, model_type)
+    if max_pixels is not None and hasattr(processor.image_processor, "merge_size"):
         _limit_pixels(processor.image_processor, max_pixels)
+    return processor
+
+
+class _CountedPictures(LlavaOnevisionProcessor):
+    """Counts pictures only where a prompt has several, as TRL does not know of them."""
+
+    def __call__(self, *given: Any, **named: Any) -> Any:
+        made = super().__call__(*given, **named)
+        counts = made.get("batch_num_images")
+        if counts is not None and all(int(count) == 1 for count in counts):
+            made.pop("batch_num_images")
+        return made
+
+
+# SmolVLM writes pictures as Idefics3 does; what its own processor adds is for videos.
+_BASES: Mapping[type, type] = {
+    LlavaOnevisionProcessor: _CountedPictures,
+    SmolVLMProcessor: Idefics3Processor,
+}
+
+
+def leave_videos(own: type[ProcessorMixin]) -> type[ProcessorMixin]:
+    """Return a processor of Transformers without its video half, which needs torchvision.
+
+    It has the same name, so that what it saves others open.
+    """
+    base: Any = _BASES.get(own, own)
+    parts = [part for part in base.get_attributes() if part != "video_processor"]
+    return type(own.__name__, (base,), {"get_attributes": classmethod(lambda _: list(parts))})
+
+
+def _load_own_processor(name_or_path: str | Path, revision: str, model_type: str) -> Any:
+    own: Any = PROCESSOR_MAPPING.get(CONFIG_MAPPING[model_type], None)
+    kind: Any = AutoProcessor
+    if own is not None and "video_processor" in own.get_attributes():
+        kind = leave_videos(own)
+    try:
+        processor = kind.from_pretrained(
+            name_or_path,
+            revision=revision,
+            padding_side="left",
+            backend="pil",
+            trust_remote_code=False,
+        )
+    except ImportError as error:
+        raise ModelError(
+            f"a {model_type} processor needs a package that is missing",
+            got=str(error).strip().splitlines()[0],
+            fix="install what it names (pip install torchvision, say)",
+        ) from error
+    if not hasattr(processor, "image_processor"):
+        raise ModelError(
+            f"no processor of pictures is known for models of type {model_type}",
+            got=type(processor).__name__,
+            fix="choose another model",
+        )
     return processor
 
 

@@ -3,6 +3,8 @@
 from collections.abc import Callable
 from typing import Any
 
+from PIL import Image
+
 from groupwise.core import Example, Picture, open_lazily
 
 
@@ -56,14 +58,22 @@ def make_token_counter(processor: Any, *, has_vision: bool) -> Callable[[Example
 
     def count(example: Example) -> int:
         seen = example if has_vision else example.with_pictures(())
-        num_tokens = len(tokenizer.encode(render_prompt(processor, seen), add_special_tokens=False))
-        for picture in seen.pictures:
-            with open_lazily(picture.path) as opened:
-                width, height = opened.size
-            num_tokens += count_picture_tokens(processor.image_processor, width, height) - 1
-        return num_tokens
+        text = render_prompt(processor, seen)
+        sizes = list(map(_measure_picture, seen.pictures))
+        if sizes and not hasattr(processor.image_processor, "merge_size"):
+            # Each family writes pictures in a way of its own, which depends on their sizes alone.
+            blank = [Image.new("RGB", size) for size in sizes]
+            return len(processor(text=[text], images=[blank])["input_ids"][0])
+        num_tokens = len(tokenizer.encode(text, add_special_tokens=False))
+        counts = [count_picture_tokens(processor.image_processor, *size) for size in sizes]
+        return num_tokens + sum(counts) - len(counts)
 
     return count
+
+
+def _measure_picture(picture: Picture) -> tuple[int, int]:
+    with open_lazily(picture.path) as opened:
+        return opened.size
 
 
 def render_prompt(processor: Any, example: Example) -> str:

@@ -30,7 +30,8 @@ class ModelSettings(Config):
     Attributes:
         base: a tiny random-init model (``tiny-qwen2.5-vl``), a model folder or a hub id.
         dtype: of the weights in every step that loads them; float32 on a CPU, bfloat16 on a GPU.
-        max_pixels: pictures are scaled down to at most this many pixels.
+        max_pixels: pictures are scaled down to at most this many pixels; not where a processor
+            scales every picture to the sides of its configuration (Gemma 3, LLaVA).
         shape: what is said of the model while it is not in the local cache.
     """
 

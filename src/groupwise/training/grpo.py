@@ -74,6 +74,7 @@ _RENAMED = {
 }
 _SHOWN = ("reward", "frac_reward_zero_std")
 # Since the row before: their sums are those of the run.
+_ONE_PICTURE = ("llava_onevision",)
 _COUNTS = (
     *("num_groups", "num_dead_groups", "num_skipped_rows"),
     *("num_refills", "num_dead_refills", "num_filled_groups", "num_refill_tokens"),
@@ -108,14 +109,15 @@ def train_grpo(
 
     Raises:
         TrainingError: if there are fewer prompts than one round takes, if only some of them have
-            pictures, if ``easy_first`` finds no difficulty, if the on-policy check fails, if the
-            learning rate warms up to the end, if processes cannot share a step or go on from what
-            others left, or if memory does not suffice.
+            pictures, or more than this model can be trained on, if ``easy_first`` finds no
+            difficulty, if the on-policy check fails, if the learning rate warms up to the end, if
+            processes cannot share a step or go on from what others left, or if memory does not
+            suffice.
         ModelError: if no parameter trains, or the model is inside a PEFT model.
     """
     arguments = _build_config(settings, workspace, dtype=policy.model.dtype)
     prompts_per_round = arguments.generation_batch_size // settings.group_size
-    _check_prompts(examples, num_needed=prompts_per_round)
+    _check_prompts(policy, examples, num_needed=prompts_per_round)
     layout = lay_out_prompts(
         len(examples),
         num_epochs=settings.epochs,
@@ -193,7 +195,7 @@ def _open_rollouts(settings: GrpoSettings, workspace: Workspace, *, step: int) -
     return log
 
 
-def _check_prompts(examples: Sequence[Example], *, num_needed: int) -> None:
+def _check_prompts(policy: Policy, examples: Sequence[Example], *, num_needed: int) -> None:
     if len(examples) < num_needed:
         raise TrainingError(
             "too few prompts for one round", got=len(examples), expected=f"at least {num_needed}"
@@ -204,6 +206,13 @@ def _check_prompts(examples: Sequence[Example], *, num_needed: int) -> None:
             "GRPO takes prompts with pictures or without them, not both",
             got=f"{num_bare} of {len(examples)} without",
             fix="train on them one after the other",
+        )
+    kind, num_pictures = policy.model.config.model_type, max(len(e.pictures) for e in examples)
+    if kind in _ONE_PICTURE and num_pictures > 1:
+        raise TrainingError(
+            f"GRPO of a {kind} model takes one picture a prompt: TRL's passes do not know of more",
+            got=num_pictures,
+            fix="give each prompt one picture, or choose another family",
         )
 
 

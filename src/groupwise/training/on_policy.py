@@ -22,8 +22,11 @@ import torch
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from groupwise.core import Example, TrainingError, open_picture
-from groupwise.models import Policy
+from groupwise.models import PICTURE_FIELDS, TOKEN_TYPES, Policy
 from groupwise.training.sharding import gather_weights
+
+PICTURE_NAMES = (*PICTURE_FIELDS, *TOKEN_TYPES, "num_images", "num_tiles")
+"""What TRL's passes are given of pictures."""
 
 _MAX_PLAIN_TOKENS = 2048
 
@@ -142,16 +145,15 @@ def _compute_logits(
     """
     text = policy.render_prompt(example)
     pictures = [open_picture(picture) for picture in example.pictures]
-    named = {"images": pictures * num_copies} if pictures else {}
+    named = {"images": [pictures] * num_copies} if pictures else {}
     inputs = dict(policy.processor(text=[text] * num_copies, return_tensors="pt", **named))
     num_tokens = len(token_ids)
     tail = torch.tensor([[*token_ids, *[0] * num_behind]] * num_copies)
     inputs["input_ids"] = torch.cat([inputs["input_ids"], tail], dim=1)
     inputs["attention_mask"] = torch.ones_like(inputs["input_ids"])
     inputs["attention_mask"][:, inputs["input_ids"].shape[1] - num_behind :] = 0
-    if "mm_token_type_ids" in inputs:
-        types = inputs["mm_token_type_ids"]
-        inputs["mm_token_type_ids"] = torch.cat([types, torch.zeros_like(tail)], dim=1)
+    for name in filter(inputs.__contains__, TOKEN_TYPES):
+        inputs[name] = torch.cat([inputs[name], torch.zeros_like(tail)], dim=1)
     device = policy.model.device
     width = inputs["input_ids"].shape[1]
     with use_plain_attention(width, plain_attention) if plain_attention else nullcontext():
@@ -313,8 +315,7 @@ def score_as_training(trainer: Any, batch: Mapping[str, Any]) -> torch.Tensor:
     """Return log-probabilities of a batch's completions by the policy as it is, in its shape."""
     ids = torch.cat([batch["prompt_ids"], batch["completion_ids"]], dim=1)
     mask = torch.cat([batch["prompt_mask"], batch["completion_mask"]], dim=1)
-    names = ("pixel_values", "image_grid_thw", "num_images", "mm_token_type_ids")
-    named = {name: batch[name] for name in names if batch.get(name) is not None}
+    named = {name: batch[name] for name in PICTURE_NAMES if batch.get(name) is not None}
     with torch.no_grad():
         scores, _, _ = trainer._get_per_token_logps_and_entropies(
             trainer.model, ids, mask, batch["completion_ids"].shape[1], **named

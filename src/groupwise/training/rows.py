@@ -13,7 +13,7 @@ from PIL import Image, ImageChops, ImageEnhance
 from torch.nn.utils.rnn import pad_sequence
 
 from groupwise.core import derive_seed, open_picture
-from groupwise.models import Policy
+from groupwise.models import TOKEN_TYPES, Policy
 from groupwise.training.settings import PictureAugmentation
 from groupwise.training.sft_rows import SftRow
 
@@ -136,9 +136,8 @@ def _append_targets(
         "input_ids": join("input_ids", targets, padding_id),
         "attention_mask": join("attention_mask", ones, 0),
     }
-    if "mm_token_type_ids" in inputs:
-        zeros = [torch.zeros_like(target) for target in targets]
-        joined["mm_token_type_ids"] = join("mm_token_type_ids", zeros, 0)
+    zeros = [torch.zeros_like(target) for target in targets]
+    joined |= {name: join(name, zeros, 0) for name in TOKEN_TYPES if name in inputs}
     labels = torch.full_like(joined["input_ids"], IGNORED)
     for row, length, target in zip(labels, lengths, targets, strict=True):
         row[length : length + len(target)] = target

@@ -10,9 +10,15 @@ from groupwise.training.fast.support import (
 )
 from groupwise.training.settings import SpeedSettings
 
-FAMILIES = ("qwen2_vl", "qwen3_5_vl", "gemma3_vl", "smolvlm", "idefics3", "llava", "internvl")
-# SmolVLM has the code of Idefics3, and Qwen2.5-VL, which other tests train, that of Qwen2-VL.
-_ALIKE = ("idefics3", "qwen2_vl")
+FAMILIES = (
+    *("qwen2_vl", "qwen3_5_vl", "gemma3_vl", "smolvlm", "idefics3", "internvl"),
+    *("llava", "llava_next", "llava_onevision"),
+)
+# TRL takes no count of pictures, which LLaVA-OneVision needs of several.
+ONE_PICTURE = ("llava_onevision",)
+# SmolVLM has the code of Idefics3, and Qwen2.5-VL, which other tests train, that of Qwen2-VL; a
+# picture of LLaVA-NeXT or LLaVA-OneVision is one entry, as LLaVA's is.
+_ALIKE = ("idefics3", "llava_next", "llava_onevision", "qwen2_vl")
 MOST = [pytest.param(one, marks=pytest.mark.slow) if one in _ALIKE else one for one in FAMILIES]
 LENGTHS = (1, 20)
 ONE_EACH = [[(16, 24)], [(24, 16)]]
@@ -23,7 +29,8 @@ SEVERAL = [[(16, 24), (32, 16)], [(24, 24), (8, 16), (40, 12)]]
 def compare(grpo, pairs, keep_order):
     """Sample, score and update with both trainers; check every step."""
 
-    def run(family, trained, *, sizes=SEVERAL, speed=None, **options):
+    def run(family, trained, *, sizes=None, speed=None, **options):
+        sizes = sizes or (ONE_EACH if family in ONE_PICTURE else SEVERAL)
         speed = speed or SpeedSettings(shared_prefix="on")
         rows = grpo.make_rows(3, lengths=LENGTHS, sizes=sizes)
         both = [

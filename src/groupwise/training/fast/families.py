@@ -38,7 +38,8 @@ _KERNELS = ("fla", "causal_conv1d")
 _VISION = frozenset(
     {
         *("qwen2_vl", "qwen2_5_vl", "qwen3_vl", "qwen3_vl_moe", "qwen3_5"),
-        *("gemma3", "idefics3", "internvl", "llava", "smolvlm"),
+        *("gemma3", "idefics3", "internvl", "smolvlm"),
+        *("llava", "llava_next", "llava_onevision"),
     }
 )
 

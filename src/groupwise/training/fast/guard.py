@@ -13,12 +13,13 @@ import torch
 from accelerate.utils import gather_object
 from torch.nn import functional
 
-from groupwise.training.fast.picture_rows import FIELDS, TOKEN_TYPES, Pictures
+from groupwise.models import TOKEN_TYPES
+from groupwise.training.fast.picture_rows import Pictures
 from groupwise.training.fast.scoring import PromptRows, ScoredRows
+from groupwise.training.on_policy import PICTURE_NAMES
 
 # Of padding, before and behind. With an odd number of columns more, kernels split the rest apart.
 _WIDER = ((1, 0), (4, 3), (9, 0), (16, 5))
-_UNDERSTOOD = {*FIELDS, *TOKEN_TYPES, "num_images", "num_tiles"}
 
 
 def collect_prompts(
@@ -32,7 +33,7 @@ def collect_prompts(
         named: what TRL gives beside ids and masks of prompts and completions.
     """
     given = {name for name, value in named.items() if value is not None}
-    if not given <= _UNDERSTOOD or int(mask.sum(1).min()) < 2:
+    if not given <= {*PICTURE_NAMES} or int(mask.sum(1).min()) < 2:
         return None
     pictures = None
     if "pixel_values" in given:

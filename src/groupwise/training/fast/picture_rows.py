@@ -12,11 +12,7 @@ from typing import Any, Self
 import torch
 
 from groupwise.core import TrainingError
-
-# What models are given of pictures, by the names that they, processors and TRL use.
-FIELDS = ("pixel_values", "image_grid_thw", "pixel_attention_mask", "image_sizes")
-# Which tokens stand for a part of a picture.
-TOKEN_TYPES = ("mm_token_type_ids", "token_type_ids")
+from groupwise.models import PICTURE_FIELDS
 
 
 @dataclass(frozen=True)
@@ -45,11 +41,11 @@ class Pictures:
         """Return the pictures among named values, or None if they are not those of the rows.
 
         Args:
-            named: values by name, of which ``FIELDS`` are taken.
+            named: values by name, of which ``PICTURE_FIELDS`` are taken.
             num_images: pictures of each row.
             num_tiles: entries of each row where a picture has several.
         """
-        fields = {name: named[name] for name in FIELDS if named.get(name) is not None}
+        fields = {name: named[name] for name in PICTURE_FIELDS if named.get(name) is not None}
         sizes = {name: list(num_tiles or num_images) for name in fields}
         if "image_grid_thw" in fields:
             grids = fields["image_grid_thw"].split(sizes["image_grid_thw"])

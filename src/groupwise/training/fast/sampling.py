@@ -10,8 +10,8 @@ from transformers import GenerationConfig
 from transformers.cache_utils import DynamicCache, DynamicLayer, LinearAttentionLayer
 from trl.models.utils import unwrap_model_for_generation
 
-from groupwise.models import unplanned_attention
-from groupwise.training.fast.picture_rows import FIELDS, TOKEN_TYPES, Pictures, find_pictures
+from groupwise.models import PICTURE_FIELDS, TOKEN_TYPES, unplanned_attention
+from groupwise.training.fast.picture_rows import Pictures, find_pictures
 from groupwise.training.fast.rounds import Round
 from groupwise.training.fast.scoring import PromptRows, Sharing, find_positions
 from groupwise.training.fast.shared import Trunk, find_text_model, list_block_types
@@ -143,7 +143,7 @@ def collect_pictures(
     """
     if "pixel_values" not in fields:
         return None
-    given = {name: np.asarray(fields[name]) for name in FIELDS if name in fields}
+    given = {name: np.asarray(fields[name]) for name in PICTURE_FIELDS if name in fields}
     tensors = {name: torch.as_tensor(values).to(device) for name, values in given.items()}
     num_places = [sum(one == picture_id for one in ids) for ids in prompt_ids]
     return find_pictures(tensors, num_images, num_places)

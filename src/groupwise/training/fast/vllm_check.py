@@ -15,11 +15,10 @@ from accelerate.utils import gather_object
 
 from groupwise.core import TrainingError
 from groupwise.training.fast.guard import pick_rows
-from groupwise.training.fast.picture_rows import FIELDS, TOKEN_TYPES
+from groupwise.training.on_policy import PICTURE_NAMES
 from groupwise.training.settings import VllmSettings
 
 _MAX_ROWS = 4
-_NAMES = (*FIELDS, *TOKEN_TYPES, "num_images", "num_tiles")
 
 
 def check_sampler(trainer: Any, batch: Mapping[str, Any], settings: VllmSettings | None) -> None:
@@ -82,7 +81,7 @@ def _score_few(trainer: Any, batch: Mapping[str, Any]) -> tuple[torch.Tensor, to
         torch.cat([batch[f"prompt_{kind}"], batch[f"completion_{kind}"]], dim=1)
         for kind in ("ids", "mask")
     )
-    named = {name: batch.get(name) for name in _NAMES}
+    named = {name: batch.get(name) for name in PICTURE_NAMES}
     scored = trainer._collect_rows(ids, mask, batch["completion_ids"].shape[1], named)
     if scored is None:
         return None

@@ -61,7 +61,7 @@ class Base:
             return PromptRows(ids, torch.ones_like(ids))
         images = [open_picture(picture) for picture in example.pictures]
         text = render_prompt(self.processor, example)
-        fields = dict(self.processor(text=[text], images=images))
+        fields = dict(self.processor(text=[text], images=[images]))
         ids = [[int(token) for token in fields.pop("input_ids")[0]]]
         device = torch.device("cpu")
         pictures = collect_pictures(
