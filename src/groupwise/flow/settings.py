@@ -7,7 +7,7 @@ from pydantic import Field, model_validator
 from groupwise.core import Config, Harmless, Place, Seed, Source
 from groupwise.data import NearDuplicates, TokenBudget
 from groupwise.models import ModelSettings
-from groupwise.training import GrpoSettings, SftSettings
+from groupwise.training import GrpoSettings, SftSettings, TrainerSettings
 
 _AT_ONCE = Harmless(
     "how many items are asked at once: greedy answers do not depend on it",
@@ -139,6 +139,25 @@ class FlowConfig(RunConfig):
         if self.compute.sharding == "fsdp" and (problem := self._find_unspread()):
             raise ValueError(f"compute.sharding fsdp: {problem}")
         return self
+
+    @model_validator(mode="after")
+    def _check_quantization(self) -> Self:
+        problem = None if self.model.quantization is None else self._find_unquantized()
+        if problem:
+            raise ValueError(f"model.quantization {self.model.quantization}: {problem}")
+        return self
+
+    def _find_unquantized(self) -> str | None:
+        """Return a clause on what weights in 4 bits do not go with."""
+        for name in type(self).model_fields:
+            stage = getattr(self, name)
+            if isinstance(stage, TrainerSettings) and stage.trainable.method != "lora":
+                return f"only a LoRA trains on 4 bits; set {name}.trainable.method to lora"
+        if self.compute.sharding != "none":
+            return "weights in 4 bits are not spread; set compute.sharding to none"
+        if self.grpo.vllm is not None and self.grpo.vllm.sends == "weights":
+            return "merged weights are none in 4 bits; set grpo.vllm.sends to adapter"
+        return None
 
     def _find_unspread(self) -> str | None:
         """Return a clause on what weights in parts do not go with."""

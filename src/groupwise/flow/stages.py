@@ -18,7 +18,7 @@ _BASELINES = ("baselines", "joint", "sights")
 TRAINED = ("sft", "grpo", "sft_control")
 _SHARED = tuple(f"training:run_{name}" for name in TRAINED)
 """Work that several processes may do together."""
-POLICY = "model.base model.dtype model.max_pixels"
+POLICY = "model.base model.dtype model.quantization model.max_pixels"
 """What loading a policy reads."""
 ASKED = f"seed {POLICY} grpo.max_new_tokens evaluation.batch_size"
 """What loading a policy and asking it reads."""

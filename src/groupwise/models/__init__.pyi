@@ -25,10 +25,17 @@ from groupwise.models.prompts import (
     make_token_counter,
     render_prompt,
 )
+from groupwise.models.quantization import (
+    explain_no_quantization,
+    find_quantization,
+    keep_adapter_dtype,
+    note_quantization,
+)
 from groupwise.models.settings import (
     TINY_MODELS,
     ModelSettings,
     ModelShape,
+    Quantization,
 )
 from groupwise.models.silence import silence_libraries
 from groupwise.models.tiny import write_tiny_policy
@@ -58,6 +65,7 @@ __all__ = [
     "PictureProcessor",
     "Policy",
     "PromptSettings",
+    "Quantization",
     "SeenPicture",
     "TrainableRow",
     "TrainableSettings",
@@ -67,18 +75,22 @@ __all__ = [
     "count_picture_tokens",
     "digest_base",
     "estimate_picture_tokens",
+    "explain_no_quantization",
     "export_policy",
     "find_local_config",
     "find_num_blocks",
+    "find_quantization",
     "find_tokenizer",
     "find_weights",
     "format_trainable",
     "is_adapter",
+    "keep_adapter_dtype",
     "keep_policy",
     "list_trainable",
     "load_policy",
     "load_processor",
     "make_token_counter",
+    "note_quantization",
     "open_image_processor",
     "open_processor",
     "open_token_counter",
