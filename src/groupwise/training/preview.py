@@ -107,7 +107,7 @@ def preview_memory(
 
 def _describe_unknown(model: ModelSettings) -> str:
     told = f"? (the configuration of {model.base} is not on this machine"
-    if model.shape is None or model.dtype == "auto":
+    if model.shape is None or model.dtype == "auto" or model.quantization is not None:
         return f"{told})"
     size = model.shape.num_parameters * (4 if model.dtype == "float32" else 2) >> 20
     return f"{told}; its weights alone take {size:,} MiB)"
