@@ -26,9 +26,11 @@ from groupwise.models.prompts import (
     render_prompt,
 )
 from groupwise.models.quantization import (
+    empty_into_bits,
     explain_no_quantization,
     find_quantization,
     keep_adapter_dtype,
+    list_held,
     note_quantization,
 )
 from groupwise.models.settings import (
@@ -75,6 +77,7 @@ __all__ = [
     "count_picture_tokens",
     "digest_base",
     "estimate_picture_tokens",
+    "empty_into_bits",
     "explain_no_quantization",
     "export_policy",
     "find_local_config",
@@ -86,6 +89,7 @@ __all__ = [
     "is_adapter",
     "keep_adapter_dtype",
     "keep_policy",
+    "list_held",
     "list_trainable",
     "load_policy",
     "load_processor",

@@ -66,6 +66,35 @@ def name_loading(quantization: Quantization, config: Any, *, dtype: str) -> dict
     }
 
 
+def empty_into_bits(model: Any, quantization: Quantization, *, dtype: str) -> None:
+    """Give a model without numbers (device ``meta``) layers in 4 bits, as if it was loaded so.
+
+    Raises:
+        ModelError: if it could not be loaded so here.
+    """
+    from transformers.modeling_utils import local_torch_dtype
+    from transformers.quantizers.auto import AutoHfQuantizer
+
+    told = name_loading(quantization, model.config, dtype=dtype)["quantization_config"]
+    quantizer: Any = AutoHfQuantizer.from_config(told, pre_quantized=False)
+    with local_torch_dtype(told.bnb_4bit_compute_dtype):
+        quantizer.preprocess_model(model=model, device_map={"": "cpu"})
+    quantizer.postprocess_model(model)
+    model.config.quantization_config = told
+    compute_alike(model)
+
+
+def list_held(model: Any) -> Iterator["torch.Tensor"]:
+    """Yield all that a model holds: parameters, buffers, and the scales of weights in 4 bits."""
+    yield from model.buffers()
+    for parameter in model.parameters():
+        yield parameter
+        state = getattr(parameter, "quant_state", None)
+        while state is not None:
+            yield state.absmax
+            state = state.state2
+
+
 def choose_quantized_device() -> "torch.device":
     """Return where weights in 4 bits are put as they are loaded: no trainer moves them later."""
     import torch
