@@ -13,13 +13,14 @@ from matplotlib.figure import Figure
 _LABELS = {
     "group_size": "completions per prompt (a 448 x 448 picture)",
     "prompt_tokens": "tokens of the prompt (text, G = 8, 16 new tokens)",
+    "pictures": "pictures of the prompt (448 x 448 each, G = 8)",
 }
 
 
 def draw_curves(curves: dict[str, dict[str, dict[str, float]]]) -> Figure:
     """Return one panel for each kind of growth, both axes logarithmic."""
-    figure = Figure(figsize=(9, 3.6), layout="constrained")
-    for axes, (kind, label) in zip(figure.subplots(1, 2), _LABELS.items(), strict=True):
+    figure = Figure(figsize=(13, 3.6), layout="constrained")
+    for axes, (kind, label) in zip(figure.subplots(1, len(_LABELS)), _LABELS.items(), strict=True):
         _draw_panel(axes, curves[kind], label)
     return figure
 

@@ -42,14 +42,14 @@ def count_needed_flops(trainer: Any, shape: Shape, picture_size: tuple[int, int]
     Args:
         trainer: holds the policy.
         shape: of the job.
-        picture_size: width and height in pixels of a prompt's picture, if it has one.
+        picture_size: width and height in pixels of a prompt's pictures, if it has any.
     """
     backbone = find_backbone(trainer.model)
     text = find_text_model(backbone)
     num_blocks = len(text.layers)
     first = find_first_trained(backbone, num_blocks)
     per_block = 2 * sum(p.numel() for n, p in text.layers[0].named_parameters() if "lora" not in n)
-    patches = (picture_size[0] // 14) * (picture_size[1] // 14)
+    patches = shape.num_pictures * (picture_size[0] // 14) * (picture_size[1] // 14)
     prompt = shape.prompt_tokens or patches // 4
     tokens = shape.num_prompts * (prompt + shape.group_size * shape.num_tokens)
     num_passes = 1 + (shape.beta > 0) + 2

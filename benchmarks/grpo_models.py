@@ -31,10 +31,11 @@ class Shape:
     Attributes:
         group_size: completions per prompt.
         num_tokens: tokens of every completion.
-        prompt_tokens: tokens of a text prompt; None: one picture and a question.
+        prompt_tokens: tokens of a text prompt; None: pictures and a question.
         last_blocks: language blocks that have LoRA; None: all.
         beta: weight of the KL penalty; above 0 the reference is scored, too.
         num_prompts: of a step.
+        num_pictures: of a prompt that is no text.
     """
 
     group_size: int
@@ -43,6 +44,7 @@ class Shape:
     last_blocks: int | None = None
     beta: float = 0.04
     num_prompts: int = 2
+    num_pictures: int = 1
 
 
 @dataclass(frozen=True)
@@ -152,7 +154,10 @@ def make_rows(
     places = range(shape.num_prompts * num_steps)
     if shape.prompt_tokens is None:
         question = [{"role": "user", "content": "What is on the screen?"}]
-        pictures = [[_draw_noise(place, picture_size)] for place in places]
+        each = range(shape.num_pictures)
+        pictures = [
+            [_draw_noise(place * len(each) + n, picture_size) for n in each] for place in places
+        ]
         rows = {"prompt": [question for _ in places], "images": pictures}
         return Dataset.from_dict({"place": list(places)}).with_transform(
             lambda batch: {name: [rows[name][p] for p in batch["place"]] for name in rows}

@@ -45,7 +45,8 @@ def make_context(
     [
         (
             {"compute": {"processes": 3}},
-            "compute.processes 3: grpo.prompts_per_step 4 cannot be shared equally",
+            "compute.processes 3: sft.batch_size 4 cannot be shared equally; make it a multiple of "
+            "the processes; grpo.prompts_per_step 4 cannot be shared equally",
         ),
         ({"compute": {"processes": 8}}, "grpo.prompts_per_step 4 cannot be shared equally"),
         ({"sft": {"batch_size": 3}}, "sft.batch_size 3 cannot be shared equally"),
@@ -83,7 +84,7 @@ def test_a_bad_config_is_one_sentence_and_exit_code_2(command_line: Any) -> None
         "run", "on_task", "--set", "compute.processes=3", "--out", "run", "--dry-run"
     )
     assert ended.returncode == 2
-    assert "compute.processes 3: grpo.prompts_per_step 16 cannot be shared equally" in ended.stderr
+    assert "grpo.prompts_per_step 16 cannot be shared equally" in ended.stderr
     assert "Traceback" not in ended.stderr
 
 

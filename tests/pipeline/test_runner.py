@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from groupwise.core import write_text
+from groupwise.judges import ReplyCache
 from groupwise.pipeline import Step, StepContext, StepProgress, run_steps
 
 Work = Callable[[StepContext], None]
@@ -97,6 +98,21 @@ def test_checkpoints_are_not_outputs(tmp_path: Path):
     assert list(outputs) == ["a/model/weights.txt"]
     (tmp_path / "a" / "checkpoint-5" / "weights.txt").unlink()
     assert list_states(make_steps(train), tmp_path)["a"] == "reused"
+
+
+def test_replies_whose_file_is_closed_after_the_step_redo_nothing(tmp_path: Path):
+    opened: list[ReplyCache] = []
+
+    def ask(context: StepContext) -> None:
+        opened.append(ReplyCache(context.folder / "judge.sqlite"))
+        opened[0].put("key", {"said": "yes"})
+        write_text(context.folder / "verdict.txt", "yes")
+
+    run_steps(make_steps(ask), tmp_path)
+    before = (tmp_path / "a" / "judge.sqlite").read_bytes()
+    opened[0].close()
+    assert (tmp_path / "a" / "judge.sqlite").read_bytes() != before
+    assert list_states(make_steps(ask), tmp_path)["a"] == "reused"
 
 
 class TestInterrupted:

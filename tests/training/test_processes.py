@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from groupwise.core import TrainingError
-from groupwise.training import OnPolicyResult
+from groupwise.training import OnPolicyResult, workspace
 from groupwise.training.grpo_rows import deal_prompts
 from groupwise.training.on_policy import join_results
 from groupwise.training.processes import ask_first, divide_batch, is_first_process
@@ -78,6 +78,7 @@ def test_a_checkpoint_is_continued_by_as_many_as_wrote_it(
     for name in names:
         (checkpoint / name).touch()
     mark_complete(checkpoint)
+    monkeypatch.setattr(workspace, "ask_first", lambda find: find())
     for num_processes in (1, 2):
         monkeypatch.setenv("WORLD_SIZE", str(num_processes))
         if num_processes == num_writers:

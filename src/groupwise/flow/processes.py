@@ -26,7 +26,7 @@ from groupwise.core import (
 from groupwise.flow.crew import CREW, OtherWorkers, start_others
 from groupwise.flow.following import LogFollower
 from groupwise.flow.on_ray import look_at_cluster, train_on_ray
-from groupwise.flow.settings import ComputeSettings, FlowConfig
+from groupwise.flow.settings import ComputeSettings, FlowConfig, find_batch
 from groupwise.flow.worker import WAITED, Job
 from groupwise.flow.workers import Codes, Layout, Workers
 from groupwise.pipeline import StepContext
@@ -72,15 +72,16 @@ def describe_layout(config: FlowConfig) -> list[tuple[str, str]]:
     if not config.compute.has_workers:
         return []
     layout = find_layout(config.compute)
-    shares = {"prompts of grpo": config.grpo.prompts_per_step}
-    if config.sft is not None:
-        shares = {"rows of sft": config.sft.batch_size, **shares}
-    each = ", ".join(f"{size // layout.processes} of {size} {n}" for n, size in shares.items())
+    shares = []
+    for name, training in config.list_trainings().items():
+        setting, size = find_batch(training)
+        rows = "prompts" if setting == "prompts_per_step" else "rows"
+        shares.append(f"{size // layout.processes} of {size} {rows} of {name}")
     place = "" if layout.engine == "local" else " of a Ray cluster"
     if layout.nodes > 1:
         place = f" of {layout.nodes} machines like this one, {layout.per_node} on each"
     told = f"{layout.processes} on {layout.device}{place} ({layout.backend})"
-    told += f"; each takes {each} at a time"
+    told += f"; each takes {', '.join(shares)} at a time"
     if layout.sharding == "fsdp":
         told += f", and holds 1/{layout.processes} of the weights (FSDP2)"
     return [("processes", told)]

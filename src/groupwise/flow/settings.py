@@ -7,7 +7,7 @@ from pydantic import Field, model_validator
 from groupwise.core import Config, Harmless, Place, Seed, Source
 from groupwise.data import NearDuplicates, TokenBudget
 from groupwise.models import ModelSettings
-from groupwise.training import GrpoSettings, SftSettings, TrainerSettings
+from groupwise.training import GrpoSettings, SftSettings
 
 _AT_ONCE = Harmless(
     "how many items are asked at once: greedy answers do not depend on it",
@@ -135,7 +135,8 @@ class FlowConfig(RunConfig):
         if self.compute.processes > 1:
             problems = self._list_unshared(self.compute.processes)
             if problems:
-                raise ValueError(f"compute.processes {self.compute.processes}: {problems[0]}")
+                told = "; ".join(problems)
+                raise ValueError(f"compute.processes {self.compute.processes}: {told}")
         if self.compute.sharding == "fsdp" and (problem := self._find_unspread()):
             raise ValueError(f"compute.sharding fsdp: {problem}")
         return self
@@ -149,9 +150,8 @@ class FlowConfig(RunConfig):
 
     def _find_unquantized(self) -> str | None:
         """Return a clause on what weights in 4 bits do not go with."""
-        for name in type(self).model_fields:
-            stage = getattr(self, name)
-            if isinstance(stage, TrainerSettings) and stage.trainable.method != "lora":
+        for name, stage in self.list_trainings().items():
+            if stage.trainable.method != "lora":
                 return f"only a LoRA trains on 4 bits; set {name}.trainable.method to lora"
         if self.compute.sharding != "none":
             return "weights in 4 bits are not spread; set compute.sharding to none"
@@ -159,25 +159,25 @@ class FlowConfig(RunConfig):
             return "merged weights are none in 4 bits; set grpo.vllm.sends to adapter"
         return None
 
+    def list_trainings(self) -> dict[str, SftSettings | GrpoSettings]:
+        """Return the settings of each training that ``compute`` is for, by section, in order."""
+        return {"grpo": self.grpo} if self.sft is None else {"sft": self.sft, "grpo": self.grpo}
+
     def _find_unspread(self) -> str | None:
         """Return a clause on what weights in parts do not go with."""
         if self.compute.processes == 1:
             return "one process holds all weights; raise compute.processes"
-        for name, stage in (("grpo", self.grpo), ("sft", self.sft)):
-            if stage is None:
-                continue
+        for name, stage in self.list_trainings().items():
             if stage.trainable.method == "prompt":
                 return f"{name}.trainable.method prompt was not tried; take lora or full"
         return None
 
     def _list_unshared(self, num_processes: int) -> list[str]:
         """Return clauses on what as many processes would train otherwise than one."""
-        batches = {"grpo.prompts_per_step": self.grpo.prompts_per_step}
-        if self.sft is not None:
-            batches["sft.batch_size"] = self.sft.batch_size
+        batches = {name: find_batch(one) for name, one in self.list_trainings().items()}
         problems = [
-            f"{name} {size} cannot be shared equally; make it a multiple of the processes"
-            for name, size in batches.items()
+            f"{name}.{setting} {size} cannot be shared equally; make it a multiple of the processes"
+            for name, (setting, size) in batches.items()
             if size % num_processes
         ]
         if self.grpo.loss == "bnpo":
@@ -190,3 +190,10 @@ class FlowConfig(RunConfig):
         if self.grpo.vllm is not None:
             problems.append("grpo.vllm samples for one process only; leave it out")
         return problems
+
+
+def find_batch(training: SftSettings | GrpoSettings) -> tuple[str, int]:
+    """Return the setting that says what all processes take at a time, and its value."""
+    if isinstance(training, SftSettings):
+        return "batch_size", training.batch_size
+    return "prompts_per_step", training.prompts_per_step

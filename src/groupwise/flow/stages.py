@@ -16,8 +16,6 @@ from groupwise.pipeline import AUDIT_REWARDS, Planner, Step, StepContext, digest
 
 _BASELINES = ("baselines", "joint", "sights")
 TRAINED = ("sft", "grpo", "sft_control")
-_SHARED = tuple(f"training:run_{name}" for name in TRAINED)
-"""Work that several processes may do together."""
 POLICY = "model.base model.dtype model.quantization model.max_pixels"
 """What loading a policy reads."""
 ASKED = f"seed {POLICY} grpo.max_new_tokens evaluation.batch_size"
@@ -40,6 +38,8 @@ class Stage:
         uses: earlier stages whose outputs it reads, with spaces between them.
         code: as for a ``Part``.
         files: it also writes into the run folder itself.
+        is_shared: it trains by ``train_sft`` or ``train_grpo``, so that several processes may do
+            the work together (``compute``); only the first of them writes.
     """
 
     name: str
@@ -50,6 +50,7 @@ class Stage:
     uses: str = ""
     code: str = ""
     files: tuple[str, ...] = ()
+    is_shared: bool = False
 
 
 def list_usual_stages(task: Task[Any], config: Any) -> list[Stage]:
@@ -94,6 +95,7 @@ def list_usual_stages(task: Task[Any], config: Any) -> list[Stage]:
             reads=f"{LOOKS} grpo",
             parts=("parser", "rewards"),
             uses=f"{sources} sft" if has_warmup else sources,
+            is_shared=True,
         ),
         *([_make_control(sources, config)] if has_warmup else []),
         Stage(
@@ -139,6 +141,7 @@ def _make_sft(sources: str, config: Any) -> Stage:
         reads=f"{LOOKS if config.sft.has_looks else f'seed {POLICY}'} sft",
         parts=("parser", "warmup"),
         uses=sources,
+        is_shared=True,
     )
 
 
@@ -152,6 +155,7 @@ def _make_control(sources: str, config: Any) -> Stage:
         "grpo.trainable grpo.validation",
         parts=("parser", "warmup"),
         uses=f"{sources} sft",
+        is_shared=True,
     )
 
 
@@ -171,8 +175,7 @@ def make_step(stage: Stage, task: Task[Any], planner: Planner) -> Step:
 
 def _do(stage: Stage, task: Task[Any], context: StepContext, config: Any) -> None:
     """Do a stage's work in this process, or let as many do it together as the config says."""
-    is_shared = stage.work in _SHARED and isinstance(config, FlowConfig)
-    if is_shared and config.compute.has_workers:
+    if stage.is_shared and isinstance(config, FlowConfig) and config.compute.has_workers:
         from groupwise.flow.processes import work_together
 
         work_together(context, config.compute)

@@ -16,6 +16,7 @@ from groupwise.core import DataError, digest_file, list_packages, read_json, wri
 from groupwise.pipeline.steps import Step
 
 STARTED = "started.json"
+_CACHES = (".sqlite", ".sqlite-wal", ".sqlite-shm")
 
 
 def read_marker(path: Path) -> dict[str, Any] | None:
@@ -35,7 +36,11 @@ def wipe(folder: Path) -> None:
 
 
 def digest_outputs(step: Step, run: Path) -> dict[str, str]:
-    """Return digests by path; markers, checkpoints and torn temporary files do not count."""
+    """Return digests by path.
+
+    Markers, checkpoints, torn temporary files and kept replies do not count: SQLite writes these
+    once more when their file is closed, which may be after the step's end.
+    """
     folder = run / step.name
     paths = [path for path in folder.rglob("*") if path.is_file() and _is_output(path, folder)]
     paths += [run / name for name in step.files if (run / name).is_file()]
@@ -46,7 +51,9 @@ def _is_output(path: Path, folder: Path) -> bool:
     parts = path.relative_to(folder).parts
     is_marker = len(parts) == 1 and parts[0] in (DONE, STARTED)
     is_torn = path.name.startswith(".") and path.suffix == ".part"
-    return not (is_marker or is_torn or any(part.startswith("checkpoint-") for part in parts))
+    is_cache = path.suffix in _CACHES
+    is_checkpoint = any(part.startswith("checkpoint-") for part in parts)
+    return not (is_marker or is_torn or is_cache or is_checkpoint)
 
 
 def mark_done(folder: Path) -> None:

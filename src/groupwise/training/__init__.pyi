@@ -23,6 +23,7 @@ from groupwise.training.preview import (
 )
 from groupwise.training.processes import (
     SHARDING,
+    ask_first,
     count_processes,
     find_local_rank,
     find_rank,
@@ -69,6 +70,7 @@ __all__ = [
     "VllmSettings",
     "Workspace",
     "adapt_beta",
+    "ask_first",
     "augment_picture",
     "begin_progress",
     "check_base",

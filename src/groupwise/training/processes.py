@@ -57,10 +57,11 @@ def divide_batch(num_rows: int, *, setting: str) -> int:
 
 def ask_first(make: Callable[[], T]) -> T:
     """Return in every process what ``make`` returns in the first; only there it is called."""
-    from accelerate.utils import broadcast_object_list
+    from torch.distributed import broadcast_object_list
 
     if count_processes() == 1:
         return make()
     found = [make() if is_first_process() else None]
-    broadcast_object_list(found)
+    # Accelerate's own leaves everyone with None, in silence, before a trainer is there.
+    broadcast_object_list(found, src=0)
     return found[0]  # pyright: ignore[reportReturnType] (the first process's)

@@ -9,7 +9,7 @@ from pydantic import Field, model_validator
 from groupwise.core import BUDGET, Config, Source
 from groupwise.flow import DataSettings, FlowConfig
 from groupwise.inference import RaySettings, Sampling, ServerSettings, StreamSettings
-from groupwise.training import SftSettings
+from groupwise.training import GrpoSettings, SftSettings
 from groupwise_recipes.group_qc.missions import Mission, MissionTable, load_missions
 from groupwise_recipes.group_qc.photos import LabelFolders
 from groupwise_recipes.group_qc.rewards import GroupRewards
@@ -222,6 +222,11 @@ class GroupQcConfig(FlowConfig):
                     "the adapter off"
                 )
         return self
+
+    def list_trainings(self) -> dict[str, SftSettings | GrpoSettings]:
+        """Return those of the flow behind what teaches Stage A."""
+        trainings = super().list_trainings()
+        return trainings if self.teach is None else {"teach": self.teach, **trainings}
 
     def _find_problem(self) -> str:
         """Return what is wrong about Stage A, or an empty text."""

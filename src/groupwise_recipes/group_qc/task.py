@@ -276,6 +276,7 @@ def _list_own_stages(config: GroupQcConfig) -> list[Stage]:
         reads=f"seed {POLICY} {_DATA} {_ASKED} teach",
         uses="prepare",
         code=f"{_OWN}.prompts {_OWN}.teach",
+        is_shared=True,
     )
     summarize = Stage(
         name="summarize",

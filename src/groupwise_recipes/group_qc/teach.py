@@ -21,7 +21,7 @@ from groupwise.core import derive_seed, make_example, read_picture
 from groupwise.flow import open_policy
 from groupwise.models import keep_policy, write_tiny_policy
 from groupwise.pipeline import StepContext
-from groupwise.training import SftRow, Workspace, train_sft
+from groupwise.training import SftRow, Workspace, ask_first, is_first_process, train_sft
 from groupwise_recipes.group_qc.config import GroupQcConfig, TeachSettings
 from groupwise_recipes.group_qc.groups import TaughtPhoto, find_root, read_groups, read_taught
 from groupwise_recipes.group_qc.missions import Mission
@@ -58,15 +58,9 @@ def run_teach(_: object, context: StepContext) -> None:
         num_rows=teach.reading_per_epoch,
         seed=config.seed,
     )
-    base = context.folder / "untaught" if config.model.is_tiny else config.model.base
-    if isinstance(base, Path) and not (base / "config.json").exists():
-        write_tiny_policy(
-            config.model.base,
-            base,
-            seed=derive_seed(config.seed, "base"),
-            texts=[*_list_texts([*rows, *lessons(epoch=0)]), *_list_group_texts(config, context)],
-            max_pixels=config.model.max_pixels,
-        )
+    base: str | Path = config.model.base
+    if config.model.is_tiny:
+        base = ask_first(lambda: _write_untaught([*rows, *lessons(epoch=0)], context))
     policy = open_policy(config, base)
     workspace = Workspace(context.folder, config.seed)
 
@@ -75,7 +69,22 @@ def run_teach(_: object, context: StepContext) -> None:
         return [*draw_photos(rows, teach, seed=seed), *lessons(epoch=epoch)]
 
     trained = train_sft(policy, list_rows, teach, workspace=workspace)
-    keep_policy(trained, context.folder, merged=True)
+    if is_first_process():
+        keep_policy(trained, context.folder, merged=True)
+
+
+def _write_untaught(rows: Sequence[SftRow], context: StepContext) -> Path:
+    """Write a tiny base that knows the words of both stages; return its folder."""
+    config, folder = context.config, context.folder / "untaught"
+    if not (folder / "config.json").exists():
+        write_tiny_policy(
+            config.model.base,
+            folder,
+            seed=derive_seed(config.seed, "base"),
+            texts=[*_list_texts(rows), *_list_group_texts(config, context)],
+            max_pixels=config.model.max_pixels,
+        )
+    return folder
 
 
 def make_photo_rows(

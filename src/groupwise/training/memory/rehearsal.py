@@ -50,7 +50,7 @@ class Rehearsal(LiveBytes):
         """Put weights without numbers in the place of those on the device ``meta``, in place."""
         made: dict[int, torch.Tensor] = {}
         for module in model.modules():
-            kinds: tuple[dict[str, Any], ...] = (module._parameters, module._buffers)
+            kinds: Any = (module._parameters, module._buffers)
             for kind in kinds:
                 for name, value in kind.items():
                     if value is not None:
