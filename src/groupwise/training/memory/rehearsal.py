@@ -66,7 +66,7 @@ class Rehearsal(LiveBytes):
 
     def _fill_bits(self, value: Any) -> nn.Parameter:
         """Return two weights in a byte, with scales as bitsandbytes makes them."""
-        from bitsandbytes.functional import QuantState
+        from bitsandbytes.functional import QuantState  # pyright: ignore[reportMissingImports]
 
         num_scales = -(-value.numel() // value.blocksize)
         with self._fakes:
