@@ -161,7 +161,7 @@ def list_curve_points() -> list[tuple[str, int, Shape]]:
             ("prompt_tokens", length, replace(text, prompt_tokens=length))
             for length in (64, 128, 256, 512, 1024)
         ),
-        *(("pictures", count, replace(image, num_pictures=count)) for count in (1, 2, 4, 8)),
+        *(("pictures", count, replace(image, num_pictures=count)) for count in (1, 2, 4)),
     ]
 
 
