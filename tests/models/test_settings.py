@@ -22,6 +22,7 @@ def test_steps_are_recognised_by_these_keys():
     assert dump_config(settings) == {
         "base": "some/model",
         "dtype": "float32",
+        "quantization": None,
         "max_pixels": 16_384,
         "shape": None,
     }

@@ -126,6 +126,8 @@ def export_model(
     if exported.adapter is not None:
         typer.echo(f"adapter: {exported.adapter} (base: {exported.base})")
     typer.echo(f"merged: {exported.merged}, the same within {exported.max_difference:.1g}")
+    if exported.quantization is not None:
+        typer.echo(f"its base is in {exported.quantization}: merged has what these bits stand for")
     typer.echo(f"card: {out / 'README.md'}")
     for command in exported.list_commands():
         typer.echo(command)

@@ -15,7 +15,10 @@ from groupwise.rewards import Parsed
 
 def open_policy(config: Any, name: str | Path) -> Policy:
     """Load a policy as ``model`` says; an adapter brings its base along."""
-    return load_policy(name, dtype=config.model.dtype, max_pixels=config.model.max_pixels)
+    model = config.model
+    return load_policy(
+        name, dtype=model.dtype, max_pixels=model.max_pixels, quantization=model.quantization
+    )
 
 
 def make_ask(policy: Policy, config: Any) -> Callable[..., list[str]]:

@@ -72,6 +72,7 @@ def render_card(run: FinishedRun, policy: str, exported: ExportedPolicy) -> str:
         method=_dump(_describe_method(config) | {"base": base}),
         data=list(_list_data(conditions.get("data", {}))),
         base_weights=conditions.get("base_weights"),
+        quantization=exported.quantization,
         commands=exported.list_commands(from_inside=True),
     )
 

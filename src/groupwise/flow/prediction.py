@@ -73,6 +73,7 @@ class PolicyPredictor:
         return {
             **({} if value is None else {"temperature": value}),
             **({"tools": tools} if tools else {}),
+            **({"quantization": model.quantization} if model.quantization else {}),
             "base": model.base,
             "weights": self._weights,
             "dtype": model.dtype,

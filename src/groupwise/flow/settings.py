@@ -141,6 +141,24 @@ class FlowConfig(RunConfig):
             raise ValueError(f"compute.sharding fsdp: {problem}")
         return self
 
+    @model_validator(mode="after")
+    def _check_quantization(self) -> Self:
+        problem = None if self.model.quantization is None else self._find_unquantized()
+        if problem:
+            raise ValueError(f"model.quantization {self.model.quantization}: {problem}")
+        return self
+
+    def _find_unquantized(self) -> str | None:
+        """Return a clause on what weights in 4 bits do not go with."""
+        for name, stage in self.list_trainings().items():
+            if stage.trainable.method != "lora":
+                return f"only a LoRA trains on 4 bits; set {name}.trainable.method to lora"
+        if self.compute.sharding != "none":
+            return "weights in 4 bits are not spread; set compute.sharding to none"
+        if self.grpo.vllm is not None and self.grpo.vllm.sends == "weights":
+            return "merged weights are none in 4 bits; set grpo.vllm.sends to adapter"
+        return None
+
     def list_trainings(self) -> dict[str, SftSettings | GrpoSettings]:
         """Return the settings of each training that ``compute`` is for, by section, in order."""
         return {"grpo": self.grpo} if self.sft is None else {"sft": self.sft, "grpo": self.grpo}

@@ -16,7 +16,7 @@ from groupwise.pipeline import AUDIT_REWARDS, Planner, Step, StepContext, digest
 
 _BASELINES = ("baselines", "joint", "sights")
 TRAINED = ("sft", "grpo", "sft_control")
-POLICY = "model.base model.dtype model.max_pixels"
+POLICY = "model.base model.dtype model.quantization model.max_pixels"
 """What loading a policy reads."""
 ASKED = f"seed {POLICY} grpo.max_new_tokens evaluation.batch_size"
 """What loading a policy and asking it reads."""

@@ -11,6 +11,7 @@ from groupwise.core import ModelError
 from groupwise.models.export import merge_adapter
 from groupwise.models.identity import is_adapter, read_base
 from groupwise.models.policy import Policy, load_policy
+from groupwise.models.quantization import find_quantization
 from groupwise.models.virtual_tokens import KIND
 
 
@@ -42,6 +43,8 @@ def average_policy(
             if ".lora_B." in name:
                 weights.mul_(share)
         return policy
+    if find_quantization(policy.model) is not None:
+        raise ModelError(f"{trained} is on a base in 4 bits, and {before} is not: no average")
     policy = merge_adapter(policy)
     # Parameters, not the state: that has tied weights under both names, and once is enough.
     own, ends = (

@@ -11,6 +11,12 @@ import torch
 from groupwise.core import ModelError, read_json, write_json, write_text
 from groupwise.models.identity import name_base, read_base
 from groupwise.models.policy import Policy, load_policy
+from groupwise.models.quantization import (
+    dequantize_adapted,
+    find_quantization,
+    read_quantization,
+)
+from groupwise.models.settings import Quantization
 from groupwise.models.silence import silence_libraries
 from groupwise.models.trainable import format_trainable, tabulate_trainable
 from groupwise.models.virtual_tokens import KIND, find_virtual_tokens, separate_head
@@ -34,6 +40,8 @@ class ExportedPolicy:
         max_difference: largest difference of a log-probability between the policy and ``merged``.
         has_vision: whether the policy takes pictures.
         name: how vLLM is to call the adapter.
+        quantization: what the base of the adapter is held in; ``merged`` has the numbers that these
+            bits stand for, and the base itself has others.
     """
 
     base: str
@@ -42,9 +50,12 @@ class ExportedPolicy:
     max_difference: float
     has_vision: bool
     name: str
+    quantization: Quantization | None = None
 
     def list_commands(self, *, from_inside: bool = False) -> list[str]:
-        """Return command lines that serve the policy with vLLM, of virtual tokens merged alone.
+        """Return command lines that serve the policy with vLLM.
+
+        Of virtual tokens, or of an adapter on 4 bits, the merged weights alone are served.
 
         Args:
             from_inside: as they are typed in the folder itself, also on another machine; of an
@@ -53,6 +64,7 @@ class ExportedPolicy:
         merged = Path(self.merged.name) if from_inside else self.merged
         lines = [["vllm", "serve", str(merged)]]
         is_known = not from_inside or not Path(self.base).is_dir()
+        is_known = is_known and self.quantization is None
         own = self._read_rank()
         if self.adapter is not None and own is not None and is_known:
             adapter = Path(self.adapter.name) if from_inside else self.adapter
@@ -96,8 +108,15 @@ def export_policy(source: Path, out: Path, *, name: str = "policy") -> ExportedP
             expected=f"at most {TOLERANCE:g}",
             fix="serve the adapter instead",
         )
-    has_vision = policy.has_vision
-    return ExportedPolicy(base or str(merged), adapter, merged, max_difference, has_vision, name)
+    return ExportedPolicy(
+        base=base or str(merged),
+        adapter=adapter,
+        merged=merged,
+        max_difference=max_difference,
+        has_vision=policy.has_vision,
+        name=name,
+        quantization=read_quantization(source),
+    )
 
 
 def _copy_adapter(source: Path, out: Path) -> tuple[Path | None, str | None]:
@@ -124,6 +143,8 @@ def merge_adapter(policy: Policy) -> Policy:
     if adapters:
         if any(one.peft_type == KIND for one in adapters.values()):
             separate_head(model)
+        if find_quantization(model) is not None:
+            model = dequantize_adapted(model)
         model = model.merge_and_unload(safe_merge=True)
     return Policy(model, policy.processor, policy.has_vision)
 

@@ -28,6 +28,14 @@ from groupwise.models.identity import (
 )
 from groupwise.models.processor import load_processor
 from groupwise.models.prompts import render_prompt
+from groupwise.models.quantization import (
+    choose_quantized_device,
+    compute_alike,
+    name_loading,
+    note_quantization,
+    read_quantization,
+)
+from groupwise.models.settings import Quantization
 from groupwise.models.silence import silence_libraries
 from groupwise.models.trainable import list_trainable, restore_trainable
 from groupwise.models.virtual_tokens import KIND, hide_virtual_tokens, load_virtual_tokens
@@ -129,6 +137,7 @@ class Policy:
             self.model.save_pretrained(folder)
         self.processor.save_pretrained(folder)
         if is_adapter(folder):
+            note_quantization(self.model, folder)
             base = Path(read_base(folder)).resolve()
             if base.is_dir():
                 name_base(folder, os.path.relpath(base, folder.resolve()))
@@ -151,6 +160,7 @@ def load_policy(
     max_pixels: int | None = None,
     device: torch.device | None = None,
     device_map: str | Mapping[str, Any] | None = None,
+    quantization: Quantization | None = None,
 ) -> Policy:
     """Load a language or vision-language model through the Auto classes.
 
@@ -163,6 +173,8 @@ def load_policy(
         device: of the weights; None: ``choose_device``.
         device_map: what is on which device, as Transformers takes it, instead of one ``device``;
             ``auto`` fills the GPUs first, then memory, then the disk. Such a policy only answers.
+        quantization: what linear layers are held in; None: in ``dtype``. An adapter that trained on
+            4 bits is put on the same ones, whatever is given.
 
     Raises:
         ModelError: if it cannot be found or loaded, or is an adapter and has a ``device_map``.
@@ -175,15 +187,34 @@ def load_policy(
         )
     with refuse_missing(name_or_path):
         if device_map is not None:
-            return _load_base(name_or_path, dtype=dtype, max_pixels=max_pixels, place=device_map)
+            return _load_base(
+                name_or_path,
+                dtype=dtype,
+                max_pixels=max_pixels,
+                place=device_map,
+                quantization=quantization,
+            )
+        if is_adapter(path):
+            quantization = read_quantization(path) or quantization
         load = _load_adapter if is_adapter(path) else _load_base
-        policy = load(name_or_path, dtype=dtype, max_pixels=max_pixels)
+        place = None
+        if quantization is not None:
+            device = device or choose_quantized_device()
+            place = {"": device}
+        policy = load(
+            name_or_path, dtype=dtype, max_pixels=max_pixels, place=place, quantization=quantization
+        )
         policy.model.to(device or choose_device())
         return policy
 
 
 def _load_base(
-    name_or_path: str | Path, *, dtype: str, max_pixels: int | None, place: Any = None
+    name_or_path: str | Path,
+    *,
+    dtype: str,
+    max_pixels: int | None,
+    place: Any,
+    quantization: Quantization | None,
 ) -> Policy:
     revision = find_revision(name_or_path)
     config = AutoConfig.from_pretrained(name_or_path, revision=revision, trust_remote_code=False)
@@ -197,7 +228,9 @@ def _load_base(
         use_safetensors=True if Path(name_or_path).is_dir() else None,
         trust_remote_code=False,
         device_map=place,
+        **(name_loading(quantization, config, dtype=dtype) if quantization else {}),
     )
+    compute_alike(model)
     project_patches_fast(model)
     processor = load_processor(
         name_or_path, model_type=config.model_type, has_vision=has_vision, max_pixels=max_pixels
@@ -205,13 +238,13 @@ def _load_base(
     return Policy(model.eval(), processor, has_vision)
 
 
-def _load_adapter(name_or_path: str | Path, *, dtype: str, max_pixels: int | None) -> Policy:
+def _load_adapter(name_or_path: str | Path, **named: Any) -> Policy:
     from peft import PeftConfig, PeftModel
 
     path = Path(name_or_path)
     refuse_pickled(path)
     name = read_base(path)
-    base = _load_base(name, dtype=dtype, max_pixels=max_pixels)
+    base = _load_base(name, **named)
     adapter: Any = PeftConfig.from_pretrained(str(path))
     if adapter.peft_type == KIND:
         load_virtual_tokens(base.model, base.processor, adapter.token_indices)

@@ -10,7 +10,11 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 _OWN_DEPRECATIONS = r"`is_gradient_checkpointing` is deprecated"
-_CHATTY_LOGGER = "transformers.trainer_utils"
+_CHATTY_LOGGERS = (
+    "transformers.trainer_utils",
+    "transformers.integrations.bitsandbytes",
+    "bitsandbytes.backends.cpu.ops",  # looks for a kernel of a hub, which nothing here calls
+)
 # A completion without a score is counted as unscored; TRL would print its prompt and reference.
 _UNSCORED_LOGGER, _UNSCORED_NOTE = (
     "trl.trainer.grpo_trainer",
@@ -24,16 +28,19 @@ def silence_libraries() -> Iterator[None]:
 
     Works as a ``with`` block and as a decorator.
     """
-    logger, scores = logging.getLogger(_CHATTY_LOGGER), logging.getLogger(_UNSCORED_LOGGER)
-    level = logger.level
-    logger.setLevel(logging.ERROR)
+    chatty = [logging.getLogger(name) for name in _CHATTY_LOGGERS]
+    levels = [logger.level for logger in chatty]
+    scores = logging.getLogger(_UNSCORED_LOGGER)
+    for logger in chatty:
+        logger.setLevel(logging.ERROR)
     scores.addFilter(_is_no_note_of_unscored)
     try:
         with _hide_progress_bars(), warnings.catch_warnings():
             warnings.filterwarnings("ignore", message=_OWN_DEPRECATIONS, category=FutureWarning)
             yield
     finally:
-        logger.setLevel(level)
+        for logger, level in zip(chatty, levels, strict=True):
+            logger.setLevel(level)
         scores.removeFilter(_is_no_note_of_unscored)
 
 

@@ -8,6 +8,7 @@ from typing import Any, Literal
 from pydantic import Field
 
 from groupwise.core import Config, ConfigError, ModelError
+from groupwise.models.quantization import count_weights, find_quantization
 from groupwise.models.silence import silence_libraries
 from groupwise.models.virtual_tokens import (
     KIND,
@@ -91,8 +92,8 @@ def prepare_trainable(model: Any, settings: TrainableSettings, *, processor: Any
         processor: of the model; ``prompt`` changes it in place.
 
     Raises:
-        ConfigError: if more blocks are asked for than the model has, or an adapter is to be
-            continued that does not fit the settings.
+        ConfigError: if more blocks are asked for than the model has, an adapter is to be
+            continued that does not fit the settings, or other weights in 4 bits than a LoRA's base.
         ModelError: if no parameter is left to train, a PEFT model was made around the model, or
             it was loaded with a ``device_map``.
     """
@@ -100,6 +101,13 @@ def prepare_trainable(model: Any, settings: TrainableSettings, *, processor: Any
         raise ModelError(
             "a model that is loaded with a device_map only answers",
             fix="load it without; compute.sharding fsdp trains what is larger than one device",
+        )
+    if find_quantization(model) is not None and settings.method != "lora":
+        raise ConfigError(
+            "weights in 4 bits cannot be trained, only a LoRA on them",
+            got=f"method: {settings.method}",
+            expected="method: lora",
+            fix="load the model without model.quantization, or take the whole weights",
         )
     has_adapter = bool(getattr(model, "peft_config", None))
     if has_adapter and not hasattr(model, "get_base_model"):
@@ -145,7 +153,7 @@ def tabulate_trainable(model: Any) -> list[TrainableRow]:
     counts: dict[str, list[int]] = {}
     for name, parameter in model.named_parameters():
         row = counts.setdefault(_name_part(name), [0, 0])
-        row[0 if parameter.requires_grad else 1] += parameter.numel()
+        row[0 if parameter.requires_grad else 1] += count_weights(parameter)
     return [TrainableRow(part, *counts[part]) for part in sorted(counts, key=_sort_key)]
 
 

@@ -18,7 +18,7 @@ from rich.progress import (
 from transformers import TrainerCallback
 
 from groupwise.core import ProgressLine, TrainingError, append_jsonl
-from groupwise.models import format_trainable, tabulate_trainable
+from groupwise.models import format_trainable, note_quantization, tabulate_trainable
 from groupwise.training.log import TrainingLog, begin_progress, end_progress
 from groupwise.training.processes import ask_first, is_first_process
 from groupwise.training.sharding import gather_weights
@@ -168,7 +168,7 @@ class WholeCheckpoints(TrainerCallback):
         if control.should_save or state.global_step >= state.max_steps:
             control.should_log = True
 
-    def on_save(self, args, state, control, **_: Any) -> None:
+    def on_save(self, args, state, control, model=None, **_: Any) -> None:
         """Mark the checkpoint of this step when every process has written its files.
 
         Then, and not before, older ones are let go.
@@ -176,7 +176,9 @@ class WholeCheckpoints(TrainerCallback):
         PartialState().wait_for_everyone()
         if state.is_world_process_zero:
             folder = Path(args.output_dir)
-            mark_complete(folder / f"checkpoint-{state.global_step}")
+            checkpoint = folder / f"checkpoint-{state.global_step}"
+            note_quantization(model, checkpoint)
+            mark_complete(checkpoint)
             remove_checkpoints(folder, num_kept=_NUM_CHECKPOINTS)
 
 

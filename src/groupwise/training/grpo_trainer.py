@@ -10,11 +10,18 @@ import torch
 from accelerate.utils import gather_object
 
 from groupwise.core import Example, TrainingError, write_json
-from groupwise.models import Policy, list_trainable, project_patches_fast, restore_trainable
+from groupwise.models import (
+    Policy,
+    find_quantization,
+    keep_adapter_dtype,
+    list_trainable,
+    project_patches_fast,
+    restore_trainable,
+)
 from groupwise.training.grpo_rows import make_prompt_rows
 from groupwise.training.on_policy import check_on_policy, join_results
 from groupwise.training.settings import GrpoSettings, VllmSettings
-from groupwise.training.sharding import is_spread
+from groupwise.training.sharding import is_spread, refuse_quantized
 from groupwise.training.temperature import find_temperature, set_temperature
 from groupwise.training.workspace import load_weights
 
@@ -135,8 +142,13 @@ def make_grpo_trainer(
         def create_model_card(self, *_: Any, **__: Any) -> None:
             pass
 
-    with name_missing_server(settings.vllm), _prepare_vllm(settings.vllm, policy, named["args"]):
+    with (
+        name_missing_server(settings.vllm),
+        _prepare_vllm(settings.vllm, policy, named["args"]),
+        keep_adapter_dtype(policy.model),
+    ):
         trainer = _Trainer(speed=settings.speed, **more, **named)
+    refuse_quantized(trainer)
     if trainer.ref_model is not None:
         project_patches_fast(trainer.ref_model)
     trainer.remove_callback(PrinterCallback)
@@ -169,7 +181,13 @@ def _prepare_vllm(
     from groupwise.training.fast.vllm_adapters import send_adapters
     from groupwise.training.fast.vllm_pictures import forward_limits
 
-    if settings is not None and settings.sends == "adapter":
+    sends = None if settings is None else settings.sends
+    if sends == "weights" and find_quantization(policy.model) is not None:
+        raise TrainingError(
+            "weights in 4 bits are none that vLLM could be sent, merged with their adapter",
+            fix="set grpo.vllm.sends to adapter, or model.quantization to null",
+        )
+    if sends == "adapter":
         return send_adapters(Path(arguments.output_dir))
     return forward_limits(policy.processor)
 

@@ -5,13 +5,22 @@ from pathlib import Path
 
 from groupwise.core import Example, GroupwiseError
 from groupwise.data import TokenBudget
-from groupwise.models import ModelSettings, find_local_config, find_num_blocks
+from groupwise.models import (
+    ModelSettings,
+    explain_no_quantization,
+    find_local_config,
+    find_num_blocks,
+)
 from groupwise.training.place import Place
 from groupwise.training.settings import GrpoSettings, SftSettings, TrainerSettings
 
 
 def check_base(model: ModelSettings) -> list[str]:
-    """Return a clause if nothing is known of the base in the section ``model`` of a config."""
+    """Return a clause if the base in the section ``model`` of a config cannot be loaded so."""
+    if model.quantization is not None:
+        known = None if model.is_tiny else find_local_config(model.base)
+        if problem := explain_no_quantization(known):
+            return [f"model.quantization: {model.quantization} {problem}"]
     if model.is_tiny or find_num_blocks(model.base, model.shape) is not None:
         return []
     if Path(model.base).is_dir():
@@ -98,7 +107,7 @@ def preview_memory(
 
 def _describe_unknown(model: ModelSettings) -> str:
     told = f"? (the configuration of {model.base} is not on this machine"
-    if model.shape is None or model.dtype == "auto":
+    if model.shape is None or model.dtype == "auto" or model.quantization is not None:
         return f"{told})"
     size = model.shape.num_parameters * (4 if model.dtype == "float32" else 2) >> 20
     return f"{told}; its weights alone take {size:,} MiB)"

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from groupwise.core import TrainingError, derive_seed, keep_freed_memory, seed_everything
-from groupwise.models import Policy, prepare_trainable, silence_libraries
+from groupwise.models import Policy, keep_adapter_dtype, prepare_trainable, silence_libraries
 from groupwise.training.arguments import build_arguments, name_memory_settings
 from groupwise.training.callbacks import (
     CheckHeldout,
@@ -30,7 +30,13 @@ from groupwise.training.rows import IGNORED, ReadAhead, RowCollator
 from groupwise.training.selection import open_looks
 from groupwise.training.settings import GrpoSettings, SftSettings
 from groupwise.training.sft_rows import RowsOfEpoch
-from groupwise.training.sharding import ShardedTraining, WholeModel, gather_head, is_spread
+from groupwise.training.sharding import (
+    ShardedTraining,
+    WholeModel,
+    gather_head,
+    is_spread,
+    refuse_quantized,
+)
 from groupwise.training.trackers import Trackers
 from groupwise.training.workspace import (
     Workspace,
@@ -99,7 +105,9 @@ def make_sft_trainer(**named: Any) -> Any:
             pass
 
     keep_inputs_without_gradient(named["model"], named["args"])
-    trainer = _Trainer(**named)
+    with keep_adapter_dtype(named["model"]):
+        trainer = _Trainer(**named)
+    refuse_quantized(trainer)
     trainer.remove_callback(PrinterCallback)
     # A loss is a mean over the tokens of a step. Some models (Qwen2.5-VL) say that their own loss
     # cannot be told how many these are; TRL's can, and would be a mean of means without.

@@ -13,6 +13,8 @@ from torch.distributed.fsdp import FSDPModule
 from torch.distributed.tensor import DTensor
 from trl.models.utils import unwrap_model_for_generation
 
+from groupwise.core import TrainingError
+from groupwise.models import find_quantization
 from groupwise.training.processes import is_first_process, spreads_weights
 
 _MARK = "_is_fsdp_managed_module"
@@ -53,6 +55,21 @@ class ShardedTraining:
         if resume_from_checkpoint and self.is_fsdp_enabled:
             trainer._load_from_checkpoint(resume_from_checkpoint)
         return cast("Any", super()).train(resume_from_checkpoint=resume_from_checkpoint, **named)
+
+
+def refuse_quantized(trainer: Any) -> None:
+    """Refuse to spread weights in 4 bits, before anything is trained.
+
+    Raises:
+        TrainingError: if a trainer with such weights was told to.
+    """
+    is_told = trainer.is_fsdp_enabled or trainer.is_deepspeed_enabled
+    if is_told and find_quantization(trainer.model) is not None:
+        raise TrainingError(
+            "weights in 4 bits are not spread over processes",
+            got="FSDP" if trainer.is_fsdp_enabled else "DeepSpeed",
+            fix="leave it out, and each process holds all of them; or set model.quantization null",
+        )
 
 
 class WholeModel:

@@ -109,9 +109,15 @@ def open_answerer(
         identity = digest_json(backend.responder.identity)
     else:
         place = None if device is None else torch.device(device)
-        policy = load_policy(base, dtype=model.dtype, max_pixels=model.max_pixels, device=place)
+        policy = load_policy(
+            base,
+            dtype=model.dtype,
+            max_pixels=model.max_pixels,
+            device=place,
+            quantization=model.quantization,
+        )
         backend = LocalBackend(LocalEngine(policy), picture_mib=config.asking.picture_mib)
-        identity = digest_json([str(digest_base(base)), model.dtype])
+        identity = digest_json([str(digest_base(base)), model.dtype, model.quantization])
     return Answerer(
         backend,
         identity=identity,

@@ -5,7 +5,7 @@ from pathlib import Path
 
 from groupwise.core import Example, digest_file
 from groupwise.data import PICTURE_COLUMNS, digest_vqa_pictures
-from groupwise.flow import Stage, Task
+from groupwise.flow import POLICY, Stage, Task
 from groupwise.pipeline import Preview, digest_models
 from groupwise.serving import Request
 from groupwise_recipes.demo_selection.config import DemoSelectionConfig
@@ -27,7 +27,7 @@ from groupwise_recipes.demo_selection.predictor import DemoPredictor, ask_about_
 from groupwise_recipes.demo_selection.preview import preview_run
 
 _OWN = "groupwise_recipes.demo_selection"
-_ASKED = "model.base model.dtype model.max_pixels server form asking"
+_ASKED = f"{POLICY} server form asking"
 _LISTS = "pools recording limits reward"
 
 
@@ -102,7 +102,7 @@ def _list_data_stages(*, is_tiny: bool) -> list[Stage]:
         name="answerer",
         work=run_answerer,
         summary="teach a tiny model to look words up in demonstrations",
-        reads="seed model.base teach form asking",
+        reads="seed model.base model.quantization teach form asking",
         uses="prepare",
         code=f"{_OWN}.answerer {_OWN}.episodes {_OWN}.demonstration_use",
     )

@@ -117,7 +117,13 @@ def open_backend(config: GroupQcConfig, run: Path) -> StreamBackend:
         return ServerBackend(settings.server)
     base, model = find_base(config, run), config.model
     if settings.ray is not None:
-        return RayBackend(settings.ray, base, dtype=model.dtype, max_pixels=model.max_pixels)
+        return RayBackend(
+            settings.ray,
+            base,
+            dtype=model.dtype,
+            max_pixels=model.max_pixels,
+            quantization=model.quantization,
+        )
     policy = open_policy(config, base)
     return LocalBackend(LocalEngine(policy, batch_size=settings.stream.batch_size))
 
@@ -208,7 +214,8 @@ def _find_folder(config: GroupQcConfig, context: StepContext) -> Path:
     if config.summaries.server is None:
         taught = context.output_of(TEACH_STEP) / "policy" if config.teach else None
         weights = taught and digest_file(taught)
-        policy = [weights, config.model.dtype, config.model.max_pixels]
+        model = config.model
+        policy = [weights, model.dtype, model.quantization, model.max_pixels]
     depends = {
         "inputs": inputs,
         "words": [dump_config(config.words), config.prompts.photo],

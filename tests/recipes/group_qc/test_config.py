@@ -55,6 +55,7 @@ def test_real_models_pass_a_dry_run_with_the_defaults_of_the_contract(
         ("data.drawn.num_groups=0", "there is no data"),
         ("data.test_share=0.9", "leave no groups"),
         ("teach=null", "knows nothing of photos"),
+        (["model.quantization=nf4", "teach.trainable.method=lora"], "4 bits would round again"),
         ("data.root=photos", "data.photo_labels"),
         ("grpo.trainable.method=full", "must be lora"),
         ("summaries.server={url: http://a/v1, model: b}", "for published bases"),
@@ -63,9 +64,9 @@ def test_real_models_pass_a_dry_run_with_the_defaults_of_the_contract(
         ("data.fail_folder=审核通过", "two names of folders"),
     ],
 )
-def test_a_wrong_config_is_refused(override: str, message: str) -> None:
+def test_a_wrong_config_is_refused(override: str | list[str], message: str) -> None:
     with pytest.raises(ConfigError, match=message):
-        load("demo", override)
+        load("demo", *([override] if isinstance(override, str) else override))
 
 
 def test_a_tiny_model_and_what_it_lacks_is_told_by_the_dry_run(tmp_path: Path) -> None:

@@ -1,5 +1,7 @@
 """Estimates are held against the bytes that tensors of real trainings hold."""
 
+from importlib.util import find_spec
+
 import pytest
 import torch
 from held_bytes import HeldBytes
@@ -7,7 +9,12 @@ from PIL import Image
 from transformers import Qwen2Config, Qwen2ForCausalLM, Qwen3_5TextConfig, Qwen3MoeConfig
 
 from groupwise.core import Message, Score, make_example, read_picture
-from groupwise.models import LoraSettings, TrainableSettings, load_policy
+from groupwise.models import (
+    LoraSettings,
+    TrainableSettings,
+    find_quantization,
+    load_policy,
+)
 from groupwise.rewards import RewardSet
 from groupwise.training import (
     GrpoSettings,
@@ -20,6 +27,10 @@ from groupwise.training import (
 )
 from groupwise.training.memory.estimate import Base, MemoryEstimate, estimate_memory
 
+needs_bits = pytest.mark.skipif(
+    find_spec("bitsandbytes") is None,
+    reason="bitsandbytes is not installed: pip install 'groupwise[quantization]'",
+)
 CPU, GPU = Place("cpu"), Place("cuda")
 LORA = TrainableSettings(lora=LoraSettings(rank=4, modules=("v_proj",), last_blocks=1))
 FULL = TrainableSettings(method="full")
@@ -48,7 +59,8 @@ def ask(number, pictures=()):
 
 def hold_against(policy, examples, settings, folder):
     """Return estimated over counted bytes of each phase."""
-    base = Base(policy.model.config, policy.model.dtype, policy.processor)
+    kind = find_quantization(policy.model)
+    base = Base(policy.model.config, policy.model.dtype, policy.processor, kind)
     num_tokens = len(policy.tokenizer(policy.render_prompt(examples[0]))["input_ids"])
     prompt = base.encode(examples[0], num_tokens=num_tokens)
     num_targets = len(policy.tokenizer(ANSWER)["input_ids"]) + 1
@@ -93,6 +105,41 @@ def test_grpo_holds_what_was_estimated(settings, text_folder, tmp_path):
     )
     assert set(ratios) == {"sample", "check", "compare", "update"}
     assert ratios == pytest.approx(dict.fromkeys(ratios, 1), abs=LIMIT)
+
+
+@needs_bits
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "settings",
+    [
+        sample(trainable=TrainableSettings()),
+        SftSettings(batch_size=4, warmup_share=0, gradient_checkpointing=True),
+    ],
+    ids=["grpo", "sft"],
+)
+def test_four_bits_hold_what_was_estimated(settings, text_folder, tmp_path):
+    policy = load_policy(text_folder, quantization="nf4")
+    examples = [ask(number) for number in range(4)]
+    ratios = hold_against(policy, examples, settings, tmp_path / "work")
+    assert ratios == pytest.approx(dict.fromkeys(ratios, 1), abs=LIMIT)
+
+
+@needs_bits
+@pytest.mark.parametrize("folder", ["text_folder", "vision_folder"])
+def test_weights_in_four_bits_are_those_of_the_model(folder, request):
+    policy = load_policy(request.getfixturevalue(folder), quantization="nf4")
+    bits = [p for p in policy.model.parameters() if hasattr(p, "quant_state")]
+    states = [one.quant_state for one in bits]
+    scales = sum(one.absmax.nbytes + one.state2.absmax.nbytes for one in states)
+    held = scales + sum(p.nbytes for p in [*policy.model.parameters(), *policy.model.buffers()])
+    base = Base(policy.model.config, policy.model.dtype, policy.processor, "nf4")
+    prompt = base.encode(None, num_tokens=16)
+    settings = SftSettings(batch_size=1, trainable=LORA)
+    found = estimate_memory(base, prompt, settings, num_targets=2, place=CPU)
+    adapter = found.optimizer // 2
+    assert found.weights == held + adapter
+    num_weights = sum(one.shape.numel() for one in states)
+    assert 0.515 < (scales + sum(one.nbytes for one in bits)) / num_weights < 0.53
 
 
 def estimate(settings, place=CPU, *, tokens=64, dtype=torch.float32, config=WIDE):

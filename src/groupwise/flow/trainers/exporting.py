@@ -122,6 +122,10 @@ def _check_trainable(run: FinishedRun, trainer: OtherTrainer) -> None:
         )
     if config.grpo.trainable.method == "prompt":
         raise ConfigError(f"{trainer.name} trains no virtual tokens", got="grpo.trainable.method")
+    if config.model.quantization is not None:
+        raise ConfigError(
+            f"{trainer.name} is not told of weights in 4 bits", got="model.quantization"
+        )
     problem = run.task.explain_bound_rewards(config)
     if problem:
         raise ConfigError(f"the rewards of this run cannot be built again elsewhere: {problem}")

@@ -12,7 +12,7 @@ from groupwise.inference.engine import Sampling
 from groupwise.inference.local import LocalEngine
 from groupwise.inference.streaming.local import LocalBackend
 from groupwise.inference.streaming.work import Outcome, RaySettings, StreamSettings, WorkItem
-from groupwise.models import Policy, load_policy
+from groupwise.models import Policy, Quantization, load_policy
 
 
 class RayBackend:
@@ -37,10 +37,13 @@ class RayBackend:
         *,
         dtype: str = "auto",
         max_pixels: int | None = None,
+        quantization: Quantization | None = None,
     ) -> None:
         self.settings = settings
         name = str(Path(model).resolve()) if Path(model).is_dir() else str(model)
-        self._load = partial(load_policy, name, dtype=dtype, max_pixels=max_pixels)
+        self._load = partial(
+            load_policy, name, dtype=dtype, max_pixels=max_pixels, quantization=quantization
+        )
         self._ray = import_ray("data")
 
     def stream(

@@ -12,7 +12,10 @@ from trl.trainer.utils import add_fused_lm_head, disable_dropout_in_model
 from groupwise.core import Example, open_picture
 from groupwise.models import (
     ModelSettings,
+    Quantization,
+    empty_into_bits,
     find_local_config,
+    list_held,
     open_processor,
     prepare_trainable,
     project_patches_fast,
@@ -35,12 +38,14 @@ class Base:
     Attributes:
         config: of Transformers.
         dtype: of its weights.
+        quantization: what its linear layers are held in; None: in ``dtype``.
         processor: or tokenizer; None: it is not at hand, and neither are pictures.
     """
 
     config: Any
     dtype: torch.dtype
     processor: Any = None
+    quantization: Quantization | None = None
 
     @classmethod
     def open(cls, model: ModelSettings) -> Self:
@@ -52,7 +57,7 @@ class Base:
         config: Any = find_local_config(model.base)
         dtype = config.dtype if model.dtype == "auto" else getattr(torch, model.dtype)
         processor = open_processor(model.base, max_pixels=model.max_pixels)
-        return cls(config, dtype or torch.float32, processor)
+        return cls(config, dtype or torch.float32, processor, model.quantization)
 
     def encode(self, example: Example | None, *, num_tokens: int) -> PromptRows:
         """Return a prompt with the pictures of an example; without, of so many tokens."""
@@ -185,6 +190,9 @@ class _Stage:
         with torch.device("meta"):
             model = auto.from_config(base.config, dtype=base.dtype)
             project_patches_fast(model)
+            if base.quantization is not None:
+                dtype = str(base.dtype).removeprefix("torch.")
+                empty_into_bits(model, base.quantization, dtype=dtype)
             model = prepare_trainable(model, settings.trainable, processor=base.processor)
         self._rehearsal = Rehearsal()
         self._rehearsal.fill(model)
@@ -194,7 +202,7 @@ class _Stage:
         disable_dropout_in_model(model)
         self.model = model.train()
         self._settings, self._place, self._dtype = settings, place, base.dtype
-        self._held = self._rehearsal.hold([*model.parameters(), *model.buffers()])
+        self._held = self._rehearsal.hold(list_held(model))
         self._trained = [p for p in model.parameters() if p.requires_grad]
         self._phases: dict[str, int] = {}
         self._parts: list[torch.Tensor] = []

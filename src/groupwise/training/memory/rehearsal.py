@@ -22,6 +22,8 @@ from groupwise.training.memory.live import LiveBytes
 
 # What code looks into is small: ids, masks of rows, grids of pictures.
 _MAX_REAL = 2**20
+# So many scales of weights in 4 bits have a scale of their own.
+_SCALES = 256
 _INDEXED = frozenset(
     {
         torch.ops.aten.index.Tensor,
@@ -55,10 +57,39 @@ class Rehearsal(LiveBytes):
                         kind[name] = made.setdefault(id(value), self._fill(value))
 
     def _fill(self, value: torch.Tensor) -> torch.Tensor:
+        if hasattr(value, "quant_state"):
+            return self._fill_bits(value)
         with self._fakes:
             empty = torch.empty(value.shape, dtype=value.dtype)
         is_weight = isinstance(value, nn.Parameter)
         return nn.Parameter(empty, value.requires_grad) if is_weight else empty
+
+    def _fill_bits(self, value: Any) -> nn.Parameter:
+        """Return two weights in a byte, with scales as bitsandbytes makes them."""
+        from bitsandbytes.functional import QuantState  # pyright: ignore[reportMissingImports]
+
+        num_scales = -(-value.numel() // value.blocksize)
+        with self._fakes:
+            packed = torch.empty(-(-value.numel() // 2), 1, dtype=torch.uint8)
+            of_scales = QuantState(
+                torch.empty(-(-num_scales // _SCALES)),
+                code=torch.empty(256),
+                blocksize=_SCALES,
+                dtype=torch.float32,
+            )
+            state = QuantState(
+                torch.empty(num_scales, dtype=torch.uint8),
+                shape=value.shape,
+                code=torch.empty(16),
+                blocksize=value.blocksize,
+                quant_type=value.quant_type,
+                dtype=value.dtype,
+                offset=torch.empty(()),
+                state2=of_scales,
+            )
+        filled: Any = nn.Parameter(packed, requires_grad=False)
+        filled.quant_state = state
+        return filled
 
     def call(self, func: Any, args: Any, kwargs: Mapping[str, Any]) -> Any:
         """Return what the operation returns, without numbers where no code looks for them."""
