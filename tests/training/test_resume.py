@@ -52,6 +52,8 @@ def whole(jobs, taught_folder, picture_examples, tmp_path_factory):
 def get_job(jobs, name):
     if name == "grpo lora":
         return lambda *given: jobs.run_grpo(*given, trainable=jobs.LORA)
+    if name == "ahead":
+        return lambda *given: jobs.run_rounds(*given, ahead={})
     found = {"sft": jobs.run_sft, "grpo": jobs.run_grpo, "rounds": jobs.run_rounds}
     return (found | {"refilled": jobs.run_refilled})[name]
 
@@ -82,7 +84,7 @@ def test_stopped_while_a_checkpoint_is_written(
     assert_same(tmp_path, whole(name))
 
 
-@pytest.mark.parametrize("name", ["rounds", "refilled"])
+@pytest.mark.parametrize("name", ["rounds", "refilled", "ahead"])
 def test_stopped_in_a_second_pass_over_a_round(
     name, jobs, taught_folder, picture_examples, tmp_path, whole, monkeypatch
 ):
@@ -150,6 +152,13 @@ def test_held_out_items_are_looked_at_in_time(name, steps, whole):
     _, rows = read_outcome(whole(name))
     looks = [(row["step"], row["heldout/n"]) for row in rows if "heldout/n" in row]
     assert looks == [(step, 2) for step in steps]
+
+
+def test_only_the_first_round_is_not_sampled_ahead(whole):
+    _, rows = read_outcome(whole("ahead"))
+    told = [row["step"] for row in rows if "ahead/ratio_max" in row]
+    assert told == [5]
+    assert {row["step"] for row in rows if "reward" in row} == {1, 5}
 
 
 def test_rounds_are_used_twice(whole):

@@ -130,6 +130,24 @@ def test_losses_are_weighed_by_the_policy_over_the_one_that_sampled(make, family
     assert max(metrics["ahead/beyond"]) > 0
 
 
+def test_what_weighs_twice_as_much_costs_twice_as_much(make):
+    stepped, rounds = make()
+    for number in range(2):
+        stepped.update(rounds[number], seed=number, apply=number == 0)
+    [inputs] = stepped.trainer._buffered_inputs
+    ratio = inputs["importance_sampling_ratio"]
+    loss, other = (
+        float(
+            stepped.trainer._compute_loss(
+                stepped.trainer.model, inputs | {"importance_sampling_ratio": r}
+            )
+        )
+        for r in (ratio, 2 * ratio)
+    )
+    assert other == pytest.approx(2 * loss, rel=1e-4)
+    assert abs(loss) > 1e-4
+
+
 def test_weights_that_do_not_move_train_as_if_sampled_in_time(make, grpo):
     """Rewards, advantages and gradients are those of a round that is sampled when it is due."""
     both = [make(is_ahead=is_ahead, beta=0.1) for is_ahead in (True, False)]
