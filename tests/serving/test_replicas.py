@@ -23,6 +23,7 @@ from groupwise.serving.server import make_server_config
 pytest.importorskip("ray")
 pytestmark = pytest.mark.slow
 
+_FIXTURES = Path(__file__).parents[1] / "fixtures"
 NUM_ROWS = 24
 
 
@@ -32,10 +33,12 @@ def ask(client: httpx2.Client, number: int) -> httpx2.Response:
 
 
 @pytest.fixture
-def served(tmp_path: Path):
+def served(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     """A server of two replicas, what it opens, and their cluster."""
     from groupwise.serving.replicas import ReplicatedSource
 
+    # Replicas are other processes, which open what the fixtures have, too.
+    monkeypatch.setenv("PYTHONPATH", str(_FIXTURES), prepend=os.pathsep)
     write_small(tmp_path / "policy", seed=1)
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
