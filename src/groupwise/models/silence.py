@@ -10,11 +10,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 _OWN_DEPRECATIONS = r"`is_gradient_checkpointing` is deprecated"
-_CHATTY_LOGGERS = (
-    "transformers.trainer_utils",
-    "transformers.integrations.bitsandbytes",
-    "bitsandbytes.backends.cpu.ops",  # looks for a kernel of a hub, which nothing here calls
-)
+_CHATTY_LOGGERS = ("transformers.trainer_utils", "transformers.integrations.bitsandbytes")
 # A completion without a score is counted as unscored; TRL would print its prompt and reference.
 _UNSCORED_LOGGER, _UNSCORED_NOTE = (
     "trl.trainer.grpo_trainer",
