@@ -170,6 +170,8 @@ class FlowConfig(RunConfig):
         for name, stage in self.list_trainings().items():
             if stage.trainable.method == "prompt":
                 return f"{name}.trainable.method prompt was not tried; take lora or full"
+            if stage.activation_offloading:
+                return f"{name}.activation_offloading would move gathered weights; set it to false"
         return None
 
     def _list_unshared(self, num_processes: int) -> list[str]:

@@ -19,6 +19,7 @@ from groupwise.models import (
     restore_trainable,
 )
 from groupwise.training.grpo_rows import make_prompt_rows
+from groupwise.training.offloading import offload_activations
 from groupwise.training.on_policy import check_on_policy, join_results
 from groupwise.training.settings import GrpoSettings, VllmSettings
 from groupwise.training.sharding import is_spread, refuse_quantized
@@ -134,6 +135,10 @@ def make_grpo_trainer(
                 if self.accelerator.is_main_process:
                     write_json(Path(str(self.args.output_dir)) / "on_policy.json", vars(result))
             return batch
+
+        def _compute_loss(self, model: Any, inputs: dict[str, Any]) -> torch.Tensor:
+            with offload_activations(model, applies=settings.activation_offloading):
+                return super()._compute_loss(model, inputs)
 
         def _load_from_checkpoint(self, checkpoint: str, model: Any = None) -> None:
             if not is_spread(policy.model):

@@ -70,6 +70,7 @@ class TrainerSettings(Config):
         log_every_steps: a row of metrics each so many steps, and one at every checkpoint.
         report_to: trackers that are told the values of ``metrics.jsonl``; each must be installed.
         gradient_checkpointing: recompute activations to save memory.
+        activation_offloading: keep what a backward pass needs in the CPU's memory until it comes.
         trainable: which weights are trained.
         heldout_every_steps: a held-out check each so many steps and after the last; None: none.
         validation: when to stop and which weights to keep; None: train to the end, keep the last.
@@ -87,6 +88,7 @@ class TrainerSettings(Config):
     log_every_steps: Annotated[int, _LOGGED] = Field(default=10, ge=1)
     report_to: Annotated[tuple[Tracker, ...], _LOGGED] = ()
     gradient_checkpointing: Annotated[bool, _SAME] = False
+    activation_offloading: Annotated[bool, _SAME] = False
     trainable: TrainableSettings = TrainableSettings()
     heldout_every_steps: Annotated[int | None, _LOGGED] = Field(default=None, ge=1)
     validation: ValidationSettings | None = None

@@ -137,6 +137,8 @@ def estimate_memory(
             a training.
     """
     _check_family(base.config.get_text_config(), place)
+    if settings.activation_offloading:
+        raise ValueError("what activation_offloading leaves on a device was not measured")
     if isinstance(settings, GrpoSettings):
         return _estimate_grpo(base, prompt, settings, place)
     assert isinstance(settings, SftSettings)
