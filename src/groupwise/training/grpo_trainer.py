@@ -129,11 +129,7 @@ def make_grpo_trainer(
             if settings.temperature_warmup is not None:
                 self._metrics["train"]["temperature"].append(self.temperature)
             if step == 0 and self._step == 0:
-                rows = [examples[row["place"]] for row in inputs]
-                own = check_on_policy(self, policy, rows, batch)
-                result = join_results(gather_object([own]))
-                if self.accelerator.is_main_process:
-                    write_json(Path(str(self.args.output_dir)) / "on_policy.json", vars(result))
+                _check_start(self, policy, [examples[row["place"]] for row in inputs], batch)
             return batch
 
         def _compute_loss(self, model: Any, inputs: dict[str, Any]) -> torch.Tensor:
@@ -160,6 +156,16 @@ def make_grpo_trainer(
     _complete_reference(policy.model)
     restore_trainable(policy.model, trainable)
     return trainer
+
+
+def _check_start(
+    trainer: Any, policy: Policy, examples: Sequence[Example], batch: dict[str, Any]
+) -> None:
+    """Let the first round go through the on-policy check, and write what it measured."""
+    own = check_on_policy(trainer, policy, examples, batch)
+    result = join_results(gather_object([own]))
+    if trainer.accelerator.is_main_process:
+        write_json(Path(str(trainer.args.output_dir)) / "on_policy.json", vars(result))
 
 
 def _choose_trainer(
