@@ -66,6 +66,7 @@ def test_a_round_learns_from_one_side_and_is_tested_on_the_other(
     assert found.served == loop.read_log()[0].version != found.version
 
 
+@pytest.mark.slow
 def test_a_candidate_lives_for_several_looks_and_the_next_learns_from_all(
     loop: Loop, talk: Talk
 ) -> None:

@@ -145,7 +145,9 @@ def start_job(folder: Path) -> tuple[subprocess.Popen, httpx2.Client]:
     raise AssertionError("the server did not become ready")
 
 
-@pytest.mark.parametrize("kill_after", [0, 3, 17])
+@pytest.mark.parametrize(
+    "kill_after", [0, *(pytest.param(after, marks=pytest.mark.slow) for after in (3, 17))]
+)
 def test_a_server_that_is_killed_has_every_label_that_it_acknowledged_once(
     tmp_path, draw, kill_after: int
 ):

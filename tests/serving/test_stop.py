@@ -57,7 +57,9 @@ def start_job(tmp_path: Path) -> Iterator[Callable[..., tuple[subprocess.Popen, 
         yield start_one
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+@pytest.mark.parametrize(
+    "number", [signal.SIGTERM, pytest.param(signal.SIGINT, marks=pytest.mark.slow)]
+)
 def test_what_is_being_answered_is_answered_first(
     number: signal.Signals, tmp_path: Path, draw: Callable[..., bytes], start_job
 ) -> None:

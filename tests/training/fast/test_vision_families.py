@@ -20,6 +20,8 @@ ONE_PICTURE = ("llava_onevision",)
 # picture of LLaVA-NeXT or LLaVA-OneVision is one entry, as LLaVA's is.
 _ALIKE = ("idefics3", "llava_next", "llava_onevision", "qwen2_vl")
 MOST = [pytest.param(one, marks=pytest.mark.slow) if one in _ALIKE else one for one in FAMILIES]
+_LIKE_LLAVA = ("llava_next", "llava_onevision")
+ALL = [pytest.param(one, marks=pytest.mark.slow) if one in _LIKE_LLAVA else one for one in FAMILIES]
 LENGTHS = (1, 20)
 ONE_EACH = [[(16, 24)], [(24, 16)]]
 SEVERAL = [[(16, 24), (32, 16)], [(24, 24), (8, 16), (40, 12)]]
@@ -51,7 +53,7 @@ def test_a_family_shares_prompts(policies, family):
 
 
 @pytest.mark.parametrize("trained", ["sft", pytest.param("everything", marks=pytest.mark.slow)])
-@pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.parametrize("family", ALL)
 def test_sampled_and_scored(compare, family, trained):
     compare(family, trained, num_iterations=2)
 
@@ -70,7 +72,7 @@ def test_updates_of_one_round(compare, family):
     compare(family, "sft", num_iterations=2, gradient_checkpointing=True, **options)
 
 
-@pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.parametrize("family", ALL)
 def test_the_vision_tower_is_asked_once(pairs, grpo, family):
     """In sampling; the reference and every update take what it gave."""
     asked = []

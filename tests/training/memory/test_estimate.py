@@ -97,7 +97,11 @@ def test_sft_holds_what_was_estimated(settings, vision_folder, tmp_path):
 
 
 @pytest.mark.parametrize(
-    "settings", [sample(), sample(trainable=FULL, beta=0.1)], ids=["lora", "reference"]
+    "settings",
+    [
+        pytest.param(sample(), id="lora"),
+        pytest.param(sample(trainable=FULL, beta=0.1), id="reference", marks=pytest.mark.slow),
+    ],
 )
 def test_grpo_holds_what_was_estimated(settings, text_folder, tmp_path):
     ratios = hold_against(
@@ -155,18 +159,21 @@ def test_weights_are_those_of_the_model():
     assert estimate(sample(trainable=FULL), dtype=torch.bfloat16).weights < 0.52 * held
 
 
+@pytest.mark.slow
 def test_a_reference_is_another_model_only_in_full_training():
     alone, full = estimate(sample(trainable=FULL)), estimate(sample(trainable=FULL, beta=0.1))
     assert full.weights == 2 * alone.weights
     assert estimate(sample(beta=0.1)).weights == estimate(sample()).weights
 
 
+@pytest.mark.slow
 def test_the_optimizer_has_two_numbers_for_each_weight_that_trains():
     assert estimate(sample()).optimizer == 2 * 4 * 4 * (64 + 32)
     num_weights = sum(p.numel() for p in Qwen2ForCausalLM(WIDE).parameters())
     assert estimate(sample(trainable=FULL)).optimizer == 2 * 4 * num_weights
 
 
+@pytest.mark.slow
 def test_an_update_holds_less_with_checkpointing_and_on_a_gpu():
     usual = sample(trainable=FULL, max_new_tokens=64)
     cpu, gpu = estimate(usual, tokens=256), estimate(usual, GPU, tokens=256)
@@ -174,6 +181,7 @@ def test_an_update_holds_less_with_checkpointing_and_on_a_gpu():
     assert cpu.phases["update"] > gpu.phases["update"] > again.phases["update"]
 
 
+@pytest.mark.slow
 def test_several_processes_have_their_part_of_the_rows_and_a_copy_of_the_gradients():
     settings = sample(trainable=FULL)
     alone, shared = estimate(settings), estimate(settings, Place("cpu", 2))
@@ -182,6 +190,7 @@ def test_several_processes_have_their_part_of_the_rows_and_a_copy_of_the_gradien
     assert shared.phases["update"] == half.phases["update"] + shared.optimizer // 2
 
 
+@pytest.mark.slow
 def test_of_spread_weights_each_holds_a_part_and_gathers_all_to_sample():
     settings = sample(trainable=FULL)
     copied, spread = (
