@@ -208,6 +208,7 @@ def write_words(examples):
         )
 
 
+@pytest.mark.slow
 def test_words_in_pictures_are_seen_where_a_policy_is_told_them(tmp_path):
     examples = list(write_words(draw_agreement(75, tmp_path)))
     train, test = examples[:60], examples[60:]

@@ -42,6 +42,7 @@ def judged(origin: Path, talk: Talk, tmp_path: Path) -> Loop:
     return begin_loop(tmp_path / "loop", origin, find_settings(round=how))
 
 
+@pytest.mark.slow
 def test_sure_verdicts_against_the_policy_teach_and_are_told_apart(
     judged: Loop, talk: Talk
 ) -> None:

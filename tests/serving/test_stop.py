@@ -82,6 +82,7 @@ def test_what_is_being_answered_is_answered_first(
     assert not is_ready(url)
 
 
+@pytest.mark.slow
 def test_large_pictures_do_not_fill_the_log(start_job) -> None:
     process, port = start_job()
     stream = io.BytesIO()
@@ -93,6 +94,7 @@ def test_large_pictures_do_not_fill_the_log(start_job) -> None:
     assert process.communicate(timeout=60)[1] == ""
 
 
+@pytest.mark.slow
 def test_slow_askers_do_not_keep_a_server_from_stopping(tmp_path: Path, start_job) -> None:
     process, port = start_job("stop_timeout_s=1", "read_timeout_s=600", "head_timeout_s=600")
     upload = b"POST /v1/predict HTTP/1.1\r\nHost: x\r\nContent-Length: 1000\r\n"

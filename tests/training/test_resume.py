@@ -84,7 +84,9 @@ def test_stopped_while_a_checkpoint_is_written(
     assert_same(tmp_path, whole(name))
 
 
-@pytest.mark.parametrize("name", ["rounds", "refilled", "ahead"])
+@pytest.mark.parametrize(
+    "name", ["rounds", "ahead", pytest.param("refilled", marks=pytest.mark.slow)]
+)
 def test_stopped_in_a_second_pass_over_a_round(
     name, jobs, taught_folder, picture_examples, tmp_path, whole, monkeypatch
 ):
@@ -105,6 +107,7 @@ def test_stopped_in_a_second_pass_over_a_round(
     assert_same(tmp_path, whole(name))
 
 
+@pytest.mark.slow
 def test_others_are_tried_in_some_rounds_and_not_in_all(whole):
     """Or what is known of candidates could not matter above."""
     _, rows = read_outcome(whole("refilled"))
@@ -116,8 +119,8 @@ def test_others_are_tried_in_some_rounds_and_not_in_all(whole):
 @pytest.mark.parametrize(
     ("name", "step"),
     [
-        pytest.param("sft", 2, marks=pytest.mark.slow),
-        ("grpo", 2),
+        ("sft", 2),
+        pytest.param("grpo", 2, marks=pytest.mark.slow),
         pytest.param("rounds", 3, id="in a second pass over a round", marks=pytest.mark.slow),
         pytest.param("rounds", 6, id="in a first pass over a round", marks=pytest.mark.slow),
     ],

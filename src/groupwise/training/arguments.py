@@ -87,8 +87,6 @@ def _describe_ways(settings: TrainerSettings) -> str:
     ways.append(f"raise gradient_accumulation ({settings.gradient_accumulation}) to make up for it")
     if not settings.gradient_checkpointing:
         ways.append("set gradient_checkpointing (false) to true")
-    if not settings.activation_offloading:
-        ways.append("set activation_offloading (false) to true")
     trainable = settings.trainable
     if trainable.method == "full":
         ways.append("set trainable.method (full) to lora")

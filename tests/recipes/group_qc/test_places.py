@@ -71,6 +71,7 @@ def test_every_photo_is_described_by_the_server(
     assert "photo groups finished (0 of them before), 0 failed" in done.stderr
 
 
+@pytest.mark.slow
 def test_a_setting_that_is_changed_and_changed_back_costs_nothing(
     command_line: CommandLine, vision_folder: Path, server: FaultyServer
 ) -> None:
@@ -85,6 +86,7 @@ def test_a_setting_that_is_changed_and_changed_back_costs_nothing(
     assert len(read_described("summarize")) == NUM_GROUPS
 
 
+@pytest.mark.slow
 def test_a_server_that_goes_stops_the_run_and_another_one_goes_on(
     command_line: CommandLine, vision_folder: Path, server: FaultyServer
 ) -> None:

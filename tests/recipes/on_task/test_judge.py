@@ -171,6 +171,7 @@ def test_the_weights_that_count_are_named(config):
     )
 
 
+@pytest.mark.slow
 def test_a_run_with_a_judge(
     tiny_run: Path, tmp_path: Path, job: RecipeJob, command_line: CommandLine
 ) -> None:

@@ -60,6 +60,7 @@ def test_the_real_study_is_previewed_without_its_model(study: str) -> None:
         assert preview.problems == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("table", read_tables(), ids=lambda table: table.name)
 def test_no_arm_of_a_table_is_refused(table: StudyTable, vision_folder: Path) -> None:
     """Prompts of some arms are longer than those of the others."""
