@@ -171,6 +171,7 @@ def remember(model, place=CPU, **stages):
     return dict(preview_memory(model, stages, example=None, tokens=(40, 9), place=place))
 
 
+@pytest.mark.slow
 def test_memory_is_told_of_each_training_of_a_base_that_is_at_hand(text_folder):
     model = ModelSettings(base=str(text_folder), max_pixels=784)
     told = remember(model, sft=SftSettings(batch_size=2), grpo=make_settings())

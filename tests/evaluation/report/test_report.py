@@ -281,6 +281,7 @@ def test_the_confusion_has_the_counts_of_each_truth(full_run: Path) -> None:
     assert re.findall(r"[|] (\d+)", table[2]) == [str(count) for count in on]
 
 
+@pytest.mark.slow
 def test_another_language_leaves_no_plots_of_the_first(run_copy: Path) -> None:
     kept = run_copy / "report/step.json"
     write_json(kept, {})

@@ -60,6 +60,7 @@ def assert_same(folder, whole):
     assert not {name for name in files if name.startswith(("checkpoint", "progress"))}
 
 
+@pytest.mark.slow
 def test_killed_after_an_epoch_it_ends_as_if_uninterrupted(jobs, whole, tmp_path):
     folder = tmp_path / "training"
     child = subprocess.run(

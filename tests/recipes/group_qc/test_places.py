@@ -58,6 +58,7 @@ def count_photos(rows: list[dict[str, Any]]) -> int:
     return sum(len(row["images"]) for row in rows)
 
 
+@pytest.mark.slow
 def test_every_photo_is_described_by_the_server(
     command_line: CommandLine, vision_folder: Path, server: FaultyServer
 ) -> None:

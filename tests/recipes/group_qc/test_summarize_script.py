@@ -49,6 +49,7 @@ def test_without_photos_and_a_run_it_tells_how_it_is_called(tmp_path: Path, word
     assert "summarize.sh PHOTOS RUN [CONFIG]" in done.stderr
 
 
+@pytest.mark.slow
 def test_it_would_end_after_stage_a(root: Path, tmp_path: Path) -> None:
     done = launch(tmp_path, root, tmp_path / "run", "tile-tiny", "--dry-run")
     assert done.returncode == 0, done.stderr
