@@ -10,6 +10,7 @@ it said, and the others go on; what is not installed on the machine is ``?`` wit
 
 import argparse
 import json
+import math
 import os
 import signal
 import subprocess
@@ -29,7 +30,6 @@ from groupwise.core import describe_machine, write_json, write_text
 
 HERE = Path(__file__).parent
 DTYPES = ("float32", "bfloat16")
-FAMILIES = ("Qwen2", "Qwen3", "Qwen2.5-VL", "Qwen3-VL", "Gemma 3")
 Row = tuple[str, str]
 """What was measured, and the number with its unit."""
 
@@ -40,8 +40,22 @@ def list_exact(found: Mapping[str, Any]) -> Iterator[Row]:
         if "max_logp_diff" in row:
             differences = f"{row['max_logp_diff']:.1e}, gradient {row['max_grad_rel']:.1e}"
             yield f"{name}: log-probability", differences
+            half = row["bfloat16"]
+            gap = f"{half.get('shared_diff', math.nan):.1e} of {half.get('tolerance', 0):.1e}"
+            close = "yes" if half["is_close"] else "no"
+            yield f"{name}, bfloat16: log-probability", f"{gap}; within noise: {close}"
         elif "fallback" in row:
             yield name, f"plain: {row['fallback']}"
+        elif row.get("untested", "").startswith("failed"):
+            yield name, row["untested"]
+
+
+def list_tests(found: Mapping[str, Any]) -> Iterator[Row]:
+    """Yield how many tests passed, and which failed."""
+    yield "passed", str(found["num_passed"])
+    yield "skipped", str(len(found["skipped"]))
+    for name, said in found["failed"].items():
+        yield name, f"failed: {' '.join(said.split())}"
 
 
 def list_speed(found: Mapping[str, Any]) -> Iterator[Row]:
@@ -59,7 +73,7 @@ def list_speed(found: Mapping[str, Any]) -> Iterator[Row]:
             if "shared_diff" in row:
                 note = ", fell back" if row["fell_back"] else ""
                 noise = f"{row['shared_diff']:.1e}; plain ones by {row['plain_diff']:.1e}{note}"
-                yield f"{shape}: shared passes differ by", noise
+                yield f"{shape}, {trainer}: shared passes differ by", noise
 
 
 def list_grouper(found: Mapping[str, Any]) -> Iterator[Row]:
@@ -120,10 +134,11 @@ PARTS: Mapping[str, Part] = {
         "families.py",
         list_exact,
         600,
-        ("--device", "cuda", "--families", *FAMILIES),
+        ("--device", "cuda", "--measure", "exact"),
         ("--families", "Qwen2", "Qwen2.5-VL"),
         dtypes=(),
     ),
+    "tests": Part("gpu_tests.py", list_tests, 600, small=("--few", "--processes", "2"), dtypes=()),
     "speed": Part("grpo_gpu.py", list_speed, 1500, small=("--tiny", "--steps", "2")),
     "speed, float32": Part(
         "grpo_gpu.py",

@@ -2,8 +2,9 @@
 
 Each trainer runs in a process of its own, with the same weights, prompts and seeds; one that fails
 says why in its row. "Of peak" are the operations that a step cannot do without, the same for both,
-over its time and over the measured rate of matrix products. With ``--tiny`` the models are tiny
-and a CPU will do: that shows that the script runs and nothing else.
+over its time and over the measured rate of matrix products. "Recorded" is Groupwise that launches
+the kernels of a token at once (``speed.decoding_graph``). With ``--tiny`` the models are tiny and a
+CPU will do: that shows that the script runs and nothing else.
 
     python benchmarks/grpo_gpu.py --json benchmarks/results/grpo_gpu.json
     python benchmarks/grpo_gpu.py --tiny
@@ -38,6 +39,7 @@ from groupwise.models import load_policy, silence_libraries, write_tiny_policy
 from groupwise.training.settings import SpeedSettings
 
 NUM_WARM_UP = 2
+KINDS = ("trl", "groupwise", "recorded")
 
 
 @dataclass(frozen=True)
@@ -94,12 +96,17 @@ _TINY = _describe_text(128, 256, 2, keys=1, blocks=4) | {"vocab_size": 2_048}
 _IMAGE = Shape(group_size=8, num_tokens=16, last_blocks=4, num_prompts=2)
 _TEXT = Shape(group_size=8, num_tokens=64, prompt_tokens=512, num_prompts=1)
 _TEXT_7B = _describe_text(3584, 18_944, 28, keys=4, blocks=28)
-# Sizes as published for Qwen2.5-VL-3B and Qwen2.5-7B.
+_LONG = Shape(group_size=8, num_tokens=128, prompt_tokens=512, num_prompts=4)
+# Sizes as published for Qwen2.5-VL-3B, Qwen2.5-1.5B and Qwen2.5-7B.
 JOBS = {
     "image-3b": Job(
         _IMAGE,
         _describe_text(2048, 11_008, 16, keys=2, blocks=36) | {"tie_word_embeddings": True},
         _describe_vision(1280, 3420, 16, blocks=32, out=2048),
+    ),
+    "text-1.5b": Job(
+        _LONG,
+        _describe_text(1536, 8960, 12, keys=2, blocks=28) | {"tie_word_embeddings": True},
     ),
     "text-7b": Job(_TEXT, _TEXT_7B),
     "text-7b, 2 prompts": Job(replace(_TEXT, num_prompts=2), _TEXT_7B),
@@ -159,24 +166,35 @@ def measure_job(kind: str, job: Job, *, num_steps: int, dtype: torch.dtype) -> d
     device = find_device()
     policy = build_policy(job, device=device, dtype=dtype)
     tokenizer = getattr(policy[1], "tokenizer", policy[1])
-    total = num_steps + NUM_WARM_UP
-    rows = make_rows(job.shape, tokenizer, num_steps=total, picture_size=job.picture)
-    speed = SpeedSettings() if kind == "groupwise" else None
+    rows = make_rows(
+        job.shape, tokenizer, num_steps=NUM_WARM_UP + num_steps, picture_size=job.picture
+    )
+    speed = None if kind == "trl" else SpeedSettings(decoding_graph=kind == "recorded")
     runner = Runner(job.shape, policy, rows, speed=speed, device=device)
-    for number in range(NUM_WARM_UP + num_steps):
-        if device.type == "cuda" and number == NUM_WARM_UP:
-            torch.cuda.reset_peak_memory_stats()
+    for number in range(NUM_WARM_UP):
         runner.step(seed=number)
-    peak = torch.cuda.max_memory_allocated() / 2**30 if device.type == "cuda" else None
+    first_peak = read_peak_gib(device)
+    for number in range(num_steps):
+        runner.step(seed=NUM_WARM_UP + number)
     return {
         "step_s": statistics.median(runner.steps.total_s[NUM_WARM_UP:]),
         "steps_s": runner.steps.total_s[NUM_WARM_UP:],
         "sampling_s": statistics.median(runner.steps.sampling_s[NUM_WARM_UP:]),
-        "peak_gib": peak,
+        "peak_gib": read_peak_gib(device),
+        "first_peak_gib": first_peak,
         "needed_flops": count_needed_flops(runner.trainer, job.shape, job.picture),
         "fell_back": runner.has_fallen_back(),
         **runner.list_noise(),
     }
+
+
+def read_peak_gib(device: torch.device) -> float | None:
+    """Return the most that was allocated since the last call; None on a CPU."""
+    if device.type != "cuda":
+        return None
+    peak = torch.cuda.max_memory_allocated() / 2**30
+    torch.cuda.reset_peak_memory_stats()
+    return peak
 
 
 def measure_peak_flops_per_s(dtype: torch.dtype) -> float:
@@ -203,13 +221,19 @@ def measure_apart(kind: str, name: str, options: argparse.Namespace) -> dict[str
     return {"failed": lines[-1]} if done.returncode else json.loads(lines[-1])
 
 
-def write_row(name: str, stock: Mapping[str, Any], fast: Mapping[str, Any], peak: float) -> str:
-    """Return one row of the Markdown table; what failed has its reason in place of its time."""
+def write_row(name: str, found: Sequence[Mapping[str, Any]], peak: float) -> str:
+    """Return one row of the Markdown table; what failed has its reason in place of its time.
+
+    Args:
+        name: of the shape.
+        found: of ``KINDS``, in their order.
+        peak: operations per second.
+    """
+    stock, fast, _ = found
     is_whole = "failed" not in stock and "failed" not in fast
     ratio = f"{stock['step_s'] / fast['step_s']:.1f}" if is_whole else "-"
-    cells = zip(_write_cells(stock, peak), _write_cells(fast, peak), strict=True)
-    times, memory, shares = cells
-    return "| " + " | ".join([name, *times, ratio, *memory, *shares]) + " |"
+    times, memory, shares = zip(*(_write_cells(one, peak) for one in found), strict=True)
+    return "| " + " | ".join([name, *times, ratio, *memory[:2], *shares[:2]]) + " |"
 
 
 def _write_cells(found: Mapping[str, Any], peak: float) -> tuple[str, str, str]:
@@ -221,8 +245,8 @@ def _write_cells(found: Mapping[str, Any], peak: float) -> tuple[str, str, str]:
 
 
 HEADER = """\
-| shape | TRL s | Groupwise s | ratio | TRL GiB | Groupwise GiB | TRL of peak | Groupwise of peak |
-|---|---|---|---|---|---|---|---|"""
+| shape | TRL s | Groupwise s | recorded s | ratio | TRL GiB | Groupwise GiB | TRL of peak | Groupwise of peak |
+|---|---|---|---|---|---|---|---|---|"""  # noqa: E501
 
 
 def main(given: Sequence[str] | None = None) -> None:
@@ -248,14 +272,15 @@ def main(given: Sequence[str] | None = None) -> None:
     print(
         f"{describe_hardware()}; matrix products {peak / 1e12:.3g} TFLOP/s\n\n{HEADER}", flush=True
     )
-    rows = {}
+    rows: dict[str, dict[str, Any]] = {}
     for name in [name for name in jobs if name in (options.shapes or jobs)]:
-        found = [measure_apart(kind, name, options) for kind in ("trl", "groupwise")]
-        print(write_row(name, *found, peak), flush=True)
-        rows[name] = dict(zip(("trl", "groupwise"), found, strict=True))
-        if options.json:
-            values = {"dtype": options.dtype, "peak_flops_per_s": peak, "rows": rows}
-            write_json(options.json, {**values, "machine": describe_machine()})
+        found = rows[name] = {}
+        for kind in KINDS:
+            found[kind] = measure_apart(kind, name, options)
+            if options.json:
+                values = {"dtype": options.dtype, "peak_flops_per_s": peak, "rows": rows}
+                write_json(options.json, {**values, "machine": describe_machine()})
+        print(write_row(name, list(found.values()), peak), flush=True)
 
 
 if __name__ == "__main__":

@@ -144,7 +144,7 @@ def make_arguments(shape: Shape, model: Any, device: torch.device, **changes: An
         "beta": shape.beta,
         "activation_checkpointing": False,
         "learning_rate": 1e-5,
-        "bf16": device.type == "cuda" or model.dtype == torch.bfloat16,
+        "bf16": model.dtype == torch.bfloat16,
         "use_cpu": device.type == "cpu",
         "report_to": "none",
         "disable_tqdm": True,

@@ -42,7 +42,8 @@ def trained(text_folder, tmp_path):
     with torch.no_grad():
         for parameter in policy.model.parameters():
             if parameter.requires_grad:
-                parameter.add_(0.1 * torch.randn(parameter.shape, generator=noise))
+                change = torch.randn(parameter.shape, generator=noise)
+                parameter.add_(0.1 * change.to(parameter.device))
     Policy(policy.model.eval(), policy.processor, has_vision=False).save(tmp_path / "trained")
     return tmp_path / "trained"
 
@@ -83,7 +84,7 @@ def test_linear_layers_have_four_bits_and_their_weights_are_counted(folder, requ
 def test_layers_answer_in_evaluation_as_in_training(dtype, text_folder):
     model = load_policy(text_folder, quantization="nf4", dtype=dtype).model
     layer = model.model.layers[0].mlp.up_proj
-    given = torch.randn(5, layer.in_features, dtype=model.dtype)
+    given = torch.randn(5, layer.in_features, dtype=model.dtype, device=model.device)
     with torch.no_grad():
         trained = layer.train()(given)
         assert torch.equal(layer.eval()(given), trained)

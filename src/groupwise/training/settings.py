@@ -144,6 +144,8 @@ class SpeedSettings(Config):
         vision_once: run a frozen vision tower once per picture and round, and the image
             processor once per picture.
         prefill_once: read every prompt once per group when sampling.
+        decoding_graph: with ``prefill_once``, on a GPU: launch all kernels of a token at once (a
+            CUDA graph), compared with launching them one by one.
         skip_dead_groups: leave groups without a gradient out of the training pass.
         rewards_beside_scoring: let rewards that say ``runs_beside_scoring`` work in threads of
             their own while old policy and reference are scored.
@@ -153,6 +155,7 @@ class SpeedSettings(Config):
     trunk_cache: bool = True
     vision_once: bool = True
     prefill_once: bool = True
+    decoding_graph: bool = False
     skip_dead_groups: bool = True
     rewards_beside_scoring: bool = False
 

@@ -28,6 +28,15 @@ def _one_thread() -> Iterator[None]:
     torch.set_num_threads(before)
 
 
+@pytest.fixture(autouse=True, scope="module")
+def _whole_numbers() -> Iterator[None]:
+    """A GPU's convolutions leave out digits of float32 unless they are told not to."""
+    before = torch.backends.cudnn.allow_tf32
+    torch.backends.cudnn.allow_tf32 = False
+    yield
+    torch.backends.cudnn.allow_tf32 = before
+
+
 @pytest.fixture(scope="session")
 def fixtures() -> Callable[[str], ModuleType]:
     """Load a module of the fixtures by its name."""

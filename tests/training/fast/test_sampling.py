@@ -4,7 +4,10 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
+from rerun_passes import RerunPasses
 
+from groupwise.training.fast import sampling
+from groupwise.training.fast.decoding import recorded_decoding
 from groupwise.training.fast.picture_rows import Pictures
 from groupwise.training.fast.sampling import collate_prompts, cut_after_end
 from groupwise.training.settings import SpeedSettings
@@ -95,6 +98,31 @@ def test_options(sample_both, options):
 @pytest.mark.parametrize("family", ["qwen2_5_vl", pytest.param("qwen3_vl", marks=pytest.mark.slow)])
 def test_a_lever_off(sample_both, family, off):
     sample_both(family, speed=SpeedSettings(shared_prefix="on", **{off: False}), beta=0.1)
+
+
+RECORDED = ["qwen2", "qwen2_5_vl", "qwen3_vl", "gemma3"]
+OTHERS_RECORDED = ["mistral_windows", "glm4", "gemma3_vl", "smolvlm", "internvl", "llava"]
+
+
+@pytest.mark.parametrize(
+    "family", [*RECORDED, *(pytest.param(one, marks=pytest.mark.slow) for one in OTHERS_RECORDED)]
+)
+def test_decoding_recorded(sample_both, grpo, family, monkeypatch):
+    """As on a GPU, with a stand-in for the graph; what it replays has room for every token."""
+    recorders = []
+
+    def record(model, *, collected):
+        recorders.append(RerunPasses(model, collected))
+        return recorded_decoding(model, collected=collected, record=recorders[-1])
+
+    monkeypatch.setattr(sampling, "can_record", lambda *_: True)
+    monkeypatch.setattr(sampling, "recorded_decoding", record)
+    sizes = TWO_PICTURES if family in ("qwen2_5_vl", "qwen3_vl") else None
+    rows = grpo.make_rows(3, lengths=(1, 12), sizes=sizes)
+    speed = SpeedSettings(shared_prefix="on", decoding_graph=True)
+    sample_both(family, rows=rows, speed=speed, beta=0.1, max_completion_length=20)
+    assert recorders[0].num_replays > 10
+    assert recorders[0].collected
 
 
 @pytest.mark.parametrize("once", [True, False])

@@ -11,6 +11,7 @@ from transformers.cache_utils import DynamicCache, DynamicLayer, LinearAttention
 from trl.models.utils import unwrap_model_for_generation
 
 from groupwise.models import PICTURE_FIELDS, TOKEN_TYPES, unplanned_attention
+from groupwise.training.fast.decoding import can_record, fill_static_layer, recorded_decoding
 from groupwise.training.fast.picture_rows import Pictures, find_pictures
 from groupwise.training.fast.rounds import Round
 from groupwise.training.fast.scoring import PromptRows, Sharing, find_positions
@@ -19,7 +20,7 @@ from groupwise.training.on_policy import find_precision
 
 
 @torch.no_grad()
-def sample_rows(
+def sample_rows(  # noqa: PLR0913 (one of them is a lever)
     model: Any,
     backbone: Any,
     prompts: PromptRows,
@@ -27,6 +28,7 @@ def sample_rows(
     *,
     sharing: Sharing,
     generation_config: Any,
+    records: bool = False,
 ) -> torch.Tensor:
     """Sample a completion for every row of the round; return token ids, shape [rows, tokens].
 
@@ -39,6 +41,7 @@ def sample_rows(
         round_: says which rows continue which prompt; keeps features of pictures and the trunk.
         sharing: what is kept.
         generation_config: of ``generate``.
+        records: whether passes over one token are recorded, where they can be.
     """
     rows = round_.groups.prompt_of_row
     positions = find_positions(backbone, prompts)
@@ -53,11 +56,12 @@ def sample_rows(
             **prompts.name_for_masks(),
             **_encode_pictures(backbone, prompts, sharing, round_),
         )
+        records = records and can_record(model, generation_config.max_new_tokens)
         room = generation_config.max_new_tokens + 1
-        cache.layers = [_repeat_layer(layer, rows, room=room) for layer in cache.layers]
+        cache.layers = _repeat_layers(cache.layers, rows, room=room, is_static=records)
         if hasattr(backbone, "rope_deltas"):  # an earlier call's would shift this one's positions
             backbone.rope_deltas = _find_deltas(positions, prompts.mask)[rows]
-        with unplanned_attention():
+        with unplanned_attention(), recorded_decoding(model, collected=states):
             output = model.generate(
                 input_ids=prompts.ids[rows],
                 attention_mask=prompts.mask[rows],
@@ -185,8 +189,17 @@ def _make_cache(backbone: Any) -> Any:
     return cache
 
 
+def _repeat_layers(
+    layers: Sequence[Any], prompt_of_row: torch.Tensor, *, room: int, is_static: bool
+) -> list[Any]:
+    """Return what blocks keep of the prompts, for the rows that continue them."""
+    if is_static and all(isinstance(layer, DynamicLayer) for layer in layers):
+        both = ((layer.keys[prompt_of_row], layer.values[prompt_of_row]) for layer in layers)
+        return [fill_static_layer(keys, values, room=room) for keys, values in both]
+    return [_repeat_layer(layer, prompt_of_row, room=room) for layer in layers]
+
+
 def _repeat_layer(layer: Any, prompt_of_row: torch.Tensor, *, room: int) -> Any:
-    """Return what a block keeps of the prompts, for the rows that continue them."""
     if isinstance(layer, LinearAttentionLayer):
         layer.reorder_cache(cast("torch.LongTensor", prompt_of_row))
         return layer
@@ -312,6 +325,7 @@ def sample_round(
             trainer._round,
             sharing=_find_kept(trainer),
             generation_config=trainer.generation_config,
+            records=trainer.speed.decoding_graph,
         )
     return cut_after_end(tokens, trainer.eos_token_ids)
 
