@@ -59,7 +59,9 @@ def get_job(jobs, name):
 
 
 @pytest.mark.parametrize(
-    ("name", "last"), [("sft", 6), ("grpo", 4), ("grpo lora", 4)], ids=["sft", "full", "lora"]
+    ("name", "last"),
+    [("sft", 6), ("grpo", 4), pytest.param("grpo lora", 4, marks=pytest.mark.slow)],
+    ids=["sft", "full", "lora"],
 )
 def test_stopped_while_a_checkpoint_is_written(
     name, last, jobs, taught_folder, picture_examples, tmp_path, whole, monkeypatch
@@ -85,7 +87,12 @@ def test_stopped_while_a_checkpoint_is_written(
 
 
 @pytest.mark.parametrize(
-    "name", ["rounds", "ahead", pytest.param("refilled", marks=pytest.mark.slow)]
+    "name",
+    [
+        pytest.param("rounds", marks=pytest.mark.slow),
+        pytest.param("ahead", marks=pytest.mark.slow),
+        pytest.param("refilled", marks=pytest.mark.slow),
+    ],
 )
 def test_stopped_in_a_second_pass_over_a_round(
     name, jobs, taught_folder, picture_examples, tmp_path, whole, monkeypatch
@@ -157,6 +164,7 @@ def test_held_out_items_are_looked_at_in_time(name, steps, whole):
     assert looks == [(step, 2) for step in steps]
 
 
+@pytest.mark.slow
 def test_only_the_first_round_is_not_sampled_ahead(whole):
     _, rows = read_outcome(whole("ahead"))
     told = [row["step"] for row in rows if "ahead/ratio_max" in row]
@@ -164,6 +172,7 @@ def test_only_the_first_round_is_not_sampled_ahead(whole):
     assert {row["step"] for row in rows if "reward" in row} == {1, 5}
 
 
+@pytest.mark.slow
 def test_rounds_are_used_twice(whole):
     """Only the first update after sampling logs rewards."""
     _, rows = read_outcome(whole("rounds"))

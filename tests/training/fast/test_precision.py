@@ -9,6 +9,7 @@ from groupwise.training.fast import scoring
 from groupwise.training.settings import SpeedSettings
 
 AUTO = SpeedSettings()
+slow = pytest.mark.slow
 # How weights are kept, and what passes are cast to.
 PRECISIONS = {
     "bfloat16": (torch.bfloat16, {}),
@@ -39,8 +40,21 @@ def score(grpo, pairs, policies):
     return run
 
 
-@pytest.mark.parametrize("precision", PRECISIONS)
-@pytest.mark.parametrize("family", ["qwen2", "qwen3", "llama", "qwen2_5_vl", "qwen3_vl"])
+@pytest.mark.parametrize(
+    ("family", "precision"),
+    [
+        *[("qwen2", precision) for precision in PRECISIONS],
+        *[("qwen2_5_vl", precision) for precision in ("bfloat16", "autocast")],
+        *[(family, "bfloat16") for family in ("qwen3", "llama", "qwen3_vl")],
+        *[pytest.param("qwen2_5_vl", which, marks=slow) for which in ("float16", "both")],
+        *[
+            pytest.param(family, precision, marks=slow)
+            for family in ("qwen3", "llama", "qwen3_vl")
+            for precision in PRECISIONS
+            if precision != "bfloat16"
+        ],
+    ],
+)
 def test_a_right_pass_is_shared(score, family, precision):
     stepped, reasons = score(family, precision)
     assert not reasons
@@ -78,7 +92,14 @@ def swap_one_row(monkeypatch):
     )
 
 
-@pytest.mark.parametrize("precision", PRECISIONS)
+@pytest.mark.parametrize(
+    "precision",
+    [
+        "bfloat16",
+        "autocast",
+        *(pytest.param(which, marks=slow) for which in ("float16", "both")),
+    ],
+)
 @pytest.mark.parametrize("fault", [see_padding, shift_positions, turn_backwards, swap_one_row])
 def test_a_wrong_pass_is_noticed(score, monkeypatch, fault, precision):
     fault(monkeypatch)

@@ -68,8 +68,8 @@ def test_every_correction(compare, correction):
     ("family", "trained"),
     [
         ("qwen2", "last"),
-        ("qwen2", "full"),
-        ("qwen2", "fresh"),
+        pytest.param("qwen2", "full", marks=pytest.mark.slow),
+        pytest.param("qwen2", "fresh", marks=pytest.mark.slow),
         ("qwen2_5_vl", "sft"),
         pytest.param("qwen3_vl", "sft", marks=pytest.mark.slow),
         pytest.param("qwen2_5_vl", "full", marks=pytest.mark.slow),
@@ -99,7 +99,9 @@ def test_dead_groups_are_skipped(compare):
     assert fast.list_metrics()["skipped_rows"][0] == pytest.approx(4 / 6)
 
 
-@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+@pytest.mark.parametrize(
+    "dtype", [pytest.param(torch.float32, marks=pytest.mark.slow), torch.bfloat16]
+)
 def test_base_weights_are_only_read(grpo, pairs, policies, fake, dtype):
     """TRL's own way leaves other ones behind."""
     changed = {}

@@ -81,9 +81,14 @@ def hold_against(policy, examples, settings, folder):
 @pytest.mark.parametrize(
     "settings",
     [
-        SftSettings(batch_size=4, warmup_share=0, trainable=FULL),
+        pytest.param(
+            SftSettings(batch_size=4, warmup_share=0, trainable=FULL), marks=pytest.mark.slow
+        ),
         SftSettings(batch_size=4, warmup_share=0, gradient_checkpointing=True),
-        SftSettings(batch_size=4, warmup_share=0, trainable=FULL, label_smoothing=0.1),
+        pytest.param(
+            SftSettings(batch_size=4, warmup_share=0, trainable=FULL, label_smoothing=0.1),
+            marks=pytest.mark.slow,
+        ),
     ],
     ids=["full", "checkpointing", "smoothing"],
 )
