@@ -284,6 +284,7 @@ def test_a_forked_process_has_a_template_of_its_own() -> None:
     assert find_templates() == mine
 
 
+@pytest.mark.slow
 def test_a_program_ends_at_its_limit_though_a_fork_has_its_descriptors() -> None:
     async def run() -> Result:
         forks: list[int] = []

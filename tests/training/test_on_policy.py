@@ -77,6 +77,7 @@ def test_it_is_open(kind, method, taught_folder, taught_text_folder, request, tm
     assert row["kl"] == pytest.approx(0, abs=1e-6)
 
 
+@pytest.mark.slow
 def test_the_reference_reads_patches_as_the_policy_does(
     taught_folder, picture_examples, tmp_path, monkeypatch
 ):
@@ -233,10 +234,10 @@ def test_twice_the_noise_is_accepted():
 @pytest.mark.parametrize(
     ("kind", "method"),
     [
-        ("vision", "lora"),
+        ("text", "lora"),
         *(
             pytest.param(*which, marks=pytest.mark.slow)
-            for which in (("vision", "full"), ("text", "lora"), ("text", "full"))
+            for which in (("vision", "lora"), ("vision", "full"), ("text", "full"))
         ),
     ],
 )

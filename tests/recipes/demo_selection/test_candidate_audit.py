@@ -50,6 +50,7 @@ def write_file(path, answers, *, num_lists, with_pools):
     return read_published(path).recording
 
 
+@pytest.mark.slow
 def test_the_published_file_without_rewards(tmp_path):
     # 8 lists of 2.0 in 5 queries: 16 / 8000 = 0.0020.
     answers = [["net"] * 2] * 3 + [["net"]] * 2 + [[]] * 795

@@ -109,7 +109,7 @@ def test_a_round_is_said_by_the_weights_before_the_last_updates(make, family, tr
     assert ahead.trainer._ahead is None
 
 
-@pytest.mark.parametrize("family", ["qwen2", "qwen2_5_vl"])
+@pytest.mark.parametrize("family", ["qwen2", pytest.param("qwen2_5_vl", marks=pytest.mark.slow)])
 @pytest.mark.parametrize(
     "options", [pytest.param({}, marks=pytest.mark.slow), {"num_iterations": 2, "beta": 0.1}]
 )

@@ -131,7 +131,15 @@ OPTIONS = {
 }
 
 
-@pytest.mark.parametrize("option", OPTIONS)
+@pytest.mark.parametrize(
+    "option",
+    [
+        one
+        if one in ("temperature", "high entropy", "truncated")
+        else pytest.param(one, marks=slow)
+        for one in OPTIONS
+    ],
+)
 def test_options(compare, option):
     compare(**OPTIONS[option])
 
@@ -183,6 +191,7 @@ def test_pictures_among_words_and_in_a_later_turn(compare, grpo, family):
     compare(family, rows=rows, beta=0.1, num_iterations=2)
 
 
+@pytest.mark.slow
 def test_different_numbers_of_pictures(compare, grpo):
     rows = grpo.make_rows(3, sizes=[[(16, 24)], [(24, 24), (8, 16), (16, 16)]])
     compare("qwen2_5_vl", rows=rows, beta=0.1)
@@ -193,7 +202,15 @@ def test_one_prompt_twice_in_a_batch(compare, grpo):
     compare(rows=grpo.make_rows(6, lengths=(5,)), beta=0.1)
 
 
-@pytest.mark.parametrize("off", ["trunk_cache", "vision_once", "prefill_once", "skip_dead_groups"])
+@pytest.mark.parametrize(
+    "off",
+    [
+        "trunk_cache",
+        "vision_once",
+        pytest.param("prefill_once", marks=slow),
+        pytest.param("skip_dead_groups", marks=slow),
+    ],
+)
 def test_a_lever_off(compare, off):
     speed = SpeedSettings(shared_prefix="on", **{off: False})
     compare("qwen2_5_vl", speed=speed, beta=0.1, num_iterations=2)

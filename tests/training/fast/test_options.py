@@ -195,6 +195,7 @@ def test_adapters(compare, policies, kind):
     assert bool(num_shared) == (reason is None)
 
 
+@pytest.mark.slow
 def test_an_adapter_without_a_peft_model(compare, policies):
     """Transformers can put one on by itself."""
 

@@ -10,6 +10,12 @@ from groupwise.training.settings import SpeedSettings
 
 AUTO = SpeedSettings()
 slow = pytest.mark.slow
+_QUICK = (
+    ("qwen2", "bfloat16"),
+    ("qwen2", "float16"),
+    ("qwen2", "autocast"),
+    ("qwen2_5_vl", "bfloat16"),
+)
 # How weights are kept, and what passes are cast to.
 PRECISIONS = {
     "bfloat16": (torch.bfloat16, {}),
@@ -43,15 +49,12 @@ def score(grpo, pairs, policies):
 @pytest.mark.parametrize(
     ("family", "precision"),
     [
-        *[("qwen2", precision) for precision in PRECISIONS],
-        *[("qwen2_5_vl", precision) for precision in ("bfloat16", "autocast")],
-        *[(family, "bfloat16") for family in ("qwen3", "llama", "qwen3_vl")],
-        *[pytest.param("qwen2_5_vl", which, marks=slow) for which in ("float16", "both")],
+        *_QUICK,
         *[
             pytest.param(family, precision, marks=slow)
-            for family in ("qwen3", "llama", "qwen3_vl")
+            for family in ("qwen2", "qwen3", "llama", "qwen2_5_vl", "qwen3_vl")
             for precision in PRECISIONS
-            if precision != "bfloat16"
+            if (family, precision) not in _QUICK
         ],
     ],
 )
@@ -96,8 +99,7 @@ def swap_one_row(monkeypatch):
     "precision",
     [
         "bfloat16",
-        "autocast",
-        *(pytest.param(which, marks=slow) for which in ("float16", "both")),
+        *(pytest.param(which, marks=slow) for which in PRECISIONS if which != "bfloat16"),
     ],
 )
 @pytest.mark.parametrize("fault", [see_padding, shift_positions, turn_backwards, swap_one_row])

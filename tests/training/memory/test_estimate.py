@@ -104,7 +104,7 @@ def test_sft_holds_what_was_estimated(settings, vision_folder, tmp_path):
 @pytest.mark.parametrize(
     "settings",
     [
-        pytest.param(sample(), id="lora"),
+        pytest.param(sample(), id="lora", marks=pytest.mark.slow),
         pytest.param(sample(trainable=FULL, beta=0.1), id="reference", marks=pytest.mark.slow),
     ],
 )
@@ -157,6 +157,7 @@ def estimate(settings, place=CPU, *, tokens=64, dtype=torch.float32, config=WIDE
     return estimate_memory(base, prompt, settings, num_targets=8, place=place)
 
 
+@pytest.mark.slow
 def test_weights_are_those_of_the_model():
     model = Qwen2ForCausalLM(WIDE)
     held = sum(p.nbytes for p in model.parameters()) + sum(b.nbytes for b in model.buffers())
