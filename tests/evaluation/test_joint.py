@@ -60,8 +60,8 @@ def test_whether_a_picture_and_a_text_agree_is_seen(tmp_path):
 
 
 def test_what_test_examples_tell_is_not_read(tmp_path):
-    examples = list(draw_agreement(24, tmp_path))
-    train, test = examples[:18], examples[18:]
+    examples = list(draw_agreement(60, tmp_path))
+    train, test = examples[:40], examples[40:]
     told = predict_joint(train, test, split="t", seed=0, concepts=CONCEPTS)
     lying = [
         make_example(

@@ -13,7 +13,7 @@ OFTEN = (
     "signals_the_checker_as_a_thread",
     "half_a_message",
 )
-LONG = ("endless_sleep", "huge_power", "regular_expression", "an_answer_that_calls_for_ever")
+LONG = ("huge_power", "catches_everything_for_ever", "an_answer_with_a_fraction_that_takes_long")
 MARKED = [
     program
     if program.name in OFTEN or (number % 5 == 0 and program.name not in LONG)

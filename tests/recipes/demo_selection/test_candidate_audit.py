@@ -74,6 +74,7 @@ def test_the_published_file_without_rewards(tmp_path):
         found.refuse_errors()
 
 
+@pytest.mark.slow
 def test_the_published_file_with_rewards(tmp_path):
     # 4264 of 8000 lists in 664 queries: 1096 of 2.0 and 3168 of 1.9 are 8211.2 = 8000 x 1.0264.
     told = ["net"] * 1096 + ["mesh"] * 3168

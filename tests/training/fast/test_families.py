@@ -18,14 +18,14 @@ FAMILIES = (
     "qwen3_5",
 )
 NOT_EAGER = ("qwen3_5", "qwen3_vl_moe")
-# One with windows in some of its blocks, one with linear attention in some.
-_MIXED = ("gemma3", "qwen3_5")
-# Mistral's windows, GLM-4's code and Qwen3's experts are those of others here.
-_ALIKE = ("mistral", "glm", "qwen3_vl_moe")
-SCORED = [pytest.param(one, marks=pytest.mark.slow) if one in _ALIKE else one for one in FAMILIES]
-CHECKPOINTED = [
-    one if one in _MIXED else pytest.param(one, marks=pytest.mark.slow) for one in FAMILIES
-]
+# Every kind of attention and experts: windows in some blocks, experts, linear attention in some.
+_QUICK = ("gemma3", "qwen3_moe", "qwen3_5")
+
+
+def mark(*quick):
+    return [one if one in quick else pytest.param(one, marks=pytest.mark.slow) for one in FAMILIES]
+
+
 # Prompts of one, and of several windows of the models that have some.
 LENGTHS = (1, 20)
 PICTURES = [[(16, 24), (32, 16)], [(24, 24), (8, 16)]]
@@ -69,12 +69,12 @@ def test_kernels_of_linear_attention_are_not_known(policies, monkeypatch):
 
 
 @pytest.mark.parametrize("trained", ["sft", pytest.param("full", marks=pytest.mark.slow)])
-@pytest.mark.parametrize("family", SCORED)
+@pytest.mark.parametrize("family", mark(*_QUICK))
 def test_sampled_and_scored(compare, family, trained):
     compare(family, trained, num_iterations=2)
 
 
-@pytest.mark.parametrize("family", CHECKPOINTED)
+@pytest.mark.parametrize("family", mark("gemma3"))
 def test_gradient_checkpointing(compare, family):
     compare(family, "all", gradient_checkpointing=True)
 

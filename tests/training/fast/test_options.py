@@ -80,7 +80,7 @@ OPTIONS = {
 
 @pytest.mark.parametrize(
     "reason",
-    mark_slow(OPTIONS, ("use_cache is False", "num_beams is 2", "max_new_tokens is None")),
+    mark_slow(OPTIONS, ("use_cache is False", "max_new_tokens is None")),
 )
 def test_sampling_that_needs_every_prompt(compare, reason):
     """Scoring shares them all the same."""
@@ -177,7 +177,7 @@ ADAPTERS = {
 }
 
 
-OFTEN = ("dora", "ia3", "loha drops", "prompt", "alora")
+OFTEN = ("ia3", "loha drops", "prompt", "alora")
 
 
 @pytest.mark.parametrize("kind", mark_slow(ADAPTERS, OFTEN))
@@ -240,7 +240,7 @@ def make_tensor(picture):
     ("convert", "key"),
     [
         pytest.param(np.asarray, "images", marks=pytest.mark.slow),
-        (make_tensor, "image"),
+        pytest.param(make_tensor, "image", marks=pytest.mark.slow),
         (np.asarray, "message"),
     ],
 )

@@ -12,7 +12,6 @@ AUTO = SpeedSettings()
 slow = pytest.mark.slow
 _QUICK = (
     ("qwen2", "bfloat16"),
-    ("qwen2", "float16"),
     ("qwen2", "autocast"),
     ("qwen2_5_vl", "bfloat16"),
 )

@@ -64,7 +64,7 @@ def make(pairs):
     ("trained", "family"),
     [
         ("last", "qwen2_5_vl"),
-        ("full", "qwen2"),
+        pytest.param("full", "qwen2", marks=pytest.mark.slow),
         pytest.param("last", "qwen2", marks=pytest.mark.slow),
         pytest.param("full", "qwen2_5_vl", marks=pytest.mark.slow),
     ],

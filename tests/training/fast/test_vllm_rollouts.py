@@ -143,6 +143,7 @@ def count_tokens(module):
     return seen
 
 
+@pytest.mark.slow
 def test_trunk_and_features_are_computed_once(grpo, pairs, fake):
     """In the pass that scores what vLLM sampled: the update starts at the first trained block."""
     fake("qwen2_5_vl")

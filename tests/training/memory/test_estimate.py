@@ -101,11 +101,12 @@ def test_sft_holds_what_was_estimated(settings, vision_folder, tmp_path):
     assert ratios == pytest.approx(dict.fromkeys(ratios, 1), abs=LIMIT)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "settings",
     [
-        pytest.param(sample(), id="lora", marks=pytest.mark.slow),
-        pytest.param(sample(trainable=FULL, beta=0.1), id="reference", marks=pytest.mark.slow),
+        pytest.param(sample(), id="lora"),
+        pytest.param(sample(trainable=FULL, beta=0.1), id="reference"),
     ],
 )
 def test_grpo_holds_what_was_estimated(settings, text_folder, tmp_path):
