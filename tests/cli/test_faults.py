@@ -105,7 +105,9 @@ def wait_for(path: Path) -> None:
     raise AssertionError(f"{path} never came")
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize(
+    "number", [signal.SIGINT, pytest.param(signal.SIGTERM, marks=pytest.mark.slow)]
+)
 def test_whoever_asks_twice_to_stop_does_not_wait(tiny, number: signal.Signals):
     """The writer takes its time to end when it is stopped; the second time it is left."""
     slow = ("--set", "writer.wait_s=60", "--set", "writer.slow_end_s=60")
@@ -140,7 +142,9 @@ def test_ctrl_c_twice_at_once(tiny):
     assert tiny.call("run", "tiny", "--out", "out").returncode == 0
 
 
-@pytest.mark.parametrize("later_ms", [0, 2, 5, 10, 20, 40])
+@pytest.mark.parametrize(
+    "later_ms", [0, 10, *(pytest.param(n, marks=pytest.mark.slow) for n in (2, 5, 20, 40))]
+)
 def test_ctrl_c_while_python_itself_ends(tiny, later_ms: int):
     process = tiny.start("run", "tiny", "--set", "writer.wait_s=60", "--out", "out")
     wait_for(tiny.work / "out/write/rows.txt")

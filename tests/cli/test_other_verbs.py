@@ -25,7 +25,13 @@ def test_version(tiny):
 
 
 @pytest.mark.parametrize(
-    "arguments", [["--help"], ["run", "--help"], ["recipes"], ["run", "tiny", "--dry-run"]]
+    "arguments",
+    [
+        pytest.param(["--help"], marks=pytest.mark.slow),
+        ["run", "--help"],
+        pytest.param(["recipes"], marks=pytest.mark.slow),
+        ["run", "tiny", "--dry-run"],
+    ],
 )
 def test_quick_verbs_do_not_import_torch(tiny, arguments: list[str]):
     code = (

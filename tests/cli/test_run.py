@@ -216,7 +216,9 @@ def test_a_second_process_in_the_same_folder_is_refused(tiny):
     assert tiny.call("run", "tiny", "--out", "out").returncode == 0
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize(
+    "number", [signal.SIGINT, pytest.param(signal.SIGTERM, marks=pytest.mark.slow)]
+)
 def test_stopping_says_how_to_continue(tiny, number: signal.Signals):
     process = tiny.start("run", "tiny", "--set", "writer.wait_s=60", "--out", "out")
     wait_for(tiny.work / "out" / "write" / "rows.txt")

@@ -196,10 +196,10 @@ def test_mistakes_are_told_before_anything_is_written(tiny, arguments, messages)
 class TestInterruptions:
     SLOW = ("--set", "writer.rows=4", "--set", "writer.wait_s=0.15")
 
-    def start(self, tiny, jobs: int) -> subprocess.Popen[str]:
-        return tiny.start(*GRID, *self.SLOW, "--jobs", str(jobs))
+    def start(self, tiny, jobs: int, grid: tuple[str, ...] = GRID) -> subprocess.Popen[str]:
+        return tiny.start(*grid, *self.SLOW, "--jobs", str(jobs))
 
-    @pytest.mark.parametrize("jobs", [1, 2])
+    @pytest.mark.parametrize("jobs", [pytest.param(1, marks=pytest.mark.slow), 2])
     def test_killed_twice_and_resumed_what_is_done_is_not_done_again(self, tiny, jobs: int):
         first = self.start(tiny, jobs)
         wait_until(lambda: count_rows(tiny, CELLS[0]) >= 2)
@@ -230,9 +230,11 @@ class TestInterruptions:
         process.communicate()
         wait_until(lambda: list_running(tiny) == [])
 
-    @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+    @pytest.mark.parametrize(
+        "number", [signal.SIGINT, pytest.param(signal.SIGTERM, marks=pytest.mark.slow)]
+    )
     def test_stopping_ends_the_children_first(self, tiny, number: signal.Signals):
-        process = self.start(tiny, 2)
+        process = self.start(tiny, 2, HALF)
         wait_until(lambda: list(read_states_or_none(tiny).values()).count("running") == 2)
         wait_until(lambda: count_rows(tiny, CELLS[0]) >= 1)
         process.send_signal(number)
@@ -244,29 +246,29 @@ class TestInterruptions:
         assert "running" not in read_states(tiny).values()
         log = (tiny.work / "grid" / "logs" / f"{CELLS[0]}.log").read_text()
         assert "stopped; the same command continues" in log
-        assert tiny.run(*GRID, *self.SLOW).returncode == 0
-        assert count_finished(tiny) == dict.fromkeys(CELLS, 1)
+        assert tiny.call(*HALF, *self.SLOW).returncode == 0
+        assert count_finished(tiny) == dict.fromkeys(CELLS[:2], 1)
 
     def test_a_cell_that_another_process_works_on_is_left_to_it(self, tiny):
         cell = tiny.work / "grid" / "cells" / CELLS[0]
-        assert tiny.run(*GRID, "--cell", CELLS[0]).returncode == 0
+        assert tiny.call(*HALF, "--cell", CELLS[0]).returncode == 0
         (cell / "report.html").unlink()
         with RunFolder(cell).lock():
-            refused = tiny.run(*GRID, "--cell", CELLS[0])
+            refused = tiny.call(*HALF, "--cell", CELLS[0])
             assert refused.returncode == 2
             assert "another process is working in grid/cells" in refused.stderr
-            process = tiny.start(*GRID)
-            wait_until(lambda: list(read_states(tiny).values()).count("done") == 3)
+            process = tiny.start(*HALF)
+            wait_until(lambda: read_states(tiny)[CELLS[1]] == "done")
             assert process.poll() is None
         _, stderr = process.communicate(timeout=60)
         assert process.returncode == 0
         assert f"{CELLS[0]} is another process's work: looked at later" in stderr
-        assert stderr.splitlines()[-1].startswith(f"[4 of 4 done] {CELLS[0]} done in")
+        assert stderr.splitlines()[-1].startswith(f"[2 of 2 done] {CELLS[0]} done in")
 
     def test_a_second_sweep_in_the_folder_is_refused(self, tiny):
-        process = self.start(tiny, 1)
+        process = self.start(tiny, 1, HALF)
         wait_until(lambda: count_rows(tiny, CELLS[0]) >= 1)
-        second = tiny.run(*GRID, *self.SLOW)
+        second = tiny.call(*HALF, *self.SLOW)
         assert second.returncode == 2
         assert "another process is working in grid" in second.stderr
         assert process.wait(60) == 0
@@ -348,6 +350,7 @@ class TestFailures:
         assert (again.returncode, again.stderr.count(" kept")) == (0, 1)
         assert count_finished(tiny) == {"factor=1": 1, "factor=2": 1}
 
+    @pytest.mark.slow
     def test_a_killed_cell_is_told_by_its_signal(self, tiny):
         done = tiny.call("sweep", "tiny", "--grid", "writer.die_at=1,7", "--out", "grid")
         assert done.returncode == 1
@@ -422,6 +425,7 @@ def test_values_of_any_script_and_lists_make_folders(tiny):
     assert os.listdir(tiny.work / "grid" / "cells" / second.name)
 
 
+@pytest.mark.slow
 def test_cells_are_dealt_out_over_devices_one_at_a_time_on_each(tiny):
     module = tiny.site / "sitecustomize.py"
     module.write_text(

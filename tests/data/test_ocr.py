@@ -58,7 +58,9 @@ def test_another_share_is_another_reading(tmp_path: Path) -> None:
 
 
 @needs_ocr
-@pytest.mark.parametrize("failure", ["raises", "finds lines it cannot read"])
+@pytest.mark.parametrize(
+    "failure", ["raises", pytest.param("finds lines it cannot read", marks=pytest.mark.slow)]
+)
 def test_a_failed_reading_is_an_error_and_is_not_kept(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, failure: str
 ) -> None:

@@ -91,7 +91,10 @@ def test_every_activity_has_at_least_three_looks():
         assert len({variant.paint for variant in variants}) >= 3, activity
 
 
-@pytest.mark.parametrize("size", [(160, 120), (300, 500), (640, 480)])
+@pytest.mark.parametrize(
+    "size",
+    [(160, 120), *(pytest.param(s, marks=pytest.mark.slow) for s in ((300, 500), (640, 480)))],
+)
 @pytest.mark.parametrize(("activity", "variant"), LOOKS)
 def test_every_look_draws_at_every_size(activity: str, variant: Variant, size: tuple[int, int]):
     for clutter in (0.0, 1.0):

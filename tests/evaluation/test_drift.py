@@ -50,7 +50,10 @@ def test_a_picture_of_the_training_is_near_whatever_its_size(reference, tmp_path
     assert reference.measure(tmp_path / "large.png") == pytest.approx(before, abs=0.02)
 
 
-@pytest.mark.parametrize("num_held_out", [20, 50, 300])
+@pytest.mark.parametrize(
+    "num_held_out",
+    [20, *(pytest.param(num, marks=pytest.mark.slow) for num in (50, 300))],
+)
 def test_false_alarms_are_as_rare_as_is_said(num_held_out):
     rng = np.random.default_rng(num_held_out)
     num_windows, none = 4000, np.zeros((1, 1))

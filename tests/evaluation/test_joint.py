@@ -44,6 +44,7 @@ def test_words_in_their_order_are_seen():
     assert rank_joint_candidates(train, seed=0)[0].name == "words in their order"
 
 
+@pytest.mark.slow
 def test_whether_a_picture_and_a_text_agree_is_seen(tmp_path):
     examples = list(draw_agreement(120, tmp_path))
     train, test = examples[:80], examples[80:]
@@ -153,7 +154,7 @@ def test_texts_without_words_stop_nothing(train):
     assert all(0 <= one.accuracy <= 1 for one in rank_joint_candidates(train, seed=0))
 
 
-@pytest.mark.parametrize("num_clusters", [1, 2, 3])
+@pytest.mark.parametrize("num_clusters", [1, 2, pytest.param(3, marks=pytest.mark.slow)])
 def test_few_clusters_stop_nothing(draw, num_clusters):
     """Of one nothing can be held out: then what sees most answers, and nothing is rated."""
     shades = [draw(20 * n) for n in range(12)]

@@ -91,7 +91,7 @@ def draw_paid_back(random, sizes):
 
 
 @pytest.mark.parametrize("draw", [draw_leaning, draw_whole, draw_paid_back])
-@pytest.mark.parametrize("num", [307, 1000])
+@pytest.mark.parametrize("num", [307, pytest.param(1000, marks=pytest.mark.slow)])
 def test_a_loss_of_the_margin_is_let_through_no_oftener_than_it_says(draw, num: int):
     random = np.random.default_rng(0)
     sizes = random.integers(1, 13, num).astype(float)

@@ -28,26 +28,26 @@ def rows(finished: Path, tmp_path: Path) -> Path:
     return path
 
 
+@pytest.mark.parametrize("policy", ["grpo", pytest.param("prompt", marks=pytest.mark.slow)])
 def test_a_policy_is_measured_on_other_rows_as_its_run_measured_it(
-    finished: Path, tmp_path: Path
+    policy: str, finished: Path, tmp_path: Path
 ) -> None:
     """The run's own test rows as a file: the same answers, texts, probabilities and numbers."""
     test = read_examples(finished / "prepare" / "test.jsonl")
     own = tmp_path / "test.jsonl"
     write_jsonl(own, [{"question": e.prompt[0].text, "label": e.label} for e in test])
-    for policy in ("grpo", "prompt"):
-        out = tmp_path / policy
-        evaluate_on(open_run(finished), own, out=out, policy=policy)
-        before = read_predictions(finished / "evaluate" / "predictions.jsonl")
-        after = read_predictions(out / "evaluate" / "predictions.jsonl")
-        assert [_show(one) for one in after if one.policy == policy] == [
-            _show(one) for one in before if one.policy == policy
-        ]
-        known = {m.name: m.value for m in read_metrics(finished / "evaluate" / "metrics.json")}
-        found = {m.name: m.value for m in read_metrics(out / "evaluate" / "metrics.json")}
-        measured = {f"{policy}/accuracy", f"{policy}/invalid_rate", "majority/accuracy"}
-        assert measured <= set(found)
-        assert {name: found[name] for name in measured} == {name: known[name] for name in measured}
+    out = tmp_path / policy
+    evaluate_on(open_run(finished), own, out=out, policy=policy)
+    before = read_predictions(finished / "evaluate" / "predictions.jsonl")
+    after = read_predictions(out / "evaluate" / "predictions.jsonl")
+    assert [_show(one) for one in after if one.policy == policy] == [
+        _show(one) for one in before if one.policy == policy
+    ]
+    known = {m.name: m.value for m in read_metrics(finished / "evaluate" / "metrics.json")}
+    found = {m.name: m.value for m in read_metrics(out / "evaluate" / "metrics.json")}
+    measured = {f"{policy}/accuracy", f"{policy}/invalid_rate", "majority/accuracy"}
+    assert measured <= set(found)
+    assert {name: found[name] for name in measured} == {name: known[name] for name in measured}
 
 
 def _show(one: Any) -> tuple[Any, ...]:
@@ -111,6 +111,7 @@ def _stop(*given: Any, **named: Any) -> Any:
     raise KeyboardInterrupt
 
 
+@pytest.mark.slow
 def test_a_checkpoint_is_a_policy(finished: Path, rows: Path, tmp_path: Path) -> None:
     out = tmp_path / "out"
     evaluate_on(open_run(finished), rows, out=out, policy="grpo/checkpoint-1")
@@ -134,6 +135,7 @@ def test_what_cannot_be_evaluated_is_said(
         evaluate_on(opened, rows, out=tmp_path / "out")
 
 
+@pytest.mark.slow
 def test_rows_that_cannot_be_used_take_no_folder(
     finished: Path, rows: Path, tmp_path: Path
 ) -> None:
@@ -147,6 +149,7 @@ def test_rows_that_cannot_be_used_take_no_folder(
     assert evaluate_on(open_run(finished), other, out=out).num_rows == len(text.splitlines())
 
 
+@pytest.mark.slow
 def test_two_policies_on_the_same_rows_are_compared_by_item(
     finished: Path, rows: Path, tmp_path: Path, command_line: CommandLine
 ) -> None:

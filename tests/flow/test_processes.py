@@ -162,7 +162,9 @@ def test_what_one_refuses_is_said_in_its_words_and_not_tried_again(tmp_path: Pat
     assert not is_alive(context.folder / "1.pid")
 
 
-@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGINT])
+@pytest.mark.parametrize(
+    "number", [signal.SIGKILL, pytest.param(signal.SIGINT, marks=pytest.mark.slow)]
+)
 def test_no_process_outlives_the_run(tmp_path: Path, number: int) -> None:
     folder = tmp_path / "sleeps"
     folder.mkdir()

@@ -60,7 +60,14 @@ def test_numbers_follow_from_the_key_and_fewer_are_a_prefix():
 
 
 @pytest.mark.parametrize(
-    "shaping", [{}, {"temperature": 0.7}, {"top_p": 0.6}, {"top_k": 7}, {"min_p": 0.3}]
+    "shaping",
+    [
+        pytest.param({}, marks=pytest.mark.slow),
+        pytest.param({"temperature": 0.7}, marks=pytest.mark.slow),
+        {"top_p": 0.6},
+        pytest.param({"top_k": 7}, marks=pytest.mark.slow),
+        pytest.param({"min_p": 0.3}, marks=pytest.mark.slow),
+    ],
 )
 def test_completions_have_the_frequencies_of_the_softmax(text, shaping):
     sampling = Sampling(**({"temperature": 3.0, "max_new_tokens": 1, "seed": 5} | shaping))

@@ -58,6 +58,7 @@ def test_sure_verdicts_against_the_policy_teach_and_are_told_apart(
     assert verify(path, talk.store).num_withdrawn == 0
 
 
+@pytest.mark.slow
 def test_what_a_person_says_later_of_a_judged_answer_is_new(judged: Loop, talk: Talk) -> None:
     advance(judged, talk)
     [shown] = [one for one in talk.store.list_unlabelled() if one.session == TEACHING[4]]

@@ -39,7 +39,10 @@ LORA = TrainableSettings(lora=LoraSettings(rank=4))
 FULL = TrainableSettings(method="full")
 
 
-@pytest.mark.parametrize("share", [0.0, 0.3, 1.0])
+@pytest.mark.parametrize(
+    "share",
+    [pytest.param(0.0, marks=pytest.mark.slow), 0.3, pytest.param(1.0, marks=pytest.mark.slow)],
+)
 @pytest.mark.parametrize("settings", [LORA, FULL], ids=["lora", "full"])
 def test_all_weights_are_that_share_of_the_way(
     text_folder: Path, tmp_path: Path, settings: TrainableSettings, share: float

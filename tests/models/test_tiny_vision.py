@@ -49,6 +49,7 @@ def test_same_seed_gives_the_same_encoder(pictures, tmp_path):
     assert any(not one[name].equal(other[name]) for name in one)
 
 
+@pytest.mark.slow
 def test_encoder_is_the_same_whatever_the_number_of_threads(pictures, tmp_path):
     found, before = [], torch.get_num_threads()
     try:

@@ -63,7 +63,9 @@ def drip(opened: socket.socket, piece: bytes) -> bytes:
     raise AssertionError("it is kept")
 
 
-@pytest.mark.parametrize("sent", [b"", HALF_A_HEAD], ids=["nothing", "half a head"])
+@pytest.mark.parametrize(
+    "sent", [pytest.param(b"", marks=pytest.mark.slow), HALF_A_HEAD], ids=["nothing", "half a head"]
+)
 def test_a_connection_without_a_head_is_given_up(start, connect, sent: bytes) -> None:
     assert read_to_end(connect(start(head_timeout_s=1), sent)) == b""
 

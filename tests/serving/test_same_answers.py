@@ -17,7 +17,7 @@ from groupwise.models import write_tiny_policy
 from groupwise.serving import Request
 
 
-@pytest.fixture(params=["tiny-qwen2", "tiny-qwen2.5-vl"])
+@pytest.fixture(params=[pytest.param("tiny-qwen2", marks=pytest.mark.slow), "tiny-qwen2.5-vl"])
 def predictor(request: pytest.FixtureRequest, tmp_path: Path) -> PolicyPredictor:
     """An untrained policy: what it says is of no use, and differs with what is asked."""
     model = {"base": request.param, "max_pixels": 4096}

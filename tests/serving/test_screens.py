@@ -177,7 +177,7 @@ def test_where_the_policy_is_not_sure_the_judge_decides(
         (make_verdict(0.1), 30.0, "none within 0.2 s"),
     ],
 )
-@pytest.mark.parametrize("label", [YES, None])
+@pytest.mark.parametrize("label", [YES, pytest.param(None, marks=pytest.mark.slow)])
 def test_without_a_verdict_the_policys_answer_stands_and_a_person_should_look(
     start, draw, sure, found, delay_s, why, label
 ):

@@ -130,7 +130,10 @@ def test_resolved_values_are_written(taught_text_folder, text_examples, tmp_path
 
 
 def test_each_prompt_of_a_round_is_sampled_once(taught_text_folder, text_examples, tmp_path):
-    """However often a round is used; what does not fill one is counted."""
+    """In the order laid out, however often a round is used; what does not fill one is counted.
+
+    A shuffle inside the trainer would start anew when training is continued.
+    """
     asked = []
 
     class Watch(Scatter):
@@ -193,7 +196,7 @@ def test_what_takes_places_of_dead_groups_is_in_metrics_and_budget(
     assert [row["skipped_rows"] for row in rows if "skipped_rows" in row] == []  # entropy bonus
 
 
-@pytest.mark.parametrize("log_every_steps", [1, 3])
+@pytest.mark.parametrize("log_every_steps", [pytest.param(1, marks=pytest.mark.slow), 3])
 def test_counts_add_up_over_a_run(taught_text_folder, text_examples, tmp_path, log_every_steps):
     """However many steps a row of metrics stands for."""
 
@@ -247,20 +250,6 @@ def test_each_epoch_asks_each_prompt_once():
     assert [sorted(epoch) for epoch in epochs] == [[(n, m) for m in range(10)] for n in range(3)]
     assert len({tuple(place for _, place in epoch) for epoch in epochs}) == 3
     assert layout != lay_out_prompts(10, num_epochs=3, prompts_per_round=5, seed=2)
-
-
-def test_prompts_are_asked_in_the_order_laid_out(taught_text_folder, text_examples, tmp_path):
-    """A shuffle inside the trainer would start anew when training is continued."""
-    asked = []
-
-    class Watch(Scatter):
-        def __call__(self, example, completion):
-            asked.append(text_examples.index(example))
-            return super().__call__(example, completion)
-
-    train(taught_text_folder, text_examples, tmp_path, {"watch": (Watch(), 1.0)}, epochs=2)
-    layout = lay_out_prompts(8, num_epochs=2, prompts_per_round=4, seed=0)
-    assert asked == [place for _, place in layout for _ in range(2)]
 
 
 def test_an_unfilled_round_is_left_out_at_the_end_of_each_epoch():
@@ -349,10 +338,10 @@ def test_each_visit_and_each_completion_is_drawn_apart(sampled):
 @pytest.mark.parametrize(
     "settings",
     [
-        {"prompts_per_step": 1},
+        pytest.param({"prompts_per_step": 1}, marks=pytest.mark.slow),
         {"prompts_per_step": 2, "gradient_accumulation": 2, "steps_per_generation": 4},
-        {"speed": SpeedSettings(shared_prefix="off")},
-        {"max_new_tokens": 6},
+        pytest.param({"speed": SpeedSettings(shared_prefix="off")}, marks=pytest.mark.slow),
+        pytest.param({"max_new_tokens": 6}, marks=pytest.mark.slow),
     ],
     ids=lambda settings: next(iter(settings)),
 )

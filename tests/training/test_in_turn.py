@@ -32,7 +32,13 @@ def train(text_examples, tmp_path):
             settings = SftSettings(trainable=LORA, batch_size=4, learning_rate=1e-2)
             return train_sft(policy, lambda _: rows, settings, workspace=workspace)
         settings = GrpoSettings(
-            trainable=LORA, prompts_per_step=4, group_size=2, max_new_tokens=4, beta=0.1
+            trainable=LORA,
+            prompts_per_step=4,
+            group_size=2,
+            max_new_tokens=4,
+            max_steps=1,
+            warmup_share=0.0,
+            beta=0.1,
         )
         rewards = RewardSet({"scatter": (Scatter(fails), 1.0)})
         return train_grpo(policy, text_examples, rewards, settings, workspace=workspace)

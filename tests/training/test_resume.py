@@ -3,6 +3,7 @@
 import signal
 import subprocess
 import sys
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -36,34 +37,51 @@ def assert_same(one: Path, other: Path) -> None:
 
 
 @pytest.fixture(scope="module")
-def whole(jobs, taught_folder, picture_examples, tmp_path_factory):
+def train(jobs, request):
+    """Do a training in a folder."""
+
+    def run(name, folder):
+        kind, *_ = name.split()
+        found = {
+            "sft": jobs.run_sft,
+            "grpo": jobs.run_grpo,
+            "rounds": jobs.run_rounds,
+            "ahead": partial(jobs.run_rounds, ahead={}),
+            "refilled": jobs.run_refilled,
+        }
+        options = {"trainable": jobs.LORA} if name == "grpo lora" else {}
+        asked = ("taught_folder", "picture_examples")
+        if name == "grpo text":
+            asked = ("taught_text_folder", "text_examples")
+        found[kind](*map(request.getfixturevalue, asked), folder, **options)
+
+    return run
+
+
+@pytest.fixture(scope="module")
+def whole(train, tmp_path_factory):
     """Uninterrupted trainings by name, each done once."""
     done = {}
 
-    def train(name):
+    def find(name):
         if name not in done:
             done[name] = tmp_path_factory.mktemp("whole")
-            get_job(jobs, name)(taught_folder, picture_examples, done[name])
+            train(name, done[name])
         return done[name]
 
-    return train
-
-
-def get_job(jobs, name):
-    if name == "grpo lora":
-        return lambda *given: jobs.run_grpo(*given, trainable=jobs.LORA)
-    if name == "ahead":
-        return lambda *given: jobs.run_rounds(*given, ahead={})
-    found = {"sft": jobs.run_sft, "grpo": jobs.run_grpo, "rounds": jobs.run_rounds}
-    return (found | {"refilled": jobs.run_refilled})[name]
+    return find
 
 
 @pytest.mark.parametrize(
-    ("name", "last"), [("sft", 6), ("grpo", 4), ("grpo lora", 4)], ids=["sft", "full", "lora"]
+    ("name", "last"),
+    [
+        ("grpo text", 4),
+        pytest.param("sft", 6, marks=pytest.mark.slow),
+        pytest.param("grpo", 4, marks=pytest.mark.slow),
+        pytest.param("grpo lora", 4, marks=pytest.mark.slow),
+    ],
 )
-def test_stopped_while_a_checkpoint_is_written(
-    name, last, jobs, taught_folder, picture_examples, tmp_path, whole, monkeypatch
-):
+def test_stopped_while_a_checkpoint_is_written(name, last, train, tmp_path, whole, monkeypatch):
     """The row of the torn checkpoint's step is there already; it is written again, not twice."""
     mark = callbacks.mark_complete
 
@@ -72,24 +90,20 @@ def test_stopped_while_a_checkpoint_is_written(
             raise StoppedError
         mark(checkpoint)
 
-    job = get_job(jobs, name)
     monkeypatch.setattr(callbacks, "mark_complete", tear)
     with pytest.raises(StoppedError):
-        job(taught_folder, picture_examples, tmp_path)
+        train(name, tmp_path)
     assert (tmp_path / f"checkpoint-{last}").is_dir()
     assert (tmp_path / f"checkpoint-{last - 2}" / "complete").exists()
     assert read_jsonl(tmp_path / "metrics.jsonl")[-1]["step"] == last
     monkeypatch.setattr(callbacks, "mark_complete", mark)
-    job(taught_folder, picture_examples, tmp_path)
+    train(name, tmp_path)
     assert_same(tmp_path, whole(name))
 
 
-@pytest.mark.parametrize(
-    "name", ["rounds", "ahead", pytest.param("refilled", marks=pytest.mark.slow)]
-)
-def test_stopped_in_a_second_pass_over_a_round(
-    name, jobs, taught_folder, picture_examples, tmp_path, whole, monkeypatch
-):
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["rounds", "ahead", "refilled"])
+def test_stopped_in_a_second_pass_over_a_round(name, train, tmp_path, whole, monkeypatch):
     """As below, without the process that is killed."""
     mark = callbacks.mark_complete
 
@@ -99,11 +113,10 @@ def test_stopped_in_a_second_pass_over_a_round(
             raise StoppedError
 
     monkeypatch.setattr(callbacks, "mark_complete", mark_and_stop)
-    job = get_job(jobs, name)
     with pytest.raises(StoppedError):
-        job(taught_folder, picture_examples, tmp_path)
+        train(name, tmp_path)
     monkeypatch.setattr(callbacks, "mark_complete", mark)
-    job(taught_folder, picture_examples, tmp_path)
+    train(name, tmp_path)
     assert_same(tmp_path, whole(name))
 
 
@@ -126,7 +139,7 @@ def test_others_are_tried_in_some_rounds_and_not_in_all(whole):
     ],
 )
 def test_killed_after_a_checkpoint(
-    name, step, jobs, taught_folder, picture_examples, tmp_path, whole
+    name, step, jobs, train, taught_folder, picture_examples, tmp_path, whole
 ):
     write_examples(tmp_path / "examples.jsonl", picture_examples)
     folder = tmp_path / "training"
@@ -139,24 +152,25 @@ def test_killed_after_a_checkpoint(
     )
     assert child.returncode == -signal.SIGKILL, child.stderr
     assert not (folder / "policy").exists()
-    get_job(jobs, name)(taught_folder, picture_examples, folder)
+    train(name, folder)
     assert_same(folder, whole(name))
 
 
 def test_sampling_differs_between_steps(whole):
     """Otherwise the equality of random numbers above would show nothing."""
-    _, rows = read_outcome(whole("grpo"))
+    _, rows = read_outcome(whole("grpo text"))
     lengths = [(row["reward"], row["entropy"]) for row in rows if "reward" in row]
     assert len(set(lengths)) == len(lengths) == 4
 
 
-@pytest.mark.parametrize(("name", "steps"), [("sft", [2, 4, 6]), ("grpo", [2, 4])])
+@pytest.mark.parametrize(("name", "steps"), [("sft", [2, 4, 6]), ("grpo text", [2, 4])])
 def test_held_out_items_are_looked_at_in_time(name, steps, whole):
     _, rows = read_outcome(whole(name))
     looks = [(row["step"], row["heldout/n"]) for row in rows if "heldout/n" in row]
     assert looks == [(step, 2) for step in steps]
 
 
+@pytest.mark.slow
 def test_only_the_first_round_is_not_sampled_ahead(whole):
     _, rows = read_outcome(whole("ahead"))
     told = [row["step"] for row in rows if "ahead/ratio_max" in row]
@@ -164,6 +178,7 @@ def test_only_the_first_round_is_not_sampled_ahead(whole):
     assert {row["step"] for row in rows if "reward" in row} == {1, 5}
 
 
+@pytest.mark.slow
 def test_rounds_are_used_twice(whole):
     """Only the first update after sampling logs rewards."""
     _, rows = read_outcome(whole("rounds"))

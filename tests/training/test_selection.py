@@ -75,7 +75,11 @@ def is_same(one, other):
 
 @pytest.mark.parametrize(
     ("kind", "trainable"),
-    [("sft", LORA), ("grpo", LORA), ("grpo", FULL)],
+    [
+        ("sft", LORA),
+        pytest.param("grpo", LORA, marks=pytest.mark.slow),
+        pytest.param("grpo", FULL, marks=pytest.mark.slow),
+    ],
     ids=["sft", "lora", "full"],
 )
 def test_the_best_look_is_kept(kind, trainable, taught_text_folder, text_examples, tmp_path):
@@ -96,8 +100,8 @@ def test_the_best_look_is_kept(kind, trainable, taught_text_folder, text_example
     assert not (tmp_path / "best").exists()
 
 
-@pytest.mark.parametrize("kind", ["sft", "grpo"])
-@pytest.mark.parametrize("select", ["best", "last"])
+@pytest.mark.parametrize("kind", ["sft", pytest.param("grpo", marks=pytest.mark.slow)])
+@pytest.mark.parametrize("select", ["best", pytest.param("last", marks=pytest.mark.slow)])
 def test_it_stops_when_no_look_is_better(kind, select, taught_text_folder, text_examples, tmp_path):
     looks = Looks([0.5, 0.5, 0.4, 1.0])
     given = taught_text_folder, text_examples, tmp_path, looks

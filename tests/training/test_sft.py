@@ -46,8 +46,15 @@ def test_rows_of_metrics_and_what_trains(vision_folder, picture_examples, tmp_pa
         assert noise not in "\n".join(table).replace("sft", "")
 
 
-@pytest.mark.parametrize("smoothing", [0.0, 0.1])
-@pytest.mark.parametrize("kind", ["text", "vision"])
+@pytest.mark.parametrize(
+    ("kind", "smoothing"),
+    [
+        ("text", 0.1),
+        ("vision", 0.0),
+        pytest.param("text", 0.0, marks=pytest.mark.slow),
+        pytest.param("vision", 0.1, marks=pytest.mark.slow),
+    ],
+)
 def test_the_loss_is_a_mean_over_the_tokens_of_a_step(request, tmp_path, kind, smoothing):
     """Not of means over parts of it, which processes or micro-batches would have."""
     examples = request.getfixturevalue("picture_examples" if kind == "vision" else "text_examples")
@@ -104,7 +111,9 @@ def test_lora_learns_its_targets(text_folder, text_examples, tmp_path):
         assert torch.equal(base[f"base_model.model.{name}"], value)
 
 
-@pytest.mark.parametrize("given", [{"warmup_steps": 2}, {"warmup_steps": 100}])
+@pytest.mark.parametrize(
+    "given", [{"warmup_steps": 2}, pytest.param({"warmup_steps": 100}, marks=pytest.mark.slow)]
+)
 def test_a_warmup_that_takes_all_steps_stops_it(given, text_folder, text_examples, tmp_path):
     with pytest.raises(TrainingError, match=r"never reach its peak; got .* training of 2;"):
         train(text_folder, text_examples, tmp_path, **given)
@@ -112,7 +121,11 @@ def test_a_warmup_that_takes_all_steps_stops_it(given, text_folder, text_example
 
 
 @pytest.mark.parametrize(
-    "given", [{"warmup_steps": 1}, {"warmup_steps": 100, "scheduler": "constant"}]
+    "given",
+    [
+        {"warmup_steps": 1},
+        pytest.param({"warmup_steps": 100, "scheduler": "constant"}, marks=pytest.mark.slow),
+    ],
 )
 def test_a_shorter_warmup_reaches_the_peak(given, text_folder, text_examples, tmp_path):
     train(text_folder, text_examples, tmp_path, learning_rate=1e-3, log_every_steps=1, **given)

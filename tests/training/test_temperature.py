@@ -50,8 +50,16 @@ def test_it_rises_in_a_straight_line_and_stays():
     assert find_temperature(GrpoSettings(temperature=0.7), step=5) == 0.7
 
 
-@pytest.mark.parametrize("speed", ["auto", "off"])
-@pytest.mark.parametrize("beta", [0.0, 0.1])
+@pytest.mark.parametrize(
+    ("beta", "speed"),
+    [
+        (0.1, "auto"),
+        *(
+            pytest.param(*which, marks=pytest.mark.slow)
+            for which in ((0.1, "off"), (0.0, "auto"), (0.0, "off"))
+        ),
+    ],
+)
 def test_each_round_is_scored_at_the_temperature_that_it_was_sampled_at(
     taught_text_folder, text_examples, tmp_path, monkeypatch, speed, beta
 ):
@@ -120,6 +128,7 @@ def test_training_ends_after_so_many_steps(taught_text_folder, text_examples, tm
     assert rows[-1]["learning_rate"] < rows[0]["learning_rate"] / 2
 
 
+@pytest.mark.slow
 def test_the_epochs_end_it_before(taught_text_folder, text_examples, tmp_path):
     _, _, rows = train(taught_text_folder, text_examples, tmp_path, epochs=1, max_steps=99)
     assert [row["epoch"] for row in rows] == [0.5, 1.0]

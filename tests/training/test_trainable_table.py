@@ -78,7 +78,13 @@ def test_grpo_prints_it_once_before_the_first_step(
         text_examples,
         RewardSet({"watcher": (watcher, 1.0)}),
         GrpoSettings(
-            prompts_per_step=4, group_size=2, max_new_tokens=2, beta=0.1, trainable=TRAINABLE
+            prompts_per_step=4,
+            group_size=2,
+            max_new_tokens=2,
+            max_steps=1,
+            warmup_share=0.0,
+            beta=0.1,
+            trainable=TRAINABLE,
         ),
         workspace=Workspace(tmp_path, 0),
     )

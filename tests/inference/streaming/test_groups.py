@@ -65,7 +65,7 @@ def test_a_group_is_yielded_as_soon_as_it_is_finished():
     assert [o.id for o in run(EchoBackend(batch=4), groups)] == ["g0", "g1"]
 
 
-@pytest.mark.parametrize("order", ["given", "finished"])
+@pytest.mark.parametrize("order", [pytest.param("given", marks=pytest.mark.slow), "finished"])
 def test_groups_are_taken_one_after_another_and_let_go(order):
     references = []
 

@@ -69,6 +69,7 @@ def test_text_alone(text, text_examples):
     assert found == [completion for [completion] in expected]
 
 
+@pytest.mark.slow
 def test_a_group_of_200_pictures(vision, picture_examples, alone):
     many = WorkGroup("large", tuple(picture_examples[n % 8] for n in range(200)))
     small = WorkGroup("small", (picture_examples[0],))
@@ -155,8 +156,11 @@ def limit_memory(backend, monkeypatch, most_tokens, error):
     "error",
     [
         torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2 GiB"),
-        RuntimeError("[enforce fail] DefaultCPUAllocator: can't allocate memory"),
-        MemoryError(),
+        pytest.param(
+            RuntimeError("[enforce fail] DefaultCPUAllocator: can't allocate memory"),
+            marks=pytest.mark.slow,
+        ),
+        pytest.param(MemoryError(), marks=pytest.mark.slow),
     ],
     ids=["cuda", "cpu", "python"],
 )

@@ -50,6 +50,7 @@ def write_file(path, answers, *, num_lists, with_pools):
     return read_published(path).recording
 
 
+@pytest.mark.slow
 def test_the_published_file_without_rewards(tmp_path):
     # 8 lists of 2.0 in 5 queries: 16 / 8000 = 0.0020.
     answers = [["net"] * 2] * 3 + [["net"]] * 2 + [[]] * 795
@@ -73,6 +74,7 @@ def test_the_published_file_without_rewards(tmp_path):
         found.refuse_errors()
 
 
+@pytest.mark.slow
 def test_the_published_file_with_rewards(tmp_path):
     # 4264 of 8000 lists in 664 queries: 1096 of 2.0 and 3168 of 1.9 are 8211.2 = 8000 x 1.0264.
     told = ["net"] * 1096 + ["mesh"] * 3168

@@ -197,6 +197,7 @@ def test_another_pool_than_in_training_is_refused(
     assert "trained under other conditions" in done.stderr
 
 
+@pytest.mark.slow
 def test_the_config_of_a_real_model_runs_on_a_model_folder_and_published_files(
     vision_folder: Path, tmp_path: Path, command_line: CommandLine
 ) -> None:

@@ -115,6 +115,7 @@ def test_a_server_that_goes_stops_the_run_and_another_one_goes_on(
     assert len(another.asked) == count_photos(rows) - count_photos(kept)
 
 
+@pytest.mark.slow
 def test_a_wrong_name_of_the_model_stops_the_run_at_once(
     command_line: CommandLine, vision_folder: Path, server: FaultyServer
 ) -> None:

@@ -17,6 +17,8 @@ from groupwise.evaluation import (
     read_recorded,
 )
 
+pytestmark = pytest.mark.slow
+
 # Enough of a warm-up that answers are valid and some are right: then GRPO has something to learn.
 TAUGHT = (
     *("--set", "data.drawn.num_sessions=60", "--set", "data.warmup_share=0.5"),
@@ -84,7 +86,6 @@ def test_policies_of_one_run_can_be_held_together(tiny_run: Path) -> None:
     assert check_fairness(runs, factors=("policy",)).confounding == ()
 
 
-@pytest.mark.slow
 def test_runs_of_one_rate_and_another_are_fair_and_of_other_data_are_not(
     tmp_path: Path, job: RecipeJob, monkeypatch: pytest.MonkeyPatch
 ) -> None:

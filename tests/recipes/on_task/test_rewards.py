@@ -31,7 +31,13 @@ def run(tmp_path: Path) -> Path:
     return tmp_path
 
 
-@pytest.mark.parametrize("name", list_configs(RECIPE))
+@pytest.mark.parametrize(
+    "name",
+    [
+        pytest.param(name, marks=pytest.mark.slow) if name.startswith("qwen2.5-vl-3b") else name
+        for name in list_configs(RECIPE)
+    ],
+)
 def test_shipped_rewards_pass(run: Path, name: str) -> None:
     config = load_config(RECIPE.load_config_type(), find_config(RECIPE, name))
     assert RECIPE.rewards is not None

@@ -49,12 +49,12 @@ def draw(path: Path, title: str, size: tuple[int, int] = (640, 480)) -> None:
 
 @pytest.fixture
 def root(tmp_path: Path) -> Path:
-    """Sixteen labelled screens in sessions of their own and two folds, one of them too small."""
+    """Eight labelled screens in sessions of their own and two folds, one of them too small."""
     folder = tmp_path / "screens"
     folder.mkdir()
     rows: list[dict[str, object]] = []
-    for number in range(16):
-        size = (160, 120) if number == 15 else (640, 480)
+    for number in range(8):
+        size = (160, 120) if number == 7 else (640, 480)
         draw(folder / f"{number}.png", f"{TITLES[number % 4]} {number}", size)
         label = "on-task" if number % 2 else "off-task"
         row = {"image": f"{number}.png", "task": f"write {number}", "session": f"s{number}"}
@@ -81,7 +81,7 @@ def test_a_server_asks_what_training_asked(root: Path, tmp_path: Path) -> None:
         for split in ("train", "validation", "test")
         for example in read_examples(tmp_path / "prepare" / f"{split}.jsonl")
     ]
-    assert len(rows) == 15
+    assert len(rows) == 7
     for number, example in enumerate(sorted(rows, key=lambda one: int(one.cluster[1:]))):
         path, task = root / f"{number}.png", f"write {number}"
         served = TASK.make_question(config, Request("r", {"task": task}, (path,)), tmp_path)
@@ -118,12 +118,12 @@ def test_a_screen_too_small_for_words_is_dropped_and_counted_and_not_served(
     prepare_screens(config, tmp_path)
     source = read_json(tmp_path / "source.json", dict)
     assert source["drops"]["counts"] == {"its words cannot be read": 1}
-    assert source["num_rows"] == 16
-    request = Request("r", {"task": "write"}, (root / "15.png",))
+    assert source["num_rows"] == 8
+    request = Request("r", {"task": "write"}, (root / "7.png",))
     with pytest.raises(DataError, match=r"too small for its words to be read.*160 x 120"):
         TASK.make_question(config, request, tmp_path)
     found, drops = read_labelled_screens(config, root, tmp_path / "other")
-    assert (len(found), drops.total) == (15, 1)
+    assert (len(found), drops.total) == (7, 1)
 
 
 @needs_ocr

@@ -122,6 +122,7 @@ def test_what_a_judge_cannot_decide_has_no_score_and_is_counted(
     )
 
 
+@pytest.mark.slow
 def test_the_audit_tries_a_judge_without_asking_its_model(tmp_path: Path) -> None:
     part = {"judge": describe("http://127.0.0.1:9/v1")}
     config = load(tmp_path, judge(part))

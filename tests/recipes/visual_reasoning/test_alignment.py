@@ -140,7 +140,7 @@ def test_every_answer_of_an_arm_is_in_one_place(splits: Mapping[str, list[Exampl
     }
 
 
-@pytest.mark.parametrize("language", ["en", "zh"])
+@pytest.mark.parametrize("language", ["en", pytest.param("zh", marks=pytest.mark.slow)])
 def test_a_model_that_cannot_judge_gives_no_verdict_and_is_counted(
     splits: Mapping[str, list[Example]], tmp_path: Path, language: Literal["en", "zh"]
 ) -> None:
@@ -226,7 +226,7 @@ def test_rules_are_no_judge_of_real_text() -> None:
 WEIGHTS = ("rewards.accuracy=0.6", "rewards.box_iou=0", "rewards.alignment=0.4")
 
 
-@pytest.mark.parametrize("judge", [(), MODEL])
+@pytest.mark.parametrize("judge", [(), pytest.param(MODEL, marks=pytest.mark.slow)])
 def test_the_rewards_of_the_study_pass(
     splits: Mapping[str, list[Example]], judge: tuple[str, ...]
 ) -> None:
@@ -271,6 +271,7 @@ def audit_alignment(examples: Sequence[Example], reward: object) -> set[str]:
     return {finding.name for finding in audit_rewards(case).errors}
 
 
+@pytest.mark.slow
 def test_a_reward_of_alignment_that_is_not_its_measure_is_refused(
     splits: Mapping[str, list[Example]],
 ) -> None:

@@ -5,6 +5,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from command_line import CommandLine
 from recipe_runs import TINY_SCENES as TINY
 from recipe_runs import RecipeJob
 from statement_sets import write_rel3d, write_spatialsense, write_vsr
@@ -28,7 +29,7 @@ def is_named(case: RewardCase) -> Scorer:
     return lambda example, answer: float(str(example.label) in answer.text)
 
 
-@pytest.mark.parametrize("study", ["bias", "transfer"])
+@pytest.mark.parametrize("study", ["bias", pytest.param("transfer", marks=pytest.mark.slow)])
 @pytest.mark.parametrize(
     ("make", "fault"),
     [(is_written_so, "reward/stricter-than-metric"), (is_named, "reward/laxer-than-metric")],
@@ -74,10 +75,12 @@ def test_no_arm_of_a_table_is_refused(table: StudyTable, vision_folder: Path) ->
             assert preview.problems == []
 
 
-def test_data_that_are_not_there_are_named_in_a_sentence(tmp_path: Path) -> None:
+def test_data_that_are_not_there_are_named_in_a_sentence(
+    command_line: CommandLine, tmp_path: Path
+) -> None:
     settings = {"data.drawn": "null", "data.vsr.path": tmp_path / "nowhere"}
     job = RecipeJob("visual_reasoning", settings, "bias")
-    done = job.run(tmp_path / "run")
+    done = command_line(*job.list_arguments(tmp_path / "run"))
     assert done.returncode == 2
     assert "nowhere" in done.stderr
     assert "Traceback" not in done.stderr

@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 import yaml
+from command_line import CommandLine
 from plan_keys import list_done
 from recipe_plans import list_all_steps
 from recipe_runs import RecipeJob
@@ -18,6 +19,7 @@ from groupwise_recipes.workflows.scoring import read_problem
 pytestmark = pytest.mark.skipif(MISSING is not None, reason=str(MISSING))
 
 
+@pytest.mark.slow
 def test_every_stage_there_is_did_its_work_with_what_it_declares(
     tiny_run: Path, tmp_path: Path
 ) -> None:
@@ -36,8 +38,11 @@ WITHOUT_WARMUP = {
 }
 
 
-def test_without_a_warmup_all_training_problems_are_grpos(tmp_path: Path) -> None:
-    done = RecipeJob("workflows", WITHOUT_WARMUP).run(tmp_path / "run", "--until", "prepare")
+def test_without_a_warmup_all_training_problems_are_grpos(
+    command_line: CommandLine, tmp_path: Path
+) -> None:
+    job = RecipeJob("workflows", WITHOUT_WARMUP)
+    done = command_line(*job.list_arguments(tmp_path / "run", "--until", "prepare"))
     assert done.returncode == 0, done.stderr
     prepared = tmp_path / "run" / "prepare"
     assert not (prepared / "warmup.jsonl").exists()
@@ -52,6 +57,7 @@ def test_without_a_warmup_a_run_goes_the_whole_way(tmp_path: Path) -> None:
     assert "sft" not in found
 
 
+@pytest.mark.slow
 def test_every_policy_answers_the_same_problems(tiny_run: Path) -> None:
     test = read_examples(tiny_run / "prepare" / "test.jsonl")
     found = read_predictions(tiny_run / "evaluate" / "predictions.jsonl")
@@ -64,6 +70,7 @@ def test_every_policy_answers_the_same_problems(tiny_run: Path) -> None:
     assert all(one.fields["tokens"] > 0 and one.fields["calls"] == 1 for one in direct)
 
 
+@pytest.mark.slow
 def test_no_problem_is_in_two_splits_and_all_are_accounted_for(tiny_run: Path) -> None:
     prepared = tiny_run / "prepare"
     splits = {
@@ -77,6 +84,7 @@ def test_no_problem_is_in_two_splits_and_all_are_accounted_for(tiny_run: Path) -
     assert source["num_rows"] == len(seen) + source["drops"]["total"]
 
 
+@pytest.mark.slow
 def test_what_decides_is_shown_to_nobody(tiny_run: Path) -> None:
     for one in read_examples(tiny_run / "prepare" / "train.jsonl"):
         asked = "".join(str(message.text) for message in one.prompt)
@@ -87,6 +95,7 @@ def test_what_decides_is_shown_to_nobody(tiny_run: Path) -> None:
     assert "needed here" in report or "none is compared" in report
 
 
+@pytest.mark.slow
 def test_a_prompt_is_optimised_with_as_many_programs_as_grpo_had(tiny_run: Path) -> None:
     folder = tiny_run / "optimise_prompt"
     spent = read_json(tiny_run / "grpo" / "budget.json", dict)["num_samples"]
@@ -101,6 +110,7 @@ def test_a_prompt_is_optimised_with_as_many_programs_as_grpo_had(tiny_run: Path)
     assert told.budget == {"num_samples": found["num_executions"]}
 
 
+@pytest.mark.slow
 def test_rules_and_judge_are_compared_in_both_languages(tiny_run: Path) -> None:
     answers = [
         one
@@ -124,6 +134,7 @@ def test_rules_and_judge_are_compared_in_both_languages(tiny_run: Path) -> None:
     assert "规则与裁判" not in report
 
 
+@pytest.mark.slow
 def test_the_curves_have_both_rates_and_every_type(tiny_run: Path) -> None:
     rows = [row for row in read_jsonl(tiny_run / "grpo" / "metrics.jsonl") if "loss" in row]
     assert rows

@@ -82,7 +82,12 @@ def case(case):
 
 
 @pytest.mark.parametrize(
-    "judged", [judge_generatively(), judge_generatively("zh"), judge_by_logits()]
+    "judged",
+    [
+        judge_generatively(),
+        pytest.param(judge_generatively("zh"), marks=pytest.mark.slow),
+        judge_by_logits(),
+    ],
 )
 class TestShippedJudges:
     def test_beside_the_truth(self, case, parser, find, judged):

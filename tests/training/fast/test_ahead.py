@@ -85,7 +85,12 @@ def score_with(stepped, weights, batch):
 
 
 @pytest.mark.parametrize(
-    ("family", "trained"), [("qwen2", "full"), ("qwen2", "last"), ("qwen2_5_vl", "sft")]
+    ("family", "trained"),
+    [
+        ("qwen2", "full"),
+        pytest.param("qwen2", "last", marks=pytest.mark.slow),
+        pytest.param("qwen2_5_vl", "sft", marks=pytest.mark.slow),
+    ],
 )
 def test_a_round_is_said_by_the_weights_before_the_last_updates(make, family, trained):
     ahead, rounds = make(family, trained)
@@ -104,8 +109,10 @@ def test_a_round_is_said_by_the_weights_before_the_last_updates(make, family, tr
     assert ahead.trainer._ahead is None
 
 
-@pytest.mark.parametrize("family", ["qwen2", "qwen2_5_vl"])
-@pytest.mark.parametrize("options", [{}, {"num_iterations": 2, "beta": 0.1}])
+@pytest.mark.parametrize("family", ["qwen2", pytest.param("qwen2_5_vl", marks=pytest.mark.slow)])
+@pytest.mark.parametrize(
+    "options", [pytest.param({}, marks=pytest.mark.slow), {"num_iterations": 2, "beta": 0.1}]
+)
 def test_losses_are_weighed_by_the_policy_over_the_one_that_sampled(make, family, options):
     cut = AheadSettings(correction="token_truncate", ratio_max=1.05)
     stepped, rounds = make(family, ahead=cut, **options)

@@ -52,7 +52,17 @@ def test_gradients_are_the_parents(compare, family, case):
         assert not gradient.isnan().any()
 
 
-@pytest.mark.parametrize("loss", ["grpo", "bnpo", "dr_grpo", "cispo", "sapo", "luspo"])
+@pytest.mark.parametrize(
+    "loss",
+    [
+        pytest.param("grpo", marks=pytest.mark.slow),
+        pytest.param("bnpo", marks=pytest.mark.slow),
+        "dr_grpo",
+        pytest.param("cispo", marks=pytest.mark.slow),
+        "sapo",
+        pytest.param("luspo", marks=pytest.mark.slow),
+    ],
+)
 def test_every_loss(compare, loss):
     """The dead rows still count in means over rows and tokens."""
     compare("qwen2", REWARDS["one group dead"], loss_type=loss, num_iterations=2)
@@ -80,7 +90,7 @@ def test_skipped_rows_are_counted(compare, case, num_skipped, num_dead):
 
 
 @pytest.mark.parametrize("case", ALL_DEAD)
-@pytest.mark.parametrize("micro_batches", [1, 2])
+@pytest.mark.parametrize("micro_batches", [pytest.param(1, marks=pytest.mark.slow), 2])
 def test_a_batch_without_a_live_row_has_a_gradient_of_zero(compare, case, micro_batches):
     options = {
         "per_device_train_batch_size": 6 // micro_batches,

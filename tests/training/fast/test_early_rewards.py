@@ -177,7 +177,14 @@ def own_loop():
 
 @pytest.mark.usefixtures("own_loop")
 @pytest.mark.parametrize(
-    "make", [limit_time, verify_as_documented, await_on_own_loop, ask_base, share_tokenizer]
+    "make",
+    [
+        limit_time,
+        pytest.param(verify_as_documented, marks=pytest.mark.slow),
+        await_on_own_loop,
+        pytest.param(ask_base, marks=pytest.mark.slow),
+        pytest.param(share_tokenizer, marks=pytest.mark.slow),
+    ],
 )
 def test_rewards_that_are_not_for_threads(find_rewards, make):
     parents, ours = find_rewards(make, num_updates=3)

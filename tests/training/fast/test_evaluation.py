@@ -29,7 +29,7 @@ def evaluate(grpo):
     return run
 
 
-@pytest.mark.parametrize("num_generations", [1, 3])
+@pytest.mark.parametrize("num_generations", [pytest.param(1, marks=pytest.mark.slow), 3])
 @pytest.mark.parametrize("family", ["qwen2", "qwen2_5_vl"])
 def test_other_prompts_than_the_trainings(grpo, pairs, evaluate, family, num_generations):
     """Nothing is learned, so the policy stays the reference; rounds are cut in two by it."""

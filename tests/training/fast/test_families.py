@@ -18,6 +18,14 @@ FAMILIES = (
     "qwen3_5",
 )
 NOT_EAGER = ("qwen3_5", "qwen3_vl_moe")
+# Every kind of attention and experts: windows in some blocks, experts, linear attention in some.
+_QUICK = ("gemma3", "qwen3_moe", "qwen3_5")
+
+
+def mark(*quick):
+    return [one if one in quick else pytest.param(one, marks=pytest.mark.slow) for one in FAMILIES]
+
+
 # Prompts of one, and of several windows of the models that have some.
 LENGTHS = (1, 20)
 PICTURES = [[(16, 24), (32, 16)], [(24, 24), (8, 16)]]
@@ -60,13 +68,13 @@ def test_kernels_of_linear_attention_are_not_known(policies, monkeypatch):
     assert find_obstacle(backbones[1]) is None
 
 
-@pytest.mark.parametrize("trained", ["sft", "full"])
-@pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.parametrize("trained", ["sft", pytest.param("full", marks=pytest.mark.slow)])
+@pytest.mark.parametrize("family", mark(*_QUICK))
 def test_sampled_and_scored(compare, family, trained):
     compare(family, trained, num_iterations=2)
 
 
-@pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.parametrize("family", mark("gemma3"))
 def test_gradient_checkpointing(compare, family):
     compare(family, "all", gradient_checkpointing=True)
 

@@ -12,13 +12,15 @@ ON = SpeedSettings(shared_prefix="on")
 WHOLE = {"num_generations": 4, "per_device_train_batch_size": 8, "beta": 0.1}
 ONE_PICTURE = [[(16, 16)], [(24, 16)]]
 LOSSES = ("grpo", "dr_grpo", "dapo")
-each_loss = pytest.mark.parametrize("loss", LOSSES)
+each_loss = pytest.mark.parametrize(
+    "loss", [one if one == "dapo" else pytest.param(one, marks=pytest.mark.slow) for one in LOSSES]
+)
 each_loss_and_pictures = pytest.mark.parametrize(
     ("family", "loss"),
     [
-        *[("qwen2", loss) for loss in LOSSES],
-        ("qwen2_5_vl", "dapo"),
-        *[pytest.param("qwen2_5_vl", loss, marks=pytest.mark.slow) for loss in LOSSES[:2]],
+        ("qwen2", "dapo"),
+        *[pytest.param("qwen2", loss, marks=pytest.mark.slow) for loss in LOSSES[:2]],
+        *[pytest.param("qwen2_5_vl", loss, marks=pytest.mark.slow) for loss in LOSSES],
     ],
 )
 
@@ -150,7 +152,11 @@ def digest(model):
 @pytest.mark.parametrize("checkpointing", [pytest.param(False, marks=pytest.mark.slow), True])
 @pytest.mark.parametrize(
     ("family", "trained"),
-    [("qwen2_5_vl", "last"), ("qwen2", "fresh"), ("qwen2_5_vl", "full")],
+    [
+        ("qwen2_5_vl", "last"),
+        pytest.param("qwen2", "fresh", marks=pytest.mark.slow),
+        pytest.param("qwen2_5_vl", "full", marks=pytest.mark.slow),
+    ],
 )
 def test_twenty_rounds_leave_hooks_and_frozen_weights_alone(
     grpo, pairs, family, trained, checkpointing

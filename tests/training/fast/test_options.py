@@ -59,6 +59,10 @@ def compare(grpo, pairs, keep_order):
     return run
 
 
+def mark_slow(names, often):
+    return [n if n in often else pytest.param(n, marks=pytest.mark.slow) for n in names]
+
+
 def generate(**options):
     return {"generation_kwargs": options}
 
@@ -74,7 +78,10 @@ OPTIONS = {
 }
 
 
-@pytest.mark.parametrize("reason", OPTIONS)
+@pytest.mark.parametrize(
+    "reason",
+    mark_slow(OPTIONS, ("use_cache is False", "max_new_tokens is None")),
+)
 def test_sampling_that_needs_every_prompt(compare, reason):
     """Scoring shares them all the same."""
     reasons, num_shared = compare(**OPTIONS[reason])
@@ -83,7 +90,12 @@ def test_sampling_that_needs_every_prompt(compare, reason):
 
 
 @pytest.mark.parametrize(
-    ("name", "value"), [("num_beams", 2), ("cache_implementation", "static"), ("use_cache", False)]
+    ("name", "value"),
+    [
+        pytest.param("num_beams", 2, marks=pytest.mark.slow),
+        pytest.param("cache_implementation", "static", marks=pytest.mark.slow),
+        ("use_cache", False),
+    ],
 )
 def test_sampling_as_the_model_itself_wants_it(compare, policies, name, value):
     def build():
@@ -165,21 +177,7 @@ ADAPTERS = {
 }
 
 
-OFTEN = (
-    "dora",
-    "embeddings",
-    "ia3",
-    "oft",
-    "loha drops",
-    "lokr drops",
-    "prompt",
-    "prefix",
-    "alora",
-)
-
-
-def mark_slow(names, often):
-    return [n if n in often else pytest.param(n, marks=pytest.mark.slow) for n in names]
+OFTEN = ("ia3", "loha drops", "prompt", "alora")
 
 
 @pytest.mark.parametrize("kind", mark_slow(ADAPTERS, OFTEN))
@@ -197,6 +195,7 @@ def test_adapters(compare, policies, kind):
     assert bool(num_shared) == (reason is None)
 
 
+@pytest.mark.slow
 def test_an_adapter_without_a_peft_model(compare, policies):
     """Transformers can put one on by itself."""
 
@@ -238,7 +237,12 @@ def make_tensor(picture):
 
 
 @pytest.mark.parametrize(
-    ("convert", "key"), [(np.asarray, "images"), (make_tensor, "image"), (np.asarray, "message")]
+    ("convert", "key"),
+    [
+        pytest.param(np.asarray, "images", marks=pytest.mark.slow),
+        pytest.param(make_tensor, "image", marks=pytest.mark.slow),
+        (np.asarray, "message"),
+    ],
 )
 def test_pictures_as_arrays(compare, grpo, convert, key):
     rows = []

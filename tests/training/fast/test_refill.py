@@ -60,8 +60,15 @@ def make(pairs):
     return run
 
 
-@pytest.mark.parametrize("family", ["qwen2", "qwen2_5_vl"])
-@pytest.mark.parametrize("trained", ["last", "full"])
+@pytest.mark.parametrize(
+    ("trained", "family"),
+    [
+        ("last", "qwen2_5_vl"),
+        pytest.param("full", "qwen2", marks=pytest.mark.slow),
+        pytest.param("last", "qwen2", marks=pytest.mark.slow),
+        pytest.param("full", "qwen2_5_vl", marks=pytest.mark.slow),
+    ],
+)
 def test_a_filled_round_is_the_parents_round_of_its_prompts(
     grpo, pairs, make, keep_order, family, trained
 ):
@@ -110,9 +117,9 @@ def count(stepped):
         # as laid out, dead of them, tried, dead of these, filled
         ((), (), (2, 0, 0, 0, 0)),
         ((0,), (), (2, 1, 1, 0, 1)),
-        ((0, 1), (), (2, 2, 2, 0, 2)),
+        pytest.param((0, 1), (), (2, 2, 2, 0, 2), marks=pytest.mark.slow),
         (range(NUM_PROMPTS), (), (2, 2, 6, 6, 0)),
-        ((0,), range(1, NUM_PROMPTS), (2, 2, 3, 3, 0)),
+        pytest.param((0,), range(1, NUM_PROMPTS), (2, 2, 3, 3, 0), marks=pytest.mark.slow),
         ((), range(NUM_PROMPTS), (2, 2, 0, 0, 0)),
     ],
 )
@@ -159,7 +166,14 @@ def test_metrics_are_of_the_prompts_as_they_were_laid_out(grpo, make):
     assert len(metrics["completions/mean_length"]) == 1
 
 
-@pytest.mark.parametrize("scale", ["group", "batch", "none"])
+@pytest.mark.parametrize(
+    "scale",
+    [
+        pytest.param("group", marks=pytest.mark.slow),
+        "batch",
+        pytest.param("none", marks=pytest.mark.slow),
+    ],
+)
 def test_without_a_dead_group_nothing_changes(grpo, pairs, make, scale):
     data = Data(grpo)
     filled = make(data, scale_rewards=scale)

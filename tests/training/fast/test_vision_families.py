@@ -16,15 +16,20 @@ FAMILIES = (
 )
 # TRL takes no count of pictures, which LLaVA-OneVision needs of several.
 ONE_PICTURE = ("llava_onevision",)
-# SmolVLM has the code of Idefics3, and Qwen2.5-VL, which other tests train, that of Qwen2-VL; a
-# picture of LLaVA-NeXT or LLaVA-OneVision is one entry, as LLaVA's is.
-_ALIKE = ("idefics3", "llava_next", "llava_onevision", "qwen2_vl")
-MOST = [pytest.param(one, marks=pytest.mark.slow) if one in _ALIKE else one for one in FAMILIES]
 _LIKE_LLAVA = ("llava_next", "llava_onevision")
 ALL = [pytest.param(one, marks=pytest.mark.slow) if one in _LIKE_LLAVA else one for one in FAMILIES]
 LENGTHS = (1, 20)
 ONE_EACH = [[(16, 24)], [(24, 16)]]
 SEVERAL = [[(16, 24), (32, 16)], [(24, 24), (8, 16), (40, 12)]]
+
+
+def mark(*quick):
+    """Return all families, of which others than these are slow: each is quick in one test.
+
+    But SmolVLM has the code of Idefics3, and Qwen2.5-VL, which other tests train, that of Qwen2-VL;
+    a picture of LLaVA-NeXT or LLaVA-OneVision is one entry, as LLaVA's is.
+    """
+    return [one if one in quick else pytest.param(one, marks=pytest.mark.slow) for one in FAMILIES]
 
 
 @pytest.fixture
@@ -53,19 +58,19 @@ def test_a_family_shares_prompts(policies, family):
 
 
 @pytest.mark.parametrize("trained", ["sft", pytest.param("everything", marks=pytest.mark.slow)])
-@pytest.mark.parametrize("family", ALL)
+@pytest.mark.parametrize("family", mark("gemma3_vl", "qwen3_5_vl"))
 def test_sampled_and_scored(compare, family, trained):
     compare(family, trained, num_iterations=2)
 
 
-@pytest.mark.parametrize("family", MOST)
+@pytest.mark.parametrize("family", mark("smolvlm", "llava"))
 def test_one_picture_each(compare, family):
     """TRL takes as many entries as rows for one of each."""
     fast = compare(family, "sft", sizes=ONE_EACH)
     assert fast.trainer._round.pictures
 
 
-@pytest.mark.parametrize("family", MOST)
+@pytest.mark.parametrize("family", mark("internvl"))
 def test_updates_of_one_round(compare, family):
     """Features and trunk of one update are picked for the next."""
     options = {"per_device_train_batch_size": 3, "steps_per_generation": 2}

@@ -53,6 +53,7 @@ def test_what_has_not_changed_is_not_sent_again(make, server, grpo):
     assert [verb for verb, _ in server.changes] == ["load"]
 
 
+@pytest.mark.slow
 def test_an_adapter_that_is_there_already_is_not_loaded_again(make, server, grpo):
     make(trained="sft").update(grpo.make_rows(3))
     make(trained="sft").update(grpo.make_rows(3))

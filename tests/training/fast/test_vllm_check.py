@@ -44,7 +44,7 @@ WAYS = [{}, {"vllm_importance_sampling_correction": False}]
 
 
 @pytest.mark.parametrize("way", WAYS)
-@pytest.mark.parametrize("family", ["qwen2", "qwen2_5_vl"])
+@pytest.mark.parametrize("family", [pytest.param("qwen2", marks=pytest.mark.slow), "qwen2_5_vl"])
 def test_the_policy_itself_passes(check, family, way):
     """With a correction, of old log-probabilities; without, of a few rows' own pass."""
     stepped = check(family, limit=1e-5, **way)
@@ -52,7 +52,7 @@ def test_the_policy_itself_passes(check, family, way):
 
 
 @pytest.mark.parametrize("way", WAYS)
-@pytest.mark.parametrize("family", ["qwen2", "qwen2_5_vl"])
+@pytest.mark.parametrize("family", ["qwen2", pytest.param("qwen2_5_vl", marks=pytest.mark.slow)])
 def test_weights_that_did_not_arrive_end_it(check, family, way):
     with pytest.raises(TrainingError, match=r"weights are not those of training; got .* tokens"):
         check(family, loses=True, **way)

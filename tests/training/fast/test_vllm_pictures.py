@@ -36,7 +36,7 @@ def make(fixtures, pairs, policies, grpo, monkeypatch):
     return run
 
 
-@pytest.mark.parametrize("mode", ["colocate", "server"])
+@pytest.mark.parametrize("mode", ["colocate", pytest.param("server", marks=pytest.mark.slow)])
 def test_larger_pictures_are_those_of_training(make, grpo, mode):
     """vLLM's own limits are far wider, and its log-probabilities are the policy's."""
     stepped = make(vllm_mode=mode)

@@ -10,6 +10,7 @@ from groupwise.core import TrainingError
 from groupwise.training.settings import SpeedSettings
 
 SIZES = [[(16, 16)], [(24, 16)]]
+slow = pytest.mark.slow
 CORRECTIONS = {
     name: {"vllm_importance_sampling_mode": name}
     for name in ("sequence_mask", "sequence_truncate", "token_mask", "token_truncate")
@@ -55,7 +56,13 @@ def compare(grpo, pairs, fake, keep_order):
     return run
 
 
-@pytest.mark.parametrize("correction", CORRECTIONS)
+@pytest.mark.parametrize(
+    "correction",
+    [
+        one if one in ("token_truncate", "sequence_mask") else pytest.param(one, marks=slow)
+        for one in CORRECTIONS
+    ],
+)
 def test_every_correction(compare, correction):
     parent, fast = compare(num_iterations=2, beta=0.1, **CORRECTIONS[correction])
     for stepped in (parent, fast):
@@ -64,18 +71,26 @@ def test_every_correction(compare, correction):
         assert found is None or ((found - 1).abs() > 0.01).any()
 
 
+_WAYS = [
+    *(("qwen2", trained) for trained in ("last", "full", "fresh")),
+    *(("qwen2_5_vl", trained) for trained in ("sft", "full")),
+    ("qwen3_vl", "sft"),
+]
+_QUICK = (("colocate", "qwen2_5_vl", "sft"), ("server", "qwen2", "last"))
+
+
 @pytest.mark.parametrize(
-    ("family", "trained"),
+    ("mode", "family", "trained"),
     [
-        ("qwen2", "last"),
-        ("qwen2", "full"),
-        ("qwen2", "fresh"),
-        ("qwen2_5_vl", "sft"),
-        pytest.param("qwen3_vl", "sft", marks=pytest.mark.slow),
-        pytest.param("qwen2_5_vl", "full", marks=pytest.mark.slow),
+        *_QUICK,
+        *(
+            pytest.param(mode, *way, marks=slow)
+            for mode in ("colocate", "server")
+            for way in _WAYS
+            if (mode, *way) not in _QUICK
+        ),
     ],
 )
-@pytest.mark.parametrize("mode", ["colocate", "server"])
 def test_weights_arrive_before_each_round(compare, policies, family, trained, mode):
     """vLLM's log-probabilities are the policy's, in the third round, too."""
     both = compare(family, trained, num_updates=3, noise=0.0, vllm_mode=mode)
@@ -99,7 +114,9 @@ def test_dead_groups_are_skipped(compare):
     assert fast.list_metrics()["skipped_rows"][0] == pytest.approx(4 / 6)
 
 
-@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+@pytest.mark.parametrize(
+    "dtype", [pytest.param(torch.float32, marks=pytest.mark.slow), torch.bfloat16]
+)
 def test_base_weights_are_only_read(grpo, pairs, policies, fake, dtype):
     """TRL's own way leaves other ones behind."""
     changed = {}
@@ -126,6 +143,7 @@ def count_tokens(module):
     return seen
 
 
+@pytest.mark.slow
 def test_trunk_and_features_are_computed_once(grpo, pairs, fake):
     """In the pass that scores what vLLM sampled: the update starts at the first trained block."""
     fake("qwen2_5_vl")

@@ -81,9 +81,14 @@ def hold_against(policy, examples, settings, folder):
 @pytest.mark.parametrize(
     "settings",
     [
-        SftSettings(batch_size=4, warmup_share=0, trainable=FULL),
+        pytest.param(
+            SftSettings(batch_size=4, warmup_share=0, trainable=FULL), marks=pytest.mark.slow
+        ),
         SftSettings(batch_size=4, warmup_share=0, gradient_checkpointing=True),
-        SftSettings(batch_size=4, warmup_share=0, trainable=FULL, label_smoothing=0.1),
+        pytest.param(
+            SftSettings(batch_size=4, warmup_share=0, trainable=FULL, label_smoothing=0.1),
+            marks=pytest.mark.slow,
+        ),
     ],
     ids=["full", "checkpointing", "smoothing"],
 )
@@ -96,11 +101,12 @@ def test_sft_holds_what_was_estimated(settings, vision_folder, tmp_path):
     assert ratios == pytest.approx(dict.fromkeys(ratios, 1), abs=LIMIT)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "settings",
     [
         pytest.param(sample(), id="lora"),
-        pytest.param(sample(trainable=FULL, beta=0.1), id="reference", marks=pytest.mark.slow),
+        pytest.param(sample(trainable=FULL, beta=0.1), id="reference"),
     ],
 )
 def test_grpo_holds_what_was_estimated(settings, text_folder, tmp_path):
@@ -152,6 +158,7 @@ def estimate(settings, place=CPU, *, tokens=64, dtype=torch.float32, config=WIDE
     return estimate_memory(base, prompt, settings, num_targets=8, place=place)
 
 
+@pytest.mark.slow
 def test_weights_are_those_of_the_model():
     model = Qwen2ForCausalLM(WIDE)
     held = sum(p.nbytes for p in model.parameters()) + sum(b.nbytes for b in model.buffers())
