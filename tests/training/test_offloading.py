@@ -63,7 +63,7 @@ def run_sft(base, examples, folder, **settings):
     )
 
 
-_FAST = ((run_grpo, "lora", False), (run_sft, "full", True))
+_FAST = ((run_grpo, "lora", False),)
 
 
 @pytest.mark.parametrize(

@@ -92,7 +92,7 @@ def test_a_training_goes_on_from_its_checkpoint_on_the_same_bits(sft, tmp_path):
     assert [row["step"] for row in read_jsonl(tmp_path / "torn" / "metrics.jsonl")][-1] == 3
 
 
-@pytest.mark.parametrize("checkpointing", [False, True])
+@pytest.mark.parametrize("checkpointing", [pytest.param(False, marks=pytest.mark.slow), True])
 def test_grpo_shares_prompts_on_four_bits(checkpointing, policy, text_examples, tmp_path):
     settings = GrpoSettings(
         prompts_per_step=2,
