@@ -234,7 +234,8 @@ class TestInterruptions:
         "number", [signal.SIGINT, pytest.param(signal.SIGTERM, marks=pytest.mark.slow)]
     )
     def test_stopping_ends_the_children_first(self, tiny, number: signal.Signals):
-        process = self.start(tiny, 2, HALF)
+        slow = ("--set", "writer.rows=4", "--set", "writer.wait_s=0.6")
+        process = tiny.start(*HALF, *slow, "--jobs", "2")
         wait_until(lambda: list(read_states_or_none(tiny).values()).count("running") == 2)
         wait_until(lambda: count_rows(tiny, CELLS[0]) >= 1)
         process.send_signal(number)
@@ -246,7 +247,7 @@ class TestInterruptions:
         assert "running" not in read_states(tiny).values()
         log = (tiny.work / "grid" / "logs" / f"{CELLS[0]}.log").read_text()
         assert "stopped; the same command continues" in log
-        assert tiny.call(*HALF, *self.SLOW).returncode == 0
+        assert tiny.call(*HALF, *slow).returncode == 0
         assert count_finished(tiny) == dict.fromkeys(CELLS[:2], 1)
 
     def test_a_cell_that_another_process_works_on_is_left_to_it(self, tiny):
