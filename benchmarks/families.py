@@ -248,18 +248,22 @@ def main() -> None:
     before = json.loads(options.json.read_text()) if options.json.is_file() else {"rows": {}}
     rows = {name: before["rows"].get(name, {"untested": "not run"}) for name in NAMES}
     rows |= {name: {"untested": why} for name, why in UNTESTED.items()}
+    failed: list[str] = []
     with silence_libraries(), tempfile.TemporaryDirectory() as folder:
         tokenizer = load_policy(write_tiny_policy("tiny-qwen2", Path(folder))).processor
         for name in options.families:
             try:
                 found = measure_family(name, tokenizer, options.device, has_speed=has_speed)
             except (SystemExit, RuntimeError) as fault:  # of this family; the others go on
+                failed.append(name)
                 found = {"untested": f"failed: {str(fault).splitlines()[0]}"}
             rows[name] = found if has_speed else keep_times(rows[name], found)
             print(name, rows[name], flush=True)
             shapes = {kind: asdict(shape) for kind, shape in SHAPES.items()}
             machine = {"machine" if has_speed else "exact_machine": describe_machine()}
             write_json(options.json, before | machine | {"shapes": shapes, "rows": rows})
+    if failed:
+        raise SystemExit(f"failed: {', '.join(failed)}")
 
 
 def keep_times(before: Mapping[str, Any], found: Mapping[str, Any]) -> dict[str, Any]:

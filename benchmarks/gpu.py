@@ -52,7 +52,10 @@ def list_exact(found: Mapping[str, Any]) -> Iterator[Row]:
 
 def list_tests(found: Mapping[str, Any]) -> Iterator[Row]:
     """Yield how many tests passed, and which failed."""
-    yield "passed", str(found["num_passed"])
+    yield (
+        "passed",
+        f"{found['num_passed']}{'' if found['is_whole'] else ', then the time was over'}",
+    )
     yield "skipped", str(len(found["skipped"]))
     for name, said in found["failed"].items():
         yield name, f"failed: {' '.join(said.split())}"

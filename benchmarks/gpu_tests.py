@@ -41,16 +41,18 @@ def main() -> None:
     parser.add_argument("--json", type=Path, required=True)
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
-        found = Path(folder, "junit.xml")
+        cases_of = Path(folder, "junit.xml")
         command = [sys.executable, "-m", "pytest", "-n", options.processes, "--dist", "worksteal"]
         files = options.files[:1] if options.few else options.files
-        command += [f"--junitxml={found}", "-rf", *files]
+        command += [f"--junitxml={cases_of}", "-rf", *files]
+        is_whole = True
         with subprocess.Popen(command, cwd=ROOT) as process:
             try:
                 process.wait(options.limit_s)
             except subprocess.TimeoutExpired:
+                is_whole = False
                 process.send_signal(signal.SIGINT)
-        cases = list(ElementTree.parse(found).iter("testcase"))
+        cases = list(ElementTree.parse(cases_of).iter("testcase"))
     counted: dict[str, dict[str, str]] = {"failed": {}, "skipped": {}}
     for case in cases:
         for kind, ends in (("failed", ("failure", "error")), ("skipped", ("skipped",))):
@@ -59,10 +61,8 @@ def main() -> None:
                 name = f"{case.get('classname')}.{case.get('name')}"
                 counted[kind][name] = said[0][:300]
     num_passed = len(cases) - sum(map(len, counted.values()))
-    write_json(
-        options.json,
-        {"num_passed": num_passed, **counted, "tests": files, "machine": describe_machine()},
-    )
+    found = {"num_passed": num_passed, **counted, "is_whole": is_whole, "tests": files}
+    write_json(options.json, {**found, "machine": describe_machine()})
 
 
 if __name__ == "__main__":

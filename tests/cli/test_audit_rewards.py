@@ -153,7 +153,6 @@ class TestAuditRewards:
         assert "gone" in done.stderr
 
 
-@pytest.mark.slow
 def test_a_real_process_exits_1_for_the_audit_and_the_run_behind_it_2(rewarded):
     rewarded.tiny.use_real_torch()
     done = rewarded.tiny.run("audit", "rewards", "rewarded", *DEFAULT)

@@ -25,7 +25,6 @@ def runs(tmp_path: Path) -> Path:
 
 
 class TestCompare:
-    @pytest.mark.slow
     def test_a_fair_pair_is_recommended_from_by_a_real_process(self, runs: Path) -> None:
         done = subprocess.run(
             [*PROGRAM, "compare", "runs/a", "runs/b", "--factor", "grpo.beta"],

@@ -18,7 +18,6 @@ def exporting(tiny):
     return tiny
 
 
-@pytest.mark.slow
 def test_a_real_process_writes_parquet(exporting):
     exporting.use_real_torch()
     done = exporting.run("export", "runs/tiny-demo", "--out", "rows.parquet")

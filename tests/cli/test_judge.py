@@ -26,7 +26,6 @@ def test_a_dry_run_asks_and_writes_nothing(work):
     assert not (work.work / "out").exists()
 
 
-@pytest.mark.slow
 def test_a_real_process_prints_what_it_writes(work):
     work.use_real_torch()
     done = work.run(*CALIBRATE)

@@ -37,7 +37,7 @@ def other_threads_run_while_garbage_is_collected() -> Iterator[None]:
 @pytest.mark.usefixtures("other_threads_run_while_garbage_is_collected")
 def test_threads_that_parse_at_once_all_get_their_tree() -> None:
     with ThreadPoolExecutor(4) as pool:
-        trees = list(pool.map(lambda _: parse_python(NESTED), range(800)))
+        trees = list(pool.map(lambda _: parse_python(NESTED), range(1600)))
     assert {len(tree.body[0].body) for tree in trees} == {10}  # pyright: ignore
 
 

@@ -196,7 +196,6 @@ def test_any_history_gives_the_last_row_of_each_item(
     assert read_jsonl(path) == list(expected.values())
 
 
-@pytest.mark.slow
 def test_killed_again_and_again_no_row_is_lost_and_none_is_twice(tmp_path: Path):
     path, whole = tmp_path / "r.jsonl", tmp_path / "whole.jsonl"
     command = [sys.executable, "-c", _WORKER]

@@ -36,7 +36,6 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tmp_path_factory.mktemp("tutorial")
 
 
-@pytest.mark.slow
 def test_its_commands_are_taken(folder: Path):
     for _, *words in list_commands(PAGES[0]):
         checked = [] if words[0] in ("new", "audit") or "--dry-run" in words else ["--dry-run"]

@@ -78,7 +78,6 @@ def test_each_machine_has_its_part_of_the_processes(tmp_path: Path) -> None:
     assert not (tmp_path / channels.CARD).exists()
 
 
-@pytest.mark.slow
 def test_where_one_dies_those_of_all_machines_end_and_start_again(tmp_path: Path) -> None:
     helper, said = work_together(tmp_path, "dies_far_once")
     assert said[-2] == "process 3 killed by SIGKILL; all end and start again"

@@ -30,7 +30,6 @@ SMALL: dict[str, Any] = {
 WARMUP = {"epochs": 1, "batch_size": 4, "learning_rate": 1e-3}
 
 
-@pytest.mark.slow
 def test_a_task_with_a_warmup_runs_the_whole_way(tmp_path: Path) -> None:
     said: list[str] = []
     grpo = SMALL["grpo"] | {"validation": {"every_steps": 1}}
@@ -85,7 +84,6 @@ def check_predictions(out: Path) -> None:
             assert row["confidence"] == pytest.approx(chance, abs=1e-5)
 
 
-@pytest.mark.slow
 def test_without_a_warmup_grpo_starts_from_the_base(tmp_path: Path) -> None:
     out = run(SmallTask, SmallConfig(**SMALL), out=tmp_path / "run", say=lambda _: None)
     policies = {metric.policy for metric in read_metrics(out / "evaluate" / "metrics.json")}
@@ -94,7 +92,6 @@ def test_without_a_warmup_grpo_starts_from_the_base(tmp_path: Path) -> None:
     assert [one.step for one in read_policies(out).list_ancestors("grpo")] == [None, "grpo"]
 
 
-@pytest.mark.slow
 def test_a_stage_that_reads_what_is_not_declared_stops(tmp_path: Path) -> None:
     message = "step 'evaluate' reads extra but does not list it in reads"
     with pytest.raises(ValueError, match=message):

@@ -133,7 +133,7 @@ def test_eight_processes_lose_nothing_though_one_is_killed(tmp_path):
 
 
 def test_processes_that_open_a_new_file_at_once_all_get_it(tmp_path):
-    for number in range(5):
+    for number in range(20):
         children: list[int] = []
         begin = time.time() + 0.02
         for _ in range(8):

@@ -6,21 +6,6 @@ from sandbox_host import MISSING, SHORT, HostState, read_host_state, wait_for_ch
 
 from groupwise.sandbox import run_python
 
-# Every fifth and these; all when there is time.
-OFTEN = (
-    "fork_bomb_that_does_not_mind",
-    "endless_loop",
-    "signals_the_checker_as_a_thread",
-    "half_a_message",
-)
-LONG = ("huge_power", "catches_everything_for_ever", "an_answer_with_a_fraction_that_takes_long")
-MARKED = [
-    program
-    if program.name in OFTEN or (number % 5 == 0 and program.name not in LONG)
-    else pytest.param(program, marks=pytest.mark.slow)
-    for number, program in enumerate(PROGRAMS)
-]
-
 
 @pytest.fixture(scope="module")
 def host_state() -> HostState:
@@ -35,7 +20,7 @@ def test_there_are_enough_of_them() -> None:
     assert len({program.name for program in PROGRAMS}) == len(PROGRAMS) >= 140
 
 
-@pytest.mark.parametrize("program", MARKED, ids=lambda program: program.name)
+@pytest.mark.parametrize("program", PROGRAMS, ids=lambda program: program.name)
 def test_a_hostile_program_ends_as_it_should(program: Hostile, host_state: HostState) -> None:
     result = run_python(program.program, tests=program.tests, limits=SHORT)
     assert result.status == program.status, result

@@ -197,7 +197,6 @@ def test_a_program_has_no_capability_and_no_way_back() -> None:
     assert run_python(program).value == ([0] * 6, 0, 1, [-1] * 6)
 
 
-@pytest.mark.slow
 @pytest.mark.usefixtures("no_filters")
 def test_a_bomb_of_processes_hurts_itself_alone() -> None:
     fork = "    try: os.fork()\n    except OSError: pass\n"
@@ -259,7 +258,6 @@ def test_a_program_whose_template_is_killed_is_refused(is_outer: bool) -> None:
     assert after != before
 
 
-@pytest.mark.slow
 def test_a_template_that_hangs_makes_nothing_wrong(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("groupwise.sandbox.cpython._START_S", 0.5)
     run_python("1")
@@ -286,7 +284,6 @@ def test_a_forked_process_has_a_template_of_its_own() -> None:
     assert find_templates() == mine
 
 
-@pytest.mark.slow
 def test_a_program_ends_at_its_limit_though_a_fork_has_its_descriptors() -> None:
     async def run() -> Result:
         forks: list[int] = []

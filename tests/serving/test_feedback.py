@@ -145,7 +145,6 @@ def start_job(folder: Path) -> tuple[subprocess.Popen, httpx2.Client]:
     raise AssertionError("the server did not become ready")
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     "kill_after", [0, *(pytest.param(after, marks=pytest.mark.slow) for after in (3, 17))]
 )

@@ -13,7 +13,6 @@ ASKED = ("/v1/predict", "/v1/screens", "/v1/chat/completions")
 CHECKS = [not_a_server_error, status_code_conformance, response_schema_conformance]
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("mode", list(GenerationMode))
 def test_no_request_breaks_the_server(start, predictor, mode):
     client = start(behind=Screens(), max_pictures=4, max_body_mib=1)

@@ -101,8 +101,10 @@ def test_stopped_while_a_checkpoint_is_written(name, last, train, tmp_path, whol
     assert_same(tmp_path, whole(name))
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("name", ["rounds", "ahead", "refilled"])
+@pytest.mark.parametrize(
+    "name",
+    ["rounds", *(pytest.param(one, marks=pytest.mark.slow) for one in ("ahead", "refilled"))],
+)
 def test_stopped_in_a_second_pass_over_a_round(name, train, tmp_path, whole, monkeypatch):
     """As below, without the process that is killed."""
     mark = callbacks.mark_complete

@@ -3,7 +3,6 @@
 from dataclasses import replace
 from pathlib import Path
 
-import pytest
 from agreement import draw_agreement
 
 from groupwise.core import Example, write_json
@@ -69,7 +68,6 @@ def test_where_the_joint_baseline_is_perfect_the_report_begins_with_it(tmp_path:
     assert not any("alone gives part of the answer away" in one for one in found)
 
 
-@pytest.mark.slow
 def test_where_words_alone_tell_the_report_says_so(tmp_path: Path) -> None:
     """The same pictures, but whoever asks for a colour that is shown asks politely."""
     examples = [polite(one) for one in draw_agreement(270, tmp_path)]

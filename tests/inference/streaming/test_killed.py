@@ -57,7 +57,7 @@ def test_a_whole_run_has_every_group_once(whole):
     assert len({text for row in rows for text in row.get("texts", [])}) > 1
 
 
-@pytest.mark.parametrize("num_kills", [1, pytest.param(10, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("num_kills", [2, pytest.param(10, marks=pytest.mark.slow)])
 def test_killed_again_and_again_the_file_is_that_of_a_whole_run(
     taught_folder, photos, whole, tmp_path, num_kills
 ):
@@ -76,7 +76,6 @@ def test_killed_again_and_again_the_file_is_that_of_a_whole_run(
     assert len(read_jsonl(out)) == 40
 
 
-@pytest.mark.slow
 def test_ctrl_c_ends_the_job_at_once_and_loses_nothing(taught_folder, photos, whole, tmp_path):
     out = tmp_path / "out.jsonl"
     with start(taught_folder, photos, out) as job:

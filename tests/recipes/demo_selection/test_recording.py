@@ -141,7 +141,6 @@ def test_what_is_recorded_can_be_trained_on(whole):
     assert 0 < groups.rewards[groups.present].mean() < 2
 
 
-@pytest.mark.slow
 def test_killed_in_the_middle_the_file_is_that_of_a_whole_run(whole, tmp_path):
     path = tmp_path / "candidates.jsonl"
     command = [sys.executable, recording_job.__file__, str(path), "3"]

@@ -13,8 +13,6 @@ from groupwise.core import read_jsonl, write_jsonl
 from groupwise.data import read_examples
 from groupwise.evaluation import digest_items, read_metrics, read_predictions
 
-pytestmark = pytest.mark.slow
-
 
 def test_every_stage_there_is_did_its_work_with_what_it_declares(
     tiny_run: Path, tmp_path: Path

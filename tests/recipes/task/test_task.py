@@ -188,7 +188,6 @@ def server() -> Iterator[FaultyServer]:
     server.close()
 
 
-@pytest.mark.slow
 def test_the_whole_way_of_a_task_of_ones_own(make: Make, server: FaultyServer):
     folder = make()
     out = folder / "run"

@@ -9,12 +9,6 @@ from groupwise.training.fast import scoring
 from groupwise.training.settings import SpeedSettings
 
 AUTO = SpeedSettings()
-slow = pytest.mark.slow
-_QUICK = (
-    ("qwen2", "bfloat16"),
-    ("qwen2", "autocast"),
-    ("qwen2_5_vl", "bfloat16"),
-)
 # How weights are kept, and what passes are cast to.
 PRECISIONS = {
     "bfloat16": (torch.bfloat16, {}),
@@ -45,18 +39,8 @@ def score(grpo, pairs, policies):
     return run
 
 
-@pytest.mark.parametrize(
-    ("family", "precision"),
-    [
-        *_QUICK,
-        *[
-            pytest.param(family, precision, marks=slow)
-            for family in ("qwen2", "qwen3", "llama", "qwen2_5_vl", "qwen3_vl")
-            for precision in PRECISIONS
-            if (family, precision) not in _QUICK
-        ],
-    ],
-)
+@pytest.mark.parametrize("precision", PRECISIONS)
+@pytest.mark.parametrize("family", ["qwen2", "qwen3", "llama", "qwen2_5_vl", "qwen3_vl"])
 def test_a_right_pass_is_shared(score, family, precision):
     stepped, reasons = score(family, precision)
     assert not reasons
@@ -94,13 +78,7 @@ def swap_one_row(monkeypatch):
     )
 
 
-@pytest.mark.parametrize(
-    "precision",
-    [
-        "bfloat16",
-        *(pytest.param(which, marks=slow) for which in PRECISIONS if which != "bfloat16"),
-    ],
-)
+@pytest.mark.parametrize("precision", PRECISIONS)
 @pytest.mark.parametrize("fault", [see_padding, shift_positions, turn_backwards, swap_one_row])
 def test_a_wrong_pass_is_noticed(score, monkeypatch, fault, precision):
     fault(monkeypatch)

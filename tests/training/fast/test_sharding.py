@@ -68,14 +68,12 @@ def assert_are_equal(found, copied):
         assert all(torch.equal(gradients[name], others[name]) for name in gradients)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("name", _QUICK)
 def test_two_train_what_one_trains(name, two, folders, tmp_path):
     assert_is_what_one_trains(name, two[name], folders, tmp_path)
     assert_are_equal(two[name], two[f"{name}{grpo_sharded.COPIED}"])
 
 
-@pytest.mark.slow
 def test_each_holds_a_part_of_what_trains(two):
     held, copied = two["full"]["bytes"], two[f"full{grpo_sharded.COPIED}"]["bytes"]
     assert len(held) == 2

@@ -1,7 +1,7 @@
 """Sampling that reads every prompt once: its keys are repeated, then ``generate`` goes on."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from typing import Any, cast
 
 import numpy as np
@@ -61,7 +61,10 @@ def sample_rows(  # noqa: PLR0913 (one of them is a lever)
         cache.layers = _repeat_layers(cache.layers, rows, room=room, is_static=records)
         if hasattr(backbone, "rope_deltas"):  # an earlier call's would shift this one's positions
             backbone.rope_deltas = _find_deltas(positions, prompts.mask)[rows]
-        with unplanned_attention(), recorded_decoding(model, collected=states):
+        with (
+            unplanned_attention(),
+            recorded_decoding(model, collected=states) if records else nullcontext(),
+        ):
             output = model.generate(
                 input_ids=prompts.ids[rows],
                 attention_mask=prompts.mask[rows],
