@@ -13,7 +13,6 @@ from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from math import ceil
 from pathlib import Path
-from threading import Thread
 from typing import Any
 
 from groupwise.core import (
@@ -88,24 +87,37 @@ def train_on_ray(job: Job, compute: ComputeSettings, num_processes: int, logs: P
     own = logs / "0.log"
     follow = LogFollower(own, own.stat().st_size if own.is_file() else 0)
     given = RayJob(job.to_json(), os.getcwd(), str(logs.resolve()), compute.sharding)
-    failures: list[BaseException] = []
     with join_cluster(compute.address, min_cpus=num_processes) as ray:
-        import_ray("train.torch")
-        # Ray Train's own way to stop replaces how Ctrl-C is taken; in a thread it does not.
-        fitting = Thread(target=_fit, args=(ray, given, job, num_processes, failures), daemon=True)
-        fitting.start()
-        while fitting.is_alive():
+        import_ray("train.torch", "util.scheduling_strategies")
+        # In a worker of this machine: a thread of this process that still waits in Ray when Ctrl-C
+        # has Ray leave ends the process at once, and in the main one Ray Train takes Ctrl-C itself.
+        here = ray.util.scheduling_strategies.NodeAffinitySchedulingStrategy(
+            ray.get_runtime_context().get_node_id(), soft=False
+        )
+        fit = ray.remote(num_cpus=0, max_retries=0, scheduling_strategy=here)(_fit)
+        fitting = fit.remote(given, job, num_processes)
+        while not ray.wait([fitting], timeout=_POLL_S)[0]:
             follow()
-            fitting.join(_POLL_S)
+        try:
+            refused, lost = ray.get(fitting)
+        except ray.exceptions.RayError as error:
+            refused, lost = None, f"the cluster could not train: {_read_first_line(error)}"
     follow()
-    return explain_end(failures[0]) if failures else None
+    if refused is not None:
+        raise TrainingError(refused)
+    return lost
 
 
-def _fit(ray: Any, given: RayJob, job: Job, num: int, failures: list[BaseException]) -> None:
+def _fit(given: RayJob, job: Job, num: int) -> tuple[str | None, str | None]:
+    """Return what a worker refuses, in its words, and how processes were lost."""
+    ray = import_ray("train.torch")
+    with suppress(FileNotFoundError):
+        os.chdir(given.cwd)
     try:
         _make_trainer(ray, given, job, num).fit()
-    except Exception as error:  # noqa: BLE001 (handed to the thread that waits)
-        failures.append(error)
+    except Exception as error:  # noqa: BLE001 (whatever it is, the cluster could not train)
+        return find_refused(error), explain_end(error)
+    return None, None
 
 
 def _make_trainer(ray: Any, given: RayJob, job: Job, num: int) -> Any:
@@ -165,16 +177,16 @@ def _write_to(log: Path, rank: str) -> None:
     os.write(2, f"process {rank} of {os.environ['WORLD_SIZE']} on {place}\n".encode())
 
 
-def explain_end(error: BaseException) -> str:
-    """Return how processes were lost.
-
-    Raises:
-        TrainingError: if one refuses to train, in its words.
-    """
+def find_refused(error: BaseException) -> str | None:
+    """Return what one of the processes refuses, in its words; None: none does."""
     failures: dict[int, BaseException] = getattr(error, "worker_failures", {})
-    for failure in failures.values():
-        if isinstance(failure, RefusedError):
-            raise TrainingError(str(failure))
+    words = (str(failure) for failure in failures.values() if isinstance(failure, RefusedError))
+    return next(words, None)
+
+
+def explain_end(error: BaseException) -> str:
+    """Return how processes were lost."""
+    failures: dict[int, BaseException] = getattr(error, "worker_failures", {})
     if not failures:
         return f"the cluster could not train: {_read_first_line(error)}"
     return ", ".join(
