@@ -17,9 +17,11 @@ def make_api_pages() -> dict[str, str]:
 
 
 def describe_packages() -> str:
-    """Return a list of the packages, each with what it is and a link to its page."""
+    """Return a list of the packages, each with what it is and a link to its source."""
     names = _list_packages()
-    return "\n".join(f"- [`groupwise.{name}`]({name}.md): {_summarize(name)}" for name in names)
+    return "\n".join(
+        f"- [`groupwise.{name}`](../../src/groupwise/{name}): {_summarize(name)}" for name in names
+    )
 
 
 def _list_packages() -> list[str]:

@@ -1,7 +1,8 @@
 """Puts the pages of the site together: those written here, the recipes' own, those made from code.
 
-Links between files of the repository become links between pages; a link to a file that is no page
-becomes its path.
+What a page has from code (settings, a file, the list of decisions) stands in it between two
+comments, so that it is read wherever the page is; ``make results`` renders it. Links between files
+of the repository become links between pages; a link to a file that is no page becomes its path.
 """
 
 import os
@@ -20,8 +21,11 @@ ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
 OUT = ROOT / "build" / "docs"
 _LINK = re.compile(r"(?<!!)\[([^\]]*)\]\(([^)\s#]+)(#[^)\s]*)?\)")
+_COMMENT = re.compile(r"^<!-- .*? -->\n", re.MULTILINE | re.DOTALL)
 _MADE = re.compile(
-    r"^<!-- (settings|decisions|packages|alarms|section: \S+|include: \S+) -->$", re.MULTILINE
+    r"^(<!-- (settings|decisions|packages|alarms|section: \S+|include: \S+) -->\n)"
+    r".*?^(<!-- end of \w+ -->)$",
+    re.MULTILINE | re.DOTALL,
 )
 
 
@@ -32,7 +36,7 @@ def assemble(out: Path = OUT) -> None:
     pages = list_pages()
     for source, page in pages.items():
         text = relink(source.read_text(encoding="utf-8"), source, pages)
-        _write(out / page, _MADE.sub(lambda found: _make(found[1]), text))
+        _write(out / page, _COMMENT.sub("", text))
     for page, text in make_api_pages().items():
         _write(out / page, text)
 
@@ -69,6 +73,16 @@ def relink(text: str, source: Path, pages: Mapping[Path, str]) -> str:
     return _LINK.sub(replace, text)
 
 
+def render_made(text: str) -> str:
+    """Return the text of a page with what it has from code as the code is now."""
+    return _MADE.sub(lambda found: f"{found[1]}{_make(found[2])}\n{found[3]}", text)
+
+
+def read_written(page: Path) -> str:
+    """Return the text of a page without what it has from code."""
+    return _MADE.sub("", page.read_text(encoding="utf-8"))
+
+
 def _make(what: str) -> str:
     kind, _, name = what.partition(": ")
     if kind == "include":
@@ -90,7 +104,8 @@ def _list_alarms() -> str:
 
 
 def _include(path: Path) -> str:
-    return f"```{path.suffix[1:]}\n{path.read_text(encoding='utf-8').strip()}\n```"
+    kind = {"py": "python"}.get(path.suffix[1:], path.suffix[1:])
+    return f"```{kind}\n{path.read_text(encoding='utf-8').strip()}\n```"
 
 
 def _list_decisions() -> str:

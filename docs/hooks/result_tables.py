@@ -15,7 +15,7 @@ from typing import Any
 
 from jinja2 import Environment, StrictUndefined
 
-from assemble import ROOT, list_pages
+from assemble import ROOT, list_pages, render_made
 from groupwise.evaluation.page import numbers
 
 RESULTS = ROOT / "benchmarks" / "results"
@@ -93,6 +93,6 @@ def _list_gaps(values: Mapping[str, Any]) -> Iterator[str]:
 if __name__ == "__main__":
     for shown in list_shown():
         before = shown.read_text(encoding="utf-8")
-        after = render(before, shown)
+        after = render_made(render(before, shown))
         if after != before:
             shown.write_text(after, encoding="utf-8")

@@ -28,11 +28,11 @@ def describe_settings() -> str:
     sections = _list_sections(list(tops.values()))
     lines: list[str] = []
     for name, top in tops.items():
-        lines += [f"## {name} {{ #{name} }}", "", *_describe_section(top)]
+        lines += [f"## {name}", "", *_describe_section(top)]
         for section in sections:
             if _find_recipe(section) == name:
                 lines += _head_section(section)
-    lines += ["## Sections of every recipe { #shared }", ""]
+    lines += ["## Sections of every recipe", ""]
     for section in sections:
         if not _find_recipe(section):
             lines += _head_section(section)
@@ -100,8 +100,9 @@ def _describe_section(section: type[BaseModel]) -> list[str]:
 
 
 def _head_section(section: type[BaseModel]) -> list[str]:
-    anchor = _name_anchor(section)
-    return [f"### {section.__name__} {{ #{anchor} }}", "", *_describe_section(section)]
+    # Readers of Markdown make the same anchor of it as `_name_anchor`.
+    title = ": ".join(filter(None, (_find_recipe(section), section.__name__)))
+    return [f"### {title}", "", *_describe_section(section)]
 
 
 def _name_anchor(section: type[BaseModel]) -> str:

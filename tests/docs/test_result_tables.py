@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 from jinja2 import UndefinedError
 
-from assemble import ROOT
+from assemble import ROOT, render_made
 from result_tables import list_shown, list_typed, render
 
 BLOCK = """before
@@ -25,7 +25,8 @@ after
 @pytest.mark.parametrize("page", list_shown(), ids=lambda page: str(page.relative_to(ROOT)))
 def test_tables_of_results_are_those_of_their_files(page: Path) -> None:
     text = page.read_text(encoding="utf-8")
-    assert render(text, page) == text, "python docs/hooks/result_tables.py renders them"
+    assert render(text, page) == text, "make results renders them"
+    assert render_made(text) == text, "make results renders what is made from code"
     assert list_typed(text) == [], "numbers that were measured come from benchmarks/results"
 
 
@@ -43,6 +44,15 @@ def test_a_block_is_rendered_and_says_what_its_file_leaves_out() -> None:
         render(BLOCK.replace(".ratio", ".speed"), page)
     with pytest.raises(FileNotFoundError):
         render(BLOCK.replace("stage_a", "nowhere"), page)
+
+
+def test_what_a_page_has_from_code_is_rendered_between_its_comments() -> None:
+    page = "a\n<!-- include: .gitignore -->\nold\n<!-- end of include -->\nb\n"
+    found = render_made(page)
+    assert found.startswith("a\n<!-- include: .gitignore -->\n```")
+    assert "__pycache__/" in found
+    assert "old" not in found
+    assert found.endswith("```\n<!-- end of include -->\nb\n")
 
 
 @pytest.mark.parametrize(
