@@ -126,11 +126,13 @@ def _describe_values(field: FieldInfo) -> str:
 
 
 def _describe_default(field: FieldInfo) -> str:
+    if field.default_factory_takes_validated_data:
+        return "see there"
     value = field.get_default(call_default_factory=True)
     if value is PydanticUndefined:
         return "*required*"
     if isinstance(value, BaseModel):
-        own = value.model_dump(mode="json", exclude_defaults=True)
+        own = value.model_dump(mode="json", exclude_unset=True)
         return f"`{own}`" if own else "its defaults"
     if value is None:
         return "null"

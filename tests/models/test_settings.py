@@ -28,7 +28,11 @@ def test_steps_are_recognised_by_these_keys():
     }
 
 
-@pytest.mark.parametrize("values", [{}, {"max_pixels": 783}, {"max_pixels": 784, "side": 28}])
-def test_pixels_have_to_be_said_and_make_a_token(values):
+def test_pixels_need_not_be_said_where_there_may_be_no_pictures():
+    assert ModelSettings(base="some/model").max_pixels == 401_408
+
+
+@pytest.mark.parametrize("values", [{"max_pixels": 783}, {"max_pixels": 784, "side": 28}])
+def test_pixels_that_are_said_make_a_token(values):
     with pytest.raises(ValidationError):
         ModelSettings(base="some/model", **values)

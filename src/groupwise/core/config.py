@@ -64,7 +64,8 @@ def load_config(
     try:
         return config_type.model_validate(values, context=context)
     except ValidationError as error:
-        found = error.errors()
+        # A default that rests on another setting is not the fault where that one is wrong.
+        found = [one for one in error.errors() if one["type"] != "default_factory_not_called"]
         lines = [
             f"{find_layer(layers, one['loc'])}: {_describe_problem(one, config_type)}"
             for one in found[:_MAX_PROBLEMS]

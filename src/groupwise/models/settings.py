@@ -34,15 +34,16 @@ class ModelSettings(Config):
         quantization: ``nf4``: linear layers but the output head are held in 4 bits for each weight
             in every step, and a LoRA trains on them (QLoRA; ``pip install
             'groupwise[quantization]'``); None: in ``dtype``, as all else.
-        max_pixels: pictures are scaled down to at most this many pixels; not where a processor
-            scales every picture to the sides of its configuration (Gemma 3, LLaVA).
+        max_pixels: pictures, where there are any, are scaled down to at most this many pixels; not
+            where a processor scales every picture to the sides of its configuration (Gemma 3,
+            LLaVA).
         shape: what is said of the model while it is not in the local cache.
     """
 
     base: Annotated[str, Source("base_weights")]
     dtype: Literal["float32", "bfloat16", "float16", "auto"] = "float32"
     quantization: Quantization | None = None
-    max_pixels: int = Field(ge=28 * 28)
+    max_pixels: int = Field(default=512 * 28 * 28, ge=28 * 28)
     shape: Annotated[ModelShape | None, _ESTIMATED] = None
 
     @property

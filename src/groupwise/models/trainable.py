@@ -37,8 +37,8 @@ class LoraSettings(Config):
         modules: names of linear layers inside a block.
     """
 
-    rank: int = Field(default=8, ge=1, le=16_384)
-    alpha: int = Field(default=16, ge=1, le=1_000_000)
+    rank: int = Field(default=16, ge=1, le=16_384)
+    alpha: int = Field(default=32, ge=1, le=1_000_000)
     last_blocks: int | None = Field(default=None, ge=1)
     modules: tuple[str, ...] = (
         "q_proj",

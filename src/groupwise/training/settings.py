@@ -56,6 +56,7 @@ class TrainerSettings(Config):
     """What SFT and GRPO share.
 
     Attributes:
+        trainable: which weights are trained.
         learning_rate: peak of the schedule.
         scheduler: how the rate falls after the warm-up; ``constant`` has none.
         warmup_share: share of all steps in which the rate rises from 0.
@@ -71,12 +72,12 @@ class TrainerSettings(Config):
         report_to: trackers that are told the values of ``metrics.jsonl``; each must be installed.
         gradient_checkpointing: recompute activations to save memory.
         activation_offloading: keep what a backward pass needs in the CPU's memory until it comes.
-        trainable: which weights are trained.
         heldout_every_steps: a held-out check each so many steps and after the last; None: none.
         validation: when to stop and which weights to keep; None: train to the end, keep the last.
     """
 
-    learning_rate: float = Field(default=1e-5, gt=0)
+    trainable: TrainableSettings = TrainableSettings()
+    learning_rate: float = Field(gt=0)
     scheduler: Literal["linear", "cosine", "constant", "constant_with_warmup"] = "linear"
     warmup_share: float = Field(default=0.05, ge=0, lt=1)
     warmup_steps: int | None = Field(default=None, ge=1)
@@ -89,7 +90,6 @@ class TrainerSettings(Config):
     report_to: Annotated[tuple[Tracker, ...], _LOGGED] = ()
     gradient_checkpointing: Annotated[bool, _SAME] = False
     activation_offloading: Annotated[bool, _SAME] = False
-    trainable: TrainableSettings = TrainableSettings()
     heldout_every_steps: Annotated[int | None, _LOGGED] = Field(default=None, ge=1)
     validation: ValidationSettings | None = None
 
@@ -116,18 +116,29 @@ class TrainerSettings(Config):
         return names
 
 
+# Of a pretrained base. The few weights of an adapter take steps that would wreck all weights, and
+# GRPO's gradients, which rest on a few samples, shorter ones than those of right answers.
+_SFT_RATES = {"lora": 2e-4, "full": 1e-5, "prompt": 3e-2}
+_GRPO_RATES = {"lora": 1e-4, "full": 1e-6, "prompt": 1e-2}
+
+
 class SftSettings(TrainerSettings):
     """Supervised fine-tuning: cross-entropy of the target tokens only.
 
     Attributes:
+        learning_rate: peak of the schedule; not given: 2e-4 for LoRA, 1e-5 for all weights and 3e-2
+            for virtual tokens.
         epochs: passes over the rows.
         batch_size: rows per micro-batch, over all processes.
         label_smoothing: share of the target mass spread over the vocabulary.
         augmentation: random changes of pictures; None: none.
     """
 
-    epochs: Annotated[int, BUDGET] = Field(default=1, ge=1, le=100_000)
-    batch_size: Annotated[int, BUDGET] = Field(default=16, ge=1, le=65_536)
+    learning_rate: float = Field(
+        default_factory=lambda given: _SFT_RATES[given["trainable"].method], gt=0
+    )
+    epochs: Annotated[int, BUDGET] = Field(default=3, ge=1, le=100_000)
+    batch_size: Annotated[int, BUDGET] = Field(default=8, ge=1, le=65_536)
     label_smoothing: float = Field(default=0.0, ge=0, lt=1)
     augmentation: PictureAugmentation | None = None
 
@@ -294,6 +305,8 @@ class GrpoSettings(TrainerSettings):
     Source: Shao et al. 2024 (2402.03300); losses as in TRL's GRPOTrainer.
 
     Attributes:
+        learning_rate: peak of the schedule; not given: 1e-4 for LoRA, 1e-6 for all weights and 1e-2
+            for virtual tokens.
         epochs: passes over the prompts.
         max_steps: updates after which training ends, if the epochs have not ended it before.
         prompts_per_step: groups per micro-batch, over all processes; prompts that do not fill a
@@ -319,6 +332,9 @@ class GrpoSettings(TrainerSettings):
         vllm: sample with vLLM; None: with Transformers.
     """
 
+    learning_rate: float = Field(
+        default_factory=lambda given: _GRPO_RATES[given["trainable"].method], gt=0
+    )
     epochs: Annotated[int, BUDGET] = Field(default=1, ge=1, le=100_000)
     max_steps: Annotated[int | None, BUDGET] = Field(default=None, ge=1)
     prompts_per_step: Annotated[int, BUDGET] = Field(default=8, ge=1, le=65_536)

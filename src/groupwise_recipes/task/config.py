@@ -11,9 +11,15 @@ from groupwise.data import TableSettings
 from groupwise.flow import DataSettings, FlowConfig
 from groupwise.judge_calibration import JudgeConfig
 from groupwise.rewards import AnswerSettings, RewardKind
-from groupwise.training import SftSettings
+from groupwise.training import GrpoSettings, SftSettings
 
 BUILT_IN = ("correct", "format", "token_f1")
+
+# Tokens of an answer by its kind, where grpo.max_new_tokens is not given.
+_ANSWER_TOKENS = {"labels": 24, "choice": 12, "number": 24, "boxes": 64, "text": 64}
+_LONG = 256
+# Where the reference is the whole answer, so that writing it is what is to be learned.
+_TAUGHT_KINDS = ("labels", "choice", "number", "text", "json", "boxes", "code")
 
 
 class TaskData(TableSettings, DataSettings):
@@ -110,7 +116,10 @@ class TaskConfig(FlowConfig):
         rewards: by name: ``correct`` (what the answer's kind measures), ``format`` (it is an
             answer at all), ``token_f1`` (share of the words), ``file.py:function``, or any name
             for a judge (``kind: judge``); a number is a weight.
-        sft: the warm-up on ``data.columns.target``; None: GRPO starts from the base.
+        sft: the warm-up on ``data.columns.target``, or on the answers themselves where there is no
+            such column; null: GRPO starts from the base. Not given, there is one wherever there is
+            something to teach.
+        grpo: the training on rewards; ``max_new_tokens`` is by the answer's kind if not given.
     """
 
     recipe: Literal["task"] = "task"
@@ -118,6 +127,25 @@ class TaskConfig(FlowConfig):
     answer: AnswerSettings
     rewards: Mapping[str, _Part] = {"correct": RewardPart()}
     sft: SftSettings | None = None
+    grpo: GrpoSettings = GrpoSettings()
+
+    @model_validator(mode="before")
+    @classmethod
+    def _choose_defaults(cls, values: Any) -> Any:
+        """Return the settings with those that depend on the answer and the columns."""
+        answer, columns = _find(values, "answer"), _find(_find(values, "data"), "columns")
+        kind, target = answer.get("kind"), columns.get("target")
+        if not isinstance(values, Mapping) or not isinstance(kind, str):
+            return values
+        has_way = target or answer.get("tags") or answer.get("describe")
+        tokens = _LONG if has_way else _ANSWER_TOKENS.get(kind, _LONG)
+        is_taught = target or (columns.get("answer") and is_whole(kind, answer.get("tags")))
+        given = cast("Mapping[str, Any]", values)
+        return {
+            **({"sft": {}} if is_taught else {}),
+            **given,
+            "grpo": {"max_new_tokens": tokens, **_find(given, "grpo")},
+        }
 
     @field_validator("rewards", mode="before")
     @classmethod
@@ -151,9 +179,27 @@ class TaskConfig(FlowConfig):
 
     @model_validator(mode="after")
     def _check_warmup(self) -> Self:
-        if self.sft is not None and self.data.columns.target is None:
-            raise ValueError("sft teaches the texts of data.columns.target, which is not given")
+        columns = self.data.columns
+        is_taught = columns.target or (
+            columns.answer and is_whole(self.answer.kind, self.answer.tags)
+        )
+        if self.sft is not None and not is_taught:
+            raise ValueError(
+                "sft teaches the texts of data.columns.target, which is not given, or whole "
+                "answers, which those of this kind are not"
+            )
         return self
+
+
+def is_whole(kind: str, tags: Any) -> bool:
+    """Return whether a row's reference is all that is to be written."""
+    return kind in _TAUGHT_KINDS and not tags
+
+
+def _find(values: Any, name: str) -> Mapping[str, Any]:
+    """Return a section of settings that are not checked yet; empty if it is none."""
+    section = values.get(name) if isinstance(values, Mapping) else None
+    return cast("Mapping[str, Any]", section) if isinstance(section, Mapping) else {}
 
 
 def _place(name: str, folder: str) -> str:

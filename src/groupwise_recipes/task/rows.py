@@ -26,7 +26,7 @@ from groupwise.data import (
 )
 from groupwise.rewards import Parser
 from groupwise.training import RowsOfEpoch, SftRow
-from groupwise_recipes.task.config import TaskConfig
+from groupwise_recipes.task.config import TaskConfig, is_whole
 
 _SOURCE, _WARMUP = "source.json", "warmup.jsonl"
 
@@ -65,7 +65,8 @@ def prepare_rows(config: TaskConfig, folder: Path) -> None:
     loaded = load_rows(config, folder / "pictures")
     for split, examples in loaded.splits.items():
         write_examples(folder / f"{split}.jsonl", examples)
-    targets, wrong = check_targets(loaded.splits["train"], loaded.targets, config.answer)
+    given = list_targets(config, loaded)
+    targets, wrong = check_targets(loaded.splits["train"], given, config.answer)
     write_jsonl(folder / _WARMUP, [{"id": key, "target": t} for key, t in targets.items()])
     findings = [*loaded.findings, *wrong, *_describe_sources(loaded)]
     write_json(
@@ -103,6 +104,14 @@ def read_warmup(folder: Path) -> RowsOfEpoch:
     if not rows:
         raise DataError("no row for training has a target", fix="leave sft out, or give targets")
     return lambda _: rows
+
+
+def list_targets(config: TaskConfig, loaded: LoadedTable) -> Mapping[str, str]:
+    """Return what a warm-up teaches by id: the targets, or whole answers if there is no column."""
+    if config.data.columns.target or not is_whole(config.answer.kind, config.answer.tags):
+        return loaded.targets
+    train = loaded.splits["train"]
+    return {e.id: config.answer.write(e.label) for e in train if e.label is not None}
 
 
 def check_targets(

@@ -15,6 +15,7 @@ from groupwise_recipes.task.config import TaskConfig
 from groupwise_recipes.task.judging import Judges, digest_prompts, list_judged, open_judges
 from groupwise_recipes.task.rewards import make_case, make_rewards, show_name
 from groupwise_recipes.task.rows import (
+    list_targets,
     load_rows,
     prepare_rows,
     read_findings,
@@ -114,7 +115,7 @@ class OwnTask(Task[TaskConfig]):
         with TemporaryDirectory() as folder:
             loaded = load_rows(config, Path(folder))
         train = loaded.splits["train"]
-        write, taught = config.answer.write, loaded.targets
+        write, taught = config.answer.write, list_targets(config, loaded)
         dropped = "".join(f"; {num:,} x {why}" for why, num in loaded.drops.counts.items())
         num_used = sum(map(len, loaded.splits.values()))
         return Estimate(

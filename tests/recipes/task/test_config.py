@@ -44,6 +44,44 @@ def test_files_are_found_beside_the_configuration(tmp_path: Path):
     assert load_config(TaskConfig, dump_config(config)) == config
 
 
+MINIMAL = {**{name: GIVEN[name] for name in ("data", "answer")}, "model": {"base": "tiny-qwen2"}}
+
+
+def test_what_suits_a_pretrained_base_is_chosen_where_nothing_is_said():
+    config = load_config(TaskConfig, MINIMAL)
+    assert config.sft is not None
+    assert (config.sft.learning_rate, config.grpo.learning_rate) == (2e-4, 1e-4)
+    assert config.grpo.max_new_tokens == 24
+    assert load_config(TaskConfig, dump_config(config)) == config
+
+
+def test_all_weights_take_shorter_steps_than_an_adapter():
+    full = {"trainable": {"method": "full"}}
+    config = load(sft=full, grpo=full)
+    assert config.sft is not None
+    assert (config.sft.learning_rate, config.grpo.learning_rate) == (1e-5, 1e-6)
+    assert load(grpo={**full, "learning_rate": 3e-4}).grpo.learning_rate == 3e-4
+
+
+def test_what_is_said_stands():
+    config = load(sft=None, grpo={"max_new_tokens": 5})
+    assert config.sft is None
+    assert config.grpo.max_new_tokens == 5
+
+
+@pytest.mark.parametrize("answer", [{"kind": "maths"}, {"kind": "number", "tags": ["think", "n"]}])
+def test_an_answer_behind_a_way_to_it_gets_room_and_is_not_taught_alone(answer: dict[str, Any]):
+    config = load(answer=answer)
+    assert config.sft is None
+    assert config.grpo.max_new_tokens == 256
+
+
+def test_a_wrong_setting_is_one_problem_and_not_two():
+    with pytest.raises(ConfigError) as refused:
+        load(grpo={"trainable": {"method": "lorra"}})
+    assert str(refused.value).startswith("1 problem(s)")
+
+
 @pytest.mark.parametrize(
     ("values", "words"),
     [
@@ -52,7 +90,10 @@ def test_files_are_found_beside_the_configuration(tmp_path: Path):
         ({"rewards": {"correct": {"wieght": 1}}}, "did you mean 'weight'"),
         ({"rewards": {"a.py:f": 1, "b.py:f": 1}}, "two rewards are called f"),
         ({"rewards": 3}, "rewards: give names, or names with weights; got 3"),
-        ({"sft": {}}, "sft teaches the texts of data.columns.target, which is not given"),
+        (
+            {"sft": {}, "answer": {"kind": "maths"}},
+            "sft teaches the texts of data.columns.target, which is not given",
+        ),
         ({"answer": {"kind": "lables"}}, "labels"),
         (
             {"data": {"files": "a.csv", "columns": {"prompt": "q"}}},

@@ -174,6 +174,14 @@ def test_only_targets_that_give_the_answer_are_taught(tmp_path: Path):
     assert found["sources"].where[0].startswith("train: 评论.jsonl ")
 
 
+def test_whole_answers_are_taught_where_no_column_has_targets(tmp_path: Path):
+    data = {"files": str(tmp_path / "评论.jsonl"), "columns": ASKED}
+    prepare(tmp_path, ask_many(60), data=data)
+    taught = read_warmup(tmp_path / "prepared")(0)
+    train = read_examples(tmp_path / "prepared" / "train.jsonl")
+    assert {row.example.id: row.target for row in taught} == {e.id: e.label for e in train}
+
+
 def test_a_warmup_without_any_target_is_refused(tmp_path: Path):
     prepare(tmp_path, [{**row, "示范": None} for row in ask_many(20)])
     with pytest.raises(DataError, match="no row for training has a target"):
