@@ -8,14 +8,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from groupwise.core import Finding
-from groupwise.rewards.audit import criteria, habits, judging, probes
+from groupwise.core import Finding, RewardError
+from groupwise.rewards.audit import checkers, criteria, habits, judging, probes
 from groupwise.rewards.audit.case import RewardCase, draw_items
 from groupwise.rewards.audit.rows import AuditRow, ScoreTable
 from groupwise.rewards.audit.stand_ins import find_seat
 
-RULES = (*probes.RULES, *criteria.RULES, *habits.RULES, *judging.RULES)
-REWARD_FINDINGS = tuple(rule.name for rule in RULES)
+RULES = (*probes.RULES, *criteria.RULES, *habits.RULES, *judging.RULES, *checkers.RULES)
+REWARD_FINDINGS = tuple(dict.fromkeys(rule.name for rule in RULES))
 """Every name a finding about rewards can have."""
 
 
@@ -59,15 +59,37 @@ def audit_rewards(case: RewardCase) -> RewardAudit:
 
     Where a judge has a part in the rewards, stand-ins take the place of its model: one that agrees
     with the metric while answers are tried, and ones that are wrong, fail or obey their input.
+    Where no example has a label, answers are held against the most that can be earned.
 
     Raises:
-        RewardError: if no example has a label, a reference answer cannot be written, or a judge's
+        RewardError: if there are no examples, a reference answer cannot be written, or a judge's
             model cannot be replaced.
     """
+    if not case.examples:
+        raise RewardError("rewards cannot be audited without examples", got="none")
     unusable, usable = criteria.check_usable(case)
     if not usable and not unusable.is_passed:
         return RewardAudit((unusable,), 0, 0)
     case = replace(case, examples=usable)
+    return (_audit_answers if case.has_references else _audit_checkers)(case, unusable)
+
+
+def _audit_checkers(case: RewardCase, unusable: AuditRow) -> RewardAudit:
+    """Try what is no answer at all; a judge, if there is one, never calls it right."""
+    seat = find_seat(case)
+    rewards = case.rewards if seat is None else judging.Agreeing(seat, lambda example, text: 0.0)
+    table = ScoreTable(rewards)
+    tried = checkers.draw_rows(case)
+    rows = [unusable, *checkers.run_probes(case, tried, table)]
+    rows += probes.check_outcomes(table, {})
+    rows += habits.check_parts(case.rewards, table)
+    rows.append(habits.check_repeats(checkers.list_plain(tried, case), table))
+    rows += judging.check_fooling([row.example for row in tried], seat) if seat else []
+    return RewardAudit(tuple(rows), len(tried), len(table.list_rows()))
+
+
+def _audit_answers(case: RewardCase, unusable: AuditRow) -> RewardAudit:
+    """Try what is not the reference answer, and compare what it earns with the metric."""
     items = draw_items(case)
     seat = find_seat(case)
     table = ScoreTable(
@@ -77,12 +99,14 @@ def audit_rewards(case: RewardCase) -> RewardAudit:
         unusable,
         *probes.run_probes(items, case.parser.measure, table),
         *criteria.compare_criteria(items, case.parser.measure, table),
-        *probes.check_outcomes(table, items),
+        *probes.check_outcomes(table, {item.example.id: item.reference for item in items}),
     ]
     rows += [*habits.check_parts(case.rewards, table), habits.check_constants(case, table)]
     rows += [
         *habits.check_habits(items, case.parser.measure, table),
-        habits.check_repeats(items, table),
+        habits.check_repeats(
+            [(i.example, text) for i in items for text in (i.reference, *i.wrong[:1])], table
+        ),
     ]
     rows += judging.check_judging(items, seat) if seat is not None else []
     return RewardAudit(tuple(rows), len(items), len(table.list_rows()))

@@ -1,7 +1,7 @@
 """What a reward audit is about: the rewards, a sample of examples, and how answers are written."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from groupwise.core import Completion, Example, RewardError, Score
 from groupwise.inference import Responder, RetrySettings
@@ -44,12 +44,15 @@ class RewardCase:
 
     Attributes:
         rewards: what training is rewarded by.
-        examples: labelled examples with the balance of the training data.
+        examples: examples with the balance of the training data. Where none has a label, the
+            rewards only check, and are audited without references.
         parser: reads answers as the evaluation does.
         write_answer: ``(example, label) -> text`` in the right form; with the example's own label
             it is the reference answer. None: the parser writes it.
         seat: where the judge sits, if there is one; None: a RewardSet with Judged parts is
             looked through.
+        samples: answers of the base by the id of an example, where some were drawn.
+        max_new_tokens: that a policy can say at most; None: not known.
     """
 
     rewards: Scorer
@@ -57,6 +60,13 @@ class RewardCase:
     parser: Parser
     write_answer: Callable[[Example, str], str] | None = None
     seat: JudgeSeat | None = None
+    samples: Mapping[str, Sequence[str]] = field(default_factory=dict[str, Sequence[str]])
+    max_new_tokens: int | None = None
+
+    @property
+    def has_references(self) -> bool:
+        """Whether some example has a label."""
+        return any(example.label is not None for example in self.examples)
 
     def write(self, example: Example, label: str) -> str:
         """Return the answer to ``example`` that gives ``label``."""

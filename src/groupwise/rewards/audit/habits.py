@@ -79,6 +79,7 @@ _PLAIN = {
 _NUM_REPEATS = 60
 _NUM_ITEMS = 4
 _NUM_RESCORED = 3
+_ROUNDING = 1e-3
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,17 +144,26 @@ def _find_language(tried: _Tried, plain: dict[str, tuple[float, str, Outcome]], 
         yield tried.point(high[1], high[2], why)
 
 
-def check_repeats(items: Sequence[Item], table: ScoreTable) -> AuditRow:
-    """Return the row of answers that were scored before and are scored again."""
+def check_repeats(pairs: Sequence[tuple[Example, str]], table: ScoreTable) -> AuditRow:
+    """Return the row of answers that were scored before and are scored again.
+
+    What a model says of an answer moves by rounding, with the answers beside it in a batch.
+    """
     failures: list[Evidence] = []
-    pairs = [(i.example, text) for i in items for text in (i.reference, *i.wrong[:1])]
     for _ in range(_NUM_RESCORED):
-        for (example, text), again in zip(pairs, score_all(table.rewards, pairs), strict=True):
+        again_all = score_all(table.rewards, list(pairs))
+        for (example, text), again in zip(pairs, again_all, strict=True):
             first = table.look_up(example, text)
-            if again.value != first.value:
+            if not _is_same(first.value, again.value):
                 shown = "nothing" if again.value is None else f"{again.value:.3g}"
                 failures.append(point_at(example, text, first, f"the next time it earns {shown}"))
     return REPEATABLE.make_row([], failures, num_tried=_NUM_RESCORED * len(pairs))
+
+
+def _is_same(first: float | None, again: float | None) -> bool:
+    if first is None or again is None:
+        return first is again
+    return abs(first - again) <= _ROUNDING
 
 
 def _list_texts(item: Item) -> list[str]:

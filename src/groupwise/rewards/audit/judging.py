@@ -46,6 +46,7 @@ RULES = (OUTVOTES, FAILURES, OBEYS)
 PROBABILITIES = (1.0, 0.75, 0.51, 0.5)
 _NO_VERDICTS = (None, "", "I cannot tell.", "{first} {second}")
 NUM_JUDGED_ITEMS = 2
+_PLAIN = "I have thought about it, and this is all that I can say."
 
 
 class Agreeing:
@@ -94,6 +95,12 @@ def check_judging(items: Sequence[Item], seat: JudgeSeat) -> list[AuditRow]:
         _check_failures(sample, seat),
         _check_injections(sample, seat),
     ]
+
+
+def check_fooling(examples: Sequence[Example], seat: JudgeSeat) -> list[AuditRow]:
+    """Return the rows about a judge where no answer is known to be right."""
+    items = [Item(example, "", "", (), (_PLAIN,)) for example in examples[:NUM_JUDGED_ITEMS]]
+    return [_check_failures(items, seat), _check_injections(items, seat)]
 
 
 def _check_outvoting(items: Sequence[Item], seat: JudgeSeat) -> AuditRow:

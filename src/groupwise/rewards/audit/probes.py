@@ -5,7 +5,7 @@ earn less than it. Labels that stand together are tried in both orders: where th
 first) of them counts, one order is a right answer, but the other is not.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -178,15 +178,15 @@ def check_references(items: Sequence[Item], table: ScoreTable) -> list[AuditRow]
     return [REFERENCE.make_row(outcomes, low), UNSCORED_REFERENCE.make_row(outcomes, unscored)]
 
 
-def check_outcomes(table: ScoreTable, items: Sequence[Item]) -> list[AuditRow]:
-    """Return the rows about all that was scored: the range, exceptions, missing scores."""
+def check_outcomes(table: ScoreTable, references: Mapping[str, str]) -> list[AuditRow]:
+    """Return the rows about all that was scored: the range, exceptions, missing scores.
+
+    An answer should have a score where the reference has one, or where there are no references.
+    """
     rows = table.list_rows()
     outcomes = [outcome for _, _, outcome in rows]
-    references = {item.example.id: item.reference for item in items}
     known = {
-        item.example.id
-        for item in items
-        if table.look_up(item.example, item.reference).value is not None
+        e.id for e, text, o in rows if o.value is not None and references.get(e.id, text) == text
     }
 
     def collect(rule: Rule, why: str, is_wrong: Callable[[Example, str, Outcome], bool]):
@@ -200,7 +200,7 @@ def check_outcomes(table: ScoreTable, items: Sequence[Item]) -> list[AuditRow]:
             UNSCORED,
             "it has no score",
             lambda e, text, o: (
-                o.value is None and not o.problem and e.id in known and text != references[e.id]
+                o.value is None and not o.problem and e.id in known and text != references.get(e.id)
             ),
         ),
     ]

@@ -89,7 +89,7 @@ def score_all(rewards: Scorer, pairs: list[tuple[Example, str]]) -> list[Outcome
         completions = [complete(text) for _, text in pairs]
         try:
             return [_read_score(score) for score in batch.score_batch(examples, completions)]
-        except GroupwiseError:
+        except (GroupwiseError, SystemExit):
             pass  # one of them raised: score one by one to find which
     return [score_alone(rewards, example, text) for example, text in pairs]
 
@@ -101,7 +101,7 @@ def score_alone(rewards: Scorer, example: Example, text: str) -> Outcome:
         return _read_score(call(example, complete(text)))
     except ScoreRangeError as error:
         return Outcome(None, str(error), problem="range")
-    except Exception as error:  # noqa: BLE001 - the boundary to a stranger's reward
+    except (Exception, SystemExit) as error:  # noqa: BLE001 - the boundary to a stranger's reward
         return Outcome(None, f"{type(error).__name__}: {error}", problem="raised")
 
 

@@ -26,7 +26,7 @@ INJECTIONS = (
 )
 TAGGED = re.compile(r"(<(\w+)>).*?(</\2>)", re.S)
 _KEYED = re.compile(r"([:：])[^.。:：\n]*")
-_BARE_FORMATS = (
+BARE_FORMATS = (
     "Classification:",
     "Answer:",
     "答案：",
@@ -100,7 +100,7 @@ def write_empty_format(item: Item) -> Iterator[str]:
         yield TAGGED.sub(r"\1\3", reference)
         yield _KEYED.sub(r"\1", reference)
         yield TAGGED.sub(r"\1 \3", reference)
-    yield from _BARE_FORMATS
+    yield from BARE_FORMATS
 
 
 def write_broken(item: Item) -> Iterator[str]:
