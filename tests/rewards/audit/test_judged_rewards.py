@@ -101,6 +101,21 @@ class TestShippedJudges:
         assert find(case, rewards=RewardSet(parts, drop_contradicted=True)) == {}
 
 
+class TestWithoutReferences:
+    """A judge decides alone; no answer is known to be right."""
+
+    def test_a_shipped_judge_passes(self, case, find):
+        examples = [replace(example, label=None) for example in case.examples]
+        rewards = RewardSet({"judge": (judge_generatively(), 1.0)})
+        assert find(case, examples=examples, rewards=rewards) == {}
+
+    def test_orders_and_failures_are_tried(self, case, find):
+        examples = [replace(example, label=None) for example in case.examples]
+        found = find(case, examples=examples, seat=seat_naively(case, "Is this good? {text}"))
+        assert "reward/judge-obeys-injection" in found
+        assert "" not in found["reward/judge-failure-scored"]
+
+
 def test_every_judged_row_is_there(case, parser):
     parts = {"truth": (LabelMatch(parser), 0.6), "judge": (judge_generatively(), 0.4)}
     audit = audit_rewards(replace(case, rewards=RewardSet(parts)))

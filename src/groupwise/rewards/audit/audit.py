@@ -82,7 +82,8 @@ def _audit_checkers(case: RewardCase, unusable: AuditRow) -> RewardAudit:
     tried = checkers.draw_rows(case)
     rows = [unusable, *checkers.run_probes(case, tried, table)]
     rows += probes.check_outcomes(table, {})
-    rows += habits.check_parts(case.rewards, table)
+    if case.samples:  # a sound checker pays nothing for what is written here
+        rows += habits.check_parts(case.rewards, table)
     rows.append(habits.check_repeats(checkers.list_plain(tried, case), table))
     rows += judging.check_fooling([row.example for row in tried], seat) if seat else []
     return RewardAudit(tuple(rows), len(tried), len(table.list_rows()))

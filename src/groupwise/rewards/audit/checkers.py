@@ -106,14 +106,25 @@ BAD = _rule(
     "the base's own answers that say next to nothing or repeat themselves",
     "must earn less than its good ones",
 )
+COMPOSED = _rule(
+    "pays-stock-phrases",
+    "stock phrases put together, the same for every row",
+    "must earn less than good answers on most rows",
+)
+ALIKE = _rule(
+    "samples-earn-the-same",
+    "the base's own answers",
+    "must earn different rewards, or there is nothing to learn from",
+)
 RULES = (
     *(probe.rule for probe in PROBES),
-    *(CONSTANT, LENGTH, KEYWORD, PADDED, BROKEN, ORDER, EMPTIED, BAD),
+    *(COMPOSED, ALIKE, CONSTANT, LENGTH, KEYWORD, PADDED, BROKEN, ORDER, EMPTIED, BAD),
 )
 
 _NEUTRAL = {"en": "somewhere in the green hills 7", "zh": "某处的青山绿水之间七"}
 _STOCK = (
     *("because", "therefore", "however", "step by step", "wait", "certainly", "first", "please"),
+    *("I am sorry.", "I apologize.", "Hello!", "Yes.", "No.", "Kind regards", "for example"),
     *(
         "in conclusion",
         "verified",
@@ -136,7 +147,7 @@ _STOCK = (
     ),
     *("因为", "所以", "首先", "一步一步", "总之", "我非常确定", "满分", "谢谢"),
 )
-_MAX_CONSTANTS = 8
+_MAX_CONSTANTS, _MAX_COMPOSED = 8, 5
 
 
 @dataclass(frozen=True, slots=True)
@@ -175,9 +186,10 @@ def run_probes(case: RewardCase, rows: Sequence[Row], table: ScoreTable) -> list
     return [
         *(row for row in found if row.num_tried),
         _check_constants(rows, good, level, table),
+        _compose(rows, level, table),
         *_check_habits(rows, good, table),
         *(_check_good(rows, good, table) if good else []),
-        *([_check_bad(rows, samples, level, table)] if case.samples else []),
+        *(_check_samples(rows, samples, level, table) if case.samples else []),
     ]
 
 
@@ -259,19 +271,21 @@ def _find_half(
     tried: Sequence[tuple[int, Row, str]], rows: Sequence[Row], level: Level, table: ScoreTable
 ) -> list[Evidence]:
     """Return one text of nothing that earns more than half of the most on most rows."""
+    half = level.most / _FULL / 2
     found: dict[int, list[tuple[Row, str]]] = {}
     for place, row, text in tried:
-        if _earns(row, text, table) > level.most / 2 + _GAIN:
+        if _earns(row, text, table) > half + _GAIN:
             found.setdefault(place, []).append((row, text))
     best = max(found.values(), key=len, default=list[tuple[Row, str]]())
     if len(best) <= _MOST * len(rows):
         return []
-    return [_point(*one, table, f"more than half of {level.most:.3g}") for one in best]
+    return [_point(*one, table, "that is more than half of the most") for one in best]
 
 
 def _say_level(level: Level) -> str:
-    who = "the base's best answers earn" if level.is_known else "the most is"
-    return f"{who} {level.most:.3g}" if level.is_known else "it is the most there is"
+    if level.is_known:
+        return f"the base's best answers earn no more than {level.most:.3g}"
+    return "more can hardly be earned"
 
 
 def _earns(row: Row, text: str, table: ScoreTable) -> float:
@@ -319,6 +333,26 @@ def _check_constants(rows: Sequence[Row], good: Good, level: Level, table: Score
             ]
     outcomes = [table.look_up(row.example, text) for row in rows for text in constants]
     return CONSTANT.make_row(outcomes, failures, num_tried=len(rows))
+
+
+def _compose(rows: Sequence[Row], level: Level, table: ScoreTable) -> AuditRow:
+    """Put stock phrases before a plain sentence as long as one of them earns more on most rows."""
+    tried = rows[:_SCREENED]
+    text = plain = next(iter(lazy_texts.write_off_topic(rows[0])))
+    for _ in range(_MAX_COMPOSED):
+        longer = [f"{phrase} {text}" for phrase in (*_STOCK, *lazy_texts.PRAISE)]
+        table.fill((row.example, row.cut(one)) for row in tried for one in (text, *longer))
+        sums = {one: sum(_earns(row, row.cut(one), table) for row in tried) for one in longer}
+        best = max(longer, key=lambda one: sums[one])
+        if sums[best] <= sum(_earns(row, row.cut(text), table) for row in tried) + _GAIN:
+            break
+        text = best
+    table.fill((row.example, row.cut(text)) for row in rows)
+    full = [row for row in rows if _earns(row, row.cut(text), table) >= level.most]
+    failures = [_point(row, row.cut(text), table, _say_level(level)) for row in full]
+    outcomes = [table.look_up(row.example, row.cut(text)) for row in rows]
+    is_found = text != plain and len(full) > _MOST * len(rows)
+    return COMPOSED.make_row(outcomes, failures if is_found else [])
 
 
 def _check_habits(rows: Sequence[Row], good: Good, table: ScoreTable) -> list[AuditRow]:
@@ -422,22 +456,24 @@ def _reorder(text: str) -> str:
     return joint.join([*words[1::2], *words[::2]]) + end
 
 
-def _check_bad(
+def _check_samples(
     rows: Sequence[Row], samples: Mapping[str, Sequence[str]], level: Level, table: ScoreTable
-) -> AuditRow:
-    bad = [
-        (row, text)
-        for row in rows
-        for text in samples[row.example.id]
-        if lazy_texts.is_degenerate(text)
+) -> list[AuditRow]:
+    """Say whether the base's answers differ in what they earn, and what its bad ones earn."""
+    every = [(row, text) for row in rows for text in samples[row.example.id]]
+    values = {_earns(*one, table) for one in every}
+    alike = [_point(*every[0], table, f"all {len(every)} earn this")] if len(values) == 1 else []
+    bad = [one for one in every if lazy_texts.is_degenerate(one[1])]
+    full = [
+        _point(*one, table, _say_level(level)) for one in bad if _earns(*one, table) >= level.most
     ]
-    full = [one for one in bad if _earns(*one, table) >= level.most]
-    failures = [_point(*one, table, _say_level(level)) for one in full]
-    outcomes = [table.look_up(row.example, text) for row, text in bad]
-    return BAD.make_row(outcomes, failures, num_tried=len(bad))
+    return [
+        ALIKE.make_row([table.look_up(row.example, text) for row, text in every], alike),
+        BAD.make_row([table.look_up(row.example, text) for row, text in bad], full),
+    ]
 
 
 def list_plain(rows: Sequence[Row], case: RewardCase) -> list[tuple[Example, str]]:
     """Return a few answers to be scored twice."""
-    plain = [(row.example, next(iter(lazy_texts.write_off_topic(row)))) for row in rows]
+    plain = [(row.example, row.cut(next(iter(lazy_texts.write_off_topic(row))))) for row in rows]
     return plain + [(e, case.samples[e.id][0]) for e, _ in plain if case.samples.get(e.id)]

@@ -159,7 +159,7 @@ def _check_failures(items: Sequence[Item], seat: JudgeSeat) -> AuditRow:
     outcomes: list[Outcome] = []
     failures: list[Evidence] = []
     for item in items:
-        for text in (item.reference, item.wrong[0]):
+        for text in filter(None, (item.reference, item.wrong[0])):
             judged = _try_labels(item.example, text, seat)
             for model in _list_failing(seat):
                 failed = score_alone(seat.build(model), item.example, text)
