@@ -26,6 +26,7 @@ _OWN = {
     "evaluate": "evaluate:evaluate",
     "serve": "serve:serve",
     "recipes": "recipes:recipes",
+    "models": "models:models_app",
     "doctor": "doctor:doctor",
     "export": "export:export",
     "export-model": "export:export_model",

@@ -24,7 +24,7 @@ from groupwise.flow.served import Served, is_loop, open_served, read_served, wri
 from groupwise.flow.settings import DataSettings, EvaluationSettings, FlowConfig, RunConfig
 from groupwise.flow.sources import LoopSource, RunSource, find_source, open_judge
 from groupwise.flow.stages import ASKED, POLICY, Stage, keep_stages, list_usual_stages
-from groupwise.flow.task import Ask, Estimate, Part, Task
+from groupwise.flow.task import Ask, Estimate, Part, Task, place_base
 from groupwise.flow.trainers.exporting import HandedOver, export_for_trainer
 from groupwise.flow.trainers.rewards import RebuiltRewards, open_rewards
 from groupwise.flow.training import run_grpo
@@ -74,6 +74,7 @@ __all__ = [
     "open_rewards",
     "open_run",
     "open_served",
+    "place_base",
     "predict_rows",
     "rate_baselines",
     "read_served",

@@ -23,7 +23,7 @@ from groupwise.evaluation import (
 )
 from groupwise.evaluation.page import escape_cell, write_code
 from groupwise.flow.finished import BASE, FinishedRun
-from groupwise.models import ExportedPolicy, export_policy
+from groupwise.models import ExportedPolicy, export_policy, find_hub_id, find_place
 
 _BUDGET = ("num_steps", "num_samples", "num_tokens")
 _SPLIT = "test"
@@ -81,30 +81,31 @@ def find_licence(base: str) -> str | None:
     """Return the licence that a base's own card names; None where no card is at hand.
 
     Args:
-        base: a folder, or a hub id whose files may be in the local cache.
+        base: as ``model.base`` names it; files of the hub may be in the local cache.
     """
     from huggingface_hub import metadata_load, try_to_load_from_cache
 
-    path: Any = Path(base) / "README.md"
-    if not Path(base).is_dir():
+    place = find_place(base)
+    path: Any = Path(place) / "README.md"
+    if not Path(place).is_dir():
         try:
-            path = try_to_load_from_cache(base, "README.md")
+            path = try_to_load_from_cache(str(place), "README.md")
         except ValueError:  # not a name that the hub could have
             return None
     if not isinstance(path, str | Path) or not Path(path).is_file():
         return None
     found = (metadata_load(path) or {}).get("license")
-    return None if found is None else str(found)
+    return " and ".join(found) if isinstance(found, list) else found and str(found)
 
 
 def _write_front(
     run: FinishedRun, chain: Sequence[RunPolicy], exported: ExportedPolicy, licence: str | None
 ) -> dict[str, Any]:
     model, languages = run.config.model, _find_languages(run)
-    is_on_hub = not (model.is_tiny or Path(model.base).exists())
+    hub_id = None if model.is_tiny or Path(model.base).exists() else find_hub_id(model.base)
     return {
         **({"license": licence} if licence else {}),
-        **({"base_model": model.base} if is_on_hub else {}),
+        **({"base_model": hub_id} if hub_id else {}),
         **({"language": languages} if languages else {}),
         "library_name": "transformers",
         "pipeline_tag": "image-text-to-text" if exported.has_vision else "text-generation",

@@ -11,6 +11,7 @@ from groupwise.flow.task import Estimate, Task
 from groupwise.models import (
     TINY_TOKEN_SIDE,
     TOKEN_SIDE,
+    describe_base,
     estimate_picture_tokens,
     find_tokenizer,
     render_prompt,
@@ -114,11 +115,12 @@ _MOST_SOURCES = 10
 
 def preview_run(task: Task[Any], config: Any) -> Preview:
     """Return what there is to say and show of a config without running it."""
-    facts = [("model", config.model.base)]
     try:
         found = task.estimate(config)
     except GroupwiseError as error:
-        return Preview(facts, [str(error)])
+        return Preview([("model", config.model.base)], [str(error)])
+    problems = check_base(config.model) if found.needs_base else []
+    facts = [("model", describe_base(config.model.base))]
     shown, prompts, answers = look_at_rows(config, found)
     facts += [
         *found.facts,
@@ -140,7 +142,6 @@ def preview_run(task: Task[Any], config: Any) -> Preview:
         num_prompts=found.num_prompts,
     )
     more += _describe_memory(config, prompts, answers)
-    problems = check_base(config.model) if found.needs_base else []
     try:
         more += describe_layout(config)
     except GroupwiseError as error:

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from groupwise.flow.settings import FlowConfig
-from groupwise.flow.task import PartName, Task
+from groupwise.flow.task import PartName, Task, place_base
 from groupwise.pipeline import AUDIT_REWARDS, Planner, Step, StepContext, digest_models
 
 _BASELINES = ("baselines", "joint", "sights")
@@ -118,7 +118,7 @@ def list_usual_stages(task: Task[Any], config: Any) -> list[Stage]:
 
 def plan_stages(task: Task[Any], config: Any, run: Path) -> list[Step]:
     """Return the steps of a task; the pipeline adds the audit of its rewards."""
-    base = None if config.model.is_tiny else config.model.base
+    base = None if config.model.is_tiny else place_base(config, run)
     planner = Planner(
         config,
         facts=task.facts(config, run),

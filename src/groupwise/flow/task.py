@@ -11,11 +11,20 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, Literal, Protocol, TypeVar
 
-from groupwise.core import Config, ConfigError, Example, Finding, Message, dump_config
+from groupwise.core import (
+    Config,
+    ConfigError,
+    Example,
+    Finding,
+    Message,
+    RunFolder,
+    dump_config,
+)
 from groupwise.data import DropLog, read_asked_rows, read_examples
 from groupwise.evaluation import JOINT, MAJORITY, NEAREST, PICTURE_ONLY, TEXT_ONLY
 from groupwise.flow.settings import RunConfig
 from groupwise.judges import Judge
+from groupwise.models import NAMED_MODELS, pin_base
 from groupwise.pipeline import Preview, Recipe, StepContext
 from groupwise.rewards import Parsed, Parser, RewardCase, RewardSet
 from groupwise.serving import Predictor, Request
@@ -426,11 +435,25 @@ class Task(Generic[C]):
 
     def find_base(self, config: C, run: Path) -> str | Path:
         """Return the folder or hub id of the untrained policy."""
-        return run / "prepare" / "base" if config.model.is_tiny else config.model.base
+        return run / "prepare" / "base" if config.model.is_tiny else place_base(config, run)
 
     def list_sources(self, config: C) -> str:
         """Return the stages that all trainings read: data, and the base that is built here."""
         return self.data_stage
+
+
+def place_base(config: Any, run: Path) -> str | Path:
+    """Return what to load for ``model.base``; of a name's sources the one that the run began with.
+
+    Raises:
+        ModelError: if that one is not on this machine any more.
+    """
+    base, manifest, digest = config.model.base, RunFolder(run).manifest_path, None
+    if base in NAMED_MODELS and manifest.is_file():
+        told = RunFolder(run).read_manifest()
+        if told["config"].get("model", {}).get("base") == base:
+            digest = told["inputs"].get("model.base")
+    return pin_base(base, digest)
 
 
 def read_splits(folder: Path, *names: str) -> dict[str, list[Example]]:

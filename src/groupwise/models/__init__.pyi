@@ -13,7 +13,7 @@ from groupwise.models.base_model import (
     takes_pictures,
 )
 from groupwise.models.export import ExportedPolicy, export_policy, keep_policy
-from groupwise.models.identity import digest_base, is_adapter, refuse_pickled
+from groupwise.models.identity import digest_base, is_adapter, pin_base, refuse_pickled
 from groupwise.models.policy import Policy, load_policy, project_patches_fast
 from groupwise.models.processor import (
     PICTURE_FIELDS,
@@ -46,6 +46,17 @@ from groupwise.models.settings import (
     Quantization,
 )
 from groupwise.models.silence import silence_libraries
+from groupwise.models.sources import (
+    NAMED_MODELS,
+    bring_base,
+    describe_base,
+    describe_place,
+    fetch_model,
+    find_cache,
+    find_hub_id,
+    find_place,
+    list_places,
+)
 from groupwise.models.tiny import write_tiny_policy
 from groupwise.models.tiny_vision import SeenPicture, pretrain_vision
 from groupwise.models.tokenizing import find_tokenizer, train_tokenizer
@@ -63,6 +74,7 @@ from groupwise.models.trainable import (
 from groupwise.models.virtual_tokens import PromptSettings
 
 __all__ = [
+    "NAMED_MODELS",
     "PICTURE_FIELDS",
     "TINY_MODELS",
     "TINY_TOKEN_SIDE",
@@ -80,16 +92,23 @@ __all__ = [
     "TrainableRow",
     "TrainableSettings",
     "average_policy",
+    "bring_base",
     "build_messages",
     "count_blocks",
     "count_picture_tokens",
+    "describe_base",
+    "describe_place",
     "digest_base",
     "empty_into_bits",
     "estimate_picture_tokens",
     "explain_no_quantization",
     "export_policy",
+    "fetch_model",
+    "find_cache",
+    "find_hub_id",
     "find_local_config",
     "find_num_blocks",
+    "find_place",
     "find_quantization",
     "find_tokenizer",
     "find_weights",
@@ -99,6 +118,7 @@ __all__ = [
     "keep_policy",
     "leave_videos",
     "list_held",
+    "list_places",
     "list_trainable",
     "load_policy",
     "load_processor",
@@ -107,6 +127,7 @@ __all__ = [
     "open_image_processor",
     "open_processor",
     "open_token_counter",
+    "pin_base",
     "prepare_trainable",
     "pretrain_vision",
     "project_patches_fast",

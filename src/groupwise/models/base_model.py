@@ -6,19 +6,21 @@ from pathlib import Path
 from typing import Any
 
 from groupwise.core import Example, ModelError
+from groupwise.models.hub import find_snapshot
 from groupwise.models.identity import find_revision
 from groupwise.models.prompts import make_token_counter
 from groupwise.models.settings import TINY_MODELS, TINY_VISION_MODEL, ModelShape
 from groupwise.models.silence import silence_libraries
+from groupwise.models.sources import bring_base, find_place
 
 
 def find_local_config(name_or_path: str | Path) -> Any | None:
-    """Return the model's configuration from a folder or the local cache, or None; no network."""
+    """Return the model's configuration where it is on this machine, or None; no network."""
     from transformers import AutoConfig
 
     try:
         return AutoConfig.from_pretrained(
-            name_or_path, local_files_only=True, trust_remote_code=False
+            find_place(name_or_path), local_files_only=True, trust_remote_code=False
         )
     except (OSError, ValueError):
         return None
@@ -89,6 +91,7 @@ def _open(base: str | Path, max_pixels: int | None) -> tuple[Any, Any]:
 
     from groupwise.models.processor import load_processor
 
+    base = bring_base(base, is_whole=False)
     with refuse_missing(base):
         config = AutoConfig.from_pretrained(
             base, revision=find_revision(base), trust_remote_code=False
@@ -118,14 +121,13 @@ def find_weights(base: str | Path) -> Path:
     """Return the folder of a base model's weights: its own, or the one in the local cache.
 
     Raises:
-        ModelError: if it is neither a folder nor in the cache.
+        ModelError: if it is not on this machine.
     """
-    if Path(base).is_dir():
-        return Path(base)
-    from huggingface_hub import snapshot_download
-
-    with refuse_missing(base):
-        return Path(snapshot_download(str(base), local_files_only=True))
+    place = find_place(base)
+    found = Path(place) if Path(place).is_dir() else find_snapshot(str(place))
+    if found is None:
+        raise ModelError(f"there is no folder {base}, and it is not in the hub's local cache")
+    return found
 
 
 def find_num_blocks(base: str, given: ModelShape | None = None) -> int | None:

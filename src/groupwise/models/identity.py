@@ -11,6 +11,8 @@ from functools import cache
 from pathlib import Path
 
 from groupwise.core import ModelError, digest_file, digest_json, read_json, write_json
+from groupwise.models.hub import ask_for_commit, find_commit
+from groupwise.models.sources import NAMED_MODELS, find_place, list_places, name_ways
 
 _FILE = "adapter_config.json"
 _BASE = "base_model_name_or_path"
@@ -63,7 +65,6 @@ def name_base(adapter: Path, base: str) -> None:
     write_json(adapter / _FILE, {**config, _BASE: base})
 
 
-_HUB_TIMEOUT_S = 10.0
 # A file changed within one tick of the clock that stamps files looks unchanged.
 _SETTLED_S = 2.0
 
@@ -76,40 +77,41 @@ def digest_base(base: str | Path) -> str | None:
     Returns:
         None for a hub id that is not in the local cache while the hub cannot tell.
     """
-    folder = Path(base)
+    place = find_place(base)
+    folder = Path(place)
     if folder.is_dir():
         found = [[path.name, _digest(path)] for path in sorted(folder.glob("[!.]*"))]
         below = [digest_base(read_base(folder))] if is_adapter(folder) else []
         return digest_json([found, *below])
-    return _find_cached_commit(str(base)) or _ask_for_commit(str(base))
+    return find_commit(str(place)) or ask_for_commit(str(place))
 
 
 def find_revision(name_or_path: str | Path) -> str:
     """Return what to load of a model: the commit in the local cache, else the newest."""
     is_folder = Path(name_or_path).is_dir()
-    return (None if is_folder else _find_cached_commit(str(name_or_path))) or "main"
+    return (None if is_folder else find_commit(str(name_or_path))) or "main"
 
 
-def _find_cached_commit(hub_id: str) -> str | None:
-    from huggingface_hub import constants
-    from huggingface_hub.file_download import repo_folder_name
+def pin_base(base: str | Path, digest: str | None) -> str | Path:
+    """Return what to load for a base that a run has started from: the source with this content.
 
-    try:
-        name = repo_folder_name(repo_id=hub_id, repo_type="model")
-        reference = Path(constants.HF_HUB_CACHE) / name / "refs" / "main"
-        return reference.read_text(encoding="ascii").strip() or None
-    except (OSError, ValueError):  # not in the cache; not a name that the hub could have
-        return None
+    Args:
+        base: as a config names it.
+        digest: of its files then (``digest_base``); None: it has not started yet.
 
-
-def _ask_for_commit(hub_id: str) -> str | None:
-    import httpx2
-    import huggingface_hub
-
-    try:
-        return huggingface_hub.HfApi().model_info(hub_id, timeout=_HUB_TIMEOUT_S).sha
-    except (OSError, ValueError, httpx2.HTTPError):
-        return None
+    Raises:
+        ModelError: if no source of a name has this content any more.
+    """
+    if digest is None or str(base) not in NAMED_MODELS:
+        return find_place(base)
+    for place in list_places(str(base)):
+        if digest_base(place) == digest:
+            return place
+    raise ModelError(
+        f"the files of {base} that this run started from are not on this machine any more",
+        got=f"no source of it with the digest {digest}",
+        fix=f"bring them back ({name_ways(str(base))}), or start a new run with another --out",
+    )
 
 
 def _digest(path: Path) -> str:

@@ -37,6 +37,7 @@ from groupwise.models.quantization import (
 )
 from groupwise.models.settings import Quantization
 from groupwise.models.silence import silence_libraries
+from groupwise.models.sources import bring_base, find_cache
 from groupwise.models.trainable import list_trainable, restore_trainable
 from groupwise.models.virtual_tokens import KIND, hide_virtual_tokens, load_virtual_tokens
 
@@ -131,7 +132,7 @@ class Policy:
         """Write the model (or only its adapter) and the processor.
 
         An adapter names a base that lies on this machine by its way from ``folder``, so that both
-        can be moved together.
+        can be moved together; one in the cache of models stays where it is.
         """
         with silence_libraries():
             self.model.save_pretrained(folder)
@@ -139,7 +140,7 @@ class Policy:
         if is_adapter(folder):
             note_quantization(self.model, folder)
             base = Path(read_base(folder)).resolve()
-            if base.is_dir():
+            if base.is_dir() and not base.is_relative_to(find_cache()):
                 name_base(folder, os.path.relpath(base, folder.resolve()))
 
 
@@ -165,8 +166,9 @@ def load_policy(
     """Load a language or vision-language model through the Auto classes.
 
     Args:
-        name_or_path: a hub id (at the commit that is in the local cache, if one is), a model
-            folder, or a PEFT adapter folder (its base is loaded first and the adapter put on it).
+        name_or_path: what ``model.base`` may name (of a hub id the commit that is in the local
+            cache, if one is), or a PEFT adapter folder (its base is loaded first and the adapter
+            put on it).
         dtype: ``float32``, ``bfloat16``, ``float16`` or ``auto``.
         max_pixels: pictures are scaled down to at most this many pixels (None: as configured); not
             where a processor scales every picture to the sides of its configuration.
@@ -179,6 +181,7 @@ def load_policy(
     Raises:
         ModelError: if it cannot be found or loaded, or is an adapter and has a ``device_map``.
     """
+    name_or_path = bring_base(name_or_path)
     path = Path(name_or_path)
     if device_map is not None and is_adapter(path):
         raise ModelError(  # what lies on the disk would silently go without its part of it
@@ -244,7 +247,7 @@ def _load_adapter(name_or_path: str | Path, **named: Any) -> Policy:
     path = Path(name_or_path)
     refuse_pickled(path)
     name = read_base(path)
-    base = _load_base(name, **named)
+    base = _load_base(bring_base(name), **named)
     adapter: Any = PeftConfig.from_pretrained(str(path))
     if adapter.peft_type == KIND:
         load_virtual_tokens(base.model, base.processor, adapter.token_indices)

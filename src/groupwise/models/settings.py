@@ -29,7 +29,8 @@ class ModelSettings(Config):
     """The policy that training starts from.
 
     Attributes:
-        base: a tiny random-init model (``tiny-qwen2.5-vl``), a model folder or a hub id.
+        base: a name that ``groupwise models`` lists, a hub id, a model folder, a GGUF file, or a
+            tiny random-init model (``tiny-qwen2.5-vl``).
         dtype: of the weights in every step that loads them; float32 on a CPU, bfloat16 on a GPU.
         quantization: ``nf4``: linear layers but the output head are held in 4 bits for each weight
             in every step, and a LoRA trains on them (QLoRA; ``pip install

@@ -9,6 +9,7 @@ from transformers import PreTrainedTokenizerFast
 
 from groupwise.models.settings import TINY_MODELS
 from groupwise.models.silence import silence_libraries
+from groupwise.models.sources import find_place
 
 _SPECIAL_TOKENS = (
     "<|endoftext|>",
@@ -66,7 +67,7 @@ def find_tokenizer(
         return train_tokenizer(texts)
     try:
         with silence_libraries():
-            found = PreTrainedTokenizerFast.from_pretrained(base, local_files_only=True)
+            found = PreTrainedTokenizerFast.from_pretrained(find_place(base), local_files_only=True)
     except (OSError, ValueError):
         return None
     return found if found.chat_template else None

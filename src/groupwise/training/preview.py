@@ -3,10 +3,11 @@
 from collections.abc import Mapping
 from pathlib import Path
 
-from groupwise.core import Example, GroupwiseError
+from groupwise.core import Example, GroupwiseError, ModelError
 from groupwise.data import TokenBudget
 from groupwise.models import (
     ModelSettings,
+    bring_base,
     explain_no_quantization,
     find_local_config,
     find_num_blocks,
@@ -16,24 +17,28 @@ from groupwise.training.settings import GrpoSettings, SftSettings, TrainerSettin
 
 
 def check_base(model: ModelSettings) -> list[str]:
-    """Return a clause if the base in the section ``model`` of a config cannot be loaded so."""
-    if model.quantization is not None:
-        known = None if model.is_tiny else find_local_config(model.base)
-        if problem := explain_no_quantization(known):
-            return [f"model.quantization: {model.quantization} {problem}"]
-    if model.is_tiny or find_num_blocks(model.base, model.shape) is not None:
+    """Return clauses on why the base in the section ``model`` of a config cannot be loaded so.
+
+    What is not on this machine is brought: of a model of the hub only what describes it.
+    """
+    if model.is_tiny:
         return []
-    if Path(model.base).is_dir():
-        return [
+    problems: list[str] = []
+    if find_local_config(model.base) is None:
+        try:
+            bring_base(model.base, is_whole=False)
+        except ModelError as error:
+            if model.shape is None:
+                return [f"model.base: {error}"]
+    known = find_local_config(model.base)
+    if model.quantization is not None and (problem := explain_no_quantization(known)):
+        problems.append(f"model.quantization: {model.quantization} {problem}")
+    if known is None and Path(model.base).is_dir():
+        problems.append(
             f"model.base: {model.base} holds no whole model; "
             "where it is an adapter, take what export-model merges"
-        ]
-    if model.base.count("/") > 1:  # more than the owner and name of a hub id: a path
-        return [f"model.base: there is no folder {model.base}; make it first, or give another base"]
-    return [
-        f"model.base: {model.base} is neither a folder nor in the local cache, and "
-        "model.shape is not given; download the model or set model.shape"
-    ]
+        )
+    return problems
 
 
 def check_blocks(num_blocks: int, stages: Mapping[str, TrainerSettings]) -> list[str]:

@@ -5,7 +5,7 @@ from pathlib import Path
 
 from groupwise.core import Example, digest_file
 from groupwise.data import PICTURE_COLUMNS, digest_vqa_pictures
-from groupwise.flow import POLICY, Stage, Task
+from groupwise.flow import POLICY, Stage, Task, place_base
 from groupwise.pipeline import Preview, digest_models
 from groupwise.serving import Request
 from groupwise_recipes.demo_selection.config import DemoSelectionConfig
@@ -80,7 +80,7 @@ class DemoSelection(Task[DemoSelectionConfig]):
 
     def find_base(self, config: DemoSelectionConfig, run: Path) -> str | Path:
         """Return the answerer."""
-        return run / "answerer" / "policy" if config.model.is_tiny else config.model.base
+        return run / "answerer" / "policy" if config.model.is_tiny else place_base(config, run)
 
     def picture_columns(self, config: DemoSelectionConfig) -> Sequence[str]:
         """Return the names that the picture's column may have."""

@@ -18,7 +18,7 @@ from functools import partial
 from pathlib import Path
 
 from groupwise.core import derive_seed, make_example, read_picture
-from groupwise.flow import open_policy
+from groupwise.flow import open_policy, place_base
 from groupwise.models import keep_policy, write_tiny_policy
 from groupwise.pipeline import StepContext
 from groupwise.training import SftRow, Workspace, ask_first, is_first_process, train_sft
@@ -40,7 +40,7 @@ def find_base(config: GroupQcConfig, run: Path) -> str | Path:
     """Return the folder or hub id of the one base of both stages."""
     if config.teach is not None:
         return run / TEACH_STEP / "policy"
-    return run / "stage_b_data" / "base" if config.model.is_tiny else config.model.base
+    return run / "stage_b_data" / "base" if config.model.is_tiny else place_base(config, run)
 
 
 def run_teach(_: object, context: StepContext) -> None:

@@ -39,7 +39,7 @@ def run(out: Path, *words: str) -> tuple[str, str]:
 @pytest.mark.usefixtures("cache")
 def test_a_base_out_of_reach_is_one_sentence_and_nothing_is_written(tmp_path: Path) -> None:
     out = tmp_path / "run"
-    unknown = "model.base: some/model is neither a folder nor in the local cache, and model.shape"
+    unknown = "model.base: the model some/model is not on this machine, and the hub cannot be reach"
     gone = "model.base: it is neither a folder nor in the local cache, and the hub cannot be asked"
     assert unknown in run(out, "--dry-run")[1]
     assert unknown in run(out)[1]

