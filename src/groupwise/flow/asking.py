@@ -1,6 +1,7 @@
 """Opening a policy and asking it, always under greedy decoding."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -38,6 +39,9 @@ def check_heldout(
 ) -> Mapping[str, float]:
     """Return accuracy, the share of invalid answers and the task's own measures.
 
+    ``commonest`` is the share of the items that get the commonest answer, ``majority`` that of the
+    commonest truth.
+
     The first value is the one that a checkpoint is chosen by: the task's headline measure where it
     is measured here and more of it is better, else accuracy.
     """
@@ -49,12 +53,19 @@ def check_heldout(
         "accuracy": hits / num_items,
         "invalid": sum(one.label is None for one in found) / num_items,
         **task.measure_heldout(config, examples, texts),
+        "commonest": _count_commonest(one.label for one in found) / num_items,
+        "majority": _count_commonest(example.label for example in examples) / num_items,
         "n": num_items,
     }
     lower = [one.name for one in task.measures if not one.is_higher_better]
     is_headline = task.headline in values and task.headline not in lower
     chosen_by = task.headline if is_headline else "accuracy"
     return {chosen_by: values[chosen_by], **values}
+
+
+def _count_commonest(labels: Iterable[str | None]) -> int:
+    counts = Counter(label for label in labels if label is not None)
+    return max(counts.values(), default=0)
 
 
 def ask_policy(

@@ -14,6 +14,7 @@ _AT_ONCE = Harmless(
     "推理批大小：不影响贪心解码的答案",
 )
 _LOGGED = Harmless("what is timed or looked at: training does not see it", "计时与旁观：不影响训练")
+_GUARD = Place("what a training is stopped by: the result is the same", "训练何时停止：结果不变")
 _LAYOUT = Place(
     "how the work is spread: every step has the same prompts and completions",
     "工作如何分配：每一步的提示和采样相同",
@@ -122,6 +123,8 @@ class FlowConfig(RunConfig):
         grpo: the training on rewards.
         evaluation: how policies are asked.
         compute: what trains.
+        stop_on_alarm: end a training at an alarm that it teaches nothing: a loss that does not
+            fall, one answer to everything, rewards that never differ. It can be gone on with.
     """
 
     data: DataSettings
@@ -129,6 +132,7 @@ class FlowConfig(RunConfig):
     grpo: GrpoSettings
     evaluation: EvaluationSettings = EvaluationSettings()
     compute: ComputeSettings = ComputeSettings()
+    stop_on_alarm: Annotated[bool, _GUARD] = True
 
     @model_validator(mode="after")
     def _check_compute(self) -> Self:

@@ -1,14 +1,16 @@
 """The training stages: where a policy comes from and where the next one is kept."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from groupwise.core import derive_seed, write_json
+from groupwise.evaluation.monitor import History, advise, describe_alarm, find_stop
 from groupwise.flow.asking import check_heldout, make_ask, open_policy
 from groupwise.flow.task import Task, read_splits
 from groupwise.models import Policy, keep_policy
 from groupwise.pipeline import StepContext
 from groupwise.training import (
+    FindStop,
     Workspace,
     is_first_process,
     make_control_settings,
@@ -28,6 +30,8 @@ def run_sft(task: Task[Any], context: StepContext) -> None:
         config.sft,
         workspace=Workspace(context.folder, config.seed),
         check_heldout=_open_check(task, policy, context) if config.sft.has_looks else None,
+        # The loss may rise while rows become harder.
+        find_stop=None if config.sft.easy_first else _choose_stop(config),
     )
     _keep(trained, context)
 
@@ -62,6 +66,7 @@ def run_grpo(task: Task[Any], context: StepContext) -> None:
         config.grpo,
         workspace=Workspace(context.folder, config.seed),
         check_heldout=_open_check(task, policy, context),
+        find_stop=_choose_stop(config),
     )
     if judge is not None:
         write_json(context.folder / "judge.json", judge.report())
@@ -71,6 +76,19 @@ def run_grpo(task: Task[Any], context: StepContext) -> None:
 def _keep(policy: Policy, context: StepContext) -> None:
     if is_first_process():
         keep_policy(policy, context.folder)
+
+
+def _choose_stop(config: Any) -> FindStop | None:
+    return describe_stop if config.stop_on_alarm else None
+
+
+def describe_stop(rows: Sequence[Mapping[str, Any]], num_steps: int) -> tuple[str, str] | None:
+    """Return what is wrong with a training of so many steps, and what to do; None: go on."""
+    alarm = find_stop(History(rows), num_steps=num_steps)
+    if alarm is None:
+        return None
+    advice = f"{advise(alarm)}; --set stop_on_alarm=false goes on from here"
+    return describe_alarm(alarm), advice
 
 
 def _open_check(

@@ -1,5 +1,6 @@
 """Training: supervised fine-tuning and GRPO. The only door to TRL."""
 
+from groupwise.training.callbacks import FindStop
 from groupwise.training.grpo import train_grpo
 from groupwise.training.log import TrainingLog, begin_progress, end_progress
 from groupwise.training.objectives import (
@@ -55,6 +56,7 @@ __all__ = [
     "IGNORED",
     "ROLLOUTS",
     "SHARDING",
+    "FindStop",
     "GrpoSettings",
     "OnPolicyResult",
     "PictureAugmentation",

@@ -1,7 +1,7 @@
 """Around training steps: what trains, metric rows, progress, checkpoints, held-out checks."""
 
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Self
 
@@ -17,7 +17,7 @@ from rich.progress import (
 )
 from transformers import TrainerCallback
 
-from groupwise.core import ProgressLine, TrainingError, append_jsonl
+from groupwise.core import ProgressLine, TrainingError, append_jsonl, read_jsonl
 from groupwise.models import format_trainable, note_quantization, tabulate_trainable
 from groupwise.training.log import TrainingLog, begin_progress, end_progress
 from groupwise.training.processes import ask_first, is_first_process
@@ -27,6 +27,8 @@ from groupwise.training.workspace import mark_complete, remove_checkpoints
 
 RenameMetrics = Callable[[Mapping[str, float]], dict[str, float]]
 CheckHeldout = Callable[[], Mapping[str, float]]
+FindStop = Callable[[Sequence[Mapping[str, Any]], int], tuple[str, str] | None]
+"""Of rows and the number of all steps: what was seen and what to do, or None."""
 
 _SECONDS_BETWEEN_LINES = 15.0
 _NUM_CHECKPOINTS = 2
@@ -119,6 +121,63 @@ class HeldoutRows(TrainerCallback):
             return self.check()
         finally:
             model.train(was_training)
+
+
+def make_alarm_stop(
+    path: Path, find_stop: FindStop | None, *, at_end: bool
+) -> list[TrainerCallback]:
+    """Return what ends a training at an alarm, if anything is to; see ``AlarmStop``."""
+    return [] if find_stop is None else [AlarmStop(path, find_stop=find_stop, at_end=at_end)]
+
+
+class AlarmStop(TrainerCallback):
+    """Ends a training at an alarm, with a checkpoint that it can go on from.
+
+    It looks at every row, and raises where ``progress.json`` still is, as where a training is
+    killed. A training that goes on from there meets the same alarm before its first step.
+
+    Args:
+        path: of the rows.
+        find_stop: says what is wrong with the rows so far and what to do, or None: go on.
+        at_end: whether the last step may end in an alarm, too, as others build on what comes out.
+    """
+
+    def __init__(self, path: Path, *, find_stop: FindStop, at_end: bool) -> None:
+        self.path = path
+        self.find_stop = find_stop
+        self.at_end = at_end
+        self.alarm: tuple[str, str] | None = None
+
+    def on_train_begin(self, args, state, control, **_: Any) -> None:
+        """Look at the rows up to the checkpoint that training goes on from."""
+        if state.global_step:
+            self._look(state)
+            self._stop(state)
+
+    def on_log(self, args, state, control, logs=None, **_: Any) -> None:
+        """Ask for a checkpoint and the end where the rows raise an alarm."""
+        if logs and "loss" in logs and not control.should_training_stop:
+            self._look(state)
+            if self.alarm is not None:
+                control.should_save = control.should_training_stop = True
+
+    def on_save(self, args, state, control, **_: Any) -> None:
+        """Stop when the checkpoint is whole."""
+        PartialState().wait_for_everyone()
+        self._stop(state)
+
+    def _look(self, state: Any) -> None:
+        if self.at_end or state.global_step < state.max_steps:
+            self.alarm = ask_first(lambda: self.find_stop(read_jsonl(self.path), state.max_steps))
+
+    def _stop(self, state: Any) -> None:
+        if self.alarm is not None:
+            seen, advice = self.alarm
+            raise TrainingError(
+                f"{self.path.parent.name} was stopped at step {state.global_step} of "
+                f"{state.max_steps}: {seen}",
+                fix=advice,
+            )
 
 
 class ProgressFile(TrainerCallback):

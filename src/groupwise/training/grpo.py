@@ -21,6 +21,7 @@ from groupwise.rewards import RewardSet
 from groupwise.training.arguments import build_arguments, name_memory_settings
 from groupwise.training.callbacks import (
     CheckHeldout,
+    FindStop,
     HeldoutRows,
     MetricRows,
     ProgressFile,
@@ -28,6 +29,7 @@ from groupwise.training.callbacks import (
     TrainableTable,
     WarmupCheck,
     WholeCheckpoints,
+    make_alarm_stop,
 )
 from groupwise.training.curriculum import rank_difficulties
 from groupwise.training.grpo_rows import (
@@ -82,7 +84,7 @@ _COUNTS = (
 
 
 @silence_libraries()
-def train_grpo(
+def train_grpo(  # noqa: PLR0913 (each is given by another part of a run)
     policy: Policy,
     examples: Sequence[Example],
     rewards: RewardSet | None,
@@ -90,6 +92,7 @@ def train_grpo(
     *,
     workspace: Workspace,
     check_heldout: CheckHeldout | None = None,
+    find_stop: FindStop | None = None,
 ) -> Policy:
     """Train a policy in place on prompts and rewards; return it.
 
@@ -106,13 +109,15 @@ def train_grpo(
         workspace: where to write, and the seed of order and sampling.
         check_heldout: called every ``heldout_every_steps``, or as ``validation`` says; its values
             go to the metrics.
+        find_stop: says what is wrong with the rows so far, which ends training before its last
+            step.
 
     Raises:
         TrainingError: if there are fewer prompts than one round takes, if only some of them have
             pictures, or more than this model can be trained on, if ``easy_first`` finds no
             difficulty, if the on-policy check fails, if the learning rate warms up to the end, if
-            processes cannot share a step or go on from what others left, or if memory does not
-            suffice.
+            an alarm ends it, if processes cannot share a step or go on from what others left, or if
+            memory does not suffice.
         ModelError: if no parameter trains, or the model is inside a PEFT model.
     """
     arguments = _build_config(settings, workspace, dtype=policy.model.dtype)
@@ -162,6 +167,7 @@ def train_grpo(
             processing_class=policy.processor,
             callbacks=[
                 *_make_callbacks(workspace, looks, trackers, reward, num_epochs=num_epochs),
+                *make_alarm_stop(workspace.metrics, find_stop, at_end=False),
                 TrainableTable(model),
                 progress,
             ],

@@ -16,12 +16,14 @@ from groupwise.models import Policy, keep_adapter_dtype, prepare_trainable, sile
 from groupwise.training.arguments import build_arguments, name_memory_settings
 from groupwise.training.callbacks import (
     CheckHeldout,
+    FindStop,
     MetricRows,
     ProgressFile,
     StepProgress,
     TrainableTable,
     WarmupCheck,
     WholeCheckpoints,
+    make_alarm_stop,
 )
 from groupwise.training.curriculum import rank_difficulties
 from groupwise.training.memory.taken import MemoryFile
@@ -141,20 +143,22 @@ def train_sft(
     *,
     workspace: Workspace,
     check_heldout: CheckHeldout | None = None,
+    find_stop: FindStop | None = None,
 ) -> Policy:
     """Fine-tune a policy in place on (example, target) rows; return it.
 
     Writes ``metrics.jsonl``, ``budget.json`` and checkpoints to the workspace; if whole
     checkpoints are already there, training continues from the newest. Before it starts, stderr
     says what trains. ``check_heldout`` is called every ``heldout_every_steps``, or as
-    ``validation`` says; its values go to the metrics. Of several processes that were started for
-    this each computes its part of every batch, and the first writes.
+    ``validation`` says; its values go to the metrics. Where ``find_stop`` finds something wrong
+    with the rows so far, training ends there, be it the last step. Of several processes that were
+    started for this each computes its part of every batch, and the first writes.
 
     Raises:
         TrainingError: if there are no rows, if epochs differ in their number of rows, if
             ``easy_first`` finds no difficulty, if the warm-up of the learning rate takes all
-            steps, if processes cannot share a batch or go on from what others left, or if memory
-            does not suffice.
+            steps, if an alarm ends it, if processes cannot share a batch or go on from what others
+            left, or if memory does not suffice.
         ModelError: if no parameter trains, or the model is inside a PEFT model.
     """
     from datasets import Dataset
@@ -211,6 +215,7 @@ def train_sft(
                 ),
                 *([looks] if looks else []),
                 WholeCheckpoints(),
+                *make_alarm_stop(workspace.metrics, find_stop, at_end=True),
                 TrainableTable(model),
                 progress,
             ],

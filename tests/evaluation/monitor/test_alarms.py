@@ -11,6 +11,7 @@ from groupwise.evaluation.monitor import (
     advise,
     describe_alarm,
     find_alarms,
+    find_stop,
 )
 
 
@@ -39,6 +40,8 @@ def checks(*values: float) -> list[float | None]:
 RISING = [0.5 + 0.01 * step for step in range(20)]
 FLAT = [0.5] * 20
 FALLING_HELDOUT = checks(0.80, 0.90, 0.85, 0.70, 0.72)
+LOOKED = {"heldout_majority": checks(*[0.5] * 5), "heldout_n": checks(*[96] * 5)}
+NONE_EARNED = {"reward": [0.0] * 8}
 RAISED: dict[str, tuple[dict[str, Sequence[float | None]], dict[str, Sequence[float | None]]]] = {
     "no_gradient": (
         {"grad_norm": [0.3, 0.2, 0, 0, 0, 0, 0]},
@@ -72,9 +75,17 @@ RAISED: dict[str, tuple[dict[str, Sequence[float | None]], dict[str, Sequence[fl
         {"grad_norm": [0.1] * 10 + [2.1, 0.1]},
         {"grad_norm": [0.1] * 10 + [1.9, 0.1]},
     ),
-    "loss_not_moving": (
-        {"loss": [2.00] * 5 + [1.99] * 5},
-        {"loss": [2.00] * 5 + [1.97] * 5},
+    "loss_not_falling": (
+        {"loss": [3.23] * 10 + [3.40] * 10, "learning_rate": [0.5, *[1.0] * 19]},
+        {"loss": [3.23] * 10 + [3.10] * 10, "learning_rate": [0.5, *[1.0] * 19]},
+    ),
+    "constant_answers": (
+        {"heldout_commonest": checks(*[0.99] * 5), **LOOKED},
+        {"heldout_commonest": checks(*[0.99] * 4, 0.97), **LOOKED},
+    ),
+    "nothing_earned": (
+        {"num_groups": [8] * 8, "num_dead_groups": [8] * 8, "dead_groups": [1] * 8, **NONE_EARNED},
+        {"num_groups": [8] * 8, "num_dead_groups": [8] * 7 + [7], **NONE_EARNED},
     ),
 }
 
@@ -162,15 +173,58 @@ def test_a_jump_needs_rows_before_it_and_an_absolute_size():
     assert name_alarms(make_history(kl=[0.001] * 10 + [0.09])) == []
 
 
-def test_a_loss_that_was_low_from_the_start_need_not_move():
-    assert name_alarms(make_history(loss=[0.009] * 10)) == []
-    assert name_alarms(make_history(loss=[0.011] * 10)) == ["loss_not_moving"]
-    assert name_alarms(make_history(loss=[0.5] * 10, reward=[0.5] * 10)) == []
+def test_a_loss_that_was_low_from_the_start_need_not_fall():
+    assert name_alarms(make_history(loss=[0.69] * 20)) == []
+    assert name_alarms(make_history(loss=[0.71] * 20)) == ["loss_not_falling"]
+    assert name_alarms(make_history(loss=[3.0] * 20, reward=[0.5] * 20)) == []
+
+
+def test_a_loss_is_not_judged_while_the_rate_rises_or_before_half_of_the_steps():
+    """A slow start is none of its business: the rate has to be at its highest, and half be done."""
+    rising = make_history(loss=[3.0] * 20, learning_rate=[0.1 * step for step in range(20)])
+    assert name_alarms(rising) == []
+    flat = make_history(loss=[3.0] * 20)
+    assert [a.name for a in find_alarms(flat, num_steps=40)] == ["loss_not_falling"]
+    assert find_alarms(flat, num_steps=41) == ()
+    assert find_alarms(make_history(loss=[3.0] * 19), num_steps=19) == ()
+
+
+def test_one_answer_to_everything_is_an_alarm_early_and_the_end_from_half_of_the_steps_on():
+    history = make_history(heldout_commonest=checks(*[1.0] * 5), **LOOKED)
+    (early,), (late,) = find_alarms(history, num_steps=41), find_alarms(history, num_steps=40)
+    assert (early.name, early.level) == ("constant_answers", "warning")
+    assert (late.name, late.level) == ("constant_answers", "error")
+    assert find_stop(history, num_steps=41) is None
+    assert find_stop(history, num_steps=40) == late
+
+
+@pytest.mark.parametrize("changed", [{"heldout_majority": 0.91}, {"heldout_n": 19}])
+def test_one_answer_is_no_fault_where_it_is_nearly_always_right_or_little_was_asked(
+    changed: dict[str, float],
+):
+    looked = {**LOOKED, **{name: checks(*[value] * 5) for name, value in changed.items()}}
+    assert name_alarms(make_history(heldout_commonest=checks(*[1.0] * 5), **looked)) == []
+
+
+@pytest.mark.parametrize(
+    ("num_groups", "reward", "stops"), [(60, 0.0, True), (59, 0.0, False), (60, 1.0, False)]
+)
+def test_groups_that_never_differ_stop_a_training_unless_all_is_earned_or_they_are_few(
+    num_groups: int, reward: float, stops: bool
+):
+    history = make_history(num_groups=[num_groups], num_dead_groups=[num_groups], reward=[reward])
+    assert (find_stop(history, num_steps=1000) is not None) == stops
+
+
+def test_what_a_solved_training_raises_does_not_stop_it():
+    history = make_history(dead_groups=[1.0] * 30, grad_norm=[0.0] * 30, reward=[1.0] * 30)
+    assert name_alarms(history) == ["no_gradient", "all_groups_dead"]
+    assert find_stop(history, num_steps=30) is None
 
 
 def test_too_few_rows_raise_nothing():
     for name, (raising, _) in RAISED.items():
-        if name not in ("reward_up_heldout_down", "kl_jump", "grad_spike"):
+        if name not in ("reward_up_heldout_down", "kl_jump", "grad_spike", "nothing_earned"):
             assert name_alarms(make_history(**{k: v[-4:] for k, v in raising.items()})) == []
 
 

@@ -3,7 +3,13 @@
 The command line and the report show what this package reads; neither computes an alarm.
 """
 
-from groupwise.evaluation.monitor.alarms import Alarm, AlarmName, AlarmSettings, find_alarms
+from groupwise.evaluation.monitor.alarms import (
+    Alarm,
+    AlarmName,
+    AlarmSettings,
+    find_alarms,
+    find_stop,
+)
 from groupwise.evaluation.monitor.history import Facts, History, Series, Tally
 from groupwise.evaluation.monitor.memory import ProcessMemory
 from groupwise.evaluation.monitor.state import (
@@ -40,6 +46,7 @@ __all__ = [
     "describe_alarm",
     "describe_value",
     "find_alarms",
+    "find_stop",
     "is_share",
     "state_alarm",
     "title_series",

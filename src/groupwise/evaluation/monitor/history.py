@@ -26,7 +26,7 @@ _ORDER = (
     "step_s",
 )
 _HIDDEN = (
-    *("step", "epoch", "skipped_rows"),
+    *("step", "epoch", "skipped_rows", "heldout/n", "heldout/majority"),
     *("num_groups", "num_dead_groups", "num_skipped_rows"),
     *("num_refills", "num_dead_refills", "num_filled_groups", "num_refill_tokens"),
 )
@@ -146,7 +146,7 @@ class History:
             for key in self._points
             if key not in _HIDDEN and not (key.startswith("reward/") and key.endswith("_std"))
         ]
-        return [self.read(key) for key in sorted(keys, key=_rank_key) if key != "heldout/n"]
+        return [self.read(key) for key in sorted(keys, key=_rank_key)]
 
     def list_parts(self) -> list[str]:
         """Return the names of the parts of the reward (``reward/NAME``), sorted."""

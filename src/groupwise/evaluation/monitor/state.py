@@ -183,12 +183,14 @@ class RunReader:
             left_s = None
             if step.phase == "running" and progress is not None and row_time is not None:
                 left_s = estimate_left(progress, history.last_step, row_time=row_time, now=now)
+            num_steps = None if progress is None else progress["num_steps"]
+            judge = _read_object(folder / "judge.json")
             yield TrainingState(
                 step=step.name,
                 phase=step.phase,
                 history=history,
-                alarms=find_alarms(history, judge=_read_object(folder / "judge.json")),
-                num_steps=None if progress is None else progress["num_steps"],
+                alarms=find_alarms(history, judge=judge, num_steps=num_steps),
+                num_steps=num_steps,
                 left_s=left_s,
                 row_age_s=None if row_time is None else (now - row_time).total_seconds(),
                 num_damaged=num_damaged,

@@ -16,6 +16,7 @@ _SHARES = (
     "mean_token_accuracy",
     "heldout/accuracy",
     "heldout/invalid",
+    "heldout/commonest",
 )
 
 
