@@ -1,4 +1,6 @@
+import json
 import math
+import shutil
 from dataclasses import replace
 
 import pytest
@@ -108,30 +110,43 @@ def test_another_end_token_of_the_model_ends_a_completion(text, text_examples, m
     assert (ended.token_ids, ended.finish_reason) == ((first,), "stop")
 
 
+@pytest.fixture(scope="module")
+def wishful(taught_text_folder, tmp_path_factory):
+    """The policy of ``text`` in a folder that wants much of generation."""
+    folder = tmp_path_factory.mktemp("wishful") / "base"
+    shutil.copytree(taught_text_folder, folder)
+    file = folder / "generation_config.json"
+    common = load_policy(taught_text_folder).tokenizer("yes no a b")["input_ids"]
+    wishes = {
+        **{"do_sample": True, "temperature": 0.01, "top_k": 2, "top_p": 0.1, "min_p": 0.99},
+        **{"repetition_penalty": 1.5, "no_repeat_ngram_size": 1, "typical_p": 0.01},
+        **{"max_new_tokens": 3, "min_new_tokens": 2, "num_beams": 3},
+        **{"bad_words_ids": [[one] for one in common], "suppress_tokens": common},
+        **{"begin_suppress_tokens": common, "forced_bos_token_id": 7, "forced_eos_token_id": 7},
+    }
+    file.write_text(json.dumps({**json.loads(file.read_text()), **wishes}))
+    return load_policy(folder)
+
+
 @pytest.mark.parametrize("temperature", [0.0, 2.0])
-@pytest.mark.parametrize(
-    "wanted",
-    [
-        {"do_sample": True, "temperature": 0.01, "top_k": 1, "top_p": 0.1},
-        {"repetition_penalty": 50.0},
-        {"min_p": 0.99},
-        {"typical_p": 0.01},
-        {"no_repeat_ngram_size": 1},
-        {"num_beams": 3},
-        {"min_new_tokens": 8, "max_length": 3},
-    ],
-    ids=lambda wanted: next(iter(wanted)),
-)
-def test_what_a_model_folder_wants_of_sampling_is_not_used(
-    text, text_examples, monkeypatch, wanted, temperature
+def test_what_a_model_folder_wants_of_generation_is_not_used(
+    text, wishful, text_examples, temperature
 ):
-    sampling = Sampling(temperature=temperature, max_new_tokens=8)
-    torch.manual_seed(3)
-    plain = LocalEngine(text).generate(text_examples, sampling=sampling)
-    for name, value in wanted.items():
-        monkeypatch.setattr(text.model.generation_config, name, value)
-    torch.manual_seed(3)
-    assert LocalEngine(text).generate(text_examples, sampling=sampling) == plain
+    sampling = Sampling(temperature=temperature, max_new_tokens=8, seed=3)
+    answers = [
+        LocalEngine(policy).generate(text_examples, sampling=sampling) for policy in (text, wishful)
+    ]
+    assert answers[0] == answers[1]
+
+
+def test_neither_training_nor_a_saved_policy_finds_what_its_base_wanted(text, wishful, tmp_path):
+    """TRL, plain Transformers and vLLM read what is not said to them from the model."""
+    wishful.save(tmp_path)
+    wanted = text.model.generation_config
+    saved = type(wanted).from_pretrained(tmp_path)
+    assert wishful.model.generation_config.to_diff_dict() == wanted.to_diff_dict()
+    assert saved.to_diff_dict() == wanted.to_diff_dict()
+    assert wishful.end_token_ids == text.end_token_ids
 
 
 def test_top_k_min_p_and_the_seed_shape_the_draws(text, text_examples):

@@ -138,7 +138,7 @@ class LocalEngine:
             seeds = [derive_seed(sampling.seed, id_) for id_ in ids]
             keys = [(seed, number) for seed in seeds for number in range(num_completions)]
             given["custom_generate"] = draw_by_row(keys)
-        settings = _neutralise(self.policy.model.generation_config) | _write_draws(sampling) | given
+        settings = _write_draws(sampling) | given
         with unplanned_attention():
             output = self.policy.model.generate(**inputs, **settings)
         rows = output[:, inputs["input_ids"].shape[1] :].tolist()
@@ -187,19 +187,6 @@ def _penalise_repetition(
     num_padded = (inputs["attention_mask"] == 0).sum(-1).repeat_interleave(num_completions)
     penalty = RepetitionPenaltyLogitsProcessor(sampling.repetition_penalty, num_padded)
     return LogitsProcessorList([penalty])
-
-
-def _neutralise(folder: Any) -> dict[str, Any]:
-    """Return what takes back all that a model folder wants of generation, but its tokens.
-
-    ``generate`` fills what is not given from the folder: a top_k of 20 here, a min_p there.
-    """
-    defaults = folder._get_default_generation_params()
-    return {
-        name: defaults.get(name)
-        for name, value in folder.to_dict().items()
-        if value is not None and not name.endswith(("_token_id", "_version")) and name[0] != "_"
-    }
 
 
 def _write_draws(sampling: Sampling) -> dict[str, Any]:

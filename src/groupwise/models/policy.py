@@ -14,6 +14,7 @@ from transformers import (
     AutoConfig,
     AutoModelForCausalLM,
     AutoModelForImageTextToText,
+    GenerationConfig,
     PreTrainedTokenizerBase,
 )
 
@@ -233,12 +234,24 @@ def _load_base(
         device_map=place,
         **(name_loading(quantization, config, dtype=dtype) if quantization else {}),
     )
+    model.generation_config = _keep_tokens(model.generation_config)
     compute_alike(model)
     project_patches_fast(model)
     processor = load_processor(
         name_or_path, model_type=config.model_type, has_vision=has_vision, max_pixels=max_pixels
     )
     return Policy(model.eval(), processor, has_vision)
+
+
+def _keep_tokens(given: GenerationConfig) -> GenerationConfig:
+    """Return a folder's wishes for generation without all but its tokens.
+
+    ``generate`` fills what it is not given from them (a repetition penalty here, a forced token
+    there), so that training would sample from another policy than it scores, and greedy answers
+    would not be the model's own. What is saved later wants nothing either.
+    """
+    names = ("bos_token_id", "eos_token_id", "pad_token_id")
+    return GenerationConfig(**{name: getattr(given, name) for name in names})
 
 
 def _load_adapter(name_or_path: str | Path, **named: Any) -> Policy:
