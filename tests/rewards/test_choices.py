@@ -42,6 +42,8 @@ def score(text: str, label: str | None = "B", **fields: object) -> Score:
         "(B) The Hague",
         "B: The Hague",
         "Answer: B. The Hague",
+        "“B”",
+        "答案：“B”。",
     ],
 )
 def test_the_right_letter_earns_all(text: str) -> None:

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 
 from groupwise.core import ConfigError, RewardError, load_config
-from groupwise.rewards import LabelParser, Parsed
+from groupwise.rewards import ChoiceParser, LabelParser, Parsed, read_leniently
 
 ENGLISH = LabelParser(labels=("on-task", "off-task"))
 CHINESE = LabelParser(labels=("通过", "不通过"))
@@ -71,7 +71,8 @@ mixtures = st.one_of(
 SPACES = " \t\u00a0\u3000"
 STOPS = (".", "\u3002", "\uff0e")
 ENDS = (*STOPS, "!", "\uff01")
-QUOTES = {q: q for q in "\"'`"} | dict.fromkeys("“‘「『", "”’」』")
+CLOSINGS = "”’」』)）]】"
+QUOTES = {q: q for q in "\"'`"} | dict.fromkeys("“‘「『(（[【", CLOSINGS)
 COLONS = (":", "\uff1a")
 COMMAS = (",", "\uff0c")
 
@@ -90,13 +91,24 @@ def read_plainly(text: str) -> str | None:
             return None
         rest = before
     rest = drop_end(rest)
-    lead = next((n for n in ("classification", "分类") if plain.startswith(n)), None)
-    if lead:
-        rest = rest[len(lead) :].lstrip(SPACES)
-        if not rest.startswith(COLONS):
-            return None
-        rest = rest[1:].lstrip()
-    return read_label(peel_marks(rest))
+    return read_label(peel_marks(peel_lead(rest)))
+
+
+def peel_lead(text: str) -> str:
+    """Take off what introduces an answer; without it, or with half of it, nothing."""
+    plain = "".join(c.lower() if c.isascii() else c for c in text)
+    for lead in ("classification", "分类", "answer", "答案"):
+        rest = text[len(lead) :].lstrip(SPACES)
+        if plain.startswith(lead) and rest.startswith(COLONS):
+            return rest[1:].lstrip()
+    says = rf"(?:the[{SPACES}]+)?answer[{SPACES}]+is(?P<space>[{SPACES}]*)|答案[是为]"
+    said = re.match(says, plain)
+    if not said:
+        return text
+    rest = text[said.end() :].lstrip(SPACES)
+    if rest.startswith(COLONS):
+        return rest[1:].lstrip()
+    return text if said["space"] == "" else rest
 
 
 def drop_end(text: str) -> str:
@@ -166,6 +178,10 @@ def read_label(text: str) -> str | None:
 @example("on-task.Confidence: .5")
 @example("ｏn-task")
 @example("on-task\n置信度：．５")
+@example("The answer is (on-task).")
+@example("the answer ison-task")
+@example("答案是：【off-task】")
+@example("Answer on-task")
 @example("分类：off-task confidence: 0.5 置信度：1")
 def test_nothing_but_exactly_one_english_label_is_a_class(text: str) -> None:
     expected = read_plainly(text)
@@ -252,6 +268,11 @@ def test_a_label_in_the_description_makes_it_invalid(
         ("ｏｎ－ｔａｓｋ", "on-task", None, ""),
         ("Ｏｎ　ＴＡＳＫ！", "on-task", None, ""),
         ("分类：on-task，置信度：８０％。", "on-task", 0.8, "分类："),
+        ("Answer: on-task", "on-task", None, "Answer: "),
+        ("The answer is off-task.", "off-task", None, "The answer is "),
+        ("答案是：on-task。", "on-task", None, "答案是："),
+        ("(on-task)", "on-task", None, ""),
+        ("（on-task）。", "on-task", None, ""),
         (
             "ｃｌａｓｓｉｆｉｃａｔｉｏｎ：on-task",
             "on-task",
@@ -276,6 +297,10 @@ def test_answers(text: str, label: str, confidence: float | None, prefix: str) -
         ("task", "no label"),
         ("on-tasks", "no label"),
         ("not on-task", "other text around the label on-task"),
+        ("Answer: not on-task", "other text around the label on-task"),
+        ("答案不是on-task", "other text around the label on-task"),
+        ("Answer:", "no label"),
+        ("on-task\nBecause it is.", "other text around the label on-task"),
         ("on-task, I think", "other text around the label on-task"),
         ("**on-task", "other text around the label on-task"),
         ("on-task*", "other text around the label on-task"),
@@ -423,3 +448,40 @@ def test_a_parser_in_a_config_is_refused_in_one_sentence() -> None:
 def test_what_would_not_be_read_back_is_not_written(label: str, said: tuple[str, ...]) -> None:
     with pytest.raises(RewardError):
         DESCRIBING.write(label, said)
+
+
+SENTIMENT = LabelParser(labels=("positive", "négative"))
+
+
+def test_accents_may_be_written_in_two_ways():
+    assert SENTIMENT.parse("ne\u0301gative").label == "négative"
+    assert LabelParser(labels=("positive", "ne\u0301gative")).parse("NÉGATIVE").label is not None
+
+
+@pytest.mark.parametrize(
+    ("text", "label"),
+    [
+        ("positive\nThe text praises the food.", "positive"),
+        ("The text praises the food.\nAnswer: positive", "positive"),
+        ("I would say that this review is positive, since the food is praised.", "positive"),
+        ("这条评论是“positive”，因为", "positive"),
+        ("This is a ne\u0301gative review", "négative"),
+        ("positive négative", None),
+        ("positive\nnégative", None),
+        ("positive or négative?", None),
+        ("not positive", None),
+        ("It isn’t positive.", None),
+        ("anything but positive", None),
+        ("不是positive", None),
+        ("This question is a classic example of a", None),
+        ("", None),
+    ],
+)
+def test_an_untrained_model_is_read_by_what_it_means(text: str, label: str | None):
+    assert read_leniently(SENTIMENT, text) == label
+
+
+def test_a_letter_among_words_is_no_choice():
+    options = ChoiceParser(num_options=4)
+    assert read_leniently(options, "A reason is that B") is None
+    assert read_leniently(options, "D。\nBecause of a rule") == "D"

@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,9 @@ from groupwise.flow.task import Task
 from groupwise.inference import LocalEngine, Sampling, time_answers
 from groupwise.models import Policy, load_policy
 from groupwise.pipeline import StepContext
-from groupwise.rewards import Parsed
+from groupwise.rewards import Parsed, read_leniently
+
+LENIENT = "prompt_lenient"
 
 
 def open_policy(config: Any, name: str | Path) -> Policy:
@@ -105,6 +108,39 @@ def ask_policy(
         for example, text, answer, share, latency_s, own in zip(
             examples, texts, answers, shares, latencies, scores, strict=True
         )
+    ]
+
+
+def read_again(
+    task: Task[Any],
+    policy: Policy,
+    examples: Sequence[Example],
+    asked: Sequence[Prediction],
+    config: Any,
+) -> list[Prediction]:
+    """Return an untrained policy's predictions, as well as it can be understood.
+
+    Nobody has taught it the form of an answer: it says the label that its text names, and where
+    that names none, or several, the label that it finds likeliest. Nothing for open answers.
+    """
+    parser = task.parser(config)
+    if not parser.labels:
+        return []
+    bare = [Parsed(None, "not answered yet")] * len(examples)
+    shares = share_labels(policy, examples, bare, labels=parser.labels, config=config)
+    return [
+        replace(
+            one,
+            policy=LENIENT,
+            predicted=read_leniently(parser, one.text, example)
+            or max(share, key=share.__getitem__),
+            reason="",
+            probabilities=share,
+            latency_s=None,
+            scores={},
+        )
+        for example, one, share in zip(examples, asked, shares, strict=True)
+        if share is not None
     ]
 
 

@@ -31,7 +31,7 @@ from groupwise.evaluation import (
     write_predictions,
     write_report,
 )
-from groupwise.flow.asking import ask_policy, draw_items, open_policy
+from groupwise.flow.asking import ask_policy, draw_items, open_policy, read_again
 from groupwise.flow.calibrating import calibrate_policies, make_calibration_sections
 from groupwise.flow.finished import BASE
 from groupwise.flow.task import Task, read_splits
@@ -77,7 +77,10 @@ def run_baselines(task: Task[Any], context: StepContext) -> None:
     test = draw_items(splits["test"], config)
     found = task.predict_baselines(config, context, splits["train"], test)
     policy = open_policy(config, task.find_base(config, context.run))
-    found += ask_policy(task, policy, test, context, name="prompt")
+    asked = ask_policy(task, policy, test, context, name="prompt")
+    found += asked
+    if task.reads_prompting:
+        found += read_again(task, policy, test, asked, config)
     write_predictions(context.folder / "predictions.jsonl", found)
 
 

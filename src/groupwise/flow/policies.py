@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from groupwise.core import read_json
 from groupwise.evaluation import RunPolicy
+from groupwise.flow.asking import LENIENT
 from groupwise.pipeline import StepContext
 
 if TYPE_CHECKING:
@@ -32,6 +33,16 @@ def list_usual_policies(task: "Task[Any]", context: StepContext) -> list[RunPoli
         kind="prompted",
         weights=_place(task.find_base(context.config, context.run), context.run),
     )
+    lenient = replace(
+        prompted,
+        name=LENIENT,
+        title="Prompting, read leniently",
+        title_zh="提示（未训练，宽松读取）",
+        note="before any training; the one label its answer names, else the one it finds likeliest",
+        note_zh="任何训练之前；取其回答中唯一提到的标签，没有则取它认为最可能的标签",
+        weights=None,
+    )
+    has_lenient = task.reads_prompting and bool(task.parser(context.config).labels)
     taught = "warmup" if (context.run / task.data_stage / "warmup.jsonl").is_file() else "train"
     trained = [
         _train("sft", "SFT warm-up", "SFT 预热", taught),
@@ -42,6 +53,7 @@ def list_usual_policies(task: "Task[Any]", context: StepContext) -> list[RunPoli
     return [
         *task.baselines,
         prompted,
+        *([lenient] if has_lenient else []),
         *(
             replace(
                 _tell_selection(one, context.run),

@@ -115,6 +115,8 @@ class Task(Generic[C]):
         read: field with the words that were read in an example's pictures and stand in its prompt,
             for the joint baseline; None: there is none.
         worded: columns of a row whose words may become synonyms: variants of people's corrections.
+        reads_prompting: whether the untrained policy's answers are read leniently, too, where they
+            are labels (``prompt_lenient``).
         looks_back: whether a tiny base that is built here starts with heads that look at the
             tokens before (see ``write_tiny_policy``).
         has_screens: whether a row to be answered is a picture and a text ``task``, which ``serve``
@@ -139,6 +141,7 @@ class Task(Generic[C]):
     concepts: ClassVar[tuple[str, str] | None] = None
     read: ClassVar[str | None] = None
     worded: ClassVar[Sequence[str]] = ()
+    reads_prompting: ClassVar[bool] = False
     looks_back: ClassVar[bool] = False
     has_screens: ClassVar[bool] = False
 

@@ -22,7 +22,7 @@ from groupwise.rewards.functions import FunctionReward, digest_functions, split_
 from groupwise.rewards.json_parser import JsonParser
 from groupwise.rewards.judged import Judged
 from groupwise.rewards.label_match import AnswerFormat, HumanOverride, LabelMatch
-from groupwise.rewards.labels import LabelParser
+from groupwise.rewards.labels import LabelParser, read_leniently
 from groupwise.rewards.math_equality import MathEquality, MathParser, NumberParser
 from groupwise.rewards.parser import AnswerParser, NearMisses, OpenParser, Parsed, Parser
 from groupwise.rewards.reward import (
@@ -90,6 +90,7 @@ __all__ = [
     "digest_functions",
     "normalize_text",
     "normalize_vqa_answer",
+    "read_leniently",
     "render_reward_audit",
     "split_function",
     "split_tokens",

@@ -5,7 +5,7 @@ Grammar of the answer (in Unicode's NFKC form; case does not count)::
     answer  = [("answer" | "the answer is" | "答案" | "答案是" | "选" ...) [":"]] choices ["."]
     choices = letter {("," | ";" | "/" | "、" | "and" | "和" | " ") letter}
             | letter ("." | ")" | ":") text of that option
-    letter  = A, B, ... also in brackets or stars; none stands there twice
+    letter  = A, B, ... also in brackets, quotation marks or stars; none stands there twice
 """
 
 import re
@@ -24,10 +24,10 @@ from groupwise.rewards.text import normalize_text
 
 _LEAD = re.compile(
     r"\s*(?:(?:(?:the )?(?:correct )?(?:answer|option|choice)(?: is)?"
-    r"|(?:正确)?答案(?:是|为|选)?|选项?|我选)\s*:?\s*(?=[(*\[A-Za-z]))?",
+    r"|(?:正确)?答案(?:是|为|选)?|选项?|我选)\s*:?\s*(?=[(*\[\"“「【A-Za-z]))?",
     re.IGNORECASE,
 )
-_LETTER = r"(?:\*\*)?[(\[]?([A-Za-z])[)\]]?(?:\*\*)?"
+_LETTER = r"(?:\*\*)?[(\[\"“「【]?([A-Za-z])[)\]\"”」】]?(?:\*\*)?"
 _BETWEEN = r"(?:\s*[,;/、]\s*|\s+and\s+|\s*和\s*|\s+)"
 _CHOICES = re.compile(rf"{_LETTER}(?:{_BETWEEN}{_LETTER})*[.。]?", re.IGNORECASE)
 _WITH_TEXT = re.compile(rf"{_LETTER}(?:\s*[.):、]\s*|\s+)(\S.*)", re.DOTALL)

@@ -5,21 +5,25 @@ here knows what the labels mean or pays for them.
 
 Grammar of the stripped text (``describe`` names the keys of an optional description)::
 
-    answer         = [description] [("Classification" | "分类") ":"] marked ["." | "!"] [confidence]
-    marked         = label, or in stars (1 to 3 on each side), in quotation marks, or in both
+    answer         = [description] [lead] marked ["." | "!"] [confidence]
+    lead           = ("Classification" | "分类" | "Answer" | "答案") ":"
+                     | (["The"] "answer is" | "答案是" | "答案为") [":"]
+    marked         = label, or in stars (1 to 3 on each side), in quotation marks or brackets, or in
+                     both
     description    = KEY ":" words "." ...      every key, in order
     words          = 1 to 60 characters without ".", ":" or a line break; no label in them
     confidence     = [","] ("Confidence" | "置信度") ":" (0 to 1 | 0 to 100 "%") ["."]
                      on the same or the next line
 
-Case and width do not count (``Ａ级`` is ``A级``). Where a label has a hyphen or a space, a hyphen
-(also a Unicode one) with or without spaces, or spaces, may stand.
+Case and width do not count (``Ａ级`` is ``A级``), nor whether accents are composed. Where a label
+has a hyphen or a space, a hyphen (also a Unicode one) with or without spaces, or spaces, may stand.
 Formatting is no part of an answer: stars go outside of quotation marks (``"``, ``'``, a backtick,
-“”, ‘’, 「」, 『』), a stop or exclamation mark may stand inside of either, and what is opened must
-be closed.
+“”, ‘’, 「」, 『』) or brackets (``()``, ``[]``, （）, 【】), a stop or exclamation mark may stand
+inside of either, and what is opened must be closed.
 """
 
 import re
+import unicodedata
 from collections.abc import Sequence
 from functools import lru_cache
 from typing import Literal, Self
@@ -27,7 +31,7 @@ from typing import Literal, Self
 from pydantic import Field, model_validator
 
 from groupwise.core import Example, RewardError
-from groupwise.rewards.parser import AnswerParser, Parsed
+from groupwise.rewards.parser import AnswerParser, Parsed, Parser
 from groupwise.rewards.reward import Reward
 
 MAX_WORDS_LENGTH = 60
@@ -40,10 +44,10 @@ _STOP = r"[.\u3002\uff0e]"
 _END = r"[.\u3002\uff0e!\uff01]"
 _OPENING = (
     r"(?P<marks>(?P<stars>\*{1,3})?"
-    r"(?:(?P<quote>[\"'`])|(?P<bracket>[\u201c\u2018\u300c\u300e]))?)"
+    r"(?:(?P<quote>[\"'`])|(?P<bracket>[\u201c\u2018\u300c\u300e(\[\uff08\u3010]))?)"
 )
 _CLOSING = (
-    rf"(?(quote){_END}?(?P=quote))(?(bracket){_END}?[\u201d\u2019\u300d\u300f])"
+    rf"(?(quote){_END}?(?P=quote))(?(bracket){_END}?[\u201d\u2019\u300d\u300f)\]\uff09\u3011])"
     rf"(?(stars){_END}?(?P=stars))"
 )
 _MARKS = "*\"'`\u201c\u201d\u2018\u2019\u300c\u300d\u300e\u300f!\uff01"
@@ -113,6 +117,7 @@ class LabelParser(AnswerParser):
 
     def _read(self, text: str, example: Example | None) -> Parsed:
         del example
+        text = _compose(text)
         stripped = text.strip()
         for describe in dict.fromkeys((self.describe, ())):
             for label in self.labels:
@@ -165,7 +170,10 @@ def _check_name(kind: str, name: str) -> None:
 @lru_cache(maxsize=256)
 def _compile_answer(label: str, describe: tuple[str, ...]) -> re.Pattern[str]:
     description = "".join(rf"{_spell(key)}{_SPACE}*{_COLON}{_WORDS}{_STOP}\s*" for key in describe)
-    lead = rf"(?:(?:{_spell('classification')}|分类){_SPACE}*{_COLON}\s*)?"
+    titles = f"{_spell('classification')}|分类|{_spell('answer')}|答案"
+    says = rf"(?:{_spell('the')}{_SPACE}+)?{_spell('answer')}{_SPACE}+{_spell('is')}"
+    colon = rf"{_SPACE}*{_COLON}\s*"
+    lead = rf"(?:(?:{titles}){colon}|{says}(?:{colon}|{_SPACE}+)|答案[是为](?:{colon}|{_SPACE}*))?"
     answer = rf"{_OPENING}{_spell(label)}{_CLOSING}{_END}?"
     confidence = rf"(?:{_spell('confidence')}|置信度){_SPACE}*{_COLON}{_SPACE}*{_CONFIDENCE}"
     return re.compile(rf"{description}{lead}{answer}(?:{_BEFORE_CONFIDENCE}{confidence})?")
@@ -174,7 +182,7 @@ def _compile_answer(label: str, describe: tuple[str, ...]) -> re.Pattern[str]:
 @lru_cache(maxsize=256)
 def _spell(name: str) -> str:
     """Return a pattern for the spellings of a name: any case and width, any separator it has."""
-    words = re.split(_SEPARATOR, name)
+    words = re.split(_SEPARATOR, _compose(name))
     return _SEPARATOR.join("".join(map(_spell_letter, word)) for word in words)
 
 
@@ -188,7 +196,43 @@ def _spell_letter(letter: str) -> str:
 
 def _fold(name: str) -> str:
     """Return what counts of a name: neither width nor case."""
-    return name.translate(_NARROW).lower()
+    return _compose(name).translate(_NARROW).lower()
+
+
+def _compose(text: str) -> str:
+    """Return a text with composed accents; signs that only look like letters stay what they are."""
+    if unicodedata.is_normalized("NFC", text):
+        return text
+    has_signs = any(not unicodedata.is_normalized("NFC", letter) for letter in text)
+    return text if has_signs else unicodedata.normalize("NFC", text)
+
+
+_DENIED = re.compile(
+    r"\b(?:not|no|none|never|neither|nor|cannot|without|but|unlike)\b|n['\u2019]t\b|[不没非未无别]",
+    re.IGNORECASE,
+)
+
+
+def read_leniently(parser: Parser, text: str, example: Example | None = None) -> str | None:
+    """Return the one label that an answer of an untrained model names, or None.
+
+    It is the answer of the only label among the text's lines, or the only label that is named in a
+    text that denies nothing. Nothing is paid by it: a policy would learn to write around answers.
+    """
+    lines = [found.label for line in text.splitlines() if (found := parser.parse(line, example))]
+    answered = {label for label in lines if label is not None}
+    if len(answered) > 1:
+        return None
+    if answered:
+        return answered.pop()
+    if not isinstance(parser, LabelParser):
+        return None
+    composed = _compose(text)
+    named = set(_find_labels(composed, parser.labels))
+    if len(named) != 1:
+        return None
+    label = named.pop()
+    return None if _DENIED.search(re.sub(_spell(label), "", composed)) else label
 
 
 def _find_problem(words: str, labels: tuple[str, ...]) -> str:

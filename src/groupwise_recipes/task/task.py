@@ -34,6 +34,7 @@ class OwnTask(Task[TaskConfig]):
     """A user's own rows and rewards."""
 
     config_type = TaskConfig
+    reads_prompting: ClassVar = True
     parts: ClassVar = {
         "data": Part("data answer", f"groupwise.data.tables {_OWN}.rows"),
         "parser": Part("answer", "groupwise.rewards"),

@@ -217,6 +217,7 @@ def test_the_whole_way_of_a_task_of_ones_own(make: Make, server: FaultyServer):
         "text_only",
         "joint",
         "prompt",
+        "prompt_lenient",
         "sft",
         "sft_control",
         "grpo",
