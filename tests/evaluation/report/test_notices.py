@@ -12,13 +12,16 @@ from groupwise.evaluation import (
     Metric,
     Policies,
     Prediction,
+    compare_pairs,
     compute_metrics,
+    read_predictions,
+    write_comparisons,
     write_metrics,
     write_policies,
     write_predictions,
 )
-from groupwise.evaluation.page import Statement, Words
-from groupwise.evaluation.report import build_report
+from groupwise.evaluation.page import LANGUAGES, Language, Statement, Words
+from groupwise.evaluation.report import build_report, render_html
 
 LABELS = ("on-task", "off-task")
 Run = Callable[..., Path]
@@ -144,6 +147,30 @@ def test_policy_not_above_a_blind_baseline(make_run: Run) -> None:
     truths = [LABELS[n % 2] for n in range(120)]
     found = list_notices(make_run({"text_only": truths[:100] + half[100:], "grpo": half}))
     assert any("GRPO is not clearly above the best baseline" in text for _, text in found)
+
+
+@pytest.mark.parametrize("language", LANGUAGES)
+@pytest.mark.parametrize("why", ["right", "at the baseline", "alike", "worse than its start"])
+def test_only_a_policy_that_is_shown_to_be_of_use_is_offered_and_coloured(
+    why: str, language: Language, make_run: Run
+) -> None:
+    truths: list[str | None] = [LABELS[n % 2] for n in range(120)]
+    same: list[str | None] = ["on-task"] * 120
+    worse = [LABELS[0] if n % 3 == 0 else truth for n, truth in enumerate(truths)]
+    given = {
+        "right": {"majority": same, "sft": worse, "grpo": truths},
+        "at the baseline": {"majority": worse, "sft": same, "grpo": worse},
+        "alike": {"majority": same, "sft": truths, "grpo": same},
+        "worse than its start": {"majority": same, "sft": truths, "grpo": worse},
+    }[why]
+    run = make_run(given)
+    write_json(run / "evaluate/verbs.json", ["serve", "export-model"])
+    items = read_predictions(run / "evaluate/predictions.jsonl")
+    write_comparisons(run / "evaluate/comparisons.json", compare_pairs(items, [("sft", "grpo")]))
+    html = render_html(build_report(run), language=language)
+    assert ("groupwise serve" in html) == (why == "right")
+    assert ("export-model" in html) == (why == "right")
+    assert ('class="tile card first good"' in html) == (why == "right")
 
 
 def test_text_that_gives_the_answer_away(make_run: Run) -> None:

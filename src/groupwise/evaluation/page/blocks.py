@@ -94,11 +94,13 @@ class Tile:
         value: the number as it is shown.
         text: what it is.
         note: its interval and size, or the like; may be empty.
+        is_good: coloured so: never for a number that chance may have given.
     """
 
     value: str
     text: str
     note: str = ""
+    is_good: bool = False
 
 
 @dataclass(frozen=True, slots=True)

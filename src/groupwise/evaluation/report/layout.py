@@ -14,6 +14,7 @@ from groupwise.evaluation.report.origin import show_data, show_next, show_settin
 from groupwise.evaluation.report.results import show_accuracy, show_comparisons, show_slices
 from groupwise.evaluation.report.sections import Section, make_tile
 from groupwise.evaluation.report.training import show_training
+from groupwise.evaluation.report.worth import is_shown_useful
 
 NAME = "report"
 _MAX_TILES = 3
@@ -55,19 +56,21 @@ def lay_out(report: Report, language: Language = "en") -> page.Page:
     """Return the page of a run."""
     words = Words(language, policies=report.files.policies)
     findings = words.say_all(report.findings)
+    heading, others = _list_sections(report, words)
     parts = (
-        *_list_sections(report, words),
+        *heading,
         show_accuracy(report, words),
         show_comparisons(report, words),
         show_training(report.files, words),
         *show_slices(report, words),
+        *others,
         show_answers(report, words),
         *show_changes(report, words),
         show_mistakes(report, words),
         *show_prompt(report, words),
         show_data(report.files, words),
         show_settings(report.files.manifest, words),
-        *show_next(report.files, words),
+        *show_next(report, words),
     )
     absent = report.files.absent
     return page.Page(
@@ -116,7 +119,8 @@ def _list_tiles(report: Report, words: Words) -> Iterator[page.Tile]:
         yield from section.tiles
     last = list(report.main)[-1]
     text = words.label("accuracy_of", policy=words.title_policy(last), split=report.split)
-    yield make_tile(report.main[last]["accuracy"], text)
+    tile = make_tile(report.main[last]["accuracy"], text)
+    yield replace(tile, is_good=is_shown_useful(report))
     mine = [
         one
         for one in report.files.comparisons
@@ -132,10 +136,14 @@ def _choose_sections(report: Report, words: Words) -> list[Section]:
     return [one for one in report.files.sections if one.is_for(words.language)]
 
 
-def _list_sections(report: Report, words: Words) -> Iterator[Part]:
+def _list_sections(report: Report, words: Words) -> tuple[list[Part], list[Part]]:
+    """Return the sections that head the page, as they have tiles, and the others."""
+    parts: tuple[list[Part], list[Part]] = [], []
     for number, section in enumerate(_choose_sections(report, words), start=1):
         text = (page.Paragraph(section.text),) if section.text else ()
         tables: tuple[Block, ...] = section.tables
         if len(tables) > 1:
             tables = (page.Fold(words.label("num_tables", num=len(tables)), tables),)
-        yield Part(f"section-{number}", section.title, (*text, *tables))
+        part = Part(f"section-{number}", section.title, (*text, *tables))
+        parts[0 if section.tiles else 1].append(part)
+    return parts

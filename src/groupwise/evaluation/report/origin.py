@@ -7,7 +7,9 @@ from typing import Any
 from groupwise.core import flatten_settings
 from groupwise.evaluation import page
 from groupwise.evaluation.page import Block, Part, Words, numbers
+from groupwise.evaluation.report.content import Report
 from groupwise.evaluation.report.files import RunFiles
+from groupwise.evaluation.report.worth import find_doubt
 
 Record = Mapping[str, Any]
 _NEXT = {
@@ -55,14 +57,24 @@ def _show_finding(one: Record, words: Words) -> tuple[page.Cell, ...]:
     return name, page.Cell(one["message"]), page.Cell(str(one.get("count", page.DASH)))
 
 
-def show_next(files: RunFiles, words: Words) -> tuple[Part, ...]:
-    """Return the commands to go on with, as far as they exist for the run's recipe."""
+def show_next(report: Report, words: Words) -> tuple[Part, ...]:
+    """Return the commands to go on with, as far as they exist for the run's recipe.
+
+    A policy that is not shown to be of use is not offered for use.
+    """
+    files = report.files
     name = files.folder.resolve().name
     run = shlex.quote(name if not name.startswith("-") else f"./{name}")
     lines = [line.format(run=run) for verb, line in _NEXT.items() if verb in files.verbs]
     if not lines:
         return ()
-    blocks = (page.Paragraph(words.label("next_lead")), page.Verbatim("\n".join(lines)))
+    blocks: tuple[Block, ...]
+    if doubt := find_doubt(report):
+        policy = words.title_policy(list(report.main)[-1])
+        said = page.Paragraph(words.label("next_doubt", policy=policy, why=words.say(doubt)), "")
+        blocks = said, page.Bullets(words.labels("next_mistakes", "next_rows", "next_teach"))
+    else:
+        blocks = page.Paragraph(words.label("next_lead")), page.Verbatim("\n".join(lines))
     return (Part("next", words.label("next"), blocks),)
 
 
