@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, Literal, Protocol, TypeVar
 
 from groupwise.core import (
+    Completion,
     Config,
     ConfigError,
     Example,
@@ -107,8 +108,9 @@ class Task(Generic[C]):
         things: what is asked about, a plural for progress lines.
         slices: fields that measures are told by, where every item has them and they have 20 values
             or less.
-        measures: of the recipe's own, beside those of every recipe.
-        headline: the measure that heads the report; empty: accuracy.
+        measures: of the recipe's own, beside those of every recipe, whatever a config says.
+        headline: the measure that checkpoints are chosen by and that a finished run says first;
+            empty: accuracy, or the first of ``list_measures`` where answers have no reference.
         baselines: what the policies of ``predict_baselines`` are.
         concepts: fields that tell what the picture of a training example shows and what its text
             is about, for the joint baseline; None: nothing tells.
@@ -265,6 +267,23 @@ class Task(Generic[C]):
 
     # What is measured.
 
+    def list_measures(self, config: C) -> Sequence[Measure]:
+        """Return the measures of the recipe's own; the first one leads where there is no label."""
+        return self.measures
+
+    def list_compared(self, config: C) -> Sequence[str]:
+        """Return the names of measures by which policies are compared beside the headline."""
+        return ()
+
+    def score_answers(
+        self, config: C, examples: Sequence[Example], answers: Sequence[Completion]
+    ) -> Sequence[Mapping[str, float]]:
+        """Return each answer's own measures that need nothing but the answer, in [0, 1].
+
+        What cannot be scored is left out.
+        """
+        return [{} for _ in examples]
+
     def choose_heldout(self, config: C, examples: Sequence[Example]) -> Sequence[Example]:
         """Return the validation items behind the held-out curve of GRPO."""
         settings: Any = config  # a FlowConfig, as the usual stages need
@@ -285,7 +304,7 @@ class Task(Generic[C]):
         pairs = list(zip(examples, texts, strict=True))
         found = [parser.parse(text, example) for example, text in pairs]
         are_right = [
-            one.label is not None and parser.measure(*pair) == 1.0
+            None not in (one.label, pair[0].label) and parser.measure(*pair) == 1.0
             for one, pair in zip(found, pairs, strict=True)
         ]
         return [

@@ -1,19 +1,22 @@
 """What is the recipe's own: rows of any table, asked, read and rewarded as a config says."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, ClassVar
 
-from groupwise.core import Example, Finding, Message
+from groupwise.core import Completion, Example, Finding, Message
 from groupwise.data import DropLog, ask_about_row, digest_table
-from groupwise.flow import Estimate, Part, Task
+from groupwise.evaluation import Measure, Prediction
+from groupwise.flow import Estimate, Part, Stage, Task
 from groupwise.pipeline import StepContext, digest_models
 from groupwise.rewards import Parser, RewardCase, RewardSet, digest_functions, split_function
 from groupwise.serving import Request
-from groupwise_recipes.task.config import TaskConfig
+from groupwise_recipes.task.config import TaskConfig, show_name
 from groupwise_recipes.task.judging import Judges, digest_prompts, list_judged, open_judges
-from groupwise_recipes.task.rewards import make_case, make_rewards, show_name
+from groupwise_recipes.task.measuring import list_measures, pays_measurably, score_answers
+from groupwise_recipes.task.rewards import make_case, make_rewards
 from groupwise_recipes.task.rows import (
     list_targets,
     load_rows,
@@ -38,7 +41,7 @@ class OwnTask(Task[TaskConfig]):
     parts: ClassVar = {
         "data": Part("data answer", f"groupwise.data.tables {_OWN}.rows"),
         "parser": Part("answer", "groupwise.rewards"),
-        "measures": Part("answer"),
+        "measures": Part("answer measures data.columns.answer", f"{_OWN}.measuring"),
         "rewards": Part("answer rewards", _REWARDS),
     }
 
@@ -50,13 +53,26 @@ class OwnTask(Task[TaskConfig]):
             for key in ("model", "tokenizer")
         }
         rows = {"data.columns": digest_table(config.data)}
-        return {**rows, **self.reward_inputs(config), **digest_models(models)}
+        return {
+            **rows,
+            **self.reward_inputs(config),
+            **_digest_files("measures", config.measures),
+            **digest_models(models),
+        }
 
     def reward_inputs(self, config: TaskConfig) -> Mapping[str, str]:
         """Return digests of the reward functions and of the prompts of judges by name."""
-        files = {name: split_function(name)[0] for name in config.rewards if ":" in name}
-        functions = {f"rewards.{name}": digest_functions(file) for name, file in files.items()}
-        return {**functions, **digest_prompts(config)}
+        return {**_digest_files("rewards", config.rewards), **digest_prompts(config)}
+
+    def stages(self, config: TaskConfig) -> list[Stage]:
+        """Return the usual stages; those that look at answers read what scores them."""
+        paid = " rewards" if pays_measurably(config) else ""
+        return [
+            replace(one, parts=(*one.parts, "measures"), reads=f"{one.reads}{paid}")
+            if "parser" in one.parts and one.name != "prepare"
+            else one
+            for one in super().stages(config)
+        ]
 
     def prepare(self, config: TaskConfig, folder: Path) -> None:
         """Split the rows."""
@@ -90,6 +106,32 @@ class OwnTask(Task[TaskConfig]):
         """Return the weights by the names that reports show."""
         return {show_name(name): part.weight for name, part in config.rewards.items()}
 
+    def list_measures(self, config: TaskConfig) -> Sequence[Measure]:
+        """Return the user's measures and, where rows have no reference, what the rewards pay."""
+        return list_measures(config)
+
+    def list_compared(self, config: TaskConfig) -> Sequence[str]:
+        """Return all of them."""
+        return [one.name for one in list_measures(config)]
+
+    def score_answers(
+        self, config: TaskConfig, examples: Sequence[Example], answers: Sequence[Completion]
+    ) -> Sequence[Mapping[str, float]]:
+        """Return the values of the measures."""
+        return score_answers(config, examples, answers)
+
+    def predict_baselines(
+        self,
+        config: TaskConfig,
+        context: StepContext,
+        train: Sequence[Example],
+        test: Sequence[Example],
+    ) -> list[Prediction]:
+        """Return the usual baselines, which know answers by a reference alone."""
+        if not config.has_reference:
+            return []
+        return super().predict_baselines(config, context, train, test)
+
     def picture_columns(self, config: TaskConfig) -> Sequence[str]:
         """Return those of the rows."""
         return config.data.columns.pictures
@@ -122,13 +164,19 @@ class OwnTask(Task[TaskConfig]):
         return Estimate(
             num_prompts=len(train),
             num_sft_rows=sum(example.id in taught for example in train),
-            rows=[(e, taught.get(e.id) or write(str(e.label))) for e in train],
+            rows=[(e, taught.get(e.id) or (write(e.label) if e.label else "")) for e in train],
             sources=loaded.sources,
             facts=[
                 *(("warning", finding.message) for finding in loaded.findings),
                 ("rows", f"{num_used:,} of {loaded.num_rows:,} used{dropped}"),
             ],
         )
+
+
+def _digest_files(section: str, names: Iterable[str]) -> dict[str, str]:
+    """Return the digests of functions' files by the path of the setting that names them."""
+    files = {name: split_function(name)[0] for name in names if ":" in name}
+    return {f"{section}.{name}": digest_functions(file) for name, file in files.items()}
 
 
 TASK = OwnTask()

@@ -66,7 +66,7 @@ def lay_out(report: Report, language: Language = "en") -> page.Page:
         *others,
         show_answers(report, words),
         *show_changes(report, words),
-        show_mistakes(report, words),
+        *show_mistakes(report, words),
         *show_prompt(report, words),
         show_data(report.files, words),
         show_settings(report.files.manifest, words),
@@ -118,13 +118,15 @@ def _list_tiles(report: Report, words: Words) -> Iterator[page.Tile]:
     for section in _choose_sections(report, words):
         yield from section.tiles
     last = list(report.main)[-1]
-    text = words.label("accuracy_of", policy=words.title_policy(last), split=report.split)
-    tile = make_tile(report.main[last]["accuracy"], text)
+    headline = report.files.headline
+    named = {"policy": words.title_policy(last), "split": report.split}
+    text = words.label("measure_of", measure=words.name_measure(headline), **named)
+    tile = make_tile(report.main[last][headline.name], text)
     yield replace(tile, is_good=is_shown_useful(report))
     mine = [
         one
         for one in report.files.comparisons
-        if (one.measure, one.split, one.policy_b) == ("accuracy", report.split, last)
+        if (one.measure, one.split, one.policy_b) == (headline.name, report.split, last)
     ]
     for one in mine[:_MAX_TILES]:
         text = words.label("points_against", policy=words.title_policy(one.policy_a))
