@@ -84,6 +84,7 @@ def run_baselines(task: Task[Any], context: StepContext) -> None:
     found += asked
     if task.reads_prompting:
         found += read_again(task, policy, test, asked, config)
+    found += task.ask_rivals(config, context, policy, {**splits, "test": test})
     write_predictions(context.folder / "predictions.jsonl", found)
 
 

@@ -34,11 +34,13 @@ if TYPE_CHECKING:
     from groupwise.evaluation import Measure, Metric, Prediction, RunPolicy, Section
     from groupwise.flow.finished import FinishedRun
     from groupwise.flow.stages import Stage
+    from groupwise.models import Policy
     from groupwise.training import RowsOfEpoch
 
 C = TypeVar("C", bound=RunConfig)
 
 PartName = Literal["data", "audit", "parser", "warmup", "rewards", "measures"]
+Splits = Mapping[str, Sequence[Example]]
 Ask = Callable[[Sequence[Example]], Sequence[str]]
 """Returns a policy's greedy answers to questions."""
 
@@ -339,6 +341,19 @@ class Task(Generic[C]):
             found += predict_picture_only(train, test, **told)
         seen: Any = {"concepts": self.concepts, "read": self.read}
         return found + predict_joint(train, test, **seen, **told)
+
+    def ask_rivals(
+        self, config: C, context: StepContext, policy: Policy, splits: Splits
+    ) -> list[Prediction]:
+        """Return what the base reaches on ``splits["test"]`` by other means than one prompt.
+
+        Args:
+            config: view.
+            context: of the step.
+            policy: the base.
+            splits: the examples of ``train`` and ``test``.
+        """
+        return []
 
     def probe(
         self, config: C, ask: Ask, examples: Sequence[Example], texts: Sequence[str]

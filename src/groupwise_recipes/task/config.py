@@ -10,7 +10,7 @@ from pydantic import Discriminator, Field, Tag, ValidationInfo, field_validator,
 from groupwise.core import Config, describe_unknown, read_config
 from groupwise.data import TableSettings
 from groupwise.evaluation.measures import REWARD, Measure, is_builtin
-from groupwise.flow import DataSettings, FlowConfig
+from groupwise.flow import DataSettings, FlowConfig, RivalSettings
 from groupwise.judge_calibration import JudgeConfig
 from groupwise.rewards import AnswerSettings, RewardKind, TextParser
 from groupwise.training import GrpoSettings, SftSettings
@@ -145,6 +145,8 @@ class TaskConfig(FlowConfig):
             answer at all), ``token_f1`` (share of the words), ``file.py:function``, or any name
             for a judge (``kind: judge``); a number is a weight. ``correct`` and ``token_f1`` need
             ``data.columns.answer``.
+        rivals: what GRPO is measured against by the same rewards; not given, the usual ones without
+            ``data.columns.answer``, and none with it.
         measures: functions of a file (``file.py:function``) that score held-out answers. Without
             ``data.columns.answer`` the first one heads the report and chooses checkpoints; where
             none is given the weighted reward does, and the reward functions stand beside it.
@@ -159,6 +161,7 @@ class TaskConfig(FlowConfig):
     answer: AnswerSettings = TextParser()
     rewards: Mapping[str, _Part] = {"correct": RewardPart()}
     measures: Mapping[str, MeasurePart] = {}
+    rivals: RivalSettings | None = None
     sft: SftSettings | None = None
     grpo: GrpoSettings = GrpoSettings()
 
@@ -179,6 +182,7 @@ class TaskConfig(FlowConfig):
         given = cast("Mapping[str, Any]", values)
         return {
             **({"sft": {}} if is_taught else {}),
+            **({"rivals": {}} if is_free else {}),
             **given,
             "grpo": {"max_new_tokens": tokens, **_find(given, "grpo")},
         }

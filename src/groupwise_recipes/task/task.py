@@ -8,8 +8,21 @@ from typing import TYPE_CHECKING, ClassVar
 
 from groupwise.core import Completion, Example, Finding, Message
 from groupwise.data import DropLog, ask_about_row, digest_table
-from groupwise.evaluation import Measure, Prediction
-from groupwise.flow import Estimate, Part, Stage, Task
+from groupwise.evaluation import Measure, Metric, Prediction, RunPolicy, Section
+from groupwise.flow import (
+    LOOKS,
+    Estimate,
+    Part,
+    PartName,
+    Splits,
+    Stage,
+    Task,
+    ask_best_of,
+    ask_with_demonstrations,
+    insert_rivals,
+    list_rivals,
+    tell_rivals,
+)
 from groupwise.pipeline import StepContext, digest_models
 from groupwise.rewards import Parser, RewardCase, RewardSet, digest_functions, split_function
 from groupwise.serving import Request
@@ -27,6 +40,7 @@ from groupwise_recipes.task.rows import (
 )
 
 if TYPE_CHECKING:
+    from groupwise.models import Policy
     from groupwise.training import RowsOfEpoch
 
 _OWN = "groupwise_recipes.task"
@@ -65,14 +79,62 @@ class OwnTask(Task[TaskConfig]):
         return {**_digest_files("rewards", config.rewards), **digest_prompts(config)}
 
     def stages(self, config: TaskConfig) -> list[Stage]:
-        """Return the usual stages; those that look at answers read what scores them."""
+        """Return the usual stages and rivals; those that look at answers read what scores them.
+
+        Without references there is no control on labels.
+        """
+        stages = super().stages(config)
+        if not config.has_reference:
+            uses = {one.name: one.uses.replace(" sft_control", "") for one in stages}
+            stages = [
+                replace(one, uses=uses[one.name]) for one in stages if one.name != "sft_control"
+            ]
+        more: dict[str, tuple[PartName, ...]] = {"baselines": (), "evaluate": ()}
+        reads = "rivals"
+        if config.rivals is not None:
+            stages = insert_rivals(config.rivals, stages, LOOKS)
+            more["baselines"] = ("rewards",)
+            reads = "rivals grpo.temperature grpo.top_p"
         paid = " rewards" if pays_measurably(config) else ""
         return [
-            replace(one, parts=(*one.parts, "measures"), reads=f"{one.reads}{paid}")
+            replace(
+                one,
+                parts=(*one.parts, "measures", *more.get(one.name, ())),
+                reads=f"{one.reads}{paid} {reads if one.name in more else ''}",
+            )
             if "parser" in one.parts and one.name != "prepare"
             else one
-            for one in super().stages(config)
+            for one in stages
         ]
+
+    def policies(self, context: StepContext) -> Sequence[RunPolicy]:
+        """Return the usual policies and the rivals."""
+        usual, settings = super().policies(context), context.config.rivals
+        return usual if settings is None else list_rivals(settings, usual, context)
+
+    def ask_rivals(
+        self, config: TaskConfig, context: StepContext, policy: "Policy", splits: Splits
+    ) -> list[Prediction]:
+        """Return what demonstrations and the best of several samples reach."""
+        settings, (train, test) = config.rivals, (splits["train"], splits["test"])
+        found: list[Prediction] = []
+        if settings is not None and (num := settings.demonstrations):
+            found += ask_with_demonstrations(self, policy, train, test, context, num=num)
+        if settings is not None and (num := settings.best_of):
+            found += ask_best_of(self, policy, test, context, num=num)
+        return found
+
+    def describe(
+        self,
+        config: TaskConfig,
+        context: StepContext,
+        predictions: Sequence[Prediction],
+        metrics: Sequence[Metric],
+    ) -> Sequence[Section]:
+        """Return which rivals were not run."""
+        if config.rivals is None:
+            return ()
+        return tell_rivals(config.rivals, self.policies(context))
 
     def prepare(self, config: TaskConfig, folder: Path) -> None:
         """Split the rows."""

@@ -5,6 +5,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from groupwise.evaluation import page
+from groupwise.evaluation.measures import ACCURACY
 from groupwise.evaluation.page import Block, Language, Part, Words, numbers
 from groupwise.evaluation.report.answers import show_answers
 from groupwise.evaluation.report.changes import show_changes
@@ -56,8 +57,10 @@ def lay_out(report: Report, language: Language = "en") -> page.Page:
     """Return the page of a run."""
     words = Words(language, policies=report.files.policies)
     findings = words.say_all(report.findings)
+    changes, is_scored = show_changes(report, words), report.files.headline is not ACCURACY
     heading, others = _list_sections(report, words)
     parts = (
+        *(changes if is_scored else ()),
         *heading,
         show_accuracy(report, words),
         show_comparisons(report, words),
@@ -65,7 +68,7 @@ def lay_out(report: Report, language: Language = "en") -> page.Page:
         *show_slices(report, words),
         *others,
         show_answers(report, words),
-        *show_changes(report, words),
+        *(() if is_scored else changes),
         *show_mistakes(report, words),
         *show_prompt(report, words),
         show_data(report.files, words),
