@@ -58,7 +58,7 @@ def check_heldout(
     """Return the task's own measures, the share of invalid answers and, with labels, accuracy.
 
     ``commonest`` is the share of the items that get the commonest answer, ``majority`` that of the
-    commonest truth.
+    commonest truth, where there are truths.
 
     The first value is the one that a checkpoint is chosen by: the task's headline measure where it
     is measured here and more of it is better, else accuracy, else the first of the task's own.
@@ -75,12 +75,12 @@ def check_heldout(
         "invalid": sum(one.label is None for one in found) / num_items,
         **task.measure_heldout(config, examples, texts),
         "commonest": _count_commonest(one.label for one in found) / num_items,
-        "majority": _count_commonest(example.label for example in examples) / num_items,
         "n": num_items,
     }
     if any(example.label is not None for example in examples):
         right = [a.label == b.label for a, b in zip(found, examples, strict=True)]
         values["accuracy"] = sum(right) / num_items
+        values["majority"] = _count_commonest(one.label for one in examples) / num_items
     preferred = (task.headline, "accuracy", *(one.name for one in own))
     lower = [one.name for one in own if not one.is_higher_better]
     chosen_by = next((n for n in preferred if n in values and n not in lower), None)

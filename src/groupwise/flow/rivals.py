@@ -260,13 +260,13 @@ def ask_with_demonstrations(
     )
 
     def answer(examples: Sequence[Example], **named: Any) -> list[Completion]:
-        asked = [_show_before(example, shown) for example in examples]
+        asked = [show_before(example, shown) for example in examples]
         return answer_greedily(policy, config, asked, **named)
 
     return ask_policy(task, policy, test, context, name=DEMONSTRATIONS, answer=answer)
 
 
-def _show_before(example: Example, shown: Sequence[Drawn]) -> Example:
+def show_before(example: Example, shown: Sequence[Drawn]) -> Example:
     """Return a question behind solved ones, each a turn of the user's and its answer."""
     turns = [
         turn

@@ -12,17 +12,28 @@ from groupwise.core import (
     Completion,
     Message,
     RewardError,
+    Score,
     load_config,
     make_example,
     read_json,
     read_jsonl,
     write_jsonl,
 )
-from groupwise.evaluation import read_comparisons, read_headline, read_metrics, read_predictions
+from groupwise.data import read_examples
+from groupwise.evaluation import (
+    read_comparisons,
+    read_headline,
+    read_metrics,
+    read_policies,
+    read_predictions,
+)
+from groupwise.flow import RivalSettings, tell_rivals
+from groupwise.flow.rivals import Drawn, show_before
 from groupwise.pipeline import run_recipe
 from groupwise_recipes.task.config import TaskConfig
 from groupwise_recipes.task.measuring import list_measures, score_answers
 from groupwise_recipes.task.recipe import recipe
+from groupwise_recipes.task.task import TASK as TASK_RECIPE
 
 CHECKS = """
 def near(example, completion):
@@ -112,6 +123,64 @@ def test_a_task_without_answers_runs_and_its_first_measure_heads_everything(fold
     )
     assert answered.exit_code == 0, answered.output
     assert len(read_jsonl(folder / "a.jsonl")) == 40
+
+
+def test_the_rivals_have_the_same_rewards_and_grpos_samples(folder: Path):
+    rivals = {"best_of": 3, "demonstrations": 2, "rejection_sampling": True}
+    config = load(folder, measures=MEASURES, rivals=rivals)
+    run = folder / "run"
+    run_recipe(recipe, config, out=run)
+    policies = read_policies(run)
+    names = ["prompt", "demonstrations", "best_of", "rejection", "grpo"]
+    assert [one.name for one in policies.listed] == names
+    drawn = {name: policies.find(name).budget["num_samples"] for name in ("rejection", "grpo")}
+    assert drawn["rejection"] == drawn["grpo"] == 8
+    assert f"of {drawn['grpo']} samples, as many as GRPO drew" in policies.find("rejection").note
+    assert "3 times the work at answer time" in policies.find("best_of").note
+    compared = read_comparisons(run / "evaluate" / "comparisons.json")
+    against = {one.policy_a for one in compared if one.measure == "exact"}
+    assert against == {*names} - {"grpo"}
+    found = {metric.name: metric.value for metric in read_metrics(run / "evaluate/metrics.json")}
+    assert found["best_of/reward"] >= found["prompt/reward"]
+    shown = read_jsonl(run / "baselines" / "demonstrations.jsonl")
+    train = {example.id for example in read_examples(run / "prepare" / "train.jsonl")}
+    assert len(shown) == 2
+    assert {row["id"] for row in shown} <= train
+    assert "Rivals that were not run" not in (run / "report.md").read_text(encoding="utf-8")
+
+
+def test_the_best_of_several_samples_is_the_first_that_earns_most():
+    answers = [Completion(text) for text in "abcd"]
+    scores = [Score(None), Score(0.5), Score(1.0), Score(1.0)]
+    drawn = Drawn(ask(3), answers, scores)
+    assert drawn.best.text == "c"
+    assert drawn.values == [-1.0, 0.5, 1.0, 1.0]
+
+
+def test_demonstrations_stand_as_turns_behind_the_system_and_before_the_question():
+    system = Message("system", "Be short.")
+    asked = make_example([system, Message("user", "4 words")], cluster="4")
+    other = make_example([system, Message("user", "3 words")], cluster="3")
+    shown = [Drawn(other, [Completion("one two three")], [Score(1.0)])]
+    told = [(turn.role, turn.text) for turn in show_before(asked, shown).prompt]
+    assert told == [
+        ("system", "Be short."),
+        ("user", "3 words"),
+        ("assistant", "one two three"),
+        ("user", "4 words"),
+    ]
+    assert show_before(asked, shown).id == asked.id
+
+
+def test_the_report_says_which_rivals_were_not_run(folder: Path):
+    off = {"best_of": 0, "demonstrations": 0, "rejection_sampling": False}
+    config = load(folder, rivals=off)
+    assert "rejection" not in {stage.name for stage in TASK_RECIPE.stages(config)}
+    english, chinese = tell_rivals(RivalSettings(**off), ())
+    assert "rivals.best_of" in english.text
+    assert "rivals.rejection_sampling: true" in english.text
+    assert "rivals.demonstrations" in chinese.text
+    assert tell_rivals(RivalSettings(rejection_sampling=True), ()) == []
 
 
 def test_without_measures_the_weighted_reward_heads_and_its_parts_stand_beside(folder: Path):

@@ -206,7 +206,8 @@ def _check_dead_groups(history: History, settings: AlarmSettings) -> Iterator[Al
 
 def _check_heldout(history: History, settings: AlarmSettings) -> Iterator[Alarm]:
     """The last two held-out checks lie below the best one while the reward has risen since."""
-    for name in settings.heldout_measures:
+    chosen_by = history.heldout.key.removeprefix("heldout/")
+    for name in dict.fromkeys((*settings.heldout_measures, chosen_by)):
         heldout = history.read(f"heldout/{name}")
         if len(heldout) < 3:
             continue
@@ -318,7 +319,7 @@ def _check_constant(history: History, settings: AlarmSettings) -> Iterator[Alarm
     """One answer to everything that is asked, while the truths differ."""
     share, truth = history.read("heldout/commonest"), history.read("heldout/majority")
     last = share.values[-settings.constant_looks :]
-    if len(last) < settings.constant_looks or min(last) < settings.constant_share:
+    if not truth or len(last) < settings.constant_looks or min(last) < settings.constant_share:
         return
     if truth.values[-1] > settings.constant_truth:
         return

@@ -107,13 +107,16 @@ def _draw(series: Series, title: str, color: str, *, has_marks: bool = False) ->
 
 
 def _plot_reward(name: str, log: History, words: Words) -> Iterator[page.Plot]:
-    reward, heldout = log.read("reward"), log.read(HELDOUT)
+    reward, heldout = log.read("reward"), log.heldout
     lines = [_draw(reward, words.label("mean_reward"), _color(name, words))] if reward else []
     caption = page.explain_smoothing(len(reward), words)
     if heldout:
+        is_accuracy = heldout.key == HELDOUT
         title = words.label("heldout_accuracy")
+        title = title if is_accuracy else title_series(heldout.key, words.language)
         lines.append(_draw(heldout, title, page.pick_color(1), has_marks=True))
-        caption = f"{caption} {words.label('diamonds')}"
+        diamonds = words.label("diamonds" if is_accuracy else "diamonds_of", measure=title)
+        caption = f"{caption} {diamonds}"
     if lines:
         title = words.label("learning_curve", policy=words.title_policy(name))
         file = page.name_file("learning-curve", name)
