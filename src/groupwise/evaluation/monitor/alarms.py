@@ -83,8 +83,9 @@ class AlarmSettings(Config):
         collapsed_share: greatest share of batches (the series ``reward/collapsed``, where a recipe
             has one) in which one answer may be the commonest for all kinds of questions.
         dead_share: groups count as all dead from this share on.
-        loss_fall: the loss of supervised training has to fall by this share of its start. Rows of
-            160 short answers at a loss of 3.2 that taught nothing scatter by it.
+        loss_fall: the loss of supervised training has to fall by this share of its start. Measured
+            on SmolLM2-135M with answers of one word: 3.17 nats, in a row of 160 answers known to
+            2.2 %; at 1e-5 a LoRA went from 3.23 to 3.40 in 38 steps, at 2e-4 from there to 0.52.
         loss_floor: a loss that begins below this many nats may stay: a token then has more than
             half of the probability, and what is left may be noise in the labels.
         constant_looks: held-out looks in a row at which one answer is given to nearly everything.
