@@ -13,6 +13,7 @@ from groupwise.cli.run import (
     Debug,
     Out,
     RecipeName,
+    Sample,
     Settings,
     choose_folder,
     choose_recipe,
@@ -84,15 +85,16 @@ def rewards(
     config: ConfigName = None,
     settings: Settings = None,
     out: Out = None,
+    sample: Sample = 0,
     debug: Debug = False,
 ) -> None:
-    """Audit what a recipe's rewards pay for, without a model; exit 1 if the audit has errors."""
+    """Audit what a recipe's rewards pay for; exit 1 if the audit has errors."""
     found, config = choose_recipe(recipe, config, settings or [])
     if found.rewards is None:
         raise ConfigError(f"the recipe {found.name} has no rewards that can be audited")
     resolved = resolve_config(found, config, settings or [])
     folder = out or choose_folder(found, config)
-    _run_until(AUDIT_REWARDS, found, resolved, folder)
+    _run_until(AUDIT_REWARDS, found, resolved, folder, num_sampled=sample)
     path = folder / AUDIT_REWARDS / "audit.json"
     _print_reward_audit(read_json(path, dict))
     typer.echo(f"written: {path}")
@@ -161,7 +163,9 @@ def _print_baselines(recipe: Recipe[Any], config: Config, folder: Path) -> None:
     typer.echo("cross-validated within the training clusters; the test split was not looked at")
 
 
-def _run_until(step: str, recipe: Recipe[Any], config: Config, folder: Path) -> None:
+def _run_until(
+    step: str, recipe: Recipe[Any], config: Config, folder: Path, *, num_sampled: int = 0
+) -> None:
     """Run up to an audit; that it stops the run is no failure of the audit itself."""
     reached: list[str] = []
 
@@ -175,6 +179,7 @@ def _run_until(step: str, recipe: Recipe[Any], config: Config, folder: Path) -> 
             config,
             out=folder,
             until=step,
+            num_sampled=num_sampled,
             report_progress=note_progress,
             say=say_of_step,
         )
@@ -206,8 +211,9 @@ def _print_reward_audit(audit: dict[str, Any]) -> None:
         console.print(f"\n{finding['level']} {finding['name']}: {finding['message']}")
         for place in finding["where"][:_MAX_SHOWN]:
             console.print(f"  {place}")
+    console.print(f"\nthis is audit:{audit['digest']}")
     levels = [finding["level"] for finding in audit["findings"]]
     console.print(
-        f"\n{levels.count('error')} error(s), {levels.count('warning')} warning(s); "
+        f"{levels.count('error')} error(s), {levels.count('warning')} warning(s); "
         f"{audit['num_scored']} answers to {audit['num_examples']} examples were scored"
     )

@@ -19,9 +19,7 @@ def new(
     kind: Annotated[
         str,
         typer.Option(
-            "--kind",
-            help="labels, choice, number, text, json, code or pictures: what answers are; checker: "
-            "code alone says what is good.",
+            "--kind", help="labels, choice, number, text, json, code or pictures: what answers are."
         ),
     ] = "labels",
 ) -> None:

@@ -45,6 +45,16 @@ Out = Annotated[
         "--out", metavar="DIR", help="Run folder.", show_default="runs/<recipe>-<config name>"
     ),
 ]
+Sample = Annotated[
+    int,
+    typer.Option(
+        "--sample",
+        metavar="N",
+        min=0,
+        help="Let the reward audit look at so many answers of the base; says how long it takes.",
+        show_default="none",
+    ),
+]
 Debug = Annotated[bool, typer.Option("--debug", help="Show tracebacks of all errors.")]
 
 
@@ -65,9 +75,11 @@ def run(
         typer.Option(
             "--accept",
             metavar="FINDING",
-            help="Train although the reward audit finds this; the report says so. Repeatable.",
+            help="Train although the reward audit finds this; the report says so. Repeatable. "
+            "audit: all that the audit in the run folder has shown; audit:DIGEST: an audit.",
         ),
     ] = None,
+    sample: Sample = 0,
     share_with: Annotated[
         Path | None,
         typer.Option(
@@ -88,7 +100,14 @@ def run(
     siblings = None if share_with is None else Siblings(share_with)
     if dry_run:
         preview = check_recipe(
-            found, resolved, out=folder, is_resume=resume, until=until, accepted=accept or []
+            found,
+            resolved,
+            out=folder,
+            is_resume=resume,
+            until=until,
+            accepted=accept or [],
+            num_sampled=sample,
+            say=say,
         )
         print_preview(preview)
         return
@@ -104,6 +123,7 @@ def run(
             is_resume=resume,
             until=until,
             accepted=accept or [],
+            num_sampled=sample,
             siblings=siblings,
             report_progress=print_progress,
             say=say_of_step,

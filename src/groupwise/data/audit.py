@@ -26,6 +26,7 @@ from groupwise.data.lengths import LengthSummary, TokenBudget, check_lengths, me
 
 UNBALANCED_SHARE = 0.8
 MANY_DROPPED_SHARE = 0.01
+NO_LABEL = "(none)"
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +37,7 @@ class SplitSummary:
         num_examples: rows.
         num_clusters: different clusters.
         num_pictures: pictures with different bytes.
-        labels: rows by label; ``(none)`` for rows without one.
+        labels: rows by label; ``NO_LABEL`` for rows without one.
         cluster_sizes: smallest, median and largest number of rows of a cluster.
         num_one_label_clusters: clusters of at least two rows that all have the same label.
         lengths: prompt lengths, or None if they were not counted.
@@ -216,7 +217,7 @@ def _summarise(examples: Sequence[Example], lengths: LengthSummary | None) -> Sp
     for example in examples:
         clusters[example.cluster].append(example.label)
     sizes = sorted(len(labels) for labels in clusters.values())
-    labels = Counter(example.label or "(none)" for example in examples)
+    labels = Counter(example.label or NO_LABEL for example in examples)
     return SplitSummary(
         num_examples=len(examples),
         num_clusters=len(clusters),

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from groupwise.core import Example, Finding, read_json, write_json, write_text
-from groupwise.data.audit import DataAudit
+from groupwise.data.audit import NO_LABEL, DataAudit
 
 
 def write_audit(audit: DataAudit, folder: Path) -> DataAudit:
@@ -54,28 +54,28 @@ def _render_findings(findings: Sequence[Finding]) -> list[str]:
 
 
 def _render_splits(audit: DataAudit) -> list[str]:
-    rows = [
-        (
-            split,
-            summary.num_examples,
-            summary.num_clusters,
-            summary.num_pictures,
-            ", ".join(f"{label} {count}" for label, count in summary.labels.items()),
-            " / ".join(map(str, summary.cluster_sizes)) if summary.cluster_sizes else "",
-            summary.num_one_label_clusters,
-        )
-        for split, summary in audit.splits.items()
+    """Return counts by split; pictures and labels only where there are some."""
+    found = audit.splits.values()
+    has_pictures = any(summary.num_pictures for summary in found)
+    has_labels = any(set(summary.labels) - {NO_LABEL} for summary in found)
+    columns: dict[str, list[object]] = {
+        "split": list(audit.splits),
+        "examples": [summary.num_examples for summary in found],
+        "clusters": [summary.num_clusters for summary in found],
+    }
+    if has_pictures:
+        columns["pictures"] = [summary.num_pictures for summary in found]
+    if has_labels:
+        columns["labels"] = [
+            ", ".join(f"{label} {count}" for label, count in summary.labels.items())
+            for summary in found
+        ]
+    columns["cluster size (min / median / max)"] = [
+        " / ".join(map(str, summary.cluster_sizes or ())) for summary in found
     ]
-    header = (
-        "split",
-        "examples",
-        "clusters",
-        "pictures",
-        "labels",
-        "cluster size (min / median / max)",
-        "clusters with one label",
-    )
-    return ["## Splits", "", *_render_table(header, rows)]
+    if has_labels:
+        columns["clusters with one label"] = [summary.num_one_label_clusters for summary in found]
+    return ["## Splits", "", *_render_table(tuple(columns), [*zip(*columns.values(), strict=True)])]
 
 
 def _render_lengths(audit: DataAudit) -> list[str]:

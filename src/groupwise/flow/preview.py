@@ -152,7 +152,9 @@ def preview_run(task: Task[Any], config: Any) -> Preview:
     else:
         later = {**later, task.data_stage: lengths}
     tables = [_list_sources(found.sources), _list_lengths(config, prompts, answers)]
-    return Preview([*facts, *more], problems, later=later, shown=shown, tables=tables)
+    return Preview(
+        [*facts, *more], problems, later=later, shown=shown, tables=tables, case=found.case
+    )
 
 
 def _describe_memory(config: Any, prompts: Lengths, answers: Lengths) -> list[tuple[str, str]]:

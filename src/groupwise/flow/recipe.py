@@ -33,6 +33,8 @@ def make_recipe(task: "Task[Any] | str", **named: Any) -> Recipe[Any]:
         return load().preview(config)
 
     def find_rewards() -> RewardSource[Any]:
+        from groupwise.flow.sampling import make_sampler
+
         found = load()
         part = found.parts["rewards"]
 
@@ -41,7 +43,12 @@ def make_recipe(task: "Task[Any] | str", **named: Any) -> Recipe[Any]:
 
         uses = ("audit", found.data_stage)
         return RewardSource(
-            collect, uses=uses, reads=part.reads, code=part.code, inputs=found.reward_inputs
+            collect,
+            uses=uses,
+            reads=part.reads,
+            code=part.code,
+            inputs=found.reward_inputs,
+            sampler=make_sampler(found),
         )
 
     has_rewards = isinstance(task, str) or "rewards" in task.parts

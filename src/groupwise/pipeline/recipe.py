@@ -11,7 +11,9 @@ from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar, cast
 from groupwise.core import (
     Config,
     ConfigError,
+    Example,
     RunError,
+    Say,
     describe_unknown,
     load_config,
     read_config,
@@ -60,6 +62,8 @@ class Preview:
         later: by the name of a step, what would make a run fail that comes so far.
         shown: a few rows.
         tables: more for people; one without rows is not shown.
+        case: returns what the rewards are audited with; None: it is known when the run has
+            prepared its data.
     """
 
     facts: list[tuple[str, str]] = field(default_factory=list[tuple[str, str]])
@@ -67,11 +71,28 @@ class Preview:
     later: Mapping[str, Sequence[str]] = field(default_factory=dict[str, Sequence[str]])
     shown: Sequence[ShownRow] = ()
     tables: Sequence[PreviewTable] = ()
+    case: "Callable[[], RewardCase] | None" = None
 
     def list_problems(self, steps: Collection[str]) -> list[str]:
         """Return what would make a run of these steps fail."""
         reached = [clause for step in steps for clause in self.later.get(step, ())]
         return [*self.problems, *reached]
+
+
+@dataclass(frozen=True, slots=True)
+class Sampler(Generic[C]):
+    """How the audit of rewards gets answers of the untrained policy.
+
+    Attributes:
+        draw: ``(config, run folder, examples, number, say) -> answers by example id``; says how
+            long it takes before it goes on.
+        reads: paths of the config that it depends on, with spaces between them.
+        inputs: ``config -> digests`` of the policy.
+    """
+
+    draw: Callable[[C, Path, Sequence[Example], int, Say], Mapping[str, Sequence[str]]]
+    reads: str
+    inputs: Callable[[C], Mapping[str, str]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,6 +110,7 @@ class RewardSource(Generic[C]):
             audited again.
         inputs: ``config -> digests`` of files with rewards that the config names; None: it names
             none.
+        sampler: how answers of the base are drawn; None: they cannot be.
     """
 
     collect: "Callable[[C, Path], RewardCase]"
@@ -96,6 +118,7 @@ class RewardSource(Generic[C]):
     reads: str
     code: str = ""
     inputs: "Callable[[C], Mapping[str, str]] | None" = None
+    sampler: Sampler[C] | None = None
 
 
 @dataclass(frozen=True, slots=True)

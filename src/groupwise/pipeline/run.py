@@ -19,7 +19,13 @@ from groupwise.core import (
 )
 from groupwise.pipeline.plans import UNKNOWN
 from groupwise.pipeline.recipe import Preview, PreviewTable, Recipe
-from groupwise.pipeline.reward_audit import check_accepted, plan_steps
+from groupwise.pipeline.reward_audit import (
+    AUDIT_REWARDS,
+    check_accepted,
+    plan_steps,
+    preview_audit,
+    resolve_accepted,
+)
 from groupwise.pipeline.runner import StepProgress, judge_steps, run_steps
 from groupwise.pipeline.sharing import Siblings
 from groupwise.pipeline.step_files import describe_other_packages, find_other_packages
@@ -34,6 +40,7 @@ def run_recipe(  # noqa: PLR0913 (each is a choice of the command line)
     is_resume: bool = False,
     until: str | None = None,
     accepted: Sequence[str] = (),
+    num_sampled: int = 0,
     siblings: Siblings | None = None,
     report_progress: Callable[[StepProgress], None] = lambda _: None,
     say: Say = lambda _: None,
@@ -46,8 +53,9 @@ def run_recipe(  # noqa: PLR0913 (each is a choice of the command line)
         out: the run folder; made if it does not exist.
         is_resume: refuse to start anything new.
         until: the last step to run; all if None.
-        accepted: names of faults of the rewards to go on with; a resumed run keeps those that
-            it was started with.
+        accepted: names of faults of the rewards to go on with, ``audit`` for all that the audit
+            in ``out`` has shown; a resumed run keeps those that it was started with.
+        num_sampled: how many answers of the base the audit of rewards looks at.
         siblings: other runs; a step that one of them has finished with the same key is taken
             over.
         report_progress: see ``run_steps``.
@@ -60,10 +68,11 @@ def run_recipe(  # noqa: PLR0913 (each is a choice of the command line)
     """
     check_accepted(recipe, accepted)
     _check_folder(recipe, out, is_resume=is_resume)
+    accepted = resolve_accepted(accepted, out)
     preview = recipe.preview(config)
     _refuse(preview.problems)
-    kept = RunFolder(out).read_manifest().get("accepted_findings", ()) if is_resume else ()
-    steps = plan_steps(recipe, config, out, accepted=accepted, kept=kept)
+    kept = _list_kept(out) if is_resume else ()
+    steps = plan_steps(recipe, config, out, accepted=accepted, kept=kept, num_sampled=num_sampled)
     names = _list_names(recipe, steps, until)
     _refuse([*preview.list_problems(names), *_list_unknown(steps, names)])
     folder = RunFolder(out)
@@ -91,7 +100,7 @@ def run_recipe(  # noqa: PLR0913 (each is a choice of the command line)
         )
 
 
-def check_recipe(
+def check_recipe(  # noqa: PLR0913 (each is a choice of the command line)
     recipe: Recipe[Any],
     config: Config,
     *,
@@ -99,6 +108,8 @@ def check_recipe(
     is_resume: bool = False,
     until: str | None = None,
     accepted: Sequence[str] = (),
+    num_sampled: int = 0,
+    say: Say = lambda _: None,
 ) -> Preview:
     """Return what ``run_recipe`` would do and all that would stop it, writing nothing."""
     problems: list[str] = []
@@ -106,13 +117,16 @@ def check_recipe(
     try:
         check_accepted(recipe, accepted)
         _check_folder(recipe, out, is_resume=is_resume)
+        accepted = resolve_accepted(accepted, out)
     except GroupwiseError as error:
         problems.append(str(error))
     try:
         preview = recipe.preview(config)
         if problems or preview.problems:
             return replace(preview, problems=problems + preview.list_problems(preview.later))
-        steps = plan_steps(recipe, config, out)
+        kept = _list_kept(out) if is_resume else ()
+        choices: Any = {"accepted": accepted, "kept": kept, "num_sampled": num_sampled}
+        steps = plan_steps(recipe, config, out, **choices)
         check_plan(steps)
         names = _list_names(recipe, steps, until)
         problems = preview.list_problems(names)
@@ -122,9 +136,17 @@ def check_recipe(
             facts=[*preview.facts, *unknown, *_list_later(preview, names)],
             tables=[*preview.tables, _list_stages(steps[: len(names)], out)],
         )
+        if AUDIT_REWARDS in names and judge_steps(steps, out)[AUDIT_REWARDS] != "reused":
+            preview, found = preview_audit(recipe, preview, config, out, say=say, **choices)
+            problems += found
     except GroupwiseError as error:
         problems.append(str(error))
     return replace(preview, problems=problems)
+
+
+def _list_kept(out: Path) -> Sequence[str]:
+    """Return the findings that an earlier start of a run accepted."""
+    return RunFolder(out).read_manifest().get("accepted_findings", ())
 
 
 def _list_stages(steps: Sequence[Step], out: Path) -> PreviewTable:

@@ -1,10 +1,9 @@
 """What GRPO is rewarded by: built-in rewards by name, functions of the user's own, and judges."""
 
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from pathlib import Path
 
 from groupwise.core import Example
-from groupwise.data import read_examples
 from groupwise.rewards import (
     AnswerFormat,
     FunctionReward,
@@ -13,9 +12,8 @@ from groupwise.rewards import (
     RewardSet,
     TokenF1,
 )
-from groupwise_recipes.task.config import JudgePart, RewardPart, TaskConfig, show_name
+from groupwise_recipes.task.config import JudgePart, RewardPart, TaskConfig
 from groupwise_recipes.task.judging import Judges, make_judge, make_judged
-from groupwise_recipes.task.rows import read_targets
 
 
 def make_rewards(config: TaskConfig, judges: Judges | None = None) -> RewardSet:
@@ -31,14 +29,15 @@ def make_rewards(config: TaskConfig, judges: Judges | None = None) -> RewardSet:
     )
 
 
-def make_case(config: TaskConfig, prepared: Path) -> RewardCase:
+def make_case(
+    config: TaskConfig, examples: Sequence[Example], targets: Mapping[str, str]
+) -> RewardCase:
     """Return the rewards and the training prompts; evaluation reads answers by the same parser.
 
     The reference answer of a row is its target where it has one: a reward for the way to the
     answer may ask for more than the answer alone.
     """
-    examples = read_examples(prepared / "train.jsonl")
-    targets, labels = read_targets(prepared), {e.id: str(e.label) for e in examples}
+    labels = {e.id: str(e.label) for e in examples}
 
     def write_answer(example: Example, label: str) -> str:
         before, _, behind = targets.get(example.id, "").rpartition(labels[example.id])
@@ -51,7 +50,13 @@ def make_case(config: TaskConfig, prepared: Path) -> RewardCase:
         examples=examples,
         parser=config.answer,
         write_answer=write_answer,
+        max_new_tokens=config.grpo.max_new_tokens,
     )
+
+
+def show_name(name: str) -> str:
+    """Return the name of a reward in reports: of a function its own."""
+    return name.rpartition(":")[2]
 
 
 def _make_reward(name: str, part: RewardPart, config: TaskConfig) -> Reward:

@@ -21,8 +21,8 @@ from groupwise.rewards import audit_rewards
 from groupwise.serving import Request
 from groupwise_recipes.task.config import TaskConfig
 from groupwise_recipes.task.recipe import recipe
-from groupwise_recipes.task.rewards import make_case
 from groupwise_recipes.task.rows import prepare_rows, read_findings, read_warmup
+from groupwise_recipes.task.task import TASK
 
 KINDS = ["labels", "choice", "number", "text", "json", "code", "pictures"]
 TINY = [
@@ -90,7 +90,8 @@ def test_the_rewards_of_a_new_task_pass_the_audit(make: Make, tmp_path: Path, ki
 def test_the_reference_of_a_row_is_its_target_where_it_has_one(tmp_path: Path):
     rows = [{**row, "答案": f"{n}", "示范": f"想{n}#### {n}"} for n, row in enumerate(ask_many(60))]
     rows[0]["示范"] = None
-    case = make_case(prepare(tmp_path, rows, answer={"kind": "maths"}), tmp_path / "prepared")
+    config = prepare(tmp_path, rows, answer={"kind": "maths"})
+    case = TASK.make_case(config, tmp_path / "prepared")
     assert len(case.examples) > 20
     for example in case.examples:
         own = str(example.label)

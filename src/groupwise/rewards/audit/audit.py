@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from groupwise.core import Finding, RewardError
+from groupwise.core import Finding, RewardError, digest_json
 from groupwise.rewards.audit import checkers, criteria, habits, judging, probes
 from groupwise.rewards.audit.case import RewardCase, draw_items
 from groupwise.rewards.audit.rows import AuditRow, ScoreTable
@@ -40,6 +40,11 @@ class RewardAudit:
         return tuple(sorted(failed, key=lambda finding: finding.level != "error"))
 
     @property
+    def digest(self) -> str:
+        """What these findings are known by: the first twelve digits of their digest."""
+        return digest_json([finding.to_json() for finding in self.findings])[:12]
+
+    @property
     def errors(self) -> tuple[Finding, ...]:
         """What training must not start with."""
         return tuple(finding for finding in self.findings if finding.level == "error")
@@ -47,6 +52,7 @@ class RewardAudit:
     def to_json(self) -> dict[str, Any]:
         """Return the audit as JSON values."""
         return {
+            "digest": self.digest,
             "findings": [finding.to_json() for finding in self.findings],
             "rows": [row.to_json() for row in self.rows],
             "num_examples": self.num_examples,

@@ -20,6 +20,7 @@ from groupwise.rewards.audit.rows import (
     point_at,
     score_all,
 )
+from groupwise.rewards.reward import applies_to
 from groupwise.rewards.reward_set import RewardSet
 
 MAX_CONSTANTS = 8
@@ -72,8 +73,8 @@ _WORDS = {
     "zh": ("因为", "所以", "一步一步", "等等", "一定", "首先", "已验证"),
 }
 _PLAIN = {
-    "en": ("somewhere", "Look at the picture once more."),
-    "zh": ("就在这附近的某处吧", "请你再把这张图片从头到尾仔细地看上一遍，然后重新想一想吧好。"),
+    "en": ("somewhere", "Look at the problem once more."),
+    "zh": ("就在这附近的某处吧", "请你再把这道题目从头到尾仔细地看上一遍，然后重新想一想吧好。"),
 }
 """Of the same length in both languages, so that length is not taken for language."""
 _NUM_REPEATS = 60
@@ -237,7 +238,10 @@ def _list_paid(
 
 
 def check_parts(rewards: Scorer, table: ScoreTable) -> list[AuditRow]:
-    """Look at the parts of a RewardSet over all that was scored; no rows for other scorers."""
+    """Look at the parts of a RewardSet over all that was scored; no rows for other scorers.
+
+    A part that has nothing to say about any example is left out.
+    """
     if not isinstance(rewards, RewardSet):
         return []
     rows = [row for row in table.list_rows() if row[2].breakdown]
@@ -245,6 +249,8 @@ def check_parts(rewards: Scorer, table: ScoreTable) -> list[AuditRow]:
     missing: list[Evidence] = []
     parts = [name for name, weight in rewards.weights.items() if weight > 0]
     parts = [name for name in parts if rewards.kinds[name] != "human"]
+    shown = {example.id: example for example, _, _ in rows}.values()
+    parts = [n for n in parts if any(applies_to(rewards.rewards[n], e) for e in shown)]
     for part in parts if rows else ():
         values = [row[2].breakdown.get(part) for row in rows]
         known = [value for value in values if value is not None]

@@ -128,10 +128,14 @@ class Evidence:
     earned: float | None
     why: str
 
+    def show_answer(self) -> str:
+        """Return the answer and what it earned."""
+        earned = "no score" if self.earned is None else f"{self.earned:.3g}"
+        return f"{shorten(self.text)} earns {earned}"
+
     def describe(self) -> str:
         """Return one line for people."""
-        earned = "no score" if self.earned is None else f"{self.earned:.3g}"
-        return f"{shorten(self.text)} earns {earned} on {self.example_id[:12]}: {self.why}"
+        return f"{self.show_answer()} on {self.example_id[:12]}: {self.why}"
 
 
 @dataclass(frozen=True, slots=True)
