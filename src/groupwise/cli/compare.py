@@ -12,8 +12,15 @@ if TYPE_CHECKING:
     from groupwise.evaluation.comparison import Material, Source
     from groupwise.evaluation.seeds import MethodMaterial, Side
 
-ACCURACY = "test/accuracy"
-Metric = Annotated[str, typer.Option("--metric", metavar="SPLIT/MEASURE", help="What is compared.")]
+Metric = Annotated[
+    str | None,
+    typer.Option(
+        "--metric",
+        metavar="SPLIT/MEASURE",
+        help="What is compared.",
+        show_default="what heads the report: test/accuracy, or test/ and the first own measure",
+    ),
+]
 Factors = Annotated[
     list[str] | None,
     typer.Option(
@@ -42,7 +49,7 @@ def compare(
         ),
     ],
     *,
-    metric: Metric = ACCURACY,
+    metric: Metric = None,
     factors: Factors = None,
     language: ReportLanguage = "en",
     out: Annotated[Path | None, choose_report_folder("runs/compare-<run>-<run>")] = None,
@@ -64,7 +71,7 @@ def compare(
         compare_sides(sides, metric, factors or [], out=out, language=language)
         return
     sources = name_sources(runs)
-    split, measure = split_metric(metric)
+    split, measure = split_metric(metric, sources[0].folder)
     is_one_run = len({read_origin(source.folder)[0] for source in sources}) == 1
     policy = ("policy",) if is_one_run else ()
     names = [source.system for source in sources]
@@ -82,7 +89,7 @@ def compare(
 
 def compare_sides(
     sides: list["Side"],
-    metric: str,
+    metric: str | None,
     factors: list[str],
     *,
     chosen: tuple[str, ...] = (),
@@ -100,7 +107,7 @@ def compare_sides(
     names = [side.name for side in sides]
     if len(set(names)) < len(names):
         raise EvaluationError("a side is named twice", got=names, fix="name each side once")
-    split, measure = split_metric(metric)
+    split, measure = split_metric(metric, *sides[0].folders[:1])
     is_one_method = len({side.folders for side in sides}) == 1
     policy = ("policy",) if is_one_method else ()
     title = " · ".join(names)
@@ -227,12 +234,16 @@ def split_run(run: str) -> tuple[Path, str | None]:
     return Path(folder), policy
 
 
-def split_metric(metric: str) -> tuple[str, str]:
-    """Return split and measure of ``test/accuracy``.
+def split_metric(metric: str | None, *runs: Path) -> tuple[str, str]:
+    """Return split and measure of ``test/accuracy``; None: what heads the report of a run.
 
     Raises:
         EvaluationError: if one of them is missing.
     """
+    if metric is None:
+        from groupwise.evaluation import read_headline
+
+        return "test", read_headline(runs[0]).name if runs else "accuracy"
     split, _, measure = metric.partition("/")
     if not split or not measure:
         raise EvaluationError(

@@ -19,7 +19,9 @@ def new(
     kind: Annotated[
         str,
         typer.Option(
-            "--kind", help="labels, choice, number, text, json, code or pictures: what answers are."
+            "--kind",
+            help="labels, choice, number, text, json, code or pictures: what answers are; checker: "
+            "code alone says what is good.",
         ),
     ] = "labels",
 ) -> None:

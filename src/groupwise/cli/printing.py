@@ -19,18 +19,21 @@ _INVALID = "invalid_rate"
 
 
 def print_headline(folder: Path, *, first: str = "") -> None:
-    """Print each policy's accuracy as it stands in ``evaluate/metrics.json``, and the looks at it.
+    """Print what heads the report of each policy in ``evaluate/metrics.json``, and the looks at it.
 
     Its interval is by clusters where there is one; replies without an answer are reported:
     they are wrong and yet no other answer.
 
     Args:
         folder: of the run; nothing is printed if it has no metrics.
-        first: a measure that stands before the accuracy; empty for none.
+        first: a measure that stands before it; empty for none.
     """
     path = folder / "evaluate" / "metrics.json"
     if not path.is_file():
         return
+    from groupwise.evaluation import read_headline
+
+    headline = read_headline(folder)
     rows: dict[tuple[str, str], dict[str, Any]] = {}
     for metric in read_json(path, list):
         policy, _, measure = metric["name"].partition("/")
@@ -41,12 +44,14 @@ def print_headline(folder: Path, *, first: str = "") -> None:
     splits = sorted({split for _, split in rows})
     keys = ["policy", "split"] if splits[1:] else [f"on {split}" for split in splits]
     heads = ("no answer" if name == _INVALID else name.replace("_", " ") for name in shown)
-    table = Table(*keys, *heads, "accuracy", "95 % interval", "n", box=None, pad_edge=False)
+    table = Table(
+        *keys, *heads, headline.title.lower(), "95 % interval", "n", box=None, pad_edge=False
+    )
     for key, own in rows.items():
-        if "accuracy" in own:
+        if headline.name in own:
             cells = [*key[: len(keys)], *(_describe(own.get(name)) for name in shown)]
-            accuracy = own["accuracy"]
-            table.add_row(*cells, *_list_cells(accuracy), str(accuracy["n"]))
+            metric = own[headline.name]
+            table.add_row(*cells, *_list_cells(metric), str(metric["n"]))
     Console(highlight=False, markup=False).print(table)
     measured = (metric for own in rows.values() for metric in own.values())
     _print_looks(folder, {one["split_digest"] for one in measured if "split_digest" in one})

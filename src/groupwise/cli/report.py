@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 
 from groupwise.cli.compare import (
-    ACCURACY,
     Factors,
+    Metric,
     ReportLanguage,
     check_free,
     choose_report_folder,
@@ -35,15 +35,7 @@ def report(
         ),
     ],
     *,
-    metric: Annotated[
-        str | None,
-        typer.Option(
-            "--metric",
-            metavar="SPLIT/MEASURE",
-            help="What is compared.",
-            show_default="test/accuracy",
-        ),
-    ] = None,
+    metric: Metric = None,
     factors: Factors = None,
     language: ReportLanguage = "en",
     out: Annotated[
@@ -61,7 +53,6 @@ def report(
     target = targets[0]
     is_alone = (target / "manifest.json").is_file() and not targets[1:]
     is_study_wanted = metric is None and not factors and not (is_alone and out is None)
-    metric = metric or ACCURACY
     if is_study_wanted and (study := find_study(targets)) is not None:
         folder = out or (Path("runs") / f"study-{target.resolve().name}" if targets[1:] else target)
         check_free(folder)
@@ -157,7 +148,7 @@ def list_repetitions(folder: Path) -> list[Path]:
 
 
 def report_sides(
-    folder: Path, metric: str, factors: list[str], out: Path, language: Literal["en", "zh"]
+    folder: Path, metric: str | None, factors: list[str], out: Path, language: Literal["en", "zh"]
 ) -> None:
     """Write and print the report of a sweep's compared values as methods over its seeds.
 
@@ -190,7 +181,7 @@ def choose_axes(sweep: "Sweep", factors: list[str]) -> list[str]:
 
 
 def report_seeds(
-    runs: list[Path], metric: str, folder: Path, language: Literal["en", "zh"]
+    runs: list[Path], metric: str | None, folder: Path, language: Literal["en", "zh"]
 ) -> None:
     """Write and print the report of the policies of runs that differ in the seed only.
 
@@ -200,15 +191,15 @@ def report_seeds(
     from groupwise.evaluation.comparison import Question
     from groupwise.evaluation.seeds import read_repetitions
 
-    split, measure = split_metric(metric)
     if not runs:
         raise EvaluationError("no run is done", fix="run the sweep again")
+    split, measure = split_metric(metric, *runs)
     names = [run.resolve().name for run in runs]
     question = Question(measure, split, title=f"{names[0]} … {names[-1]}")
     write_and_print_methods(read_repetitions(runs, question), folder, language)
 
 
-def read_grid(folder: Path, metric: str, factors: list[str]) -> "Material":
+def read_grid(folder: Path, metric: str | None, factors: list[str]) -> "Material":
     """Read a sweep as systems and cells.
 
     Raises:
@@ -232,7 +223,8 @@ def read_grid(folder: Path, metric: str, factors: list[str]) -> "Material":
         )
         for cell in sweep.cells
     ]
-    split, measure = split_metric(metric)
+    done = [one.folder for one in sources if one.state == "done"]
+    split, measure = split_metric(metric, *done)
     question = Question(
         measure=measure,
         split=split,

@@ -159,7 +159,7 @@ def _report(recipe: Recipe, result: Sweep, folder: Path) -> None:
     from groupwise.cli.report import report_seeds, write_study
 
     done = [cell.folder for cell in result.cells if cell.state == "done"]
-    metric = f"test/{recipe.headline or 'accuracy'}"
+    metric = f"test/{recipe.headline}" if recipe.headline else None
     reports = {"report of the study": lambda: write_study(recipe, done, folder, "en")}
     if [axis.key for axis in result.axes] == ["seed"]:
         reports["report over seeds"] = lambda: report_seeds(done, metric, folder, "en")

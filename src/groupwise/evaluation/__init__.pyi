@@ -29,6 +29,7 @@ from groupwise.evaluation.fairness import (
     digest_prompts,
     digest_weights,
     read_facts,
+    read_headline,
     read_recorded,
     summarize_same,
     write_conditions,
@@ -42,7 +43,7 @@ from groupwise.evaluation.label_metrics import (
     count_confusion,
 )
 from groupwise.evaluation.looks import record_look, state_looks
-from groupwise.evaluation.measures import METRIC_VERSIONS, Measure
+from groupwise.evaluation.measures import METRIC_VERSIONS, REWARD, Measure, choose_headline
 from groupwise.evaluation.methods import MethodDifference, compare_methods
 from groupwise.evaluation.metrics import (
     Metric,
@@ -138,6 +139,7 @@ __all__ = [
     "NEAR_DUPLICATE",
     "PICTURE_ONLY",
     "POLICIES_FILE",
+    "REWARD",
     "SEEN",
     "SIGNIFICANCE",
     "TEXT_ONLY",
@@ -186,6 +188,7 @@ __all__ = [
     "adjust_holm",
     "bin_reliability",
     "check_fairness",
+    "choose_headline",
     "collect_prompts",
     "compare_items",
     "compare_methods",
@@ -221,6 +224,7 @@ __all__ = [
     "rank_joint_candidates",
     "read_comparisons",
     "read_facts",
+    "read_headline",
     "read_items",
     "read_metrics",
     "read_policies",

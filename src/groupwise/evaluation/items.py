@@ -4,7 +4,8 @@ Two sets of items are matched one to one here; statistics of them are the job of
 ``paired``.
 """
 
-from dataclasses import dataclass
+from collections.abc import Collection
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -28,7 +29,7 @@ class Items:
         values: (N,) values in [0, 1].
         is_binary: whether every value is 0 or 1.
         split_digest: digest of the whole split's item ids and labels.
-        labels: truth of each item; of a pair, a JSON list. May be empty.
+        labels: truth of each item, None where there is none; of a pair, a JSON list. May be empty.
         answers: answer to each item, None for an invalid one; of a pair, a JSON list. May be
             empty.
 
@@ -45,7 +46,7 @@ class Items:
     values: Floats
     is_binary: bool
     split_digest: str
-    labels: tuple[str, ...] = ()
+    labels: tuple[str | None, ...] = ()
     answers: tuple[str | None, ...] = ()
 
     def __post_init__(self) -> None:
@@ -73,6 +74,24 @@ class Items:
     def value(self) -> float:
         """The mean of the values."""
         return float(self.values.mean())
+
+
+def keep_common(a: Items, b: Items) -> tuple[Items, Items]:
+    """Return the items of both, for policies of which one has no value of some item."""
+    ids = {*a.ids} & {*b.ids}
+    return _keep(a, ids), _keep(b, ids)
+
+
+def _keep(items: Items, ids: Collection[str]) -> Items:
+    places = [place for place, one in enumerate(items.ids) if one in ids]
+    return replace(
+        items,
+        values=items.values[places],
+        ids=tuple(items.ids[n] for n in places),
+        clusters=tuple(items.clusters[n] for n in places),
+        labels=tuple(items.labels[n] for n in places) if items.labels else (),
+        answers=tuple(items.answers[n] for n in places) if items.answers else (),
+    )
 
 
 @dataclass(frozen=True, slots=True)

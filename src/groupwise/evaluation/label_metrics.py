@@ -60,7 +60,7 @@ def _encode_answers(
     check_labels(predictions, labels)
     index = {label: number for number, label in enumerate(labels)}
     answers = [len(labels) if p.predicted is None else index[p.predicted] for p in predictions]
-    return [index[p.label] for p in predictions], answers
+    return [index[str(p.label)] for p in predictions], answers
 
 
 @dataclass(frozen=True, slots=True)

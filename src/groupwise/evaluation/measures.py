@@ -4,7 +4,7 @@ Whatever is said, drawn or exported about a number takes its direction from here
 the measures that it adds into ``Conditions``.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
@@ -38,6 +38,8 @@ class Measure:
 
 _RIGHT_OR_WRONG = ("accuracy", "recall:", "pair_accuracy")
 ACCURACY = Measure("accuracy", "Accuracy", "准确率")
+REWARD = Measure("reward", "Reward", "奖励")
+"""The weighted reward, a measure where answers have no reference."""
 _KNOWN = {
     one.name: one
     for one in (
@@ -86,6 +88,18 @@ METRIC_VERSIONS: Mapping[str, int] = {
 def is_builtin(name: str) -> bool:
     """Whether a measure of Groupwise itself has this name."""
     return name in _KNOWN or name.startswith(tuple(_FAMILIES))
+
+
+def choose_headline(names: Collection[str], own: Sequence[Measure]) -> Measure:
+    """Return what heads a report: accuracy where it was measured, else the first own measure.
+
+    Args:
+        names: of the measures that there are.
+        own: what the recipe defines, the most important first.
+    """
+    if ACCURACY.name in names:
+        return ACCURACY
+    return next((one for one in own if one.name in names), ACCURACY)
 
 
 def find_measure(name: str, own: Iterable[Measure] = ()) -> Measure | None:

@@ -16,13 +16,20 @@ from groupwise.core import EvaluationError, derive_seed, write_json
 from groupwise.evaluation.clusters import Interval, clustered_ratio
 from groupwise.evaluation.intervals import bound_clustered, widen_certain, widen_interval
 from groupwise.evaluation.label_metrics import fill_cells, rate_cells, score_cells
-from groupwise.evaluation.predictions import Prediction, check_labels, digest_items, group_by_policy
+from groupwise.evaluation.predictions import (
+    Prediction,
+    check_labels,
+    digest_items,
+    group_by_policy,
+    have_truths,
+)
 from groupwise.evaluation.records import exact, read_as
 from groupwise.evaluation.scoring import (
     MAX_LABELS,
     MAX_SLICES,
     collect_items,
     keep_whole_pairs,
+    list_counted,
     list_drawn_measures,
     list_sliced,
 )
@@ -89,8 +96,9 @@ def compute_metrics(
     latencies that of draws of whole clusters. With a single cluster nothing is known about others:
     the interval is [0, 1] (latencies: lowest to highest).
 
-    Free text, which is ``labels=()`` or more than 20 labels, has no metrics by label
-    (precision, recall, F1, balanced accuracy, Brier score, calibration error).
+    Items without truths have no accuracy. Free text, which is ``labels=()`` or more than 20 labels,
+    has no metrics by label (precision, recall, F1, balanced accuracy, Brier score, calibration
+    error).
 
     Raises:
         EvaluationError: without predictions, with a label outside the set, an item answered
@@ -113,13 +121,12 @@ def compute_metrics(
 def _measure(
     items: Sequence[Prediction], labels: Sequence[str], slices: Sequence[str], seed: int
 ) -> Iterator[Row]:
+    if not have_truths(items):
+        labels = ()
     if labels:
         check_labels(items, labels)
     by_label = labels if len(labels) <= MAX_LABELS else ()
-    clusters = [item.cluster for item in items]
-    yield _average("accuracy", [item.is_correct for item in items], clusters)
-    yield _average("invalid_rate", [item.predicted is None for item in items], clusters)
-    for name in list_drawn_measures(items):
+    for name in (*list_counted(items), *list_drawn_measures(items)):
         found = collect_items(items, name)
         yield _average(name, found.values, found.clusters)
     if by_label:

@@ -17,7 +17,12 @@ from groupwise.core import EvaluationError, derive_seed, write_json
 from groupwise.evaluation.clusters import count_effective, sum_clusters
 from groupwise.evaluation.gains import FEW_CARRYING, NUM_RESAMPLES, assess_gains
 from groupwise.evaluation.intervals import measure_design_effect
-from groupwise.evaluation.items import Items, count_same_answers, subtract_items
+from groupwise.evaluation.items import (
+    Items,
+    count_same_answers,
+    keep_common,
+    subtract_items,
+)
 from groupwise.evaluation.measures import Measure
 from groupwise.evaluation.predictions import Prediction
 from groupwise.evaluation.records import exact, read_as
@@ -182,7 +187,8 @@ def compare_policies(
 ) -> PairedComparison:
     """Compare policy ``b`` with policy ``a`` item by item.
 
-    The split may be left out if the predictions have only one.
+    The split may be left out if the predictions have only one. An item that one of them answered
+    and has no value of is left out, which ``n`` tells.
 
     Raises:
         EvaluationError: if a policy is not there, or as ``compare_items``.
@@ -196,7 +202,15 @@ def compare_policies(
     one, two = (
         read_items(predictions, policy=policy, split=chosen, measure=measure) for policy in (a, b)
     )
+    if one.ids != two.ids and _list_asked(predictions, a, chosen) == _list_asked(
+        predictions, b, chosen
+    ):
+        one, two = keep_common(one, two)
     return compare_items(one, two, seed=seed)
+
+
+def _list_asked(predictions: Sequence[Prediction], policy: str, split: str) -> set[str]:
+    return {p.example_id for p in predictions if (p.policy, p.split) == (policy, split)}
 
 
 def compare_pairs(

@@ -25,7 +25,7 @@ class Prediction:
         cluster: what statistics are clustered by (a session).
         split: the name of the split the item is in.
         policy: who answered, a name without ``/``.
-        label: the truth.
+        label: the truth; None where nothing but measures of its own say what an answer is worth.
         predicted: the label answered; None = the answer was invalid, which is never a class.
         reason: why the answer was invalid; empty for a valid one.
         text: the answer as it was given.
@@ -48,7 +48,7 @@ class Prediction:
     cluster: str
     split: str
     policy: str
-    label: str
+    label: str | None
     predicted: str | None
     reason: str = ""
     text: str = ""
@@ -87,7 +87,7 @@ class Prediction:
     @property
     def is_correct(self) -> bool:
         """Whether the answered label is the truth; an invalid answer is wrong."""
-        return self.predicted == self.label
+        return self.label is not None and self.predicted == self.label
 
     @property
     def confidence(self) -> float | None:
@@ -213,6 +213,11 @@ def digest_items(predictions: Iterable[Prediction]) -> str:
     return digest_json(sorted([item.example_id, item.label] for item in predictions))
 
 
+def have_truths(predictions: Iterable[Prediction]) -> bool:
+    """Return whether answers can be right or wrong: some item has a truth."""
+    return any(item.label is not None for item in predictions)
+
+
 def find_constant(items: Sequence[Prediction]) -> str | None:
     """Return the one answer that a policy gave to all of two or more items, None if there is none.
 
@@ -233,7 +238,7 @@ def check_labels(predictions: Iterable[Prediction], labels: Sequence[str]) -> No
     if len(allowed) != len(labels) or len(labels) < 2:
         raise EvaluationError("wrong labels", got=list(labels), expected="two or more, each once")
     for item in predictions:
-        given = {item.label, *([] if item.predicted is None else [item.predicted])}
+        given = {one for one in (item.label, item.predicted) if one is not None}
         if not given <= allowed:
             raise EvaluationError(
                 f"{item.policy} has a label outside the set for item {item.example_id}",

@@ -12,28 +12,38 @@ import numpy as np
 
 from groupwise.core import EvaluationError, describe_unknown
 from groupwise.evaluation.items import Items
-from groupwise.evaluation.predictions import Prediction, digest_items, group_by_policy
+from groupwise.evaluation.predictions import (
+    Prediction,
+    digest_items,
+    group_by_policy,
+    have_truths,
+)
 
 MAX_LABELS = 20
 MAX_SLICES = 20
-_Unit = tuple[str, str, str, str | None, float]
+_Unit = tuple[str, str, str | None, str | None, float]
 """Id, cluster, label, answer and value of one item, or of one pair of items."""
 
 
 def list_measures(predictions: Sequence[Prediction]) -> tuple[str, ...]:
     """Return the measures of the predictions that are means of values of items.
 
-    accuracy and invalid_rate; recall:LABEL (20 labels or less); pass@k, mean@k, pair_accuracy and
-    the names in ``scores`` where predictions have them; and of fields with 20 values or less
-    accuracy[FIELD=VALUE] and what else ``list_sliced`` names.
+    invalid_rate and, where items have truths, accuracy; recall:LABEL (20 labels or less); pass@k,
+    mean@k, pair_accuracy and the names in ``scores`` where predictions have them; and of fields
+    with 20 values or less what ``list_sliced`` names, such as accuracy[FIELD=VALUE].
     """
-    labels = sorted({item.label for item in predictions})
+    labels = sorted({item.label for item in predictions if item.label is not None})
     return (
-        *("accuracy", "invalid_rate"),
+        *list_counted(predictions),
         *(f"recall:{label}" for label in (labels if len(labels) <= MAX_LABELS else ())),
         *_list_slices(predictions),
         *list_drawn_measures(predictions),
     )
+
+
+def list_counted(predictions: Iterable[Prediction]) -> tuple[str, ...]:
+    """Return what is counted of all items: accuracy, where they have truths, and invalid_rate."""
+    return ("accuracy", "invalid_rate") if have_truths(predictions) else ("invalid_rate",)
 
 
 def list_drawn_measures(predictions: Sequence[Prediction]) -> tuple[str, ...]:
@@ -61,13 +71,12 @@ def _list_slices(predictions: Iterable[Prediction]) -> Iterator[str]:
 def list_sliced(part: Iterable[Prediction]) -> tuple[str, ...]:
     """Return the measures that a part of the items has, too.
 
-    These are accuracy, invalid_rate, pair_accuracy where it has whole pairs, and the names in
-    ``scores``.
+    These are ``list_counted``, pair_accuracy where it has whole pairs, and the names in ``scores``.
     """
     rows = list(part)
     has_pairs = bool(keep_whole_pairs(rows))
     scores = sorted({name for item in rows for name in item.scores})
-    return ("accuracy", "invalid_rate", *(("pair_accuracy",) if has_pairs else ()), *scores)
+    return (*list_counted(rows), *(("pair_accuracy",) if has_pairs else ()), *scores)
 
 
 def keep_whole_pairs(part: Iterable[Prediction]) -> list[Prediction]:

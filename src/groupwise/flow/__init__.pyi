@@ -19,18 +19,32 @@ from groupwise.flow.preparing import build_base, rate_baselines
 from groupwise.flow.preview import estimate_picture
 from groupwise.flow.recipe import make_recipe
 from groupwise.flow.replaying import Replay, ReplayedPart, replay_rewards
+from groupwise.flow.rivals import (
+    ask_best_of,
+    ask_with_demonstrations,
+    insert_rivals,
+    list_rivals,
+    tell_rivals,
+)
 from groupwise.flow.running import run
 from groupwise.flow.served import Served, is_loop, open_served, read_served, write_served
-from groupwise.flow.settings import DataSettings, EvaluationSettings, FlowConfig, RunConfig
+from groupwise.flow.settings import (
+    DataSettings,
+    EvaluationSettings,
+    FlowConfig,
+    RivalSettings,
+    RunConfig,
+)
 from groupwise.flow.sources import LoopSource, RunSource, find_source, open_judge
-from groupwise.flow.stages import ASKED, POLICY, Stage, keep_stages, list_usual_stages
-from groupwise.flow.task import Ask, Estimate, Part, Task, place_base
+from groupwise.flow.stages import ASKED, LOOKS, POLICY, Stage, keep_stages, list_usual_stages
+from groupwise.flow.task import Ask, Estimate, Part, PartName, Splits, Task, place_base
 from groupwise.flow.trainers.exporting import HandedOver, export_for_trainer
 from groupwise.flow.trainers.rewards import RebuiltRewards, open_rewards
 from groupwise.flow.training import run_grpo
 
 __all__ = [
     "ASKED",
+    "LOOKS",
     "POLICY",
     "Ask",
     "DataSettings",
@@ -42,18 +56,23 @@ __all__ = [
     "LoopSource",
     "OtherData",
     "Part",
+    "PartName",
     "PolicyPredictor",
     "PredictionSummary",
     "RebuiltRewards",
     "Replay",
     "ReplayedPart",
+    "RivalSettings",
     "RunConfig",
     "RunSource",
     "Served",
+    "Splits",
     "Stage",
     "Task",
     "answer_requests",
+    "ask_best_of",
     "ask_policy",
+    "ask_with_demonstrations",
     "build_base",
     "check_pushable",
     "estimate_picture",
@@ -62,8 +81,10 @@ __all__ = [
     "export_run",
     "find_drift_reference",
     "find_source",
+    "insert_rivals",
     "is_loop",
     "keep_stages",
+    "list_rivals",
     "list_uploads",
     "list_usual_stages",
     "make_ask",
@@ -83,6 +104,7 @@ __all__ = [
     "run",
     "run_grpo",
     "share_run",
+    "tell_rivals",
     "upload",
     "write_prompts",
     "write_served",

@@ -3,10 +3,19 @@
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
+from statistics import fmean
 from typing import Any
 
-from groupwise.core import DataError, Example, ProgressLine, derive_seed
+from groupwise.core import (
+    Completion,
+    DataError,
+    Example,
+    ProgressLine,
+    TrainingError,
+    derive_seed,
+)
 from groupwise.evaluation import Prediction
 from groupwise.flow.task import Task
 from groupwise.inference import LocalEngine, Sampling, time_answers
@@ -25,14 +34,20 @@ def open_policy(config: Any, name: str | Path) -> Policy:
     )
 
 
-def make_ask(policy: Policy, config: Any) -> Callable[..., list[str]]:
-    """Return an ``Ask`` of a policy; ``report_progress`` may be given by name."""
+def answer_greedily(
+    policy: Policy, config: Any, examples: Sequence[Example], **named: Any
+) -> list[Completion]:
+    """Return a policy's greedy answers; ``report_progress`` may be given by name."""
     engine = LocalEngine(policy, batch_size=config.evaluation.batch_size)
     sampling = Sampling(max_new_tokens=config.grpo.max_new_tokens)
+    return [found for [found] in engine.generate(examples, sampling=sampling, **named)]
+
+
+def make_ask(policy: Policy, config: Any) -> Callable[..., list[str]]:
+    """Return an ``Ask`` of a policy; ``report_progress`` may be given by name."""
 
     def ask(examples: Sequence[Example], **named: Any) -> list[str]:
-        replies = engine.generate(examples, sampling=sampling, **named)
-        return [found.text for [found] in replies]
+        return [found.text for found in answer_greedily(policy, config, examples, **named)]
 
     return ask
 
@@ -40,29 +55,41 @@ def make_ask(policy: Policy, config: Any) -> Callable[..., list[str]]:
 def check_heldout(
     task: Task[Any], policy: Policy, examples: Sequence[Example], config: Any, *, run: Path
 ) -> Mapping[str, float]:
-    """Return accuracy, the share of invalid answers and the task's own measures.
+    """Return the task's own measures, the share of invalid answers and, with labels, accuracy.
 
     ``commonest`` is the share of the items that get the commonest answer, ``majority`` that of the
-    commonest truth.
+    commonest truth, where there are truths.
 
     The first value is the one that a checkpoint is chosen by: the task's headline measure where it
-    is measured here and more of it is better, else accuracy.
+    is measured here and more of it is better, else accuracy, else the first of the task's own.
+
+    Raises:
+        TrainingError: if none of them could be measured.
     """
-    texts = make_ask(policy, config)(examples)
+    answers = answer_greedily(policy, config, examples)
+    texts = [answer.text for answer in answers]
     found = task.read_answers(config, run, examples, texts)
-    hits = sum(one.label == example.label for one, example in zip(found, examples, strict=True))
-    num_items = len(examples)
+    num_items, own = len(examples), task.list_measures(config)
     values = {
-        "accuracy": hits / num_items,
+        **_average(task.score_answers(config, examples, answers)),
         "invalid": sum(one.label is None for one in found) / num_items,
         **task.measure_heldout(config, examples, texts),
         "commonest": _count_commonest(one.label for one in found) / num_items,
-        "majority": _count_commonest(example.label for example in examples) / num_items,
         "n": num_items,
     }
-    lower = [one.name for one in task.measures if not one.is_higher_better]
-    is_headline = task.headline in values and task.headline not in lower
-    chosen_by = task.headline if is_headline else "accuracy"
+    if any(example.label is not None for example in examples):
+        right = [a.label == b.label for a, b in zip(found, examples, strict=True)]
+        values["accuracy"] = sum(right) / num_items
+        values["majority"] = _count_commonest(one.label for one in examples) / num_items
+    preferred = (task.headline, "accuracy", *(one.name for one in own))
+    lower = [one.name for one in own if not one.is_higher_better]
+    chosen_by = next((n for n in preferred if n in values and n not in lower), None)
+    if chosen_by is None:
+        raise TrainingError(
+            f"none of {num_items} held-out answers has a value by which to choose",
+            got=f"no value of {', '.join(one.name for one in own)}",
+            fix="let the first measure return a number for every answer",
+        )
     return {chosen_by: values[chosen_by], **values}
 
 
@@ -71,22 +98,51 @@ def _count_commonest(labels: Iterable[str | None]) -> int:
     return max(counts.values(), default=0)
 
 
+def _average(scores: Sequence[Mapping[str, float]]) -> dict[str, float]:
+    """Return the mean of each measure over the answers that have a value."""
+    names = dict.fromkeys(name for one in scores for name in one)
+    return {name: fmean(one[name] for one in scores if name in one) for name in names}
+
+
+Answer = Callable[..., Sequence[Completion]]
+"""Returns a policy's answers to questions; ``report_progress`` may be given by name."""
+
+
 def ask_policy(
-    task: Task[Any], policy: Policy, examples: Sequence[Example], context: StepContext, *, name: str
+    task: Task[Any],
+    policy: Policy,
+    examples: Sequence[Example],
+    context: StepContext,
+    *,
+    name: str,
+    answer: Answer | None = None,
 ) -> list[Prediction]:
-    """Return a policy's predictions; the first items are asked one by one and timed."""
+    """Return a policy's predictions.
+
+    Args:
+        task: of the recipe.
+        policy: who is asked.
+        examples: what is asked.
+        context: of the step.
+        name: of the policy in predictions.
+        answer: how it answers; None: greedily, each label with its probability, and the first
+            items are asked one by one and timed.
+    """
     config = context.config
-    labels, ask = task.parser(config).labels, make_ask(policy, config)
     progress = ProgressLine(f"{task.things} answered by {name}", context.say)
-    texts = ask(examples, report_progress=progress)
-    scores = task.probe(config, ask, examples, texts)
+    say = answer or partial(answer_greedily, policy, config)
+    said = say(examples, report_progress=progress)
+    texts = [one.text for one in said]
+    probed = task.probe(config, make_ask(policy, config), examples, texts)
+    scored = task.score_answers(config, examples, said)
     answers = task.read_answers(config, context.run, examples, texts)
+    labels = () if answer else task.parser(config).labels
     shares = share_labels(policy, examples, answers, labels=labels, config=config)
     latencies = time_answers(
         policy,
         examples,
         sampling=Sampling(max_new_tokens=config.grpo.max_new_tokens),
-        num_timed=config.evaluation.num_latency_items,
+        num_timed=0 if answer else config.evaluation.num_latency_items,
     )
     return [
         Prediction(
@@ -94,19 +150,19 @@ def ask_policy(
             cluster=example.cluster,
             split="test",
             policy=name,
-            label=str(example.label),
-            predicted=answer.label,
-            reason=answer.reason,
+            label=example.label,
+            predicted=found.label,
+            reason=found.reason,
             text=text,
-            probabilities=None if answer.label is None else share,
+            probabilities=None if found.label is None else share,
             latency_s=latency_s,
             pictures=tuple(str(picture.path) for picture in example.pictures),
             picture_digests=tuple(picture.digest for picture in example.pictures),
             fields=dict(example.fields),
-            scores=own,
+            scores={**one, **two},
         )
-        for example, text, answer, share, latency_s, own in zip(
-            examples, texts, answers, shares, latencies, scores, strict=True
+        for example, text, found, share, latency_s, one, two in zip(
+            examples, texts, answers, shares, latencies, probed, scored, strict=True
         )
     ]
 

@@ -53,7 +53,10 @@ def calibrate_policies(
     if not task.parser(config).labels or num_items == 0:
         return {}
     validation = read_splits(context.output_of(task.data_stage), "validation")["validation"]
-    asked = choose_items(validation, config.seed, num_items)
+    labelled = [example for example in validation if example.label is not None]
+    asked = choose_items(labelled, config.seed, num_items)
+    if not asked:
+        return {}
     found: dict[str, Temperature] = {}
     rows: dict[str, dict[str, Any]] = {}
     for name, place in policies.items():

@@ -12,10 +12,12 @@ from groupwise.evaluation import (
     METRIC_VERSIONS,
     NEAR_DUPLICATE,
     Conditions,
+    PairedComparison,
     Prediction,
     Prompts,
     RunPolicy,
     Section,
+    choose_headline,
     collect_prompts,
     compare_pairs,
     compute_metrics,
@@ -23,6 +25,7 @@ from groupwise.evaluation import (
     describe_rows,
     digest_prompts,
     digest_weights,
+    list_measures,
     mark_items,
     predict_each,
     read_predictions,
@@ -63,7 +66,7 @@ def describe_conditions(
         parser=task.describe_parser(config),
         normalizer=None,
         metrics=METRIC_VERSIONS,
-        measures=task.measures,
+        measures=tuple(task.list_measures(config)),
     )
 
 
@@ -81,6 +84,7 @@ def run_baselines(task: Task[Any], context: StepContext) -> None:
     found += asked
     if task.reads_prompting:
         found += read_again(task, policy, test, asked, config)
+    found += task.ask_rivals(config, context, policy, {**splits, "test": test})
     write_predictions(context.folder / "predictions.jsonl", found)
 
 
@@ -167,7 +171,7 @@ def measure_policies(  # noqa: PLR0913 (each is something else that a report tel
         context.folder,
         found,
         metrics=metrics,
-        comparisons=compare_pairs(found, _list_pairs(found, policies), split="test", seed=seed),
+        comparisons=_compare(task, config, found, policies),
         conditions=describe_conditions(task, context, test),
         policies=_describe_asked(policies, found, test),
         prompts=_collect_prompts(task, context, test),
@@ -214,6 +218,22 @@ def _describe_asked(
         for one in policies
         if one.name in names or one.kind != "baseline"
     ]
+
+
+def _compare(
+    task: Task[Any], config: Any, predictions: Sequence[Prediction], policies: Sequence[RunPolicy]
+) -> list[PairedComparison]:
+    """Return the comparisons by what heads the report, then by further measures.
+
+    P-values are adjusted within each measure.
+    """
+    headline = choose_headline(list_measures(predictions), task.list_measures(config)).name
+    found: list[PairedComparison] = []
+    for measure in dict.fromkeys((headline, *task.list_compared(config))):
+        has_it = {one.policy for one in predictions if measure in (headline, *one.scores)}
+        pairs = [pair for pair in _list_pairs(predictions, policies) if {*pair} <= has_it]
+        found += compare_pairs(predictions, pairs, split="test", seed=config.seed, measure=measure)
+    return found
 
 
 def _list_pairs(

@@ -18,6 +18,7 @@ from groupwise.evaluation import (
     RunPolicy,
     describe_metric,
     read_comparisons,
+    read_headline,
     read_metrics,
     read_policies,
 )
@@ -66,6 +67,7 @@ def render_card(run: FinishedRun, policy: str, exported: ExportedPolicy) -> str:
         max_new_tokens=config.grpo.max_new_tokens,
         parser=_dump(dict(run.task.describe_parser(config))),
         split=_SPLIT,
+        headline=read_headline(run.folder).title,
         numbers=list(_list_numbers(run.folder, chain[-1].name)),
         differences=list(_list_differences(run.folder, chain[-1].name)),
         trainings=list(_list_trainings(chain)),
@@ -130,9 +132,10 @@ def _list_numbers(run: Path, policy: str) -> Iterator[tuple[str, ...]]:
     path, policies = run / "evaluate" / "metrics.json", read_policies(run)
     metrics = read_metrics(path) if path.is_file() else []
     found = {(m.policy, m.measure): m for m in metrics if m.split == _SPLIT}
-    names = policies.sort(name for name, _ in found)
+    headline = read_headline(run).name
+    names = policies.sort(name for name, measure in found if measure == headline)
     for name in names if policy in names else ():
-        share = found[name, "accuracy"]
+        share = found[name, headline]
         shown = (describe_metric(share), describe_metric(found[name, "invalid_rate"]))
         yield policies.title(name), *shown, f"{share.n:,}"
 
@@ -140,11 +143,13 @@ def _list_numbers(run: Path, policy: str) -> Iterator[tuple[str, ...]]:
 def _list_differences(run: Path, policy: str) -> Iterator[str]:
     """Yield the difference of a policy to each that it was compared with."""
     path, policies = run / "evaluate" / "comparisons.json", read_policies(run)
+    headline = read_headline(run)
     for one in read_comparisons(path) if path.is_file() else ():
-        if (one.measure, one.split, one.policy_b) == ("accuracy", _SPLIT, policy):
+        if (one.measure, one.split, one.policy_b) == (headline.name, _SPLIT, policy):
             ends = f"{100 * one.low:+.1f} to {100 * one.high:+.1f}"
             rival = policies.title(one.policy_a)
-            yield f"against {rival}: {100 * one.difference:+.1f} points of accuracy ({ends})"
+            points = f"{100 * one.difference:+.1f} points of {headline.title.lower()}"
+            yield f"against {rival}: {points} ({ends})"
 
 
 def _list_trainings(chain: Sequence[RunPolicy]) -> Iterator[tuple[str, ...]]:

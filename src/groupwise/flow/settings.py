@@ -55,6 +55,23 @@ class EvaluationSettings(Config):
     num_calibration_items: Annotated[int, _LOGGED] = Field(default=96, ge=0)
 
 
+class RivalSettings(Config):
+    """What GRPO is measured against where rewards alone say what is good, beside prompting.
+
+    Attributes:
+        demonstrations: the base's own best answers to training questions that stand before each
+            question; 0: this rival is not run.
+        best_of: samples of the base per question, of which the reward picks one: so many times the
+            work at answer time; 0: it is not run.
+        rejection_sampling: SFT on the base's own best samples, of as many as GRPO draws, which
+            takes about as long as the sampling of GRPO.
+    """
+
+    demonstrations: Annotated[int, _LOGGED] = Field(default=4, ge=0, le=64)
+    best_of: Annotated[int, _LOGGED] = Field(default=8, ge=0, le=1024)
+    rejection_sampling: Annotated[bool, _LOGGED] = False
+
+
 class ComputeSettings(Config):
     """What trains: how many processes share each step of the warm-up, GRPO and its control.
 

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, Literal, Protocol, TypeVar
 
 from groupwise.core import (
+    Completion,
     Config,
     ConfigError,
     Example,
@@ -33,11 +34,13 @@ if TYPE_CHECKING:
     from groupwise.evaluation import Measure, Metric, Prediction, RunPolicy, Section
     from groupwise.flow.finished import FinishedRun
     from groupwise.flow.stages import Stage
+    from groupwise.models import Policy
     from groupwise.training import RowsOfEpoch
 
 C = TypeVar("C", bound=RunConfig)
 
 PartName = Literal["data", "audit", "parser", "warmup", "rewards", "measures"]
+Splits = Mapping[str, Sequence[Example]]
 Ask = Callable[[Sequence[Example]], Sequence[str]]
 """Returns a policy's greedy answers to questions."""
 
@@ -109,8 +112,9 @@ class Task(Generic[C]):
         things: what is asked about, a plural for progress lines.
         slices: fields that measures are told by, where every item has them and they have 20 values
             or less.
-        measures: of the recipe's own, beside those of every recipe.
-        headline: the measure that heads the report; empty: accuracy.
+        measures: of the recipe's own, beside those of every recipe, whatever a config says.
+        headline: the measure that checkpoints are chosen by and that a finished run says first;
+            empty: accuracy, or the first of ``list_measures`` where answers have no reference.
         baselines: what the policies of ``predict_baselines`` are.
         concepts: fields that tell what the picture of a training example shows and what its text
             is about, for the joint baseline; None: nothing tells.
@@ -267,6 +271,23 @@ class Task(Generic[C]):
 
     # What is measured.
 
+    def list_measures(self, config: C) -> Sequence[Measure]:
+        """Return the measures of the recipe's own; the first one leads where there is no label."""
+        return self.measures
+
+    def list_compared(self, config: C) -> Sequence[str]:
+        """Return the names of measures by which policies are compared beside the headline."""
+        return ()
+
+    def score_answers(
+        self, config: C, examples: Sequence[Example], answers: Sequence[Completion]
+    ) -> Sequence[Mapping[str, float]]:
+        """Return each answer's own measures that need nothing but the answer, in [0, 1].
+
+        What cannot be scored is left out.
+        """
+        return [{} for _ in examples]
+
     def choose_heldout(self, config: C, examples: Sequence[Example]) -> Sequence[Example]:
         """Return the validation items behind the held-out curve of GRPO."""
         settings: Any = config  # a FlowConfig, as the usual stages need
@@ -287,7 +308,7 @@ class Task(Generic[C]):
         pairs = list(zip(examples, texts, strict=True))
         found = [parser.parse(text, example) for example, text in pairs]
         are_right = [
-            one.label is not None and parser.measure(*pair) == 1.0
+            None not in (one.label, pair[0].label) and parser.measure(*pair) == 1.0
             for one, pair in zip(found, pairs, strict=True)
         ]
         return [
@@ -322,6 +343,19 @@ class Task(Generic[C]):
             found += predict_picture_only(train, test, **told)
         seen: Any = {"concepts": self.concepts, "read": self.read}
         return found + predict_joint(train, test, **seen, **told)
+
+    def ask_rivals(
+        self, config: C, context: StepContext, policy: Policy, splits: Splits
+    ) -> list[Prediction]:
+        """Return what the base reaches on ``splits["test"]`` by other means than one prompt.
+
+        Args:
+            config: view.
+            context: of the step.
+            policy: the base.
+            splits: the examples of ``train`` and ``test``.
+        """
+        return []
 
     def probe(
         self, config: C, ask: Ask, examples: Sequence[Example], texts: Sequence[str]

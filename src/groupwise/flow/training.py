@@ -33,7 +33,7 @@ def run_sft(task: Task[Any], context: StepContext) -> None:
         # The loss may rise while rows become harder.
         find_stop=None if config.sft.easy_first else _choose_stop(config),
     )
-    _keep(trained, context)
+    keep_trained(trained, context)
 
 
 def run_sft_control(task: Task[Any], context: StepContext) -> None:
@@ -42,20 +42,20 @@ def run_sft_control(task: Task[Any], context: StepContext) -> None:
     It trains at GRPO's learning rate, as many times as GRPO passes over the prompts.
     """
     config = context.config
-    policy = _open_start(task, context)
+    policy = open_start(task, context)
     examples = read_splits(context.output_of(task.data_stage), "train")["train"]
     rows = task.control(config, examples, make_ask(policy, config))
     settings = make_control_settings(config.sft, config.grpo)
     workspace = Workspace(context.folder, derive_seed(config.seed, "same labels"))
     check = _open_check(task, policy, context) if settings.has_looks else None
     trained = train_sft(policy, rows, settings, workspace=workspace, check_heldout=check)
-    _keep(trained, context)
+    keep_trained(trained, context)
 
 
 def run_grpo(task: Task[Any], context: StepContext) -> None:
     """Train on the rewards, from the warm-up if there is one."""
     config = context.config
-    policy = _open_start(task, context)
+    policy = open_start(task, context)
     train = read_splits(context.output_of(task.data_stage), "train")["train"]
     scores = is_first_process()
     judge = task.judge(config, context.folder) if scores else None
@@ -70,10 +70,11 @@ def run_grpo(task: Task[Any], context: StepContext) -> None:
     )
     if judge is not None:
         write_json(context.folder / "judge.json", judge.report())
-    _keep(trained, context)
+    keep_trained(trained, context)
 
 
-def _keep(policy: Policy, context: StepContext) -> None:
+def keep_trained(policy: Policy, context: StepContext) -> None:
+    """Keep a trained policy in the folder of its step."""
     if is_first_process():
         keep_policy(policy, context.folder)
 
@@ -103,7 +104,7 @@ def _open_check(
     return lambda: check_heldout(task, policy, heldout, config, run=context.run)
 
 
-def _open_start(task: Task[Any], context: StepContext) -> Policy:
+def open_start(task: Task[Any], context: StepContext) -> Policy:
     """Load what GRPO and its control start from: the warm-up's policy, else the base."""
     config = context.config
     if "sft" in context.uses:

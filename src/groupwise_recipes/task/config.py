@@ -1,6 +1,7 @@
 """Settings of the recipe ``task``, as a user writes them in ``task.yaml``."""
 
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self, cast
 
@@ -8,9 +9,10 @@ from pydantic import Discriminator, Field, Tag, ValidationInfo, field_validator,
 
 from groupwise.core import Config, describe_unknown, read_config
 from groupwise.data import TableSettings
-from groupwise.flow import DataSettings, FlowConfig
+from groupwise.evaluation.measures import REWARD, Measure, is_builtin
+from groupwise.flow import DataSettings, FlowConfig, RivalSettings
 from groupwise.judge_calibration import JudgeConfig
-from groupwise.rewards import AnswerSettings, RewardKind
+from groupwise.rewards import AnswerSettings, RewardKind, TextParser
 from groupwise.training import GrpoSettings, SftSettings
 
 BUILT_IN = ("correct", "format", "token_f1")
@@ -26,29 +28,35 @@ class TaskData(TableSettings, DataSettings):
     """The rows, and what is asked of any data."""
 
     @model_validator(mode="after")
-    def _check_answer(self) -> Self:
-        if self.columns.answer is None:
-            raise ValueError("data.columns.answer is needed: it is what answers are compared with")
+    def _check_join(self) -> Self:
         is_given = self.hub or self.columns.split or set(self.files) != {"train"}
         if self.near_duplicates == "join" and is_given:
             raise ValueError("data.near_duplicates: join needs a split by shares, none given")
         return self
 
 
-class RewardPart(Config):
+class FunctionPart(Config):
+    """How a function of the user's own is called.
+
+    Attributes:
+        messages: whether a function of TRL's shape takes messages instead of texts.
+        values: lowest and highest value that a function returns; they become 0 and 1.
+    """
+
+    messages: bool = False
+    values: tuple[float, float] = (0.0, 1.0)
+
+
+class RewardPart(FunctionPart):
     """One reward.
 
     Attributes:
         weight: beside those of the others; 0: it is only logged.
         kind: what a function's value rests on (truth, judgement, format, shaping, other).
-        messages: whether a function of TRL's shape takes messages instead of texts.
-        values: lowest and highest value that a function returns; they become 0 and 1.
     """
 
     weight: float = Field(default=1.0, ge=0)
     kind: RewardKind = "other"
-    messages: bool = False
-    values: tuple[float, float] = (0.0, 1.0)
 
 
 class JudgePart(Config):
@@ -95,6 +103,25 @@ class JudgePart(Config):
         return self
 
 
+class MeasurePart(FunctionPart):
+    """What a function of the user's own measures on held-out answers; it pays nothing.
+
+    Attributes:
+        title, title_zh: what reports call it; None: the name of the function.
+        higher_is_better: whether more of it is better.
+    """
+
+    title: str | None = None
+    title_zh: str | None = None
+    higher_is_better: bool = True
+
+    def define(self, name: str) -> Measure:
+        """Return the measure of a function by its name."""
+        plain = name.replace("_", " ")
+        title = self.title or plain[:1].upper() + plain[1:]
+        return Measure(name, title, self.title_zh or title, self.higher_is_better)
+
+
 def _find_part(value: Any) -> str:
     kind = value.get("kind") if isinstance(value, Mapping) else getattr(value, "kind", "")
     return "judge" if kind == "judge" else "other"
@@ -112,10 +139,17 @@ class TaskConfig(FlowConfig):
     Attributes:
         recipe: names this recipe, so that ``groupwise run FILE`` finds it.
         data: the rows.
-        answer: what an answer is, by its ``kind``.
+        answer: what an answer is, by its ``kind``; without ``data.columns.answer`` a text if
+            nothing else is said.
         rewards: by name: ``correct`` (what the answer's kind measures), ``format`` (it is an
             answer at all), ``token_f1`` (share of the words), ``file.py:function``, or any name
-            for a judge (``kind: judge``); a number is a weight.
+            for a judge (``kind: judge``); a number is a weight. ``correct`` and ``token_f1`` need
+            ``data.columns.answer``.
+        rivals: what GRPO is measured against by the same rewards; not given, the usual ones without
+            ``data.columns.answer``, and none with it.
+        measures: functions of a file (``file.py:function``) that score held-out answers. Without
+            ``data.columns.answer`` the first one heads the report and chooses checkpoints; where
+            none is given the weighted reward does, and the reward functions stand beside it.
         sft: the warm-up on ``data.columns.target``, or on the answers themselves where there is no
             such column; null: GRPO starts from the base. Not given, there is one wherever there is
             something to teach.
@@ -124,8 +158,10 @@ class TaskConfig(FlowConfig):
 
     recipe: Literal["task"] = "task"
     data: TaskData
-    answer: AnswerSettings
+    answer: AnswerSettings = TextParser()
     rewards: Mapping[str, _Part] = {"correct": RewardPart()}
+    measures: Mapping[str, MeasurePart] = {}
+    rivals: RivalSettings | None = None
     sft: SftSettings | None = None
     grpo: GrpoSettings = GrpoSettings()
 
@@ -135,14 +171,18 @@ class TaskConfig(FlowConfig):
         """Return the settings with those that depend on the answer and the columns."""
         answer, columns = _find(values, "answer"), _find(_find(values, "data"), "columns")
         kind, target = answer.get("kind"), columns.get("target")
+        if kind is None and not columns.get("answer"):
+            kind = "text"
         if not isinstance(values, Mapping) or not isinstance(kind, str):
             return values
-        has_way = target or answer.get("tags") or answer.get("describe")
+        is_free = not columns.get("answer")
+        has_way = is_free or target or answer.get("tags") or answer.get("describe")
         tokens = _LONG if has_way else _ANSWER_TOKENS.get(kind, _LONG)
         is_taught = target or (columns.get("answer") and is_whole(kind, answer.get("tags")))
         given = cast("Mapping[str, Any]", values)
         return {
             **({"sft": {}} if is_taught else {}),
+            **({"rivals": {}} if is_free else {}),
             **given,
             "grpo": {"max_new_tokens": tokens, **_find(given, "grpo")},
         }
@@ -151,16 +191,27 @@ class TaskConfig(FlowConfig):
     @classmethod
     def _read_rewards(cls, value: Any, info: ValidationInfo) -> Any:
         """Return the parts by name, with files that do not depend on where they are read."""
-        if not isinstance(value, Mapping | list | tuple):
-            raise ValueError("give names, or names with weights")
-        given = value if isinstance(value, Mapping) else dict.fromkeys(value, 1.0)
-        context = cast("Mapping[str, str]", info.context or {})
+        placed = _place_names(value, info, "give names, or names with weights", 1.0)
         return {
-            _place(str(name), context.get("folder", "")): {"weight": part}
-            if isinstance(part, int | float)
-            else part
-            for name, part in cast("Mapping[Any, Any]", given).items()
+            name: {"weight": part} if isinstance(part, int | float) else part
+            for name, part in placed.items()
         }
+
+    @field_validator("measures", mode="before")
+    @classmethod
+    def _read_measures(cls, value: Any, info: ValidationInfo) -> Any:
+        placed = _place_names(value, info, "give file.py:function, or several", None)
+        return {name: {} if part is None else part for name, part in placed.items()}
+
+    @field_validator("measures")
+    @classmethod
+    def _check_measures(cls, value: Mapping[str, MeasurePart]) -> Mapping[str, MeasurePart]:
+        for name in value:
+            if ":" not in name:
+                raise ValueError(f"a measure is a function of a file, file.py:{name}")
+        _refuse_known("measures", map(show_name, value))
+        _refuse_repeated("measures", map(show_name, value))
+        return value
 
     @field_validator("rewards")
     @classmethod
@@ -171,11 +222,40 @@ class TaskConfig(FlowConfig):
                     raise ValueError(f"a judge needs a name of its own, one word, got {name!r}")
             elif ":" not in name and name not in BUILT_IN:
                 raise ValueError(describe_unknown("reward", name, [*BUILT_IN, "file.py:function"]))
-        shown = [name.rpartition(":")[2] for name in value]
-        repeated = [name for name in shown if shown.count(name) > 1]
-        if repeated:
-            raise ValueError(f"two rewards are called {repeated[0]}")
+        _refuse_repeated("rewards", map(show_name, value))
         return value
+
+    @model_validator(mode="after")
+    def _check_answer(self) -> Self:
+        if self.has_reference:
+            if "answer" not in self.model_fields_set:
+                raise ValueError("answer is needed: it says how data.columns.answer is read")
+            return self
+        compared = [name for name in self.rewards if name in ("correct", "token_f1")]
+        if compared:
+            raise ValueError(
+                f"rewards.{compared[0]} compares with data.columns.answer, which is not given; "
+                "name the column, or pay by functions (file.py:function) or judges alone"
+            )
+        if not self.measures and any(isinstance(p, JudgePart) for p in self.rewards.values()):
+            raise ValueError(
+                "a judge is asked while GRPO trains and measures nothing: give measures a "
+                "function that does (file.py:function), or data.columns.answer"
+            )
+        headline = next(iter(self.measures.values()), None)
+        if headline is not None and not headline.higher_is_better:
+            raise ValueError("the first of measures chooses checkpoints: more of it must be better")
+        names = {show_name(name): name for name in self.measures}
+        for name in self.rewards:
+            if names.get(show_name(name), name) != name:
+                raise ValueError(f"a measure and another reward are called {show_name(name)}")
+        _refuse_known("rewards", map(show_name, self.rewards))
+        return self
+
+    @property
+    def has_reference(self) -> bool:
+        """Whether rows have a reference answer; without one functions alone say what is good."""
+        return self.data.columns.answer is not None
 
     @model_validator(mode="after")
     def _check_warmup(self) -> Self:
@@ -200,6 +280,33 @@ def _find(values: Any, name: str) -> Mapping[str, Any]:
     """Return a section of settings that are not checked yet; empty if it is none."""
     section = values.get(name) if isinstance(values, Mapping) else None
     return cast("Mapping[str, Any]", section) if isinstance(section, Mapping) else {}
+
+
+def show_name(name: str) -> str:
+    """Return the name of a reward or measure in reports: of a function its own."""
+    return name.rpartition(":")[2]
+
+
+def _place_names(value: Any, info: ValidationInfo, expected: str, default: Any) -> dict[str, Any]:
+    """Return what is given by name, with files that do not depend on where they are read."""
+    if not isinstance(value, Mapping | list | tuple):
+        raise ValueError(expected)
+    given = value if isinstance(value, Mapping) else dict.fromkeys(value, default)
+    folder = cast("Mapping[str, str]", info.context or {}).get("folder", "")
+    parts = cast("Mapping[Any, Any]", given).items()
+    return {_place(str(name), folder): part for name, part in parts}
+
+
+def _refuse_repeated(what: str, names: Iterable[str]) -> None:
+    repeated = [name for name, count in Counter(names).items() if count > 1]
+    if repeated:
+        raise ValueError(f"two {what} are called {repeated[0]}")
+
+
+def _refuse_known(what: str, names: Iterable[str]) -> None:
+    for name in names:
+        if is_builtin(name) or name == REWARD.name:
+            raise ValueError(f"{what}: there is a measure {name} already; rename yours")
 
 
 def _place(name: str, folder: str) -> str:

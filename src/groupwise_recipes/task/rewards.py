@@ -12,7 +12,7 @@ from groupwise.rewards import (
     RewardSet,
     TokenF1,
 )
-from groupwise_recipes.task.config import JudgePart, RewardPart, TaskConfig
+from groupwise_recipes.task.config import JudgePart, RewardPart, TaskConfig, show_name
 from groupwise_recipes.task.judging import Judges, make_judge, make_judged
 
 
@@ -52,11 +52,6 @@ def make_case(
         write_answer=write_answer,
         max_new_tokens=config.grpo.max_new_tokens,
     )
-
-
-def show_name(name: str) -> str:
-    """Return the name of a reward in reports: of a function its own."""
-    return name.rpartition(":")[2]
 
 
 def _make_reward(name: str, part: RewardPart, config: TaskConfig) -> Reward:

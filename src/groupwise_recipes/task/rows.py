@@ -117,9 +117,9 @@ def list_targets(config: TaskConfig, loaded: LoadedTable) -> Mapping[str, str]:
 def check_targets(
     examples: Sequence[Example], targets: Mapping[str, str], parser: Parser
 ) -> tuple[dict[str, str], list[Finding]]:
-    """Return the targets whose answer counts as right, and a finding about the others."""
+    """Return the targets, where there are references those that count as right, and a finding."""
     given = [example for example in examples if example.id in targets]
-    right = [e for e in given if parser.measure(e, targets[e.id]) == 1.0]
+    right = [e for e in given if e.label is None or parser.measure(e, targets[e.id]) == 1.0]
     kept = {e.id: targets[e.id] for e in right}
     places = [
         f"{e.fields.get(ROW_FIELD)} ({targets[e.id][:60]!r})" for e in given if e.id not in kept

@@ -1,20 +1,36 @@
 """What is the recipe's own: rows of any table, asked, read and rewarded as a config says."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, ClassVar
 
-from groupwise.core import Example, Finding, Message
+from groupwise.core import Completion, Example, Finding, Message
 from groupwise.data import DropLog, ask_about_row, digest_table, read_examples
-from groupwise.flow import Estimate, Part, Task
+from groupwise.evaluation import Measure, Metric, Prediction, RunPolicy, Section
+from groupwise.flow import (
+    LOOKS,
+    Estimate,
+    Part,
+    PartName,
+    Splits,
+    Stage,
+    Task,
+    ask_best_of,
+    ask_with_demonstrations,
+    insert_rivals,
+    list_rivals,
+    tell_rivals,
+)
 from groupwise.pipeline import StepContext, digest_models
 from groupwise.rewards import Parser, RewardCase, RewardSet, digest_functions, split_function
 from groupwise.serving import Request
-from groupwise_recipes.task.config import TaskConfig
+from groupwise_recipes.task.config import TaskConfig, show_name
 from groupwise_recipes.task.judging import Judges, digest_prompts, list_judged, open_judges
-from groupwise_recipes.task.rewards import make_case, make_rewards, show_name
+from groupwise_recipes.task.measuring import list_measures, pays_measurably, score_answers
+from groupwise_recipes.task.rewards import make_case, make_rewards
 from groupwise_recipes.task.rows import (
     check_targets,
     list_targets,
@@ -27,6 +43,7 @@ from groupwise_recipes.task.rows import (
 )
 
 if TYPE_CHECKING:
+    from groupwise.models import Policy
     from groupwise.training import RowsOfEpoch
 
 _OWN = "groupwise_recipes.task"
@@ -41,7 +58,7 @@ class OwnTask(Task[TaskConfig]):
     parts: ClassVar = {
         "data": Part("data answer", f"groupwise.data.tables {_OWN}.rows"),
         "parser": Part("answer", "groupwise.rewards"),
-        "measures": Part("answer"),
+        "measures": Part("answer measures data.columns.answer", f"{_OWN}.measuring"),
         "rewards": Part("answer rewards grpo.max_new_tokens", _REWARDS),
     }
 
@@ -53,13 +70,74 @@ class OwnTask(Task[TaskConfig]):
             for key in ("model", "tokenizer")
         }
         rows = {"data.columns": digest_table(config.data)}
-        return {**rows, **self.reward_inputs(config), **digest_models(models)}
+        return {
+            **rows,
+            **self.reward_inputs(config),
+            **_digest_files("measures", config.measures),
+            **digest_models(models),
+        }
 
     def reward_inputs(self, config: TaskConfig) -> Mapping[str, str]:
         """Return digests of the reward functions and of the prompts of judges by name."""
-        files = {name: split_function(name)[0] for name in config.rewards if ":" in name}
-        functions = {f"rewards.{name}": digest_functions(file) for name, file in files.items()}
-        return {**functions, **digest_prompts(config)}
+        return {**_digest_files("rewards", config.rewards), **digest_prompts(config)}
+
+    def stages(self, config: TaskConfig) -> list[Stage]:
+        """Return the usual stages and rivals; those that look at answers read what scores them.
+
+        Without references there is no control on labels.
+        """
+        stages = super().stages(config)
+        if not config.has_reference:
+            uses = {one.name: one.uses.replace(" sft_control", "") for one in stages}
+            stages = [
+                replace(one, uses=uses[one.name]) for one in stages if one.name != "sft_control"
+            ]
+        more: dict[str, tuple[PartName, ...]] = {"baselines": (), "evaluate": ()}
+        reads = "rivals"
+        if config.rivals is not None:
+            stages = insert_rivals(config.rivals, stages, LOOKS)
+            more["baselines"] = ("rewards",)
+            reads = "rivals grpo.temperature grpo.top_p"
+        paid = " rewards" if pays_measurably(config) else ""
+        return [
+            replace(
+                one,
+                parts=(*one.parts, "measures", *more.get(one.name, ())),
+                reads=f"{one.reads}{paid} {reads if one.name in more else ''}",
+            )
+            if "parser" in one.parts and one.name != "prepare"
+            else one
+            for one in stages
+        ]
+
+    def policies(self, context: StepContext) -> Sequence[RunPolicy]:
+        """Return the usual policies and the rivals."""
+        usual, settings = super().policies(context), context.config.rivals
+        return usual if settings is None else list_rivals(settings, usual, context)
+
+    def ask_rivals(
+        self, config: TaskConfig, context: StepContext, policy: "Policy", splits: Splits
+    ) -> list[Prediction]:
+        """Return what demonstrations and the best of several samples reach."""
+        settings, (train, test) = config.rivals, (splits["train"], splits["test"])
+        found: list[Prediction] = []
+        if settings is not None and (num := settings.demonstrations):
+            found += ask_with_demonstrations(self, policy, train, test, context, num=num)
+        if settings is not None and (num := settings.best_of):
+            found += ask_best_of(self, policy, test, context, num=num)
+        return found
+
+    def describe(
+        self,
+        config: TaskConfig,
+        context: StepContext,
+        predictions: Sequence[Prediction],
+        metrics: Sequence[Metric],
+    ) -> Sequence[Section]:
+        """Return which rivals were not run."""
+        if config.rivals is None:
+            return ()
+        return tell_rivals(config.rivals, self.policies(context))
 
     def prepare(self, config: TaskConfig, folder: Path) -> None:
         """Split the rows."""
@@ -92,6 +170,32 @@ class OwnTask(Task[TaskConfig]):
     def weigh(self, config: TaskConfig) -> Mapping[str, float]:
         """Return the weights by the names that reports show."""
         return {show_name(name): part.weight for name, part in config.rewards.items()}
+
+    def list_measures(self, config: TaskConfig) -> Sequence[Measure]:
+        """Return the user's measures and, where rows have no reference, what the rewards pay."""
+        return list_measures(config)
+
+    def list_compared(self, config: TaskConfig) -> Sequence[str]:
+        """Return all of them."""
+        return [one.name for one in list_measures(config)]
+
+    def score_answers(
+        self, config: TaskConfig, examples: Sequence[Example], answers: Sequence[Completion]
+    ) -> Sequence[Mapping[str, float]]:
+        """Return the values of the measures."""
+        return score_answers(config, examples, answers)
+
+    def predict_baselines(
+        self,
+        config: TaskConfig,
+        context: StepContext,
+        train: Sequence[Example],
+        test: Sequence[Example],
+    ) -> list[Prediction]:
+        """Return the usual baselines, which know answers by a reference alone."""
+        if not config.has_reference:
+            return []
+        return super().predict_baselines(config, context, train, test)
 
     def picture_columns(self, config: TaskConfig) -> Sequence[str]:
         """Return those of the rows."""
@@ -126,7 +230,7 @@ class OwnTask(Task[TaskConfig]):
         return Estimate(
             num_prompts=len(train),
             num_sft_rows=sum(example.id in taught for example in train),
-            rows=[(e, taught.get(e.id) or write(str(e.label))) for e in train],
+            rows=[(e, taught.get(e.id) or (write(e.label) if e.label else "")) for e in train],
             sources=loaded.sources,
             facts=[
                 *(("warning", finding.message) for finding in loaded.findings),
@@ -135,6 +239,12 @@ class OwnTask(Task[TaskConfig]):
             # Pictures that rows hold themselves are files only where a run has prepared them.
             case=partial(_make_case, config, train, taught) if are_left else None,
         )
+
+
+def _digest_files(section: str, names: Iterable[str]) -> dict[str, str]:
+    """Return the digests of functions' files by the path of the setting that names them."""
+    files = {name: split_function(name)[0] for name in names if ":" in name}
+    return {f"{section}.{name}": digest_functions(file) for name, file in files.items()}
 
 
 def _make_case(

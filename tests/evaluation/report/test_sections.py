@@ -133,7 +133,7 @@ def test_tiles_of_sections_come_before_the_accuracy(full_run: Path, tmp_path: Pa
     found = re.findall(r'<div class="tile card( first)?"><b>([^<]+)</b><span>([^<]+)<', tiles)
     assert [row[:2] for row in found[:2]] == [(" first", "1.5 %"), ("", "7")]
     assert unescape(found[0][2]) == "missed <i>"
-    assert found[2][2].startswith("accuracy of GRPO")
+    assert found[2][2].startswith("Accuracy of GRPO")
     bare, _ = render_run(run, ONE)
     [first] = re.findall(r'<div class="tile card first"><b>[^<]+</b><span>([^<]+)<', bare)
     assert first == found[2][2]

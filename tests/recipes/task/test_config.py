@@ -4,7 +4,7 @@ from typing import Any
 import pytest
 
 from groupwise.core import ConfigError, dump_config, load_config
-from groupwise.rewards import ChoiceParser, LabelParser
+from groupwise.rewards import ChoiceParser, LabelParser, TextParser
 from groupwise_recipes.task.config import TaskConfig
 
 GIVEN: dict[str, Any] = {
@@ -13,6 +13,7 @@ GIVEN: dict[str, Any] = {
     "answer": {"kind": "labels", "labels": ["好评", "差评"]},
     "grpo": {},
 }
+BARE = {"files": "a.csv", "columns": {"prompt": "q"}}
 
 
 def load(**values: Any) -> TaskConfig:
@@ -96,8 +97,36 @@ def test_a_wrong_setting_is_one_problem_and_not_two():
         ),
         ({"answer": {"kind": "lables"}}, "labels"),
         (
-            {"data": {"files": "a.csv", "columns": {"prompt": "q"}}},
-            "data.columns.answer is needed",
+            {"data": BARE},
+            "rewards.correct compares with data.columns.answer, which is not given",
+        ),
+        (
+            {"data": BARE, "rewards": {"a.py:f": 1, "token_f1": 1}},
+            "rewards.token_f1 compares with data.columns.answer, which is not given",
+        ),
+        (
+            {
+                "data": BARE,
+                "rewards": {
+                    "wit": {"kind": "judge", "judge": {"kind": "generative", "model": "m"}}
+                },
+            },
+            "a judge is asked while GRPO trains and measures nothing",
+        ),
+        ({"measures": ["all_pass"]}, "a measure is a function of a file, file.py:all_pass"),
+        ({"measures": ["a.py:f", "b.py:f"]}, "two measures are called f"),
+        ({"measures": ["a.py:accuracy"]}, "there is a measure accuracy already"),
+        (
+            {
+                "data": BARE,
+                "rewards": ["a.py:f"],
+                "measures": {"a.py:g": {"higher_is_better": False}},
+            },
+            "the first of measures chooses checkpoints",
+        ),
+        (
+            {"data": BARE, "rewards": ["a.py:f"], "measures": ["b.py:f"]},
+            "a measure and another reward are called f",
         ),
         (
             {
@@ -115,3 +144,12 @@ def test_what_cannot_be_meant_is_refused(values: dict[str, Any], words: str):
     with pytest.raises(ConfigError) as refused:
         load(**values)
     assert words in str(refused.value)
+
+
+def test_an_answer_is_a_text_where_there_is_no_reference():
+    given = {name: value for name, value in GIVEN.items() if name != "answer"}
+    bare = load_config(TaskConfig, {**given, "data": BARE, "rewards": ["a.py:f"]})
+    assert isinstance(bare.answer, TextParser)
+    assert load_config(TaskConfig, dump_config(bare)) == bare
+    with pytest.raises(ConfigError, match=r"answer is needed: it says how data\.columns\.answer"):
+        load_config(TaskConfig, given)

@@ -20,7 +20,8 @@ from groupwise.core import (
     read_jsonl,
     write_json,
 )
-from groupwise.evaluation.measures import Measure
+from groupwise.evaluation.measures import Measure, choose_headline
+from groupwise.evaluation.metrics import read_metrics
 from groupwise.evaluation.records import parse_open
 
 CONDITIONS_FILE = "evaluate/conditions.json"
@@ -94,6 +95,18 @@ def read_measures(folder: Path) -> tuple[Measure, ...]:
         EvaluationError: if the file is damaged.
     """
     return (read_recorded(folder) or {}).get("measures", ())
+
+
+def read_headline(folder: Path) -> Measure:
+    """Return the measure that heads the report of a run; without metrics it is accuracy.
+
+    Raises:
+        DataError: if the metrics are damaged.
+        EvaluationError: if the metrics or the conditions have another shape.
+    """
+    path = folder / "evaluate" / "metrics.json"
+    names = {one.measure for one in read_metrics(path)} if path.is_file() else set[str]()
+    return choose_headline(names, read_measures(folder))
 
 
 def read_if_there(path: Path) -> dict[str, Any] | None:

@@ -83,8 +83,9 @@ class AlarmSettings(Config):
         collapsed_share: greatest share of batches (the series ``reward/collapsed``, where a recipe
             has one) in which one answer may be the commonest for all kinds of questions.
         dead_share: groups count as all dead from this share on.
-        loss_fall: the loss of supervised training has to fall by this share of its start. Rows of
-            160 short answers at a loss of 3.2 that taught nothing scatter by it.
+        loss_fall: the loss of supervised training has to fall by this share of its start. Measured
+            on SmolLM2-135M with answers of one word: 3.17 nats, in a row of 160 answers known to
+            2.2 %; at 1e-5 a LoRA went from 3.23 to 3.40 in 38 steps, at 2e-4 from there to 0.52.
         loss_floor: a loss that begins below this many nats may stay: a token then has more than
             half of the probability, and what is left may be noise in the labels.
         constant_looks: held-out looks in a row at which one answer is given to nearly everything.
@@ -206,7 +207,8 @@ def _check_dead_groups(history: History, settings: AlarmSettings) -> Iterator[Al
 
 def _check_heldout(history: History, settings: AlarmSettings) -> Iterator[Alarm]:
     """The last two held-out checks lie below the best one while the reward has risen since."""
-    for name in settings.heldout_measures:
+    chosen_by = history.heldout.key.removeprefix("heldout/")
+    for name in dict.fromkeys((*settings.heldout_measures, chosen_by)):
         heldout = history.read(f"heldout/{name}")
         if len(heldout) < 3:
             continue
@@ -318,7 +320,7 @@ def _check_constant(history: History, settings: AlarmSettings) -> Iterator[Alarm
     """One answer to everything that is asked, while the truths differ."""
     share, truth = history.read("heldout/commonest"), history.read("heldout/majority")
     last = share.values[-settings.constant_looks :]
-    if len(last) < settings.constant_looks or min(last) < settings.constant_share:
+    if not truth or len(last) < settings.constant_looks or min(last) < settings.constant_share:
         return
     if truth.values[-1] > settings.constant_truth:
         return

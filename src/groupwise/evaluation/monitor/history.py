@@ -139,6 +139,12 @@ class History:
         steps, values = self._points.get(key, ((), ()))
         return Series(key, tuple(steps), tuple(values))
 
+    @property
+    def heldout(self) -> Series:
+        """What held-out looks choose by: accuracy, or else the first value of each."""
+        keys = [key for key in self._points if key.startswith("heldout/")]
+        return self.read("heldout/accuracy" if "heldout/accuracy" in keys else (*keys, "")[0])
+
     def list_series(self) -> list[Series]:
         """Return the series to look at: the reward and its parts, held-out values, the rest."""
         keys = [

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 from groupwise.evaluation import page
 from groupwise.evaluation.label_metrics import bin_reliability, count_confusion
 from groupwise.evaluation.page import Block, Part, Words
-from groupwise.evaluation.predictions import Prediction
+from groupwise.evaluation.predictions import Prediction, have_truths
 from groupwise.evaluation.report.content import Report
 from groupwise.evaluation.scoring import MAX_LABELS
 
@@ -19,7 +19,8 @@ def show_answers(report: Report, words: Words) -> Part:
 
 
 def _list_blocks(report: Report, words: Words) -> Iterator[Block]:
-    labels = find_labels([item for items in report.answers.values() for item in items])
+    items = [item for items in report.answers.values() for item in items]
+    labels = find_labels(items) if have_truths(items) else ()
     # Open answers are as many as items: a row for each shows nothing and takes minutes to draw.
     if 2 <= len(labels) <= MAX_LABELS:
         yield from _list_details(report, labels, words)
@@ -38,8 +39,8 @@ def find_labels(predictions: Sequence[Prediction]) -> tuple[str, ...]:
     """Return every label that occurs, in the order of the fullest probabilities, then by name."""
     tables = [list(item.probabilities) for item in predictions if item.probabilities is not None]
     known = max(tables, key=len) if tables else []
-    seen = {item.label for item in predictions}
-    seen |= {item.predicted for item in predictions if item.predicted is not None}
+    answers = (answer for item in predictions for answer in (item.label, item.predicted))
+    seen = {answer for answer in answers if answer is not None}
     seen |= {name for table in tables for name in table}
     return (*known, *sorted(seen - set(known)))
 

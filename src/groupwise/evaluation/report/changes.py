@@ -4,6 +4,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from groupwise.evaluation import page
+from groupwise.evaluation.measures import ACCURACY, REWARD
 from groupwise.evaluation.page import Block, Part, Words, numbers
 from groupwise.evaluation.policies import Policies
 from groupwise.evaluation.predictions import Prediction
@@ -58,8 +59,67 @@ def show_changes(report: Report, words: Words) -> tuple[Part, ...]:
     found = find_changes(report.answers, report.files.policies)
     if found is None:
         return ()
-    blocks = tuple(_list_blocks(found, report, words))
-    return (Part("changes", words.label("changes"), blocks),)
+    list_blocks = _list_blocks if report.files.headline is ACCURACY else _list_scored
+    return (Part("changes", words.label("changes"), tuple(list_blocks(found, report, words))),)
+
+
+def _list_scored(found: Changes, report: Report, words: Words) -> Iterator[Block]:
+    """Yield each measure before and after, and a few answers of both that nobody chose.
+
+    What was not rewarded shows what the policy did for its reward.
+    """
+    files = report.files
+    after = files.policies.find(found.after)
+    titles = {"before": words.title_policy(found.before), "after": words.title_policy(found.after)}
+    pairs = sorted((p for ps in found.pairs.values() for p in ps), key=lambda p: p[0].example_id)
+    duration_s = files.durations.get(after.step or "")
+    yield page.Paragraph(
+        words.label(
+            "scored_lead",
+            **titles,
+            num=len(pairs),
+            split=report.split,
+            most=NUM_SHOWN,
+            samples=numbers.format_count(int(after.budget.get("num_samples", 0))),
+            minutes=page.DASH if duration_s is None else f"{duration_s / 60:.1f}",
+        )
+    )
+    log = files.logs.get(after.step or "")
+    paid = {REWARD.name, *(log.list_parts() if log else ())}
+    both = [report.main.get(name, {}) for name in (found.before, found.after)]
+    yield page.Table(
+        "",
+        (words.label("measure"), titles["before"], titles["after"], words.label("is_rewarded")),
+        tuple(
+            (
+                words.title_measure(one),
+                *(page.show_metric(measures.get(one.name)) for measures in both),
+                words.label("rewarded_yes" if one.name in paid else "rewarded_no"),
+            )
+            for one in files.measures
+            if one.name in both[-1]
+        ),
+    )
+    shown = (_show_scored(pair, report, words) for pair in pairs[:NUM_SHOWN])
+    yield page.Cards(tuple(shown))
+
+
+def _show_scored(pair: Pair, report: Report, words: Words) -> page.Card:
+    headline, said = report.files.headline.name, list[str]()
+    pills: list[tuple[str, str]] = []
+    for one in pair:
+        policy = words.title_policy(one.policy)
+        scores = [
+            f"{words.name_measure(measure)} {numbers.format_share(one.scores[measure.name])}"
+            for measure in report.files.measures
+            if measure.name in one.scores
+        ]
+        is_best = one.scores.get(headline) == max(p.scores.get(headline, 0.0) for p in pair)
+        pills.append(("truth" if is_best else "wrong", f"{policy}: {words.join(scores)}"))
+        said.append(
+            words.label("policy_said", policy=policy, text=page.shorten(one.text, MAX_TEXT))
+        )
+    return show_item(pair[1], " ".join(said), words, pills=pills, files=report.files)
 
 
 def _list_blocks(found: Changes, report: Report, words: Words) -> Iterator[Block]:

@@ -57,7 +57,7 @@ def build_report(run_folder: Path) -> Report:
         DataError: if a JSONL file in it is damaged.
     """
     files = read_run_files(run_folder)
-    metrics = _arrange_metrics(files.metrics, files.policies)
+    metrics = _arrange_metrics(files.metrics, files.policies, files.headline.name)
     split = next(iter(metrics), _choose_split(p.split for p in files.predictions))
     items = [item for item in files.predictions if item.split == split]
     found = {policy: rows for (_, policy), rows in group_by_policy(items).items()}
@@ -69,7 +69,12 @@ def build_report(run_folder: Path) -> Report:
         split=split,
         notices=collect_notices(files),
         findings=state_findings(
-            split, main, files.comparisons, files.policies, num_clusters=num_clusters
+            split,
+            main,
+            files.comparisons,
+            files.policies,
+            headline=files.headline,
+            num_clusters=num_clusters,
         ),
         metrics=metrics,
         answers={name: found[name] for name in files.policies.sort(found)},
@@ -87,9 +92,11 @@ def _choose_split(splits: Iterable[str]) -> str:
     return MAIN_SPLIT if MAIN_SPLIT in names else (names or [""])[0]
 
 
-def _arrange_metrics(metrics: Sequence[Metric], policies: Policies) -> dict[str, ByPolicy]:
-    """Return the metrics of policies with an accuracy, by split, policy and measure."""
-    names = dict.fromkeys((m.split, m.policy) for m in metrics if m.measure == "accuracy")
+def _arrange_metrics(
+    metrics: Sequence[Metric], policies: Policies, headline: str
+) -> dict[str, ByPolicy]:
+    """Return the metrics of policies with the headline's, by split, policy and measure."""
+    names = dict.fromkeys((m.split, m.policy) for m in metrics if m.measure == headline)
     main = _choose_split(split for split, _ in names)
     found: dict[str, dict[str, dict[str, Metric]]] = {}
     for split, policy in sorted(names, key=lambda n: (n[0] != main, n[0], policies.rank(n[1]))):

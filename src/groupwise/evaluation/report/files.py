@@ -13,7 +13,7 @@ from groupwise.core import EvaluationError, check_records, read_json, read_jsonl
 from groupwise.evaluation.fairness.conditions import read_measures
 from groupwise.evaluation.fairness.scope import find_manifests
 from groupwise.evaluation.looks import state_looks
-from groupwise.evaluation.measures import Measure, find_measure
+from groupwise.evaluation.measures import Measure, choose_headline, find_measure
 from groupwise.evaluation.metrics import Metric, read_metrics
 from groupwise.evaluation.monitor import History
 from groupwise.evaluation.page import Statement
@@ -65,6 +65,11 @@ class RunFiles:
     measures: tuple[Measure, ...]
     looks: tuple[Statement, ...]
     absent: tuple[str, ...]
+
+    @property
+    def headline(self) -> Measure:
+        """What heads the report."""
+        return choose_headline({one.measure for one in self.metrics}, self.measures)
 
     def define(self, name: str) -> Measure:
         """Return a measure; one that nobody defined is better when it is higher."""

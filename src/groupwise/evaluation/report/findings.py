@@ -21,6 +21,7 @@ def state_findings(
     comparisons: Sequence[PairedComparison],
     policies: Policies,
     *,
+    headline: Measure = ACCURACY,
     num_clusters: int,
 ) -> tuple[Statement, ...]:
     """Return the statements of the findings paragraph for the metrics of one split.
@@ -30,6 +31,7 @@ def state_findings(
         by_policy: metrics by policy, in order, and measure.
         comparisons: of any splits.
         policies: what they are.
+        headline: the measure that is spoken of.
         num_clusters: of its items; 0 where not known.
     """
     if not by_policy:
@@ -38,31 +40,34 @@ def state_findings(
     measures = by_policy[last]
     here = [one for one in comparisons if one.split == split]
     return (
-        _state_last(split, last, measures, num_clusters),
-        *_state_gains(last, here, policies),
-        *_state_baselines(by_policy, last, policies),
+        _state_last(split, last, measures[headline.name], num_clusters, headline),
+        *_state_gains(last, here, policies, headline),
+        *_state_baselines(by_policy, last, policies, headline.name),
         *_state_labels(measures),
         *_state_answers(measures),
         *([Statement("finding.one_training")] if here else []),
     )
 
 
-def _state_last(split: str, last: str, measures: Measures, num_clusters: int) -> Statement:
-    metric = measures["accuracy"]
+def _state_last(
+    split: str, last: str, metric: Metric, num_clusters: int, headline: Measure
+) -> Statement:
     clusters = Statement("run.in_clusters", {"num": num_clusters}) if num_clusters else None
     values = {"split": split, "policy": last, "value": metric.value, "n": metric.n}
     values |= {"clusters": clusters, "ends": (metric.low, metric.high)}
-    return Statement("run.accuracy", values)
+    if headline is ACCURACY:
+        return Statement("run.accuracy", values)
+    return Statement("run.mean_of", {**values, "measure": headline})
 
 
 def _state_gains(
-    last: str, comparisons: Sequence[PairedComparison], policies: Policies
+    last: str, comparisons: Sequence[PairedComparison], policies: Policies, headline: Measure
 ) -> Iterator[Statement]:
     """Say what the last policy is clearly above, clearly below, or neither."""
     mine = [
         one
         for one in comparisons
-        if one.measure == ACCURACY.name
+        if one.measure == headline.name
         and one.policy_b == last
         and not policies.is_baseline(one.policy_a)
     ]
@@ -70,12 +75,14 @@ def _state_gains(
         parts = [
             Statement(f"run.part_{kind}", _describe(one))
             for one in mine
-            if judge_difference(one) == wanted
+            if judge_difference(one, headline) == wanted
         ]
         if parts:
             yield Statement("run.close" if kind == "close" else "run.gains", {"parts": parts})
         if kind != "close":
-            yield from remark_carrying(one for one in mine if judge_difference(one) == wanted)
+            yield from remark_carrying(
+                one for one in mine if judge_difference(one, headline) == wanted
+            )
 
 
 def remark_carrying(comparisons: Iterable[PairedComparison]) -> Iterator[Statement]:
@@ -130,12 +137,12 @@ def describe_comparison(one: PairedComparison, measure: Measure = ACCURACY) -> S
 
 
 def _state_baselines(
-    by_policy: Mapping[str, Measures], last: str, policies: Policies
+    by_policy: Mapping[str, Measures], last: str, policies: Policies, headline: str
 ) -> Iterator[Statement]:
     names = [name for name in by_policy if policies.is_baseline(name)]
     if names and names[-1] != last:
-        best = max(names, key=lambda name: by_policy[name]["accuracy"].value)
-        values = {"num": len(names), "policy": best, "value": by_policy[best]["accuracy"].value}
+        best = max(names, key=lambda name: by_policy[name][headline].value)
+        values = {"num": len(names), "policy": best, "value": by_policy[best][headline].value}
         yield Statement("run.baseline" if len(names) == 1 else "run.best_baseline", values)
 
 

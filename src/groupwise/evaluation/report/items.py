@@ -6,7 +6,7 @@ from pathlib import Path
 from groupwise.core import digest_file, is_below
 from groupwise.evaluation import page
 from groupwise.evaluation.page import Block, Part, Words
-from groupwise.evaluation.predictions import MARKS, Prediction
+from groupwise.evaluation.predictions import MARKS, Prediction, have_truths
 from groupwise.evaluation.prompts import MAX_TEXT
 from groupwise.evaluation.report.content import Report
 from groupwise.evaluation.report.files import RunFiles
@@ -31,7 +31,7 @@ def show_item(
     """
     task = one.fields.get("task") or files.prompts.turns.get(one.example_id)
     picture = _find_picture(one, files.folder)
-    truth = words.label("truth_is", label=cut_answer(one.label))
+    truth = [] if one.label is None else [words.label("truth_is", label=cut_answer(one.label))]
     where = words.label(
         "where", cluster=page.mark_code(one.cluster), item=page.mark_code(one.example_id[:8])
     )
@@ -45,7 +45,7 @@ def show_item(
     gone = words.label("picture_gone" if picture is None else "picture_broken")
     return page.Card(
         title=page.shorten(task, MAX_TEXT) if isinstance(task, str) else words.label("no_task"),
-        pills=(("truth", truth), *pills),
+        pills=(*(("truth", text) for text in truth), *pills),
         said=f"{said}; {where}" + (f"; {remark}" if remark else ""),
         picture=picture,
         gone=gone if one.pictures else "",
@@ -92,9 +92,12 @@ def _may_show(path: Path, folder: Path, known: Sequence[str]) -> bool:
         return False
 
 
-def show_mistakes(report: Report, words: Words) -> Part:
-    """Return the most confident mistakes of the last policy with their pictures."""
+def show_mistakes(report: Report, words: Words) -> tuple[Part, ...]:
+    """Return the most confident mistakes of the last policy; nothing where none can be wrong."""
     blocks: list[Block] = []
+    answers = [item for items in report.answers.values() for item in items]
+    if answers and not have_truths(answers):
+        return ()
     if report.answers:
         policy, items = list(report.answers.items())[-1]
         wrong = [item for item in items if not item.is_correct]
@@ -109,7 +112,7 @@ def show_mistakes(report: Report, words: Words) -> Part:
         )
         cards = tuple(_show_mistake(one, report.files, words) for one in shown)
         blocks = [page.Paragraph(lead), *([page.Cards(cards)] if cards else [])]
-    return Part("mistakes", words.label("mistakes"), tuple(blocks))
+    return (Part("mistakes", words.label("mistakes"), tuple(blocks)),)
 
 
 def choose_mistakes(wrong: Sequence[Prediction]) -> list[Prediction]:

@@ -5,6 +5,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from groupwise.evaluation import page
+from groupwise.evaluation.measures import ACCURACY
 from groupwise.evaluation.page import Block, Language, Part, Words, numbers
 from groupwise.evaluation.report.answers import show_answers
 from groupwise.evaluation.report.changes import show_changes
@@ -56,8 +57,10 @@ def lay_out(report: Report, language: Language = "en") -> page.Page:
     """Return the page of a run."""
     words = Words(language, policies=report.files.policies)
     findings = words.say_all(report.findings)
+    changes, is_scored = show_changes(report, words), report.files.headline is not ACCURACY
     heading, others = _list_sections(report, words)
     parts = (
+        *(changes if is_scored else ()),
         *heading,
         show_accuracy(report, words),
         show_comparisons(report, words),
@@ -65,8 +68,8 @@ def lay_out(report: Report, language: Language = "en") -> page.Page:
         *show_slices(report, words),
         *others,
         show_answers(report, words),
-        *show_changes(report, words),
-        show_mistakes(report, words),
+        *(() if is_scored else changes),
+        *show_mistakes(report, words),
         *show_prompt(report, words),
         show_data(report.files, words),
         show_settings(report.files.manifest, words),
@@ -118,13 +121,15 @@ def _list_tiles(report: Report, words: Words) -> Iterator[page.Tile]:
     for section in _choose_sections(report, words):
         yield from section.tiles
     last = list(report.main)[-1]
-    text = words.label("accuracy_of", policy=words.title_policy(last), split=report.split)
-    tile = make_tile(report.main[last]["accuracy"], text)
+    headline = report.files.headline
+    named = {"policy": words.title_policy(last), "split": report.split}
+    text = words.label("measure_of", measure=words.name_measure(headline), **named)
+    tile = make_tile(report.main[last][headline.name], text)
     yield replace(tile, is_good=is_shown_useful(report))
     mine = [
         one
         for one in report.files.comparisons
-        if (one.measure, one.split, one.policy_b) == ("accuracy", report.split, last)
+        if (one.measure, one.split, one.policy_b) == (headline.name, report.split, last)
     ]
     for one in mine[:_MAX_TILES]:
         text = words.label("points_against", policy=words.title_policy(one.policy_a))

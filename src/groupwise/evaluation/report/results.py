@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Mapping
 
 from groupwise.evaluation import page
+from groupwise.evaluation.measures import ACCURACY, Measure
 from groupwise.evaluation.metrics import Metric
 from groupwise.evaluation.page import Block, Part, Words, numbers
 from groupwise.evaluation.paired import PairedComparison
@@ -16,31 +17,57 @@ from groupwise.evaluation.report.findings import (
 
 def show_accuracy(report: Report, words: Words) -> Part:
     """Return the headline table of every split, and a plot of the main one."""
-    blocks: list[Block] = [page.Paragraph(words.label("accuracy_lead"))]
+    headline = report.files.headline
+    lead = "accuracy_lead" if headline is ACCURACY else "measures_lead"
+    blocks: list[Block] = [page.Paragraph(words.label(lead))]
     for split, by_policy in report.metrics.items():
-        blocks += [page.Heading(split), _tabulate_accuracy(by_policy, words)]
+        blocks += [page.Heading(split), _tabulate_headline(report, by_policy, words)]
         if split == report.split:
-            blocks.append(page.Plots((_plot_accuracy(split, by_policy, words),), "wide"))
-    return Part("accuracy", words.label("accuracy"), tuple(blocks))
+            plot = _plot_headline(split, by_policy, headline, words)
+            blocks.append(page.Plots((plot,), "wide"))
+    return Part("accuracy", words.name_measure(headline), tuple(blocks))
 
 
-def _tabulate_accuracy(by_policy: ByPolicy, words: Words) -> page.Table:
-    titles = words.labels("policy", "accuracy", "percent_95")
-    names = ("balanced", "invalid", "n_items", "digest")
-    best = max(measures["accuracy"].value for measures in by_policy.values())
+def _tabulate_headline(report: Report, by_policy: ByPolicy, words: Words) -> page.Table:
+    """Return the headline; beside it what else is measured of labels, or the run's own measures."""
+    headline = report.files.headline
+    beside = {"balanced_accuracy": words.label("balanced")}
+    if headline is not ACCURACY:
+        own = (one for one in report.files.measures if one is not headline)
+        beside = {one.name: words.title_measure(one) for one in own}
+    beside["invalid_rate"] = words.label("invalid")
+    found = {measure for measures in by_policy.values() for measure in measures}
+    shown = {name: title for name, title in beside.items() if name in found}
+    values = [measures[headline.name].value * headline.sign for measures in by_policy.values()]
     return page.Table(
         "",
-        (titles[0], "\n".join(titles[1:]), *words.labels(*names)),
-        tuple(_show_policy(name, found, best, words) for name, found in by_policy.items()),
+        (
+            words.label("policy"),
+            f"{words.title_measure(headline)}\n{words.label('percent_95')}",
+            *shown.values(),
+            *words.labels("n_items", "digest"),
+        ),
+        tuple(
+            _show_policy(name, measures, words, columns=(headline.name, *shown), is_best=is_best)
+            for (name, measures), is_best in zip(
+                by_policy.items(), (value == max(values) for value in values), strict=True
+            )
+        ),
         kind="headline",
         marks=tuple(page.color_policy(name, words.policies) for name in by_policy),
     )
 
 
 def _show_policy(
-    policy: str, measures: Mapping[str, Metric], best: float, words: Words
+    policy: str,
+    measures: Mapping[str, Metric],
+    words: Words,
+    *,
+    columns: tuple[str, ...],
+    is_best: bool,
 ) -> tuple[str | page.Cell, ...]:
-    one = measures["accuracy"]
+    headline, *beside = columns
+    one = measures[headline]
     note = words.policies.describe(policy, words.language)
     shown = f"{page.mark_code(policy)} · {note}" if note else page.mark_code(policy)
     return (
@@ -48,10 +75,9 @@ def _show_policy(
         page.Cell(
             numbers.format_share(one.value),
             numbers.format_interval(one),
-            is_strong=one.value == best,
+            is_strong=is_best,
         ),
-        _share(measures.get("balanced_accuracy")),
-        _share(measures.get("invalid_rate")),
+        *(_share(measures.get(name)) for name in beside),
         numbers.format_count(one.n),
         page.Cell(one.split_digest[:8], hint=one.split_digest, is_code=True),
     )
@@ -61,7 +87,7 @@ def _share(metric: Metric | None) -> str:
     return numbers.format_share(metric.value if metric else None)
 
 
-def _plot_accuracy(split: str, by_policy: ByPolicy, words: Words) -> page.Plot:
+def _plot_headline(split: str, by_policy: ByPolicy, headline: Measure, words: Words) -> page.Plot:
     bars = [
         page.Bar(
             title=words.title_policy(policy),
@@ -70,9 +96,9 @@ def _plot_accuracy(split: str, by_policy: ByPolicy, words: Words) -> page.Plot:
             ends=(one.low, one.high),
             color=page.color_policy(policy, words.policies),
         )
-        for policy, one in ((name, found["accuracy"]) for name, found in by_policy.items())
+        for policy, one in ((name, found[headline.name]) for name, found in by_policy.items())
     ]
-    title = words.label("accuracy_on", split=split)
+    title = words.label("measure_on", measure=words.name_measure(headline), split=split)
     caption = words.label("accuracy_plot")
     return page.plot_bars(page.name_file("accuracy", split), title, bars, caption=caption)
 
@@ -85,7 +111,8 @@ def show_comparisons(report: Report, words: Words) -> Part:
         measures = [report.files.define(one.measure) for one in found]
         both = list(zip(found, measures, strict=True))
         clear = [one for one, measure in both if judge_difference(one, measure)]
-        said = [*(describe_comparison(*pair) for pair in both), *remark_carrying(clear)]
+        told = [pair for pair in both if pair[1].name == report.files.headline.name]
+        said = [*(describe_comparison(*pair) for pair in told), *remark_carrying(clear)]
         names = ("won_lost", "alike", "p_by_clusters", "p_mcnemar", "n_items")
         head = (
             *words.labels("policy", "against"),

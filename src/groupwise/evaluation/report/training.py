@@ -5,6 +5,7 @@ Raw values are drawn faintly, with a light moving mean over them; nothing else i
 
 from collections.abc import Iterator, Mapping
 from statistics import median
+from typing import Any
 
 from groupwise.evaluation import page
 from groupwise.evaluation.monitor import History, Series, describe_value, is_share, title_series
@@ -26,6 +27,7 @@ SIGNALS = (
     "grad_norm",
 )
 HELDOUT = "heldout/accuracy"
+_MACHINE = ("cpu", "num_cpus", "memory_mib", "accelerators", "num_threads")
 Logs = Mapping[str, History]
 
 
@@ -66,11 +68,16 @@ def _tabulate_speed(files: RunFiles, words: Words) -> tuple[Block, ...]:
                 numbers.format_count(log.last_step),
                 numbers.format_duration(median(times)) if times else page.DASH,
                 page.DASH if total is None else numbers.format_duration(total),
-                show_hardware(files.hardware.get(step, {}), words) or page.DASH,
+                _show_machine(files.hardware.get(step, {}), words) or page.DASH,
             )
         )
     head = words.labels("training", "num_steps", "time_per_step", "total_time", "machine")
     return page.Paragraph(words.label("speed_lead")), page.Table("", head, tuple(rows))
+
+
+def _show_machine(hardware: Mapping[str, Any], words: Words) -> str:
+    """Return what people know a machine by; all of it stands with the settings."""
+    return show_hardware({name: hardware[name] for name in _MACHINE if name in hardware}, words)
 
 
 def plot_trainings(logs: Logs, words: Words) -> tuple[page.Plot, ...]:
@@ -107,13 +114,16 @@ def _draw(series: Series, title: str, color: str, *, has_marks: bool = False) ->
 
 
 def _plot_reward(name: str, log: History, words: Words) -> Iterator[page.Plot]:
-    reward, heldout = log.read("reward"), log.read(HELDOUT)
+    reward, heldout = log.read("reward"), log.heldout
     lines = [_draw(reward, words.label("mean_reward"), _color(name, words))] if reward else []
     caption = page.explain_smoothing(len(reward), words)
     if heldout:
+        is_accuracy = heldout.key == HELDOUT
         title = words.label("heldout_accuracy")
+        title = title if is_accuracy else title_series(heldout.key, words.language)
         lines.append(_draw(heldout, title, page.pick_color(1), has_marks=True))
-        caption = f"{caption} {words.label('diamonds')}"
+        diamonds = words.label("diamonds" if is_accuracy else "diamonds_of", measure=title)
+        caption = f"{caption} {diamonds}"
     if lines:
         title = words.label("learning_curve", policy=words.title_policy(name))
         file = page.name_file("learning-curve", name)

@@ -1,0 +1,336 @@
+"""Rivals of GRPO where rewards score samples: what the same base reaches with the same rewards.
+
+Three need no training on rewards: the best of several samples, the base's own best answers shown
+as demonstrations, and SFT on the base's own best samples (rejection sampling).
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from groupwise.core import (
+    Completion,
+    Example,
+    Message,
+    ProgressLine,
+    Score,
+    TrainingError,
+    derive_seed,
+    read_json,
+    write_json,
+    write_jsonl,
+)
+from groupwise.evaluation import LANGUAGES, Policies, Prediction, RunPolicy, Section, Words
+from groupwise.flow.asking import answer_greedily, ask_policy
+from groupwise.flow.settings import RivalSettings
+from groupwise.flow.stages import Stage
+from groupwise.flow.task import Task, read_splits
+from groupwise.flow.training import keep_trained, open_start
+from groupwise.inference import LocalEngine, Sampling
+from groupwise.models import Policy
+from groupwise.pipeline import StepContext
+from groupwise.rewards import RewardSet
+from groupwise.training import SftRow, SftSettings, Workspace, train_sft
+
+BEST_OF, DEMONSTRATIONS, REJECTION = "best_of", "demonstrations", "rejection"
+SAMPLES_FILE = "samples.json"
+_VOCABULARY = Path(__file__).with_name("vocabulary")
+_NUM_TRIED = 8
+"""Training questions that are sampled for each demonstration."""
+_SAMPLES_EACH = 4
+
+
+@dataclass(frozen=True, slots=True)
+class Drawn:
+    """Sampled answers to one question.
+
+    Attributes:
+        example: the question.
+        answers: in the order of sampling.
+        scores: of each, by the rewards.
+    """
+
+    example: Example
+    answers: Sequence[Completion]
+    scores: Sequence[Score]
+
+    @property
+    def values(self) -> list[float]:
+        """What each answer earns; what cannot be scored stands below all others."""
+        return [-1.0 if score.value is None else score.value for score in self.scores]
+
+    @property
+    def best(self) -> Completion:
+        """The first of the answers that earn most."""
+        return self.answers[self.values.index(max(self.values))]
+
+
+def list_rivals(
+    settings: RivalSettings, policies: Sequence[RunPolicy], context: StepContext
+) -> list[RunPolicy]:
+    """Return a run's policies with the rivals that are run, before the last one.
+
+    Args:
+        settings: which rivals there are.
+        policies: the usual ones.
+        context: of the step that asks them.
+    """
+    *before, last = policies
+    num, shown = settings.best_of, settings.demonstrations
+    found: list[RunPolicy] = []
+    if shown:
+        found.append(
+            RunPolicy(
+                name=DEMONSTRATIONS,
+                title="Demonstrations",
+                title_zh="示例",
+                note=f"{shown} of its own best answers to training questions before each question",
+                note_zh=f"每个问题之前放 {shown} 个训练问题及其自己的最佳回答",
+                kind="prompted",
+            )
+        )
+    if num:
+        found.append(
+            RunPolicy(
+                name=BEST_OF,
+                title=f"Best of {num}",
+                title_zh=f"{num} 选 1",
+                note=f"the reward picks one of {num} samples: {num} times the work at answer time",
+                note_zh=f"由奖励从 {num} 个采样中选 1 个：回答时采样量为 {num} 倍",
+                kind="prompted",
+            )
+        )
+    if REJECTION in context.uses:
+        counts = read_json(context.output_of(REJECTION) / SAMPLES_FILE, dict)
+        kept, drawn = counts["num_kept"], counts["num_samples"]
+        found.append(
+            RunPolicy(
+                name=REJECTION,
+                title="Rejection sampling",
+                title_zh="拒绝采样",
+                note=f"supervised on {kept:,} best ones of {drawn:,} samples, as many as GRPO drew",
+                note_zh=f"采样 {drawn:,} 个（与 GRPO 相同），用其中最好的 {kept:,} 个做监督训练",
+                kind="trained",
+                step=REJECTION,
+                trained_from=last.trained_from,
+                trained_on=("train",),
+                weights=f"{REJECTION}/policy",
+            )
+        )
+    return [*before, *found, last]
+
+
+def insert_rivals(settings: RivalSettings, stages: Sequence[Stage], reads: str) -> list[Stage]:
+    """Return the stages with that of rejection sampling behind GRPO, if it is to be run.
+
+    Args:
+        settings: which rivals there are.
+        stages: the usual ones.
+        reads: what decides how answers are drawn and scored.
+    """
+    if not settings.rejection_sampling:
+        return list(stages)
+    found: list[Stage] = []
+    for stage in stages:
+        if stage.name in ("evaluate", "report"):
+            stage = replace(stage, uses=f"{stage.uses} {REJECTION}")
+        found.append(stage)
+        if stage.name == "grpo":
+            found.append(
+                Stage(
+                    name=REJECTION,
+                    work="rivals:run_rejection",
+                    summary="rival: SFT on the best of as many samples",
+                    reads=f"{reads} sft grpo",
+                    parts=("parser", "rewards"),
+                    uses=f"{stage.uses} grpo",
+                )
+            )
+    return found
+
+
+def tell_rivals(settings: RivalSettings, policies: Sequence[RunPolicy]) -> list[Section]:
+    """Return what the report says of the rivals that were not run, by language."""
+    names = (
+        *([] if settings.demonstrations else [DEMONSTRATIONS]),
+        *([] if settings.best_of else [BEST_OF]),
+        *([] if settings.rejection_sampling else [REJECTION]),
+    )
+    if not names:
+        return []
+    known = Policies(tuple(policies))
+    words = [Words(name, policies=known, vocabulary=_VOCABULARY) for name in LANGUAGES]
+    return [
+        Section(
+            one.label("rivals"),
+            one.label("rivals_absent", names=one.join(map(one.label, names))),
+            language=one.language,
+        )
+        for one in words
+    ]
+
+
+def draw(  # noqa: PLR0913 (each is something else that decides what is drawn)
+    policy: Policy,
+    examples: Sequence[Example],
+    rewards: RewardSet,
+    config: Any,
+    *,
+    num_samples: int,
+    purpose: str,
+    report_progress: Callable[[int, int], None] | None = None,
+) -> list[Drawn]:
+    """Return sampled answers to each question, scored; drawn as GRPO draws.
+
+    Args:
+        policy: that answers.
+        examples: the questions.
+        rewards: that score.
+        config: of the run.
+        num_samples: of each question.
+        purpose: of the draws; another one draws others.
+        report_progress: told how many questions are done.
+    """
+    grpo = config.grpo
+    sampling = Sampling(
+        temperature=grpo.temperature,
+        top_p=grpo.top_p,
+        max_new_tokens=grpo.max_new_tokens,
+        seed=derive_seed(config.seed, purpose),
+    )
+    engine = LocalEngine(policy, batch_size=max(1, config.evaluation.batch_size // num_samples))
+    groups = engine.generate(
+        examples, sampling=sampling, num_completions=num_samples, report_progress=report_progress
+    )
+    asked = [example for example in examples for _ in range(num_samples)]
+    scores = rewards.score_batch(asked, [answer for group in groups for answer in group])
+    return [
+        Drawn(example, group, scores[n * num_samples : (n + 1) * num_samples])
+        for n, (example, group) in enumerate(zip(examples, groups, strict=True))
+    ]
+
+
+def ask_best_of(
+    task: Task[Any], policy: Policy, test: Sequence[Example], context: StepContext, *, num: int
+) -> list[Prediction]:
+    """Return the answers that earn most of several samples: ``num`` times the work of one."""
+    config = context.config
+    rewards = task.rewards(config, task.judge(config, context.folder))
+
+    def answer(examples: Sequence[Example], **named: Any) -> list[Completion]:
+        found = draw(policy, examples, rewards, config, num_samples=num, purpose=BEST_OF, **named)
+        return [one.best for one in found]
+
+    return ask_policy(task, policy, test, context, name=BEST_OF, answer=answer)
+
+
+def ask_with_demonstrations(
+    task: Task[Any],
+    policy: Policy,
+    train: Sequence[Example],
+    test: Sequence[Example],
+    context: StepContext,
+    *,
+    num: int,
+) -> list[Prediction]:
+    """Return greedy answers behind ``num`` training questions with their best sampled answers.
+
+    Raises:
+        TrainingError: if there are fewer training questions.
+    """
+    config = context.config
+    if len(train) < num:
+        raise TrainingError("too few training questions", got=len(train), expected=f"{num} or more")
+    rewards = task.rewards(config, task.judge(config, context.folder))
+    tried = _shuffle(train, config.seed, DEMONSTRATIONS)[: num * _NUM_TRIED]
+    found = draw(
+        policy,
+        tried,
+        rewards,
+        config,
+        num_samples=_SAMPLES_EACH,
+        purpose=DEMONSTRATIONS,
+        report_progress=ProgressLine("questions sampled for demonstrations", context.say),
+    )
+    shown = sorted(found, key=lambda one: -max(one.values))[:num]
+    write_jsonl(
+        context.folder / "demonstrations.jsonl",
+        ({"id": one.example.id, "text": one.best.text, "reward": max(one.values)} for one in shown),
+    )
+
+    def answer(examples: Sequence[Example], **named: Any) -> list[Completion]:
+        asked = [show_before(example, shown) for example in examples]
+        return answer_greedily(policy, config, asked, **named)
+
+    return ask_policy(task, policy, test, context, name=DEMONSTRATIONS, answer=answer)
+
+
+def show_before(example: Example, shown: Sequence[Drawn]) -> Example:
+    """Return a question behind solved ones, each a turn of the user's and its answer."""
+    turns = [
+        turn
+        for one in shown
+        for turn in (*_drop_system(one.example.prompt), Message("assistant", one.best.text))
+    ]
+    opening = example.prompt[: len(example.prompt) - len(_drop_system(example.prompt))]
+    return replace(example, prompt=(*opening, *turns, *_drop_system(example.prompt)))
+
+
+def _drop_system(prompt: Sequence[Message]) -> Sequence[Message]:
+    return prompt[1:] if prompt[0].role == "system" else prompt
+
+
+def run_rejection(task: Task[Any], context: StepContext) -> None:
+    """Teach what GRPO starts from its own best samples, of as many as GRPO has drawn.
+
+    Of each question's samples the best is taught, where another one earned less.
+
+    Raises:
+        TrainingError: if all samples of every question earn the same.
+    """
+    config = context.config
+    policy = open_start(task, context)
+    train = read_splits(context.output_of(task.data_stage), "train")["train"]
+    rewards = task.rewards(config, task.judge(config, context.folder))
+    num_drawn = int(read_json(context.output_of("grpo") / "budget.json", dict)["num_samples"])
+    size = config.grpo.group_size
+    found: list[Drawn] = []
+    for epoch, questions in enumerate(_list_epochs(train, num_drawn // size, config.seed)):
+        what = f"questions sampled for rejection, pass {epoch + 1}"
+        found += draw(
+            policy,
+            questions,
+            rewards,
+            config,
+            num_samples=size,
+            purpose=f"{REJECTION} {epoch}",
+            report_progress=ProgressLine(what, context.say),
+        )
+    kept = [one for one in found if max(one.values) > min(one.values)]
+    if not kept:
+        raise TrainingError(
+            "there is nothing to teach: all samples of every question earn the same",
+            got=f"{len(found)} questions",
+            fix="leave rivals.rejection_sampling out",
+        )
+    rows = [SftRow(one.example, one.best.text) for one in kept]
+    settings = config.sft or SftSettings(trainable=config.grpo.trainable)
+    workspace = Workspace(context.folder, derive_seed(config.seed, REJECTION))
+    keep_trained(train_sft(policy, lambda _: rows, settings, workspace=workspace), context)
+    counts = {"num_samples": len(found) * size, "num_kept": len(kept)}
+    write_json(context.folder / SAMPLES_FILE, counts)
+    budget = context.folder / "budget.json"
+    write_json(budget, {**read_json(budget, dict), "num_samples": counts["num_samples"]})
+
+
+def _list_epochs(
+    examples: Sequence[Example], num_questions: int, seed: int
+) -> Iterator[Sequence[Example]]:
+    """Yield as many questions, each at most once in a pass, every pass in an order of its own."""
+    for start in range(0, num_questions, len(examples)):
+        yield _shuffle(examples, seed, f"{REJECTION} {start}")[: num_questions - start]
+
+
+def _shuffle(examples: Sequence[Example], seed: int, purpose: str) -> list[Example]:
+    return sorted(examples, key=lambda example: derive_seed(seed, purpose, example.id))
