@@ -28,6 +28,7 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import asdict
 from pathlib import Path
+from types import MethodType
 from typing import Any
 
 import torch
@@ -37,7 +38,7 @@ from grpo_step import CPU, NUM_WARM_UP, compare_first_step
 from transformers import AutoConfig, AutoModelForCausalLM
 
 from groupwise.core import describe_machine, write_json
-from groupwise.models import load_policy, silence_libraries, write_tiny_policy
+from groupwise.models import count_blocks, load_policy, silence_libraries, write_tiny_policy
 from groupwise.training.fast.support import find_backbone, find_obstacle
 from groupwise.training.settings import SpeedSettings
 
@@ -141,39 +142,49 @@ def measure_family(
     options = {"num_steps": NUM_STEPS if has_speed else 0, "device": device}
     if name in VISION_FAMILIES:
         prepared = _prepare_pictures(VISION_FAMILIES[name], tokenizer)
-        return _measure(SHAPES["pictures"], *prepared, **options)
+        return measure_model(SHAPES["pictures"], *prepared, **options)
 
     def build() -> Any:
         return build_model(*FAMILIES[name], tokenizer)
 
     found, long = (
-        _measure(SHAPES[kind], build, tokenizer, SIZES.num_layers, **options)
-        for kind in ("text", "long")
+        measure_model(SHAPES[kind], build, tokenizer, **options) for kind in ("text", "long")
     )
     return found if "fallback" in found else found | {"long": long}
 
 
-def _prepare_pictures(family: str, tokenizer: Any) -> tuple[Callable[[], Any], Any, int]:
-    """Return what builds a model with pictures, its processor, and its number of blocks."""
+def _prepare_pictures(family: str, tokenizer: Any) -> tuple[Callable[[], Any], Any]:
+    """Return what builds a model with pictures, and its processor."""
     processor = vision_families.make_processor(family, tokenizer, PICTURE_SIZES)
 
     def build() -> Any:
         torch.manual_seed(0)
         return vision_families.make_model(family, processor, PICTURE_SIZES)
 
-    return build, processor, PICTURE_SIZES.blocks
+    return build, processor
 
 
-def _measure(
+def measure_model(
     shape: Shape,
     build: Callable[[], Any],
     processor: Any,
-    num_layers: int,
     *,
     num_steps: int,
     device: torch.device,
+    has_double: bool = False,
 ) -> dict[str, Any]:
-    obstacle = find_obstacle(find_backbone(build()))
+    """Return differences and times of a model, or why its prompts are not shared.
+
+    Args:
+        shape: of the job.
+        build: returns the model without an adapter.
+        processor: of it.
+        num_steps: that are timed, after one that is compared; 0: none.
+        device: of the model.
+        has_double: compare a step in float64, too.
+    """
+    first = build()
+    obstacle, num_layers = find_obstacle(find_backbone(first)), count_blocks(first)
     if obstacle is not None:
         return {"fallback": obstacle}
     tokenizer = getattr(processor, "tokenizer", processor)
@@ -186,15 +197,33 @@ def _measure(
         for dtype in types:
             model = model.to(dtype)
         model = add_lora(model, shape, num_layers=num_layers).to(device)
+        if types == (torch.float64,):
+            compute_in_double(model)
         return Runner(shape, (model, processor), rows, speed=speed, device=device)
 
     on = SpeedSettings(shared_prefix="on")
-    found = time_in_turn(make(None), make(on), num_steps=num_steps)
+    found: dict[str, Any] = time_in_turn(make(None), make(on), num_steps=num_steps)
+    if has_double:
+        double = torch.float64
+        found["float64"] = time_in_turn(make(None, double), make(on, double), num_steps=0)
     half, whole = torch.bfloat16, torch.float32
     auto = SpeedSettings(shared_prefix="auto")  # what is too far off is to be seen, not to stop
     return found | {
         "bfloat16": compare_rounding(make(None, half, whole), make(None, half), make(auto, half))
     }
+
+
+def compute_in_double(model: Any) -> None:
+    """Let norms compute in float64, too, which they leave for float32 in every other precision."""
+
+    def normalize(self: Any, hidden: torch.Tensor) -> torch.Tensor:
+        variance = hidden.pow(2).mean(-1, keepdim=True)
+        return self.weight * (hidden * torch.rsqrt(variance + self.variance_epsilon))
+
+    model.to(torch.float64)
+    for module in model.modules():
+        if hasattr(module, "variance_epsilon"):
+            module.forward = MethodType(normalize, module)
 
 
 def time_in_turn(plain: Runner, shared: Runner, *, num_steps: int) -> dict[str, float]:
@@ -223,15 +252,19 @@ def compare_rounding(exact: Runner, plain: Runner, shared: Runner) -> dict[str, 
     """
     rng = random.Random(0)
     said = [rng.choices(_SAID, k=exact.shape.num_tokens) for _ in range(exact.shape.group_size)]
-    gradients = []
+    gradients, logps = [], []
     for runner in (exact, plain, shared):
         runner.trainer._generate_single_turn = lambda *_, **__: (said, None)
         runner.step(seed=0)
         gradients.append(runner.read_gradient().double())
+        logps.append(runner.rollout["ref_per_token_logps"].double())
     whole, *rounded = gradients
     plain_grad, shared_grad = (float((one - whole).norm() / whole.norm()) for one in rounded)
     found = shared.list_noise()
     is_close = not shared.has_fallen_back() and shared_grad <= 2 * plain_grad
+    for name, one in zip(("plain", "shared"), logps[1:], strict=True):
+        off = (one - logps[0]).abs()
+        found |= {f"{name}_logp_max": float(off.max()), f"{name}_logp_mean": float(off.mean())}
     return {**found, "plain_grad": plain_grad, "shared_grad": shared_grad, "is_close": is_close}
 
 

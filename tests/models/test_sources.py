@@ -101,7 +101,7 @@ def package(machine: Path, monkeypatch: pytest.MonkeyPatch) -> sources.Package:
     found = sources.Package(
         "some-weights", "1.0", digests[0], "some_weights/weights.gguf", digests[1]
     )
-    named = sources.NamedModel("a model", "Its card.", ("mit",), (found,), 1)
+    named = sources.NamedModel("a model", "Its card.\n", ("mit",), (found,), 1)
     monkeypatch.setattr(sources, "NAMED_MODELS", {"some": named})
 
     def convert(weights: Path, folder: Path) -> None:
