@@ -1,0 +1,118 @@
+"""Real weights: what packages carry becomes models that answer, see and learn."""
+
+from pathlib import Path
+
+import pytest
+import torch
+from PIL import Image
+
+from groupwise.core import Message, Score, make_example, read_jsonl, read_picture
+from groupwise.inference import LocalEngine, Sampling
+from groupwise.models import (
+    LoraSettings,
+    Policy,
+    TrainableSettings,
+    export_policy,
+    list_places,
+    load_policy,
+)
+from groupwise.rewards import RewardSet
+from groupwise.training import (
+    GrpoSettings,
+    SftRow,
+    SftSettings,
+    Workspace,
+    train_grpo,
+    train_sft,
+)
+from groupwise.training.settings import SpeedSettings
+
+pytestmark = pytest.mark.slow
+
+
+def load(name: str) -> Policy:
+    """Load a model from its packages."""
+    folders = [place for place in list_places(name) if Path(place).is_dir()]
+    if not folders:
+        pytest.skip(f"{name} is not on this machine; groupwise models fetch {name}")
+    return load_policy(folders[0])
+
+
+class Scatter:
+    name = "scatter"
+
+    def __call__(self, example, completion):
+        return Score((sum(completion.token_ids) % 7) / 6, invalid=False)
+
+
+def answer(policy: Policy, example, num_tokens: int) -> str:
+    engine = LocalEngine(policy, batch_size=1)
+    sampling = Sampling(max_new_tokens=num_tokens, temperature=0.0)
+    [[completion]] = engine.generate([example], sampling=sampling)
+    return completion.text
+
+
+def test_a_text_model_answers_sensibly_and_learns_in_a_step(tmp_path: Path):
+    policy = load("smollm2-135m-instruct")
+    asked = make_example([Message("user", "What is the capital of France?")], cluster="a")
+    assert "Paris" in answer(policy, asked, 12)
+    settings = SftSettings(
+        batch_size=2,
+        epochs=4,
+        learning_rate=1e-3,
+        warmup_share=0.0,
+        log_every_steps=1,
+        trainable=TrainableSettings(method="lora", lora=LoraSettings(r=8)),
+    )
+    work = Workspace(tmp_path / "sft", 0)
+    rows = [SftRow(asked, "It is Lyon.")] * 2
+    taught = train_sft(policy, lambda _: rows, settings, workspace=work)
+    losses = [one["loss"] for one in read_jsonl(work.folder / "metrics.jsonl") if "loss" in one]
+    assert losses[-1] < losses[0]
+    taught.save(tmp_path / "taught")
+    again = load_policy(tmp_path / "taught")
+    assert answer(again, asked, 12) == answer(taught, asked, 12)
+
+
+@pytest.mark.parametrize(("name", "num_tokens"), [("small-vlm", 16), ("small-vlm-64", 64)])
+def test_a_model_with_pictures_sees_them_learns_and_is_exported(
+    tmp_path: Path, name: str, num_tokens: int
+):
+    policy = load(name)
+    examples = []
+    for place, colour in enumerate(("red", "blue")):
+        Image.new("RGB", (300, 200), colour).save(tmp_path / f"{colour}.png")
+        picture = read_picture(tmp_path / f"{colour}.png")
+        turn = [Message("user", "Which colour is it?")]
+        examples.append(make_example(turn, cluster=str(place), pictures=[picture], label=colour))
+    text = policy.render_prompt(examples[0])
+    fields = policy.processor(text=[text], images=[[Image.open(tmp_path / "red.png")]])
+    assert fields["input_ids"][0].count(policy.model.config.image_token_id) == num_tokens
+    rows = [SftRow(one, str(one.label)) for one in examples]
+    trainable = TrainableSettings(method="full", freeze_aligner=False)
+    settings = SftSettings(
+        batch_size=2,
+        epochs=12,
+        learning_rate=1e-3,
+        warmup_share=0.0,
+        trainable=trainable,
+    )
+    taught = train_sft(policy, lambda _: rows, settings, workspace=Workspace(tmp_path / "sft", 0))
+    assert [answer(taught, one, 4) for one in examples] == ["red", "blue"]
+    grpo = GrpoSettings(
+        prompts_per_step=2,
+        group_size=2,
+        max_new_tokens=4,
+        learning_rate=1e-5,
+        max_steps=1,
+        log_every_steps=1,
+        speed=SpeedSettings(shared_prefix="on"),
+        trainable=TrainableSettings(method="lora"),
+    )
+    rewards = RewardSet({"scatter": (Scatter(), 1.0)})
+    trained = train_grpo(taught, examples, rewards, grpo, workspace=Workspace(tmp_path / "grpo", 0))
+    trained.save(tmp_path / "trained")
+    exported = load_policy(export_policy(tmp_path / "trained", tmp_path / "out").merged)
+    with torch.inference_mode():
+        said = [[answer(one, example, 4) for example in examples] for one in (trained, exported)]
+    assert said[0] == said[1]
