@@ -1,6 +1,6 @@
 """The usual way of a recipe, once: a Task says what is its own, stages do the rest."""
 
-from groupwise.flow.asking import ask_policy, make_ask, open_policy
+from groupwise.flow.asking import answer_greedily, ask_policy, choose_items, make_ask, open_policy
 from groupwise.flow.calibrating import read_temperatures
 from groupwise.flow.drift import find_drift_reference
 from groupwise.flow.exporting import check_pushable, export_run, list_uploads, upload
@@ -37,7 +37,7 @@ from groupwise.flow.settings import (
 )
 from groupwise.flow.sources import LoopSource, RunSource, find_source, open_judge
 from groupwise.flow.stages import ASKED, LOOKS, POLICY, Stage, keep_stages, list_usual_stages
-from groupwise.flow.task import Ask, Estimate, Part, PartName, Splits, Task, place_base
+from groupwise.flow.task import Ask, Estimate, Part, PartName, Splits, Task, place_base, read_splits
 from groupwise.flow.trainers.exporting import HandedOver, export_for_trainer
 from groupwise.flow.trainers.rewards import RebuiltRewards, open_rewards
 from groupwise.flow.training import run_grpo
@@ -69,12 +69,14 @@ __all__ = [
     "Splits",
     "Stage",
     "Task",
+    "answer_greedily",
     "answer_requests",
     "ask_best_of",
     "ask_policy",
     "ask_with_demonstrations",
     "build_base",
     "check_pushable",
+    "choose_items",
     "estimate_picture",
     "evaluate_on",
     "export_for_trainer",
@@ -99,6 +101,7 @@ __all__ = [
     "predict_rows",
     "rate_baselines",
     "read_served",
+    "read_splits",
     "read_temperatures",
     "replay_rewards",
     "run",

@@ -71,7 +71,7 @@ def check_heldout(
     found = task.read_answers(config, run, examples, texts)
     num_items, own = len(examples), task.list_measures(config)
     values = {
-        **_average(task.score_answers(config, examples, answers)),
+        **_average(task.score_answers(config, run, examples, answers)),
         "invalid": sum(one.label is None for one in found) / num_items,
         **task.measure_heldout(config, examples, texts),
         "commonest": _count_commonest(one.label for one in found) / num_items,
@@ -134,7 +134,7 @@ def ask_policy(
     said = say(examples, report_progress=progress)
     texts = [one.text for one in said]
     probed = task.probe(config, make_ask(policy, config), examples, texts)
-    scored = task.score_answers(config, examples, said)
+    scored = task.score_answers(config, context.run, examples, said)
     answers = task.read_answers(config, context.run, examples, texts)
     labels = () if answer else task.parser(config).labels
     shares = share_labels(policy, examples, answers, labels=labels, config=config)

@@ -280,7 +280,11 @@ class Task(Generic[C]):
         return ()
 
     def score_answers(
-        self, config: C, examples: Sequence[Example], answers: Sequence[Completion]
+        self,
+        config: C,
+        run: Path,
+        examples: Sequence[Example],
+        answers: Sequence[Completion],
     ) -> Sequence[Mapping[str, float]]:
         """Return each answer's own measures that need nothing but the answer, in [0, 1].
 

@@ -68,7 +68,7 @@ def run_grpo(task: Task[Any], context: StepContext) -> None:
         check_heldout=_open_check(task, policy, context),
         find_stop=_choose_stop(config),
     )
-    if judge is not None:
+    if judge:
         write_json(context.folder / "judge.json", judge.report())
     keep_trained(trained, context)
 

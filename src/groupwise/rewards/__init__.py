@@ -18,6 +18,7 @@ from groupwise.rewards.box_text import Box
 from groupwise.rewards.boxes import BoxIou, BoxParser
 from groupwise.rewards.choices import ChoiceParser
 from groupwise.rewards.code_tests import CodeParser, CodeTests
+from groupwise.rewards.fluency import Fluency, average_log_probs, find_threshold
 from groupwise.rewards.functions import FunctionReward, digest_functions, split_function
 from groupwise.rewards.json_parser import JsonParser
 from groupwise.rewards.judged import Judged
@@ -57,6 +58,7 @@ __all__ = [
     "CodeParser",
     "CodeTests",
     "ExactMatch",
+    "Fluency",
     "FunctionReward",
     "HumanOverride",
     "JsonParser",
@@ -85,9 +87,11 @@ __all__ = [
     "VqaParser",
     "WeightedReward",
     "audit_rewards",
+    "average_log_probs",
     "compute_leave_one_out_accuracy",
     "describe_weights",
     "digest_functions",
+    "find_threshold",
     "normalize_text",
     "normalize_vqa_answer",
     "read_leniently",

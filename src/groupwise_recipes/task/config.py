@@ -15,7 +15,8 @@ from groupwise.judge_calibration import JudgeConfig
 from groupwise.rewards import AnswerSettings, RewardKind, TextParser
 from groupwise.training import GrpoSettings, SftSettings
 
-BUILT_IN = ("correct", "format", "token_f1")
+BUILT_IN = ("correct", "format", "token_f1", "fluency")
+FLUENT = "fluent"
 
 # Tokens of an answer by its kind, where grpo.max_new_tokens is not given.
 _ANSWER_TOKENS = {"labels": 24, "choice": 12, "number": 24, "boxes": 64, "text": 64}
@@ -109,8 +110,10 @@ class MeasurePart(FunctionPart):
     Attributes:
         title, title_zh: what reports call it; None: the name of the function.
         higher_is_better: whether more of it is better.
+        all_of: instead of a function, names of other measures; the lowest of their values counts.
     """
 
+    all_of: tuple[str, ...] = ()
     title: str | None = None
     title_zh: str | None = None
     higher_is_better: bool = True
@@ -142,12 +145,14 @@ class TaskConfig(FlowConfig):
         answer: what an answer is, by its ``kind``; without ``data.columns.answer`` a text if
             nothing else is said.
         rewards: by name: ``correct`` (what the answer's kind measures), ``format`` (it is an
-            answer at all), ``token_f1`` (share of the words), ``file.py:function``, or any name
-            for a judge (``kind: judge``); a number is a weight. ``correct`` and ``token_f1`` need
+            answer at all), ``token_f1`` (share of the words), ``fluency`` (the base finds it as
+            likely as most of its own answers), ``file.py:function``, or any name for a judge
+            (``kind: judge``); a number is a weight. ``correct`` and ``token_f1`` need
             ``data.columns.answer``.
         rivals: what GRPO is measured against by the same rewards; not given, the usual ones without
             ``data.columns.answer``, and none with it.
-        measures: functions of a file (``file.py:function``) that score held-out answers. Without
+        measures: functions of a file (``file.py:function``) that score held-out answers,
+            ``fluent`` (``fluency`` is 1), or any name for ``all_of`` several of them. Without
             ``data.columns.answer`` the first one heads the report and chooses checkpoints; where
             none is given the weighted reward does, and the reward functions stand beside it.
         sft: the warm-up on ``data.columns.target``, or on the answers themselves where there is no
@@ -206,9 +211,15 @@ class TaskConfig(FlowConfig):
     @field_validator("measures")
     @classmethod
     def _check_measures(cls, value: Mapping[str, MeasurePart]) -> Mapping[str, MeasurePart]:
-        for name in value:
-            if ":" not in name:
+        single = {show_name(name) for name, part in value.items() if not part.all_of}
+        for name, part in value.items():
+            if ":" not in name and name != FLUENT and not part.all_of:
                 raise ValueError(f"a measure is a function of a file, file.py:{name}")
+            if part.all_of and (":" in name or name == FLUENT):
+                raise ValueError(f"{name} is measured by itself; give all_of a name of its own")
+            for one in part.all_of:
+                if one not in single:
+                    raise ValueError(describe_unknown(f"measure of {name}", one, sorted(single)))
         _refuse_known("measures", map(show_name, value))
         _refuse_repeated("measures", map(show_name, value))
         return value
@@ -251,6 +262,11 @@ class TaskConfig(FlowConfig):
                 raise ValueError(f"a measure and another reward are called {show_name(name)}")
         _refuse_known("rewards", map(show_name, self.rewards))
         return self
+
+    @property
+    def asks_for_fluency(self) -> bool:
+        """Whether the base has to read answers."""
+        return "fluency" in self.rewards or FLUENT in self.measures
 
     @property
     def has_reference(self) -> bool:

@@ -8,12 +8,14 @@ from groupwise.core import Completion, Example, Score, digest_json
 from groupwise.inference import Responder
 from groupwise.judge_calibration import build_judge, find_prompt, load_responder
 from groupwise.judges import ModelJudge, Question, ReplyCache
-from groupwise.rewards import Judged
+from groupwise.rewards import Fluency, Judged
 from groupwise_recipes.task.config import JudgePart, TaskConfig
 
 
 class Judges(dict[str, ModelJudge]):
-    """The judges of a training by the names of their rewards."""
+    """The judges of a training by the names of their rewards, and the base that reads answers."""
+
+    fluency: Fluency | None = None
 
     def report(self) -> dict[str, Any]:
         """Return what all of them counted together, and each of them."""

@@ -4,9 +4,9 @@ from collections.abc import Mapping, Sequence
 
 from groupwise.core import Completion, Example
 from groupwise.evaluation import REWARD, Measure
-from groupwise.rewards import FunctionReward
-from groupwise_recipes.task.config import MeasurePart, TaskConfig, show_name
-from groupwise_recipes.task.judging import list_judged
+from groupwise.rewards import Fluency, FunctionReward
+from groupwise_recipes.task.config import FLUENT, MeasurePart, TaskConfig, show_name
+from groupwise_recipes.task.judging import Judges, list_judged
 from groupwise_recipes.task.rewards import make_rewards
 
 
@@ -27,27 +27,53 @@ def pays_measurably(config: TaskConfig) -> bool:
 
 
 def score_answers(
-    config: TaskConfig, examples: Sequence[Example], answers: Sequence[Completion]
+    config: TaskConfig,
+    examples: Sequence[Example],
+    answers: Sequence[Completion],
+    *,
+    fluency: Fluency | None = None,
 ) -> list[Mapping[str, float]]:
     """Return the values of each answer by the names of ``list_measures``.
+
+    Args:
+        config: of the task.
+        examples: what was asked.
+        answers: one for each example.
+        fluency: the reward of the run, where the config asks for it.
 
     Raises:
         RewardError: if a function raises or returns something else than a number in [0, 1].
     """
     columns: dict[str, list[float | None]] = {}
     if pays_measurably(config):
-        scores = make_rewards(config).score_batch(examples, answers)
+        judges = Judges()
+        judges.fluency = fluency
+        scores = make_rewards(config, judges).score_batch(examples, answers)
         columns[REWARD.name] = [score.value for score in scores]
         for name in map(show_name, config.rewards):
             columns[name] = [score.breakdown[name] for score in scores]
     for name, part in config.measures.items():
-        if show_name(name) not in columns:
+        if ":" in name and show_name(name) not in columns:
             measure = FunctionReward(name, kind="other", messages=part.messages, values=part.values)
             columns[show_name(name)] = [
                 score.value for score in measure.score_batch(examples, answers)
             ]
+    if FLUENT in config.measures and fluency is not None:
+        read = columns.get("fluency") or [
+            score.value for score in fluency.score_batch(examples, answers)
+        ]
+        columns[FLUENT] = [None if value is None else float(value == 1.0) for value in read]
+    for name, part in config.measures.items():
+        if part.all_of:
+            parts = zip(*(columns[one] for one in part.all_of), strict=True)
+            columns[name] = [_find_lowest(values) for values in parts]
     rows = zip(*columns.values(), strict=True) if columns else [()] * len(examples)
     return [
         {name: value for name, value in zip(columns, row, strict=True) if value is not None}
         for row in rows
     ]
+
+
+def _find_lowest(values: Sequence[float | None]) -> float | None:
+    known = [value for value in values if value is not None]
+    return min(known) if len(known) == len(values) else None

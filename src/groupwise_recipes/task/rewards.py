@@ -6,6 +6,7 @@ from dataclasses import replace
 from groupwise.core import Example
 from groupwise.rewards import (
     AnswerFormat,
+    Fluency,
     FunctionReward,
     Reward,
     RewardCase,
@@ -17,9 +18,11 @@ from groupwise_recipes.task.judging import Judges, make_judge, make_judged
 
 
 def make_rewards(config: TaskConfig, judges: Judges | None = None) -> RewardSet:
-    """Return the rewards with their weights; judges that are not open can only be looked at."""
+    """Return the rewards with their weights; what is not open can only be looked at."""
 
     def make(name: str, part: RewardPart | JudgePart) -> Reward:
+        if name == "fluency":
+            return (judges and judges.fluency) or Fluency()
         if isinstance(part, RewardPart):
             return _make_reward(name, part, config)
         return make_judged(part, (judges or {}).get(name) or make_judge(part), config)

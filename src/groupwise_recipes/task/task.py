@@ -11,6 +11,7 @@ from groupwise.core import Completion, Example, Finding, Message
 from groupwise.data import DropLog, ask_about_row, digest_table, read_examples
 from groupwise.evaluation import Measure, Metric, Prediction, RunPolicy, Section
 from groupwise.flow import (
+    ASKED,
     LOOKS,
     Estimate,
     Part,
@@ -28,6 +29,8 @@ from groupwise.pipeline import StepContext, digest_models
 from groupwise.rewards import Parser, RewardCase, RewardSet, digest_functions, split_function
 from groupwise.serving import Request
 from groupwise_recipes.task.config import TaskConfig, show_name
+from groupwise_recipes.task.fluency import STAGE as FLUENCY
+from groupwise_recipes.task.fluency import fix_threshold, open_fluency
 from groupwise_recipes.task.judging import Judges, digest_prompts, list_judged, open_judges
 from groupwise_recipes.task.measuring import list_measures, pays_measurably, score_answers
 from groupwise_recipes.task.rewards import make_case, make_rewards
@@ -99,16 +102,32 @@ class OwnTask(Task[TaskConfig]):
             more["baselines"] = ("rewards",)
             reads = "rivals grpo.temperature grpo.top_p"
         paid = " rewards" if pays_measurably(config) else ""
-        return [
+        read = f" {FLUENCY}" if config.asks_for_fluency else ""
+        found = [
             replace(
                 one,
                 parts=(*one.parts, "measures", *more.get(one.name, ())),
                 reads=f"{one.reads}{paid} {reads if one.name in more else ''}",
+                uses=f"{one.uses}{read}",
             )
             if "parser" in one.parts and one.name != "prepare"
             else one
             for one in stages
         ]
+        if read:
+            place = [one.name for one in found].index("baselines")
+            found.insert(
+                place,
+                Stage(
+                    name=FLUENCY,
+                    work=fix_threshold,
+                    summary="how likely the base finds its own answers",
+                    reads=ASKED,
+                    uses=self.data_stage,
+                    code="groupwise.rewards.fluency groupwise_recipes.task.fluency",
+                ),
+            )
+        return found
 
     def policies(self, context: StepContext) -> Sequence[RunPolicy]:
         """Return the usual policies and the rivals."""
@@ -155,9 +174,18 @@ class OwnTask(Task[TaskConfig]):
         """Return the rows with a target."""
         return read_warmup(folder)
 
-    def judge(self, config: TaskConfig, folder: Path) -> Judges | None:
-        """Return the judges among the rewards, opened."""
-        return open_judges(config, folder) or None
+    def judge(self, config: TaskConfig, folder: Path) -> Judges:
+        """Return the judges among the rewards, opened, and the base that reads answers."""
+        judges = open_judges(config, folder)
+        if "fluency" in config.rewards:
+            judges.fluency = open_fluency(self, config, folder.parent)
+        return judges
+
+    def explain_bound_rewards(self, config: TaskConfig) -> str | None:
+        """Return that fluency needs the threshold of the run."""
+        if "fluency" in config.rewards:
+            return "fluency is read by the base, with the threshold of this run"
+        return None
 
     def rewards(self, config: TaskConfig, judge: Judges | None = None) -> RewardSet:
         """Return the rewards."""
@@ -180,10 +208,15 @@ class OwnTask(Task[TaskConfig]):
         return [one.name for one in list_measures(config)]
 
     def score_answers(
-        self, config: TaskConfig, examples: Sequence[Example], answers: Sequence[Completion]
+        self,
+        config: TaskConfig,
+        run: Path,
+        examples: Sequence[Example],
+        answers: Sequence[Completion],
     ) -> Sequence[Mapping[str, float]]:
         """Return the values of the measures."""
-        return score_answers(config, examples, answers)
+        fluency = open_fluency(self, config, run) if config.asks_for_fluency else None
+        return score_answers(config, examples, answers, fluency=fluency)
 
     def predict_baselines(
         self,

@@ -1,0 +1,120 @@
+r"""Reward: does the answer read like language, whatever it says?
+
+Checkers see what they check and nothing else: "The river never and together." has the words it
+was asked for. So a base model reads the answer, and its mean log-probability of the tokens counts:
+those after the first, each given what stands before it. The prompt is not read along: given the
+prompt, what the base would have said itself is likely and any other good sentence is not, and
+words that the prompt asks for are likely in any order.
+
+Range: [0, 1], for a mean log-probability m and a threshold t in nats::
+
+    1                     if m >= t
+    1 - (t - m) / 3       if t - 3 < m < t
+    0                     if m <= t - 3
+
+More than the threshold earns nothing: what is most likely is what everybody says.
+"""
+
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
+
+from groupwise.core import Completion, Example, Score
+from groupwise.rewards.reward import RewardKind
+
+if TYPE_CHECKING:
+    from groupwise.models import Policy
+
+_WIDTH = 3.0
+_BATCH_SIZE = 32
+
+
+class Fluency:
+    """1 where a base model finds an answer as likely as most of its own, then falling to 0.
+
+    An answer of less than two tokens earns 0. Without a base nothing can be computed, and the
+    reward applies to no example.
+
+    Args:
+        base: what reads the answers; its weights must not be those that train.
+        threshold: mean log-probability that earns 1, in nats; see ``find_threshold``.
+    """
+
+    name = "fluency"
+    kind: RewardKind = "shaping"
+
+    def __init__(self, base: "Policy | None" = None, *, threshold: float = 0.0) -> None:
+        self.base = base
+        self.threshold = threshold
+
+    def applies_to(self, example: Example) -> bool:
+        """Return whether there is a base."""
+        return self.base is not None
+
+    def __call__(self, example: Example, completion: Completion) -> Score:
+        """Return the score; the example plays no part in it."""
+        return self.score_batch([example], [completion])[0]
+
+    def score_batch(
+        self, examples: Sequence[Example], completions: Sequence[Completion]
+    ) -> list[Score]:
+        """Return the scores, computed in batches."""
+        if self.base is None:
+            return [Score(None, "no base model is loaded")] * len(completions)
+        return [self._rate(mean) for mean in average_log_probs(self.base, completions)]
+
+    def _rate(self, mean: float | None) -> Score:
+        if mean is None:
+            return Score(0.0, "less than two tokens")
+        value = min(1.0, max(0.0, 1 - (self.threshold - mean) / _WIDTH))
+        return Score(value, f"{mean:.2f} nats a token, {self.threshold:.2f} or more is fluent")
+
+
+def average_log_probs(base: "Policy", completions: Sequence[Completion]) -> list[float | None]:
+    """Return the mean log-probability of each answer's tokens after the first, in nats.
+
+    None for an answer of less than two tokens. Space around an answer does not count.
+    """
+    rows = base.tokenizer(
+        [completion.text.strip() for completion in completions], add_special_tokens=False
+    )["input_ids"]
+    # By length, so that little is padded.
+    order = sorted((n for n, row in enumerate(rows) if len(row) > 1), key=lambda n: len(rows[n]))
+    means = dict[int, float]()
+    for start in range(0, len(order), _BATCH_SIZE):
+        batch = order[start : start + _BATCH_SIZE]
+        means |= zip(batch, _average_rows(base, [rows[n] for n in batch]), strict=True)
+    return [means.get(n) for n in range(len(rows))]
+
+
+def _average_rows(base: "Policy", rows: Sequence[Sequence[int]]) -> Iterator[float]:
+    import torch
+
+    # Padding stands behind a row: what comes later changes nothing before.
+    length = max(map(len, rows))
+    ids = torch.tensor([[*row, *[0] * (length - len(row))] for row in rows])
+    ids = ids.to(base.model.device)
+    with torch.no_grad():
+        logits = base.model(input_ids=ids).logits[:, :-1].float()
+        taken = logits.gather(2, ids[:, 1:, None])[..., 0] - logits.logsumexp(-1)
+    for row, values in zip(rows, taken, strict=True):
+        yield float(values[: len(row) - 1].mean())
+
+
+def find_threshold(base: "Policy", answers: Sequence[Completion], *, percentile: float) -> float:
+    """Return the mean log-probability that ``percentile`` % of the base's own answers are below.
+
+    Raises:
+        RewardError: if none of the answers has two tokens.
+    """
+    import numpy as np
+
+    from groupwise.core import RewardError
+
+    means = [mean for mean in average_log_probs(base, answers) if mean is not None]
+    if not means:
+        raise RewardError(
+            "the base model's own answers are empty, so nothing says what is fluent",
+            got=f"{len(answers)} answers",
+            fix="choose another base, or leave fluency out",
+        )
+    return float(np.percentile(means, percentile))
