@@ -22,7 +22,7 @@ def make_rewards(config: TaskConfig, judges: Judges | None = None) -> RewardSet:
 
     def make(name: str, part: RewardPart | JudgePart) -> Reward:
         if name == "fluency":
-            return (judges and judges.fluency) or Fluency()
+            return Fluency() if judges is None or judges.fluency is None else judges.fluency
         if isinstance(part, RewardPart):
             return _make_reward(name, part, config)
         return make_judged(part, (judges or {}).get(name) or make_judge(part), config)
