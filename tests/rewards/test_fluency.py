@@ -72,7 +72,8 @@ def test_without_a_base_nothing_is_computed_and_other_rewards_count_alone():
 
 
 def test_the_threshold_is_what_so_many_of_the_answers_are_below(base: Policy):
-    answers = complete(*[f"{word} sea" * 3 for word in "the a blue quiet cold old new big".split()])
+    words = ("the", "a", "blue", "quiet", "cold", "old", "new", "big")
+    answers = complete(*[f"{word} sea" * 3 for word in words])
     means = average_log_probs(base, answers)
     threshold = find_threshold(base, answers, percentile=25)
     assert sum(mean < threshold for mean in means if mean is not None) == 2

@@ -45,6 +45,7 @@ class Fluency:
     def __init__(self, base: "Policy | None" = None, *, threshold: float = 0.0) -> None:
         self.base = base
         self.threshold = threshold
+        self._last: tuple[list[str], list[Score]] = ([], [])
 
     def applies_to(self, example: Example) -> bool:
         """Return whether there is a base."""
@@ -57,10 +58,17 @@ class Fluency:
     def score_batch(
         self, examples: Sequence[Example], completions: Sequence[Completion]
     ) -> list[Score]:
-        """Return the scores, computed in batches."""
+        """Return the scores, computed in batches; the same texts again, at once.
+
+        Rewards and measures that combine this one ask again for what they have just scored.
+        """
         if self.base is None:
             return [Score(None, "no base model is loaded")] * len(completions)
-        return [self._rate(mean) for mean in average_log_probs(self.base, completions)]
+        texts = [completion.text for completion in completions]
+        if texts != self._last[0]:
+            means = average_log_probs(self.base, completions)
+            self._last = texts, [self._rate(mean) for mean in means]
+        return list(self._last[1])
 
     def _rate(self, mean: float | None) -> Score:
         if mean is None:

@@ -54,8 +54,10 @@ class RewardPart(FunctionPart):
     Attributes:
         weight: beside those of the others; 0: it is only logged.
         kind: what a function's value rests on (truth, judgement, format, shaping, other).
+        all_of: instead of a function, names of other rewards; the lowest of their values counts.
     """
 
+    all_of: tuple[str, ...] = ()
     weight: float = Field(default=1.0, ge=0)
     kind: RewardKind = "other"
 
@@ -147,10 +149,10 @@ class TaskConfig(FlowConfig):
         rewards: by name: ``correct`` (what the answer's kind measures), ``format`` (it is an
             answer at all), ``token_f1`` (share of the words), ``fluency`` (the base finds it as
             likely as most of its own answers), ``file.py:function``, or any name for a judge
-            (``kind: judge``); a number is a weight. ``correct`` and ``token_f1`` need
+            (``kind: judge``) or for ``all_of`` several others; a number is a weight. ``correct`` and ``token_f1`` need
             ``data.columns.answer``.
-        rivals: what GRPO is measured against by the same rewards; not given, the usual ones without
-            ``data.columns.answer``, and none with it.
+        rivals: what GRPO is measured against by the same rewards; not given, the usual ones
+            without ``data.columns.answer``, and none with it.
         measures: functions of a file (``file.py:function``) that score held-out answers,
             ``fluent`` (``fluency`` is 1), or any name for ``all_of`` several of them. Without
             ``data.columns.answer`` the first one heads the report and chooses checkpoints; where
@@ -211,15 +213,10 @@ class TaskConfig(FlowConfig):
     @field_validator("measures")
     @classmethod
     def _check_measures(cls, value: Mapping[str, MeasurePart]) -> Mapping[str, MeasurePart]:
-        single = {show_name(name) for name, part in value.items() if not part.all_of}
+        _check_parts_of("measure", value)
         for name, part in value.items():
             if ":" not in name and name != FLUENT and not part.all_of:
                 raise ValueError(f"a measure is a function of a file, file.py:{name}")
-            if part.all_of and (":" in name or name == FLUENT):
-                raise ValueError(f"{name} is measured by itself; give all_of a name of its own")
-            for one in part.all_of:
-                if one not in single:
-                    raise ValueError(describe_unknown(f"measure of {name}", one, sorted(single)))
         _refuse_known("measures", map(show_name, value))
         _refuse_repeated("measures", map(show_name, value))
         return value
@@ -227,11 +224,12 @@ class TaskConfig(FlowConfig):
     @field_validator("rewards")
     @classmethod
     def _check_rewards(cls, value: Mapping[str, _Part]) -> Mapping[str, _Part]:
+        _check_parts_of("reward", value)
         for name, part in value.items():
             if isinstance(part, JudgePart):
                 if name in BUILT_IN or not name.isidentifier():
                     raise ValueError(f"a judge needs a name of its own, one word, got {name!r}")
-            elif ":" not in name and name not in BUILT_IN:
+            elif ":" not in name and name not in BUILT_IN and not part.all_of:
                 raise ValueError(describe_unknown("reward", name, [*BUILT_IN, "file.py:function"]))
         _refuse_repeated("rewards", map(show_name, value))
         return value
@@ -311,6 +309,18 @@ def _place_names(value: Any, info: ValidationInfo, expected: str, default: Any) 
     folder = cast("Mapping[str, str]", info.context or {}).get("folder", "")
     parts = cast("Mapping[Any, Any]", given).items()
     return {_place(str(name), folder): part for name, part in parts}
+
+
+def _check_parts_of(what: str, parts: Mapping[str, Any]) -> None:
+    """Refuse ``all_of`` on what has a value of its own, or of what is not there."""
+    combined = {name: part.all_of for name, part in parts.items() if getattr(part, "all_of", ())}
+    single = sorted(show_name(name) for name in parts if name not in combined)
+    for name, names in combined.items():
+        if ":" in name or name in (*BUILT_IN, FLUENT):
+            raise ValueError(f"{name} has a value of its own; give all_of a name of its own")
+        for one in names:
+            if one not in single:
+                raise ValueError(describe_unknown(f"{what} of {name}", one, single))
 
 
 def _refuse_repeated(what: str, names: Iterable[str]) -> None:

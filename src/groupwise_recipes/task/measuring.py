@@ -59,9 +59,7 @@ def score_answers(
                 score.value for score in measure.score_batch(examples, answers)
             ]
     if FLUENT in config.measures and fluency is not None:
-        read = columns.get("fluency") or [
-            score.value for score in fluency.score_batch(examples, answers)
-        ]
+        read = [score.value for score in fluency.score_batch(examples, answers)]
         columns[FLUENT] = [None if value is None else float(value == 1.0) for value in read]
     for name, part in config.measures.items():
         if part.all_of:

@@ -8,6 +8,7 @@ from groupwise.rewards import (
     AnswerFormat,
     Fluency,
     FunctionReward,
+    Lowest,
     Reward,
     RewardCase,
     RewardSet,
@@ -21,15 +22,25 @@ def make_rewards(config: TaskConfig, judges: Judges | None = None) -> RewardSet:
     """Return the rewards with their weights; what is not open can only be looked at."""
 
     def make(name: str, part: RewardPart | JudgePart) -> Reward:
+        if isinstance(part, JudgePart):
+            return make_judged(part, (judges or {}).get(name) or make_judge(part), config)
         if name == "fluency":
             return Fluency() if judges is None or judges.fluency is None else judges.fluency
-        if isinstance(part, RewardPart):
-            return _make_reward(name, part, config)
-        return make_judged(part, (judges or {}).get(name) or make_judge(part), config)
+        return _make_reward(name, part, config)
 
-    return RewardSet(
-        {show_name(name): (make(name, part), part.weight) for name, part in config.rewards.items()}
-    )
+    single = {
+        show_name(name): make(name, part)
+        for name, part in config.rewards.items()
+        if isinstance(part, JudgePart) or not part.all_of
+    }
+    combined = {
+        name: Lowest(name, [single[one] for one in part.all_of], kind=part.kind)
+        for name, part in config.rewards.items()
+        if isinstance(part, RewardPart) and part.all_of
+    }
+    made = {**single, **combined}
+    weights = {show_name(name): part.weight for name, part in config.rewards.items()}
+    return RewardSet({name: (made[name], weight) for name, weight in weights.items()})
 
 
 def make_case(

@@ -2,6 +2,7 @@
 
 import json
 from pathlib import Path
+from statistics import fmean
 from typing import Any
 
 import pytest
@@ -22,7 +23,10 @@ def exact(example, completion):
 TASK: dict[str, Any] = {
     "recipe": "task",
     "model": {"base": "tiny-qwen2"},
-    "data": {"files": "rows.jsonl", "columns": {"prompt": "Write exactly {{ n }} words about {{ topic }}."}},
+    "data": {
+        "files": "rows.jsonl",
+        "columns": {"prompt": "Write exactly {{ n }} words about {{ topic }}."},
+    },
     "rewards": {"checks.py:exact": 1.0, "fluency": 1.0},
     "measures": {
         "good": {"all_of": ["exact", "fluent"], "title": "Exact and fluent"},
@@ -46,13 +50,20 @@ def load(folder: Path, **values: Any) -> TaskConfig:
     return load_config(TaskConfig, path)
 
 
-@pytest.mark.parametrize("method", ["lora", "full"])
-def test_the_untrained_base_reads_answers_by_a_threshold_that_stays(tmp_path: Path, method: str):
+SUM = {"checks.py:exact": 1.0, "fluency": 1.0}
+LOWEST = {"both": {"all_of": ["exact", "fluency"]}, "checks.py:exact": 0, "fluency": 0}
+
+
+@pytest.mark.parametrize(("method", "rewards"), [("lora", SUM), ("full", LOWEST)])
+def test_the_untrained_base_reads_answers_by_a_threshold_that_stays(
+    tmp_path: Path, method: str, rewards: dict[str, Any]
+):
     rows = [{"topic": topic, "n": n} for topic in ("rain", "bread", "chess") for n in range(3, 18)]
     write_jsonl(tmp_path / "rows.jsonl", rows)
     (tmp_path / "checks.py").write_text(CHECKS)
     config = load(
         tmp_path,
+        rewards=rewards,
         grpo={**TASK["grpo"], "learning_rate": 0.05, "trainable": {"method": method}},
     )
     run = tmp_path / "run"
@@ -72,6 +83,9 @@ def test_the_untrained_base_reads_answers_by_a_threshold_that_stays(tmp_path: Pa
     for row, mean in zip(rows, means, strict=True):
         is_fluent = mean is not None and mean >= fixed["threshold"]
         assert row.scores["fluent"] == float(is_fluent)
+        whole = min if rewards is LOWEST else fmean
+        parts = row.scores["exact"], row.scores["fluency"]
+        assert row.scores["reward"] == pytest.approx(whole(parts))
         assert row.scores["good"] == min(row.scores["exact"], row.scores["fluent"])
 
 
@@ -81,6 +95,8 @@ def test_the_untrained_base_reads_answers_by_a_threshold_that_stays(tmp_path: Pa
         ({"measures": {"good": {"all_of": ["exact", "fluent"]}}}, "exact"),
         ({"measures": {"good": None}}, "a measure is a function of a file, file.py:good"),
         ({"measures": {"fluent": {"all_of": ["fluent"]}}}, "give all_of a name of its own"),
+        ({"rewards": {"both": {"all_of": ["exact", "fluency"]}, "fluency": 1}}, "exact"),
+        ({"rewards": {"both": 1.0}}, "both"),
     ],
 )
 def test_measures_that_cannot_be_combined_are_refused(
