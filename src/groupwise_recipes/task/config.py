@@ -149,8 +149,8 @@ class TaskConfig(FlowConfig):
         rewards: by name: ``correct`` (what the answer's kind measures), ``format`` (it is an
             answer at all), ``token_f1`` (share of the words), ``fluency`` (the base finds it as
             likely as most of its own answers), ``file.py:function``, or any name for a judge
-            (``kind: judge``) or for ``all_of`` several others; a number is a weight. ``correct`` and ``token_f1`` need
-            ``data.columns.answer``.
+            (``kind: judge``) or for ``all_of`` several others; a number is a weight. ``correct``
+            and ``token_f1`` need ``data.columns.answer``.
         rivals: what GRPO is measured against by the same rewards; not given, the usual ones
             without ``data.columns.answer``, and none with it.
         measures: functions of a file (``file.py:function``) that score held-out answers,
