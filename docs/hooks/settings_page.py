@@ -127,7 +127,7 @@ def _describe_values(field: FieldInfo) -> str:
 
 def _describe_default(field: FieldInfo) -> str:
     if field.default_factory_takes_validated_data:
-        return "see there"
+        return "depends"
     value = field.get_default(call_default_factory=True)
     if value is PydanticUndefined:
         return "*required*"

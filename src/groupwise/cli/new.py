@@ -5,12 +5,15 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
+import yaml
 
 from groupwise.core import ConfigError, describe_unknown
 from groupwise.pipeline import find_recipes
 
 SHARED = "shared"
 """Folder with what tasks of all kinds start from."""
+TINY = "tiny.yaml"
+"""File of a kind with what ``--tiny`` changes in the settings of its task."""
 
 
 def new(
@@ -24,6 +27,12 @@ def new(
             "code alone says what is good.",
         ),
     ] = "labels",
+    tiny: Annotated[
+        bool,
+        typer.Option(
+            "--tiny", help="With a tiny model of random weights: shows in seconds that all runs."
+        ),
+    ] = False,
 ) -> None:
     """Write a task of your own: a config, a few rows, a reward and what to do with them."""
     templates = _find_templates()
@@ -32,11 +41,23 @@ def new(
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         raise ConfigError(f"{folder} is there already", fix="name a new folder")
     for source in (templates[kind].with_name(SHARED), templates[kind]):
-        shutil.copytree(source, folder, dirs_exist_ok=True)
+        shutil.copytree(source, folder, dirs_exist_ok=True, ignore=lambda *_: [TINY])
+    if tiny:
+        _shrink(folder / "task.yaml", templates[kind] / TINY)
     typer.echo(f"wrote {folder}: {', '.join(sorted(path.name for path in folder.iterdir()))}")
     for config in sorted(folder.glob("*.yaml")):
         typer.echo(f"check it: groupwise run {config} --dry-run")
         typer.echo(f"run it:   groupwise run {config}")
+
+
+def _shrink(config: Path, changes: Path) -> None:
+    """Write a task's settings again with those of a tiny model, without its comments."""
+    settings = yaml.safe_load(config.read_text(encoding="utf-8"))
+    for name, section in yaml.safe_load(changes.read_text(encoding="utf-8")).items():
+        settings[name] = {**settings.get(name, {}), **section}
+    config.write_text(
+        yaml.safe_dump(settings, sort_keys=False, allow_unicode=True), encoding="utf-8"
+    )
 
 
 def _find_templates() -> dict[str, Path]:

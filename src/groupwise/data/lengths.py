@@ -2,8 +2,9 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Self
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from groupwise.core import MAX_PLACES, Config, Example, Finding
 
@@ -11,15 +12,23 @@ MAX_LONGER_SHARE = 0.01
 
 
 class TokenBudget(Config):
-    """How long prompts are meant to be. Longer ones are reported, and used whole.
+    """How long prompts are meant to be. Longer ones are reported, and used whole or dropped.
 
     Attributes:
         max_prompt_tokens: tokens of a prompt, those of its pictures included.
         allow_longer: accept that more than 1 % of a split's rows are longer.
+        drop_longer: leave longer rows out of every split, each counted with its reason.
     """
 
     max_prompt_tokens: int = Field(ge=1)
     allow_longer: bool = False
+    drop_longer: bool = False
+
+    @model_validator(mode="after")
+    def _check_longer(self) -> Self:
+        if self.allow_longer and self.drop_longer:
+            raise ValueError("longer rows are either used or dropped: set one, not both")
+        return self
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +82,11 @@ def check_lengths(
         message = (
             f"{len(over)} rows ({lengths.share_over:.1%}) of split {split} are longer than the "
             f"prompt budget of {budget.max_prompt_tokens} tokens; the longest has {lengths.max}"
-            + (", raise it or set allow_longer." if is_error else ". They are used whole.")
+            + (
+                ", raise it, or set allow_longer or drop_longer."
+                if is_error
+                else ". They are used whole."
+            )
         )
         level = "error" if is_error else "warning"
         findings.append(Finding(level, "over_budget", message, len(over), tuple(over[:MAX_PLACES])))

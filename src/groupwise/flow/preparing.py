@@ -5,24 +5,83 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from groupwise.core import ConfigError, Example, derive_seed, read_json
-from groupwise.data import DataAudit, DropLog, audit_data, find_near_pictures, write_audit
+from groupwise.core import (
+    ROW_FIELD,
+    ConfigError,
+    DataError,
+    Example,
+    derive_seed,
+    read_json,
+    write_json,
+)
+from groupwise.data import (
+    DataAudit,
+    DropLog,
+    audit_data,
+    find_near_pictures,
+    write_audit,
+    write_examples,
+)
 from groupwise.evaluation import MAJORITY, rank_joint_candidates
 from groupwise.flow.task import Task, read_splits
 from groupwise.models import open_token_counter, write_tiny_policy
 from groupwise.pipeline import StepContext
+
+SPLITS = ("train", "validation", "test")
 
 
 def run_prepare(task: Task[Any], context: StepContext) -> None:
     """Make the splits, and build the base where it is not a published one."""
     task.prepare(context.config, context.folder)
     build_base(task, context, has_warmup=True)
+    drop_longer(task, context)
 
 
 def run_prepare_without_warmup(task: Task[Any], context: StepContext) -> None:
     """Do the same where no warm-up follows."""
     task.prepare(context.config, context.folder)
     build_base(task, context, has_warmup=False)
+    drop_longer(task, context)
+
+
+def drop_longer(task: Task[Any], context: StepContext) -> None:
+    """Leave rows over the budget out of the splits, counted, if ``data.budget`` says so.
+
+    Raises:
+        ConfigError: if a later stage makes the splits.
+        DataError: if no row of a split is within the budget.
+    """
+    config, folder = context.config, context.folder
+    budget = config.data.budget
+    if not budget.drop_longer:
+        return
+    if task.data_stage != "prepare":
+        raise ConfigError(
+            "data.budget.drop_longer is for rows that the stage prepare reads",
+            got=f"splits that the stage {task.data_stage} makes",
+            fix="leave it out, and set data.budget.allow_longer or a larger budget",
+        )
+    count = open_token_counter(
+        task.find_base(config, context.run), max_pixels=config.model.max_pixels
+    )
+    source = read_json(folder / "source.json", dict)
+    drops = DropLog.from_json(source["drops"])
+    for split, rows in read_splits(folder, *SPLITS).items():
+        sizes = {row.id: count(row) for row in rows}
+        kept = [row for row in rows if sizes[row.id] <= budget.max_prompt_tokens]
+        if not kept:
+            raise DataError(
+                f"every row of split {split} is longer than the budget",
+                got=f"{min(sizes.values())} tokens and more",
+                expected=f"at most {budget.max_prompt_tokens}",
+                fix="raise data.budget.max_prompt_tokens",
+            )
+        for row in rows:
+            if sizes[row.id] > budget.max_prompt_tokens:
+                where = f"{row.fields.get(ROW_FIELD, row.id)} ({split}, {sizes[row.id]} tokens)"
+                drops.add("longer than data.budget.max_prompt_tokens", where)
+        write_examples(folder / f"{split}.jsonl", kept)
+    write_json(folder / "source.json", {**source, "drops": drops.to_json()})
 
 
 def build_base(task: Task[Any], context: StepContext, *, has_warmup: bool) -> None:
@@ -46,9 +105,6 @@ def build_base(task: Task[Any], context: StepContext, *, has_warmup: bool) -> No
         looks_back=task.looks_back,
     )
     task.pretrain(context, base)
-
-
-SPLITS = ("train", "validation", "test")
 
 
 def run_audit(task: Task[Any], context: StepContext) -> None:

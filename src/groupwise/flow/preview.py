@@ -70,6 +70,11 @@ def look_at_rows(config: Any, found: Estimate) -> tuple[list[ShownRow], Lengths,
         ShownRow(text, answer, [picture.path.name for picture in example.pictures])
         for text, (example, answer) in zip(prompts, counted[:NUM_SHOWN], strict=False)
     ]
+    limit = config.data.budget.max_prompt_tokens
+    fitting = [pair for pair in zip(sizes, counted, strict=True) if pair[0] <= limit]
+    if config.data.budget.drop_longer and fitting:
+        how += f"; {len(counted) - len(fitting):,} longer ones are dropped"
+        sizes, counted = [size for size, _ in fitting], [row for _, row in fitting]
     # An answer ends with a token of its own.
     answers = [count(answer) + 1 for _, answer in counted]
     _, longest = max(zip(sizes, counted, strict=True), key=lambda pair: pair[0])

@@ -263,7 +263,12 @@ class OwnTask(Task[TaskConfig]):
         return Estimate(
             num_prompts=len(train),
             num_sft_rows=sum(example.id in taught for example in train),
-            rows=[(e, taught.get(e.id) or (write(e.label) if e.label else "")) for e in train],
+            # Of all splits, those of training first: what is asked later has to fit, too.
+            rows=[
+                (e, taught.get(e.id) or (write(e.label) if e.label else ""))
+                for split in loaded.splits.values()
+                for e in split
+            ],
             sources=loaded.sources,
             facts=[
                 *(("warning", finding.message) for finding in loaded.findings),

@@ -15,6 +15,7 @@ from groupwise.cli.main import app
 from groupwise.core import Config, ConfigError, DataError, load_config, read_jsonl, write_jsonl
 from groupwise.data import read_examples
 from groupwise.evaluation import read_metrics
+from groupwise.flow.preparing import run_prepare
 from groupwise.pipeline import StepContext, find_config, find_recipe_of, run_recipe
 from groupwise.pipeline.reward_audit import plan_steps
 from groupwise.rewards import audit_rewards
@@ -44,7 +45,7 @@ def make(tmp_path: Path) -> Make:
     """Return a writer of a new task of some kind."""
 
     def make(kind: str = "labels") -> Path:
-        done = CliRunner().invoke(app, ["new", str(tmp_path / "新任务"), "--kind", kind])
+        done = CliRunner().invoke(app, ["new", str(tmp_path / "新任务"), "--kind", kind, "--tiny"])
         assert done.exit_code == 0, done.output
         return tmp_path / "新任务"
 
@@ -100,6 +101,20 @@ def test_the_reference_of_a_row_is_its_target_where_it_has_one(tmp_path: Path):
             assert case.write(example, label) == (
                 taught if own != "0" else case.parser.write(label)
             )
+
+
+@pytest.mark.parametrize("kind", [kind for kind in KINDS if kind != "pictures"])
+def test_a_new_task_starts_with_a_real_model_unless_it_is_to_be_tiny(tmp_path: Path, kind: str):
+    for name, more in (("real", []), ("tiny", ["--tiny"])):
+        done = CliRunner().invoke(app, ["new", str(tmp_path / name), "--kind", kind, *more])
+        assert done.exit_code == 0, done.output
+    real, tiny = (load_config(TaskConfig, tmp_path / n / "task.yaml") for n in ("real", "tiny"))
+    assert (real.model.base, tiny.model.base) == ("smollm2-135m-instruct", "tiny-qwen2")
+    assert (real.grpo.trainable.method, tiny.grpo.trainable.method) == ("lora", "full")
+    assert (real.data.columns, real.answer) == (tiny.data.columns, tiny.answer)
+    files = [sorted(path.name for path in (tmp_path / n).iterdir()) for n in ("real", "tiny")]
+    assert files[0] == files[1]
+    assert "tiny.yaml" not in files[0]
 
 
 def test_a_new_task_needs_a_new_folder_and_a_known_kind(make: Make, tmp_path: Path):
@@ -181,6 +196,32 @@ def test_whole_answers_are_taught_where_no_column_has_targets(tmp_path: Path):
     taught = read_warmup(tmp_path / "prepared")(0)
     train = read_examples(tmp_path / "prepared" / "train.jsonl")
     assert {row.example.id: row.target for row in taught} == {e.id: e.label for e in train}
+
+
+def test_rows_over_the_budget_are_dropped_from_every_split_and_counted(tmp_path: Path):
+    rows = ask_many(60)
+    column = str(ASKED["prompt"])
+    rows = [
+        {**row, column: f"{n} {row[column]}" * (9 if n % 5 else 400)} for n, row in enumerate(rows)
+    ]
+    budget = {"max_prompt_tokens": 900, "drop_longer": True}
+    data = {"files": str(tmp_path / "评论.jsonl"), "columns": ASKED, "budget": budget}
+    config = prepare(tmp_path, rows, data=data)
+    run = tmp_path / "run"
+    context = StepContext(run, run / "prepare", "prepare", False, (), config=config)
+    run_prepare(recipe.task(), context)
+    kept = [
+        e
+        for s in ("train", "validation", "test")
+        for e in read_examples(run / "prepare" / f"{s}.jsonl")
+    ]
+    drops = json.loads((run / "prepare" / "source.json").read_text())["drops"]
+    assert max(len(e.prompt[-1].text) for e in kept) < 400
+    assert (len(kept), drops["counts"]) == (48, {"longer than data.budget.max_prompt_tokens": 12})
+    assert {row.example.id for row in read_warmup(run / "prepare")(0)} <= {e.id for e in kept}
+    lengths = recipe.preview(config).tables[1].rows[0]
+    assert int(lengths[2].replace(",", "")) <= 900
+    assert "12 longer ones are dropped" in lengths[5]
 
 
 def test_a_warmup_without_any_target_is_refused(tmp_path: Path):
