@@ -65,7 +65,9 @@ def test_a_card_speaks_of_pictures_where_rows_have_some(
     run, base = open_run(finished), str(finished)
     asked = [Message("user", "{{ question }}")]
     monkeypatch.setattr(type(run.task), "describe_prompt", lambda *_: asked)
-    sees = ExportedPolicy(base, None, finished, 0.0, has_vision=True, name="sees")
+    sees = ExportedPolicy(
+        base, None, finished, "float32", 0.0, 0.0, has_vision=True, name="sees"
+    )
     assert "pictures come first" not in render_card(run, "grpo", sees)
     train = finished / "prepare" / "train.jsonl"
     before = train.read_bytes()
@@ -90,7 +92,9 @@ def test_nothing_that_a_run_says_is_markup_of_the_card(
     opened = open_run(run)
     asked = [Message("user", "```\n# A heading\n````")]
     monkeypatch.setattr(type(opened.task), "describe_prompt", lambda *_: asked)
-    exported = ExportedPolicy("`x` <b>", None, finished, 0.0, has_vision=False, name="a <b>")
+    exported = ExportedPolicy(
+        "`x` <b>", None, finished, "float32", 0.0, 0.0, has_vision=False, name="a <b>"
+    )
     card = render_card(opened, "grpo", exported)
     told = re.sub(r"^(`{3,})\w+\n.*?^\1\n", "", card.split("---\n", 2)[2], flags=re.M | re.S)
     assert "A heading" in card

@@ -138,6 +138,7 @@ def test_every_row_gets_an_answer_or_a_reason_and_totals_add_up(run, rows, tmp_p
     assert set(found) == {"1", "2", "3", "4", "5"}
     assert found["1"] | {"model": "", "input": ""} == {
         "id": "rows.jsonl:1",
+        "row": {"door": "一"},
         "input": "",
         "text": "通过",
         "answer": "通过",
@@ -151,6 +152,7 @@ def test_every_row_gets_an_answer_or_a_reason_and_totals_add_up(run, rows, tmp_p
     assert (found["3"]["text"], found["3"]["answer"], found["3"]["failed"]) == ("hm", None, None)
     assert found["4"]["failed"] == "the prompt is too long."
     assert found["5"]["failed"] == "there is no door."
+    assert [found[str(number)]["row"] for number in range(1, 6)] == ROWS
     assert summary.answers == {"通过": 2}
     assert summary.failures == {
         "no label": 1,

@@ -18,6 +18,8 @@ from groupwise.models import (
     load_policy,
     prepare_trainable,
 )
+from groupwise.models.export import merge_adapter, read_dtype
+from groupwise.models.identity import name_base, read_base
 
 ROOT = Path(__file__).parents[2]
 VLLM = Path(os.environ.get("GROUPWISE_VLLM_PYTHON", ROOT / ".venv-vllm" / "bin" / "python"))
@@ -68,10 +70,53 @@ def test_a_whole_model_is_exported_as_it_is(text_folder, tmp_path, text_examples
     )
 
 
-def test_weights_that_say_something_else_are_refused(trained, tmp_path, monkeypatch):
-    monkeypatch.setattr(export, "TOLERANCE", 1e-12)
-    with pytest.raises(ModelError, match="do not say what the adapter says"):
+def merge_wrongly(policy):
+    """Merge an adapter that is one per cent too strong."""
+    for layer in policy.model.modules():
+        if isinstance(getattr(layer, "scaling", None), dict):
+            layer.scaling = {name: 1.01 * value for name, value in layer.scaling.items()}
+    return merge_adapter(policy)
+
+
+def test_weights_that_say_something_else_are_refused_and_nothing_is_left(
+    trained, tmp_path, monkeypatch
+):
+    monkeypatch.setattr(export, "merge_adapter", merge_wrongly)
+    with pytest.raises(ModelError, match="do not say what the policy says; nothing was written"):
         export_policy(trained, tmp_path / "out")
+    assert {path.name for path in tmp_path.iterdir()} == {"trained"}
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+def test_merged_weights_have_the_dtype_of_the_base_within_its_rounding(
+    trained, tmp_path, dtype, text_examples
+):
+    base = load_policy(read_base(trained))
+    base.model.to(dtype)
+    base.save(tmp_path / "base")
+    name_base(trained, str(tmp_path / "base"))
+    whole = export_policy(trained, tmp_path / "whole")
+    exported = export_policy(trained, tmp_path / "out", like=tmp_path / "base")
+    assert (whole.dtype, exported.dtype) == ("float32", str(dtype).removeprefix("torch."))
+    assert read_dtype(exported.merged) == dtype
+    sizes = [(one.merged / "model.safetensors").stat().st_size for one in (whole, exported)]
+    assert sizes[1] < 0.6 * sizes[0]
+    assert whole.max_difference < exported.max_difference <= 2 * exported.noise
+    says = [read_logits(load_policy(one), text_examples[0]) for one in (trained, exported.merged)]
+    assert (says[0] - says[1]).abs().max() < 10 * exported.noise
+
+
+def test_what_fails_on_the_way_leaves_nothing(trained, tmp_path):
+    def fail(exported):
+        raise ModelError("no card")
+
+    (tmp_path / "out").mkdir()
+    with pytest.raises(ModelError, match="no card"):
+        export_policy(trained, tmp_path / "out", write_card=fail)
+    assert not list((tmp_path / "out").iterdir())
+    exported = export_policy(trained, tmp_path / "out", write_card=lambda _: "a card")
+    assert {path.name for path in (tmp_path / "out").iterdir()} == {"README.md", "adapter", "merged"}
+    assert exported.merged == tmp_path / "out" / "merged"
 
 
 def test_files_are_not_overwritten(text_folder, tmp_path):

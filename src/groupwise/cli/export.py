@@ -125,7 +125,10 @@ def export_model(
     exported = export_run(open_run(run), out, policy=policy)
     if exported.adapter is not None:
         typer.echo(f"adapter: {exported.adapter} (base: {exported.base})")
-    typer.echo(f"merged: {exported.merged}, the same within {exported.max_difference:.1g}")
+    typer.echo(
+        f"merged: {exported.merged} ({exported.dtype}, as the base), log-probabilities within "
+        f"{exported.max_difference:.1g} of the policy's; rounding alone gives {exported.noise:.1g}"
+    )
     if exported.quantization is not None:
         typer.echo(f"its base is in {exported.quantization}: merged has what these bits stand for")
     typer.echo(f"card: {out / 'README.md'}")

@@ -6,12 +6,13 @@ The card is made from what the run recorded; no row of data is in it or goes up.
 import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import yaml
 
-from groupwise.core import Example, RunError, RunFolder, dump_config, read_json, write_text
+from groupwise.core import Example, RunError, RunFolder, dump_config, read_json
 from groupwise.data import read_examples
 from groupwise.evaluation import (
     CONDITIONS_FILE,
@@ -24,7 +25,7 @@ from groupwise.evaluation import (
 )
 from groupwise.evaluation.page import escape_cell, write_code
 from groupwise.flow.finished import BASE, FinishedRun
-from groupwise.models import ExportedPolicy, export_policy, find_hub_id, find_place
+from groupwise.models import CARD, ExportedPolicy, export_policy, find_hub_id, find_place
 
 _BUDGET = ("num_steps", "num_samples", "num_tokens")
 _SPLIT = "test"
@@ -188,9 +189,6 @@ def _fence(text: str, language: str) -> str:
     return f"{mark}{language}\n{text.rstrip()}\n{mark}"
 
 
-CARD = "README.md"
-
-
 def export_run(run: FinishedRun, out: Path, *, policy: str | None = None) -> ExportedPolicy:
     """Write the adapter, the merged weights and the model card of a policy.
 
@@ -207,9 +205,13 @@ def export_run(run: FinishedRun, out: Path, *, policy: str | None = None) -> Exp
     if chosen == BASE:
         raise RunError(f"the policy {BASE} is the base itself", fix="take the base where it is")
     name = f"{run.recipe.name}-{run.folder.resolve().name}".replace(":", "-")
-    exported = export_policy(Path(run.find_policy(chosen)), out, name=name)
-    write_text(out / CARD, render_card(run, chosen, exported))
-    return exported
+    return export_policy(
+        Path(run.find_policy(chosen)),
+        out,
+        name=name,
+        like=run.task.find_base(run.config, run.folder),
+        write_card=partial(render_card, run, chosen),
+    )
 
 
 def check_pushable(run: FinishedRun, policy: str | None = None) -> None:

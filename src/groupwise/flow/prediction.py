@@ -268,7 +268,7 @@ def _check_kept(results: ResultFile, requests: Sequence[Request], model: str) ->
 
 def _make_row(request: Request, answer: Answer, model: str) -> dict[str, Any]:
     failed = (answer.reason or _NO_ANSWER) if answer.text is None else None
-    known = {"id": request.id, "input": request.digest()}
+    known = {"id": request.id, "row": dict(request.row), "input": request.digest()}
     return {**known, **asdict(answer), "failed": failed, "model": model}
 
 

@@ -91,6 +91,40 @@ class LocalEngine:
                 report_progress(len(results), len(examples))
         return results
 
+    @torch.inference_mode()
+    def hidden_states(
+        self,
+        examples: Sequence[Example],
+        *,
+        blocks: Sequence[int],
+        report_progress: ReportProgress | None = None,
+    ) -> "torch.Tensor":
+        """Return what blocks say of prompts, pooled, float32 (examples, blocks, 2, width).
+
+        Pooled are the mean over a prompt's tokens, and its last token.
+
+        Args:
+            examples: what is asked.
+            blocks: behind how many language blocks.
+            report_progress: called with the numbers of finished and of all examples.
+
+        Raises:
+            ModelError: if a prompt is longer than the model takes.
+        """
+        found: list[Any] = []
+        for batch in _split(examples, self.batch_size):
+            inputs = self._encode(batch)
+            self._check_length(batch, inputs, num_new_tokens=0)
+            with unplanned_attention():
+                made = self.policy.model(**inputs, output_hidden_states=True, logits_to_keep=1)
+            seen = inputs["attention_mask"].unsqueeze(-1)
+            states = [made.hidden_states[block].float() for block in blocks]
+            pooled = [torch.stack([(s * seen).sum(1) / seen.sum(1), s[:, -1]], 1) for s in states]
+            found.append(torch.stack(pooled, 1).cpu())
+            if report_progress is not None:
+                report_progress(sum(map(len, found)), len(examples))
+        return torch.cat(found)
+
     def _generate_batch(
         self, examples: Sequence[Example], sampling: Sampling, num_completions: int
     ) -> list[Completion]:

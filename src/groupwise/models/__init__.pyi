@@ -12,7 +12,7 @@ from groupwise.models.base_model import (
     refuse_missing,
     takes_pictures,
 )
-from groupwise.models.export import ExportedPolicy, export_policy, keep_policy
+from groupwise.models.export import CARD, ExportedPolicy, export_policy, keep_policy
 from groupwise.models.identity import digest_base, is_adapter, pin_base, refuse_pickled
 from groupwise.models.policy import Policy, load_policy, project_patches_fast
 from groupwise.models.processor import (
@@ -74,6 +74,7 @@ from groupwise.models.trainable import (
 from groupwise.models.virtual_tokens import PromptSettings
 
 __all__ = [
+    "CARD",
     "NAMED_MODELS",
     "PICTURE_FIELDS",
     "TINY_MODELS",

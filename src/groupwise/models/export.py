@@ -2,13 +2,18 @@
 
 import shlex
 import shutil
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
+from math import prod
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import torch
+from safetensors import safe_open
 
 from groupwise.core import ModelError, read_json, write_json, write_text
+from groupwise.models.base_model import find_weights
 from groupwise.models.identity import name_base, read_base
 from groupwise.models.policy import Policy, load_policy
 from groupwise.models.quantization import (
@@ -21,10 +26,12 @@ from groupwise.models.silence import silence_libraries
 from groupwise.models.trainable import format_trainable, tabulate_trainable
 from groupwise.models.virtual_tokens import KIND, find_virtual_tokens, separate_head
 
-TOLERANCE = 1e-4
-"""Largest difference of a log-probability between an adapter and its merged weights (float32)."""
+CARD = "README.md"
+"""Of an exported policy, for people and for a hub."""
 
 _PROBE = "The quick brown fox. 敏捷的棕色狐狸，两行：通过"
+_DTYPES = {"BF16": torch.bfloat16, "F16": torch.float16}
+_NUM_DRAWS = 3
 _RANKS = (8, 16, 32, 64, 128, 256, 320, 512)
 """Ranks that vLLM takes for ``--max-lora-rank``."""
 
@@ -37,7 +44,10 @@ class ExportedPolicy:
         base: folder or hub id of the base model; the merged folder if there is no adapter.
         adapter: folder in PEFT's form, None for a policy that was trained whole.
         merged: folder of a model that needs nothing else.
+        dtype: of the merged weights.
         max_difference: largest difference of a log-probability between the policy and ``merged``.
+        noise: as large a one comes from moving each merged weight by less than one unit in its last
+            place, drawn at random.
         has_vision: whether the policy takes pictures.
         name: how vLLM is to call the adapter.
         quantization: what the base of the adapter is held in; ``merged`` has the numbers that these
@@ -47,7 +57,9 @@ class ExportedPolicy:
     base: str
     adapter: Path | None
     merged: Path
+    dtype: str
     max_difference: float
+    noise: float
     has_vision: bool
     name: str
     quantization: Quantization | None = None
@@ -80,43 +92,108 @@ class ExportedPolicy:
         return read_json(self.adapter / "adapter_config.json", dict).get("r")
 
 
-def export_policy(source: Path, out: Path, *, name: str = "policy") -> ExportedPolicy:
+def export_policy(
+    source: Path,
+    out: Path,
+    *,
+    name: str = "policy",
+    like: str | Path | None = None,
+    write_card: Callable[[ExportedPolicy], str] | None = None,
+) -> ExportedPolicy:
     """Write ``out/adapter`` and ``out/merged``, and see that both say the same.
+
+    What is there in the end is whole: until then all is in a folder beside it.
 
     Args:
         source: folder of a trained policy, an adapter or a whole model.
         out: a new or empty folder.
         name: how vLLM is to call the adapter.
+        like: the base in whose dtype the merged weights are written; None: in float32.
+        write_card: returns the text of ``out/README.md``.
 
     Raises:
         ModelError: if ``out`` has files, the policy cannot be loaded, or the merged weights give
-            log-probabilities that differ by more than ``TOLERANCE``.
+            log-probabilities that differ by more than twice what rounding gives.
     """
     if out.exists() and (not out.is_dir() or any(out.iterdir())):
         raise ModelError(f"{out} has files already", fix="name a new folder")
-    cpu = torch.device("cpu")
-    policy = load_policy(source, device=cpu)
-    adapter, base = _copy_adapter(source, out / "adapter")
-    expected = _probe(policy)
-    merged = out / "merged"
-    merge_adapter(policy).save(merged)
-    max_difference = float((_probe(load_policy(merged, device=cpu)) - expected).abs().max())
-    if max_difference > TOLERANCE:
-        raise ModelError(
-            f"the merged weights in {merged} do not say what the adapter says",
-            got=f"log-probabilities that differ by {max_difference:.2g}",
-            expected=f"at most {TOLERANCE:g}",
-            fix="serve the adapter instead",
+    out.parent.mkdir(parents=True, exist_ok=True)
+    with TemporaryDirectory(dir=out.parent, prefix=f".{out.name}.") as made:
+        draft = Path(made) / out.name
+        adapter, base = _copy_adapter(source, draft / "adapter")
+        dtype = torch.float32 if like is None else read_dtype(like)
+        has_vision, difference, noise = _write_merged(source, draft / "merged", dtype)
+        exported = ExportedPolicy(
+            base=base or str(out / "merged"),
+            adapter=adapter and out / "adapter",
+            merged=out / "merged",
+            dtype=str(dtype).removeprefix("torch."),
+            max_difference=difference,
+            noise=noise,
+            has_vision=has_vision,
+            name=name,
+            quantization=read_quantization(source),
         )
-    return ExportedPolicy(
-        base=base or str(merged),
-        adapter=adapter,
-        merged=merged,
-        max_difference=max_difference,
-        has_vision=policy.has_vision,
-        name=name,
-        quantization=read_quantization(source),
-    )
+        if write_card is not None:
+            write_text(draft / CARD, write_card(exported))
+        draft.replace(out)
+    return exported
+
+
+def read_dtype(base: str | Path) -> torch.dtype:
+    """Return the dtype that most weights of a base's files have; without any, float32."""
+    counts = Counter[torch.dtype]()
+    for path in find_weights(base).glob("*.safetensors"):
+        with safe_open(path, "pt") as weights:
+            for name in weights.keys():  # noqa: SIM118 (it is no mapping)
+                held = weights.get_slice(name)
+                counts[_DTYPES.get(held.get_dtype(), torch.float32)] += prod(held.get_shape())
+    return max(counts, key=counts.__getitem__, default=torch.float32)
+
+
+def _write_merged(source: Path, folder: Path, dtype: torch.dtype) -> tuple[bool, float, float]:
+    """Write the merged weights; return whether they take pictures, their difference and the noise.
+
+    First the merging is judged in float32, then what was written against it in its own dtype.
+    """
+    policy = load_policy(source, device=torch.device("cpu"))
+    expected = _probe(policy)
+    merged = merge_adapter(policy)
+    exact = _probe(merged)
+    merged.model.to(dtype)
+    merged.save(folder)
+    del policy, merged
+    written = load_policy(folder, device=torch.device("cpu"))
+    found = _probe(written)
+    for said, by, rounded in ((exact, expected, torch.float32), (found, exact, dtype)):
+        difference, noise = float((said - by).abs().max()), _measure_noise(written, rounded)
+        if not difference <= 2 * noise:
+            raise ModelError(
+                "the merged weights do not say what the policy says; nothing was written",
+                got=f"log-probabilities that differ by {difference:.2g}",
+                expected=f"at most {2 * noise:.2g}, twice what rounding to {rounded} gives",
+                fix="serve the policy where it is",
+            )
+    return written.has_vision, float((found - expected).abs().max()), noise
+
+
+@torch.no_grad()
+def _measure_noise(policy: Policy, dtype: torch.dtype) -> float:
+    """Return the largest difference of a log-probability that rounding gives.
+
+    Each weight is moved, and stays so, by less than one unit in its last place, drawn at random;
+    sums of products are rounded otherwise then, too.
+    """
+    generator = torch.Generator().manual_seed(0)
+    before, found = _probe(policy), []
+    for _ in range(_NUM_DRAWS):
+        for weight in policy.model.parameters():
+            share = torch.rand(weight.shape, generator=generator).sub_(0.5).mul_(2)
+            weight.add_(share.mul_(weight).mul_(torch.finfo(dtype).eps))
+        after = _probe(policy)
+        found.append(float((after - before).abs().max()))
+        before = after
+    return max(found)
 
 
 def _copy_adapter(source: Path, out: Path) -> tuple[Path | None, str | None]:

@@ -1,0 +1,89 @@
+"""Published models that tell texts or pictures apart without being trained: what probes learn on.
+
+They are looked for where ``groupwise models fetch`` puts them, and nothing is fetched here.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from PIL import Image
+
+from groupwise.models.silence import silence_libraries
+
+SENTENCES = "all-minilm-l6-v2"
+"""MiniLM: sentence embeddings of English texts."""
+TOWER = "dinov2-small"
+"""DINOv2-S: features of pictures."""
+Report = Callable[[int, int], None]
+_BATCH = 16
+_MAX_TOKENS = 256
+_SIDE = 224
+_MEAN, _STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
+
+
+def find_cache() -> Path:
+    import os
+    return Path(os.environ["GROUPWISE_CACHE"])
+
+
+def find_embedder(name: str) -> Path | None:
+    """Return the folder of an embedder, or None where it was not fetched."""
+    folders = sorted(find_cache().glob(f"{name}*/config.json"))
+    return folders[-1].parent if folders else None
+
+
+@torch.inference_mode()
+def embed_texts(
+    folder: Path, texts: Sequence[str], report: Report = lambda done, total: None
+) -> NDArray[np.float32]:
+    """Return sentence embeddings (texts, width): the mean over a text's first 256 tokens."""
+    from transformers import AutoModel, AutoTokenizer
+
+    tokenizer: Any = AutoTokenizer.from_pretrained(folder)
+    model = _load(AutoModel, folder)
+    found: list[Any] = []
+    for batch in _split(texts, report):
+        inputs = tokenizer(
+            list(batch), padding=True, truncation=True, max_length=_MAX_TOKENS, return_tensors="pt"
+        )
+        seen = inputs["attention_mask"].unsqueeze(-1)
+        states = model(**inputs).last_hidden_state
+        found.append((states * seen).sum(1) / seen.sum(1))
+    return torch.nn.functional.normalize(torch.cat(found), dim=-1).numpy()
+
+
+@torch.inference_mode()
+def embed_pictures(
+    folder: Path, pictures: Sequence[Image.Image], report: Report = lambda done, total: None
+) -> NDArray[np.float32]:
+    """Return features (pictures, 2 x width): the class token, and the mean over the patches."""
+    from transformers import Dinov2Model
+
+    model = _load(Dinov2Model, folder)
+    found: list[Any] = []
+    for batch in _split(pictures, report):
+        states = model(torch.from_numpy(np.stack(list(map(_scale, batch))))).last_hidden_state
+        found.append(torch.cat([states[:, 0], states[:, 1:].mean(1)], dim=-1))
+    return torch.cat(found).numpy()
+
+
+def _load(auto: Any, folder: Path) -> Any:
+    with silence_libraries():
+        return auto.from_pretrained(folder, dtype=torch.float32).eval()
+
+
+def _split(items: Sequence[Any], report: Report) -> Iterator[Sequence[Any]]:
+    for start in range(0, len(items), _BATCH):
+        yield items[start : start + _BATCH]
+        report(min(start + _BATCH, len(items)), len(items))
+
+
+def _scale(picture: Image.Image) -> NDArray[np.float32]:
+    """Return normalised pixels (3, 224, 224)."""
+    small = picture.convert("RGB").resize((_SIDE, _SIDE), Image.Resampling.BICUBIC)
+    pixels = (np.asarray(small, dtype=np.float32) / 255 - _MEAN) / _STD
+    return pixels.transpose(2, 0, 1).astype(np.float32)
