@@ -65,9 +65,7 @@ def test_a_card_speaks_of_pictures_where_rows_have_some(
     run, base = open_run(finished), str(finished)
     asked = [Message("user", "{{ question }}")]
     monkeypatch.setattr(type(run.task), "describe_prompt", lambda *_: asked)
-    sees = ExportedPolicy(
-        base, None, finished, "float32", 0.0, 0.0, has_vision=True, name="sees"
-    )
+    sees = ExportedPolicy(base, None, finished, "float32", 0.0, 0.0, has_vision=True, name="sees")
     assert "pictures come first" not in render_card(run, "grpo", sees)
     train = finished / "prepare" / "train.jsonl"
     before = train.read_bytes()

@@ -115,7 +115,11 @@ def test_what_fails_on_the_way_leaves_nothing(trained, tmp_path):
         export_policy(trained, tmp_path / "out", write_card=fail)
     assert not list((tmp_path / "out").iterdir())
     exported = export_policy(trained, tmp_path / "out", write_card=lambda _: "a card")
-    assert {path.name for path in (tmp_path / "out").iterdir()} == {"README.md", "adapter", "merged"}
+    assert {path.name for path in (tmp_path / "out").iterdir()} == {
+        "README.md",
+        "adapter",
+        "merged",
+    }
     assert exported.merged == tmp_path / "out" / "merged"
 
 

@@ -13,6 +13,7 @@ from groupwise.evaluation.baselines import (
     predict_nearest,
     predict_picture_only,
     predict_text_only,
+    read_text,
 )
 from groupwise.evaluation.drift import ALARM_LEVEL, DriftReference, fit_reference
 from groupwise.evaluation.fairness import (
@@ -231,6 +232,7 @@ __all__ = [
     "read_predictions",
     "read_recorded",
     "read_sections",
+    "read_text",
     "record_look",
     "state_looks",
     "summarize_same",

@@ -4,8 +4,10 @@ A policy that is not above it has not been worth its training. Candidates are sm
 scikit-learn: on words, on pairs of words in their order, on thumbnails, on thumbnails and words
 together, and, where training examples tell what a picture shows and what a text is about, one
 that learns both and answers by whether they agree. Where words were read in the pictures and
-a policy is told them, more candidates see them, too. The best by cross-validation is taken. Folds
-divide clusters: items that resemble each other never stand on both sides.
+a policy is told them, more candidates see them, too. Where features of published models are given
+(hidden states of the base, sentence embeddings, features of pictures), logistic regression on each
+is a candidate. The best by cross-validation is taken. Folds divide clusters: items that resemble
+each other never stand on both sides.
 """
 
 import random
@@ -13,6 +15,7 @@ import warnings
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
+from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -27,12 +30,13 @@ from groupwise.evaluation.baselines import (
     require_two,
 )
 from groupwise.evaluation.predictions import Prediction
-from groupwise.evaluation.sights import Names, Numbers, Sights, pair_words, see
+from groupwise.evaluation.sights import Embed, Names, Numbers, Sights, pair_words, see
 from groupwise.evaluation.untyped import (
     ExtraTreesClassifier,
     GroupKFold,
     HashingVectorizer,
     LogisticRegression,
+    StandardScaler,
     TfidfTransformer,
     TruncatedSVD,
     make_pipeline,
@@ -45,6 +49,7 @@ _NUM_TREES = 60
 _NUM_TOPICS = 48
 _NUM_HASHES = 2**17
 _FLOOR = 1e-4
+_PROBE_STRENGTH = 0.01
 
 
 Predict = Callable[[Sights], Numbers]
@@ -71,7 +76,7 @@ class Candidate:
     learn: Learn
 
 
-def predict_joint(
+def predict_joint(  # noqa: PLR0913 (each is something else that it may see)
     train: Sequence[Example],
     test: Sequence[Example],
     *,
@@ -79,6 +84,8 @@ def predict_joint(
     seed: int,
     concepts: tuple[str, str] | None = None,
     read: str | None = None,
+    embed: Embed | None = None,
+    record: Callable[[Sequence[Candidate]], None] = lambda ranked: None,
 ) -> list[Prediction]:
     """Answer by the candidate that is best within the training clusters.
 
@@ -92,15 +99,18 @@ def predict_joint(
         concepts: fields of training examples that tell what the picture shows and what the text
             is about; of test examples they are not read.
         read: field with the words that were read in the pictures, of test examples, too.
+        embed: gives features of published models; None: there are none.
+        record: is given the candidates, the best first; not where nothing can be held out.
 
     Raises:
         EvaluationError: if an example has no label, or the training labels do not differ.
     """
     read_labels(test or train)
     train = _draw(train, seed)
-    labels, sights = np.asarray(read_labels(train)), see(train, concepts, read=read)
-    predict = _choose(sights, labels, seed)(sights, labels)
-    rows = predict(see(test, read=read, like=sights)) if test else ()
+    labels = np.asarray(read_labels(train))
+    sights = see(train, concepts, read=read, embed=embed)
+    predict = _choose(sights, labels, seed, record)(sights, labels)
+    rows = predict(see(test, read=read, like=sights, embed=embed)) if test else ()
     return make_predictions(test, JOINT.name, split, list(np.unique(labels)), rows)
 
 
@@ -110,6 +120,7 @@ def rank_joint_candidates(
     seed: int,
     concepts: tuple[str, str] | None = None,
     read: str | None = None,
+    embed: Embed | None = None,
 ) -> list[Candidate]:
     """Return the candidates, the best by cross-validation first; arguments as above.
 
@@ -117,7 +128,8 @@ def rank_joint_candidates(
         EvaluationError: likewise.
     """
     train = _draw(train, seed)
-    return _rank(see(train, concepts, read=read), np.asarray(read_labels(train)), seed)
+    sights = see(train, concepts, read=read, embed=embed)
+    return _rank(sights, np.asarray(read_labels(train)), seed)
 
 
 def _draw(train: Sequence[Example], seed: int) -> Sequence[Example]:
@@ -127,10 +139,14 @@ def _draw(train: Sequence[Example], seed: int) -> Sequence[Example]:
     return random.Random(derive_seed(seed, "joint_rows")).sample(list(train), MAX_ROWS)
 
 
-def _choose(sights: Sights, labels: Names, seed: int) -> Learn:
+def _choose(
+    sights: Sights, labels: Names, seed: int, record: Callable[[Sequence[Candidate]], None]
+) -> Learn:
     require_two(labels.tolist())
     if _count_clusters(sights) > 1:
-        return _rank(sights, labels, seed)[0].learn
+        ranked = _rank(sights, labels, seed)
+        record(ranked)
+        return ranked[0].learn
     *_, (_, most) = _list_models(sights, seed)
     return most
 
@@ -140,7 +156,9 @@ def _rank(sights: Sights, labels: Names, seed: int) -> list[Candidate]:
     folds = _divide(sights)
     found = [
         Candidate(name, _validate(learn, sights, labels, folds), learn)
-        for name, learn in _list_models(sights, derive_seed(seed, JOINT.name))
+        for name, learn in chain(
+            _list_models(sights, derive_seed(seed, JOINT.name)), _list_probes(sights)
+        )
     ]
     return sorted(found, key=lambda one: -one.accuracy)
 
@@ -190,6 +208,11 @@ def _list_models(sights: Sights, seed: int) -> Iterator[tuple[str, Learn]]:
         if len(sights.shown) and _count_clusters(sights) > 2:
             for name, look in _list_looks(sights, seed):
                 yield f"whether {name} and text agree", partial(_learn_agreement, look=look)
+
+
+def _list_probes(sights: Sights) -> Iterator[tuple[str, Learn]]:
+    for name in sights.embedded:
+        yield name, partial(_learn_embedded, name=name)
 
 
 def _list_looks(sights: Sights, seed: int) -> Iterator[tuple[str, Look]]:
@@ -242,6 +265,12 @@ def _learn_all(sights: Sights, labels: Names, *, seed: int) -> Predict:
 
     _fit(model, join(sights), labels)
     return lambda other: model.predict_proba(join(other))
+
+
+def _learn_embedded(sights: Sights, labels: Names, *, name: str) -> Predict:
+    model = make_pipeline(StandardScaler(), _regress(_PROBE_STRENGTH))
+    model.fit(sights.embedded[name], labels)
+    return lambda other: model.predict_proba(other.embedded[name])
 
 
 def _look_and_read(sights: Sights, *, seed: int) -> tuple[Any, Callable[[Sights], Numbers]]:

@@ -1,8 +1,8 @@
 """What the joint baseline sees of examples: texts, thumbnails, and what both are about."""
 
 import re
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
@@ -22,6 +22,8 @@ _WIDTHS = (0, _NUM_FEATURES, 3 * _NUM_FEATURES)
 """Features of no picture, of one, and of several."""
 Numbers = NDArray[np.float64]
 Names = NDArray[np.str_]
+Embed = Callable[[Sequence[Example]], Mapping[str, NDArray[np.float32]]]
+"""Returns features (examples, width) by what they are, such as those of a published model."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +37,7 @@ class Sights:
         shown: (n,) what the pictures show; empty where that is not told.
         asked: (n,) what the texts are about, in the same words; empty where that is not told.
         words: (n,) what was read in the pictures; empty where nothing was read in any.
+        embedded: (n, width) each, features of published models by what they are.
     """
 
     texts: Names
@@ -43,6 +46,9 @@ class Sights:
     shown: Names
     asked: Names
     words: Names
+    embedded: Mapping[str, NDArray[np.float32]] = field(
+        default_factory=dict[str, NDArray[np.float32]]
+    )
 
     def take(self, rows: NDArray[np.intp]) -> "Sights":
         """Return some of the examples."""
@@ -54,6 +60,7 @@ class Sights:
             shown=self.shown[rows] if is_told else self.shown,
             asked=self.asked[rows] if is_told else self.asked,
             words=self.words[rows] if is_read else self.words,
+            embedded={name: found[rows] for name, found in self.embedded.items()},
         )
 
 
@@ -63,6 +70,7 @@ def see(
     *,
     read: str | None = None,
     like: Sights | None = None,
+    embed: Embed | None = None,
 ) -> Sights:
     """Return what is seen of examples.
 
@@ -72,6 +80,7 @@ def see(
             examples do not tell is left out.
         read: field with what was read in the pictures.
         like: the features are those of these; None: of as many pictures as the examples have.
+        embed: gives features of published models; None: there are none.
     """
     fields = concepts or ()
     told = [[str(e.fields[name]) for e in examples if name in e.fields] for name in fields]
@@ -90,6 +99,7 @@ def see(
         shown=np.asarray(shown, dtype=np.str_),
         asked=np.asarray(asked, dtype=np.str_),
         words=np.asarray(words if is_read else [], dtype=np.str_),
+        embedded={} if embed is None else embed(examples),
     )
 
 

@@ -21,6 +21,7 @@ import sklearn.metrics.pairwise
 import sklearn.model_selection
 import sklearn.neighbors
 import sklearn.pipeline
+import sklearn.preprocessing
 import statsmodels.stats.contingency_tables
 import statsmodels.stats.inter_rater
 import statsmodels.stats.power
@@ -51,6 +52,7 @@ HashingVectorizer: Any = sklearn.feature_extraction.text.HashingVectorizer
 LogisticRegression: Any = sklearn.linear_model.LogisticRegression
 NearestNeighbors: Any = sklearn.neighbors.NearestNeighbors
 RandomForestClassifier: Any = sklearn.ensemble.RandomForestClassifier
+StandardScaler: Any = sklearn.preprocessing.StandardScaler
 TfidfTransformer: Any = sklearn.feature_extraction.text.TfidfTransformer
 TfidfVectorizer: Any = sklearn.feature_extraction.text.TfidfVectorizer
 TruncatedSVD: Any = sklearn.decomposition.TruncatedSVD

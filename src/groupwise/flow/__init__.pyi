@@ -17,6 +17,7 @@ from groupwise.flow.prediction import (
 )
 from groupwise.flow.preparing import build_base, rate_baselines
 from groupwise.flow.preview import estimate_picture
+from groupwise.flow.probing import Probes
 from groupwise.flow.recipe import make_recipe
 from groupwise.flow.replaying import Replay, ReplayedPart, replay_rewards
 from groupwise.flow.rivals import (
@@ -59,6 +60,7 @@ __all__ = [
     "PartName",
     "PolicyPredictor",
     "PredictionSummary",
+    "Probes",
     "RebuiltRewards",
     "Replay",
     "ReplayedPart",

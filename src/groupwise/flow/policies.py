@@ -5,13 +5,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from groupwise.core import read_json
-from groupwise.evaluation import RunPolicy
+from groupwise.evaluation import JOINT, RunPolicy, format_share
 from groupwise.flow.asking import LENIENT
 from groupwise.pipeline import StepContext
 
 if TYPE_CHECKING:
     from groupwise.flow.task import Task
 
+RANKED = "joint.json"
+"""In the folder of ``baselines``: the joint baseline's candidates, and what none of them saw."""
 _NOTES = {
     "sft": ("the supervised start of GRPO", "GRPO 之前的监督训练"),
     "sft_control": (
@@ -51,7 +53,7 @@ def list_usual_policies(task: "Task[Any]", context: StepContext) -> list[RunPoli
     ]
     start = "sft" if "sft" in context.uses else "prompt"
     return [
-        *task.baselines,
+        *(_tell_winner(one, context.run) for one in task.baselines),
         prompted,
         *([lenient] if has_lenient else []),
         *(
@@ -78,6 +80,18 @@ def _train(step: str, title: str, title_zh: str, *splits: str) -> RunPolicy:
         trained_on=splits,
         weights=f"{step}/policy",
     )
+
+
+def _tell_winner(policy: RunPolicy, run: Path) -> RunPolicy:
+    """Say which candidate the joint baseline took, and how right it was in cross-validation."""
+    path = run / "baselines" / RANKED
+    ranked = read_json(path, dict)["ranked"] if path.is_file() else []
+    if policy.name != JOINT.name or not ranked:
+        return policy
+    name, share = ranked[0]["name"], format_share(ranked[0]["accuracy"])
+    note = f"{policy.note}; here {name} ({share} in cross-validation on training rows)"
+    note_zh = f"{policy.note_zh}；此处为 {name}（训练样本交叉验证 {share}）"
+    return replace(policy, note=note, note_zh=note_zh)
 
 
 def _tell_selection(policy: RunPolicy, run: Path) -> RunPolicy:

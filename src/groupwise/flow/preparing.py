@@ -173,13 +173,16 @@ def rate_baselines(task: Task[Any], config: Any, run: Path) -> dict[str, float]:
         ConfigError: if answers are no labels.
         EvaluationError: if the training labels do not differ or are of one cluster.
     """
+    from groupwise.flow.probing import Probes
+
     if not task.parser(config).labels:
         raise ConfigError("the baselines are rated where answers are labels")
     uses = tuple(dict.fromkeys(("prepare", task.data_stage)))
     context = StepContext(run, run / "audit", "audit", is_resumed=False, uses=uses, config=config)
     train = task.show(config, context, read_splits(run / task.data_stage, "train")["train"])
     counts = Counter(str(example.label) for example in train)
-    seen: Any = {"concepts": task.concepts, "read": task.read}
+    probes = Probes(config, task.find_base(config, run), context, train)
+    seen: Any = {"concepts": task.concepts, "read": task.read, "embed": probes}
     ranked = rank_joint_candidates(train, seed=config.seed, **seen)
     return {
         **{one.name: one.accuracy for one in ranked},

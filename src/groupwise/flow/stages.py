@@ -14,7 +14,10 @@ from groupwise.flow.settings import FlowConfig
 from groupwise.flow.task import PartName, Task, place_base
 from groupwise.pipeline import AUDIT_REWARDS, Planner, Step, StepContext, digest_models
 
-_BASELINES = ("baselines", "joint", "sights")
+_BASELINES = (
+    "groupwise.evaluation.baselines groupwise.evaluation.joint groupwise.evaluation.sights "
+    "groupwise.flow.probing groupwise.models.embedders"
+)
 TRAINED = ("sft", "grpo", "sft_control")
 POLICY = "model.base model.dtype model.quantization model.max_pixels"
 """What loading a policy reads."""
@@ -85,7 +88,7 @@ def list_usual_stages(task: Task[Any], config: Any) -> list[Stage]:
             reads=asked,
             parts=("parser", "measures"),
             uses=shown,
-            code=" ".join(f"groupwise.evaluation.{name}" for name in _BASELINES),
+            code=_BASELINES,
         ),
         *([_make_sft(sources, config)] if has_warmup else []),
         Stage(

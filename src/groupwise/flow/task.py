@@ -337,6 +337,7 @@ class Task(Generic[C]):
             predict_picture_only,
             predict_text_only,
         )
+        from groupwise.flow.probing import Probes
 
         told = {"split": "test", "seed": config.seed}
         found = predict_majority(train, test, **told)
@@ -345,7 +346,9 @@ class Task(Generic[C]):
         found += predict_text_only(train, test, **told)
         if all(len(example.pictures) == len(train[0].pictures) > 0 for example in train):
             found += predict_picture_only(train, test, **told)
+        probes = Probes(config, self.find_base(config, context.run), context, train, test)
         seen: Any = {"concepts": self.concepts, "read": self.read}
+        seen |= {"embed": probes, "record": probes.record}
         return found + predict_joint(train, test, **seen, **told)
 
     def ask_rivals(

@@ -12,6 +12,13 @@ from groupwise.models.base_model import (
     refuse_missing,
     takes_pictures,
 )
+from groupwise.models.embedders import (
+    SENTENCES,
+    TOWER,
+    embed_pictures,
+    embed_texts,
+    find_embedder,
+)
 from groupwise.models.export import CARD, ExportedPolicy, export_policy, keep_policy
 from groupwise.models.identity import digest_base, is_adapter, pin_base, refuse_pickled
 from groupwise.models.policy import Policy, load_policy, project_patches_fast
@@ -77,10 +84,12 @@ __all__ = [
     "CARD",
     "NAMED_MODELS",
     "PICTURE_FIELDS",
+    "SENTENCES",
     "TINY_MODELS",
     "TINY_TOKEN_SIDE",
     "TOKEN_SIDE",
     "TOKEN_TYPES",
+    "TOWER",
     "ExportedPolicy",
     "LoraSettings",
     "ModelSettings",
@@ -100,12 +109,15 @@ __all__ = [
     "describe_base",
     "describe_place",
     "digest_base",
+    "embed_pictures",
+    "embed_texts",
     "empty_into_bits",
     "estimate_picture_tokens",
     "explain_no_quantization",
     "export_policy",
     "fetch_model",
     "find_cache",
+    "find_embedder",
     "find_hub_id",
     "find_local_config",
     "find_num_blocks",

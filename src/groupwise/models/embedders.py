@@ -3,7 +3,8 @@
 They are looked for where ``groupwise models fetch`` puts them, and nothing is fetched here.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -13,26 +14,22 @@ from numpy.typing import NDArray
 from PIL import Image
 
 from groupwise.models.silence import silence_libraries
+from groupwise.models.sources import find_cache
 
 SENTENCES = "all-minilm-l6-v2"
 """MiniLM: sentence embeddings of English texts."""
 TOWER = "dinov2-small"
 """DINOv2-S: features of pictures."""
-Report = Callable[[int, int], None]
+Report = Callable[[int, int | None], None]
 _BATCH = 16
 _MAX_TOKENS = 256
 _SIDE = 224
 _MEAN, _STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
 
 
-def find_cache() -> Path:
-    import os
-    return Path(os.environ["GROUPWISE_CACHE"])
-
-
 def find_embedder(name: str) -> Path | None:
     """Return the folder of an embedder, or None where it was not fetched."""
-    folders = sorted(find_cache().glob(f"{name}*/config.json"))
+    folders = sorted(find_cache().glob(f"models/{name}-*/config.json"))
     return folders[-1].parent if folders else None
 
 
@@ -46,40 +43,48 @@ def embed_texts(
     tokenizer: Any = AutoTokenizer.from_pretrained(folder)
     model = _load(AutoModel, folder)
     found: list[Any] = []
-    for batch in _split(texts, report):
+    for start in range(0, len(texts), _BATCH):
         inputs = tokenizer(
-            list(batch), padding=True, truncation=True, max_length=_MAX_TOKENS, return_tensors="pt"
+            list(texts[start : start + _BATCH]),
+            padding=True,
+            truncation=True,
+            max_length=_MAX_TOKENS,
+            return_tensors="pt",
         )
         seen = inputs["attention_mask"].unsqueeze(-1)
         states = model(**inputs).last_hidden_state
         found.append((states * seen).sum(1) / seen.sum(1))
+        report(sum(map(len, found)), len(texts))
     return torch.nn.functional.normalize(torch.cat(found), dim=-1).numpy()
 
 
 @torch.inference_mode()
 def embed_pictures(
-    folder: Path, pictures: Sequence[Image.Image], report: Report = lambda done, total: None
+    folder: Path,
+    pictures: Iterable[Image.Image],
+    report: Report = lambda done, total: None,
+    *,
+    num_pictures: int | None = None,
 ) -> NDArray[np.float32]:
-    """Return features (pictures, 2 x width): the class token, and the mean over the patches."""
+    """Return features (pictures, 2 x width): the class token, and the mean over the patches.
+
+    ``num_pictures`` is for ``report``; pictures may be opened as they are needed.
+    """
     from transformers import Dinov2Model
 
     model = _load(Dinov2Model, folder)
     found: list[Any] = []
-    for batch in _split(pictures, report):
-        states = model(torch.from_numpy(np.stack(list(map(_scale, batch))))).last_hidden_state
+    scaled = map(_scale, pictures)
+    while batch := list(islice(scaled, _BATCH)):
+        states = model(torch.from_numpy(np.stack(batch))).last_hidden_state
         found.append(torch.cat([states[:, 0], states[:, 1:].mean(1)], dim=-1))
+        report(sum(map(len, found)), num_pictures)
     return torch.cat(found).numpy()
 
 
 def _load(auto: Any, folder: Path) -> Any:
     with silence_libraries():
         return auto.from_pretrained(folder, dtype=torch.float32).eval()
-
-
-def _split(items: Sequence[Any], report: Report) -> Iterator[Sequence[Any]]:
-    for start in range(0, len(items), _BATCH):
-        yield items[start : start + _BATCH]
-        report(min(start + _BATCH, len(items)), len(items))
 
 
 def _scale(picture: Image.Image) -> NDArray[np.float32]:

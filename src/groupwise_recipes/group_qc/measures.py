@@ -4,10 +4,10 @@ And what needs no Stage B: the majority, the summaries' words, the photos' thumb
 """
 
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from groupwise.core import Example, make_example
 from groupwise.evaluation import (
@@ -34,6 +34,9 @@ from groupwise_recipes.group_qc.verdicts import (
     TWO_LINES,
     VerdictParser,
 )
+
+if TYPE_CHECKING:
+    from groupwise.flow import Probes
 
 MEASURES = (
     Measure(MISSED, "Missed defects", "漏检率", is_higher_better=False),
@@ -183,20 +186,34 @@ def say_given(source: Mapping[str, Any]) -> str:
 
 
 def predict_baselines(
-    train: Sequence[Example], test: Sequence[Example], *, labels: tuple[str, str], seed: int
+    train: Sequence[Example],
+    test: Sequence[Example],
+    *,
+    labels: tuple[str, str],
+    seed: int,
+    open_probes: Callable[[Sequence[Example], Sequence[Example]], "Probes"],
 ) -> list[Prediction]:
     """Return the predictions of all baselines; the examples carry the groups' photos, if any.
+
+    Args:
+        train: what is learned from.
+        test: what is asked.
+        labels: passing and failing.
+        seed: of the models.
+        open_probes: returns the features of published models that the joint baseline sees.
 
     Raises:
         EvaluationError: if the training labels do not differ.
     """
     blind_train, blind_test = ([_hide_photos(one) for one in rows] for rows in (train, test))
     has_photos = all(example.pictures for example in (*train, *test))
+    shown = [_show_all(rows) for rows in (train, test)]
+    probes = open_probes(*shown)
     found = [
         *predict_majority(blind_train, blind_test, split="test", seed=seed),
         *predict_text_only(blind_train, blind_test, split="test", seed=seed),
         *(_predict_photos(train, test, labels=labels, seed=seed) if has_photos else ()),
-        *predict_joint(*(_show_all(rows) for rows in (train, test)), split="test", seed=seed),
+        *predict_joint(*shown, split="test", seed=seed, embed=probes, record=probes.record),
     ]
     fields = {example.id: dict(example.fields) for example in test}
     return [replace(one, fields=fields[one.example_id]) for one in found]

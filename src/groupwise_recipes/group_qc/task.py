@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -161,8 +162,16 @@ class GroupQc(Task[GroupQcConfig]):
         test: Sequence[Example],
     ) -> list[Prediction]:
         """Return the majority, the summaries' words and the photos' thumbnails."""
+        from groupwise.flow import Probes
+
         shown = [self.show(config, context, rows) for rows in (train, test)]
-        return predict_baselines(*shown, labels=config.words.verdicts, seed=config.seed)
+        base = self.find_base(config, context.run)
+        return predict_baselines(
+            *shown,
+            labels=config.words.verdicts,
+            seed=config.seed,
+            open_probes=partial(Probes, config, base, context),
+        )
 
     def probe(
         self,
