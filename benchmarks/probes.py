@@ -20,7 +20,9 @@ import csv
 import json
 import random
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -146,29 +148,11 @@ def measure(
     """Return the shares that are right, with and without features, and what won how often."""
     probes = open_probes(name, examples, options)
     features = probes(examples)
-    places = {example.id: number for number, example in enumerate(examples)}
-
-    def embed(rows: Sequence[Example]) -> dict[str, Any]:
-        chosen = [places[one.id] for one in rows]
-        return {what: found[chosen] for what, found in features.items()}
-
-    rights: dict[str, list[float]] = {"without": [], "with": []}
-    winners = {how: Counter[str]() for how in rights}
-    for seed in range(options.seeds):
-        hits: dict[str, list[bool]] = {how: [] for how in rights}
-        for train, test in divide(examples, seed):
-            ranked = rank_joint_candidates(train, seed=seed, embed=embed)
-            before = next(one for one in ranked if one.name not in features)
-            sights, labels = see(train, embed=embed), np.asarray([one.label for one in train])
-            shown = see(test, like=sights, embed=embed)
-            for how, one in (("without", before), ("with", ranked[0])):
-                winners[how][one.name] += 1
-                said = np.unique(labels)[one.learn(sights, labels)(shown).argmax(1)]
-                hits[how] += [told == held.label for told, held in zip(said, test, strict=True)]
-        for how, found in hits.items():
-            rights[how].append(float(np.mean(found)))
-        print(name, seed, {how: round(found[-1], 3) for how, found in rights.items()}, flush=True)
-        print(json.dumps({one.name: round(one.accuracy, 3) for one in ranked}), flush=True)
+    ask = partial(rate_seed, examples, divide, features)
+    with ProcessPoolExecutor(options.processes) as pool:
+        by_seed = list(pool.map(ask, range(options.seeds)))
+    rights = {how: [seed[how][0] for seed in by_seed] for how in by_seed[0]}
+    winners = {how: sum((seed[how][1] for seed in by_seed), Counter[str]()) for how in rights}
     return {
         "num_examples": len(examples),
         "num_labels": len({one.label for one in examples}),
@@ -177,6 +161,35 @@ def measure(
         "winners": {how: dict(found.most_common()) for how, found in winners.items()},
         "left_out": probes.left_out,
     }
+
+
+def rate_seed(
+    examples: list[Example],
+    divide: Callable[[list[Example], int], Iterator[Split]],
+    features: Mapping[str, Any],
+    seed: int,
+) -> dict[str, tuple[float, Counter[str]]]:
+    """Return the share that is right, and what won how often, with and without features."""
+    places = {example.id: number for number, example in enumerate(examples)}
+
+    def embed(rows: Sequence[Example]) -> dict[str, Any]:
+        chosen = [places[one.id] for one in rows]
+        return {what: found[chosen] for what, found in features.items()}
+
+    winners = {how: Counter[str]() for how in ("without", "with")}
+    hits: dict[str, list[bool]] = {how: [] for how in winners}
+    for train, test in divide(examples, seed):
+        ranked = rank_joint_candidates(train, seed=seed, embed=embed)
+        before = next(one for one in ranked if one.name not in features)
+        sights, labels = see(train, embed=embed), np.asarray([one.label for one in train])
+        shown = see(test, like=sights, embed=embed)
+        for how, one in (("without", before), ("with", ranked[0])):
+            winners[how][one.name] += 1
+            said = np.unique(labels)[one.learn(sights, labels)(shown).argmax(1)]
+            hits[how] += [told == held.label for told, held in zip(said, test, strict=True)]
+        print(json.dumps({one.name: round(one.accuracy, 3) for one in ranked}), flush=True)
+    print(seed, {how: round(float(np.mean(found)), 3) for how, found in hits.items()}, flush=True)
+    return {how: (float(np.mean(found)), winners[how]) for how, found in hits.items()}
 
 
 def open_probes(name: str, examples: list[Example], options: argparse.Namespace) -> Probes:
@@ -199,6 +212,7 @@ def parse_options() -> argparse.Namespace:
     parser.add_argument("data", type=Path)
     parser.add_argument("--tasks", nargs="+", default=["tiles", "screens", "subjects"])
     parser.add_argument("--seeds", type=int, default=3)
+    parser.add_argument("--processes", type=int, default=1)
     parser.add_argument("--out", type=Path, default=Path("runs/probes"))
     parser.add_argument("--json", type=Path, required=True)
     return parser.parse_args()

@@ -4,7 +4,7 @@ import shlex
 import shutil
 from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from math import prod
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -125,8 +125,8 @@ def export_policy(
         has_vision, difference, noise = _write_merged(source, draft / "merged", dtype)
         exported = ExportedPolicy(
             base=base or str(out / "merged"),
-            adapter=adapter and out / "adapter",
-            merged=out / "merged",
+            adapter=adapter,
+            merged=draft / "merged",
             dtype=str(dtype).removeprefix("torch."),
             max_difference=difference,
             noise=noise,
@@ -137,7 +137,7 @@ def export_policy(
         if write_card is not None:
             write_text(draft / CARD, write_card(exported))
         draft.replace(out)
-    return exported
+    return replace(exported, adapter=adapter and out / "adapter", merged=out / "merged")
 
 
 def read_dtype(base: str | Path) -> torch.dtype:
