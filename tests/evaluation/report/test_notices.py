@@ -150,7 +150,9 @@ def test_policy_not_above_a_blind_baseline(make_run: Run) -> None:
 
 
 @pytest.mark.parametrize("language", LANGUAGES)
-@pytest.mark.parametrize("why", ["right", "at the baseline", "alike", "worse than its start"])
+@pytest.mark.parametrize(
+    "why", ["right", "at the baseline", "alike", "worse than its start", "as the base"]
+)
 def test_only_a_policy_that_is_shown_to_be_of_use_is_offered_and_coloured(
     why: str, language: Language, make_run: Run
 ) -> None:
@@ -162,11 +164,13 @@ def test_only_a_policy_that_is_shown_to_be_of_use_is_offered_and_coloured(
         "at the baseline": {"majority": worse, "sft": same, "grpo": worse},
         "alike": {"majority": same, "sft": truths, "grpo": same},
         "worse than its start": {"majority": same, "sft": truths, "grpo": worse},
+        "as the base": {"majority": same, "prompt": truths, "sft": worse, "grpo": truths},
     }[why]
     run = make_run(given)
     write_json(run / "evaluate/verbs.json", ["serve", "export-model"])
     items = read_predictions(run / "evaluate/predictions.jsonl")
-    write_comparisons(run / "evaluate/comparisons.json", compare_pairs(items, [("sft", "grpo")]))
+    pairs = [(name, "grpo") for name in ("prompt", "sft") if name in given]
+    write_comparisons(run / "evaluate/comparisons.json", compare_pairs(items, pairs))
     html = render_html(build_report(run), language=language)
     assert ("groupwise serve" in html) == (why == "right")
     assert ("export-model" in html) == (why == "right")

@@ -23,13 +23,16 @@ def test_every_alarm_of_every_training_is_a_notice(tmp_path: Path):
     counts = {"judge": "fit judge", "num_questions": 200, "no_verdict_rate": 0.5}
     write_json(tmp_path / "grpo/judge.json", counts)
     write_jsonl(
-        tmp_path / "sft/metrics.jsonl", [{"step": step, "loss": 2.0} for step in range(1, 11)]
+        tmp_path / "sft/metrics.jsonl", [{"step": step, "loss": 2.0} for step in range(1, 21)]
     )
     found = {WORDS.say(one): one for one in build_report(tmp_path).notices}
     texts = " ".join(found)
     assert "GRPO, step 5: 50.0\u00a0% of the answers reach the length limit" in texts
     assert "GRPO, step 5: fit judge gave no verdict on 50.0\u00a0% of 200 questions" in texts
-    assert "SFT warm-up, step 10: the loss is 2, as at the start (2). To do: raise" in texts
+    assert (
+        "SFT warm-up, step 20: the loss is not falling: 2 in the last third of its rows, 2 in"
+        in texts
+    )
     (dead,) = (notice for text, notice in found.items() if "all completions of a group" in text)
     assert (dead.level, dead.source) == ("error", "grpo/metrics.jsonl")
 

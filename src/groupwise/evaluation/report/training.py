@@ -37,7 +37,7 @@ def show_training(files: RunFiles, words: Words) -> Part:
     if plots := plot_trainings(files.logs, words):
         blocks.append(page.Plots(plots))
     if signals := plot_signals(files.logs, words):
-        blocks += [page.Heading(words.label("signals")), page.Plots(signals)]
+        blocks.append(page.Fold(words.label("signals"), (page.Plots(signals),)))
     if files.logs:
         blocks += [page.Heading(words.label("values")), *tabulate_trainings(files.logs, words)]
         blocks += [page.Heading(words.label("speed")), *_tabulate_speed(files, words)]

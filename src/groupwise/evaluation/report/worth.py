@@ -11,9 +11,9 @@ _DOUBTS = ("run.not_above", "run.constant")
 def find_doubt(report: Report) -> Statement | None:
     """Return what speaks against using the last policy; None: nothing does.
 
-    It is not clearly above the best baseline (of which one is the base, prompted, and one the
-    majority), it answers everything alike, or what it was trained from is clearly better. Where
-    functions measure there are no baselines: it has to be clearly better than that.
+    It is not clearly above the best baseline (of which one is the majority), it answers everything
+    alike, it is not clearly better than the base before any training, or a policy that it was
+    trained from is clearly better.
     """
     if not report.main:
         return None
@@ -23,12 +23,12 @@ def find_doubt(report: Report) -> Statement | None:
     for one in report.notices:
         if one.kind in _DOUBTS and about.items() <= one.values.items():
             return one
-    start = report.files.policies.find(last).trained_from
+    before = {one.name: one.kind for one in report.files.policies.list_ancestors(last)[:-1]}
     for one in report.files.comparisons:
-        is_mine = (one.split, one.policy_a, one.policy_b) == (report.split, start, last)
-        if is_mine and one.measure == headline.name:
+        is_mine = one.measure == headline.name and (one.split, one.policy_b) == (report.split, last)
+        if is_mine and one.policy_a in before:
             gain = judge_difference(one, headline)
-            if gain < 0 or (gain == 0 and headline is not ACCURACY):
+            if gain < 0 or (gain == 0 and before[one.policy_a] == "prompted"):
                 return describe_comparison(one, headline)
     return None
 
