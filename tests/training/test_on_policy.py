@@ -18,7 +18,12 @@ from groupwise.training import (
     judge_on_policy,
     train_grpo,
 )
-from groupwise.training.on_policy import check_on_policy, choose_rows, measure_noise
+from groupwise.training.on_policy import (
+    check_on_policy,
+    choose_rows,
+    find_worst,
+    measure_noise,
+)
 
 
 class Length:
@@ -180,18 +185,18 @@ def test_judging_compares_token_by_token():
         judge_on_policy(trained=trained, alone=trained, reference=swapped, noise=1e-4)
 
 
-@pytest.mark.parametrize("num_rows", [1, 3, 8, 48])
-def test_rounding_is_measured_where_it_is_greatest_and_elsewhere(num_rows):
-    rows = [(f"row {number}", [0] * (number % 3 + 1)) for number in range(num_rows)]
-    alone = torch.zeros(sum(len(ids) for _, ids in rows))
-    greatest = rows[::11][:4]
-    starts = [sum(len(ids) for _, ids in rows[:number]) for number in range(0, num_rows, 11)][:4]
-    trained = alone.clone()
-    trained[starts] = torch.tensor([-4.0, 3.0, -2.0, 1.0])[: len(starts)]
-    found = choose_rows(rows, trained, alone)
-    assert {name for name, _ in greatest} <= {name for name, _ in found}
-    assert len(found) == min(num_rows, 8)
-    assert found == [row for row in rows if row in found]
+@pytest.mark.parametrize("num_rows", [1, 3, 4, 48])
+def test_rows_are_checked_from_the_shortest_prompt_to_the_longest(num_rows):
+    sizes = [(7 * place) % num_rows for place in range(num_rows)]
+    found = [sizes[place] for place in choose_rows(sizes)]
+    assert len(found) == len(set(found)) == min(num_rows, 4)
+    assert {0, num_rows - 1} <= set(found)
+
+
+def test_rounding_is_measured_on_the_rows_that_differ_most():
+    alone = [torch.zeros(3) for _ in range(4)]
+    trained = [torch.tensor([0.0, gap, 0.0]) for gap in (0.25, -2.0, 0.5, 0.0)]
+    assert find_worst(trained, alone) == [1, 2]
 
 
 def test_another_attention_kernel_counts_as_rounding_in_float32_and_in_rows_not_too_long(

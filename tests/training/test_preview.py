@@ -13,6 +13,7 @@ from groupwise.models import (
     TrainableSettings,
 )
 from groupwise.training import (
+    Batch,
     GrpoSettings,
     Place,
     SftSettings,
@@ -168,39 +169,62 @@ def test_prompts_and_answers_have_to_fit(limit, allow_longer, tokens_per_answer,
 
 
 def remember(model, place=CPU, **stages):
-    return dict(preview_memory(model, stages, example=None, tokens=(40, 9), place=place))
+    return preview_memory(model, stages, batch=Batch(40, 9), place=place)
 
 
-@pytest.mark.slow
-def test_memory_is_told_of_each_training_of_a_base_that_is_at_hand(text_folder):
+@pytest.fixture
+def free(monkeypatch):
+    def set_free(mib):
+        monkeypatch.setattr("groupwise.training.preview.read_free_memory", lambda: mib << 20)
+
+    return set_free
+
+
+def test_memory_is_told_of_each_training_for_the_machine_that_is_there(text_folder, free):
+    free(4_000)
     model = ModelSettings(base=str(text_folder), max_pixels=784)
-    told = remember(model, sft=SftSettings(batch_size=2), grpo=make_settings())
-    assert list(told) == [f"memory of {name}, each process on the CPU" for name in ("sft", "grpo")]
-    parts = r"[\d,]+ MiB at most \(weights 5, optimizer 0, an update \d+\)"
-    assert re.fullmatch(parts, told["memory of sft, each process on the CPU"])
-    (name,) = remember(model, Place("cuda", 2, is_spread=True), sft=SftSettings(batch_size=2))
-    assert name == "memory of sft, each process on a GPU"
+    told, problems = remember(model, sft=SftSettings(batch_size=2), grpo=make_settings())
+    assert [name for name, _ in told] == ["memory of sft", "memory of grpo"]
+    words = r"in the memory of this machine, where 4,000 MiB are free: about [\d,]+ MiB at most \("
+    assert all(re.match(words, line) for _, line in told)
+    assert problems == {}
+    place = Place("cpu", 2, is_spread=True)
+    ((_, line),) = remember(model, place, sft=SftSettings(batch_size=2))[0]
+    assert line.startswith("each process, in the memory of this machine")
+
+
+def test_a_training_that_cannot_fit_is_a_problem_that_says_what_to_change(text_folder, free):
+    free(300)
+    model = ModelSettings(base=str(text_folder), max_pixels=784)
+    stage = SftSettings(batch_size=2, trainable=TrainableSettings(method="full"))
+    _, problems = remember(model, sft=stage, grpo=make_settings(gradient_checkpointing=True))
+    pattern = (
+        r"sft: it takes about \d+ MiB in the memory of this machine, where 300 MiB are free; lower "
+        r"sft.batch_size \(2\) and raise gradient_accumulation; set gradient_checkpointing to "
+        r"true; set trainable.method to lora; or take a smaller model"
+    )
+    assert list(problems) == ["sft", "grpo"]
+    assert re.fullmatch(pattern, problems["sft"][0])
+    assert "lower grpo.prompts_per_step (2)" in problems["grpo"][0]
+    assert "checkpointing" not in problems["grpo"][0]
 
 
 def test_memory_of_a_base_that_is_not_at_hand_is_not_known(tmp_path):
     model = ModelSettings(base=str(tmp_path / "gone"), max_pixels=784, dtype="bfloat16")
     gone = f"? (the configuration of {model.base} is not on this machine"
-    assert remember(model, grpo=make_settings()) == {"memory": f"{gone})"}
+    assert remember(model, grpo=make_settings()) == ([("memory", f"{gone})")], {})
     known = model.model_copy(update={"shape": SHAPE})
     told = f"{gone}; its weights alone take 2,048 MiB)"
-    assert remember(known, grpo=make_settings()) == {"memory": told}
+    assert remember(known, grpo=make_settings()) == ([("memory", told)], {})
 
 
-def test_a_model_that_looks_for_numbers_is_not_estimated(text_folder, monkeypatch):
-    def look(*_, **__):
-        raise RuntimeError("tried to read a number\nof a tensor")
-
-    monkeypatch.setattr("groupwise.training.memory.steps.SftStep.update", look)
+def test_what_was_not_measured_is_not_estimated(text_folder):
     model = ModelSettings(base=str(text_folder), max_pixels=784)
-    (told,) = remember(model, sft=SftSettings()).values()
-    assert told == "? (qwen2 could not be rehearsed: tried to read a number)"
+    told = remember(model, sft=SftSettings(activation_offloading=True))
+    line = "? (what activation_offloading leaves was not measured)"
+    assert told == ([("memory of sft", line)], {})
 
 
 def test_of_a_tiny_model_no_memory_is_told():
     model = ModelSettings(base="tiny-qwen2", max_pixels=784)
-    assert remember(model, grpo=make_settings()) == {}
+    assert remember(model, grpo=make_settings()) == ([], {})

@@ -1,13 +1,16 @@
 """The line of progress says values by our names, as ``metrics.jsonl`` does."""
 
+from functools import partial
 from types import SimpleNamespace
 
+from groupwise.core import ProgressLine
 from groupwise.training import callbacks
 from groupwise.training.callbacks import StepProgress
 
 
 def test_values_have_the_names_of_the_metrics(monkeypatch, capsys):
-    monkeypatch.setattr(callbacks, "_SECONDS_BETWEEN_LINES", -1.0)
+    line = partial(ProgressLine, every_s=-1.0)
+    monkeypatch.setattr(callbacks, "ProgressLine", line)
     progress = StepProgress(
         "grpo", shown={"reward": "reward", "frac_reward_zero_std": "dead_groups"}
     )

@@ -77,6 +77,7 @@ from groupwise.core.jsonl import (
 )
 from groupwise.core.late_names import import_late
 from groupwise.core.locks import is_locked, take_lock
+from groupwise.core.memory import read_free_memory, read_total_memory
 from groupwise.core.numerics import describe_numerics, list_gpus, one_thread
 from groupwise.core.outputs import (
     STEP_DONE,
@@ -99,7 +100,7 @@ from groupwise.core.pictures import (
     store_picture,
     wait_to_decode,
 )
-from groupwise.core.progress import ProgressLine, Say, describe_duration
+from groupwise.core.progress import ProgressLine, Say, describe_duration, hush, keep_telling
 from groupwise.core.python_source import parse_python
 from groupwise.core.result_file import ResultFile
 from groupwise.core.runs import RunFolder, describe_machine, list_packages
@@ -168,12 +169,14 @@ __all__ = [
     "find_nearest",
     "find_unlike",
     "flatten_settings",
+    "hush",
     "import_late",
     "import_ray",
     "is_below",
     "is_locked",
     "join_cluster",
     "keep_freed_memory",
+    "keep_telling",
     "list_effects",
     "list_gpus",
     "list_nodes",
@@ -188,10 +191,12 @@ __all__ = [
     "parse_value",
     "parse_yaml",
     "read_config",
+    "read_free_memory",
     "read_json",
     "read_jsonl",
     "read_manifest",
     "read_picture",
+    "read_total_memory",
     "replace_file",
     "report_places",
     "seal",

@@ -6,6 +6,7 @@ section holds for its fields, too, unless they are marked themselves.
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from functools import cache
 from typing import Any, Literal, get_args, get_origin
 
 from pydantic import BaseModel
@@ -53,6 +54,7 @@ def Source(aspect: str) -> Effect:  # noqa: N802 (reads as a mark)
     return Effect("source", aspect, aspect)
 
 
+@cache
 def list_effects(config_type: type[BaseModel]) -> dict[str, Effect]:
     """Return the effect of every field by its path, sections and their fields alike.
 

@@ -1,6 +1,7 @@
 """What decides in which order this machine adds numbers, and so the last bits of every result."""
 
 import re
+import sys
 from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
@@ -8,6 +9,7 @@ from typing import Any
 
 _FLAGS = re.compile(r"(?:avx\w*|amx\w*|fma|f16c|asimd\w*|sve\w*|bf16|i8mm)$")
 _BUILDS = re.compile(r"(Math Kernel Library|MKL-DNN|OpenBLAS|OpenMP) (?:Version )?v?([\w.]+)")
+_DRIVERS = ("/dev/nvidiactl", "/dev/kfd", "/dev/dxg", "/dev/nvhost-gpu", "/dev/nvgpu")
 _CPU_INFO = Path("/proc/cpuinfo")
 
 
@@ -52,6 +54,8 @@ def one_thread() -> Generator[None]:
 
 def list_gpus() -> list[str]:
     """Return the names of the GPUs that this process may use."""
+    if sys.platform == "linux" and not any(Path(path).exists() for path in _DRIVERS):
+        return []  # importing torch takes seconds
     import torch
 
     return [torch.cuda.get_device_name(index) for index in range(torch.cuda.device_count())]

@@ -17,7 +17,7 @@ from groupwise.models import (
     render_prompt,
 )
 from groupwise.pipeline import Preview, PreviewTable, ShownRow
-from groupwise.training import check_base, check_lengths, preview_grpo, preview_memory
+from groupwise.training import Batch, check_base, check_lengths, preview_grpo, preview_memory
 
 NUM_SHOWN = 3
 _MOST_COUNTED = 2_000
@@ -146,12 +146,15 @@ def preview_run(task: Task[Any], config: Any) -> Preview:
         grpo=config.grpo,
         num_prompts=found.num_prompts,
     )
-    more += _describe_memory(config, prompts, answers)
+    memory, too_large = _preview_memory(config, prompts, answers)
+    more += memory
     try:
         more += describe_layout(config)
     except GroupwiseError as error:
         problems.append(str(error))
-    later = {"grpo" if config.sft is None else "sft": training, **found.later}
+    later = {**too_large, **found.later}
+    first = "grpo" if config.sft is None else "sft"
+    later[first] = [*training, *later.get(first, [])]
     if task.data_stage == "prepare":
         problems = [*lengths, *problems]
     else:
@@ -162,16 +165,17 @@ def preview_run(task: Task[Any], config: Any) -> Preview:
     )
 
 
-def _describe_memory(config: Any, prompts: Lengths, answers: Lengths) -> list[tuple[str, str]]:
-    stages = (
-        {"grpo": config.grpo} if config.sft is None else {"sft": config.sft, "grpo": config.grpo}
-    )
+def _preview_memory(
+    config: Any, prompts: Lengths, answers: Lengths
+) -> tuple[list[tuple[str, str]], dict[str, list[str]]]:
+    example, compute = prompts.example, config.compute
+    pictures = 0 if example is None else _count_pictures(config, example) + len(example.pictures)
     return preview_memory(
         config.model,
-        stages,
-        example=prompts.example,
-        tokens=(prompts.longest, answers.longest),
+        {"grpo": config.grpo} if config.sft is None else {"sft": config.sft, "grpo": config.grpo},
+        batch=Batch(prompts.longest, answers.longest, pictures),
         place=find_place(config),
+        num_here=compute.processes // compute.nodes,
     )
 
 

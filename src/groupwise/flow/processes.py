@@ -88,10 +88,9 @@ def describe_layout(config: FlowConfig) -> list[tuple[str, str]]:
 
 
 def find_place(config: FlowConfig) -> Place:
-    """Return where memory is estimated for: a GPU, unless a CPU is all that is asked for."""
+    """Return where memory is estimated for: a GPU where there is one, else the CPU."""
     compute = config.compute
-    is_cpu = config.model.is_tiny or (config.model.dtype == "float32" and not list_gpus())
-    device = "cpu" if is_cpu else "cuda"
+    device = "cuda" if list_gpus() else "cpu"
     return Place(device, compute.processes, is_spread=compute.sharding == "fsdp")
 
 

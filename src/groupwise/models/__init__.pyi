@@ -3,7 +3,6 @@
 from groupwise.models.attention import unplanned_attention
 from groupwise.models.averaging import average_policy
 from groupwise.models.base_model import (
-    find_local_config,
     find_num_blocks,
     find_weights,
     open_image_processor,
@@ -21,6 +20,7 @@ from groupwise.models.embedders import (
 )
 from groupwise.models.export import CARD, ExportedPolicy, export_policy, keep_policy
 from groupwise.models.identity import digest_base, is_adapter, pin_base, refuse_pickled
+from groupwise.models.outline import Outline, find_outline
 from groupwise.models.policy import Policy, load_policy, project_patches_fast
 from groupwise.models.processor import (
     PICTURE_FIELDS,
@@ -39,7 +39,6 @@ from groupwise.models.prompts import (
     render_prompt,
 )
 from groupwise.models.quantization import (
-    empty_into_bits,
     explain_no_quantization,
     find_quantization,
     keep_adapter_dtype,
@@ -94,6 +93,7 @@ __all__ = [
     "LoraSettings",
     "ModelSettings",
     "ModelShape",
+    "Outline",
     "PictureProcessor",
     "Policy",
     "PromptSettings",
@@ -111,7 +111,6 @@ __all__ = [
     "digest_base",
     "embed_pictures",
     "embed_texts",
-    "empty_into_bits",
     "estimate_picture_tokens",
     "explain_no_quantization",
     "export_policy",
@@ -119,8 +118,8 @@ __all__ = [
     "find_cache",
     "find_embedder",
     "find_hub_id",
-    "find_local_config",
     "find_num_blocks",
+    "find_outline",
     "find_place",
     "find_quantization",
     "find_tokenizer",

@@ -8,22 +8,11 @@ from typing import Any
 from groupwise.core import Example, ModelError
 from groupwise.models.hub import find_snapshot
 from groupwise.models.identity import find_revision
+from groupwise.models.outline import find_outline
 from groupwise.models.prompts import make_token_counter
 from groupwise.models.settings import TINY_MODELS, TINY_VISION_MODEL, ModelShape
 from groupwise.models.silence import silence_libraries
 from groupwise.models.sources import bring_base, find_place
-
-
-def find_local_config(name_or_path: str | Path) -> Any | None:
-    """Return the model's configuration where it is on this machine, or None; no network."""
-    from transformers import AutoConfig
-
-    try:
-        return AutoConfig.from_pretrained(
-            find_place(name_or_path), local_files_only=True, trust_remote_code=False
-        )
-    except (OSError, ValueError):
-        return None
 
 
 def takes_pictures(config: Any) -> bool:
@@ -132,7 +121,7 @@ def find_weights(base: str | Path) -> Path:
 
 def find_num_blocks(base: str, given: ModelShape | None = None) -> int | None:
     """Return a model's language blocks where its configuration or a shape is at hand, or None."""
-    found = None if base in TINY_MODELS else find_local_config(base)
+    found = None if base in TINY_MODELS else find_outline(base)
     if found is None:
         return None if given is None else given.num_blocks
-    return found.get_text_config().num_hidden_layers
+    return found.num_blocks

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from groupwise.core import ModelError, read_json, write_json
+from groupwise.models.outline import EXPERTS
 from groupwise.models.settings import Quantization
 from groupwise.models.silence import silence_libraries
 
@@ -22,16 +23,11 @@ _FILE = "quantization.json"
 _MARK = "is_loaded_in_4bit"
 
 
-def explain_no_quantization(config: Any) -> str | None:
-    """Return why a model of this configuration has no weights in 4 bits here, or None.
-
-    Args:
-        config: of Transformers; None: it is not at hand.
-    """
+def explain_no_quantization(*, has_experts: bool) -> str | None:
+    """Return why a model has no weights in 4 bits here, or None."""
     if find_spec("bitsandbytes") is None:
         return f"needs bitsandbytes, which is not installed ({INSTALL})"
-    text = None if config is None else config.get_text_config()
-    if any(getattr(text, name, None) for name in ("num_experts", "num_local_experts")):
+    if has_experts:
         return "leaves experts as they are, and these are nearly all weights; leave it out"
     return None
 
@@ -52,7 +48,9 @@ def name_loading(quantization: Quantization, config: Any, *, dtype: str) -> dict
     import torch
     from transformers import BitsAndBytesConfig
 
-    problem = explain_no_quantization(config)
+    text = config.get_text_config()
+    has_experts = any(getattr(text, name, None) for name in EXPERTS)
+    problem = explain_no_quantization(has_experts=has_experts)
     if problem is not None:
         raise ModelError(f"model.quantization {quantization} {problem}")
     computed = (config.dtype or torch.float32) if dtype == "auto" else getattr(torch, dtype)
@@ -64,24 +62,6 @@ def name_loading(quantization: Quantization, config: Any, *, dtype: str) -> dict
             bnb_4bit_compute_dtype=computed,
         )
     }
-
-
-def empty_into_bits(model: Any, quantization: Quantization, *, dtype: str) -> None:
-    """Give a model without numbers (device ``meta``) layers in 4 bits, as if it was loaded so.
-
-    Raises:
-        ModelError: if it could not be loaded so here.
-    """
-    from transformers.modeling_utils import local_torch_dtype
-    from transformers.quantizers.auto import AutoHfQuantizer
-
-    told = name_loading(quantization, model.config, dtype=dtype)["quantization_config"]
-    quantizer: Any = AutoHfQuantizer.from_config(told, pre_quantized=False)
-    with local_torch_dtype(told.bnb_4bit_compute_dtype):
-        quantizer.preprocess_model(model=model, device_map={"": "cpu"})
-    quantizer.postprocess_model(model)
-    model.config.quantization_config = told
-    compute_alike(model)
 
 
 def list_held(model: Any) -> Iterator["torch.Tensor"]:

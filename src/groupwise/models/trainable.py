@@ -1,8 +1,9 @@
 """What trains and what is frozen: LoRA on language blocks, virtual tokens, freezing, the table."""
 
 import re
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from itertools import groupby
 from typing import Any, Literal
 
 from pydantic import Field
@@ -20,6 +21,7 @@ from groupwise.models.virtual_tokens import (
 _BLOCK = re.compile(r"(?:^|\.)layers\.(\d+)\.")
 _VISION_NAMES = r"(?:visual|vision_tower|vision_model)\."
 _VISION = re.compile(rf"(?:^|\.){_VISION_NAMES}")
+_LANGUAGE = "language block "
 _ALIGNER = re.compile(r"(?:^|\.)(?:merger|multi_modal_projector|aligner|deepstack_merger_list)\.")
 
 
@@ -158,14 +160,29 @@ def tabulate_trainable(model: Any) -> list[TrainableRow]:
 
 
 def format_trainable(rows: Iterable[TrainableRow]) -> str:
-    """Return the table as text, with a total line."""
+    """Return the table as text: neighbouring blocks that are alike in one line, and a total."""
     rows = list(rows)
     total = TrainableRow(
         "total", sum(r.num_trainable for r in rows), sum(r.num_frozen for r in rows)
     )
-    lines = [f"{'part':<24}{'trainable':>14}{'frozen':>16}"]
-    lines += [f"{r.part:<24}{r.num_trainable:>14,}{r.num_frozen:>16,}" for r in [*rows, total]]
+    lines = [f"{'part':<32}{'trainable':>14}{'frozen':>16}"]
+    lines += [
+        f"{r.part:<32}{r.num_trainable:>14,}{r.num_frozen:>16,}" for r in [*_join(rows), total]
+    ]
     return "\n".join(lines)
+
+
+def _join(rows: Sequence[TrainableRow]) -> Iterator[TrainableRow]:
+    """Yield the rows, with one for each stretch of blocks that are alike."""
+    for (is_block, *_), alike in groupby(
+        rows, lambda row: (row.part.startswith(_LANGUAGE), row.num_trainable, row.num_frozen)
+    ):
+        first, *others = alike
+        if is_block and others:
+            start, end = (row.part.removeprefix(_LANGUAGE) for row in (first, others[-1]))
+            yield replace(first, part=f"language blocks {start} to {end}, each")
+        else:
+            yield from (first, *others)
 
 
 _CONTINUED = {"lora": ("LORA", "LoRA adapter"), "prompt": (KIND, "set of virtual tokens")}
@@ -263,7 +280,7 @@ def _name_part(name: str) -> str:
         return "vision"
     block = _BLOCK.search(name)
     if block:
-        return f"language block {block.group(1)}"
+        return f"{_LANGUAGE}{block.group(1)}"
     return "embeddings and head"
 
 

@@ -3,7 +3,6 @@
 Looks only; installs, downloads and changes nothing.
 """
 
-import os
 import platform
 import shutil
 from dataclasses import dataclass
@@ -15,7 +14,7 @@ from typing import Literal
 from packaging.requirements import Requirement
 
 from groupwise import __version__
-from groupwise.core import list_gpus
+from groupwise.core import list_gpus, read_total_memory
 from groupwise.sandbox import explain_missing, explain_slow
 
 _MIN_DISK_GIB = 2.0
@@ -115,19 +114,9 @@ def _check_disk(folder: Path) -> Check:
 
 
 def _check_memory() -> Check:
-    limit_gib = _read_memory_limit() / _GIB
+    limit_gib = read_total_memory() / _GIB
     found = f"{limit_gib:.1f} GiB"
     if limit_gib >= _MIN_MEMORY_GIB:
         return Check("memory", "fine", found)
     fix = f"the smallest configs want {_MIN_MEMORY_GIB:.0f} GiB; lower the batch sizes"
     return Check("memory", "warning", found, fix)
-
-
-def _read_memory_limit() -> int:
-    """Return the bytes this process may use: the machine's, or its control group's if less."""
-    total = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    try:
-        limit = Path("/sys/fs/cgroup/memory.max").read_text(encoding="ascii").strip()
-    except OSError:
-        return total
-    return min(total, int(limit)) if limit.isdigit() else total

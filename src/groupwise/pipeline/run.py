@@ -74,7 +74,7 @@ def run_recipe(  # noqa: PLR0913 (each is a choice of the command line)
     kept = _list_kept(out) if is_resume else ()
     steps = plan_steps(recipe, config, out, accepted=accepted, kept=kept, num_sampled=num_sampled)
     names = _list_names(recipe, steps, until)
-    _refuse([*preview.list_problems(names), *_list_unknown(steps, names)])
+    _refuse([*preview.list_problems(_drop_reused(names, steps, out)), *_list_unknown(steps, names)])
     folder = RunFolder(out)
     others = find_other_packages(out)
     if others:
@@ -129,7 +129,7 @@ def check_recipe(  # noqa: PLR0913 (each is a choice of the command line)
         steps = plan_steps(recipe, config, out, **choices)
         check_plan(steps)
         names = _list_names(recipe, steps, until)
-        problems = preview.list_problems(names)
+        problems = preview.list_problems(_drop_reused(names, steps, out))
         unknown = [("at its start", line) for line in _list_unknown(steps, names)]
         preview = replace(
             preview,
@@ -147,6 +147,12 @@ def check_recipe(  # noqa: PLR0913 (each is a choice of the command line)
 def _list_kept(out: Path) -> Sequence[str]:
     """Return the findings that an earlier start of a run accepted."""
     return RunFolder(out).read_manifest().get("accepted_findings", ())
+
+
+def _drop_reused(names: Sequence[str], steps: Sequence[Step], out: Path) -> list[str]:
+    """Return the steps that would do something; nothing stops what is only read again."""
+    states = judge_steps(steps, out)
+    return [name for name in names if states[name] != "reused"]
 
 
 def _list_stages(steps: Sequence[Step], out: Path) -> PreviewTable:

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Literal
 
 from groupwise import __version__
-from groupwise.core import Say, digest_json, list_packages, write_json
+from groupwise.core import Say, digest_json, keep_telling, list_packages, write_json
 from groupwise.pipeline.sharing import Siblings
 from groupwise.pipeline.step_files import (
     DONE,
@@ -206,18 +206,19 @@ class _Work:
         started = {"key": self.key, "started_at": describe_now(), "packages": packages}
         write_json(folder / STARTED, started)
         start_s = time.monotonic()
-        step.run(
-            StepContext(
-                self.run,
-                folder,
-                step.name,
-                is_resumed,
-                step.uses,
-                self.say,
-                step.config,
-                step.inputs,
+        with keep_telling(self.say, step.name) as say:
+            step.run(
+                StepContext(
+                    self.run,
+                    folder,
+                    step.name,
+                    is_resumed,
+                    step.uses,
+                    say,
+                    step.config,
+                    step.inputs,
+                )
             )
-        )
         marker = {
             "key": self.key,
             "outputs": digest_outputs(step, self.run),

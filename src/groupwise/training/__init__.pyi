@@ -3,6 +3,7 @@
 from groupwise.training.callbacks import FindStop
 from groupwise.training.grpo import train_grpo
 from groupwise.training.log import TrainingLog, begin_progress, end_progress
+from groupwise.training.memory.estimate import Batch
 from groupwise.training.objectives import (
     adapt_beta,
     clip_surrogate,
@@ -56,6 +57,7 @@ __all__ = [
     "IGNORED",
     "ROLLOUTS",
     "SHARDING",
+    "Batch",
     "FindStop",
     "GrpoSettings",
     "OnPolicyResult",

@@ -17,7 +17,7 @@ from rich.progress import (
 )
 from transformers import TrainerCallback
 
-from groupwise.core import ProgressLine, TrainingError, append_jsonl, read_jsonl
+from groupwise.core import ProgressLine, TrainingError, append_jsonl, hush, read_jsonl
 from groupwise.models import format_trainable, note_quantization, tabulate_trainable
 from groupwise.training.log import TrainingLog, begin_progress, end_progress
 from groupwise.training.processes import ask_first, is_first_process
@@ -30,7 +30,6 @@ CheckHeldout = Callable[[], Mapping[str, float]]
 FindStop = Callable[[Sequence[Mapping[str, Any]], int], tuple[str, str] | None]
 """Of rows and the number of all steps: what was seen and what to do, or None."""
 
-_SECONDS_BETWEEN_LINES = 15.0
 _NUM_CHECKPOINTS = 2
 
 
@@ -258,7 +257,7 @@ class TrainableTable(TrainerCallback):
 
 
 class StepProgress(TrainerCallback):
-    """A bar with the time left on a terminal; elsewhere a line every 15 seconds and at the end.
+    """A bar with the time left on a terminal; elsewhere a line every 10 seconds and at the end.
 
     Leaving its ``with`` block closes the bar, also after an error. ``shown`` maps the trainer's
     names of values to ours.
@@ -269,13 +268,15 @@ class StepProgress(TrainerCallback):
         self.shown = shown
         self.values = ""
         self.bar: Progress | None = None
-        self.line = ProgressLine("steps", self._say, every_s=_SECONDS_BETWEEN_LINES)
+        self.line = ProgressLine("steps", self._say)
 
     def on_train_begin(self, args, state, control, **_: Any) -> None:
         """Open the bar, or begin to count."""
-        self.line(state.global_step, state.max_steps)
         console = Console(file=sys.stderr)
-        if console.is_terminal:
+        if not console.is_terminal:
+            self.line(state.global_step, state.max_steps)
+        else:
+            hush(True)
             self.bar = Progress(
                 TextColumn("  {task.description}"),
                 BarColumn(),
@@ -314,5 +315,7 @@ class StepProgress(TrainerCallback):
 
     def __exit__(self, *_: object) -> None:
         """Close the bar."""
+        self.line.end()
         if self.bar is not None:
             self.bar.stop()
+            hush(False)

@@ -5,10 +5,13 @@ of an independent pass: one row at a time, no padding, evaluation mode, the prom
 again from the example. A difference means dropout, padding, positions, pictures or the
 reference are wrong, and every later number would be too.
 
-How far rounding alone goes depends on precision, kernels, model and row. It is measured on some of
-the same rows, the ones that differ most among them, again one at a time, in ways that none of those
-mistakes reaches: with columns of padding behind a row, which no token looks at, with attention by
-another kernel, and as several copies, compared with other numbers of copies only.
+A mistake of these reaches every row, most of all the ones with the least and the most padding, so a
+few rows are scored again, from the shortest prompt to the longest.
+
+How far rounding alone goes depends on precision, kernels, model and row. It is measured on those
+of them that differ most, again one at a time, in ways that none of those mistakes reaches: with
+columns of padding behind a row, which no token looks at, with attention by another kernel, and as
+several copies, compared with other numbers of copies only.
 """
 
 import math
@@ -57,9 +60,11 @@ def find_resolution(logits: torch.Tensor, log_probs: torch.Tensor, dtype: torch.
     )
 
 
-_NUM_BEHIND = (1, 4, 9)
-_NUM_COPIES = (2, 3, 5)
-_MAX_MEASURED_ROWS = 8
+# Each pass of a row costs a whole prompt; all of them together less than two steps of a training.
+_NUM_BEHIND = 9
+_NUM_COPIES = (2, 3)
+_MAX_CHECKED_ROWS = 4
+_MAX_MEASURED_ROWS = 2
 
 
 @dataclass(frozen=True)
@@ -157,7 +162,8 @@ def _compute_logits(
     device = policy.model.device
     width = inputs["input_ids"].shape[1]
     with use_plain_attention(width, plain_attention) if plain_attention else nullcontext():
-        logits = policy.model(**{k: v.to(device) for k, v in inputs.items()}).logits[0]
+        given = {k: v.to(device) for k, v in inputs.items()}
+        logits = policy.model(**given, logits_to_keep=num_tokens + num_behind + 1).logits[0]
     return logits[-num_tokens - num_behind - 1 : -num_behind - 1]
 
 
@@ -178,48 +184,56 @@ def measure_noise(
 
     Args:
         policy: in evaluation mode.
-        rows: examples and token ids of completions.
+        rows: examples and token ids of completions; copies are made of the first.
         temperature: of the log-probabilities.
         dtype: in which logits are computed.
     """
-    found = []
+    found: list[float] = []
     for example, token_ids in rows:
         score = partial(score_alone, policy, example, token_ids, temperature=temperature)
+        logits = _compute_logits(policy, example, token_ids)
         other = _compute_logits(policy, example, token_ids, plain_attention=dtype)
         wider = torch.stack(
             [
-                *(score(num_behind=number) for number in (0, *_NUM_BEHIND)),
-                _read_scores(other, token_ids, temperature),
+                *(_read_scores(one, token_ids, temperature) for one in (logits, other)),
+                score(num_behind=_NUM_BEHIND),
             ]
         )
-        copied = torch.stack([score(num_copies=number) for number in _NUM_COPIES])
-        logits = _compute_logits(policy, example, token_ids) / temperature
-        found.append(find_resolution(logits, wider, dtype))
+        found.append(find_resolution(logits / temperature, wider, dtype))
         found.append(math.sqrt(logits.shape[-1]) * torch.finfo(torch.float32).eps)
-        found += [float((scores.amax(0) - scores.amin(0)).max()) for scores in (wider, copied)]
-    return max(found)
+        found.append(float((wider.amax(0) - wider.amin(0)).max()))
+    example, token_ids = rows[0]
+    copied = [
+        score_alone(policy, example, token_ids, temperature=temperature, num_copies=number)
+        for number in _NUM_COPIES
+    ]
+    return max(*found, float((copied[0] - copied[1]).abs().max()))
 
 
-def choose_rows(
-    rows: Sequence[tuple[Example, Sequence[int]]], trained: torch.Tensor, alone: torch.Tensor
-) -> list[tuple[Example, Sequence[int]]]:
-    """Return the rows that rounding is measured on: half that differ most, half from all over.
-
-    Rounding differs much between rows. Of rows elsewhere it would say nothing of the one that the
-    bound is held against.
+def choose_rows(sizes: Sequence[int]) -> list[int]:
+    """Return the places of the rows to score again: from the shortest prompt to the longest.
 
     Args:
-        rows: examples and token ids of completions.
-        trained: log-probabilities of their tokens as training computes them, shape [tokens].
+        sizes: tokens of the prompt of each row.
+    """
+    by_size = sorted(range(len(sizes)), key=lambda place: sizes[place])
+    num = min(len(sizes), _MAX_CHECKED_ROWS)
+    chosen = [by_size[round(k * (len(sizes) - 1) / max(num - 1, 1))] for k in range(num)]
+    return sorted(chosen)
+
+
+def find_worst(trained: Sequence[torch.Tensor], alone: Sequence[torch.Tensor]) -> list[int]:
+    """Return the places of the rows that rounding is measured on: those that differ most.
+
+    Rounding differs much between rows. Of others it would say nothing of the one that the bound is
+    held against.
+
+    Args:
+        trained: log-probabilities of the tokens of each row as training computes them.
         alone: from an independent pass.
     """
-    sizes = [len(token_ids) for _, token_ids in rows]
-    gaps = [float(part.max()) for part in (trained - alone).abs().split(sizes)]
-    by_gap = sorted(range(len(rows)), key=lambda place: -gaps[place])
-    half = _MAX_MEASURED_ROWS // 2
-    worst, others = by_gap[:half], sorted(by_gap[half:])
-    spread = others[:: max(1, len(others) // half)][:half]
-    return [rows[place] for place in sorted([*worst, *spread])]
+    gaps = [float((one - other).abs().max()) for one, other in zip(trained, alone, strict=True)]
+    return sorted(range(len(gaps)), key=lambda place: -gaps[place])[:_MAX_MEASURED_ROWS]
 
 
 def judge_on_policy(
@@ -284,29 +298,34 @@ def check_on_policy(
         TrainingError: if the on-policy check fails.
     """
     mask = batch["completion_mask"].bool()
-    trained = score_as_training(trainer, batch)[mask]
-    completions = zip(batch["completion_ids"], mask, strict=True)
-    token_ids = [ids[kept].tolist() for ids, kept in completions]
-    rows = [(example, ids) for example, ids in zip(examples, token_ids, strict=True) if ids]
+    said = mask.any(1).nonzero().flatten().tolist()
+    sizes = batch["prompt_mask"].sum(1).tolist()
+    chosen = [said[place] for place in choose_rows([sizes[row] for row in said])]
+
+    def pick(scores: torch.Tensor) -> list[torch.Tensor]:
+        return [scores[row][mask[row]] for row in chosen]
+
+    trained = pick(score_as_training(trainer, batch))
+    rows = [(examples[row], batch["completion_ids"][row][mask[row]].tolist()) for row in chosen]
     temperature = trainer.temperature
     was_training = policy.model.training
     policy.model.eval()
     # Every process has rows of its own, and not as many.
     gathered = gather_weights(policy.model)
     with torch.no_grad(), trainer.accelerator.autocast(), gathered:
-        scores = [score_alone(policy, *row, temperature=temperature) for row in rows]
+        alone = [score_alone(policy, *row, temperature=temperature) for row in rows]
         noise = measure_noise(
             policy,
-            choose_rows(rows, trained, torch.cat(scores)),
+            [rows[place] for place in find_worst(trained, alone)],
             temperature=temperature,
             dtype=find_precision(policy.model),
         )
     policy.model.train(was_training)
     reference = batch.get("ref_per_token_logps")
     return judge_on_policy(
-        trained=trained,
-        alone=torch.cat(scores),
-        reference=None if reference is None else reference[mask],
+        trained=torch.cat(trained),
+        alone=torch.cat(alone),
+        reference=None if reference is None else torch.cat(pick(reference)),
         noise=noise,
     )
 

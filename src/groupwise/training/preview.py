@@ -3,15 +3,16 @@
 from collections.abc import Mapping
 from pathlib import Path
 
-from groupwise.core import Example, GroupwiseError, ModelError
+from groupwise.core import ModelError, read_free_memory
 from groupwise.data import TokenBudget
 from groupwise.models import (
     ModelSettings,
     bring_base,
     explain_no_quantization,
-    find_local_config,
     find_num_blocks,
+    find_outline,
 )
+from groupwise.training.memory.estimate import Batch, estimate_memory
 from groupwise.training.place import Place
 from groupwise.training.settings import GrpoSettings, SftSettings, TrainerSettings
 
@@ -24,14 +25,15 @@ def check_base(model: ModelSettings) -> list[str]:
     if model.is_tiny:
         return []
     problems: list[str] = []
-    if find_local_config(model.base) is None:
+    if find_outline(model.base) is None:
         try:
             bring_base(model.base, is_whole=False)
         except ModelError as error:
             if model.shape is None:
                 return [f"model.base: {error}"]
-    known = find_local_config(model.base)
-    if model.quantization is not None and (problem := explain_no_quantization(known)):
+    known = find_outline(model.base)
+    has_experts = known is not None and known.has_experts
+    if model.quantization and (problem := explain_no_quantization(has_experts=has_experts)):
         problems.append(f"model.quantization: {model.quantization} {problem}")
     if known is None and Path(model.base).is_dir():
         problems.append(
@@ -77,37 +79,69 @@ def preview_memory(
     model: ModelSettings,
     stages: Mapping[str, TrainerSettings],
     *,
-    example: Example | None,
-    tokens: tuple[int, int],
+    batch: Batch,
     place: Place,
-) -> list[tuple[str, str]]:
-    """Return what a dry run says of the memory of each training; nothing of a tiny model.
+    num_here: int = 1,
+) -> tuple[list[tuple[str, str]], dict[str, list[str]]]:
+    """Return what a dry run says of the memory of each training, and why one cannot fit.
+
+    Nothing is said of a tiny model.
 
     Args:
         model: what is trained.
         stages: settings of each training, by their section of the config.
-        example: the longest, whose pictures are counted; None: none is at hand.
-        tokens: of the longest prompts, and of the longest answers.
+        batch: how long its rows are.
         place: where it is trained.
+        num_here: how many of its processes share this machine.
+
+    Returns:
+        Facts, and problems by stage.
     """
     if model.is_tiny or not stages:
-        return []
-    if find_local_config(model.base) is None:
-        return [("memory", _describe_unknown(model))]
-    from groupwise.training.memory.estimate import Base, estimate_memory
-
-    base = Base.open(model)
-    prompt = base.encode(example, num_tokens=tokens[0])
-    kind = "on a GPU" if place.device == "cuda" else "on the CPU"
-    found: list[tuple[str, str]] = []
+        return [], {}
+    outline = find_outline(model.base)
+    if outline is None:
+        return [("memory", _describe_unknown(model))], {}
+    free = read_free_memory() if place.device == "cpu" else _read_free_of_gpu()
+    where = "in the memory of this machine" if place.device == "cpu" else "on a GPU"
+    facts: list[tuple[str, str]] = []
+    problems: dict[str, list[str]] = {}
     for name, settings in stages.items():
         try:
-            memory = estimate_memory(base, prompt, settings, num_targets=tokens[1], place=place)
-            told = memory.describe()
-        except (RuntimeError, ValueError, GroupwiseError) as error:
-            told = f"? ({base.config.model_type} could not be rehearsed: {_take_line(error)})"
-        found.append((f"memory of {name}, each process {kind}", told))
-    return found
+            found = estimate_memory(outline, model, settings, batch=batch, place=place)
+        except ValueError as error:
+            facts.append((f"memory of {name}", f"? ({error})"))
+            continue
+        each, together = "", found.total
+        if place.num_processes > 1:
+            each = "each process, "
+            together *= num_here if place.device == "cpu" else 1
+        left = "" if free is None else f", where {free >> 20:,} MiB are free"
+        facts.append((f"memory of {name}", f"{each}{where}{left}: {found.describe()}"))
+        # An estimate may be a quarter too high.
+        if free is not None and together > 1.25 * free:
+            problems[name] = [
+                f"{name}: it takes about {together >> 20:,} MiB {where}, where {free >> 20:,} MiB "
+                f"are free; {_tell_savings(name, settings)}"
+            ]
+    return facts, problems
+
+
+def _read_free_of_gpu() -> int | None:
+    import torch
+
+    return torch.cuda.mem_get_info()[0] if torch.cuda.is_available() else None
+
+
+def _tell_savings(name: str, settings: TrainerSettings) -> str:
+    """Return what would let a training take less memory."""
+    rows = "prompts_per_step" if isinstance(settings, GrpoSettings) else "batch_size"
+    ways = [f"lower {name}.{rows} ({getattr(settings, rows)}) and raise gradient_accumulation"]
+    if not settings.gradient_checkpointing:
+        ways.append("set gradient_checkpointing to true")
+    if settings.trainable.method == "full":
+        ways.append("set trainable.method to lora")
+    return "; ".join([*ways, "or take a smaller model"])
 
 
 def _describe_unknown(model: ModelSettings) -> str:
@@ -116,10 +150,6 @@ def _describe_unknown(model: ModelSettings) -> str:
         return f"{told})"
     size = model.shape.num_parameters * (4 if model.dtype == "float32" else 2) >> 20
     return f"{told}; its weights alone take {size:,} MiB)"
-
-
-def _take_line(error: Exception) -> str:
-    return str(error).partition("\n")[0] or type(error).__name__
 
 
 def check_lengths(

@@ -19,7 +19,7 @@ from groupwise.training.fast.scoring import PromptRows, ScoredRows
 from groupwise.training.on_policy import PICTURE_NAMES
 
 # Of padding, before and behind. With an odd number of columns more, kernels split the rest apart.
-_WIDER = ((1, 0), (4, 3), (9, 0), (16, 5))
+_WIDER = (9, 4)
 
 
 def collect_prompts(
@@ -65,11 +65,9 @@ def name_plain(rows: ScoredRows) -> dict[str, Any]:
     return named
 
 
-def vary_batches(rows: ScoredRows) -> list[list[ScoredRows]]:
-    """Return the same rows in batches of different shapes: together, in halves, with padding."""
-    places = torch.arange(len(rows.ids), device=rows.ids.device)
-    halves = [rows.take(half) for half in places.chunk(2)]
-    return [[rows], halves, *([rows.widen(*columns)] for columns in _WIDER)]
+def vary_batches(rows: ScoredRows) -> list[ScoredRows]:
+    """Return the same rows as batches of different shapes: as they are, and with padding."""
+    return [rows, rows.widen(*_WIDER)]
 
 
 def pick_rows(rows: ScoredRows, max_rows: int) -> torch.Tensor:

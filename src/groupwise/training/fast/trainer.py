@@ -67,7 +67,8 @@ from groupwise.training.sharding import (
 
 LogProbs = tuple[torch.Tensor, torch.Tensor | None, torch.Tensor | None]
 
-_MAX_COMPARED_ROWS = 16
+# Of different prompts, where there are as many: each costs four whole prompts in a first step.
+_MAX_COMPARED_ROWS = 3
 
 # TRL leaves open what its attributes hold until training has begun.
 _Base: Any = GRPOTrainer
@@ -90,6 +91,7 @@ class FastGRPOTrainer(ShardedTraining, _Base):
         self._round: Any = None
         self._micro_batch: Mapping[str, Any] = {}
         self._guard = ShapeGuard()
+        self._plain: tuple[Any, list[torch.Tensor], float] | None = None
         self._counts: Counter[str] = Counter()
         self._sharing = Sharing()
         self._shares = speed.shared_prefix != "off" and self._install()
@@ -330,11 +332,12 @@ class FastGRPOTrainer(ShardedTraining, _Base):
             alive = self._find_alive_rows(len(scored.ids))
             chunks = split_groups(alive, scored.prompt_numbers, batch_size)
             parts = [scored.take(rows) for rows in chunks]
+        compared: dict[int, Scores] = {}
         new = self._list_new(model, parts)
         is_spread = self._dist.is_fsdp or self._dist.is_zero3
         some_are_new = is_spread and bool(self._gather(len(new)).any())
         with self._gather_weights(model) if some_are_new else nullcontext():
-            fault = agree(self.accelerator, self._find_fault(model, new))
+            fault = agree(self.accelerator, self._find_fault(model, parts, new, compared))
         if fault is not None:
             self._stop_sharing(fault)
         # Each pass gathers weights from all processes, so that all must do as many.
@@ -342,7 +345,12 @@ class FastGRPOTrainer(ShardedTraining, _Base):
         if scored is None or fault is not None or not counts.all():
             return None
         is_reference = model is self.ref_model
-        outputs = [self._share(model, part, is_reference=is_reference) for part in parts]
+        if is_spread or self.accelerator.unwrap_model(model) is not model:
+            compared = {}  # an update goes through what talks to the other processes
+        outputs = [
+            compared.get(place) or self._share(model, part, is_reference=is_reference)
+            for place, part in enumerate(parts)
+        ]
         for _ in range(int(counts.max()) - len(parts)):  # never in an update, which is one pass
             self._share(model, parts[-1], is_reference=is_reference)
         found = [
@@ -384,12 +392,12 @@ class FastGRPOTrainer(ShardedTraining, _Base):
         numbers = self._micro_batch["prompt_numbers"]
         return every[numbers == numbers[0]]
 
-    def _list_new(self, model: Any, parts: Sequence[ScoredRows]) -> list[ScoredRows]:
-        """Return the first batch of each new shape."""
+    def _list_new(self, model: Any, parts: Sequence[ScoredRows]) -> list[int]:
+        """Return the place of the first batch of each new shape."""
         is_reference = model is self.ref_model
         return [
-            part
-            for part in parts
+            place
+            for place, part in enumerate(parts)
             if part.mask.any() and self._guard.is_new((is_reference, *_describe_shape(part)))
         ]
 
@@ -397,38 +405,59 @@ class FastGRPOTrainer(ShardedTraining, _Base):
         """Return a number of every process, all of which must take part, shape [processes]."""
         return self.accelerator.gather(torch.tensor([number], device=self.accelerator.device))
 
-    def _find_fault(self, model: Any, parts: Sequence[ScoredRows]) -> str | None:
-        """Compare these batches with plain passes; return what is wrong."""
-        for part in parts:
-            found = self._compare(model, part, pick_rows(part, _MAX_COMPARED_ROWS))
+    def _find_fault(
+        self,
+        model: Any,
+        parts: Sequence[ScoredRows],
+        new: Sequence[int],
+        compared: dict[int, Scores],
+    ) -> str | None:
+        """Compare new batches with plain passes; return what is wrong, and keep their passes."""
+        is_reference = model is self.ref_model
+        # A wrapped one talks to the other processes, whose shapes may not be new.
+        model = self.accelerator.unwrap_model(model)
+        for place in new:
+            part = parts[place]
+            shared = compared[place] = self._share(model, part, is_reference=is_reference)
+            rows = pick_rows(part, _MAX_COMPARED_ROWS)
+            found = self._compare(model, part, rows, shared.log_probs, is_reference=is_reference)
             self._guard.comparisons.append(found)
             if not found.is_close:
                 return f"log-probabilities {found}"
         return None
 
-    def _compare(self, model: Any, part: ScoredRows, rows: torch.Tensor) -> Comparison:
-        """Compare some rows of a shared pass with plain ones."""
-        is_reference = model is self.ref_model
-        # A wrapped one talks to the other processes, whose shapes may not be new.
-        model = self.accelerator.unwrap_model(model)
-        shared = self._share(model, part, is_reference=is_reference).log_probs
+    def _compare(
+        self,
+        model: Any,
+        part: ScoredRows,
+        rows: torch.Tensor,
+        shared: torch.Tensor,
+        *,
+        is_reference: bool,
+    ) -> Comparison:
+        """Compare some rows of a shared pass, shape [rows, tokens], with plain ones."""
         chosen = part.take(rows)
         given = shared[rows, : chosen.ids.shape[1]][chosen.mask.bool()]
-        alone = [part.take(row) for row in rows.split(1)]
+        # What the check of a first round computed serves its first update, too.
+        key = (is_reference, self.state.global_step, part.places[rows].tolist())
+        if self._plain is None or self._plain[0] != key:
+            self._plain = (key, *self._pass_plainly(model, chosen))
+        _, plain, ulp = self._plain
+        return compare_passes(given, plain, ulp=ulp)
+
+    def _pass_plainly(self, model: Any, chosen: ScoredRows) -> tuple[list[torch.Tensor], float]:
+        """Return log-probabilities of plain passes, each of shape [tokens], and their unit."""
+        alone = [chosen.take(row) for row in torch.arange(len(chosen.ids)).split(1)]
         with self.accelerator.autocast():
             dtype = find_precision(model)
+        width = chosen.prompts.ids.shape[1] + chosen.ids.shape[1]
         with torch.no_grad():
-            plain = [
-                torch.cat([self._score_plainly(model, batch) for batch in batches])
-                for batches in vary_batches(chosen)
-            ]
-            width = chosen.prompts.ids.shape[1] + chosen.ids.shape[1]
+            plain = [self._score_plainly(model, batch) for batch in vary_batches(chosen)]
             with use_plain_attention(width, dtype):
                 plain.append(torch.cat([self._score_plainly(model, row) for row in alone]))
         with self.accelerator.autocast():
             logits = compute_logits(model, chosen) / self.temperature
-            ulp = find_resolution(logits, plain[0], dtype)
-        return compare_passes(given, plain, ulp=ulp)
+        return plain, find_resolution(logits, plain[0], dtype)
 
     def _score_plainly(self, model: Any, rows: ScoredRows) -> torch.Tensor:
         """Return log-probabilities of the real tokens of a plain pass, shape [tokens]."""

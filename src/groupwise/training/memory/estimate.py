@@ -1,279 +1,308 @@
-"""What a device holds in a training step, from a model's configuration alone."""
+"""What a training takes at most, from the sizes of its base: nothing is loaded or run.
 
-from collections.abc import Callable, Mapping
-from contextlib import nullcontext
+Weights, gradients and the optimizer are counted. What a backward pass needs of a token is about
+what goes into the linear layers of a block and comes out of them; logits are counted by the tiles
+in which they are computed. The factors were measured (``benchmarks/first_run.py``).
+"""
+
+import math
+import re
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Self
+from typing import Any
 
-import torch
-from transformers import AutoModelForCausalLM, AutoModelForImageTextToText
-from trl.trainer.utils import add_fused_lm_head, disable_dropout_in_model
-
-from groupwise.core import Example, open_picture
-from groupwise.models import (
-    ModelSettings,
-    Quantization,
-    empty_into_bits,
-    find_local_config,
-    list_held,
-    open_processor,
-    prepare_trainable,
-    project_patches_fast,
-    render_prompt,
-    takes_pictures,
-)
-from groupwise.training.fast.sampling import collate_prompts, collect_pictures
-from groupwise.training.fast.scoring import PromptRows
-from groupwise.training.fast.support import keep_inputs_without_gradient
-from groupwise.training.memory.rehearsal import Rehearsal, like_cuda
-from groupwise.training.memory.steps import GrpoStep, SftStep
+from groupwise.models import LoraSettings, ModelSettings, Outline
+from groupwise.models.outline import BLOCK
 from groupwise.training.place import Place
 from groupwise.training.settings import GrpoSettings, SftSettings, TrainerSettings
 
+_TOWER_BLOCK = re.compile(r"(?:layers|layer|blocks)\.(\d+)\.(?:.+\.)?(\w+)\.weight$")
+_VISION = re.compile(r"(?:^|\.)(?:visual|vision_tower|vision_model)\.")
+_MIB = 2**20
+_FLOAT = 4
+_NF4 = 0.516  # bytes of a weight in 4 bits, with its scales
+# Python with torch, Transformers and TRL, in the same memory on a CPU.
+_LIBRARIES = 620 * _MIB
+# What a backward pass needs of a token, over what its linear layers take and give.
+_KEPT = 1.1
+# What is taken from the system over what is held. On a CPU freed blocks are kept for tensors of
+# their size, and an adapter makes many that are free again at once.
+_SPLIT = {("cpu", True): 1.1, ("cpu", False): 2.0, ("cuda", True): 1.1, ("cuda", False): 1.1}
+# TRL computes logits of so many tokens and words at once, and holds so many copies of them.
+_TILE = (4096, 32_768)
+_COPIES = {"cpu": 8, "cuda": 1}
+_SAMPLED_COPIES = 4
+
 
 @dataclass(frozen=True)
-class Base:
-    """A model that is not loaded.
+class Batch:
+    """How long rows are, in tokens.
 
     Attributes:
-        config: of Transformers.
-        dtype: of its weights.
-        quantization: what its linear layers are held in; None: in ``dtype``.
-        processor: or tokenizer; None: it is not at hand, and neither are pictures.
+        prompt: of the longest prompts, with their pictures.
+        answer: of the longest answers that are taught.
+        pictures: of the pictures in a prompt.
     """
 
-    config: Any
-    dtype: torch.dtype
-    processor: Any = None
-    quantization: Quantization | None = None
-
-    @classmethod
-    def open(cls, model: ModelSettings) -> Self:
-        """Return what is known of a model whose configuration is on this machine.
-
-        Raises:
-            ModelError: if its processor cannot be loaded.
-        """
-        config: Any = find_local_config(model.base)
-        dtype = config.dtype if model.dtype == "auto" else getattr(torch, model.dtype)
-        processor = open_processor(model.base, max_pixels=model.max_pixels)
-        return cls(config, dtype or torch.float32, processor, model.quantization)
-
-    def encode(self, example: Example | None, *, num_tokens: int) -> PromptRows:
-        """Return a prompt with the pictures of an example; without, of so many tokens."""
-        if example is None or not example.pictures or not takes_pictures(self.config):
-            ids = torch.zeros(1, num_tokens, dtype=torch.long)
-            return PromptRows(ids, torch.ones_like(ids))
-        images = [open_picture(picture) for picture in example.pictures]
-        text = render_prompt(self.processor, example)
-        fields = dict(self.processor(text=[text], images=[images]))
-        ids = [[int(token) for token in fields.pop("input_ids")[0]]]
-        device = torch.device("cpu")
-        pictures = collect_pictures(
-            ids,
-            fields,
-            num_images=[len(images)],
-            picture_id=getattr(self.config, "image_token_id", None),
-            device=device,
-        )
-        return collate_prompts(ids, fields, pictures=pictures, padding_id=0, device=device)
+    prompt: int
+    answer: int
+    pictures: int = 0
 
 
 @dataclass(frozen=True)
 class MemoryEstimate:
-    """Bytes of tensors on one device.
+    """Bytes that one process of a training takes at most.
 
     Attributes:
-        weights: of the policy, and of the reference where that is another model.
-        optimizer: its states, which are there from the first update on.
-        phases: what each holds beside these at most, by its name: ``sample``, ``check`` (of the
-            first round), ``compare`` (a shared pass of a new shape with plain ones), ``update``.
+        libraries: that are in the same memory; 0 on a GPU, whose context is not counted.
+        weights: of the policy with its adapter, and of a reference that is another model.
+        gradients: of what trains.
+        optimizer: the states of AdamW.
+        activations: of a pass forward and back, with the logits of its answers.
+        sampling: keys, values and logits of completions; 0 where none are sampled here.
     """
 
+    libraries: int
     weights: int
+    gradients: int
     optimizer: int
-    phases: Mapping[str, int]
+    activations: int
+    sampling: int = 0
 
     @property
     def total(self) -> int:
-        """The most that is held at once."""
-        return max(map(self.sum_phase, self.phases))
+        """The most that is held at once: sampling and updates take turns."""
+        lasting = self.libraries + self.weights + self.gradients + self.optimizer
+        return lasting + max(self.activations, self.sampling)
 
     def describe(self) -> str:
         """Return a line for a person."""
-        parts = {"weights": self.weights, "optimizer": self.optimizer}
-        parts |= {_TOLD[name]: held for name, held in self.phases.items()}
-        told = ", ".join(f"{name} {size >> 20:,}" for name, size in parts.items())
-        return f"{self.total >> 20:,} MiB at most ({told})"
-
-    def sum_phase(self, phase: str) -> int:
-        """Return the most that is held in a phase."""
-        return self.weights + self.phases[phase] + (0 if phase == "check" else self.optimizer)
-
-
-_TOLD = {
-    "sample": "sampling",
-    "check": "first check",
-    "compare": "comparing passes",
-    "update": "an update",
-}
+        parts = [f"{name} {size // _MIB:,}" for name, size in vars(self).items() if size]
+        return f"about {self.total // _MIB:,} MiB at most ({', '.join(parts)})"
 
 
 def estimate_memory(
-    base: Base, prompt: PromptRows, settings: TrainerSettings, *, num_targets: int, place: Place
+    outline: Outline, model: ModelSettings, settings: TrainerSettings, *, batch: Batch, place: Place
 ) -> MemoryEstimate:
-    """Estimate a step of SFT, or a round of GRPO whose completions have their full length.
+    """Estimate what one process takes when all rows of a step are as long as the longest.
 
     Args:
-        base: what is trained.
-        prompt: one, which all are as long as.
-        settings: of the training.
-        num_targets: tokens of each answer of SFT.
+        outline: of the base.
+        model: how it is loaded.
+        settings: of SFT or GRPO.
+        batch: how long its rows are.
         place: where it is trained.
 
     Raises:
-        RuntimeError: if the model cannot run without numbers.
-        ValueError: if Transformers has no such model, or no estimate of its kind was held against
-            a training.
+        ValueError: if no training of this kind was held against an estimate.
     """
-    _check_family(base.config.get_text_config(), place)
-    if settings.activation_offloading:
-        raise ValueError("what activation_offloading leaves on a device was not measured")
-    if isinstance(settings, GrpoSettings):
-        return _estimate_grpo(base, prompt, settings, place)
-    assert isinstance(settings, SftSettings)
-    prompts = _repeat(prompt, settings.batch_size // place.num_processes)
-    stage = _Stage(base, settings, place, outputs=("log_probs", "entropy", "is_top1"))
-    stage.begin_passes()
-    stage.rehearse_update(SftStep(stage.model, prompts, settings, num_targets=num_targets).update)
-    return stage.sum_up()
-
-
-def _check_family(text: Any, place: Place) -> None:
-    if any(getattr(text, name, None) for name in ("num_experts", "num_local_experts")):
+    if outline.has_experts:
         raise ValueError("no training of experts was held against an estimate")
-    if place.device == "cuda" and "linear_attention" in (getattr(text, "layer_types", None) or ()):
-        raise ValueError("what linear attention holds on a GPU depends on its kernels")
+    if settings.activation_offloading:
+        raise ValueError("what activation_offloading leaves was not measured")
+    sizes, size = _Sizes.of(outline), _find_size(outline, model)
+    trainable, is_full = settings.trainable, settings.trainable.method == "full"
+    trained = sizes.num_parameters
+    if is_full:
+        trained -= sizes.num_in_tower if trainable.freeze_vision else 0
+    elif trainable.method == "lora":
+        trained = sizes.count_lora(trainable.lora)
+    else:
+        trained = trainable.prompt.num_tokens * sizes.hidden
+    bits = _NF4 if model.quantization else size
+    weights = sizes.num_in_blocks * (bits - size) + sizes.num_parameters * size
+    if not is_full:
+        weights += trained * _FLOAT
+    elif isinstance(settings, GrpoSettings) and settings.beta > 0:
+        weights *= 2
+    # FSDP2 keeps in float32 what trains, and adapters always are.
+    gradients = trained * (size if is_full and not place.is_spread else _FLOAT)
+    optimizer = 2 * gradients
+    num = place.num_processes
+    if place.is_spread:  # an update gathers what is in no block, a block, and the next
+        gathered = sizes.num_parameters - sizes.num_in_blocks * (1 - 2 / len(sizes.blocks))
+        weights, gradients, optimizer = (one / num for one in (weights, gradients, optimizer))
+        weights += gathered * size
+    elif num > 1:
+        gradients *= 2  # DDP sends a copy of them
+    activations, sampling = _count_passes(sizes, settings, batch, place, size=size)
+    if is_full:  # the greatest gradient is computed beside those that are there
+        activations += sizes.num_words * sizes.hidden * _FLOAT
+    return MemoryEstimate(
+        libraries=_LIBRARIES if place.device == "cpu" else 0,
+        weights=round(weights),
+        gradients=round(gradients),
+        optimizer=round(optimizer),
+        activations=round(activations),
+        sampling=round(sampling),
+    )
 
 
-def _estimate_grpo(
-    base: Base, prompt: PromptRows, settings: GrpoSettings, place: Place
-) -> MemoryEstimate:
-    num_prompts = settings.prompts_per_step // place.num_processes
-    num_parts = settings.steps_per_generation or settings.gradient_accumulation
-    prompts = _repeat(prompt, num_prompts * num_parts)
-    stage = _Stage(base, settings, place, outputs=("log_probs", "entropy"))
-    step = GrpoStep(stage.model, prompts, settings, num_rows=num_prompts * settings.group_size)
-    if settings.vllm is None:
-        stage.rehearse("sample", step.sample)
-    stage.begin_passes()
-    stage.rehearse("check", step.check)
-    if step.shares:
-        stage.rehearse("compare", step.compare)
-    stage.rehearse_update(step.update)
-    return stage.sum_up(has_reference=settings.beta > 0 and settings.trainable.method == "full")
+def _find_size(outline: Outline, model: ModelSettings) -> int:
+    """Return the bytes of a weight."""
+    dtype = model.dtype
+    if dtype == "auto":
+        dtype = str(outline.text.get("dtype") or outline.text.get("torch_dtype") or "float32")
+    return 2 if dtype in ("bfloat16", "float16") else _FLOAT
 
 
-class _Stage:
-    """A model without numbers, and what phases of a step hold beside its weights.
+def _count_passes(
+    sizes: "_Sizes", settings: TrainerSettings, batch: Batch, place: Place, *, size: int
+) -> tuple[float, float]:
+    """Return the bytes of a pass forward and back, and of sampling, in one process."""
+    sampling, attended = 0, 0
+    if isinstance(settings, GrpoSettings):
+        num_prompts = settings.prompts_per_step // place.num_processes
+        num_rows, num_new = num_prompts * settings.group_size, settings.max_new_tokens
+        shares = settings.speed.shared_prefix != "off"
+        once = num_prompts if shares else num_rows
+        num_tokens, num_scored = once * batch.prompt + num_rows * num_new, num_rows * num_new
+        # Every row attends to keys and values of its prompt, which are put together for it.
+        attended = num_rows * (batch.prompt + num_new) * 2 * sizes.num_queries if shares else 0
+        parts = settings.steps_per_generation or settings.gradient_accumulation
+        num_sampled = 0 if settings.vllm else num_rows * parts
+        kept = num_sampled * (batch.prompt + num_new) * 2 * sizes.num_keys * len(sizes.blocks)
+        sampling = kept * size + num_sampled * sizes.num_words * _FLOAT * _SAMPLED_COPIES
+    else:
+        assert isinstance(settings, SftSettings)
+        once = settings.batch_size // place.num_processes
+        num_tokens = once * (batch.prompt + batch.answer)
+        # TRL scores every token of a row, except where Triton leaves the prompt out.
+        num_scored = num_tokens if place.device == "cpu" else once * batch.answer
+    trainable, num_kept = settings.trainable, len(sizes.blocks)
+    if trainable.method == "lora" and trainable.lora.last_blocks is not None:
+        num_kept = min(num_kept, trainable.lora.last_blocks)
+    of_block = num_tokens * _KEPT * sizes.width + attended
+    if settings.gradient_checkpointing:
+        held = num_kept * num_tokens * sizes.hidden + of_block
+    else:
+        held = num_kept * of_block
+    trains_tower = trainable.method == "full" and not trainable.freeze_vision
+    num_tower = sizes.num_tower_blocks * _KEPT if trains_tower else 1
+    held += once * batch.pictures * sizes.patches_per_token * sizes.tower_width * num_tower
+    tile = min(num_scored, _TILE[0]) * min(sizes.num_words, _TILE[1])
+    split = _SPLIT[place.device, trainable.method == "full"]
+    return held * size * split + tile * _FLOAT * _COPIES[place.device], sampling * split
 
-    Args:
-        base: of which it is made.
-        settings: of the training.
-        place: where it is done.
-        outputs: what TRL's head computes.
+
+@dataclass(frozen=True)
+class _Sizes:
+    """What of a base decides how much a training takes.
+
+    Attributes:
+        num_parameters, num_in_blocks, num_in_tower: all, those of linear layers in language
+            blocks, those of the vision tower.
+        blocks: linear layers (out, in) of each language block by name, in order.
+        hidden, num_words: width of the stream and of logits.
+        num_keys, num_queries: width of a token's keys, and of its queries.
+        tower_width: as ``width``, of a block of the vision tower.
+        num_tower_blocks, patches_per_token: of the tower.
     """
 
-    def __init__(
-        self, base: Base, settings: TrainerSettings, place: Place, *, outputs: tuple[str, ...]
-    ) -> None:
-        has_vision = takes_pictures(base.config)
-        auto = AutoModelForImageTextToText if has_vision else AutoModelForCausalLM
-        with torch.device("meta"):
-            model = auto.from_config(base.config, dtype=base.dtype)
-            project_patches_fast(model)
-            if base.quantization is not None:
-                dtype = str(base.dtype).removeprefix("torch.")
-                empty_into_bits(model, base.quantization, dtype=dtype)
-            model = prepare_trainable(model, settings.trainable, processor=base.processor)
-        self._rehearsal = Rehearsal()
-        self._rehearsal.fill(model)
-        keep_inputs_without_gradient(model, None)
-        bare = model.get_base_model() if hasattr(model, "get_base_model") else model
-        add_fused_lm_head(bare, outputs=outputs)
-        disable_dropout_in_model(model)
-        self.model = model.train()
-        self._settings, self._place, self._dtype = settings, place, base.dtype
-        self._held = self._rehearsal.hold(list_held(model))
-        self._trained = [p for p in model.parameters() if p.requires_grad]
-        self._phases: dict[str, int] = {}
-        self._parts: list[torch.Tensor] = []
-        if place.is_spread:
-            for parameter in self._trained:
-                parameter.register_post_accumulate_grad_hook(self._keep_part)
+    num_parameters: int
+    num_in_blocks: int
+    num_in_tower: int
+    blocks: list[dict[str, tuple[int, int]]]
+    hidden: int
+    num_words: int
+    num_keys: int
+    num_queries: int
+    tower_width: int
+    num_tower_blocks: int
+    patches_per_token: int
 
-    def begin_passes(self) -> None:
-        """Let later phases compute as training does: sampling checkpoints and casts nothing."""
-        if self._settings.gradient_checkpointing:
-            self.model.gradient_checkpointing_enable({"use_reentrant": False})
+    @property
+    def width(self) -> int:
+        """Numbers that the linear layers of a language block take and give for a token."""
+        return _sum_widths(self.blocks[0])
 
-    def rehearse(self, name: str, phase: Callable[[], None]) -> None:
-        """Go through a phase."""
-        rehearsal, is_cast = self._rehearsal, name != "sample" and self._dtype != torch.float32
-        with (
-            like_cuda() if self._place.device == "cuda" else nullcontext(),
-            rehearsal,
-            torch.autocast("cpu", self._dtype, enabled=is_cast),
-        ):
-            rehearsal.peak = rehearsal.now
-            phase()
-        self._phases[name] = rehearsal.peak - self._held
+    def count_lora(self, lora: LoraSettings) -> int:
+        """Return the numbers of an adapter."""
+        blocks = self.blocks[-lora.last_blocks :] if lora.last_blocks else self.blocks
+        chosen = [
+            shape for block in blocks for name, shape in block.items() if name in lora.modules
+        ]
+        return lora.rank * sum(map(sum, chosen))
 
-    def rehearse_update(self, update: Callable[[], None]) -> None:
-        """Go through an update, and once more where its gradients are added to others."""
-        for _ in range(min(2, self._settings.gradient_accumulation)):
-            self.rehearse("update", update)
+    @classmethod
+    def of(cls, outline: Outline) -> "_Sizes":
+        """Return the sizes of a base.
 
-    def sum_up(self, *, has_reference: bool = False) -> MemoryEstimate:
-        """Return what was found, and what several processes hold beside it."""
-        num_models, num = 1 + has_reference, self._place.num_processes
-        trained = sum(parameter.nbytes for parameter in self._trained)
-        if not self._place.is_spread:
-            # DDP has a copy of all gradients, which it sends.
-            more = trained if num > 1 else 0
-            phases = {name: held + more for name, held in self._phases.items()}
-            return MemoryEstimate(self._held * num_models, 2 * trained, phases)
-        kept = sum(self._count_kept(parameter) for parameter in self._trained)
-        gathered = {name: self._held for name in self._phases} | {"update": self._count_gathered()}
-        return MemoryEstimate(
-            (self._held - trained + kept) * num_models // num,
-            2 * kept // num,
-            {name: held + gathered[name] for name, held in self._phases.items()},
+        Raises:
+            ValueError: if neither its weights nor its configuration say them.
+        """
+        text = outline.text
+        shapes = outline.shapes or _draw_shapes(text)
+        language = {name: one for name, one in shapes.items() if not _VISION.search(name)}
+        tower = {name: one for name, one in shapes.items() if _VISION.search(name)}
+        blocks, tower_blocks = (
+            _collect_blocks(language, BLOCK),
+            _collect_blocks(tower, _TOWER_BLOCK),
+        )
+        words = [one for name, one in language.items() if name.endswith("embed_tokens.weight")]
+        if not blocks or not words:
+            raise ValueError("its weights have names that are not known here")
+        num_words, hidden = words[0]
+        num_heads = text.get("num_attention_heads") or hidden // 64
+        head = text.get("head_dim") or hidden // num_heads
+        merged = outline.config.get("vision_config", {}).get("spatial_merge_size", 2)
+        return cls(
+            num_parameters=_count(shapes),
+            num_in_blocks=sum(math.prod(one) for block in blocks for one in block.values()),
+            num_in_tower=_count(tower),
+            blocks=blocks,
+            hidden=hidden,
+            num_words=num_words,
+            num_queries=head * num_heads,
+            num_keys=head * (text.get("num_key_value_heads") or num_heads),
+            tower_width=_sum_widths(tower_blocks[0]) if tower_blocks else 0,
+            num_tower_blocks=len(tower_blocks),
+            patches_per_token=merged**2,
         )
 
-    def _keep_part(self, parameter: torch.Tensor) -> None:
-        size = self._count_kept(parameter) // self._place.num_processes
-        parameter.grad = None
-        self._parts.append(torch.empty(size, dtype=torch.uint8))
 
-    def _count_kept(self, parameter: torch.Tensor) -> int:
-        """Return the bytes of a trained weight: Accelerate keeps them in float32."""
-        return 4 * parameter.numel()
-
-    def _count_gathered(self) -> int:
-        """Return the bytes that an update gathers: what is in no block, a block, and the next."""
-        names = set(self.model._no_split_modules or ())
-        sizes = [
-            sum(parameter.nbytes for parameter in module.parameters())
-            for module in self.model.modules()
-            if type(module).__name__ in names
-        ]
-        return self._held - sum(sizes) + 2 * max(sizes)
+def _count(shapes: Mapping[str, tuple[int, ...]]) -> int:
+    return sum(map(math.prod, shapes.values()))
 
 
-def _repeat(prompt: PromptRows, num_prompts: int) -> PromptRows:
-    """Return copies of a prompt; one of several has padding, as in most batches."""
-    prompts = prompt.take(torch.zeros(num_prompts, dtype=torch.long))
-    if num_prompts > 1:
-        prompts.mask[0, 0] = 0
-    return prompts
+def _sum_widths(block: Mapping[str, tuple[int, int]]) -> int:
+    return sum(map(sum, block.values()))
+
+
+def _collect_blocks(
+    shapes: Mapping[str, tuple[int, ...]], pattern: re.Pattern[str]
+) -> list[dict[str, tuple[int, int]]]:
+    """Return the linear layers of each block by their names."""
+    found: dict[int, dict[str, tuple[int, int]]] = {}
+    for name, shape in shapes.items():
+        place = pattern.search(name)
+        if place and len(shape) == 2:
+            found.setdefault(int(place[1]), {})[place[2]] = (shape[0], shape[1])
+    return [found[number] for number in sorted(found)]
+
+
+def _draw_shapes(text: Mapping[str, Any]) -> dict[str, tuple[int, ...]]:
+    """Return the shapes that the weights of a usual decoder of this configuration have."""
+    try:
+        hidden, inner = text["hidden_size"], text["intermediate_size"]
+        num_words, num_blocks = text["vocab_size"], text["num_hidden_layers"]
+        num_heads = text["num_attention_heads"]
+    except KeyError as error:
+        raise ValueError("its weights are not on this machine, and its sizes not said") from error
+    head = text.get("head_dim") or hidden // num_heads
+    queries, keys = head * num_heads, head * (text.get("num_key_value_heads") or num_heads)
+    linear = {
+        "self_attn.q_proj": (queries, hidden),
+        "self_attn.k_proj": (keys, hidden),
+        "self_attn.v_proj": (keys, hidden),
+        "self_attn.o_proj": (hidden, queries),
+        "mlp.gate_proj": (inner, hidden),
+        "mlp.up_proj": (inner, hidden),
+        "mlp.down_proj": (hidden, inner),
+    }
+    shapes: dict[str, tuple[int, ...]] = {"embed_tokens.weight": (num_words, hidden)}
+    if not text.get("tie_word_embeddings", False):
+        shapes["lm_head.weight"] = (num_words, hidden)
+    for block in range(num_blocks):
+        shapes |= {f"layers.{block}.{name}.weight": shape for name, shape in linear.items()}
+    return shapes

@@ -1,0 +1,63 @@
+"""How much memory this machine has, and how much of it is free for this process."""
+
+import os
+from pathlib import Path
+
+_SYSTEM = Path("/proc/meminfo")
+_OWN_GROUP = Path("/proc/self/cgroup")
+_GROUPS = Path("/sys/fs/cgroup")
+# What version 2 of control groups and version 1 call the limit, the use, and what of it is cache.
+_FILES = (
+    ("memory.max", "memory.current", "inactive_file"),
+    ("memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file"),
+)
+
+
+def read_total_memory() -> int:
+    """Return the bytes this process may use: the machine's, or its control group's if less."""
+    total = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    return min([total, *(limit for limit, _ in _read_groups())])
+
+
+def read_free_memory() -> int | None:
+    """Return the bytes that are free for this process; None where the system does not say."""
+    try:
+        lines = _SYSTEM.read_text(encoding="ascii").splitlines()
+        sizes = dict(line.split(":", 1) for line in lines)
+        free = 1024 * int(sizes["MemAvailable"].split()[0])
+    except (OSError, KeyError, ValueError):
+        return None
+    return min([free, *(max(0, limit - used) for limit, used in _read_groups())])
+
+
+def _read_groups() -> list[tuple[int, int]]:
+    """Return the limit and the use, in bytes, of each control group this process is in."""
+    try:
+        own = _OWN_GROUP.read_text(encoding="ascii").splitlines()
+    except OSError:
+        return []
+    found: list[tuple[int, int]] = []
+    for line in own:
+        _, kinds, path = line.split(":", 2)
+        if kinds not in ("", "memory"):
+            continue
+        root = _GROUPS / kinds
+        # In a container the path may be that of the host, and the group mounted at the root.
+        folder = root / path.lstrip("/") if (root / path.lstrip("/")).is_dir() else root
+        for place in (folder, *folder.parents):
+            if place == root.parent:
+                break
+            found += _read_group(place, _FILES[kinds == "memory"])
+    return found
+
+
+def _read_group(folder: Path, names: tuple[str, str, str]) -> list[tuple[int, int]]:
+    limit_name, used_name, cache_name = names
+    try:
+        limit = (folder / limit_name).read_text(encoding="ascii").strip()
+        used = int((folder / used_name).read_text(encoding="ascii"))
+        stat = (folder / "memory.stat").read_text(encoding="ascii").split()
+    except (OSError, ValueError):
+        return []
+    cache = dict(zip(stat[::2], stat[1::2], strict=False)).get(cache_name, "0")
+    return [(int(limit), used - int(cache))] if limit.isdigit() else []
