@@ -67,7 +67,8 @@ _RESERVED = re.compile(
 )
 _WIDE = {chr(code): chr(code + 0xFEE0) for code in range(0x21, 0x7F)}
 _NARROW = str.maketrans({wide: narrow for narrow, wide in _WIDE.items()})
-_FORBIDDEN = re.compile(rf"[.:,%\u3002\uff0e\uff1a\uff0c{_BREAKS}]")
+_NEVER = rf".:,%\u3002\uff0e\uff1a\uff0c{_BREAKS}"
+_FORBIDDEN = re.compile(rf"[{_NEVER}]")
 
 
 class LabelParser(AnswerParser):
@@ -120,11 +121,16 @@ class LabelParser(AnswerParser):
         text = _compose(text)
         stripped = text.strip()
         for describe in dict.fromkeys((self.describe, ())):
-            for label in self.labels:
-                match = _compile_answer(label, describe).fullmatch(stripped)
-                if match:
-                    start = len(text) - len(text.lstrip()) + match.start("marks")
-                    return _read_match(match, label, text[:start], self.labels)
+            matches = [pattern.fullmatch(stripped) for pattern in _compile_answer(describe)]
+            found = [
+                (label, match)
+                for match in matches
+                if match and (label := _find_spelled(match["label"], self.labels)) is not None
+            ]
+            if found:
+                label, match = min(found, key=lambda one: self.labels.index(one[0]))
+                start = len(text) - len(text.lstrip()) + match.start("marks")
+                return _read_match(match, label, text[:start], self.labels)
         return Parsed(None, self._explain(stripped))
 
     def _explain(self, text: str) -> str:
@@ -168,15 +174,19 @@ def _check_name(kind: str, name: str) -> None:
 
 
 @lru_cache(maxsize=256)
-def _compile_answer(label: str, describe: tuple[str, ...]) -> re.Pattern[str]:
+def _compile_answer(describe: tuple[str, ...]) -> list[re.Pattern[str]]:
+    """Return patterns of answers with a lead and without: a label may begin like one."""
     description = "".join(rf"{_spell(key)}{_SPACE}*{_COLON}{_WORDS}{_STOP}\s*" for key in describe)
     titles = f"{_spell('classification')}|分类|{_spell('answer')}|答案"
     says = rf"(?:{_spell('the')}{_SPACE}+)?{_spell('answer')}{_SPACE}+{_spell('is')}"
     colon = rf"{_SPACE}*{_COLON}\s*"
-    lead = rf"(?:(?:{titles}){colon}|{says}(?:{colon}|{_SPACE}+)|答案[是为](?:{colon}|{_SPACE}*))?"
-    answer = rf"{_OPENING}{_spell(label)}{_CLOSING}{_END}?"
+    lead = rf"(?:(?:{titles}){colon}|{says}(?:{colon}|{_SPACE}+)|答案[是为](?:{colon}|{_SPACE}*))"
+    # What no label has ends it; thousands of labels would be thousands of patterns.
+    label = rf"(?P<label>[^{_NEVER}]+?)"
+    answer = rf"{_OPENING}{label}{_CLOSING}{_END}?"
     confidence = rf"(?:{_spell('confidence')}|置信度){_SPACE}*{_COLON}{_SPACE}*{_CONFIDENCE}"
-    return re.compile(rf"{description}{lead}{answer}(?:{_BEFORE_CONFIDENCE}{confidence})?")
+    end = rf"{answer}(?:{_BEFORE_CONFIDENCE}{confidence})?"
+    return [re.compile(rf"{description}{before}{end}") for before in (lead, "")]
 
 
 @lru_cache(maxsize=256)
@@ -187,11 +197,16 @@ def _spell(name: str) -> str:
 
 
 def _spell_letter(letter: str) -> str:
-    """Return a class of its forms (re.IGNORECASE would also take the Kelvin sign for a k)."""
+    """Return a class of its forms."""
+    return f"[{''.join(re.escape(form) for form in sorted(_list_forms(letter)))}]"
+
+
+@lru_cache(maxsize=4096)
+def _list_forms(letter: str) -> frozenset[str]:
+    """Return a letter in each case and width (re.IGNORECASE takes the Kelvin sign for a k)."""
     plain = letter.translate(_NARROW)
     cases = {case for case in (plain, plain.lower(), plain.upper()) if len(case) == 1}
-    forms = cases | {_WIDE[case] for case in cases if case in _WIDE}
-    return f"[{''.join(re.escape(form) for form in sorted(forms))}]"
+    return frozenset(cases | {_WIDE[case] for case in cases if case in _WIDE})
 
 
 def _fold(name: str) -> str:
@@ -249,7 +264,7 @@ def _find_labels(text: str, labels: tuple[str, ...]) -> list[str]:
     """Return the labels that stand in a text, in order; one inside a longer one does not count."""
     spans = [
         (*match.span(1), label)
-        for label in labels
+        for label in _choose_likely(text, labels)
         for match in re.finditer(rf"(?=({_spell(label)}))", text)
         if not any(_is_inside_word(text, edge) for edge in match.span(1))
     ]
@@ -260,6 +275,49 @@ def _find_labels(text: str, labels: tuple[str, ...]) -> list[str]:
             found.append(label)
             last = end
     return found
+
+
+def _find_spelled(said: str, labels: tuple[str, ...]) -> str | None:
+    """Return the label whose spelling a text is, or None."""
+    places, _ = _index(labels)
+    likely = (labels[place] for place in places.get(_simplify(said), ()))
+    return next((label for label in likely if _is_spelling(said, label)), None)
+
+
+def _is_spelling(said: str, name: str) -> bool:
+    """Say whether a text is a spelling of a name, as the pattern of ``_spell`` would."""
+    words, given = re.split(_SEPARATOR, said), re.split(_SEPARATOR, _compose(name))
+    return list(map(len, words)) == list(map(len, given)) and all(
+        letter in _list_forms(own)
+        for word, ours in zip(words, given, strict=True)
+        for letter, own in zip(word, ours, strict=True)
+    )
+
+
+def _choose_likely(text: str, labels: tuple[str, ...]) -> list[str]:
+    """Return the labels that may stand in a text, in their order: all others cannot."""
+    places, lengths = _index(labels)
+    plain = _simplify(text)
+    starts = range(len(plain))
+    found = {
+        plain[start : start + length] for length in lengths for start in starts
+    } & places.keys()
+    return [labels[place] for place in sorted(place for one in found for place in places[one])]
+
+
+@lru_cache(maxsize=64)
+def _index(labels: tuple[str, ...]) -> tuple[dict[str, list[int]], frozenset[int]]:
+    """Return the places of labels by what counts of them, and the lengths of that."""
+    places: dict[str, list[int]] = {}
+    for place, label in enumerate(labels):
+        places.setdefault(_simplify(_compose(label)), []).append(place)
+    return places, frozenset(map(len, places))
+
+
+def _simplify(text: str) -> str:
+    """Return a text with one form of each letter and separator, whatever a pattern takes for it."""
+    narrow = text.translate(_NARROW)
+    return re.sub(_SEPARATOR, "-", "".join(letter.upper().lower() for letter in narrow))
 
 
 def _is_inside_word(text: str, position: int) -> bool:
