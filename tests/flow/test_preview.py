@@ -78,11 +78,17 @@ def test_most_answers_have_to_fit() -> None:
     assert problem == f"{clause}; raise it"
 
 
-def test_of_very_many_rows_some_are_counted(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("groupwise.flow.preview._MOST_COUNTED", 10)
-    rows = [(ask(f"{number}"), "合格") for number in range(28)]
+@pytest.mark.parametrize(("setting", "most"), [("_MOST_COUNTED", 10), ("_MOST_LETTERS", 25)])
+def test_of_very_many_rows_some_are_counted_and_the_longest(
+    setting: str, most: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(f"groupwise.flow.preview.{setting}", most)
+    rows = [(ask(f"{number:02}"), "合格") for number in range(28)]
     prompt, _ = preview_run(Rows(*rows), configure()).tables[1].rows
     assert prompt[5] == "by the tokenizer, 12 of 28 rows"
+    rows[4] = (ask("螺栓" * 9), "合格")
+    longer, _ = preview_run(Rows(*rows), configure()).tables[1].rows
+    assert int(longer[2]) > int(prompt[2])
 
 
 def test_without_the_base_the_rows_are_shown_and_their_tokens_estimated(tmp_path: Path) -> None:

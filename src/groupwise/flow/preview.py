@@ -20,7 +20,7 @@ from groupwise.pipeline import Preview, PreviewTable, ShownRow
 from groupwise.training import Batch, check_base, check_lengths, preview_grpo, preview_memory
 
 NUM_SHOWN = 3
-_MOST_COUNTED = 2_000
+_MOST_COUNTED, _MOST_LETTERS = 2_000, 2_000_000
 _LETTERS_PER_TOKEN = 4
 
 
@@ -49,16 +49,19 @@ def look_at_rows(config: Any, found: Estimate) -> tuple[list[ShownRow], Lengths,
     """Return the first rows as the base sees them, and the lengths of prompts and answers.
 
     Rows are counted with the base's tokenizer where it is at hand, and otherwise estimated. Of
-    very many rows, every so-and-so-many-th is counted.
+    very many or very long rows, every so-and-so-many-th is counted, and the longest text.
     """
     rows = found.rows
     if not rows:
         prompts, answers = found.tokens_per_prompt, found.tokens_per_answer
         return [], Lengths(None, prompts, "estimated"), Lengths(None, answers, "estimated")
-    step = -(-len(rows) // _MOST_COUNTED)
-    counted = [*rows[:NUM_SHOWN], *rows[NUM_SHOWN::step]]
-    texts = [turn.text for example, _ in rows for turn in example.prompt]
-    tokenizer = find_tokenizer(config.model.base, texts=[*texts, *(answer for _, answer in rows)])
+    letters = [sum(len(turn.text) for turn in example.prompt) for example, _ in rows]
+    step = max(-(-len(rows) // _MOST_COUNTED), -(-sum(letters) // _MOST_LETTERS))
+    places = {*range(NUM_SHOWN), *range(NUM_SHOWN, len(rows), step), letters.index(max(letters))}
+    counted = [rows[place] for place in sorted(places) if place < len(rows)]
+    texts = [turn.text for example, _ in counted for turn in example.prompt]
+    answers = [answer for _, answer in counted]
+    tokenizer = find_tokenizer(config.model.base, texts=[*texts, *answers])
     write = _write_turns if tokenizer is None else _bind(tokenizer)
     count = estimate_tokens if tokenizer is None else _count_with(tokenizer)
     how = "by the tokenizer" if tokenizer is not None else "estimated: the base is not here"
@@ -76,9 +79,9 @@ def look_at_rows(config: Any, found: Estimate) -> tuple[list[ShownRow], Lengths,
         how += f"; {len(counted) - len(fitting):,} longer ones are dropped"
         sizes, counted = [size for size, _ in fitting], [row for _, row in fitting]
     # An answer ends with a token of its own.
-    answers = [count(answer) + 1 for _, answer in counted]
+    ends = [count(answer) + 1 for answer in answers]
     _, longest = max(zip(sizes, counted, strict=True), key=lambda pair: pair[0])
-    return shown, replace(_summarize(sizes, how), example=longest[0]), _summarize(answers, how)
+    return shown, replace(_summarize(sizes, how), example=longest[0]), _summarize(ends, how)
 
 
 def estimate_tokens(text: str) -> int:

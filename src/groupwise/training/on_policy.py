@@ -60,11 +60,30 @@ def find_resolution(logits: torch.Tensor, log_probs: torch.Tensor, dtype: torch.
     )
 
 
-# Each pass of a row costs a whole prompt; all of them together less than two steps of a training.
-_NUM_BEHIND = 9
-_NUM_COPIES = (2, 3)
-_MAX_CHECKED_ROWS = 4
-_MAX_MEASURED_ROWS = 2
+@dataclass(frozen=True)
+class _Effort:
+    """How much is scored again: each pass of a row costs a whole prompt.
+
+    Attributes:
+        rows: that are checked.
+        measured: of these, on how many rounding is measured.
+        behind: columns of padding behind them.
+        copies: of the first.
+    """
+
+    rows: int
+    measured: int
+    behind: tuple[int, ...]
+    copies: tuple[int, ...]
+
+
+# Less precision rounds so much more that few passes would say too little of how far.
+_FLOAT32 = _Effort(rows=4, measured=2, behind=(9,), copies=(2, 3))
+_COARSE = _Effort(rows=8, measured=8, behind=(1, 4, 9), copies=(2, 3, 5))
+
+
+def _find_effort(dtype: torch.dtype) -> _Effort:
+    return _FLOAT32 if dtype == torch.float32 else _COARSE
 
 
 @dataclass(frozen=True)
@@ -184,45 +203,46 @@ def measure_noise(
 
     Args:
         policy: in evaluation mode.
-        rows: examples and token ids of completions; copies are made of the first.
+        rows: examples and token ids of completions; in float32 only the first is copied.
         temperature: of the log-probabilities.
         dtype: in which logits are computed.
     """
-    found: list[float] = []
-    for example, token_ids in rows:
+    effort, found = _find_effort(dtype), list[float]()
+    for place, (example, token_ids) in enumerate(rows):
         score = partial(score_alone, policy, example, token_ids, temperature=temperature)
         logits = _compute_logits(policy, example, token_ids)
         other = _compute_logits(policy, example, token_ids, plain_attention=dtype)
         wider = torch.stack(
             [
                 *(_read_scores(one, token_ids, temperature) for one in (logits, other)),
-                score(num_behind=_NUM_BEHIND),
+                *(score(num_behind=number) for number in effort.behind),
             ]
         )
+        copied = wider[:1]
+        if place == 0 or effort is _COARSE:
+            copied = torch.stack([score(num_copies=number) for number in effort.copies])
         found.append(find_resolution(logits / temperature, wider, dtype))
         found.append(math.sqrt(logits.shape[-1]) * torch.finfo(torch.float32).eps)
-        found.append(float((wider.amax(0) - wider.amin(0)).max()))
-    example, token_ids = rows[0]
-    copied = [
-        score_alone(policy, example, token_ids, temperature=temperature, num_copies=number)
-        for number in _NUM_COPIES
-    ]
-    return max(*found, float((copied[0] - copied[1]).abs().max()))
+        found += [float((scores.amax(0) - scores.amin(0)).max()) for scores in (wider, copied)]
+    return max(found)
 
 
-def choose_rows(sizes: Sequence[int]) -> list[int]:
+def choose_rows(sizes: Sequence[int], max_rows: int) -> list[int]:
     """Return the places of the rows to score again: from the shortest prompt to the longest.
 
     Args:
         sizes: tokens of the prompt of each row.
+        max_rows: how many.
     """
     by_size = sorted(range(len(sizes)), key=lambda place: sizes[place])
-    num = min(len(sizes), _MAX_CHECKED_ROWS)
+    num = min(len(sizes), max_rows)
     chosen = [by_size[round(k * (len(sizes) - 1) / max(num - 1, 1))] for k in range(num)]
     return sorted(chosen)
 
 
-def find_worst(trained: Sequence[torch.Tensor], alone: Sequence[torch.Tensor]) -> list[int]:
+def find_worst(
+    trained: Sequence[torch.Tensor], alone: Sequence[torch.Tensor], max_rows: int
+) -> list[int]:
     """Return the places of the rows that rounding is measured on: those that differ most.
 
     Rounding differs much between rows. Of others it would say nothing of the one that the bound is
@@ -231,9 +251,10 @@ def find_worst(trained: Sequence[torch.Tensor], alone: Sequence[torch.Tensor]) -
     Args:
         trained: log-probabilities of the tokens of each row as training computes them.
         alone: from an independent pass.
+        max_rows: how many.
     """
     gaps = [float((one - other).abs().max()) for one, other in zip(trained, alone, strict=True)]
-    return sorted(range(len(gaps)), key=lambda place: -gaps[place])[:_MAX_MEASURED_ROWS]
+    return sorted(range(len(gaps)), key=lambda place: -gaps[place])[:max_rows]
 
 
 def judge_on_policy(
@@ -300,7 +321,10 @@ def check_on_policy(
     mask = batch["completion_mask"].bool()
     said = mask.any(1).nonzero().flatten().tolist()
     sizes = batch["prompt_mask"].sum(1).tolist()
-    chosen = [said[place] for place in choose_rows([sizes[row] for row in said])]
+    with trainer.accelerator.autocast():
+        dtype = find_precision(policy.model)
+    effort = _find_effort(dtype)
+    chosen = [said[place] for place in choose_rows([sizes[row] for row in said], effort.rows)]
 
     def pick(scores: torch.Tensor) -> list[torch.Tensor]:
         return [scores[row][mask[row]] for row in chosen]
@@ -316,9 +340,9 @@ def check_on_policy(
         alone = [score_alone(policy, *row, temperature=temperature) for row in rows]
         noise = measure_noise(
             policy,
-            [rows[place] for place in find_worst(trained, alone)],
+            [rows[place] for place in find_worst(trained, alone, effort.measured)],
             temperature=temperature,
-            dtype=find_precision(policy.model),
+            dtype=dtype,
         )
     policy.model.train(was_training)
     reference = batch.get("ref_per_token_logps")

@@ -50,3 +50,17 @@ def test_a_broken_template_is_described():
         == "line 1: unexpected end of template, expected 'end of print statement'."
     )
     assert check_template("{{ a }}") == ""
+
+
+NESTED = "{% for i in range(99999) %}{% for j in range(99999) %}{% endfor %}{% endfor %}"
+
+
+def test_loops_of_a_row_are_bounded_together():
+    with pytest.raises(FillError, match="more than 10,000 turns; write what it repeats"):
+        fill_template(NESTED, {}, file="")
+    line = "{% for x in xs %}{{ loop.index }}/{{ loop.length }}{{ x }} {% else %}none{% endfor %}"
+    for _ in range(3):  # each row has all turns
+        assert len(fill_template(line, {"xs": range(9_000)}, file="").split()) == 9_000
+    assert fill_template(line, {"xs": []}, file="") == "none"
+    with pytest.raises(FillError, match="undefined"):
+        fill_template(line, {}, file="")

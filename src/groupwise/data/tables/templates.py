@@ -1,6 +1,7 @@
 """Jinja templates of the columns of a row, filled in a sandbox and never with missing values."""
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from contextvars import ContextVar
 from functools import cache
 from typing import TYPE_CHECKING, Any, cast
 
@@ -8,6 +9,10 @@ if TYPE_CHECKING:
     from jinja2.sandbox import SandboxedEnvironment
 
 _OWN_NAMES = frozenset({"row", "_file"})
+# No prompt wants more, and loops in loops would never end.
+_MAX_TURNS = 10_000
+_TURNS: ContextVar[Iterator[int]] = ContextVar("turns that are left")
+_COUNT = "_count_turns"
 
 
 class FillError(Exception):
@@ -70,8 +75,10 @@ def fill_template(text: str, values: Mapping[str, Any], *, file: str) -> str:
     ``{{ hint or "" }}``.
 
     Raises:
-        FillError: if a value that it shows is missing, or it fails on the values.
+        FillError: if a value that it shows is missing, it fails on the values, or its loops take
+            more than 10,000 turns.
     """
+    _TURNS.set(iter(range(_MAX_TURNS)))
     given = {name: None if _is_blank(value) else value for name, value in values.items()}
     try:
         return _compile(text).render({"row": given, "_file": file, **given})
@@ -90,15 +97,38 @@ def _compile(text: str) -> Any:
 
 @cache
 def _open_environment() -> "SandboxedEnvironment":
-    from jinja2 import StrictUndefined
+    from jinja2 import StrictUndefined, nodes
     from jinja2.sandbox import SandboxedEnvironment
 
-    return SandboxedEnvironment(
+    class Bounded(SandboxedEnvironment):
+        """Counts the turns of all loops."""
+
+        def _parse(self, *given: Any) -> nodes.Template:
+            tree = super()._parse(*given)
+            for loop in tree.find_all(nodes.For):
+                loop.iter = nodes.Filter(loop.iter, _COUNT, [], [], None, None, lineno=loop.lineno)
+            return tree
+
+    found = Bounded(
         undefined=StrictUndefined,
         finalize=_refuse_missing,
         trim_blocks=True,
         lstrip_blocks=True,
     )
+    found.filters[_COUNT] = _count_turns
+    return found
+
+
+def _count_turns(items: Iterable[Any]) -> Iterator[Any]:
+    """Yield what a loop goes through, as long as there are turns left for this row."""
+    turns = _TURNS.get()
+    for item in items:
+        if next(turns, None) is None:
+            raise FillError(
+                f"its loops take more than {_MAX_TURNS:,} turns; write what it repeats as text or "
+                "in a column"
+            )
+        yield item
 
 
 def _refuse_missing(value: Any) -> Any:

@@ -19,7 +19,7 @@ from groupwise.training.fast.scoring import PromptRows, ScoredRows
 from groupwise.training.on_policy import PICTURE_NAMES
 
 # Of padding, before and behind. With an odd number of columns more, kernels split the rest apart.
-_WIDER = (9, 4)
+_WIDER = ((9, 4), (1, 0), (4, 3), (16, 5))
 
 
 def collect_prompts(
@@ -65,9 +65,21 @@ def name_plain(rows: ScoredRows) -> dict[str, Any]:
     return named
 
 
-def vary_batches(rows: ScoredRows) -> list[ScoredRows]:
-    """Return the same rows as batches of different shapes: as they are, and with padding."""
-    return [rows, rows.widen(*_WIDER)]
+def vary_batches(rows: ScoredRows, dtype: torch.dtype) -> list[list[ScoredRows]]:
+    """Return the same rows in batches of different shapes: together, with padding, in halves.
+
+    In float32 it is less than what logits resolve that these differ by, so that two are enough; in
+    less precision few of them would say too little of how far rounding goes.
+
+    Args:
+        rows: of a batch.
+        dtype: in which the model computes.
+    """
+    if dtype == torch.float32:
+        return [[rows], [rows.widen(*_WIDER[0])]]
+    places = torch.arange(len(rows.ids), device=rows.ids.device)
+    halves = [rows.take(half) for half in places.chunk(2)]
+    return [[rows], halves, *([rows.widen(*columns)] for columns in _WIDER)]
 
 
 def pick_rows(rows: ScoredRows, max_rows: int) -> torch.Tensor:

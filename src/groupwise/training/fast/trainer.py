@@ -67,8 +67,8 @@ from groupwise.training.sharding import (
 
 LogProbs = tuple[torch.Tensor, torch.Tensor | None, torch.Tensor | None]
 
-# Of different prompts, where there are as many: each costs four whole prompts in a first step.
-_MAX_COMPARED_ROWS = 3
+# In float32, where each costs four whole prompts in a first step, and in less precision.
+_MAX_COMPARED_ROWS = (3, 16)
 
 # TRL leaves open what its attributes hold until training has begun.
 _Base: Any = GRPOTrainer
@@ -416,10 +416,12 @@ class FastGRPOTrainer(ShardedTraining, _Base):
         is_reference = model is self.ref_model
         # A wrapped one talks to the other processes, whose shapes may not be new.
         model = self.accelerator.unwrap_model(model)
+        with self.accelerator.autocast():
+            dtype = find_precision(model)
         for place in new:
             part = parts[place]
             shared = compared[place] = self._share(model, part, is_reference=is_reference)
-            rows = pick_rows(part, _MAX_COMPARED_ROWS)
+            rows = pick_rows(part, _MAX_COMPARED_ROWS[dtype != torch.float32])
             found = self._compare(model, part, rows, shared.log_probs, is_reference=is_reference)
             self._guard.comparisons.append(found)
             if not found.is_close:
@@ -452,7 +454,10 @@ class FastGRPOTrainer(ShardedTraining, _Base):
             dtype = find_precision(model)
         width = chosen.prompts.ids.shape[1] + chosen.ids.shape[1]
         with torch.no_grad():
-            plain = [self._score_plainly(model, batch) for batch in vary_batches(chosen)]
+            plain = [
+                torch.cat([self._score_plainly(model, batch) for batch in batches])
+                for batches in vary_batches(chosen, dtype)
+            ]
             with use_plain_attention(width, dtype):
                 plain.append(torch.cat([self._score_plainly(model, row) for row in alone]))
         with self.accelerator.autocast():
