@@ -32,7 +32,7 @@ OPENINGS = ("Please look at", "I ask again about", "Who helps with", "Nobody ans
 TIMES = ("since Monday", "for two weeks", "as of today", "since my last call", "again")
 ENDS = ("Thanks.", "It is urgent.", "", "I have waited long enough.")
 ASKED = "Which team should read this message: billing, delivery or fault?\n"
-NUM_ROWS, NUM_STEPS = 680, 5
+NUM_ROWS, NUM_STEPS = 680, 3
 STEPS = {"sft": {"batch_size": 8}, "grpo": {"prompts_per_step": 4, "group_size": 8}}
 JOBS = tuple(itertools.product(STEPS, ("lora", "full")))
 

@@ -31,7 +31,7 @@ def test_own_requirements_are_all_looked_at(tmp_path: Path):
 def test_small_disk_and_memory_are_warned_about(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     usage = namedtuple("usage", "total used free")
     monkeypatch.setattr("shutil.disk_usage", lambda _: usage(2**40, 2**40, 2**20))
-    monkeypatch.setattr("groupwise.pipeline.checkup._read_memory_limit", lambda: 2**30)
+    monkeypatch.setattr("groupwise.pipeline.checkup.read_total_memory", lambda: 2**30)
     assert find("disk", tmp_path)[0] == "warning"
     assert "free some" in find("disk", tmp_path)[1]
     assert find("memory", tmp_path)[0] == "warning"

@@ -41,18 +41,14 @@ def make_trainable(method, **lora):
     ("base", "shape", "words"),
     [
         ("some/model", SHAPE, []),
-        ("some/model", None, ["model.base: some/model is neither a folder"]),
-        (
-            "runs/a/policy",
-            None,
-            ["model.base: there is no folder runs/a/policy; make it first, or give another base"],
-        ),
+        ("some/model", None, ["model.base: the model some/model is not on this machine"]),
+        ("runs/a/policy", None, ["model.base: there is no folder runs/a/policy; make it first"]),
         ("tiny-qwen2", None, []),
     ],
 )
 def test_a_model_that_is_not_there_is_a_problem(base, shape, words):
     found = check_base(ModelSettings(base=base, max_pixels=784, shape=shape))
-    assert [problem.partition(" nor ")[0] for problem in found] == words
+    assert [re.split(", (?:and|or)", problem)[0] for problem in found] == words
 
 
 def test_an_adapter_is_not_said_to_be_missing(tmp_path):

@@ -2,7 +2,7 @@
 
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator
 from contextlib import contextmanager
 
 Say = Callable[[str], None]
@@ -119,7 +119,7 @@ _PULSE = _Pulse()
 
 
 @contextmanager
-def keep_telling(say: Say, name: str, *, every_s: float = _EVERY_S) -> Iterator[Say]:
+def keep_telling(say: Say, name: str, *, every_s: float = _EVERY_S) -> Generator[Say]:
     """Within this context somebody is told how far it is whenever nothing else was said for long.
 
     Args:

@@ -103,8 +103,8 @@ def _open_environment() -> "SandboxedEnvironment":
     class Bounded(SandboxedEnvironment):
         """Counts the turns of all loops."""
 
-        def _parse(self, *given: Any) -> nodes.Template:
-            tree = super()._parse(*given)
+        def _parse(self, source: str, name: str | None, filename: str | None) -> nodes.Template:
+            tree = super()._parse(source, name, filename)
             for loop in tree.find_all(nodes.For):
                 loop.iter = nodes.Filter(loop.iter, _COUNT, [], [], None, None, lineno=loop.lineno)
             return tree
@@ -115,7 +115,7 @@ def _open_environment() -> "SandboxedEnvironment":
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    found.filters[_COUNT] = _count_turns
+    cast("dict[str, Any]", found.filters)[_COUNT] = _count_turns  # pyright: ignore
     return found
 
 

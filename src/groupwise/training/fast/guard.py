@@ -19,7 +19,7 @@ from groupwise.training.fast.scoring import PromptRows, ScoredRows
 from groupwise.training.on_policy import PICTURE_NAMES
 
 # Of padding, before and behind. With an odd number of columns more, kernels split the rest apart.
-_WIDER = ((9, 4), (1, 0), (4, 3), (16, 5))
+_WIDER = ((9, 0), (1, 0), (4, 3), (16, 5))
 
 
 def collect_prompts(
