@@ -110,7 +110,7 @@ def train(base: Path, kind: str, method: str) -> dict[str, Any]:
     with tempfile.TemporaryDirectory() as name:
         workspace = Workspace(Path(name), 0)
         if kind == "sft":
-            settings = SftSettings(**STEPS[kind], **usual)
+            settings = SftSettings(**STEPS[kind], **usual, epochs=1)
             taught = [SftRow(one, row["team"]) for one, row in zip(examples, rows, strict=True)]
             train_sft(policy, lambda _: taught, settings, workspace=workspace)
         else:
