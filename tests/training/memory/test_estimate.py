@@ -1,4 +1,4 @@
-"""What is counted is what is there; what was measured is in benchmarks/results/first_run.json."""
+"""What is counted is what is there; benchmarks/first_run.py measures how well it fits."""
 
 import dataclasses
 
