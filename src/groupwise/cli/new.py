@@ -41,7 +41,7 @@ def new(
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         raise ConfigError(f"{folder} is there already", fix="name a new folder")
     for source in (templates[kind].with_name(SHARED), templates[kind]):
-        shutil.copytree(source, folder, dirs_exist_ok=True, ignore=lambda *_: [TINY])
+        shutil.copytree(source, folder, dirs_exist_ok=True, ignore=lambda *_: [TINY, "__pycache__"])
     if tiny:
         _shrink(folder / "task.yaml", templates[kind] / TINY)
     typer.echo(f"wrote {folder}: {', '.join(sorted(path.name for path in folder.iterdir()))}")
