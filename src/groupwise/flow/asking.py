@@ -17,13 +17,12 @@ from groupwise.core import (
     derive_seed,
 )
 from groupwise.evaluation import Prediction
+from groupwise.flow.policies import LENIENT
 from groupwise.flow.task import Task
 from groupwise.inference import LocalEngine, Sampling, time_answers
 from groupwise.models import Policy, load_policy
 from groupwise.pipeline import StepContext
 from groupwise.rewards import Parsed, read_leniently
-
-LENIENT = "prompt_lenient"
 
 
 def open_policy(config: Any, name: str | Path) -> Policy:

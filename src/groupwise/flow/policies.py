@@ -6,12 +6,13 @@ from typing import TYPE_CHECKING, Any
 
 from groupwise.core import read_json
 from groupwise.evaluation import JOINT, RunPolicy, format_share
-from groupwise.flow.asking import LENIENT
 from groupwise.pipeline import StepContext
 
 if TYPE_CHECKING:
     from groupwise.flow.task import Task
 
+LENIENT = "prompt_lenient"
+"""The policy whose answers are those of ``prompt``, read leniently."""
 RANKED = "joint.json"
 """In the folder of ``baselines``: the joint baseline's candidates, and what none of them saw."""
 _NOTES = {

@@ -7,7 +7,7 @@ as demonstrations, and SFT on the base's own best samples (rejection sampling).
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from groupwise.core import (
     Completion,
@@ -22,16 +22,14 @@ from groupwise.core import (
     write_jsonl,
 )
 from groupwise.evaluation import LANGUAGES, Policies, Prediction, RunPolicy, Section, Words
-from groupwise.flow.asking import answer_greedily, ask_policy
 from groupwise.flow.settings import RivalSettings
 from groupwise.flow.stages import Stage
 from groupwise.flow.task import Task, read_splits
-from groupwise.flow.training import keep_trained, open_start
-from groupwise.inference import LocalEngine, Sampling
-from groupwise.models import Policy
 from groupwise.pipeline import StepContext
 from groupwise.rewards import RewardSet
-from groupwise.training import SftRow, SftSettings, Workspace, train_sft
+
+if TYPE_CHECKING:
+    from groupwise.models import Policy
 
 BEST_OF, DEMONSTRATIONS, REJECTION = "best_of", "demonstrations", "rejection"
 SAMPLES_FILE = "samples.json"
@@ -172,7 +170,7 @@ def tell_rivals(settings: RivalSettings, policies: Sequence[RunPolicy]) -> list[
 
 
 def draw(  # noqa: PLR0913 (each is something else that decides what is drawn)
-    policy: Policy,
+    policy: "Policy",
     examples: Sequence[Example],
     rewards: RewardSet,
     config: Any,
@@ -192,6 +190,8 @@ def draw(  # noqa: PLR0913 (each is something else that decides what is drawn)
         purpose: of the draws; another one draws others.
         report_progress: told how many questions are done.
     """
+    from groupwise.inference import LocalEngine, Sampling
+
     grpo = config.grpo
     sampling = Sampling(
         temperature=grpo.temperature,
@@ -212,9 +212,11 @@ def draw(  # noqa: PLR0913 (each is something else that decides what is drawn)
 
 
 def ask_best_of(
-    task: Task[Any], policy: Policy, test: Sequence[Example], context: StepContext, *, num: int
+    task: Task[Any], policy: "Policy", test: Sequence[Example], context: StepContext, *, num: int
 ) -> list[Prediction]:
     """Return the answers that earn most of several samples: ``num`` times the work of one."""
+    from groupwise.flow.asking import ask_policy
+
     config = context.config
     rewards = task.rewards(config, task.judge(config, context.folder))
 
@@ -227,7 +229,7 @@ def ask_best_of(
 
 def ask_with_demonstrations(
     task: Task[Any],
-    policy: Policy,
+    policy: "Policy",
     train: Sequence[Example],
     test: Sequence[Example],
     context: StepContext,
@@ -239,6 +241,8 @@ def ask_with_demonstrations(
     Raises:
         TrainingError: if there are fewer training questions.
     """
+    from groupwise.flow.asking import answer_greedily, ask_policy
+
     config = context.config
     if len(train) < num:
         raise TrainingError("too few training questions", got=len(train), expected=f"{num} or more")
@@ -289,6 +293,9 @@ def run_rejection(task: Task[Any], context: StepContext) -> None:
     Raises:
         TrainingError: if all samples of every question earn the same.
     """
+    from groupwise.flow.training import keep_trained, open_start
+    from groupwise.training import SftRow, SftSettings, Workspace, train_sft
+
     config = context.config
     policy = open_start(task, context)
     train = read_splits(context.output_of(task.data_stage), "train")["train"]

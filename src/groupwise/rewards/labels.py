@@ -39,6 +39,7 @@ MAX_WORDS_LENGTH = 60
 _SPACE = r"[ \t\u00a0\u3000]"
 _HYPHEN = r"[-\u2010\u2011\u2012\u2013\u2212\ufe63\uff0d]"
 _SEPARATOR = rf"(?:{_SPACE}*{_HYPHEN}{_SPACE}*|{_SPACE}+)"
+_ANY_SEPARATOR = re.compile(_SEPARATOR)
 _COLON = r"[:\uff1a]"
 _STOP = r"[.\u3002\uff0e]"
 _END = r"[.\u3002\uff0e!\uff01]"
@@ -316,8 +317,11 @@ def _index(labels: tuple[str, ...]) -> tuple[dict[str, list[int]], frozenset[int
 
 def _simplify(text: str) -> str:
     """Return a text with one form of each letter and separator, whatever a pattern takes for it."""
-    narrow = text.translate(_NARROW)
-    return re.sub(_SEPARATOR, "-", "".join(letter.upper().lower() for letter in narrow))
+    if text.isascii():
+        plain = text.lower()
+    else:
+        plain = "".join(letter.upper().lower() for letter in text.translate(_NARROW))
+    return _ANY_SEPARATOR.sub("-", plain)
 
 
 def _is_inside_word(text: str, position: int) -> bool:

@@ -5,13 +5,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from groupwise.core import read_json, write_json
-from groupwise.flow import Task, answer_greedily, choose_items, read_splits
-from groupwise.models import Quantization, load_policy
+from groupwise.flow import Task, read_splits
 from groupwise.pipeline import StepContext
 from groupwise.rewards import Fluency, find_threshold
 
 if TYPE_CHECKING:
-    from groupwise.models import Policy
+    from groupwise.models import Policy, Quantization
 
 STAGE = "fluency"
 PERCENTILE, NUM_ANSWERS = 5, 128
@@ -20,6 +19,8 @@ _FILE = "threshold.json"
 
 def fix_threshold(task: Task[Any], context: StepContext) -> None:
     """Write what 95 % of the base's own greedy answers to training prompts reach."""
+    from groupwise.flow import answer_greedily, choose_items
+
     config = context.config
     train = read_splits(context.output_of(task.data_stage), "train")["train"]
     base = _open_base(task.find_base(config, context.run), config.model)
@@ -43,10 +44,12 @@ def _open_base(name: str | Path, model: Any) -> "Policy":
 
 @lru_cache(maxsize=1)
 def _load_base(
-    name: str, dtype: str, max_pixels: int | None, quantization: Quantization | None
+    name: str, dtype: str, max_pixels: int | None, quantization: "Quantization | None"
 ) -> "Policy":
     """Load the base once: it reads samples, held-out answers and those of every policy.
 
     It is a copy of its own, so what trains never touches it, whatever ``trainable`` says.
     """
+    from groupwise.models import load_policy
+
     return load_policy(name, dtype=dtype, max_pixels=max_pixels, quantization=quantization)

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, ClassVar
 
 from groupwise.core import Completion, Example, Finding, Message
 from groupwise.data import DropLog, ask_about_row, digest_table, read_examples
-from groupwise.evaluation import Measure, Metric, Prediction, RunPolicy, Section
 from groupwise.flow import (
     ASKED,
     LOOKS,
@@ -19,11 +18,6 @@ from groupwise.flow import (
     Splits,
     Stage,
     Task,
-    ask_best_of,
-    ask_with_demonstrations,
-    insert_rivals,
-    list_rivals,
-    tell_rivals,
 )
 from groupwise.pipeline import StepContext, digest_models
 from groupwise.rewards import Parser, RewardCase, RewardSet, digest_functions, split_function
@@ -45,7 +39,8 @@ from groupwise_recipes.task.rows import (
     read_warmup,
 )
 
-if TYPE_CHECKING:
+if TYPE_CHECKING:  # a dry run waits for none of these
+    from groupwise.evaluation import Measure, Metric, Prediction, RunPolicy, Section
     from groupwise.models import Policy
     from groupwise.training import RowsOfEpoch
 
@@ -98,6 +93,8 @@ class OwnTask(Task[TaskConfig]):
         more: dict[str, tuple[PartName, ...]] = {"baselines": (), "evaluate": ()}
         reads = "rivals"
         if config.rivals is not None:
+            from groupwise.flow import insert_rivals
+
             stages = insert_rivals(config.rivals, stages, LOOKS)
             more["baselines"] = ("rewards",)
             reads = "rivals grpo.temperature grpo.top_p"
@@ -129,15 +126,19 @@ class OwnTask(Task[TaskConfig]):
             )
         return found
 
-    def policies(self, context: StepContext) -> Sequence[RunPolicy]:
+    def policies(self, context: StepContext) -> "Sequence[RunPolicy]":
         """Return the usual policies and the rivals."""
+        from groupwise.flow import list_rivals
+
         usual, settings = super().policies(context), context.config.rivals
         return usual if settings is None else list_rivals(settings, usual, context)
 
     def ask_rivals(
         self, config: TaskConfig, context: StepContext, policy: "Policy", splits: Splits
-    ) -> list[Prediction]:
+    ) -> "list[Prediction]":
         """Return what demonstrations and the best of several samples reach."""
+        from groupwise.flow import ask_best_of, ask_with_demonstrations
+
         settings, (train, test) = config.rivals, (splits["train"], splits["test"])
         found: list[Prediction] = []
         if settings is not None and (num := settings.demonstrations):
@@ -150,12 +151,14 @@ class OwnTask(Task[TaskConfig]):
         self,
         config: TaskConfig,
         context: StepContext,
-        predictions: Sequence[Prediction],
-        metrics: Sequence[Metric],
-    ) -> Sequence[Section]:
+        predictions: "Sequence[Prediction]",
+        metrics: "Sequence[Metric]",
+    ) -> "Sequence[Section]":
         """Return which rivals were not run."""
         if config.rivals is None:
             return ()
+        from groupwise.flow import tell_rivals
+
         return tell_rivals(config.rivals, self.policies(context))
 
     def prepare(self, config: TaskConfig, folder: Path) -> None:
@@ -199,7 +202,7 @@ class OwnTask(Task[TaskConfig]):
         """Return the weights by the names that reports show."""
         return {show_name(name): part.weight for name, part in config.rewards.items()}
 
-    def list_measures(self, config: TaskConfig) -> Sequence[Measure]:
+    def list_measures(self, config: TaskConfig) -> "Sequence[Measure]":
         """Return the user's measures and, where rows have no reference, what the rewards pay."""
         return list_measures(config)
 
@@ -224,7 +227,7 @@ class OwnTask(Task[TaskConfig]):
         context: StepContext,
         train: Sequence[Example],
         test: Sequence[Example],
-    ) -> list[Prediction]:
+    ) -> "list[Prediction]":
         """Return the usual baselines, which know answers by a reference alone."""
         if not config.has_reference:
             return []
