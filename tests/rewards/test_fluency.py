@@ -41,10 +41,10 @@ def test_a_batch_says_what_each_answer_alone_says(base: Policy):
     assert together[4] is None  # an empty answer
 
 
-def test_the_value_is_one_from_the_threshold_on_and_falls_by_a_third_a_nat(base: Policy):
+def test_the_value_is_one_from_the_threshold_on_and_falls_by_a_half_a_nat(base: Policy):
     [mean] = average_log_probs(base, complete(TEXTS[0]))
     assert mean is not None
-    thresholds = (mean - 5, mean, mean + 1.5, mean + 3, mean + 9)
+    thresholds = (mean - 5, mean, mean + 1, mean + 2, mean + 9)
     rewards = [Fluency(base, threshold=one) for one in thresholds]
     values = [reward(ASKED, Completion(TEXTS[0])).value for reward in rewards]
     assert values == pytest.approx([1.0, 1.0, 0.5, 0.0, 0.0], abs=1e-5)

@@ -9,8 +9,8 @@ words that the prompt asks for are likely in any order.
 Range: [0, 1], for a mean log-probability m and a threshold t in nats::
 
     1                     if m >= t
-    1 - (t - m) / 3       if t - 3 < m < t
-    0                     if m <= t - 3
+    1 - (t - m) / 2       if t - 2 < m < t
+    0                     if m <= t - 2
 
 More than the threshold earns nothing: what is most likely is what everybody says.
 """
@@ -24,7 +24,7 @@ from groupwise.rewards.reward import RewardKind
 if TYPE_CHECKING:
     from groupwise.models import Policy
 
-_WIDTH = 3.0
+_WIDTH = 2.0
 _BATCH_SIZE = 32
 
 
