@@ -2,7 +2,9 @@
 
 import sys
 from collections.abc import Callable, Mapping, Sequence
+from itertools import pairwise
 from pathlib import Path
+from statistics import fmean
 from typing import Any, Self
 
 from accelerate import PartialState
@@ -31,6 +33,7 @@ FindStop = Callable[[Sequence[Mapping[str, Any]], int], tuple[str, str] | None]
 """Of rows and the number of all steps: what was seen and what to do, or None."""
 
 _NUM_CHECKPOINTS = 2
+_BARS, _MOST_BARS = "▁▂▃▄▅▆▇█", 24
 
 
 class MetricRows(TrainerCallback):
@@ -259,14 +262,22 @@ class TrainableTable(TrainerCallback):
 class StepProgress(TrainerCallback):
     """A bar with the time left on a terminal; elsewhere a line every 10 seconds and at the end.
 
-    Leaving its ``with`` block closes the bar, also after an error. ``shown`` maps the trainer's
-    names of values to ours.
+    Leaving its ``with`` block closes the bar, also after an error.
+
+    Args:
+        name: of the training.
+        shown: the trainer's names of values by which it knows them, and ours.
+        looks: whose first value is shown beside them, as a curve over the looks.
     """
 
-    def __init__(self, name: str, *, shown: Mapping[str, str]) -> None:
+    def __init__(
+        self, name: str, *, shown: Mapping[str, str], looks: HeldoutRows | None = None
+    ) -> None:
         self.name = name
         self.shown = shown
-        self.values = ""
+        self.looks = looks
+        self.curves: dict[str, list[float]] = {}
+        self.numbers: dict[str, float] = {}
         self.bar: Progress | None = None
         self.line = ProgressLine("steps", self._say)
 
@@ -292,19 +303,33 @@ class StepProgress(TrainerCallback):
             self.bar.start()
 
     def on_log(self, args, state, control, logs=None, **_: Any) -> None:
-        """Remember the values to show."""
+        """Remember the values to show; the reward is a curve."""
         given = logs or {}
         found = {ours: given[n] for n, ours in self.shown.items() if given.get(n) is not None}
-        if found:
-            self.values = "  ".join(f"{name} {float(value):.3g}" for name, value in found.items())
+        if "reward" in found:
+            self._remember("reward", found.pop("reward"))
+        self.numbers |= {name: float(value) for name, value in found.items()}
 
     def on_step_end(self, args, state, control, **_: Any) -> None:
         """Move the bar, or print a line when the last one is old, and at the end."""
+        if self.looks is not None and self.looks.last_step == state.global_step > 0:
+            name, value = next(iter(self.looks.values.items()))
+            self._remember(f"validation {name}", value)
+        values = self._describe()
         if self.bar is not None:
             task = self.bar.task_ids[0]
-            self.bar.update(task, completed=state.global_step, values=self.values)
+            self.bar.update(task, completed=state.global_step, values=values)
         else:
-            self.line(state.global_step, state.max_steps, self.values)
+            self.line(state.global_step, state.max_steps, values)
+
+    def _remember(self, name: str, value: float) -> None:
+        self.curves.setdefault(name, []).append(float(value))
+
+    def _describe(self) -> str:
+        curves = (f"{n} {draw_curve(seen)} {seen[-1]:.3g}" for n, seen in self.curves.items())
+        return "  ".join(
+            (*curves, *(f"{name} {value:.3g}" for name, value in self.numbers.items()))
+        )
 
     def _say(self, line: str) -> None:
         sys.stderr.write(f"  {self.name}: {line}\n")
@@ -319,3 +344,14 @@ class StepProgress(TrainerCallback):
         if self.bar is not None:
             self.bar.stop()
             hush(False)
+
+
+def draw_curve(values: Sequence[float]) -> str:
+    """Return values in [0, 1] as a line of bars, ``▁`` for 0 and ``█`` for 1.
+
+    There are at most 24 bars, each the mean of as many values in a row.
+    """
+    num = min(_MOST_BARS, len(values))
+    cuts = [place * len(values) // num for place in range(num + 1)] if num else []
+    means = [fmean(values[start:end]) for start, end in pairwise(cuts)]
+    return "".join(_BARS[min(7, int(8 * max(0.0, mean)))] for mean in means)

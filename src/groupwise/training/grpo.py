@@ -151,7 +151,7 @@ def train_grpo(  # noqa: PLR0913 (each is given by another part of a run)
     whole = WholeModel(model)
     looks = open_looks(settings, workspace, check_heldout, trackers=trackers)
     with (
-        StepProgress(workspace.folder.name, shown=shown) as progress,
+        StepProgress(workspace.folder.name, shown=shown, looks=looks) as progress,
         _drop_reference(policy),
         name_memory_settings(settings),
     ):
