@@ -7,11 +7,12 @@ STAMP := .venv/.groupwise-setup
 export PYTHONDONTWRITEBYTECODE =
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo demo-loop test test-all fuzz check results docs bench
+.PHONY: help setup demo demo-rivals demo-loop test test-all fuzz check results docs bench
 
 help:
 	@echo "make setup     install everything into .venv"
 	@echo "make demo      train and measure the demo into runs/demo; again to continue it"
+	@echo "make demo-rivals  the demo beside best of 8 and rejection sampling, three seeds: hours"
 	@echo "make demo-loop serve, correct on the page (needs Chromium), learn, promote: runs/demo-loop"
 	@echo "make test      the tests that take seconds each"
 	@echo "make test-all  the slow ones too"
@@ -33,11 +34,18 @@ $(STAMP): pyproject.toml constraints.txt
 	$(BIN)/groupwise models fetch smollm2-135m-instruct || echo "go on without it: model.base also takes folders and hub ids"
 	touch $(STAMP)
 
-# One thread, so that the numbers do not depend on how many cores share the sums.
-demo: export OMP_NUM_THREADS = 1
+# Two threads wherever it runs: the numbers depend on how many share the sums.
+demo: export OMP_NUM_THREADS = 2
 demo: setup
-	$(BIN)/groupwise run on_task --config demo --out runs/demo
+	$(BIN)/groupwise run examples/demo/task.yaml --out runs/demo
 
+demo-rivals: export OMP_NUM_THREADS = 2
+demo-rivals: setup
+	for seed in 0 1 2; do $(BIN)/groupwise run examples/demo/task.yaml --out runs/demo-rivals/$$seed \
+		--set seed=$$seed --set rivals.best_of=8 --set rivals.rejection_sampling=true || exit 1; done
+	$(BIN)/python benchmarks/demo_checker.py runs/demo-rivals/* --json build/demo_checker.json
+
+# One thread, so that the numbers do not depend on how many cores share the sums.
 demo-loop: export OMP_NUM_THREADS = 1
 demo-loop: setup
 	$(BIN)/python examples/demo_loop.py runs/demo-loop
