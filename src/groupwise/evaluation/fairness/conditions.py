@@ -21,7 +21,6 @@ from groupwise.core import (
     write_json,
 )
 from groupwise.evaluation.measures import Measure, choose_headline
-from groupwise.evaluation.metrics import read_metrics
 from groupwise.evaluation.records import parse_open
 
 CONDITIONS_FILE = "evaluate/conditions.json"
@@ -100,12 +99,15 @@ def read_measures(folder: Path) -> tuple[Measure, ...]:
 def read_headline(folder: Path) -> Measure:
     """Return the measure that heads the report of a run; without metrics it is accuracy.
 
+    Of the metrics only the names are read: a recipe of somebody else's may say less of each.
+
     Raises:
         DataError: if the metrics are damaged.
-        EvaluationError: if the metrics or the conditions have another shape.
+        EvaluationError: if the conditions have another shape.
     """
     path = folder / "evaluate" / "metrics.json"
-    names = {one.measure for one in read_metrics(path)} if path.is_file() else set[str]()
+    found: list[dict[str, Any]] = read_json(path, list) if path.is_file() else []
+    names = {str(one.get("name", "")).partition("/")[2] for one in found}
     return choose_headline(names, read_measures(folder))
 
 
