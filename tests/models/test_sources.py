@@ -3,10 +3,12 @@
 import hashlib
 import zipfile
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
-from groupwise.core import ModelError
+from groupwise.core import ModelError, write_json
+from groupwise.flow import place_base
 from groupwise.models import (
     NAMED_MODELS,
     bring_base,
@@ -80,6 +82,19 @@ def test_a_run_keeps_the_source_that_it_began_with(machine: Path):
     assert pin_base(NAME, None) == pin_base(NAME, "abc") == NAMED_MODELS[NAME].hub_id
     with pytest.raises(ModelError, match="are not on this machine any more"):
         pin_base(NAME, "of another machine")
+
+
+def test_a_run_that_goes_on_finds_its_source_by_its_manifest(machine: Path):
+    folder, run = write_converted(NAME), machine / "run"
+    begun = {"config": {"model": {"base": NAME}}, "inputs": {"model.base": digest_base(NAME)}}
+    hub_id = NAMED_MODELS[NAME].hub_id
+    write_snapshot(machine / "hub", hub_id, "{}")
+    config = SimpleNamespace(model=SimpleNamespace(base=NAME))
+    assert place_base(config, run) == hub_id
+    write_json(run / "manifest.json", begun)
+    assert place_base(config, run) == folder
+    write_json(run / "manifest.json", begun | {"config": {"model": {"base": "another"}}})
+    assert place_base(config, run) == hub_id
 
 
 @pytest.fixture
