@@ -264,7 +264,7 @@ class TaskConfig(FlowConfig):
     @property
     def asks_for_fluency(self) -> bool:
         """Whether the base has to read answers."""
-        return "fluency" in self.rewards or FLUENT in self.measures
+        return FLUENT in self.measures or "fluency" in self.rewards
 
     @property
     def has_reference(self) -> bool:

@@ -22,7 +22,7 @@ from groupwise.flow import (
 from groupwise.pipeline import StepContext, digest_models
 from groupwise.rewards import Parser, RewardCase, RewardSet, digest_functions, split_function
 from groupwise.serving import Request
-from groupwise_recipes.task.config import TaskConfig, show_name
+from groupwise_recipes.task.config import FLUENT, TaskConfig, show_name
 from groupwise_recipes.task.fluency import STAGE as FLUENCY
 from groupwise_recipes.task.fluency import fix_threshold, open_fluency
 from groupwise_recipes.task.judging import Judges, digest_prompts, list_judged, open_judges
@@ -98,7 +98,7 @@ class OwnTask(Task[TaskConfig]):
             stages = insert_rivals(config.rivals, stages, LOOKS)
             more["baselines"] = ("rewards",)
             reads = "rivals grpo.temperature grpo.top_p"
-        paid = " rewards" if pays_measurably(config) else ""
+        paid = "" if config.has_reference else " rewards"
         read = f" {FLUENCY}" if config.asks_for_fluency else ""
         found = [
             replace(
@@ -218,7 +218,10 @@ class OwnTask(Task[TaskConfig]):
         answers: Sequence[Completion],
     ) -> Sequence[Mapping[str, float]]:
         """Return the values of the measures."""
-        fluency = open_fluency(self, config, run) if config.asks_for_fluency else None
+        # With a reference rewards are no measures, and stages that measure do not read them.
+        is_measured = FLUENT in config.measures or pays_measurably(config)
+        is_read = is_measured and config.asks_for_fluency
+        fluency = open_fluency(self, config, run) if is_read else None
         return score_answers(config, examples, answers, fluency=fluency)
 
     def predict_baselines(
