@@ -86,7 +86,8 @@ def test_a_run_keeps_the_source_that_it_began_with(machine: Path):
 
 def test_a_run_that_goes_on_finds_its_source_by_its_manifest(machine: Path):
     folder, run = write_converted(NAME), machine / "run"
-    begun = {"config": {"model": {"base": NAME}}, "inputs": {"model.base": digest_base(NAME)}}
+    inputs = {"model.base": digest_base(NAME)}
+    begun = {"recipe": "task", "config": {"model": {"base": NAME}}, "inputs": inputs}
     hub_id = NAMED_MODELS[NAME].hub_id
     write_snapshot(machine / "hub", hub_id, "{}")
     config = SimpleNamespace(model=SimpleNamespace(base=NAME))
