@@ -94,9 +94,9 @@ def test_a_note_of_a_cell_follows_its_value(tmp_path: Path) -> None:
     assert "| GRPO | 25.0 % (&lt;12.5>) |\n| SFT | 7 |\n" in markdown
 
 
-def test_they_stand_between_findings_and_accuracy_each_with_its_own_link(tmp_path: Path) -> None:
+def test_without_tiles_they_stand_behind_accuracy_each_with_its_own_link(tmp_path: Path) -> None:
     html, markdown = render_run(tmp_path, ONE, MANY)
-    order = [html.index(part) for part in ("<h2>Missed", "<h2>按任务", "<h2>Accuracy")]
+    order = [html.index(part) for part in ("<h2>Accuracy", "<h2>Missed", "<h2>按任务")]
     assert order == sorted(order)
     order = [markdown.index(part) for part in ("## Missed", "## 按任务", "## Accuracy")]
     assert order == sorted(order)
@@ -130,7 +130,7 @@ def test_tiles_of_sections_come_before_the_accuracy(full_run: Path, tmp_path: Pa
     html, _ = render_run(run, *sections)
     assert "of the other language" not in html
     tiles = html.partition('<div class="tiles">')[2]
-    found = re.findall(r'<div class="tile card( first)?"><b>([^<]+)</b><span>([^<]+)<', tiles)
+    found = re.findall(r'<div class="tile card( first)?(?: good)?"><b>([^<]+)</b><span>([^<]+)<', tiles)
     assert [row[:2] for row in found[:2]] == [(" first", "1.5 %"), ("", "7")]
     assert unescape(found[0][2]) == "missed <i>"
     assert found[2][2].startswith("Accuracy of GRPO")
