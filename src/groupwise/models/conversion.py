@@ -133,7 +133,7 @@ def _read_tower(path: Path) -> Dinov2Model:
         state = {name.replace(old, new): value for name, value in state.items()}
     tower = Dinov2Model(Dinov2Config(**_TOWER, patch_size=14, image_size=518)).eval()
     # Tokens are masked only where a tower of this kind learns.
-    state["embeddings.mask_token"] = torch.zeros_like(tower.embeddings.mask_token)
+    state["embeddings.mask_token"] = torch.zeros(1, _TOWER["hidden_size"])
     tower.load_state_dict(state)
     return tower
 
