@@ -23,6 +23,7 @@ class Stepped:
     def __init__(self, error, *, fallen=False):
         self.gradient = torch.tensor([3.0, 4.0 + error])
         self.fallen, self.trainer, self.said = fallen, SimpleNamespace(), None
+        self.rollout = {"ref_per_token_logps": torch.zeros(2, 2)}
 
     def step(self, *, seed):
         self.said = self.trainer._generate_single_turn()[0]

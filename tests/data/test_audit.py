@@ -226,7 +226,9 @@ def test_a_budget_that_more_than_one_percent_exceed_is_an_error_unless_allowed()
         )
         assert name_findings(audit) == {"over_budget": (level, 3)}
         [said] = [one.message for one in audit.findings if one.name == "over_budget"]
-        assert said.endswith("They are used whole." if allowed else "or set allow_longer.")
+        assert said.endswith(
+            "They are used whole." if allowed else "or set allow_longer or drop_longer."
+        )
         assert find(audit, "over_budget") == tuple(example.id for example in splits["test"])
     exact = audit_data(
         {"train": splits["train"]},

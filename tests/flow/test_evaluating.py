@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 from small_task import LORA, SmallConfig, SmallTask
 
-from groupwise.core import Example, Message, make_example, read_json
+from groupwise.core import Completion, Example, Message, make_example, read_json
 from groupwise.data import read_examples
 from groupwise.evaluation import Measure, read_metrics
 from groupwise.evaluation.looks import list_looks
@@ -45,7 +45,10 @@ def test_only_commands_that_a_task_can_do_are_told(finished: Path) -> None:
     every = ["predict", "serve", "evaluate", "export-model"]
     assert read_json(finished / "evaluate" / "verbs.json", list) == every
     assert list_verbs(NoRows()) == ["predict", "serve", "export-model"]
-    assert "    groupwise evaluate run ROWS --out" in (finished / "report.md").read_text("utf-8")
+    # The report offers none of them: a policy that learned nothing is not for use.
+    report = (finished / "report.md").read_text("utf-8")
+    assert "GRPO is not offered for use here" in report
+    assert "groupwise evaluate run ROWS" not in report
 
 
 def test_a_field_of_too_many_values_is_no_slice() -> None:
@@ -71,8 +74,10 @@ def test_the_headline_measure_chooses_a_checkpoint_where_more_is_better(
         def measure_heldout(self, config, examples, texts):
             return {"length": 3.0}
 
-    monkeypatch.setattr(asking, "make_ask", lambda *_: lambda examples: ["x" for _ in examples])
+    answers = [Completion("x", token_ids=(1,), finish_reason="stop")]
+    monkeypatch.setattr(asking, "answer_greedily", lambda *_: answers)
     example = make_example([Message("user", ["A?"])], cluster="1", label="yes")
     values = asking.check_heldout(Headed(), None, [example], SmallConfig(**LORA), run=Path())
     assert next(iter(values)) == first
-    assert values == {"accuracy": 0.0, "invalid": 1.0, "length": 3.0, "n": 1}
+    own = {"accuracy": 0.0, "invalid": 1.0, "length": 3.0}
+    assert values == own | {"commonest": 0.0, "majority": 1.0, "n": 1}

@@ -46,6 +46,7 @@ def train(kind, base, examples, folder, looks, *, trainable=LORA, save_every_ste
     """Four steps with a look at each, unless they are told otherwise; return what trained."""
     settings = {
         "learning_rate": 1e-2,
+        "epochs": 1,
         "warmup_share": 0,
         "trainable": trainable,
         "save_every_steps": save_every_steps,

@@ -16,7 +16,7 @@ def train(base, examples, folder, *, targets=None, **settings):
     trained = train_sft(
         policy,
         lambda _: rows,
-        SftSettings(**({"batch_size": 4, "warmup_share": 0.0} | settings)),
+        SftSettings(**({"batch_size": 4, "epochs": 1, "warmup_share": 0.0} | settings)),
         workspace=Workspace(folder, 0),
     )
     return before, trained
@@ -41,7 +41,7 @@ def test_rows_of_metrics_and_what_trains(vision_folder, picture_examples, tmp_pa
     printed = capfd.readouterr()
     assert printed.out == ""
     *table, last = printed.err.splitlines()
-    assert re.fullmatch(r"  \S+: 4 of 4 steps, loss [\d.]+", last)
+    assert re.fullmatch(r"  \S+: 4 of 4 steps, in \d+ s, loss [\d.]+", last)
     for noise in ("loss", "shards", "Loading weights", "Warning", "pin_memory"):
         assert noise not in "\n".join(table).replace("sft", "")
 

@@ -44,7 +44,13 @@ from groupwise.evaluation.label_metrics import (
     count_confusion,
 )
 from groupwise.evaluation.looks import record_look, state_looks
-from groupwise.evaluation.measures import METRIC_VERSIONS, REWARD, Measure, choose_headline
+from groupwise.evaluation.measures import (
+    METRIC_VERSIONS,
+    REWARD,
+    Measure,
+    choose_headline,
+    is_builtin,
+)
 from groupwise.evaluation.methods import MethodDifference, compare_methods
 from groupwise.evaluation.metrics import (
     Metric,
@@ -210,6 +216,7 @@ __all__ = [
     "format_share",
     "format_share_interval",
     "group_by_policy",
+    "is_builtin",
     "list_discordant",
     "list_measures",
     "make_tile",

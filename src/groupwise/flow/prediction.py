@@ -268,7 +268,9 @@ def _check_kept(results: ResultFile, requests: Sequence[Request], model: str) ->
 
 def _make_row(request: Request, answer: Answer, model: str) -> dict[str, Any]:
     failed = (answer.reason or _NO_ANSWER) if answer.text is None else None
-    known = {"id": request.id, "row": dict(request.row), "input": request.digest()}
+    # The name of its file came to the row here, for templates; it is no column of it.
+    row = {name: value for name, value in request.row.items() if name != "_file"}
+    known = {"id": request.id, "row": row, "input": request.digest()}
     return {**known, **asdict(answer), "failed": failed, "model": model}
 
 

@@ -99,7 +99,7 @@ class Round(Task[RoundConfig]):
         reads = {stage.name: stage.reads for stage in usual}
         changes: dict[str, Any] = {
             # What people are asked about later is no part of it: it is only looked at, at the end.
-            "prepare": {"reads": "seed model.base model.max_pixels"},
+            "prepare": {"reads": "seed data.budget model.base model.max_pixels"},
             "sft": {"work": run_warmup, "reads": f"{ASKED} sft"},
             "grpo": {"work": run_grpo_and_average, "reads": f"{reads['grpo']} trained_share"},
             "evaluate": {"reads": f"{reads['evaluate']} trained_share"},

@@ -205,8 +205,7 @@ def train_sft(
             callbacks=[
                 WarmupCheck(),
                 trackers,
-                ProgressFile(workspace.folder),
-                MemoryFile(workspace.folder),
+                *(write(workspace.folder) for write in (ProgressFile, MemoryFile)),
                 MetricRows(
                     workspace.metrics,
                     rename=_rename_metrics,

@@ -29,7 +29,7 @@ def make(pairs, policies):
         folder = policies.find_base(family).name_or_path
         policies.find_processor(family).save_pretrained(folder)
         model = load_policy(folder, quantization="nf4").model
-        settings = TrainableSettings(lora=LoraSettings(rank=4, last_blocks=last_blocks))
+        settings = TrainableSettings(lora=LoraSettings(rank=4, alpha=16, last_blocks=last_blocks))
         torch.manual_seed(1)
         model = prepare_trainable(model, settings)
         for name, parameter in model.named_parameters():

@@ -441,7 +441,8 @@ class FastGRPOTrainer(ShardedTraining, _Base):
         chosen = part.take(rows)
         given = shared[rows, : chosen.ids.shape[1]][chosen.mask.bool()]
         # What the check of a first round computed serves its first update, too.
-        key = (is_reference, self.state.global_step, part.places[rows].tolist())
+        tokens = chosen.prompts.ids.tolist(), chosen.ids.tolist()
+        key = (is_reference, self.state.global_step, part.places[rows].tolist(), tokens)
         if self._plain is None or self._plain[0] != key:
             self._plain = (key, *self._pass_plainly(model, chosen))
         _, plain, ulp = self._plain
