@@ -16,6 +16,11 @@ from tiny_site import TinyRecipe, install_tiny
 
 from groupwise.core import Example, Message, make_example, read_picture
 
+# What tests do, and how long they take, must not depend on the models that somebody has fetched;
+# those with real weights ask for the user's cache by the fixture below.
+os.environ.setdefault("GROUPWISE_USERS_CACHE", os.environ.get("GROUPWISE_CACHE", ""))
+os.environ["GROUPWISE_CACHE"] = str(Path(__file__).parent / "no_models")
+
 # A busy machine is no failure.
 settings.register_profile("patient", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("patient")
@@ -50,6 +55,15 @@ def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
     while monotonic() < ends_at:
         pyfuncitem.obj(**given)
     return True
+
+
+@pytest.fixture
+def users_models(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The models that the user of this machine has fetched."""
+    if os.environ["GROUPWISE_USERS_CACHE"]:
+        monkeypatch.setenv("GROUPWISE_CACHE", os.environ["GROUPWISE_USERS_CACHE"])
+    else:
+        monkeypatch.delenv("GROUPWISE_CACHE")
 
 
 @pytest.fixture

@@ -26,10 +26,10 @@ def test_the_notebook_is_kept_without_outputs():
 
 
 @pytest.mark.slow
-@pytest.mark.skipif(
-    find_place(MODEL) == MODEL, reason=f"`groupwise models fetch {MODEL}` brings the model"
-)
+@pytest.mark.usefixtures("users_models")
 def test_the_notebook_runs_from_top_to_bottom(tmp_path: Path):
+    if find_place(MODEL) == MODEL:
+        pytest.skip(f"`groupwise models fetch {MODEL}` brings the model")
     script = "\n".join(list_code())
     # Fewer steps: that it learns is measured elsewhere.
     assert '"max_steps": 10' in script

@@ -27,7 +27,7 @@ from groupwise.training import (
 )
 from groupwise.training.settings import SpeedSettings
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("users_models")]
 
 
 def load(name: str) -> Policy:
