@@ -5,6 +5,7 @@ import shutil
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from run_folders import POLICIES
@@ -18,9 +19,10 @@ from groupwise.evaluation import (
     write_policies,
     write_predictions,
 )
+from groupwise.evaluation.measures import Measure
 from groupwise.evaluation.page import LANGUAGES
 from groupwise.evaluation.report import build_report, render_html, render_markdown
-from groupwise.evaluation.report.changes import find_changes
+from groupwise.evaluation.report.changes import _is_good, find_changes
 
 HOSTILE = (
     "<script>alert(1)</script> $\\frac{1}{0}$ \x1b[31mred\x1b[0m \u202eleft | `x` \ue000open {0}"
@@ -120,3 +122,20 @@ def test_damaged_prompts_are_an_error_that_names_the_file(full_run: Path, tmp_pa
     write_json(run / "evaluate/prompts.json", {"turns": {"item": 1}})
     with pytest.raises(EvaluationError, match=r"prompts\.json is damaged"):
         build_report(run)
+
+
+@pytest.mark.parametrize(
+    ("values", "is_higher_better", "good"),
+    [
+        ((0.0, 0.0), True, [False, False]),
+        ((1.0, 1.0), True, [True, True]),
+        ((0.2, 0.4), True, [False, True]),
+        ((0.2, 0.4), False, [True, False]),
+        ((0.0, 0.0), False, [True, True]),
+        ((None, 0.4), True, [False, True]),
+    ],
+)
+def test_an_answer_is_good_by_itself_or_beside_the_other(values, is_higher_better, good):
+    measure = Measure("m", "M", "M", is_higher_better=is_higher_better)
+    pair = [SimpleNamespace(scores={} if one is None else {"m": one}) for one in values]
+    assert [_is_good(a, b, measure) for a, b in (pair, pair[::-1])] == good

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from groupwise.evaluation import page
-from groupwise.evaluation.measures import ACCURACY, REWARD
+from groupwise.evaluation.measures import ACCURACY, REWARD, Measure
 from groupwise.evaluation.page import Block, Part, Words, numbers
 from groupwise.evaluation.policies import Policies
 from groupwise.evaluation.predictions import Prediction
@@ -104,18 +104,25 @@ def _list_scored(found: Changes, report: Report, words: Words) -> Iterator[Block
     yield page.Cards(tuple(shown))
 
 
+def _is_good(one: Prediction, other: Prediction, headline: Measure) -> bool:
+    """Return whether an answer has the best value there is, or a better one than the other."""
+    sign = 1 if headline.is_higher_better else -1
+    best = max(0, sign)
+    values = [sign * found.scores.get(headline.name, 1 - best) for found in (one, other)]
+    return values[0] == sign * best or values[0] > values[1]
+
+
 def _show_scored(pair: Pair, report: Report, words: Words) -> page.Card:
-    headline, said = report.files.headline.name, list[str]()
-    pills: list[tuple[str, str]] = []
-    for one in pair:
+    said, pills = list[str](), list[tuple[str, str]]()
+    for one, other in (pair, pair[::-1]):
         policy = words.title_policy(one.policy)
         scores = [
             f"{words.name_measure(measure)} {numbers.format_share(one.scores[measure.name])}"
             for measure in report.files.measures
             if measure.name in one.scores
         ]
-        is_best = one.scores.get(headline) == max(p.scores.get(headline, 0.0) for p in pair)
-        pills.append(("truth" if is_best else "wrong", f"{policy}: {words.join(scores)}"))
+        is_good = _is_good(one, other, report.files.headline)
+        pills.append(("truth" if is_good else "wrong", f"{policy}: {words.join(scores)}"))
         said.append(
             words.label("policy_said", policy=policy, text=page.shorten(one.text, MAX_TEXT))
         )
