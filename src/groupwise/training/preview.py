@@ -22,24 +22,24 @@ def check_base(model: ModelSettings) -> list[str]:
 
     What is not on this machine is brought: of a model of the hub only what describes it.
     """
-    if model.is_tiny:
-        return []
     problems: list[str] = []
-    if find_outline(model.base) is None:
+    known = None
+    if not model.is_tiny:
         try:
-            bring_base(model.base, is_whole=False)
+            if find_outline(model.base) is None:
+                bring_base(model.base, is_whole=False)
         except ModelError as error:
             if model.shape is None:
                 return [f"model.base: {error}"]
-    known = find_outline(model.base)
+        known = find_outline(model.base)
+        if known is None and Path(model.base).is_dir():
+            problems.append(
+                f"model.base: {model.base} holds no whole model; "
+                "where it is an adapter, take what export-model merges"
+            )
     has_experts = known is not None and known.has_experts
     if model.quantization and (problem := explain_no_quantization(has_experts=has_experts)):
         problems.append(f"model.quantization: {model.quantization} {problem}")
-    if known is None and Path(model.base).is_dir():
-        problems.append(
-            f"model.base: {model.base} holds no whole model; "
-            "where it is an adapter, take what export-model merges"
-        )
     return problems
 
 

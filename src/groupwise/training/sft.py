@@ -9,7 +9,7 @@ import time
 from collections.abc import Mapping, Sequence
 from operator import itemgetter
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from groupwise.core import TrainingError, derive_seed, keep_freed_memory, seed_everything
 from groupwise.models import Policy, keep_adapter_dtype, prepare_trainable, silence_libraries
@@ -48,6 +48,9 @@ from groupwise.training.workspace import (
     remove_checkpoints,
     write_budget,
 )
+
+if TYPE_CHECKING:
+    from transformers import TrainerCallback
 
 
 def make_control_settings(sft: SftSettings, grpo: GrpoSettings) -> SftSettings:
@@ -204,14 +207,7 @@ def train_sft(
             data_collator=lambda items: read([item["place"] for item in items]),
             callbacks=[
                 WarmupCheck(),
-                trackers,
-                *(write(workspace.folder) for write in (ProgressFile, MemoryFile)),
-                MetricRows(
-                    workspace.metrics,
-                    rename=_rename_metrics,
-                    num_epochs=settings.epochs,
-                    trackers=trackers,
-                ),
+                *_make_writers(workspace, settings, trackers),
                 *([looks] if looks else []),
                 WholeCheckpoints(),
                 *make_alarm_stop(workspace.metrics, find_stop, at_end=True),
@@ -233,6 +229,16 @@ def train_sft(
         remove_checkpoints(workspace.folder)
     model.eval()
     return policy
+
+
+def _make_writers(
+    workspace: Workspace, settings: SftSettings, trackers: Trackers
+) -> "list[TrainerCallback]":
+    """Return what writes the progress, the memory and the metrics of a training."""
+    rows = MetricRows(
+        workspace.metrics, rename=_rename_metrics, num_epochs=settings.epochs, trackers=trackers
+    )
+    return [trackers, ProgressFile(workspace.folder), MemoryFile(workspace.folder), rows]
 
 
 def lay_out_rows(
