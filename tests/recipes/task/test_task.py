@@ -149,7 +149,7 @@ def test_a_changed_line_of_a_reward_redoes_what_it_pays_and_nothing_before(make:
 def test_a_changed_picture_redoes_what_reads_it(make: Make):
     folder = make("pictures")
     before = read(folder)
-    shutil.copy(folder / "pictures" / "000.png", folder / "pictures" / "001.png")
+    shutil.copy(folder / "pictures" / "000.jpg", folder / "pictures" / "001.jpg")
     assert list_changed(before, read(folder)) == {"prepare"}
 
 
