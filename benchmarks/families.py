@@ -196,7 +196,7 @@ def measure_model(
         model = build()
         for dtype in types:
             model = model.to(dtype)
-        model = add_lora(model, shape, num_layers=num_layers).to(device)
+        model = add_adapter(model, shape, num_layers=num_layers).to(device)
         if types == (torch.float64,):
             compute_in_double(model)
         return Runner(shape, (model, processor), rows, speed=speed, device=device)
@@ -211,6 +211,17 @@ def measure_model(
     return found | {
         "bfloat16": compare_rounding(make(None, half, whole), make(None, half), make(auto, half))
     }
+
+
+def add_adapter(model: Any, shape: Shape, *, num_layers: int) -> Any:
+    """Return the model with the same LoRA each time, all of whose weights have a gradient."""
+    torch.manual_seed(0)
+    model = add_lora(model, shape, num_layers=num_layers)
+    with torch.no_grad():
+        for name, weight in model.named_parameters():
+            if "lora_B" in name:  # with zeros there, what comes before would have none
+                weight.normal_(std=0.02)
+    return model
 
 
 def compute_in_double(model: Any) -> None:

@@ -149,7 +149,7 @@ def preview_run(task: Task[Any], config: Any) -> Preview:
         grpo=config.grpo,
         num_prompts=found.num_prompts,
     )
-    memory, too_large = _preview_memory(config, prompts, answers)
+    memory, too_large = _preview_memory(config, prompts, answers, num_readers=found.num_readers)
     more += memory
     try:
         more += describe_layout(config)
@@ -169,7 +169,7 @@ def preview_run(task: Task[Any], config: Any) -> Preview:
 
 
 def _preview_memory(
-    config: Any, prompts: Lengths, answers: Lengths
+    config: Any, prompts: Lengths, answers: Lengths, *, num_readers: int
 ) -> tuple[list[tuple[str, str]], dict[str, list[str]]]:
     example, compute = prompts.example, config.compute
     pictures = 0 if example is None else _count_pictures(config, example) + len(example.pictures)
@@ -179,6 +179,7 @@ def _preview_memory(
         batch=Batch(prompts.longest, answers.longest, pictures),
         place=find_place(config),
         num_here=compute.processes // compute.nodes,
+        num_readers=num_readers,
     )
 
 

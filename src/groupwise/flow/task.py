@@ -74,6 +74,7 @@ class Estimate:
         facts: names and values for people.
         later: by the name of a stage, clauses about what would stop it.
         needs_base: whether the base must be on this machine.
+        num_readers: copies of the base, beside the policy, that read answers for a reward.
         case: returns what the rewards are audited with; None: it is not known before ``prepare``.
     """
 
@@ -86,6 +87,7 @@ class Estimate:
     facts: Sequence[tuple[str, str]] = ()
     later: Mapping[str, Sequence[str]] = field(default_factory=dict[str, Sequence[str]])
     needs_base: bool = True
+    num_readers: int = 0
     case: Callable[[], RewardCase] | None = None
 
 

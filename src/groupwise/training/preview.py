@@ -82,6 +82,7 @@ def preview_memory(
     batch: Batch,
     place: Place,
     num_here: int = 1,
+    num_readers: int = 0,
 ) -> tuple[list[tuple[str, str]], dict[str, list[str]]]:
     """Return what a dry run says of the memory of each training, and why one cannot fit.
 
@@ -93,6 +94,7 @@ def preview_memory(
         batch: how long its rows are.
         place: where it is trained.
         num_here: how many of its processes share this machine.
+        num_readers: copies of the base that read answers for a reward of GRPO.
 
     Returns:
         Facts, and problems by stage.
@@ -108,7 +110,9 @@ def preview_memory(
     problems: dict[str, list[str]] = {}
     for name, settings in stages.items():
         try:
-            found = estimate_memory(outline, model, settings, batch=batch, place=place)
+            found = estimate_memory(
+                outline, model, settings, batch=batch, place=place, num_readers=num_readers
+            )
         except ValueError as error:
             facts.append((f"memory of {name}", f"? ({error})"))
             continue

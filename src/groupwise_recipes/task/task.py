@@ -280,6 +280,7 @@ class OwnTask(Task[TaskConfig]):
                 *(("warning", finding.message) for finding in loaded.findings),
                 ("rows", f"{num_used:,} of {loaded.num_rows:,} used{dropped}"),
             ],
+            num_readers=int("fluency" in config.rewards),
             # Pictures that rows hold themselves are files only where a run has prepared them.
             case=partial(_make_case, config, train, taught) if are_left else None,
         )

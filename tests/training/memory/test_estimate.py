@@ -29,11 +29,13 @@ TEXT = {
 }
 
 
-def estimate(settings, outline=None, place=CPU, batch=None, **model):
+def estimate(settings, outline=None, place=CPU, batch=None, num_readers=0, **model):
     outline = outline or Outline(TEXT)
     batch = batch or Batch(prompt=100, answer=10)
     model = ModelSettings(base="some/base", max_pixels=784, **model)
-    return estimate_memory(outline, model, settings, batch=batch, place=place)
+    return estimate_memory(
+        outline, model, settings, batch=batch, place=place, num_readers=num_readers
+    )
 
 
 def teach(**changes):
@@ -111,6 +113,12 @@ def test_a_reference_is_another_model_only_in_full_training():
     for trainable, factor in ((FULL, 2), (TrainableSettings(), 1)):
         plain, kl = (estimate(sample(trainable=trainable, beta=beta)) for beta in (0.0, 0.1))
         assert kl.weights == factor * plain.weights
+
+
+def test_a_base_that_reads_answers_for_a_reward_is_held_beside_the_policy():
+    frozen = estimate(teach()).weights - estimate(teach()).gradients
+    assert estimate(sample(), num_readers=1).weights == estimate(sample()).weights + frozen
+    assert estimate(teach(), num_readers=1) == estimate(teach())
 
 
 def test_several_processes_hold_copies_or_parts():

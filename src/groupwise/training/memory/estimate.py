@@ -55,7 +55,8 @@ class MemoryEstimate:
 
     Attributes:
         libraries: that are in the same memory; 0 on a GPU, whose context is not counted.
-        weights: of the policy with its adapter, and of a reference that is another model.
+        weights: of the policy with its adapter, of a reference that is another model, and of copies
+            of the base that read answers.
         gradients: of what trains.
         optimizer: the states of AdamW.
         activations: of a pass forward and back, with the logits of its answers.
@@ -82,7 +83,13 @@ class MemoryEstimate:
 
 
 def estimate_memory(
-    outline: Outline, model: ModelSettings, settings: TrainerSettings, *, batch: Batch, place: Place
+    outline: Outline,
+    model: ModelSettings,
+    settings: TrainerSettings,
+    *,
+    batch: Batch,
+    place: Place,
+    num_readers: int = 0,
 ) -> MemoryEstimate:
     """Estimate what one process takes when all rows of a step are as long as the longest.
 
@@ -92,6 +99,7 @@ def estimate_memory(
         settings: of SFT or GRPO.
         batch: how long its rows are.
         place: where it is trained.
+        num_readers: copies of the base that read answers for a reward of GRPO.
 
     Raises:
         ValueError: if no training of this kind was held against an estimate.
@@ -110,7 +118,7 @@ def estimate_memory(
     else:
         trained = trainable.prompt.num_tokens * sizes.hidden
     bits = _NF4 if model.quantization else size
-    weights = sizes.num_in_blocks * (bits - size) + sizes.num_parameters * size
+    base = weights = sizes.num_in_blocks * (bits - size) + sizes.num_parameters * size
     if not is_full:
         weights += trained * _FLOAT
     elif isinstance(settings, GrpoSettings) and settings.beta > 0:
@@ -125,6 +133,8 @@ def estimate_memory(
         weights += gathered * size
     elif num > 1:
         gradients *= 2  # DDP sends a copy of them
+    if isinstance(settings, GrpoSettings):
+        weights += num_readers * base
     activations, sampling = _count_passes(sizes, settings, batch, place, size=size)
     if is_full:  # the greatest gradient is computed beside those that are there
         activations += sizes.num_words * sizes.hidden * _FLOAT
