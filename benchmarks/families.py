@@ -30,8 +30,10 @@ from dataclasses import asdict
 from pathlib import Path
 from types import MethodType
 from typing import Any
+from unittest.mock import patch
 
 import torch
+import trl.trainer.utils
 from grpo_models import Shape, Sizes, add_lora, make_rows
 from grpo_runner import Runner
 from grpo_step import CPU, NUM_WARM_UP, compare_first_step
@@ -205,7 +207,8 @@ def measure_model(
     found: dict[str, Any] = time_in_turn(make(None), make(on), num_steps=num_steps)
     if has_double:
         double = torch.float64
-        found["float64"] = time_in_turn(make(None, double), make(on, double), num_steps=0)
+        with patch.object(trl.trainer.utils, "_ChunkedLogProbFunction", ExactHead):
+            found["float64"] = time_in_turn(make(None, double), make(on, double), num_steps=0)
     half, whole = torch.bfloat16, torch.float32
     auto = SpeedSettings(shared_prefix="auto")  # what is too far off is to be seen, not to stop
     return found | {
@@ -222,6 +225,24 @@ def add_adapter(model: Any, shape: Shape, *, num_layers: int) -> Any:
             if "lora_B" in name:  # with zeros there, what comes before would have none
                 weight.normal_(std=0.02)
     return model
+
+
+class ExactHead:
+    """Log-probabilities in the type of the weights: TRL's head computes them in float32 always."""
+
+    @staticmethod
+    def apply(
+        hidden: torch.Tensor,
+        weight: torch.Tensor,
+        bias: torch.Tensor | None,
+        labels: torch.Tensor,
+        temperature: float,
+        *others: Any,
+    ) -> tuple[torch.Tensor, torch.Tensor, None, None, None]:
+        """Return the log-probabilities and entropies of tokens, as TRL's head does."""
+        said = torch.nn.functional.linear(hidden, weight, bias).div(temperature).log_softmax(-1)
+        entropies = -(said.exp() * said).sum(-1)
+        return said.gather(-1, labels[:, None])[:, 0], entropies, None, None, None
 
 
 def compute_in_double(model: Any) -> None:
