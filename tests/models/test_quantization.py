@@ -36,6 +36,7 @@ def read_logits(policy, example):
 def trained(text_folder, tmp_path):
     """The folder of an adapter on 4 bits that changes what they say."""
     policy = load_policy(text_folder, quantization="nf4")
+    torch.manual_seed(0)
     policy.model = prepare_trainable(policy.model, LORA)
     noise = torch.Generator().manual_seed(1)
     with torch.no_grad():
@@ -103,9 +104,11 @@ def test_merged_weights_say_what_the_bits_and_the_adapter_say(trained, tmp_path,
     exported = export_policy(trained, tmp_path / "out")
     merged = load_policy(exported.merged)
     expected = read_logits(load_policy(exported.adapter), text_examples[0])
-    # How much a product in 4 bits is rounded differs between processors.
-    assert (read_logits(merged, text_examples[0]) - expected).abs().max() < 2 * exported.noise
-    assert 0 < exported.max_difference < 2 * exported.noise < 1e-3
+    # A token here and there amplifies rounding; other bits are more than 1e-2 off, as seen above.
+    difference = (read_logits(merged, text_examples[0]) - expected).abs()
+    assert difference.mean() < 2e-5
+    assert difference.max() < 1e-3
+    assert 0 < exported.max_difference < 1e-3
     assert {p.dtype for p in merged.model.parameters()} == {torch.float32}
     assert exported.quantization == "nf4"
     assert exported.list_commands() == [f"vllm serve {exported.merged}"]
