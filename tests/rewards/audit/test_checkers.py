@@ -9,6 +9,7 @@ import pytest
 
 from groupwise.core import Message, RewardError, Score, make_example
 from groupwise.rewards import (
+    Fluency,
     FunctionReward,
     RewardCase,
     RewardSet,
@@ -104,6 +105,23 @@ def test_what_earns_the_most_without_the_task_is_refused(check, names):
 )  # fmt: skip
 def test_what_may_be_the_task_is_a_warning(check, name):
     assert list_levels(make_case(check)).get(f"reward/{name}") == "warning"
+
+
+def test_what_a_part_without_a_value_may_yet_refuse_is_information():
+    def check(example, completion):
+        return Score(float(example.fields["topic"] in completion.text.lower()))
+
+    def judge(**parts):
+        return list_levels(replace(make_case(lambda *_: 0.0), rewards=RewardSet(parts)))
+
+    alone = judge(checks=(check, 1.0))
+    beside = judge(checks=(check, 0.5), fluency=(Fluency(), 0.5))
+    listed = {name for name, level in alone.items() if level == "warning"}
+    assert listed
+    assert {beside[name] for name in listed} == {"info"}
+    assert {n for n, level in alone.items() if level == "error"} <= {
+        n for n, level in beside.items() if level == "error"
+    }
 
 
 def test_partial_credit_for_nothing_is_no_refusal():

@@ -3,7 +3,8 @@
 What is no answer to anything may earn something, but not the most that there is, or a policy ends
 there. Most rewards are graded, and every checker can be met without sense; so a run is refused only
 where what cannot be an answer (nothing, the prompt, garbage) earns the most on most rows. All else
-is a warning with the answer that earned it. With the base's own answers it is known how much good
+is a warning with the answer that earned it, and information where a part of the reward, such as
+fluency, cannot be counted before the run. With the base's own answers it is known how much good
 ones earn, and what of them pays.
 """
 
@@ -16,7 +17,14 @@ from groupwise.core import Example
 from groupwise.rewards.audit import lazy_texts, texts
 from groupwise.rewards.audit.case import SAMPLE_SIZE, RewardCase
 from groupwise.rewards.audit.lazy_texts import Row, fill, read_row
-from groupwise.rewards.audit.rows import AuditRow, Evidence, Rule, ScoreTable, point_at
+from groupwise.rewards.audit.rows import (
+    AuditRow,
+    Evidence,
+    Outcome,
+    Rule,
+    ScoreTable,
+    point_at,
+)
 
 Refused = Literal["any", "most", "never"]
 """What is an error: that one text of a kind earns the most on most rows, that most texts of the
@@ -262,9 +270,22 @@ def _judge(
         failures = [_point(*firsts[key], table, _say_level(level)) for key in firsts]
     elif probe.refused == "any":
         failures = _find_half(tried, rows, level, table)
-    rule = replace(probe.rule, level="error" if is_error else "warning")
+    rule = _name_uncounted(probe.rule, [table.look_up(row.example, text) for _, row, text in full])
+    rule = replace(rule, level="error") if is_error else rule
     outcomes = [table.look_up(row.example, text) for _, row, text in tried]
     return rule.make_row(outcomes, failures, num_tried=len(rows) if tried else 0)
+
+
+def _name_uncounted(rule: Rule, outcomes: Sequence[Outcome]) -> Rule:
+    """Return the rule as information where parts of the reward have no value for what earned most.
+
+    What reads answers with a model has none before a run; in training it counts.
+    """
+    parts = {name for one in outcomes for name, value in one.breakdown.items() if value is None}
+    if not parts:
+        return rule
+    told = f"{rule.must}, not counting {', '.join(sorted(parts))}"
+    return Rule(rule.name, "info", rule.title, told)
 
 
 def _find_half(

@@ -133,8 +133,7 @@ def estimate_memory(
         weights += gathered * size
     elif num > 1:
         gradients *= 2  # DDP sends a copy of them
-    if isinstance(settings, GrpoSettings):
-        weights += num_readers * base
+    weights += base * (num_readers if isinstance(settings, GrpoSettings) else 0)
     activations, sampling = _count_passes(sizes, settings, batch, place, size=size)
     if is_full:  # the greatest gradient is computed beside those that are there
         activations += sizes.num_words * sizes.hidden * _FLOAT
