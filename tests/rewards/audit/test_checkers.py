@@ -118,10 +118,35 @@ def test_what_a_part_without_a_value_may_yet_refuse_is_information():
     beside = judge(checks=(check, 0.5), fluency=(Fluency(), 0.5))
     listed = {name for name, level in alone.items() if level == "warning"}
     assert listed
-    assert {beside[name] for name in listed} == {"info"}
+    # Of what reads like language nobody knows whether a model would refuse it.
+    assert beside["reward/pays-talk-of-the-task"] == "warning"
+    assert {beside[name] for name in listed - {"reward/pays-talk-of-the-task"}} == {"info"}
     assert {n for n, level in alone.items() if level == "error"} <= {
         n for n, level in beside.items() if level == "error"
     }
+
+
+@pytest.mark.parametrize(
+    ("ask", "said"),
+    [
+        ('One sentence about {topic}, with the words "{a}" and "{b}".', "uses the words"),
+        ("写一句关于{topic}的话，用上“{a}”和“{b}”。", "这句话用"),
+    ],
+)
+def test_a_sentence_about_the_task_is_tried(ask, said):
+    rows = [{**row, "a": "red", "b": "iron"} for row in ROWS]
+
+    def has_all(text, row):
+        return float(all(row[name] in text for name in ("topic", "a", "b")) and text[-1:] in ".。")
+
+    def has_all_and_no_more(text, row):
+        return has_all(text, row) * float(not re.search("words|with|这句话|答案", text))
+
+    name = "reward/pays-talk-of-the-task"
+    found = {f.name: f for f in audit_rewards(make_case(has_all, ask, rows)).findings}
+    assert found[name].level == "warning"
+    assert said in found[name].where[0]
+    assert name not in list_levels(make_case(has_all_and_no_more, ask, rows))
 
 
 def test_partial_credit_for_nothing_is_no_refusal():

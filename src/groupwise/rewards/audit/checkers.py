@@ -40,12 +40,16 @@ _CLOSE = 0.5
 
 @dataclass(frozen=True, slots=True)
 class Probe:
-    """A kind of text; those that ``write`` returns stand in the same order for every row."""
+    """A kind of text; those that ``write`` returns stand in the same order for every row.
+
+    ``is_language`` tells that what reads answers with a model may well like the texts.
+    """
 
     name: str
     title: str
     write: Callable[[Row], Iterable[str]]
     refused: Refused
+    is_language: bool = False
 
     @property
     def rule(self) -> Rule:
@@ -76,6 +80,13 @@ PROBES = (
     Probe("pays-truism", "what is always true", lambda _: lazy_texts.TRUISMS, "most"),
     Probe("pays-tampering", "code that ends or deceives", lambda _: lazy_texts.TAMPERING, "most"),
     Probe("pays-stuffing", "the words of the row, listed", lazy_texts.write_stuffing, "never"),
+    Probe(
+        "pays-talk-of-the-task",
+        "a sentence about the task, with what it names",
+        lazy_texts.write_talk,
+        "never",
+        is_language=True,
+    ),
     Probe(
         "pays-fitted-form",
         "as many words, lines or signs as asked, without sense",
@@ -270,7 +281,9 @@ def _judge(
         failures = [_point(*firsts[key], table, _say_level(level)) for key in firsts]
     elif probe.refused == "any":
         failures = _find_half(tried, rows, level, table)
-    rule = _name_uncounted(probe.rule, [table.look_up(row.example, text) for _, row, text in full])
+    rule = probe.rule
+    if not probe.is_language:
+        rule = _name_uncounted(rule, [table.look_up(row.example, text) for _, row, text in full])
     rule = replace(rule, level="error") if is_error else rule
     outcomes = [table.look_up(row.example, text) for _, row, text in tried]
     return rule.make_row(outcomes, failures, num_tried=len(rows) if tried else 0)

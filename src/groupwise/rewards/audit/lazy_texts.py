@@ -230,6 +230,27 @@ def _frame(words: Sequence[str]) -> Iterator[str]:
     yield json.dumps(list(words), ensure_ascii=False)
 
 
+def write_talk(row: Row) -> Iterator[str]:
+    """Sentences about the task in place of an answer: fluent, with all that it asks to be named.
+
+    A policy found the first one: it passed every check of a reward for sentences, and a base model
+    found it fluent.
+    """
+    asked = [text for text in row.values if text in row.prompt]
+    quoted = list(islice(_QUOTED.findall(row.prompt), _MAX_VALUES)) or asked
+    about = [text for text in asked if text not in quoted] or asked
+    if not quoted or not about:
+        return
+    if row.language == "en":
+        named = " and ".join(f'"{text}"' for text in quoted)
+        yield f"The sentence uses the words {named} to describe {about[0]}."
+        yield f"The answer is about {' and '.join(about)}, with {named} in it."
+    else:
+        named = "和".join(f"“{text}”" for text in quoted)
+        yield f"这句话用{named}来描述{about[0]}。"
+        yield f"答案说的是{'和'.join(about)}，其中有{named}。"
+
+
 def write_fitted(row: Row) -> Iterator[str]:
     """As many words, signs, lines or items as the row has a number for, and no more sense."""
     prose = PROSE[row.language].split() if row.language == "en" else list(PROSE["zh"])

@@ -20,6 +20,8 @@ def list_checks(example, completion):
         "has the second word": asked["second"] in words,
         "is short": 4 <= len(words) <= MAX_WORDS,
         "is one sentence": re.fullmatch(r"[^.!?\n]+[.!?]", text) is not None,
+        # A policy wrote `The sentence uses the words "red" and "iron" to describe a tower.`
+        "speaks of the topic": not re.search(r'["“”]|sentence|\bwords?\b', text.lower()),
     }
 
 
