@@ -6,12 +6,19 @@ python benchmarks/demo_checker.py runs/demo-rivals/* --json benchmarks/results/d
 
 import argparse
 import json
+import sys
 from dataclasses import asdict
+from importlib import import_module
 from pathlib import Path
+from statistics import fmean
+from types import SimpleNamespace
 from typing import Any
 
 from groupwise.evaluation import compare_methods, read_metrics, read_predictions
 from groupwise.evaluation.scoring import read_items
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "examples" / "demo"))
+rewards: Any = import_module("rewards")
 
 POLICIES = ("prompt", "best_of", "rejection", "grpo")
 MEASURES = ("good", "passes", "fluent", "new_words", "reward")
@@ -31,6 +38,7 @@ def describe(run: Path) -> dict[str, Any]:
         "seed": manifest["seed"],
         "threshold": read(run / "fluency" / "threshold.json"),
         "num_samples": read(run / "grpo" / "budget.json")["num_samples"],
+        "good_by_present_checks": check_again(run),
         "selection": read(run / "grpo" / "selection.json"),
         "minutes": {name: round(seconds / 60, 1) for name, seconds in sorted(steps.items())},
         "metrics": {
@@ -40,6 +48,16 @@ def describe(run: Path) -> dict[str, Any]:
             if (one := metrics.get(name := f"{policy}/{measure}"))
         },
     }
+
+
+def check_again(run: Path) -> dict[str, float]:
+    """Return the share of each policy's answers that are fluent and pass the checks of today."""
+    found: dict[str, list[bool]] = {}
+    for one in read_predictions(run / "evaluate" / "predictions.jsonl"):
+        asked, said = SimpleNamespace(fields=one.fields), SimpleNamespace(text=one.text)
+        is_good = one.scores["fluent"] == 1.0 and rewards.passes(asked, said)
+        found.setdefault(one.policy, []).append(is_good)
+    return {name: fmean(values) for name, values in found.items()}
 
 
 def main() -> None:
