@@ -91,7 +91,6 @@ def write_task(folder: Path, base: str) -> Path:
         {
             "question": f"What is the opposite of {one}?",
             "answer": other,
-            "worked": f"The opposite is {other}.",
         }
         for one, other in pairs
     ]
@@ -102,7 +101,7 @@ def write_task(folder: Path, base: str) -> Path:
         "model": {"base": base},
         "data": {
             "files": "taught.jsonl",
-            "columns": {"prompt": "question", "answer": "answer", "target": "worked"},
+            "columns": {"prompt": "question", "answer": "answer"},
         },
         "answer": {"kind": "text"},
         "rewards": {"correct": 1.0},

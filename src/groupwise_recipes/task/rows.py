@@ -87,6 +87,12 @@ def read_findings(folder: Path) -> list[Finding]:
     return [Finding(**{**finding, "where": tuple(finding["where"])}) for finding in found]
 
 
+NOTHING_TAUGHT = (
+    "sft: no row for training has a target that gives its answer; give such targets, "
+    "or set sft to null"
+)
+
+
 def read_targets(folder: Path) -> dict[str, str]:
     """Return the targets that are taught, by the ids of their rows."""
     return {row["id"]: row["target"] for row in read_jsonl(folder / _WARMUP)}
@@ -102,7 +108,7 @@ def read_warmup(folder: Path) -> RowsOfEpoch:
     examples = read_examples(folder / "train.jsonl")
     rows = [SftRow(e, targets[e.id]) for e in examples if e.id in targets]
     if not rows:
-        raise DataError("no row for training has a target", fix="leave sft out, or give targets")
+        raise DataError(NOTHING_TAUGHT)
     return lambda _: rows
 
 

@@ -29,6 +29,7 @@ from groupwise_recipes.task.judging import Judges, digest_prompts, list_judged, 
 from groupwise_recipes.task.measuring import list_measures, pays_measurably, score_answers
 from groupwise_recipes.task.rewards import make_case, make_rewards
 from groupwise_recipes.task.rows import (
+    NOTHING_TAUGHT,
     check_targets,
     list_targets,
     load_rows,
@@ -263,7 +264,8 @@ class OwnTask(Task[TaskConfig]):
             loaded = load_rows(config, Path(folder))
         train = loaded.splits["train"]
         are_left = all(picture.path.is_file() for e in train[:1] for picture in e.pictures)
-        write, taught = config.answer.write, list_targets(config, loaded)
+        write, given = config.answer.write, list_targets(config, loaded)
+        taught, wrong = check_targets(train, given, config.answer)
         dropped = "".join(f"; {num:,} x {why}" for why, num in loaded.drops.counts.items())
         num_used = sum(map(len, loaded.splits.values()))
         return Estimate(
@@ -277,12 +279,13 @@ class OwnTask(Task[TaskConfig]):
             ],
             sources=loaded.sources,
             facts=[
-                *(("warning", finding.message) for finding in loaded.findings),
+                *(("warning", finding.message) for finding in (*loaded.findings, *wrong)),
                 ("rows", f"{num_used:,} of {loaded.num_rows:,} used{dropped}"),
             ],
+            later={} if taught or config.sft is None else {"sft": [NOTHING_TAUGHT]},
             num_readers=int("fluency" in config.rewards),
             # Pictures that rows hold themselves are files only where a run has prepared them.
-            case=partial(_make_case, config, train, taught) if are_left else None,
+            case=partial(make_case, config, train, taught) if are_left else None,
         )
 
 
@@ -290,12 +293,6 @@ def _digest_files(section: str, names: Iterable[str]) -> dict[str, str]:
     """Return the digests of functions' files by the path of the setting that names them."""
     files = {name: split_function(name)[0] for name in names if ":" in name}
     return {f"{section}.{name}": digest_functions(file) for name, file in files.items()}
-
-
-def _make_case(
-    config: TaskConfig, train: Sequence[Example], taught: Mapping[str, str]
-) -> RewardCase:
-    return make_case(config, train, check_targets(train, taught, config.answer)[0])
 
 
 TASK = OwnTask()

@@ -230,6 +230,13 @@ def test_a_warmup_without_any_target_is_refused(tmp_path: Path):
         read_warmup(tmp_path / "prepared")
 
 
+def test_a_dry_run_says_that_no_target_gives_its_answer(tmp_path: Path):
+    config = prepare(tmp_path, [{**row, "示范": "?"} for row in ask_many(60)])
+    [problem] = recipe.preview(config).later["sft"]
+    assert "no row for training has a target that gives its answer" in problem
+    assert not recipe.preview(config.model_copy(update={"sft": None})).later.get("sft")
+
+
 @pytest.fixture
 def server() -> Iterator[FaultyServer]:
     """A judge that finds every answer right."""
