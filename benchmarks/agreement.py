@@ -107,7 +107,7 @@ def write_task(folder: Path, base: str) -> Path:
         "rewards": {"correct": 1.0},
         "sft": {"epochs": 1, "batch_size": 4},
         "grpo": {
-            "max_steps": 1,
+            "max_steps": 2,
             "prompts_per_step": 1,
             "group_size": 4,
             "max_new_tokens": MAX_NEW_TOKENS,
