@@ -239,6 +239,7 @@ def test_faults_of_the_rewards_that_were_accepted_come_first(make_run: Run) -> N
     }
     findings = [
         {"level": "warning", "name": "reward/length-is-free", "message": "Long.", "count": 1},
+        {"level": "info", "name": "reward/pays-stuffing", "message": "Listed.", "count": 1},
         {**fault, "accepted": True, "where": ["'' earns 1 on ab", "'' earns 1 on cd"]},
     ]
     write_json(run / "audit_rewards/audit.json", {"findings": findings})

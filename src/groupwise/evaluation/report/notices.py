@@ -68,6 +68,8 @@ def _note_reward_audit(audit: Mapping[str, Any] | None) -> Iterator[Statement]:
     """Faults of the rewards that a run was told to go on with are errors, not footnotes."""
     rows: list[Mapping[str, Any]] = list((audit or {}).get("findings", ()))
     for row in rows:
+        if row.get("level") == "info" and not row.get("accepted"):
+            continue
         name, where = row.get("name", ""), list(row.get("where", ()))
         example = Statement("run.example", {"place": where[0]}) if where else None
         kind = "run.accepted_reward" if row.get("accepted") else "run.reward"
