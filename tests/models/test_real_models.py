@@ -62,7 +62,7 @@ def test_a_text_model_answers_sensibly_and_learns_in_a_step(tmp_path: Path):
         learning_rate=1e-3,
         warmup_share=0.0,
         log_every_steps=1,
-        trainable=TrainableSettings(method="lora", lora=LoraSettings(r=8)),
+        trainable=TrainableSettings(method="lora", lora=LoraSettings(rank=8)),
     )
     work = Workspace(tmp_path / "sft", 0)
     rows = [SftRow(asked, "It is Lyon.")] * 2
@@ -92,7 +92,7 @@ def test_a_model_with_pictures_sees_them_learns_and_is_exported(
     trainable = TrainableSettings(method="full", freeze_aligner=False)
     settings = SftSettings(
         batch_size=2,
-        epochs=12,
+        epochs=40,
         learning_rate=1e-3,
         warmup_share=0.0,
         trainable=trainable,
