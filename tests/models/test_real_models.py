@@ -99,12 +99,16 @@ def test_a_model_with_pictures_sees_them_learns_and_is_exported(
     )
     taught = train_sft(policy, lambda _: rows, settings, workspace=Workspace(tmp_path / "sft", 0))
     assert [answer(taught, one, 4) for one in examples] == ["red", "blue"]
+    # An adapter is kept without its base, which has to be in a folder of its own.
+    taught.save(tmp_path / "taught")
+    taught = load_policy(tmp_path / "taught")
     grpo = GrpoSettings(
         prompts_per_step=2,
         group_size=2,
         max_new_tokens=4,
         learning_rate=1e-5,
         max_steps=1,
+        warmup_share=0.0,
         log_every_steps=1,
         speed=SpeedSettings(shared_prefix="on"),
         trainable=TrainableSettings(method="lora"),
