@@ -21,7 +21,8 @@ def list_checks(example, completion):
         "is short": 4 <= len(words) <= MAX_WORDS,
         "is one sentence": re.fullmatch(r"[^.!?\n]+[.!?]", text) is not None,
         # A policy wrote `The sentence uses the words "red" and "iron" to describe a tower.`
-        "speaks of the topic": not re.search(r'["“”]|sentence|\bwords?\b', text.lower()),
+        "speaks of the topic": bool(words)
+        and not re.search(r'["“”]|sentence|\bwords?\b', text.lower()),
     }
 
 

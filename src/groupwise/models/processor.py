@@ -24,6 +24,7 @@ from transformers import (
 from transformers.processing_utils import ProcessorMixin
 
 from groupwise.core import ModelError
+from groupwise.models.hub import find_snapshot
 from groupwise.models.identity import find_revision
 
 PICTURE_FIELDS = ("pixel_values", "image_grid_thw", "pixel_attention_mask", "image_sizes")
@@ -110,6 +111,11 @@ def load_processor(
             processor of pictures.
     """
     revision = find_revision(name_or_path)
+    if not Path(name_or_path).is_dir():
+        # By its id Transformers asks the hub for further templates, though all is in the cache.
+        snapshot = find_snapshot(str(name_or_path))
+        if snapshot is not None and (snapshot / "tokenizer_config.json").is_file():
+            name_or_path = snapshot
     if not has_vision:
         return _load_tokenizer(name_or_path, revision)
     load = _load_picture_processor if model_type in _QWEN_VL else _load_own_processor

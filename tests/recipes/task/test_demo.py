@@ -32,10 +32,12 @@ def test_topics_and_words_of_each_split_occur_in_no_other():
     ("text", "share"),
     [
         ("The river never brings us together.", 1.0),
-        ("The river never brings us together", 0.8),
-        ("The river brings us together.", 0.8),
-        ("The river never rests. It brings us together.", 0.8),
-        (f"The river never{' really' * 12} brings us together.", 0.8),
+        ("The river never brings us together", 5 / 6),
+        ("The river brings us together.", 5 / 6),
+        ("The river never rests. It brings us together.", 5 / 6),
+        (f"The river never{' really' * 12} brings us together.", 5 / 6),
+        ('The sentence uses "never" and "together" to describe the river.', 5 / 6),
+        ("The words never and together describe the river.", 5 / 6),
         ("", 0.0),
     ],
 )
