@@ -65,6 +65,7 @@ def make_case(
         parser=config.answer,
         write_answer=write_answer,
         max_new_tokens=config.grpo.max_new_tokens,
+        uncounted=["fluency"] if "fluency" in config.rewards else [],
     )
 
 

@@ -111,11 +111,14 @@ def test_what_a_part_without_a_value_may_yet_refuse_is_information():
     def check(example, completion):
         return Score(float(example.fields["topic"] in completion.text.lower()))
 
-    def judge(**parts):
-        return list_levels(replace(make_case(lambda *_: 0.0), rewards=RewardSet(parts)))
+    def judge(*uncounted, **parts):
+        case = make_case(lambda *_: 0.0, uncounted=uncounted)
+        return list_levels(replace(case, rewards=RewardSet(parts)))
 
     alone = judge(checks=(check, 1.0))
-    beside = judge(checks=(check, 0.5), fluency=(Fluency(), 0.5))
+    beside = judge("fluency", checks=(check, 0.5), fluency=(Fluency(), 0.5))
+    # A part that applies to nothing, and of which nobody says that it will, refuses nothing.
+    assert judge(checks=(check, 0.5), fluency=(Fluency(), 0.5)) == alone
     listed = {name for name, level in alone.items() if level == "warning"}
     assert listed
     # Of what reads like language nobody knows whether a model would refuse it.

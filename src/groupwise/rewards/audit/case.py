@@ -53,6 +53,8 @@ class RewardCase:
             looked through.
         samples: answers of the base by the id of an example, where some were drawn.
         max_new_tokens: that a policy can say at most; None: not known.
+        uncounted: parts of the rewards that have a value in training and none before a run, such as
+            one of a model that is loaded then.
     """
 
     rewards: Scorer
@@ -62,6 +64,7 @@ class RewardCase:
     seat: JudgeSeat | None = None
     samples: Mapping[str, Sequence[str]] = field(default_factory=dict[str, Sequence[str]])
     max_new_tokens: int | None = None
+    uncounted: Sequence[str] = ()
 
     @property
     def has_references(self) -> bool:

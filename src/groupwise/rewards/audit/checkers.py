@@ -17,14 +17,7 @@ from groupwise.core import Example
 from groupwise.rewards.audit import lazy_texts, texts
 from groupwise.rewards.audit.case import SAMPLE_SIZE, RewardCase
 from groupwise.rewards.audit.lazy_texts import Row, fill, read_row
-from groupwise.rewards.audit.rows import (
-    AuditRow,
-    Evidence,
-    Outcome,
-    Rule,
-    ScoreTable,
-    point_at,
-)
+from groupwise.rewards.audit.rows import AuditRow, Evidence, Rule, ScoreTable, point_at
 
 Refused = Literal["any", "most", "never"]
 """What is an error: that one text of a kind earns the most on most rows, that most texts of the
@@ -201,7 +194,10 @@ def run_probes(case: RewardCase, rows: Sequence[Row], table: ScoreTable) -> list
     _fill(rows, written.values(), table)
     level = find_level(rows, samples, table)
     good = _find_good(rows, samples, level, table)
-    found = [_judge(probe, rows, written[probe.name], level, table) for probe in PROBES]
+    found = [
+        _judge(probe, rows, written[probe.name], level, table, uncounted=case.uncounted)
+        for probe in PROBES
+    ]
     return [
         *(row for row in found if row.num_tried),
         _check_constants(rows, good, level, table),
@@ -258,8 +254,13 @@ def _judge(
     written: Sequence[Sequence[str]],
     level: Level,
     table: ScoreTable,
+    *,
+    uncounted: Sequence[str],
 ) -> AuditRow:
-    """Return the row of a kind of text; its level follows from which of the texts earn the most."""
+    """Return the row of a kind of text; its level follows from which of the texts earn the most.
+
+    Where parts of the reward are uncounted, it is not known that what is no language pays.
+    """
     close = _list_close(rows, written, table)
     tried: list[tuple[int, Row, str]] = [
         (place, row, text)
@@ -282,23 +283,12 @@ def _judge(
     elif probe.refused == "any":
         failures = _find_half(tried, rows, level, table)
     rule = probe.rule
-    if not probe.is_language:
-        rule = _name_uncounted(rule, [table.look_up(row.example, text) for _, row, text in full])
-    rule = replace(rule, level="error") if is_error else rule
+    if is_error:
+        rule = replace(rule, level="error")
+    elif uncounted and not probe.is_language:
+        rule = replace(rule, level="info", must=f"{rule.must}, not counting {', '.join(uncounted)}")
     outcomes = [table.look_up(row.example, text) for _, row, text in tried]
     return rule.make_row(outcomes, failures, num_tried=len(rows) if tried else 0)
-
-
-def _name_uncounted(rule: Rule, outcomes: Sequence[Outcome]) -> Rule:
-    """Return the rule as information where parts of the reward have no value for what earned most.
-
-    What reads answers with a model has none before a run; in training it counts.
-    """
-    parts = {name for one in outcomes for name, value in one.breakdown.items() if value is None}
-    if not parts:
-        return rule
-    told = f"{rule.must}, not counting {', '.join(sorted(parts))}"
-    return Rule(rule.name, "info", rule.title, told)
 
 
 def _find_half(
