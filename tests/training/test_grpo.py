@@ -5,8 +5,8 @@ from dataclasses import replace
 
 import pytest
 
-from groupwise.core import Score, TrainingError, read_jsonl
-from groupwise.models import TrainableSettings, list_trainable, load_policy
+from groupwise.core import ModelError, Score, TrainingError, read_jsonl
+from groupwise.models import TrainableSettings, list_trainable, load_policy, prepare_trainable
 from groupwise.rewards import RewardSet
 from groupwise.training import GrpoSettings, Workspace, train_grpo
 from groupwise.training.grpo_rows import lay_out_prompts, make_prompt_rows
@@ -234,6 +234,32 @@ def test_too_few_prompts_are_refused(taught_text_folder, text_examples, tmp_path
         TrainingError, match="too few prompts for one round; got 7; expected at least 8"
     ):
         train(taught_text_folder, text_examples[:7], tmp_path, rewards, gradient_accumulation=2)
+
+
+def test_adapters_and_references_of_weights_that_no_folder_has_are_refused(
+    taught_text_folder, text_examples, tmp_path
+):
+    half = {"scatter": (Scatter(), 1.0)}
+    settings = GrpoSettings(
+        prompts_per_step=4, group_size=2, max_new_tokens=4, learning_rate=1e-6, beta=0.1
+    )
+    _, trained = train(taught_text_folder, text_examples[:8], tmp_path / "first", half)
+    with pytest.raises(ModelError, match="not those of its folder any more"):
+        prepare_trainable(trained.model, TrainableSettings())
+    full = settings.model_copy(update={"trainable": TrainableSettings(method="full")})
+    with pytest.raises(ModelError, match="not those of its folder any more"):
+        train_grpo(
+            trained,
+            text_examples[:8],
+            RewardSet(half),
+            full,
+            workspace=Workspace(tmp_path / "r", 0),
+        )
+    trained.save(tmp_path / "kept")
+    again = load_policy(tmp_path / "kept")
+    train_grpo(
+        again, text_examples[:8], RewardSet(half), settings, workspace=Workspace(tmp_path / "l", 0)
+    )
 
 
 def test_prompts_with_and_without_pictures_do_not_mix(

@@ -22,6 +22,7 @@ _BLOCK = re.compile(r"(?:^|\.)layers\.(\d+)\.")
 _VISION_NAMES = r"(?:visual|vision_tower|vision_model)\."
 _VISION = re.compile(rf"(?:^|\.){_VISION_NAMES}")
 _LANGUAGE = "language block "
+_TRAINED = "was_trained_since_loaded"
 _ALIGNER = re.compile(r"(?:^|\.)(?:merger|multi_modal_projector|aligner|deepstack_merger_list)\.")
 
 
@@ -96,8 +97,9 @@ def prepare_trainable(model: Any, settings: TrainableSettings, *, processor: Any
     Raises:
         ConfigError: if more blocks are asked for than the model has, an adapter is to be
             continued that does not fit the settings, or other weights in 4 bits than a LoRA's base.
-        ModelError: if no parameter is left to train, a PEFT model was made around the model, or
-            it was loaded with a ``device_map``.
+        ModelError: if no parameter is left to train, a PEFT model was made around the model, it
+            was loaded with a ``device_map``, or an adapter is to stand on weights that are in no
+            folder.
     """
     if getattr(model, "hf_device_map", None) is not None:
         raise ModelError(
@@ -122,8 +124,10 @@ def prepare_trainable(model: Any, settings: TrainableSettings, *, processor: Any
     if has_adapter:
         model = _continue_adapter(model, settings)
     elif settings.method == "lora":
+        refuse_trained(model)
         model = _add_lora(model, settings.lora)
     elif settings.method == "prompt":
+        refuse_trained(model)
         model = add_virtual_tokens(model, processor, settings.prompt)
     else:
         for name, parameter in model.named_parameters():
@@ -131,6 +135,28 @@ def prepare_trainable(model: Any, settings: TrainableSettings, *, processor: Any
     if not any(parameter.requires_grad for parameter in model.parameters()):
         raise ModelError("no parameter is trainable", fix="check method, freeze_* and lora.modules")
     return model
+
+
+def note_trained(model: Any) -> None:
+    """Remember that a model's own weights are not those of its folder any more."""
+    if not getattr(model, "peft_config", None):
+        setattr(model, _TRAINED, True)
+
+
+def refuse_trained(model: Any) -> None:
+    """Raise if a model's own weights were trained since it was loaded.
+
+    An adapter and a reference name their base by the folder it came from: they would mean others.
+
+    Raises:
+        ModelError: if they were.
+    """
+    if getattr(model, _TRAINED, False):
+        raise ModelError(
+            "the weights of this model are not those of its folder any more: they were trained",
+            expected="a model as it was loaded, for an adapter or a reference (beta above 0)",
+            fix="save the policy, load it from there, and train that",
+        )
 
 
 def count_blocks(model: Any) -> int:

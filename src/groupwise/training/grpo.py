@@ -16,7 +16,13 @@ from groupwise.core import (
     seed_everything,
     write_json,
 )
-from groupwise.models import Policy, prepare_trainable, silence_libraries
+from groupwise.models import (
+    Policy,
+    note_trained,
+    prepare_trainable,
+    refuse_trained,
+    silence_libraries,
+)
 from groupwise.rewards import RewardSet
 from groupwise.training.arguments import build_arguments, name_memory_settings
 from groupwise.training.callbacks import (
@@ -136,6 +142,8 @@ def train_grpo(  # noqa: PLR0913 (each is given by another part of a run)
     num_epochs = _limit_steps(arguments, settings, num_rounds=len(layout) // prompts_per_round)
     keep_freed_memory()
     seed_everything(derive_seed(workspace.seed, "grpo"))
+    if settings.beta > 0 and settings.trainable.method == "full":
+        refuse_trained(policy.model)
     model = policy.model = prepare_trainable(
         policy.model, settings.trainable, processor=policy.processor
     )
@@ -178,6 +186,7 @@ def train_grpo(  # noqa: PLR0913 (each is given by another part of a run)
             write_json(workspace.folder / "resolved.json", resolved)
         trainer.train(resume_from_checkpoint=start)
         model = policy.model = whole.fill(trainer)
+    note_trained(model)
     if is_first_process():
         write_grpo_budget(
             workspace.metrics,

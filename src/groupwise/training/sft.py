@@ -12,7 +12,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from groupwise.core import TrainingError, derive_seed, keep_freed_memory, seed_everything
-from groupwise.models import Policy, keep_adapter_dtype, prepare_trainable, silence_libraries
+from groupwise.models import (
+    Policy,
+    keep_adapter_dtype,
+    note_trained,
+    prepare_trainable,
+    silence_libraries,
+)
 from groupwise.training.arguments import build_arguments, name_memory_settings
 from groupwise.training.callbacks import (
     CheckHeldout,
@@ -217,6 +223,7 @@ def train_sft(
         )
         trainer.train(resume_from_checkpoint=find_start(workspace.folder))
         model = policy.model = whole.fill(trainer)
+    note_trained(model)
     taught = schedule[: trainer.state.global_step * trainer.get_total_train_batch_size(arguments)]
     if is_first_process():
         write_budget(
