@@ -126,6 +126,19 @@ def test_a_dry_run_brings_only_what_describes_the_model(hub: list[str]):
     assert has_weights(snapshot)
 
 
+def test_a_processor_in_the_cache_asks_no_hub(hub: list[str], monkeypatch: pytest.MonkeyPatch):
+    assert check("some/model") == []
+    asked = len(hub)
+
+    def refuse(name: str, **_: object) -> list[str]:
+        pytest.fail(f"the hub was asked for the templates of {name}")
+
+    # Transformers asks the hub that it knew when it was imported, not this one.
+    monkeypatch.setattr("transformers.tokenization_utils_base.list_repo_templates", refuse)
+    assert open_processor("some/model").chat_template
+    assert len(hub) == asked
+
+
 @pytest.mark.parametrize(
     ("base", "what", "fix"),
     [
