@@ -1,6 +1,6 @@
 """Attacks on a served run beside honest requests: right answers, ``/healthz`` and memory.
 
-    groupwise new TASK --kind pictures && groupwise run TASK/task.yaml --out RUN
+    groupwise new TASK --kind pictures --tiny && groupwise run TASK/task.yaml --out RUN
     python benchmarks/attacks.py RUN TASK/ROWS --requests 1000 --at-once 16 --json results.json
 
 Starts ``groupwise serve RUN`` without a token and with the limits that it has by itself. A process
