@@ -81,8 +81,8 @@ _RENAMED = {
     "tokens_per_s": "tokens_per_s",
 }
 _SHOWN = ("reward", "frac_reward_zero_std")
-# Since the row before: their sums are those of the run.
 _ONE_PICTURE = ("llava_onevision",)
+# Since the row before: their sums are those of the run.
 _COUNTS = (
     *("num_groups", "num_dead_groups", "num_skipped_rows"),
     *("num_refills", "num_dead_refills", "num_filled_groups", "num_refill_tokens"),
@@ -129,24 +129,13 @@ def train_grpo(  # noqa: PLR0913 (each is given by another part of a run)
     arguments = _build_config(settings, workspace, dtype=policy.model.dtype)
     prompts_per_round = arguments.generation_batch_size // settings.group_size
     _check_prompts(policy, examples, num_needed=prompts_per_round)
-    layout = lay_out_prompts(
-        len(examples),
-        num_epochs=settings.epochs,
-        prompts_per_round=prompts_per_round,
-        seed=workspace.seed,
-        ranks=rank_difficulties(examples) if settings.easy_first else None,
-    )
-    layout = deal_prompts(
-        layout, prompts_per_step=settings.prompts_per_step, prompts_per_round=prompts_per_round
+    layout = _order_prompts(
+        examples, settings, prompts_per_round=prompts_per_round, seed=workspace.seed
     )
     num_epochs = _limit_steps(arguments, settings, num_rounds=len(layout) // prompts_per_round)
     keep_freed_memory()
     seed_everything(derive_seed(workspace.seed, "grpo"))
-    if settings.beta > 0 and settings.trainable.method == "full":
-        refuse_trained(policy.model)
-    model = policy.model = prepare_trainable(
-        policy.model, settings.trainable, processor=policy.processor
-    )
+    model = policy.model = _prepare_model(policy, settings)
     start = find_start(workspace.folder)
     reward = RewardFunction(
         examples,
@@ -180,10 +169,9 @@ def train_grpo(  # noqa: PLR0913 (each is given by another part of a run)
                 progress,
             ],
         )
-        num_left_out = len(examples) % prompts_per_round
-        resolved = {**_describe_resolved(trainer.args), "prompts_left_out_per_epoch": num_left_out}
-        if is_first_process():
-            write_json(workspace.folder / "resolved.json", resolved)
+        resolved = _write_resolved(
+            trainer.args, workspace, num_left_out=len(examples) % prompts_per_round
+        )
         trainer.train(resume_from_checkpoint=start)
         model = policy.model = whole.fill(trainer)
     note_trained(model)
@@ -229,6 +217,29 @@ def _check_prompts(policy: Policy, examples: Sequence[Example], *, num_needed: i
             got=num_pictures,
             fix="give each prompt one picture, or choose another family",
         )
+
+
+def _order_prompts(
+    examples: Sequence[Example], settings: GrpoSettings, *, prompts_per_round: int, seed: int
+) -> list[tuple[int, int]]:
+    """Return epoch and prompt of every place of the training."""
+    layout = lay_out_prompts(
+        len(examples),
+        num_epochs=settings.epochs,
+        prompts_per_round=prompts_per_round,
+        seed=seed,
+        ranks=rank_difficulties(examples) if settings.easy_first else None,
+    )
+    return deal_prompts(
+        layout, prompts_per_step=settings.prompts_per_step, prompts_per_round=prompts_per_round
+    )
+
+
+def _prepare_model(policy: Policy, settings: GrpoSettings) -> Any:
+    if settings.beta > 0 and settings.trainable.method == "full":
+        # TRL would load the reference from where these weights came from.
+        refuse_trained(policy.model)
+    return prepare_trainable(policy.model, settings.trainable, processor=policy.processor)
 
 
 def _limit_steps(arguments: Any, settings: GrpoSettings, *, num_rounds: int) -> float:
@@ -296,6 +307,13 @@ def _build_config(settings: GrpoSettings, workspace: Workspace, *, dtype: Any) -
         shuffle_dataset=False,
         disable_dropout=True,
     )
+
+
+def _write_resolved(arguments: Any, workspace: Workspace, *, num_left_out: int) -> dict[str, Any]:
+    resolved = {**_describe_resolved(arguments), "prompts_left_out_per_epoch": num_left_out}
+    if is_first_process():
+        write_json(workspace.folder / "resolved.json", resolved)
+    return resolved
 
 
 def _describe_resolved(arguments: Any) -> dict[str, Any]:
