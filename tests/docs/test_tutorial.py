@@ -1,11 +1,9 @@
 """The tutorial's commands, run one after the other from an empty folder as far as takes seconds."""
 
 import shlex
-import subprocess
-import sys
 from pathlib import Path
 
-import pytest
+from command_line import CommandLine
 from page_blocks import list_blocks
 
 from assemble import DOCS, read_written
@@ -31,18 +29,12 @@ def test_the_tutorial_is_short_and_the_same_in_both_languages():
     assert all(len(read_written(page).splitlines()) <= 100 for page in PAGES)
 
 
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return tmp_path_factory.mktemp("tutorial")
-
-
-def test_its_commands_are_taken(folder: Path):
+def test_its_commands_are_taken(command_line: CommandLine, tmp_path: Path):
     for _, *words in list_commands(PAGES[0]):
         checked = [] if words[0] in ("new", "audit") or "--dry-run" in words else ["--dry-run"]
         tiny = ["--tiny"] if words[0] == "new" else []  # nothing is downloaded here
-        command = [sys.executable, "-m", "groupwise.cli", *words, *checked, *tiny]
-        done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
+        done = command_line(*words, *checked, *tiny)
         assert done.returncode == 0, (words, done.stdout + done.stderr)
         if words[0] == "audit":
             assert "words in their order" in done.stdout
-    assert sorted(path.name for path in folder.iterdir()) == ["my_task", "runs"]
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["my_task", "runs"]
