@@ -92,8 +92,8 @@ def test_a_model_with_pictures_sees_them_learns_and_is_exported(
     trainable = TrainableSettings(method="full", freeze_aligner=False)
     settings = SftSettings(
         batch_size=2,
-        epochs=40,
-        learning_rate=1e-3,
+        epochs=80,
+        learning_rate=3e-4,
         warmup_share=0.0,
         trainable=trainable,
     )
