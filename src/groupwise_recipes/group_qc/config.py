@@ -197,7 +197,7 @@ class GroupQcConfig(FlowConfig):
         words, prompts: in any language.
         teach: Stage A is taught from descriptions of photos; None: the base knows it.
         summaries: Stage A over all groups.
-        sft: the warm-up of Stage B.
+        sft: the warm-up of Stage B; None: GRPO starts from the base.
         grpo: Stage B from verdicts; its ``trainable`` must be what the warm-up trained.
     """
 
@@ -207,7 +207,7 @@ class GroupQcConfig(FlowConfig):
     teach: TeachSettings | None = None
     summaries: SummarySettings = SummarySettings()
     rewards: GroupRewards = GroupRewards()
-    sft: WarmupSettings
+    sft: WarmupSettings | None
     prediction: PredictionSettings = PredictionSettings()
 
     @model_validator(mode="after")
@@ -216,7 +216,7 @@ class GroupQcConfig(FlowConfig):
         if problem:
             raise ValueError(problem)
         for name, stage in (("sft", self.sft), ("grpo", self.grpo)):
-            if stage.trainable.method != "lora":
+            if stage is not None and stage.trainable.method != "lora":
                 raise ValueError(
                     f"{name}.trainable.method must be lora: Stage A runs on the same model with "
                     "the adapter off"
@@ -229,7 +229,9 @@ class GroupQcConfig(FlowConfig):
         return trainings if self.teach is None else {"teach": self.teach, **trainings}
 
     def _find_problem(self) -> str:
-        """Return what is wrong about Stage A, or an empty text."""
+        """Return what is wrong about Stage A or a missing warm-up, or an empty text."""
+        if self.sft is None and self.data.warmup_share:
+            return "data.warmup_share must be 0 where sft is null: nothing warms up"
         if self.teach is None:
             if self.model.is_tiny and not self.data.summaries:
                 return (

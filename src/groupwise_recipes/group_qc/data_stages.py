@@ -112,7 +112,7 @@ def run_stage_b_data(task: Task[Any], context: StepContext) -> None:
         write_jsonl(context.folder / "rows" / f"{name}.jsonl", map(write_row, examples))
     write_json(context.folder / "failed.json", count_failures(done, questions.missions))
     if config.teach is None:
-        build_base(task, context, has_warmup=True)
+        build_base(task, context, has_warmup=config.sft is not None)
     audit = audit_data(
         {name: rows[name] for name in SPLITS if name != "warmup" or config.data.warmup_share},
         budget=config.data.budget,

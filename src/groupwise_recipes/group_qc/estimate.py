@@ -22,6 +22,7 @@ def estimate_run(config: GroupQcConfig) -> Estimate:
         num_groups, num_photos, facts = _look_at_groups(config)
     num_prompts = round(num_groups * shares["train"])
     num_sft_rows = round(num_groups * shares.get("warmup", shares["train"]))
+    most_sft_rows = 0 if config.sft is None else config.sft.num_groups or num_sft_rows
     size = (
         (data.drawn.width, data.drawn.height) if data.root is None else (_PHOTO_SIDE, _PHOTO_SIDE)
     )
@@ -29,7 +30,7 @@ def estimate_run(config: GroupQcConfig) -> Estimate:
     source = str(data.root or ("data.summaries" if data.summaries else "drawn"))
     return Estimate(
         num_prompts=num_prompts,
-        num_sft_rows=min(num_sft_rows, config.sft.num_groups or num_sft_rows),
+        num_sft_rows=min(num_sft_rows, most_sft_rows),
         tokens_per_prompt=_RULE_TOKENS + num_photos * _SUMMARY_TOKENS,
         tokens_per_answer=_REPLY_TOKENS,
         sources={"all": {source: num_groups}},

@@ -124,6 +124,7 @@ class GroupQc(Task[GroupQcConfig]):
     def warmup(self, config: GroupQcConfig, folder: Path) -> "RowsOfEpoch":
         """Return a few labelled groups, each with a reason made by rule."""
         examples = read_examples(folder / "warmup.jsonl")
+        assert config.sft is not None
         few = choose_few(examples, config.sft.num_groups, config.words, seed=config.seed)
         return make_label_rows(few, self.parser(config))
 
@@ -300,9 +301,9 @@ def _list_own_stages(config: GroupQcConfig) -> list[Stage]:
         work=run_stage_b_data,
         summary="summaries into questions",
         reads=f"seed model.base model.max_pixels {_DATA} {_ASKED} teach "
-        "data.warmup_share data.budget",
+        f"data.warmup_share data.budget{'' if config.sft is not None else ' sft'}",
         uses=taught if is_given else f"{taught} summarize",
-        parts=() if is_taught else ("warmup",),
+        parts=() if is_taught or config.sft is None else ("warmup",),
         code=f"{_OWN}.prompts {_OWN}.stage_b {_OWN}.verdicts",
     )
     absent = [*([] if is_taught else [teach]), *([summarize] if is_given else [])]

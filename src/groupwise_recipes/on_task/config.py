@@ -216,6 +216,7 @@ class OnTaskConfig(FlowConfig):
             data say ``on-task`` and ``off-task`` all the same.
         prompt: the question, a template with the place ``{{ task }}``, and with ``{{ words }}`` if
             there are ``data.screen_words``; it names both labels.
+        sft: the warm-up with descriptions; None: GRPO starts from the base.
     """
 
     data: OnTaskData
@@ -224,7 +225,7 @@ class OnTaskConfig(FlowConfig):
     rewards: RewardWeights = RewardWeights()
     judge: OnTaskJudgeSettings | None = None
     visual_verifier: VisualVerifierSettings = VisualVerifierSettings()
-    sft: WarmupSettings
+    sft: WarmupSettings | None
 
     @property
     def has_verifier(self) -> bool:
@@ -238,6 +239,16 @@ class OnTaskConfig(FlowConfig):
                 f"data.stored_pixels: got {self.data.stored_pixels:,}; the visual verifier reads "
                 f"words, which needs {READABLE_PIXELS:,} or more"
             )
+        return self
+
+    @model_validator(mode="after")
+    def _check_warmup(self) -> Self:
+        if self.sft is not None:
+            return self
+        if self.data.warmup_share:
+            raise ValueError("data.warmup_share must be 0 where sft is null: nothing warms up")
+        if self.data.root is not None and self.data.is_drawing:
+            raise ValueError("data.drawn.join_real is for the warm-up, and sft is null")
         return self
 
     @model_validator(mode="after")

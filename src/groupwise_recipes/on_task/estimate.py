@@ -129,6 +129,8 @@ def _count_prompts(config: OnTaskConfig, num_screens: int) -> int:
 
 
 def _count_sft_rows(config: OnTaskConfig, num_screens: int) -> int:
+    if config.sft is None:
+        return 0
     share = config.data.warmup_share or _find_trained_share(config)
     num_rows = round(num_screens * share) * config.sft.pairs_per_screen
     is_joined = config.data.root is not None

@@ -9,7 +9,7 @@ from groupwise.data import Pair, Screenshot, fill_template, make_pairs
 from groupwise.rewards import LabelParser
 from groupwise.training import RowsOfEpoch, SftRow
 from groupwise_drawn.desktops import ACTIVITIES, write_task
-from groupwise_recipes.on_task.config import DRAWN, LABELS, OnTaskConfig
+from groupwise_recipes.on_task.config import DRAWN, LABELS, OnTaskConfig, WarmupSettings
 
 _DESCRIBED = ("activity", "task_activity")
 CORRECTED = "human_feedback"
@@ -70,15 +70,17 @@ def write_target(example: Example, parser: LabelParser) -> str:
 
 def make_warmup_rows(screens: Sequence[Screenshot], config: OnTaskConfig) -> RowsOfEpoch:
     """Return a function from an epoch to its rows; real and drawn screens are paired apart."""
+    given = config.sft
+    assert given is not None
     drawn = [screen for screen in screens if screen.source == DRAWN]
     real = [screen for screen in screens if screen.source != DRAWN]
 
     def list_rows(epoch: int) -> list[SftRow]:
-        pairs = _pair(real, config.sft.pairs_per_screen, config, epoch)
-        pairs += _pair(drawn, config.sft.drawn_pairs_per_screen, config, epoch)
+        pairs = _pair(real, given.pairs_per_screen, config, epoch)
+        pairs += _pair(drawn, given.drawn_pairs_per_screen, config, epoch)
         rng = random.Random(derive_seed(config.seed, "written tasks", epoch))
-        pairs = [_rewrite_task(pair, config.sft.written_tasks, rng) for pair in pairs]
-        return [_make_row(make_pair_example(pair, config), config) for pair in pairs]
+        pairs = [_rewrite_task(pair, given.written_tasks, rng) for pair in pairs]
+        return [_make_row(make_pair_example(pair, config), given, config) for pair in pairs]
 
     return list_rows
 
@@ -114,15 +116,15 @@ def _rewrite_task(pair: Pair, probability: float, rng: random.Random) -> Pair:
     return replace(pair, task=write_task(pair.task_activity, rng=rng, language=language))
 
 
-def _make_row(example: Example, config: OnTaskConfig) -> SftRow:
-    if _is_labelled(example, config):
+def _make_row(example: Example, given: WarmupSettings, config: OnTaskConfig) -> SftRow:
+    if _is_labelled(example, given, config):
         return SftRow(example, write_target(example, config.answer))
     return SftRow(example, write_description(example, config.answer), is_finished=False)
 
 
-def _is_labelled(example: Example, config: OnTaskConfig) -> bool:
+def _is_labelled(example: Example, given: WarmupSettings, config: OnTaskConfig) -> bool:
     """Whether the decision on this session's screens is taught, the same in every epoch."""
     if not has_description(example, config.answer):
         return True
     rng = random.Random(derive_seed(config.seed, "labelled", example.cluster))
-    return rng.random() < config.sft.labelled_share
+    return rng.random() < given.labelled_share

@@ -33,7 +33,7 @@ def test_real_models_pass_a_dry_run_with_the_defaults_of_the_contract(
     lora = config.grpo.trainable.lora
     assert (lora.rank, lora.alpha, lora.last_blocks) == (8, 16, 4)
     grpo = config.grpo
-    assert (grpo.learning_rate, grpo.warmup_steps, grpo.epochs) == (5e-6, 100, 3)
+    assert (grpo.learning_rate, grpo.epochs) == (5e-6, 3)
     assert (grpo.group_size, grpo.max_new_tokens) == (4, 128)
     assert (grpo.temperature, grpo.top_p) == (0.7, 1.0)
     assert grpo.trainable.freeze_vision
@@ -46,9 +46,29 @@ def test_real_models_pass_a_dry_run_with_the_defaults_of_the_contract(
     assert config.rewards.model_dump() == {"label": 1.0, "format": 0.2, "consistency": 0.0}
 
 
+@pytest.mark.parametrize("name", REAL)
+def test_real_models_train_on_24_groups(name: str, tmp_path: Path) -> None:
+    config = load(name, "data.drawn.num_groups=24")
+    preview = check_recipe(RECIPE, config, out=tmp_path / "run")
+    assert preview.problems == []
+    num_steps = int(dict(preview.facts)["grpo steps"].split()[1])
+    assert 0 < num_steps * config.grpo.warmup_share < num_steps
+
+
+def test_grpo_may_start_from_the_base(tmp_path: Path) -> None:
+    config = load("demo", "sft=null", "data.warmup_share=0")
+    steps = [step.name for step in RECIPE.plan(config, tmp_path / "run")]
+    assert not {"sft", "sft_control"} & set(steps)
+    assert "grpo" in steps
+    preview = check_recipe(RECIPE, config, out=tmp_path / "run")
+    assert preview.problems == []
+    assert "sft steps" not in dict(preview.facts)
+
+
 @pytest.mark.parametrize(
     ("override", "message"),
     [
+        ("sft=null", r"data\.warmup_share must be 0 where sft is null"),
         ("rewards.weights=[1.0, 0.2]", "rewards.weights: unknown key"),
         ("rewards.label=-1", "greater than or equal to 0"),
         ("teach.validation={every_steps: 5}", "leave teach.validation out"),

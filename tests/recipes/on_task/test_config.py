@@ -26,6 +26,24 @@ def test_shipped_configs_can_start(name: str) -> None:
     assert {"sft steps", "grpo steps"} <= {fact for fact, _ in preview.facts}
 
 
+def test_grpo_may_start_from_the_base(tmp_path: Path) -> None:
+    config = load("demo", "sft=null", "data.warmup_share=0")
+    steps = [step.name for step in RECIPE.plan(config, tmp_path / "run")]
+    assert not {"sft", "sft_control"} & set(steps)
+    assert "grpo" in steps
+    preview = RECIPE.preview(config)
+    assert preview.problems == []
+    assert "sft steps" not in dict(preview.facts)
+
+
+def test_what_only_a_warmup_reads_is_refused_without_one(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r"data\.warmup_share must be 0 where sft is null"):
+        load("demo", "sft=null")
+    joined = (f"data.root={tmp_path}", "data.drawn.join_real=true")
+    with pytest.raises(ConfigError, match=r"join_real is for the warm-up"):
+        load("demo", "sft=null", "data.warmup_share=0", *joined)
+
+
 def test_real_config_estimates_tokens_and_memory() -> None:
     preview = RECIPE.preview(load("qwen2.5-vl-3b"))
     (prompt, _) = preview.tables[1].rows
