@@ -1,10 +1,11 @@
 """``groupwise sweep``: run a grid of cells, continue it, or only check it."""
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 import typer
 
+from groupwise.cli.compare import ReportLanguage
 from groupwise.cli.run import (
     ConfigName,
     Debug,
@@ -84,6 +85,7 @@ def sweep(
         list[str] | None,
         typer.Option("--accept", metavar="FINDING", help="As for `run`, in every cell."),
     ] = None,
+    language: ReportLanguage = "en",
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Check every cell, print the plan, write nothing.")
     ] = False,
@@ -106,13 +108,19 @@ def sweep(
         typer.echo("ready: nothing was written")
         return
     with open_places(ray, jobs, named) as places:
-        failed = _run(found, plan, cell, places)
+        failed = _run(found, plan, cell, places, language)
     if failed:
         typer.echo(f"failed: {', '.join(failed)}; {_KEPT_LATER}", err=True)
         raise typer.Exit(1)
 
 
-def _run(recipe: Recipe, plan: SweepPlan, cell: str | None, places: Places) -> list[str]:
+def _run(
+    recipe: Recipe,
+    plan: SweepPlan,
+    cell: str | None,
+    places: Places,
+    language: Literal["en", "zh"],
+) -> list[str]:
     """Run one cell, or all and the report of them; return the names of those that failed."""
     if cell is not None:
         name = plan.find_cell(cell).name
@@ -120,7 +128,7 @@ def _run(recipe: Recipe, plan: SweepPlan, cell: str | None, places: Places) -> l
         return [c.name for c in result.cells if c.name == name and c.state == "failed"]
     result = run_sweep(plan, places=places, report_progress=_print_progress)
     _print_result(result, plan.folder)
-    _report(recipe, result, plan.folder)
+    _report(recipe, result, plan.folder, language)
     return [c.name for c in result.cells if c.state == "failed"]
 
 
@@ -154,15 +162,15 @@ def _make_plan(
     return plan_recorded(recipe, folder, accepted=accepted)
 
 
-def _report(recipe: Recipe, result: Sweep, folder: Path) -> None:
+def _report(recipe: Recipe, result: Sweep, folder: Path, language: Literal["en", "zh"]) -> None:
     """Write the recipe's own report, and that of a sweep over seeds alone; say why not."""
     from groupwise.cli.report import report_seeds, write_study
 
     done = [cell.folder for cell in result.cells if cell.state == "done"]
     metric = f"test/{recipe.headline}" if recipe.headline else None
-    reports = {"report of the study": lambda: write_study(recipe, done, folder, "en")}
+    reports = {"report of the study": lambda: write_study(recipe, done, folder, language)}
     if [axis.key for axis in result.axes] == ["seed"]:
-        reports["report over seeds"] = lambda: report_seeds(done, metric, folder, "en")
+        reports["report over seeds"] = lambda: report_seeds(done, metric, folder, language)
     for name, write in reports.items():
         try:
             write()

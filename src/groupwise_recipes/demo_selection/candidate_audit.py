@@ -29,6 +29,10 @@ from groupwise_recipes.demo_selection.settings import RewardMode
 
 OFFICIAL = ("vqaEval", "VqaAccuracy")
 _FEW_POSITIVE = 0.5
+_USABLE = (
+    "Something to learn from has one for at least {least:.0%} of them, better for most: of the two "
+    "published files one has 664 of 800 and a mean reward of 1.0264, the other 5 of 800."
+)
 _MANY_EQUAL = 0.5
 
 
@@ -82,7 +86,11 @@ class CandidateAudit:
 
 
 def audit_candidates(
-    recording: Recording, *, mode: RewardMode, limits: CandidateLimits | None = None
+    recording: Recording,
+    *,
+    mode: RewardMode,
+    limits: CandidateLimits | None = None,
+    name: str | None = None,
 ) -> CandidateAudit:
     """Audit recorded candidates.
 
@@ -90,6 +98,7 @@ def audit_candidates(
         recording: the lists.
         mode: how hard and soft values make a reward, the same as in training.
         limits: what is an error; None: the defaults.
+        name: of the file, where somebody else recorded it.
 
     Raises:
         DataError: if correct is what was recorded and nothing was.
@@ -97,7 +106,7 @@ def audit_candidates(
     """
     figures = measure_candidates(recording, mode=mode)
     found = [
-        *_check_figures(figures, limits or CandidateLimits()),
+        *_check_figures(figures, limits or CandidateLimits(), name),
         *_check_pools(recording.queries),
         *_check_results(recording),
     ]
@@ -147,14 +156,17 @@ def _render_counts(counts: Mapping[Any, int]) -> str:
     return ", ".join(f"{name}: {count}" for name, count in counts.items()) or "none"
 
 
-def _check_figures(figures: CandidateFigures, limits: CandidateLimits) -> Iterator[Finding]:
+def _check_figures(
+    figures: CandidateFigures, limits: CandidateLimits, name: str | None
+) -> Iterator[Finding]:
     positive = figures.num_positive_queries
     whole = figures.num_queries
     if positive < max(limits.min_positive_queries, _FEW_POSITIVE) * whole:
         yield Finding(
             "error" if positive < limits.min_positive_queries * whole else "warning",
             "few_positive_queries",
-            f"Only {_render_share(positive, whole)} queries have a positive list.",
+            f"{f'{name}: only' if name else 'Only'} {_render_share(positive, whole)} queries have "
+            f"a positive list. {_USABLE.format(least=limits.min_positive_queries)}",
             whole - positive,
         )
     equal = figures.num_equal_queries

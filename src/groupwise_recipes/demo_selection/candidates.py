@@ -6,7 +6,7 @@ is None, never 0.
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, field
 from typing import Any, TypeVar
 
 from pydantic import ConfigDict, with_config
@@ -104,7 +104,7 @@ class RecordedQuery:
         """
         if self.pool is None:
             raise DataError(
-                f"the pool of query {self.query_id} was not recorded", fix="give it by add_pools"
+                f"the pool of query {self.query_id} was not recorded", fix="give its pools"
             )
         return self.pool
 
@@ -184,23 +184,6 @@ class Recording:
                 "a list has no recorded vqa_correct", fix="set correct_above, such as to 0"
             )
         return float(candidate.correct), candidate.accuracy
-
-
-def add_pools(recording: Recording, pools: Mapping[str, Sequence[ItemId]]) -> Recording:
-    """Return the recording with pools by query id, which replace none that was recorded.
-
-    Raises:
-        DataError: if a pool is missing, lacks an item of a list, or differs from the recorded one.
-    """
-    queries: list[RecordedQuery] = []
-    for query in recording.queries:
-        given = pools.get(query.query_id)
-        if given is None:
-            raise DataError(f"there is no pool for query {query.query_id}")
-        if query.pool is not None and query.pool != tuple(given):
-            raise DataError(f"query {query.query_id} was recorded with another pool")
-        queries.append(replace(query, pool=tuple(given)))
-    return replace(recording, queries=tuple(queries))
 
 
 def drop_repeated(

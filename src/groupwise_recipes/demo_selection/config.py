@@ -82,16 +82,31 @@ class DemoData(Config):
     Attributes:
         drawn: the small drawn world.
         vqa: official files.
+        recorded: a published file of recorded lists, which are trained on instead of lists that
+            would be tried here. Its queries are the anchors and, as many as ``num_validation``
+            says, those of validation; their questions must be those of the data.
+        recorded_pools: JSON of a list of ids by query id, for a published file without pools.
     """
 
     drawn: DrawnDialects | None = None
     vqa: VqaQuestions | None = None
+    recorded: Annotated[Path | None, Source("data")] = None
+    recorded_pools: Annotated[Path | None, Source("data")] = None
 
     @model_validator(mode="after")
     def _check_source(self) -> Self:
         if (self.drawn is None) == (self.vqa is None):
             raise ValueError("give data.drawn or data.vqa, and not both")
+        if self.recorded_pools is not None and self.recorded is None:
+            raise ValueError("data.recorded_pools are of data.recorded, which is not given")
         return self
+
+    @property
+    def questions(self) -> DrawnDialects | VqaQuestions:
+        """What there is of the two."""
+        found = self.drawn or self.vqa
+        assert found is not None
+        return found
 
 
 class FormSettings(Config):
@@ -206,9 +221,11 @@ class DemoSelectionConfig(RunConfig):
             )
         if self.model.is_tiny and self.data.drawn is None:
             raise ValueError("model.base: the tiny answerer is taught on drawn scenes only")
-        num_test = (self.data.drawn or self.data.vqa).num_test  # type: ignore[union-attr]
-        if self.grpo_from_epoch is not None and self.grpo_from_epoch > self.rce.epochs:
-            raise ValueError(f"grpo_from_epoch: RCE has {self.rce.epochs} epochs")
+        if self.data.recorded is not None and self.record_again:
+            raise ValueError("record_again: data.recorded is what GRPO is trained on; set it false")
+        num_test = self.data.questions.num_test
+        if self.grpo_from_epoch is not None and self.grpo_from_epoch > self.rce.num_epochs:
+            raise ValueError(f"grpo_from_epoch: RCE has {self.rce.num_epochs} epochs")
         if max(self.evaluation.sizes) > num_test:
             raise ValueError(f"evaluation.sizes: at most {num_test}, the test items there are")
         return self

@@ -1,7 +1,7 @@
 """The stages ``prepare``, ``answerer`` and ``features``: items, and what answers them."""
 
 import random
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -36,6 +36,7 @@ from groupwise_recipes.demo_selection.config import (
 )
 from groupwise_recipes.demo_selection.demonstration_use import measure_demonstration_use
 from groupwise_recipes.demo_selection.features import ClipFeatures
+from groupwise_recipes.demo_selection.given_lists import read_given, write_given
 from groupwise_recipes.demo_selection.items import list_contents, make_dialect_example
 from groupwise_recipes.demo_selection.tiny_clip import write_tiny_clip
 
@@ -43,6 +44,8 @@ _WORLD = "world"
 _SOURCE = "source.json"
 _CAPTIONS = "captions.json"
 _NUM_ASKED = 100
+RECORDED = "recorded"
+"""Folder of the lists of ``data.recorded``, one file for each side."""
 USE = "use.json"
 """How the answerer uses demonstrations."""
 
@@ -53,18 +56,41 @@ def run_prepare(task: Any, context: StepContext) -> None:
     config, folder = context.config, context.folder
     drawn, vqa = config.data.drawn, config.data.vqa
     if drawn is not None:
-        splits = _draw(drawn, folder, seed=config.seed)
+        splits, is_whole = _draw(drawn, folder, seed=config.seed), True
     else:
         train, test = load_files(vqa.train), load_files(vqa.test)
         rows = split_vqa(train, test, vqa, seed=config.seed)
         splits = {name: [make_vqa_example(row) for row in own] for name, own in rows.items()}
+        is_whole = not train.drops.total
         found = {
             name: {"num_rows": loaded.num_rows, "drops": loaded.drops.to_json()}
             for name, loaded in (("train", train), ("test", test))
         }
         write_json(folder / _SOURCE, found)
+    if config.data.recorded is not None:
+        splits = _take_given(config, splits, folder, is_whole=is_whole)
     for name, examples in splits.items():
         write_examples(folder / f"{name}.jsonl", examples)
+
+
+def _take_given(
+    config: Any, splits: Mapping[str, Sequence[Example]], folder: Path, *, is_whole: bool
+) -> dict[str, Sequence[Example]]:
+    """Return the splits with the queries of the recorded file, whose lists are written."""
+    data = config.data
+    # Queries of the drawn world are no demonstrations; of official files they are train items.
+    known = {one.id: one for name, own in splits.items() if name != "test" for one in own}
+    given = read_given(
+        data.recorded, list(known.values()), pools=data.recorded_pools, is_whole=is_whole
+    )
+    recorded = given.split(
+        num_validation=data.questions.num_validation,
+        num_anchors=data.questions.num_anchors,
+        seed=derive_seed(config.seed, "recorded queries"),
+    )
+    write_given(given, recorded, folder / RECORDED, data.recorded)
+    asked = {side: [known[one.query_id] for one in own.queries] for side, own in recorded.items()}
+    return {**splits, **asked}
 
 
 def run_audit(task: Any, context: StepContext) -> None:

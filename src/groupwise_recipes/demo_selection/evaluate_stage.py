@@ -84,7 +84,10 @@ def list_run_cells(config: Any) -> list[Cell]:
 
     The oracle is asked with as many lists as are recorded, so only at their number of shots.
     """
-    shots, last = config.evaluation.shots, {"rce": config.rce.epochs, "grpo": config.grpo.epochs}
+    shots, last = (
+        config.evaluation.shots,
+        {"rce": config.rce.num_epochs, "grpo": config.grpo.epochs},
+    )
     epochs = {
         name: range(1, number + 1) if config.evaluation.every_epoch else (number,)
         for name, number in last.items()
@@ -101,7 +104,7 @@ def _fill(
 ) -> dict[Cell, Sequence[CellRow]]:
     """Fill all cells and return those that the report is of, each training after its last epoch."""
     config = context.config
-    last = {"rce": config.rce.epochs, "grpo": config.grpo.epochs}
+    last = {"rce": config.rce.num_epochs, "grpo": config.grpo.epochs}
     cells = list_run_cells(config)
     found: dict[Cell, Sequence[CellRow]] = {}
     for number, cell in enumerate(cells, start=1):
@@ -152,16 +155,17 @@ def make_evaluator(
 def _find_facts(evaluator: Evaluator, context: StepContext) -> EvaluationFacts:
     config = context.config
     recording = read_candidates(context.output_of(find_recorded(context)) / "anchors.jsonl")
-    epoch = config.grpo_from_epoch or config.rce.epochs
+    epoch = config.grpo_from_epoch or config.rce.num_epochs
     return EvaluationFacts(
         conditions=describe_evaluation(
             recording, answerer=evaluator.answerer, asked=evaluator.asked
         ),
         base=Base(
-            f"RCE epoch {epoch}", digest_file(context.output_of("grpo") / "start.safetensors")
+            f"RCE epoch {epoch}" if config.rce.weights is None else config.rce.weights.name,
+            digest_file(context.output_of("grpo") / "start.safetensors"),
         ),
         trained_shots=config.recording.num_shots,
-        planned_epochs={"rce": config.rce.epochs, "grpo": config.grpo.epochs},
+        planned_epochs={"rce": config.rce.num_epochs, "grpo": config.grpo.epochs},
     )
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 
-from groupwise.core import ConfigError, Example, derive_seed, digest_json
+from groupwise.core import ConfigError, Example, derive_seed, digest_json, read_json, write_jsonl
 from groupwise.inference import (
     LocalBackend,
     LocalEngine,
@@ -29,8 +29,9 @@ from groupwise_recipes.demo_selection.candidate_audit import (
 from groupwise_recipes.demo_selection.candidate_files import read_candidates
 from groupwise_recipes.demo_selection.candidate_groups import make_groups
 from groupwise_recipes.demo_selection.choosing import PooledQueries
-from groupwise_recipes.demo_selection.data_stages import open_features, read_items
+from groupwise_recipes.demo_selection.data_stages import RECORDED, open_features, read_items
 from groupwise_recipes.demo_selection.features import FeatureTable
+from groupwise_recipes.demo_selection.given_lists import GIVEN
 from groupwise_recipes.demo_selection.items import list_contents
 from groupwise_recipes.demo_selection.pointwise import fit_pointwise, write_pointwise
 from groupwise_recipes.demo_selection.pools import draw_pools
@@ -38,7 +39,11 @@ from groupwise_recipes.demo_selection.recorded_groups import RecordedGroups
 from groupwise_recipes.demo_selection.recording import draw_lists, record_candidates
 from groupwise_recipes.demo_selection.selector import PointerSelector
 from groupwise_recipes.demo_selection.settings import SelectorSettings
-from groupwise_recipes.demo_selection.training import train_selector_grpo, train_selector_rce
+from groupwise_recipes.demo_selection.training import (
+    measure_rce,
+    train_selector_grpo,
+    train_selector_rce,
+)
 
 SELECTOR = "selector.safetensors"
 ANSWERS = "answers.sqlite"
@@ -136,6 +141,25 @@ def run_candidates(task: Any, context: StepContext) -> None:
     _record(task, context, selector)
 
 
+def run_given(task: Any, context: StepContext) -> None:
+    """Take the lists of ``data.recorded``, and audit those of anchors.
+
+    Raises:
+        DataError: if there is nothing to learn from them.
+    """
+    del task
+    given = context.output_of("prepare") / RECORDED
+    for split in TRAINED_ON:
+        shutil.copyfile(given / f"{split}.jsonl", context.folder / f"{split}.jsonl")
+    told = read_json(given / GIVEN, dict)
+    drops = "".join(f", {n} x {reason}" for reason, n in told["drops"]["counts"].items())
+    context.say(
+        f"{told['file']}: {told['num_lists']:,} lists of {told['num_queries']:,} queries{drops}; "
+        f"its ids are {told['ids']}"
+    )
+    _audit(context, told["file"])
+
+
 def run_candidates_again(task: Any, context: StepContext) -> None:
     """Record candidates with the selector after RCE."""
     _record(task, context, PointerSelector.load(context.output_of("rce") / "policy" / SELECTOR))
@@ -164,8 +188,13 @@ def _record(task: Any, context: StepContext, selector: PointerSelector) -> None:
             correct_above=config.recording.correct_above,
             report_progress=StreamLine(context.say),
         )
+    _audit(context)
+
+
+def _audit(context: StepContext, file: str | None = None) -> None:
+    config, folder = context.config, context.folder
     anchors = read_candidates(folder / "anchors.jsonl")
-    audit = audit_candidates(anchors, mode=config.reward, limits=config.limits)
+    audit = audit_candidates(anchors, mode=config.reward, limits=config.limits, name=file)
     write_candidate_audit(audit, folder).refuse_errors()
 
 
@@ -175,6 +204,9 @@ def run_rce(task: Any, context: StepContext) -> None:
     config = context.config
     material = read_material(config, context.run)
     groups = _read_groups(context.output_of("candidates"), material, config)
+    if config.rce.weights is not None:
+        _take_weights(config, context, material, groups["validation"])
+        return
     selector = train_selector_rce(
         _make_selector(config, material),
         groups["anchors"],
@@ -183,6 +215,18 @@ def run_rce(task: Any, context: StepContext) -> None:
         validation=groups["validation"],
     )
     selector.save(context.folder / "policy" / SELECTOR)
+
+
+def _take_weights(
+    config: Any, context: StepContext, material: Material, validation: RecordedGroups
+) -> None:
+    """Keep a selector that was given as RCE's first epoch, with its validation loss."""
+    selector = PointerSelector.load(config.rce.weights)
+    _check_size(selector.settings, material)
+    selector.save(context.folder / "epoch-1.safetensors")
+    selector.save(context.folder / "policy" / SELECTOR)
+    row = {"step": 0, "epoch": 1.0, "eval_loss": measure_rce(selector, validation)}
+    write_jsonl(context.folder / "metrics.jsonl", [row])
 
 
 def run_grpo(task: Any, context: StepContext) -> None:
@@ -250,6 +294,11 @@ def _make_selector(config: Any, material: Material) -> PointerSelector:
         ConfigError: if its settings are for others.
     """
     settings: SelectorSettings = config.selector
+    _check_size(settings, material)
+    return PointerSelector(settings, seed=derive_seed(config.seed, "selector"))
+
+
+def _check_size(settings: SelectorSettings, material: Material) -> None:
     size = material.tables["train"].pictures.shape[1]
     if settings.feature_size != size:
         raise ConfigError(
@@ -257,4 +306,3 @@ def _make_selector(config: Any, material: Material) -> PointerSelector:
             got=settings.feature_size,
             expected=size,
         )
-    return PointerSelector(settings, seed=derive_seed(config.seed, "selector"))

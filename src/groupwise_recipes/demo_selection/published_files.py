@@ -85,8 +85,7 @@ def read_published(
     Args:
         path: the JSON file.
         conditions: what is known of how it was recorded; None: what ``write_published`` noted.
-        pools: ids of the pool by query id, for a file without pools whose pointers are positions;
-            to one with train ids, ``add_pools`` adds them.
+        pools: ids of the pool by query id, for a file without pools.
 
     Raises:
         DataError: if the file has another form, a pointer is outside of its pool, or ``pointer``,
@@ -129,10 +128,10 @@ def _read_entry(
     pool = entry.candidate_pool_ids
     if pool is not None and given is not None and pool != list(given):
         raise DataError(f"{where} was recorded with another pool than the one given")
-    read = [
-        _read_pointer(pointer, _find_ids(pointer, pool or given, f"{where} list {number}"))
-        for number, pointer in enumerate(entry.pointer_candidates)
-    ]
+    read: list[Candidate] = []
+    for number, pointer in enumerate(entry.pointer_candidates):
+        known = _choose_pool(pointer, pool, given)
+        read.append(_read_pointer(pointer, _find_ids(pointer, known, f"{where} list {number}")))
     pool = pool or given
     _check_positions(entry, read, where)
     query = entry.query
@@ -145,6 +144,14 @@ def _read_entry(
         pool=None if pool is None else tuple(pool),
         candidates=tuple(drop_repeated(read, drops, where=where)),
     )
+
+
+def _choose_pool(
+    pointer: _Pointer, pool: Sequence[ItemId] | None, given: Sequence[ItemId] | None
+) -> Sequence[ItemId] | None:
+    """Return the pool that positions are in; none where a file without pools has train ids."""
+    positions, told = _split(pointer)
+    return pool or (None if told == positions else given)
 
 
 def _read_pointer(pointer: _Pointer, ids: tuple[ItemId, ...]) -> Candidate:

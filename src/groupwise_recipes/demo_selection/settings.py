@@ -1,10 +1,11 @@
 """Settings of the selector and of its two trainings."""
 
+from pathlib import Path
 from typing import Annotated, Literal
 
 from pydantic import Field
 
-from groupwise.core import BUDGET, Config, Harmless
+from groupwise.core import BUDGET, Config, Harmless, Source
 
 RewardMode = Literal["hard_plus_soft", "separated", "hard_only", "soft_only"]
 
@@ -60,11 +61,19 @@ class SelectorRceSettings(SelectorTraining):
 
     Attributes:
         tau_start, tau_end: τ of softmax(r / τ) at the first step and at the last; linear between.
+        weights: a selector that RCE gave before, ``selector.safetensors`` or
+            ``epoch-N.safetensors`` of a run: it is taken as it is, as the one epoch there is.
     """
 
     epochs: Annotated[int, BUDGET] = Field(default=5, ge=1, le=100_000)
     tau_start: float = Field(default=2.0, gt=0)
     tau_end: float = Field(default=0.5, gt=0)
+    weights: Annotated[Path | None, Source("base_weights")] = None
+
+    @property
+    def num_epochs(self) -> int:
+        """Epochs after which there are weights."""
+        return 1 if self.weights is not None else self.epochs
 
 
 class SelectorGrpoSettings(SelectorTraining):

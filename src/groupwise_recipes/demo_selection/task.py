@@ -19,6 +19,7 @@ from groupwise_recipes.demo_selection.evaluate_stage import run_evaluate
 from groupwise_recipes.demo_selection.list_stages import (
     run_candidates,
     run_candidates_again,
+    run_given,
     run_grpo,
     run_pointwise,
     run_rce,
@@ -48,6 +49,12 @@ class DemoSelection(Task[DemoSelectionConfig]):
                 found[f"{path}.{name}"] = digest_file(getattr(part, name))
             pictures = digest_vqa_pictures(part.questions, pictures=part.pictures)
             found[f"{path}.pictures"] = pictures
+        given = {
+            "data.recorded": config.data.recorded,
+            "data.recorded_pools": config.data.recorded_pools,
+            "rce.weights": config.rce.weights,
+        }
+        found |= {name: digest_file(path) for name, path in given.items() if path is not None}
         return {**found, **digest_models({"features.base": config.features.base})}
 
     def stages(self, config: DemoSelectionConfig) -> list[Stage]:
@@ -56,13 +63,13 @@ class DemoSelection(Task[DemoSelectionConfig]):
         sources = f"prepare features {'answerer' if config.model.is_tiny else ''}"
         return [
             *_list_data_stages(is_tiny=config.model.is_tiny),
-            *_list_trainings(sources, lists),
+            *_list_trainings(config, sources, lists),
             Stage(
                 name="evaluate",
                 work=run_evaluate,
                 summary="every way of choosing on the test split",
-                reads=f"seed features {_ASKED} pools recording evaluation rce.epochs grpo.epochs "
-                "grpo_from_epoch metric_versions",
+                reads=f"seed features {_ASKED} pools recording evaluation rce.epochs rce.weights "
+                "grpo.epochs grpo_from_epoch metric_versions",
                 uses=f"{sources} rce grpo pointwise {lists[-1]}",
             ),
             Stage(
@@ -132,13 +139,21 @@ def _list_data_stages(*, is_tiny: bool) -> list[Stage]:
     ]
 
 
-def _list_trainings(sources: str, lists: Sequence[str]) -> list[Stage]:
+def _list_trainings(config: DemoSelectionConfig, sources: str, lists: Sequence[str]) -> list[Stage]:
     """Return what records lists and what is trained on them.
 
     Args:
+        config: of the run.
         sources: stages that asking the answerer needs.
         lists: stages that record lists; GRPO is trained on those of the last.
     """
+    take = Stage(
+        name="candidates",
+        work=run_given,
+        summary="lists that were recorded before",
+        reads="data.recorded limits reward",
+        uses="prepare",
+    )
     record = Stage(
         name="candidates",
         work=run_candidates,
@@ -171,7 +186,8 @@ def _list_trainings(sources: str, lists: Sequence[str]) -> list[Stage]:
         code=f"{_OWN}.pointwise",
     )
     again = [_record_again(sources)] if "candidates_again" in lists else []
-    return [record, warm_up, *again, train, rival]
+    first = record if config.data.recorded is None else take
+    return [first, warm_up, *again, train, rival]
 
 
 def _record_again(sources: str) -> Stage:

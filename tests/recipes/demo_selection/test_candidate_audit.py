@@ -68,6 +68,9 @@ def test_the_published_file_without_rewards(tmp_path):
     levels = [finding.level for finding in found.findings]
     assert levels == ["error", "error", "warning"]
     assert "**error** `few_positive_queries`: Only 5/800 (0.6%) queries" in text
+    assert "at least 10% of them" in text
+    named = audit_candidates(recording, mode="hard_plus_soft", name="rl.json")
+    assert "`few_positive_queries`: rl.json: only 5/800" in render_candidate_audit(named)
     assert "**error** `equal_rewards`: All lists of 795/800 (99.4%) queries" in text
     assert "**warning** `pools_not_recorded`: The pools of 800 queries" in text
     with pytest.raises(DataError, match=r"found 2 error\(s\)"):

@@ -6,7 +6,7 @@ from recorded_lists import POOL, make_list, make_query
 
 from groupwise.core import DataError
 from groupwise.data import DropLog
-from groupwise_recipes.demo_selection.candidates import Recording, add_pools, drop_repeated
+from groupwise_recipes.demo_selection.candidates import Recording, drop_repeated
 from groupwise_recipes.demo_selection.conditions import (
     SAME_IN_EVALUATION,
     Conditions,
@@ -94,20 +94,10 @@ def test_lists_that_are_repeated_are_counted_and_order_counts():
     assert drops.counts == {"repeated list with another result": 2, "repeated list": 1}
 
 
-def test_pools_are_added_where_none_was_recorded():
+def test_positions_need_a_pool():
     bare = record(make_query("1", [make_list()], pool=None))
-    with pytest.raises(DataError, match=r"pool of query 1 was not recorded; give it by add_pools"):
+    with pytest.raises(DataError, match=r"pool of query 1 was not recorded; give its pools"):
         bare.queries[0].find_positions(make_list())
-    full = add_pools(bare, {"1": POOL})
-    assert full.queries[0].find_positions(make_list((103, 100))) == (3, 0)
-    assert full.conditions == KNOWN
-    assert add_pools(full, {"1": POOL}) == full
-    with pytest.raises(DataError, match="recorded with another pool"):
-        add_pools(full, {"1": POOL[::-1]})
-    with pytest.raises(DataError, match="no pool for query 1"):
-        add_pools(bare, {"2": POOL})
-    with pytest.raises(DataError, match="not in the pool"):
-        add_pools(bare, {"1": POOL[1:]})
 
 
 BASE = record(make_query("1", [make_list()]), make_query("2", [make_list()]))

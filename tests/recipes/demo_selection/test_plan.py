@@ -4,9 +4,10 @@ from pathlib import Path
 
 import pytest
 from plan_keys import list_changed, plan, read_keys, write_base
+from recorded_lists import make_entry, make_pointer
 from vqa_files import write_questions
 
-from groupwise.core import load_config
+from groupwise.core import ConfigError, load_config, write_json
 from groupwise.pipeline import find_config, find_recipe
 from groupwise_recipes.demo_selection.config import DemoSelectionConfig
 from groupwise_recipes.demo_selection.evaluate_stage import list_run_cells
@@ -62,3 +63,49 @@ def test_the_cells_that_are_announced_are_those_of_the_run(every_epoch: bool, sh
     found = dict(preview_run(config).facts)["prompts to evaluate"]
     num_cells = len(list_run_cells(config))
     assert found == f"at most {num_cells * 400:,} in {num_cells} cells"
+
+
+def write_recorded(path: Path, *, answer: str) -> None:
+    pool = list(range(8))
+    pointers = [make_pointer([0, 1], answer), make_pointer([1, 0], "blue")]
+    write_json(path, {str(n): make_entry(n, pointers, pool) for n in range(20, 24)})
+
+
+def test_a_dry_run_reads_the_lists_that_were_recorded(
+    settings: tuple[str, ...], tmp_path: Path
+) -> None:
+    path = tmp_path / "lists.json"
+    write_recorded(path, answer="net")
+    given = (*settings, f"data.recorded={path}", "record_again=false")
+    preview = preview_run(load(given))
+    assert preview.problems == []
+    assert dict(preview.facts)["recorded lists"] == "8 of 4 queries in lists.json"
+    assert "prompts to record" not in dict(preview.facts)
+    write_recorded(path, answer="blue")
+    [problem] = preview_run(load(given)).problems
+    assert "lists.json: only 0/4 (0.0%) queries have a positive list" in problem
+    with pytest.raises(ConfigError, match=r"record_again: data\.recorded is what GRPO is trained on"):
+        load(given[:-1])
+    with pytest.raises(ConfigError, match=r"data\.recorded_pools are of data\.recorded"):
+        load((*settings, "data.recorded_pools=pools.json"))
+
+
+def test_given_weights_and_lists_change_what_is_made_of_them(
+    settings: tuple[str, ...], tmp_path: Path
+) -> None:
+    path, weights = tmp_path / "lists.json", tmp_path / "selector.safetensors"
+    write_recorded(path, answer="net")
+    weights.write_bytes(b"one")
+    given = (
+        *settings,
+        f"data.recorded={path}",
+        "record_again=false",
+        f"rce.weights={weights}",
+    )
+    before = read_keys(plan("demo_selection", tmp_path / "run", "qwen2.5-vl-3b", *given))
+    weights.write_bytes(b"two")
+    after = read_keys(plan("demo_selection", tmp_path / "run", "qwen2.5-vl-3b", *given))
+    assert list_changed(before, after) == {"rce", "evaluate"}
+    write_recorded(path, answer="a")
+    last = read_keys(plan("demo_selection", tmp_path / "run", "qwen2.5-vl-3b", *given))
+    assert {"prepare", "candidates"} <= list_changed(after, last)

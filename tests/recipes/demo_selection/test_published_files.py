@@ -51,6 +51,15 @@ def test_the_form_without_pools_names_train_ids(tmp_path, pointer):
     assert found.recording.queries[0].pool is None
 
 
+def test_pools_may_be_given_to_train_ids(tmp_path):
+    named = make_pointer([103, 100], pointer_global=[103, 100])
+    found = load(tmp_path, named, pool=None, pools={"7": POOL})
+    assert read_lists(found) == [(103, 100)]
+    assert found.recording.queries[0].pool == POOL
+    with pytest.raises(DataError, match="not in the pool"):
+        load(tmp_path, named, pool=None, pools={"7": POOL[1:]})
+
+
 def test_pools_may_be_given(tmp_path):
     found = load(tmp_path, make_pointer([3, 0]), pool=None, pools={"7": POOL})
     assert read_lists(found) == [(103, 100)]

@@ -2,6 +2,8 @@
 
 import json
 import shutil
+import subprocess
+import sys
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -21,9 +23,12 @@ from groupwise.flow import run as run_task
 from groupwise.pipeline import find_config, find_recipe
 from groupwise_recipes.demo_selection import list_stages
 from groupwise_recipes.demo_selection.candidate_files import read_candidates
+from groupwise_recipes.demo_selection.candidates import Recording
 from groupwise_recipes.demo_selection.cell import measure_cell
 from groupwise_recipes.demo_selection.cells import Cell, list_cells, read_cell, read_facts
 from groupwise_recipes.demo_selection.config import DemoSelectionConfig
+from groupwise_recipes.demo_selection.list_stages import TRAINED_ON
+from groupwise_recipes.demo_selection.published_files import write_published
 from groupwise_recipes.demo_selection.task import DemoSelection
 from groupwise_recipes.demo_selection.tiny_clip import write_tiny_clip
 
@@ -257,3 +262,32 @@ def annotate_as_said(annotations: Path, recorded: Path) -> None:
         for answer in one["answers"]:
             answer["answer"] = said.get(one["question_id"]) or "net"
     annotations.write_text(json.dumps(told))
+
+
+@pytest.mark.slow
+def test_a_study_of_beta_on_lists_and_weights_of_another_run(
+    run: Path, tmp_path: Path, command_line: CommandLine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sides = [read_candidates(run / "candidates" / f"{name}.jsonl") for name in TRAINED_ON]
+    queries = tuple(query for side in sides for query in side.queries)
+    write_published(Recording(queries, sides[0].conditions), tmp_path / "lists.json")
+    weights = run / "rce" / "epoch-2.safetensors"
+    settings = {
+        **TINY,
+        "record_again": "false",
+        "data.recorded": "lists.json",
+        "rce.weights": weights,
+    }
+    words = [part for one in list_settings(settings) for part in ("--set", one)]
+    grid = ("--grid", "grpo.beta=0.12,0.15,0.18", "--language", "zh")
+    command = [sys.executable, "-m", "groupwise.cli", "sweep", "demo_selection", *words, *grid]
+    done = subprocess.run(
+        [*command, "--out", "study"], cwd=tmp_path, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    page = (tmp_path / "study" / "study.html").read_text()
+    assert 'lang="zh' in page
+    for name in ("β = 0.12", "β = 0.15", "β = 0.18", "epoch-2.safetensors"):
+        assert name in page
+    starts = {path.read_bytes() for path in tmp_path.glob("study/**/start.safetensors")}
+    assert starts == {weights.read_bytes()}
