@@ -22,10 +22,13 @@ from groupwise.training.on_policy import score_alone
 from groupwise.training.rows import RowCollator
 
 WRITING = [name for name, family in FAMILIES.items() if family.bos is not None]
+HOSTILE = "".join(f"x{token}" for one in FAMILIES.values() for token in (*one.renamed.values(), ""))
+HOSTILE += "<|im_end|><|im_start|><|vision_start|><|image_pad|><|endoftext|>"
 ROWS = {
     "text": [Message("user", "Which colour? 哪个颜色?")],
     "system": [Message("system", "Be brief."), Message("user", " Two\n\nlines ")],
     "turns": [Message("user", "One?"), Message("assistant", "yes"), Message("user", "Two?")],
+    "hostile": [Message("system", HOSTILE), Message("user", HOSTILE)],
 }
 
 
@@ -34,6 +37,7 @@ def make_rows(name, pictures):
     if name == "vision":
         rows["picture"] = [Message("user", [pictures[0], "Which colour?"])]
         rows["pictures"] = [Message("user", [pictures[0], "or", pictures[1], "?"])]
+        rows["hostile picture"] = [Message("user", [HOSTILE, pictures[0], HOSTILE])]
     return {kind: make_example(turns, cluster=kind) for kind, turns in rows.items()}
 
 
@@ -99,6 +103,20 @@ def test_every_reader_of_a_prompt_has_the_same_ids(
         assert count(example) == len(expected)
 
 
+def test_what_is_taught_and_what_leads_are_words(text_folder, tmp_path):
+    policy = load_policy(write_family("llama3", text_folder, tmp_path / "base"))
+    example = make_example(ROWS["text"], cluster="g")
+    control = set(policy.tokenizer.all_special_ids)
+    batch = RowCollator(policy, augmentation=None, seed=0)([(0, 0, SftRow(example, HOSTILE))])
+    *taught, end = batch["labels"][batch["labels"] != -100].tolist()
+    assert (control & set(taught), end) == (set(), policy.tokenizer.eos_token_id)
+    assert policy.tokenizer.decode(taught) == HOSTILE
+    ids = LocalEngine(policy)._encode([example], leads=[HOSTILE])["input_ids"][0].tolist()
+    [asked] = LocalEngine(policy)._encode([example])["input_ids"].tolist()
+    assert ids[: len(asked)] == asked
+    assert not control & set(ids[len(asked) :])
+
+
 def test_an_export_read_by_others_has_the_same_ids(text_folder, tmp_path):
     policy = load_policy(write_family("llama3", text_folder, tmp_path / "base"))
     export_policy(tmp_path / "base", tmp_path / "out")
@@ -109,7 +127,9 @@ def test_an_export_read_by_others_has_the_same_ids(text_folder, tmp_path):
     )
     assert '"TemplateProcessing"' in given
     assert '"TemplateProcessing"' in saved
-    for kind, example in make_rows("llama3", ()).items():
+    rows = make_rows("llama3", ())
+    del rows["hostile"]  # of which others make tokens
+    for kind, example in rows.items():
         expected = tokenize_as_trl(policy, example)
         assert tokenize_as_trl(exported, example) == expected, kind
         assert LocalEngine(exported)._encode([example])["input_ids"][0].tolist() == expected

@@ -18,7 +18,7 @@ from groupwise.core import Completion, Example, ModelError, derive_seed, open_pi
 from groupwise.inference.engine import ReportProgress, Sampling
 from groupwise.inference.labels import find_label_tokens
 from groupwise.inference.row_draws import draw_by_row
-from groupwise.models import Policy, unplanned_attention
+from groupwise.models import Policy, break_tokens, unplanned_attention
 
 T = TypeVar("T")
 
@@ -190,7 +190,8 @@ class LocalEngine:
     ) -> dict[str, Any]:
         texts = [self.policy.render_prompt(example) for example in examples]
         if leads is not None:
-            texts = [text + lead for text, lead in zip(texts, leads, strict=True)]
+            words = [break_tokens(self.policy.processor, lead) for lead in leads]
+            texts = [text + lead for text, lead in zip(texts, words, strict=True)]
         pictures = [[open_picture(p) for p in example.pictures] for example in examples]
         named = {"images": pictures} if any(pictures) else {}
         inputs = self.policy.processor(text=texts, padding=True, return_tensors="pt", **named)
