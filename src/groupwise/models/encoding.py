@@ -9,17 +9,25 @@ judged, a demonstration) may spell the token that ends a turn, or the one that s
 read as tokens they would end it, or claim a picture. Such a spelling is broken by a character that
 no text has before a template takes it, and the tokenizer reads what is around that character as
 words, side by side.
+
+Nor does a prompt depend on its day: where a template writes the date it is always the same one.
 """
 
 import copy
 import json
 import re
 from collections.abc import Mapping
+from datetime import date
 from functools import cache
 from typing import Any
 
+from groupwise.core import ModelError
+
 _BREAK = "\ufdd0"
 _BREAK_FOR_OTHERS = "\u200b"
+# What Llama's templates write where no clock is at hand.
+_DAY = date(2024, 7, 26)
+_TOLD_DAY = re.compile(r"""strftime_now\(\s*(["'])([^"'\\]*)\1\s*\)""")
 
 # How families spell control tokens; of a server's model no more is known.
 _SPELLED = (
@@ -65,13 +73,35 @@ def encode_as_written(processor: Any) -> Any:
     """Let a processor, or a tokenizer, make ids of what its template writes and of nothing else.
 
     Calls, ``encode`` and ``apply_chat_template`` all do so then: words that spell a control token
-    are read as words. Other text has the ids that it had, and what is saved stays as it was.
+    are read as words. Other text has the ids that it had. The date that a template writes is
+    pinned; what is saved stays as it was but for that.
+
+    Raises:
+        ModelError: if it cannot be.
     """
     tokenizer = getattr(processor, "tokenizer", processor)
+    for one in {id(processor): processor, id(tokenizer): tokenizer}.values():
+        one.chat_template = _pin_day(one.chat_template)
     tokenizer.__class__ = _derive(type(tokenizer), _AsWritten)
     if processor is not tokenizer:
         processor.__class__ = _derive(type(processor), _AsWrittenToo)
     return processor
+
+
+def _pin_day(template: Any) -> Any:
+    if isinstance(template, Mapping):
+        return {name: _pin_day(one) for name, one in template.items()}
+    if not template:
+        return template
+    pinned = _TOLD_DAY.sub(lambda found: repr(_DAY.strftime(found[2])), template)
+    if "strftime_now(" in pinned.replace(" ", ""):
+        raise ModelError(
+            "the chat template writes the date of the day in a way that cannot be pinned, so that "
+            "each day's prompts would be others",
+            got="strftime_now of what is no plain text",
+            fix="write a date into the model's chat_template.jinja, or choose another model",
+        )
+    return pinned
 
 
 def break_tokens(processor: Any, text: str) -> str:
