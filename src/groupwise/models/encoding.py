@@ -74,18 +74,31 @@ def encode_as_written(processor: Any) -> Any:
 
     Calls, ``encode`` and ``apply_chat_template`` all do so then: words that spell a control token
     are read as words. Other text has the ids that it had. The date that a template writes is
-    pinned; what is saved stays as it was but for that.
+    pinned, and who knows no token for padding pads with the end token; what is saved stays as it
+    was but for these.
 
     Raises:
-        ModelError: if it cannot be.
+        ModelError: if the date cannot be pinned, or nothing pads.
     """
     tokenizer = getattr(processor, "tokenizer", processor)
+    if tokenizer.pad_token is None:
+        tokenizer.pad_token = _find_padding(tokenizer)
     for one in {id(processor): processor, id(tokenizer): tokenizer}.values():
         one.chat_template = _pin_day(one.chat_template)
     tokenizer.__class__ = _derive(type(tokenizer), _AsWritten)
     if processor is not tokenizer:
         processor.__class__ = _derive(type(processor), _AsWrittenToo)
     return processor
+
+
+def _find_padding(tokenizer: Any) -> str:
+    if tokenizer.eos_token is None:
+        raise ModelError(
+            "the tokenizer has no token that pads rows of a batch, nor one that ends a text",
+            fix='name one of its tokens "pad_token" and "eos_token" in the model\'s '
+            "tokenizer_config.json",
+        )
+    return tokenizer.eos_token
 
 
 def _pin_day(template: Any) -> Any:
