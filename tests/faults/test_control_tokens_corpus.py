@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 import vision_families
 from token_families import write_family
+from transformers import AddedToken
 
 from groupwise.core import Message, make_example, open_picture
 from groupwise.inference.chat import build_chat_messages
@@ -86,3 +87,14 @@ def test_harmless_text_is_sent_and_read_as_it_is(text_folder):
     tokenizer = load_processor(text_folder, model_type="", has_vision=False)
     assert build_chat_messages(ask(text, ()))[-1]["content"] == text
     assert render_prompt(tokenizer, ask(text, ())).count(text) == 3
+
+
+def test_thoughts_and_calls_stay_what_a_policy_writes(text_folder):
+    """Templates look for them in a policy's turns, and they close none."""
+    tokenizer = load_processor(text_folder, model_type="", has_vision=False)
+    tags = ["<think>", "</think>", "<tool_call>", "</tool_call>"]
+    tokenizer.add_tokens([AddedToken(tag, special=False) for tag in (*tags, "<start>")])
+    tokenizer.chat_template += "{#- #}{{- '" + "".join((*tags, "<start>")) + "' if false -}}"
+    found = list_ids(tokenizer, ask("<think>so</think><tool_call>f</tool_call><start>", ()))
+    counts = [found.count(tokenizer.convert_tokens_to_ids(tag)) for tag in (*tags, "<start>")]
+    assert counts == [3, 3, 3, 3, 0]

@@ -37,6 +37,9 @@ _SPELLED = (
     r"|\[/?(?:INST|IMG|IMG_BREAK|IMG_END|SYSTEM_PROMPT|AVAILABLE_TOOLS|TOOL_CALLS|TOOL_RESULTS)\]"
 )
 
+# What policies write themselves and templates look for in their turns; it closes none.
+_OF_POLICIES = re.compile(r"</?(?:think|tool_call|tool_response|tools)>")
+
 
 class _AsWritten:
     """A tokenizer that adds no tokens to a text, whoever calls it, and however."""
@@ -165,7 +168,8 @@ def _break_turns(processor: Any, conversation: Any, named: Mapping[str, Any]) ->
 def _find_control_tokens(processor: Any, named: Mapping[str, Any]) -> re.Pattern[str]:
     """Return what matches the first character of each spelling of a control token.
 
-    Those are all special tokens, others that stand in the template, and placeholders of pictures.
+    Those are all special tokens, placeholders of pictures, and others that stand in the template,
+    but for tags of thoughts and calls.
     """
     tokenizer = getattr(processor, "tokenizer", processor)
     template = named.get("chat_template") or processor.chat_template or ""
@@ -175,7 +179,10 @@ def _find_control_tokens(processor: Any, named: Mapping[str, Any]) -> re.Pattern
     key = len(tokenizer), template
     if key not in known:
         own = {name: value for name, value in vars(processor).items() if name.endswith("_token")}
-        tokens = {*tokenizer._get_control_tokens(template), *own.values()}
+        others = tokenizer._get_control_tokens(template)
+        special = set(tokenizer.all_special_tokens)
+        tokens = {one for one in others if one in special or not _OF_POLICIES.fullmatch(one)}
+        tokens |= set(own.values())
         spelled = sorted(one for one in tokens if isinstance(one, str) and len(one) > 1)
         first = "".join(sorted({one[0] for one in spelled}))
         known[key] = _compile("|".join(map(re.escape, spelled)), first)
