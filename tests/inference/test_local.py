@@ -9,6 +9,7 @@ from mixed_prompts import encode_by_processor
 
 from groupwise.core import Message, ModelError, open_picture
 from groupwise.inference import LocalEngine, Sampling, find_label_tokens
+from groupwise.inference.labels import list_spellings
 from groupwise.models import load_policy
 
 GREEDY = Sampling(max_new_tokens=6)
@@ -246,3 +247,50 @@ def test_padding_is_not_penalised(taught_text_folder, text_examples, num_complet
     alone = LocalEngine(text, batch_size=1).generate(examples, **named)
     assert any(c.finish_reason == "stop" for drawn in alone for c in drawn)
     assert LocalEngine(text, batch_size=8).generate(examples, **named) == alone
+
+
+def weigh_by_hand(policy, asked, labels):
+    """Return the labels' shares from one pass for each beginning of a spelling."""
+    blank = set(policy.tokenizer.encode(" "))
+    paths = {}
+    for label in labels:
+        for spelling in list_spellings(label):
+            ids = policy.tokenizer.encode(spelling)
+            paths[tuple(ids[ids[0] in blank :])] = label
+
+    def part(path, reached):
+        behind = {one: own for one, own in paths.items() if one[: len(path)] == path}
+        if len(set(behind.values())) == 1:
+            return [(*behind.values(), reached)]
+        ids = torch.tensor([[*asked, *path]])
+        chances = policy.model(input_ids=ids).logits[0, -1].double().softmax(-1)
+        going_on = {one[len(path)] for one in behind if len(one) > len(path)}
+        found = [p for token in going_on for p in part((*path, token), reached * chances[token])]
+        rest = reached * (1 - sum(chances[token] for token in going_on))
+        return [*found, (paths[path], rest)] if path in paths else found
+
+    parts = part((), 1.0)
+    masses = {label: sum(float(m) for own, *_, m in parts if own == label) for label in labels}
+    return {label: mass / sum(masses.values()) for label, mass in masses.items()}
+
+
+@pytest.mark.parametrize(
+    "labels",
+    [
+        ("fault", "faulty"),
+        tuple(str(number) for number in range(1, 11)),
+        ("on-task", "off-task"),
+    ],
+)
+@torch.no_grad()
+def test_labels_that_begin_alike_have_the_shares_of_what_is_written(text, text_examples, labels):
+    engine = LocalEngine(text, batch_size=8)
+    found = engine.label_probabilities(text_examples[:4], labels=labels)
+    for example, shares in zip(text_examples, found, strict=False):
+        asked = text.processor(text=text.render_prompt(example))["input_ids"]
+        assert shares == pytest.approx(weigh_by_hand(text, asked, labels), abs=2e-3)
+
+
+def test_labels_that_are_spelled_alike_are_refused(text, text_examples):
+    with pytest.raises(ModelError, match=r"'yes' is spelled in the tokens of another.*case"):
+        LocalEngine(text).label_probabilities(text_examples[:1], labels=("yes", "Yes"))

@@ -9,6 +9,7 @@ from transformers.models.smolvlm import processing_smolvlm
 
 from groupwise.core import ModelError, open_picture
 from groupwise.models import (
+    find_tokenizer,
     load_policy,
     load_processor,
     make_token_counter,
@@ -134,3 +135,31 @@ def test_auto_processor_opens_what_was_saved(vision_folder, tmp_path, picture_ex
     )
     assert own["input_ids"].equal(its["input_ids"])
     assert own["image_grid_thw"].equal(its["image_grid_thw"])
+
+
+def write_without(folder, base, *names):
+    """Write a tokenizer that has no tokens of these names."""
+    load_processor(base, model_type="", has_vision=False).save_pretrained(folder)
+    path = folder / "tokenizer_config.json"
+    settings = json.loads(path.read_text())
+    settings["tokenizer_class"] = "PreTrainedTokenizerFast"  # others have tokens of their own
+    path.write_text(json.dumps({k: v for k, v in settings.items() if k not in names}))
+    return folder
+
+
+def test_a_tokenizer_without_padding_pads_with_its_end(text_folder, text_examples, tmp_path):
+    """As Llama's: batches of a training and of answers need some token, which nobody looks at."""
+    folder = write_without(tmp_path / "base", text_folder, "pad_token")
+    tokenizer = load_processor(folder, model_type="", has_vision=False)
+    assert tokenizer.pad_token_id == tokenizer.eos_token_id
+    assert find_tokenizer(folder).pad_token_id == tokenizer.eos_token_id
+    ids, mask = tokenizer(["a", "a b c"], padding=True).values()
+    assert ids[0][: mask[0].count(0)] == [tokenizer.eos_token_id] * mask[0].count(0) != []
+
+
+def test_a_tokenizer_that_can_pad_with_nothing_is_refused_before_a_run(text_folder, tmp_path):
+    folder = write_without(tmp_path / "base", text_folder, "pad_token", "eos_token")
+    with pytest.raises(ModelError, match=r"no token that pads.*pad_token"):
+        load_processor(folder, model_type="", has_vision=False)
+    with pytest.raises(ModelError, match="no token that pads"):
+        find_tokenizer(folder)  # a dry run's

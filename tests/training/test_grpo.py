@@ -1,5 +1,6 @@
 import json
 import math
+import shutil
 from collections import Counter
 from dataclasses import replace
 
@@ -322,7 +323,7 @@ def test_a_warmup_that_takes_all_steps_stops_it(taught_text_folder, text_example
 def sample(taught_text_folder, text_examples, tmp_path_factory):
     """Return what a policy that does not change is asked to say: completions of each prompt."""
 
-    def run(**settings):
+    def run(base=taught_text_folder, **settings):
         asked = {}
 
         class Watch(Scatter):
@@ -332,7 +333,7 @@ def sample(taught_text_folder, text_examples, tmp_path_factory):
 
         folder = tmp_path_factory.mktemp("sampled")
         settings = {"learning_rate": 1e-12, "epochs": 2} | settings
-        train(taught_text_folder, text_examples, folder, {"watch": (Watch(), 1.0)}, **settings)
+        train(base, text_examples, folder, {"watch": (Watch(), 1.0)}, **settings)
         return asked
 
     return run
@@ -376,3 +377,19 @@ def test_what_is_sampled_does_not_depend_on_what_is_sampled_beside_it(sample, sa
     assert found.keys() == sampled.keys()
     for id_, completions in sampled.items():
         assert [ids[:4] for ids in found[id_]] == completions
+
+
+@pytest.mark.parametrize("shared_prefix", ["on", "off"])
+def test_nothing_is_sampled_as_the_folder_of_the_base_wants_it(
+    sample, sampled, taught_text_folder, tmp_path, shared_prefix
+):
+    """What the settings leave open is open: neither sampler takes it from the model's folder."""
+    folder = tmp_path / "wishful"
+    shutil.copytree(taught_text_folder, folder)
+    file = folder / "generation_config.json"
+    wishes = {"min_p": 1.0, "no_repeat_ngram_size": 1, "repetition_penalty": 1.8, "top_k": 1}
+    wishes |= {"typical_p": 0.01, "suppress_tokens": [40, 41], "min_new_tokens": 4}
+    file.write_text(json.dumps(json.loads(file.read_text()) | wishes))
+    found = sample(folder, speed=SpeedSettings(shared_prefix=shared_prefix))
+    assert found == sampled
+    assert len({ids for group in found.values() for ids in group}) > len(found)

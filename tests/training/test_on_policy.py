@@ -1,13 +1,28 @@
 """The on-policy check lets correct trainings through and stops each kind of mistake."""
 
 import json
+import math
 
 import pytest
 import torch
 from torch import nn
 
-from groupwise.core import Score, TrainingError, open_picture, read_jsonl
-from groupwise.models import LoraSettings, TrainableSettings, load_policy, prepare_trainable
+from groupwise.core import (
+    Message,
+    Score,
+    TrainingError,
+    make_example,
+    open_picture,
+    read_jsonl,
+)
+from groupwise.inference import LocalEngine, Sampling
+from groupwise.models import (
+    LoraSettings,
+    TrainableSettings,
+    list_places,
+    load_policy,
+    prepare_trainable,
+)
 from groupwise.models.policy import PatchProjection
 from groupwise.rewards import RewardSet
 from groupwise.training import (
@@ -23,6 +38,7 @@ from groupwise.training.on_policy import (
     choose_rows,
     find_worst,
     measure_noise,
+    score_alone,
 )
 
 
@@ -213,7 +229,7 @@ def test_another_attention_kernel_counts_as_rounding_in_float32_and_in_rows_not_
 
     def measure(dtype=torch.float32):
         rows = [(text_examples[0], [5, 6, 7])]
-        return measure_noise(policy, rows, temperature=1.0, dtype=dtype)
+        return measure_noise(policy, rows, temperature=1.0, dtype=dtype).largest
 
     with torch.no_grad():
         alike, coarse = measure(), measure(torch.bfloat16)
@@ -262,6 +278,7 @@ def test_it_is_open_in_bfloat16_and_prompts_are_shared(
         trainable=TrainableSettings(method=method),
     )
     assert 0 < gate["max_log_ratio"] <= gate["tolerance"] < 0.2
+    assert 0 < gate["mean_log_ratio"] <= gate["mean_tolerance"] < gate["tolerance"]
 
 
 @pytest.mark.slow
@@ -276,3 +293,83 @@ def test_faults_shut_it_in_bfloat16(kind, taught_text_folder, text_examples, tmp
             policy.model.model.norm.weight.mul_(1.2)
     with pytest.raises(TrainingError, match="the on-policy check failed"):
         train(policy, text_examples, tmp_path, beta=0.1)
+
+
+def test_many_tokens_that_are_off_a_little_shut_it_where_a_single_one_may_be_off_far():
+    trained = torch.linspace(-4, -1, 400)
+    single = trained.clone()
+    single[7] += 0.7
+    found = judge_on_policy(
+        trained=trained, alone=single, reference=None, noise=0.4, mean_noise=0.06
+    )
+    assert found.mean_log_ratio == pytest.approx(0.7 / 400, rel=1e-3)
+    assert found.mean_tolerance == pytest.approx(0.06 * 1.15)
+    off = trained + torch.tensor([0.16, -0.16]).repeat(200)
+    for alone, reference in ((off, None), (trained, off), (trained + torch.nan, None)):
+        with pytest.raises(TrainingError, match="on-policy check failed"):
+            judge_on_policy(
+                trained=trained, alone=alone, reference=reference, noise=0.4, mean_noise=0.06
+            )
+    # Of few tokens the mean says less.
+    few = off[:4]
+    assert judge_on_policy(
+        trained=trained[:4],
+        alone=few * 0.4 + trained[:4] * 0.6,
+        reference=None,
+        noise=0.4,
+        mean_noise=0.06,
+    )
+
+
+def score_shifted(policy, rows, shift):
+    """Return what a padded pass gives whose completions stand ``shift`` positions too far."""
+    prompts = [policy.processor(text=policy.render_prompt(one))["input_ids"] for one, _ in rows]
+    width, length = max(map(len, prompts)), max(len(said) for _, said in rows)
+    ids = torch.zeros(len(rows), width + length, dtype=torch.long)
+    mask = torch.zeros_like(ids)
+    for row, (prompt, (_, said)) in enumerate(zip(prompts, rows, strict=True)):
+        filled = slice(width - len(prompt), width + len(said))
+        ids[row, filled], mask[row, filled] = torch.tensor([*prompt, *said]), 1
+    positions = (mask.cumsum(1) - 1).clamp(min=0)
+    positions[:, width:] += shift
+    logits = policy.model(input_ids=ids, attention_mask=mask, position_ids=positions).logits
+    scores = logits[:, width - 1 : -1].float().log_softmax(-1)
+    return torch.cat(
+        [
+            scores[row, : len(said)].gather(1, torch.tensor([said]).T)[:, 0]
+            for row, (_, said) in enumerate(rows)
+        ]
+    )
+
+
+@pytest.mark.slow
+@torch.no_grad()
+def test_positions_that_are_off_by_one_shut_it_in_bfloat16_with_real_weights(users_models):
+    """The farthest token alone lets them pass: of real weights single ones are far off."""
+    folders = list_places("smollm2-135m-instruct")
+    if not folders:
+        pytest.skip("smollm2-135m-instruct is not on this machine; groupwise models fetch it")
+    policy = load_policy(folders[0], dtype="bfloat16")
+    asked = (
+        *("What is 2+3?", "Name a colour.", "List three animals.", "Say hello."),
+        *("Explain why the sky is blue to a child who asks.", "What comes after Monday?"),
+        "A farmer has 17 sheep and buys 5 more, then sells 8. How many sheep has the farmer now?",
+        "Write a short sentence about the sea and the boats that go out in the morning.",
+    )
+    examples = [make_example([Message("user", text)], cluster=text) for text in asked]
+    sampling = Sampling(temperature=1.0, max_new_tokens=32, seed=1)
+    said = LocalEngine(policy).generate(examples, sampling=sampling)
+    rows = [(one, list(own[0].token_ids)) for one, own in zip(examples, said, strict=True)]
+    alone = torch.cat([score_alone(policy, *row, temperature=1.0) for row in rows])
+    noise = measure_noise(policy, rows, temperature=1.0, dtype=torch.bfloat16)
+
+    def judge(shift, largest):
+        trained = score_shifted(policy, rows, shift)
+        return judge_on_policy(
+            trained=trained, alone=alone, reference=None, noise=largest, mean_noise=noise.mean
+        )
+
+    assert judge(0, noise.largest).mean_log_ratio < noise.mean
+    for shift in (1, 2):  # in longer answers rounding moves the farthest token as far as these do
+        with pytest.raises(TrainingError, match="do not agree on average"):
+            judge(shift, math.inf)

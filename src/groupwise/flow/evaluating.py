@@ -2,7 +2,6 @@
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
-from functools import partial
 from typing import Any
 
 from groupwise.core import Example, digest_json, dump_config, write_json
@@ -39,7 +38,13 @@ from groupwise.flow.calibrating import calibrate_policies, make_calibration_sect
 from groupwise.flow.finished import BASE
 from groupwise.flow.task import Task, read_splits
 from groupwise.inference import Sampling
-from groupwise.models import find_tokenizer, find_weights, open_processor, render_prompt
+from groupwise.models import (
+    find_tokenizer,
+    find_weights,
+    open_processor,
+    render_prompt,
+    show_written,
+)
 from groupwise.pipeline import StepContext
 
 
@@ -200,8 +205,9 @@ def run_report(task: Task[Any], context: StepContext) -> None:
 
 def _collect_prompts(task: Task[Any], context: StepContext, test: Sequence[Example]) -> Prompts:
     tokenizer = find_tokenizer(task.find_base(context.config, context.run))
-    render = partial(render_prompt, tokenizer)
-    return collect_prompts(test) if tokenizer is None else collect_prompts(test, render)
+    if tokenizer is None:
+        return collect_prompts(test)
+    return collect_prompts(test, lambda one: show_written(render_prompt(tokenizer, one)))
 
 
 def _describe_asked(

@@ -15,6 +15,7 @@ from groupwise.models import (
     estimate_picture_tokens,
     find_tokenizer,
     render_prompt,
+    show_written,
 )
 from groupwise.pipeline import Preview, PreviewTable, ShownRow
 from groupwise.training import Batch, check_base, check_lengths, preview_grpo, preview_memory
@@ -70,7 +71,7 @@ def look_at_rows(config: Any, found: Estimate) -> tuple[list[ShownRow], Lengths,
     pictures = [_count_pictures(config, example) for example, _ in counted]
     sizes = [count(text) + extra for text, extra in zip(prompts, pictures, strict=True)]
     shown = [
-        ShownRow(text, answer, [picture.path.name for picture in example.pictures])
+        ShownRow(show_written(text), answer, [picture.path.name for picture in example.pictures])
         for text, (example, answer) in zip(prompts, counted[:NUM_SHOWN], strict=False)
     ]
     limit = config.data.budget.max_prompt_tokens

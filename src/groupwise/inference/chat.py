@@ -24,24 +24,27 @@ from groupwise.core import (
     shrink_picture,
 )
 from groupwise.inference.responder import Reply, RequestCause, RequestError, TokenChance, Usage
-from groupwise.models import build_messages
+from groupwise.models import break_tokens_for_others, build_messages
 
 _TYPES = {"PNG": "image/png", "JPEG": "image/jpeg", "WEBP": "image/webp"}
 
 
 def build_chat_messages(
-    example: Example, *, lead: str = "", max_pixels: int | None = None
+    example: Example, *, lead: str = "", max_pixels: int | None = None, tokenizer: Any = None
 ) -> list[dict[str, Any]]:
     """Return the prompt as messages; a lead is the beginning of the assistant's turn.
 
-    Pictures are scaled down to ``max_pixels`` (None: sent as they are).
+    The server writes the prompt itself: what spells a control token in words is broken, of the
+    served model's ``tokenizer`` (None: as families spell them). Pictures are scaled down to
+    ``max_pixels`` (None: sent as they are).
 
     Raises:
         DataError: if a picture cannot be read or is no longer the one that the example names.
     """
-    messages = build_messages(example, show=partial(_show_as_url, max_pixels))
+    write = partial(break_tokens_for_others, processor=tokenizer)
+    messages = build_messages(example, show=partial(_show_as_url, max_pixels), write=write)
     if lead:
-        messages.append({"role": "assistant", "content": lead})
+        messages.append({"role": "assistant", "content": write(lead)})
     return messages
 
 

@@ -1,12 +1,14 @@
-"""Labels by their first tokens: those of a tokenizer, and shares from a list of the likeliest ones.
+"""Labels by their tokens: those of a tokenizer, and shares from a list of the likeliest first ones.
 
-A label's mass is the sum over the distinct first tokens of its spellings, and tokens that start two
-labels are left out. What is not in a server's list is bounded, not guessed.
+A label's mass is the sum over the distinct first tokens of its spellings. Tokens that start two
+labels tell nothing by themselves: a model in this process is asked what it says behind them, and of
+a server's list they bound the error, as what is not in it does. Nothing is guessed.
 """
 
 import math
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from groupwise.core import ModelError
@@ -41,6 +43,60 @@ def find_label_tokens(
     return own
 
 
+@dataclass
+class LabelTree:
+    """How labels go on behind the same tokens.
+
+    Attributes:
+        next: by the token that comes next.
+        ended: labels whose spelling is whole here.
+    """
+
+    next: dict[int, "LabelTree"] = field(default_factory=dict[int, "LabelTree"])
+    ended: set[str] = field(default_factory=set[str])
+
+    @property
+    def labels(self) -> set[str]:
+        """Labels that end here or behind."""
+        return self.ended.union(*(one.labels for one in self.next.values()))
+
+    def list_parting(self, prefix: tuple[int, ...] = ()) -> Iterator[tuple[int, ...]]:
+        """Yield the tokens behind which labels part, this place first."""
+        yield prefix
+        for token, one in self.next.items():
+            if len(one.labels) > 1:
+                yield from one.list_parting((*prefix, token))
+
+
+def grow_labels(tokenizer: "PreTrainedTokenizerBase", labels: Sequence[str]) -> LabelTree:
+    """Return the tokens of all spellings of labels, without what is blank before them.
+
+    Raises:
+        ModelError: if a label has no spelling that is its own.
+    """
+    root = LabelTree()
+    for label in labels:
+        for tokens in _list_tokens(tokenizer, label):
+            place = root
+            for token in tokens:
+                place = place.next.setdefault(token, LabelTree())
+            place.ended.add(label)
+    own = {next(iter(found)) for found in _list_ends(root) if len(found) == 1}
+    for label in labels:
+        if label not in own:
+            raise ModelError(
+                f"the label {label!r} is spelled in the tokens of another",
+                fix="choose labels that differ in more than their case",
+            )
+    return root
+
+
+def _list_ends(tree: LabelTree) -> Iterator[set[str]]:
+    yield tree.ended
+    for one in tree.next.values():
+        yield from _list_ends(one)
+
+
 def list_spellings(label: str) -> tuple[str, ...]:
     """Return the distinct spellings of a label that count as the label."""
     words = [label, label.lower(), label.upper(), label.capitalize()]
@@ -48,12 +104,19 @@ def list_spellings(label: str) -> tuple[str, ...]:
 
 
 def _list_first_tokens(tokenizer: "PreTrainedTokenizerBase", label: str) -> tuple[int, ...]:
+    return tuple(dict.fromkeys(tokens[0] for tokens in _list_tokens(tokenizer, label)))
+
+
+def _list_tokens(tokenizer: "PreTrainedTokenizerBase", label: str) -> list[list[int]]:
+    """Return the tokens of each spelling from the first that is not blank."""
     blank = set(tokenizer.encode(" ", add_special_tokens=False))
-    firsts = [
-        next((i for i in tokenizer.encode(s, add_special_tokens=False) if i not in blank), None)
-        for s in list_spellings(label)
+    spelled = [tokenizer.encode(s, add_special_tokens=False) for s in list_spellings(label)]
+    return [
+        tokens[start:]
+        for tokens in spelled
+        if (start := next((n for n, one in enumerate(tokens) if one not in blank), None))
+        is not None
     ]
-    return tuple(dict.fromkeys(token for token in firsts if token is not None))
 
 
 _UNKNOWN = "\ufffd".encode()
@@ -81,7 +144,7 @@ def share_labels(
     """
     usage = usage or Usage(num_calls=1)
     chances = {token.spelling: math.exp(min(0.0, token.log_prob)) for token in tokens}
-    own, num_possible = _find_tokens(chances, labels, tokenizer)
+    own, shared, num_possible = _find_tokens(chances, labels, tokenizer)
     seen = {label: math.fsum(chances[t] for t in own[label] if t in chances) for label in labels}
     total = math.fsum(seen.values())
     if total <= 0:
@@ -91,37 +154,47 @@ def share_labels(
     floor = min(chances.values())
     hidden = {
         label: min(rest, floor * (num_possible[label] - sum(t in chances for t in own[label])))
+        + math.fsum(chances[token] for token in shared[label] if token in chances)
         for label in labels
     }
     error = _bound_error(seen, hidden)
     if error > max_error:
         what = f"the listed first tokens tell the shares of the labels only within {error:.3f}"
+        if any(shared.values()):
+            what += "; some of them begin several labels"
         raise RequestError("unlisted", what, usage=usage, fix=_FIX)
     return LabelShares({label: seen[label] / total for label in labels}, error, usage)
 
 
-_FIX = "let the server return more top_logprobs, or ask for other labels"
+_FIX = (
+    "let the server return more top_logprobs, or ask for other labels, that begin with other tokens"
+)
 
 
 def _find_tokens(
     chances: Mapping[bytes, float],
     labels: Sequence[str],
     tokenizer: "PreTrainedTokenizerBase | None",
-) -> tuple[dict[str, set[bytes]], dict[str, int]]:
-    """Return each label's own tokens, and how many there can be, listed or not."""
+) -> tuple[dict[str, set[bytes]], dict[str, set[bytes]], dict[str, int]]:
+    """Return each label's own tokens, those it shares, and how many there can be, listed or not."""
     if tokenizer is not None:
         ids = find_label_tokens(tokenizer, labels)
-        known = {
-            label: {str(tokenizer.decode([i])).encode() for i in ids[label]} for label in labels
-        }
+        known, begun = (
+            {label: {str(tokenizer.decode([i])).encode() for i in found[label]} for label in labels}
+            for found in (ids, {one: _list_first_tokens(tokenizer, one) for one in labels})
+        )
         own = {label: {t for t in spelled if _UNKNOWN not in t} for label, spelled in known.items()}
-        return own, {label: len(ids[label]) for label in labels}
+        shared = {label: begun[label] - known[label] for label in labels}
+        return own, shared, {label: len(ids[label]) for label in labels}
     spellings = {label: [s.encode() for s in list_spellings(label)] for label in labels}
     begun = {label: _list_begun(chances, spellings[label]) for label in labels}
     own = {label: _list_longest(begun[label], spellings[label]) for label in labels}
+    shared = {label: set[bytes]() for label in labels}
     for label in labels:
-        own[label] -= set[bytes]().union(*(begun[other] for other in labels if other != label))
-    return own, {label: len(spellings[label]) for label in labels}
+        others = set[bytes]().union(*(begun[other] for other in labels if other != label))
+        shared[label] = own[label] & others
+        own[label] -= others
+    return own, shared, {label: len(spellings[label]) for label in labels}
 
 
 def _list_begun(chances: Iterable[bytes], spellings: Sequence[bytes]) -> set[bytes]:

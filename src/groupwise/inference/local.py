@@ -4,6 +4,7 @@ Rows are padded on the left and positions are explicit, so that a batch gives th
 as one row at a time. It does not train and does not know rewards.
 """
 
+import math
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, TypeVar
@@ -16,11 +17,15 @@ from transformers.generation.logits_process import (
 
 from groupwise.core import Completion, Example, ModelError, derive_seed, open_picture
 from groupwise.inference.engine import ReportProgress, Sampling
-from groupwise.inference.labels import find_label_tokens
+from groupwise.inference.labels import LabelTree, grow_labels
 from groupwise.inference.row_draws import draw_by_row
-from groupwise.models import Policy, unplanned_attention
+from groupwise.models import TOKEN_TYPES, Policy, break_tokens, unplanned_attention
 
 T = TypeVar("T")
+
+# What several labels start with is looked behind if it has at least so much of their mass.
+_NEGLIGIBLE = 1e-3
+_NEVER = 1e-12
 
 
 class LocalEngine:
@@ -69,27 +74,85 @@ class LocalEngine:
         """Return each label's share of the probability of all labels' first tokens.
 
         One forward pass per row; the mass of a label is the sum over the distinct first
-        tokens of its spellings, and the masses are normalised over the labels. A space at the
-        end of a lead is left to the label: tokenizers write it into the label's first token.
+        tokens of its spellings, and the masses are normalised over the labels. Where a row may
+        well say a token that several labels start with (``fault`` and ``faulty``, ``1`` and
+        ``10``), one more pass reads each place where they part. A space at the end of a lead is
+        left to the label: tokenizers write it into the label's first token.
 
         Raises:
-            ModelError: if a label has no first token of its own, or a prompt is longer than the
+            ModelError: if a label has no spelling that is its own, or a prompt is longer than the
                 model takes.
         """
-        tokens = find_label_tokens(self.policy.tokenizer, labels)
+        tree = grow_labels(self.policy.tokenizer, labels)
+        num_read = 1 + max(map(len, tree.list_parting()))
         given = [lead.rstrip(" ") for lead in leads] if leads is not None else [""] * len(examples)
         results: list[dict[str, float]] = []
         for batch in _split(list(zip(examples, given, strict=True)), self.batch_size):
             inputs = self._encode([e for e, _ in batch], leads=[lead for _, lead in batch])
-            self._check_length([e for e, _ in batch], inputs, num_new_tokens=1)
-            with unplanned_attention():
-                logits = self.policy.model(**inputs, logits_to_keep=1).logits[:, -1].float()
-            masses = torch.stack([logits[:, list(t)].logsumexp(-1) for t in tokens.values()], -1)
-            shares = masses.softmax(-1).tolist()
+            self._check_length([e for e, _ in batch], inputs, num_new_tokens=num_read)
+            shares = self._weigh(tree, labels, inputs).softmax(-1).tolist()
             results += [dict(zip(labels, row, strict=True)) for row in shares]
             if report_progress is not None:
                 report_progress(len(results), len(examples))
         return results
+
+    def _weigh(
+        self, tree: LabelTree, labels: Sequence[str], inputs: Mapping[str, Any]
+    ) -> torch.Tensor:
+        """Return logarithms of the labels' masses, but for a number a row, [rows, labels]."""
+        logits = self._read_next(inputs, ())
+        owners = {token: one.labels for token, one in tree.next.items()}
+        masses = [
+            _add_up(logits, [token for token, own in owners.items() if own == {label}])
+            for label in labels
+        ]
+        found = torch.stack(masses, -1)
+        shared = _add_up(logits, [token for token, own in owners.items() if len(own) > 1])
+        is_open = shared - torch.logaddexp(shared, found.logsumexp(-1)) > math.log(_NEGLIGIBLE)
+        if not is_open.any():
+            return found
+        parts = list(self._part(tree, inputs, (), torch.zeros_like(shared)))
+        resolved = [torch.stack([m for own, m in parts if own == one]) for one in labels]
+        every = torch.stack([part.logsumexp(0) for part in resolved], -1)
+        return torch.where(is_open.unsqueeze(-1), every, found)
+
+    def _part(
+        self,
+        tree: LabelTree,
+        inputs: Mapping[str, Any],
+        prefix: tuple[int, ...],
+        reached: torch.Tensor,
+    ) -> Iterator[tuple[str, torch.Tensor]]:
+        """Yield labels with log-probabilities of their spellings behind a prefix, [rows].
+
+        A label that ends where another goes on has what does not go on.
+        """
+        log_probs = self._read_next(inputs, prefix).log_softmax(-1)
+        for token, one in tree.next.items():
+            mass = reached + log_probs[:, token]
+            if len(one.labels) > 1:
+                yield from self._part(one, inputs, (*prefix, token), mass)
+            else:
+                yield from ((label, mass) for label in one.labels)
+        if len(tree.ended) == 1:
+            going_on = _add_up(log_probs, list(tree.next)).exp()
+            yield from (
+                (label, reached + (1 - going_on).clamp(min=_NEVER).log()) for label in tree.ended
+            )
+
+    def _read_next(self, inputs: Mapping[str, Any], prefix: Sequence[int]) -> torch.Tensor:
+        """Return logits of the token behind prompts and a prefix, [rows, vocabulary]."""
+        given = dict(inputs)
+        tail = torch.tensor([list(prefix)] * len(given["input_ids"]), dtype=torch.long)
+        tail = tail.to(given["input_ids"].device)
+        if prefix:
+            given["input_ids"] = torch.cat([given["input_ids"], tail], 1)
+            ones = torch.ones_like(tail)
+            given["attention_mask"] = torch.cat([given["attention_mask"], ones], 1)
+            for name in filter(given.__contains__, TOKEN_TYPES):
+                given[name] = torch.cat([given[name], torch.zeros_like(tail)], 1)
+        with unplanned_attention():
+            return self.policy.model(**given, logits_to_keep=1).logits[:, -1].float()
 
     @torch.inference_mode()
     def hidden_states(
@@ -190,7 +253,8 @@ class LocalEngine:
     ) -> dict[str, Any]:
         texts = [self.policy.render_prompt(example) for example in examples]
         if leads is not None:
-            texts = [text + lead for text, lead in zip(texts, leads, strict=True)]
+            words = [break_tokens(self.policy.processor, lead) for lead in leads]
+            texts = [text + lead for text, lead in zip(texts, words, strict=True)]
         pictures = [[open_picture(p) for p in example.pictures] for example in examples]
         named = {"images": pictures} if any(pictures) else {}
         inputs = self.policy.processor(text=texts, padding=True, return_tensors="pt", **named)
@@ -210,6 +274,11 @@ class LocalEngine:
                 expected=f"at most {limit} together",
                 fix="shorten the prompt, lower max_pixels or max_new_tokens, or take another model",
             )
+
+
+def _add_up(logits: torch.Tensor, tokens: Sequence[int]) -> torch.Tensor:
+    """Return the logarithm of the mass of some tokens, [rows]; -inf of none."""
+    return logits[:, list(tokens)].logsumexp(-1)
 
 
 def _penalise_repetition(

@@ -67,7 +67,7 @@ class LocalResponder:
         """Return the shares of the labels.
 
         Raises:
-            ModelError: if a label has no first token of its own.
+            ModelError: if a label has no spelling that is its own.
         """
         shares: dict[str, float] = await self._wait(example, tuple(labels))
         return LabelShares(shares)

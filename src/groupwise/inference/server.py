@@ -204,7 +204,9 @@ class ServerEngine:
         if lead:
             asked |= {"add_generation_prompt": False, "continue_final_message": True}
         async with self._limiter.admit():
-            asked["messages"] = build_chat_messages(example, lead=lead, max_pixels=self._max_pixels)
+            asked["messages"] = build_chat_messages(
+                example, lead=lead, max_pixels=self._max_pixels, tokenizer=self._tokenizer
+            )
             body = await self._post(asked)
         replies = read_replies(body, num_choices=asked.get("n", 1))
         return [replace(reply, usage=self._price(reply.usage)) for reply in replies]

@@ -18,6 +18,13 @@ from groupwise.models.embedders import (
     embed_texts,
     find_embedder,
 )
+from groupwise.models.encoding import (
+    break_tokens,
+    break_tokens_for_others,
+    encode_as_written,
+    encode_words,
+    show_written,
+)
 from groupwise.models.export import CARD, ExportedPolicy, export_policy, keep_policy
 from groupwise.models.identity import digest_base, is_adapter, pin_base, refuse_pickled
 from groupwise.models.outline import Outline, find_outline
@@ -104,6 +111,8 @@ __all__ = [
     "TrainableRow",
     "TrainableSettings",
     "average_policy",
+    "break_tokens",
+    "break_tokens_for_others",
     "bring_base",
     "build_messages",
     "count_blocks",
@@ -113,6 +122,8 @@ __all__ = [
     "digest_base",
     "embed_pictures",
     "embed_texts",
+    "encode_as_written",
+    "encode_words",
     "estimate_picture_tokens",
     "explain_no_quantization",
     "export_policy",
@@ -151,6 +162,7 @@ __all__ = [
     "refuse_trained",
     "render_prompt",
     "restore_trainable",
+    "show_written",
     "silence_libraries",
     "tabulate_trainable",
     "takes_pictures",

@@ -24,6 +24,7 @@ from transformers import (
 from transformers.processing_utils import ProcessorMixin
 
 from groupwise.core import ModelError
+from groupwise.models.encoding import encode_as_written
 from groupwise.models.hub import find_snapshot
 from groupwise.models.identity import find_revision
 
@@ -117,12 +118,12 @@ def load_processor(
         if snapshot is not None and (snapshot / "tokenizer_config.json").is_file():
             name_or_path = snapshot
     if not has_vision:
-        return _load_tokenizer(name_or_path, revision)
+        return encode_as_written(_load_tokenizer(name_or_path, revision))
     load = _load_picture_processor if model_type in _QWEN_VL else _load_own_processor
     processor = load(name_or_path, revision, model_type)
     if max_pixels is not None and hasattr(processor.image_processor, "merge_size"):
         _limit_pixels(processor.image_processor, max_pixels)
-    return processor
+    return encode_as_written(processor)
 
 
 class _CountedPictures(LlavaOnevisionProcessor):

@@ -14,7 +14,10 @@ def _leave_place(_: Picture) -> dict[str, Any]:
 
 
 def build_messages(
-    example: Example, *, show: Callable[[Picture], dict[str, Any]] = _leave_place
+    example: Example,
+    *,
+    show: Callable[[Picture], dict[str, Any]] = _leave_place,
+    write: Callable[[str], str] = str,
 ) -> list[dict[str, Any]]:
     """Return the prompt as chat messages, its pictures where they stand among the words.
 
@@ -24,18 +27,19 @@ def build_messages(
     Args:
         example: its prompt.
         show: returns the part that shows a picture.
+        write: returns the words that stand for a turn's own.
     """
     has_pictures = bool(example.pictures)
 
-    def write(part: str | Picture) -> dict[str, Any]:
-        return {"type": "text", "text": part} if isinstance(part, str) else show(part)
+    def write_part(part: str | Picture) -> dict[str, Any]:
+        return {"type": "text", "text": write(part)} if isinstance(part, str) else show(part)
 
     return [
         {
             "role": turn.role,
-            "content": list(map(write, turn.parts))
+            "content": list(map(write_part, turn.parts))
             if has_pictures and turn.role == "user"
-            else turn.text,
+            else write(turn.text),
         }
         for turn in example.prompt
     ]
@@ -77,7 +81,10 @@ def _measure_picture(picture: Picture) -> tuple[int, int]:
 
 
 def render_prompt(processor: Any, example: Example) -> str:
-    """Return the prompt as a chat template writes it, up to where the answer starts."""
+    """Return the prompt as a chat template writes it, up to where the answer starts.
+
+    It is for the processor alone: people see what ``show_written`` makes of it.
+    """
     return processor.apply_chat_template(
         build_messages(example), tokenize=False, add_generation_prompt=True
     )

@@ -7,6 +7,7 @@ from pathlib import Path
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 from transformers import PreTrainedTokenizerFast
 
+from groupwise.models.encoding import encode_as_written
 from groupwise.models.settings import TINY_MODELS
 from groupwise.models.silence import silence_libraries
 from groupwise.models.sources import find_place
@@ -64,10 +65,10 @@ def find_tokenizer(
         None if it is neither in a folder nor in the local cache, or has no chat template.
     """
     if base in TINY_MODELS:
-        return train_tokenizer(texts)
+        return encode_as_written(train_tokenizer(texts))
     try:
         with silence_libraries():
             found = PreTrainedTokenizerFast.from_pretrained(find_place(base), local_files_only=True)
     except (OSError, ValueError):
         return None
-    return found if found.chat_template else None
+    return encode_as_written(found) if found.chat_template else None

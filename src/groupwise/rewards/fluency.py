@@ -82,9 +82,9 @@ def average_log_probs(base: "Policy", completions: Sequence[Completion]) -> list
 
     None for an answer of less than two tokens. Space around an answer does not count.
     """
-    rows = base.tokenizer(
-        [completion.text.strip() for completion in completions], add_special_tokens=False
-    )["input_ids"]
+    from groupwise.models import encode_words
+
+    rows = [encode_words(base.tokenizer, completion.text.strip()) for completion in completions]
     # By length, so that little is padded.
     order = sorted((n for n, row in enumerate(rows) if len(row) > 1), key=lambda n: len(rows[n]))
     means = dict[int, float]()

@@ -13,7 +13,7 @@ from PIL import Image, ImageChops, ImageEnhance
 from torch.nn.utils.rnn import pad_sequence
 
 from groupwise.core import derive_seed, open_picture
-from groupwise.models import TOKEN_TYPES, Policy
+from groupwise.models import TOKEN_TYPES, Policy, encode_words
 from groupwise.training.settings import PictureAugmentation
 from groupwise.training.sft_rows import SftRow
 
@@ -102,7 +102,7 @@ class RowCollator:
     def encode_target(self, row: SftRow) -> torch.Tensor:
         """Return the token ids that are taught, shape [tokens]."""
         tokenizer = self.policy.tokenizer
-        ids = tokenizer.encode(row.target, add_special_tokens=False)
+        ids = encode_words(tokenizer, row.target)
         return torch.tensor([*ids, tokenizer.eos_token_id] if row.is_finished else ids)
 
     def _open_pictures(self, epoch: int, index: int, row: SftRow) -> list[Any]:

@@ -137,11 +137,13 @@ def test_what_cannot_be_read_is_a_failure_of_its_item(vision, few_shots, tmp_pat
     assert [isinstance(one, Failure) for one in mixed.completions[:3]] == [True] * 3
 
 
-def test_placeholders_that_somebody_writes_are_refused(vision, picture_examples):
+def test_placeholders_that_somebody_writes_are_words(vision, picture_examples):
     (picture,) = picture_examples[0].pictures
     example = make_example([Message("user", ("<|image_pad|>", picture))], cluster="")
-    (outcome,) = run(vision, [WorkGroup("a", (example,))], picture_mib=1)
-    assert "other placeholders than pictures; got 2" in outcome.failures[0].message
+    groups = [WorkGroup("a", (example,))]
+    (outcome,) = run(vision, groups, picture_mib=1)
+    assert not outcome.failures
+    assert [outcome] == run(vision, groups)
 
 
 def test_a_model_that_cannot_be_given_features_is_asked_as_usual(text, text_examples):

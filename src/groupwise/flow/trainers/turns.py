@@ -7,6 +7,7 @@ from pathlib import Path
 from groupwise.core import Example, Message, Picture, open_lazily, open_picture, shows_as_it_is
 from groupwise.core.jsonl import replace_file
 from groupwise.inference import read_picture_bytes
+from groupwise.models import break_tokens_for_others
 
 PICTURE_TAG = "<image>"
 """What stands for a picture in the words of verl and of swift."""
@@ -14,13 +15,13 @@ _PICTURES = "pictures"
 
 
 def write_turns(example: Example) -> list[dict[str, str]]:
-    """Return the turns of a prompt, each picture as its tag."""
+    """Return the turns of a prompt, each picture as its tag; no words spell control tokens."""
+
+    def write(part: str | Picture) -> str:
+        return break_tokens_for_others(part) if isinstance(part, str) else PICTURE_TAG
+
     return [
-        {
-            "role": turn.role,
-            "content": "".join(p if isinstance(p, str) else PICTURE_TAG for p in turn.parts),
-        }
-        for turn in example.prompt
+        {"role": turn.role, "content": "".join(map(write, turn.parts))} for turn in example.prompt
     ]
 
 

@@ -1,0 +1,37 @@
+"""Shares of labels are told by tokens that are one label's own, or not at all."""
+
+import json
+import math
+from pathlib import Path
+
+import pytest
+
+from groupwise.core import ModelError
+from groupwise.inference import RequestError, TokenChance, share_labels
+from groupwise.models import train_tokenizer
+
+LINES = Path(__file__).parent / "labels.jsonl"
+ROWS = [json.loads(line) for line in LINES.read_text(encoding="utf-8").splitlines()]
+MAX_ERROR = 0.05
+
+
+@pytest.fixture(scope="module")
+def tokenizer():
+    words = ("on", "off", "On", "Off", "fault", "Fault", "FAULTY")
+    return train_tokenizer([" ".join(words)] * 50)
+
+
+@pytest.mark.parametrize("knows_tokens", [False, True])
+@pytest.mark.parametrize("row", ROWS, ids=lambda row: row["name"])
+def test_labels_are_told_or_refused(row, knows_tokens, tokenizer):
+    labels = row["input"]["labels"]
+    tokens = [TokenChance(t.encode(), math.log(p)) for t, p in row["input"]["listed"].items()]
+    named = {"tokenizer": tokenizer if knows_tokens else None, "max_error": MAX_ERROR}
+    if row["expected"] == "told":
+        assert share_labels(tokens, labels, **named).error <= MAX_ERROR
+        return
+    assert row["expected"] == "untold"
+    with pytest.raises(
+        (RequestError, ModelError), match=r"several labels|of its own|begins a label"
+    ):
+        share_labels(tokens, labels, **named)
