@@ -4,8 +4,10 @@ A spelling is credited by the reward if it earns more than a wrong answer in the
 """
 
 import re
+import unicodedata
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from itertools import pairwise
 
 from groupwise.core import Example
 from groupwise.rewards.audit import texts
@@ -41,7 +43,13 @@ LAXER = Rule(
     "spellings that the metric calls wrong or invalid",
     "must earn no more than a wrong answer",
 )
-RULES = (UNUSABLE, STRICTER, LAXER)
+MERGED = Rule(
+    "reward/labels-count-as-one",
+    "warning",
+    "labels that differ in marks alone",
+    "must not be right for each other, unless they mean the same",
+)
+RULES = (UNUSABLE, STRICTER, LAXER, MERGED)
 
 _FRAMES = (
     " {}",
@@ -75,6 +83,8 @@ _FRAMES = (
 )
 _FULL_WIDTH = str.maketrans({":": "：", ".": "。", ",": "，", "(": "（", ")": "）", "-": "－"})
 _NUMBER = re.compile(r"-?\d+")
+_COMMA_OF_THOUSANDS = re.compile(r"(?<=\d),(?=\d{3}(?!\d))")
+_AROUND = " .,;:!?。，；：！？'\"“”‘’()[]*`"
 
 
 def write_spellings(text: str) -> Iterator[str]:
@@ -135,6 +145,30 @@ def _list_texts(item: Item) -> list[str]:
         inside = [replace_label(item, text) for text in write_spellings(item.label)]
         spelled = [*inside, *(t for t in spelled if all(thought in t for thought in thoughts))]
     return list(dict.fromkeys(spelled))
+
+
+def check_merged(case: RewardCase, table: ScoreTable) -> AuditRow:
+    """Say which labels with the same letters and digits the metric takes for one another.
+
+    Every label is looked at, not only those of the sample. Case, space, commas of thousands and
+    marks around a label never make another one.
+    """
+    alike: dict[str, dict[str, Example]] = {}
+    for example in case.examples:
+        plain = unicodedata.normalize("NFKC", example.label or "").casefold()
+        letters = "".join(filter(str.isalnum, plain))
+        spelled = " ".join(_COMMA_OF_THOUSANDS.sub("", plain).strip(_AROUND).split())
+        alike.setdefault(letters, {}).setdefault(spelled, example)
+    outcomes: list[Outcome] = []
+    failures: list[Evidence] = []
+    for group in alike.values():
+        for example, other in pairwise(group.values()):
+            text = case.write(other, str(other.label))
+            outcomes.append(table.look_up(example, text))
+            if case.parser.measure(example, text) == 1.0:
+                why = f"the metric takes it for the label {example.label!r}"
+                failures.append(point_at(example, text, outcomes[-1], why))
+    return MERGED.make_row(outcomes, failures)
 
 
 def check_usable(case: RewardCase) -> tuple[AuditRow, list[Example]]:
