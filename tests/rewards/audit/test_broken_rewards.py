@@ -7,7 +7,14 @@ import pytest
 from measured_parser import MeasuredParser
 
 from groupwise.core import Completion, Example, Score
-from groupwise.rewards import AnswerFormat, LabelMatch, LabelParser, RewardSet, audit_rewards
+from groupwise.rewards import (
+    AnswerFormat,
+    LabelMatch,
+    LabelParser,
+    MathParser,
+    RewardSet,
+    audit_rewards,
+)
 
 
 def pay(is_right: bool) -> Score:
@@ -119,7 +126,7 @@ def test_an_unbalanced_set_is_no_fault_of_the_reward(case, parser, find):
 
 def test_train_and_test_criteria_differ(open_case, find):
     found = find(open_case, rewards=lambda e, c: pay(c.text == e.label))
-    assert set(found) == {"reward/stricter-than-metric"}
+    assert set(found) == {"reward/stricter-than-metric", "reward/stricter-on-marks"}
     assert "20.0" in found["reward/stricter-than-metric"]
     exact = find(
         open_case,
@@ -133,6 +140,39 @@ def test_a_reward_that_minds_the_case_and_a_metric_that_does_not(case, find):
     found = find(case, rewards=lambda e, c: pay(c.text.strip() == e.label))
     assert "reward/stricter-than-metric" in found
     assert "ON-TASK" in found["reward/stricter-than-metric"]
+
+
+def test_marks_around_the_right_answer_that_earn_nothing_are_no_error(case, find):
+    """A policy that is paid for the plain answer learns to write that."""
+
+    def score(example: Example, completion: Completion) -> Score:
+        return pay(completion.text.strip().lower().replace(" ", "-") == example.label)
+
+    labels = ["positive", "negative"]
+    parser = LabelParser(labels=tuple(labels))
+    examples = [replace(e, label=labels[n % 2]) for n, e in enumerate(case.examples)]
+    found = find(case, rewards=score, examples=examples, parser=parser)
+    assert set(found) == {"reward/stricter-on-marks"}
+    assert {"“positive”", "positive。", "**positive**"} <= set(found["reward/stricter-on-marks"])
+
+
+def test_the_other_mark_of_a_mathematical_answer_is_no_error(case, find):
+    """A prompt that asks for a line of ``####`` has no reason to pay for a box, or vice versa."""
+
+    parser = MathParser()
+
+    def score(example: Example, completion: Completion) -> Score:
+        is_right = parser.measure(example, completion.text) == 1.0
+        return pay(is_right and "####" in completion.text)
+
+    found = find(
+        replace(case, write_answer=lambda example, label: f"So it is\n#### {label}"),
+        rewards=score,
+        examples=[replace(e, label=str(7 * n + 11)) for n, e in enumerate(case.examples)],
+        parser=parser,
+    )
+    assert "reward/stricter-than-metric" not in found
+    assert r"\boxed{11}" in found["reward/stricter-on-marks"]
 
 
 def test_scales_clash(case, parser, find):

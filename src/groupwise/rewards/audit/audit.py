@@ -106,7 +106,7 @@ def _audit_answers(case: RewardCase, unusable: AuditRow) -> RewardAudit:
         unusable,
         *probes.run_probes(items, case.parser.measure, table),
         *criteria.compare_criteria(items, case.parser.measure, table),
-        criteria.check_merged(case, table),
+        *criteria.check_merged(case, table),
         *probes.check_outcomes(table, {item.example.id: item.reference for item in items}),
     ]
     rows += [*habits.check_parts(case.rewards, table), habits.check_constants(case, table)]

@@ -37,6 +37,12 @@ STRICTER = Rule(
     "spellings that the metric calls right",
     "must earn more than a wrong answer",
 )
+FRAMED = Rule(
+    "reward/stricter-on-marks",
+    "warning",
+    "the right answer in quotation marks or stars, with a stop or a lead",
+    "should earn more than a wrong answer, as the metric calls it right",
+)
 LAXER = Rule(
     "reward/laxer-than-metric",
     "error",
@@ -49,12 +55,9 @@ MERGED = Rule(
     "labels that differ in marks alone",
     "must not be right for each other, unless they mean the same",
 )
-RULES = (UNUSABLE, STRICTER, LAXER, MERGED)
+RULES = (UNUSABLE, STRICTER, FRAMED, LAXER, MERGED)
 
-_FRAMES = (
-    " {}",
-    "{}\n",
-    "\n\n{}  ",
+_MARKS = (
     "{}.",
     "{}。",
     "{}!",
@@ -71,15 +74,20 @@ _FRAMES = (
     "Classification: {}",
     "答案：{}",
     "答案是{}。",
-    "the {}",
-    "{} it is",
     "#### {}",
     "\\boxed{{{}}}",
     "${}$",
+    "{}\nConfidence: 0.9",
+)
+"""What may stand around an answer and says nothing: a policy loses nothing by leaving it out."""
+_FRAMES = (
+    *(" {}", "{}\n", "\n\n{}  "),
+    *_MARKS,
+    "the {}",
+    "{} it is",
     "<answer>{}</answer>",
     "<answer> {}\n</answer>",
     "<think></think><answer>{}</answer>",
-    "{}\nConfidence: 0.9",
 )
 _FULL_WIDTH = str.maketrans({":": "：", ".": "。", ",": "，", "(": "（", ")": "）", "-": "－"})
 _NUMBER = re.compile(r"-?\d+")
@@ -106,17 +114,22 @@ def _list_spellings(text: str) -> Iterator[str]:
 
 
 def compare_criteria(items: Sequence[Item], measure: Measure, table: ScoreTable) -> list[AuditRow]:
-    """Return two rows: the reward is stricter than the metric, and it is laxer."""
+    """Return three rows: where the reward is stricter than the metric, and where it is laxer.
+
+    That marks around the right answer earn nothing is no error: the plain answer earns all.
+    """
     table.fill((item.example, text) for item in items for text in _list_texts(item))
     right: list[Outcome] = []
     other: list[Outcome] = []
     stricter: list[Evidence] = []
+    framed: list[Evidence] = []
     laxer: list[Evidence] = []
     for item in items:
         wrong_value = find_wrong_value(item, table)
         reference = table.look_up(item.example, item.reference).value
         if reference is None or reference <= wrong_value + TOLERANCE:
             continue  # this reward credits nothing; other rows say so
+        marked = {mark.format(text) for mark in _MARKS for text in (item.label, item.reference)}
         for text in _list_texts(item):
             measured = measure(item.example, text)
             outcome = table.look_up(item.example, text)
@@ -126,11 +139,16 @@ def compare_criteria(items: Sequence[Item], measure: Measure, table: ScoreTable)
             (right if measured else other).append(outcome)
             if measured and not is_credited:
                 why = "the metric calls it right"
-                stricter.append(point_at(item.example, text, outcome, why))
+                found = framed if text in marked else stricter
+                found.append(point_at(item.example, text, outcome, why))
             if not measured and is_credited:
                 why = "the metric calls it " + ("invalid" if measured is None else "wrong")
                 laxer.append(point_at(item.example, text, outcome, why))
-    return [STRICTER.make_row(right, stricter), LAXER.make_row(other, laxer)]
+    return [
+        STRICTER.make_row(right, stricter),
+        FRAMED.make_row(right, framed),
+        LAXER.make_row(other, laxer),
+    ]
 
 
 def _list_texts(item: Item) -> list[str]:
@@ -147,8 +165,8 @@ def _list_texts(item: Item) -> list[str]:
     return list(dict.fromkeys(spelled))
 
 
-def check_merged(case: RewardCase, table: ScoreTable) -> AuditRow:
-    """Say which labels with the same letters and digits the metric takes for one another.
+def check_merged(case: RewardCase, table: ScoreTable) -> list[AuditRow]:
+    """Return a row about labels that differ in marks alone, if there are any.
 
     Every label is looked at, not only those of the sample. Case, space, commas of thousands and
     marks around a label never make another one.
@@ -168,7 +186,7 @@ def check_merged(case: RewardCase, table: ScoreTable) -> AuditRow:
             if case.parser.measure(example, text) == 1.0:
                 why = f"the metric takes it for the label {example.label!r}"
                 failures.append(point_at(example, text, outcomes[-1], why))
-    return MERGED.make_row(outcomes, failures)
+    return [MERGED.make_row(outcomes, failures)] if outcomes else []
 
 
 def check_usable(case: RewardCase) -> tuple[AuditRow, list[Example]]:
